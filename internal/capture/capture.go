@@ -71,7 +71,7 @@ type Config struct {
 	Namespace, SelfNode string
 	Holder              string // unique for the process
 	LockFor             time.Duration
-	// Accesses gives what preflight asks RBAC for; nil asks for nothing. The pool may be "".
+	// Accesses gives what preflight asks RBAC for. The pool may be "".
 	Accesses func(pool fleet.ResourceID) []cluster.Access
 	// Others gives the workflow of another kind, whose open record is undone first.
 	Others func(kind string) (workflow.Workflow, error)
@@ -116,7 +116,6 @@ type capture struct {
 	result Result
 
 	// Of this process alone.
-	patch     *fleet.PatchModel
 	builds    int              // of the version, that Azure failed
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete

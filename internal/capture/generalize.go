@@ -59,7 +59,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		return done, c.onBench(ctx, again("the pod is gone"))
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
-		return done, c.judge(*report)
+		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
 	case pod.Done && pod.ExitCode == 64:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
@@ -175,17 +175,8 @@ func tail(output []byte) string {
 	return strconv.Quote(text)
 }
 
-// judge gives an error unless the report says that the copy may become an image.
-func (c *capture) judge(report wire.GeneralizeReport) error {
-	problems := c.diskProblems(report, len(report.Findings))
-	if report.Outcome != wire.Generalized && len(problems) == 0 {
-		problems = []fleet.Problem{c.problem("", first(report.Message, "it failed without a reason"), "")}
-	}
-	return refuse(problems)
-}
-
-// refuse makes one error of problems of the copy.
-func refuse(problems []fleet.Problem) error {
+// Refuse makes one error of problems, nil if there are none.
+func Refuse(op, on string, problems []fleet.Problem) error {
 	var what, wayOut []string
 	for _, x := range problems {
 		what, wayOut = append(what, x.What), append(wayOut, x.WayOut)
@@ -193,5 +184,5 @@ func refuse(problems []fleet.Problem) error {
 	if len(what) == 0 {
 		return nil
 	}
-	return invalid("generalize", "the copy of the disk", strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
+	return invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
 }

@@ -20,170 +20,132 @@ const (
 	maxNamed      = 10              // paths in a problem
 )
 
-// An observer reads all that a capture depends on. What cannot be read is a problem, not
-// an error, so that all problems are found at once.
-type observer struct {
-	*Service
-	q Request
-	o prototype.Observed
-}
-
-func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Names) {
-	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
-	o := &w.o
-	donor, err := c.Cluster.Node(ctx, w.q.Node)
-	w.unreadable("node "+w.q.Node, err)
+// observe reads all that a capture depends on. What cannot be read is a problem, not an
+// error, so that all problems are found at once.
+func (c *capture) observe(ctx context.Context) (o prototype.Observed, names prototype.Names) {
+	o.SelfNode = c.SelfNode
+	unreadable, refuse, on := o.Unreadable.Unreadable, o.Unreadable.Refuse, "node "+c.req.Node
+	donor, err := c.Cluster.Node(ctx, c.req.Node)
+	unreadable(on, err)
 	if err == nil {
 		o.Donor = &donor
 		o.InstanceID, o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
 	}
 	pool := o.InstanceID.Parent()
 	o.DeniedCluster, err = c.Denied(ctx, pool)
-	w.unreadable("what the cluster allows", err)
+	unreadable("what the cluster allows", err)
 	if pool == "" {
-		return *o, prototype.Names{}
+		return o, names
 	}
-	read(ctx, w, pool, &o.Pool, c.Cloud.Pool)
-	read(ctx, w, o.InstanceID, &o.Instance, c.Cloud.Instance)
-	if !w.q.ForceDrain {
-		if o.Obstacles, err = c.Cluster.Obstacles(ctx, w.q.Node, []string{inspectionPod(pool)}); !fleet.Is(err, fleet.KindDenied) { // which is named by itself
-			w.unreadable("the pods of node "+w.q.Node, err)
+	o.Pool = read(ctx, &o, pool, c.Cloud.Pool)
+	o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
+	if !c.req.ForceDrain {
+		if o.Obstacles, err = c.Cluster.Obstacles(ctx, c.req.Node, []string{inspectionPod(pool)}); !fleet.Is(err, fleet.KindDenied) { // which is named by itself
+			unreadable("the pods of "+on, err)
 		}
 	}
-	if len(o.Unreadable) == 0 && o.Pool == nil {
-		w.problem(string(pool), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
-	} else if len(o.Unreadable) == 0 && o.Instance == nil {
-		w.problem(string(o.InstanceID), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
-	}
+	refuse(len(o.Unreadable) == 0 && o.Pool == nil, "PoolNotFound", string(pool), "there is no such scale set", "check the credentials' subscription")
+	refuse(len(o.Unreadable) == 0 && o.Instance == nil, "InstanceNotFound", string(o.InstanceID), "there is no such instance", "the node is stale: delete it")
 	if o.Pool == nil {
-		return *o, prototype.Names{}
+		return o, names
 	}
 	now := c.Now()
-	names := prototype.NamesOf(o.Pool.ID, prototype.VersionName(now, w.q.Again))
-	read(ctx, w, names.Gallery, &o.Gallery, c.Cloud.Gallery)
-	read(ctx, w, names.Definition, &o.Definition, c.Cloud.Definition)
-	read(ctx, w, names.Snapshot, &o.Snapshot, c.Cloud.Snapshot)
-	read(ctx, w, names.Generalized, &o.Generalized, c.Cloud.Snapshot)
-	read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Cloud.Disk)
-	readAll(ctx, w, names.Definition, &o.Versions, c.Cloud.Versions)
-	readAll(ctx, w, names.Definition, &o.Uses, c.Cloud.Uses)
-	if i := o.Instance; i != nil {
-		o.Size = w.size(ctx, *i)
-		if i.OSDisk != "" {
-			read(ctx, w, i.OSDisk, &o.Disk, c.Cloud.Disk)
-		}
-	}
-	if !w.q.Again {
+	names = prototype.NamesOf(o.Pool.ID, prototype.VersionName(now, c.req.Again))
+	o.Gallery = read(ctx, &o, names.Gallery, c.Cloud.Gallery)
+	o.Definition = read(ctx, &o, names.Definition, c.Cloud.Definition)
+	o.Snapshot = read(ctx, &o, names.Snapshot, c.Cloud.Snapshot)
+	o.Generalized = read(ctx, &o, names.Generalized, c.Cloud.Snapshot)
+	o.WorkDisk = read(ctx, &o, names.WorkDisk, c.Cloud.Disk)
+	o.Versions, err = c.Cloud.Versions(ctx, names.Definition)
+	unreadable(string(names.Definition), err)
+	o.Uses, err = c.Cloud.Uses(ctx, names.Definition)
+	unreadable(string(names.Definition), err)
+	if !c.req.Again {
 		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(o.Versions, now))
 	}
-	w.workbench(ctx)
-	return *o, names
+	if i := o.Instance; i != nil {
+		o.Size = c.size(ctx, *o.Pool, *i)
+		if i.OSDisk != "" {
+			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
+		}
+	}
+	c.findWorkbench(ctx, &o)
+	return o, names
+}
+
+// read reads one resource; a missing one is nil.
+func read[T any](ctx context.Context, o *prototype.Observed, id fleet.ResourceID, get func(context.Context, fleet.ResourceID) (T, error)) *T {
+	v, err := get(ctx, id)
+	if o.Unreadable.Unreadable(string(id), err); err != nil {
+		return nil
+	}
+	return &v
 }
 
 // size gives what the region's catalogue says. That it cannot be read is no reason to
 // refuse: listing sizes needs a right on the subscription.
-func (w *observer) size(ctx context.Context, i fleet.Instance) *fleet.SizeInfo {
-	name := first(i.Size, w.o.Pool.Size)
-	size, err := w.Cloud.Size(ctx, w.o.Pool.ID.Segment("subscriptions"), w.o.Pool.Location, name)
+func (c *capture) size(ctx context.Context, pool fleet.Pool, i fleet.Instance) *fleet.SizeInfo {
+	name := first(i.Size, pool.Size)
+	size, err := c.Cloud.Size(ctx, pool.ID.Segment("subscriptions"), pool.Location, name)
 	if err != nil {
-		w.Log.Debug("cannot read what a VM size can do", "size", name, "error", err)
+		c.Log.Debug("cannot read what a VM size can do", "size", name, "error", err)
 		return nil
 	}
 	return &size
 }
 
-// read reads one resource; a missing one leaves it nil.
-func read[T any](ctx context.Context, w *observer, id fleet.ResourceID, into **T, get func(context.Context, fleet.ResourceID) (T, error)) {
-	v, err := get(ctx, id)
-	if err == nil {
-		*into = &v
-	}
-	w.unreadable(string(id), err)
-}
-
-func readAll[T any](ctx context.Context, w *observer, id fleet.ResourceID, into *[]T, get func(context.Context, fleet.ResourceID) ([]T, error)) {
-	var err error
-	*into, err = get(ctx, id)
-	w.unreadable(string(id), err)
-}
-
-func (w *observer) unreadable(on string, err error) {
-	w.o.Unreadable.Unreadable(on, err)
-}
-
-func (w *observer) problem(on, code, what, way string) {
-	w.o.Unreadable.Refuse(true, code, on, what, way)
-}
-
-// candidates gives the nodes that may be a workbench, the best first, and counts the
-// others by why not.
-func (w *observer) candidates(ctx context.Context, why map[string]int) (candidates []fleet.Node) {
-	donor := *w.o.Donor
-	for n, err := range w.Cluster.Nodes(ctx) {
+// findWorkbench takes the best node that may be one and whose instance has room for a
+// disk. It counts the others by why not.
+func (c *capture) findWorkbench(ctx context.Context, o *prototype.Observed) {
+	donor, only, why := *o.Donor, c.req.Workbench, map[string]int{}
+	var candidates []fleet.Node
+	for n, err := range c.Cluster.Nodes(ctx) {
 		if err != nil {
-			w.unreadable("the cluster's nodes", err)
+			o.Unreadable.Unreadable("the cluster's nodes", err)
 			break
 		}
 		reason := prototype.CannotServe(donor, n)
-		if other, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && other.Equal(w.o.InstanceID) {
-			w.problem("node "+donor.Name, "DuplicateNode", "node "+n.Name+" says that it is the same instance", "delete the stale Node")
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && id.Equal(o.InstanceID) {
 			reason = "claims the donor's instance"
+			o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+n.Name+" says that it is the same instance", "delete the stale Node")
 		}
 		switch {
-		case w.q.Workbench != "" && n.Name != w.q.Workbench:
+		case only != "" && n.Name != only:
 		case reason != "":
 			why[reason]++
 		default:
 			candidates = append(candidates, n)
 		}
 	}
-	prototype.RankWorkbenches(donor, candidates)
-	return candidates
-}
-
-// workbench takes the first candidate whose instance has room for a disk.
-func (w *observer) workbench(ctx context.Context) {
-	why := map[string]int{}
-	candidates := w.candidates(ctx, why)
-	if w.o.Instance == nil {
+	if o.Instance == nil {
 		return
 	}
-	sizes := map[string]*fleet.SizeInfo{w.o.Instance.Size: w.o.Size} // the catalogue is large
-	for at, n := range candidates {
-		if at == maxCandidates {
-			why["was not looked at"] = len(candidates) - at
-			break
-		}
+	prototype.RankWorkbenches(donor, candidates)
+	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
+	for _, n := range candidates[:min(len(candidates), maxCandidates)] {
 		id, _ := fleet.ParseProviderID(n.ProviderID) // as CannotServe has seen to
-		i, err := w.Cloud.Instance(ctx, id)
+		i, err := c.Cloud.Instance(ctx, id)
 		if err != nil {
 			why["cannot be read in Azure"]++
 			continue
 		}
 		if sizes[i.Size] == nil {
-			sizes[i.Size] = cmp.Or(w.size(ctx, i), &fleet.SizeInfo{MaxDataDisks: 2}) // what the smallest sizes of Azure take
+			sizes[i.Size] = cmp.Or(c.size(ctx, *o.Pool, i), &fleet.SizeInfo{MaxDataDisks: 2}) // what the smallest sizes of Azure take
 		}
-		lun, reason := prototype.BenchLUN(*w.o.Instance, i, *sizes[i.Size])
+		lun, reason := prototype.BenchLUN(*o.Instance, i, *sizes[i.Size])
 		if reason == "" {
-			w.o.Workbench = &prototype.Workbench{Node: n, Instance: i, LUN: lun}
+			o.Workbench = &prototype.Workbench{Node: n, Instance: i, LUN: lun}
 			return
 		}
 		why[reason]++
 	}
-	if w.q.Workbench != "" && len(why) == 0 {
-		why["does not exist"]++
-	}
-	w.o.NoWorkbench = prototype.Tally(why)
-	if w.q.Workbench != "" {
-		w.o.NoWorkbench = fmt.Sprintf("node %s %s", w.q.Workbench, w.o.NoWorkbench)
+	if o.NoWorkbench = prototype.Tally(why); only != "" {
+		o.NoWorkbench = "node " + only + " " + first(o.NoWorkbench, "does not exist")
 	}
 }
 
 // Denied gives the accesses that RBAC does not allow.
 func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
-	if c.Accesses == nil {
-		return nil, nil
-	}
 	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
 	for _, a := range denied {
 		names = append(names, a.String())
@@ -191,7 +153,6 @@ func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []stri
 	return names, err
 }
 
-// inspectionPod names the pod that inspects.
 func inspectionPod(pool fleet.ResourceID) string { return prototype.JobName(pool, "look") }
 
 // inspect finds what only the disk shows, before the donor is touched. That it cannot is
@@ -247,19 +208,16 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	s, err := c.Cluster.Job(ctx, pod)
 	_, report := readOutput(s.Output)
 	switch {
-	case err != nil && (ctx.Err() != nil || since < inspectFor):
-		return done, nil, err
 	case err != nil:
-		c.uninspected(err.Error())
+		return done, nil, err
 	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
 		return done, c.inspectionProblems(*report), nil
 	case s.Exists && !s.Done && since < inspectFor:
 		return in(time.Second, "inspecting"), nil, nil
-	case report != nil && report.Message != "":
-		c.uninspected(report.Message)
-	default:
-		c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
+	case report != nil:
+		s.Why = first(report.Message, s.Why)
 	}
+	c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
 	return done, nil, nil
 }
 
@@ -269,14 +227,10 @@ func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workf
 	return done, c.Cluster.ForceDeleteJob(ctx, inspectionPod(c.get().Pool))
 }
 
-func (c *capture) problem(code, what, wayOut string) fleet.Problem {
-	return fleet.Problem{Code: code, On: "node " + c.req.Node, What: what, WayOut: wayOut}
-}
-
 // inspectionProblems are the reasons to refuse that the report of an inspection gives.
 // The rest of it becomes notes.
 func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Problem {
-	problems := append(c.diskProblems(report, maxNamed), c.joinProblems(report, "")...)
+	problems := c.diskProblems(report, maxNamed)
 	if len(problems) > 0 {
 		return problems
 	}
@@ -293,56 +247,48 @@ func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Probl
 
 // diskProblems are the reasons why a disk must not become an image, at most so many
 // paths of each.
-func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (problems []fleet.Problem) {
-	if report.Outcome == wire.DiskRefused {
-		return []fleet.Problem{c.problem("DiskRefused", first(report.Message, "its disk cannot be captured"), "mend it on the node")}
+func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p prototype.Problems) {
+	s, on, customData := c.get(), "node "+c.req.Node, ""
+	switch report.Outcome {
+	case wire.DiskRefused:
+		return prototype.Problems{{Code: "DiskRefused", On: on, What: first(report.Message, "its disk cannot be captured"), WayOut: "mend it on the node"}}
+	case wire.GeneralizeFailed:
+		return prototype.Problems{{On: on, What: first(report.Message, "it failed without a reason")}}
 	}
-	if report.Outcome != wire.SecretsFound {
-		return nil
-	}
-	for _, x := range []struct {
-		class              wire.SecretClass
-		code, what, wayOut string
-	}{
-		{wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ", "remove it from the node; no flag accepts it"},
-		{wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ", "accept them with --accept-pool-credentials, or remove them from the node"},
-		{
-			wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
-			"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node",
-		},
-	} {
-		var found []string
-		for _, f := range report.Findings {
-			if f.Class == x.class && !f.Accepted && !f.Removed {
-				found = append(found, fmt.Sprintf("%s (%s)", f.Path, strings.TrimSuffix(f.Rule+", "+f.Detail, ", ")))
-			}
-		}
-		text := upTo(most, found, len(found))
-		if x.class == wire.OtherSecret && len(problems) == 0 {
-			text = first(text, report.Message) // it fails for more than it lists
-		}
-		if text != "" {
-			problems = append(problems, c.problem(x.code, x.what+text, x.wayOut))
+	found := map[wire.SecretClass][]string{}
+	for _, f := range report.Findings {
+		if !f.Accepted && !f.Removed {
+			found[f.Class] = append(found[f.Class], fmt.Sprintf("%s (%s)", f.Path, strings.TrimSuffix(f.Rule+", "+f.Detail, ", ")))
 		}
 	}
-	return problems
-}
+	if report.Outcome == wire.SecretsFound && len(found) == 0 { // it fails for more than it lists
+		found[wire.OtherSecret] = []string{report.Message}
+	}
+	refuse := func(class wire.SecretClass, code, what, wayOut string) {
+		p.Refuse(len(found[class]) > 0, code, on, what+upTo(most, found[class], len(found[class])), wayOut)
+	}
+	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ", "remove it from the node; no flag accepts it")
+	refuse(wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ", "accept them with --accept-pool-credentials, or remove them from the node")
+	refuse(wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
+		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node")
 
-// joinProblems refuses to strand the pool: if nothing on the disk and no customData lets a
-// new node join, the extensions that are to be deleted are what does. What --bootstrap
-// baked needs, ortet-node checks.
-func (c *capture) joinProblems(report wire.GeneralizeReport, customData string) []fleet.Problem {
-	s := c.get()
-	switch {
-	case report.Outcome == wire.DiskRefused, len(report.Joins) > 0, c.req.Bakes(), customDataUnread(report), customData != "" && customData != prototype.NoopSHA256:
-	case customData == prototype.NoopSHA256, s.LastCustomData == prototype.NoopSHA256:
-		return []fleet.Problem{c.problem("CannotJoin", "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
-			"capture with --bootstrap baked")}
-	case len(s.ToDelete) > 0:
-		return []fleet.Problem{c.problem("CannotJoin", "nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
-			"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")}
+	// If nothing on the disk and no customData lets a new node join, the extensions that are
+	// to be deleted are what does. What --bootstrap baked needs, ortet-node checks.
+	for _, item := range report.Saved {
+		if item.Kind == wire.CustomData {
+			customData = item.SHA256
+		}
 	}
-	return nil
+	noop := customData == prototype.NoopSHA256
+	if len(report.Joins) > 0 || c.req.Bakes() || customDataUnread(report) || customData != "" && !noop {
+		return p
+	}
+	noop = noop || s.LastCustomData == prototype.NoopSHA256
+	p.Refuse(noop, "CannotJoin", on, "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
+		"capture with --bootstrap baked")
+	p.Refuse(!noop && len(s.ToDelete) > 0, "CannotJoin", on, "nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
+		"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")
+	return p
 }
 
 // upTo lists most of the names, of so many.

@@ -70,9 +70,6 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		}
 		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
 	}
-	if err := refuse(c.joinProblems(*report, custom)); err != nil {
-		return done, err
-	}
 	original := custom
 	if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == prototype.NoopSHA256 {
 		custom = prototype.NoopSHA256 // the no-op that stays in the model is not sealed

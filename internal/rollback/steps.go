@@ -42,12 +42,14 @@ func (r *rollback) table(skip map[string]string) workflow.Table {
 // no undo: before and after it the model names an image that exists.
 func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	image, _ := r.s.target()
-	patch := fleet.PatchModel{Pool: r.s.Pool, Image: image, CustomData: r.customData}
+	patch := func(pool fleet.Pool) fleet.Change {
+		return fleet.PatchModel{Pool: r.s.Pool, Image: image, CustomData: r.customData, Etag: pool.Etag}
+	}
 	is := func(pool fleet.Pool) bool { // Azure does not show customData
 		return pool.Model.Image.Same(image) && (r.customData == nil || r.etag != "" && pool.Etag != r.etag)
 	}
 	w, err := r.Change(ctx, p, r.s.Pool, patch, is, func(ctx context.Context, pool fleet.Pool) error {
-		if err := capture.MayPatch(pool, r.req.AllowRolling, true, r.req.AllowOwned); err != nil {
+		if err := capture.Refuse("patch model", string(pool.ID), prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)); err != nil {
 			return err
 		}
 		r.etag, r.s.LastCustomData = pool.Etag, cmp.Or(r.s.CustomData, r.s.LastCustomData)
@@ -67,7 +69,8 @@ func (r *rollback) extensions(ctx context.Context, p *workflow.Pass) (workflow.W
 	}
 	name := r.writes[0].Extension.Name
 	is := func(pool fleet.Pool) bool { return has(pool.Model.Extensions, name) }
-	w, err := r.Change(ctx, p, r.s.Pool, r.writes[0], is, func(context.Context, fleet.Pool) error { return nil })
+	write := func(fleet.Pool) fleet.Change { return r.writes[0] }
+	w, err := r.Change(ctx, p, r.s.Pool, write, is, func(context.Context, fleet.Pool) error { return nil })
 	if err != nil || w.In > 0 {
 		return w, err
 	}

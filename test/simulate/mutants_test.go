@@ -33,9 +33,9 @@ var mutants = []struct {
 	{"donor uncordoned once it is Ready", "donor that is Ready from before its stop while it boots", "12", "internal/capture/steps.go",
 		`When: []string{"snapshot"}, Needs: []string{"start"},`,
 		`When: []string{"snapshot"},`},
-	{"model changed while the scale set is at rest", "deletion that is preempted while the version is built", "13", "internal/capture/scaleset.go",
-		`if x.config.Now().Sub(x.restless) < restFor {`,
-		`if x.config.Now().Sub(x.restless) < 0 {`},
+	{"model changed while the scale set is at rest", "deletion that is preempted while the version is built", "13", "internal/capture/publish.go",
+		`x.config.Now().Sub(x.restless) >= restFor {`,
+		`x.config.Now().Sub(x.restless) >= 0 {`},
 	{"workbench protected while the copy is attached", "capture twice a day", "12", "internal/capture/steps.go",
 		`When: []string{"save"}, Needs: []string{"detach"},
 				Do: c.unprotect,`,
@@ -47,7 +47,7 @@ var mutants = []struct {
 	{"kured's lock of others respected", "kured reboots another node", "12", "internal/cluster/kube/kured/lock.go",
 		`if lock.NodeID == holder || lock.expired(now) {`,
 		`if lock.NodeID != "" || lock.expired(now) {`},
-	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/scaleset.go",
+	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/publish.go",
 		`	if len(toDelete) == 0 {
 		return done, nil
 	}
@@ -57,7 +57,7 @@ var mutants = []struct {
 	}
 	c.tried[toDelete[0].Name] = true
 	name, settings :=`},
-	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/scaleset.go",
+	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/publish.go",
 		`	case c.req.Bakes():
 		want`,
 		`	case c.req.Bakes(), last == "":

@@ -62,6 +62,7 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 	config := capture.Config{
 		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{api, p}, Journal: api.Journals(),
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
+		Accesses: func(fleet.ResourceID) []cluster.Access { return nil },
 	}
 	config.Others = func(kind string) (workflow.Workflow, error) {
 		if kind == rollback.Kind {

@@ -1,0 +1,354 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// restFor limits how long a change waits until the scale set is at rest: Azure gives
+// up on an instance that does not start within 20 minutes.
+const restFor = 20 * time.Minute
+
+// A ScaleSet changes one scale set for the rows of a run, one after the other.
+type ScaleSet struct {
+	config   Config
+	pool     fleet.Pool // as last read, for its Etag
+	restless time.Time  // since when it is not at rest
+}
+
+// NewScaleSet makes a ScaleSet.
+func NewScaleSet(config Config) *ScaleSet { return &ScaleSet{config: config} }
+
+// readPool reads the scale set unless it is known.
+func (x *ScaleSet) readPool(ctx context.Context, id fleet.ResourceID) (err error) {
+	if x.pool.ID == "" {
+		x.pool, err = x.config.Cloud.Pool(ctx, id)
+	}
+	return err
+}
+
+// unrest says which operation the scale set has in progress; "" if it is at rest, or has
+// not been for restFor.
+func (x *ScaleSet) unrest(ctx context.Context, p *workflow.Pass) (why string, err error) {
+	instances, err := x.config.Cloud.Instances(ctx, x.pool.ID)
+	if err != nil {
+		return "", err
+	}
+	for _, i := range instances {
+		if i.ProvisioningState == prototype.Creating || i.ProvisioningState == prototype.Deleting {
+			why = fmt.Sprintf("instance %s is %s", i.InstanceID, i.ProvisioningState)
+		}
+	}
+	if busy(x.pool.ProvisioningState) {
+		why = "the scale set is " + x.pool.ProvisioningState
+	}
+	if why == "" {
+		x.restless = time.Time{}
+	} else if x.restless = cmp.Or(x.restless, x.config.Now()); x.config.Now().Sub(x.restless) >= restFor {
+		p.Note("scale set %s was not at rest after %s (%s): it was changed nevertheless", x.pool.Name, restFor, why)
+		why = ""
+	}
+	return why, nil
+}
+
+// Change makes a change of the scale set as it was read, while that is at rest, since a
+// newer write preempts an older one (OperationPreempted), and only if the set is still so.
+// begin is called right before the write, and may refuse it.
+func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, change func(fleet.Pool) fleet.Change,
+	is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
+	if err := x.readPool(ctx, id); err != nil {
+		return done, err
+	}
+	asked, waits := x.pool.Etag, ""
+	w, err := p.Ensure(ctx, change(x.pool), func(ctx context.Context) (bool, error) {
+		pool, err := x.config.Cloud.Pool(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		x.pool = pool
+		if !busy(pool.ProvisioningState) && is(pool) {
+			return true, nil
+		}
+		if waits, err = x.unrest(ctx, p); err != nil || waits != "" {
+			return false, cmp.Or(err, errors.New(waits))
+		}
+		if err = begin(ctx, pool); err == nil && pool.Etag != asked {
+			err = &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: errors.New("scale set changed since it was read")}
+		}
+		return false, err
+	})
+	if waits != "" {
+		return in(20*time.Second, "waiting until scale set %s is at rest: %s", id.Name(), waits), nil
+	}
+	return w, err
+}
+
+// CustomData returns the customData that has this SHA-256: the no-op of a baked model, or
+// what was saved in a Secret.
+func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, sha string) (fleet.Secret, error) {
+	if sha == prototype.NoopSHA256 {
+		return fleet.NewSecret(prototype.NoopCustomData), nil
+	}
+	kept, err := c.Kept(ctx, pool, "customData", sha)
+	return kept.Data, err
+}
+
+// model points the pool's model at the version. There is no undo: the operation's end is
+// awaited, and before and after it the model names an image that exists.
+func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	data, err := c.customData(ctx)
+	if err != nil {
+		return done, err
+	}
+	image := fleet.ImageReference{ID: s.Names.Version}
+	change := func(pool fleet.Pool) fleet.Change {
+		return fleet.PatchModel{Pool: s.Pool, Image: image, CustomData: data, Etag: pool.Etag}
+	}
+	is := func(pool fleet.Pool) bool { return pool.Model.Image.Same(image) }
+	w, err := c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, pool fleet.Pool) error {
+		if err := c.mayChange(ctx, pool); err != nil || data == nil {
+			return err
+		}
+		sha := prototype.SHA256(data.Reveal())
+		if sha != c.get().LastCustomData && !c.req.Bakes() {
+			p.Note("the model's customData is replaced by what the nodes of %s need", image.ID.Name())
+		}
+		c.set(func(s *state) { s.LastCustomData = sha })
+		return nil
+	})
+	if err == nil && w.In == 0 {
+		c.set(func(s *state) { s.ModelChanged = true })
+	}
+	return w, err
+}
+
+// customData decides what goes with the version: nil leaves the model's, which Azure does
+// not show, if Ortet never set it. What Ortet set last is set again: whether that had an
+// effect is not known after a crash.
+func (c *capture) customData(ctx context.Context) (*fleet.Secret, error) {
+	s := c.get()
+	want, last := s.CustomData, s.LastCustomData
+	switch {
+	case c.req.Bakes():
+		want = prototype.NoopSHA256
+	case want == "", want != prototype.NoopSHA256 && last == "":
+		return nil, nil
+	}
+	data, err := CustomData(ctx, c.Cluster, s.Pool, want)
+	if fleet.Is(err, fleet.KindNotFound) && last == want {
+		return nil, nil
+	} else if fleet.Is(err, fleet.KindNotFound) {
+		err = invalid("patch model", string(s.Names.Version), "capture with --bootstrap baked",
+			"the model's customData is another, and this version's nodes need some that is not kept (SHA-256 %s)", want)
+	}
+	return &data, err
+}
+
+// mayChange repeats preflight's checks, and refuses to go back: only a rollback does.
+func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
+	s := c.get()
+	if err := Refuse("patch model", string(pool.ID), prototype.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned)); err != nil {
+		return err
+	}
+	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
+	used, known := prototype.VersionOf(versions, pool.Model.Image, pool.Location)
+	if ours, there := prototype.FindVersion(versions, s.Names.Version); known && there && prototype.Newer(used, ours) {
+		return invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
+			"the model uses %s by now, which is newer than %s", used.Name, ours.Name)
+	}
+	return err
+}
+
+// extensions deletes what bootstrapped the donor, dependents first, until the scale set
+// as it was read last has none of them. Azure shows no settings of a deleted extension:
+// they are saved right before.
+func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	if err := c.readPool(ctx, s.Pool); err != nil {
+		return done, err
+	}
+	toDelete, _ := c.req.Extensions.Doomed(c.pool.Model.Extensions)
+	if len(toDelete) == 0 {
+		return done, nil
+	}
+	name, settings := toDelete[0].Name, toDelete[0].Settings
+	change := func(fleet.Pool) fleet.Change { return fleet.DeleteExtension{Pool: s.Pool, Name: name} }
+	is := func(pool fleet.Pool) bool {
+		return !slices.ContainsFunc(pool.Model.Extensions, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) })
+	}
+	return goOn(c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, _ fleet.Pool) error {
+		if err := p.Save(ctx); err != nil || settings.Reveal() == "" {
+			return err
+		}
+		return c.keep(ctx, cluster.ExtensionSettings, name, settings, nil)
+	}))
+}
+
+// grow adds new nodes, once: the capacity to reach is saved ahead of the change, and from
+// then on each other capacity than before came of it, or of an autoscaler since. If the
+// scale set was changed before that, the capacity is computed again.
+func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	to := s.GrowTo
+	change := func(pool fleet.Pool) fleet.Change {
+		to = cmp.Or(to, pool.Capacity+c.req.NewNodes)
+		return fleet.SetCapacity{Pool: s.Pool, Capacity: to, Etag: pool.Etag}
+	}
+	is := func(pool fleet.Pool) bool { return c.get().GrowTo != 0 && pool.Capacity != to-c.req.NewNodes }
+	w, err := c.Change(ctx, p, s.Pool, change, is, func(context.Context, fleet.Pool) error {
+		c.set(func(s *state) { s.GrowTo = to })
+		return nil
+	})
+	switch {
+	case fleet.Is(err, fleet.KindStale): // it had no effect
+		c.set(func(s *state) { s.GrowTo = 0 })
+	case err == nil && w.In == 0 && c.pool.Capacity < to:
+		p.Note("the capacity was changed to %d by others", c.pool.Capacity)
+	}
+	return w, err
+}
+
+func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	change := fleet.CreateGallery{ID: s.Names.Gallery, Location: s.Location, Tags: map[string]string{
+		fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale sets in " + s.Pool.Segment("resourceGroups"),
+	}}
+	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		_, err := c.Cloud.Gallery(ctx, s.Names.Gallery)
+		return err == nil, fleet.IgnoreNotFound(err)
+	})
+}
+
+func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	return p.Ensure(ctx, fleet.CreateDefinition{Definition: s.Definition}, func(ctx context.Context) (bool, error) {
+		d, err := c.Cloud.Definition(ctx, s.Names.Definition)
+		return err == nil && !busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
+	})
+}
+
+const (
+	maxBuilds    = 3                // how often a version is built that Azure fails to build
+	versionEvery = 15 * time.Second // how often another's version is read until it ends
+)
+
+// version builds the image version: zone-redundant, or locally redundant if the region
+// refuses that. A version that another capture builds is waited for, a Failed one is built again.
+func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if c.get().DonorGone {
+		return done, errors.New("the donor was deleted during the capture")
+	}
+	change, err := c.newVersion(ctx)
+	if err != nil {
+		return done, err
+	}
+	var there fleet.ImageVersion
+	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		there, err = c.Cloud.Version(ctx, change.ID)
+		if there.ProvisioningState == prototype.Failed && c.builds == 0 { // Ensure returns the operation's error
+			c.builds++
+			return false, nil
+		}
+		return err == nil, fleet.IgnoreNotFound(err)
+	})
+	switch {
+	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
+		c.set(func(s *state) { s.StorageType = fleet.LRS })
+		return in(time.Millisecond, "building it locally redundant: %v", err), nil
+	case err != nil || w.In > 0 || there.ProvisioningState == prototype.Succeeded:
+		return w, err
+	case there.ProvisioningState != prototype.Failed || !prototype.Ours(there.Tags): // begun by another process, or being deleted
+		return workflow.Wait{In: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
+	case c.builds > maxBuilds:
+		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
+	}
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil {
+		c.builds++
+	}
+	return goOn(w, err)
+}
+
+// newVersion makes the version from the generalised snapshot.
+func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, err error) {
+	s := c.get()
+	id := s.Names.Version
+	change = fleet.CreateVersion{
+		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: c.req.Replicas, ReplicationMode: fleet.ReplicationFull,
+		StorageType: first(s.StorageType, fleet.ZRS), ExcludeFromLatest: c.req.ExcludeFromLatest || prototype.AgainNamed(id.Name()), Tags: c.imageTags(),
+	}
+	if c.req.Shallow {
+		change.Replicas, change.ReplicationMode, change.StorageType = 1, fleet.ReplicationShallow, fleet.LRS
+	}
+	if c.req.Bakes() && !change.ExcludeFromLatest {
+		// New nodes of a model that refers to the definition would get the version before
+		// the customData that goes with it.
+		err = c.readPool(ctx, s.Pool)
+		change.ExcludeFromLatest = c.pool.Model.Image.LatestOf().Equal(s.Names.Definition)
+	}
+	return change, err
+}
+
+// imageTags are on the snapshot of the generalised copy and on the version made from it.
+func (c *capture) imageTags() map[string]string {
+	s := c.get()
+	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
+	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
+	return tags
+}
+
+// deleteVersion deletes a version that is not complete.
+func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	id := c.get().Names.Version
+	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
+		v, err := c.Cloud.Version(ctx, id)
+		kept := err == nil && (v.ProvisioningState == prototype.Succeeded || v.Tags[fleet.TagCapture] != c.name)
+		return kept || fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
+	})
+}
+
+// prune deletes what lies beyond the history, one version after the other. Who refers to
+// what is read again before each. What cannot be deleted is named, and is no failure.
+func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if c.deleting == "" {
+		s := c.get()
+		versions, versionsErr := c.Cloud.Versions(ctx, s.Names.Definition)
+		uses, err := c.Cloud.Uses(ctx, s.Names.Definition)
+		if err = cmp.Or(versionsErr, err); err != nil {
+			return done, err
+		}
+		old, kept := prototype.Prune(versions, uses, s.Names.Version, c.req.History)
+		next := slices.IndexFunc(old, func(v fleet.ImageVersion) bool { return !c.tried[v.Name] })
+		if next < 0 {
+			for _, x := range kept {
+				c.result.Kept = append(c.result.Kept, x.Version.Name+": "+x.Why)
+			}
+			return done, nil
+		}
+		c.deleting = old[next].ID
+	}
+	name := c.deleting.Name()
+	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
+	repeated := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict}
+	switch {
+	case w.In > 0, ctx.Err() != nil, err != nil && slices.Contains(repeated, fleet.KindOf(err)):
+		return w, err
+	case err != nil:
+		c.result.Kept = append(c.result.Kept, name+": "+err.Error())
+	default:
+		c.result.Pruned = append(c.result.Pruned, name)
+	}
+	c.tried[name], c.deleting = true, ""
+	return in(time.Millisecond, "deleted %s", name), nil
+}
