@@ -42,7 +42,7 @@ func (x *run) write() error {
 	if err != nil {
 		return fmt.Errorf("encode the workflow's state: %w", err)
 	}
-	rec.State, rec.Writer = state, x.lock.holder
+	rec.State, rec.Writer = state, x.Holder
 	data, err := journal.Encode(rec)
 	if err != nil || string(data) == x.written {
 		return err

@@ -96,7 +96,7 @@ type run struct {
 
 func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, w Workflow) *run {
 	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool)), holder: r.Holder}
+	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool))}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
 	return x
