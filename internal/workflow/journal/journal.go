@@ -7,7 +7,6 @@ package journal
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -137,12 +136,8 @@ func Decode(pool string, data []byte) (r Record, err error) {
 			err = fmt.Errorf("schema %d is not %d", version.Schema, Schema)
 		}
 	}
-	switch {
-	case err != nil:
-	case r.Name == "" || r.Kind == "":
-		err = errors.New("name or kind is missing")
-	case !fleet.ResourceID(r.Pool).Equal(fleet.ResourceID(pool)):
-		err = fmt.Errorf("record belongs to %q", r.Pool)
+	if err == nil && (r.Name == "" || r.Kind == "" || !fleet.ResourceID(r.Pool).Equal(fleet.ResourceID(pool))) {
+		err = fmt.Errorf("unexpected kind %q, name %q or pool %q", r.Kind, r.Name, r.Pool)
 	}
 	if err != nil {
 		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: kind, Remedy: remedy, Err: err}
