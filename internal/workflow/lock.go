@@ -48,24 +48,19 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 func (l *lock) acquire(ctx context.Context) error {
 	var first cluster.Holding
 	err := repeat(ctx, l.Now, false, func() error {
-		for {
-			holding, err := l.hold(ctx)
-			switch {
-			case !fleet.Is(err, fleet.KindHeld):
-				return err
-			case first.Holder != holding.Holder:
-				first = holding
-				l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder, Percent: -1})
-			case holding.Renewed.After(first.Renewed):
-				return &Refused{[]fleet.Problem{{
-					Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
-					WayOut: "wait until it has ended; ortet status shows its progress",
-				}}}
-			}
-			if err := sleep(ctx, time.Second); err != nil {
-				return err
-			}
+		holding, err := l.hold(ctx)
+		switch {
+		case !fleet.Is(err, fleet.KindHeld):
+		case first.Holder != holding.Holder:
+			first = holding
+			l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder, Percent: -1})
+		case holding.Renewed.After(first.Renewed):
+			return &Refused{[]fleet.Problem{{
+				Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
+				WayOut: "wait until it has ended; ortet status shows its progress",
+			}}}
 		}
+		return err
 	})
 	if err == nil {
 		l.renewer.Go(l.renew)

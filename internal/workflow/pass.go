@@ -159,6 +159,8 @@ func retry(err error, undo, changed bool, failures int, since time.Duration) (ti
 		return 0, false
 	}
 	switch fleet.KindOf(err) {
+	case fleet.KindHeld: // the pool lock, which may expire
+		return firstPause, true
 	case fleet.KindStale, fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
 		return pause, changed || since <= planDeadline
 	case fleet.KindUnauthenticated:

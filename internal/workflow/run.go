@@ -313,12 +313,7 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 		}
 	default:
 		wait = Wait{Percent: -1, Status: err.Error()}
-		p.set(func(st *journal.Step) {
-			st.Failures++
-			if !fleet.Is(err, fleet.KindStale) { // keep the operation's error, which explains more
-				st.Error = wait.Status
-			}
-		})
+		p.set(func(st *journal.Step) { st.Failures, st.Error = st.Failures+1, wait.Status })
 		var again bool
 		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
 			return Wait{}, err

@@ -117,9 +117,10 @@ func (a Action) ID() string { return a.row().ID }
 // offered and nothing in flight means that the phase is over.
 func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 	for _, s := range t {
+		st := r.Steps[s.ID].State
 		switch {
 		case inFlight[s.ID]:
-		case mayDo(t, r, s):
+		case r.Phase == journal.Forward && (st == journal.Pending || st == journal.Running) && succeeded(t, r, s.After):
 			open = append(open, Action{Step: s})
 		case mayUndo(t, r, s):
 			open = append(open, Action{Step: s, Undo: true})
@@ -128,33 +129,23 @@ func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 	return open
 }
 
-func mayDo(t Table, r journal.Record, s Step) bool {
-	st := r.Steps[s.ID].State
-	return r.Phase == journal.Forward && (st == journal.Pending || st == journal.Running) &&
-		all(s.After, func(id string) bool { return succeeded(t, r, id) })
-}
-
 func mayUndo(t Table, r journal.Record, s Step) bool {
 	if !taken(r, s) {
 		return false
 	}
 	due := r.Phase == journal.Undo || r.Phase == journal.Suspend && !kept(r, s) ||
-		r.Phase == journal.Forward && len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
+		r.Phase == journal.Forward && len(s.Undo.When) > 0 && succeeded(t, r, s.Undo.When)
 	return (due || r.Steps[s.ID].State == journal.Undoing) &&
-		all(s.Undo.After, func(id string) bool { return !taken(r, t.owner(id)) }) &&
-		all(s.Undo.Needs, func(id string) bool {
+		!slices.ContainsFunc(s.Undo.After, func(id string) bool { return taken(r, t.owner(id)) }) &&
+		!slices.ContainsFunc(s.Undo.Needs, func(id string) bool {
 			o := t.owner(id)
-			return !taken(r, o) && r.Steps[o.ID].State != journal.Left
+			return taken(r, o) || r.Steps[o.ID].State == journal.Left
 		})
 }
 
 // taken reports whether the effect of Do may exist and its Undo has not failed.
 func taken(r journal.Record, s Step) bool {
-	switch r.Steps[s.ID].State {
-	case journal.Running, journal.Done, journal.Failed, journal.Undoing:
-		return s.Undo != nil
-	}
-	return false
+	return s.Undo != nil && slices.Contains([]journal.State{journal.Running, journal.Done, journal.Failed, journal.Undoing}, r.Steps[s.ID].State)
 }
 
 // kept reports whether an interruption leaves the row's effect to the next run.
@@ -163,18 +154,20 @@ func kept(r journal.Record, s Step) bool {
 	return s.Undo != nil && s.Undo.Keep != "" && (st == journal.Done || st == s.Undo.Keep)
 }
 
-// succeeded reports whether the step or undo id succeeded.
-func succeeded(t Table, r journal.Record, id string) bool {
-	o := t.owner(id)
-	switch st := r.Steps[o.ID].State; st {
-	case journal.Skipped, journal.Undone:
+// succeeded reports whether all of these steps and undos succeeded.
+func succeeded(t Table, r journal.Record, ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool {
+		o := t.owner(id)
+		switch r.Steps[o.ID].State {
+		case journal.Skipped, journal.Undone:
+			return false
+		case journal.Done, journal.Undoing, journal.Left:
+			return o.ID != id
+		case journal.Failed:
+			return o.ID != id || !o.Optional
+		}
 		return true
-	case journal.Done, journal.Undoing, journal.Left:
-		return o.ID == id
-	case journal.Failed:
-		return o.ID == id && o.Optional
-	}
-	return false
+	})
 }
 
 // Started returns the record after an action has begun.
@@ -282,8 +275,4 @@ func with(r journal.Record, id string, st journal.Step) journal.Record {
 	maps.Copy(steps, r.Steps)
 	steps[id], r.Steps = st, steps
 	return r
-}
-
-func all(ids []string, is func(string) bool) bool {
-	return !slices.ContainsFunc(ids, func(id string) bool { return !is(id) })
 }
