@@ -46,6 +46,9 @@ func TestCheck(t *testing.T) {
 		{"wait for each other", workflow.Table{{ID: "a", Undo: needs(undo("undo-a", "b"), "undo-b")}, {ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},
 		{"only after a failure", workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", After: []string{"undo-a"}}}},
 		{"only after a failure", workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},
+		{"not for all that this needs", workflow.Table{
+			{ID: "a", Undo: undo("undo-a", "a")}, {ID: "b", Undo: needs(undo("undo-b", "b"), "undo-a")}, {ID: "c", After: []string{"undo-b"}},
+		}},
 		{"which is no undo", workflow.Table{{ID: "a"}, {ID: "b", Undo: needs(undo("undo-b"), "a")}}},
 		{"not a step", workflow.Table{{ID: "a", Undo: undo("undo-a", "b")}, {ID: "b", Undo: undo("undo-b", "undo-a")}}},
 		{"which an interruption leaves out", workflow.Table{

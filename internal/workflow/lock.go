@@ -17,13 +17,11 @@ var errLost = errors.New("another process took the pool lock")
 // since a Lease that no other process took can be renewed late.
 type lock struct {
 	*Runner
-	name, holder string
+	name string
 
 	mu      sync.Mutex
 	expires time.Time
 	lapsed  time.Duration   // in all, while others could have taken it
-	valid   context.Context // canceled when the lock lapses
-	lapse   context.CancelFunc
 	lost    context.Context // canceled once another has the lock, and at release
 	lose    context.CancelCauseFunc
 	renewer sync.WaitGroup
@@ -32,17 +30,14 @@ type lock struct {
 // hold asks for the Lease once.
 func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	asked := l.Now()
-	holding, err := l.Locks.Hold(ctx, l.name, l.holder, l.LockFor)
+	holding, err := l.Locks.Hold(ctx, l.name, l.Holder, l.LockFor)
 	if err != nil {
 		return holding, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if away := asked.Sub(l.expires); l.valid != nil && away > 0 {
-		l.lapsed += away
-	}
-	if l.valid == nil || l.valid.Err() != nil {
-		l.valid, l.lapse = context.WithCancel(context.WithoutCancel(ctx))
+	if !l.expires.IsZero() {
+		l.lapsed += max(0, asked.Sub(l.expires))
 	}
 	l.expires = asked.Add(l.LockFor)
 	return holding, nil
@@ -53,26 +48,19 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 func (l *lock) acquire(ctx context.Context) error {
 	var first cluster.Holding
 	err := repeat(ctx, l.Now, false, func() error {
-		for {
-			holding, err := l.hold(ctx)
-			switch {
-			case !fleet.Is(err, fleet.KindHeld):
-				return err
-			case first.Holder != holding.Holder:
-				first = holding
-				if l.Report != nil {
-					l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder, Percent: -1})
-				}
-			case holding.Renewed.After(first.Renewed):
-				return &Refused{[]fleet.Problem{{
-					Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
-					WayOut: "wait until it has ended; ortet status shows its progress",
-				}}}
-			}
-			if err := sleep(ctx, time.Second); err != nil {
-				return err
-			}
+		holding, err := l.hold(ctx)
+		switch {
+		case !fleet.Is(err, fleet.KindHeld):
+		case first.Holder != holding.Holder:
+			first = holding
+			l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder, Percent: -1})
+		case holding.Renewed.After(first.Renewed):
+			return &Refused{[]fleet.Problem{{
+				Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
+				WayOut: "wait until it has ended; ortet status shows its progress",
+			}}}
 		}
+		return err
 	})
 	if err == nil {
 		l.renewer.Go(l.renew)
@@ -94,9 +82,6 @@ func (l *lock) renew() {
 		default:
 			pause = every / 3
 			l.Log.Warn("cannot renew the pool lock", "lease", l.name, "error", err)
-			if !l.ok() {
-				l.lapse()
-			}
 		}
 	}
 }
@@ -130,12 +115,14 @@ func (l *lock) wait(ctx context.Context) error {
 }
 
 // context gives a context that ends when the lock lapses.
-func (l *lock) context(ctx context.Context) (context.Context, func()) {
+func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	unhook := context.AfterFunc(l.valid, cancel)
-	return ctx, func() { unhook(); cancel() }
+	go func() {
+		defer cancel()
+		for l.ok() && sleep(ctx, time.Second) == nil {
+		}
+	}()
+	return ctx, cancel
 }
 
 // release gives the lock up, unless another has it. Failing to is logged alone: it
@@ -144,12 +131,12 @@ func (l *lock) release() {
 	lost := l.lost.Err() != nil
 	l.lose(nil)
 	l.renewer.Wait()
-	if lost || l.valid == nil {
+	if lost || l.expires.IsZero() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.lost), l.LockFor)
 	defer cancel()
-	if err := repeat(ctx, l.Now, true, func() error { return l.Locks.Release(ctx, l.name, l.holder) }); err != nil {
+	if err := repeat(ctx, l.Now, true, func() error { return l.Locks.Release(ctx, l.name, l.Holder) }); err != nil {
 		l.Log.Warn("cannot release the pool lock", "lease", l.name, "error", err)
 	}
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // Exit codes of a run.
@@ -67,6 +69,75 @@ func (e *Outcome) Error() string {
 
 // Unwrap gives the cause.
 func (e *Outcome) Unwrap() error { return e.Err }
+
+// outcome says how the run ended, and closes the record unless something is left that
+// the same command tries again.
+func (x *run) outcome() error {
+	rec := x.record()
+	out := &Outcome{Step: x.failed, Err: cmp.Or(x.failure, errors.New(rec.Why))}
+	committed := false
+	for _, s := range x.table {
+		st := rec.Steps[s.ID].State
+		committed = committed || s.Commits && (st == journal.Done || st == journal.Skipped)
+		if out.Step == "" && (st == journal.Pending || st == journal.Running) {
+			out.Step = s.ID // where an interruption met it
+		}
+	}
+	left := Remaining(x.table, rec)
+	for _, s := range left {
+		text := s.Undo.ID + " is not done: " + rec.Steps[s.ID].Error
+		if s.Undo.Manual != nil {
+			text += "; " + s.Undo.Manual()
+		}
+		out.Left = append(out.Left, text)
+	}
+	switch {
+	case rec.Phase == journal.Forward && len(left)+len(x.left) > 0:
+		out = needsPerson(append(out.Left, x.left...))
+		rec.Why = out.Err.Error()
+	case len(left) > 0 || rec.Phase == journal.Undo && committed:
+		out.Exit = ExitNeedsPerson
+	case rec.Phase == journal.Suspend:
+		out.Exit = ExitInterrupted
+	case rec.Phase == journal.Undo:
+		out.Exit = ExitFailed
+	}
+	if len(left) == 0 && rec.Phase != journal.Suspend {
+		x.update(func(r *journal.Record) { r.Ended = &journal.End{At: x.Now(), Exit: out.Exit, Message: rec.Why} })
+	}
+	switch err := x.save(x.ctx); {
+	case x.ctx.Err() != nil:
+		out.Exit, out.Err = ExitInterrupted, err
+	case err != nil:
+		out.Exit, out.Step, out.Err = ExitNeedsPerson, "journal", err
+	case out.Exit == ExitDone:
+		return nil
+	}
+	return out
+}
+
+// needsPerson is the end of a run that did all that it planned.
+func needsPerson(left []string) *Outcome {
+	return &Outcome{Exit: ExitNeedsPerson, Left: left, Err: errors.New("all steps are done, but something is left")}
+}
+
+// The kinds of events.
+const (
+	EventBegun    = "begun"
+	EventProgress = "progress"
+	EventDone     = "done"
+	EventFailed   = "failed"
+	EventSkipped  = "skipped" // Message says why
+	EventNote     = "note"
+)
+
+// An Event is progress to show.
+type Event struct {
+	At                         time.Time
+	Kind, Step, Title, Message string
+	Percent                    int32 // -1: unknown
+	Elapsed, Usual             time.Duration
+}
 
 // A Summary is what a result reports of a run's events. It may be used from several
 // goroutines.

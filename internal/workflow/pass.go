@@ -4,25 +4,26 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// maxTries is how often a Do begins a change whose operation ends without effect.
-const maxTries = 5
+const (
+	maxTries  = 5               // how often a Do begins a change whose operation ends without effect
+	recheckIn = 5 * time.Second // pause before it is begun again, doubled up to eight times: a read soon after a write may be old
+	settleIn  = time.Minute     // how long a change whose answer was lost may still take effect: an undo waits for it
 
-// recheckIn is the pause before a change without effect is begun again, doubled with each
-// try up to eight times: a read soon after a write may be old.
-const recheckIn = 5 * time.Second
-
-// settleIn is how long a change whose answer was lost may still take effect. Before that
-// an undo does not conclude that there is nothing to undo.
-const settleIn = time.Minute
+	firstPause, longestPause = time.Second, 30 * time.Second
+	credentialWait           = time.Minute     // how long refused credentials are tried before anything is changed
+	planDeadline             = 5 * time.Minute // how long lock and record are asked for before that
+)
 
 // A Pass is one call of an act.
 type Pass struct {
@@ -33,10 +34,10 @@ type Pass struct {
 func (p *Pass) step() journal.Step { return p.run.record().Steps[p.action.Step.ID] }
 
 func (p *Pass) set(change func(st *journal.Step)) {
-	p.run.update(func(r journal.Record) journal.Record {
+	p.run.update(func(r *journal.Record) {
 		st := r.Steps[p.action.Step.ID]
 		change(&st)
-		return with(r, p.action.Step.ID, st)
+		*r = with(*r, p.action.Step.ID, st)
 	})
 }
 
@@ -65,10 +66,7 @@ func (p *Pass) Saved(v any) (bool, error) {
 	if raw == nil {
 		return false, nil
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		return false, fmt.Errorf("decode the state found by step %s: %w", p.action.ID(), err)
-	}
-	return true, nil
+	return true, json.Unmarshal(raw, v)
 }
 
 // Since gives the time since the action began, also in an earlier process.
@@ -124,10 +122,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 	case st.Change != name:
 		p.set(func(st *journal.Step) { st.Change, st.Tries, st.Error = name, 0, "" })
 	case st.Tries >= maxTries && !p.action.Undo:
-		err := fmt.Errorf("operation reported success %d times, resource unchanged", st.Tries)
-		if st.Error != "" {
-			err = fmt.Errorf("operation failed %d times: %s", st.Tries, st.Error)
-		}
+		err := fmt.Errorf("no effect after %d operations, the last ended with: %s", st.Tries, cmp.Or(st.Error, "success"))
 		return Wait{}, &fleet.Error{Op: c.Verb(), Resource: string(c.Target()), Kind: fleet.KindUnknown, Err: err}
 	}
 	p.set(func(st *journal.Step) { st.Asked = p.run.Now() })
@@ -153,4 +148,48 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		return Wait{}, cmp.Or(err, lookErr)
 	}
 	return recheck()
+}
+
+// retry is the only policy that repeats a pass: it gives the pause before the next one,
+// 1 s, 2 s, 4 s … 30 s, or false if the action has failed. failures counts passes that
+// failed in a row, err's among them; changed says that the run has changed something.
+func retry(err error, undo, changed bool, failures int, since time.Duration) (time.Duration, bool) {
+	pause := max(min(firstPause<<min(failures-1, 5), longestPause), azure.RetryAfter(err))
+	if again := new(Again); errors.As(err, &again) {
+		return 0, false
+	}
+	switch fleet.KindOf(err) {
+	case fleet.KindHeld: // the pool lock, which may expire
+		return firstPause, true
+	case fleet.KindStale, fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
+		return pause, changed || since <= planDeadline
+	case fleet.KindUnauthenticated:
+		return pause, changed || since+pause <= credentialWait
+	}
+	return pause, undo
+}
+
+// repeat calls try until it succeeds, or has failed by the same policy.
+func repeat(ctx context.Context, now func() time.Time, changed bool, try func() error) error {
+	begun := now()
+	for failures := 1; ctx.Err() == nil; failures++ {
+		err := try()
+		pause, again := retry(err, false, changed, failures, now().Sub(begun))
+		if err == nil || !again {
+			return err
+		}
+		_ = sleep(ctx, pause)
+	}
+	return context.Cause(ctx)
+}
+
+// sleep waits, or gives the cause of ctx's end.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
 }

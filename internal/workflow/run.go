@@ -57,24 +57,6 @@ type Runner struct {
 	Workflow func(kind string) (Workflow, error) // for an open record of another kind
 }
 
-// The kinds of events.
-const (
-	EventBegun    = "begun"
-	EventProgress = "progress"
-	EventDone     = "done"
-	EventFailed   = "failed"
-	EventSkipped  = "skipped" // Message says why
-	EventNote     = "note"
-)
-
-// An Event is progress to show.
-type Event struct {
-	At                         time.Time
-	Kind, Step, Title, Message string
-	Percent                    int32 // -1: unknown
-	Elapsed, Usual             time.Duration
-}
-
 // A run is one call of a Runner.
 type run struct {
 	*Runner
@@ -96,7 +78,7 @@ type run struct {
 
 func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, w Workflow) *run {
 	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool)), holder: r.Holder}
+	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool))}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
 	return x
@@ -110,16 +92,13 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	err := x.lock.acquire(ctx)
 	if err == nil {
 		err = repeat(ctx, r.Now, false, func() (err error) {
-			if x.rec, err = r.Journal.Load(ctx, x.lock.name); fleet.Is(err, fleet.KindNotFound) {
-				return nil
-			}
-			return err
+			x.rec, err = r.Journal.Load(ctx, x.lock.name)
+			return fleet.IgnoreNotFound(err)
 		})
 	}
 	if err != nil {
-		refused := new(Refused)
 		// Missing permissions are one problem of several: Plan reports all of them at once.
-		if plan, planErr := w.Plan(ctx, journal.Record{}); !errors.As(err, &refused) && planErr == nil && len(plan.Problems) > 0 {
+		if plan, planErr := w.Plan(ctx, journal.Record{}); ExitCode(err) != ExitRefused && planErr == nil && len(plan.Problems) > 0 {
 			return &Refused{plan.Problems}
 		}
 		return x.unbegun(ctx, err)
@@ -130,14 +109,8 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		}
 	}
 	for x.plans = 1; ; x.plans++ {
-		nothing, err := x.plan(ctx)
-		switch {
-		case err != nil:
+		if begun, err := x.plan(ctx); !begun {
 			return x.unbegun(ctx, err)
-		case nothing && len(x.left) > 0:
-			return needsPerson(x.left)
-		case nothing:
-			return nil
 		}
 		x.walk(ctx)
 		rec, again := x.record(), new(Again)
@@ -175,53 +148,51 @@ func (x *run) recover(ctx context.Context) (err error) {
 	if resumable && x.workflow == w {
 		phase = journal.Suspend
 	}
-	x.update(func(r journal.Record) journal.Record {
-		return Recover(r, phase, fmt.Sprintf("%s %s did not finish", r.Kind, r.Name))
-	})
+	x.update(func(r *journal.Record) { *r = Recover(*r, phase, fmt.Sprintf("%s %s did not finish", r.Kind, r.Name)) })
 	x.walk(ctx)
 	rec := x.record()
 	if x.ctx.Err() != nil || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
 		return x.outcome()
 	}
 	if rec.Phase == journal.Undo {
-		err = x.close(ExitFailed, rec.Why)
+		x.update(func(r *journal.Record) { r.Ended = &journal.End{At: x.Now(), Exit: ExitFailed, Message: r.Why} })
+		err = x.save(x.ctx)
 	}
 	x.workflow = w
 	return x.unbegun(ctx, err)
 }
 
-// plan makes the plan and begins the record, or reports that nothing is to be done.
-func (x *run) plan(ctx context.Context) (nothing bool, err error) {
+// plan makes the plan and begins the record, unless nothing is to be done.
+func (x *run) plan(ctx context.Context) (begun bool, err error) {
 	plan, err := x.workflow.Plan(ctx, x.record())
-	if err == nil && len(plan.Problems) > 0 {
-		err = &Refused{plan.Problems}
-	}
-	if err != nil {
-		return false, err
-	}
-	request, err := json.Marshal(plan.Request)
-	if err != nil {
-		return false, fmt.Errorf("encode the request: %w", err)
-	}
+	request, encodeErr := json.Marshal(plan.Request)
 	x.table, x.left = plan.Table, plan.Left
-	if !x.record().Open() && !slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }) {
-		return true, nil
+	switch {
+	case err != nil || encodeErr != nil:
+		return false, cmp.Or(err, encodeErr)
+	case len(plan.Problems) > 0:
+		return false, &Refused{plan.Problems}
+	case x.record().Open() || slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }):
+	case len(x.left) > 0:
+		return false, needsPerson(x.left)
+	default:
+		return false, nil
 	}
-	x.update(func(r journal.Record) journal.Record {
+	x.update(func(r *journal.Record) {
 		if !r.Open() {
-			r = journal.Record{
+			*r = journal.Record{
 				Revision: r.Revision, Kind: x.workflow.Kind(), Name: plan.Name, Pool: x.lock.name, Subject: plan.Subject,
 				Begun: x.Now(), Request: request,
 			}
 		}
-		return Resume(plan.Table, r)
+		*r = Resume(plan.Table, *r)
 	})
 	for _, s := range plan.Table {
 		if s.Skip != "" {
 			x.report(Action{Step: s}, EventSkipped, s.Skip, -1)
 		}
 	}
-	return false, nil
+	return true, nil
 }
 
 // walk carries out actions until none may begin and none is in flight. When ctx ends, the
@@ -232,11 +203,10 @@ func (x *run) walk(ctx context.Context) {
 	defer stop()
 	interrupt := ctx.Done()
 	for {
-		var open []Action
-		if x.ctx.Err() == nil {
-			open = Next(x.table, x.record(), x.inFlight)
-		}
-		for _, a := range open {
+		for _, a := range Next(x.table, x.record(), x.inFlight) {
+			if x.ctx.Err() != nil {
+				break
+			}
 			x.inFlight[a.Step.ID] = true
 			actCtx := doing
 			if a.Undo {
@@ -253,9 +223,7 @@ func (x *run) walk(ctx context.Context) {
 		select {
 		case <-interrupt:
 			interrupt = nil
-			x.update(func(r journal.Record) journal.Record {
-				return GoBack(r, journal.Suspend, context.Cause(ctx).Error())
-			})
+			x.update(func(r *journal.Record) { *r = GoBack(*r, journal.Suspend, context.Cause(ctx).Error()) })
 		case finish := <-ends:
 			finish()
 		}
@@ -278,18 +246,14 @@ func (x *run) finish(a Action, err error) {
 	default:
 		x.report(a, EventFailed, err.Error(), -1)
 	}
-	x.update(func(r journal.Record) journal.Record {
-		next := r
+	x.update(func(r *journal.Record) {
+		was := r.Phase
 		if again := new(Again); errors.As(err, &again) && x.plans < maxPlans {
-			next = GoBack(r, journal.Suspend, "step "+a.ID()+": "+err.Error())
+			*r = GoBack(*r, journal.Suspend, "step "+a.ID()+": "+err.Error())
 		}
-		next = Ended(x.table, next, a, err)
-		if r.Phase != next.Phase {
+		if *r = Ended(x.table, *r, a, err); r.Phase != was {
 			x.failed, x.failure = a.ID(), err
-		} else if x.failed == "" && next.Phase == journal.Suspend && !a.Undo && errors.Is(err, context.Canceled) {
-			x.failed = a.ID() // the step that was interrupted
 		}
-		return next
 	})
 }
 
@@ -330,7 +294,7 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	if x.lock.wait(ctx) != nil {
 		return Wait{}, context.Canceled
 	}
-	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
+	x.update(func(r *journal.Record) { *r = Started(*r, a, x.lock.clock()) })
 	p, row := &Pass{x, a}, a.row()
 	passCtx, end := x.lock.context(ctx)
 	defer end()
@@ -349,12 +313,7 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 		}
 	default:
 		wait = Wait{Percent: -1, Status: err.Error()}
-		p.set(func(st *journal.Step) {
-			st.Failures++
-			if !fleet.Is(err, fleet.KindStale) { // keep the operation's error, which explains more
-				st.Error = wait.Status
-			}
-		})
+		p.set(func(st *journal.Step) { st.Failures, st.Error = st.Failures+1, wait.Status })
 		var again bool
 		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
 			return Wait{}, err
@@ -365,4 +324,69 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	}
 	x.report(a, EventProgress, wait.Status, wait.Percent)
 	return wait, nil
+}
+
+func (x *run) record() journal.Record {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.rec
+}
+
+// update changes the record. The next save writes it.
+func (x *run) update(change func(*journal.Record)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	change(&x.rec)
+}
+
+// save writes the record, unless that is what the last save wrote, and returns once the
+// lock is valid. The write outlives ctx, so that what was begun is written down.
+func (x *run) save(ctx context.Context) error {
+	x.saving <- struct{}{}
+	err := x.write()
+	<-x.saving
+	if err != nil {
+		return err
+	}
+	return x.lock.wait(ctx)
+}
+
+func (x *run) write() error {
+	rec := x.record()
+	state, err := json.Marshal(x.workflow.State(!rec.Open()))
+	if err != nil {
+		return fmt.Errorf("encode the workflow's state: %w", err)
+	}
+	rec.State, rec.Writer = state, x.Holder
+	data, err := journal.Encode(rec)
+	if err != nil || string(data) == x.written {
+		return err
+	}
+	return repeat(x.ctx, x.Now, true, func() error {
+		stored, err := x.Journal.Save(x.ctx, rec)
+		if fleet.Is(err, fleet.KindConflict) {
+			there, loadErr := x.Journal.Load(x.ctx, rec.Pool)
+			switch {
+			case fleet.IgnoreNotFound(loadErr) != nil:
+				return loadErr
+			case loadErr == nil && there.Writer != rec.Writer && there.Revision != rec.Revision:
+				x.lock.lose(fmt.Errorf("%w: %w", errLost, err))
+			}
+			rec.Revision = there.Revision // our own write, whose answer was lost, or "" if the record was deleted
+		}
+		if err == nil {
+			x.written = string(data)
+			x.update(func(r *journal.Record) { r.Revision, r.State = stored.Revision, state })
+		}
+		return err
+	})
+}
+
+func (x *run) report(a Action, kind, message string, percent int32) {
+	row := a.row()
+	e := Event{At: x.Now(), Kind: kind, Step: row.ID, Title: row.Title, Message: message, Percent: percent, Usual: row.Usual}
+	if begun := x.record().Steps[a.Step.ID].Begun; !begun.IsZero() {
+		e.Elapsed = x.lock.clock().Sub(begun)
+	}
+	x.Report(e)
 }

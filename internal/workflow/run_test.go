@@ -100,8 +100,8 @@ func TestFailure(t *testing.T) {
 	}{
 		{"stop instance", "denied", 1, "step stop"},
 		{"stop instance", "invalid", 1, "quota"},
-		{"create snapshot", "no effect", 1, "reported success 5 times, resource unchanged"},
-		{"create snapshot", "failed", 1, "operation failed 5 times: test: internal"},
+		{"create snapshot", "no effect", 1, "no effect after 5 operations, the last ended with: success"},
+		{"create snapshot", "failed", 1, "no effect after 5 operations, the last ended with: test: internal"},
 		{"set capacity", "denied", 4, "step grow"},
 		{"start instance", "denied", 4, "start is not done: start: not done within 15m0s"},
 	} {

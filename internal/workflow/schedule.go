@@ -1,3 +1,28 @@
+// Package workflow runs a table of steps on a pool, and undoes them.
+//
+// [Next] decides from the table and the record alone which actions may begin; [Ended]
+// returns the record after an action has ended. Neither waits nor reads a clock, so a
+// test plays a table 100,000 times with failures and crashes at any action.
+//
+// # States of a row
+//
+//	pending ─▶ running ─▶ done ─▶ undoing ─▶ undone
+//	              └─▶ failed ───────┘  └─▶ left (needs a person)
+//
+// In running, done, failed and undoing the effect of Do may exist. A row that the plan
+// does not need is skipped.
+//
+// # Phases of a run
+//
+//   - forward: a Do begins once all steps of its After succeeded, an Undo once all of its When.
+//   - undo, after a failed step: every Undo runs whose Do may have had an effect.
+//   - suspend, after Ctrl-C or a crash: the same, except for rows that Keep leaves to the next run.
+//
+// # A crash
+//
+// No code resumes a step. [Runner.Run] takes the lock; if a record is open, it undoes
+// what may not be left, so that the donor is back first. Then the workflow plans from
+// the world as if it were new: what exists is skipped.
 package workflow
 
 import (
@@ -9,6 +34,66 @@ import (
 
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
+
+// A Table is a workflow's rows, in the order in which people read them.
+type Table []Step
+
+// A Step is one row.
+type Step struct {
+	ID, Title       string        // "drain", "Drain node X"
+	Usual, Deadline time.Duration // Deadline counts from the first start, also in an earlier process; 0: DefaultDeadline
+	Every           time.Duration // longest pause between two passes; 0: as the pass asks
+	After           []string      // steps or undos that must have succeeded
+	Skip            string        // why the plan does not need it; "" runs it
+	Taken           bool          // with Skip: the effect of Do exists, so its Undo runs
+	Optional        bool          // a failure does not end the run
+	Commits         bool          // once it is done, a later failure ends with ExitNeedsPerson
+	Do              Act
+	Undo            *Undo
+}
+
+// DefaultDeadline applies to actions without a Deadline.
+const DefaultDeadline = 15 * time.Minute
+
+// An Undo reverts what Do did: in the good case once the steps of When succeeded, at once
+// after a failure or an interruption.
+type Undo struct {
+	ID, Title       string
+	Usual, Deadline time.Duration
+	When            []string      // good case: once these steps succeeded; empty: only after a failure
+	After           []string      // undos that must have ended first
+	Needs           []string      // undos that must have succeeded first
+	Keep            journal.State // Running or Done: from this state on an interruption leaves the row to the next run
+	Do              Act
+	Manual          func() string // what a person does if it fails
+}
+
+// An Act is one pass: observe; if the world is not as wanted, ask for it. It neither
+// waits nor retries. Before its first change it calls Pass.Before, Ensure or Save.
+type Act func(ctx context.Context, p *Pass) (Wait, error)
+
+// A Wait says when the next pass is due. The zero Wait says that the act is done.
+type Wait struct {
+	In      time.Duration
+	Percent int32 // -1: unknown
+	Status  string
+}
+
+// An Again is the error of an act that found the effect of earlier steps lost: the run is
+// suspended and planned again, as after an interruption; the third time it fails.
+type Again struct{ Err error } //nolint:errname // an instruction to the runner
+
+const maxPlans = 3
+
+func (e *Again) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Again) Unwrap() error { return e.Err }
+
+// owner gives the row that has id as its own or its undo's, as workflowtest.Check has seen to.
+func (t Table) owner(id string) Step {
+	return t[slices.IndexFunc(t, func(s Step) bool { return s.ID == id || s.Undo != nil && s.Undo.ID == id })]
+}
 
 // An Action is a row's Do or its Undo.
 type Action struct {
@@ -32,9 +117,10 @@ func (a Action) ID() string { return a.row().ID }
 // offered and nothing in flight means that the phase is over.
 func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 	for _, s := range t {
+		st := r.Steps[s.ID].State
 		switch {
 		case inFlight[s.ID]:
-		case mayDo(t, r, s):
+		case r.Phase == journal.Forward && (st == journal.Pending || st == journal.Running) && succeeded(t, r, s.After):
 			open = append(open, Action{Step: s})
 		case mayUndo(t, r, s):
 			open = append(open, Action{Step: s, Undo: true})
@@ -43,33 +129,23 @@ func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 	return open
 }
 
-func mayDo(t Table, r journal.Record, s Step) bool {
-	st := r.Steps[s.ID].State
-	return r.Phase == journal.Forward && (st == journal.Pending || st == journal.Running) &&
-		all(s.After, func(id string) bool { return succeeded(t, r, id) })
-}
-
 func mayUndo(t Table, r journal.Record, s Step) bool {
 	if !taken(r, s) {
 		return false
 	}
 	due := r.Phase == journal.Undo || r.Phase == journal.Suspend && !kept(r, s) ||
-		r.Phase == journal.Forward && len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
+		r.Phase == journal.Forward && len(s.Undo.When) > 0 && succeeded(t, r, s.Undo.When)
 	return (due || r.Steps[s.ID].State == journal.Undoing) &&
-		all(s.Undo.After, func(id string) bool { return !taken(r, t.owner(id)) }) &&
-		all(s.Undo.Needs, func(id string) bool {
+		!slices.ContainsFunc(s.Undo.After, func(id string) bool { return taken(r, t.owner(id)) }) &&
+		!slices.ContainsFunc(s.Undo.Needs, func(id string) bool {
 			o := t.owner(id)
-			return !taken(r, o) && r.Steps[o.ID].State != journal.Left
+			return taken(r, o) || r.Steps[o.ID].State == journal.Left
 		})
 }
 
 // taken reports whether the effect of Do may exist and its Undo has not failed.
 func taken(r journal.Record, s Step) bool {
-	switch r.Steps[s.ID].State {
-	case journal.Running, journal.Done, journal.Failed, journal.Undoing:
-		return s.Undo != nil
-	}
-	return false
+	return s.Undo != nil && slices.Contains([]journal.State{journal.Running, journal.Done, journal.Failed, journal.Undoing}, r.Steps[s.ID].State)
 }
 
 // kept reports whether an interruption leaves the row's effect to the next run.
@@ -78,28 +154,20 @@ func kept(r journal.Record, s Step) bool {
 	return s.Undo != nil && s.Undo.Keep != "" && (st == journal.Done || st == s.Undo.Keep)
 }
 
-// succeeded reports whether the step or undo id succeeded.
-func succeeded(t Table, r journal.Record, id string) bool {
-	o := t.owner(id)
-	switch st := r.Steps[o.ID].State; st {
-	case journal.Skipped, journal.Undone:
+// succeeded reports whether all of these steps and undos succeeded.
+func succeeded(t Table, r journal.Record, ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool {
+		o := t.owner(id)
+		switch r.Steps[o.ID].State {
+		case journal.Skipped, journal.Undone:
+			return false
+		case journal.Done, journal.Undoing, journal.Left:
+			return o.ID != id
+		case journal.Failed:
+			return o.ID != id || !o.Optional
+		}
 		return true
-	case journal.Done, journal.Undoing, journal.Left:
-		return o.ID == id
-	case journal.Failed:
-		return o.ID == id && o.Optional
-	}
-	return false
-}
-
-// impossible reports whether id is an undo that failed, or that needs an undo that failed.
-func impossible(t Table, r journal.Record, id string) bool {
-	o := t.owner(id)
-	if o.ID == id || o.Undo == nil {
-		return false
-	}
-	return r.Steps[o.ID].State == journal.Left ||
-		taken(r, o) && slices.ContainsFunc(o.Undo.Needs, func(id string) bool { return impossible(t, r, id) })
+	})
 }
 
 // Started returns the record after an action has begun.
@@ -108,11 +176,8 @@ func Started(r journal.Record, a Action, now time.Time) journal.Record {
 	if a.Undo {
 		state = journal.Undoing
 	}
-	if st.State != state { // the token stays: an undo waits for the operation that its Do began
-		st.State, st.Begun, st.Tries, st.Failures = state, time.Time{}, 0, 0
-	}
-	if st.Begun.IsZero() {
-		st.Begun = now
+	if st.State != state || st.Begun.IsZero() { // the token stays: an undo waits for the operation that its Do began
+		st.State, st.Begun, st.Tries, st.Failures = state, now, 0, 0
 	}
 	return with(r, a.Step.ID, st)
 }
@@ -134,7 +199,7 @@ func Ended(t Table, r journal.Record, a Action, err error) journal.Record {
 	}
 	r = with(r, a.Step.ID, st)
 	stuck := st.State == journal.Left && slices.ContainsFunc(t, func(s Step) bool {
-		return r.Steps[s.ID].State == journal.Pending && !all(s.After, func(id string) bool { return !impossible(t, r, id) })
+		return r.Steps[s.ID].State == journal.Pending && slices.Contains(s.After, a.ID())
 	})
 	if stuck || st.State == journal.Failed && !a.Step.Optional {
 		return GoBack(r, journal.Undo, "step "+a.ID()+": "+err.Error())
@@ -155,15 +220,15 @@ func GoBack(r journal.Record, phase journal.Phase, why string) journal.Record {
 func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 	for id, st := range r.Steps {
 		if st.State == journal.Left {
-			st = journal.Step{State: journal.Undoing, Before: st.Before}
+			st.State = journal.Undoing
 		}
-		st.Begun, st.Tries, st.Failures = time.Time{}, 0, 0
+		st.Begun = time.Time{}
 		r = with(r, id, st)
 	}
-	if r.Phase == journal.Suspend {
-		r.Phase = phase
+	if r.Phase != journal.Undo {
+		r.Phase, r.Why = phase, why
 	}
-	return GoBack(r, phase, why)
+	return r
 }
 
 // Resume begins the phase forward with the rows of a new plan, for a new record and for a
@@ -206,14 +271,8 @@ func Remaining(t Table, r journal.Record) (rows []Step) {
 
 // with returns a copy of the record in which step id is st.
 func with(r journal.Record, id string, st journal.Step) journal.Record {
-	r.Steps = maps.Clone(r.Steps)
-	if r.Steps == nil {
-		r.Steps = map[string]journal.Step{}
-	}
-	r.Steps[id] = st
+	steps := map[string]journal.Step{}
+	maps.Copy(steps, r.Steps)
+	steps[id], r.Steps = st, steps
 	return r
-}
-
-func all(ids []string, is func(string) bool) bool {
-	return !slices.ContainsFunc(ids, func(id string) bool { return !is(id) })
 }

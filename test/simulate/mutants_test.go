@@ -68,7 +68,7 @@ var mutants = []struct {
 	{"another donor's snapshot replaced", "left by an earlier capture", "10", "internal/prototype/course.go",
 		`strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)`,
 		`s.Tags[fleet.TagBuiltFrom] != ""`},
-	{"conflict repeated", "conflict at the model's change", "10", "internal/workflow/policy.go",
+	{"conflict repeated", "conflict at the model's change", "10", "internal/workflow/pass.go",
 		`fleet.KindThrottled, fleet.KindConflict,`,
 		`fleet.KindThrottled,`},
 }

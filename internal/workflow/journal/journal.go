@@ -1,16 +1,25 @@
 // Package journal is what a workflow writes down before it acts, so that another
-// process can undo it or go on: schema 2. The store is a Secret beside the pool's Lease;
-// journaltest has one in memory.
-//
-// The record says what was attempted; the world says what is done. It is read and
-// written whole, under the store's revision, so that of two writers one fails.
+// process can undo it or go on. The record says what was attempted; the world says what
+// is done. It is read and written whole, under the store's revision, so that of two
+// writers one fails. The store is a Secret; journaltest has one in memory.
 package journal
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
+
+// Schema is the version of Record that this build writes. It rises when a reader of
+// the old one would misunderstand the new one.
+const Schema = 2
+
+// MaxSize is the limit of an encoded record in bytes: a Kubernetes Secret holds 1 MiB,
+// with the object around it.
+const MaxSize = 1<<20 - 16<<10
 
 // A Record is one run of a workflow on a pool.
 type Record struct {
@@ -92,4 +101,80 @@ type Store interface {
 	// without a revision must not exist yet; one with a revision must not have been
 	// deleted since. After KindTransient it may have been written.
 	Save(ctx context.Context, r Record) (Record, error)
+}
+
+// Encode gives the bytes that a store keeps. A record over MaxSize is fleet.KindInvalid.
+func Encode(r Record) ([]byte, error) {
+	r.Schema = Schema
+	data, err := json.Marshal(r)
+	if err == nil && len(data) > MaxSize {
+		err = fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize)
+	}
+	if err != nil {
+		return nil, &fleet.Error{Op: "write journal", Resource: r.Pool, Kind: fleet.KindInvalid, Err: err}
+	}
+	return data, nil
+}
+
+// Decode reads what Encode wrote: the record of another pool is fleet.KindInvalid,
+// another schema is fleet.KindUnsupported. An ended record of schema 1 becomes one of
+// this schema.
+func Decode(pool string, data []byte) (r Record, err error) {
+	kind, remedy := fleet.KindInvalid, "inspect the Secret; delete it once nothing in it has to be undone"
+	var version struct{ Schema int }
+	if err = json.Unmarshal(data, &version); err == nil {
+		switch version.Schema {
+		case Schema:
+			err = json.Unmarshal(data, &r)
+		case 1:
+			if r, err = decodeSchema1(data); err == nil && r.Ended == nil {
+				kind, remedy = fleet.KindUnsupported, "run its command again with that version, or undo by hand what it left and delete the Secret"
+				err = fmt.Errorf("an earlier version of ortet began %s %s at %s and did not end it", r.Kind, r.Name, r.Begun.UTC().Format(time.RFC3339))
+			}
+		default:
+			kind, remedy = fleet.KindUnsupported, "use the version of ortet that wrote it"
+			err = fmt.Errorf("schema %d is not %d", version.Schema, Schema)
+		}
+	}
+	if err == nil && (r.Name == "" || r.Kind == "" || !fleet.ResourceID(r.Pool).Equal(fleet.ResourceID(pool))) {
+		err = fmt.Errorf("unexpected kind %q, name %q or pool %q", r.Kind, r.Name, r.Pool)
+	}
+	if err != nil {
+		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: kind, Remedy: remedy, Err: err}
+	}
+	return r, nil
+}
+
+// noopSHA is the SHA-256 of prototype.NoopCustomData.
+const noopSHA = "88c95955b024402aa9572b663f7eeb134f01343bb92af27b50e97e72b22c565f"
+
+// decodeSchema1 reads a record of schema 1. Its State has what passes from record to record.
+func decodeSchema1(data []byte) (Record, error) {
+	var old struct {
+		Record
+		Capture, Donor string
+		Facts          struct {
+			Original, Return          json.RawMessage // Return is a rollback's
+			CustomData, Restore, Went string          // SHA-256
+			ModelChanged              bool
+		}
+	}
+	if err := json.Unmarshal(data, &old); err != nil {
+		return Record{}, err
+	}
+	f, state := old.Facts, map[string]any{}
+	if f.Original != nil {
+		state["original"] = f.Original
+	}
+	// Schema 1 has the customData that the model was left with; lastCustomData is what
+	// Ortet gave it: the no-op, a rollback's, or one that replaced another.
+	given := f.CustomData == noopSHA || f.Return != nil || f.Went == noopSHA || f.Restore != "" && f.Restore != f.CustomData
+	switch {
+	case f.ModelChanged && f.CustomData != "" && given:
+		state["lastCustomData"] = f.CustomData
+	case f.Went == noopSHA:
+		state["lastCustomData"] = f.Went
+	}
+	raw, err := json.Marshal(state)
+	return Record{Schema: Schema, Kind: old.Kind, Name: old.Capture, Pool: old.Pool, Subject: old.Donor, Begun: old.Begun, Ended: old.Ended, State: raw}, err
 }

@@ -41,6 +41,8 @@ func Check(t workflow.Table) error {
 				return fmt.Errorf("undo %s: When names undo %s, not a step", id, other)
 			case len(o.When) == 0 && (u == nil || len(u.When) > 0):
 				return fmt.Errorf("%s waits for undo %s, which runs only after a failure", id, other)
+			case u == nil && slices.ContainsFunc(o.Needs, func(need string) bool { return !slices.Contains(after, need) }):
+				return fmt.Errorf("%s waits for undo %s, and not for all that this needs", id, other)
 			case o.Keep != "" && u != nil && u.Keep == "":
 				return fmt.Errorf("undo %s waits for undo %s, which an interruption leaves out", id, other)
 			}
