@@ -262,13 +262,13 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	c.result.Resumed = resumable
 	if !resumable {
 		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
-		return c.table(start{}), false, nil
+		return c.table(nil), false, nil
 	}
 	c.Note("resumed %s, begun at %s", r.Name, begun)
 	if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
 		c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
 	}
-	return c.table(start{}), true, nil
+	return c.table(nil), true, nil
 }
 
 // A state is what was chosen or observed and cannot be observed again. It is saved with
@@ -282,7 +282,7 @@ type state struct {
 	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
-	BuiltAt    time.Time        `json:"builtAt,omitzero"`
+	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
 	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
 
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
@@ -390,12 +390,10 @@ func (c *capture) tags(more map[string]string) map[string]string {
 	s := c.get()
 	tags := map[string]string{
 		fleet.TagCapture:   c.name,
+		fleet.TagBuiltAt:   s.BuiltAt,
 		fleet.TagCreatedBy: "ortet " + c.Version,
 		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
 		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
-	}
-	if !s.BuiltAt.IsZero() {
-		tags[fleet.TagBuiltAt] = s.BuiltAt.UTC().Format(fleet.BuiltAtLayout)
 	}
 	maps.Copy(tags, more)
 	return tags

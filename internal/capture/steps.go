@@ -14,13 +14,10 @@ const minute = time.Minute
 
 // table returns a capture's rows. A skipped row counts as succeeded at once, even if the
 // rows of its After have not: a row that has to wait for both names both. Usual durations
-// are those of kamino's published logs and of the documentation.
-func (c *capture) table(at start) workflow.Table {
+// are those of kamino's published logs and of the documentation. old are to be pruned.
+func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 	s := c.get()
 	donor, version, bench := c.req.Node, s.Names.Version.Name(), s.Bench.Node
-	if at.o.Workbench != nil {
-		bench = at.o.Workbench.Node.Name
-	}
 	stop, build, buildFor, drainFor := "Power off "+donor, 40*minute, 8*time.Hour, 3*c.req.GracePeriod+minute
 	if c.req.Deallocate {
 		stop = "Deallocate " + donor
@@ -38,7 +35,11 @@ func (c *capture) table(at start) workflow.Table {
 	if c.req.RemoveSecrets {
 		generalize += "; delete files with secrets that no node needs to join"
 	}
-	t := workflow.Table{
+	var toPrune []string
+	for _, v := range old {
+		toPrune = append(toPrune, v.Name)
+	}
+	return workflow.Table{
 		{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: 20 * time.Second, Deadline: 5 * minute, Do: c.inspect, Undo: &workflow.Undo{
 			ID: "delete-inspection", Title: "Delete the inspection pod", Deadline: 5 * minute, When: []string{"inspect"}, Do: c.deleteInspection,
 		}},
@@ -100,16 +101,12 @@ func (c *capture) table(at start) workflow.Table {
 				ID: "delete-version", Title: "Delete the unfinished image version", Usual: minute, Deadline: 60 * minute, Keep: journal.Running,
 				Do: c.deleteVersion, Manual: manualDelete("resource", s.Names.Version),
 			}},
-		{ID: "prune", Title: "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(at.toPrune), Usual: time.Duration(len(at.toPrune)) * minute, Deadline: 60 * minute,
+		{ID: "prune", Title: "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(toPrune), Usual: time.Duration(len(toPrune)) * minute, Deadline: 60 * minute,
 			After: []string{"version"}, Optional: true, Do: c.prune},
 		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + version, Usual: 30 * time.Second, Deadline: 60 * minute, After: []string{"version"}, Commits: true, Do: c.model},
-		{ID: "extensions", Title: "Delete extensions from the model" + list(at.toDelete), Usual: time.Duration(len(at.toDelete)) * 30 * time.Second, Deadline: 60 * minute, After: []string{"model"}, Do: c.extensions},
+		{ID: "extensions", Title: "Delete extensions from the model" + list(s.ToDelete), Usual: time.Duration(len(s.ToDelete)) * 30 * time.Second, Deadline: 60 * minute, After: []string{"model"}, Do: c.extensions},
 		{ID: "grow", Title: fmt.Sprintf("Add %d new node(s)", c.req.NewNodes), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"model", "extensions"}, Do: c.grow},
 	}
-	for i := range t {
-		t[i].Skip, t[i].Taken = at.skip[t[i].ID], at.taken[t[i].ID]
-	}
-	return t
 }
 
 func list(names []string) string {
