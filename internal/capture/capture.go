@@ -176,7 +176,7 @@ func (c *capture) run(ctx context.Context) error {
 // if neither exists or the Node may not be read, as preflight then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
-	if err == nil || !fleet.Is(err, fleet.KindNotFound) {
+	if !fleet.Is(err, fleet.KindNotFound) {
 		id, _ := fleet.ParseProviderID(n.ProviderID)
 		if fleet.Is(err, fleet.KindDenied) {
 			err = nil
@@ -274,7 +274,7 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 // A state is what was chosen or observed and cannot be observed again. It is saved with
 // the record.
 type state struct {
-	carried
+	Inherited
 	Names      prototype.Names  `json:"names"`
 	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location   string           `json:"location"`
@@ -290,16 +290,12 @@ type state struct {
 
 	Bench        workbench `json:"workbench"`
 	Pod          string    `json:"pod,omitempty"`      // that was created
+	Pods         int       `json:"pods,omitempty"`     // that were begun: each has a name of its own
 	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
 	ModelChanged bool      `json:"modelChanged,omitempty"`
-}
 
-// carried is the part of a state that a resumed run takes over from the record.
-type carried struct {
-	Inherited
 	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
 	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
-	Pods           int    `json:"pods,omitempty"`           // that were begun: each has a name of its own
 
 	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
 	Unsaved         []string `json:"unsaved,omitempty"`
@@ -314,17 +310,11 @@ type carried struct {
 }
 
 // Inherited is the part of a state that goes from record to record of a pool, of
-// captures and of rollbacks.
+// captures and of rollbacks. It is read from the state of either.
 type Inherited struct {
 	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
 	LastCustomData string              `json:"lastCustomData,omitempty"`
 	Original       *prototype.Original `json:"original,omitempty"`
-}
-
-// InheritedFrom reads it from a record of any kind.
-func InheritedFrom(r journal.Record) (i Inherited) {
-	_ = json.Unmarshal(r.State, &i) // a state that cannot be read has none
-	return i
 }
 
 type workbench struct {
@@ -348,21 +338,18 @@ func (c *capture) set(change func(s *state)) {
 	change(&c.s)
 }
 
-// stateOf reads a record's state, and refuses a state that names what is not the pool's:
-// who can write the Secret must not have Ortet change or delete that.
+// stateOf reads a record's state. Names are derived from the pool, and instances checked:
+// who can write the Secret must not have Ortet change or delete what is not the pool's.
 func stateOf(r journal.Record) (s state, err error) {
 	if err := json.Unmarshal(r.State, &s); err != nil {
 		return state{}, fmt.Errorf("decode the state: %w", err)
 	}
-	names := prototype.NamesOf(s.Pool, s.Names.Version.Name())
-	ours := s.Pool.Equal(fleet.ResourceID(r.Pool)) && s.Names == names && fleet.ValidName(names.Version.Name()) && (s.Definition.ID == "" || s.Definition.ID == names.Definition)
-	if i := s.Instance; !ours || i != "" && (!i.Equal(s.Pool.Child("virtualMachines", i.Name())) || !fleet.ValidName(i.Name())) {
+	s.Names = prototype.NamesOf(s.Pool, s.Names.Version.Name())
+	s.Definition.ID = s.Names.Definition
+	donor, err := fleet.ParseProviderID("azure://" + string(s.Instance))
+	_, benchErr := fleet.ParseProviderID("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
+	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) || !fleet.ValidName(s.Names.Version.Name()) {
 		return state{}, fmt.Errorf("the state is not of the pool %s", r.Pool)
-	}
-	if id := s.Bench.Instance; id != "" { // it may be of another pool
-		if _, err := fleet.ParseProviderID("azure://" + string(id)); err != nil {
-			return state{}, fmt.Errorf("read the workbench: %w", err)
-		}
 	}
 	return s, nil
 }
@@ -370,7 +357,7 @@ func stateOf(r journal.Record) (s state, err error) {
 // inherit takes over what goes from record to record, and records what the model is
 // before the pool's first capture.
 func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
-	s.Inherited = InheritedFrom(old)
+	_ = json.Unmarshal(old.State, &s.Inherited) // a state that cannot be read has none
 	image := pool.Model.Image
 	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
 		return

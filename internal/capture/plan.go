@@ -83,13 +83,14 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	return t, p, nil
 }
 
-// begin sets the state of a run, from what was observed and from the record before.
+// begin sets the state of a run, from what was observed and from the record before. A
+// resumed run keeps what it does not observe.
 func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype.Course, names prototype.Names) (err error) {
-	s := state{
-		carried: c.get().carried, Names: names, Pool: o.Pool.ID, Location: o.Pool.Location,
-		Instance: o.Pool.ID.Child("virtualMachines", o.InstanceID.Name()), Addresses: o.Donor.Addresses,
-		ModelChanged: course.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version}),
-	}
+	s := c.get()
+	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
+	s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name())
+	s.ModelChanged = course.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
+	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
 	toDelete, _ := c.req.Extensions.Doomed(o.Pool.Model.Extensions)
 	for _, e := range toDelete {
 		s.ToDelete = append(s.ToDelete, e.Name)

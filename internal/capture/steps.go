@@ -110,8 +110,5 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 }
 
 func list(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(names, ", ")
+	return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ")
 }

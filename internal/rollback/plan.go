@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -25,7 +26,8 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 // they cannot be carried out.
 func (r *rollback) decide(ctx context.Context, rec journal.Record) (t workflow.Table, d prototype.Problems, err error) {
 	if !rec.Open() {
-		r.s = state{Inherited: capture.InheritedFrom(rec)}
+		r.s = state{}
+		_ = json.Unmarshal(rec.State, &r.s.Inherited) // a state that cannot be read has none
 	}
 	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
 	var o prototype.Observed
