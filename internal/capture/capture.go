@@ -1,7 +1,7 @@
 // Package capture makes a node's OS disk the image of its pool's new nodes.
 //
-// steps.go is the table: each row names an act and its undo. plan.go decides from the
-// world which rows run; nothing else does. An act is one pass of internal/workflow: it
+// plan.go has the table, whose rows name an act and its undo, and decides from the world
+// which rows run; nothing else does. An act is one pass of internal/workflow: it
 // observes, and asks for what is not so.
 package capture
 
