@@ -239,28 +239,29 @@ func (c *capture) State(closed bool) any {
 // Kind implements workflow.Workflow.
 func (c *capture) Kind() string { return Kind }
 
-// resumableFor is how old an open record may be whose donor was not copied yet: its
-// version is named by a day.
-const resumableFor = 24 * time.Hour
-
-// Restore implements workflow.Workflow.
+// Restore implements workflow.Workflow. Names are derived from the pool, and instances
+// checked: who can write the Secret must not have Ortet change or delete what is not the pool's.
 func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	var q Request
-	if err := json.Unmarshal(r.Request, &q); err != nil {
-		return nil, false, fmt.Errorf("decode the request: %w", err)
+	var s state
+	if err := cmp.Or(json.Unmarshal(r.Request, &q), json.Unmarshal(r.State, &s)); err != nil {
+		return nil, false, fmt.Errorf("decode request and state: %w", err)
 	}
-	s, err := stateOf(r)
-	if err != nil {
-		return nil, false, err
+	s.Names = prototype.NamesOf(s.Pool, s.Names.Version.Name())
+	s.Definition.ID = s.Names.Definition
+	donor, err := fleet.ParseProviderID("azure://" + string(s.Instance))
+	_, benchErr := fleet.ParseProviderID("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
+	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) || !fleet.ValidName(s.Names.Version.Name()) {
+		return nil, false, fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
 	c.set(func(old *state) { *old = s })
 	copied := r.Steps["snapshot"].State == journal.Done || r.Steps["snapshot"].State == journal.Skipped
-	own := r.Subject == c.SelfNode && !copied // this process would evict itself
-	resumable := r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && (copied || c.Now().Sub(r.Begun) < resumableFor)
+	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
+	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
+	c.result.Resumed = r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && recent
 	begun := r.Begun.UTC().Format(time.RFC3339)
-	c.result.Resumed = resumable
-	if !resumable {
+	if !c.result.Resumed {
 		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
 		return c.table(nil), false, nil
 	}
@@ -336,22 +337,6 @@ func (c *capture) set(change func(s *state)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.s)
-}
-
-// stateOf reads a record's state. Names are derived from the pool, and instances checked:
-// who can write the Secret must not have Ortet change or delete what is not the pool's.
-func stateOf(r journal.Record) (s state, err error) {
-	if err := json.Unmarshal(r.State, &s); err != nil {
-		return state{}, fmt.Errorf("decode the state: %w", err)
-	}
-	s.Names = prototype.NamesOf(s.Pool, s.Names.Version.Name())
-	s.Definition.ID = s.Names.Definition
-	donor, err := fleet.ParseProviderID("azure://" + string(s.Instance))
-	_, benchErr := fleet.ParseProviderID("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
-	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) || !fleet.ValidName(s.Names.Version.Name()) {
-		return state{}, fmt.Errorf("the state is not of the pool %s", r.Pool)
-	}
-	return s, nil
 }
 
 // inherit takes over what goes from record to record, and records what the model is
