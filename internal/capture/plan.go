@@ -33,13 +33,6 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 	if c.req.ForceDrain {
 		drainFor = 4*c.req.GracePeriod + 2*minute
 	}
-	generalize := "Remove the donor's identity from the copy, and scan it for secrets"
-	if c.req.ScanImages {
-		generalize += ", image layers too"
-	}
-	if c.req.RemoveSecrets {
-		generalize += "; delete files with secrets that no node needs to join"
-	}
 	var toPrune []string
 	for _, v := range old {
 		toPrune = append(toPrune, v.Name)
@@ -90,7 +83,7 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 				ID: "detach", Title: "Detach the copy from the workbench", Usual: 30 * time.Second, Deadline: 20 * minute, When: []string{"save"}, After: []string{"delete-pod"},
 				Do: c.detach, Manual: c.manualDetach,
 			}},
-		{ID: "generalize", Title: generalize, Usual: 2 * minute, Deadline: 60 * minute, After: []string{"attach"}, Do: c.generalize, Undo: &workflow.Undo{
+		{ID: "generalize", Title: "Remove the donor's identity from the copy, and scan it for secrets", Usual: 2 * minute, Deadline: 60 * minute, After: []string{"attach"}, Do: c.generalize, Undo: &workflow.Undo{
 			ID: "delete-pod", Title: "Delete the pod on the workbench", Deadline: 5 * minute, When: []string{"save"}, Do: c.deletePod, Manual: c.manualDeletePod,
 		}},
 		{ID: "save", Title: "Save customData and protected settings in Secrets", Deadline: 30 * minute, After: []string{"generalize"}, Do: c.save},
