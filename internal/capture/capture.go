@@ -1,7 +1,7 @@
 // Package capture makes a node's OS disk the image of its pool's new nodes.
 //
-// steps.go is the table: each row names an act and its undo. plan.go decides from the
-// world which rows run; nothing else does. An act is one pass of internal/workflow: it
+// plan.go has the table, whose rows name an act and its undo, and decides from the world
+// which rows run; nothing else does. An act is one pass of internal/workflow: it
 // observes, and asks for what is not so.
 package capture
 
@@ -175,7 +175,7 @@ func (c *capture) run(ctx context.Context) error {
 // if neither exists or the Node may not be read, as preflight then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
-	if err == nil || !fleet.Is(err, fleet.KindNotFound) {
+	if !fleet.Is(err, fleet.KindNotFound) {
 		id, _ := fleet.ParseProviderID(n.ProviderID)
 		if fleet.Is(err, fleet.KindDenied) {
 			err = nil
@@ -238,42 +238,43 @@ func (c *capture) State(closed bool) any {
 // Kind implements workflow.Workflow.
 func (c *capture) Kind() string { return Kind }
 
-// resumableFor is how old an open record may be whose donor was not copied yet: its
-// version is named by a day.
-const resumableFor = 24 * time.Hour
-
-// Restore implements workflow.Workflow.
+// Restore implements workflow.Workflow. Names are derived from the pool, and instances
+// checked: who can write the Secret must not have Ortet change or delete what is not the pool's.
 func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	var q Request
-	if err := json.Unmarshal(r.Request, &q); err != nil {
-		return nil, false, fmt.Errorf("decode the request: %w", err)
+	var s state
+	if err := cmp.Or(json.Unmarshal(r.Request, &q), json.Unmarshal(r.State, &s)); err != nil {
+		return nil, false, fmt.Errorf("decode request and state: %w", err)
 	}
-	s, err := stateOf(r)
-	if err != nil {
-		return nil, false, err
+	s.Names = prototype.NamesOf(s.Pool, s.Names.Version.Name())
+	s.Definition.ID = s.Names.Definition
+	donor, err := fleet.ParseProviderID("azure://" + string(s.Instance))
+	_, benchErr := fleet.ParseProviderID("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
+	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) || !fleet.ValidName(s.Names.Version.Name()) {
+		return nil, false, fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
 	c.set(func(old *state) { *old = s })
 	copied := r.Steps["snapshot"].State == journal.Done || r.Steps["snapshot"].State == journal.Skipped
-	own := r.Subject == c.SelfNode && !copied // this process would evict itself
-	resumable := r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && (copied || c.Now().Sub(r.Begun) < resumableFor)
+	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
+	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
+	c.result.Resumed = r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && recent
 	begun := r.Begun.UTC().Format(time.RFC3339)
-	c.result.Resumed = resumable
-	if !resumable {
+	if !c.result.Resumed {
 		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
-		return c.table(start{}), false, nil
+		return c.table(nil), false, nil
 	}
 	c.Note("resumed %s, begun at %s", r.Name, begun)
 	if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
 		c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
 	}
-	return c.table(start{}), true, nil
+	return c.table(nil), true, nil
 }
 
 // A state is what was chosen or observed and cannot be observed again. It is saved with
 // the record.
 type state struct {
-	carried
+	Inherited
 	Names      prototype.Names  `json:"names"`
 	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location   string           `json:"location"`
@@ -281,7 +282,7 @@ type state struct {
 	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
-	BuiltAt    time.Time        `json:"builtAt,omitzero"`
+	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
 	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
 
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
@@ -289,16 +290,12 @@ type state struct {
 
 	Bench        workbench `json:"workbench"`
 	Pod          string    `json:"pod,omitempty"`      // that was created
+	Pods         int       `json:"pods,omitempty"`     // that were begun: each has a name of its own
 	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
 	ModelChanged bool      `json:"modelChanged,omitempty"`
-}
 
-// carried is the part of a state that a resumed run takes over from the record.
-type carried struct {
-	Inherited
 	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
 	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
-	Pods           int    `json:"pods,omitempty"`           // that were begun: each has a name of its own
 
 	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
 	Unsaved         []string `json:"unsaved,omitempty"`
@@ -313,17 +310,11 @@ type carried struct {
 }
 
 // Inherited is the part of a state that goes from record to record of a pool, of
-// captures and of rollbacks.
+// captures and of rollbacks. It is read from the state of either.
 type Inherited struct {
 	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
 	LastCustomData string              `json:"lastCustomData,omitempty"`
 	Original       *prototype.Original `json:"original,omitempty"`
-}
-
-// InheritedFrom reads it from a record of any kind.
-func InheritedFrom(r journal.Record) (i Inherited) {
-	_ = json.Unmarshal(r.State, &i) // a state that cannot be read has none
-	return i
 }
 
 type workbench struct {
@@ -347,29 +338,10 @@ func (c *capture) set(change func(s *state)) {
 	change(&c.s)
 }
 
-// stateOf reads a record's state, and refuses a state that names what is not the pool's:
-// who can write the Secret must not have Ortet change or delete that.
-func stateOf(r journal.Record) (s state, err error) {
-	if err := json.Unmarshal(r.State, &s); err != nil {
-		return state{}, fmt.Errorf("decode the state: %w", err)
-	}
-	names := prototype.NamesOf(s.Pool, s.Names.Version.Name())
-	ours := s.Pool.Equal(fleet.ResourceID(r.Pool)) && s.Names == names && fleet.ValidName(names.Version.Name()) && (s.Definition.ID == "" || s.Definition.ID == names.Definition)
-	if i := s.Instance; !ours || i != "" && (!i.Equal(s.Pool.Child("virtualMachines", i.Name())) || !fleet.ValidName(i.Name())) {
-		return state{}, fmt.Errorf("the state is not of the pool %s", r.Pool)
-	}
-	if id := s.Bench.Instance; id != "" { // it may be of another pool
-		if _, err := fleet.ParseProviderID("azure://" + string(id)); err != nil {
-			return state{}, fmt.Errorf("read the workbench: %w", err)
-		}
-	}
-	return s, nil
-}
-
 // inherit takes over what goes from record to record, and records what the model is
 // before the pool's first capture.
 func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
-	s.Inherited = InheritedFrom(old)
+	_ = json.Unmarshal(old.State, &s.Inherited) // a state that cannot be read has none
 	image := pool.Model.Image
 	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
 		return
@@ -389,12 +361,10 @@ func (c *capture) tags(more map[string]string) map[string]string {
 	s := c.get()
 	tags := map[string]string{
 		fleet.TagCapture:   c.name,
+		fleet.TagBuiltAt:   s.BuiltAt,
 		fleet.TagCreatedBy: "ortet " + c.Version,
 		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
 		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
-	}
-	if !s.BuiltAt.IsZero() {
-		tags[fleet.TagBuiltAt] = s.BuiltAt.UTC().Format(fleet.BuiltAtLayout)
 	}
 	maps.Copy(tags, more)
 	return tags

@@ -79,8 +79,8 @@ func remove(change fleet.Change, read func(context.Context, fleet.ResourceID) (m
 // snapshot copies the stopped donor's OS disk. It counts only if the donor is stopped
 // before and after it.
 func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	if c.get().BuiltAt.IsZero() {
-		c.set(func(s *state) { s.BuiltAt = c.Now() })
+	if c.get().BuiltAt == "" {
+		c.set(func(s *state) { s.BuiltAt = c.Now().UTC().Format(fleet.BuiltAtLayout) })
 	}
 	s := c.get()
 	id := s.Names.Snapshot

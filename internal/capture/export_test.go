@@ -7,13 +7,13 @@ import (
 )
 
 // Table gives a capture's rows, none of them skipped.
-func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(start{}) }
+func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(nil) }
 
 // Planned gives the steps of a plan in which nothing is skipped.
 func Planned() []prototype.Step { return Steps(Table(), nil) }
 
 // Unsaved gives what a capture that deletes extensions lists as lost.
 func Unsaved(original prototype.Original, toDelete []string, report wire.GeneralizeReport) []string {
-	_, unsaved := (&state{ToDelete: toDelete, carried: carried{Inherited: Inherited{Original: &original}}}).learn(report)
+	_, unsaved := (&state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}).learn(report)
 	return unsaved
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -14,35 +15,117 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
+const minute = time.Minute
+
+// table returns a capture's rows. A skipped row counts as succeeded at once, even if the
+// rows of its After have not: a row that has to wait for both names both. Usual durations
+// are those of kamino's published logs and of the documentation. old are to be pruned.
+func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
+	s := c.get()
+	donor, version, bench := c.req.Node, s.Names.Version.Name(), s.Bench.Node
+	stop, build, buildFor, drainFor := "Power off "+donor, 40*minute, 8*time.Hour, 3*c.req.GracePeriod+minute
+	if c.req.Deallocate {
+		stop = "Deallocate " + donor
+	}
+	if c.req.Shallow {
+		build, buildFor = minute, time.Hour
+	}
+	if c.req.ForceDrain {
+		drainFor = 4*c.req.GracePeriod + 2*minute
+	}
+	var toPrune []string
+	for _, v := range old {
+		toPrune = append(toPrune, v.Name)
+	}
+	return workflow.Table{
+		{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: 20 * time.Second, Deadline: 5 * minute, Do: c.inspect, Undo: &workflow.Undo{
+			ID: "delete-inspection", Title: "Delete the inspection pod", Deadline: 5 * minute, When: []string{"inspect"}, Do: c.deleteInspection,
+		}},
+		{ID: "gallery", Title: "Create the gallery " + s.Names.Gallery.Name(), Usual: 10 * time.Second, After: []string{"inspect"}, Do: c.gallery},
+		{ID: "definition", Title: "Create the image definition " + s.Names.Definition.Name(), Usual: 10 * time.Second, After: []string{"gallery"}, Do: c.definition},
+		{ID: "protect", Title: "Protect " + donor + " from autoscalers and repairs", Usual: 15 * time.Second, After: []string{"inspect", "definition"},
+			Do: c.protect, Undo: &workflow.Undo{
+				ID: "unprotect", Title: "Restore " + donor + "'s protection", Usual: 15 * time.Second, Deadline: 40 * minute, When: []string{"snapshot"}, After: []string{"start", "uncordon"},
+				Do: c.unprotect, Manual: func() string { return manualUnprotect(donor, c.get().Instance) },
+			}},
+		{ID: "protect-workbench", Title: strings.TrimSpace("Protect the workbench "+bench) + " from scale-in", Usual: 15 * time.Second, After: []string{"inspect", "definition"},
+			Do: c.protectWorkbench, Undo: &workflow.Undo{
+				ID: "unprotect-workbench", Title: "Restore the workbench's protection", Usual: 15 * time.Second, When: []string{"save"}, Needs: []string{"detach"},
+				Do: c.unprotect, Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Instance) },
+			}},
+		{ID: "cordon", Title: "Cordon " + donor, After: []string{"protect", "protect-workbench"}, Do: c.cordon, Undo: &workflow.Undo{
+			ID: "uncordon", Title: "Uncordon " + donor, When: []string{"snapshot"}, Needs: []string{"start"},
+			Do: c.uncordon, Manual: func() string { return "kubectl uncordon " + donor },
+		}},
+		{ID: "drain", Title: "Drain " + donor, Usual: minute, Deadline: drainFor, After: []string{"cordon"}, Do: c.drain},
+		{ID: "stop", Title: stop, Usual: 150 * time.Second, Deadline: 20 * minute, Every: time.Second, After: []string{"drain"}, Do: c.stop, Undo: &workflow.Undo{
+			ID: "start", Title: "Start " + donor + ", and wait until it is Ready", Usual: 2 * minute, Deadline: 40 * minute, When: []string{"snapshot"},
+			Do: c.start, Manual: c.manualStart,
+		}},
+		{ID: "snapshot", Title: "Take a snapshot of " + donor + "'s OS disk", Usual: 6 * time.Second, Deadline: 30 * minute, Every: time.Second / 2, After: []string{"stop"},
+			Do: c.snapshot, Undo: &workflow.Undo{
+				ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
+				Do: remove(fleet.DeleteSnapshot{ID: s.Names.Snapshot}, c.readSnapshot), Manual: manualDelete("snapshot", s.Names.Snapshot),
+			}},
+		{ID: "hold-reboots", Title: "Block kured reboots", Deadline: 120 * minute, After: []string{"snapshot"}, Do: c.holdReboots, Undo: &workflow.Undo{
+			ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"},
+			Do: c.releaseReboots, Manual: func() string {
+				return "kured's lock expires after 3 hours; to remove it now, delete the lock annotation of kured's DaemonSet"
+			},
+		}},
+		{ID: "work-disk", Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * minute, After: []string{"snapshot"},
+			Do: c.workDisk, Undo: &workflow.Undo{
+				ID: "delete-work-disk", Title: "Delete the copy of the disk", Usual: 5 * time.Second, Deadline: 30 * minute, When: []string{"generalized-snapshot"}, Needs: []string{"detach"},
+				Do: remove(fleet.DeleteDisk{ID: s.Names.WorkDisk}, c.readDisk), Manual: manualDelete("disk", s.Names.WorkDisk),
+			}},
+		{ID: "attach", Title: strings.TrimSpace("Attach the copy to the workbench " + bench), Usual: 30 * time.Second, Deadline: 20 * minute,
+			After: []string{"protect-workbench", "hold-reboots", "work-disk"}, Do: c.attach, Undo: &workflow.Undo{
+				ID: "detach", Title: "Detach the copy from the workbench", Usual: 30 * time.Second, Deadline: 20 * minute, When: []string{"save"}, After: []string{"delete-pod"},
+				Do: c.detach, Manual: c.manualDetach,
+			}},
+		{ID: "generalize", Title: "Remove the donor's identity from the copy, and scan it for secrets", Usual: 2 * minute, Deadline: 60 * minute, After: []string{"attach"}, Do: c.generalize, Undo: &workflow.Undo{
+			ID: "delete-pod", Title: "Delete the pod on the workbench", Deadline: 5 * minute, When: []string{"save"}, Do: c.deletePod, Manual: c.manualDeletePod,
+		}},
+		{ID: "save", Title: "Save customData and protected settings in Secrets", Deadline: 30 * minute, After: []string{"generalize"}, Do: c.save},
+		{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second, Deadline: 30 * minute, After: []string{"save", "detach"},
+			Do: c.generalizedSnapshot, Undo: &workflow.Undo{
+				ID: "delete-generalized-snapshot", Title: "Delete the snapshot of the generalised copy", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
+				Do: remove(fleet.DeleteSnapshot{ID: s.Names.Generalized}, c.readSnapshot), Manual: manualDelete("snapshot", s.Names.Generalized),
+			}},
+		// The version waits for the donor: if the donor does not boot again, no node may
+		// be made from its disk.
+		{ID: "version", Title: "Build image version " + version, Usual: build, Deadline: buildFor,
+			After: []string{"definition", "generalized-snapshot", "start", "uncordon", "unprotect"}, Do: c.version, Undo: &workflow.Undo{
+				ID: "delete-version", Title: "Delete the unfinished image version", Usual: minute, Deadline: 60 * minute, Keep: journal.Running,
+				Do: c.deleteVersion, Manual: manualDelete("resource", s.Names.Version),
+			}},
+		{ID: "prune", Title: "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(toPrune), Usual: time.Duration(len(toPrune)) * minute, Deadline: 60 * minute,
+			After: []string{"version"}, Optional: true, Do: c.prune},
+		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + version, Usual: 30 * time.Second, Deadline: 60 * minute, After: []string{"version"}, Commits: true, Do: c.model},
+		{ID: "extensions", Title: "Delete extensions from the model" + list(s.ToDelete), Usual: time.Duration(len(s.ToDelete)) * 30 * time.Second, Deadline: 60 * minute, After: []string{"model"}, Do: c.extensions},
+		{ID: "grow", Title: fmt.Sprintf("Add %d new node(s)", c.req.NewNodes), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"model", "extensions"}, Do: c.grow},
+	}
+}
+
+func list(names []string) string {
+	return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ")
+}
+
 // Plan implements workflow.Workflow: it observes the world, and decides which rows run.
 // An open record keeps its names and request, and is planned as a new one.
 func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, error) {
-	at, err := c.decide(ctx, r)
-	if err == nil && len(at.Problems) == 0 && !r.Open() && c.asked.Check != nil {
+	t, p, err := c.decide(ctx, r)
+	begins := err == nil && len(p.Problems) == 0 && !r.Open()
+	if begins && c.asked.Check != nil {
 		err = c.asked.Check(ctx)
 	}
-	if err != nil || len(at.Problems) > 0 {
-		return workflow.Plan{Problems: at.Problems}, err
-	}
-	c.result.NothingToDo = at.nothing && !r.Open()
-	return workflow.Plan{Name: c.name, Subject: c.req.Node, Request: c.req, Table: c.table(at)}, nil
+	c.result.NothingToDo = begins && err == nil && p.NothingToDo
+	return workflow.Plan{Name: c.name, Subject: c.req.Node, Request: c.req, Table: t, Problems: p.Problems}, err
 }
 
-// A start is what the planner found: why rows are skipped, and of which rows the effect
-// is there all the same. The zero start skips nothing.
-type start struct {
-	prototype.Course // its Problems are all
-	o                prototype.Observed
-	skip             map[string]string // by the row's id
-	taken            map[string]bool
-	toDelete         []string // extensions
-	toPrune          []string // versions
-	irreversible     map[string][]string
-	nothing          bool // is to be done
-}
-
-// decide observes, and sets the capture's name and state for a run that begins now.
-func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err error) {
+// decide observes, and sets the capture's name and state for a run that begins now. It
+// returns the rows, and the plan to show.
+func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Table, p prototype.Plan, err error) {
 	if !r.Open() {
 		c.req, c.name, c.begun = c.asked, prototype.CaptureName(c.Now()), c.Now()
 		c.set(func(s *state) { *s = state{} })
@@ -51,8 +134,8 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err e
 		c.req.Workbench = ""
 	}
 	o, names := c.observe(ctx)
-	if at.o = o; ctx.Err() != nil {
-		return at, context.Cause(ctx)
+	if ctx.Err() != nil {
+		return nil, p, context.Cause(ctx)
 	}
 	options := c.req
 	if r.Open() {
@@ -61,36 +144,52 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err e
 			options.Again = false // it is this run's own
 		}
 	}
+	var course prototype.Course
 	if o.Pool != nil {
-		at.Course = prototype.CourseOf(o, names, options, c.begun)
-		o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(options, at.Course)...))
-		if err != nil {
-			at.Problems.Refuse(true, "Unreadable", string(o.Pool.ID.Group()), "what these credentials may do cannot be read: "+err.Error(), "let them read their own permissions")
-		}
+		course = prototype.CourseOf(o, names, options, c.begun)
+		o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(options, course)...))
+		course.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
 	}
-	at.Problems = prototype.CaptureProblems(o, options, at.Course)
+	p = prototype.Plan{Kind: Kind, Donor: c.req.Node, Notes: course.Notes, Problems: prototype.CaptureProblems(o, options, course)}
 	if o.Pool == nil {
-		return at, nil
+		return nil, p, nil
 	}
-	c.skips(&at, names)
-	if err = c.begin(r, at, names); err != nil {
-		return at, err
+	if err = c.begin(r, o, course, names); err != nil {
+		return nil, p, err
 	}
-	at.nothing = !slices.ContainsFunc(c.table(at), func(s workflow.Step) bool { return s.ID != "grow" && s.Skip == "" || s.Taken })
-	if at.nothing && c.req.NewNodes > 0 && !r.Open() { // a repeat must not add them twice
-		at.skip["grow"] = "nothing else is to be done"
-		at.Notes = append(at.Notes, "no nodes were added, since nothing else was to do")
+	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
+	t = c.table(old)
+	c.skip(t, o, course, len(old))
+	p.Pool, p.Version = o.Pool.ID, names.Version
+	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID != "grow" && s.Skip == "" || s.Taken })
+	if grow := &t[len(t)-1]; p.NothingToDo && grow.Skip == "" && !r.Open() { // a repeat must not add them twice
+		grow.Skip = "nothing else is to be done"
+		p.Notes = append(p.Notes, "no nodes were added, since nothing else was to do")
 	}
-	return at, nil
+	if o.Workbench != nil {
+		p.Workbench = o.Workbench.Node.Name
+	}
+	if o.Donor.Unschedulable {
+		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
+	}
+	if course.FromDonor() {
+		p.Notes = append(p.Notes, "the drain evicts the pods of "+p.Donor+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
+	}
+	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
+	return t, p, nil
 }
 
-// begin sets the state of a run, from what was observed and from the record before.
-func (c *capture) begin(r journal.Record, at start, names prototype.Names) (err error) {
-	o := at.o
-	s := state{
-		carried: c.get().carried, Names: names, Pool: o.Pool.ID, Location: o.Pool.Location, ToDelete: at.toDelete,
-		Instance: o.Pool.ID.Child("virtualMachines", o.InstanceID.Name()), Addresses: o.Donor.Addresses,
-		ModelChanged: at.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version}),
+// begin sets the state of a run, from what was observed and from the record before. A
+// resumed run keeps what it does not observe.
+func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype.Course, names prototype.Names) (err error) {
+	s := c.get()
+	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
+	s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name())
+	s.ModelChanged = course.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
+	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
+	toDelete, _ := c.req.Extensions.Doomed(o.Pool.Model.Extensions)
+	for _, e := range toDelete {
+		s.ToDelete = append(s.ToDelete, e.Name)
 	}
 	if !r.Open() {
 		s.inherit(r, *o.Pool, o.Instance, c.Now())
@@ -100,9 +199,6 @@ func (c *capture) begin(r journal.Record, at start, names prototype.Names) (err 
 			return err
 		}
 	}
-	if o.Snapshot != nil && at.Start >= prototype.AtSnapshot {
-		s.BuiltAt, _ = time.Parse(fleet.BuiltAtLayout, o.Snapshot.Tags[fleet.TagBuiltAt])
-	}
 	if o.Disk != nil {
 		s.Definition = prototype.NewDefinition(names.Definition, o, map[string]string{
 			fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name,
@@ -111,59 +207,62 @@ func (c *capture) begin(r journal.Record, at start, names prototype.Names) (err 
 	if w := o.Workbench; w != nil {
 		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN}
 	}
-	if g := o.Generalized; g != nil && at.Start >= prototype.AtGeneralized {
-		s.CustomData, s.Secrets = g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
-		s.BuiltAt, _ = time.Parse(fleet.BuiltAtLayout, g.Tags[fleet.TagBuiltAt])
+	if o.Snapshot != nil && course.Start >= prototype.AtSnapshot {
+		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
 	}
-	if v := at.Version; v != nil {
+	if g := o.Generalized; g != nil && course.Start >= prototype.AtGeneralized {
+		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
+	}
+	if v := course.Version; v != nil {
 		s.BuiltFrom, s.CustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData]
 	}
 	c.set(func(old *state) { *old = s })
 	return nil
 }
 
-// skips decides which rows the plan does not need, and of which the effect is there.
-func (c *capture) skips(at *start, names prototype.Names) {
-	o := at.o
-	at.skip, at.irreversible = map[string]string{}, map[string][]string{}
-	skip := func(applies bool, why string, ids ...string) {
-		for _, id := range ids {
-			if applies {
-				at.skip[id] = why
-			}
-		}
-	}
-	ours := func(s *fleet.Snapshot, from prototype.Start) bool {
-		return at.Start >= from && s != nil && s.Tags[fleet.TagCapture] != ""
-	}
-	copied, generalized := ours(o.Snapshot, prototype.AtSnapshot), ours(o.Generalized, prototype.AtGeneralized)
-	at.taken = map[string]bool{
-		"snapshot": copied, "generalized-snapshot": generalized,
-		"work-disk": at.Start >= prototype.AtGeneralized && o.WorkDisk != nil && o.WorkDisk.Tags[fleet.TagCapture] != "" && o.WorkDisk.ManagedBy == "",
-	}
-	why := [...]string{"", "a snapshot of the donor's disk exists from today", "the generalised snapshot exists", "today's version exists"}[at.Start]
-	made := at.Version != nil && at.Version.ProvisioningState == prototype.Succeeded
-	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
-	for _, v := range old {
-		at.toPrune = append(at.toPrune, v.Name)
-	}
-	toDelete, _ := c.req.Extensions.Doomed(o.Pool.Model.Extensions)
+// irreversible says by row what Azure does not give back.
+func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string {
+	lost := map[string][]string{}
+	toDelete, _ := c.req.Extensions.Doomed(extensions)
 	for _, e := range toDelete {
-		at.toDelete = append(at.toDelete, e.Name)
-		at.irreversible["extensions"] = append(at.irreversible["extensions"],
+		lost["extensions"] = append(lost["extensions"],
 			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
 	}
 	if c.req.Bakes() {
-		at.irreversible["model"] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
+		lost["model"] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
 	}
+	return lost
+}
+
+// skip marks the rows that the plan does not need, and those of which the effect is there.
+func (c *capture) skip(t workflow.Table, o prototype.Observed, course prototype.Course, old int) {
+	skip := func(applies bool, why string, ids ...string) {
+		for i := range t {
+			if applies && slices.Contains(ids, t[i].ID) {
+				t[i].Skip = why
+			}
+		}
+	}
+	atSnapshot, atGeneralized := course.Start >= prototype.AtSnapshot, course.Start >= prototype.AtGeneralized
+	taken := map[string]bool{
+		"snapshot":             atSnapshot && o.Snapshot != nil && o.Snapshot.Tags[fleet.TagCapture] != "",
+		"generalized-snapshot": atGeneralized && o.Generalized != nil && o.Generalized.Tags[fleet.TagCapture] != "",
+		"work-disk":            atGeneralized && o.WorkDisk != nil && o.WorkDisk.Tags[fleet.TagCapture] != "" && o.WorkDisk.ManagedBy == "",
+	}
+	for i := range t {
+		t[i].Taken = taken[t[i].ID]
+	}
+	why := [...]string{"", "a snapshot of the donor's disk exists from today", "the generalised snapshot exists", "today's version exists"}[course.Start]
+	made := course.Version != nil && course.Version.ProvisioningState == prototype.Succeeded
+	s := c.get()
 	skip(o.Gallery != nil, "already exists", "gallery")
 	skip(o.Definition != nil, "already exists", "definition")
-	skip(at.Start >= prototype.AtSnapshot, why, "inspect", "protect", "cordon", "drain", "stop", "snapshot")
-	skip(at.Start >= prototype.AtGeneralized, why, "protect-workbench", "hold-reboots", "work-disk", "attach", "generalize", "save", "generalized-snapshot")
+	skip(atSnapshot, why, "inspect", "protect", "cordon", "drain", "stop", "snapshot")
+	skip(atGeneralized, why, "protect-workbench", "hold-reboots", "work-disk", "attach", "generalize", "save", "generalized-snapshot")
 	skip(made, why, "version")
-	skip(made && len(old) == 0, "no older versions", "prune")
-	skip(made && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version}), "the model uses "+names.Version.Name(), "model")
-	skip(len(toDelete) == 0, "none to delete", "extensions")
+	skip(made && old == 0, "no older versions", "prune")
+	skip(made && s.ModelChanged, "the model uses "+s.Names.Version.Name(), "model")
+	skip(len(s.ToDelete) == 0, "none to delete", "extensions")
 	skip(c.req.NewNodes == 0, "not requested", "grow")
 }
 
@@ -172,43 +271,47 @@ func (c *capture) skips(at *start, names prototype.Names) {
 func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	c := s.capture(q)
 	pool, _ := c.findPool(ctx) // decide reports why none is found
-	rec, recErr := c.Journal.Load(ctx, string(pool))
-	recErr = fleet.IgnoreNotFound(recErr)
-	ended := rec // it is planned as new
-	ended.Ended = &journal.End{}
-	at, err := c.decide(ctx, ended)
-	if err == nil && len(at.Problems) == 0 {
-		err = recErr
-	}
-	if err != nil {
-		return prototype.Plan{}, err
-	}
-	p := prototype.Plan{Kind: Kind, Donor: q.Node, Notes: at.Notes, Problems: at.Problems}
-	if at.o.Pool == nil || recErr != nil {
-		return p, nil //nolint:nilerr // the problems say why
-	}
-	p.Pool, p.Version, p.NothingToDo = at.o.Pool.ID, c.get().Names.Version, at.nothing
-	p.Steps = Steps(c.table(at), at.irreversible)
-	if at.o.Workbench != nil {
-		p.Workbench = at.o.Workbench.Node.Name
-	}
-	if at.o.Donor.Unschedulable {
-		p.Notes = append(p.Notes, "node "+q.Node+" is cordoned, and stays so")
-	}
-	if at.FromDonor() {
-		p.Notes = append(p.Notes, "the drain evicts the pods of "+q.Node+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
-	}
-	if locked := c.Held(ctx, pool); locked != nil {
-		p.Problems = []fleet.Problem{*locked}
-	} else if rec.Open() {
-		p.Resumes, p.NothingToDo = rec.Kind == Kind && rec.Subject == q.Node && rec.Phase != journal.Undo, false
-		p.Notes = append(p.Notes, Unfinished(rec, p.Resumes))
-	} else if at.FromDonor() && len(p.Problems) == 0 {
+	inspects := false
+	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (prototype.Plan, error) {
+		t, p, err := c.decide(ctx, r)
+		inspects = len(t) > 0 && t[0].Skip == ""
+		return p, err
+	})
+	if err == nil && inspects && !open && len(p.Problems) == 0 {
 		p.Problems, err = c.inspectNow(ctx)
 		notes, _ := c.Booked()
 		p.Notes = append(p.Notes, notes...)
 	}
 	return p, err
+}
+
+// Preview plans a workflow that is not run, by decide, and reports whether a record is
+// open: if the workflow does not resume it, it is planned as ended.
+func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.Workflow, decide func(journal.Record) (prototype.Plan, error)) (p prototype.Plan, open bool, err error) {
+	rec, recErr := c.Journal.Load(ctx, strings.ToLower(string(pool)))
+	recErr = fleet.IgnoreNotFound(recErr)
+	resumes, what := false, "ended first"
+	open = rec.Open()
+	if open && rec.Kind == w.Kind() {
+		_, resumes, recErr = w.Restore(rec)
+		what = "undone first"
+	}
+	if resumes {
+		what = "resumed"
+	} else {
+		rec.Ended = &journal.End{}
+	}
+	p, err = decide(rec)
+	if holding, locked, heldErr := c.Cluster.Holding(ctx, string(pool)); heldErr == nil && locked && c.Now().Sub(holding.Renewed) < c.LockFor {
+		p.Problems = workflow.Held(string(pool), holding).Problems
+	} else if open {
+		p.Resumes, p.NothingToDo = resumes, false
+		p.Notes = append(p.Notes, fmt.Sprintf("%s %s of %s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name, cmp.Or(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what))
+	}
+	if err == nil && len(p.Problems) == 0 {
+		err = recErr
+	}
+	return p, open, err
 }
 
 // Steps gives the rows and the undos of the good case, each after all that it waits for.
@@ -233,27 +336,4 @@ func Steps(t workflow.Table, irreversible map[string][]string) (steps []prototyp
 		all = slices.Delete(all, next, next+1)
 	}
 	return steps
-}
-
-// Held gives the problem that another process has a pool's lock, nil if none has.
-func (c Config) Held(ctx context.Context, pool fleet.ResourceID) *fleet.Problem {
-	holding, locked, err := c.Cluster.Holding(ctx, string(pool))
-	if err != nil || !locked || c.Now().Sub(holding.Renewed) >= c.LockFor {
-		return nil
-	}
-	return &fleet.Problem{
-		Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
-		WayOut: "wait until it has ended, or if it died, until its Lease expires; ortet status shows its progress",
-	}
-}
-
-// Unfinished says of an open record what becomes of it.
-func Unfinished(rec journal.Record, resumes bool) string {
-	what := "undone first"
-	if resumes {
-		what = "resumed"
-	} else if rec.Kind != Kind {
-		what = "ended first"
-	}
-	return fmt.Sprintf("%s %s of %s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name, cmp.Or(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what)
 }

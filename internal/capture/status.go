@@ -16,9 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// poolsAtOnce limits how many pools are read at once.
-const poolsAtOnce = 4
-
 // PoolStatus is what there is to know of one pool's prototypes.
 type PoolStatus struct {
 	Pool          fleet.Pool       `json:"pool"`
@@ -68,23 +65,22 @@ type RunStatus struct {
 
 // Status reports on pools; on all that the cluster's nodes are in if pools is empty. A
 // pool that cannot be read says so in its Problem.
-func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) ([]PoolStatus, error) {
+func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) (_ []PoolStatus, err error) {
 	if len(pools) == 0 {
-		var err error
 		if pools, err = s.pools(ctx); err != nil {
 			return nil, err
 		}
 	}
 	out := make([]PoolStatus, len(pools))
 	var group errgroup.Group
-	group.SetLimit(poolsAtOnce)
+	group.SetLimit(4) // pools at once
 	for i, id := range pools {
 		group.Go(func() error {
 			out[i] = s.status(ctx, id)
-			return nil
+			return ctx.Err()
 		})
 	}
-	return out, cmp.Or(group.Wait(), ctx.Err())
+	return out, group.Wait()
 }
 
 func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {

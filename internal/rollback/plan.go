@@ -2,8 +2,8 @@ package rollback
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/capture"
@@ -26,7 +26,8 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 // they cannot be carried out.
 func (r *rollback) decide(ctx context.Context, rec journal.Record) (t workflow.Table, d prototype.Problems, err error) {
 	if !rec.Open() {
-		r.s = state{Inherited: capture.InheritedFrom(rec)}
+		r.s = state{}
+		_ = json.Unmarshal(rec.State, &r.s.Inherited) // a state that cannot be read has none
 	}
 	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
 	var o prototype.Observed
@@ -142,29 +143,14 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	if p.Problems, err = r.findPool(ctx); err != nil || len(p.Problems) > 0 {
 		return p, err
 	}
-	rec, recErr := r.Journal.Load(ctx, strings.ToLower(string(r.pool)))
-	if rec.Open() {
-		if rec.Kind == Kind {
-			_, p.Resumes, recErr = r.Restore(rec)
+	p, _, err = r.Preview(ctx, r.pool, r, func(rec journal.Record) (prototype.Plan, error) {
+		table, problems, err := r.decide(ctx, rec)
+		p := prototype.Plan{Kind: Kind, Pool: r.s.Pool, Problems: problems}
+		if len(problems) == 0 {
+			p.Version, p.Notes, p.Steps = r.s.To, slices.Concat(r.notes, r.result.Lost), capture.Steps(table, nil)
+			p.NothingToDo = r.result.NothingToDo
 		}
-		p.Notes = append(p.Notes, capture.Unfinished(rec, p.Resumes))
-	}
-	planned := rec
-	if !p.Resumes {
-		planned.Ended = &journal.End{}
-	}
-	table, problems, err := r.decide(ctx, planned)
-	p.Problems, p.Pool = problems, r.s.Pool
-	if locked := r.Held(ctx, r.pool); locked != nil {
-		p.Problems, p.Notes = []fleet.Problem{*locked}, nil
-	}
-	if err == nil && len(p.Problems) == 0 {
-		err = fleet.IgnoreNotFound(recErr)
-	}
-	if err != nil || len(p.Problems) > 0 {
 		return p, err
-	}
-	p.Version, p.Notes, p.NothingToDo = r.s.To, slices.Concat(r.notes, r.result.Lost, p.Notes), r.result.NothingToDo && !rec.Open()
-	p.Steps = capture.Steps(table, nil)
-	return p, nil
+	})
+	return p, err
 }

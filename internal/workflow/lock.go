@@ -55,10 +55,7 @@ func (l *lock) acquire(ctx context.Context) error {
 			first = holding
 			l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder, Percent: -1})
 		case holding.Renewed.After(first.Renewed):
-			return &Refused{[]fleet.Problem{{
-				Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
-				WayOut: "wait until it has ended; ortet status shows its progress",
-			}}}
+			return Held(l.name, holding)
 		}
 		return err
 	})

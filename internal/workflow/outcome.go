@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
@@ -46,6 +47,14 @@ func (e *Refused) Error() string {
 		s += "\n  - " + p.String()
 	}
 	return s
+}
+
+// Held refuses a pool whose lock another process has.
+func Held(pool string, by cluster.Holding) *Refused {
+	return &Refused{[]fleet.Problem{{
+		Code: "Held", On: pool, What: by.Holder + " has the pool lock since " + by.Since.UTC().Format(time.RFC3339),
+		WayOut: "wait until it has ended, or if it died, until its Lease expires; ortet status shows its progress",
+	}}}
 }
 
 // An Outcome is the end of a run that is not done: ExitFailed, all changes were undone;
