@@ -195,7 +195,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	if at.o.Donor.Unschedulable {
 		p.Notes = append(p.Notes, "node "+q.Node+" is cordoned, and stays so")
 	}
-	if at.FromDonor() {
+	if at.Start == prototype.AtDonor {
 		p.Notes = append(p.Notes, "the drain evicts the pods of "+q.Node+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
 	}
 	if locked := c.Held(ctx, pool); locked != nil {
@@ -203,7 +203,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	} else if rec.Open() {
 		p.Resumes, p.NothingToDo = rec.Kind == Kind && rec.Subject == q.Node && rec.Phase != journal.Undo, false
 		p.Notes = append(p.Notes, Unfinished(rec, p.Resumes))
-	} else if at.FromDonor() && len(p.Problems) == 0 {
+	} else if at.Start == prototype.AtDonor && len(p.Problems) == 0 {
 		p.Problems, err = c.inspectNow(ctx)
 		notes, _ := c.Booked()
 		p.Notes = append(p.Notes, notes...)

@@ -221,12 +221,6 @@ type Course struct {
 	Notes    []string
 }
 
-// FromDonor reports whether the donor has to leave service.
-func (c Course) FromDonor() bool { return c.Start == AtDonor }
-
-// NeedsWorkbench reports whether a copy of the disk has to be worked on.
-func (c Course) NeedsWorkbench() bool { return c.Start <= AtSnapshot }
-
 // CourseOf decides where to begin: today's version exists → on to the model;
 // today's snapshot exists → on to the build. What has one of the names and is
 // not ours is a problem.
@@ -284,17 +278,14 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) Course {
 // CaptureChanges gives a zero change of every verb that a capture of the course
 // may ask for, so that preflight knows which permissions it needs. Undoing
 // needs no others.
-func CaptureChanges(options Request, course Course) (changes []fleet.Change) {
-	add := func(applies bool, more ...fleet.Change) {
-		if applies {
-			changes = append(changes, more...)
-		}
-	}
-	add(true, fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{})
-	add(!options.Extensions.None, fleet.DeleteExtension{})
-	add(options.NewNodes > 0, fleet.SetCapacity{})
-	add(course.Start < AtVersion, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})
-	add(course.NeedsWorkbench(), fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{})
-	add(course.FromDonor(), fleet.StopInstance{Deallocate: options.Deallocate}, fleet.StartInstance{})
-	return changes
+func CaptureChanges(q Request, course Course) []fleet.Change {
+	type changes = []fleet.Change
+	return slices.Concat(
+		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}},
+		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
+		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
+		when(course.Start < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
+		when(course.Start <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{}}),
+		when(course.Start == AtDonor, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
+	)
 }

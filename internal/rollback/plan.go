@@ -13,77 +13,63 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// Plan implements workflow.Workflow. An open record keeps what it decided.
+// Plan implements workflow.Workflow: it observes, and sets the state of a run that begins
+// now. An open record keeps what it decided.
 func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan, error) {
-	table, problems, err := r.decide(ctx, rec)
-	for _, note := range r.notes {
-		r.Note("%s", note)
-	}
-	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: table, Problems: problems, Left: r.result.Lost}, err
-}
-
-// decide observes, and sets the state of a run that begins now. It returns the rows, or why
-// they cannot be carried out.
-func (r *rollback) decide(ctx context.Context, rec journal.Record) (t workflow.Table, d prototype.Problems, err error) {
 	if !rec.Open() {
 		r.s = state{Inherited: capture.InheritedFrom(rec)}
 	}
 	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
-	var o prototype.Observed
+	var d prototype.Problems
 	var versions []fleet.ImageVersion
+	var notes []string
 	pool, err := r.Cloud.Pool(ctx, r.pool)
 	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "there is no such scale set", "check its name, and the credentials' subscription")
 	d.Unreadable(string(r.pool), err)
 	if err == nil {
-		o.Pool, s.Pool = &pool, pool.ID
-		d.Add(prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
+		s.Pool = pool.ID
+		d = append(d, prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
 		definition := prototype.DefinitionOf(pool.ID)
 		versions, err = r.Cloud.Versions(ctx, definition)
 		d.Unreadable(string(definition), err)
 		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
-			r.choose(&d, pool, versions)
+			notes = r.choose(&d, pool, versions)
 		}
 		if r.load(ctx, &d, pool); len(r.writes) > 0 {
 			changes = append(changes, r.writes[0])
 		}
 	}
-	o.DeniedCluster, err = r.Denied(ctx, r.pool)
+	inCluster, err := r.Denied(ctx, r.pool)
 	d.Unreadable("what the cluster allows", err)
-	o.DeniedAzure, err = r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsOf(changes...))
+	inAzure, err := r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsOf(changes...))
 	d.Unreadable("what "+string(r.pool.Group())+" allows", err)
-	d.Add(prototype.DeniedProblems(o)...)
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
-	} else if len(d) > 0 {
-		r.notes = nil
-		return nil, d, nil
+	d.Denied(r.pool.Group(), inAzure, inCluster)
+	if ctx.Err() != nil || len(d) > 0 {
+		return workflow.Plan{Problems: d}, context.Cause(ctx)
 	}
-	skip := map[string]string{}
-	skips := func(id, why string, applies bool) {
-		if applies {
-			skip[id] = why
-		}
+	for _, note := range notes {
+		r.Note("%s", note)
 	}
-	image, name := s.target()
+	image, _ := s.target()
 	from, _ := prototype.FindVersion(versions, s.TagFrom)
 	to, _ := prototype.FindVersion(versions, s.To)
 	state := rec.Steps["model"].State
 	patched := !rec.Open() && s.CustomData == "" || rec.Open() && (state == journal.Done || state == journal.Skipped)
-	skips("model", "the model uses "+name, patched && pool.Model.Image.Same(image))
-	skips("extensions", "none to restore", len(r.writes) == 0)
-	skips("tag", "nothing to tag", s.TagFrom == "" || tagged(from, true))
-	skips("untag", "not tagged", !s.Untag || tagged(to, false))
-	t = r.table(skip)
-	r.result.NothingToDo = !rec.Open() && len(skip) == len(t)
-	return t, nil, nil
+	t := r.table(map[string]bool{
+		"model": patched && pool.Model.Image.Same(image), "extensions": len(r.writes) == 0,
+		"tag": s.TagFrom == "" || tagged(from, true), "untag": !s.Untag || tagged(to, false),
+	})
+	r.result.NothingToDo = !rec.Open() && !slices.ContainsFunc(t, func(row workflow.Step) bool { return row.Skip == "" })
+	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
 }
 
 // choose decides what the request comes down to, and which customData goes with it.
-func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fleet.ImageVersion) {
+func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
 	s := &r.s
 	back, problems := prototype.ReturnTo(versions, pool, s.Original, r.req.To)
-	if d.Add(problems...); len(problems) > 0 {
-		return
+	if len(problems) > 0 {
+		*d = append(*d, problems...)
+		return nil
 	}
 	s.Return = back
 	to, _ := prototype.FindVersion(versions, s.To)
@@ -100,13 +86,14 @@ func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fle
 			"name a version by --to, or set image and customData by hand")
 	case want != "" && (want != has || last != "" && want != last):
 		s.CustomData = want
-		r.notes = append(r.notes, "the model's customData becomes what goes with "+name)
+		notes = append(notes, "the model's customData becomes what goes with "+name)
 	case !s.ToOriginal && want == "" && has+last != "":
-		r.notes = append(r.notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
+		notes = append(notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
 	}
 	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" {
-		r.notes = append(r.notes, "extensions that were deleted for "+current.Name+" are not added again")
+		notes = append(notes, "extensions that were deleted for "+current.Name+" are not added again")
 	}
+	return notes
 }
 
 // load reads from the Vault what the model is given, and refuses what is lost.
@@ -130,7 +117,7 @@ func (r *rollback) load(ctx context.Context, d *prototype.Problems, pool fleet.P
 		r.result.Lost = append(r.result.Lost, p.On+": "+p.What+"; add it by az vmss extension set")
 	}
 	if !r.req.AcceptLostExtensions {
-		d.Add(lost...)
+		*d = append(*d, lost...)
 	}
 }
 
@@ -146,6 +133,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	if rec.Open() {
 		if rec.Kind == Kind {
 			_, p.Resumes, recErr = r.Restore(rec)
+			r.Summary = workflow.Summary{} // Unfinished says the same
 		}
 		p.Notes = append(p.Notes, capture.Unfinished(rec, p.Resumes))
 	}
@@ -153,8 +141,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	if !p.Resumes {
 		planned.Ended = &journal.End{}
 	}
-	table, problems, err := r.decide(ctx, planned)
-	p.Problems, p.Pool = problems, r.s.Pool
+	plan, err := r.Plan(ctx, planned)
+	p.Problems, p.Pool = plan.Problems, r.s.Pool
 	if locked := r.Held(ctx, r.pool); locked != nil {
 		p.Problems, p.Notes = []fleet.Problem{*locked}, nil
 	}
@@ -164,7 +152,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	if err != nil || len(p.Problems) > 0 {
 		return p, err
 	}
-	p.Version, p.Notes, p.NothingToDo = r.s.To, slices.Concat(r.notes, r.result.Lost, p.Notes), r.result.NothingToDo && !rec.Open()
-	p.Steps = capture.Steps(table, nil)
+	notes, _ := r.Booked()
+	p.Version, p.Notes, p.NothingToDo = r.s.To, slices.Concat(notes, plan.Left, p.Notes), r.result.NothingToDo && !rec.Open()
+	p.Steps = capture.Steps(plan.Table, nil)
 	return p, nil
 }

@@ -74,7 +74,6 @@ type rollback struct {
 	s      state            // changes in the plan and in row model, beside which no other row runs
 	result Result
 
-	notes      []string
 	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
 	writes     []fleet.WriteExtension // to do
 	etag       string                 // of the scale set when the model was last asked to change
@@ -107,7 +106,15 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	r := s.rollback(q)
 	x := &r.result
 	x.Timing.Begin = s.Now()
-	err := r.run(ctx)
+	problems, err := r.findPool(ctx)
+	switch {
+	case err != nil: // a record may be open
+		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
+	case len(problems) > 0:
+		err = &workflow.Refused{Problems: problems}
+	default:
+		err = r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
+	}
 	x.Timing.End = s.Now()
 	x.Notes, x.Timing.Steps = r.Booked()
 	x.Pool, x.From, x.To = cmp.Or(r.s.Pool, r.pool), r.s.From, r.s.To
@@ -117,18 +124,8 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	return r.result, err
 }
 
-func (r *rollback) run(ctx context.Context) error {
-	switch problems, err := r.findPool(ctx); {
-	case err != nil: // a record may be open
-		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
-	case len(problems) > 0:
-		return &workflow.Refused{Problems: problems}
-	}
-	return r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
-}
-
 // findPool finds the pool that the request names, or returns why that is not possible.
-func (r *rollback) findPool(ctx context.Context) ([]fleet.Problem, error) {
+func (r *rollback) findPool(ctx context.Context) (problems prototype.Problems, err error) {
 	if r.pool != "" {
 		return nil, nil
 	}
@@ -136,14 +133,15 @@ func (r *rollback) findPool(ctx context.Context) ([]fleet.Problem, error) {
 	id, invalid := fleet.ParseProviderID(n.ProviderID)
 	switch {
 	case fleet.Is(err, fleet.KindDenied):
-		return prototype.DeniedProblems(prototype.Observed{DeniedCluster: []string{"get nodes"}}), nil
+		problems.Denied("", nil, []string{"get nodes"})
 	case fleet.IgnoreNotFound(err) != nil:
 		return nil, err
-	case err != nil || invalid != nil:
-		return []fleet.Problem{{Code: "NoPool", On: "node " + r.req.Node, What: cmp.Or(err, invalid).Error(), WayOut: "name a pool or one of its nodes"}}, nil
+	default:
+		err = cmp.Or(err, invalid)
+		problems.Refuse(err != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(err), "name a pool or one of its nodes")
+		r.pool = id.Parent()
 	}
-	r.pool = id.Parent()
-	return nil, nil
+	return problems, nil
 }
 
 // Kind implements workflow.Workflow.

@@ -16,8 +16,8 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// table gives a rollback's rows. skip says by id why a row is not needed.
-func (r *rollback) table(skip map[string]string) workflow.Table {
+// table gives a rollback's rows, of which some are not needed.
+func (r *rollback) table(skip map[string]bool) workflow.Table {
 	s := r.s
 	_, name := s.target()
 	var names []string
@@ -27,13 +27,16 @@ func (r *rollback) table(skip map[string]string) workflow.Table {
 	restore := cmp.Or(strings.Join(names, ", "), "none")
 	from, to := cmp.Or(s.TagFrom.Name(), "the replaced version"), cmp.Or(s.To.Name(), "the version")
 	t := workflow.Table{
-		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Commits: true, Do: r.model},
-		{ID: "extensions", Title: "Restore extensions of the model: " + restore, Usual: time.Duration(len(names)) * 30 * time.Second, After: []string{"model"}, Commits: true, Do: r.extensions},
-		{ID: "tag", Title: "Tag " + from + " as rolled back", Usual: 10 * time.Second, After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
-		{ID: "untag", Title: "Remove the rolled-back tag of " + to, Usual: 10 * time.Second, After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
+		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Skip: "the model uses " + name, Commits: true, Do: r.model},
+		{ID: "extensions", Title: "Restore extensions of the model: " + restore, Usual: time.Duration(len(names)) * 30 * time.Second, Skip: "none to restore",
+			After: []string{"model"}, Commits: true, Do: r.extensions},
+		{ID: "tag", Title: "Tag " + from + " as rolled back", Usual: 10 * time.Second, Skip: "nothing to tag", After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
+		{ID: "untag", Title: "Remove the rolled-back tag of " + to, Usual: 10 * time.Second, Skip: "not tagged", After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
 	}
 	for i := range t {
-		t[i].Skip, t[i].Deadline = skip[t[i].ID], time.Hour
+		if t[i].Deadline = time.Hour; !skip[t[i].ID] {
+			t[i].Skip = ""
+		}
 	}
 	return t
 }
