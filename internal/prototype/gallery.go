@@ -137,8 +137,7 @@ func VersionOf(versions []fleet.ImageVersion, image fleet.ImageReference, region
 	}
 	definition := image.LatestOf()
 	for _, v := range versions {
-		there := region == "" || len(v.Regions) == 0 ||
-			slices.ContainsFunc(v.Regions, func(r string) bool { return fleet.SameRegion(r, region) })
+		there := region == "" || len(v.Regions) == 0 || slices.ContainsFunc(v.Regions, func(r string) bool { return fleet.SameRegion(r, region) })
 		serves := v.ProvisioningState == Succeeded || v.ProvisioningState == Updating
 		if there && serves && !v.ExcludeFromLatest && v.ID.Parent().Equal(definition) && (!found || compareNumbers(v.Name, latest.Name) > 0) {
 			latest, found = v, true
@@ -235,27 +234,25 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		}
 	}
 	uses := original != nil && original.Image.Same(pool.Model.Image)
-	refuse := func(code, what, wayOut string) {
-		problems.Refuse(true, code, string(DefinitionOf(pool.ID)), what, wayOut)
-	}
+	refuse, on := problems.Refuse, string(DefinitionOf(pool.ID))
 	switch {
 	case original != nil && (to == ToOriginal || previous && target == nil && !uses):
 		return Return{From: current.ID, ToOriginal: true, TagFrom: current.ID, NothingToDo: uses}, nil
 	case to == ToOriginal:
-		refuse("NoOriginal", "what the model was before its first capture is not recorded: an earlier release captured it first",
+		refuse(true, "NoOriginal", on, "what the model was before its first capture is not recorded: an earlier release captured it first",
 			"set its image by az vmss update, or name a version by --to")
 	case target == nil && previous:
 		why := cmp.Or(when(uses, "the model is as it was before the first capture"), "no earlier version is kept, and no first capture is recorded")
-		refuse("NoPrevious", why, "see ortet status for the versions, and name one by --to")
+		refuse(true, "NoPrevious", on, why, "see ortet status for the versions, and name one by --to")
 	case target == nil:
-		refuse("NoVersion", "version "+to+" does not exist", "see ortet status for the versions")
+		refuse(true, "NoVersion", on, "version "+to+" does not exist", "see ortet status for the versions")
 	case target.ProvisioningState != Succeeded:
-		refuse("VersionNotReady", "version "+target.Name+" is "+target.ProvisioningState, "name one that is Succeeded")
+		refuse(true, "VersionNotReady", on, "version "+target.Name+" is "+target.ProvisioningState, "name one that is Succeeded")
 	default:
 		uses := target.ID.Equal(pool.Model.Image.ID)
 		older := known && target.Published.Before(current.Published)
-		r = Return{From: current.ID, To: target.ID, TagFrom: when(older && !uses, current.ID), Untag: RolledBack(*target)}
-		r.NothingToDo = uses && !r.Untag
+		untag := RolledBack(*target)
+		r = Return{From: current.ID, To: target.ID, TagFrom: when(older && !uses, current.ID), Untag: untag, NothingToDo: uses && !untag}
 	}
 	return r, problems
 }

@@ -137,8 +137,17 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 	if o.Donor != nil {
 		p.ofDonor(o, *pool, q, course)
 	}
-	if o.Pool != nil {
-		p.ofPool(*pool, q)
+	if on := string(pool.ID); o.Pool != nil {
+		refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration, "only Uniform scale sets are served")
+		refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
+		p = append(p, ModelProblems(*pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
+		refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
+			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
+		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
+		_, kept := q.Extensions.Doomed(pool.Model.Extensions)
+		for _, k := range kept {
+			refuse(true, "ExtensionNeeded", on, "an extension that stays needs one that would go: "+k, "keep both, or let both go")
+		}
 	}
 	if course.Start == AtDonor && o.Pool != nil && o.Instance != nil {
 		p.ofDisk(o)
@@ -188,9 +197,8 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course Course
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
 }
 
-// Managed gives the mark of a pool that AKS manages, or "". AKS Engine,
-// which is served, labels its nodes with kubernetes.azure.com/cluster too, but names its
-// own resource group there.
+// Managed gives the mark of a pool that AKS manages, or "". AKS Engine, which is served,
+// labels its nodes with kubernetes.azure.com/cluster too, but names its own group there.
 func Managed(d fleet.Node, pool fleet.Pool) string {
 	in, version := d.Labels["kubernetes.azure.com/cluster"], d.Labels["kubernetes.azure.com/node-image-version"]
 	tag, group := tagWith(pool, "aks-managed-"), pool.ID.Segment("resourceGroups")
@@ -203,20 +211,6 @@ func Managed(d fleet.Node, pool fleet.Pool) string {
 }
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
-
-func (p *Problems) ofPool(pool fleet.Pool, q Request) {
-	refuse, on := p.Refuse, string(pool.ID)
-	refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration, "only Uniform scale sets are served")
-	refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
-	*p = append(*p, ModelProblems(pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
-	refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
-		"switch them off for the capture: az vmss update --enable-automatic-repairs false")
-	refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
-	_, kept := q.Extensions.Doomed(pool.Model.Extensions)
-	for _, k := range kept {
-		refuse(true, "ExtensionNeeded", on, "an extension that stays needs one that would go: "+k, "keep both, or let both go")
-	}
-}
 
 // ModelProblems gives the reasons not to change a pool's model, which are
 // looked at again right before it is changed.

@@ -176,16 +176,12 @@ func (e OriginalExtension) Handler() string { return e.Publisher + "." + e.Type 
 // of an extension in before holds as long as the rest of that extension is the same.
 func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (all []OriginalExtension) {
 	for _, e := range model {
-		x := OriginalExtension{Extension: e, PublicSHA256: NoSettings}
-		if text := e.Settings.Reveal(); text != "" {
-			x.PublicSHA256 = SHA256(text)
-		}
+		text := e.Settings.Reveal()
+		x := OriginalExtension{Extension: e, PublicSHA256: cmp.Or(when(text != "", SHA256(text)), NoSettings)}
 		i := slices.IndexFunc(before, func(old OriginalExtension) bool {
 			return strings.EqualFold(old.Name, x.Name) && old.Handler() == x.Handler() && old.PublicSHA256 == x.PublicSHA256 && old.ForceUpdateTag == x.ForceUpdateTag
 		})
-		if e.KeyVault != nil {
-			x.ProtectedSHA256 = NoSettings
-		} else if i >= 0 {
+		if x.ProtectedSHA256 = when(e.KeyVault != nil, NoSettings); e.KeyVault == nil && i >= 0 {
 			x.ProtectedSHA256 = before[i].ProtectedSHA256
 		}
 		all = append(all, x)
@@ -233,10 +229,8 @@ func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course
 		c.Notes = append(c.Notes, "today's version "+v.Name+" is "+v.ProvisioningState+": it is built again")
 	}
 	look := func(s *fleet.Snapshot, tag string, start Start) {
-		if s == nil {
-			return
-		}
-		refuse(s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID), "a snapshot of this name exists that Ortet did not make",
+		s = cmp.Or(s, &fleet.Snapshot{})
+		refuse(s.ID != "" && s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID), "a snapshot of this name exists that Ortet did not make",
 			"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
 		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
 		if err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again && s.ProvisioningState == Succeeded &&
@@ -248,10 +242,9 @@ func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course
 	}
 	look(o.Snapshot, fleet.TagCapture, AtSnapshot)
 	look(o.Generalized, fleet.TagGeneralized, AtGeneralized)
-	if d := o.WorkDisk; d != nil {
-		refuse(d.Tags[fleet.TagCapture] == "", "ForeignDisk", string(d.ID), "a disk of this name exists that Ortet did not make",
-			"delete it if it is not needed: az disk delete --ids "+string(d.ID))
-	}
+	disk := cmp.Or(o.WorkDisk, &fleet.Disk{})
+	refuse(disk.ID != "" && disk.Tags[fleet.TagCapture] == "", "ForeignDisk", string(disk.ID), "a disk of this name exists that Ortet did not make",
+		"delete it if it is not needed: az disk delete --ids "+string(disk.ID))
 	return c
 }
 

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,9 +58,7 @@ type Service struct {
 }
 
 // New makes a Service. Others of config returns the workflow that undoes an open capture.
-func New(config capture.Config) *Service {
-	return &Service{Config: config}
-}
+func New(config capture.Config) *Service { return &Service{Config: config} }
 
 // Workflow returns the workflow with which a capture ends an open rollback.
 func (s *Service) Workflow() workflow.Workflow { return s.rollback(Request{}) }
@@ -133,17 +130,14 @@ func (r *rollback) findPool(ctx context.Context) (problems prototype.Problems, e
 	}
 	n, err := r.Cluster.Node(ctx, r.req.Node)
 	id, invalid := fleet.ParseProviderID(n.ProviderID)
-	switch {
-	case fleet.Is(err, fleet.KindDenied):
+	if fleet.Is(err, fleet.KindDenied) {
 		problems.Denied("", nil, []string{"get nodes"})
-	case fleet.IgnoreNotFound(err) != nil:
-		return nil, err
-	default:
-		err = cmp.Or(err, invalid)
-		problems.Refuse(err != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(err), "name a pool or one of its nodes")
-		r.pool = id.Parent()
+		return problems, nil
 	}
-	return problems, nil
+	r.pool = id.Parent()
+	why := cmp.Or(err, invalid)
+	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why), "name a pool or one of its nodes")
+	return problems, fleet.IgnoreNotFound(err)
 }
 
 // Kind implements workflow.Workflow.
@@ -213,13 +207,10 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		r.Note("%s", note)
 	}
 	image, _ := s.target()
-	from, _ := prototype.FindVersion(versions, s.TagFrom)
-	to, _ := prototype.FindVersion(versions, s.To)
 	state := rec.Steps["model"].State
 	patched := !rec.Open() && s.CustomData == "" || rec.Open() && (state == journal.Done || state == journal.Skipped)
 	t := r.table(map[string]bool{
-		"model": patched && pool.Model.Image.Same(image), "extensions": len(r.writes) == 0,
-		"tag": s.TagFrom == "" || tagged(from, true), "untag": !s.Untag || tagged(to, false),
+		"model": patched && pool.Model.Image.Same(image), "extensions": len(r.writes) == 0, "tag": s.TagFrom == "", "untag": !s.Untag,
 	})
 	r.result.NothingToDo = !rec.Open() && !slices.ContainsFunc(t, func(row workflow.Step) bool { return row.Skip == "" })
 	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
@@ -260,19 +251,18 @@ func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fle
 
 // load reads from the Vault what the model is given, and refuses what is lost.
 func (r *rollback) load(ctx context.Context, d *prototype.Problems, pool fleet.Pool) {
-	s := r.s
-	if s.CustomData != "" {
-		_, name := s.target()
-		data, err := capture.CustomData(ctx, r.Cluster, pool.ID, s.CustomData)
-		d.Refuse(fleet.Is(err, fleet.KindNotFound), "CustomDataLost", name, "it needs customData that is not kept (SHA-256 "+s.CustomData+")",
+	if sha := r.s.CustomData; sha != "" {
+		_, name := r.s.target()
+		data, err := capture.CustomData(ctx, r.Cluster, pool.ID, sha)
+		d.Refuse(fleet.Is(err, fleet.KindNotFound), "CustomDataLost", name, "it needs customData that is not kept (SHA-256 "+sha+")",
 			"name a version that was made with --bootstrap baked, or capture a node again")
 		d.Unreadable("the customData of "+name, err)
 		r.customData = &data
 	}
-	if !s.ToOriginal {
+	if !r.s.ToOriginal {
 		return
 	}
-	writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
+	writes, lost, err := restorable(ctx, r.Cluster, *r.s.Original, pool)
 	d.Unreadable("the saved settings of extensions", err)
 	r.writes, r.result.Lost = writes, nil
 	for _, p := range lost {
@@ -291,7 +281,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	if p.Problems, err = r.findPool(ctx); err != nil || len(p.Problems) > 0 {
 		return p, err
 	}
-	rec, recErr := r.Journal.Load(ctx, strings.ToLower(string(r.pool)))
+	rec, recErr := r.Journal.Load(ctx, string(r.pool))
 	if rec.Open() {
 		if rec.Kind == Kind {
 			_, p.Resumes, recErr = r.Restore(rec)
