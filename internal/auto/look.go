@@ -134,7 +134,7 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 	}
 	workers := len(nodes) == 0
 	for _, n := range nodes {
-		if by := prototype.Managed(n, &s.Pool); by != "" {
+		if by := prototype.Managed(n, s.Pool); by != "" {
 			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
 		}
 		workers = workers || !n.ControlPlane

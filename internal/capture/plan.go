@@ -172,7 +172,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Donor.Unschedulable {
 		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
 	}
-	if course.FromDonor() {
+	if course.Start == prototype.AtDonor {
 		p.Notes = append(p.Notes, "the drain evicts the pods of "+p.Donor+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
 	}
 	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))

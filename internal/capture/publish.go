@@ -331,9 +331,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		old, kept := prototype.Prune(versions, uses, s.Names.Version, c.req.History)
 		next := slices.IndexFunc(old, func(v fleet.ImageVersion) bool { return !c.tried[v.Name] })
 		if next < 0 {
-			for _, x := range kept {
-				c.result.Kept = append(c.result.Kept, x.Version.Name+": "+x.Why)
-			}
+			c.result.Kept = append(c.result.Kept, kept...)
 			return done, nil
 		}
 		c.deleting = old[next].ID

@@ -192,6 +192,7 @@ func TestReturnTo(t *testing.T) {
 		"wanted again":       {at("2026.11.21"), "2026.11.18", "2026.11.18", "2026.11.21", true, false, ""},
 		"none older":         {at("2026.11.19"), "previous", "", "", false, false, "NoPrevious"},
 		"no such":            {at("2026.11.21"), "1.2.3", "", "", false, false, "NoVersion"},
+		"never recorded":     {at("2026.11.21"), ToOriginal, "", "", false, false, "NoOriginal"},
 		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
 		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
 		"from a definition":  {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, Previous, "2026.11.20", "2026.11.21", false, false, ""},

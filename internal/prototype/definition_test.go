@@ -42,7 +42,8 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// TestInUse: what a model or an instance refers to or runs never goes.
+// TestInUse: what a model or an instance refers to or runs never goes, nor the only
+// version to go back to.
 func TestInUse(t *testing.T) {
 	all := []fleet.ImageVersion{
 		ver("2026.11.21", 0, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.19", -2, Succeeded), ver("2026.11.18", -3, Succeeded), ver("2026.11.17", -4, Succeeded),
@@ -63,6 +64,10 @@ func TestInUse(t *testing.T) {
 		if got := names(doomed); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v go, want %v", name, got, c.want)
 		}
+	}
+	all[1].Tags[fleet.TagRolledBack] = "x"
+	if doomed, _ := Prune(all, nil, all[0].ID, 2); !slices.Equal(names(doomed), []string{"2026.11.18", "2026.11.17"}) {
+		t.Errorf("%v go", names(doomed))
 	}
 }
 

@@ -49,7 +49,7 @@ func FuzzNames(f *testing.F) {
 		if !gallery.MatchString(n.Gallery.Name()) {
 			t.Errorf("gallery %q", n.Gallery.Name())
 		}
-		if job := JobName(pool, CaptureName(now)); !pod.MatchString(job) {
+		if job := JobName(pool, CaptureName(now)); !pod.MatchString(job) || !strings.HasSuffix(job, "-"+CaptureName(now)) {
 			t.Errorf("pod %q", job)
 		}
 		// A pool whose name begins alike has names of its own.

@@ -41,18 +41,8 @@ func NamesOf(pool fleet.ResourceID, version string) Names {
 
 // DefinitionOf gives the pool's image definition.
 func DefinitionOf(pool fleet.ResourceID) fleet.ResourceID {
-	gallery := "SIG_" + clean(pool.Segment("resourceGroups"), "_.", '_')
+	gallery := "SIG_" + regexp.MustCompile(`[^A-Za-z0-9_.]`).ReplaceAllString(pool.Segment("resourceGroups"), "_")
 	return pool.In("galleries", gallery[:min(len(gallery), maxName)]).Child("images", fit("kamino-", pool.Name(), "-prototype"))
-}
-
-// clean replaces all but ASCII letters, digits and the characters of also.
-func clean(s, also string, by rune) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(also, r) {
-			return r
-		}
-		return by
-	}, s)
 }
 
 // fit puts a pool's name between two others, shortened where it has to be, and
@@ -68,7 +58,7 @@ func fit(before, name, after string) string {
 
 // JobName names a capture's pod; the 63 characters of a label may cut the pool's name.
 func JobName(pool fleet.ResourceID, capture string) string {
-	begin, end := "ortet-generalize-"+clean(strings.ToLower(pool.Name()), "", '-'), "-"+capture
+	begin, end := "ortet-generalize-"+regexp.MustCompile(`[^a-z0-9]`).ReplaceAllString(strings.ToLower(pool.Name()), "-"), "-"+capture
 	return begin[:min(len(begin), max(0, 63-len(end)))] + end
 }
 
@@ -78,15 +68,12 @@ func CaptureName(now time.Time) string { return now.UTC().Format("20060102-15040
 // VersionName gives the day's version, YYYY.MM.DD in UTC, or with again one
 // that no other second has, YYYY.MMDD.HHMMSS.
 func VersionName(now time.Time, again bool) string {
-	if again {
-		return now.UTC().Format("2006.0102.150405")
-	}
-	return now.UTC().Format("2006.01.02")
+	return now.UTC().Format(cmp.Or(when(again, "2006.0102.150405"), "2006.01.02"))
 }
 
 // AgainNamed reports whether a version has a name of VersionName's with again. It
 // is higher than every date's until the end of the year.
-var AgainNamed = regexp.MustCompile(`^\d{4}\.\d{3,4}\.\d{1,6}$`).MatchString
+func AgainNamed(version string) bool { return len(version) > len("2006.01.02") }
 
 // TodaysVersion names the version that a capture without again finds or makes: of
 // today's, under either name, the newest that is of use and nobody rolled back from.
@@ -150,8 +137,7 @@ func VersionOf(versions []fleet.ImageVersion, image fleet.ImageReference, region
 	}
 	definition := image.LatestOf()
 	for _, v := range versions {
-		there := region == "" || len(v.Regions) == 0 ||
-			slices.ContainsFunc(v.Regions, func(r string) bool { return fleet.SameRegion(r, region) })
+		there := region == "" || len(v.Regions) == 0 || slices.ContainsFunc(v.Regions, func(r string) bool { return fleet.SameRegion(r, region) })
 		serves := v.ProvisioningState == Succeeded || v.ProvisioningState == Updating
 		if there && serves && !v.ExcludeFromLatest && v.ID.Parent().Equal(definition) && (!found || compareNumbers(v.Name, latest.Name) > 0) {
 			latest, found = v, true
@@ -168,16 +154,10 @@ func compareNumbers(a, b string) int {
 	})
 }
 
-// A Spared version lies beyond the history and stays.
-type Spared struct {
-	Version fleet.ImageVersion
-	Why     string
-}
-
 // Prune says which versions go when the newest history are kept, and two of them that
-// nobody rolled back from. Where Azure does not say which version of the definition an
+// nobody rolled back from, and which others are spared, with the reason. Where Azure does not say which version of the definition an
 // instance runs, none goes.
-func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID, history int) (doomed []fleet.ImageVersion, spared []Spared) {
+func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID, history int) (doomed []fleet.ImageVersion, spared []string) {
 	used := map[string]fleet.ResourceID{}
 	var byLatest, unknown fleet.ResourceID
 	for _, u := range uses {
@@ -216,16 +196,71 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 		if why == "" {
 			doomed = append(doomed, v)
 		} else {
-			spared = append(spared, Spared{Version: v, Why: why})
+			spared = append(spared, v.Name+": "+why)
 		}
 	}
 	return doomed, spared
 }
 
-// when gives the text where it applies, else "".
-func when(applies bool, text string) string {
-	if applies {
-		return text
+// A Return is what a rollback comes down to.
+type Return struct {
+	From        fleet.ResourceID `json:"from,omitempty"` // version that the model uses
+	To          fleet.ResourceID `json:"to,omitempty"`   // "" with ToOriginal
+	ToOriginal  bool             `json:"toOriginal,omitempty"`
+	TagFrom     fleet.ResourceID `json:"tagFrom,omitempty"` // to tag as rolled back; "" if the model goes forward
+	Untag       bool             `json:"untag,omitempty"`   // To was rolled back earlier, and is wanted again
+	NothingToDo bool             `json:"-"`                 // the model uses it already, and its tag is right
+}
+
+const (
+	// Previous asks for the version before the model's, by publishing date; if no
+	// such version exists, for ToOriginal.
+	Previous = "previous"
+	// ToOriginal asks for what the model was before its first capture.
+	ToOriginal = "original"
+)
+
+// ReturnTo decides what a rollback to a version's name, Previous or ToOriginal comes
+// down to, or why it cannot be done. original is nil where it was not recorded.
+func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problems Problems) {
+	current, known := VersionOf(versions, pool.Model.Image, pool.Location)
+	previous := to == "" || to == Previous
+	var target *fleet.ImageVersion
+	for _, v := range NewestFirst(versions) {
+		older := !known || v.Published.Before(current.Published)
+		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && !RolledBack(v) && !v.ID.Equal(current.ID) {
+			target = &v
+			break
+		}
 	}
-	return ""
+	uses := original != nil && original.Image.Same(pool.Model.Image)
+	refuse, on := problems.Refuse, string(DefinitionOf(pool.ID))
+	switch {
+	case original != nil && (to == ToOriginal || previous && target == nil && !uses):
+		return Return{From: current.ID, ToOriginal: true, TagFrom: current.ID, NothingToDo: uses}, nil
+	case to == ToOriginal:
+		refuse(true, "NoOriginal", on, "what the model was before its first capture is not recorded: an earlier release captured it first",
+			"set its image by az vmss update, or name a version by --to")
+	case target == nil && previous:
+		why := cmp.Or(when(uses, "the model is as it was before the first capture"), "no earlier version is kept, and no first capture is recorded")
+		refuse(true, "NoPrevious", on, why, "see ortet status for the versions, and name one by --to")
+	case target == nil:
+		refuse(true, "NoVersion", on, "version "+to+" does not exist", "see ortet status for the versions")
+	case target.ProvisioningState != Succeeded:
+		refuse(true, "VersionNotReady", on, "version "+target.Name+" is "+target.ProvisioningState, "name one that is Succeeded")
+	default:
+		uses := target.ID.Equal(pool.Model.Image.ID)
+		older := known && target.Published.Before(current.Published)
+		untag := RolledBack(*target)
+		r = Return{From: current.ID, To: target.ID, TagFrom: when(older && !uses, current.ID), Untag: untag, NothingToDo: uses && !untag}
+	}
+	return r, problems
+}
+
+// when gives the value if it applies, else the zero value.
+func when[T any](applies bool, value T) (zero T) {
+	if applies {
+		return value
+	}
+	return zero
 }

@@ -66,7 +66,7 @@ func CannotServe(donor, node fleet.Node) string {
 // but the given pool's does.
 func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 	by := fleet.ResourceID(node.Annotations[fleet.AnnotationWorkbench])
-	return fleet.ResourceID(when(!by.Equal(pool), string(by)))
+	return when(!by.Equal(pool), by)
 }
 
 // RankWorkbenches sorts candidates, the best first: of the donor's pool, no
@@ -109,93 +109,80 @@ func Tally(reasons map[string]int) string {
 // Problems are reasons to refuse.
 type Problems []fleet.Problem
 
-// Add adds reasons.
-func (p *Problems) Add(problems ...fleet.Problem) { *p = append(*p, problems...) }
-
 // Refuse adds a reason if it applies.
 func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
 	if applies {
-		p.Add(fleet.Problem{Code: code, On: on, What: what, WayOut: wayOut})
+		*p = append(*p, fleet.Problem{Code: code, On: on, What: what, WayOut: wayOut})
 	}
 }
 
 // Unreadable adds that something cannot be read. That it does not exist is no reason.
 func (p *Problems) Unreadable(on string, err error) {
-	if fleet.IgnoreNotFound(err) == nil {
-		return
-	}
-	way := "try again"
-	switch fleet.KindOf(err) {
-	case fleet.KindDenied:
-		way = "grant these credentials the right to read it"
-	case fleet.KindUnauthenticated:
-		way = "check the credentials"
-	}
-	p.Refuse(true, "Unreadable", on, "it cannot be read: "+err.Error(), way)
+	ways := map[fleet.Kind]string{fleet.KindDenied: "grant these credentials the right to read it", fleet.KindUnauthenticated: "check the credentials"}
+	p.Refuse(fleet.IgnoreNotFound(err) != nil, "Unreadable", on, fmt.Sprintf("it cannot be read: %v", err), cmp.Or(ways[fleet.KindOf(err)], "try again"))
 }
 
 // CaptureProblems gives every reason to refuse a capture that takes the course.
 // What only matters to steps that the course skips is no problem.
 func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
-	p.Add(o.Unreadable...)
-	refuse := p.Refuse
+	p = append(p, o.Unreadable...)
+	refuse, pool := p.Refuse, cmp.Or(o.Pool, &fleet.Pool{})
 	refuse(q.History < 2, "HistoryTooShort", "--history", fmt.Sprintf("%d version(s) would leave nothing to roll back to", q.History), "keep at least 2")
 	err := q.Extensions.Check()
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
-	if on := "node " + q.Node; o.Donor != nil {
-		p.ofDonor(o, q, course)
-	} else {
-		unreadable := slices.ContainsFunc(o.Unreadable, func(x fleet.Problem) bool { return x.On == on })
-		refuse(!unreadable, "NodeNotFound", on, "there is no such node",
-			"name a node as `kubectl get nodes` shows it; if the Node was deleted, start its instance, whose kubelet registers it again")
+	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
+		"name a node as `kubectl get nodes` shows it; if the Node was deleted, start its instance, whose kubelet registers it again")
+	if o.Donor != nil {
+		p.ofDonor(o, *pool, q, course)
 	}
-	if o.Pool != nil {
-		p.ofPool(*o.Pool, q)
+	if on := string(pool.ID); o.Pool != nil {
+		refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration, "only Uniform scale sets are served")
+		refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
+		p = append(p, ModelProblems(*pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
+		refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
+			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
+		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
+		_, kept := q.Extensions.Doomed(pool.Model.Extensions)
+		for _, k := range kept {
+			refuse(true, "ExtensionNeeded", on, "an extension that stays needs one that would go: "+k, "keep both, or let both go")
+		}
 	}
-	if course.FromDonor() && o.Pool != nil && o.Instance != nil {
+	if course.Start == AtDonor && o.Pool != nil && o.Instance != nil {
 		p.ofDisk(o)
 	}
-	refuse(course.NeedsWorkbench() && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
+	refuse(course.Start <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
 		"add a node in its zone and of its architecture, or name one by --workbench")
-	p.Add(DeniedProblems(o)...)
-	p.Add(course.Problems...)
-	return p
+	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster)
+	return append(p, course.Problems...)
 }
 
-// DeniedProblems says which permissions lack.
-func DeniedProblems(o Observed) (p Problems) {
-	refuse, on := p.Refuse, "Azure"
-	if o.Pool != nil {
-		on = string(o.Pool.ID.Group())
-	}
-	refuse(len(o.DeniedAzure) > 0, "AzureDenied", on, "these credentials may not do "+strings.Join(o.DeniedAzure, ", "),
-		"grant them a role with these actions on the resource group")
-	refuse(len(o.DeniedCluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(o.DeniedCluster, ", "),
-		"grant them the documented ClusterRole and Role")
-	return p
+// Denied adds the permissions that lack, on the resource group and in the cluster.
+func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
+	p.Refuse(len(azure) > 0, "AzureDenied", string(group), "these credentials may not do "+strings.Join(azure, ", "), "grant them a role with these actions on the resource group")
+	p.Refuse(len(cluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(cluster, ", "), "grant them the documented ClusterRole and Role")
 }
 
-func (p *Problems) ofDonor(o Observed, q Request, course Course) {
+func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course Course) {
 	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
 	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a Uniform scale set")
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.
 	refuse(d.ControlPlane, "ControlPlane", on, "it is a control plane node", "name a worker")
-	why := Managed(d, o.Pool)
+	why := Managed(d, pool)
 	refuse(why != "", "ManagedByAKS", on, "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
 		"use AKS's own node images, or a pool of your own")
-	if !course.FromDonor() {
+	if course.Start != AtDonor {
 		return
 	}
 	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
 	refuse(d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
 	if i := o.Instance; i != nil {
 		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"), "start it first")
-		refuse(q.Deallocate && o.Pool != nil && o.Pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
+		refuse(q.Deallocate && pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
 			"leave out --deallocate: power-off keeps its place")
 	}
 	by := string(UsedBy(d, o.InstanceID.Parent()))
@@ -210,13 +197,11 @@ func (p *Problems) ofDonor(o Observed, q Request, course Course) {
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
 }
 
-// Managed gives the mark of a pool that AKS manages, or ""; pool may be nil. AKS Engine,
-// which is served, labels its nodes with kubernetes.azure.com/cluster too, but names its
-// own resource group there.
-func Managed(d fleet.Node, pool *fleet.Pool) string {
-	pool = cmp.Or(pool, &fleet.Pool{})
+// Managed gives the mark of a pool that AKS manages, or "". AKS Engine, which is served,
+// labels its nodes with kubernetes.azure.com/cluster too, but names its own group there.
+func Managed(d fleet.Node, pool fleet.Pool) string {
 	in, version := d.Labels["kubernetes.azure.com/cluster"], d.Labels["kubernetes.azure.com/node-image-version"]
-	tag, group := tagWith(*pool, "aks-managed-"), pool.ID.Segment("resourceGroups")
+	tag, group := tagWith(pool, "aks-managed-"), pool.ID.Segment("resourceGroups")
 	return cmp.Or(
 		when(strings.HasPrefix(strings.ToUpper(in), "MC_"), "label kubernetes.azure.com/cluster="+in),
 		when(version != "", "label kubernetes.azure.com/node-image-version="+version),
@@ -226,20 +211,6 @@ func Managed(d fleet.Node, pool *fleet.Pool) string {
 }
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
-
-func (p *Problems) ofPool(pool fleet.Pool, q Request) {
-	refuse, on := p.Refuse, string(pool.ID)
-	refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration, "only Uniform scale sets are served")
-	refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
-	p.Add(ModelProblems(pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
-	refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
-		"switch them off for the capture: az vmss update --enable-automatic-repairs false")
-	refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
-	_, kept := q.Extensions.Doomed(pool.Model.Extensions)
-	for _, k := range kept {
-		refuse(true, "ExtensionNeeded", on, "an extension that stays needs one that would go: "+k, "keep both, or let both go")
-	}
-}
 
 // ModelProblems gives the reasons not to change a pool's model, which are
 // looked at again right before it is changed.
@@ -271,12 +242,9 @@ func tagWith(pool fleet.Pool, prefix string) string {
 func (p *Problems) ofDisk(o Observed) {
 	refuse := p.Refuse
 	refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
-	if o.Disk == nil {
-		return
-	}
-	refuse(strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Disk.ID),
+	refuse(o.Disk != nil && strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Instance.OSDisk),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
-	if o.Definition == nil {
+	if o.Disk == nil || o.Definition == nil {
 		return
 	}
 	def, want := *o.Definition, NewDefinition(o.Definition.ID, o, nil)

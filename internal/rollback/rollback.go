@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
@@ -57,9 +58,7 @@ type Service struct {
 }
 
 // New makes a Service. Others of config returns the workflow that undoes an open capture.
-func New(config capture.Config) *Service {
-	return &Service{Config: config}
-}
+func New(config capture.Config) *Service { return &Service{Config: config} }
 
 // Workflow returns the workflow with which a capture ends an open rollback.
 func (s *Service) Workflow() workflow.Workflow { return s.rollback(Request{}) }
@@ -74,7 +73,6 @@ type rollback struct {
 	s      state            // changes in the plan and in row model, beside which no other row runs
 	result Result
 
-	notes      []string
 	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
 	writes     []fleet.WriteExtension // to do
 	etag       string                 // of the scale set when the model was last asked to change
@@ -107,7 +105,15 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	r := s.rollback(q)
 	x := &r.result
 	x.Timing.Begin = s.Now()
-	err := r.run(ctx)
+	problems, err := r.findPool(ctx)
+	switch {
+	case err != nil: // a record may be open
+		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
+	case len(problems) > 0:
+		err = &workflow.Refused{Problems: problems}
+	default:
+		err = r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
+	}
 	x.Timing.End = s.Now()
 	x.Notes, x.Timing.Steps = r.Booked()
 	x.Pool, x.From, x.To = cmp.Or(r.s.Pool, r.pool), r.s.From, r.s.To
@@ -117,33 +123,21 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	return r.result, err
 }
 
-func (r *rollback) run(ctx context.Context) error {
-	switch problems, err := r.findPool(ctx); {
-	case err != nil: // a record may be open
-		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
-	case len(problems) > 0:
-		return &workflow.Refused{Problems: problems}
-	}
-	return r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
-}
-
 // findPool finds the pool that the request names, or returns why that is not possible.
-func (r *rollback) findPool(ctx context.Context) ([]fleet.Problem, error) {
+func (r *rollback) findPool(ctx context.Context) (problems prototype.Problems, err error) {
 	if r.pool != "" {
 		return nil, nil
 	}
 	n, err := r.Cluster.Node(ctx, r.req.Node)
 	id, invalid := fleet.ParseProviderID(n.ProviderID)
-	switch {
-	case fleet.Is(err, fleet.KindDenied):
-		return prototype.DeniedProblems(prototype.Observed{DeniedCluster: []string{"get nodes"}}), nil
-	case fleet.IgnoreNotFound(err) != nil:
-		return nil, err
-	case err != nil || invalid != nil:
-		return []fleet.Problem{{Code: "NoPool", On: "node " + r.req.Node, What: cmp.Or(err, invalid).Error(), WayOut: "name a pool or one of its nodes"}}, nil
+	if fleet.Is(err, fleet.KindDenied) {
+		problems.Denied("", nil, []string{"get nodes"})
+		return problems, nil
 	}
 	r.pool = id.Parent()
-	return nil, nil
+	why := cmp.Or(err, invalid)
+	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why), "name a pool or one of its nodes")
+	return problems, fleet.IgnoreNotFound(err)
 }
 
 // Kind implements workflow.Workflow.
@@ -173,4 +167,129 @@ func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
 	}
 	r.Note(note, rec.Name, rec.Begun.UTC().Format(time.RFC3339))
 	return r.table(nil), r.result.Resumed, nil
+}
+
+// Plan implements workflow.Workflow: it observes, and sets the state of a run that begins
+// now. An open record keeps what it decided.
+func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan, error) {
+	if !rec.Open() {
+		r.s = state{}
+		_ = json.Unmarshal(rec.State, &r.s.Inherited) // a state that cannot be read has none
+	}
+	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
+	var d prototype.Problems
+	var versions []fleet.ImageVersion
+	var notes []string
+	pool, err := r.Cloud.Pool(ctx, r.pool)
+	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "there is no such scale set", "check its name, and the credentials' subscription")
+	d.Unreadable(string(r.pool), err)
+	if err == nil {
+		s.Pool = pool.ID
+		d = append(d, prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
+		definition := prototype.DefinitionOf(pool.ID)
+		versions, err = r.Cloud.Versions(ctx, definition)
+		d.Unreadable(string(definition), err)
+		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
+			notes = r.choose(&d, pool, versions)
+		}
+		if r.load(ctx, &d, pool); len(r.writes) > 0 {
+			changes = append(changes, r.writes[0])
+		}
+	}
+	inCluster, err := r.Denied(ctx, r.pool)
+	d.Unreadable("what the cluster allows", err)
+	inAzure, err := r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsOf(changes...))
+	d.Unreadable("what "+string(r.pool.Group())+" allows", err)
+	d.Denied(r.pool.Group(), inAzure, inCluster)
+	if ctx.Err() != nil || len(d) > 0 {
+		return workflow.Plan{Problems: d}, context.Cause(ctx)
+	}
+	for _, note := range notes {
+		r.Note("%s", note)
+	}
+	image, _ := s.target()
+	state := rec.Steps["model"].State
+	patched := !rec.Open() && s.CustomData == "" || rec.Open() && (state == journal.Done || state == journal.Skipped)
+	t := r.table(map[string]bool{
+		"model": patched && pool.Model.Image.Same(image), "extensions": len(r.writes) == 0, "tag": s.TagFrom == "", "untag": !s.Untag,
+	})
+	r.result.NothingToDo = !rec.Open() && !slices.ContainsFunc(t, func(row workflow.Step) bool { return row.Skip == "" })
+	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
+}
+
+// choose decides what the request comes down to, and which customData goes with it.
+func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
+	s := &r.s
+	back, problems := prototype.ReturnTo(versions, pool, s.Original, r.req.To)
+	if len(problems) > 0 {
+		*d = append(*d, problems...)
+		return nil
+	}
+	s.Return = back
+	to, _ := prototype.FindVersion(versions, s.To)
+	current, _ := prototype.FindVersion(versions, s.From)
+	want, has, last := to.Tags[fleet.TagCustomData], current.Tags[fleet.TagCustomData], s.LastCustomData
+	if s.ToOriginal {
+		want = s.Original.CustomData
+	}
+	_, name := s.target()
+	switch {
+	case s.NothingToDo && (want == "" || want == last || last != prototype.NoopSHA256):
+	case s.ToOriginal && want == "" && (last != "" || has == prototype.NoopSHA256):
+		d.Refuse(true, "CustomDataLost", string(pool.ID), "the model's customData from before the first capture is not known",
+			"name a version by --to, or set image and customData by hand")
+	case want != "" && (want != has || last != "" && want != last):
+		s.CustomData = want
+		notes = append(notes, "the model's customData becomes what goes with "+name)
+	case !s.ToOriginal && want == "" && has+last != "":
+		notes = append(notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
+	}
+	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" {
+		notes = append(notes, "extensions that were deleted for "+current.Name+" are not added again")
+	}
+	return notes
+}
+
+// load reads from the Vault what the model is given, and refuses what is lost.
+func (r *rollback) load(ctx context.Context, d *prototype.Problems, pool fleet.Pool) {
+	if sha := r.s.CustomData; sha != "" {
+		_, name := r.s.target()
+		data, err := capture.CustomData(ctx, r.Cluster, pool.ID, sha)
+		d.Refuse(fleet.Is(err, fleet.KindNotFound), "CustomDataLost", name, "it needs customData that is not kept (SHA-256 "+sha+")",
+			"name a version that was made with --bootstrap baked, or capture a node again")
+		d.Unreadable("the customData of "+name, err)
+		r.customData = &data
+	}
+	if !r.s.ToOriginal {
+		return
+	}
+	writes, lost, err := restorable(ctx, r.Cluster, *r.s.Original, pool)
+	d.Unreadable("the saved settings of extensions", err)
+	r.writes, r.result.Lost = writes, nil
+	for _, p := range lost {
+		r.result.Lost = append(r.result.Lost, p.On+": "+p.What+"; add it by az vmss extension set")
+	}
+	if !r.req.AcceptLostExtensions {
+		*d = append(*d, lost...)
+	}
+}
+
+// Plan says what Rollback would do, and changes nothing. Problems are in the plan, not
+// in the error.
+func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err error) {
+	r := s.rollback(q)
+	p.Kind = Kind
+	if p.Problems, err = r.findPool(ctx); err != nil || len(p.Problems) > 0 {
+		return p, err
+	}
+	p, _, err = r.Preview(ctx, r.pool, r, func(rec journal.Record) (prototype.Plan, error) {
+		r.Summary = workflow.Summary{} // the preview says that the record is resumed
+		plan, err := r.Plan(ctx, rec)
+		notes, _ := r.Booked()
+		return prototype.Plan{
+			Kind: Kind, Pool: r.s.Pool, Version: r.s.To, Problems: plan.Problems, Notes: slices.Concat(notes, plan.Left),
+			NothingToDo: r.result.NothingToDo, Steps: capture.Steps(plan.Table, nil),
+		}, err
+	})
+	return p, err
 }

@@ -16,24 +16,26 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// table gives a rollback's rows. skip says by id why a row is not needed.
-func (r *rollback) table(skip map[string]string) workflow.Table {
+// table gives a rollback's rows, of which some are not needed.
+func (r *rollback) table(skip map[string]bool) workflow.Table {
 	s := r.s
 	_, name := s.target()
 	var names []string
 	for _, w := range r.writes {
 		names = append(names, w.Extension.Name)
 	}
-	restore := cmp.Or(strings.Join(names, ", "), "none")
 	from, to := cmp.Or(s.TagFrom.Name(), "the replaced version"), cmp.Or(s.To.Name(), "the version")
 	t := workflow.Table{
-		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Commits: true, Do: r.model},
-		{ID: "extensions", Title: "Restore extensions of the model: " + restore, Usual: time.Duration(len(names)) * 30 * time.Second, After: []string{"model"}, Commits: true, Do: r.extensions},
-		{ID: "tag", Title: "Tag " + from + " as rolled back", Usual: 10 * time.Second, After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
-		{ID: "untag", Title: "Remove the rolled-back tag of " + to, Usual: 10 * time.Second, After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
+		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Skip: "the model uses " + name, Commits: true, Do: r.model},
+		{ID: "extensions", Title: "Restore extensions of the model: " + cmp.Or(strings.Join(names, ", "), "none"),
+			Usual: time.Duration(len(names)) * 30 * time.Second, Skip: "none to restore", After: []string{"model"}, Commits: true, Do: r.extensions},
+		{ID: "tag", Title: "Tag " + from + " as rolled back", Usual: 10 * time.Second, Skip: "nothing to tag", After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
+		{ID: "untag", Title: "Remove the rolled-back tag of " + to, Usual: 10 * time.Second, Skip: "not tagged", After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
 	}
 	for i := range t {
-		t[i].Skip, t[i].Deadline = skip[t[i].ID], time.Hour
+		if t[i].Deadline = time.Hour; !skip[t[i].ID] {
+			t[i].Skip = ""
+		}
 	}
 	return t
 }
@@ -86,7 +88,7 @@ func has(extensions []fleet.Extension, name string) bool {
 // restorable returns writes for the original's extensions that the model lacks and that can
 // be restored, dependencies first, and a problem for each that is lost. An extension of the
 // same name in the model stays as it is.
-func restorable(ctx context.Context, vault cluster.Vault, original prototype.Original, pool fleet.Pool) (writes []fleet.WriteExtension, lost []fleet.Problem, err error) {
+func restorable(ctx context.Context, vault cluster.Vault, original prototype.Original, pool fleet.Pool) (writes []fleet.WriteExtension, lost prototype.Problems, err error) {
 	there := slices.Clone(pool.Model.Extensions) // or about to be written
 	var all []fleet.Extension
 	known := map[string]prototype.OriginalExtension{}
@@ -107,15 +109,10 @@ func restorable(ctx context.Context, vault cluster.Vault, original prototype.Ori
 		if why == "" && absent >= 0 {
 			why = "it runs after extension " + e.After[absent] + ", which the model does not have"
 		}
-		if why != "" {
-			lost = append(lost, fleet.Problem{
-				Code: "ExtensionLost", On: "extension " + e.Name, What: why,
-				WayOut: "go back without it (--accept-lost-extensions), then add it by az vmss extension set",
-			})
-			continue
+		lost.Refuse(why != "", "ExtensionLost", "extension "+e.Name, why, "go back without it (--accept-lost-extensions), then add it by az vmss extension set")
+		if e.Settings = public; why == "" {
+			there, writes = append(there, e), append(writes, fleet.WriteExtension{Pool: pool.ID, Extension: e, Protected: protected})
 		}
-		e.Settings = public
-		there, writes = append(there, e), append(writes, fleet.WriteExtension{Pool: pool.ID, Extension: e, Protected: protected})
 	}
 	return writes, lost, nil
 }
@@ -135,15 +132,9 @@ func settings(ctx context.Context, vault cluster.Vault, pool fleet.ResourceID, w
 	return kept.Data, "", err
 }
 
-// tagged reports whether a version has the rolled-back tag, or not, and is usable. An update
-// that fails may set the tag, and leaves a version that nothing can be made from: the next
-// update that succeeds repairs it.
-func tagged(v fleet.ImageVersion, rolledBack bool) bool {
-	return prototype.RolledBack(v) == rolledBack && v.ProvisioningState == prototype.Succeeded
-}
-
 // tag sets or removes the tag of a version that was rolled back from: the same day's
-// capture must not bring it back.
+// capture must not bring it back. An update that fails may set the tag and leave the version
+// Failed: the next one that succeeds repairs it, unless it was Failed before.
 func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 		value := ""
@@ -152,7 +143,12 @@ func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 		}
 		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: value}}, func(ctx context.Context) (bool, error) {
 			v, err := r.Cloud.Version(ctx, id)
-			return err != nil || tagged(v, rolledBack), fleet.IgnoreNotFound(err)
+			if err != nil {
+				return true, fleet.IgnoreNotFound(err)
+			}
+			wasFailed := v.ProvisioningState == prototype.Failed
+			err = p.Before(ctx, &wasFailed)
+			return prototype.RolledBack(v) == rolledBack && (wasFailed || v.ProvisioningState == prototype.Succeeded), err
 		})
 	}
 }

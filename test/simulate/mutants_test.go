@@ -65,7 +65,7 @@ var mutants = []struct {
 	{"copy of the disk deleted", "capture twice a day", "7", "internal/capture/plan.go",
 		`When: []string{"generalized-snapshot"}, Needs: []string{"detach"},`,
 		`Needs: []string{"detach"},`},
-	{"another donor's snapshot replaced", "left by an earlier capture", "10", "internal/prototype/course.go",
+	{"another donor's snapshot replaced", "left by an earlier capture", "10", "internal/prototype/prototype.go",
 		`strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)`,
 		`s.Tags[fleet.TagBuiltFrom] != ""`},
 	{"conflict repeated", "conflict at the model's change", "10", "internal/workflow/pass.go",
