@@ -109,7 +109,7 @@ func (c *capture) begin(r journal.Record, at start, names prototype.Names) (err 
 		})
 	}
 	if w := o.Workbench; w != nil {
-		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN}
+		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
 	if g := o.Generalized; g != nil && at.Start >= prototype.AtGeneralized {
 		s.CustomData, s.Secrets = g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
@@ -66,7 +65,7 @@ func (c *capture) table(at start) workflow.Table {
 		{ID: "snapshot", Title: "Take a snapshot of " + donor + "'s OS disk", Usual: 6 * time.Second, Deadline: 30 * minute, Every: time.Second / 2, After: []string{"stop"},
 			Do: c.snapshot, Undo: &workflow.Undo{
 				ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
-				Do: remove(fleet.DeleteSnapshot{ID: s.Names.Snapshot}, c.readSnapshot), Manual: manualDelete("snapshot", s.Names.Snapshot),
+				Do: c.deleteCopy(s.Names.Snapshot), Manual: manualDelete("snapshot", s.Names.Snapshot),
 			}},
 		{ID: "hold-reboots", Title: "Block kured reboots", Deadline: 120 * minute, After: []string{"snapshot"}, Do: c.holdReboots, Undo: &workflow.Undo{
 			ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"},
@@ -77,7 +76,7 @@ func (c *capture) table(at start) workflow.Table {
 		{ID: "work-disk", Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * minute, After: []string{"snapshot"},
 			Do: c.workDisk, Undo: &workflow.Undo{
 				ID: "delete-work-disk", Title: "Delete the copy of the disk", Usual: 5 * time.Second, Deadline: 30 * minute, When: []string{"generalized-snapshot"}, Needs: []string{"detach"},
-				Do: remove(fleet.DeleteDisk{ID: s.Names.WorkDisk}, c.readDisk), Manual: manualDelete("disk", s.Names.WorkDisk),
+				Do: c.deleteCopy(s.Names.WorkDisk), Manual: manualDelete("disk", s.Names.WorkDisk),
 			}},
 		{ID: "attach", Title: strings.TrimSpace("Attach the copy to the workbench " + bench), Usual: 30 * time.Second, Deadline: 20 * minute,
 			After: []string{"protect-workbench", "hold-reboots", "work-disk"}, Do: c.attach, Undo: &workflow.Undo{
@@ -91,7 +90,7 @@ func (c *capture) table(at start) workflow.Table {
 		{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second, Deadline: 30 * minute, After: []string{"save", "detach"},
 			Do: c.generalizedSnapshot, Undo: &workflow.Undo{
 				ID: "delete-generalized-snapshot", Title: "Delete the snapshot of the generalised copy", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
-				Do: remove(fleet.DeleteSnapshot{ID: s.Names.Generalized}, c.readSnapshot), Manual: manualDelete("snapshot", s.Names.Generalized),
+				Do: c.deleteCopy(s.Names.Generalized), Manual: manualDelete("snapshot", s.Names.Generalized),
 			}},
 		// The version waits for the donor: if the donor does not boot again, no node may
 		// be made from its disk.
