@@ -299,7 +299,6 @@ type carried struct {
 	Inherited
 	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
 	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
-	Pods           int    `json:"pods,omitempty"`           // that were begun: each has a name of its own
 
 	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
 	Unsaved         []string `json:"unsaved,omitempty"`
