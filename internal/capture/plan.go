@@ -73,9 +73,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err e
 		return at, nil
 	}
 	c.skips(&at, names)
-	if err = c.begin(r, at, names); err != nil {
-		return at, err
-	}
+	c.begin(r, at, names)
 	at.nothing = !slices.ContainsFunc(c.table(at), func(s workflow.Step) bool { return s.ID != "grow" && s.Skip == "" || s.Taken })
 	if at.nothing && c.req.NewNodes > 0 && !r.Open() { // a repeat must not add them twice
 		at.skip["grow"] = "nothing else is to be done"
@@ -85,7 +83,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err e
 }
 
 // begin sets the state of a run, from what was observed and from the record before.
-func (c *capture) begin(r journal.Record, at start, names prototype.Names) (err error) {
+func (c *capture) begin(r journal.Record, at start, names prototype.Names) {
 	o := at.o
 	s := state{
 		carried: c.get().carried, Names: names, Pool: o.Pool.ID, Location: o.Pool.Location, ToDelete: at.toDelete,
@@ -96,9 +94,7 @@ func (c *capture) begin(r journal.Record, at start, names prototype.Names) (err 
 		s.inherit(r, *o.Pool, o.Instance, c.Now())
 	}
 	if s.Key == nil {
-		if s.Key, err = newKey(); err != nil {
-			return err
-		}
+		s.Key = newKey()
 	}
 	if o.Snapshot != nil && at.Start >= prototype.AtSnapshot {
 		s.BuiltAt, _ = time.Parse(fleet.BuiltAtLayout, o.Snapshot.Tags[fleet.TagBuiltAt])
@@ -119,7 +115,6 @@ func (c *capture) begin(r journal.Record, at start, names prototype.Names) (err 
 		s.BuiltFrom, s.CustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData]
 	}
 	c.set(func(old *state) { *old = s })
-	return nil
 }
 
 // skips decides which rows the plan does not need, and of which the effect is there.
