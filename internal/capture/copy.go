@@ -139,10 +139,7 @@ func (c *capture) onBench(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if lost := c.benchLost(ctx, 0); lost != nil {
-		return fmt.Errorf("%w: %w", lost, err)
-	}
-	return err
+	return cmp.Or(c.benchLost(ctx, 0), err)
 }
 
 func again(format string, args ...any) error {

@@ -14,9 +14,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// yes is the value of the annotations that keep autoscalers and health checks away.
-const yes = "true"
-
 // done is the Wait of an act that is done.
 var done = workflow.Wait{}
 
@@ -50,9 +47,7 @@ type protection struct {
 	Protection  fleet.Protection  `json:"protection"`
 }
 
-func (was protection) node() fleet.Node {
-	return fleet.Node{Name: was.Node, Annotations: was.Annotations}
-}
+func (p protection) node() fleet.Node { return fleet.Node{Name: p.Node, Annotations: p.Annotations} }
 
 func valueOf(annotations map[string]string, key string) *string {
 	if v, ok := annotations[key]; ok {
@@ -87,10 +82,10 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string
 		was.Skip, was.Protection = valueOf(machine, fleet.AnnotationSkipRemediation), i.Protection
 		return was, cmp.Or(machineErr, err)
 	})
-	if on := yes; err == nil && node.Annotations[mark] != value {
-		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: &on, mark: &value})
+	if err == nil && node.Annotations[mark] != value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: new("true"), mark: &value})
 		if err == nil {
-			err = c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationScaleDownDisabled: &on, mark: &value})
+			err = c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationScaleDownDisabled: new("true"), mark: &value})
 		}
 		if err == nil && isDonor {
 			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
@@ -174,9 +169,8 @@ func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait
 }
 
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	deadline := max(3*c.req.GracePeriod-p.Since(), time.Second)
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
-		GracePeriod: c.req.GracePeriod, Deadline: deadline, Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
+		GracePeriod: c.req.GracePeriod, Deadline: max(3*c.req.GracePeriod-p.Since(), time.Second), Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
 	}, func(e cluster.DrainEvent) {
 		p.Progress(-1, "%s, %d to go", strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()"), e.Left)
 	})
