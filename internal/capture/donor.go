@@ -25,17 +25,6 @@ func invalid(op, on, remedy, format string, args ...any) error {
 	return &fleet.Error{Op: op, Resource: on, Kind: fleet.KindInvalid, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }
 
-// before reads what is there before a step, once, and saves it ahead of the first change.
-func before[T any](ctx context.Context, p *workflow.Pass, read func() (T, error)) (was T, err error) {
-	if there, err := p.Saved(&was); there || err != nil {
-		return was, err
-	}
-	if was, err = read(); err == nil {
-		err = p.Before(ctx, &was)
-	}
-	return was, err
-}
-
 // A protection is what a node had before it was protected.
 type protection struct {
 	Node        string            `json:"node"`
@@ -72,7 +61,7 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string
 		return done, err
 	}
 	isDonor := mark == fleet.AnnotationCapture
-	was, err := before(ctx, p, func() (protection, error) {
+	was, err := workflow.Before(ctx, p, func() (protection, error) {
 		was := protection{Node: name, Mark: mark, Value: value, Annotations: maps.Clone(node.Annotations), Instance: instance}
 		maps.DeleteFunc(was.Annotations, func(key, _ string) bool {
 			return key != fleet.AnnotationScaleDownDisabled && (!isDonor || key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace)
@@ -142,7 +131,7 @@ func manualUnprotect(node string, id fleet.ResourceID) string {
 }
 
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	was, err := before(ctx, p, func() (bool, error) {
+	was, err := workflow.Before(ctx, p, func() (bool, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)
 		return node.Unschedulable, err
 	})
@@ -183,7 +172,7 @@ func isDown(i fleet.Instance) bool {
 
 // stop saves the boot that the donor had: another one is of a boot since.
 func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	_, err := before(ctx, p, func() (string, error) {
+	_, err := workflow.Before(ctx, p, func() (string, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)
 		return node.BootID, err
 	})

@@ -24,7 +24,7 @@ const podEvery = 5 * time.Second // how often the pod on the workbench is read
 // pod that is lost leaves a copy in an unknown state: the next one gets a new copy.
 func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	name, err := before(ctx, p, func() (string, error) {
+	name, err := workflow.Before(ctx, p, func() (string, error) {
 		node, err := c.Cluster.Node(ctx, s.Bench.Node)
 		if err == nil && node.BootID != s.Bench.BootID {
 			err = errors.New("its node booted again, with the copy attached")
