@@ -216,8 +216,7 @@ func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 }
 
 func (c *capture) manualDetach() string {
-	s := c.get()
-	return fmt.Sprintf("disk %s may be attached to instance %s: az vmss disk detach", s.Names.WorkDisk.Name(), s.Bench.Instance)
+	return fmt.Sprintf("disk %s may be attached to instance %s: az vmss disk detach", c.get().Names.WorkDisk.Name(), c.get().Bench.Instance)
 }
 
 // generalizedSnapshot copies the generalised copy. Its tag says that it may become a

@@ -54,10 +54,7 @@ func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 // the annotations are there.
 func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
 	node, err := c.Cluster.Node(ctx, name)
-	if err == nil {
-		err = c.usedByOthers(node)
-	}
-	if err != nil {
+	if err = cmp.Or(err, c.usedByOthers(node)); err != nil {
 		return done, err
 	}
 	isDonor := mark == fleet.AnnotationCapture

@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"time"
@@ -94,7 +95,8 @@ func (c *capture) begin(r journal.Record, at start, names prototype.Names) {
 		s.inherit(r, *o.Pool, o.Instance, c.Now())
 	}
 	if s.Key == nil {
-		s.Key = newKey()
+		s.Key = make([]byte, 32) // as any 32 bytes, a private key of X25519
+		_, _ = rand.Read(s.Key)  // it never fails
 	}
 	if o.Snapshot != nil && at.Start >= prototype.AtSnapshot {
 		s.BuiltAt, _ = time.Parse(fleet.BuiltAtLayout, o.Snapshot.Tags[fleet.TagBuiltAt])

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/ecdh"
 	"crypto/hpke"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,13 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
-
-// newKey makes the X25519 private key, any 32 bytes, that opens what the pod on the workbench seals.
-func newKey() []byte {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
-	return key
-}
 
 func readKey(private []byte) (hpke.PrivateKey, error) {
 	key, err := hpke.DHKEM(ecdh.X25519()).NewPrivateKey(private)
