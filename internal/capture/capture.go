@@ -322,7 +322,7 @@ type workbench struct {
 	Instance fleet.ResourceID `json:"instance,omitempty"`
 	Zone     string           `json:"zone,omitempty"`
 	LUN      int32            `json:"lun"`
-	BootID   string           `json:"bootId,omitempty"` // when the copy was attached
+	BootID   string           `json:"bootId,omitempty"` // another one may be of a boot from the copy
 }
 
 func (c *capture) get() state {

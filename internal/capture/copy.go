@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,43 +12,49 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// A made is a snapshot or disk under one of the capture's names.
-type made struct {
-	tags     map[string]string
-	state    string
-	attached bool
+// copyAt reads a snapshot or disk that is, or may become, a copy of the donor's.
+func (c *capture) copyAt(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
+	if id.Segment("snapshots") == "" {
+		return c.Cloud.Disk(ctx, id)
+	}
+	s, err := c.Cloud.Snapshot(ctx, id)
+	return fleet.Disk{Tags: s.Tags, ProvisioningState: s.ProvisioningState}, err
 }
 
-func (c *capture) readSnapshot(ctx context.Context, id fleet.ResourceID) (made, error) {
-	x, err := c.Cloud.Snapshot(ctx, id)
-	return made{x.Tags, x.ProvisioningState, false}, err
-}
-
-func (c *capture) readDisk(ctx context.Context, id fleet.ResourceID) (made, error) {
-	x, err := c.Cloud.Disk(ctx, id)
-	return made{x.Tags, x.ProvisioningState, x.ManagedBy != ""}, err
-}
-
-// ensureMade creates a snapshot or disk. What an earlier capture left under its name, and
+// ensureCopy creates a snapshot or disk. What an earlier capture left under its name, and
 // what failed, is deleted first.
-func (c *capture) ensureMade(ctx context.Context, p *workflow.Pass, create, remove fleet.Change, read func(context.Context, fleet.ResourceID) (made, error)) (workflow.Wait, error) {
-	stale := false
+func (c *capture) ensureCopy(ctx context.Context, p *workflow.Pass, create fleet.Change) (workflow.Wait, error) {
+	stale, id := false, create.Target()
 	w, err := p.Ensure(ctx, create, func(ctx context.Context) (bool, error) {
-		x, err := read(ctx, create.Target())
+		x, err := c.copyAt(ctx, id)
 		if err != nil {
 			return false, fleet.IgnoreNotFound(err)
 		}
-		ours := x.tags[fleet.TagCapture] == c.name
-		if x.tags[fleet.TagCapture] == "" || !ours && x.attached {
-			return false, invalid(create.Verb(), string(create.Target()), "detach and delete it if it is not needed", "it exists, and is not this capture's")
+		by := x.Tags[fleet.TagCapture]
+		if by == "" || by != c.name && x.ManagedBy != "" {
+			return false, invalid(create.Verb(), string(id), "detach and delete it if it is not needed", "it exists, and is not this capture's")
 		}
-		stale = !ours || x.state == prototype.Failed
-		return stale || x.state == prototype.Succeeded, nil
+		stale = by != c.name || x.ProvisioningState == prototype.Failed
+		return stale || x.ProvisioningState == prototype.Succeeded, nil
 	})
 	if err != nil || w.In > 0 || !stale {
 		return w, err
 	}
-	return goOn(p.Ensure(ctx, remove, gone(read, remove.Target())))
+	return goOn(c.deleteCopy(id)(ctx, p))
+}
+
+// deleteCopy deletes a snapshot or disk that Ortet made.
+func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
+	var change fleet.Change = fleet.DeleteDisk{ID: id}
+	if id.Segment("snapshots") != "" {
+		change = fleet.DeleteSnapshot{ID: id}
+	}
+	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+		return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+			x, err := c.copyAt(ctx, id)
+			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.Tags[fleet.TagCapture] == "", fleet.IgnoreNotFound(err)
+		})
+	}
 }
 
 // gone gives whether a resource is.
@@ -66,25 +73,12 @@ func goOn(w workflow.Wait, err error) (workflow.Wait, error) {
 	return w, err
 }
 
-// remove deletes a snapshot or disk that Ortet made.
-func remove(change fleet.Change, read func(context.Context, fleet.ResourceID) (made, error)) workflow.Act {
-	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
-			x, err := read(ctx, change.Target())
-			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.tags[fleet.TagCapture] == "", fleet.IgnoreNotFound(err)
-		})
-	}
-}
-
 // snapshot copies the stopped donor's OS disk. It counts only if the donor is stopped
 // before and after it.
 func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	if c.get().BuiltAt == "" {
-		c.set(func(s *state) { s.BuiltAt = c.Now().UTC().Format(fleet.BuiltAtLayout) })
-	}
+	c.set(func(s *state) { s.BuiltAt = cmp.Or(s.BuiltAt, c.Now().UTC().Format(fleet.BuiltAtLayout)) })
 	s := c.get()
-	id := s.Names.Snapshot
-	w, err := c.ensureMade(ctx, p, fleet.CreateSnapshot{ID: id, Location: s.Location, Source: s.Disk, Tags: c.tags(nil), Closed: true}, fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
+	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil), Closed: true})
 	if err != nil || w.In > 0 {
 		return w, err
 	}
@@ -99,9 +93,6 @@ func manualDelete(kind string, id fleet.ResourceID) func() string {
 	return func() string { return fmt.Sprintf("az %s delete --ids %s", kind, id) }
 }
 
-// rebootsFor is the time to live of kured's lock: the deadlines of the rows that need it.
-const rebootsFor = 3 * time.Hour
-
 // rebootHolder is distinct for captures of two pools that begin in one second.
 func (c *capture) rebootHolder() string { return c.name + "/" + c.get().Pool.Name() }
 
@@ -111,7 +102,7 @@ func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.W
 	if err := p.Save(ctx); err != nil {
 		return done, err
 	}
-	_, err := c.Cluster.HoldReboots(ctx, c.rebootHolder(), rebootsFor)
+	_, err := c.Cluster.HoldReboots(ctx, c.rebootHolder(), 3*time.Hour) // the deadlines of the rows that need the lock
 	if fleet.Is(err, fleet.KindHeld) {
 		return in(10*time.Second, "waiting for kured's lock: %v", err), nil
 	}
@@ -122,27 +113,84 @@ func (c *capture) releaseReboots(ctx context.Context, _ *workflow.Pass) (workflo
 	return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())
 }
 
-// workDiskSKU is a disk that every VM size can attach.
-const workDiskSKU = "StandardSSD_LRS"
-
-func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	id := s.Names.WorkDisk
-	change := fleet.CreateDisk{ID: id, Location: s.Location, Zone: s.Bench.Zone, SKU: workDiskSKU, Source: s.Names.Snapshot, Tags: c.tags(nil)}
-	return c.ensureMade(ctx, p, change, fleet.DeleteDisk{ID: id}, c.readDisk)
+// protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
+// instance's policy, the cluster's the Node's annotation.
+func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	b := c.get().Bench
+	w, err := c.protectNode(ctx, p, b.Node, b.Instance, fleet.AnnotationWorkbench, string(c.get().Pool))
+	return w, c.onBench(ctx, err)
 }
 
-// attach remembers the workbench's boot: another one is of a node that came up beside the
-// copy, and may have booted from it.
+// usedByOthers returns an error if another capture uses the node, as donor or workbench:
+// the first of the two to end would remove its protection.
+func (c *capture) usedByOthers(node fleet.Node) error {
+	if by := prototype.UsedBy(node, c.get().Pool); by != "" {
+		return invalid("use", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
+	}
+	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked && node.Name != c.req.Node {
+		return invalid("use workbench", "node "+node.Name, "", "it is being captured")
+	}
+	return nil
+}
+
+// onBench is the error of an act on the workbench: if that is lost, the run is planned
+// again, with any node that can serve.
+func (c *capture) onBench(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(c.benchLost(ctx, 0), err)
+}
+
+func again(format string, args ...any) error {
+	return &workflow.Again{Err: fmt.Errorf(format, args...)}
+}
+
+// benchLost gives up a workbench that can do no work any more. It returns nil if it can,
+// or if that cannot be read. A pod that works there goes on while the node is cordoned, or
+// is not Ready for less than silent.
+func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
+	b := c.get().Bench
+	i, err := c.Cloud.Instance(ctx, b.Instance)
+	node, nodeErr := c.Cluster.Node(ctx, b.Node)
+	used := c.usedByOthers(node)
+	var why string
+	switch {
+	case fleet.Is(err, fleet.KindNotFound):
+		why = "its instance was deleted"
+	case fleet.Is(nodeErr, fleet.KindNotFound):
+		why = "its Node was deleted"
+	case err != nil || nodeErr != nil:
+		return nil
+	case i.ProvisioningState == prototype.Deleting:
+		why = "its instance is being deleted"
+	case isDown(i):
+		why = "its instance is " + string(i.Power)
+	case node.BootID != b.BootID:
+		why = "it booted again"
+	case !node.Ready && c.Now().Sub(node.ReadySince) >= silent:
+		why = "it is not Ready: " + node.NotReadyWhy
+	case node.Unschedulable && silent == 0:
+		why = "it is cordoned"
+	case used != nil:
+		why = used.Error()
+	default:
+		return nil
+	}
+	c.set(func(*state) { c.anyBench = true })
+	return again("workbench %s is lost: %s", b.Node, why)
+}
+
+// workDisk has an SKU that every VM size can attach.
+func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	return c.ensureCopy(ctx, p, fleet.CreateDisk{
+		ID: s.Names.WorkDisk, Location: s.Location, Zone: s.Bench.Zone, SKU: "StandardSSD_LRS", Source: s.Names.Snapshot, Tags: c.tags(nil),
+	})
+}
+
 func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	if s.Bench.BootID == "" {
-		node, err := c.Cluster.Node(ctx, s.Bench.Node)
-		if err != nil {
-			return done, c.onBench(ctx, err)
-		}
-		c.set(func(s *state) { s.Bench.BootID = node.BootID })
-	}
 	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN}, func(ctx context.Context) (bool, error) {
 		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
 		return err == nil && attached(i, s.Names.WorkDisk) && !busy(i.ProvisioningState), err
@@ -168,14 +216,12 @@ func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 }
 
 func (c *capture) manualDetach() string {
-	s := c.get()
-	return fmt.Sprintf("disk %s may be attached to instance %s: az vmss disk detach", s.Names.WorkDisk.Name(), s.Bench.Instance)
+	return fmt.Sprintf("disk %s may be attached to instance %s: az vmss disk detach", c.get().Names.WorkDisk.Name(), c.get().Bench.Instance)
 }
 
 // generalizedSnapshot copies the generalised copy. Its tag says that it may become a
 // version.
 func (c *capture) generalizedSnapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	id := s.Names.Generalized
-	return c.ensureMade(ctx, p, fleet.CreateSnapshot{ID: id, Location: s.Location, Source: s.Names.WorkDisk, Tags: c.imageTags()}, fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
+	return c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk, Tags: c.imageTags()})
 }

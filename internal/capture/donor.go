@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -11,9 +13,6 @@ import (
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
-
-// yes is the value of the annotations that keep autoscalers and health checks away.
-const yes = "true"
 
 // done is the Wait of an act that is done.
 var done = workflow.Wait{}
@@ -26,31 +25,18 @@ func invalid(op, on, remedy, format string, args ...any) error {
 	return &fleet.Error{Op: op, Resource: on, Kind: fleet.KindInvalid, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }
 
-// before reads what is there before a step, once, and saves it ahead of the first change.
-func before[T any](ctx context.Context, p *workflow.Pass, read func() (T, error)) (was T, err error) {
-	there, err := p.Saved(&was)
-	if err != nil || there {
-		return was, err
-	}
-	if was, err = read(); err == nil {
-		err = p.Before(ctx, &was)
-	}
-	return was, err
-}
-
 // A protection is what a node had before it was protected.
 type protection struct {
-	Node       string            `json:"node"`
-	Mark       string            `json:"mark"` // the annotation that says that its protection is the capture's
-	Value      string            `json:"value"`
-	Instance   fleet.ResourceID  `json:"instance"`
-	Protection fleet.Protection  `json:"protection"`
-	ScaleDown  *string           `json:"scaleDown"`
-	Machine    map[string]string `json:"machine,omitempty"` // the donor's annotations that name its Machine, which may outlive the Node
-	Skip       *string           `json:"skip,omitempty"`    // the Machine's
+	Node        string            `json:"node"`
+	Mark        string            `json:"mark"` // the annotation that says that its protection is the capture's
+	Value       string            `json:"value"`
+	Annotations map[string]string `json:"annotations"`    // scale-down's, and the donor's that name its Machine, which may outlive the Node
+	Skip        *string           `json:"skip,omitempty"` // the Machine's
+	Instance    fleet.ResourceID  `json:"instance"`
+	Protection  fleet.Protection  `json:"protection"`
 }
 
-func (was protection) node() fleet.Node { return fleet.Node{Name: was.Node, Annotations: was.Machine} }
+func (p protection) node() fleet.Node { return fleet.Node{Name: p.Node, Annotations: p.Annotations} }
 
 func valueOf(annotations map[string]string, key string) *string {
 	if v, ok := annotations[key]; ok {
@@ -68,31 +54,24 @@ func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 // the annotations are there.
 func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
 	node, err := c.Cluster.Node(ctx, name)
-	if err == nil {
-		err = c.usedByOthers(node)
-	}
-	if err != nil {
+	if err = cmp.Or(err, c.usedByOthers(node)); err != nil {
 		return done, err
 	}
 	isDonor := mark == fleet.AnnotationCapture
-	was, err := before(ctx, p, func() (protection, error) {
+	was, err := workflow.Before(ctx, p, func() (protection, error) {
+		was := protection{Node: name, Mark: mark, Value: value, Annotations: maps.Clone(node.Annotations), Instance: instance}
+		maps.DeleteFunc(was.Annotations, func(key, _ string) bool {
+			return key != fleet.AnnotationScaleDownDisabled && (!isDonor || key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace)
+		})
+		machine, _, machineErr := c.Cluster.Machine(ctx, was.node())
 		i, err := c.Cloud.Instance(ctx, instance)
-		was := protection{
-			Node: name, Mark: mark, Value: value, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled),
-		}
-		if err != nil || !isDonor {
-			return was, err
-		}
-		const machineName, namespace = fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace
-		was.Machine = map[string]string{machineName: node.Annotations[machineName], namespace: node.Annotations[namespace]}
-		machine, _, err := c.Cluster.Machine(ctx, node)
-		was.Skip = valueOf(machine, fleet.AnnotationSkipRemediation)
-		return was, err
+		was.Skip, was.Protection = valueOf(machine, fleet.AnnotationSkipRemediation), i.Protection
+		return was, cmp.Or(machineErr, err)
 	})
-	if on := yes; err == nil && node.Annotations[mark] != value {
-		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: &on, mark: &value})
+	if err == nil && node.Annotations[mark] != value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: new("true"), mark: &value})
 		if err == nil {
-			err = c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationScaleDownDisabled: &on, mark: &value})
+			err = c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationScaleDownDisabled: new("true"), mark: &value})
 		}
 		if err == nil && isDonor {
 			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
@@ -130,7 +109,7 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: was.Skip, was.Mark: nil})
 	}
 	if err == nil && node.Annotations[was.Mark] == was.Value {
-		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: was.ScaleDown, was.Mark: nil})
+		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: valueOf(was.Annotations, fleet.AnnotationScaleDownDisabled), was.Mark: nil})
 		if err == nil && was.Mark == fleet.AnnotationCapture {
 			c.released(ctx, node)
 		}
@@ -149,7 +128,7 @@ func manualUnprotect(node string, id fleet.ResourceID) string {
 }
 
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	was, err := before(ctx, p, func() (bool, error) {
+	was, err := workflow.Before(ctx, p, func() (bool, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)
 		return node.Unschedulable, err
 	})
@@ -176,9 +155,8 @@ func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait
 }
 
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	deadline := max(3*c.req.GracePeriod-p.Since(), time.Second)
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
-		GracePeriod: c.req.GracePeriod, Deadline: deadline, Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
+		GracePeriod: c.req.GracePeriod, Deadline: max(3*c.req.GracePeriod-p.Since(), time.Second), Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
 	}, func(e cluster.DrainEvent) {
 		p.Progress(-1, "%s, %d to go", strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()"), e.Left)
 	})
@@ -191,7 +169,7 @@ func isDown(i fleet.Instance) bool {
 
 // stop saves the boot that the donor had: another one is of a boot since.
 func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	_, err := before(ctx, p, func() (string, error) {
+	_, err := workflow.Before(ctx, p, func() (string, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)
 		return node.BootID, err
 	})
@@ -209,16 +187,13 @@ func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	})
 }
 
-const (
-	// readyEvery is how often the donor's Node is read while it boots.
-	readyEvery = 2 * time.Second
-	// readyFor is how long a donor has to stay Ready if it is not known whether it was
-	// stopped: longer than Kubernetes takes to notice that a kubelet is gone (50 s).
-	readyFor = time.Minute
-)
+// readyEvery is how often the donor's Node is read while it boots.
+const readyEvery = 2 * time.Second
 
 // start starts the donor's instance, and is done when the Node is Ready with a new boot id.
-// It does not wait for Azure's operation, which may end a minute later.
+// It does not wait for Azure's operation, which may end a minute later. If it is not known
+// whether the donor was stopped, it has to be Ready after a minute: Kubernetes takes 50 s to
+// notice that a kubelet is gone.
 func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var bootID string
 	if there, err := p.Saved(&bootID); !there || err != nil {
@@ -251,10 +226,8 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return w, nil
 	case !node.Ready:
 		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, first(node.NotReadyWhy, "it is not registered in the cluster")), nil
-	case c.get().Stopped:
+	case c.get().Stopped || p.Since() < time.Minute:
 		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
-	case p.Since() < readyFor:
-		return in(readyEvery, "node %s is Ready; checking for %s that it stays Ready", c.req.Node, readyFor), nil
 	}
 	return done, nil
 }

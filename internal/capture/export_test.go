@@ -14,6 +14,7 @@ func Planned() []prototype.Step { return Steps(Table(), nil) }
 
 // Unsaved gives what a capture that deletes extensions lists as lost.
 func Unsaved(original prototype.Original, toDelete []string, report wire.GeneralizeReport) []string {
-	_, unsaved := (&state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}).learn(report)
-	return unsaved
+	s := state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}
+	s.learn(report, "")
+	return s.Unsaved
 }

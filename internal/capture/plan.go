@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 		{ID: "snapshot", Title: "Take a snapshot of " + donor + "'s OS disk", Usual: 6 * time.Second, Deadline: 30 * minute, Every: time.Second / 2, After: []string{"stop"},
 			Do: c.snapshot, Undo: &workflow.Undo{
 				ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
-				Do: remove(fleet.DeleteSnapshot{ID: s.Names.Snapshot}, c.readSnapshot), Manual: manualDelete("snapshot", s.Names.Snapshot),
+				Do: c.deleteCopy(s.Names.Snapshot), Manual: manualDelete("snapshot", s.Names.Snapshot),
 			}},
 		{ID: "hold-reboots", Title: "Block kured reboots", Deadline: 120 * minute, After: []string{"snapshot"}, Do: c.holdReboots, Undo: &workflow.Undo{
 			ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"},
@@ -76,7 +77,7 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 		{ID: "work-disk", Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * minute, After: []string{"snapshot"},
 			Do: c.workDisk, Undo: &workflow.Undo{
 				ID: "delete-work-disk", Title: "Delete the copy of the disk", Usual: 5 * time.Second, Deadline: 30 * minute, When: []string{"generalized-snapshot"}, Needs: []string{"detach"},
-				Do: remove(fleet.DeleteDisk{ID: s.Names.WorkDisk}, c.readDisk), Manual: manualDelete("disk", s.Names.WorkDisk),
+				Do: c.deleteCopy(s.Names.WorkDisk), Manual: manualDelete("disk", s.Names.WorkDisk),
 			}},
 		{ID: "attach", Title: strings.TrimSpace("Attach the copy to the workbench " + bench), Usual: 30 * time.Second, Deadline: 20 * minute,
 			After: []string{"protect-workbench", "hold-reboots", "work-disk"}, Do: c.attach, Undo: &workflow.Undo{
@@ -90,7 +91,7 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 		{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second, Deadline: 30 * minute, After: []string{"save", "detach"},
 			Do: c.generalizedSnapshot, Undo: &workflow.Undo{
 				ID: "delete-generalized-snapshot", Title: "Delete the snapshot of the generalised copy", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
-				Do: remove(fleet.DeleteSnapshot{ID: s.Names.Generalized}, c.readSnapshot), Manual: manualDelete("snapshot", s.Names.Generalized),
+				Do: c.deleteCopy(s.Names.Generalized), Manual: manualDelete("snapshot", s.Names.Generalized),
 			}},
 		// The version waits for the donor: if the donor does not boot again, no node may
 		// be made from its disk.
@@ -154,9 +155,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Pool == nil {
 		return nil, p, nil
 	}
-	if err = c.begin(r, o, course, names); err != nil {
-		return nil, p, err
-	}
+	c.begin(r, o, course, names)
 	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	t = c.table(old)
 	c.skip(t, o, course, len(old))
@@ -181,7 +180,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 
 // begin sets the state of a run, from what was observed and from the record before. A
 // resumed run keeps what it does not observe.
-func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype.Course, names prototype.Names) (err error) {
+func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype.Course, names prototype.Names) {
 	s := c.get()
 	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
 	s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name())
@@ -195,9 +194,8 @@ func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype
 		s.inherit(r, *o.Pool, o.Instance, c.Now())
 	}
 	if s.Key == nil {
-		if s.Key, err = newKey(); err != nil {
-			return err
-		}
+		s.Key = make([]byte, 32) // as any 32 bytes, a private key of X25519
+		_, _ = rand.Read(s.Key)  // it never fails
 	}
 	if o.Disk != nil {
 		s.Definition = prototype.NewDefinition(names.Definition, o, map[string]string{
@@ -205,7 +203,7 @@ func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype
 		})
 	}
 	if w := o.Workbench; w != nil {
-		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN}
+		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
 	if o.Snapshot != nil && course.Start >= prototype.AtSnapshot {
 		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
@@ -217,7 +215,6 @@ func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype
 		s.BuiltFrom, s.CustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData]
 	}
 	c.set(func(old *state) { *old = s })
-	return nil
 }
 
 // irreversible says by row what Azure does not give back.

@@ -17,15 +17,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// newKey makes the private key that opens what the pod on the workbench seals.
-func newKey() ([]byte, error) {
-	key, err := hpke.DHKEM(ecdh.X25519()).GenerateKey()
-	if err != nil {
-		return nil, fmt.Errorf("make a key for what is saved: %w", err)
-	}
-	return key.Bytes()
-}
-
 func readKey(private []byte) (hpke.PrivateKey, error) {
 	key, err := hpke.DHKEM(ecdh.X25519()).NewPrivateKey(private)
 	if err != nil {
@@ -62,41 +53,36 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		if item.Kind == wire.CustomData {
 			custom = item.SHA256
 		}
-		if item.SHA256 == prototype.NoopSHA256 {
-			continue
+		if item.SHA256 != prototype.NoopSHA256 {
+			if err := c.keep(ctx, string(item.Kind), item.Name, fleet.NewSecret(string(data)), report.Saved); err != nil {
+				return done, err
+			}
+			p.Progress(-1, "kept %s %s", item.Kind, item.Name)
 		}
-		if err := c.keep(ctx, string(item.Kind), item.Name, fleet.NewSecret(string(data)), report.Saved); err != nil {
-			return done, err
-		}
-		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
-	}
-	original := custom
-	if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == prototype.NoopSHA256 {
-		custom = prototype.NoopSHA256 // the no-op that stays in the model is not sealed
 	}
 	c.set(func(s *state) {
-		var extensions []prototype.OriginalExtension
-		s.CustomData = custom
-		extensions, s.Unsaved = s.learn(*report)
+		s.learn(*report, custom)
 		s.keepScan(*report)
-		if s.LearnsOriginal {
-			o := *s.Original
-			o.Extensions, o.CustomData = extensions, first(original, o.CustomData)
-			s.Original = &o
+		s.CustomData = custom
+		if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == prototype.NoopSHA256 {
+			s.CustomData = prototype.NoopSHA256 // the no-op that stays in the model is not sealed
 		}
 	})
 	return done, nil
 }
 
-// learn completes the original's extensions from the donor's disk, by their handlers'
-// names. unsaved names what the pod could not save, and the protected settings of extensions
-// that are to be deleted and of which the disk has nothing.
-func (s *state) learn(report wire.GeneralizeReport) (extensions []prototype.OriginalExtension, unsaved []string) {
-	unsaved = slices.Clone(report.Unsaved)
+// learn completes the original from the donor's disk: customData, and extensions by their
+// handlers' names. Unsaved names what the pod could not save, and the protected settings of
+// extensions that are to be deleted and of which the disk has nothing.
+func (s *state) learn(report wire.GeneralizeReport, customData string) {
+	s.Unsaved = slices.Clone(report.Unsaved)
 	if s.Original == nil {
-		return nil, unsaved
+		return
 	}
-	for _, e := range s.Original.Extensions {
+	o := *s.Original
+	o.CustomData, o.Extensions = first(customData, o.CustomData), slices.Clone(o.Extensions)
+	for i := range o.Extensions {
+		e := &o.Extensions[i]
 		is := func(name string) bool {
 			return strings.EqualFold(name, e.Handler()) || strings.EqualFold(name, e.Handler()+"/"+e.Name)
 		}
@@ -108,13 +94,14 @@ func (s *state) learn(report wire.GeneralizeReport) (extensions []prototype.Orig
 				e.ProtectedSHA256 = item.SHA256
 			}
 		}
-		extensions = append(extensions, e)
 		named := slices.ContainsFunc(report.Unsaved, func(text string) bool { return strings.Contains(text, e.Handler()) })
 		if e.HasProtectedSettings && e.ProtectedSHA256 == "" && slices.Contains(s.ToDelete, e.Name) && !named {
-			unsaved = append(unsaved, "protected settings of extension "+e.Name+": the donor's disk has none of them")
+			s.Unsaved = append(s.Unsaved, "protected settings of extension "+e.Name+": the donor's disk has none of them")
 		}
 	}
-	return extensions, unsaved
+	if s.LearnsOriginal {
+		s.Original = &o
+	}
 }
 
 // keep keeps an item. Of what is kept already, it must not drop to make room what else is
@@ -123,19 +110,19 @@ func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret
 	s := c.get()
 	item := cluster.Kept{Kind: kind, Name: name, SHA256: prototype.SHA256(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node, At: c.Now()}
 	return c.Cluster.Keep(ctx, item, func(ctx context.Context) ([]string, error) {
-		versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
 		needed := []string{s.CustomData, s.LastCustomData}
+		for _, item := range saved {
+			needed = append(needed, item.SHA256)
+		}
 		if s.Original != nil {
 			needed = append(needed, s.Original.CustomData)
 			for _, e := range s.Original.Extensions {
 				needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
 			}
 		}
+		versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
 		for _, v := range versions {
 			needed = append(needed, v.Tags[fleet.TagCustomData])
-		}
-		for _, item := range saved {
-			needed = append(needed, item.SHA256)
 		}
 		return needed, fleet.IgnoreNotFound(err)
 	})
@@ -160,16 +147,10 @@ func (s *state) keepScan(report wire.GeneralizeReport) {
 	s.Credentials = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.PoolCredential })
 	s.AcceptedSecrets = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.OtherSecret })
 	s.RemovedSecrets = paths(func(x wire.SecretFinding) bool { return x.Removed })
-	var counts []string
-	count := func(what string, n int) {
-		if n > 0 {
-			counts = append(counts, fmt.Sprint(what, n))
-		}
+	s.Secrets, s.ScanNotes = "", nil
+	if pool, other, removed := len(s.Credentials), len(s.AcceptedSecrets), report.SecretsRemoved; pool+other+removed > 0 {
+		s.Secrets = fmt.Sprintf("pool %d, other %d, removed %d", pool, other, removed)
 	}
-	count("pool ", len(s.Credentials))
-	count("other ", len(s.AcceptedSecrets))
-	count("removed ", report.SecretsRemoved)
-	s.Secrets, s.ScanNotes = strings.Join(counts, ", "), nil
 	var stores []string
 	var bytes int64
 	for _, x := range report.Stores {

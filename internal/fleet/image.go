@@ -97,8 +97,8 @@ const (
 	// (the no-op's, for one that brings all on its disk), so that a rollback
 	// knows what to restore.
 	TagCustomData = "ortet.io_custom-data"
-	// TagSecrets counts what the scan of the disk found and was let pass, "pool 2, other 1",
-	// and the files that it removed, "removed 3"; without it nothing was found.
+	// TagSecrets counts the files with secrets that were accepted or removed, "pool 2, other
+	// 1, removed 3"; without it nothing was found.
 	TagSecrets = "ortet.io_secrets" //nolint:gosec // a tag's name
 )
 

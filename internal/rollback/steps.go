@@ -146,8 +146,7 @@ func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 			if err != nil {
 				return true, fleet.IgnoreNotFound(err)
 			}
-			wasFailed := v.ProvisioningState == prototype.Failed
-			err = p.Before(ctx, &wasFailed)
+			wasFailed, err := workflow.Before(ctx, p, func() (bool, error) { return v.ProvisioningState == prototype.Failed, nil })
 			return prototype.RolledBack(v) == rolledBack && (wasFailed || v.ProvisioningState == prototype.Succeeded), err
 		})
 	}

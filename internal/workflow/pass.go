@@ -45,18 +45,21 @@ func (p *Pass) set(change func(st *journal.Step)) {
 // valid. After it the act may make its change.
 func (p *Pass) Save(ctx context.Context) error { return p.run.save(ctx) }
 
-// Before saves v, the state that the step found, and is called ahead of its first change.
-// If an earlier pass has saved a value, Before reads that into v instead.
-func (p *Pass) Before(ctx context.Context, v any) error {
-	if there, err := p.Saved(v); there || err != nil {
-		return err
+// Before gives the state that a step found: it reads it once, and saves it ahead of the
+// step's first change.
+func Before[T any](ctx context.Context, p *Pass, read func() (T, error)) (was T, err error) {
+	if there, err := p.Saved(&was); there || err != nil {
+		return was, err
 	}
-	raw, err := json.Marshal(v)
+	if was, err = read(); err != nil {
+		return was, err
+	}
+	raw, err := json.Marshal(was)
 	if err != nil {
-		return fmt.Errorf("encode the state found by step %s: %w", p.action.ID(), err)
+		return was, fmt.Errorf("encode the state found by step %s: %w", p.action.ID(), err)
 	}
 	p.set(func(st *journal.Step) { st.Before = raw })
-	return p.Save(ctx)
+	return was, p.Save(ctx)
 }
 
 // Saved reads into v what Before has saved. It reports false if nothing was saved: then

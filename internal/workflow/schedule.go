@@ -69,7 +69,7 @@ type Undo struct {
 }
 
 // An Act is one pass: observe; if the world is not as wanted, ask for it. It neither
-// waits nor retries. Before its first change it calls Pass.Before, Ensure or Save.
+// waits nor retries. Before its first change it calls Before, Ensure or Save.
 type Act func(ctx context.Context, p *Pass) (Wait, error)
 
 // A Wait says when the next pass is due. The zero Wait says that the act is done.

@@ -317,8 +317,7 @@ func (s *small) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 }
 
 func (s *small) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	before := s.p.look("protected")
-	if err := p.Before(ctx, &before); err != nil {
+	if _, err := workflow.Before(ctx, p, func() (bool, error) { return s.p.look("protected"), nil }); err != nil {
 		return workflow.Wait{}, err
 	}
 	return workflow.Wait{}, s.patch(true)

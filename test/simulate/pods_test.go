@@ -90,7 +90,7 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 	}
 	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
 	disk := w.story.Pool.Disk
-	secrets := disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials")
+	secrets := disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials=true")
 	w.mu.Lock()
 	lost := disk == "lost" && !w.podLost
 	w.podLost = w.podLost || lost

@@ -10,7 +10,7 @@ const (
 	putSnapshot = "azure PUT snapshots/snapshot_pool1"
 	putVersion  = "azure PUT " + definition + "/versions/2000.01.01"
 	patchModel  = "azure PATCH virtualMachineScaleSets/pool1"
-	getPod      = "kube GET ortet-system/pods/ortet-generalize-pool1-1"
+	getPod      = "kube GET ortet-system/pods/ortet-generalize-pool1"
 	firstImage  = "ubuntu-24_04-lts:latest"
 	otherImage  = "ubuntu-24_04-lts:24.04.202510010"
 )
