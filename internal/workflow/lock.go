@@ -31,16 +31,15 @@ type lock struct {
 func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	asked := l.Now()
 	holding, err := l.Locks.Hold(ctx, l.name, l.Holder, l.LockFor)
-	if err != nil {
-		return holding, err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.expires.IsZero() {
+	if err == nil && !l.expires.IsZero() {
 		l.lapsed += max(0, asked.Sub(l.expires))
 	}
-	l.expires = asked.Add(l.LockFor)
-	return holding, nil
+	if err == nil {
+		l.expires = asked.Add(l.LockFor)
+	}
+	return holding, err
 }
 
 // acquire takes the lock and keeps it until release. A lock that is not renewed is waited

@@ -188,10 +188,8 @@ func repeat(ctx context.Context, now func() time.Time, changed bool, try func() 
 
 // sleep waits, or gives the cause of ctx's end.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	return context.Cause(ctx)

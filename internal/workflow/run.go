@@ -253,6 +253,8 @@ func (x *run) finish(a Action, err error) {
 		}
 		if *r = Ended(x.table, *r, a, err); r.Phase != was {
 			x.failed, x.failure = a.ID(), err
+		} else if x.failed == "" && !a.Undo && errors.Is(err, context.Canceled) {
+			x.failed = a.ID() // the step that was interrupted
 		}
 	})
 }
@@ -342,16 +344,15 @@ func (x *run) update(change func(*journal.Record)) {
 // save writes the record, unless that is what the last save wrote, and returns once the
 // lock is valid. The write outlives ctx, so that what was begun is written down.
 func (x *run) save(ctx context.Context) error {
-	x.saving <- struct{}{}
-	err := x.write()
-	<-x.saving
-	if err != nil {
+	if err := x.write(); err != nil {
 		return err
 	}
 	return x.lock.wait(ctx)
 }
 
 func (x *run) write() error {
+	x.saving <- struct{}{}
+	defer func() { <-x.saving }()
 	rec := x.record()
 	state, err := json.Marshal(x.workflow.State(!rec.Open()))
 	if err != nil {

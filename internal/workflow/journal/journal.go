@@ -69,19 +69,17 @@ const (
 
 // A Step is what is recorded of one row.
 type Step struct {
-	State    State     `json:"state,omitempty"`
-	Begun    time.Time `json:"begun,omitzero"`     // of Do, or of Undo once it is Undoing
-	Failures int       `json:"failures,omitempty"` // failed passes in a row
-	// Before is what was there before Do: what Undo restores.
-	Before json.RawMessage `json:"before,omitempty"`
+	State    State           `json:"state,omitempty"`
+	Begun    time.Time       `json:"begun,omitzero"`     // of Do, or of Undo once it is Undoing
+	Failures int             `json:"failures,omitempty"` // failed passes in a row
+	Before   json.RawMessage `json:"before,omitempty"`   // what was there before Do: what Undo restores
 
 	// The change under way: saved before it is begun, its token right after.
-	Change string `json:"change,omitempty"` // verb and target
-	Token  string `json:"token,omitempty"`
-	// Asked is when it was begun, as long as the answer is unknown.
-	Asked time.Time `json:"asked,omitzero"`
-	Tries int       `json:"tries,omitempty"` // how often this process or controller began it
-	Error string    `json:"error,omitempty"` // the last
+	Change string    `json:"change,omitempty"` // verb and target
+	Token  string    `json:"token,omitempty"`
+	Asked  time.Time `json:"asked,omitzero"`  // when it was begun, as long as the answer is unknown
+	Tries  int       `json:"tries,omitempty"` // how often this process or controller began it
+	Error  string    `json:"error,omitempty"` // the last
 }
 
 // An End is how a run ended.
