@@ -145,16 +145,15 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 			options.Again = false // it is this run's own
 		}
 	}
-	var course prototype.Course
-	if o.Pool != nil {
-		course = prototype.CourseOf(o, names, options, c.begun)
-		o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(options, course)...))
-		course.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
-	}
-	p = prototype.Plan{Kind: Kind, Donor: c.req.Node, Notes: course.Notes, Problems: prototype.CaptureProblems(o, options, course)}
+	p = prototype.Plan{Kind: Kind, Donor: c.req.Node}
 	if o.Pool == nil {
+		p.Problems = prototype.CaptureProblems(o, options, prototype.Course{})
 		return nil, p, nil
 	}
+	course := prototype.CourseOf(o, names, options, c.begun)
+	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(options, course)...))
+	course.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
+	p.Notes, p.Problems = course.Notes, prototype.CaptureProblems(o, options, course)
 	c.begin(r, o, course, names)
 	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	t = c.table(old)
