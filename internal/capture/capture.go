@@ -120,7 +120,7 @@ type capture struct {
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete
 	inspected bool             // the inspection pod is created
-	anyBench  bool             // the workbench was lost: any node that can serve takes its place
+	lost      []string         // workbenches, by node: another that can serve takes their place
 }
 
 func (s *Service) capture(q Request) *capture {

@@ -177,7 +177,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 	default:
 		return nil
 	}
-	c.set(func(*state) { c.anyBench = true })
+	c.set(func(s *state) { c.lost = append(c.lost, s.Bench.Node) })
 	return again("workbench %s is lost: %s", b.Node, why)
 }
 

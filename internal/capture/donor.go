@@ -141,17 +141,12 @@ func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, true)
 }
 
-// uncordon does not change a Node that its kubelet has registered again: that has no mark.
 func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var was bool
 	if there, err := p.Saved(&was); !there || err != nil || was {
 		return done, err
 	}
-	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if err != nil || node.Annotations[fleet.AnnotationCapture] != c.name {
-		return done, fleet.IgnoreNotFound(err)
-	}
-	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, false)
+	return done, fleet.IgnoreNotFound(c.Cluster.SetUnschedulable(ctx, c.req.Node, false))
 }
 
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {

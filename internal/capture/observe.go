@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,6 +114,8 @@ func (c *capture) findWorkbench(ctx context.Context, o *prototype.Observed) {
 		case only != "" && n.Name != only:
 		case reason != "":
 			why[reason]++
+		case slices.Contains(c.lost, n.Name):
+			why["was lost"]++
 		default:
 			candidates = append(candidates, n)
 		}
@@ -224,6 +227,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 // deleteInspection deletes the pod without its node, which may be gone: it only reads,
 // and all inspections of a pool have its name.
 func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+	c.inspected = false // a run that is planned again inspects again
 	return done, c.Cluster.ForceDeleteJob(ctx, inspectionPod(c.get().Pool))
 }
 

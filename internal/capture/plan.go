@@ -131,7 +131,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		c.req, c.name, c.begun = c.asked, prototype.CaptureName(c.Now()), c.Now()
 		c.set(func(s *state) { *s = state{} })
 	}
-	if c.anyBench {
+	if len(c.lost) > 0 {
 		c.req.Workbench = ""
 	}
 	o, names := c.observe(ctx)

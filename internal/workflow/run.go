@@ -109,16 +109,23 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		}
 	}
 	for x.plans = 1; ; x.plans++ {
-		if begun, err := x.plan(ctx); !begun {
+		begun, err := x.plan(ctx)
+		switch refused := new(Refused); {
+		case x.plans > 1 && errors.As(err, &refused): // what was begun fails, and is undone
+			x.failure = fmt.Errorf("%w; planned again: %s", x.failure, refused.Problems[0])
+			x.update(func(r *journal.Record) { r.Phase, r.Why = journal.Undo, x.failure.Error() })
+			x.walk(ctx)
+			return x.outcome()
+		case !begun:
 			return x.unbegun(ctx, err)
 		}
+		x.failed, x.failure = "", nil
 		x.walk(ctx)
 		rec, again := x.record(), new(Again)
 		if !errors.As(x.failure, &again) || rec.Phase != journal.Suspend || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
 			return x.outcome()
 		}
 		x.report(Action{}, EventNote, rec.Why+": the run was planned again", -1)
-		x.failed, x.failure = "", nil
 	}
 }
 
@@ -166,18 +173,18 @@ func (x *run) recover(ctx context.Context) (err error) {
 func (x *run) plan(ctx context.Context) (begun bool, err error) {
 	plan, err := x.workflow.Plan(ctx, x.record())
 	request, encodeErr := json.Marshal(plan.Request)
-	x.table, x.left = plan.Table, plan.Left
 	switch {
 	case err != nil || encodeErr != nil:
 		return false, cmp.Or(err, encodeErr)
 	case len(plan.Problems) > 0:
 		return false, &Refused{plan.Problems}
 	case x.record().Open() || slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }):
-	case len(x.left) > 0:
-		return false, needsPerson(x.left)
+	case len(plan.Left) > 0:
+		return false, needsPerson(plan.Left)
 	default:
 		return false, nil
 	}
+	x.table, x.left = plan.Table, plan.Left
 	x.update(func(r *journal.Record) {
 		if !r.Open() {
 			*r = journal.Record{

@@ -61,7 +61,7 @@ type Undo struct {
 	ID, Title       string
 	Usual, Deadline time.Duration
 	When            []string      // good case: once these steps succeeded; empty: only after a failure
-	After           []string      // undos that must have ended first
+	After           []string      // undos that must have ended first, unless they cannot begin
 	Needs           []string      // undos that must have succeeded first
 	Keep            journal.State // Running or Done: from this state on an interruption leaves the row to the next run
 	Do              Act
@@ -136,11 +136,13 @@ func mayUndo(t Table, r journal.Record, s Step) bool {
 	due := r.Phase == journal.Undo || r.Phase == journal.Suspend && !kept(r, s) ||
 		r.Phase == journal.Forward && len(s.Undo.When) > 0 && succeeded(t, r, s.Undo.When)
 	return (due || r.Steps[s.ID].State == journal.Undoing) &&
-		!slices.ContainsFunc(s.Undo.After, func(id string) bool { return taken(r, t.owner(id)) }) &&
-		!slices.ContainsFunc(s.Undo.Needs, func(id string) bool {
-			o := t.owner(id)
-			return taken(r, o) || r.Steps[o.ID].State == journal.Left
-		})
+		!slices.ContainsFunc(s.Undo.After, func(id string) bool { o := t.owner(id); return taken(r, o) && !blocked(t, r, o) }) &&
+		!slices.ContainsFunc(s.Undo.Needs, func(id string) bool { return taken(r, t.owner(id)) }) && !blocked(t, r, s)
+}
+
+// blocked reports whether an undo that the row's Undo needs has failed.
+func blocked(t Table, r journal.Record, s Step) bool {
+	return slices.ContainsFunc(s.Undo.Needs, func(id string) bool { return r.Steps[t.owner(id).ID].State == journal.Left })
 }
 
 // taken reports whether the effect of Do may exist and its Undo has not failed.

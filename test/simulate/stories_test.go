@@ -54,6 +54,14 @@ func failures(n int, request string) (events []Event) {
 	return events
 }
 
+// refusals are the requests of a name from the first to the last, refused.
+func refusals(first, last int, request string) (events []Event) {
+	for n := first; n <= last; n++ {
+		events = append(events, Event{At: request, N: n, What: "server error"})
+	}
+	return events
+}
+
 // another is a capture of the first node that is given up, and one of another.
 func another(node int) []Ask {
 	return []Ask{{Do: "capture", Once: true}, {Do: "capture", Node: node}}
@@ -166,6 +174,10 @@ var found = []Story{
 		{At: "azure GET " + instance0, N: 6, What: "instance stopped", Target: "donor"}}},
 	{Name: "workbench stopped while the pod works, and replaced", Seed: 65, Pool: usual, Asks: aCapture, Single: powerOff, Happen: []Event{
 		{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}}},
+	{Name: "workbench that boots with the copy attached", Seed: 1, Pool: usual, Asks: aCapture, Single: powerOff, Happen: []Event{
+		{At: getPod, What: "instance restarted", Target: "workbench"}}},
+	{Name: "workbench stopped, and no other node", Seed: 1, Pool: Pool{Instances: 2}, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}}, Happen: []Event{{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}}},
+	{Name: "uncordon that fails, and the same command", Seed: 1, Pool: usual, Asks: aCapture, Happen: refusals(3, 60, "kube PATCH nodes/pool1000000")},
 	{Name: "laptop that sleeps while another process locks the pool", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
 		{At: "kube GET default/machines/pool1000000", N: 2, What: "laptop sleeps and another ortet begins", For: 303 * time.Second}}},
 	slow(powerOff, 1), slow(putSnapshot, 1), slow(start, 1), slow("azure PUT disks/disk_pool1_work", 1), slow(putVersion, 1), slow(patchModel, 1), slow(patchModel, 2),
