@@ -161,7 +161,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 	case fleet.Is(nodeErr, fleet.KindNotFound):
 		why = "its Node was deleted"
 	case err != nil || nodeErr != nil:
-		return nil
+		return nil //nolint:nilerr // not known
 	case i.ProvisioningState == prototype.Deleting:
 		why = "its instance is being deleted"
 	case isDown(i):
