@@ -5,6 +5,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -114,7 +115,7 @@ func Encode(r Record) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote: the record of another pool is fleet.KindInvalid,
+// Decode reads what Encode wrote: unknown fields and the record of another pool are fleet.KindInvalid,
 // another schema is fleet.KindUnsupported. An ended record of schema 1 becomes one of
 // this schema.
 func Decode(pool string, data []byte) (r Record, err error) {
@@ -123,7 +124,9 @@ func Decode(pool string, data []byte) (r Record, err error) {
 	if err = json.Unmarshal(data, &version); err == nil {
 		switch version.Schema {
 		case Schema:
-			err = json.Unmarshal(data, &r)
+			decoder := json.NewDecoder(bytes.NewReader(data))
+			decoder.DisallowUnknownFields()
+			err = decoder.Decode(&r)
 		case 1:
 			if r, err = decodeSchema1(data); err == nil && r.Ended == nil {
 				kind, remedy = fleet.KindUnsupported, "run its command again with that version, or undo by hand what it left and delete the Secret"

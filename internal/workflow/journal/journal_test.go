@@ -42,6 +42,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"empty":           {"", pool, fleet.KindInvalid},
 		"schema 1":        {`{"schema":1,"ended":{}}`, pool, fleet.KindInvalid},
 		"schema 3":        {`{"schema":3,"graph":{}}`, pool, fleet.KindUnsupported},
+		"unknown field":   {strings.Replace(good, `{"schema"`, `{"later":1,"schema"`, 1), pool, fleet.KindInvalid},
 		"no name":         {strings.Replace(good, `"20261121-103000"`, `""`, 1), pool, fleet.KindInvalid},
 		"trailing data":   {good + "{}", pool, fleet.KindInvalid},
 		"of another pool": {good, pool + "2", fleet.KindInvalid},
