@@ -66,7 +66,8 @@ func (p RetryPolicy) wait(try int, err error, asked time.Duration) (time.Duratio
 // that its first try had an effect in spite of its error; the error of the last
 // try says so by its kind, and the caller observes. KindStale and KindConflict would
 // not: after a try whose answer was lost they may be of that try's own effect, so that
-// try's error is given instead.
+// try's error is given instead. A Begin that the service asks to repeat later is given back:
+// whether the change may still be made then is the caller's to decide.
 func Retry(cloud Cloud, policy RetryPolicy) Cloud {
 	return around{cloud, &retrier{policy.withDefaults()}}
 }
@@ -81,6 +82,8 @@ func (r *retrier) around(ctx context.Context, c request, do func(context.Context
 			return err
 		}
 		switch {
+		case c.change != nil && RetryAfter(err) > 0:
+			return err
 		case fleet.Is(err, fleet.KindTransient):
 			lost = err
 		case lost != nil && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindConflict) || fleet.Is(err, fleet.KindNotFound)):
