@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -31,6 +32,23 @@ func (w Walk) Play(random Random) (end string, err error) {
 		return "", fmt.Errorf("%s\n%v\n%v", x.broken, x.log, x.rec.Steps)
 	}
 	return end, nil
+}
+
+// PlayAll checks a table and plays n walks of it, until one is broken. It gives the number
+// of each end.
+func PlayAll(table func() workflow.Table, n uint64) (ends map[string]int, err error) {
+	if err := Check(table()); err != nil {
+		return nil, err
+	}
+	ends = map[string]int{}
+	for seed := range n {
+		end, err := Walk{Rows: Skipping(table)}.Play(rand.New(rand.NewPCG(seed, 1)))
+		if err != nil {
+			return nil, fmt.Errorf("seed %d: %w", seed, err)
+		}
+		ends[end]++
+	}
+	return ends, nil
 }
 
 // A Random gives numbers below n, as those of math/rand/v2 do.
