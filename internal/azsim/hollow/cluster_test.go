@@ -39,7 +39,7 @@ var customData = []byte("#cloud-config\nwrite_files:\n- path: /etc/pool.conf\n  
 type world struct {
 	*testing.T
 	substrate *hollow.Substrate
-	client    *kubernetes.Clientset
+	client    kubernetes.Interface
 	cp        *controlplane.ControlPlane
 	name      string // of the test's namespace, and before the name of what is not in it
 }
@@ -51,14 +51,7 @@ func newWorld(t *testing.T, change ...func(*hollow.Config)) *world {
 
 func newWorldOn(t *testing.T, cp *controlplane.ControlPlane, change ...func(*hollow.Config)) *world {
 	t.Helper()
-	rest, err := cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := cp.Admin(t)
 	config := hollow.Config{
 		Dir: t.TempDir(), Kubeconfig: cp.Kubeconfig, ClientCA: cp.CA(), LeaseInterval: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
