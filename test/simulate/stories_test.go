@@ -218,6 +218,9 @@ var rollbacks = []Story{
 		Happen: at("kube DELETE ortet-system/leases/ortet-pool1-fd34c415d62c", 1, "autoscaler adds a node while it deletes one")},
 	{Name: "rollback killed at the model, and another one", Seed: 68, Pool: usual, Asks: []Ask{
 		{Do: "rollback", Once: true}, {Do: "rollback", To: "1999.12.11"}}, Happen: at(patchModel, 1, "kill after")},
+	{Name: "rollback whose version is deleted after a kill", Seed: 79, Pool: usual, Asks: []Ask{
+		{Do: "capture"}, {Do: "rollback"}, {Do: "rollback", To: "2000.01.01", Once: true}, {Do: "rollback", To: "2000.01.01", Exit: 3}},
+		Cannot: "NoVersion", Happen: append(at(patchModel, 3, "version deleted"), at(patchModel, 3, "kill before")...)},
 	{Name: "rollback killed at the model, and a capture", Seed: 69, Pool: usual, Asks: []Ask{{Do: "rollback", Once: true}, {Do: "capture"}}, Happen: at(patchModel, 1, "kill after")},
 	{Name: "version set by others after a baked capture, and a capture", Seed: 70, Pool: fresh, Asks: afterBaked("2000.01.01", Ask{Do: "capture"}, Ask{Do: "scale out", N: 1})},
 	{Name: "version set by others after a baked capture, and a rollback", Seed: 71, Pool: fresh,
