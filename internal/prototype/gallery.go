@@ -76,7 +76,7 @@ func VersionName(now time.Time, again bool) string {
 func AgainNamed(version string) bool { return len(version) > len("2006.01.02") }
 
 // TodaysVersion names the version that a capture without again finds or makes: of
-// today's, under either name, the newest that is of use and nobody rolled back from.
+// today's, under either name, the newest that is of use and was not rolled back.
 func TodaysVersion(versions []fleet.ImageVersion, now time.Time) string {
 	day, further := VersionName(now, false), now.UTC().Format("2006.0102.")
 	for _, v := range NewestFirst(versions) {
@@ -155,7 +155,7 @@ func compareNumbers(a, b string) int {
 }
 
 // Prune says which versions go when the newest history are kept, and two of them that
-// nobody rolled back from, and which others are spared, with the reason. Where Azure does not say which version of the definition an
+// were not rolled back, and which others are spared, with the reason. Where Azure does not say which version of the definition an
 // instance runs, none goes.
 func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID, history int) (doomed []fleet.ImageVersion, spared []string) {
 	used := map[string]fleet.ResourceID{}

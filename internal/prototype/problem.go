@@ -146,7 +146,7 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
 		_, kept := q.Extensions.Doomed(pool.Model.Extensions)
 		for _, k := range kept {
-			refuse(true, "ExtensionNeeded", on, "an extension that stays needs one that would go: "+k, "keep both, or let both go")
+			refuse(true, "ExtensionNeeded", on, "an extension that stays needs another that would go: "+k, "keep both, or let both go")
 		}
 	}
 	if course.Start == AtDonor && o.Pool != nil && o.Instance != nil {

@@ -116,7 +116,7 @@ func (r ExtensionRule) goes(e fleet.Extension) bool {
 
 // Doomed gives the extensions that the rule deletes, dependents first, since
 // Azure refuses to delete what another names in provisionAfterExtensions. kept
-// names those that stay and depend on one that goes, which cannot be done:
+// names those that stay and depend on an extension that goes, which cannot be done:
 // "kept depends on doomed".
 func (r ExtensionRule) Doomed(extensions []fleet.Extension) (doomed []fleet.Extension, kept []string) {
 	for _, d := range DependentsFirst(extensions) {

@@ -134,7 +134,7 @@ func settings(ctx context.Context, vault cluster.Vault, pool fleet.ResourceID, w
 
 // tag sets or removes the tag of a version that was rolled back from: the same day's
 // capture must not bring it back. An update that fails may set the tag and leave the version
-// Failed: the next one that succeeds repairs it, unless it was Failed before.
+// Failed: the next update that succeeds repairs it, unless it was Failed before.
 func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 		value := ""

@@ -23,7 +23,7 @@ var exceptions = map[string]string{
 }
 
 // TestCaptureDenied takes away each documented action, and each verb of each documented
-// rule: of a capture that powers off and drains with force, and of one that deallocates.
+// rule: of a capture that powers off and drains with force, and of a capture that deallocates.
 func TestCaptureDenied(t *testing.T) {
 	met := map[string]bool{}
 	for _, way := range []string{"power off", "deallocate"} {

@@ -144,7 +144,7 @@ func testExtensions(t *testing.T, f fixture) {
 		After: []string{"first"}, KeyVault: &fleet.KeyVaultSecret{URL: "https://kv.vault.azure.net/secrets/s/1", Vault: simPool.In("vaults", "kv")},
 	}
 	if err := f.try(fleet.WriteExtension{Pool: simPool, Extension: second}); err == nil {
-		t.Error("an extension was written that needs one that is missing")
+		t.Error("an extension was written that needs a missing one")
 	}
 	f.finish(fleet.WriteExtension{Pool: simPool, Extension: first, Protected: fleet.NewSecret(`{"storageAccountKey":"k"}`)})
 	f.finish(fleet.WriteExtension{Pool: simPool, Extension: second})

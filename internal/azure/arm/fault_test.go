@@ -27,7 +27,7 @@ func testFaults(t *testing.T, f fixture) {
 		kind       fleet.Kind
 		begun      bool
 		retryAfter time.Duration
-		// state is that of the snapshot in the end, "" where there is none.
+		// state is that of the snapshot in the end, "" if it does not exist.
 		state string
 	}{
 		{name: "throttled", fault: azsim.Fault{Method: "PUT", Effect: azsim.EffectThrottle, RetryAfterSeconds: 7}, kind: fleet.KindThrottled, retryAfter: 7 * time.Second},
@@ -94,7 +94,7 @@ func testFaults(t *testing.T, f fixture) {
 }
 
 // settled waits until nothing is under way on a snapshot, and gives its state, ""
-// where there is none.
+// if it does not exist.
 func (f fixture) settled(id fleet.ResourceID) string {
 	f.t.Helper()
 	for range maxPolls {
@@ -144,7 +144,7 @@ func TestFaults(t *testing.T) {
 	})
 
 	// A region without zones takes the request for ZRS, and fails later.
-	onAzsim(t, "ZRS where there is none", func(t *testing.T, f fixture) {
+	onAzsim(t, "ZRS in a region without it", func(t *testing.T, f fixture) {
 		const where = "westcentralus"
 		p, err := sdk(t, f.s).NewDisksClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "far", armcompute.Disk{Location: ptr(where), Properties: &armcompute.DiskProperties{
 			DiskSizeGB: ptr(int32(4)), OSType: ptr(armcompute.OperatingSystemTypesLinux), HyperVGeneration: ptr(armcompute.HyperVGenerationV2),

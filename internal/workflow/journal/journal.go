@@ -168,7 +168,7 @@ func decodeSchema1(data []byte) (Record, error) {
 		state["original"] = f.Original
 	}
 	// Schema 1 has the customData that the model was left with; lastCustomData is what
-	// Ortet gave it: the no-op, a rollback's, or one that replaced another.
+	// Ortet gave it: the no-op, a rollback's, or what replaced another.
 	given := f.CustomData == noopSHA || f.Return != nil || f.Went == noopSHA || f.Restore != "" && f.Restore != f.CustomData
 	switch {
 	case f.ModelChanged && f.CustomData != "" && given:
