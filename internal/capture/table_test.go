@@ -14,7 +14,7 @@ var walks = flag.Uint64("walks", 20_000, "random walks of the table")
 // TestTable plays the table with failures, deaths and interruptions at any action: the
 // donor is never stranded.
 func TestTable(t *testing.T) {
-	ends, err := workflowtest.PlayAll(capture.Table, *walks)
+	ends, err := workflowtest.PlayAll(capture.Table, *walks, func(seed uint64) workflowtest.Random { return rand.New(rand.NewPCG(seed, 1)) })
 	if err != nil {
 		t.Fatal(err)
 	}

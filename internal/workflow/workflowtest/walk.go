@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -36,13 +35,13 @@ func (w Walk) Play(random Random) (end string, err error) {
 
 // PlayAll checks a table and plays n walks of it, until one is broken. It gives the number
 // of each end.
-func PlayAll(table func() workflow.Table, n uint64) (ends map[string]int, err error) {
+func PlayAll(table func() workflow.Table, n uint64, random func(seed uint64) Random) (ends map[string]int, err error) {
 	if err := Check(table()); err != nil {
 		return nil, err
 	}
 	ends = map[string]int{}
 	for seed := range n {
-		end, err := Walk{Rows: Skipping(table)}.Play(rand.New(rand.NewPCG(seed, 1)))
+		end, err := Walk{Rows: Skipping(table)}.Play(random(seed))
 		if err != nil {
 			return nil, fmt.Errorf("seed %d: %w", seed, err)
 		}
