@@ -31,6 +31,9 @@ func killedAfterEachStep(t *testing.T, w *world) {
 		}
 	})
 	t.Logf("killed after %v", done)
+	if len(done) < 15 {
+		t.Errorf("killed after %d steps, want 15 at least", len(done))
+	}
 }
 
 // killedAnywhere kills at any moment, also between what a step writes down and
@@ -63,7 +66,7 @@ func (p *pool) killed(t *testing.T, kill func(*os.Process) func(line) os.Signal)
 	day := time.Now().UTC().Format("2006.01.02")
 	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s")
 
-	const least, most = 15, 100
+	const most = 100
 	last, times := outcome{code: exitKilled}, -1
 	for last.code == exitKilled {
 		if times++; times == most {
@@ -77,8 +80,8 @@ func (p *pool) killed(t *testing.T, kill func(*os.Process) func(line) os.Signal)
 	// Where the last kill came after all was done, there is nothing more to do.
 	p.ortet(t, nil, args...).exits(t, exitDone).says(t, "Nothing to do", day)
 	t.Logf("killed %d times", times)
-	if times < least {
-		t.Errorf("killed %d times, want %d at least", times, least)
+	if times == 0 {
+		t.Error("the capture was not killed once")
 	}
 	if got := p.versions(t); !slices.Equal(got, []string{day}) {
 		t.Errorf("versions are %v, want %s alone", got, day)
@@ -112,7 +115,7 @@ func killedElsewhere(t *testing.T, w *world) {
 	_, err := p.kube.CoordinationV1().Leases(namespace).Patch(t.Context(), kube.LeaseName(string(p.id())), types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
 	o := p.ortet(t, nil, baked("capture", second, "--workbench="+bench)...).exits(t, exitDone)
-	if waited := o.when("preflight", "done").Sub(o.when("preflight", "started")); waited < 4*time.Second || waited > 20*time.Second {
+	if waited := o.when("preflight", "done").Sub(o.when("preflight", "started")); waited < 4*time.Second || waited > 40*time.Second { // 45 s are its own
 		t.Errorf("waited %s for a Lease of 5s\n%s", waited, o)
 	}
 	day := time.Now().UTC().Format("2006.01.02")
