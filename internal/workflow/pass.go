@@ -20,6 +20,7 @@ const (
 	recheckIn = 5 * time.Second // pause before it is begun again, doubled up to eight times: a read soon after a write may be old
 	settleIn  = time.Minute     // how long a change whose answer was lost may still take effect: an undo waits for it
 
+	firstPoll                = time.Second / 4 // an operation's, then Azure says how long to wait
 	firstPause, longestPause = time.Second, 30 * time.Second
 	credentialWait           = time.Minute     // how long refused credentials are tried before anything is changed
 	planDeadline             = 5 * time.Minute // how long lock and record are asked for before that
@@ -101,7 +102,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		switch {
 		case err == nil && !progress.Done:
 			verb, _, _ := strings.Cut(st.Change, " /") // of this change or the one before
-			return Wait{In: max(progress.Wait, firstPause), Percent: progress.Percent, Status: strings.TrimSuffix("Azure: "+verb+": "+progress.Status, ": ")}, nil
+			return Wait{In: max(progress.Wait, firstPoll), Percent: progress.Percent, Status: strings.TrimSuffix("Azure: "+verb+": "+progress.Status, ": ")}, nil
 		case err != nil && !progress.Done && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):
 			return Wait{}, err // the poll failed, the operation goes on
 		}
@@ -138,7 +139,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 			st.Token, st.Asked, st.Tries = string(token), time.Time{}, st.Tries+1
 		})
 		if token != "" { // saved although the pass may be canceled
-			return Wait{In: firstPause, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
+			return Wait{In: firstPoll, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
 		}
 	} else if _, again := retry(err, p.action.Undo, true, 1, 0); again {
 		return Wait{}, err
