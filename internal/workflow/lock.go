@@ -43,12 +43,17 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 }
 
 // acquire takes the lock and keeps it until release. A lock that is not renewed is waited
-// for until it expires; if its holder renews it, the pool is Refused.
+// for until it expires; if its holder renews or releases it, the pool is Refused.
 func (l *lock) acquire(ctx context.Context) error {
 	var first cluster.Holding
 	err := repeat(ctx, l.Now, false, func() error {
 		holding, err := l.hold(ctx)
 		switch {
+		case err == nil && !holding.Took && l.Now().Before(first.Until):
+			return &Refused{[]fleet.Problem{{
+				Code: "Held", On: l.name, What: first.Holder + " worked on the pool until now",
+				WayOut: "see ortet status, and run the command again if it is still wanted",
+			}}}
 		case !fleet.Is(err, fleet.KindHeld):
 		case first.Holder != holding.Holder:
 			first = holding

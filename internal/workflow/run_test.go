@@ -322,6 +322,30 @@ func TestLeft(t *testing.T) {
 	})
 }
 
+// A run beside another is refused, also if the other one ends while it waits: what it was
+// asked for was asked of another state of the pool.
+func TestBeside(t *testing.T) {
+	for after := 150; after < 190; after++ { // a run takes about three minutes
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			first, second := &process{world: w, name: "a"}, &process{world: w, name: "b"}
+			ended := make(chan error, 1)
+			go func() { ended <- first.runner(t).Run(t.Context(), pool, &small{p: first}) }()
+			time.Sleep(time.Duration(after)*time.Second + time.Millisecond)
+			want := workflow.ExitRefused
+			if len(ended) > 0 {
+				want = workflow.ExitDone
+			}
+			if err := second.runner(t).Run(t.Context(), pool, &small{p: second}); workflow.ExitCode(err) != want {
+				t.Errorf("begun after %d s: %v, want exit %d\n%s", after, err, want, w.text())
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A workflow of another kind undoes what is open before it begins.
 func TestOtherKindIsUndoneFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -236,7 +236,7 @@ func (p *process) Hold(_ context.Context, _, holder string, ttl time.Duration) (
 	case p.refused:
 		return cluster.Holding{}, failure(fleet.KindUnauthenticated, "401")
 	case p.holder != "" && p.holder != holder && time.Since(p.renewed) < p.ttl:
-		return cluster.Holding{Holder: p.holder, Renewed: p.renewed}, failure(fleet.KindHeld, "held by "+p.holder)
+		return cluster.Holding{Holder: p.holder, Renewed: p.renewed, Until: p.renewed.Add(p.ttl)}, failure(fleet.KindHeld, "held by "+p.holder)
 	}
 	p.holder, p.renewed, p.ttl = holder, time.Now(), ttl
 	return cluster.Holding{Holder: holder, Renewed: p.renewed}, nil
@@ -245,7 +245,7 @@ func (p *process) Hold(_ context.Context, _, holder string, ttl time.Duration) (
 func (p *process) Holding(context.Context, string) (cluster.Holding, bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return cluster.Holding{Holder: p.holder, Renewed: p.renewed}, p.holder != "", nil
+	return cluster.Holding{Holder: p.holder, Renewed: p.renewed, Until: p.renewed.Add(p.ttl)}, p.holder != "", nil
 }
 
 func (p *process) Release(_ context.Context, _, holder string) error {
