@@ -61,6 +61,8 @@ type RunStatus struct {
 	Undo    []string     `json:"undo,omitempty"`    // what is still to be undone unless the run is resumed
 	Why     string       `json:"why,omitempty"`     // of the undo, if that was begun
 	Ended   *journal.End `json:"ended,omitempty"`   // nil where it runs or can be resumed
+	Holder  string       `json:"holder,omitempty"`  // process that works on the pool, by its Lease
+	Resumes bool         `json:"resumes,omitempty"` // no process works on the pool, and the same command resumes the run
 }
 
 // Status reports on pools; on all that the cluster's nodes are in if pools is empty. A
@@ -91,6 +93,11 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	rec, jrErr := s.Journal.Load(ctx, string(id))
 	if jrErr == nil {
 		st.Capture = s.captureStatus(rec)
+		if holding, locked, err := s.Cluster.Holding(ctx, string(id)); err == nil && rec.Open() {
+			if st.Capture.Resumes = !locked || !s.Now().Before(holding.Until); !st.Capture.Resumes {
+				st.Capture.Holder = holding.Holder
+			}
+		}
 	}
 	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), instErr, fleet.IgnoreNotFound(jrErr)); err != nil {
 		st.Problem = err.Error()

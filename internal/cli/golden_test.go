@@ -112,7 +112,7 @@ func TestShown(t *testing.T) {
 	kamino.Instances = []capture.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
-	underway.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Running: []string{"drain"}, Undo: []string{"cordon", "stop", "protection"}, Why: "interrupt signal received"}
+	underway.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Running: []string{"drain"}, Undo: []string{"cordon", "stop", "protection"}, Why: "interrupt signal received", Holder: "operator/4711/1d2c3b4a"}
 
 	for name, show := range map[string]func(io.Writer){
 		"plan-first":   func(w io.Writer) { writePlan(w, thePlan()) },

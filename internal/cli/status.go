@@ -160,7 +160,14 @@ func writeLast(w io.Writer, c *capture.RunStatus) {
 		if len(c.Running) > 0 {
 			what += "at step " + strings.Join(c.Running, ", ") + ", "
 		}
-		what += "runs or can be resumed"
+		switch {
+		case c.Holder != "":
+			what += "runs as " + c.Holder
+		case c.Resumes:
+			what += "can be resumed"
+		default: // the Lease cannot be read
+			what += "runs or can be resumed"
+		}
 	case c.Ended.Exit == 0:
 		what = "last: " + what + "took " + duration(c.Ended.At.Sub(c.Begun))
 	default:
@@ -168,7 +175,11 @@ func writeLast(w io.Writer, c *capture.RunStatus) {
 	}
 	paragraph(w, resultWidth, "  ", "    ", what)
 	if len(c.Undo) > 0 && (c.Ended == nil || c.Ended.Exit != 0) {
-		text := "still to undo, unless it is resumed: " + strings.Join(c.Undo, ", ")
+		text := "still to undo, unless it is resumed: "
+		if c.Holder != "" {
+			text = "still to undo: "
+		}
+		text += strings.Join(c.Undo, ", ")
 		if c.Why != "" {
 			text += " (" + c.Why + ")"
 		}

@@ -176,6 +176,7 @@ type Holding struct {
 	Holder  string // "host/pid/capture", for people
 	Since   time.Time
 	Renewed time.Time
+	Until   time.Time // it expires then, unless it is renewed
 	// Took is true where this call took over a hold that had run out.
 	Took bool
 }

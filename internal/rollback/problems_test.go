@@ -72,7 +72,7 @@ func (c clusterOf) Kept(context.Context, fleet.ResourceID, string, string) (clus
 }
 
 func (c clusterOf) Holding(context.Context, string) (cluster.Holding, bool, error) {
-	return cluster.Holding{Holder: "b/1", Renewed: time.Now()}, c.f.locked, nil
+	return cluster.Holding{Holder: "b/1", Until: time.Now().Add(time.Minute)}, c.f.locked, nil
 }
 
 type noRecords struct{ journal.Store }

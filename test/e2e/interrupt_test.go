@@ -20,6 +20,7 @@ func interrupted(t *testing.T, w *world) {
 	p.ortet(t, on("stop", "started", os.Interrupt), args...).exits(t, exitInterrupted).
 		says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
 	p.whole(t, donor, before)
+	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+donor, "can be resumed").fits(t)
 
 	// A second Ctrl-C ends it at once, whatever state that leaves.
 	twice := func() outcome {

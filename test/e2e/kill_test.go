@@ -109,7 +109,7 @@ func killedElsewhere(t *testing.T, w *world) {
 	if now := p.node(t, first); now.power == "running" || !now.spec.Unschedulable || !now.protected {
 		t.Fatalf("the donor is not down, cordoned and protected: %+v", now)
 	}
-	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+first, "can be resumed", "still to undo", "not running: "+first+" (stopped)").fits(t)
+	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+first, "still to undo", "not running: "+first+" (stopped)").fits(t)
 
 	patch := []byte(`{"spec":{"holderIdentity":"elsewhere/1/-/00000000"}}`)
 	_, err := p.kube.CoordinationV1().Leases(namespace).Patch(t.Context(), kube.LeaseName(string(p.id())), types.MergePatchType, patch, metav1.PatchOptions{})

@@ -218,6 +218,7 @@ func holdingOf(lease *coordinationv1.Lease) cluster.Holding {
 	}
 	if t := lease.Spec.RenewTime; t != nil {
 		holding.Renewed = t.Time
+		holding.Until = t.Add(time.Duration(deref(lease.Spec.LeaseDurationSeconds)) * time.Second)
 	}
 	return holding
 }
