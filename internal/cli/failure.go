@@ -55,7 +55,11 @@ func interruption(err error) string {
 	if !stopped(out.Err) {
 		text += ": " + out.Err.Error()
 	}
-	return strings.Join(append([]string{text}, out.Left...), "; ") + "; run the same command to resume"
+	again := "; run the same command to resume"
+	if out.Step == "preflight" { // what there may be to resume is another command's
+		again = "; run the same command again"
+	}
+	return strings.Join(append([]string{text}, out.Left...), "; ") + again
 }
 
 // stopped reports whether an error is no more than the trace of a signal.

@@ -245,7 +245,7 @@ func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fle
 		notes = append(notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
 	}
 	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" {
-		notes = append(notes, "extensions that were deleted for "+current.Name+" are not added again")
+		notes = append(notes, "extensions that captures deleted are not added again")
 	}
 	return notes
 }
