@@ -11,9 +11,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -143,7 +146,7 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	root.SetIn(process.In)
 	root.SetOut(process.Out)
 	root.SetErr(process.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	// As wide as the terminal that everything else fits.
 	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80",
 		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
@@ -188,11 +191,35 @@ func fitHelp(c *cobra.Command) {
 	}
 }
 
+// flagError puts what is wanted in place of the words of Go's parsers.
+func flagError(err error) error {
+	var (
+		invalid *pflag.InvalidValueError
+		number  *strconv.NumError
+		want    = "true or false"
+	)
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	switch {
+	case strings.HasPrefix(invalid.Unwrap().Error(), "time: "):
+		want = "a duration such as 30s or 5m"
+	case !errors.As(err, &number) || errors.Is(err, strconv.ErrRange):
+		return err
+	case invalid.GetFlag().Value.Type() != "bool":
+		want = "a whole number"
+	}
+	return fmt.Errorf("invalid argument %q for \"--%s\" flag: want %s", invalid.GetValue(), invalid.GetFlag().Name, want)
+}
+
 func (o *options) complete() error {
 	switch o.output {
 	case "table", "json", "yaml":
 	default:
 		return usagef("-o %s: want table, json or yaml", o.output)
+	}
+	if wrong := validation.IsDNS1123Label(o.namespace); len(wrong) > 0 {
+		return usagef("--namespace %q: %s", o.namespace, wrong[0])
 	}
 	level, warning, err := parseLevel(o.logLevel)
 	if err != nil {

@@ -46,6 +46,9 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 			return nil, nil, err
 		}
 	}
+	if s.policy.MinCandidates == 0 {
+		return nil, nil, usagef("--min-candidates 0: want 1 or more")
+	}
 	s.policy.Self = o.process.Getenv("NODE_NAME")
 	if err := s.policy.Check(); err != nil {
 		return nil, nil, usageError{err}

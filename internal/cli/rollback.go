@@ -34,6 +34,9 @@ on the same day does not use it again.`,
   ortet rollback k8s-pool1-12345678-vmss000000 --to 2026.11.20`,
 		Args: oneArgument("a node of the pool, or the scale set's ARM id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if request.To == "" { // an unset variable of a script
+				return usagef("--to is empty: want previous, original, or the name of a version")
+			}
 			if strings.HasPrefix(args[0], "/") {
 				if err := checkPool(args[0]); err != nil {
 					return err
