@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -192,11 +193,17 @@ func (o *options) kubernetes() (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
 	if err != nil {
 		hint := ""
-		if o.kubeconfig != "" {
-			if _, statErr := os.Stat(o.kubeconfig); statErr != nil {
-				err = fmt.Errorf("read --kubeconfig: %w", statErr)
-			}
-		} else if clientcmd.IsEmptyConfig(err) {
+		_, statErr := os.Stat(o.kubeconfig)
+		// client-go gives no typed error, and a Go type in its text.
+		foreign := regexp.MustCompile(`file "(.+)": couldn't get version/kind`).FindStringSubmatch(err.Error())
+		switch {
+		case o.kubeconfig != "" && statErr != nil:
+			err = fmt.Errorf("read --kubeconfig: %w", statErr)
+		case foreign != nil:
+			err = fmt.Errorf("%s is not a kubeconfig: it holds no YAML or JSON object", foreign[1])
+		case clientcmd.IsEmptyConfig(err) && o.kubeconfig != "":
+			err = fmt.Errorf("%s is not a kubeconfig: it names no cluster", o.kubeconfig)
+		case clientcmd.IsEmptyConfig(err):
 			err = fmt.Errorf("no kubeconfig in %s", strings.Join(rules.Precedence, ", "))
 			hint = "; set $KUBECONFIG or --kubeconfig FILE"
 		}
