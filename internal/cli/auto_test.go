@@ -220,7 +220,7 @@ func TestPolicyFlags(t *testing.T) {
 			t.Errorf("ortet donors %s: code %d, want donor %q\n%s%s", flags, code, want, out, err)
 		}
 		code, out, err = newPooled().run(t, "capture --dry-run -o json --pool k8s-agentpool1-12345678-vmss "+flags)
-		var results []auto.Result
+		var results []struct{ Donor string }
 		if e := json.Unmarshal([]byte(out), &results); code != 0 || e != nil || len(results) != 1 || results[0].Donor != want {
 			t.Errorf("ortet capture --dry-run %s: code %d, want donor %q\n%s%s", flags, code, want, out, err)
 		}

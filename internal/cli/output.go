@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,13 +34,18 @@ func (o *options) print(result any, table func(io.Writer)) error {
 
 // printPlan shows a plan; one with problems ends as refused.
 func (o *options) printPlan(p prototype.Plan) error {
-	if err := o.print(p, func(w io.Writer) { writePlan(w, p) }); err != nil {
-		return err
+	table := func(w io.Writer) { writePlan(w, p) }
+	if len(p.Problems) == 0 {
+		return o.print(p, table)
 	}
-	if len(p.Problems) > 0 {
-		return &workflow.Refused{Problems: p.Problems}
-	}
-	return nil
+	refused := &workflow.Refused{Problems: p.Problems}
+	f := struct { // a failure with the plan's keys
+		prototype.Plan
+		Result any    `json:"result"`
+		Exit   int    `json:"exit"`
+		Error  string `json:"error"`
+	}{Plan: p, Exit: workflow.ExitRefused, Error: refused.Error()}
+	return cmp.Or(o.print(f, table), error(refused))
 }
 
 // maxIDWidth is the width of the ids' column in a plan: the titles beside it, such as the

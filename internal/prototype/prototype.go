@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -25,6 +26,20 @@ type Step struct {
 	Deadline     time.Duration `json:"deadline"`               // counts from its begin
 	Skip         string        `json:"skip,omitempty"`         // why it will not run; "" runs it
 	Irreversible []string      `json:"irreversible,omitempty"` // what cannot be recovered once it is done
+}
+
+// MarshalJSON writes the durations as text, "2m30s".
+func (s Step) MarshalJSON() ([]byte, error) {
+	type fields Step
+	text := struct {
+		fields
+		Usual    string `json:"usual,omitempty"`
+		Deadline string `json:"deadline"`
+	}{fields: fields(s), Deadline: s.Deadline.String()}
+	if s.Usual > 0 {
+		text.Usual = s.Usual.String()
+	}
+	return json.Marshal(text)
 }
 
 // A Plan is what a capture or rollback would do, and why it may not.
