@@ -104,7 +104,7 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 			After: []string{"version"}, Optional: true, Do: c.prune},
 		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + version, Usual: 30 * time.Second, Deadline: 60 * minute, After: []string{"version"}, Commits: true, Do: c.model},
 		{ID: "extensions", Title: "Delete extensions from the model" + list(s.ToDelete), Usual: time.Duration(len(s.ToDelete)) * 30 * time.Second, Deadline: 60 * minute, After: []string{"model"}, Do: c.extensions},
-		{ID: "grow", Title: fmt.Sprintf("Add %d new node(s)", c.req.NewNodes), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"model", "extensions"}, Do: c.grow},
+		{ID: "grow", Title: "Add " + fleet.Count(int(c.req.NewNodes), "new node"), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"model", "extensions"}, Do: c.grow},
 	}
 }
 

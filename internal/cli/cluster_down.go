@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 func newClusterDown(c *clusterOptions) *cobra.Command {
@@ -38,7 +39,7 @@ it did not make or in which others have resources.`, func(ctx context.Context, _
 		if err != nil {
 			return err
 		}
-		what := fmt.Sprintf("This deletes %d resource(s) of cluster %s", n, m.Cluster.Metadata.Name)
+		what := fmt.Sprintf("This deletes %s of cluster %s", fleet.Count(n, "resource"), m.Cluster.Metadata.Name)
 		if all || storage {
 			what += ", and all data on its storage"
 		}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ortet/ortet/internal/elastic"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 func newClusterInit(c *clusterOptions) *cobra.Command {
@@ -114,7 +115,7 @@ func newClusterValidate(c *clusterOptions) *cobra.Command {
 		}
 		return c.print(cluster, func(w io.Writer) {
 			s := cluster.Spec
-			say(w, "%s is valid: cluster %s in %s, 1 server, %d pool(s), storage account %s.", c.file, cluster.Metadata.Name, s.Location, len(s.Pools), s.Storage.Account)
+			say(w, "%s is valid: cluster %s in %s, 1 server, %s, storage account %s.", c.file, cluster.Metadata.Name, s.Location, fleet.Count(len(s.Pools), "pool"), s.Storage.Account)
 			if names := s.Artifacts.Placeholders(); len(names) > 0 {
 				say(w, "Digests are still missing: %s. Write the block with ortet cluster artifacts.", strings.Join(names, ", "))
 			}

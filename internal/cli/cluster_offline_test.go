@@ -34,7 +34,7 @@ func TestClusterOffline(t *testing.T) {
 	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "init", "--name", "other", "--location", "westeurope"); code != workflow.ExitFailed || !strings.Contains(err, "exists") {
 		t.Errorf("init over a file: exit code %d: %s", code, err)
 	}
-	if out := offline(t, dir, "validate"); !strings.Contains(strings.Join(strings.Fields(out), " "), "cluster demo in westeurope, 1 server, 2 pool(s)") || !strings.Contains(out, "k3s, ortet, ortetNode") {
+	if out := offline(t, dir, "validate"); !strings.Contains(strings.Join(strings.Fields(out), " "), "cluster demo in westeurope, 1 server, 2 pools") || !strings.Contains(out, "k3s, ortet, ortetNode") {
 		t.Errorf("validate: %s", out)
 	}
 	offline(t, dir, "keys")

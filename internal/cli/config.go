@@ -214,18 +214,10 @@ func writeValid(w io.Writer, s configSize, config nodeconfig.Config) {
 	var holds []string
 	for _, k := range kinds(config) {
 		if k.n > 0 {
-			holds = append(holds, count(k.n, k.name))
+			holds = append(holds, fleet.Count(k.n, k.name))
 		}
 	}
 	say(w, "%s is valid: %s.", s.File, first(strings.Join(holds, ", "), "it is empty, and gives nodes back what they had"))
 	fmt.Fprintf(w, "Digest:   %s\n", s.Digest)
 	fmt.Fprintf(w, "userData: about %d of %d bytes\n", s.UserData, s.Limit)
-}
-
-// count is a number and what is counted, "1 file", "2 files".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -150,7 +150,7 @@ func writePushed(w io.Writer, r *rollout.Result, now time.Time) {
 			has++
 		}
 	}
-	say(w, "%s: generation %d is on %d of %s after %s.", r.Pool.Name(), r.Generation, has, count(len(reached)+len(r.Left), "node"), duration(r.Took))
+	say(w, "%s: generation %d is on %d of %s after %s.", r.Pool.Name(), r.Generation, has, fleet.Count(len(reached)+len(r.Left), "node"), duration(r.Took))
 	fmt.Fprintln(w)
 	writeConfigNodes(w, reached, r.Left, now)
 }

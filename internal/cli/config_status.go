@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/rollout"
 	"github.com/ortet/ortet/internal/wire"
@@ -39,7 +40,7 @@ func writeConfigStatus(w io.Writer, s *rollout.Status, now time.Time) {
 	case s.Model > 0:
 		model = fmt.Sprintf("generation %d", s.Model)
 	}
-	say(w, "%s: %s, the model has %s.", s.Pool.Name(), count(len(s.Nodes), "node"), model)
+	say(w, "%s: %s, the model has %s.", s.Pool.Name(), fleet.Count(len(s.Nodes), "node"), model)
 	if len(s.Nodes) > 0 {
 		fmt.Fprintln(w)
 	}
@@ -114,7 +115,7 @@ func writeConfigPlan(w io.Writer, p *rollout.Plan, now time.Time) {
 	case p.From > 0 && behind == 0:
 		say(w, "Nothing to do: pool %s has this configuration, as generation %d.", p.Pool.Name(), p.From)
 	case p.From > 0:
-		say(w, "The configuration is that of generation %d already; %d of %s are not at it. ortet config push resumes with these; give --retry where it failed.", p.From, behind, count(len(p.Nodes), "node"))
+		say(w, "The configuration is that of generation %d already; %d of %s are not at it. ortet config push resumes with these; give --retry where it failed.", p.From, behind, fleet.Count(len(p.Nodes), "node"))
 	default:
 		say(w, "Nothing to do: the configuration is empty, and pool %s has none.", p.Pool.Name())
 	}

@@ -163,7 +163,7 @@ func unknownRules(all []donors.Candidate) string {
 	}
 	for _, u := range unknown {
 		rule, why, _ := strings.Cut(u, ": ")
-		cause := "(" + count(nodes[u], "node") + ": " + why + ")"
+		cause := "(" + fleet.Count(nodes[u], "node") + ": " + why + ")"
 		if rules[cause] == nil {
 			causes = append(causes, cause)
 		}

@@ -19,9 +19,9 @@ func writeError(w io.Writer, err error) {
 	text := interruption(err)
 	switch {
 	case errors.As(err, &refused):
-		head := "refused for " + count(len(refused.Problems), "reason") + ", nothing was changed"
+		head := "refused for " + fleet.Count(len(refused.Problems), "reason") + ", nothing was changed"
 		if text != "" {
-			head = "cannot resume for " + count(len(refused.Problems), "reason") + "; run the same command again to resume"
+			head = "cannot resume for " + fleet.Count(len(refused.Problems), "reason") + "; run the same command again to resume"
 		}
 		paragraph(w, width, "ortet: ", "  ", head)
 		for _, p := range refused.Problems {

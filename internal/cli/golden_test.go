@@ -70,7 +70,7 @@ func thePlan() prototype.Plan {
 			{ID: "version", Title: "Build image version 2026.11.21", Usual: 40 * time.Minute},
 			{ID: "model", Title: "Point " + pool1.Name() + "'s model at 2026.11.21", Usual: 30 * time.Second},
 			{ID: "extensions", Title: "Delete extensions from the model", Skip: "none to delete"},
-			{ID: "grow", Title: "Add 0 new node(s)", Skip: "not requested"},
+			{ID: "grow", Title: "Add 0 new nodes", Skip: "not requested"},
 		},
 	}
 }

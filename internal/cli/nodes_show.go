@@ -199,7 +199,7 @@ func (o *options) printNode(s survey, name string) error {
 	err := o.print(found[0], func(w io.Writer) {
 		writeNode(w, found[0], s.now)
 		if n := len(found) - 1; n > 0 {
-			fmt.Fprintf(w, "\n%d earlier machine(s) of that name: -o json of ortet nodes has their ids.\n", n)
+			fmt.Fprintf(w, "\n%s of that name: see the ids in the output of ortet nodes -o json.\n", fleet.Count(n, "earlier machine"))
 		}
 	})
 	o.tellNotes(s)

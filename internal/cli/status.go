@@ -76,7 +76,7 @@ func (o *options) printStatus(all []capture.PoolStatus, now time.Time) error {
 }
 
 func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
-	say(w, "%s: %s, %s, %d instance(s)", s.Pool.Name, s.Pool.Location, s.Pool.Size, len(s.Instances))
+	say(w, "%s: %s, %s, %s", s.Pool.Name, s.Pool.Location, s.Pool.Size, fleet.Count(len(s.Instances), "instance"))
 	if s.Problem != "" {
 		paragraph(w, resultWidth, "  ", "    ", "could not read all: "+s.Problem)
 	}

@@ -1,5 +1,7 @@
 package fleet
 
+import "fmt"
+
 // A Problem is a reason to refuse. All of a request's problems are found at once.
 type Problem struct {
 	Code   string `json:"code"`   // stable, "NodeNotReady"
@@ -15,4 +17,12 @@ func (p Problem) String() string {
 		s += "; " + p.WayOut
 	}
 	return s
+}
+
+// Count is a number and what is counted: "1 node", "2 nodes".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -127,7 +127,7 @@ func (p *Problems) Unreadable(on string, err error) {
 func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 	p = append(p, o.Unreadable...)
 	refuse, pool := p.Refuse, cmp.Or(o.Pool, &fleet.Pool{})
-	refuse(q.History < 2, "HistoryTooShort", "--history", fmt.Sprintf("%d version(s) would leave nothing to roll back to", q.History), "keep at least 2")
+	refuse(q.History < 2, "HistoryTooShort", "--history", fleet.Count(q.History, "version")+" would leave nothing to roll back to", "keep at least 2")
 	err := q.Extensions.Check()
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")

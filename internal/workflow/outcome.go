@@ -42,7 +42,7 @@ func ExitCode(err error) int {
 type Refused struct{ Problems []fleet.Problem } //nolint:errname // an outcome
 
 func (e *Refused) Error() string {
-	s := fmt.Sprintf("refused for %d reason(s), nothing was changed", len(e.Problems))
+	s := "refused for " + fleet.Count(len(e.Problems), "reason") + ", nothing was changed"
 	for _, p := range e.Problems {
 		s += "\n  - " + p.String()
 	}
