@@ -102,7 +102,7 @@ func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
 			}},
 		{ID: "prune", Title: "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(toPrune), Usual: time.Duration(len(toPrune)) * minute, Deadline: 60 * minute,
 			After: []string{"version"}, Optional: true, Do: c.prune},
-		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + version, Usual: 30 * time.Second, Deadline: 60 * minute, After: []string{"version"}, Commits: true, Do: c.model},
+		{ID: "model", Title: "Point the model at " + version, Usual: 30 * time.Second, Deadline: 60 * minute, After: []string{"version"}, Commits: true, Do: c.model},
 		{ID: "extensions", Title: "Delete extensions from the model" + list(s.ToDelete), Usual: time.Duration(len(s.ToDelete)) * 30 * time.Second, Deadline: 60 * minute, After: []string{"model"}, Do: c.extensions},
 		{ID: "grow", Title: "Add " + fleet.Count(int(c.req.NewNodes), "new node"), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"model", "extensions"}, Do: c.grow},
 	}

@@ -68,7 +68,7 @@ func thePlan() prototype.Plan {
 			{ID: "drain", Title: "Drain " + donor, Usual: time.Minute},
 			{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second},
 			{ID: "version", Title: "Build image version 2026.11.21", Usual: 40 * time.Minute},
-			{ID: "model", Title: "Point " + pool1.Name() + "'s model at 2026.11.21", Usual: 30 * time.Second},
+			{ID: "model", Title: "Point the model at 2026.11.21", Usual: 30 * time.Second},
 			{ID: "extensions", Title: "Delete extensions from the model", Skip: "none to delete"},
 			{ID: "grow", Title: "Add 0 new nodes", Skip: "not requested"},
 		},
@@ -125,7 +125,7 @@ func TestShown(t *testing.T) {
 		},
 		"plan-rollback": func(w io.Writer) {
 			steps := []prototype.Step{
-				{ID: "model", Title: "Point " + pool1.Name() + "'s model at 2026.1120.180000", Usual: 30 * time.Second},
+				{ID: "model", Title: "Point the model at 2026.1120.180000", Usual: 30 * time.Second},
 				{ID: "tag", Title: "Tag version 2026.11.21 as rolled back", Usual: 10 * time.Second},
 			}
 			writePlan(w, prototype.Plan{Kind: rollback.Kind, Pool: pool1, Version: left.ID, Steps: steps,

@@ -26,7 +26,7 @@ func (r *rollback) table(skip map[string]bool) workflow.Table {
 	}
 	from, to := cmp.Or(s.TagFrom.Name(), "the replaced version"), cmp.Or(s.To.Name(), "the version")
 	t := workflow.Table{
-		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Skip: "the model uses " + name, Commits: true, Do: r.model},
+		{ID: "model", Title: "Point the model at " + name, Usual: 30 * time.Second, Skip: "the model uses " + name, Commits: true, Do: r.model},
 		{ID: "extensions", Title: "Restore extensions of the model: " + cmp.Or(strings.Join(names, ", "), "none"),
 			Usual: time.Duration(len(names)) * 30 * time.Second, Skip: "none to restore", After: []string{"model"}, Commits: true, Do: r.extensions},
 		{ID: "tag", Title: "Tag " + from + " as rolled back", Usual: 10 * time.Second, Skip: "nothing to tag", After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
