@@ -63,3 +63,24 @@ func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg str
 	}
 	return "", fmt.Errorf("cannot find scale set %s: the Nodes of this cluster are instances of %s; give one of these, or an ARM id", arg, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 }
+
+// nodeOrPool gives the node or the scale set that an argument names. A Node goes before
+// a scale set of the same name; what is neither is taken for a node, which is not found.
+func (o *options) nodeOrPool(ctx context.Context, client kubernetes.Interface, arg string) (node string, pool fleet.ResourceID, err error) {
+	if !strings.HasPrefix(arg, "/") {
+		nodes, _ := listNodes(ctx, client) // what reads the node next reports why not
+		isPool := false
+		for i := range nodes {
+			id, invalid := fleet.ParseProviderID(nodes[i].ProviderID)
+			isPool = isPool || invalid == nil && strings.EqualFold(id.Parent().Name(), arg)
+			if nodes[i].Name == arg {
+				return arg, "", nil
+			}
+		}
+		if !isPool {
+			return arg, "", nil
+		}
+	}
+	pool, err = o.pool(ctx, client, arg)
+	return "", pool, err
+}

@@ -58,6 +58,16 @@ func TestPoolIsFoundByItsName(t *testing.T) {
 	if _, err = o.pool(t.Context(), providerNodes("k3s://a"), "pool1"); err == nil || !strings.Contains(err.Error(), "ARM id") {
 		t.Errorf("without any scale set: %v", err)
 	}
+	for arg, want := range map[string]string{"a": "node a", "pool1": "pool " + "/subscriptions/s/resourceGroups/g" + set + "pool1", id: "pool " + id, "nosuch": "node nosuch", "pool2": "2 have that name"} {
+		node, pool, err := o.nodeOrPool(t.Context(), client, arg)
+		got := "node " + node
+		if node == "" {
+			got = "pool " + string(pool)
+		}
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && !strings.EqualFold(got, want) {
+			t.Errorf("%s names %s, %v; want %s", arg, got, err, want)
+		}
+	}
 	var usage usageError
 	for _, arg := range []string{"/subscriptions/s", "/subscriptions/s/resourceGroups/g" + set + "p/virtualMachines/1", "a/b", "pool one"} {
 		if _, err := o.pool(t.Context(), client, arg); !errors.As(err, &usage) {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 )
@@ -20,19 +19,22 @@ func newRollback(o *options) *cobra.Command {
 		lease   leaseDuration
 	)
 	cmd := &cobra.Command{
-		Use:   "rollback NODE|SCALE-SET-ID",
+		Use:   "rollback NODE|POOL",
 		Short: "Point a pool's model at an earlier version again",
 		Long: `rollback points a scale set's model at an earlier image version, by default the
 one before the current one. New nodes boot from it; running instances are not
 changed.
+
+A pool is named by one of its nodes, or by the scale set's name or ARM id.
 
 If no earlier version is kept, or with --to original, image and customData become
 what they were before the first capture. Saved customData is restored if the
 earlier version needs it. The replaced version is tagged as rolled back: a capture
 on the same day does not use it again.`,
 		Example: `  ortet rollback k8s-pool1-12345678-vmss000000
-  ortet rollback k8s-pool1-12345678-vmss000000 --to 2026.11.20`,
-		Args: oneArgument("a node of the pool, or the scale set's ARM id"),
+  ortet rollback k8s-pool1-12345678-vmss000000 --to 2026.11.20
+  ortet rollback k8s-pool1-12345678-vmss --to original`,
+		Args: oneArgument("a node of the pool, or the scale set's name or ARM id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.To == "" { // an unset variable of a script
 				return usagef("--to is empty: want previous, original, or the name of a version")
@@ -41,17 +43,18 @@ on the same day does not use it again.`,
 				if err := checkPool(args[0]); err != nil {
 					return err
 				}
-				request.Pool = fleet.ResourceID(strings.TrimRight(args[0], "/"))
-			} else {
-				request.Node = args[0]
 			}
 			ctx := cmd.Context()
 			show := newProgress(o.process.Err, o.process.Getenv)
 			defer show.Close()
-			s, err := o.connect(ctx, show, work{rules: rollbackRules(o.namespace), lease: lease})
+			c, err := o.open(ctx, work{rules: rollbackRules(o.namespace), lease: lease})
 			if err != nil {
 				return err
 			}
+			if request.Node, request.Pool, err = o.nodeOrPool(ctx, c.client, args[0]); err != nil {
+				return err
+			}
+			s := c.services(show)
 			if dryRun {
 				p, err := s.rollback.Plan(ctx, request)
 				if err != nil {

@@ -31,7 +31,7 @@ Without an argument it shows all pools that the cluster's nodes belong to.`,
 			var pools []fleet.ResourceID
 			for _, a := range args {
 				if !strings.HasPrefix(a, "/subscriptions/") || checkPool(a) != nil {
-					return usagef("%q is not the ARM id of a scale set (/subscriptions/…)", a)
+					return usagef("%q is not the ARM id of a scale set (/subscriptions/…); az vmss list --query '[].id' shows them", a)
 				}
 				pools = append(pools, fleet.ResourceID(a))
 			}

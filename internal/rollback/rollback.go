@@ -136,7 +136,7 @@ func (r *rollback) findPool(ctx context.Context) (problems prototype.Problems, e
 	}
 	r.pool = id.Parent()
 	why := cmp.Or(err, invalid)
-	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why), "name a pool or one of its nodes")
+	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why), "name a node of the pool, or the scale set by its name or ARM id (az vmss list)")
 	return problems, fleet.IgnoreNotFound(err)
 }
 
