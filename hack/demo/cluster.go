@@ -16,11 +16,10 @@ import (
 // A cluster is what the story needs of one.
 type cluster struct {
 	kubeconfig, caFile string
-	// kubectl is the line of the shell by which a user has one.
-	kubectl   string
-	client    func() (*rest.Config, error)
-	bootstrap func(context.Context, time.Time) ([]byte, error)
-	stop      func(context.Context) error
+	kubectl            string // a user's, as a command of the shell; "" is their own
+	client             func() (*rest.Config, error)
+	bootstrap          func(context.Context, time.Time) ([]byte, error)
+	stop               func(context.Context) error
 }
 
 // startCluster starts the cluster that CONTROLPLANE names: "" is the API server in
@@ -35,7 +34,7 @@ func startCluster(ctx context.Context, out io.Writer, dir, kind string) (cluster
 			return cluster{}, err
 		}
 		return cluster{
-			kubeconfig: c.Kubeconfig, caFile: c.CAFile, kubectl: "# kubectl is yours to bring",
+			kubeconfig: c.Kubeconfig, caFile: c.CAFile,
 			client: c.RESTConfig, bootstrap: c.BootstrapKubeconfig, stop: c.Stop,
 		}, nil
 	case "real":
@@ -49,7 +48,7 @@ func startCluster(ctx context.Context, out io.Writer, dir, kind string) (cluster
 			return cluster{}, err
 		}
 		return cluster{
-			kubeconfig: cp.Kubeconfig, caFile: cp.CAFile, kubectl: fmt.Sprintf(`kubectl() { %s kubectl "$@"; }`, binary), client: cp.RESTConfig,
+			kubeconfig: cp.Kubeconfig, caFile: cp.CAFile, kubectl: binary + " kubectl", client: cp.RESTConfig,
 			bootstrap: func(ctx context.Context, expiry time.Time) ([]byte, error) {
 				return cp.BootstrapKubeconfig(ctx, cp.Server, expiry)
 			},

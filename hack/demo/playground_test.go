@@ -78,6 +78,10 @@ func TestPlayground(t *testing.T) {
 		text, err := command.CombinedOutput()
 		return string(text), err
 	}
+	shell := exec.CommandContext(ctx, "sh", "-c", ". "+file[1]+" && timeout 60 ortet status")
+	if text, err := shell.CombinedOutput(); err != nil || !strings.Contains(string(text), pool) {
+		t.Errorf("ortet status under timeout: %v\n%s", err, text)
+	}
 	const node = pool + "000000"
 	succeeds := func(want string, args ...string) {
 		t.Helper()

@@ -134,11 +134,15 @@ func invite(out io.Writer, dir string, kube cluster, azure *simulation.Azure, no
 	if err != nil {
 		return err
 	}
-	env := filepath.Join(dir, "env")
-	if err := os.WriteFile(env, fmt.Appendf(nil, `export KUBECONFIG=%s SSL_CERT_FILE=%s
-ortet() { %s/ortet --azure-config=%s "$@"; }
-%s
-`, kube.kubeconfig, azure.Endpoint.CAFile, bin, azure.Endpoint.AzureConfig, kube.kubectl), 0o600); err != nil {
+	// Programs rather than functions of the shell: timeout and watch find them.
+	env, path := filepath.Join(dir, "env"), filepath.Join(dir, "bin")
+	err = errors.Join(os.Mkdir(path, 0o755),
+		os.WriteFile(filepath.Join(path, "ortet"), fmt.Appendf(nil, "#!/bin/sh\nexec %s/ortet --azure-config=%s \"$@\"\n", bin, azure.Endpoint.AzureConfig), 0o755),
+		os.WriteFile(env, fmt.Appendf(nil, "export KUBECONFIG=%s SSL_CERT_FILE=%s\nexport PATH=\"%s:$PATH\"\n", kube.kubeconfig, azure.Endpoint.CAFile, path), 0o600))
+	if kube.kubectl != "" {
+		err = errors.Join(err, os.WriteFile(filepath.Join(path, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", kube.kubectl), 0o755))
+	}
+	if err != nil {
 		return err
 	}
 	say(out, "This world is yours until Ctrl-C. In another terminal, to be closed afterwards:")
