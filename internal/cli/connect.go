@@ -152,7 +152,8 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 }
 
 // logIn finds the credentials, and logs the client in that is made with them: wrong
-// credentials are reported at once, rather than waited for as ones that are being renewed.
+// credentials are reported at once, rather than waited for as ones that are being renewed,
+// and so is a certificate that is not trusted, which would fail all that follows.
 func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *options, client func(arm.Options) (C, error)) (c C, who credential.Credentials, err error) {
 	if who, err = credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv}); err != nil {
 		return c, who, err
@@ -161,8 +162,11 @@ func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *
 	if c, err = client(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version}); err != nil {
 		return c, who, err
 	}
-	if err := c.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+	switch err := c.LogIn(ctx); fleet.KindOf(err) {
+	case fleet.KindUnauthenticated:
 		return c, who, fmt.Errorf("credentials of %s: %w", who.Source, err)
+	case fleet.KindInvalid:
+		return c, who, err
 	}
 	return c, who, nil
 }

@@ -2,6 +2,8 @@ package arm_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
@@ -60,6 +62,7 @@ func TestClassify(t *testing.T) {
 		{name: "wrong types", answer: answer{status: 200, body: `{"id": 7}`}, kind: fleet.KindTransient, says: "not what Azure sends"},
 		{name: "bad date", answer: answer{status: 200, body: `{"properties":{"timeCreated":"yesterday"}}`}, kind: fleet.KindTransient},
 		{name: "too large", answer: answer{status: 200, body: `{"name":"` + strings.Repeat("x", 1<<17) + `"}`}, kind: fleet.KindInvalid, says: "larger than allowed"},
+		{name: "not trusted", answer: answer{err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}}, kind: fleet.KindInvalid, says: "SSL_CERT_FILE"},
 		{name: "dropped", answer: answer{err: syscall.ECONNRESET}, kind: fleet.KindTransient},
 		{name: "dropped in the body", answer: answer{status: 200, stream: &broken{}}, kind: fleet.KindTransient},
 	} {

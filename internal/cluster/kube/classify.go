@@ -151,7 +151,7 @@ func classifyNetwork(out *fleet.Error, err error) {
 	)
 	switch {
 	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &invalid), errors.As(err, &verify):
-		out.Kind, out.Remedy = fleet.KindInvalid, "the kubeconfig's certificate authority or server name is not this API server's"
+		out.Kind, out.Remedy = fleet.KindInvalid, "check the kubeconfig's certificate authority and server name, and any proxy that replaces certificates"
 	case strings.Contains(err.Error(), "getting credentials"):
 		// client-go's exec plugins give no typed error.
 		out.Kind, out.Remedy = fleet.KindUnauthenticated, "the kubeconfig's credential plugin failed: run it by hand, or log in again"
