@@ -17,7 +17,7 @@ import (
 
 func newStatus(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "status [SCALE-SET-ID ...]",
+		Use:   "status [POOL ...]",
 		Short: "Show image versions, models and the image of each instance",
 		Long: `status shows for each pool:
 
@@ -26,20 +26,28 @@ func newStatus(o *options) *cobra.Command {
   - the image of each instance
   - the last capture or rollback, or the current one
 
-Without an argument it shows all pools that the cluster's nodes belong to.`,
+Without an argument it shows all pools that the cluster's nodes belong to. A POOL is
+a scale set's name or ARM id.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var pools []fleet.ResourceID
+			ctx := cmd.Context()
 			for _, a := range args {
-				if !strings.HasPrefix(a, "/subscriptions/") || checkPool(a) != nil {
-					return usagef("%q is not the ARM id of a scale set (/subscriptions/…); az vmss list --query '[].id' shows them", a)
+				if err := checkPool(a); err != nil {
+					return err
 				}
-				pools = append(pools, fleet.ResourceID(a))
 			}
-			s, err := o.connect(cmd.Context(), nil, work{})
+			c, err := o.open(ctx, work{})
 			if err != nil {
 				return err
 			}
-			all, err := s.Status(cmd.Context(), pools)
+			var pools []fleet.ResourceID
+			for _, a := range args {
+				id, err := o.pool(ctx, c.client, a)
+				if err != nil {
+					return err
+				}
+				pools = append(pools, id)
+			}
+			all, err := c.services(nil).Status(ctx, pools)
 			if err != nil {
 				return err
 			}

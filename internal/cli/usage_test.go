@@ -81,7 +81,7 @@ func TestUsageErrors(t *testing.T) {
 		{"donors --skip-rule luck", `cannot switch off rule "luck": it does not exist`},
 		{"donors --min-candidates -1", "candidates -1"},
 		{"capture --all --min-candidates 0", "--min-candidates 0: want 1 or more"},
-		{"status pool1", `"pool1" is not the ARM id of a scale set`},
+		{"status pool_1/x", `"pool_1/x" is neither the name of a scale set nor its ARM id`},
 		{"rollback", "name a node of the pool, or the scale set's name or ARM id"},
 		{"rollback n --to=", "--to is empty: want previous, original, or the name of a version"},
 		{"rollback n --to", "flag needs an argument"},
