@@ -158,7 +158,7 @@ func (x *run) recover(ctx context.Context) (err error) {
 	x.update(func(r *journal.Record) { *r = Recover(*r, phase, fmt.Sprintf("%s %s did not finish", r.Kind, r.Name)) })
 	x.walk(ctx)
 	rec := x.record()
-	if x.ctx.Err() != nil || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
+	if x.ctx.Err() != nil || rec.Phase != journal.Undo && ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
 		return x.outcome()
 	}
 	if rec.Phase == journal.Undo {
@@ -166,7 +166,7 @@ func (x *run) recover(ctx context.Context) (err error) {
 		err = x.save(x.ctx)
 	}
 	x.workflow = w
-	return x.unbegun(ctx, err)
+	return x.unbegun(ctx, cmp.Or(err, context.Cause(ctx)))
 }
 
 // plan makes the plan and begins the record, unless nothing is to be done.
