@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/controller"
@@ -68,7 +69,10 @@ func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg str
 // a scale set of the same name; what is neither is taken for a node, which is not found.
 func (o *options) nodeOrPool(ctx context.Context, client kubernetes.Interface, arg string) (node string, pool fleet.ResourceID, err error) {
 	if !strings.HasPrefix(arg, "/") {
-		nodes, _ := listNodes(ctx, client) // what reads the node next reports why not
+		nodes, err := listNodes(ctx, client)
+		if err != nil && !apierrors.IsForbidden(err) { // then it can only be a node
+			return "", "", err
+		}
 		isPool := false
 		for i := range nodes {
 			id, invalid := fleet.ParseProviderID(nodes[i].ProviderID)

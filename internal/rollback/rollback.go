@@ -136,7 +136,7 @@ func (r *rollback) findPool(ctx context.Context) (problems prototype.Problems, e
 	}
 	r.pool = id.Parent()
 	why := cmp.Or(err, invalid)
-	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why), "name a node of the pool, or the scale set by its name or ARM id (az vmss list)")
+	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why), "name a node of the pool, or the scale set by its ARM id (az vmss list); by its name, if it has nodes and you may list them")
 	return problems, fleet.IgnoreNotFound(err)
 }
 

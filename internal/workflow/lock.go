@@ -49,9 +49,9 @@ func (l *lock) acquire(ctx context.Context) error {
 	err := repeat(ctx, l.Now, false, func() error {
 		holding, err := l.hold(ctx)
 		switch {
-		case err == nil && !holding.Took && l.Now().Before(first.Until):
+		case err == nil && first.Holder != "" && !holding.Took:
 			return &Refused{[]fleet.Problem{{
-				Code: "Held", On: l.name, What: first.Holder + " worked on the pool until now",
+				Code: "Held", On: l.name, What: first.Holder + " had the pool lock from " + first.Since.UTC().Format(time.RFC3339) + " until now",
 				WayOut: "see ortet status, and run the command again if it is still wanted",
 			}}}
 		case !fleet.Is(err, fleet.KindHeld):

@@ -6,19 +6,20 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// interrupted presses Ctrl-C once, and twice, while the donor is stopped, and has two
+// interrupted ends the terminal, and presses Ctrl-C twice, while the donor is stopped, and has two
 // captures meet on one pool: the last one finishes what the first began.
 func interrupted(t *testing.T, w *world) {
 	p := w.pool(t, "ctrlc", 2)
 	donor, bench := p.nodes[0], p.nodes[1]
 	before := p.node(t, donor)
-	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s") // renewed every 1.7 s
-	p.ortet(t, on("stop", "started", os.Interrupt), args...).exits(t, exitInterrupted).
-		says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
+	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s")          // renewed every 1.7 s
+	p.ortet(t, on("stop", "started", syscall.SIGHUP), args...).exits(t, exitInterrupted). // a terminal that closes
+												says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
 	p.whole(t, donor, before)
 	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+donor, "can be resumed").fits(t)
 
