@@ -212,7 +212,7 @@ func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		return nil
 	})
 	switch {
-	case fleet.Is(err, fleet.KindStale): // it had no effect
+	case fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindThrottled): // it had no effect
 		c.set(func(s *state) { s.GrowTo = 0 })
 	case err == nil && w.In == 0 && c.pool.Capacity < to:
 		p.Note("the capacity was changed to %d by others", c.pool.Capacity)

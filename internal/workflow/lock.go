@@ -20,6 +20,7 @@ type lock struct {
 	name string
 
 	mu      sync.Mutex
+	since   time.Time // when it was taken
 	expires time.Time
 	lapsed  time.Duration   // in all, while others could have taken it
 	lost    context.Context // canceled once another has the lock, and at release
@@ -36,8 +37,12 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	if err == nil && !l.expires.IsZero() {
 		l.lapsed += max(0, asked.Sub(l.expires))
 	}
-	if err == nil {
-		l.expires = asked.Add(l.LockFor)
+	switch {
+	case err != nil:
+	case l.since.IsZero() || l.since.Equal(holding.Since):
+		l.since, l.expires = holding.Since, asked.Add(l.LockFor)
+	default: // a new Lease: another process may have worked, while this one's machine slept
+		err = &fleet.Error{Op: "renew the pool lock", Resource: l.name, Kind: fleet.KindHeld, Err: errors.New("it was taken or deleted meanwhile")}
 	}
 	return holding, err
 }
@@ -129,10 +134,9 @@ func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc
 // release gives the lock up, unless another has it. Failing to is logged alone: it
 // expires by itself.
 func (l *lock) release() {
-	lost := l.lost.Err() != nil
 	l.lose(nil)
 	l.renewer.Wait()
-	if lost || l.expires.IsZero() {
+	if l.expires.IsZero() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.lost), l.LockFor)

@@ -180,6 +180,8 @@ var found = []Story{
 	{Name: "uncordon that fails, and the same command", Seed: 1, Pool: usual, Asks: aCapture, Happen: refusals(3, 60, "kube PATCH nodes/pool1000000")},
 	{Name: "laptop that sleeps while another process locks the pool", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
 		{At: "kube GET default/machines/pool1000000", N: 2, What: "laptop sleeps and another ortet begins", For: 303 * time.Second}}},
+	{Name: "laptop that sleeps until another process has captured the pool", Seed: 0x9c3, Pool: usual, Asks: aCapture, Happen: append(
+		at("kube POST ortet-system/secrets", 1, "another ortet"), Event{At: "kube PUT ortet-system/secrets/ortet-journal-pool1-fd34c415d62c", N: 7, What: "laptop sleeps", For: 2 * time.Hour})},
 	slow(powerOff, 1), slow(putSnapshot, 1), slow(start, 1), slow("azure PUT disks/disk_pool1_work", 1), slow(putVersion, 1), slow(patchModel, 1), slow(patchModel, 2),
 	{Name: "killed after the cordon", Seed: 60, Pool: usual, Asks: aCapture, Happen: at("kube PATCH nodes/pool1000000", 2, "kill after")},
 	{Name: "killed after the workbench is annotated", Seed: 61, Pool: usual, Asks: aCapture, Happen: at("kube PATCH nodes/pool1000001", 1, "kill after")},
