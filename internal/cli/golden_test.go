@@ -208,7 +208,7 @@ func TestPlanForPrograms(t *testing.T) {
 			continue
 		}
 		if len(back.Steps) != len(p.Steps) || len(back.Problems) != 1 || back.Problems[0] != p.Problems[0] || back.Version != p.Version ||
-			back.Exit != workflow.ExitRefused || back.Error == "" || back.Steps[0].Usual != "20s" || back.Steps[2].Usual != "" || back.Steps[2].Deadline != "1m30s" {
+			back.Exit != workflow.ExitRefused || back.Error == "" || back.Steps[0].Usual != "20s" || back.Steps[2].Usual != "0s" || back.Steps[2].Deadline != "1m30s" {
 			t.Errorf("%s: what comes back is not what went out:\n%s", form, out.String())
 		}
 	}

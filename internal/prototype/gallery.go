@@ -239,12 +239,9 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	case original != nil && (to == ToOriginal || previous && target == nil && !uses):
 		return Return{From: current.ID, ToOriginal: true, TagFrom: current.ID, NothingToDo: uses}, nil
 	case to == ToOriginal:
-		what, wayOut := "no capture of this pool is recorded", "see ortet status for what the model uses"
-		if known {
-			what = "what the model was before its first capture is not recorded: an earlier release captured it first"
-			wayOut = "set its image by az vmss update, or name a version by --to"
-		}
-		refuse(true, "NoOriginal", on, what, wayOut)
+		what := when(known, "what the model was before its first capture is not recorded: an earlier release captured it first")
+		wayOut := when(known, "set its image by az vmss update, or name a version by --to")
+		refuse(true, "NoOriginal", on, cmp.Or(what, "no capture of this pool is recorded"), cmp.Or(wayOut, "see ortet status for what the model uses"))
 	case target == nil && previous:
 		why := cmp.Or(when(uses, "the model is as it was before the first capture"), "no earlier version is kept, and no first capture is recorded")
 		refuse(true, "NoPrevious", on, why, "see ortet status for the versions, and name one by --to")

@@ -117,18 +117,14 @@ func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
 	}
 }
 
-// Unreadable adds that something cannot be read. That it does not exist is no reason. What
-// makes all reads fail, as a certificate that is not trusted, is added once.
+// Unreadable adds that something cannot be read. That it does not exist is no reason.
 func (p *Problems) Unreadable(on string, err error) {
 	ways := map[fleet.Kind]string{fleet.KindDenied: "grant these credentials the right to read it", fleet.KindUnauthenticated: "check the credentials"}
 	kind, what, remedy := fleet.KindOf(err), fmt.Sprintf("it cannot be read: %v", err), ""
 	if e := (*fleet.Error)(nil); ways[kind] == "" && errors.As(err, &e) && e.Remedy != "" {
 		what, remedy = strings.TrimSuffix(what, "; "+e.Remedy), e.Remedy
 	}
-	same := func(o fleet.Problem) bool {
-		return kind == fleet.KindInvalid && o.Code == "Unreadable" && o.WayOut == remedy
-	}
-	p.Refuse(fleet.IgnoreNotFound(err) != nil && !slices.ContainsFunc(*p, same), "Unreadable", on, what, cmp.Or(ways[kind], remedy, "try again"))
+	p.Refuse(fleet.IgnoreNotFound(err) != nil, "Unreadable", on, what, cmp.Or(ways[kind], remedy, "try again"))
 }
 
 // CaptureProblems gives every reason to refuse a capture that takes the course.

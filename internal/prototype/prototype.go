@@ -31,15 +31,11 @@ type Step struct {
 // MarshalJSON writes the durations as text, "2m30s".
 func (s Step) MarshalJSON() ([]byte, error) {
 	type fields Step
-	text := struct {
+	return json.Marshal(struct {
 		fields
-		Usual    string `json:"usual,omitempty"`
+		Usual    string `json:"usual"`
 		Deadline string `json:"deadline"`
-	}{fields: fields(s), Deadline: s.Deadline.String()}
-	if s.Usual > 0 {
-		text.Usual = s.Usual.String()
-	}
-	return json.Marshal(text)
+	}{fields(s), s.Usual.String(), s.Deadline.String()})
 }
 
 // A Plan is what a capture or rollback would do, and why it may not.

@@ -22,7 +22,6 @@ const pool fleet.ResourceID = "/subscriptions/s/resourceGroups/g/providers/Micro
 // fake is what Plan reads: a pool that uses the second of two versions.
 type fake struct {
 	poolErr, nodeErr, keptErr, versionsErr error
-	deniedErr                              error
 	denied                                 []string
 	notAllowed                             []cluster.Access
 	customData                             string // that the first version needs
@@ -57,7 +56,7 @@ func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersi
 }
 
 func (c cloudOf) Denied(context.Context, fleet.ResourceID, []string) ([]string, error) {
-	return c.f.denied, c.f.deniedErr
+	return c.f.denied, nil
 }
 
 func (c clusterOf) Denied(context.Context, []cluster.Access) ([]cluster.Access, error) {
@@ -88,7 +87,6 @@ func accesses(fleet.ResourceID) []cluster.Access {
 
 // TestPlan gives a version to return to, or all reasons why it cannot.
 func TestPlan(t *testing.T) {
-	distrusted := &fleet.Error{Kind: fleet.KindInvalid, Remedy: "trust the certificate authority"}
 	missing, denied := &fleet.Error{Kind: fleet.KindNotFound}, &fleet.Error{Kind: fleet.KindDenied}
 	byPool := rollback.Request{Pool: pool}
 	for name, c := range map[string]struct {
@@ -102,7 +100,6 @@ func TestPlan(t *testing.T) {
 		"no such node":              {f: fake{nodeErr: missing}, q: rollback.Request{Node: "n"}, want: []string{"NoPool"}},
 		"no such pool":              {f: fake{poolErr: missing}, q: byPool, want: []string{"PoolNotFound"}},
 		"pool that is not readable": {f: fake{poolErr: denied}, q: byPool, want: []string{"Unreadable"}},
-		"distrusted endpoint":       {f: fake{poolErr: distrusted, deniedErr: distrusted}, q: byPool, want: []string{"Unreadable"}},
 		"versions not readable":     {f: fake{versionsErr: denied}, q: byPool, want: []string{"Unreadable"}},
 		"permissions":               {f: fake{denied: []string{"a/write"}, notAllowed: []cluster.Access{{Verb: "get", Resource: "secrets"}}}, q: byPool, want: []string{"AzureDenied", "ClusterDenied"}},
 		"permissions and no pool":   {f: fake{poolErr: missing, denied: []string{"a/write"}}, q: byPool, want: []string{"PoolNotFound", "AzureDenied"}},
