@@ -42,7 +42,7 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	case l.since.IsZero() || l.since.Equal(holding.Since):
 		l.since, l.expires = holding.Since, asked.Add(l.LockFor)
 	default: // a new Lease: another process may have worked, while this one's machine slept
-		err = &fleet.Error{Op: "renew the pool lock", Resource: l.name, Kind: fleet.KindHeld, Err: errors.New("it was taken or deleted meanwhile")}
+		err = &fleet.Error{Op: "renew the pool lock", Resource: l.name, Kind: fleet.KindHeld, Err: errors.New("it was taken or deleted since")}
 	}
 	return holding, err
 }

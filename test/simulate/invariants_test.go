@@ -68,7 +68,7 @@ func (w *world) checkEnd(p *process) {
 	passed := code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing()
 	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
 	switch changes := p.changes.Load(); {
-	// Not so one that had failed before it was interrupted.
+	// A run that failed before it was interrupted says why it failed.
 	case interrupted && code == workflow.ExitFailed && regexp.MustCompile("interrupt|cancel|did not finish").MatchString(text):
 		w.broken(9, "%s was interrupted, and ends with exit 1: %s", p.name, text)
 	case passed:
