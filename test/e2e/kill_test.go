@@ -31,10 +31,10 @@ func killedAfterEachStep(t *testing.T, w *world) {
 		}
 	})
 	t.Logf("killed after %v", done)
-	if len(done) < 15 {
-		t.Errorf("killed after %d steps, want 15 at least", len(done))
-	}
 }
+
+// leastKills is how often a capture is killed at least.
+const leastKills = 15
 
 // killedAnywhere kills at any moment, also between what a step writes down and
 // what it begins.
@@ -47,8 +47,10 @@ func killedAnywhere(t *testing.T, w *world) {
 		n++
 		return func(l line) os.Signal {
 			if l.step == "preflight" && l.state == "done" { // before that it waits for the lock of the last one
-				// Longer each time, so that it ends whatever the machine is.
-				after := time.Duration(random.Int64N(int64(time.Duration(n+1) * time.Second)))
+				// At first within four seconds: the pod on the workbench is read after five, so none
+				// of these ends. Then longer each time, so that it ends whatever the machine is.
+				within := time.Duration(max(min(n+1, 4), n-leastKills+4)) * time.Second
+				after := time.Duration(random.Int64N(int64(within)))
 				time.AfterFunc(after, func() { _ = process.Kill() }) // it may have ended
 			}
 			return nil
@@ -80,8 +82,8 @@ func (p *pool) killed(t *testing.T, kill func(*os.Process) func(line) os.Signal)
 	// Where the last kill came after all was done, there is nothing more to do.
 	p.ortet(t, nil, args...).exits(t, exitDone).says(t, "Nothing to do", day)
 	t.Logf("killed %d times", times)
-	if times == 0 {
-		t.Error("the capture was not killed once")
+	if times < leastKills {
+		t.Errorf("killed %d times, want %d at least", times, leastKills)
 	}
 	if got := p.versions(t); !slices.Equal(got, []string{day}) {
 		t.Errorf("versions are %v, want %s alone", got, day)
@@ -115,7 +117,7 @@ func killedElsewhere(t *testing.T, w *world) {
 	_, err := p.kube.CoordinationV1().Leases(namespace).Patch(t.Context(), kube.LeaseName(string(p.id())), types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
 	o := p.ortet(t, nil, baked("capture", second, "--workbench="+bench)...).exits(t, exitDone)
-	if waited := o.when("preflight", "done").Sub(o.when("preflight", "started")); waited < 4*time.Second || waited > 40*time.Second { // 45 s are its own
+	if waited := o.when("preflight", "done").Sub(o.when("preflight", "started")); waited < 4*time.Second || waited > 20*time.Second {
 		t.Errorf("waited %s for a Lease of 5s\n%s", waited, o)
 	}
 	day := time.Now().UTC().Format("2006.01.02")
