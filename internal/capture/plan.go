@@ -298,7 +298,7 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 		rec.Ended = &journal.End{}
 	}
 	p, err = decide(rec)
-	if holding, locked, heldErr := c.Cluster.Holding(ctx, string(pool)); heldErr == nil && locked && c.Now().Before(holding.Until) {
+	if holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool)); leaseErr == nil && locked && c.Now().Before(holding.Until) {
 		p.Problems = workflow.Held(string(pool), holding).Problems
 	} else if open {
 		p.Resumes, p.NothingToDo = resumes, false

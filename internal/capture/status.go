@@ -90,11 +90,11 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	pool, poolErr := s.Cloud.Pool(ctx, id)
 	versions, versionErr := s.Cloud.Versions(ctx, st.Definition)
 	instances, instErr := s.Cloud.Instances(ctx, id)
-	holding, locked, heldErr := s.Cluster.Holding(ctx, string(id)) // before the journal: the Lease goes last
+	holding, locked, leaseErr := s.Cluster.Holding(ctx, string(id)) // before the journal: the Lease goes last
 	rec, jrErr := s.Journal.Load(ctx, string(id))
 	if jrErr == nil {
 		st.Capture = s.captureStatus(rec)
-		if heldErr == nil && rec.Open() {
+		if leaseErr == nil && rec.Open() {
 			if st.Capture.Resumes = !locked || !s.Now().Before(holding.Until); !st.Capture.Resumes {
 				st.Capture.Holder = holding.Holder
 			}

@@ -55,10 +55,7 @@ func (l *lock) acquire(ctx context.Context) error {
 		holding, err := l.hold(ctx)
 		switch {
 		case err == nil && first.Holder != "" && !holding.Took:
-			return &Refused{[]fleet.Problem{{
-				Code: "Held", On: l.name, What: first.Holder + " had the pool lock from " + first.Since.UTC().Format(time.RFC3339) + " until now",
-				WayOut: "see ortet status, and run the command again if it is still wanted",
-			}}}
+			return Held(l.name, first)
 		case !fleet.Is(err, fleet.KindHeld):
 		case first.Holder != holding.Holder:
 			first = holding

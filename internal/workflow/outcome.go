@@ -52,7 +52,7 @@ func (e *Refused) Error() string {
 // Held refuses a pool whose lock another process has.
 func Held(pool string, by cluster.Holding) *Refused {
 	return &Refused{[]fleet.Problem{{
-		Code: "Held", On: pool, What: by.Holder + " has the pool lock since " + by.Since.UTC().Format(time.RFC3339),
+		Code: "Held", On: pool, What: by.Holder + " has had the pool lock since " + by.Since.UTC().Format(time.RFC3339),
 		WayOut: "wait until it has ended, or if it died, until its Lease expires; ortet status shows its progress",
 	}}}
 }
@@ -93,8 +93,12 @@ func (x *run) outcome() error {
 		}
 	}
 	left := Remaining(x.table, rec)
-	for _, s := range left {
-		text := s.Undo.ID + " is not done: " + rec.Steps[s.ID].Error
+	named := left
+	if len(left) > 0 && rec.Phase == journal.Suspend { // with what is kept
+		named = Remaining(x.table, journal.Record{Phase: journal.Undo, Steps: rec.Steps})
+	}
+	for _, s := range named {
+		text := s.Undo.ID + " is not done: " + cmp.Or(rec.Steps[s.ID].Error, "the same command can use what is there")
 		if s.Undo.Manual != nil {
 			text += "; " + s.Undo.Manual()
 		}

@@ -295,7 +295,7 @@ func TestRefused(t *testing.T) {
 		}()
 		err = p.runner(t).Run(t.Context(), pool, &small{p: p})
 		close(stop)
-		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "b/1 has the pool lock") {
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "b/1 has had the pool lock") {
 			t.Error(err)
 		}
 	})

@@ -53,7 +53,7 @@ func interrupted(t *testing.T, w *world) {
 	first.exits(t, exitDone)
 	host, err := os.Hostname()
 	must(t, err)
-	other.exits(t, exitRefused).says(t, "has the pool lock since", host)
+	other.exits(t, exitRefused).says(t, "has had the pool lock since", host)
 
 	day := time.Now().UTC().Format("2006.01.02")
 	if got := p.versions(t); !slices.Equal(got, []string{day}) {

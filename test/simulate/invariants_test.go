@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -68,8 +67,7 @@ func (w *world) checkEnd(p *process) {
 	passed := code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing()
 	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
 	switch changes := p.changes.Load(); {
-	// A run that failed before it was interrupted says why it failed.
-	case interrupted && code == workflow.ExitFailed && regexp.MustCompile("interrupt|cancel|did not finish").MatchString(text):
+	case interrupted && code == workflow.ExitFailed && !p.failed.Load():
 		w.broken(9, "%s was interrupted, and ends with exit 1: %s", p.name, text)
 	case passed:
 		w.broken(10, "%s ends with exit 1 although what it met passes: %s", p.name, text)
@@ -85,9 +83,6 @@ func (w *world) checkEnd(p *process) {
 			excused = earlier
 		case workflow.ExitNeedsPerson:
 			excused = strings.Contains(text, l.name) || l.also != "" && strings.Contains(text, l.also)
-			if j := w.journal(); strings.HasPrefix(l.name, "snapshot_") && j != nil && j.Ended == nil {
-				excused = true // the same command uses it
-			}
 		case workflow.ExitInterrupted:
 			excused = l.invariant != 1 || !strings.Contains(text, "is in service as it was found") && !(interrupted && w.happened == 1)
 		}

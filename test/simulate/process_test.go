@@ -37,6 +37,7 @@ type process struct {
 
 	killed      atomic.Bool
 	interrupted atomic.Bool
+	failed      atomic.Bool  // a step failed before it was interrupted
 	asleep      atomic.Int64 // Unix time in ns until when the laptop sleeps
 	changes     atomic.Int64 // requests that changed Azure or the pool
 
@@ -138,6 +139,9 @@ func (p *process) now() time.Time {
 // report draws steps apart that begin or end at the same instant, so that a story plays
 // the same at every run.
 func (p *process) report(e workflow.Event) {
+	if p != nil && e.Kind == workflow.EventFailed && !p.interrupted.Load() {
+		p.failed.Store(true)
+	}
 	if e.Kind != workflow.EventProgress && e.Kind != workflow.EventNote && p != nil {
 		_ = sleep(p.w.ctx, p.w.between(time.Microsecond, time.Millisecond, p.name, e.Step, e.Kind, time.Since(p.w.begin)))
 	}
