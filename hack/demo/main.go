@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -20,13 +22,31 @@ func main() {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	// A terminal or a pipe that is closed ends it, too. The second Ctrl-C ends it at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// A terminal that is closed ends it, too. The second Ctrl-C ends it at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, cut := context.WithCancel(ctx)
 	context.AfterFunc(ctx, stop)
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE)
+	go func() {
+		for range pipes {
+			if closed(os.Stdout) {
+				cut()
+			}
+		}
+	}()
 	err := run(ctx, os.Stdout, os.Getenv("CONTROLPLANE"), *keep)
-	stop()
+	cut()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
+}
+
+// closed reports whether the reader of a pipe has gone. A connection that its peer
+// reset raises SIGPIPE as well, once a program listens to it (os/signal's doc).
+func closed(pipe *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(pipe.Fd())}}
+	_, err := unix.Poll(fds, 0)
+	return err == nil && fds[0].Revents&unix.POLLERR != 0
 }

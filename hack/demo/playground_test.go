@@ -3,13 +3,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,5 +117,49 @@ func TestPlayground(t *testing.T) {
 		if text, err := kubectl(args...); err == nil || !strings.Contains(text, "does not serve") && !strings.Contains(text, "not found") {
 			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, text)
 		}
+	}
+}
+
+// A connection that its peer resets raises SIGPIPE, which ended the demo; an output
+// that is cut off ends it, with all that it made.
+func TestBrokenPipe(t *testing.T) {
+	t.Chdir("../..")
+	dir, program := t.TempDir(), filepath.Join(t.TempDir(), "demo")
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./hack/demo").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	output, input, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	demo := exec.CommandContext(t.Context(), program, "-keep")
+	demo.Env = append(os.Environ(), "TMPDIR="+dir, "CONTROLPLANE=")
+	demo.Stdout, demo.Stderr = input, os.Stderr
+	err = demo.Start()
+	input.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(4*time.Minute, func() { _ = demo.Process.Kill() }).Stop()
+	invited := false
+	for lines := bufio.NewScanner(output); !invited && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "== ") {
+			if err := demo.Process.Signal(syscall.SIGPIPE); err != nil {
+				t.Fatal(err)
+			}
+		}
+		invited = strings.HasPrefix(lines.Text(), "kubectl get nodes")
+	}
+	if !invited {
+		t.Error("the demo ended while its output was read")
+	}
+	output.Close()
+	_ = demo.Process.Signal(syscall.SIGPIPE)
+	if err := demo.Wait(); err != nil {
+		t.Errorf("the demo ended with %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, left: %v", err, left)
 	}
 }
