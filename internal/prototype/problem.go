@@ -138,7 +138,7 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
 	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
-		"name a node as `kubectl get nodes` shows it; if the Node was deleted, start its instance, whose kubelet registers it again")
+		"name a node as `kubectl get nodes` shows it, or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again")
 	if o.Donor != nil {
 		p.ofDonor(o, *pool, q, course)
 	}
