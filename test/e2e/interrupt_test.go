@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +18,10 @@ func interrupted(t *testing.T, w *world) {
 	p := w.pool(t, "ctrlc", 2)
 	donor, bench := p.nodes[0], p.nodes[1]
 	before := p.node(t, donor)
+	// Else, under nohup, its children ignore SIGHUP, too.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s")          // renewed every 1.7 s
 	p.ortet(t, on("stop", "started", syscall.SIGHUP), args...).exits(t, exitInterrupted). // a terminal that closes
 												says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
