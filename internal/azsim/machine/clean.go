@@ -42,7 +42,7 @@ func clean(ctx context.Context, dir string) error {
 	}
 	errs = errors.Join(errs, removeContainers(ctx, filepath.Join(dir, "runc")))
 	for _, m := range mounts {
-		errs = errors.Join(errs, unmount(m))
+		errs = errors.Join(errs, unmount(ctx, m))
 	}
 	loops, err := loopsUnder(dir)
 	errs = errors.Join(errs, err)

@@ -220,7 +220,7 @@ func (d *loopDisk) inUse() (bool, error) {
 	return false, nil
 }
 
-// detachPatience bounds the wait for the kernel to let go of a device.
+// detachPatience bounds the wait for the kernel to let go of a device or a mount.
 const detachPatience = 30 * time.Second
 
 // detachLoop takes the device away, and returns when it is gone; one that is
@@ -228,18 +228,29 @@ const detachPatience = 30 * time.Second
 // their processes has ended: until then the file system is still mounted there,
 // and the file behind it not yet what it will be.
 func detachLoop(ctx context.Context, name, file string) error {
+	err := patiently(ctx, func() (bool, error) { return clearLoop(name, file) })
+	if errors.Is(err, errInUse) {
+		return fmt.Errorf("take loop device %s of %s away: %w", name, file, err)
+	}
+	return err
+}
+
+var errInUse = errors.New("something still has it mounted or open")
+
+// patiently tries until it is done or has failed, for as long as detachPatience.
+func patiently(ctx context.Context, try func() (done bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if gone, err := clearLoop(name, file); gone || err != nil {
+		if done, err := try(); done || err != nil {
 			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("take loop device %s of %s away: something still has it mounted or open: %w", name, file, ctx.Err())
+			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
 		}
 	}
 }

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -43,10 +44,19 @@ func mountRoot(d blockDevice, dir string) error {
 	return fmt.Errorf("mount the root partition %s: %w", d.Name, all)
 }
 
-// unmount ends a mount; none is no error.
-func unmount(dir string) error {
-	err := unix.Unmount(dir, 0)
-	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+// unmount ends a mount; none is no error. It is busy while anything has a file of it
+// open, as a program that another goroutine starts has until it runs.
+func unmount(ctx context.Context, dir string) error {
+	err := patiently(ctx, func() (bool, error) {
+		switch err := unix.Unmount(dir, 0); {
+		case errors.Is(err, unix.EBUSY):
+			return false, nil
+		case err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT):
+			return false, err
+		}
+		return true, nil
+	})
+	if err != nil {
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
 	return nil

@@ -237,7 +237,7 @@ func (s *store) release(ctx context.Context, v azsim.Volume) error {
 	defer unlock()
 	own := locked[0]
 	if own.mountpoint != "" {
-		if err := unmount(own.mountpoint); err != nil {
+		if err := unmount(ctx, own.mountpoint); err != nil {
 			return fmt.Errorf("volume %s: %w", v, err)
 		}
 		own.mountpoint = ""
