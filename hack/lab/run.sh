@@ -76,7 +76,7 @@ go list -tags e2e -deps -test -export "${packages[@]}" >/dev/null
 say "tests"
 # One package after the other, whose output then comes as it is written.
 status=0
-go test -tags e2e -p 1 -count=1 -v -timeout 30m -skip "$skip" "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
+go test -tags e2e -p 1 -count=1 -v -timeout 60m -skip "$skip" "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
 	grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files' || status=${PIPESTATUS[0]}
 
 # The reason stands before the line that says that a test was skipped.

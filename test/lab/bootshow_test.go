@@ -42,7 +42,7 @@ func (l *lab) checkBootShown(ctx context.Context, t *testing.T, b boot) {
 		}
 	})
 	poll(ctx, t, "the report of "+b.host()+"'s boot in the controller's store", 3*time.Minute, func(ctx context.Context) (bool, error) {
-		kept, err := l.client.CoreV1().ConfigMaps("ortet-system").List(ctx, metav1.ListOptions{LabelSelector: "ortet.io/boot"})
+		kept, err := l.client.CoreV1().ConfigMaps("ortet-system").List(ctx, metav1.ListOptions{LabelSelector: "ortet.io/boot,ortet.io/node=" + b.host()})
 		return err == nil && len(kept.Items) > 0, err
 	})
 	var shown bootline.Timeline

@@ -428,7 +428,7 @@ func (c *configuring) killWhileApplying(ctx context.Context, t *testing.T, node 
 	}
 	// It waits in the machine, since runc takes as long as an application does.
 	cmd := exec.CommandContext(ctx, "runc", "--root", filepath.Join(c.machines.dir, "runc"), "exec", id, "bash", "-c",
-		fmt.Sprintf(`pid=$(systemctl show --property MainPID --value ortet-config.service); read -r -t 90; sleep %.6f; kill -KILL "$pid"`, after.Seconds()))
+		fmt.Sprintf(`until pid=$(systemctl show --property MainPID --value ortet-config.service); [ "$pid" -gt 0 ]; do sleep 0.1; done; read -r -t 90; sleep %.6f; kill -KILL "$pid"`, after.Seconds()))
 	begin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func main() {
 // happened, and the next run deletes them.
 func clean(temporary string) error {
 	var errs error
-	for _, pattern := range []string{"ortet-lab-*/lock", "ortet-machine-*/lock", "ortet-lab-*/azure/machine/lock"} {
+	for _, pattern := range []string{"ortet-lab-*/lock", "ortet-machine-*/lock", "ortet-lab-*/machine/lock", "ortet-lab-*/azure/machine/lock", "ortet-elastic/azure/machine/lock"} {
 		locks, err := filepath.Glob(filepath.Join(temporary, pattern))
 		errs = errors.Join(errs, err)
 		for _, lock := range locks {
