@@ -31,4 +31,4 @@ fi
 # Untagged tests of these packages ran in make test; one whose name is that of a
 # tagged test elsewhere runs again, which does no harm.
 names=$(sed -E 's/.*:func ([A-Za-z0-9_]+)\(.*/\1/' "$work/tests" | LC_ALL=C sort -u | paste -sd'|')
-go test -tags e2e -timeout 20m -run "^($names)\$" "$@" "${packages[@]}"
+go test -tags e2e -timeout 40m -run "^($names)\$" "$@" "${packages[@]}"

@@ -75,9 +75,10 @@ func TestPlayground(t *testing.T) {
 	if found == nil {
 		t.Fatalf("no KUBECONFIG in\n%s", env)
 	}
+	cache := t.TempDir() // another cluster may have had its port
 	kubectl := func(args ...string) (string, error) {
 		command := exec.CommandContext(ctx, binary, append([]string{"kubectl"}, args...)...)
-		command.Env = append(os.Environ(), "KUBECONFIG="+found[1])
+		command.Env = append(os.Environ(), "KUBECONFIG="+found[1], "KUBECACHEDIR="+cache)
 		text, err := command.CombinedOutput()
 		return string(text), err
 	}

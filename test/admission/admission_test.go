@@ -140,7 +140,7 @@ const admissionPool = "/subscriptions/" + azsim.DefaultSubscription + "/resource
 
 func newAdmissionWorld(t *testing.T) *admissionWorld {
 	t.Helper()
-	cp := controlplane.Run(t, controlplane.Config{StartTimeout: 10 * time.Minute, NodeMonitorGracePeriod: 30 * time.Minute}) // no kubelet renews the nodes' Leases
+	cp := controlplane.Run(t, controlplane.Config{NodeMonitorGracePeriod: 30 * time.Minute}) // no kubelet renews the nodes' Leases
 	w := &admissionWorld{t: t, cp: cp, machines: &simulatedMachines{running: map[string]azsim.Computer{}}, out: &lockedBuffer{}}
 	w.admin = cp.Admin(t)
 	for _, name := range []string{"ortet-system", admissionkube.KeysNamespace("ortet-system")} {

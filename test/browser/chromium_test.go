@@ -91,6 +91,10 @@ func chromium(t *testing.T) string {
 		if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("end the browser: %v", err)
 		}
+		select {
+		case <-ended: // all of them, and nothing is written to the profile
+		case <-time.After(time.Minute):
+		}
 		_ = cmd.Wait() // it was killed
 		if err := os.RemoveAll(profile); err != nil {
 			t.Error(err)

@@ -79,5 +79,5 @@ func startShared() (*ControlPlane, error) {
 	if shared.dir, err = os.MkdirTemp("", "ortet-controlplane-"); err != nil {
 		return nil, err
 	}
-	return Start(ctx, Config{Dir: shared.dir, Binary: binary, NodeMonitorGracePeriod: NodeMonitorGracePeriod, StartTimeout: 10 * time.Minute})
+	return Start(ctx, Config{Dir: shared.dir, Binary: binary, NodeMonitorGracePeriod: NodeMonitorGracePeriod})
 }

@@ -50,7 +50,7 @@ type Config struct {
 	// NodeMonitorGracePeriod is how long a node may be silent before it counts
 	// as Unknown; 0 is Kubernetes' default (50 s).
 	NodeMonitorGracePeriod time.Duration
-	// StartTimeout bounds the start; 0 means two minutes.
+	// StartTimeout bounds the start; 0 means ten minutes.
 	StartTimeout time.Duration
 	// Now is the clock of the certificates; nil means the real one.
 	Now func() time.Time
@@ -124,7 +124,7 @@ func (c Config) defaulted() (Config, error) {
 		return c, fmt.Errorf("listen address %q is no IP address", c.Listen)
 	}
 	if c.StartTimeout == 0 {
-		c.StartTimeout = 2 * time.Minute
+		c.StartTimeout = 10 * time.Minute
 	}
 	if c.Now == nil {
 		c.Now = time.Now

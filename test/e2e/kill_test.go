@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -117,7 +118,11 @@ func killedElsewhere(t *testing.T, w *world) {
 	_, err := p.kube.CoordinationV1().Leases(namespace).Patch(t.Context(), kube.LeaseName(string(p.id())), types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
 	o := p.ortet(t, nil, baked("capture", second, "--workbench="+bench)...).exits(t, exitDone)
-	if waited := o.when("preflight", "done").Sub(o.when("preflight", "started")); waited < 4*time.Second || waited > 20*time.Second {
+	waits := slices.IndexFunc(o.lines, func(l line) bool { return strings.Contains(l.text, "waiting for the pool lock of elsewhere/1") })
+	if waits < 0 {
+		t.Fatalf("it did not wait for the Lease\n%s", o)
+	}
+	if waited := o.when("preflight", "done").Sub(o.lines[waits].at); waited < 4*time.Second || waited > 20*time.Second {
 		t.Errorf("waited %s for a Lease of 5s\n%s", waited, o)
 	}
 	day := time.Now().UTC().Format("2006.01.02")

@@ -67,7 +67,7 @@ func TestOrtet(t *testing.T) {
 // several captures "on the same day".
 func awaitDay(t *testing.T) {
 	t.Helper()
-	const enough = 8 * time.Minute
+	const enough = 15 * time.Minute
 	now := time.Now().UTC()
 	midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	if left := midnight.Sub(now); left < enough {

@@ -62,7 +62,7 @@ func testFaults(t *testing.T, f fixture) {
 		}
 		ctx, cancel := t.Context(), context.CancelFunc(func() {})
 		if c.fault.Effect == azsim.EffectHang {
-			ctx, cancel = context.WithTimeout(ctx, 500*time.Millisecond)
+			ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		}
 		tok, err := f.cloud.Begin(ctx, change)
 		cancel()

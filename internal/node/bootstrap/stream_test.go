@@ -59,7 +59,7 @@ func TestWatchAsKubelet(t *testing.T) {
 			defer cancel()
 			n, idle := 0, 10*time.Second
 			if c.then == "silence" && !c.end {
-				idle = 300 * time.Millisecond
+				idle = 2 * time.Second
 			}
 			err := WatchAsKubelet(ctx, r.dir, func(node string) string { return "/api/v1/nodes?node=" + node + "&then=" + c.then }, c.accept, idle, func(line []byte) error {
 				if string(line) != fmt.Sprintf(`{"n":%d}`, n) {

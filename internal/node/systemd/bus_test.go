@@ -156,7 +156,7 @@ func TestSilentSystemd(t *testing.T) {
 		return reply()
 	}}
 	address := s.listen(t)
-	b, err := systemd.Dial(t.Context(), 200*time.Millisecond, address)
+	b, err := systemd.Dial(t.Context(), 2*time.Second, address)
 	if err != nil {
 		t.Fatal(err)
 	}
