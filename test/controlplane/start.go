@@ -24,6 +24,8 @@ const (
 	serviceCIDR = "10.96.0.0/16"
 	serviceIP   = "10.96.0.1" // of the service "kubernetes"
 	loopback    = "127.0.0.1"
+
+	startTimeout = 10 * time.Minute // a component that ends is reported at once
 )
 
 // Config says what control plane to start. Only Dir and Binary are required.
@@ -50,8 +52,6 @@ type Config struct {
 	// NodeMonitorGracePeriod is how long a node may be silent before it counts
 	// as Unknown; 0 is Kubernetes' default (50 s).
 	NodeMonitorGracePeriod time.Duration
-	// StartTimeout bounds the start; 0 means ten minutes.
-	StartTimeout time.Duration
 	// Now is the clock of the certificates; nil means the real one.
 	Now func() time.Time
 }
@@ -84,7 +84,7 @@ func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, config.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	files, err := lay(config)
 	if err != nil {
@@ -122,9 +122,6 @@ func (c Config) defaulted() (Config, error) {
 	}
 	if net.ParseIP(c.Listen) == nil {
 		return c, fmt.Errorf("listen address %q is no IP address", c.Listen)
-	}
-	if c.StartTimeout == 0 {
-		c.StartTimeout = 10 * time.Minute
 	}
 	if c.Now == nil {
 		c.Now = time.Now
