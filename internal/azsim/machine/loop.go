@@ -228,17 +228,11 @@ const detachPatience = 30 * time.Second
 // their processes has ended: until then the file system is still mounted there,
 // and the file behind it not yet what it will be.
 func detachLoop(ctx context.Context, name, file string) error {
-	err := patiently(ctx, func() (bool, error) { return clearLoop(name, file) })
-	if errors.Is(err, errInUse) {
-		return fmt.Errorf("take loop device %s of %s away: %w", name, file, err)
-	}
-	return err
+	return patiently(ctx, fmt.Sprintf("take loop device %s of %s away", name, file), func() (bool, error) { return clearLoop(name, file) })
 }
 
-var errInUse = errors.New("something still has it mounted or open")
-
 // patiently tries until it is done or has failed, for as long as detachPatience.
-func patiently(ctx context.Context, try func() (done bool, err error)) error {
+func patiently(ctx context.Context, what string, try func() (done bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -250,7 +244,7 @@ func patiently(ctx context.Context, try func() (done bool, err error)) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
+			return fmt.Errorf("%s: something still has it mounted or open: %w", what, ctx.Err())
 		}
 	}
 }

@@ -47,19 +47,16 @@ func mountRoot(d blockDevice, dir string) error {
 // unmount ends a mount; none is no error. It is busy while anything has a file of it
 // open, as a program that another goroutine starts has until it runs.
 func unmount(ctx context.Context, dir string) error {
-	err := patiently(ctx, func() (bool, error) {
+	what := "unmount " + dir
+	return patiently(ctx, what, func() (bool, error) {
 		switch err := unix.Unmount(dir, 0); {
 		case errors.Is(err, unix.EBUSY):
 			return false, nil
 		case err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT):
-			return false, err
+			return false, fmt.Errorf("%s: %w", what, err)
 		}
 		return true, nil
 	})
-	if err != nil {
-		return fmt.Errorf("unmount %s: %w", dir, err)
-	}
-	return nil
 }
 
 func freeze(mountpoint string) error {
