@@ -24,19 +24,18 @@ func main() {
 	}
 	// A terminal that is closed ends it, too. The second Ctrl-C ends it at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	ctx, cut := context.WithCancel(ctx)
 	context.AfterFunc(ctx, stop)
 	pipes := make(chan os.Signal, 1)
 	signal.Notify(pipes, syscall.SIGPIPE)
 	go func() {
 		for range pipes {
 			if closed(os.Stdout) {
-				cut()
+				stop()
 			}
 		}
 	}()
 	err := run(ctx, os.Stdout, os.Getenv("CONTROLPLANE"), *keep)
-	cut()
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)

@@ -134,7 +134,9 @@ func TestBrokenPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer output.Close()
-	demo := exec.CommandContext(t.Context(), program, "-keep")
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	demo := exec.CommandContext(ctx, program, "-keep")
 	demo.Env = append(os.Environ(), "TMPDIR="+dir, "CONTROLPLANE=")
 	demo.Stdout, demo.Stderr = input, os.Stderr
 	err = demo.Start()
@@ -142,7 +144,6 @@ func TestBrokenPipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(4*time.Minute, func() { _ = demo.Process.Kill() }).Stop()
 	invited := false
 	for lines := bufio.NewScanner(output); !invited && lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "== ") {
