@@ -292,8 +292,9 @@ func (w *world) wantNodes(n int) {
 	var nodes, want []string
 	deadline := time.Now().Add(3 * time.Minute)
 	for {
+		// While an agent boots the server may answer late: an error is named in the end.
 		list, err := client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
-		nodes = nil // the server has much to do while an agent boots, and may answer late
+		nodes = nil
 		for i := range list.Items {
 			name := list.Items[i].Name
 			if !ready(&list.Items[i]) {
