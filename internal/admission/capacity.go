@@ -56,6 +56,7 @@ type Desires interface {
 
 // Scaler is what of azure.Cloud a Keeper uses.
 type Scaler interface {
+	azure.Instances
 	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
 	Begin(ctx context.Context, change fleet.Change) (fleet.Token, error)
 	Poll(ctx context.Context, token fleet.Token) (fleet.Progress, error)
@@ -160,6 +161,7 @@ const DefaultKeepInterval = 30 * time.Second
 type Keeper struct {
 	config   KeeperConfig
 	running  map[string]restoration // by scale set
+	rests    map[string]*azure.Rest // of those that are to be raised
 	restored *prometheus.CounterVec
 	desired  *prometheus.GaugeVec
 }
@@ -190,7 +192,7 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 	if c.Lead == nil {
 		c.Lead = alone
 	}
-	k := &Keeper{config: c, running: map[string]restoration{},
+	k := &Keeper{config: c, running: map[string]restoration{}, rests: map[string]*azure.Rest{},
 		restored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_admission_capacity_restored_total", Help: "Restorations of capacities that evictions had lowered, by scale set and outcome: begun, failed."}, []string{"pool", "outcome"}),
 		desired:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ortet_admission_capacity_desired", Help: "How many instances a scale set is to have whose capacity is kept."}, []string{"pool"}),
 	}
@@ -315,7 +317,17 @@ func (k *Keeper) keep(ctx context.Context, id fleet.ResourceID) error {
 		}
 	}
 	if to == 0 || k.running[keyOf(id)].token != "" {
+		delete(k.rests, keyOf(id))
 		return nil
+	}
+	rest := k.rests[keyOf(id)]
+	if rest == nil {
+		rest = &azure.Rest{}
+		k.rests[keyOf(id)] = rest
+	}
+	// The next look finds the set as it is then.
+	if waits, _, err := rest.Updating(ctx, k.config.Scaler, pool, now); err != nil || waits != "" {
+		return err
 	}
 	return k.restore(ctx, pool, to)
 }

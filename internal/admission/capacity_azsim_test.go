@@ -173,3 +173,47 @@ func TestEvictedCapacityComesBack(t *testing.T) {
 		}
 	})
 }
+
+// TestHole08: a capacity that an eviction lowered is restored once a scale-up of others has
+// ended, which it does not preempt.
+func TestHole08CapacityDuringAScaleUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newAzsimWorld(t)
+		defer w.sim.Close()
+		pool := w.pool("spot", 3, true)
+		d := &memoryDesires{}
+		keeper, err := NewKeeper(KeeperConfig{Desires: d, Scaler: w.arm, Members: w.members, Pools: []fleet.ResourceID{pool}, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		round := func() {
+			t.Helper()
+			if err := keeper.Round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		round()
+		up, err := w.compute.NewVirtualMachineScaleSetsClient().BeginUpdate(t.Context(), azsim.DefaultResourceGroup, pool.Name(),
+			armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Name: at("Standard_D2s_v5"), Capacity: at(int64(6))}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		round()
+		want, err := d.Desire(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Capacity = 7 // an eviction took one
+		if err := d.SetDesire(t.Context(), pool, want); err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			round()
+			time.Sleep(DefaultKeepInterval)
+		}
+		if _, err := up.PollUntilDone(t.Context(), nil); err != nil {
+			t.Errorf("the keeper ended the scale-up: %v", err)
+		}
+		w.wantCapacity(pool, 7)
+	})
+}

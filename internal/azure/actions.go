@@ -6,7 +6,16 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// Changes lists a zero change of every verb: for tables, and for tests that
+// PoolChanges lists a zero change of every verb that only live configuration and
+// ortet cluster use: no capture and no rollback needs their actions.
+func PoolChanges() []fleet.Change {
+	return []fleet.Change{
+		fleet.SetModelUserData{}, fleet.SetUserData{}, fleet.SetSize{}, fleet.UpgradeInstances{}, fleet.DeleteInstances{},
+		fleet.DeallocateScaleSet{}, fleet.StartScaleSet{}, fleet.DeleteScaleSet{}, fleet.ReimageInstance{}, fleet.RestartInstance{},
+	}
+}
+
+// Changes lists a zero change of every other verb: for tables, and for tests that
 // must leave none out.
 func Changes() []fleet.Change {
 	return []fleet.Change{
@@ -20,7 +29,8 @@ func Changes() []fleet.Change {
 }
 
 const (
-	instanceActions = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/"
+	scaleSetActions = "Microsoft.Compute/virtualMachineScaleSets/"
+	instanceActions = scaleSetActions + "virtualMachines/"
 	versionActions  = "Microsoft.Compute/galleries/images/versions/"
 )
 
@@ -66,13 +76,31 @@ func Actions(verb string) []string {
 	case fleet.DeleteVersion{}.Verb():
 		a = []string{versionActions + "delete"}
 	case fleet.PatchModel{}.Verb():
-		a = []string{"Microsoft.Compute/virtualMachineScaleSets/write", versionActions + "read"}
+		a = []string{scaleSetActions + "write", versionActions + "read"}
 	case fleet.DeleteExtension{}.Verb():
-		a = []string{"Microsoft.Compute/virtualMachineScaleSets/extensions/delete"}
+		a = []string{scaleSetActions + "extensions/delete"}
 	case fleet.WriteExtension{}.Verb():
-		a = []string{"Microsoft.Compute/virtualMachineScaleSets/extensions/write"}
-	case fleet.SetCapacity{}.Verb():
-		a = []string{"Microsoft.Compute/virtualMachineScaleSets/read", "Microsoft.Compute/virtualMachineScaleSets/write"}
+		a = []string{scaleSetActions + "extensions/write"}
+	case fleet.SetCapacity{}.Verb(), fleet.SetSize{}.Verb():
+		a = []string{scaleSetActions + "read", scaleSetActions + "write"}
+	case fleet.SetModelUserData{}.Verb():
+		a = []string{scaleSetActions + "write"}
+	case fleet.SetUserData{}.Verb():
+		a = []string{instanceActions + "write"}
+	case fleet.UpgradeInstances{}.Verb():
+		a = []string{scaleSetActions + "manualUpgrade/action"}
+	case fleet.DeleteInstances{}.Verb():
+		a = []string{scaleSetActions + "delete/action"}
+	case fleet.DeallocateScaleSet{}.Verb():
+		a = []string{scaleSetActions + "deallocate/action"}
+	case fleet.StartScaleSet{}.Verb():
+		a = []string{scaleSetActions + "start/action"}
+	case fleet.DeleteScaleSet{}.Verb():
+		a = []string{scaleSetActions + "delete"}
+	case fleet.ReimageInstance{}.Verb():
+		a = []string{instanceActions + "reimage/action"}
+	case fleet.RestartInstance{}.Verb():
+		a = []string{instanceActions + "restart/action"}
 	}
 	slices.Sort(a)
 	return a
@@ -88,8 +116,8 @@ func ReadActions() []string {
 		"Microsoft.Compute/galleries/images/versions/read",
 		"Microsoft.Compute/galleries/read",
 		"Microsoft.Compute/snapshots/read",
-		"Microsoft.Compute/virtualMachineScaleSets/read",
-		"Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
+		scaleSetActions + "read",
+		instanceActions + "read",
 		"Microsoft.Compute/virtualMachines/read",
 	}
 }
@@ -113,9 +141,9 @@ func ActionsOf(changes ...fleet.Change) []string {
 // the resource group, sorted.
 func ConfigurationActions() []string {
 	return []string{
-		"Microsoft.Compute/virtualMachineScaleSets/read",
+		scaleSetActions + "read",
 		instanceActions + "read",
 		instanceActions + "write",
-		"Microsoft.Compute/virtualMachineScaleSets/write",
+		scaleSetActions + "write",
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
@@ -193,14 +194,9 @@ func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	s := c.get()
 	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN}, func(ctx context.Context) (bool, error) {
 		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
-		return err == nil && attached(i, s.Names.WorkDisk) && !busy(i.ProvisioningState), err
+		return err == nil && attached(i, s.Names.WorkDisk) && !azure.Busy(i.ProvisioningState), err
 	})
 	return w, c.onBench(ctx, err)
-}
-
-// busy reports whether a change of a resource is under way.
-func busy(state string) bool {
-	return state != "" && state != prototype.Succeeded && state != prototype.Failed
 }
 
 func attached(i fleet.Instance, disk fleet.ResourceID) bool {

@@ -4,27 +4,23 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// restFor limits how long a change waits until the scale set is at rest: Azure gives
-// up on an instance that does not start within 20 minutes.
-const restFor = 20 * time.Minute
-
 // A ScaleSet changes one scale set for the rows of a run, one after the other.
 type ScaleSet struct {
-	config   Config
-	pool     fleet.Pool // as last read, for its Etag
-	restless time.Time  // since when it is not at rest
+	config Config
+	pool   fleet.Pool // as last read, for its Etag
+	rest   azure.Rest
 }
 
 // NewScaleSet makes a ScaleSet.
@@ -38,33 +34,8 @@ func (x *ScaleSet) readPool(ctx context.Context, id fleet.ResourceID) (err error
 	return err
 }
 
-// unrest says which operation the scale set has in progress; "" if it is at rest, or has
-// not been for restFor.
-func (x *ScaleSet) unrest(ctx context.Context, p *workflow.Pass) (why string, err error) {
-	instances, err := x.config.Cloud.Instances(ctx, x.pool.ID)
-	if err != nil {
-		return "", err
-	}
-	for _, i := range instances {
-		if i.ProvisioningState == prototype.Creating || i.ProvisioningState == prototype.Deleting {
-			why = fmt.Sprintf("instance %s is %s", i.InstanceID, i.ProvisioningState)
-		}
-	}
-	if busy(x.pool.ProvisioningState) {
-		why = "the scale set is " + x.pool.ProvisioningState
-	}
-	if why == "" {
-		x.restless = time.Time{}
-	} else if x.restless = cmp.Or(x.restless, x.config.Now()); x.config.Now().Sub(x.restless) >= restFor {
-		p.Note("scale set %s was not at rest after %s (%s): it was changed nevertheless", x.pool.Name, restFor, why)
-		why = ""
-	}
-	return why, nil
-}
-
-// Change makes a change of the scale set as it was read, while that is at rest, since a
-// newer write preempts an older one (OperationPreempted), and only if the set is still so.
-// begin is called right before the write, and may refuse it.
+// Change makes a change of the scale set as it was read, while that is not updating, and
+// only if the set is still so. begin is called right before the write, and may refuse it.
 func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, change func(fleet.Pool) fleet.Change,
 	is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
 	if err := x.readPool(ctx, id); err != nil {
@@ -77,11 +48,15 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 			return false, err
 		}
 		x.pool = pool
-		if !busy(pool.ProvisioningState) && is(pool) {
+		if !azure.Busy(pool.ProvisioningState) && is(pool) {
 			return true, nil
 		}
-		if waits, err = x.unrest(ctx, p); err != nil || waits != "" {
+		var overdue string
+		if waits, overdue, err = x.rest.Updating(ctx, x.config.Cloud, pool, x.config.Now()); err != nil || waits != "" {
 			return false, cmp.Or(err, errors.New(waits))
+		}
+		if overdue != "" {
+			p.Note("scale set %s was updating for %s (%s): it was changed nevertheless", pool.Name, azure.RestFor, overdue)
 		}
 		if err = begin(ctx, pool); err == nil && pool.Etag != asked {
 			err = &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: errors.New("scale set changed since it was read")}
@@ -89,7 +64,7 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 		return false, err
 	})
 	if waits != "" {
-		return in(20*time.Second, "waiting until scale set %s is at rest: %s", id.Name(), waits), nil
+		return in(azure.RestInterval, "waiting until scale set %s is not updating: %s", id.Name(), waits), nil
 	}
 	return w, err
 }
@@ -235,7 +210,7 @@ func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	s := c.get()
 	return p.Ensure(ctx, fleet.CreateDefinition{Definition: s.Definition}, func(ctx context.Context) (bool, error) {
 		d, err := c.Cloud.Definition(ctx, s.Names.Definition)
-		return err == nil && !busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
+		return err == nil && !azure.Busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/elastic"
@@ -91,6 +92,7 @@ type site struct {
 	cluster      *elastic.Cluster
 	facts        recipe.Facts // for commands that deploy
 	arm          *arm.Resources
+	cloud        azure.Cloud
 	subscription string
 	group        fleet.ResourceID // compute
 }
@@ -119,7 +121,7 @@ func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (*site,
 		return nil, err
 	}
 	var who credential.Credentials
-	if s.arm, who, err = logIn(ctx, c.options, arm.NewResources); err != nil {
+	if s.arm, s.cloud, who, err = logInBoth(ctx, c.options); err != nil {
 		return nil, err
 	}
 	s.subscription = cmp.Or(c.subscription, c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription)
@@ -140,7 +142,7 @@ func (c *clusterOptions) manager(ctx context.Context, report func(workflow.Event
 
 func (s *site) manager(report func(workflow.Event)) *lifecycle.Manager {
 	return lifecycle.New(lifecycle.Config{
-		ARM: s.arm, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Report: report,
+		ARM: s.arm, Cloud: s.cloud, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Report: report,
 		SSHPublicKey: s.facts.SSHPublicKey, OwnAddresses: s.facts.OwnAddresses,
 	})
 }

@@ -54,7 +54,7 @@ policy; each is drained before it is deleted. ortet cluster up keeps that number
 					return usagef("cannot scale pool %s: Azure scales it between %d and %d; change min and max in cluster.yaml", pool.Name, *pool.Min, *pool.Max)
 				}
 			}
-			return p.Scale(ctx, args[0], n)
+			return p.Scale(ctx, args[0], int64(n))
 		}),
 		c.poolCommand("resize POOL SIZE", "Give a pool's agents another VM size, one by one", `resize changes the VM size of a pool. Its agents follow one by one: each is drained,
 restarted with the new size, and awaited until it is Ready.`, "", func(ctx context.Context, p poolChange, args []string) error {
@@ -135,7 +135,7 @@ func (c *clusterOptions) control(ctx context.Context, control agents.Control) (p
 	if err != nil {
 		return p, err
 	}
-	control.ARM, control.Nodes, control.Group, control.Now = in.arm, clusterNodes{Cluster: k, client: client}, in.group, time.Now
+	control.ARM, control.Cloud, control.Nodes, control.Group, control.Now = in.arm, in.cloud, clusterNodes{Cluster: k, client: client}, in.group, time.Now
 	control.Report = func(machine, what string) {
 		fmt.Fprintf(c.process.Err, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), machine, what)
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
@@ -80,12 +79,12 @@ func (o *options) openRollout(ctx context.Context, report func(line string)) (pu
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the Kubernetes client: %w", err)
 	}
-	resources, _, err := logIn(ctx, o, arm.NewResources)
+	resources, cloud, _, err := logInBoth(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	return rollout.New(rollout.Options{
-		ARM: azure.LimitResources(resources, azure.Limits{}), Kube: client, Namespace: o.namespace,
+		ARM: azure.LimitResources(resources, azure.Limits{}), Cloud: cloud, Kube: client, Namespace: o.namespace,
 		Now: time.Now, By: caller(), Report: report, CheckKubelet: file.CheckKubelet,
 	}), client, nil
 }

@@ -136,7 +136,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		return connection{}, err
 	}
 	return connection{client: client, config: capture.Config{
-		Cloud:      azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{Jitter: rand.Float64}), o.log),
+		Cloud:      o.decorate(cloud),
 		Cluster:    c,
 		Journal:    c.Journals(),
 		Log:        o.log,
@@ -149,6 +149,24 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		LockFor:    time.Duration(w.lease),
 	}}, nil
+}
+
+// decorate makes a cloud as all that change something use it.
+func (o *options) decorate(cloud azure.Cloud) azure.Cloud {
+	return azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{Jitter: rand.Float64}), o.log)
+}
+
+// logInBoth makes both clients of Azure, with one log-in.
+func logInBoth(ctx context.Context, o *options) (*arm.Resources, azure.Cloud, credential.Credentials, error) {
+	resources, who, err := logIn(ctx, o, arm.NewResources)
+	if err != nil {
+		return nil, nil, who, err
+	}
+	cloud, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
+	if err != nil {
+		return nil, nil, who, err
+	}
+	return resources, o.decorate(cloud), who, nil
 }
 
 // logIn finds the credentials, and logs the client in that is made with them: wrong

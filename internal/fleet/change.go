@@ -111,6 +111,45 @@ type (
 		Extension Extension
 		Protected Secret
 	}
+	// SetModelUserData replaces the userData of the model, base64 as Azure shows it. Etag
+	// is as for PatchModel.
+	SetModelUserData struct {
+		Pool     ResourceID
+		UserData string
+		Etag     string `json:",omitempty"`
+	}
+	// SetUserData replaces the userData of an instance and nothing else. Etag, where not
+	// "", is that of the instance that this was decided on.
+	SetUserData struct {
+		Instance ResourceID
+		UserData string
+		Etag     string `json:",omitempty"`
+	}
+	// SetSize sets the size of the VMs in the model. Etag is as for PatchModel.
+	SetSize struct {
+		Pool ResourceID
+		Size string
+		Etag string `json:",omitempty"`
+	}
+	// UpgradeInstances gives instances the scale set's model, which may restart them.
+	UpgradeInstances struct {
+		Pool      ResourceID
+		Instances []string // their ids within the scale set, "3"
+	}
+	// DeleteInstances deletes instances, and lowers the capacity by them.
+	DeleteInstances struct {
+		Pool      ResourceID
+		Instances []string // their ids within the scale set, "3"
+	}
+	// DeallocateScaleSet deallocates all instances, StartScaleSet starts them.
+	DeallocateScaleSet struct{ Pool ResourceID }
+	StartScaleSet      struct{ Pool ResourceID }
+	// DeleteScaleSet deletes the scale set with its instances; a missing one is no error.
+	DeleteScaleSet struct{ Pool ResourceID }
+	// ReimageInstance gives an instance a new OS disk, RestartInstance restarts it.
+	// Repeated they do it again.
+	ReimageInstance struct{ Instance ResourceID }
+	RestartInstance struct{ Instance ResourceID }
 	// SetCapacity sets the scale set's capacity. Add up from a fresh GET, since
 	// an autoscaler may have changed it, and give its Etag, since one may yet:
 	// as for PatchModel.
@@ -140,6 +179,17 @@ func (c DeleteExtension) Target() ResourceID  { return c.Pool.Child("extensions"
 func (c WriteExtension) Target() ResourceID   { return c.Pool.Child("extensions", c.Extension.Name) }
 func (c SetCapacity) Target() ResourceID      { return c.Pool }
 
+func (c SetModelUserData) Target() ResourceID   { return c.Pool }
+func (c SetUserData) Target() ResourceID        { return c.Instance }
+func (c SetSize) Target() ResourceID            { return c.Pool }
+func (c UpgradeInstances) Target() ResourceID   { return c.Pool }
+func (c DeleteInstances) Target() ResourceID    { return c.Pool }
+func (c DeallocateScaleSet) Target() ResourceID { return c.Pool }
+func (c StartScaleSet) Target() ResourceID      { return c.Pool }
+func (c DeleteScaleSet) Target() ResourceID     { return c.Pool }
+func (c ReimageInstance) Target() ResourceID    { return c.Instance }
+func (c RestartInstance) Target() ResourceID    { return c.Instance }
+
 func (c StopInstance) Verb() string {
 	if c.Deallocate {
 		return "deallocate instance"
@@ -163,6 +213,17 @@ func (PatchModel) Verb() string       { return "patch model" }
 func (DeleteExtension) Verb() string  { return "delete extension" }
 func (WriteExtension) Verb() string   { return "write extension" }
 func (SetCapacity) Verb() string      { return "set capacity" }
+
+func (SetModelUserData) Verb() string   { return "set model userData" }
+func (SetUserData) Verb() string        { return "set instance userData" }
+func (SetSize) Verb() string            { return "set size" }
+func (UpgradeInstances) Verb() string   { return "upgrade instances" }
+func (DeleteInstances) Verb() string    { return "delete instances" }
+func (DeallocateScaleSet) Verb() string { return "deallocate scale set" }
+func (StartScaleSet) Verb() string      { return "start scale set" }
+func (DeleteScaleSet) Verb() string     { return "delete scale set" }
+func (ReimageInstance) Verb() string    { return "reimage instance" }
+func (RestartInstance) Verb() string    { return "restart instance" }
 
 // A Token resumes an operation that was begun, also in another process. It is
 // opaque, printable, and holds no credentials.

@@ -29,7 +29,8 @@ type Pool struct {
 	AutomaticOSUpgrade bool   `json:"automaticOSUpgrade"`
 	AutomaticRepairs   bool   `json:"automaticRepairs"`
 	Overprovision      bool   `json:"overprovision"`
-	Spot               bool   `json:"spot"` // priority Spot or Low
+	Spot               bool   `json:"spot"`              // priority Spot or Low
+	ScaleIn            string `json:"scaleIn,omitempty"` // the scale-in policy's first rule: "OldestVM", "NewestVM", "Default"
 	EvictionPolicy     string `json:"evictionPolicy,omitempty"`
 	ProvisioningState  string `json:"provisioningState,omitempty"`
 

@@ -192,7 +192,7 @@ func TestReservations(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	play(t, 2, func(w *world) {
-		r := rollout.New(rollout.Options{ARM: w.arm, Kube: w.client, Namespace: namespace, Now: time.Now, CheckKubelet: file.CheckKubelet})
+		r := rollout.New(rollout.Options{ARM: w.arm, Cloud: changer{w.arm.cloud, w.arm}, Kube: w.client, Namespace: namespace, Now: time.Now, CheckKubelet: file.CheckKubelet})
 		w.change(name(0), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.31.9" })
 		w.change(name(1), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.31.9" })
 		newer := nodeconfig.Config{Kubelet: map[string]any{"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1m"}}}

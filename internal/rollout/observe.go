@@ -27,6 +27,7 @@ const computeVersion = "2024-07-01"
 // A scaleSet is as much of one as a push looks at.
 type scaleSet struct {
 	ID         fleet.ResourceID  `json:"id"`
+	Etag       string            `json:"etag"`
 	Tags       map[string]string `json:"tags"`
 	Properties struct {
 		OrchestrationMode string `json:"orchestrationMode"`
@@ -130,6 +131,7 @@ func (r *Rollout) observe(ctx context.Context, pool fleet.ResourceID) (*observat
 
 // readModel reads the scale set and the document in its model.
 func (r *Rollout) readModel(ctx context.Context, o *observation) error {
+	o.set = scaleSet{}
 	if err := r.ARM.Get(ctx, o.pool, computeVersion, &o.set, "$expand", "userData"); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/workflow"
@@ -119,8 +119,7 @@ func (p *push) run(ctx context.Context) error {
 		return err
 	}
 	if !p.modelHas {
-		body := map[string]any{"properties": map[string]any{"virtualMachineProfile": map[string]any{"userData": p.userData}}}
-		if _, err := p.send(ctx, "set the model's userData", http.MethodPatch, p.pool, body); err != nil {
+		if err := p.setModel(ctx); err != nil {
 			return err
 		}
 		p.report("model: new machines get generation %d", p.generation)
@@ -267,40 +266,57 @@ func (p *push) overtaken(ctx context.Context) error {
 	return nil
 }
 
-// busyInterval is how often a change is tried again; maxMissing is how often an instance
-// has to be missing until it counts as deleted.
+// writer is how the scale set and its instances are changed.
+func (p *push) writer() azure.Writer {
+	return azure.Writer{Cloud: p.Cloud, Now: p.Now, Within: p.o.Timeout, Report: p.report}
+}
+
+// setModel gives the model the userData, unless that became another program's, or a newer
+// push's, since it was read.
+func (p *push) setModel(ctx context.Context) error {
+	var refuse error
+	now := &observation{pool: p.pool}
+	_, err := p.writer().ScaleSet(ctx, p.pool, func(fleet.Pool) fleet.Change {
+		if refuse = p.readModel(ctx, now); refuse == nil {
+			refuse = p.mayReplace(now)
+		}
+		if refuse != nil || now.set.Properties.Profile.UserData == p.userData {
+			return nil
+		}
+		return fleet.SetModelUserData{Pool: p.pool, UserData: p.userData, Etag: now.set.Etag}
+	}, func(ctx context.Context, _ fleet.Pool) (bool, error) {
+		err := p.readModel(ctx, now)
+		return now.set.Properties.Profile.UserData == p.userData, err
+	})
+	return cmp.Or(refuse, err)
+}
+
+// mayReplace says why the model's userData must stay.
+func (p *push) mayReplace(now *observation) error {
+	if now.foreign == "" || p.o.ReplaceUserData {
+		return nil
+	}
+	problem := foreignProblem(string(p.pool), now.foreign)
+	return &fleet.Error{Op: "set the model's userData", Resource: string(p.pool), Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
+}
+
+// maxMissing is how often an instance has to be missing until it counts as deleted:
+// Resource Manager may lack one for seconds that was made just now.
 const (
-	busyInterval = 5 * time.Second
 	maxMissing   = 3
+	missingPause = 5 * time.Second
 )
 
-// send sends a change and waits until it is carried out. For Timeout it is tried again
-// while another operation runs on the resource, or Azure is out of order. gone says that
-// Azure has the instance no longer.
-func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID, body any) (gone bool, err error) {
-	deadline, waits, missing := p.Now().Add(p.o.Timeout), false, 0
-	for {
-		operation, err := p.ARM.Send(ctx, op, method, id, computeVersion, body)
-		if err == nil {
-			_, err = operation.Wait(ctx)
-		}
-		if err == nil {
-			return false, nil
-		}
-		switch kind := fleet.KindOf(err); {
-		case kind == fleet.KindNotFound && id != p.pool:
-			// Resource Manager may lack an instance for seconds that was made just now.
-			if missing++; missing == maxMissing {
-				return true, nil
-			}
-		case kind != fleet.KindConflict && kind != fleet.KindThrottled && kind != fleet.KindTransient, p.Now().After(deadline):
-			return false, err
-		case !waits:
-			waits = true
-			p.report("retry for up to %s: %v", took(p.o.Timeout), err)
+// setUserData gives an instance the userData in place of what it had at etag. gone says
+// that Azure has the instance no longer.
+func (p *push) setUserData(ctx context.Context, id fleet.ResourceID, etag string) (gone bool, err error) {
+	for missing := 1; ; missing++ {
+		err := p.writer().Do(ctx, fleet.SetUserData{Instance: id, UserData: p.userData, Etag: etag})
+		if !fleet.Is(err, fleet.KindNotFound) || missing == maxMissing {
+			return fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
 		}
 		select {
-		case <-time.After(busyInterval):
+		case <-time.After(missingPause):
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}

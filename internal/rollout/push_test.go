@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -534,6 +535,24 @@ func TestTooLarge(t *testing.T) {
 		w.refused(err, "CannotSign")
 		if err == nil || !strings.Contains(err.Error(), "too large") || w.arm.puts != 0 {
 			t.Errorf("got %v and %d PUTs", err, w.arm.puts)
+		}
+	})
+}
+
+// TestHole08: a push during a scale-up waits for it, and its nodes come.
+func TestHole08PushDuringAScaleUp(t *testing.T) {
+	play(t, 3, func(w *world) {
+		op, err := w.arm.Resources.Send(w.ctx, "scale", http.MethodPatch, pool, version, json.RawMessage(`{"sku": {"name": "Standard_D2s_v5", "tier": "Standard", "capacity": 6}}`))
+		if err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		w.must("one")
+		if _, err := op.Wait(w.ctx); err != nil {
+			w.Errorf("the push ended the scale-up: %v", err)
+		}
+		if n := len(w.instances()); n != 6 {
+			w.Errorf("%d machines, want 6", n)
 		}
 	})
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/ortet/ortet/internal/nodeconfig"
 )
 
-// Options of a Rollout. ARM, Kube, Namespace and Now are required.
+// Options of a Rollout. ARM, Cloud, Kube, Namespace and Now are required.
 type Options struct {
-	ARM       azure.Resources // limited: see azure.LimitResources
+	ARM       azure.Resources // reads userData; limited: see azure.LimitResources
+	Cloud     azure.Cloud     // changes it
 	Kube      kubernetes.Interface
 	Namespace string // of the histories
 	Now       func() time.Time

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -196,8 +195,7 @@ func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
 		}
 	}
 	if has != p.userData { // an instance of the new model has it
-		body := map[string]any{"properties": map[string]any{"userData": p.userData}} // changes nothing else
-		if gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, body); err != nil || gone {
+		if gone, err = p.setUserData(ctx, m.id, ""); err != nil || gone {
 			return gone, err
 		}
 	}

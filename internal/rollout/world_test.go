@@ -62,13 +62,18 @@ func play(t *testing.T, n int, test func(w *world)) {
 		s := &azsim.Server{}
 		defer s.Close()
 		o := s.ClientOptions()
-		client, err := arm.NewResources(arm.Options{Cloud: o.Cloud, Credential: s.Credential(""), Transport: o.Transport, Version: "test"})
+		options := arm.Options{Cloud: o.Cloud, Credential: s.Credential(""), Transport: o.Transport, Version: "test"}
+		client, err := arm.NewResources(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cloud, err := arm.New(options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		w := &world{T: t, ctx: ctx, azure: s, arm: &recorder{Resources: client}, kube: &kubesim.Server{}, agents: map[string]string{}, joined: map[string]string{},
+		w := &world{T: t, ctx: ctx, azure: s, arm: &recorder{Resources: client, cloud: cloud}, kube: &kubesim.Server{}, agents: map[string]string{}, joined: map[string]string{},
 			key: ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", ed25519.SeedSize)))}
 		w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 		w.kube.Users = map[string][]kubesim.Grant{"operator": kubesim.Grants(kube.PolicyRules(kube.ConfigurationRules(namespace)))}
@@ -262,7 +267,7 @@ func (w *world) model() int64 {
 
 // rollout is one run of the command.
 func (w *world) rollout() *rollout.Rollout {
-	return rollout.New(rollout.Options{ARM: azure.LimitResources(w.arm, azure.Limits{}), Kube: w.client, Namespace: namespace, Now: time.Now, By: "ada@desk", Report: func(line string) {
+	return rollout.New(rollout.Options{ARM: azure.LimitResources(w.arm, azure.Limits{}), Cloud: azure.Limit(changer{w.arm.cloud, w.arm}, azure.Limits{}), Kube: w.client, Namespace: namespace, Now: time.Now, By: "ada@desk", Report: func(line string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.lines = append(w.lines, line)
@@ -334,6 +339,7 @@ func (w *world) userData(instance string) string {
 // A recorder calls hook before each PUT of an instance, and counts them.
 type recorder struct {
 	azure.Resources
+	cloud azure.Cloud
 	mu    sync.Mutex
 	puts  int
 	hook  func(id fleet.ResourceID, put int)
@@ -349,18 +355,25 @@ func (r *recorder) Get(ctx context.Context, id fleet.ResourceID, version string,
 	return r.Resources.Get(ctx, id, version, into, query...)
 }
 
-func (r *recorder) Send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any, query ...string) (azure.Operation, error) {
-	if r.onSend != nil {
-		r.onSend(method)
+// A changer is the cloud of a recorder.
+type changer struct {
+	azure.Cloud
+	*recorder
+}
+
+func (c changer) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
+	_, put := change.(fleet.SetUserData)
+	if c.onSend != nil {
+		c.onSend(map[bool]string{true: http.MethodPut, false: http.MethodPatch}[put])
 	}
-	if method == http.MethodPut {
-		r.mu.Lock()
-		r.puts++
-		hook, put := r.hook, r.puts
-		r.mu.Unlock()
+	if put {
+		c.mu.Lock()
+		c.puts++
+		hook, put := c.hook, c.puts
+		c.mu.Unlock()
 		if hook != nil {
-			hook(id, put)
+			hook(change.Target(), put)
 		}
 	}
-	return r.Resources.Send(ctx, op, method, id, version, body, query...)
+	return c.Cloud.Begin(ctx, change)
 }

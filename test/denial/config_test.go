@@ -47,11 +47,14 @@ func pushed(t *testing.T, actions []string, rules []kube.Rule, value string) (*w
 
 // push pushes as ortet config does.
 func (w *world) push(value string) error {
-	resources, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(w.client), Transport: w.azure.Transport()})
+	options := arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(w.client), Transport: w.azure.Transport()}
+	resources, err := arm.NewResources(options)
+	must(w.t, err)
+	cloud, err := arm.New(options)
 	must(w.t, err)
 	client, err := kubernetes.NewForConfig(w.kube.Config(user))
 	must(w.t, err)
-	r := rollout.New(rollout.Options{ARM: resources, Kube: client, Namespace: kube.DefaultNamespace, Now: time.Now, By: "operator@test"})
+	r := rollout.New(rollout.Options{ARM: resources, Cloud: cloud, Kube: client, Namespace: kube.DefaultNamespace, Now: time.Now, By: "operator@test"})
 	_, err = r.Push(w.t.Context(), pool, rollout.PushOptions{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), MaxUnavailable: "1", Timeout: time.Minute,
 		Config: nodeconfig.Config{Sysctls: map[string]string{"net.core.somaxconn": value}, Kubelet: map[string]any{"systemReserved": map[string]any{"memory": "1Mi"}}}})
 	return err

@@ -176,7 +176,10 @@ type setAnswer struct {
 		ProvisioningState string `json:"provisioningState"`
 		OrchestrationMode string `json:"orchestrationMode"`
 		Overprovision     bool   `json:"overprovision"`
-		UpgradePolicy     struct {
+		ScaleInPolicy     struct {
+			Rules []string `json:"rules"`
+		} `json:"scaleInPolicy"`
+		UpgradePolicy struct {
 			Mode                     string `json:"mode"`
 			AutomaticOSUpgradePolicy struct {
 				EnableAutomaticOSUpgrade bool `json:"enableAutomaticOSUpgrade"`

@@ -46,6 +46,26 @@ func (c *Cloud) Begin(ctx context.Context, change fleet.Change) (fleet.Token, er
 		return c.writeExtension(ctx, ch)
 	case fleet.SetCapacity:
 		return c.setCapacity(ctx, ch)
+	case fleet.SetModelUserData:
+		return c.setModelUserData(ctx, ch)
+	case fleet.SetUserData:
+		return c.setUserData(ctx, ch)
+	case fleet.SetSize:
+		return c.setSize(ctx, ch)
+	case fleet.UpgradeInstances:
+		return c.upgradeInstances(ctx, ch)
+	case fleet.DeleteInstances:
+		return c.deleteInstances(ctx, ch)
+	case fleet.DeallocateScaleSet:
+		return c.deallocateScaleSet(ctx, ch)
+	case fleet.StartScaleSet:
+		return c.startScaleSet(ctx, ch)
+	case fleet.DeleteScaleSet:
+		return c.deleteScaleSet(ctx, ch)
+	case fleet.ReimageInstance:
+		return c.reimage(ctx, ch)
+	case fleet.RestartInstance:
+		return c.restart(ctx, ch)
 	}
 	return "", &fleet.Error{Op: "begin a change", Kind: fleet.KindInvalid, Err: fmt.Errorf("unknown change %T", change)}
 }

@@ -113,6 +113,10 @@ func changes() []fleet.Change {
 		fleet.PatchModel{Pool: pool, Image: fleet.ImageReference{ID: version}, CustomData: &secret},
 		fleet.DeleteExtension{Pool: pool, Name: "e"},
 		fleet.WriteExtension{Pool: pool, Extension: fleet.Extension{Name: "e", Type: "t", Settings: fleet.NewSecret("{}")}, Protected: fleet.NewSecret(`{"k":"v"}`)}, fleet.SetCapacity{Pool: pool, Capacity: 3},
+		fleet.SetModelUserData{Pool: pool, UserData: "eA=="}, fleet.SetUserData{Instance: instance, UserData: "eA=="}, fleet.SetSize{Pool: pool, Size: "Standard_D4s_v5"},
+		fleet.UpgradeInstances{Pool: pool, Instances: []string{"0"}}, fleet.DeleteInstances{Pool: pool, Instances: []string{"0"}},
+		fleet.DeallocateScaleSet{Pool: pool}, fleet.StartScaleSet{Pool: pool}, fleet.DeleteScaleSet{Pool: pool},
+		fleet.ReimageInstance{Instance: instance}, fleet.RestartInstance{Instance: instance},
 	}
 }
 
@@ -260,6 +264,8 @@ func FuzzTarget(f *testing.F) {
 			fleet.CreateDefinition{Definition: fleet.Definition{ID: id}}, fleet.CreateVersion{ID: id, Source: id}, fleet.TagVersion{ID: id}, fleet.DeleteVersion{ID: id},
 			fleet.PatchModel{Pool: id, CustomData: &secret}, fleet.DeleteExtension{Pool: id, Name: name},
 			fleet.WriteExtension{Pool: id, Extension: fleet.Extension{Name: name}}, fleet.SetCapacity{Pool: id},
+			fleet.SetModelUserData{Pool: id}, fleet.SetUserData{Instance: id}, fleet.SetSize{Pool: id, Size: name}, fleet.UpgradeInstances{Pool: id}, fleet.DeleteInstances{Pool: id},
+			fleet.DeallocateScaleSet{Pool: id}, fleet.StartScaleSet{Pool: id}, fleet.DeleteScaleSet{Pool: id}, fleet.ReimageInstance{Instance: id}, fleet.RestartInstance{Instance: id},
 		} {
 			before := len(p.sent)
 			if _, err := c.Begin(t.Context(), change); err != nil {

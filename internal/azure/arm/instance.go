@@ -126,6 +126,36 @@ func (c *Cloud) start(ctx context.Context, ch fleet.StartInstance) (fleet.Token,
 	return begun(ctx, ch, op, err)
 }
 
+func (c *Cloud) restart(ctx context.Context, ch fleet.RestartInstance) (fleet.Token, error) {
+	p, err := c.at(ch.Instance, typeInstance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginRestart(ctx, p.group, p.names[0], p.names[1], nil)
+	return begun(ctx, ch, op, err)
+}
+
+func (c *Cloud) reimage(ctx context.Context, ch fleet.ReimageInstance) (fleet.Token, error) {
+	p, err := c.at(ch.Instance, typeInstance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginReimage(ctx, p.group, p.names[0], p.names[1], nil)
+	return begun(ctx, ch, op, err)
+}
+
+// setUserData puts the userData alone, as protect does its policy.
+func (c *Cloud) setUserData(ctx context.Context, ch fleet.SetUserData) (fleet.Token, error) {
+	p, err := c.at(ch.Instance, typeInstance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], armcompute.VirtualMachineScaleSetVM{
+		Properties: &armcompute.VirtualMachineScaleSetVMProperties{UserData: ptr(ch.UserData)},
+	}, &armcompute.VirtualMachineScaleSetVMsClientBeginUpdateOptions{IfMatch: orNil(ch.Etag)})
+	return conditional(begun(ctx, ch, op, err))
+}
+
 // protect puts the protection policy alone. Instances know no PATCH, but Azure
 // leaves alone what the PUT of an instance does not mention: its documentation
 // of instance protection shows this very body, and cloud-provider-azure relies

@@ -124,7 +124,21 @@ func (c *Cloud) resumeVerb(t token) (operation, error) {
 		return resume[armcompute.VirtualMachineScaleSetVMsClientDeallocateResponse](c, t.Operation)
 	case fleet.StartInstance{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetVMsClientStartResponse](c, t.Operation)
-	case fleet.ProtectInstance{}.Verb():
+	case fleet.ReimageInstance{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetVMsClientReimageResponse](c, t.Operation)
+	case fleet.RestartInstance{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetVMsClientRestartResponse](c, t.Operation)
+	case fleet.UpgradeInstances{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetsClientUpdateInstancesResponse](c, t.Operation)
+	case fleet.DeleteInstances{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetsClientDeleteInstancesResponse](c, t.Operation)
+	case fleet.DeallocateScaleSet{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetsClientDeallocateResponse](c, t.Operation)
+	case fleet.StartScaleSet{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetsClientStartResponse](c, t.Operation)
+	case fleet.DeleteScaleSet{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetsClientDeleteResponse](c, t.Operation)
+	case fleet.ProtectInstance{}.Verb(), fleet.SetUserData{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetVMsClientUpdateResponse](c, t.Operation)
 	case fleet.AttachDisk{}.Verb(), fleet.DetachDisk{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetVMsClientAttachDetachDataDisksResponse](c, t.Operation)
@@ -146,7 +160,7 @@ func (c *Cloud) resumeVerb(t token) (operation, error) {
 		return resume[armcompute.GalleryImageVersionsClientUpdateResponse](c, t.Operation)
 	case fleet.DeleteVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientDeleteResponse](c, t.Operation)
-	case fleet.PatchModel{}.Verb(), fleet.SetCapacity{}.Verb():
+	case fleet.PatchModel{}.Verb(), fleet.SetCapacity{}.Verb(), fleet.SetModelUserData{}.Verb(), fleet.SetSize{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetsClientUpdateResponse](c, t.Operation)
 	case fleet.WriteExtension{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetExtensionsClientCreateOrUpdateResponse](c, t.Operation)

@@ -177,7 +177,7 @@ func TestEveryVerbResumes(t *testing.T) {
 		t.Run(ch.Verb(), func(t *testing.T) {
 			answers := []answer{accepted(), status(`{"status":"InProgress"}`)}
 			switch ch.(type) {
-			case fleet.ProtectInstance, fleet.AttachDisk, fleet.TagVersion, fleet.SetCapacity:
+			case fleet.ProtectInstance, fleet.AttachDisk, fleet.TagVersion, fleet.SetCapacity, fleet.SetSize:
 				answers = append([]answer{{status: 200, body: `{}`}}, answers...)
 			case fleet.DetachDisk:
 				answers = append([]answer{{status: 200, body: `{"properties":{"storageProfile":{"dataDisks":[{"lun":1,"managedDisk":{"id":"` + string(disk) + `"}}]}}}`}}, answers...)
@@ -185,7 +185,7 @@ func TestEveryVerbResumes(t *testing.T) {
 				answers = append([]answer{refusal(404, "ResourceNotFound", "")}, answers...)
 			}
 			switch n := len(answers) - 2; ch.(type) { // the answer to the change
-			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion, fleet.WriteExtension:
+			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion, fleet.WriteExtension, fleet.SetModelUserData, fleet.SetUserData, fleet.SetSize:
 				answers[n].status, answers[n].body = 200, `{"properties":{"provisioningState":"Updating"}}`
 			case fleet.CreateSnapshot, fleet.CreateDisk, fleet.CreateGallery, fleet.CreateDefinition, fleet.CreateVersion:
 				answers[n].status, answers[n].body = 202, `{"properties":{"provisioningState":"Creating"}}`
@@ -208,7 +208,7 @@ func TestEveryVerbResumes(t *testing.T) {
 			}
 		})
 	}
-	if n := len(azure.Changes()); n != len(changes()) {
+	if n := len(azure.Changes()) + len(azure.PoolChanges()); n != len(changes()) {
 		t.Errorf("there are %d changes: add the new one to changes", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -61,6 +62,9 @@ func poolOf(v *setAnswer) fleet.Pool {
 		pool.Orchestration = fleet.Uniform // API versions before 2021-03-01 know no other
 	}
 	pool.Overprovision = p.Overprovision
+	if rules := p.ScaleInPolicy.Rules; len(rules) > 0 {
+		pool.ScaleIn = rules[0]
+	}
 	pool.UpgradeMode = p.UpgradePolicy.Mode
 	pool.AutomaticOSUpgrade = p.UpgradePolicy.AutomaticOSUpgradePolicy.EnableAutomaticOSUpgrade
 	pool.AutomaticRepairs = p.AutomaticRepairsPolicy.Enabled
@@ -175,23 +179,93 @@ func pointAt(i fleet.ImageReference) *armcompute.ImageReference {
 
 // setCapacity changes the capacity alone; Azure wants the size's name with it.
 func (c *Cloud) setCapacity(ctx context.Context, ch fleet.SetCapacity) (fleet.Token, error) {
-	now, err := c.scaleSet(ctx, ch.Pool)
+	return c.setSKU(ctx, ch, ch.Pool, ch.Etag, func(sku *armcompute.SKU) { sku.Capacity = ptr(ch.Capacity) })
+}
+
+// setSize sends the capacity as it was read, which the Etag guards.
+func (c *Cloud) setSize(ctx context.Context, ch fleet.SetSize) (fleet.Token, error) {
+	return c.setSKU(ctx, ch, ch.Pool, ch.Etag, func(sku *armcompute.SKU) { sku.Name = ptr(ch.Size) })
+}
+
+// setSKU sends the scale set's sku as change makes it of the present one.
+func (c *Cloud) setSKU(ctx context.Context, ch fleet.Change, pool fleet.ResourceID, etag string, change func(*armcompute.SKU)) (fleet.Token, error) {
+	now, err := c.scaleSet(ctx, pool)
 	if err != nil {
-		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+		return "", failed(ctx, ch.Verb(), pool, err)
 	}
-	sku := armcompute.SKU{Capacity: ptr(ch.Capacity)}
+	var sku armcompute.SKU
 	if now.SKU != nil {
-		still := ch.Etag == "" || ch.Etag == now.Etag
-		if still && now.SKU.Capacity != nil && *now.SKU.Capacity == ch.Capacity {
-			return "", nil
-		}
-		sku.Name, sku.Tier = orNil(now.SKU.Name), orNil(now.SKU.Tier)
+		sku = armcompute.SKU{Name: orNil(now.SKU.Name), Tier: orNil(now.SKU.Tier), Capacity: now.SKU.Capacity}
 	}
+	was := sku
+	change(&sku)
+	if still := etag == "" || etag == now.Etag; still && value(sku.Capacity) == value(was.Capacity) && value(sku.Name) == value(was.Name) {
+		return "", nil
+	}
+	p, err := c.at(pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), pool, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdate(ctx, p.group, p.names[0],
+		armcompute.VirtualMachineScaleSetUpdate{SKU: &sku}, ifStill(etag))
+	return conditional(begun(ctx, ch, op, err))
+}
+
+// setModelUserData sends the userData and nothing else.
+func (c *Cloud) setModelUserData(ctx context.Context, ch fleet.SetModelUserData) (fleet.Token, error) {
 	p, err := c.at(ch.Pool, typeScaleSet)
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Pool, err)
 	}
-	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdate(ctx, p.group, p.names[0],
-		armcompute.VirtualMachineScaleSetUpdate{SKU: &sku}, ifStill(ch.Etag))
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdate(ctx, p.group, p.names[0], armcompute.VirtualMachineScaleSetUpdate{
+		Properties: &armcompute.VirtualMachineScaleSetUpdateProperties{VirtualMachineProfile: &armcompute.VirtualMachineScaleSetUpdateVMProfile{UserData: ptr(ch.UserData)}},
+	}, ifStill(ch.Etag))
 	return conditional(begun(ctx, ch, op, err))
+}
+
+func (c *Cloud) upgradeInstances(ctx context.Context, ch fleet.UpgradeInstances) (fleet.Token, error) {
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdateInstances(ctx, p.group, p.names[0],
+		armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: to.SliceOfPtrs(ch.Instances...)}, nil)
+	return begun(ctx, ch, op, err)
+}
+
+func (c *Cloud) deleteInstances(ctx context.Context, ch fleet.DeleteInstances) (fleet.Token, error) {
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginDeleteInstances(ctx, p.group, p.names[0],
+		armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: to.SliceOfPtrs(ch.Instances...)}, nil)
+	return begun(ctx, ch, op, err)
+}
+
+func (c *Cloud) deallocateScaleSet(ctx context.Context, ch fleet.DeallocateScaleSet) (fleet.Token, error) {
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginDeallocate(ctx, p.group, p.names[0], nil)
+	return begun(ctx, ch, op, err)
+}
+
+func (c *Cloud) startScaleSet(ctx context.Context, ch fleet.StartScaleSet) (fleet.Token, error) {
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginStart(ctx, p.group, p.names[0], nil)
+	return begun(ctx, ch, op, err)
+}
+
+func (c *Cloud) deleteScaleSet(ctx context.Context, ch fleet.DeleteScaleSet) (fleet.Token, error) {
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginDelete(ctx, p.group, p.names[0], nil)
+	return gone(begun(ctx, ch, op, err))
 }

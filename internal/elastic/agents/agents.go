@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +35,8 @@ type Nodes interface {
 
 // Control changes the pools of one cluster. All fields but Report are required.
 type Control struct {
-	ARM   azure.Resources
+	ARM   azure.Resources // for the list of pools and their tags
+	Cloud azure.Cloud
 	Nodes Nodes
 	Group fleet.ResourceID // the compute group
 	// DrainTimeout bounds each drain, ReadyTimeout the wait for a Node to be Ready.
@@ -48,16 +48,6 @@ type Control struct {
 	Report func(machine, what string)
 }
 
-// A Pool is a scale set as it is in Azure.
-type Pool struct {
-	ID       fleet.ResourceID
-	Name     string
-	Size     string
-	Capacity int
-	ScaleIn  string // "OldestVM", "NewestVM"; others are taken as NewestVM
-	Tags     map[string]string
-}
-
 // A Machine is an instance of a pool.
 type Machine struct {
 	ID       fleet.ResourceID
@@ -65,79 +55,34 @@ type Machine struct {
 	Number   int    // 3
 	Name     string // "agents_3"
 	Node     string // the name that its Node has: the computer name in lower case
-	Power    string // "running", "deallocated", …; "" where Azure gives none
-	Latest   bool   // it has the scale set's current model
+	Power    fleet.PowerState
+	Latest   bool // it has the scale set's current model
 }
 
 // Pool finds a pool by its name.
-func (c *Control) Pool(ctx context.Context, name string) (Pool, error) {
-	var v struct {
-		ID  fleet.ResourceID `json:"id"`
-		SKU struct {
-			Name     string `json:"name"`
-			Capacity int    `json:"capacity"`
-		} `json:"sku"`
-		Tags       map[string]string `json:"tags"`
-		Properties struct {
-			ScaleInPolicy struct {
-				Rules []string `json:"rules"`
-			} `json:"scaleInPolicy"`
-		} `json:"properties"`
-	}
-	err := c.ARM.Get(ctx, c.Group.In("virtualMachineScaleSets", name), computeVersion, &v)
+func (c *Control) Pool(ctx context.Context, name string) (fleet.Pool, error) {
+	p, err := c.Cloud.Pool(ctx, c.Group.In("virtualMachineScaleSets", name))
 	if fleet.Is(err, fleet.KindNotFound) {
-		return Pool{}, &fleet.Error{Op: "find pool " + name, Resource: string(c.Group), Kind: fleet.KindNotFound,
+		err = &fleet.Error{Op: "find pool " + name, Resource: string(c.Group), Kind: fleet.KindNotFound,
 			Remedy: "see ortet cluster status for the pools that exist"}
 	}
-	if err != nil {
-		return Pool{}, err
-	}
-	p := Pool{ID: v.ID, Name: name, Size: v.SKU.Name, Capacity: v.SKU.Capacity, Tags: v.Tags}
-	if len(v.Properties.ScaleInPolicy.Rules) > 0 {
-		p.ScaleIn = v.Properties.ScaleInPolicy.Rules[0]
-	}
-	return p, nil
+	return p, err
 }
 
 // Machines lists a pool's instances by their numbers.
-func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
+func (c *Control) Machines(ctx context.Context, pool fleet.ResourceID) ([]Machine, error) {
+	list, err := c.Cloud.Instances(ctx, pool)
 	var out []Machine
-	err := c.ARM.List(ctx, pool.ID+"/virtualMachines", computeVersion, func(raw json.RawMessage) error {
-		var v struct {
-			ID         fleet.ResourceID `json:"id"`
-			InstanceID string           `json:"instanceId"`
-			Name       string           `json:"name"`
-			Properties struct {
-				Latest    bool `json:"latestModelApplied"`
-				OSProfile struct {
-					ComputerName string `json:"computerName"`
-				} `json:"osProfile"`
-				InstanceView struct {
-					Statuses []struct {
-						Code string `json:"code"`
-					} `json:"statuses"`
-				} `json:"instanceView"`
-			} `json:"properties"`
-		}
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return err
-		}
-		n, _ := strconv.Atoi(v.InstanceID) // of Uniform scale sets it is a number
-		m := Machine{ID: v.ID, Instance: v.InstanceID, Number: n, Name: v.Name, Node: strings.ToLower(v.Properties.OSProfile.ComputerName), Latest: v.Properties.Latest}
-		for _, s := range v.Properties.InstanceView.Statuses {
-			if power, ok := strings.CutPrefix(s.Code, "PowerState/"); ok {
-				m.Power = power
-			}
-		}
-		out = append(out, m)
-		return nil
-	}, "$expand", "instanceView")
+	for _, i := range list {
+		n, _ := strconv.Atoi(i.InstanceID) // of Uniform scale sets it is a number
+		out = append(out, Machine{ID: i.ID, Instance: i.InstanceID, Number: n, Name: i.Name, Node: strings.ToLower(i.HostName), Power: i.Power, Latest: i.LatestModelApplied})
+	}
 	slices.SortFunc(out, func(a, b Machine) int { return a.Number - b.Number })
 	return out, err
 }
 
 // Find finds the machine of a Node, or of an instance's name, in any pool of the group.
-func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) {
+func (c *Control) Find(ctx context.Context, name string) (fleet.Pool, Machine, error) {
 	var pools []string
 	err := c.ARM.List(ctx, c.Group+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion, func(raw json.RawMessage) error {
 		var v struct{ Name string }
@@ -146,12 +91,12 @@ func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) 
 		return err
 	})
 	if err != nil {
-		return Pool{}, Machine{}, err
+		return fleet.Pool{}, Machine{}, err
 	}
 	for _, p := range pools {
 		pool, machines, err := c.load(ctx, p)
 		if err != nil {
-			return Pool{}, Machine{}, err
+			return fleet.Pool{}, Machine{}, err
 		}
 		for _, m := range machines {
 			if strings.EqualFold(m.Node, name) || strings.EqualFold(m.Name, name) {
@@ -159,51 +104,43 @@ func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) 
 			}
 		}
 	}
-	return Pool{}, Machine{}, &fleet.Error{Op: "find agent " + name, Resource: string(c.Group), Kind: fleet.KindNotFound, Remedy: "see ortet cluster agents for the agents that exist"}
+	return fleet.Pool{}, Machine{}, &fleet.Error{Op: "find agent " + name, Resource: string(c.Group), Kind: fleet.KindNotFound, Remedy: "see ortet cluster agents for the agents that exist"}
 }
 
-// send sends what changes a pool or a machine, and waits until it is carried out. What
-// an interrupted command began may still run, which Azure answers with 409
-// OperationNotAllowed: that is waited for.
-func (c *Control) send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any) error {
-	deadline, waits := c.Now().Add(c.ReadyTimeout), false
-	for {
-		o, err := c.ARM.Send(ctx, op, method, id, version, body)
-		if err == nil {
-			_, err = o.Wait(ctx)
-		}
-		if !busy(err) || c.Now().After(deadline) {
-			return err
-		}
-		if !waits {
-			c.report(id.Name(), "waiting for an operation that runs in Azure")
-		}
-		waits = true
-		select {
-		case <-time.After(busyInterval):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// writer is how pools and machines are changed.
+func (c *Control) writer() azure.Writer {
+	return azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: c.ReadyTimeout, Report: func(format string, args ...any) { c.report("Azure", format, args...) }}
 }
 
-// act sends an action of the scale set or of one machine.
-func (c *Control) act(ctx context.Context, id fleet.ResourceID, action string, body any) error {
-	return c.send(ctx, action, http.MethodPost, id+fleet.ResourceID("/"+action), computeVersion, body)
+// change makes a change of a whole pool.
+func (c *Control) change(ctx context.Context, pool fleet.ResourceID, change func(fleet.Pool) fleet.Change, in func(fleet.Pool) bool) (fleet.Pool, error) {
+	return c.writer().ScaleSet(ctx, pool, change, func(_ context.Context, p fleet.Pool) (bool, error) { return in == nil || in(p), nil })
 }
 
-// setSKU changes the size or the capacity in the scale set's model.
-func (c *Control) setSKU(ctx context.Context, op string, pool Pool, size string, capacity int) error {
-	return c.send(ctx, op, http.MethodPatch, pool.ID, computeVersion, map[string]any{"sku": map[string]any{"name": size, "tier": "Standard", "capacity": capacity}})
+// once is a change that does not depend on what the pool is.
+func once(change fleet.Change) func(fleet.Pool) fleet.Change {
+	return func(fleet.Pool) fleet.Change { return change }
+}
+
+// setCapacity sets the capacity that want computes from the present one.
+func (c *Control) setCapacity(ctx context.Context, pool fleet.ResourceID, want func(now int64) int64) error {
+	var n int64
+	_, err := c.change(ctx, pool, func(p fleet.Pool) fleet.Change {
+		if n = want(p.Capacity); n == p.Capacity {
+			return nil
+		}
+		return fleet.SetCapacity{Pool: p.ID, Capacity: n, Etag: p.Etag}
+	}, func(p fleet.Pool) bool { return p.Capacity == n })
+	return err
 }
 
 // load reads a pool and its machines.
-func (c *Control) load(ctx context.Context, name string) (Pool, []Machine, error) {
+func (c *Control) load(ctx context.Context, name string) (fleet.Pool, []Machine, error) {
 	pool, err := c.Pool(ctx, name)
 	if err != nil {
 		return pool, nil, err
 	}
-	machines, err := c.Machines(ctx, pool)
+	machines, err := c.Machines(ctx, pool.ID)
 	return pool, machines, err
 }
 
@@ -215,15 +152,6 @@ func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
 	}
 	return n, err
 }
-
-// busy reports whether another operation is in the way. Azure answers 409 for much else
-// that no waiting mends, such as a size that a region lacks.
-func busy(err error) bool {
-	return fleet.Is(err, fleet.KindConflict) && (strings.Contains(err.Error(), "in progress") || strings.Contains(err.Error(), "concurrent request"))
-}
-
-// busyInterval is how often an action is tried again that another one is in the way of.
-const busyInterval = 5 * time.Second
 
 // each works on machines, parallel at a time, and begins none after one failed.
 func each(ctx context.Context, machines []Machine, parallel int, do func(context.Context, Machine) error) error {
@@ -243,12 +171,12 @@ func each(ctx context.Context, machines []Machine, parallel int, do func(context
 	return g.Wait()
 }
 
-func instances(list []Machine) map[string]any {
+func instances(list []Machine) []string {
 	ids := []string{}
 	for _, m := range list {
 		ids = append(ids, m.Instance)
 	}
-	return map[string]any{"instanceIds": ids}
+	return ids
 }
 
 func (c *Control) report(machine, format string, args ...any) {

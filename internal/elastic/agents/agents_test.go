@@ -35,6 +35,7 @@ type world struct {
 	drained []string
 	blocked string // a Node whose drain is blocked
 	pool    fleet.ResourceID
+	arm     azure.Resources
 }
 
 // play runs a test in virtual time, with a pool of n machines.
@@ -45,11 +46,17 @@ func play(t *testing.T, n int, test func(w *world)) {
 		s := &azsim.Server{OnRequest: w.request}
 		defer s.Close()
 		o := s.ClientOptions()
-		client, err := arm.NewResources(arm.Options{Cloud: o.Cloud, Credential: s.Credential(""), Transport: o.Transport, Version: "test"})
+		options := arm.Options{Cloud: o.Cloud, Credential: s.Credential(""), Transport: o.Transport, Version: "test"}
+		client, err := arm.NewResources(options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.control = &agents.Control{ARM: client, Nodes: w, Group: group, DrainTimeout: time.Minute, ReadyTimeout: 5 * time.Minute, Now: time.Now,
+		cloud, err := arm.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.arm = client
+		w.control = &agents.Control{ARM: client, Cloud: cloud, Nodes: w, Group: group, DrainTimeout: time.Minute, ReadyTimeout: 5 * time.Minute, Now: time.Now,
 			Report: func(machine, what string) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -121,7 +128,7 @@ func (w *world) machines() []agents.Machine {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	list, err := w.control.Machines(w.t.Context(), pool)
+	list, err := w.control.Machines(w.t.Context(), pool.ID)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -377,23 +384,58 @@ func TestReimageAfterAnInterruption(t *testing.T) {
 }
 
 // A region is an Azure that lacks a size, which it says with 409 (SkuNotAvailable).
-type region struct{ azure.Resources }
+type region struct{ azure.Cloud }
 
-func (r region) Send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any, query ...string) (azure.Operation, error) {
-	if method == http.MethodPatch {
-		return nil, &fleet.Error{Op: op, Resource: string(id), Kind: fleet.KindConflict, Code: "SkuNotAvailable", Err: errors.New("409 SkuNotAvailable")}
+func (r region) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
+	if _, ok := change.(fleet.SetSize); ok {
+		return "", &fleet.Error{Op: change.Verb(), Resource: string(change.Target()), Kind: fleet.KindConflict, Code: "SkuNotAvailable", Err: errors.New("409 SkuNotAvailable")}
 	}
-	return r.Resources.Send(ctx, op, method, id, version, body, query...)
+	return r.Cloud.Begin(ctx, change)
 }
 
 // Not every conflict is another operation that ends.
 func TestResizeToASizeThatTheRegionLacks(t *testing.T) {
 	play(t, 1, func(w *world) {
-		w.control.ARM = region{w.control.ARM}
+		w.control.Cloud = region{w.control.Cloud}
 		began := time.Now() // of virtual time
 		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err == nil || time.Since(began) > 0 {
 			t.Fatalf("the refusal came after %s: %v", time.Since(began), err)
 		}
 		w.wantNodes(1)
 	})
+}
+
+// TestHole08: what changes a pool waits for a scale-up of others, which ends with its nodes.
+func TestHole08PoolsDuringAScaleUp(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, c *agents.Control) error{
+		"resize": func(ctx context.Context, c *agents.Control) error { return c.Resize(ctx, "agents", "Standard_D4s_v5") },
+		"scale":  func(ctx context.Context, c *agents.Control) error { return c.Scale(ctx, "agents", 6) },
+		"more":   func(ctx context.Context, c *agents.Control) error { return c.Scale(ctx, "agents", 7) },
+		"stop":   func(ctx context.Context, c *agents.Control) error { return c.Stop(ctx, "agents") },
+		"start":  func(ctx context.Context, c *agents.Control) error { return c.Start(ctx, "agents") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, 3, func(w *world) {
+				op, err := w.arm.Send(w.t.Context(), "scale", http.MethodPatch, w.pool, "2024-07-01", json.RawMessage(`{"sku": {"name": "Standard_D2s_v5", "tier": "Standard", "capacity": 6}}`))
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				if err := change(w.t.Context(), w.control); err != nil {
+					w.t.Errorf("%s: %v", name, err)
+				}
+				if _, err := op.Wait(w.t.Context()); err != nil {
+					w.t.Errorf("%s ended the scale-up: %v", name, err)
+				}
+				want := 6
+				if name == "more" {
+					want = 7
+				}
+				if machines := w.machines(); len(machines) != want {
+					w.t.Errorf("%d machines, want %d", len(machines), want)
+				}
+				time.Sleep(5 * time.Minute) // until the last PATCH's machines have joined
+			})
+		})
+	}
 }

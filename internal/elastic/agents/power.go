@@ -23,7 +23,8 @@ func (c *Control) Stop(ctx context.Context, name string) error {
 		return err
 	}
 	c.report(name, "deallocating %d machines", len(machines))
-	return c.act(ctx, pool.ID, "deallocate", nil)
+	_, err = c.change(ctx, pool.ID, once(fleet.DeallocateScaleSet{Pool: pool.ID}), nil)
+	return err
 }
 
 // Start starts all machines of a pool, waits until their Nodes are Ready, and uncordons
@@ -43,7 +44,7 @@ func (c *Control) Start(ctx context.Context, name string) error {
 		}
 	}
 	c.report(name, "starting")
-	if err := c.act(ctx, pool.ID, "start", nil); err != nil {
+	if _, err := c.change(ctx, pool.ID, once(fleet.StartScaleSet{Pool: pool.ID}), nil); err != nil {
 		return err
 	}
 	return each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error { return c.back(ctx, m, before[m.Node]) })
@@ -66,7 +67,7 @@ func (c *Control) Chaos(ctx context.Context, name string, shuffle func(n int, sw
 			return err
 		}
 		c.report(m.Node, "restarting")
-		if err := c.act(ctx, m.ID, "restart", nil); err != nil {
+		if err := c.writer().Do(ctx, fleet.RestartInstance{Instance: m.ID}); err != nil {
 			return err
 		}
 		_, err = c.awaitReady(ctx, m, before)

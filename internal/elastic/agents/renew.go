@@ -52,7 +52,7 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 	// again (k3s #13072).
 	if m.Power == "running" {
 		c.report(m.Node, "powering off")
-		if err := c.act(ctx, m.ID, "poweroff", nil); err != nil {
+		if err := c.writer().Do(ctx, fleet.StopInstance{Instance: m.ID}); err != nil {
 			return err
 		}
 	}
@@ -62,10 +62,10 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 		}
 	}
 	c.report(m.Node, "reimaging")
-	if err := c.act(ctx, m.ID, "reimage", nil); err != nil {
+	if err := c.writer().Do(ctx, fleet.ReimageInstance{Instance: m.ID}); err != nil {
 		return err
 	}
-	if err := c.act(ctx, m.ID, "start", nil); err != nil { // of a running one it changes nothing
+	if err := c.writer().Do(ctx, fleet.StartInstance{Instance: m.ID}); err != nil { // of a running one it changes nothing
 		return err
 	}
 	if n, err = c.awaitReady(ctx, m, fleet.Node{}); err != nil {
@@ -84,10 +84,15 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 	}
 	if pool.Size != size {
 		c.report(name, "changing the size from %s to %s", pool.Size, size)
-		if err := c.setSKU(ctx, "resize to "+size, pool, size, pool.Capacity); err != nil {
+		if _, err = c.change(ctx, pool.ID, func(p fleet.Pool) fleet.Change {
+			if p.Size == size {
+				return nil
+			}
+			return fleet.SetSize{Pool: p.ID, Size: size, Etag: p.Etag}
+		}, func(p fleet.Pool) bool { return p.Size == size }); err != nil {
 			return err
 		}
-		if machines, err = c.Machines(ctx, pool); err != nil {
+		if machines, err = c.Machines(ctx, pool.ID); err != nil {
 			return err
 		}
 	}
@@ -105,7 +110,7 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 		}
 		if !m.Latest {
 			c.report(m.Node, "upgrading to the pool's model")
-			if err := c.act(ctx, pool.ID, "manualupgrade", instances([]Machine{m})); err != nil {
+			if _, err := c.change(ctx, pool.ID, once(fleet.UpgradeInstances{Pool: pool.ID, Instances: instances([]Machine{m})}), nil); err != nil {
 				return err
 			}
 		}
@@ -116,8 +121,13 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 	})
 }
 
-// tag merges or deletes tags of a resource.
+// tag merges or deletes tags of a resource, by the API of tags alone, which is no write of
+// the scale set.
 func (c *Control) tag(ctx context.Context, id fleet.ResourceID, operation string, tags map[string]string) error {
-	return c.send(ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", tagsVersion,
+	o, err := c.ARM.Send(ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", tagsVersion,
 		map[string]any{"operation": operation, "properties": map[string]any{"tags": tags}})
+	if err == nil {
+		_, err = o.Wait(ctx)
+	}
+	return err
 }

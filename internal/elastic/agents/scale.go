@@ -3,7 +3,6 @@ package agents
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -17,23 +16,27 @@ const maxParallel = 8
 // are Ready. For fewer, whole machines are chosen, drained and deleted by their
 // instance ids, since Azure would choose without a look at the Nodes; then their Nodes
 // go.
-func (c *Control) Scale(ctx context.Context, name string, want int) error {
+func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 	pool, machines, err := c.load(ctx, name)
 	if err != nil {
 		return err
 	}
+	if want > pool.Capacity {
+		c.report(name, "scaling from %d to %d", pool.Capacity, want)
+		// Where others scaled further meanwhile, Azure must not choose which machines go.
+		if err := c.setCapacity(ctx, pool.ID, func(now int64) int64 { return max(now, want) }); err != nil {
+			return err
+		}
+		if pool, machines, err = c.load(ctx, name); err != nil {
+			return err
+		}
+	}
 	if want < pool.Capacity {
-		victims, err := c.choose(ctx, pool, machines, pool.Capacity-want)
+		victims, err := c.choose(ctx, pool, machines, int(pool.Capacity-want))
 		if err != nil {
 			return err
 		}
 		return c.remove(ctx, pool, victims)
-	}
-	if want > pool.Capacity {
-		c.report(name, "scaling from %d to %d", pool.Capacity, want)
-		if err := c.setSKU(ctx, fmt.Sprintf("scale to %d", want), pool, pool.Size, want); err != nil {
-			return err
-		}
 	}
 	return c.awaitPool(ctx, name)
 }
@@ -54,7 +57,7 @@ func (c *Control) awaitPool(ctx context.Context, name string) error {
 }
 
 // remove drains machines, deletes them, and then their Nodes.
-func (c *Control) remove(ctx context.Context, pool Pool, victims []Machine) error {
+func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine) error {
 	var mu sync.Mutex
 	uids := map[string]string{}
 	if err := each(ctx, victims, maxParallel, func(ctx context.Context, m Machine) error {
@@ -69,7 +72,7 @@ func (c *Control) remove(ctx context.Context, pool Pool, victims []Machine) erro
 	for _, m := range victims {
 		c.report(m.Node, "deleting %s", m.Name)
 	}
-	if err := c.act(ctx, pool.ID, "delete", instances(victims)); err != nil {
+	if _, err := c.change(ctx, pool.ID, once(fleet.DeleteInstances{Pool: pool.ID, Instances: instances(victims)}), nil); err != nil {
 		return err
 	}
 	for _, m := range victims {
@@ -87,7 +90,7 @@ func (c *Control) remove(ctx context.Context, pool Pool, victims []Machine) erro
 // choose picks the machines to delete: those without a Ready Node first, then those
 // that are cordoned already (by an earlier try, for instance), then by the pool's
 // scale-in policy, of which Default is taken as the newest.
-func (c *Control) choose(ctx context.Context, pool Pool, machines []Machine, n int) ([]Machine, error) {
+func (c *Control) choose(ctx context.Context, pool fleet.Pool, machines []Machine, n int) ([]Machine, error) {
 	rank := map[string]int{}
 	for _, m := range machines {
 		node, err := c.node(ctx, m)
@@ -124,14 +127,8 @@ func (c *Control) Replace(ctx context.Context, name string) error {
 		return err
 	}
 	// Deleting by id took one off the capacity; whoever scaled meanwhile counts.
-	now, err := c.Pool(ctx, pool.Name)
-	if err != nil {
+	if err := c.setCapacity(ctx, pool.ID, func(now int64) int64 { return now + max(0, min(1, pool.Capacity-now)) }); err != nil {
 		return err
 	}
-	if now.Capacity < pool.Capacity {
-		if err := c.setSKU(ctx, fmt.Sprintf("scale to %d", now.Capacity+1), now, now.Size, now.Capacity+1); err != nil {
-			return err
-		}
-	}
-	return c.awaitPool(ctx, now.Name)
+	return c.awaitPool(ctx, pool.Name)
 }

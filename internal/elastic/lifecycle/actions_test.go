@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/elastic/agents"
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
@@ -81,7 +80,7 @@ func operations() []operation {
 		return func(x *site, _ *agents.Control) (any, error) { return x.manager(text).Up(x.ctx, o) }
 	}
 	scale := func(n int) func(*site, *agents.Control) (any, error) {
-		return func(x *site, c *agents.Control) (any, error) { return nil, c.Scale(x.ctx, "agents", n) }
+		return func(x *site, c *agents.Control) (any, error) { return nil, c.Scale(x.ctx, "agents", int64(n)) }
 	}
 	return []operation{
 		{"plan", func(x *site, _ *agents.Control) (any, error) { return x.manager(auto).Plan(x.ctx) }},
@@ -156,12 +155,9 @@ func operate(t *testing.T, lacks []lack, observe func(r azsim.Request), test fun
 	}, func(x *site) {
 		go x.boot()
 		test(x, func(i int, o operation) (bool, string) {
-			client, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: x.s.Credential(operatorID(i)), Transport: x.s.Transport(), Version: "test"})
-			if err != nil {
-				x.Fatal(err)
-			}
-			control := &agents.Control{ARM: client, Nodes: &readyNodes{}, Group: computeGroup, DrainTimeout: time.Minute, ReadyTimeout: time.Minute, Now: time.Now}
-			result, err := o.do(&site{x.T, x.s, client, x.ctx}, control)
+			as := siteOf(x.T, x.s, operatorID(i), x.ctx)
+			control := &agents.Control{ARM: as.arm, Cloud: as.cloud, Nodes: &readyNodes{}, Group: computeGroup, DrainTimeout: time.Minute, ReadyTimeout: time.Minute, Now: time.Now}
+			result, err := o.do(as, control)
 			if err == nil {
 				return false, ""
 			}

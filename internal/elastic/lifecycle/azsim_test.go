@@ -22,9 +22,10 @@ import (
 // A site is a simulated Azure, whose server machine reports itself ready by its tag.
 type site struct {
 	*testing.T
-	s   *azsim.Server
-	arm *arm.Resources
-	ctx context.Context // ends before the bubble waits for its goroutines
+	s     *azsim.Server
+	arm   *arm.Resources
+	cloud *arm.Cloud
+	ctx   context.Context // ends before the bubble waits for its goroutines
 }
 
 func play(t *testing.T, set func(*azsim.Server), test func(x *site)) {
@@ -35,14 +36,25 @@ func play(t *testing.T, set func(*azsim.Server), test func(x *site)) {
 			set(s)
 		}
 		defer s.Close()
-		client, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(azsim.DefaultClientID), Transport: s.Transport(), Version: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		test(&site{t, s, client, ctx})
+		test(siteOf(t, s, azsim.DefaultClientID, ctx))
 	})
+}
+
+// siteOf is a site as a principal has it.
+func siteOf(t *testing.T, s *azsim.Server, clientID string, ctx context.Context) *site { //nolint:revive // t comes first in tests
+	t.Helper()
+	options := arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(clientID), Transport: s.Transport(), Version: "test"}
+	resources, err := arm.NewResources(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud, err := arm.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{t, s, resources, cloud, ctx}
 }
 
 func (x *site) manager(text string) *lifecycle.Manager {
@@ -51,7 +63,7 @@ func (x *site) manager(text string) *lifecycle.Manager {
 	if err != nil {
 		x.Fatal(err)
 	}
-	return lifecycle.New(lifecycle.Config{ARM: x.arm, Subscription: azsim.DefaultSubscription, Cluster: c, Render: recipe.Render,
+	return lifecycle.New(lifecycle.Config{ARM: x.arm, Cloud: x.cloud, Subscription: azsim.DefaultSubscription, Cluster: c, Render: recipe.Render,
 		SSHPublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPj3ovIt1MnNtgPmsu2Aj1CqPYbS7ZCMPHUFw7h6qXEb", OwnAddresses: []string{"192.0.2.7"}})
 }
 
@@ -282,6 +294,27 @@ func TestAzsimRepairsWhatIsDeleted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHole08: a deployment writes scale sets without an ETag, so it waits for a scale-up of
+// others, and leaves the capacity that they set.
+func TestHole08DeploymentDuringAScaleUp(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		op, err := x.arm.Send(x.ctx, "scale", http.MethodPatch, pool, "2024-07-01", object{"sku": object{"name": "Standard_D2s_v5", "tier": "Standard", "capacity": 6}})
+		if err != nil {
+			x.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		x.up(file)
+		if _, err := op.Wait(x.ctx); err != nil {
+			x.Errorf("the deployment ended the scale-up: %v", err)
+		}
+		if set, err := x.cloud.Pool(x.ctx, pool); err != nil || set.Capacity != 6 {
+			x.Errorf("capacity %d, %v; want 6", set.Capacity, err)
+		}
+	})
 }
 
 func TestAzsimChecksumIsShown(t *testing.T) {

@@ -37,6 +37,7 @@ const (
 // A Config says which cluster, and where.
 type Config struct {
 	ARM          azure.Resources
+	Cloud        azure.Cloud // deletes scale sets
 	Subscription string
 	Cluster      *elastic.Cluster // with its defaults
 	// Render makes the templates: recipe.Render.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
@@ -41,6 +42,11 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	}
 	r.Notes = m.notes(o, d, options.Prune)
 	for _, role := range roles() {
+		if role == RoleCompute && len(o.sets) > 0 {
+			if o, d, err = m.atRest(ctx); err != nil {
+				return r, interrupted(ctx, role, "the "+role+" group was not deployed", err)
+			}
+		}
 		if err := m.deploy(ctx, role, document(d, role), role == RoleStorage || !options.NoWait); err != nil {
 			return r, m.deployFailed(ctx, role, r, err)
 		}
@@ -107,7 +113,42 @@ func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
 	if err := m.delete(ctx, "the autoscale setting", m.in(RoleCompute, "Microsoft.Insights/autoscaleSettings", set.Name()), autoscaleVersion); err != nil {
 		return err
 	}
-	return m.delete(ctx, "the scale set", set, computeVersion)
+	return azure.Writer{Cloud: m.Cloud, Now: m.Now, Within: m.Ready}.Do(ctx, fleet.DeleteScaleSet{Pool: set})
+}
+
+// atRest waits until no scale set of the cluster is updating, since a deployment writes
+// them without an ETag, and renders the templates again by what they are then.
+func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documents, err error) {
+	c := m.begin("rest", "Wait until no scale set is updating")
+	defer func() { c.end(err) }()
+	told, deadline := "", m.Now().Add(azure.RestFor)
+	err = m.poll(ctx, func() (bool, error) {
+		if o, err = m.observe(ctx); err != nil {
+			return false, err
+		}
+		updating := ""
+		for _, name := range sorted(o.sets) {
+			if azure.Busy(o.sets[name].Properties.ProvisioningState) {
+				updating = name
+			}
+		}
+		if updating == "" || m.Now().After(deadline) {
+			return true, nil
+		}
+		// Its own deployment is followed, not waited for.
+		if running, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion); err != nil || running != nil && azure.Busy(running.Properties.ProvisioningState) && !running.is("Canceled") {
+			return err == nil, err
+		}
+		if updating != told {
+			told = updating
+			c.report(workflow.EventProgress, "scale set "+updating+" is updating")
+		}
+		return false, nil
+	})
+	if err == nil {
+		d, err = m.render(o)
+	}
+	return o, d, err
 }
 
 // notes say what Up leaves as it is.
