@@ -29,6 +29,8 @@ func (f *finder) byFile() {
 		if len(d) > 8 {
 			f.hit(ruleSecretFile, 0, len(d))
 		}
+	case strings.HasSuffix(at, "/member/snap/db"), strings.Contains(at, "/member/wal/") && path.Ext(name) == ".wal", strings.HasSuffix(at, "/server/db/state.db"), strings.HasSuffix(at, "/server/db/state.db-wal"):
+		f.hit(ruleStore, 0, len(d))
 	case path.Ext(name) == ".psk", name == ".erlang.cookie", name == ".google_authenticator", name == "munge.key", strings.HasSuffix(at, "/corosync/authkey"), name == ".vnc_passwd", strings.HasSuffix(at, "/.vnc/passwd"), name == "ldap.secret", name == "pam_ldap.secret", name == "libnss-ldap.secret", name == ".htdigest",
 		strings.HasSuffix(at, "/server/cred/passwd"), name == "pwd.db" && strings.Contains(at, "/etc/"):
 		f.firstLine(ruleSecretFile)
@@ -102,6 +104,8 @@ func (f *finder) byMagic(name string) {
 	}
 	low := strings.ToLower(path.Ext(name))
 	switch {
+	case d[0] == 0x80 && bytes.Contains(d[:min(len(d), 4<<10)], []byte("cloudinit.sources")): // a pickle
+		f.hit(ruleInstance, 0, len(d))
 	case d[0] == 5 && d[1] == 2 && f.Whole:
 		if n := keytabEntry(d); n > 0 && n <= len(d)-6 {
 			f.hit(ruleKeytab, 0, len(d))

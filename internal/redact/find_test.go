@@ -134,6 +134,12 @@ func foundCases() []foundCase {
 		{ruleNamed, "opt/secret.yaml", "kind: Secret\ndata:\n  config: «" + b64("# the app\nuser: u\npassword: hunter2hunter2\n") + "»\n", "kind: Secret\ndata:\n  config: " + b64("# the app\nuser: u\npassword: ${PASSWORD}\n") + "\n"},
 		{ruleNamed, "etc/postfix/sasl_passwd", "[smtp.corp.io]:587 u:«hunter2hunter2»\n", "# [smtp]:587 u:p\n"},
 		{ruleNamed, "opt/app/settings.py", "SECRET_KEY = '«django-insecure-q7rw2lx9zt4kb8vn3mc6hd1fg5js0»'\n", "SECRET_KEY = os.environ['SECRET_KEY']\n"},
+		{ruleStore, "srv/backup.db", "\x00\x00\xed\xda\x0c\xed «/registry/secrets/kube-system/bootstrap-token-abcdef\x10\x02*\xe0k8s\x00»\n\x0c\n\x02v1\x12\x06Secret", "etcdctl get /registry/secrets/default/db | hexdump # begins k8s:enc:\n"},
+		{ruleStore, "srv/state.sqlite-wal", "\x00\x00 «/registry/secrets/default/db\x01\x02k8s:enc:»aescbc:v1:key1:", ""},
+		{ruleCilium, "srv/keys", "3+ rfc4106(gcm(aes)) «" + hex32 + "01234567» 128\n", "3+ rfc4106(gcm(aes)) $(openssl rand -hex 20) 128\n"},
+		{ruleCilium, "srv/keys", "1 hmac(sha256) «" + hex32 + "» cbc(aes) " + hex32 + "\n", "3 digest_null \"\" cipher_null \"\"\n"},
+		{ruleCilium, "root/xfrm.txt", "\taead rfc4106(gcm(aes)) 0x«" + hex32 + "01234567» 128\n", "\taead rfc4106(gcm(aes)) 128\n"},
+		{ruleInstance, "srv/obj.pkl", "«\x80\x04\x95\x00\x00\x00\x8c#cloudinit.sources.DataSourceAzure\x94\x8c\x0cuserdata_raw\x94B\x00»", "import cloudinit.sources\n"},
 		{ruleNamed, "srv/wp-config.php", "define('DB_PASSWORD', '«q7Rw2Lx9Zt4K»');\n", "define('DB_PASSWORD', '');\n"},
 	}
 }

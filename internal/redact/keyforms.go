@@ -285,3 +285,37 @@ func oneBlank(r rune) rune {
 	}
 	return r
 }
+
+// clusterStore finds a Secret as etcd and kine keep it: its key, numbers, and its value
+// in protobuf or encrypted.
+func (f *finder) clusterStore(from, to int) {
+	if f.kind != opaque {
+		return
+	}
+	end := min(len(f.Data), to+512) // namespace and name, at most 253 bytes each
+	for _, value := range [...]string{"k8s\x00", "k8s:enc:"} {
+		if i := bytes.Index(f.Data[to:end], []byte(value)); i >= 0 {
+			f.hit(ruleStore, from, to+i+len(value))
+			return
+		}
+	}
+}
+
+// cilium finds the key behind an algorithm of the kernel's: ID ALGORITHM KEY [LENGTH], as
+// Cilium reads it, and what ip xfrm prints.
+func (f *finder) cilium(_, to int) {
+	if f.kind == prose || f.kind == opaque {
+		return
+	}
+	at := to
+	for at < len(f.Data) && f.Data[at] == ' ' {
+		at++
+	}
+	blank := at > to
+	if bytes.HasPrefix(f.Data[at:], []byte("0x")) {
+		at += len("0x")
+	}
+	if end := f.run(at, isAlnum); blank && end-at >= 32 && isHex(string(f.Data[at:end])) {
+		f.hit(ruleCilium, at, end)
+	}
+}

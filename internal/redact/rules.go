@@ -61,12 +61,18 @@ const (
 	ruleCertificates = "kubeadm-certificate-key"
 	ruleJoin         = "cluster-join-token"
 	rulePull         = "node-registry-credential"
+	ruleStore        = "cluster-store"
+	ruleCilium       = "cilium-ipsec-key"
+	ruleInstance     = "cloud-init-instance"
 )
 
 // Rules lists the rules by form, for docs and reports.
 func Rules() []Rule {
-	const pool, other = wire.PoolCredential, wire.OtherSecret
+	const node, pool, other = wire.NodeIdentity, wire.PoolCredential, wire.OtherSecret
 	return []Rule{
+		{ruleStore, node, "a store of a cluster's Secrets and tokens: etcd's member/snap and member/wal, k3s' state.db, and copies of them"},
+		{ruleCilium, node, "a key of Cilium's IPsec encryption, which comes from a Secret"},
+		{ruleInstance, node, "cloud-init's data source of this instance (obj.pkl), which holds customData"},
 		{ruleBootstrap, pool, "a bootstrap token: kubeadm join --token, a token in a configuration"},
 		{ruleCertificates, pool, "the key of the control plane's uploaded certificates (--certificate-key)"},
 		{ruleK3s, pool, "k3s' or RKE2's token (K3S_TOKEN, RKE2_TOKEN, --token, K10…::server:…)"},
@@ -124,6 +130,8 @@ func Rules() []Rule {
 
 func classOf(rule string) wire.SecretClass {
 	switch rule {
+	case ruleStore, ruleCilium, ruleInstance:
+		return wire.NodeIdentity
 	case ruleBootstrap, ruleCertificates, ruleK3s, ruleJoin, ruleAzureCloud, rulePull, rulePrivateKey:
 		return wire.PoolCredential
 	}

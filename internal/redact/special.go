@@ -32,6 +32,8 @@ func specials() []special {
 		{[]string{"azdo"}, (*finder).devOps},
 		{[]string{"privatekey", "private-key", "private_key", "presharedkey"}, (*finder).wireGuard},
 		{[]string{"azureml", "+acr", "+ast", "acdb", "azca", "azfu", "azse", "+aeh", "aiot", "+asb", "+aba", "+amc"}, (*finder).azureKey},
+		{[]string{"/registry/secrets/", "kubernetes.io/secrets/"}, (*finder).clusterStore},
+		{[]string{"rfc4106(gcm(aes))", "cbc(aes)", "hmac(sha1)", "hmac(sha256)", "hmac(sha512)"}, (*finder).cilium},
 		{[]string{": psk ", ":psk ", ": eap ", ": xauth ", ": ntlm "}, (*finder).ipsec},
 		{[]string{"identified by", "identified with", "with password", "login password", "encrypted password"}, (*finder).sql},
 		{[]string{":ommysql:", ":ompgsql:", "stats auth ", "insecure-password "}, (*finder).lastWord},

@@ -147,7 +147,7 @@ func (c class) reported() wire.SecretClass {
 func TestImage(t *testing.T) {
 	g := newGen(t)
 	n := g.node()
-	all := slices.Concat(identities(g, n), poolCredentials(g), others(g))
+	all := slices.Concat(identities(g, n), poolCredentials(g), others(g), agents(g))
 	sum := measure(t, g, n, all)
 	sum.print(t)
 	if got := len(all); got < 230 {
@@ -260,7 +260,7 @@ func TestSeedRepeats(t *testing.T) {
 	for i := range made {
 		t.Run("", func(t *testing.T) {
 			g := newGen(t)
-			made[i] = slices.Concat(identities(g, g.node()), poolCredentials(g), others(g))
+			made[i] = slices.Concat(identities(g, g.node()), poolCredentials(g), others(g), agents(g))
 		})
 	}
 	for i, p := range made[0] {

@@ -82,6 +82,20 @@ Not removed on purpose: ` + "`/etc/resolv.conf`" + `, the image stores, the agen
 kubeconfigs and tokens (see the scan). Hooks in ` + "`/etc/cloud/clean.d`" + ` are programs of the donor's; they are named
 in the report and never run beside the workbench's devices.
 
+Identities that no row removes, because the agent makes no new one or keeps it where its configuration says, are refused as
+a node's identity. A path without a slash at its beginning is a path's end:
+
+| path | what it holds | what to do |
+|---|---|---|
+`)
+	for _, a := range agentFiles() {
+		sign := "anything"
+		if a.sign != "" {
+			sign = "`" + a.sign + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.path, sign, a.remedy)
+	}
+	b.WriteString(`
 ## The scan
 
 Every regular file is read whole, in bounded memory; what cannot be read, or lies beyond 64 GiB, is a finding.
@@ -89,7 +103,7 @@ A finding says path, rule and line, never the value. There are three classes:
 
 | class | what it is | what may be done |
 |---|---|---|
-| node identity | lets a clone act as the donor | nothing: the disk is refused |
+| node identity | lets a clone act as the donor, or as its cluster | nothing: the disk is refused |
 | pool credential | all nodes of the pool have it, and clones may need it to join or to fetch images | refused, or kept with ` + "`--accept-pool-credentials`" + ` |
 | other secret | what people and programs of the node have | refused, kept with ` + "`--accept-secret PATH`" + `, or its file deleted with ` + "`--remove-secrets`" + ` |
 
@@ -132,6 +146,8 @@ Not found:
 - text that was made to exhaust the search: 64 MiB of views of one piece are looked at
 - text around each line of a key in shorter lines, or in base64 of PEM, where nothing finds the key by form
 - the k3s node password in capitals, which the server refuses
+- Secrets in etcd's or SQLite's pages that overflow pages cut apart, where neither the file's path nor one whole record shows the store
+- a swap file of more than 64 MiB on a running node, before its copy is made
 - a value of fewer than 8 bytes, or fewer than 4 different ones; a file of more than 1 MiB in the table above.
 
 A disk of 20 GB in 424,000 files, two fifths of it image layers, takes 140 s on two cores: 10 s of processor time a GB, 220 MiB resident

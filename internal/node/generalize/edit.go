@@ -160,15 +160,15 @@ func (c *cleaner) emptyLogsIn(ctx context.Context, dir string, depth int) (tree.
 	return total, nil
 }
 
-// wipeSwapFiles overwrites the swap files that fstab names, but for the page
+// wipesSwap is what the rows of wipeSwapFiles do. They change no file that they match.
+const wipesSwap = "overwrite the content of swap files that it names"
+
+// wipeSwapFiles overwrites the swap files that fstab or a unit names, but for the page
 // that holds the header, so that swapon still takes them.
 func wipeSwapFiles(_ context.Context, c *cleaner, at string) (tree.Count, error) {
 	var total tree.Count
-	data, err := c.t.ReadFile(at, maxConfig)
+	data, err := readOptional(c.t, at, maxConfig)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
-			return total, nil
-		}
 		return total, err
 	}
 	for _, file := range swapFiles(data) {
@@ -176,22 +176,53 @@ func wipeSwapFiles(_ context.Context, c *cleaner, at string) (tree.Count, error)
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		const page = 4096
-		if err := c.t.ZeroFrom(file, page); err != nil {
+		if err := c.t.ZeroFrom(file, swapHeader); err != nil {
 			return total, err
 		}
-		total.Add(tree.Count{Paths: 1, Bytes: max(0, info.Size()-page)})
+		total.Add(tree.Count{Paths: 1, Bytes: max(0, info.Size()-swapHeader)})
 	}
 	return total, nil
 }
 
-// swapFiles gives the files, and not the devices, that an fstab names as swap.
-func swapFiles(fstab []byte) (files []string) {
-	for line := range strings.Lines(string(fstab)) {
+// swapHeader is how long the header of a swap file is: a page, which its mark ends.
+const swapHeader = 4096
+
+// isSwap reports whether a file begins as a swap file, also one that a hibernated
+// machine left.
+func isSwap(data []byte) bool {
+	if len(data) < swapHeader {
+		return false
+	}
+	mark := data[swapHeader-10 : swapHeader]
+	return bytes.Equal(mark, []byte("SWAPSPACE2")) || bytes.HasPrefix(mark, []byte("S1SUSPEND")) || bytes.HasPrefix(mark, []byte("LINHIB0001"))
+}
+
+// swapFiles returns the files, and not the devices, that an fstab or a .swap unit names
+// as swap.
+func swapFiles(data []byte) (files []string) {
+	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
-		if len(f) >= 3 && f[2] == "swap" && strings.HasPrefix(f[0], "/") && !strings.HasPrefix(f[0], "/dev/") {
-			files = append(files, f[0])
+		var file string
+		if len(f) >= 3 && f[2] == "swap" {
+			file = f[0]
+		} else if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == "What" {
+			file = strings.Trim(strings.TrimSpace(value), `"'`)
+		}
+		if strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "/dev/") {
+			files = append(files, file)
 		}
 	}
 	return files
+}
+
+// namedSwapFiles returns the swap files that the table's rows overwrite.
+func namedSwapFiles(t *tree.Tree) ([]string, error) {
+	var named, files []string
+	for _, row := range Table() {
+		if row.What == wipesSwap {
+			named = append(named, row.Path)
+		}
+	}
+	err := eachFile(t, named, func(_ string, data []byte) { files = append(files, swapFiles(data)...) })
+	return files, err
 }

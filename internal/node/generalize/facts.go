@@ -24,6 +24,8 @@ type facts struct {
 	secrets    []redact.Secret     // what only the donor has: its kubelet's key, its SSH host keys
 	nodeKeys   map[[32]byte]string // SHA-256 of a node certificate's public key → where it was
 	sshPublics [][]byte            // host keys' public halves, SSH wire format
+	luksKeys   map[string]bool     // key files by which crypttab opens volumes
+	swapFiles  map[string]bool     // that fstab and units name
 }
 
 func (f facts) isName(name string) bool {
@@ -76,6 +78,16 @@ func learn(t *tree.Tree, o Options) (facts, error) {
 	if err := f.learnSecrets(t); err != nil {
 		return f, err
 	}
+	crypttab, err := readOptional(t, "/etc/crypttab", maxConfig)
+	if err != nil {
+		return f, err
+	}
+	f.luksKeys = resolved(t, luksKeyFiles(crypttab))
+	swap, err := namedSwapFiles(t)
+	if err != nil {
+		return f, err
+	}
+	f.swapFiles = resolved(t, swap)
 	for _, pattern := range nodeCertificates() {
 		if err := f.learnCertificates(t, pattern); err != nil {
 			return f, err
@@ -146,6 +158,34 @@ func overwritten(t *tree.Tree, at string) (bool, error) {
 	}
 	data, err := t.ReadFile(at, maxConfig)
 	return isOverwritten(data), err
+}
+
+// resolved are the paths of files as the scan meets them; one that leads nowhere is
+// passed over.
+func resolved(t *tree.Tree, files []string) map[string]bool {
+	paths := map[string]bool{}
+	for _, file := range files {
+		if at, err := t.Resolve(file, true); err == nil {
+			paths[at] = true
+		}
+	}
+	return paths
+}
+
+// luksKeyFiles returns the key files by which a crypttab opens volumes: its third field,
+// or where systemd looks for one without it.
+func luksKeyFiles(crypttab []byte) (files []string) {
+	for line := range strings.Lines(string(crypttab)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) < 2 || strings.HasPrefix(f[0], "#"):
+		case len(f) == 2 || f[2] == "none" || f[2] == "-":
+			files = append(files, "/etc/cryptsetup-keys.d/"+f[0]+".key")
+		case strings.HasPrefix(f[2], "/") && !strings.HasPrefix(f[2], "/dev/"):
+			files = append(files, f[2])
+		}
+	}
+	return files
 }
 
 // hostName is the first word of a hostname file that is no comment, lower case.

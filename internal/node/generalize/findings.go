@@ -100,7 +100,7 @@ func (s *scanner) judge(t *tree.Tree, r *wire.GeneralizeReport) error {
 func (s *scanner) dropDoubles() {
 	for k := range s.findings {
 		switch k.rule {
-		case ruleKubeletKey, ruleServingKey, ruleSSHHostKey, ruleAgentKey, ruleNodeKubecfg:
+		case ruleKubeletKey, ruleServingKey, ruleSSHHostKey, ruleAgentKey, ruleAgentIdentity, ruleNodeKubecfg:
 			delete(s.findings, findingKey{k.path, rulePrivateKey})
 			delete(s.findings, findingKey{k.path, ruleSSHKey})
 		}

@@ -27,6 +27,7 @@ func TestHostileDisk(t *testing.T) {
 		"var/lib/dhcp":                  outside,
 		"var/crash":                     "/proc/self/root" + outside,
 		"etc/fstab":                     secret,
+		"swapfile":                      secret,
 		"srv/loop":                      "loop",
 	} {
 		at := filepath.Join(d.dir, link)

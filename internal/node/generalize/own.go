@@ -32,6 +32,15 @@ func ownSecrets() []ownSecret {
 		{"/etc/cni/net.d/*kubeconfig*", ruleSAToken, kubeconfigTokensIn},
 		{"/var/lib/systemd/credential.secret", ruleRandomSeed, textIn},
 		{"/var/lib/waagent/TransportPrivate.pem", ruleAgentKey, keysIn},
+		{"/var/lib/spire/agent/keys.json", ruleAgentIdentity, spireKeysIn},
+		{"/opt/spire/data/agent/keys.json", ruleAgentIdentity, spireKeysIn},
+		{"/var/lib/netdata/cloud.d/private.pem", ruleAgentIdentity, keysIn},
+		{"/opt/netdata/var/lib/netdata/cloud.d/private.pem", ruleAgentIdentity, keysIn},
+		{"/etc/salt/pki/minion/minion.pem", ruleAgentIdentity, keysIn},
+		{"/etc/puppetlabs/puppet/ssl/private_keys/*.pem", ruleAgentIdentity, keysIn},
+		{"/var/lib/puppet/ssl/private_keys/*.pem", ruleAgentIdentity, keysIn},
+		{"/etc/chef/client.pem", ruleAgentIdentity, keysIn},
+		{"/etc/cinc/client.pem", ruleAgentIdentity, keysIn},
 	}
 }
 

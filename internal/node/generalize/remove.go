@@ -19,7 +19,7 @@ import (
 // needed are what a node boots, logs in, connects and joins by. A folder ends in "/".
 func needed() []string {
 	return []string{
-		"boot/", "efi/", "lib/systemd/", "usr/lib/systemd/", "etc/cloud/", "etc/cni/", "etc/containerd/", "etc/containers/", "etc/crio/", "etc/crypttab", "etc/default/", "etc/docker/",
+		"boot/", "efi/", "lib/systemd/", "usr/lib/systemd/", "etc/cloud/", "etc/cni/", "etc/containerd/", "etc/containers/", "etc/crio/", "etc/crypttab", "etc/cryptsetup-keys.d/", "etc/default/", "etc/docker/",
 		"etc/environment", "etc/fstab", "etc/group", "etc/gshadow", "etc/kubernetes/", "etc/netplan/", "etc/network/", "etc/NetworkManager/",
 		"etc/pam.d/", "etc/passwd", "etc/rancher/", "etc/security/", "etc/shadow", "etc/ssh/", "etc/sudoers", "etc/sudoers.d/", "etc/sysconfig/",
 		"etc/sysctl.conf", "etc/sysctl.d/", "etc/systemd/", "etc/udev/", "etc/waagent.conf", "etc/wireguard/", "var/lib/kubelet/", "var/lib/rancher/",

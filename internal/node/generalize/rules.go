@@ -22,22 +22,25 @@ import (
 
 // Names of the rules. They are stable: reports and documentation use them.
 const (
-	ruleKubeletKey   = "kubelet-client-key"
-	ruleServingKey   = "kubelet-serving-key"
-	ruleKubeletFile  = "kubelet-pki-file"
-	ruleNodeKubecfg  = "node-kubeconfig"
-	ruleSSHHostKey   = "ssh-host-key"
-	ruleNodePassword = "k3s-node-password" //nolint:gosec // a rule's name
-	ruleAgentKey     = "azure-agent-key"
-	ruleRandomSeed   = "random-seed"
-	ruleMachineID    = "donor-machine-id"
-	ruleName         = "donor-name"
-	ruleAddress      = "donor-address"
-	ruleSAToken      = "service-account-token"
-	ruleUnreadable   = "unreadable"
-	ruleUnscanned    = "not-scanned"
-	ruleKubecfgKey   = "kubeconfig-key"
-	ruleKubecfgToken = "kubeconfig-token" //nolint:gosec // a rule's name
+	ruleKubeletKey    = "kubelet-client-key"
+	ruleServingKey    = "kubelet-serving-key"
+	ruleKubeletFile   = "kubelet-pki-file"
+	ruleNodeKubecfg   = "node-kubeconfig"
+	ruleSSHHostKey    = "ssh-host-key"
+	ruleNodePassword  = "k3s-node-password" //nolint:gosec // a rule's name
+	ruleAgentKey      = "azure-agent-key"
+	ruleAgentIdentity = "agent-identity"
+	ruleLUKSKey       = "luks-key-file"
+	ruleSwapFile      = "swap-file"
+	ruleRandomSeed    = "random-seed"
+	ruleMachineID     = "donor-machine-id"
+	ruleName          = "donor-name"
+	ruleAddress       = "donor-address"
+	ruleSAToken       = "service-account-token"
+	ruleUnreadable    = "unreadable"
+	ruleUnscanned     = "not-scanned"
+	ruleKubecfgKey    = "kubeconfig-key"
+	ruleKubecfgToken  = "kubeconfig-token" //nolint:gosec // a rule's name
 )
 
 // Rules of internal/redact: the first two find what the scan finds too, the others say
@@ -60,6 +63,8 @@ func Rules() []redact.Rule {
 		{Name: ruleSSHHostKey, Class: node, Finds: "an SSH host key, by value; anything left at its place"},
 		{Name: ruleNodePassword, Class: node, Finds: "k3s' or RKE2's node password, by value; anything left at its place"},
 		{Name: ruleAgentKey, Class: node, Finds: "the key of the Azure agent's transport certificate, by value"},
+		{Name: ruleAgentIdentity, Class: node, Finds: "a key of another agent of this host, by value or by its file (see above), and Nebula's keys; the finding says what to do"},
+		{Name: ruleLUKSKey, Class: node, Finds: "a key file by which /etc/crypttab opens a volume: every clone could open the donor's"},
 		{Name: ruleRandomSeed, Class: node, Finds: "systemd's credential secret, by value; that or the random seed left at its place"},
 		{Name: ruleMachineID, Class: node, Finds: "the donor's machine-id in configuration or state, also as a UUID or in capitals"},
 		{Name: ruleName, Class: node, Finds: "the donor's node or host name in configuration or state"},
@@ -69,6 +74,7 @@ func Rules() []redact.Rule {
 		{Name: ruleUnscanned, Class: node, Finds: "a file that lies beyond the scan's bounds"},
 		{Name: ruleKubecfgKey, Class: pool, Finds: "a kubeconfig with an embedded key that is no node's"},
 		{Name: ruleKubecfgToken, Class: pool, Finds: "a kubeconfig with a token or password: a bootstrap kubeconfig"},
+		{Name: ruleSwapFile, Class: wire.OtherSecret, Finds: "a swap file that neither /etc/fstab nor a .swap unit names, with memory of the donor's processes"},
 	}
 }
 
@@ -130,6 +136,8 @@ func (s *scanner) byPath(at string, e fs.DirEntry) {
 		s.find(at, ruleNodePassword, wire.NodeIdentity, "")
 	case at == "var/lib/systemd/random-seed", at == "var/lib/systemd/credential.secret":
 		s.find(at, ruleRandomSeed, wire.NodeIdentity, "")
+	case s.donor.luksKeys[at]:
+		s.find(at, ruleLUKSKey, wire.NodeIdentity, "remove it and its line of /etc/crypttab on the donor; each node makes its own")
 	}
 }
 
@@ -146,6 +154,7 @@ func (s *scanner) content(p piece) {
 	s.pemBlocks(p)
 	s.base64Blocks(p)
 	s.donorTraces(p)
+	s.agentIdentity(p)
 	if p.Vendor || p.Program {
 		return // programs hold the words, not the secrets
 	}
@@ -292,6 +301,10 @@ func (s *scanner) pemBlock(p piece, block *pem.Block, at int) {
 		return
 	}
 	if !strings.HasSuffix(block.Type, "PRIVATE KEY") || len(block.Bytes) < 32 {
+		return
+	}
+	if strings.HasPrefix(block.Type, nebulaKey) {
+		s.find(p.at, ruleAgentIdentity, wire.NodeIdentity, "Nebula's key of this host: remove it on the donor; a clone needs one of its own")
 		return
 	}
 	for _, pub := range s.donor.sshPublics {

@@ -58,15 +58,15 @@ func scanRunning(ctx context.Context, t *tree.Tree, o Options, found inspection,
 func (c *cleaner) doomEdited() error {
 	patterns := []string{"/var/lib/docker", "/var/lib/containers/storage"}
 	for _, row := range Table() {
-		if row.Action == Edit && row.Path != "/" {
+		if row.Action == Edit && row.Path != "/" && row.What != wipesSwap {
 			patterns = append(patterns, row.Path)
 		}
 	}
-	fstab, err := readOptional(c.t, "/etc/fstab", maxConfig)
+	swap, err := namedSwapFiles(c.t)
 	if err != nil {
 		return err
 	}
-	patterns = append(patterns, swapFiles(fstab)...)
+	patterns = append(patterns, swap...)
 	for _, p := range patterns {
 		paths, err := c.t.Glob(p)
 		if err != nil {

@@ -39,12 +39,13 @@ const (
 // scanner walks a tree once and gathers findings. It remembers no content. One
 // goroutine walks and reads, and others search what was read.
 type scanner struct {
-	ctx      context.Context
-	o        Options
-	donor    facts
-	known    *redact.Known
-	skip     map[string]bool // paths that are going to be removed
-	progress func(string)
+	ctx        context.Context
+	o          Options
+	donor      facts
+	known      *redact.Known
+	skip       map[string]bool // paths that are going to be removed
+	agentFiles []agentFile
+	progress   func(string)
 
 	bytes, told int64
 	stores      map[string]*wire.ImageStore // by path
@@ -93,7 +94,7 @@ func scan(ctx context.Context, t *tree.Tree, o Options, donor facts, skip map[st
 		return nil, fmt.Errorf("preparing the search for the donor's secrets: %w", err)
 	}
 	s := &scanner{
-		ctx: ctx, o: o, donor: donor, known: known, skip: skip, progress: progress,
+		ctx: ctx, o: o, donor: donor, known: known, skip: skip, progress: progress, agentFiles: agentFiles(),
 		findings: map[findingKey]wire.SecretFinding{}, perRule: map[string]int{}, mentions: map[string]bool{},
 		nodeKeys: map[[32]byte]string{}, stores: map[string]*wire.ImageStore{},
 	}
@@ -257,6 +258,9 @@ func (s *scanner) file(root *os.Root, name, at, store string) error {
 		}
 		if off == 0 {
 			p.Program = bytes.HasPrefix(buf[:n], []byte("\x7fELF"))
+			if isSwap(buf[:n]) && !s.donor.swapFiles[at] {
+				s.find(at, ruleSwapFile, wire.OtherSecret, "name it in /etc/fstab, and its content is overwritten; or remove it on the donor")
+			}
 		}
 		p.Data, p.Whole = buf[:n], off == 0 && int64(n) >= info.Size()
 		s.work <- work{piece: p, byForm: store == "" || s.o.ScanImages, buf: buf}

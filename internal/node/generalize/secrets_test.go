@@ -309,8 +309,10 @@ func TestRemoveSecrets(t *testing.T) {
 		at, why string
 		prepare func(d *donor)
 	}{
-		"what accounts are":  {"etc/shadow", "boot", nil},
-		"what mounts":        {"etc/fstab", "boot", nil},
+		"what accounts are": {"etc/shadow", "boot", nil},
+		"what mounts": {"etc/fstab", "boot", func(d *donor) {
+			d.write(map[string]string{"etc/fstab": "/swapfile none swap sw 0 0\ntoken " + githubToken("x") + "\n"})
+		}},
 		"a unit":             {"etc/systemd/system/app.service", "boot", nil},
 		"a unit in /usr/lib": {"usr/lib/systemd/system/app.service", "boot", nil},
 		"the kubelet's":      {"var/lib/kubelet/config.json", "boot", nil},

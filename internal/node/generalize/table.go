@@ -193,11 +193,80 @@ func Table() []Row {
 		{Group: groupHygiene, Path: "/home/*/.*_history", Action: Shred, Why: "typed commands may hold secrets"},
 		{Group: groupHygiene, Path: "/root/.ssh/authorized_keys", Action: Remove, Why: "keys of the scale set's profile are provisioned on each instance"},
 		{Group: groupHygiene, Path: "/home/*/.ssh/authorized_keys", Action: Remove, Why: "keys of the scale set's profile are provisioned on each instance"},
-		{Group: groupHygiene, Path: "/etc/fstab", Action: Edit, What: "overwrite the content of swap files that it names", edit: wipeSwapFiles, Why: "a swap file holds memory of the donor's processes"},
+		{Group: groupHygiene, Path: "/etc/fstab", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "a swap file holds memory of the donor's processes"},
+		{Group: groupHygiene, Path: "/etc/systemd/system/*.swap", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
+		{Group: groupHygiene, Path: "/etc/systemd/system/*.swap.d/*.conf", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
+		{Group: groupHygiene, Path: "/usr/local/lib/systemd/system/*.swap", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
+		{Group: groupHygiene, Path: "/usr/lib/systemd/system/*.swap", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
+		{Group: groupHygiene, Path: "/lib/systemd/system/*.swap", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
 
 		{Group: groupAgents, Path: "/etc/nvme/hostid", Action: Remove, Why: "NVMe targets tell hosts apart by it"},
 		{Group: groupAgents, Path: "/etc/nvme/hostnqn", Action: Remove, Why: "NVMe targets tell hosts apart by it"},
 		{Group: groupAgents, Path: "/etc/iscsi/initiatorname.iscsi", Action: Edit, What: "GenerateName=yes on Debian, else remove", edit: regenerateInitiator, Why: "iSCSI targets tell hosts apart by it; open-iscsi makes a new one at its start"},
+		// OVS's ovs-ctl --system-id=random; two chassis of one id take each other's ports.
+		{Group: groupAgents, Path: "/etc/openvswitch/system-id.conf", Action: Remove, Why: "OVN tells chassis apart by it; ovs-ctl makes a new one"},
+		// Kilo's mesh.go, Flannel's WireGuard backend and Cilium's wireguard/types make a
+		// key where none is; two peers of one key take each other's packets.
+		{Group: groupAgents, Path: "/var/lib/kilo/key", Action: Shred, Why: "Kilo's WireGuard key of this node; it makes a new one"},
+		{Group: groupAgents, Path: "/run/flannel/*", Action: Shred, Why: "Flannel's WireGuard key and subnet of this node, where /run is kept on the disk"},
+		{Group: groupAgents, Path: "/run/cilium/state/*", Action: Shred, Why: "Cilium's WireGuard key and endpoints of this node, where /run is kept on the disk"},
+		// Longhorn's node controller refuses disks that share a UUID.
+		{Group: groupAgents, Path: "/var/lib/longhorn/longhorn-disk.cfg", Action: Remove, Why: "Longhorn refuses a disk whose UUID another node has, and makes a new one"},
+		// Rancher's system-agent-install.sh keeps an id that is there, and asks the server by
+		// it for a kubeconfig of this machine's plan.
+		{Group: groupAgents, Path: "/etc/rancher/agent/cattle-id", Action: Shred, Why: "Rancher's id of this machine; its registration command makes a new one"},
+		{Group: groupAgents, Path: "/var/lib/rancher/agent/rancher2_connection_info.json", Action: Shred, Why: "a clone would carry out Rancher's plans for the donor; its registration command fetches a new one"},
+		// SPIRE's pkg/agent/storage and its disk key manager: attested again where they are missing.
+		{Group: groupAgents, Path: "/var/lib/spire/agent/*", Action: Shred, Last: true, Why: "the SPIRE agent's key and SVID; it attests itself again"},
+		{Group: groupAgents, Path: "/opt/spire/data/agent/*", Action: Shred, Last: true, Why: "as above"},
+		// Teleport's issue 546: instances of one host_uuid take each other's sessions.
+		{Group: groupAgents, Path: "/var/lib/teleport/host_uuid", Action: Shred, Why: "Teleport's identity of this host; it makes a new one"},
+		{Group: groupAgents, Path: "/var/lib/teleport/proc", Action: Shred, Why: "Teleport's keys of this host; it joins again by the token or method of its configuration"},
+		{Group: groupAgents, Path: "/var/lib/teleport/cache", Action: Remove, Why: "what Teleport's services of the donor had fetched"},
+		// Netdata's "VM Templates and Clones": the status files bring the GUID back.
+		{Group: groupAgents, Path: "/var/lib/netdata/registry/netdata.public.unique.id", Action: Shred, Why: "Netdata's GUID: its cloud and parents drop one of two nodes that share it"},
+		{Group: groupAgents, Path: "/var/lib/netdata/status-netdata.json", Action: Remove, Why: "Netdata takes the GUID from it where the file above is missing"},
+		{Group: groupAgents, Path: "/var/lib/netdata/cloud.d/*", Action: Shred, Last: true, Why: "Netdata's claim and key of this node; claim.conf claims a clone"},
+		{Group: groupAgents, Path: "/var/cache/netdata/*", Action: Remove, Why: "metrics of the donor, and another copy of its GUID"},
+		{Group: groupAgents, Path: "/opt/netdata/var/lib/netdata/registry/netdata.public.unique.id", Action: Shred, Why: "as above, of Netdata's static build"},
+		{Group: groupAgents, Path: "/opt/netdata/var/lib/netdata/status-netdata.json", Action: Remove, Why: "as above"},
+		{Group: groupAgents, Path: "/opt/netdata/var/lib/netdata/cloud.d/*", Action: Shred, Last: true, Why: "as above"},
+		{Group: groupAgents, Path: "/opt/netdata/var/cache/netdata/*", Action: Remove, Why: "as above"},
+		// Tailscale's "Node keys"; its state, log id and SSH host keys are all of one machine.
+		{Group: groupAgents, Path: "/var/lib/tailscale/*", Action: Shred, Why: "Tailscale's machine and node key: two machines of one key drop each other; a clone logs in by an auth key"},
+		// ZeroTier's documentation: devices of one identity fight over its address.
+		{Group: groupAgents, Path: "/var/lib/zerotier-one/identity.*", Action: Shred, Why: "ZeroTier's identity; it makes a new one, and keeps the networks"},
+		{Group: groupAgents, Path: "/var/lib/zerotier-one/authtoken.secret", Action: Shred, Why: "the token of ZeroTier's local API; it makes a new one"},
+		// Consul's issues 4741 and 13037, and Nomad's client.go, which makes new ids.
+		{Group: groupAgents, Path: "/opt/consul/node-id", Action: Remove, Why: "Consul refuses a node whose id another one has; it makes a new one"},
+		{Group: groupAgents, Path: "/opt/consul/serf/*", Action: Remove, Why: "the donor's view of Consul's members"},
+		{Group: groupAgents, Path: "/var/lib/consul/node-id", Action: Remove, Why: "Consul refuses a node whose id another one has; it makes a new one"},
+		{Group: groupAgents, Path: "/var/lib/consul/serf/*", Action: Remove, Why: "the donor's view of Consul's members"},
+		{Group: groupAgents, Path: "/opt/nomad/data/client/*", Action: Shred, Why: "Nomad's ids and state of this client; it makes new ones"},
+		{Group: groupAgents, Path: "/opt/nomad/client/*", Action: Shred, Why: "as above"},
+		{Group: groupAgents, Path: "/var/lib/nomad/client/*", Action: Shred, Why: "as above"},
+		// osquery and Fleet's orbit enrol where no node key is; Fleet takes hosts of one key for one.
+		{Group: groupAgents, Path: "/var/osquery/osquery.db", Action: Shred, Why: "osquery's node key and id; it enrols again by the enrol secret"},
+		{Group: groupAgents, Path: "/opt/orbit/osquery.db", Action: Shred, Why: "as above"},
+		{Group: groupAgents, Path: "/opt/orbit/secret-orbit-node-key.txt", Action: Shred, Why: "orbit's node key; it enrols again by the enrol secret"},
+		// Wazuh's agentd.c enrols where no key is; the manager takes agents of one key for one.
+		{Group: groupAgents, Path: "/var/ossec/etc/client.keys", Action: Shred, Why: "the Wazuh agent's id and key; it enrols again"},
+		// The Elastic Agent's DaemonSet enrols by its environment where no fleet.enc is.
+		{Group: groupAgents, Path: "/var/lib/elastic-agent-managed/*", Action: Shred, Why: "the enrolment of the Elastic Agent's pod; it enrols again"},
+		{Group: groupAgents, Path: "/var/lib/*beat/meta.json", Action: Remove, Why: "a beat's id; it makes a new one"},
+		// Datadog's agent makes both where they are missing.
+		{Group: groupAgents, Path: "/etc/datadog-agent/auth_token", Action: Shred, Why: "the token of the Datadog agent's local API; it makes a new one"},
+		{Group: groupAgents, Path: "/etc/datadog-agent/ipc_cert.pem", Action: Shred, Why: "the key of the Datadog agent's local API; it makes a new one"},
+		// Splunk's clone-prep-clear-config removes it.
+		{Group: groupAgents, Path: "/opt/splunkforwarder/etc/instance.cfg", Action: Remove, Why: "the Splunk forwarder's GUID; it makes a new one"},
+		// The vendors' guides to images of Dynatrace's OneAgent, Qualys, Nessus, Red Hat
+		// Insights and Landscape.
+		{Group: groupAgents, Path: "/var/lib/dynatrace/oneagent/agent/config/ruxithost.id", Action: Remove, Why: "OneAgent's host id; it makes a new one"},
+		{Group: groupAgents, Path: "/etc/qualys/hostid", Action: Remove, Why: "the Qualys agent's host id; it asks for a new one"},
+		{Group: groupAgents, Path: "/etc/tenable_tag", Action: Remove, Why: "the Nessus agent's id; it makes a new one"},
+		{Group: groupAgents, Path: "/opt/nessus_agent/var/nessus/uuid", Action: Remove, Why: "as above"},
+		{Group: groupAgents, Path: "/etc/insights-client/machine-id", Action: Remove, Why: "Red Hat Insights' id of this host; it makes a new one"},
+		{Group: groupAgents, Path: "/var/lib/landscape/client/broker.bpickle*", Action: Shred, Why: "Landscape's secure id of this computer"},
 		{Group: groupAgents, Path: "/opt/CrowdStrike/falconstore*", Action: Shred, Why: "Falcon's agent id"},
 		{Group: groupAgents, Path: "/etc/opt/microsoft/azuremonitoragent/config-cache/*", Action: Shred, Why: "the Azure Monitor agent's configuration and keys for the donor"},
 		{Group: groupAgents, Path: "/etc/opt/microsoft/omsagent/*/certs/*", Action: Shred, Why: "the Log Analytics agent's key"},
@@ -205,7 +274,11 @@ func Table() []Row {
 		{Group: groupAgents, Path: "/var/lib/ubuntu-advantage/private/*", Action: Shred, Why: "Ubuntu Pro's machine token; images that include Pro attach by themselves"},
 		{Group: groupAgents, Path: "/etc/pki/consumer/*", Action: Shred, Why: "the subscription's identity of this host"},
 		{Group: groupAgents, Path: "/etc/salt/minion_id", Action: Remove, Why: "the minion's identity"},
-		{Group: groupAgents, Path: "/etc/salt/pki/minion/*", Action: Shred, Why: "the minion's key"},
-		{Group: groupAgents, Path: "/etc/chef/client.pem", Action: Shred, Why: "the client's key"},
+		{Group: groupAgents, Path: "/etc/salt/pki/minion/*", Action: Shred, Last: true, Why: "the minion's key"},
+		{Group: groupAgents, Path: "/etc/chef/client.pem", Action: Shred, Last: true, Why: "the client's key"},
+		{Group: groupAgents, Path: "/etc/cinc/client.pem", Action: Shred, Last: true, Why: "the client's key"},
+		// Puppet's agent makes a key and asks for a certificate where its ssl folder is empty.
+		{Group: groupAgents, Path: "/etc/puppetlabs/puppet/ssl/*", Action: Shred, Last: true, Why: "the Puppet agent's key and certificate; it asks for new ones"},
+		{Group: groupAgents, Path: "/var/lib/puppet/ssl/*", Action: Shred, Last: true, Why: "as above"},
 	}
 }
