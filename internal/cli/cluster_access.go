@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/fleet"
@@ -73,6 +72,9 @@ func (t *target) find(ctx context.Context) error {
 		return fmt.Errorf("cannot reach cluster %s: its server has no open public address; set spec.access.ssh, then run ortet cluster up", t.cluster.Metadata.Name)
 	}
 	t.address, t.fqdn = all[0].Address, all[0].FQDN
+	if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(hostKey)); err != nil || len(bytes.TrimSpace(rest)) > 0 {
+		return fmt.Errorf("cannot reach cluster %s: tag %s of its server is not one SSH host key: %q", t.cluster.Metadata.Name, recipe.TagSSHHostKey, hostKey)
+	}
 	if err := os.WriteFile(t.known, []byte("server "+hostKey+"\n"), 0o600); err != nil {
 		return fmt.Errorf("cannot write known_hosts: %w", err)
 	}
@@ -85,6 +87,7 @@ func (t *target) ssh(ctx context.Context, options []string, remote ...string) *e
 	args := append([]string{
 		"-p", strconv.Itoa(access.SSHPort), "-i", t.key,
 		"-o", "UserKnownHostsFile=" + t.known, "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlias=server", "-o", "LogLevel=ERROR",
+		"-o", "ForwardAgent=no", "-o", "ForwardX11=no", // a "Host *" of the operator's may lend both to any server
 	}, options...)
 	args = append(args, access.User+"@"+t.address)
 	// #nosec G204 -- the operator's own cluster.yaml, and an address from Azure
@@ -152,93 +155,16 @@ func newClusterLogs(c *clusterOptions) *cobra.Command {
 	cmd := c.serverCommand("logs", "Show the server's logs: its boot, k3s, and admission", `logs shows what the server wrote about its boot, k3s and the admission of agents: the
 units ortet-boot, k3s and ortet-admission.`, func(ctx context.Context, t *target, _ []string) error {
 		remote := []string{"sudo", "journalctl", "--no-pager", "--lines", strconv.Itoa(lines), "-u", "ortet-boot", "-u", "k3s", "-u", "ortet-admission"}
+		shown := *c // what a server sends is text here, and no command for the terminal
+		o := *c.options
+		o.process.Out, o.process.Err = &plainWriter{to: o.process.Out}, &plainWriter{to: o.process.Err}
+		shown.options = &o
 		if !follow {
-			return c.interactive(t.ssh(ctx, nil, remote...))
+			return shown.interactive(t.ssh(ctx, nil, remote...))
 		}
-		return c.untilStopped(ctx, t.ssh(ctx, nil, append(remote, "--follow")...))
+		return shown.untilStopped(ctx, t.ssh(ctx, nil, append(remote, "--follow")...))
 	})
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on until Ctrl-C")
 	cmd.Flags().IntVar(&lines, "lines", lines, "`NUMBER` of lines to show first")
 	return cmd
-}
-
-func newClusterKubeconfig(c *clusterOptions) *cobra.Command {
-	var toStdout bool
-	var name string
-	cmd := c.serverCommand("kubeconfig", "Get the cluster's kubeconfig and merge it into yours", `kubeconfig fetches the administrator's kubeconfig from the server by SSH and merges it
-into the file of --kubeconfig, $KUBECONFIG or ~/.kube/config, as a context named after
-the cluster, which becomes the current one. After ortet cluster down and up run it
-again: the cluster has a new certificate authority then.`, func(ctx context.Context, t *target, _ []string) error {
-		get := t.ssh(ctx, nil, "sudo", "cat", "/etc/rancher/k3s/k3s.yaml")
-		get.Stderr = c.process.Err
-		text, err := get.Output()
-		if err != nil {
-			return fmt.Errorf("read /etc/rancher/k3s/k3s.yaml on the server by ssh: %w; ortet cluster logs shows whether k3s runs", err)
-		}
-		name := first(name, t.cluster.Metadata.Name)
-		config, err := t.kubeconfig(text, name)
-		if err != nil {
-			return err
-		}
-		if toStdout {
-			text, err := clientcmd.Write(*config)
-			if err != nil {
-				return fmt.Errorf("write the kubeconfig: %w", err)
-			}
-			_, err = c.process.Out.Write(text)
-			return err
-		}
-		file, err := c.mergeKubeconfig(config, name)
-		if err != nil {
-			return err
-		}
-		return c.print(map[string]any{"file": file, "context": name, "server": config.Clusters[name].Server}, func(w io.Writer) {
-			say(w, "Context %s is the current one in %s.", name, file)
-		})
-	})
-	cmd.Flags().BoolVar(&toStdout, "print", false, "print it instead of merging it")
-	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the context (default: the cluster's name)")
-	return cmd
-}
-
-// kubeconfig makes of the server's own kubeconfig, in which k3s calls all "default", one
-// that works from here.
-func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, error) {
-	theirs, err := clientcmd.Load(text)
-	if err != nil {
-		return nil, fmt.Errorf("read the server's kubeconfig: %w", err)
-	}
-	cluster, user := theirs.Clusters["default"], theirs.AuthInfos["default"]
-	if cluster == nil || user == nil {
-		return nil, errors.New("read the server's kubeconfig: it has no cluster and user named default")
-	}
-	cluster.Server, cluster.TLSServerName = "https://"+t.address+":6443", t.fqdn
-	out := clientcmdapi.NewConfig()
-	out.Clusters[name], out.AuthInfos[name], out.CurrentContext = cluster, user, name
-	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	return out, nil
-}
-
-// mergeKubeconfig puts the entries into the kubeconfig that kubectl would change. A
-// context of that name that leads to another cluster is left alone.
-func (c *clusterOptions) mergeKubeconfig(config *clientcmdapi.Config, name string) (string, error) {
-	paths := clientcmd.NewDefaultPathOptions()
-	paths.LoadingRules.ExplicitPath = c.kubeconfig
-	if files := filepath.SplitList(c.process.Getenv(clientcmd.RecommendedConfigPathEnvVar)); c.kubeconfig == "" && len(files) > 0 {
-		paths.GlobalFile = files[0]
-		paths.LoadingRules.Precedence = files
-	}
-	mine, err := paths.GetStartingConfig()
-	if err != nil {
-		return "", fmt.Errorf("read your kubeconfig: %w", err)
-	}
-	if old := mine.Clusters[name]; old != nil && old.TLSServerName != config.Clusters[name].TLSServerName {
-		return "", fmt.Errorf("cannot add context %s to your kubeconfig: cluster %s in it is another (%s); give --name", name, name, old.Server)
-	}
-	mine.Clusters[name], mine.AuthInfos[name], mine.Contexts[name] = config.Clusters[name], config.AuthInfos[name], config.Contexts[name]
-	mine.CurrentContext = name
-	if err := clientcmd.ModifyConfig(paths, *mine, true); err != nil {
-		return "", fmt.Errorf("write your kubeconfig: %w", err)
-	}
-	return paths.GetDefaultFilename(), nil
 }

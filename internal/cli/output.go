@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
@@ -28,8 +31,41 @@ func (o *options) print(result any, table func(io.Writer)) error {
 		_, err = o.process.Out.Write(text)
 		return err
 	}
-	table(o.process.Out)
+	table(&plainWriter{to: o.process.Out})
 	return nil
+}
+
+// plain is text without what a terminal would carry out: names, tags, logs and messages
+// of nodes and of Azure are others'.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// A plainWriter writes plain text. Runes may be split between calls.
+type plainWriter struct {
+	to   io.Writer
+	rest []byte // the beginning of a rune
+}
+
+func (w *plainWriter) Write(p []byte) (int, error) {
+	text := append(w.rest, p...)
+	end := len(text)
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if at := len(text) - i; utf8.RuneStart(text[at]) {
+			if !utf8.FullRune(text[at:]) {
+				end = at
+			}
+			break
+		}
+	}
+	w.rest = slices.Clone(text[end:])
+	_, err := io.WriteString(w.to, plain(string(text[:end])))
+	return len(p), err
 }
 
 // printPlan shows a plan; one with problems ends as refused.
@@ -115,6 +151,7 @@ func say(w io.Writer, format string, args ...any) {
 // columns mean one line. A word that is too long for a line, such as an ARM id,
 // is not broken.
 func paragraph(w io.Writer, columns int, begin, next, text string) {
+	text = plain(text)
 	for {
 		room := columns - len([]rune(begin))
 		if columns == 0 {

@@ -151,6 +151,7 @@ func (p *progress) endPreflight(at time.Time, kind, message string) {
 
 // Report shows an event.
 func (p *progress) Report(e workflow.Event) {
+	e.Title, e.Message = plain(e.Title), plain(e.Message)
 	if e.Step != preflight {
 		p.endPreflight(e.At, workflow.EventDone, "")
 	}

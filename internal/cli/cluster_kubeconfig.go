@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// serverKubeconfig is where k3s keeps the administrator's kubeconfig.
+const serverKubeconfig = "/etc/rancher/k3s/k3s.yaml"
+
+const (
+	maxKubeconfig    = 64 << 10 // bytes that a server may send; k3s writes 3 KiB
+	maxAuthorities   = 4        // certificates in certificate-authority-data
+	maxKubeconfigKey = 100      // characters of a foreign field that are shown
+)
+
+func newClusterKubeconfig(c *clusterOptions) *cobra.Command {
+	var toStdout bool
+	var name string
+	cmd := c.serverCommand("kubeconfig", "Get the cluster's kubeconfig and merge it into yours", `kubeconfig fetches the administrator's kubeconfig from the server by SSH and merges it
+into the file of --kubeconfig, $KUBECONFIG or ~/.kube/config, as a context named after
+the cluster, which becomes the current one. After ortet cluster down and up run it
+again: the cluster has a new certificate authority then.
+
+Of the server's file it takes the authority, the client certificate and its key. A file
+with any other setting is refused: kubectl would run or obey it on this computer.`, func(ctx context.Context, t *target, _ []string) error {
+		name := first(name, t.cluster.Metadata.Name)
+		text, err := t.readKubeconfig(ctx, c.process.Err)
+		if err != nil {
+			return err
+		}
+		config, err := t.kubeconfig(text, name)
+		if err != nil {
+			return err
+		}
+		if toStdout {
+			text, err := clientcmd.Write(*config)
+			if err != nil {
+				return fmt.Errorf("write the kubeconfig: %w", err)
+			}
+			_, err = c.process.Out.Write(text)
+			return err
+		}
+		file, err := c.mergeKubeconfig(config, name)
+		if err != nil {
+			return err
+		}
+		return c.print(map[string]any{"file": file, "context": name, "server": config.Clusters[name].Server}, func(w io.Writer) {
+			say(w, "Context %s is the current one in %s.", name, file)
+		})
+	})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if len(name) > 253 || strings.ContainsFunc(name, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
+			return usagef("--name %q: want at most 253 characters, without spaces and control characters", name)
+		}
+		return nil
+	}
+	cmd.Flags().BoolVar(&toStdout, "print", false, "print it instead of merging it")
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the context (default: the cluster's name)")
+	return cmd
+}
+
+func (t *target) readKubeconfig(ctx context.Context, stderr io.Writer) ([]byte, error) {
+	get := t.ssh(ctx, nil, "sudo", "cat", serverKubeconfig)
+	get.Stderr = &plainWriter{to: stderr}
+	out, err := get.StdoutPipe()
+	if err == nil {
+		err = get.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run ssh: %w; install the OpenSSH client", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(out, maxKubeconfig+1))
+	if len(text) > maxKubeconfig {
+		_ = out.Close() // ssh ends by it
+		_ = get.Wait()
+		return nil, refuseKubeconfig([]string{fmt.Sprintf("it is longer than %d KiB", maxKubeconfig>>10)})
+	}
+	if err := errors.Join(err, get.Wait()); err != nil {
+		return nil, fmt.Errorf("read %s on the server by ssh: %w; ortet cluster logs shows whether k3s runs", serverKubeconfig, err)
+	}
+	return text, nil
+}
+
+// refuseKubeconfig refuses the server's file. The server decides what is in it, and what
+// kubectl finds in a kubeconfig may name a program that kubectl runs.
+func refuseKubeconfig(problems []string) error {
+	r := &workflow.Refused{}
+	for _, p := range problems {
+		r.Problems = append(r.Problems, fleet.Problem{Code: "UntrustedKubeconfig", On: "the server's " + serverKubeconfig, What: p})
+	}
+	last := &r.Problems[len(r.Problems)-1]
+	last.WayOut = "see on the server who changed the file (ortet cluster ssh); k3s writes none of this, and a restart of k3s writes the file again"
+	return r
+}
+
+// A sheet is one level of a kubeconfig: the fields that k3s writes there, and what else
+// there is.
+type sheet struct {
+	fields   map[string]any
+	where    string
+	problems *[]string
+}
+
+func (s sheet) refuse(field, format string, args ...any) {
+	if r := []rune(field); len(r) > maxKubeconfigKey {
+		field = string(r[:maxKubeconfigKey]) + "…"
+	}
+	if strings.ContainsFunc(field, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		field = fmt.Sprintf("%q", field)
+	}
+	*s.problems = append(*s.problems, strings.Trim(s.where+"."+field, ".")+" "+fmt.Sprintf(format, args...))
+}
+
+// only refuses every field but those that are named.
+func (s sheet) only(names ...string) {
+	var other []string
+	for k := range s.fields {
+		if !slices.Contains(names, k) {
+			other = append(other, k)
+		}
+	}
+	slices.Sort(other)
+	const shown = 20
+	for _, k := range other[:min(shown, len(other))] {
+		s.refuse(k, "is not accepted from a server")
+	}
+	if more := len(other) - shown; more > 0 {
+		s.refuse("", "has %d more fields that are not accepted from a server", more)
+	}
+}
+
+func (s sheet) text(name string) string {
+	v, is := s.fields[name].(string)
+	if !is {
+		s.refuse(name, "is not a text")
+	}
+	return v
+}
+
+// entry is the body of the one entry of a list, which k3s calls "default".
+func (s sheet) entry(list, body string) sheet {
+	all, _ := s.fields[list].([]any)
+	in := sheet{where: list + "[0]", problems: s.problems}
+	if len(all) == 1 {
+		in.fields, _ = all[0].(map[string]any)
+	}
+	if in.fields == nil {
+		s.refuse(list, "is not a list of one entry")
+		return in
+	}
+	in.only("name", body)
+	if in.fields["name"] != "default" {
+		in.refuse("name", "is not default")
+	}
+	fields, is := in.fields[body].(map[string]any)
+	if !is {
+		in.refuse(body, "is missing")
+	}
+	return sheet{fields, in.where + "." + body, s.problems}
+}
+
+// data decodes a field of base64.
+func (s sheet) data(name string) []byte {
+	v, is := s.fields[name].(string)
+	out, err := base64.StdEncoding.DecodeString(v)
+	if !is || err != nil || len(out) == 0 {
+		s.refuse(name, "is not base64")
+		return nil
+	}
+	return out
+}
+
+// kubeconfig makes of the server's own kubeconfig one that works from here: the data of
+// its three certificates and keys, and an address that is Azure's.
+func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, error) {
+	var problems []string
+	top := sheet{problems: &problems}
+	if err := yaml.UnmarshalStrict(text, &top.fields); err != nil {
+		return nil, refuseKubeconfig([]string{fmt.Sprintf("it is no YAML object: %.200q", err)})
+	}
+	top.only("apiVersion", "kind", "preferences", "clusters", "users", "contexts", "current-context")
+	if top.fields["apiVersion"] != "v1" || top.fields["kind"] != "Config" {
+		top.refuse("kind", "is not Config of v1")
+	}
+	if p := top.fields["preferences"]; p != nil {
+		in, _ := p.(map[string]any)
+		sheet{in, "preferences", &problems}.only()
+	}
+	cluster, user := top.entry("clusters", "cluster"), top.entry("users", "user")
+	top.entry("contexts", "context").only("cluster", "user")
+	cluster.only("server", "certificate-authority-data")
+	user.only("client-certificate-data", "client-key-data")
+	authorities, certificate, key := cluster.data("certificate-authority-data"), user.data("client-certificate-data"), user.data("client-key-data")
+	if err := checkAuthorities(authorities); authorities != nil && err != nil {
+		cluster.refuse("certificate-authority-data", "is not accepted: %v", err)
+	}
+	if certificate != nil && key != nil {
+		if _, err := tls.X509KeyPair(certificate, key); err != nil {
+			user.refuse("client-key-data", "and client-certificate-data are no pair: %v", err)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, refuseKubeconfig(problems)
+	}
+	out := clientcmdapi.NewConfig()
+	out.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + t.address + ":6443", TLSServerName: t.fqdn, CertificateAuthorityData: authorities}
+	out.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
+	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	out.CurrentContext = name
+	return out, nil
+}
+
+// checkAuthorities checks a bundle of certificates.
+func checkAuthorities(text []byte) error {
+	n := 0
+	for rest := text; ; n++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return fmt.Errorf("it holds %.40q", block.Type)
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return err
+		}
+	}
+	if n == 0 || n > maxAuthorities {
+		return fmt.Errorf("it holds %s, and 1 to %d are wanted", fleet.Count(n, "certificate"), maxAuthorities)
+	}
+	return nil
+}
+
+// mergeKubeconfig puts the entries into the kubeconfig that kubectl would change. Entries
+// of that name that are not this cluster's are left alone.
+func (c *clusterOptions) mergeKubeconfig(config *clientcmdapi.Config, name string) (string, error) {
+	paths := clientcmd.NewDefaultPathOptions()
+	paths.LoadingRules.ExplicitPath = c.kubeconfig
+	if files := filepath.SplitList(c.process.Getenv(clientcmd.RecommendedConfigPathEnvVar)); c.kubeconfig == "" && len(files) > 0 {
+		paths.GlobalFile = files[0]
+		paths.LoadingRules.Precedence = files
+	}
+	mine, err := paths.GetStartingConfig()
+	if err != nil {
+		return "", fmt.Errorf("read your kubeconfig: %w", err)
+	}
+	cluster, user, in := config.Clusters[name], config.AuthInfos[name], config.Contexts[name]
+	if err := othersEntries(mine, cluster, name); err != nil {
+		return "", err
+	}
+	file := paths.GetDefaultFilename()
+	if old := mine.Clusters[name]; old != nil {
+		cluster.LocationOfOrigin = old.LocationOfOrigin
+	}
+	if old := mine.AuthInfos[name]; old != nil {
+		file, user.LocationOfOrigin = old.LocationOfOrigin, old.LocationOfOrigin
+	}
+	if old := mine.Contexts[name]; old != nil {
+		in.LocationOfOrigin, in.Namespace = old.LocationOfOrigin, old.Namespace
+	}
+	// clientcmd makes new files 0600, and leaves the mode of others.
+	if err := os.Chmod(file, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("keep others from your kubeconfig, which gets a key: %w", err)
+	}
+	mine.Clusters[name], mine.AuthInfos[name], mine.Contexts[name] = cluster, user, in
+	mine.CurrentContext = name
+	if err := clientcmd.ModifyConfig(paths, *mine, true); err != nil {
+		return "", fmt.Errorf("write your kubeconfig: %w", err)
+	}
+	return file, nil
+}
+
+// othersEntries refuses entries of the name that an earlier run for this cluster did not
+// make.
+func othersEntries(mine *clientcmdapi.Config, want *clientcmdapi.Cluster, name string) error {
+	r := &workflow.Refused{}
+	refuse := func(is bool, kind, what string) {
+		if is {
+			r.Problems = append(r.Problems, fleet.Problem{Code: "OthersKubeconfigEntry", On: "your kubeconfig", What: kind + " " + name + " is another's: " + what, WayOut: "give --name"})
+		}
+	}
+	cluster, user, in := mine.Clusters[name], mine.AuthInfos[name], mine.Contexts[name]
+	if cluster != nil {
+		refuse(cluster.TLSServerName != want.TLSServerName || want.TLSServerName == "" && cluster.Server != want.Server, "cluster", "it is "+cluster.Server)
+	}
+	if user != nil {
+		bare := clientcmdapi.NewAuthInfo()
+		bare.LocationOfOrigin, bare.ClientCertificateData, bare.ClientKeyData = user.LocationOfOrigin, user.ClientCertificateData, user.ClientKeyData
+		refuse(cluster == nil, "user", "no cluster has that name")
+		refuse(cluster != nil && !equality.Semantic.DeepEqual(bare, user), "user", "it has more than a client certificate and its key")
+	}
+	if in != nil {
+		refuse(in.Cluster != name || in.AuthInfo != name, "context", "it leads to cluster "+in.Cluster+" as user "+in.AuthInfo)
+	}
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return r
+}
