@@ -177,12 +177,15 @@ func TestDonors(t *testing.T) {
 		t.Errorf("without arguments not all are shown:\n%s", without)
 	}
 	code, out, _ := newPooled().run(t, "donors -o json "+pools12)
-	var back []auto.Look
+	var back []struct {
+		Due        bool
+		Candidates []struct{ Ready string }
+	}
 	if err := json.Unmarshal([]byte(out), &back); code != 0 || err != nil || len(back) != 2 || len(back[0].Candidates) != 4 || !back[0].Due {
 		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
 	}
 	gone := fmt.Sprintf(group, "g", "gone")
-	if code, out, err := newPooled().run(t, "donors "+pools12+" "+gone); code != workflow.ExitFailed || !strings.Contains(out, "k8s-agentpool2") || !strings.Contains(err, "cannot judge scale set gone: Azure has no such scale set; ") {
+	if code, out, err := newPooled().run(t, "donors "+pools12+" "+gone); code != workflow.ExitRefused || !strings.Contains(out, "k8s-agentpool2") || !strings.Contains(err, "scale set gone: Azure has no such scale set") {
 		t.Errorf("a named pool that is gone: code %d\n%s%s", code, out, err)
 	}
 	for form, want := range map[string]string{"table": noPools, "json": "[]", "yaml": "[]"} {
@@ -215,7 +218,7 @@ func TestPolicyFlags(t *testing.T) {
 		"--patch-annotation example.com/unknown --max-image-age 9": first,
 	} {
 		code, out, err := newPooled().run(t, "donors -o json k8s-agentpool1-12345678-vmss "+flags)
-		var looks []auto.Look
+		var looks []struct{ Donor string }
 		if e := json.Unmarshal([]byte(out), &looks); code != 0 || e != nil || len(looks) != 1 || looks[0].Donor != want {
 			t.Errorf("ortet donors %s: code %d, want donor %q\n%s%s", flags, code, want, out, err)
 		}
@@ -281,7 +284,7 @@ func TestCaptureOfNamedPools(t *testing.T) {
 		t.Errorf("one of AKS's, by name: code %d\n%s", code, err)
 	}
 	p = newPooled()
-	if code, _, err := p.run(t, "capture --pool refused --pool twin"); code != workflow.ExitFailed || len(p.captured) > 0 || !strings.Contains(err, "2 have that name") {
+	if code, _, err := p.run(t, "capture --pool refused --pool twin"); code != workflow.ExitRefused || len(p.captured) > 0 || !strings.Contains(err, "2 have that name") {
 		t.Errorf("an ambiguous name: code %d, captured %v\n%s", code, p.captured, err)
 	}
 }

@@ -78,7 +78,7 @@ func (o *options) readBoots(names []string) ([]wire.BootReport, error) {
 		all = append(all, reports...)
 	}
 	if len(all) == 0 {
-		return nil, errors.Join(unknown...)
+		return nil, refuseFile(strings.Join(names, ", "), errors.Join(unknown...))
 	}
 	for _, err := range unknown {
 		paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", err.Error())
@@ -96,14 +96,14 @@ func (o *options) readBootFile(name string, stdin *bool) (_ []wire.BootReport, e
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err // it names the file
+		return nil, refuseFile(name, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if info, err := f.Stat(); err != nil || info.IsDir() {
 		if err == nil {
 			err = fmt.Errorf("%s is a directory: name files", name)
 		}
-		return nil, err
+		return nil, refuseFile(name, err)
 	}
 	return source.Read(name, f, source.Options{})
 }
@@ -180,7 +180,7 @@ func oneBoot(all []timeline.Timeline, name string) (timeline.Timeline, error) {
 			return t, nil
 		}
 	}
-	return timeline.Timeline{}, fmt.Errorf("no boot %s is in the files; there are\n%s", name, strings.TrimRight(bootList(all), "\n"))
+	return timeline.Timeline{}, refuse("BootNotFound", "boot "+name, "no boot "+name+" is in the files; there are "+strings.Join(strings.Fields(bootList(all)), " "), "name one of these with --boot")
 }
 
 func bootList(all []timeline.Timeline) string {

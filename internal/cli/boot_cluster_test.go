@@ -71,7 +71,7 @@ func TestBootInACluster(t *testing.T) {
 	if out, _ := ask(0, "diff", "pool1@previous", "pool1@latest", "-o", "html"); !strings.Contains(out, "<!doctype html>") || !strings.Contains(out, "pool1") {
 		t.Error(out)
 	}
-	if _, errs := ask(1, "show", "nobody"); !strings.Contains(errs, "no boot of nobody is kept") {
+	if _, errs := ask(3, "show", "nobody"); !strings.Contains(errs, "no boot of nobody is kept") {
 		t.Error(errs)
 	}
 	if _, errs := ask(1, "stats", "pool1", "--namespace", "default"); !strings.Contains(errs, "forbidden") {

@@ -114,15 +114,18 @@ func (k *keptBoots) node(ctx context.Context, name, boot string) (keptBoot, erro
 		for _, b := range list {
 			ids = append(ids, b.report.BootID)
 		}
-		return keptBoot{}, fmt.Errorf("no boot %s of node %s is kept; there are %s", boot, name, strings.Join(ids, ", "))
+		return keptBoot{}, refuse("BootNotFound", "node "+name, "no boot "+boot+" is kept; there are "+strings.Join(ids, ", "), "name one of these with --boot")
 	case err != nil:
-		return keptBoot{}, fmt.Errorf("no boot of %s is kept in namespace %s, and the cluster has no such Node: ortet nodes shows those that it has", name, k.namespace)
+		return keptBoot{}, refuse(nodeNotFound, "node "+name, "no boot of "+name+" is kept in namespace "+k.namespace+", and the cluster has no such Node", "ortet nodes shows those that it has")
 	}
 	return keptBoot{}, fmt.Errorf("no boot of node %s is kept in namespace %s, nor is one on its Node: the node has to run `ortet-node report --annotate` when it has booted, and the cluster `ortet controller`, which keeps what it says; "+
 		"from files of the machine, `ortet boot analyze` tells it too", name, k.namespace)
 }
 
-var errNotKept = errors.New("no boot is kept")
+// errNotKept means that no boot of a pool is kept.
+type errNotKept struct{ error }
+
+func (e errNotKept) Unwrap() error { return e.error }
 
 // The words for image versions of a pool by when they last booted.
 const (
@@ -137,7 +140,7 @@ func (k *keptBoots) pool(ctx context.Context, name, version string) ([]keptBoot,
 		return list, err
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w of pool %s in namespace %s: nodes have to run `ortet-node report --annotate`, and the cluster `ortet controller`, which keeps what they say", errNotKept, name, k.namespace)
+		return nil, errNotKept{refuse(poolNotFound, "pool "+name, "no boot is kept of pool "+name+" in namespace "+k.namespace, "ortet status shows the pools; nodes have to run `ortet-node report --annotate`, and the cluster `ortet controller`, which keeps what they say")}
 	}
 	var versions []string // the last used first
 	for _, b := range slices.Backward(list) {
@@ -153,7 +156,7 @@ func (k *keptBoots) pool(ctx context.Context, name, version string) ([]keptBoot,
 	}
 	list = slices.DeleteFunc(list, func(b keptBoot) bool { return !strings.EqualFold(b.record.ImageVersion(), version) })
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no boot of image version %s is kept of pool %s; there are %s", version, name, strings.Join(versions, ", "))
+		return nil, refuse("VersionNotFound", "pool "+name, "no boot of image version "+version+" is kept; there are "+strings.Join(versions, ", "), "name one of these")
 	}
 	return list, nil
 }
@@ -187,7 +190,7 @@ func (k *keptBoots) choose(ctx context.Context, name string, nodes bool) (choice
 		switch {
 		case err == nil:
 			c.What, c.Pool, c.boots = "pool "+pool, pool, b
-		case is || !nodes || !errors.Is(err, errNotKept):
+		case is || !nodes || !errors.As(err, new(errNotKept)):
 			return choice{}, err
 		default: // it may be a Node whose boot nobody has kept yet
 			b, err := k.node(ctx, name, "")

@@ -89,7 +89,7 @@ func TestBootOfANode(t *testing.T) {
 		{"node-3", "", "cccc-3", ""}, // the last one
 		{"NODE-3", "AAAA", "aaaa-3", ""},
 		{"node-7", "", "eeee", ""}, // from its Node
-		{"node-3", "ffff", "", "no boot ffff of node node-3 is kept; there are aaaa-3, cccc-3"},
+		{"node-3", "ffff", "", "no boot ffff is kept; there are aaaa-3, cccc-3"},
 		{"node-8", "", "", "`ortet-node report --annotate`"},
 		{"node-9", "", "", wire.BootAnnotation},
 		{"nobody", "", "", "the cluster has no such Node"},
@@ -239,13 +239,13 @@ func TestBootAnalyze(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{junk}, workflow.ExitFailed, "junk.bin: unknown format"},
+		{[]string{junk}, workflow.ExitRefused, "junk.bin: unknown format"},
 		{[]string{blame}, workflow.ExitFailed, "the files have no time of any event of a boot"},
 		{[]string{blame, "-o", "json"}, workflow.ExitFailed, "but not when"},
-		{[]string{dir}, workflow.ExitFailed, "is a directory"},
-		{[]string{filepath.Join(dir, "none")}, workflow.ExitFailed, "no such file"},
-		{[]string{"-"}, workflow.ExitFailed, "standard input"},
-		{[]string{chain, "--boot", "9"}, workflow.ExitFailed, "no boot 9 is in the files"},
+		{[]string{dir}, workflow.ExitRefused, "is a directory"},
+		{[]string{filepath.Join(dir, "none")}, workflow.ExitRefused, "no such file"},
+		{[]string{"-"}, workflow.ExitRefused, "standard input"},
+		{[]string{chain, "--boot", "9"}, workflow.ExitRefused, "no boot 9 is in the files"},
 		{[]string{chain, "--otlp", "ftp://x"}, workflow.ExitFailed, "http"},
 		{[]string{chain, "--out", filepath.Join(dir, "none", "x")}, workflow.ExitFailed, "write the result to"},
 		{[]string{chain, "--out", dir}, workflow.ExitFailed, "it is a directory"},
@@ -306,7 +306,7 @@ func TestBootUsage(t *testing.T) {
 			t.Errorf("ortet %s: code %d\n%s%s", c.args, code, out, errs)
 		}
 	}
-	if code, _, errs := run(t, "boot", "show", "n", "--kubeconfig", "/none"); code != workflow.ExitFailed || !strings.Contains(errs, "--kubeconfig") {
+	if code, _, errs := run(t, "boot", "show", "n", "--kubeconfig", "/none"); code != workflow.ExitRefused || !strings.Contains(errs, "--kubeconfig") {
 		t.Errorf("no cluster: code %d, %s", code, errs)
 	}
 }

@@ -69,6 +69,9 @@ func Run(ctx context.Context, args []string, process Process) int {
 		return ExitUsage
 	}
 	var exit exitError
+	if !errors.As(err, &exit) && ctx.Err() != nil {
+		err = asInterrupted(errors.Join(err, ctx.Err()))
+	}
 	if errors.As(err, &exit) {
 		return int(exit)
 	}

@@ -69,9 +69,14 @@ func clusterCommand(use, short, long string, run func(ctx context.Context, args 
 
 // read reads cluster.yaml.
 func (c *clusterOptions) read() (*elastic.Cluster, error) {
+	cluster, err := c.parse()
+	return cluster, refuseFile(c.file, err)
+}
+
+func (c *clusterOptions) parse() (*elastic.Cluster, error) {
 	data, err := os.ReadFile(c.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read %s: no such file; make one with ortet cluster init, or name one with -f", c.file)
+		return nil, fmt.Errorf("cannot read cluster file: %w; make one with ortet cluster init, or name one with -f", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read cluster file: %w; name another with -f", err)

@@ -37,10 +37,10 @@ which settings it dropped. A file that exists is never overwritten.`, func(conte
 		if env != "" {
 			text, err := os.ReadFile(env)
 			if err != nil {
-				return fmt.Errorf("cannot read --from-env: %w", err)
+				return refuseFile(env, fmt.Errorf("cannot read --from-env: %w", err))
 			}
 			if o, dropped, err = elastic.FromEnv(text); err != nil {
-				return err
+				return refuseFile(env, err)
 			}
 		}
 		s := &o.Spec
@@ -148,7 +148,7 @@ passphrase, and NAME.pub. Files that exist are never overwritten.`, func(context
 func makeKeys(private, public, comment string) (fingerprint string, err error) {
 	for _, name := range []string{private, public} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("%s exists; it is used as it is, or move it away first", name)
+			return "", refuse("FileExists", name, "file exists and is not overwritten", "use it, or move it away first")
 		}
 	}
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
@@ -178,7 +178,7 @@ func writeNew(name string, data []byte, mode fs.FileMode) error {
 		err = errors.Join(err, f.Close())
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("cannot write %s: file exists and is not overwritten; use it, or move it away first", name)
+		return refuse("FileExists", name, "file exists and is not overwritten", "use it, or move it away first")
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write file: %w", err)
@@ -188,9 +188,14 @@ func writeNew(name string, data []byte, mode fs.FileMode) error {
 
 // readPublicKey reads the first line of an authorized_keys file that is a key.
 func readPublicKey(name string) (string, error) {
+	key, err := parsePublicKey(name)
+	return key, refuseFile(name, err)
+}
+
+func parsePublicKey(name string) (string, error) {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("cannot read SSH public key %s: no such file; make a key pair with ortet cluster keys, or set spec.access.sshKey", name)
+		return "", fmt.Errorf("cannot read SSH public key: %w; make a key pair with ortet cluster keys, or set spec.access.sshKey", err)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read SSH public key: %w", err)

@@ -31,7 +31,7 @@ func TestClusterOffline(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	offline(t, dir, "init", "--name", "demo", "--location", "westeurope", "--pool", "agents=2", "--pool", "big=0:Standard_D8s_v5")
-	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "init", "--name", "other", "--location", "westeurope"); code != workflow.ExitFailed || !strings.Contains(err, "exists") {
+	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "init", "--name", "other", "--location", "westeurope"); code != workflow.ExitRefused || !strings.Contains(err, "exists") {
 		t.Errorf("init over a file: exit code %d: %s", code, err)
 	}
 	if out := offline(t, dir, "validate"); !strings.Contains(strings.Join(strings.Fields(out), " "), "cluster demo in westeurope, 1 server, 2 pools") || !strings.Contains(out, "k3s, ortet, ortetNode") {
@@ -41,7 +41,7 @@ func TestClusterOffline(t *testing.T) {
 	if s, err := os.Stat(in("demo")); err != nil || s.Mode().Perm() != 0o600 {
 		t.Errorf("private key: %v %v", s, err)
 	}
-	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "keys"); code != workflow.ExitFailed || !strings.Contains(err, "exists") {
+	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "keys"); code != workflow.ExitRefused || !strings.Contains(err, "exists") {
 		t.Errorf("keys again: exit code %d: %s", code, err)
 	}
 	for _, name := range []string{"k3s-amd64", "ortet", "ortet-node"} {
@@ -80,7 +80,7 @@ func TestClusterOffline(t *testing.T) {
 func TestClusterMissingFile(t *testing.T) {
 	for _, command := range []string{"validate", "up", "plan", "status", "endpoints", "down", "keys"} {
 		code, _, err := run(t, "cluster", command, "-f", filepath.Join(t.TempDir(), "none.yaml"))
-		if code != workflow.ExitFailed || !strings.Contains(err, "ortet cluster init") {
+		if code != workflow.ExitRefused || !strings.Contains(err, "ortet cluster init") {
 			t.Errorf("%s: exit code %d: %s", command, code, err)
 		}
 	}

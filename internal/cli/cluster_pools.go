@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ policy; each is drained before it is deleted. ortet cluster up keeps that number
 			}
 			for _, pool := range p.cluster.Spec.Pools {
 				if pool.Name == args[0] && pool.Max != nil {
-					return usagef("cannot scale pool %s: Azure scales it between %d and %d; change min and max in cluster.yaml", pool.Name, *pool.Min, *pool.Max)
+					return refuse("Autoscaled", "pool "+pool.Name, fmt.Sprintf("Azure scales it between %d and %d", *pool.Min, *pool.Max), "change min and max in cluster.yaml")
 				}
 			}
 			return p.Scale(ctx, args[0], int64(n))
@@ -91,7 +92,9 @@ func (c *clusterOptions) poolCommand(use, short, long, consequence string, chang
 		if err != nil {
 			return err
 		}
-		err = change(ctx, p, args)
+		if err = p.named(ctx, cmd.Name(), args[0]); err == nil {
+			err = change(ctx, p, args)
+		}
 		if err != nil && ctx.Err() != nil {
 			return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: cmd.Name(), Left: []string{"Azure goes on with what it has accepted, and cordoned nodes stay cordoned"}, Err: context.Cause(ctx)}
 		}
@@ -112,6 +115,26 @@ func (c *clusterOptions) poolCommand(use, short, long, consequence string, chang
 		f.StringVar(&yes, "yes", "", "`NAME` of the pool, instead of being asked for it")
 	}
 	return cmd
+}
+
+// named refuses a pool or an agent that does not exist.
+func (p poolChange) named(ctx context.Context, command, name string) (err error) {
+	if command == "replace" {
+		_, _, err = p.Find(ctx, name)
+	} else {
+		_, err = p.Pool(ctx, name)
+	}
+	switch {
+	case !fleet.Is(err, fleet.KindNotFound):
+		return err
+	case command == "replace":
+		return refuse(nodeNotFound, "agent "+name, "cluster "+p.cluster.Metadata.Name+" has no such agent", "ortet cluster agents shows those that it has")
+	}
+	names := make([]string, 0, len(p.cluster.Spec.Pools))
+	for _, pool := range p.cluster.Spec.Pools {
+		names = append(names, pool.Name)
+	}
+	return refuse(poolNotFound, "pool "+name, "Azure has no such pool; cluster.yaml names "+strings.Join(names, ", "), "ortet cluster status shows the pools that exist")
 }
 
 // control connects the cluster's pools with Azure and its API server.

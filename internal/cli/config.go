@@ -133,9 +133,10 @@ func (c *configOptions) read(name string) (nodeconfig.Config, error) {
 		data, err = os.ReadFile(name)
 	}
 	if err != nil {
-		return nodeconfig.Config{}, fmt.Errorf("cannot read configuration: %w", err)
+		return nodeconfig.Config{}, refuseFile(name, fmt.Errorf("cannot read configuration: %w", err))
 	}
-	return file.Parse(name, data)
+	config, err := file.Parse(name, data)
+	return config, refuseFile(name, err)
 }
 
 func fileFlag(cmd *cobra.Command, file *string) {
@@ -165,7 +166,7 @@ reports all problems, each with its line and field. - is standard input.`,
 				return c.printFailure(invalidOf(args[0], err), nil, err)
 			}
 			size, err := measure(args[0], config)
-			if err != nil {
+			if err := refuseFile(args[0], err); err != nil {
 				return c.printFailure(nil, nil, err)
 			}
 			return c.print(size, func(w io.Writer) { writeValid(w, size, config) })

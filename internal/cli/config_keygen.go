@@ -91,9 +91,14 @@ const pemPKCS8 = "PRIVATE KEY"
 // readSigningKey reads an ed25519 key in PKCS#8 PEM. As ssh does, it refuses a file that
 // others than its owner can read.
 func readSigningKey(name string) (ed25519.PrivateKey, error) {
+	key, err := parseSigningKey(name)
+	return key, refuseFile(name, err)
+}
+
+func parseSigningKey(name string) (ed25519.PrivateKey, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read key %s: no such file; make one with ortet config keygen, or name one with --key", name)
+		return nil, fmt.Errorf("cannot read key: %w; make one with ortet config keygen, or name one with --key", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read key: %w", err)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -135,7 +136,16 @@ func (c *configOptions) push(ctx context.Context, arg string, do func(p pusher, 
 	if c.output == "table" && r.Generation > 0 {
 		writePushed(c.process.Out, r, time.Now())
 	}
-	return c.printFailure(r, nil, err)
+	return c.printFailure(r, nil, goneOr(err, pool))
+}
+
+// goneOr refuses the pool where err says that Azure does not have it.
+func goneOr(err error, pool fleet.ResourceID) error {
+	var e *fleet.Error
+	if errors.As(err, &e) && e.Kind == fleet.KindNotFound && fleet.ResourceID(e.Resource).Equal(pool) {
+		return refuseGone(pool)
+	}
+	return err
 }
 
 // writePushed shows nodes that were reached, then those that were left, which may be among
@@ -170,7 +180,7 @@ no key.`, func(ctx context.Context, arg string) error {
 		}
 		plan, err := p.Plan(ctx, pool, config)
 		if err != nil {
-			return c.printFailure(plan, nil, err)
+			return c.printFailure(plan, nil, goneOr(err, pool))
 		}
 		return c.print(plan, func(w io.Writer) { writeConfigPlan(w, plan, time.Now()) })
 	})

@@ -26,7 +26,7 @@ and the generations that are kept. It reads Nodes by one list.`, func(ctx contex
 		}
 		s, err := p.Status(ctx, pool)
 		if err != nil {
-			return c.printFailure(nil, nil, err)
+			return c.printFailure(nil, nil, goneOr(err, pool))
 		}
 		return c.print(s, func(w io.Writer) { writeConfigStatus(w, s, time.Now()) })
 	})

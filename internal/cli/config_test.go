@@ -143,7 +143,7 @@ func TestKeygen(t *testing.T) {
 	}
 	code, _, said := run(t, "config", "keygen", "--out", file)
 	after, _ := os.ReadFile(file)
-	if code != workflow.ExitFailed || !strings.Contains(said, "file exists and is not overwritten") || string(after) != string(before) {
+	if code != workflow.ExitRefused || !strings.Contains(said, "file exists and is not overwritten") || string(after) != string(before) {
 		t.Errorf("over an existing key: %d %s", code, said)
 	}
 	code, out, said := run(t, "config", "keygen", "--public", file)
@@ -200,7 +200,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, said := run(t, "config", "keygen", "--public", file)
-		if said = strings.Join(strings.Fields(said), " "); code != workflow.ExitFailed || !strings.Contains(said, c.says) {
+		if said = strings.Join(strings.Fields(said), " "); code != workflow.ExitRefused || !strings.Contains(said, c.says) {
 			t.Errorf("%s: %d %s", name, code, said)
 		}
 	}
@@ -211,11 +211,11 @@ func TestKeysThatAreRefused(t *testing.T) {
 		}
 		f := &fakePusher{}
 		code, _, said := runConfig(t, f, "", "push", "pool1", "-f", aConfig(t), "--key", file)
-		if code != workflow.ExitFailed || !strings.Contains(said, "run chmod 600 "+file) || len(f.pushed) > 0 {
+		if code != workflow.ExitRefused || !strings.Contains(strings.Join(strings.Fields(said), " "), "run chmod 600 "+file) || len(f.pushed) > 0 {
 			t.Errorf("mode %o: %d %s", mode, code, said)
 		}
 	}
-	if code, _, said := runConfig(t, &fakePusher{}, "", "push", "pool1", "-f", aConfig(t), "--key", file+"x"); code != workflow.ExitFailed || !strings.Contains(said, "ortet config keygen") {
+	if code, _, said := runConfig(t, &fakePusher{}, "", "push", "pool1", "-f", aConfig(t), "--key", file+"x"); code != workflow.ExitRefused || !strings.Contains(said, "ortet config keygen") {
 		t.Errorf("no key: %d %s", code, said)
 	}
 }
@@ -232,21 +232,21 @@ func TestValidate(t *testing.T) {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
 	code, out, said := runConfig(t, &fakePusher{}, configHead+"{files: [{path: a, content: x}],\nsysctls: 1}", "validate", "-")
-	if code != workflow.ExitFailed || out != "" || !strings.HasPrefix(said, "ortet: standard input:3: spec.files[0].path: ") || !strings.Contains(said, "\nstandard input:4: spec.sysctls: ") {
+	if code != workflow.ExitRefused || out != "" || !strings.Contains(said, "\n  - standard input:3: spec.files[0].path: ") || !strings.Contains(said, "\n  - standard input:4: spec.sysctls: ") {
 		t.Errorf("%d %s\n%s", code, out, said)
 	}
 	code, out, _ = runConfig(t, &fakePusher{}, configHead+"{files: [{path: a, content: x}],\nsysctls: 1}", "validate", "-", "-o", "json")
 	var f failure
-	if err := json.Unmarshal([]byte(out), &f); code != workflow.ExitFailed || err != nil || f.Exit != 1 || !strings.Contains(f.Error, "input:4: spec.sysctls") {
+	if err := json.Unmarshal([]byte(out), &f); code != workflow.ExitRefused || err != nil || f.Exit != workflow.ExitRefused || len(f.Problems) != 2 || !strings.Contains(f.Error, "input:4: spec.sysctls") {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
 	random := make([]byte, 64<<10)
 	_, _ = rand.Read(random)
 	text := configHead + "{files: [{path: /a, content: " + base64.StdEncoding.EncodeToString(random) + "}]}"
-	if code, out, said := runConfig(t, &fakePusher{}, text, "validate", "-"); code != workflow.ExitFailed || out != "" || !strings.Contains(said, "too large for userData") {
+	if code, out, said := runConfig(t, &fakePusher{}, text, "validate", "-"); code != workflow.ExitRefused || out != "" || !strings.Contains(said, "too large for userData") {
 		t.Errorf("%d %s\n%s", code, out, said)
 	}
-	if code, _, said := runConfig(t, &fakePusher{}, "", "validate", file+"x"); code != workflow.ExitFailed || !strings.Contains(said, "no such file") {
+	if code, _, said := runConfig(t, &fakePusher{}, "", "validate", file+"x"); code != workflow.ExitRefused || !strings.Contains(said, "no such file") {
 		t.Errorf("%d %s", code, said)
 	}
 }
@@ -270,7 +270,7 @@ func TestPushIsGivenItsFlags(t *testing.T) {
 		!slices.Equal(o.Keys, keys) || nodeconfig.PublicKeyOf(o.Key.Public().(ed25519.PublicKey)) != public {
 		t.Errorf("%+v", o)
 	}
-	if code, _, said := runConfig(t, f, "", "push", "pool1", "-f", aConfig(t), "--key", key); code != workflow.ExitFailed || !strings.Contains(said, pool1.Name()) {
+	if code, _, said := runConfig(t, f, "", "push", "pool1", "-f", aConfig(t), "--key", key); code != workflow.ExitRefused || !strings.Contains(said, pool1.Name()) {
 		t.Errorf("a pool that is not there: %d %s", code, said)
 	}
 	// Without --accept-key nodes keep the keys that they accept.
@@ -292,7 +292,7 @@ func TestPushThatFails(t *testing.T) {
 	}
 	code, out, _ = runConfig(t, f, "", append(args, "-o", "json")...)
 	var got struct {
-		Result rollout.Result
+		Result struct{ Nodes, Left []rollout.Node }
 		Exit   int
 		Error  string
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -174,6 +175,10 @@ func logInBoth(ctx context.Context, o *options) (*arm.Resources, azure.Cloud, cr
 // and so is a certificate that is not trusted, which would fail all that follows.
 func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *options, client func(arm.Options) (C, error)) (c C, who credential.Credentials, err error) {
 	if who, err = credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv}); err != nil {
+		// A request means that the file was good enough to ask the cloud that it names.
+		if request := (*url.Error)(nil); o.azureConfig != "" && fleet.Is(err, fleet.KindInvalid) && !errors.As(err, &request) {
+			err = refuseFile(o.azureConfig, err)
+		}
 		return c, who, err
 	}
 	o.log.Info("credentials found", "source", who.Source)
@@ -229,7 +234,10 @@ func (o *options) kubernetes() (*rest.Config, error) {
 			err = fmt.Errorf("no kubeconfig in %s", strings.Join(rules.Precedence, ", "))
 			hint = "; set $KUBECONFIG or --kubeconfig FILE"
 		}
-		return nil, fmt.Errorf("cannot find the Kubernetes API server: %w%s", err, hint)
+		if err = fmt.Errorf("cannot find the Kubernetes API server: %w%s", err, hint); o.kubeconfig != "" {
+			err = refuseFile(o.kubeconfig, err) // nothing was asked yet
+		}
+		return nil, err
 	}
 	return config, nil
 }

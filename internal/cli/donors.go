@@ -13,6 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/auto"
 	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 const noPools = "No node of this cluster is an instance of a Uniform scale set."
@@ -84,7 +85,7 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	})
 	for _, l := range looks {
 		if !s.all && len(l.Refused) > 0 && len(l.Candidates) == 0 {
-			err = errors.Join(err, fmt.Errorf("cannot judge scale set %s: %s; %s", l.Pool.Name(), l.Refused[0].What, l.Refused[0].WayOut))
+			err = errors.Join(err, &workflow.Refused{Problems: l.Refused})
 		}
 	}
 	return err

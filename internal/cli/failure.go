@@ -51,15 +51,28 @@ func interruption(err error) string {
 	if !errors.As(err, &out) || out.Exit != workflow.ExitInterrupted {
 		return ""
 	}
-	text := "interrupted at step " + out.Step
+	text := "interrupted"
+	if out.Step != "" {
+		text += " at step " + out.Step
+	}
 	if !stopped(out.Err) {
 		text += ": " + out.Err.Error()
 	}
 	again := "; run the same command to resume"
-	if out.Step == "preflight" { // what there may be to resume is another command's
+	if out.Step == "preflight" || out.Step == "" { // what there may be to resume is another command's
 		again = "; run the same command again"
 	}
 	return strings.Join(append([]string{text}, out.Left...), "; ") + again
+}
+
+// asInterrupted is the end of a command that a signal cut short, which has no workflow to
+// say so.
+func asInterrupted(err error) error {
+	var out *workflow.Outcome
+	if err == nil || errors.As(err, &out) || workflow.ExitCode(err) != workflow.ExitFailed || !stopped(err) {
+		return err
+	}
+	return &workflow.Outcome{Exit: workflow.ExitInterrupted, Err: err}
 }
 
 // stopped reports whether an error is no more than the trace of a signal.
@@ -81,6 +94,7 @@ type failure struct {
 // which is reported on standard error in any form. In a table the notes, which are
 // part of the result, come before it, unless nothing was begun.
 func (o *options) printFailure(result any, notes []string, err error) error {
+	err = asInterrupted(err)
 	var (
 		refused *workflow.Refused
 		outcome *workflow.Outcome

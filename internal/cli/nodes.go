@@ -86,8 +86,9 @@ type nodeStory struct {
 // survey is what one look gives.
 type survey struct {
 	stories []nodeStory
-	notes   []string // what is worth knowing of what was not read
-	unread  []string // what could not be read: without it the stories are no answer
+	notes   []string           // what is worth knowing of what was not read
+	missing []fleet.ResourceID // scale sets that were named and do not exist
+	unread  []string           // what could not be read: without it the stories are no answer
 	now     time.Time
 }
 
@@ -132,7 +133,8 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 		if look.group != "" && len(pools) == 0 {
 			more = append(more, look.group)
 		}
-		boots, problems := listBoots(ctx, look, pools, more)
+		boots, missing, problems := listBoots(ctx, look, pools, more)
+		s.missing = missing
 		s.unread = append(s.unread, problems...)
 		s.assess(ctx, look, boots, nodes, kept, deadlines, named)
 	}
@@ -206,7 +208,7 @@ func readEvidence(m *corev1.ConfigMap) (nodeStory, bool) {
 }
 
 // listBoots lists the pools, some at a time.
-func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID) (boots []fleet.Boot, problems []string) {
+func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID) (boots []fleet.Boot, missing []fleet.ResourceID, problems []string) {
 	wanted := map[controller.Key]bool{}
 	for _, p := range pools {
 		wanted[controller.KeyOf(p)] = true
@@ -230,14 +232,15 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 	for _, group := range more {
 		g.Go(func() error {
 			list, err := look.boots.Pools(ctx, group)
-			if err != nil {
+			noGroup := fleet.Is(err, fleet.KindNotFound) && slices.ContainsFunc(pools, func(p fleet.ResourceID) bool { return p.Group().Equal(group) })
+			if err != nil && !noGroup {
 				problem(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			for _, p := range pools {
-				if err == nil && p.Group().Equal(group) && !slices.ContainsFunc(list, func(l fleet.Pool) bool { return l.ID.Equal(p) }) {
-					problems = append(problems, fmt.Sprintf("cannot find scale set %s: check its name and what the credentials may read", p))
+				if (err == nil || noGroup) && p.Group().Equal(group) && !slices.ContainsFunc(list, func(l fleet.Pool) bool { return l.ID.Equal(p) }) {
+					missing = append(missing, p)
 				}
 			}
 			for _, p := range list {
@@ -263,7 +266,7 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 	}
 	_ = g.Wait()
 	slices.Sort(problems)
-	return boots, problems
+	return boots, missing, problems
 }
 
 // assess puts in the instances that there are.

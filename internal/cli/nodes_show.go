@@ -12,6 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // printNodes shows all, or those that did not come up well.
@@ -25,7 +26,7 @@ func (o *options) printNodes(s survey, failed bool) error {
 	}
 	err := o.print(map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}, func(w io.Writer) {
 		if len(list) == 0 {
-			if len(s.unread) == 0 { // nothing unread looks like an answer
+			if len(s.unread)+len(s.missing) == 0 { // nothing unread looks like an answer
 				fmt.Fprintln(w, "No instance or node to show.")
 			}
 			return
@@ -33,7 +34,14 @@ func (o *options) printNodes(s survey, failed bool) error {
 		writeNodes(w, list, s.now)
 	})
 	o.tellNotes(s)
-	return cmp.Or(err, errors.Join(noteErrors(s.unread)...))
+	err = cmp.Or(err, errors.Join(noteErrors(s.unread)...), refuseGone(s.missing...))
+	if failed && len(list) > 0 { // a person has to see to them, and the table names them
+		if err != nil {
+			writeError(o.process.Err, err)
+		}
+		return exitError(workflow.ExitNeedsPerson)
+	}
+	return err
 }
 
 // tellNotes says what could not be seen where a table does not.
@@ -183,8 +191,13 @@ func (o *options) printNode(s survey, name string) error {
 		}
 	}
 	if len(found) == 0 {
-		return errors.Join(append([]error{&fleet.Error{Op: "find the node", Resource: name, Kind: fleet.KindNotFound, Err: errors.New("no node or instance has that name"),
-			Remedy: "ortet nodes lists all that there are"}}, noteErrors(slices.Concat(s.notes, s.unread))...)...)
+		const what, wayOut = "no node or instance has that name", "ortet nodes lists all that there are"
+		if len(s.unread) == 0 {
+			o.tellNotes(s)
+			return cmp.Or(refuseGone(s.missing...), refuse(nodeNotFound, "node "+name, what, wayOut))
+		}
+		return errors.Join(append([]error{&fleet.Error{Op: "find the node", Resource: name, Kind: fleet.KindNotFound, Err: errors.New(what), Remedy: wayOut}},
+			noteErrors(slices.Concat(s.notes, s.unread))...)...)
 	}
 	// Those that are there go before those that were.
 	slices.SortStableFunc(found, func(a, b nodeStory) int {

@@ -17,6 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // aStory is an instance of pool1, some hours old.
@@ -134,11 +135,11 @@ func (listed) Boots(context.Context, fleet.Pool) ([]fleet.Boot, error) { return 
 
 func TestNodesOfAPoolThatDoesNotExist(t *testing.T) {
 	look, typo := lookout{boots: listed{pools: []fleet.Pool{{ID: pool1}}}}, pool1+"x"
-	if _, problems := listBoots(t.Context(), look, []fleet.ResourceID{fleet.ResourceID(strings.ToUpper(string(pool1)))}, nil); len(problems) > 0 {
-		t.Errorf("the pool exists: %q", problems)
+	if _, missing, problems := listBoots(t.Context(), look, []fleet.ResourceID{fleet.ResourceID(strings.ToUpper(string(pool1)))}, nil); len(missing)+len(problems) > 0 {
+		t.Errorf("the pool exists: %q %q", missing, problems)
 	}
-	if _, problems := listBoots(t.Context(), look, []fleet.ResourceID{typo}, nil); len(problems) != 1 || !strings.Contains(problems[0], string(typo)) {
-		t.Errorf("problems of a mistyped pool: %q", problems)
+	if _, missing, problems := listBoots(t.Context(), look, []fleet.ResourceID{typo}, nil); len(problems) > 0 || len(missing) != 1 || missing[0] != typo {
+		t.Errorf("a mistyped pool: %q %q", missing, problems)
 	}
 	for pool, want := range map[fleet.ResourceID]int{"": 1, pool1: 1, typo: 0} {
 		s := survey{now: noon}
@@ -193,7 +194,7 @@ func TestNodesForPrograms(t *testing.T) {
 	} {
 		var out strings.Builder
 		o := &options{output: form, process: Process{Out: &out, Err: io.Discard}}
-		if err := o.printNodes(survey{stories: stories(), now: noon}, true); err != nil {
+		if err := o.printNodes(survey{stories: stories(), now: noon}, true); err != error(exitError(workflow.ExitNeedsPerson)) {
 			t.Fatal(err)
 		}
 		var back struct {
@@ -212,7 +213,7 @@ func TestNodesForPrograms(t *testing.T) {
 		}
 	}
 	o := &options{output: "table", process: Process{Out: io.Discard, Err: io.Discard}}
-	err := o.printNode(survey{stories: stories(), notes: []string{"Azure was not asked"}}, "nobody")
+	err := o.printNode(survey{stories: stories(), unread: []string{"Azure was not asked"}}, "nobody")
 	if err == nil || !strings.Contains(err.Error(), "nobody") || !strings.Contains(err.Error(), "Azure was not asked") {
 		t.Errorf("of a node that is not there: %v", err)
 	}

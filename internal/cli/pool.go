@@ -12,7 +12,27 @@ import (
 
 	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
+
+// Codes of what preflight calls the same.
+const (
+	poolNotFound = "PoolNotFound"
+	nodeNotFound = "NodeNotFound"
+)
+
+// refuseGone refuses scale sets that were named by their ARM ids, and that Azure does not
+// have; nil for none.
+func refuseGone(pools ...fleet.ResourceID) error {
+	if len(pools) == 0 {
+		return nil
+	}
+	r := &workflow.Refused{}
+	for _, id := range pools {
+		r.Problems = append(r.Problems, fleet.Problem{Code: poolNotFound, On: string(id), What: "there is no such scale set", WayOut: "check the id and the credentials' subscription (az vmss list)"})
+	}
+	return r
+}
 
 // checkPool refuses what can be neither a scale set's name nor its ARM id.
 func checkPool(arg string) error {
@@ -56,13 +76,13 @@ func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg str
 	case len(found) > 1:
 		text := make([]string, len(found))
 		for i, id := range found {
-			text[i] = "\n  " + string(id)
+			text[i] = string(id)
 		}
-		return "", fmt.Errorf("cannot find scale set %s: %d have that name; give the ARM id of one:%s", arg, len(found), strings.Join(text, ""))
+		return "", refuse("PoolAmbiguous", "scale set "+arg, fmt.Sprintf("%d have that name: %s", len(found), strings.Join(text, ", ")), "give the ARM id of one")
 	case len(names) == 0:
-		return "", fmt.Errorf("cannot find scale set %s: no Node of this cluster is an instance of a scale set; give its ARM id (az vmss list)", arg)
+		return "", refuse(poolNotFound, "scale set "+arg, "no Node of this cluster is an instance of a scale set", "give its ARM id (az vmss list)")
 	}
-	return "", fmt.Errorf("cannot find scale set %s: the Nodes of this cluster are instances of %s; give one of these, or an ARM id", arg, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+	return "", refuse(poolNotFound, "scale set "+arg, "the Nodes of this cluster are instances of "+strings.Join(slices.Sorted(maps.Keys(names)), ", "), "give one of these, or an ARM id")
 }
 
 // nodeOrPool gives the node or the scale set that an argument names. A Node goes before

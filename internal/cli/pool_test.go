@@ -47,7 +47,7 @@ func TestPoolIsFoundByItsName(t *testing.T) {
 		}
 	}
 	_, err := o.pool(t.Context(), client, "pool2")
-	for _, want := range []string{"2 have that name", "\n  /subscriptions/s/resourceGroups/g" + set + "pool2", "\n  /subscriptions/s/resourceGroups/h" + set + "pool2"} {
+	for _, want := range []string{"2 have that name", " /subscriptions/s/resourceGroups/g" + set + "pool2", " /subscriptions/s/resourceGroups/h" + set + "pool2"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("an ambiguous name does not say %q: %v", want, err)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +52,19 @@ a scale set's name or ARM id.`,
 			if err != nil {
 				return err
 			}
-			return o.printStatus(all, time.Now())
+			err = o.printStatus(all, time.Now())
+			var gone []fleet.ResourceID
+			for _, s := range all {
+				if s.Gone {
+					gone = append(gone, s.Pool.ID)
+				} else if s.Problem != "" {
+					return err
+				}
+			}
+			if len(args) == 0 { // a Node whose scale set was deleted
+				return err
+			}
+			return cmp.Or(refuseGone(gone...), err)
 		},
 	}
 }

@@ -110,14 +110,14 @@ func TestUsageErrors(t *testing.T) {
 func TestNoClusterIsNoUsageError(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "kubeconfig")
 	code, _, err := run(t, "status", "--kubeconfig", missing)
-	if code != workflow.ExitFailed || !strings.Contains(err, missing) || !strings.Contains(err, "--kubeconfig") {
-		t.Errorf("code %d, want %d and what to do: %s", code, workflow.ExitFailed, err)
+	if code != workflow.ExitRefused || !strings.Contains(err, missing) || !strings.Contains(err, "--kubeconfig") {
+		t.Errorf("code %d, want %d and what to do: %s", code, workflow.ExitRefused, err)
 	}
 	for text, want := range map[string]string{"root:x:0:0": "it holds no YAML or JSON object", "kind: Config": "it names no cluster", "a: [": "yaml: "} {
 		if err := os.WriteFile(missing, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, err := run(t, "status", "--kubeconfig", missing); code != workflow.ExitFailed || !strings.Contains(err, want) || strings.Contains(err, "struct") {
+		if code, _, err := run(t, "status", "--kubeconfig", missing); code != workflow.ExitRefused || !strings.Contains(err, want) || strings.Contains(err, "struct") {
 			t.Errorf("a kubeconfig with %q: code %d, %s", text, code, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package donors
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -60,7 +61,7 @@ type Reason struct {
 	Text string `json:"text"`
 }
 
-// A Candidate is one node of the pool, judged. Durations are in nanoseconds in JSON.
+// A Candidate is one node of the pool, judged.
 type Candidate struct {
 	Node     string        `json:"node"`
 	Eligible bool          `json:"eligible"`
@@ -69,6 +70,20 @@ type Candidate struct {
 	Ready    time.Duration `json:"ready"`             // since it became Ready; 0 where it is not
 	Patched  string        `json:"patched,omitempty"` // "2026-11-25", the annotation's date
 	Boot     time.Duration `json:"boot,omitempty"`    // from the instance's creation to the Node's; 0 unknown
+}
+
+// MarshalJSON writes the durations as text, "2m30s".
+func (c Candidate) MarshalJSON() ([]byte, error) {
+	type fields Candidate
+	text := struct {
+		fields
+		Ready string `json:"ready"`
+		Boot  string `json:"boot,omitempty"`
+	}{fields: fields(c), Ready: c.Ready.String()}
+	if c.Boot > 0 {
+		text.Boot = c.Boot.String()
+	}
+	return json.Marshal(text)
 }
 
 // A Choice is what to do about a pool.

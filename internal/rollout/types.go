@@ -70,7 +70,7 @@ type Plan struct {
 	Changes    []nodeconfig.Change `json:"changes"`
 	Restarts   []string            `json:"restarts,omitempty"` // of all Changes, sorted
 	Nodes      []Node              `json:"nodes"`
-	Expected   time.Duration       `json:"expected"` // one node at a time, in nanoseconds
+	Expected   time.Duration       `json:"expected"` // one node at a time; text in JSON
 	Notes      []string            `json:"notes,omitempty"`
 }
 
@@ -81,5 +81,5 @@ type Result struct {
 	ContentOf  int64            `json:"contentOf,omitempty"` // of a rollback
 	Nodes      []Node           `json:"nodes"`
 	Left       []Node           `json:"left,omitempty"` // not reached; Message says why
-	Took       time.Duration    `json:"took"`           // in nanoseconds
+	Took       time.Duration    `json:"took"`           // text in JSON
 }

@@ -43,10 +43,10 @@ func firstCommands(t *testing.T, w *world) {
 	ours("nodes", "--pool", string(p.id())).exits(t, exitDone).says(t, donor)
 	p.clean(t)
 
-	if o := ours("status", string(p.id())+"x").exits(t, exitFailed); o.stdout != "" {
+	if o := ours("status", string(p.id())+"x").exits(t, exitRefused); o.stdout != "" {
 		t.Errorf("a mistyped id has a status:\n%s", o.stdout)
 	}
-	if o := ours("nodes", "--pool", string(p.id())+"x").exits(t, exitFailed).says(t, "cannot find scale set"); strings.Contains(o.stdout, donor) {
+	if o := ours("nodes", "--pool", string(p.id())+"x").exits(t, exitRefused).says(t, "no such scale set"); strings.Contains(o.stdout, donor) {
 		t.Errorf("a mistyped pool has nodes:\n%s", o.stdout)
 	}
 	foreign, err := os.ReadFile(p.azure.Endpoint.CAFile)

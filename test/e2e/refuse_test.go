@@ -40,7 +40,7 @@ func refused(t *testing.T, w *world) {
 		{exitUsage, []string{"--agein", "--help"}, []string{"capture", donor, "--agein"}},
 		{exitRefused, []string{"node nobody", "no such node"}, []string{"capture", "nobody", kubeconfig, azureConfig}},
 		{exitRefused, []string{"no earlier version is kept, and no first capture is recorded"}, []string{"rollback", donor, kubeconfig, azureConfig}},
-		{exitFailed, []string{broken}, []string{"capture", donor, kubeconfig, "--azure-config=" + broken}},
+		{exitRefused, []string{broken}, []string{"capture", donor, kubeconfig, "--azure-config=" + broken}},
 		{exitFailed, []string{"AADSTS7000215"}, []string{"capture", donor, kubeconfig, "--azure-config=" + p.azureJSON(t, clientID(p.short), "not the secret")}},
 		{exitRefused, []string{"Automatic", "Microsoft.Compute/snapshots/write", snapshot, "Ortet did not make", "nothing was changed"}, []string{"capture", donor, kubeconfig, azureConfig}},
 	} {

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// aCluster serves an API server that has one Node, of pool1, and nothing else; its
+// kubeconfig is that of context demo.
+func aCluster(t *testing.T, trusted bool) (kubeconfig string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		node := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a", "uid": "1"}, "spec": map[string]any{"providerID": "azure://" + string(pool1) + "/virtualMachines/0"},
+			"status": map[string]any{"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}}
+		var body any
+		switch path := r.URL.Path; {
+		case path == "/version":
+			body = map[string]string{"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
+		case path == "/api/v1/nodes":
+			body = map[string]any{"apiVersion": "v1", "kind": "NodeList", "items": []any{node}}
+		case path == "/api/v1/nodes/a":
+			body = node
+		case strings.HasSuffix(path, "/configmaps"):
+			body = map[string]any{"apiVersion": "v1", "kind": "ConfigMapList", "items": []any{}}
+		case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
+			body = map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "status": map[string]any{"allowed": true}}
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			body = map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}
+		}
+		_ = json.NewEncoder(w).Encode(body)
+	}))
+	t.Cleanup(server.Close)
+	cluster := map[string]any{"server": server.URL, "certificate-authority-data": base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
+	if !trusted {
+		cluster["tls-server-name"] = "not-in-the-certificate.test"
+	}
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "current-context": "demo",
+		"contexts": []any{map[string]any{"name": "demo", "context": map[string]any{"cluster": "c", "user": "u"}}},
+		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": "t"}}}, "clusters": []any{map[string]any{"name": "c", "cluster": cluster}}})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const (
+	failed      = workflow.ExitFailed
+	refused     = workflow.ExitRefused
+	needsPerson = workflow.ExitNeedsPerson
+	interrupted = workflow.ExitInterrupted
+)
+
+// An exitCase is a row of the table: what commands end with in one situation.
+type exitCase struct {
+	situation string
+	code      int
+	azure     int // HTTP status of what Azure has not
+	nowhere   bool
+	canceled  bool
+	says      string
+	commands  []string
+}
+
+// exitTable has the commands that can meet a situation. FILE is a valid nodeconfig.yaml, KEY a
+// key, CLUSTER a valid cluster.yaml, BAD a file that is not valid, and NONE one that is missing.
+// POOLID is the ARM id of a scale set that Azure does not have.
+var exitTable = []exitCase{
+	{situation: "no such pool, by name", code: refused, azure: 404, says: "nosuch", commands: []string{
+		"donors nosuch", "status nosuch", "capture --pool nosuch", "config plan nosuch -f FILE", "config push nosuch -f FILE --key KEY", "config status nosuch", "config rollback nosuch --key KEY",
+		"boot stats nosuch", "boot diff nosuch nosuch", "rollback nosuch",
+		"cluster scale nosuch 1 -f CLUSTER", "cluster resize nosuch s -f CLUSTER", "cluster stop nosuch -f CLUSTER", "cluster start nosuch -f CLUSTER", "cluster reimage nosuch -f CLUSTER", "cluster chaos nosuch --yes nosuch -f CLUSTER"}},
+	{situation: "no such pool, by id", code: refused, azure: 404, commands: []string{
+		"donors POOLID", "status POOLID", "nodes --pool POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "config status POOLID", "config rollback POOLID --key KEY", "rollback POOLID", "capture --pool POOLID"}},
+	{situation: "no such node", code: refused, azure: 404, says: "nosuch", commands: []string{
+		"capture nosuch", "capture nosuch --dry-run", "rollback nosuch --dry-run", "nodes nosuch", "boot show nosuch", "cluster replace nosuch -f CLUSTER"}},
+	{situation: "file not valid", code: refused, azure: 404, says: "BAD", commands: []string{
+		"config validate BAD", "config plan pool1 -f BAD", "config push pool1 -f BAD --key KEY", "config push pool1 -f FILE --key BAD", "config rollback pool1 --key BAD", "config keygen --public BAD", "boot analyze BAD",
+		"cluster validate -f BAD", "cluster up -f BAD", "cluster plan -f BAD", "cluster status -f BAD", "cluster endpoints -f BAD", "cluster down -f BAD", "cluster keys -f BAD", "cluster export D -f BAD", "cluster agents -f BAD",
+		"cluster ssh -f BAD", "cluster proxy -f BAD", "cluster logs -f BAD", "cluster kubeconfig -f BAD", "cluster scale p 1 -f BAD", "cluster replace n -f BAD"}},
+	{situation: "no such file", code: refused, azure: 404, says: "no such file", commands: []string{
+		"config validate NONE", "config plan pool1 -f NONE", "config push pool1 -f NONE", "config push pool1 -f FILE --key NONE", "config keygen --public NONE", "boot analyze NONE",
+		"cluster validate -f NONE", "cluster up -f NONE", "cluster plan -f NONE", "cluster status -f NONE", "cluster down -f NONE", "cluster kubeconfig -f NONE", "cluster logs -f NONE", "cluster scale p 1 -f NONE", "cluster init --from-env NONE"}},
+	{situation: "kubeconfig or azure.json not valid", code: refused, azure: 404, commands: []string{
+		"status --kubeconfig BAD", "nodes --kubeconfig NONE", "capture a --kubeconfig BAD", "config status pool1 --kubeconfig NONE", "boot show a --kubeconfig BAD",
+		"status --azure-config BADJSON", "cluster status -f CLUSTER --azure-config NONE"}},
+	{situation: "Azure denies it", code: failed, azure: 403, says: "AuthorizationFailed", commands: []string{
+		"nodes", "nodes a", "status POOLID", "config status POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "cluster plan -f CLUSTER", "cluster status -f CLUSTER", "cluster endpoints -f CLUSTER", "cluster down -f CLUSTER",
+		"cluster ssh -f CLUSTER", "cluster logs -f CLUSTER", "cluster kubeconfig -f CLUSTER", "cluster scale agents 1 -f CLUSTER", "cluster replace n -f CLUSTER"}},
+	{situation: "Azure denies it, before a change", code: refused, azure: 403, commands: []string{"capture a", "capture a --dry-run", "rollback a", "rollback POOLID --dry-run"}},
+	{situation: "API server not reached", code: failed, azure: 404, nowhere: true, says: "x509", commands: []string{
+		"capture a", "capture --all", "donors", "status", "rollback a", "nodes", "nodes --failed", "boot show a", "boot stats p", "boot diff a b", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
+		"config rollback pool1 --key KEY", "cluster agents -f CLUSTER", "cluster scale p 1 -f CLUSTER", "cluster replace n -f CLUSTER"}},
+	{situation: "interrupted", code: interrupted, azure: 404, canceled: true, says: "interrupted", commands: []string{
+		"capture a", "donors", "status", "rollback a", "nodes", "nodes --failed", "boot show a", "boot stats p", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
+		"cluster plan -f CLUSTER", "cluster down -f CLUSTER", "cluster agents -f CLUSTER", "cluster scale p 1 -f CLUSTER", "cluster kubeconfig -f CLUSTER"}},
+	{situation: "nothing to do", code: workflow.ExitDone, azure: 404, commands: []string{
+		"nodes --failed", "version", "config validate FILE", "config keygen --public KEY", "cluster validate -f CLUSTER", "cluster down -f CLUSTER", "cluster status -f CLUSTER"}},
+}
+
+func TestHole13ExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	key, _ := aKey(t)
+	bad := filepath.Join(dir, "BAD")
+	if err := os.WriteFile(bad, []byte("kind: Nothing\nspec: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	badJSON := filepath.Join(dir, "azure.json")
+	if err := os.WriteFile(badJSON, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	offline(t, dir, "init", "--name", "demo", "--location", "westeurope", "--pool", "agents=2")
+	offline(t, dir, "keys")
+	names := strings.NewReplacer("FILE", aConfig(t), "KEY", key, "CLUSTER", filepath.Join(dir, "cluster.yaml"), "BADJSON", badJSON, "BAD", bad, "NONE", filepath.Join(dir, "none"), "POOLID", string(pool1)+"-no")
+	reached, nowhere := aCluster(t, true), aCluster(t, false)
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", dir)
+	carryOut := func(c exitCase, line string) (int, string) {
+		env := fakeAzure(t, func(path string) (int, any) {
+			if c.azure == http.StatusNotFound && strings.HasSuffix(path, "/virtualMachineScaleSets") {
+				return http.StatusOK, map[string]any{"value": []any{}}
+			}
+			return c.azure, nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if c.canceled {
+			cancel()
+		}
+		kubeconfig := reached
+		if c.nowhere {
+			kubeconfig = nowhere
+		}
+		var out, said strings.Builder
+		args := strings.Fields(names.Replace(line))
+		if !strings.Contains(line, "--kubeconfig") {
+			args = append(args, "--kubeconfig", kubeconfig)
+		}
+		code := Run(ctx, args, Process{In: strings.NewReader(""), Out: &out, Err: &said, Getenv: func(name string) string { return env[name] }})
+		return code, said.String()
+	}
+	met := map[string]bool{}
+	for _, c := range exitTable {
+		for _, line := range c.commands {
+			code, said := carryOut(c, line)
+			t.Logf("%d  %-32s  ortet %s", code, c.situation, line)
+			if code != c.code || !strings.Contains(said, c.says) {
+				t.Errorf("%s: ortet %s ends with %d, want %d with %q:\n%s", c.situation, line, code, c.code, c.says, said)
+			}
+			met[strings.Join(strings.Fields(line)[:1], " ")] = true
+		}
+	}
+	for _, line := range leaves(newRoot(Process{}), "") {
+		code, _ := carryOut(exitCase{}, line+" --nonsense")
+		t.Logf("%d  %-32s  ortet %s --nonsense", code, "wrong flag", line)
+		if code != ExitUsage {
+			t.Errorf("ortet %s --nonsense ends with %d", line, code)
+		}
+		if first := strings.Fields(line)[0]; !met[first] && !slices.Contains([]string{"admission", "controller", "completion", "help"}, first) {
+			t.Errorf("the table of exit codes has no ortet %s", line)
+		}
+	}
+	o := &options{output: "table", process: Process{Out: &strings.Builder{}, Err: &strings.Builder{}}}
+	for what, s := range map[string]survey{"failures found": {stories: stories(), now: noon}, "failures found, and not all read": {stories: stories(), unread: []string{"403"}, now: noon}} {
+		err := o.printNodes(s, true)
+		t.Logf("%d  %-32s  ortet nodes --failed", err, what)
+		if err != error(exitError(needsPerson)) {
+			t.Errorf("%s: ortet nodes --failed ends with %v", what, err)
+		}
+	}
+	if err := o.printNodes(survey{stories: stories(), now: noon}, false); err != nil {
+		t.Errorf("a list of nodes ends with %v", err)
+	}
+}
+
+// leaves are the commands that can be run.
+func leaves(c *cobra.Command, before string) (out []string) {
+	for _, sub := range c.Commands() {
+		line := strings.TrimSpace(before + " " + sub.Name())
+		if sub.HasSubCommands() {
+			out = append(out, leaves(sub, line)...)
+		} else if sub.Name() != "help" {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// Every duration that -o json has is text, or is named with its unit.
+func TestHole13DurationsInJSON(t *testing.T) {
+	for name, c := range map[string]struct {
+		v    any
+		want map[string]string
+	}{
+		"config plan": {rollout.Plan{Expected: 90 * time.Second}, map[string]string{"expected": "1m30s"}},
+		"config push": {failure{Result: &rollout.Result{Took: 90 * time.Second}}, map[string]string{"took": "1m30s"}},
+		"donors":      {donors.Choice{Candidates: []donors.Candidate{{Ready: time.Hour, Boot: 90 * time.Second}}}, map[string]string{"ready": "1h0m0s", "boot": "1m30s"}},
+	} {
+		text, err := json.Marshal(c.v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range c.want {
+			if !strings.Contains(string(text), fmt.Sprintf("%q:%q", key, want)) {
+				t.Errorf("%s: %s is not %q: %s", name, key, want, text)
+			}
+		}
+	}
+}
