@@ -106,7 +106,7 @@ func newWorld(ctx context.Context, bin string, speed float64, version map[string
 // memory in bytes.
 func (w *world) capture(ctx context.Context) (capture.Result, int64, error) {
 	var result capture.Result
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "ortet"), "capture", pool+"000000", "--bootstrap=baked", "--accept-pool-credentials",
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "ortet"), "capture", pool+"000000", "--image=example.invalid/ortet:1", "--bootstrap=baked", "--accept-pool-credentials",
 		"--grace-period=30s", "-o", "json", "--azure-config="+w.azure.Endpoint.AzureConfig, "--kubeconfig="+w.kubeconfig)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+w.azure.Endpoint.CAFile)
 	var out, complaint strings.Builder

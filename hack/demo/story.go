@@ -99,7 +99,7 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 	}
 
 	donor := nodes[0]
-	if err := ortet(ctx, out, kube, azure, "capture", donor, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"); err != nil {
+	if err := ortet(ctx, out, kube, azure, "capture", donor, "--image="+image, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"); err != nil {
 		return err
 	}
 	after, err := azure.Model(ctx, pool)
@@ -148,15 +148,18 @@ func invite(out io.Writer, dir string, kube cluster, azure *simulation.Azure, no
 	say(out, "This world is yours until Ctrl-C. In another terminal, to be closed afterwards:")
 	fmt.Fprintf(out, `. %s
 ortet donors --min-ready=0
-ortet capture %[2]s --accept-pool-credentials --dry-run
-ortet capture %[2]s --accept-pool-credentials --grow=1
+ortet capture %[2]s --image=%[3]s --accept-pool-credentials --dry-run
+ortet capture %[2]s --image=%[3]s --accept-pool-credentials --grow=1
 ortet status
 ortet nodes
 ortet rollback %[2]s
 kubectl get nodes    # yours to bring; see docs/playground.md
-`, env, node)
+`, env, node, image)
 	return nil
 }
+
+// image is what ortet's pods are said to run; the nodes run bin/ortet-node for it.
+const image = "example.invalid/ortet:1"
 
 // errInterrupted is what the story ends with after Ctrl-C.
 var errInterrupted = errors.New("interrupted; what it started has ended, and its files are removed")

@@ -58,7 +58,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
 		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
-	case pod.Done && pod.ExitCode == 64:
+	case pod.Done && pod.ExitCode == exitFlags:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
 		return done, c.onBench(ctx, again("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode, first(pod.Why, "no reason given"), tail(pod.Output)))
@@ -67,6 +67,9 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	}
 	return in(podEvery, "%s", first(pod.Why, progress, starting)), err
 }
+
+// exitFlags is what ortet-node ends with if it cannot read its flags.
+const exitFlags = 64
 
 // job gives a pod that runs ortet-node generalize.
 func (c *capture) job(name, node, component, capture string, at time.Time, flags ...string) cluster.Job {

@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	maxCandidates = 50              // limit of the workbench candidates that are read in Azure
-	inspectFor    = 2 * time.Minute // limit of the inspection of the donor's disk
-	maxNamed      = 10              // paths in a problem
+	maxCandidates = 50               // limit of the workbench candidates that are read in Azure
+	inspectFor    = 2 * time.Minute  // limit of the inspection of the donor's disk
+	startFor      = 30 * time.Second // limit of an inspection pod's start that fails: the kubelet has pulled its image three times
+	maxNamed      = 10               // paths in a problem
 )
 
 // observe reads all that a capture depends on. What cannot be read is a problem, not an
 // error, so that all problems are found at once.
 func (c *capture) observe(ctx context.Context) (o prototype.Observed, names prototype.Names) {
-	o.SelfNode = c.SelfNode
+	o.SelfNode, o.NoImage = c.SelfNode, c.Image == ""
 	unreadable, refuse, on := o.Unreadable.Unreadable, o.Unreadable.Refuse, "node "+c.req.Node
 	donor, err := c.Cluster.Node(ctx, c.req.Node)
 	unreadable(on, err)
@@ -158,8 +159,9 @@ func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []stri
 
 func inspectionPod(pool fleet.ResourceID) string { return prototype.JobName(pool, "look") }
 
-// inspect finds what only the disk shows, before the donor is touched. That it cannot is
-// a note: the same is found on the copy, later.
+// inspect finds what only the disk shows, before the donor is touched. That its pod gives no
+// report is a note: the same is found on the copy, later. That its pod cannot start is a
+// blocker: the workbench's pod has the same image.
 func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if err := p.Save(ctx); err != nil {
 		return done, err
@@ -215,13 +217,23 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		return done, nil, err
 	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
 		return done, c.inspectionProblems(*report), nil
+	case s.Done && s.ExitCode == exitFlags:
+		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + tail(s.Output)), nil
+	case s.Exists && !s.Ran && (s.Done || since >= inspectFor || s.Why != "" && since >= startFor):
+		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " + first(s.Why, "it did not start within "+inspectFor.String())), nil
 	case s.Exists && !s.Done && since < inspectFor:
-		return in(time.Second, "inspecting"), nil, nil
+		return in(time.Second, "%s", first(s.Why, "inspecting")), nil, nil
 	case report != nil:
 		s.Why = first(report.Message, s.Why)
 	}
 	c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
 	return done, nil, nil
+}
+
+// podProblem is the reason to refuse a donor that cannot run the pods of a capture.
+func (c *capture) podProblem(what string) []fleet.Problem {
+	return []fleet.Problem{{Code: "PodCannotStart", On: "node " + c.req.Node, What: what,
+		WayOut: "give this version's own image by --image (make image builds it), a pull secret for it by --image-pull-secret, and let the nodes reach its registry"}}
 }
 
 // deleteInspection deletes the pod without its node, which may be gone: it only reads,

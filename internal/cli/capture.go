@@ -50,9 +50,9 @@ the newest (--patch-annotation), or the newest is too old (--max-image-age). Poo
 captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0).`,
 		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run
   ortet capture k8s-pool1-12345678-vmss000000
-  ortet capture k8s-pool1-12345678-vmss000000 --bootstrap=baked \
-    --accept-pool-credentials
-  ortet capture --all --max-image-age 14 --dry-run`,
+  ortet capture k8s-pool1-12345678-vmss000000 --image=reg.example/ortet:1 \
+    --bootstrap=baked --accept-pool-credentials
+  ortet capture --all --image=reg.example/ortet:1 --max-image-age 14 --dry-run`,
 		Args: f.checkSelection,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -82,7 +82,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "continue if the scale set has automatic OS upgrades; the version is excluded from them")
 	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
-	flags.StringVar(&f.image, "image", defaultImage, "container `IMAGE` with ortet-node for the pod that prepares the disk")
+	flags.StringVar(&f.image, "image", "", "container `IMAGE` of this version for the pods on donor and workbench; required, since none is published (make image builds it)")
 	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image, in --namespace")
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
@@ -109,8 +109,6 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--bootstrap %s: want %s or %s", r.Bootstrap, prototype.BootstrapKeep, prototype.BootstrapBaked)
 	case len(r.AcceptSecrets) > wire.MaxAcceptedSecrets:
 		return usagef("--accept-secret: %d paths; give at most %d, a folder that ends in / stands for all below it", len(r.AcceptSecrets), wire.MaxAcceptedSecrets)
-	case f.image == "":
-		return usagef("--image is empty: name a container image that holds ortet-node")
 	}
 	for _, at := range r.AcceptSecrets {
 		if err := wire.CheckAcceptedSecret(at); err != nil {

@@ -26,9 +26,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// defaultImage is this release's container image.
-const defaultImage = "ghcr.io/ortet/ortet:v0.1.0"
-
 // work is what a command is going to do, as far as connecting goes.
 type work struct {
 	image, pullSecret string      // of the pod that prepares the disk

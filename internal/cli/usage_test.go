@@ -55,7 +55,6 @@ func TestUsageErrors(t *testing.T) {
 		{"capture n --keep-extension [", "syntax error in pattern"},
 		{"capture n --accept-secret etc/a", `--accept-secret "etc/a": want the absolute path`},
 		{"capture n --accept-secret /", `--accept-secret "/": want the absolute path`},
-		{"capture n --image=", "--image is empty"},
 		{"capture n -o xml", "-o xml: want table, json or yaml"},
 		{"capture n --log-level LOUD", "--log-level LOUD: want DEBUG, INFO, WARNING, ERROR or CRITICAL"},
 		{"capture n --nonsense", "unknown flag: --nonsense"},
@@ -233,6 +232,17 @@ func TestExtensionFlags(t *testing.T) {
 				t.Errorf("--extensions %s --keep-extension %v: %s goes is %v, want %v", c.extensions, c.keep, name, got, want)
 			}
 		}
+	}
+}
+
+// Whoever registers a name that nobody has published would have his image run as root.
+func TestHole07CaptureHasNoDefaultImage(t *testing.T) {
+	capture, _, err := newRoot(Process{}).Find([]string{"capture"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := capture.Flags().Lookup("image"); f.DefValue != "" || !strings.Contains(f.Usage, "make image") {
+		t.Errorf("--image is %q by default: %s", f.DefValue, f.Usage)
 	}
 }
 

@@ -119,6 +119,7 @@ type JobState struct {
 	Exists   bool
 	Done     bool
 	ExitCode int32 // -1 where no container's end was seen
+	Ran      bool  // its container started
 	// Why is set where the pod cannot start or was lost, in Kubernetes' words.
 	Why string
 	// Output is what it printed, on standard error too, since a pod's log does

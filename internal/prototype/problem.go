@@ -32,6 +32,7 @@ type Observed struct {
 	NoWorkbench   string             // why none fits
 	Obstacles     []fleet.BlockedPod // to a drain
 	SelfNode      string             // that this process runs on
+	NoImage       bool               // no container image was given for the pods on donor and workbench
 	DeniedAzure   []string           // permissions that lack
 	DeniedCluster []string
 	Unreadable    Problems // for another reason than that it is not there
@@ -137,6 +138,8 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
+	refuse(o.NoImage && course.Start < AtGeneralized, "NoImage", "--image", "no container image is given for the pods that read disks, and none is published",
+		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
 	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
 		"name a node as `kubectl get nodes` shows it, or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again")
 	if o.Donor != nil {

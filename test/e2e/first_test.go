@@ -30,6 +30,14 @@ func firstCommands(t *testing.T, w *world) {
 		return timed(func() outcome { return p.ortet(t, nil, args...) })
 	}
 
+	// No image is published: nothing is pulled unless it is named.
+	for _, more := range []string{"--dry-run", "--image="} {
+		o := timed(func() outcome {
+			return p.run(t, nil, "capture", donor, more, "--azure-config="+p.azureConfig, "--kubeconfig="+p.cp.Kubeconfig)
+		})
+		o.exits(t, exitRefused).says(t, "make image", "bin/ortet-image.tar", "--image REGISTRY/ortet:TAG")
+		p.whole(t, donor, before)
+	}
 	// The pool's nodes share a bootstrap token, and the donor has it.
 	for _, args := range [][]string{{"capture", donor, "--dry-run"}, {"capture", donor}} {
 		ours(args...).exits(t, exitRefused).says(t, "/etc/kubernetes/bootstrap-kubelet.conf", "--accept-pool-credentials", "nothing was changed")

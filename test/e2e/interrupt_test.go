@@ -48,12 +48,12 @@ func interrupted(t *testing.T, w *world) {
 		return func(l line) os.Signal {
 			if other.args == nil && l.step == "preflight" && l.state == "done" {
 				var err error
-				other, err = p.try(t.Context(), func(*os.Process) func(line) os.Signal { return nil }, append(args, p.access()...)...)
+				other, err = p.try(t.Context(), func(*os.Process) func(line) os.Signal { return nil }, append(args, p.access(args)...)...)
 				must(t, err)
 			}
 			return nil
 		}
-	}, append(args, p.access()...)...)
+	}, append(args, p.access(args)...)...)
 	must(t, err)
 	first.exits(t, exitDone)
 	host, err := os.Hostname()

@@ -76,7 +76,7 @@ func (p *pool) killed(t *testing.T, kill func(*os.Process) func(line) os.Signal)
 			t.Fatalf("killed %d times and not finished\n%s", times, last)
 		}
 		var err error
-		last, err = p.try(t.Context(), kill, append(args, p.access()...)...)
+		last, err = p.try(t.Context(), kill, append(args, p.access(args)...)...)
 		must(t, err)
 	}
 	last.exits(t, exitDone)

@@ -53,12 +53,20 @@ var progressLine = regexp.MustCompile(`^\d\d:\d\d:\d\d ([a-z-]+): (?:(done|skipp
 // error as it is written, and can send the process a signal by what it returns.
 func (p *pool) ortet(t *testing.T, watch func(line) os.Signal, args ...string) outcome {
 	t.Helper()
-	return p.run(t, watch, append(args, p.access()...)...)
+	return p.run(t, watch, append(args, p.access(args)...)...)
 }
 
-// access are the flags by which the test's principal reaches Azure and the cluster.
-func (p *pool) access() []string {
-	return []string{"--azure-config=" + p.azureConfig, "--kubeconfig=" + p.cp.Kubeconfig}
+// ortetImage is what ortet's pods are said to run; the nodes run bin/ortet-node for it.
+const ortetImage = "example.invalid/ortet:1"
+
+// access are the flags by which the test's principal reaches Azure and the cluster, and the
+// image of a capture.
+func (p *pool) access(args []string) []string {
+	flags := []string{"--azure-config=" + p.azureConfig, "--kubeconfig=" + p.cp.Kubeconfig}
+	if args[0] == "capture" {
+		flags = append(flags, "--image="+ortetImage)
+	}
+	return flags
 }
 
 // run runs the command with no arguments but these.

@@ -69,7 +69,7 @@ func (p *pool) terminal(t *testing.T, args ...string) string {
 	theirs, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	must(t, err)
 
-	cmd := exec.CommandContext(t.Context(), filepath.Join(p.bin, "ortet"), append(args, p.access()...)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(p.bin, "ortet"), append(args, p.access(args)...)...)
 	cmd.Env = []string{"SSL_CERT_FILE=" + p.azure.Endpoint.CAFile, "HOME=" + p.home, "PATH=" + p.home, "TERM=xterm"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

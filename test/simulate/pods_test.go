@@ -47,8 +47,26 @@ func (w *world) podStarts(p *corev1.Pod) {
 	if c == nil {
 		return
 	}
+	name := p.Spec.Containers[0].Name
+	waits := func(why, message string) {
+		w.setStatus(p, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: message}}}}})
+	}
+	switch w.story.Pool.Image {
+	case "unpullable":
+		waits("ErrImagePull", "not found")
+		w.after(10*time.Second, func() { waits("ImagePullBackOff", "Back-off pulling image") })
+		return
+	case "hanging":
+		waits("ContainerCreating", "")
+		return
+	case "foreign":
+		w.setStatus(p, corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128, Message: `exec: "ortet-node": executable file not found in $PATH`}}}}})
+		return
+	}
 	w.setStatus(p, corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})
+		Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})
 	command := p.Spec.Containers[0].Command
 	if slices.Contains(command, "--inspect") {
 		w.after(time.Second, func() { w.inspected(p, command) })

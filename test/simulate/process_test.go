@@ -65,6 +65,9 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 		Accesses: func(fleet.ResourceID) []cluster.Access { return nil },
 	}
+	if w.story.Pool.Image == "none" {
+		config.Image = ""
+	}
 	config.Others = func(kind string) (workflow.Workflow, error) {
 		if kind == rollback.Kind {
 			return rollback.New(config).Workflow(), nil

@@ -39,6 +39,7 @@ type Pool struct {
 	PodsTake                time.Duration // to end
 	Rebooting               time.Duration // how long kured reboots a node of another pool
 	Disk                    string        // secrets, preserve, nojoin, lost
+	Image                   string        // of ortet's pods: none, unpullable, hanging, foreign
 
 	Mode              string // of upgrades; "" is Manual
 	Spelling          string // provider ids in lower case; ids in Azure's answers in upper case

@@ -154,7 +154,7 @@ func jobStuck(w *world) {
 	}}})
 	state, err := w.under.Job(w.ctx, job.Name)
 	w.must(err, "read")
-	if state.Done || !strings.Contains(state.Why, "ImagePullBackOff") || !strings.Contains(state.Why, "no such image") {
+	if state.Done || state.Ran || !strings.Contains(state.Why, "ImagePullBackOff") || !strings.Contains(state.Why, "no such image") {
 		w.Errorf("%+v", state)
 	}
 	w.deleting(job.Name)

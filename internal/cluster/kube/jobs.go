@@ -153,6 +153,7 @@ func judgePod(pod *corev1.Pod) (state cluster.JobState, started bool) {
 	switch end := status.State.Terminated; {
 	case end != nil:
 		state.Done, state.ExitCode, started = true, end.ExitCode, true
+		state.Ran = end.Reason != "StartError" && end.Reason != "ContainerCannotRun" // containerd's word, and dockershim's
 		if end.ExitCode != 0 && end.Reason != "" && end.Reason != "Error" {
 			state.Why = joined(end.Reason, end.Message) // OOMKilled, ContainerCannotRun
 		}
@@ -161,7 +162,7 @@ func judgePod(pod *corev1.Pod) (state cluster.JobState, started bool) {
 		state.Done, state.ExitCode = true, -1
 		state.Why = firstOf(joined(pod.Status.Reason, pod.Status.Message), "the pod ended, and nothing is known of its container")
 	case status.State.Running != nil:
-		started = true
+		started, state.Ran = true, true
 	case status.State.Waiting != nil:
 		switch status.State.Waiting.Reason {
 		case "ContainerCreating", "PodInitializing", "":

@@ -89,7 +89,7 @@ func TestCaptureBesideTheAutoscaler(t *testing.T) {
 	home := t.TempDir()
 	limited, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	capture := exec.CommandContext(limited, filepath.Join(bin, "ortet"), "capture", donor, "--workbench="+bench, "--accept-pool-credentials",
+	capture := exec.CommandContext(limited, filepath.Join(bin, "ortet"), "capture", donor, "--image=example.invalid/ortet:1", "--workbench="+bench, "--accept-pool-credentials",
 		"--azure-config="+c.AzureConfig, "--kubeconfig="+k.kubeconfig)
 	capture.Env = []string{"SSL_CERT_FILE=" + os.Getenv("SSL_CERT_FILE"), "HOME=" + home, "PATH=" + home}
 	capture.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
