@@ -97,7 +97,7 @@ func TestAutoReleaseIsGrantedThePoolsThatHelmFinds(t *testing.T) {
 	for _, want := range []string{
 		"all pools when a new version is due, by the schedule \"42 0 * * *\"", "create job --from=cronjob/kamino-gen-autoupdate", "a pool\nis captured only while it has no version",
 		"  " + strings.ToLower(a) + "\n", "  " + strings.ToLower(sameName) + "\n", "made later is refused (exit code 3)",
-		"kamino's image, jackfrancis/kamino/vmss-prototype", "ghcr.io/ortet/ortet:v0.1.0 in its place",
+		image + " (ortet.image) runs in place of the image", "jackfrancis/kamino/vmss-prototype",
 	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("%q is not in the notes:\n%s", want, notes)

@@ -25,7 +25,20 @@ import (
 
 const node = "k8s-pool1-12345678-vmss000000"
 
+const image = "registry.example/ortet:v1"
+
+// helm runs Helm; a chart of ours that is among the arguments gets an image.
 func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	for chart, set := range map[string]string{"vmss-prototype": "ortet.image=" + image, "ortet": "image.repository=registry.example/ortet,image.tag=v1"} {
+		if i := slices.Index(args, chart); i >= 0 {
+			args = slices.Insert(slices.Clone(args), i+1, "--set", set)
+		}
+	}
+	return bareHelm(t, args...)
+}
+
+func bareHelm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cache := os.Getenv("ORTET_CACHE")
 	if cache == "" {
@@ -168,7 +181,7 @@ func TestJobArgumentsAreTheCommandLines(t *testing.T) {
 
 func TestKaminosValuesMeanTheSame(t *testing.T) {
 	j := job(t, "--set", "kamino.targetNode="+node, "--set", "kamino.drain.gracePeriod=5,kamino.drain.force=true,kamino.imageHistory=4,kamino.newUpdatedNodes=1,kamino.jobTtl=7,kamino.name=n,kamino.labels.app=l",
-		"--set", "kamino.container.imageRegistry=reg,kamino.container.imageRepository=repo,kamino.container.pullByHash=true,kamino.container.pullSecret=s,kamino.container.imageHash="+strings.Repeat("a", 64))
+		"--set", "ortet.image=,kamino.container.imageRegistry=reg,kamino.container.imageRepository=team/ortet,kamino.container.pullByHash=true,kamino.container.pullSecret=s,kamino.container.imageHash="+strings.Repeat("a", 64))
 	spec := j.Spec.Template.Spec
 	args := strings.Join(spec.Containers[0].Args, " ")
 	for _, want := range []string{"capture " + node, "--grace-period=5s", "--force", "--history=4", "--grow=1", "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--azure-config=/etc/kubernetes/azure.json"} {
@@ -179,7 +192,7 @@ func TestKaminosValuesMeanTheSame(t *testing.T) {
 	if j.Name != "n-k8s-pool1-12345678-vmss" || j.Labels["app"] != "l" || *j.Spec.TTLSecondsAfterFinished != 7 {
 		t.Errorf("name %q, label %q, time to live %d", j.Name, j.Labels["app"], *j.Spec.TTLSecondsAfterFinished)
 	}
-	if want := "reg/repo@sha256:" + strings.Repeat("a", 64); spec.Containers[0].Image != want || spec.ImagePullSecrets[0].Name != "s" {
+	if want := "reg/team/ortet@sha256:" + strings.Repeat("a", 64); spec.Containers[0].Image != want || spec.ImagePullSecrets[0].Name != "s" {
 		t.Errorf("image %q, pull secrets %v", spec.Containers[0].Image, spec.ImagePullSecrets)
 	}
 	for _, term := range spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -221,7 +234,8 @@ func TestChartRefuses(t *testing.T) {
 		"annotation":        {"kamino.auto.lastPatchAnnotation=a: b", "lastPatchAnnotation"},
 		"history":           {"kamino.imageHistory=1", "imageHistory"},
 		"log level":         {"kamino.logLevel=LOUD", "logLevel"},
-		"hash missing":      {"kamino.container.pullByHash=true", "imageHash"},
+		"hash missing":      {"ortet.image=,kamino.container.imageRepository=ortet,kamino.container.pullByHash=true", "imageHash"},
+		"tag missing":       {"ortet.image=,kamino.container.imageRepository=ortet", "imageTag"},
 		"node name invalid": {"kamino.targetNode=a;b", "targetNode"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ const user = "65532:65532"
 
 func main() {
 	out := flag.String("out", "bin/ortet-image.tar", "the archive to write")
-	reference := flag.String("name", "ghcr.io/ortet/ortet:v0.1.0", "name and tag of the image")
+	reference := flag.String("name", "localhost/ortet:dev", "name and tag of the image; the default is in no registry")
 	version := flag.String("version", "dev", "label org.opencontainers.image.version")
 	arch := flag.String("arch", "amd64", "architecture of the binaries, amd64 or arm64")
 	flag.Parse()

@@ -21,7 +21,7 @@ func TestImage(t *testing.T) {
 		t.Fatalf("build a binary to pack: %v\n%s", err, out)
 	}
 	archive := filepath.Join(folder, "image.tar")
-	if err := write(archive, "ghcr.io/ortet/ortet:v0.1.0", "test", runtime.GOARCH, []string{program}); err != nil {
+	if err := write(archive, "localhost/ortet:dev", "test", runtime.GOARCH, []string{program}); err != nil {
 		t.Fatal(err)
 	}
 	image, err := tarball.ImageFromPath(archive, nil)

@@ -132,7 +132,7 @@ func (w *world) installed(t *testing.T, release, values string) *night {
 	binary, err := script.Output()
 	must(t, err)
 	helm := exec.CommandContext(t.Context(), strings.TrimSpace(string(binary)), "template", release, "../../charts/vmss-prototype", "--dry-run=server",
-		"--kubeconfig", w.cp.Kubeconfig, "--namespace", "default", "--set", values)
+		"--kubeconfig", w.cp.Kubeconfig, "--namespace", "default", "--set", "ortet.image="+ortetImage, "--set", values)
 	var complaint bytes.Buffer
 	helm.Stderr = &complaint
 	manifest, err := helm.Output()

@@ -44,7 +44,7 @@ func (l *lab) checkBeside(ctx context.Context, t *testing.T, donor, bench string
 	stop := l.scaleDown(ctx, t, len(kept))
 	limited, cancel := context.WithTimeout(ctx, 6*time.Minute) // like the Job's
 	defer cancel()
-	if err := l.change(limited, t, "capture", donor, "--workbench="+bench, "--again", "--accept-pool-credentials", "--grace-period=30s"); err != nil {
+	if err := l.change(limited, t, "capture", donor, "--image="+ortetImage, "--workbench="+bench, "--again", "--accept-pool-credentials", "--grace-period=30s"); err != nil {
 		t.Errorf("the capture did not end with 0 at its first try: %v", err)
 	}
 	asked := slices.Sorted(slices.Values(stop()))

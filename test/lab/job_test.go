@@ -34,7 +34,7 @@ func (l *lab) helm(ctx context.Context, t *testing.T, args ...string) {
 func (l *lab) install(ctx context.Context, t *testing.T, donor string, settings ...string) {
 	t.Helper()
 	args := []string{"install", "prototype", "charts/vmss-prototype"}
-	for _, s := range append([]string{"kamino.targetNode=" + donor, "kamino.drain.gracePeriod=30"}, settings...) {
+	for _, s := range append([]string{"kamino.targetNode=" + donor, "kamino.drain.gracePeriod=30", "ortet.image=" + ortetImage}, settings...) {
 		args = append(args, "--set", s)
 	}
 	l.helm(ctx, t, args...)
@@ -47,7 +47,7 @@ func (l *lab) installAuto(ctx context.Context, t *testing.T, controlPlane string
 	t.Helper()
 	l.mark(ctx, t, controlPlane, `"master"`)
 	l.helm(ctx, t, "install", "prototype", "charts/vmss-prototype", "--set", "kamino.targetVMSS=ALL,kamino.drain.gracePeriod=30,kamino.scheduleOnControlPlane=true",
-		"--set", "kamino.auto.minimumReadyTime=1s,ortet.auto.ignoreNodes={"+strings.Join(ignored, ",")+"}")
+		"--set", "ortet.image="+ortetImage+",kamino.auto.minimumReadyTime=1s,ortet.auto.ignoreNodes={"+strings.Join(ignored, ",")+"}")
 }
 
 // mark sets the label of AKS Engine's control planes on a node, or takes it off (null).

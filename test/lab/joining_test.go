@@ -170,7 +170,7 @@ func (j *joining) applyChart(ctx context.Context, t *testing.T) {
 	t.Helper()
 	helm := strings.TrimSpace(j.run(ctx, t, "hack/helm/build.sh"))
 	objects := j.run(ctx, t, helm, "template", "ortet", "charts/ortet", "--namespace", admissionSpace, "--kube-version", "1.36.0",
-		"--set", "admission.enabled=true", "--set", "admission.pools={"+j.pool()+"}", "--set", "admission.names={10.96.0.3}",
+		"--set", "admission.enabled=true,image.repository=example.invalid/ortet,image.tag=none", "--set", "admission.pools={"+j.pool()+"}", "--set", "admission.names={10.96.0.3}",
 		"--show-only", "templates/admission-rbac.yaml", "--show-only", "templates/admission-policy.yaml")
 	file := filepath.Join(j.dir, "admission.yaml")
 	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {

@@ -30,8 +30,8 @@ const (
 	speed = 300
 	// ARM as machines and their pods see it.
 	armAddress = "10.96.0.2"
-	// ortetImage is what the chart names unless told otherwise.
-	ortetImage = "ghcr.io/ortet/ortet:v0.1.0"
+	// ortetImage is on the machines' disks. No registry has it.
+	ortetImage = "lab.ortet.invalid/ortet:v0.1.0"
 	// prepulledImage is on the donor alone. No registry has it.
 	prepulledImage = "lab.ortet.invalid/prepulled:1"
 )

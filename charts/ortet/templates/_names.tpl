@@ -8,6 +8,9 @@
 {{- end -}}
 
 {{- define "ortet.image" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository is not set, and no image of Ortet is published: build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and set image.repository=REGISTRY/ortet with image.tag or image.digest" -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}

@@ -23,7 +23,7 @@ kamino.container: [imageHash, imageRegistry, imageRepository, imageTag, pullByHa
 kamino.drain: [force, gracePeriod]
 kamino.auto: [cronjob, dryRun, lastPatchAnnotation, maximumImageAge, minimumCandidates, minimumReadyTime, pendingRebootAnnotation]
 kamino.auto.cronjob: [enabled, schedule]
-ortet: [acceptPoolCredentials, acceptSecrets, again, auto, bootstrap, deallocate, dryRun, earlierSecrets, exempt, extensions, keepExtensions, namespace, policy, pools, removeSecrets, replicas, resources, scanImages, workbench]
+ortet: [acceptPoolCredentials, acceptSecrets, again, auto, bootstrap, deallocate, dryRun, earlierSecrets, exempt, extensions, image, keepExtensions, namespace, policy, pools, removeSecrets, replicas, resources, scanImages, workbench]
 ortet.auto: [deadlineSeconds, failedJobsHistoryLimit, ignoreAnnotations, ignoreNodes, maxParallel, skipRules, startingDeadlineSeconds, successfulJobsHistoryLimit, timeZone]
 {{- end -}}
 
@@ -100,22 +100,54 @@ named by its content: ortet.earlierSecrets, or else those that Helm finds.
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* Not empty where the values name kamino's image, which this chart cannot run. */}}
-{{- define "ortet.kaminosImage" -}}
-{{- if hasSuffix "kamino/vmss-prototype" .Values.kamino.container.imageRepository -}}true{{- end -}}
-{{- end -}}
-
-{{- define "ortet.image" -}}
+{{/* The image that kamino.container names, "" for none. */}}
+{{- define "ortet.containerImage" -}}
 {{- $c := .Values.kamino.container -}}
-{{- $name := $c.imageRepository -}}
-{{- if $c.imageRegistry -}}{{- $name = printf "%s/%s" $c.imageRegistry $c.imageRepository -}}{{- end -}}
-{{- if include "ortet.kaminosImage" . -}}
-{{- printf "ghcr.io/ortet/ortet:v%s" .Chart.AppVersion -}}
-{{- else if $c.pullByHash -}}
+{{- with $c.imageRepository -}}
+{{- $name := . -}}
+{{- with $c.imageRegistry -}}{{- $name = printf "%s/%s" . $name -}}{{- end -}}
+{{- if $c.pullByHash -}}
 {{- printf "%s@sha256:%s" $name (required "kamino.container.pullByHash needs kamino.container.imageHash" $c.imageHash) -}}
 {{- else -}}
 {{- printf "%s:%s" $name (required "set kamino.container.imageTag, or pullByHash with imageHash" $c.imageTag) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Digests of all images that charts of kamino name, v0.0.3 to v0.1.0: a copy in another registry has them, too. */}}
+{{- define "ortet.kaminosDigests" -}}
+- a421ff768a798d581178626386c67117af2e2262dde334cef15d8f92df1a178f
+- d154002ee4db8ca691357b7cc7ceb864d3e00f67a8a1be5554d749469d609c3f
+- 26bef983e30edc597c932d8ca3246f949638fae738888109649f4e26a770f4a0
+- 904b906e98009387f78cf2224be7805b27643cceba7c8bc03b35990b60df5a3f
+- dfdb706f22afec76e69c0a9bbe8ed0bd163716d94575d2bccbad26e73f77a3a0
+- e26ef9f67e07f666b6877196084f3ca95547835d83ba4d1e4d0892dc20c14faa
+- 418cabda69afed714b33f5ee150c9683443725e9a8f7fb7d953f8372e34ad208
+- 18668610ed57099107e8509c6293eb40bd6963da094dcfc3de0ced51732d8569
+- c926412d8429d2a05c5cb926d32aed722ea9b80b742eafc2b7e9a0eb1b17b5eb
+- be201a6a9de83aba5ebb38a6b3cddecddac6b2a5cc8d064d410810b0a43ab0e0
+- a383124095bea6de2b90e4e2e81812f1796b63e641200f897cda1e0fcef0e621
+{{- end -}}
+
+{{/*
+Ortet's image: ortet.image, or else what kamino.container names if its repository's last
+part is "ortet". kamino's image has no /ortet to run, whatever a copy of it is called.
+*/}}
+{{- define "ortet.image" -}}
+{{- $theirs := "" -}}
+{{- if not .Values.ortet.image -}}{{- $theirs = include "ortet.containerImage" . -}}{{- end -}}
+{{- $image := .Values.ortet.image | default $theirs -}}
+{{- $build := "no image of Ortet is published: build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and set ortet.image=REGISTRY/ortet:TAG" -}}
+{{- if not $image -}}
+{{- fail (printf "ortet.image is not set, and %s" $build) -}}
+{{- end -}}
+{{- if has (regexFind "[0-9a-f]{64}$" $image) (include "ortet.kaminosDigests" . | fromYamlArray) -}}
+{{- fail (printf "%s is kamino's image by its digest, which cannot run Ortet, and %s" $image $build) -}}
+{{- end -}}
+{{- if and $theirs (ne (base .Values.kamino.container.imageRepository) "ortet") -}}
+{{- fail (printf "kamino.container names %s, which is not known to be an image of Ortet: if it is one, set ortet.image=%s; otherwise, %s" $theirs $theirs $build) -}}
+{{- end -}}
+{{- $image -}}
 {{- end -}}
 
 {{- define "ortet.labels" -}}
