@@ -436,7 +436,7 @@ func (c *inquiry) recoverable() []finding {
 				f := finding{reason: "CloudInitRecovered", rank: rankSign, log: -1, line: i, order: cloudInit, text: e, stage: s.Name}
 				low := strings.ToLower(Plain(e, redact.MaxRead))
 				for r := range rules {
-					if rule := &rules[r]; rule.in&cloudInit != 0 && rule.when == always && rule.matches(low) {
+					if rule := &rules[r]; rule.in&cloudInit != 0 && rule.when == always && rule.matches(low, "") {
 						known, _ := Lookup(rule.reason)
 						if known.rank > f.rank {
 							f.reason, f.rank = rule.reason, known.rank

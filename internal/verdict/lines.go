@@ -2,14 +2,15 @@ package verdict
 
 import "strings"
 
-// A rule gives a reason to a line: all of all, one of any, none of not. The
-// words are in lower case, as the programs write them.
+// A rule gives a reason to a line: all of all, one of any, none of not, and next in the
+// line after it. The words are in lower case, as the programs write them.
 type rule struct {
 	reason string
 	in     kind // whose logs
 	all    string
 	any    []string
 	not    []string
+	next   string
 	rank   rank // where it is another than the reason's
 	when   when
 }
@@ -35,6 +36,15 @@ var tools = [...]string{
 
 var notOnPath = [...]string{"executable file not found in $path", "executable file not found in %path%"}
 
+var k3sConfig = [...]string{"flag provided but not defined", "--server is required", "--token is required", "server is required", "failed to parse config"}
+
+// aptUnreachable is how apt ends a line "Failed to fetch URL" whose host it did not
+// reach. Others say that a file is missing, forbidden or not what was announced.
+var aptUnreachable = [...]string{
+	"could not connect to", "unable to connect to", "cannot initiate the connection to", "could not create a socket for", "could not resolve '",
+	"connection failed", "connection timed out", "connection refused", "connection reset", "could not handshake", "error reading from server",
+}
+
 // rules is a table that nobody writes to.
 var rules = [...]rule{
 	// The machine.
@@ -43,7 +53,8 @@ var rules = [...]rule{
 	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc", "(cloud-init)", "(crio)", "(dockerd)"}},
 	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0"}},
 	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "log i/o error detected. shutting down filesystem"}},
-	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "unable to mount root fs", "corruption detected. unmount and run xfs_repair", "bad magic number in super-block"}},
+	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "corruption detected. unmount and run xfs_repair"}},
+	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "fsck", any: []string{"bad magic number in super-block"}}, // resize2fs and tune2fs meet other file systems
 	{reason: "KernelPanic", in: kernel | elsewhere, all: "kernel panic - not syncing"},
 	{reason: "EmergencyMode", in: kernel | elsewhere, all: "you are in emergency mode"},
 	{reason: "DeviceMissing", in: anywhere &^ (runtime | kubelet | k3s), any: []string{"timed out waiting for device"}},
@@ -72,11 +83,16 @@ var rules = [...]rule{
 	{reason: "CloudbaseInitPluginFailed", in: cloudInit | elsewhere, all: "plugin '", any: []string{"failed with error"}},
 
 	// Packages.
-	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "no match for argument", "unable to find a match", "no package matches", "no package available"}},
+	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "unable to find a match", "no package matches"}},
+	{reason: "PackageNotFound", in: scripts, all: "no package ", any: []string{" available."}},                          // yum
+	{reason: "PackageNotFound", in: scripts, all: "failed to resolve the transaction", next: "no match for argument: "}, // dnf 5; of dnf 4 also a removal says so
 	{reason: "PackageNotFound", in: scripts, all: "version '", any: []string{"' was not found"}},
 	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/"}, not: []string{"permission denied", "waiting for cache lock"}},
 	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature"}},
-	{reason: "PackageRepositoryUnreachable", in: scripts, any: []string{"e: failed to fetch", "w: failed to fetch", "could not connect to", "unable to connect to"}, not: []string{"temporary failure resolving", "404  not found", "404 not found", "403  forbidden", "clock", "gpg", "not signed", "unix", "api server", "docker daemon", "localhost", "bus"}},
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "e: failed to fetch ", any: aptUnreachable[:]},
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "w: failed to fetch ", any: aptUnreachable[:]},
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "could not connect to ", any: []string{"), connection timed out", "). - connect ("}},
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "unable to connect to ", any: []string{":http:", ":https:"}},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "cannot download repomd.xml"},
 
 	// Programs and settings.
@@ -113,8 +129,8 @@ var rules = [...]rule{
 	{reason: "CertificateKeyWrong", in: scripts, any: []string{"error decoding certificate key", "error decoding secret data with provided key", "cipher: message authentication failed"}},
 	{reason: "HostnameInvalid", in: scripts | kubelet | k3s, all: "rfc 1123 subdomain must consist of", any: []string{"node", "hostname"}, not: []string{"pod="}},
 	{reason: "KubeadmConfigInvalid", in: scripts, any: []string{"invalid discovery token ca certificate hash", "no joinconfiguration found in the supplied config", "no initconfiguration or clusterconfiguration kind was found", "your configuration file uses an old api spec", "can not mix '--config' with arguments", "[discovery.bootstraptoken: invalid value", "discovery: invalid value", "discovery.bootstraptoken", "controlplaneendpoint: invalid value", "networking.podsubnet: invalid value", "noderegistration.crisocket: invalid value"}, not: []string{"was not of the form"}},
-	{reason: "KubeadmConfigInvalid", in: scripts, all: "error: unknown flag: --", not: []string{"kubelet flag"}},
-	{reason: "KubeadmConfigInvalid", in: scripts, all: "kubeadm.k8s.io", any: []string{"unknown apiversion", "unknown field", "strict decoding error", "no kind ", "is not supported"}, not: []string{"warning:"}},
+	{reason: "KubeadmConfigInvalid", in: scripts, all: "error: unknown flag: --", next: "to see the stack trace of this error"},
+	{reason: "KubeadmConfigInvalid", in: scripts, all: "kubeadm.k8s.io", any: []string{"unknown apiversion", "unknown field", "strict decoding error", "no kind ", "is not supported"}, not: []string{"warning:", "] error unmarshaling configuration"}}, // kubeadm warns, and goes on
 	{reason: "VersionSkew", in: scripts, any: []string{"this version of kubeadm only supports", "is lower than kubeadm can support", "the kubelet version is higher than the control plane version"}},
 	{reason: "NodeExists", in: scripts, all: "a node with name ", any: []string{"already exists in the cluster"}},
 	{reason: "KubeletStartTimeout", in: scripts, any: []string{"[kubelet-check] the kubelet is not healthy after", "failed while waiting for the kubelet to start", "[kubelet-check] it seems like the kubelet isn't running or healthy"}},
@@ -133,7 +149,7 @@ var rules = [...]rule{
 	{reason: "CloudProviderInvalid", in: kubelet | k3s, any: []string{"unknown cloud provider", "unsupported value for --cloud-provider", "built-in cloud providers are disabled", "could not init cloud provider"}},
 	{reason: "CredentialProviderMissing", in: kubelet | k3s, all: "plugin binary ", any: []string{"did not exist"}},
 	{reason: "KubeletBootstrapKubeconfigMissing", in: kubelet, when: joined, all: "unable to load bootstrap kubeconfig", any: []string{"no such file or directory", "cannot find the file"}, rank: rankEffect},
-	{reason: "KubeletCertificateExpired", in: kubelet | k3s, all: "existing bootstrap client certificate in", any: []string{"is expired"}},
+	{reason: "KubeletCertificateExpired", in: kubelet | k3s, all: "existing bootstrap client certificate", any: []string{"is expired"}},
 	{reason: "KubeletCAMissing", in: kubelet, when: joined, all: "unable to load client ca file", rank: rankCause},
 	{reason: "PortInUse", in: kubelet | k3s, all: "address already in use", any: []string{":10250", ":10248", ":10255"}},
 	{reason: "NodeNotReady", in: kubelet | k3s, when: joined, all: "node not becoming ready in time after startup"},
@@ -143,18 +159,26 @@ var rules = [...]rule{
 	{reason: "NodePasswordRejected", in: k3s | elsewhere | output, any: []string{"node password rejected", "node password not set", "unable to verify password for node"}},
 	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid"}},
 	{reason: "K3sTokenRejected", in: k3s, all: "not authorized", any: []string{"https://", "agent config", `msg="not authorized"`, "server is not ready"}},
-	{reason: "K3sConfigInvalid", in: k3s | output, any: []string{"flag provided but not defined", "--server is required", "--token is required", "server is required", "level=fatal msg=\"failed to parse config", "failed to parse config file"}, not: []string{"kubelet flag", "kubeadm"}},
+	{reason: "K3sConfigInvalid", in: k3s, any: k3sConfig[:], not: []string{"kubelet flag", "kubeadm"}},
+	{reason: "K3sConfigInvalid", in: output, all: "level=fatal msg=", any: k3sConfig[:]}, // other programs have such flags
 }
 
-// matches says whether a rule gives its reason to a line in lower case.
-func (r *rule) matches(s string) bool {
-	if !strings.Contains(s, r.all) {
+// matches says whether a rule gives its reason to a line, which next follows, both in
+// lower case.
+func (r *rule) matches(s, next string) bool {
+	if !strings.Contains(s, r.all) || !strings.Contains(next, r.next) {
 		return false
 	}
 	if len(r.any) > 0 && !hasAny(s, r.any...) {
 		return false
 	}
 	return !hasAny(s, r.not...)
+}
+
+// preflightWarning says whether a line in lower case is of a check of kubeadm's that was
+// told to be ignored, or only warns. That there is no kubelet is told in no other way.
+func preflightWarning(s string) bool {
+	return strings.Contains(s, "[warning ") && !strings.Contains(s, "service does not exist")
 }
 
 // runtimeSocket says whether a line in lower case is of a container runtime that
@@ -232,7 +256,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 	phases := map[int]string{} // by try
 	for i, s := range l.low {
 		switch {
-		case s == "":
+		case s == "", l.kind&scripts != 0 && preflightWarning(s):
 			continue
 		case l.kind&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
 			// What went wrong before was got over, but what is wrong with the machine.
@@ -242,8 +266,12 @@ func (c *inquiry) lookAt(at int, l *log) {
 			// A script that tries again: what counts is the last try.
 			r.try++
 		}
+		next := ""
+		if i+1 < len(l.low) {
+			next = l.low[i+1]
+		}
 		for n := range rules {
-			if rule := &rules[n]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s) {
+			if rule := &rules[n]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s, next) {
 				r.add(rule.reason, rule.rank, i, "")
 			}
 		}

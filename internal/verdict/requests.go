@@ -36,7 +36,7 @@ func hasAny(s string, words ...string) bool {
 // faultOf reads a line in lower case. A line that only says that time was up is
 // no fault of the network unless it says of what request.
 func faultOf(s string) fault {
-	request := hasAny(s, `"https://`, `"http://`, `\"https://`, `\"http://`, "dial tcp", "read tcp", "https://", "http://")
+	request := hasAny(s, `"https://`, `"http://`, `\"https://`, `\"http://`, "dial tcp", "read tcp", "https://", "http://", kubectlUnable)
 	switch {
 	case hasAny(s, "proxyconnect tcp", "proxy authentication required", "received http code 407 from proxy", "proxy connect aborted", "from proxy after connect"):
 		return proxyFault
@@ -48,7 +48,7 @@ func faultOf(s string) fault {
 			return expired
 		case hasAny(s, "unknown authority", "not trusted"):
 			return untrusted
-		case hasAny(s, "certificate is valid for", "doesn't contain any ip sans", "not valid for any names"):
+		case hasAny(s, "certificate is valid for", "doesn't contain any ip sans", "not valid for any names", "relies on legacy common name field"):
 			return wrongName
 		}
 		return noFault
@@ -58,7 +58,7 @@ func faultOf(s string) fault {
 		return resolverFault
 	case strings.Contains(s, "lookup ") && hasAny(s, "i/o timeout", "connection refused", "read udp", "no answer from dns"):
 		return resolverFault
-	case hasAny(s, "connection refused", "actively refused"):
+	case hasAny(s, "connection refused", "actively refused", kubectlRefused):
 		return refused
 	case hasAny(s, "no route to host", "network is unreachable"):
 		return unreachable
@@ -77,6 +77,20 @@ func faultOf(s string) fault {
 	return noFault
 }
 
+// kubectl's words for a server that was not reached. Source: kubernetes
+// staging/src/k8s.io/kubectl/pkg/cmd/util/helpers.go, StandardErrorMessage.
+const (
+	kubectlUnable  = "unable to connect to the server: "
+	kubectlRefused = "was refused - did you specify the right host or port"
+)
+
+// kubectls says whether a line in lower case is of a request of kubectl's to an API server
+// elsewhere: without a kubeconfig it asks this host.
+func kubectls(s string) bool {
+	return hasAny(s, kubectlUnable, kubectlRefused, "must be logged in to the server", "error from server (") &&
+		!hasAny(s, "server localhost:", "server 127.0.0.1:", "server [::1]:", "dial tcp 127.0.0.1:", "dial tcp [::1]:")
+}
+
 // apiRequest says whether a line in lower case is of a request to the API server
 // (or, for k3s and RKE2, their supervisor).
 func apiRequest(s string, k kind) bool {
@@ -84,7 +98,7 @@ func apiRequest(s string, k kind) bool {
 		return false
 	}
 	if hasAny(s, "error execution phase", "cluster-info configmap", "with api server", "apiserver", "api server", "/api/v1", "/apis/", ":6443/", ":6443:",
-		"certificatesigningrequest", "certificate signing request", "ensure lease exists", "reflector.go", "k8s.io/client-go") {
+		"certificatesigningrequest", "certificate signing request", "ensure lease exists", "reflector.go", "k8s.io/client-go") || kubectls(s) {
 		return true
 	}
 	return k == k3s && hasAny(s, "connection to cluster at", "/cacerts", ":6444", ":9345", "agent config", "/v1-k3s/", "/v1-rke2/", "server is not ready")
