@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,7 @@ func TestRetry(t *testing.T) {
 		policy azure.RetryPolicy
 		at     []time.Duration
 		kind   fleet.Kind
+		begin  fleet.Kind // of a change; "" is kind
 		fails  bool
 	}{
 		{name: "at once", at: []time.Duration{0}},
@@ -99,12 +101,16 @@ func TestRetry(t *testing.T) {
 		{name: "in its own way perhaps", errs: []error{transient, fail(fleet.KindConflict, 0)}, at: []time.Duration{0, s}, kind: fleet.KindTransient, fails: true},
 		{name: "stale by others", errs: []error{throttled, fail(fleet.KindStale, 0)}, at: []time.Duration{0, 17 * s}, kind: fleet.KindStale, fails: true},
 		{name: "denied", errs: []error{fail(fleet.KindDenied, 0)}, at: []time.Duration{0}, kind: fleet.KindDenied, fails: true},
+		{name: "denied after a lost answer", errs: []error{transient, fail(fleet.KindDenied, 0)}, at: []time.Duration{0, s}, kind: fleet.KindDenied, begin: fleet.KindTransient, fails: true},
 		{name: "not ours", errs: []error{errors.New("?")}, at: []time.Duration{0}, fails: true},
 	} {
 		for _, what := range []string{"read", "begin", "poll"} {
 			t.Run(tc.name+"/"+what, func(t *testing.T) {
 				tc := tc
 				synctest.Test(t, func(t *testing.T) {
+					if what == "begin" {
+						tc.kind = cmp.Or(tc.begin, tc.kind)
+					}
 					if what == "begin" && len(tc.errs) > 0 && azure.RetryAfter(tc.errs[0]) > 0 { // its caller repeats it
 						tc.at, tc.kind, tc.fails = tc.at[:1], fleet.KindOf(tc.errs[0]), true
 					}

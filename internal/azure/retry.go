@@ -64,9 +64,9 @@ func (p RetryPolicy) wait(try int, err error, asked time.Duration) (time.Duratio
 // fleet.Change is idempotent: repeating one whose effect is there changes
 // nothing, and a repeated creation joins the first. What a Begin may not hide is
 // that its first try had an effect in spite of its error; the error of the last
-// try says so by its kind, and the caller observes. KindStale and KindConflict would
-// not: after a try whose answer was lost they may be of that try's own effect, so that
-// try's error is given instead. A Begin that the service asks to repeat later is given back:
+// try says so by its kind, and the caller observes. KindStale, KindConflict and a refusal
+// would not: after a try whose answer was lost, that try's error is returned instead, since
+// its effect may come. A Begin that the service asks to repeat later is given back:
 // whether the change may still be made then is the caller's to decide.
 func Retry(cloud Cloud, policy RetryPolicy) Cloud {
 	return around{cloud, &retrier{policy.withDefaults()}}
@@ -86,7 +86,7 @@ func (r *retrier) around(ctx context.Context, c request, do func(context.Context
 			return err
 		case fleet.Is(err, fleet.KindTransient):
 			lost = err
-		case lost != nil && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindConflict) || fleet.Is(err, fleet.KindNotFound)):
+		case lost != nil && (c.change != nil && !fleet.Is(err, fleet.KindThrottled) || fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindConflict) || fleet.Is(err, fleet.KindNotFound)):
 			return lost
 		}
 		d, again := r.policy.wait(try, err, RetryAfter(err))

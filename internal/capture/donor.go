@@ -188,13 +188,13 @@ const readyEvery = 2 * time.Second
 // start starts the donor's instance, and is done when the Node is Ready with a new boot id.
 // It does not wait for Azure's operation, which may end a minute later. If it is not known
 // whether the donor was stopped, it has to be Ready after a minute: Kubernetes takes 50 s to
-// notice that a kubelet is gone.
+// notice that a kubelet is gone. A donor whose stop was refused is in service already.
 func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var bootID string
-	if there, err := p.Saved(&bootID); !there || err != nil {
-		return done, err // the donor was not stopped
-	}
 	s := c.get()
+	if there, err := p.Saved(&bootID); !there || err != nil || !s.Stopped && !p.Begun() {
+		return done, err
+	}
 	node, err := c.Cluster.Node(ctx, c.req.Node)
 	if fleet.IgnoreNotFound(err) != nil {
 		return done, err

@@ -141,8 +141,13 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		if token != "" { // saved although the pass may be canceled
 			return Wait{In: firstPoll, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
 		}
-	} else if _, again := retry(err, p.action.Undo, true, 1, 0); again {
-		return Wait{}, err
+	} else {
+		if refused(err) { // what an earlier pass asked for may have begun
+			p.set(func(now *journal.Step) { now.Change, now.Asked, now.Tries = st.Change, st.Asked, st.Tries })
+		}
+		if _, again := retry(err, p.action.Undo, true, 1, 0); again {
+			return Wait{}, err
+		}
 	}
 	// Refused, it may have begun all the same.
 	switch ok, lookErr := is(ctx); {
@@ -152,6 +157,19 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		return Wait{}, cmp.Or(err, lookErr)
 	}
 	return recheck()
+}
+
+// Begun reports whether a change that Do asked for may have begun, and has not ended well:
+// none was asked for, or the service refused it, if not.
+func (p *Pass) Begun() bool { return p.step().Change != "" }
+
+// refused reports whether the service itself answered that it does not make a change, now
+// or later. What is without a code may be the answer of a proxy.
+func refused(err error) bool {
+	e := new(fleet.Error)
+	return errors.As(err, &e) && e.Code != "" && slices.Contains([]fleet.Kind{
+		fleet.KindDenied, fleet.KindUnauthenticated, fleet.KindInvalid, fleet.KindUnsupported, fleet.KindBlocked,
+	}, e.Kind)
 }
 
 // retry is the only policy that repeats a pass: it gives the pause before the next one,

@@ -139,6 +139,46 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+// A stop that Azure refuses was never begun: the donor is given back without a wait, and
+// what a lost answer may have begun is waited for all the same.
+func TestHole10RefusedStop(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		faults  []string
+		atMost  time.Duration
+		atLeast time.Duration
+	}{
+		{"denied", []string{"denied"}, time.Second, 0},
+		{"locked", []string{"locked"}, time.Second, 0},
+		{"unsupported", []string{"unsupported"}, time.Second, 0},
+		{"invalid at once", []string{"rejected"}, time.Second, 0},
+		{"denied by a proxy", []string{"proxy"}, 2 * time.Minute, time.Minute},
+		{"lost, then denied", []string{"lost", "denied"}, 5 * time.Minute, 30 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.fault = func(call string, n int) string {
+					if call == "begin stop instance" {
+						return c.faults[min(n, len(c.faults))-1]
+					}
+					return ""
+				}
+				p := &process{world: w, name: "a"}
+				begun := time.Now()
+				err := p.runner(t).Run(t.Context(), pool, &small{p: p})
+				if took := time.Since(begun); workflow.ExitCode(err) != workflow.ExitFailed || took > c.atMost || took < c.atLeast {
+					t.Errorf("exit %d after %s: %v\n%s", workflow.ExitCode(err), took, err, w.text())
+				}
+				time.Sleep(2 * time.Minute) // what was asked for may still come
+				if err := w.clean(false); err != nil || w.calls["begin stop instance"] != len(c.faults) {
+					t.Errorf("%v, %v", err, w.calls)
+				}
+			})
+		})
+	}
+}
+
 // A process is killed before and after each write of the journal; the next one ends clean.
 func TestKilledAtEachWrite(t *testing.T) {
 	for _, after := range []bool{false, true} {

@@ -124,13 +124,26 @@ func (p *process) call(name string) (string, error) {
 }
 
 // Begin understands the faults "refused", "lost", "lost and done", "no effect", "failed",
-// "failed and done", "preempted", "denied".
+// "failed and done", "preempted", "invalid", and refusals: "denied", "proxy" (without a
+// code), "locked", "unsupported", "rejected".
 func (p *process) Begin(_ context.Context, c fleet.Change) (fleet.Token, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fault, err := p.call("begin " + c.Verb())
 	if err != nil {
 		return "", err
+	}
+	switch fault {
+	case "denied":
+		return "", &fleet.Error{Op: "test", Kind: fleet.KindDenied, Code: "AuthorizationFailed", Err: errors.New("no")}
+	case "proxy":
+		return "", failure(fleet.KindDenied, "403")
+	case "locked":
+		return "", &fleet.Error{Op: "test", Kind: fleet.KindBlocked, Code: "ScopeLocked", Err: errors.New("no")}
+	case "unsupported":
+		return "", &fleet.Error{Op: "test", Kind: fleet.KindUnsupported, Code: "NotSupported", Err: errors.New("no")}
+	case "rejected":
+		return "", &fleet.Error{Op: "test", Kind: fleet.KindInvalid, Code: "InvalidParameter", Err: errors.New("no")}
 	}
 	for token, o := range p.ops {
 		if o.change.Verb() == c.Verb() && time.Now().Before(o.ends) {
@@ -146,8 +159,6 @@ func (p *process) Begin(_ context.Context, c fleet.Change) (fleet.Token, error) 
 		return "", failure(fleet.KindTransient, "503")
 	case "throttled":
 		return "", &fleet.Error{Op: "test", Kind: fleet.KindThrottled, RetryAfter: 90 * time.Second}
-	case "denied":
-		return "", failure(fleet.KindDenied, "no")
 	case "no effect":
 		o.effect = false
 	case "failed":

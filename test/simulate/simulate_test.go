@@ -39,6 +39,26 @@ func TestStories(t *testing.T) {
 	}
 }
 
+// Where Azure refuses to stop the donor, its node is uncordoned at once: a refusal is final.
+func TestHole10RefusedStopUncordonsAtOnce(t *testing.T) {
+	s := Story{Seed: 65, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}}, Happen: at(powerOff, 1, "refused"), Single: powerOff}
+	r := play(t, s)
+	if len(r.violations)+len(r.missed) > 0 {
+		t.Fatal(explain(s, r))
+	}
+	at := func(line string) (seconds float64) {
+		i := slices.IndexFunc(r.trace, func(l string) bool { return strings.Contains(l, line) })
+		if _, err := fmt.Sscan(r.trace[max(i, 0)], &seconds); i < 0 || err != nil {
+			t.Fatalf("no %s: %v", line, explain(s, r))
+		}
+		return seconds
+	}
+	// The first two changes of the Node protect and cordon it.
+	if took := at("kube PATCH nodes/pool1000000 3: 200") - at(powerOff+" 1: 403"); took > 1 {
+		t.Errorf("the node was uncordoned %.1f s after the refusal", took)
+	}
+}
+
 // TestSame plays a story with a crash and a neighbour three times: all that happens is the same.
 func TestSame(t *testing.T) {
 	s := stories[0]
