@@ -68,6 +68,13 @@ type Look struct {
 	Resumes string `json:"resumes,omitempty"`
 	// Refused are reasons why the pool cannot be captured though it is not left out.
 	Refused []fleet.Problem `json:"refused,omitempty"`
+	// Unread are those of Refused for which something could not be read.
+	Unread []fleet.Problem `json:"-"`
+	// Blockers are reasons why the capture that is due would be refused, as far as the
+	// cluster's Nodes show.
+	Blockers []fleet.Problem `json:"blockers,omitempty"`
+	// Notes name annotations of its Nodes, and ignored names, that have no effect.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // An Outcome is what became of a pool.
@@ -96,6 +103,7 @@ type Result struct {
 	Left     []string        `json:"left,omitempty"`
 	// Passed are donors that were chosen first and could not be used, each with why.
 	Passed  []string        `json:"passed,omitempty"`
+	Notes   []string        `json:"notes,omitempty"` // Look's
 	Capture *capture.Result `json:"capture,omitempty"`
 	Plan    *prototype.Plan `json:"plan,omitempty"`
 	Err     error           `json:"-"`

@@ -25,8 +25,8 @@ func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 		return nil, err
 	}
 	var pools []fleet.ResourceID
-	for _, key := range slices.Sorted(maps.Keys(nodes)) {
-		id, _ := fleet.ParseProviderID(nodes[key][0].ProviderID) // it was read before
+	for _, key := range slices.Sorted(maps.Keys(nodes.of)) {
+		id, _ := fleet.ParseProviderID(nodes.of[key][0].ProviderID) // it was read before
 		pools = append(pools, id.Parent())
 	}
 	return pools, nil
@@ -47,7 +47,7 @@ func (a *Auto) Looks(ctx context.Context, pools []fleet.ResourceID, all bool) ([
 		g.Go(func() error {
 			s, err := a.status(ctx, id)
 			if err == nil {
-				looks[i] = a.look(s, nodes[keyOf(id)], all)
+				looks[i] = a.look(s, nodes, all)
 			}
 			return err
 		})
@@ -57,18 +57,25 @@ func (a *Auto) Looks(ctx context.Context, pools []fleet.ResourceID, all bool) ([
 
 func keyOf(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) }
 
-// nodes gives the Nodes of each pool, by the pool's id in lower case.
-func (a *Auto) nodes(ctx context.Context) (map[string][]fleet.Node, error) {
-	nodes := map[string][]fleet.Node{}
+// members are the cluster's Nodes, and those of each pool by its id in lower case.
+type members struct {
+	all []fleet.Node
+	of  map[string][]fleet.Node
+}
+
+func (a *Auto) nodes(ctx context.Context) (members, error) {
+	m := members{of: map[string][]fleet.Node{}}
 	for n, err := range a.c.Nodes.Nodes(ctx) {
 		if err != nil {
-			return nil, err
+			return members{}, err
 		}
+		m.all = append(m.all, n)
 		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil {
-			nodes[keyOf(id.Parent())] = append(nodes[keyOf(id.Parent())], n)
+			key := keyOf(id.Parent())
+			m.of[key] = append(m.of[key], n)
 		}
 	}
-	return nodes, nil
+	return m, nil
 }
 
 func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolStatus, error) {
@@ -80,7 +87,8 @@ func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolS
 }
 
 // look judges a pool.
-func (a *Auto) look(s capture.PoolStatus, nodes []fleet.Node, all bool) Look {
+func (a *Auto) look(s capture.PoolStatus, cluster members, all bool) Look {
+	nodes := cluster.of[keyOf(s.Pool.ID)]
 	p := donors.Pool{ID: s.Pool.ID}
 	instances := map[string]capture.InstanceStatus{}
 	for _, i := range s.Instances {
@@ -98,7 +106,7 @@ func (a *Auto) look(s capture.PoolStatus, nodes []fleet.Node, all bool) Look {
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
-	l := Look{Choice: donors.Choose(p, a.c.Policy, a.c.Now())}
+	l := Look{Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: a.c.Policy.Notes(nodes, cluster.all)}
 	refuse := func(code, what, wayOut string) {
 		l.Refused = append(l.Refused, fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
 	}
@@ -120,8 +128,42 @@ func (a *Auto) look(s capture.PoolStatus, nodes []fleet.Node, all bool) Look {
 		refuse("RollbackOpen", "a rollback of it has not ended", "if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
 	case c != nil && c.Ended == nil:
 		l.Resumes = c.Donor
+	case l.Due:
+		l.Blockers = a.blockers(l.Candidates, cluster.all)
+	}
+	if s.JournalDenied || s.Problem != "" {
+		l.Unread = l.Refused
 	}
 	return l
+}
+
+// blockers says that no other node can be the workbench of any donor that qualifies. Which
+// of those that may be has room for a disk only a capture finds.
+func (a *Auto) blockers(candidates []donors.Candidate, all []fleet.Node) []fleet.Problem {
+	why, on := map[string]int{}, ""
+	for _, c := range candidates {
+		i := slices.IndexFunc(all, func(n fleet.Node) bool { return n.Name == c.Node })
+		if !c.Eligible || i < 0 {
+			continue
+		}
+		counted := map[string]int{}
+		for _, n := range all {
+			reason := prototype.CannotServe(all[i], n)
+			if only := a.c.Request.Workbench; reason == "" && (only == "" || only == n.Name) {
+				return nil
+			}
+			counted[reason]++
+		}
+		if on == "" { // of the best one
+			why, on = counted, "node "+c.Node
+		}
+	}
+	if on == "" {
+		return nil
+	}
+	return []fleet.Problem{{
+		Code: "NoWorkbench", On: on, What: "no other node can work on a copy of its disk: " + prototype.Tally(why), WayOut: prototype.NeedsWorkbench,
+	}}
 }
 
 // owned says why a pool is not ours to change; nil where it is.

@@ -104,6 +104,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			return r
 		}
 		l := looks[0]
+		r.Notes = l.Notes
 		donor := l.next(passed)
 		switch {
 		case l.Left != "":

@@ -112,6 +112,11 @@ func writeResults(w io.Writer, results []auto.Result, name func(fleet.ResourceID
 			paragraph(w, resultWidth, "  ", "    ", "passed over: "+passed)
 		}
 	}
+	var notes []string
+	for _, r := range results {
+		notes = append(notes, r.Notes...)
+	}
+	writeNotes(w, notes)
 }
 
 // byReason joins the nodes that follow each other with the same reason: a secret that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,13 +83,30 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 			}
 			writeLook(w, name(l.Pool), l)
 		}
+		var notes []string
+		for _, l := range looks {
+			notes = append(notes, l.Notes...)
+		}
+		writeNotes(w, notes)
 	})
 	for _, l := range looks {
-		if !s.all && len(l.Refused) > 0 && len(l.Candidates) == 0 {
+		switch {
+		case len(l.Unread) > 0:
+			err = errors.Join(err, fmt.Errorf("cannot judge scale set %s: %s; %s", l.Pool.Name(), l.Refused[0].What, l.Refused[0].WayOut))
+		case !s.all && len(l.Refused) > 0 && len(l.Candidates) == 0:
 			err = errors.Join(err, &workflow.Refused{Problems: l.Refused})
 		}
 	}
 	return err
+}
+
+// writeNotes writes the notes of pools after an empty line: what holds for several once.
+func writeNotes(w io.Writer, notes []string) {
+	if len(notes) > 0 {
+		slices.Sort(notes)
+		fmt.Fprintln(w)
+		list(w, "Note", slices.Compact(notes))
+	}
 }
 
 func writeLook(w io.Writer, name string, l auto.Look) {
@@ -104,9 +122,12 @@ func writeLook(w io.Writer, name string, l auto.Look) {
 		head = "a capture of " + l.Resumes + " runs, or is resumed by the next run"
 	case l.Due:
 		head = "due, from " + l.Donor + ": " + l.Because
+		if len(l.Blockers) > 0 {
+			head = "due, but its capture would be refused: " + l.Because
+		}
 	}
 	paragraph(w, resultWidth, "", "  ", name+": "+head)
-	for _, p := range l.Refused {
+	for _, p := range append(l.Refused, l.Blockers...) {
 		add("refused: " + shortly(p.On) + ": " + p.What + "; " + p.WayOut)
 	}
 	writeCandidates(w, l.Candidates)

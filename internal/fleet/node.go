@@ -59,3 +59,17 @@ const AnnotationCapture = "ortet.io/capture"
 // AnnotationWorkbench marks a workbench while a capture uses it: the ARM id of the
 // capture's pool. Two captures never share a node.
 const AnnotationWorkbench = "ortet.io/workbench"
+
+// AnnotationDomain is that of Ortet's annotations.
+const AnnotationDomain = "ortet.io"
+
+// OwnAnnotation reports whether a program of Ortet writes an annotation to Nodes.
+func OwnAnnotation(key string) bool {
+	switch key {
+	case AnnotationCapture, AnnotationWorkbench,
+		"ortet.io/boot-report", "ortet.io/configuration", "ortet.io/configuration-wanted", "ortet.io/leaving", // of the agent and rollout
+		"ortet.io/cluster-cordon", "ortet.io/reimage": // of ortet cluster
+		return true
+	}
+	return false
+}

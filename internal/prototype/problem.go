@@ -64,6 +64,9 @@ func CannotServe(donor, node fleet.Node) string {
 	)
 }
 
+// NeedsWorkbench is what to do where no node can be a donor's workbench.
+const NeedsWorkbench = "add a Ready Linux node in the donor's zone and of its architecture, to any pool, or uncordon one"
+
 // UsedBy gives the pool whose capture uses the node as its workbench; "" where none
 // but the given pool's does.
 func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
@@ -162,7 +165,7 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 	}
 	refuse(course.Start <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
-		"add a node in its zone and of its architecture, or name one by --workbench")
+		cmp.Or(when(q.Workbench != "", "name another by --workbench, or leave it out"), NeedsWorkbench))
 	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster)
 	return append(p, course.Problems...)
 }
