@@ -213,7 +213,7 @@ func (t *Tree) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("writing /%s: %w", at, errors.Join(err, t.root.RemoveAll(tmp)))
 	}
-	if err := syncEntries(t.root, path.Dir(at)); err != nil {
+	if err := SyncDirIn(t.root, path.Dir(at)); err != nil {
 		return fmt.Errorf("writing /%s: %w", at, err)
 	}
 	return nil
@@ -243,7 +243,7 @@ func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 	if err := t.root.MkdirAll(at, perm); err != nil {
 		return err
 	}
-	return syncEntries(t.root, path.Dir(at))
+	return SyncDirIn(t.root, path.Dir(at))
 }
 
 // SyncDir writes a directory's entries to the disk, following links within the tree to
@@ -254,7 +254,7 @@ func (t *Tree) SyncDir(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := syncEntries(t.root, at); err != nil {
+	if err := SyncDirIn(t.root, at); err != nil {
 		return fmt.Errorf("sync folder /%s: %w", at, err)
 	}
 	return nil

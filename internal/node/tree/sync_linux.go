@@ -34,9 +34,9 @@ func (t *Tree) syncs(info fs.FileInfo) bool {
 	return ok1 && ok2 && a.Dev == b.Dev
 }
 
-// syncEntries writes out a directory: what was made in it or renamed is there after
+// SyncDirIn writes out a directory: what was made in it or renamed is there after
 // a power loss only then. A file's own sync is of what the file holds.
-func syncEntries(root *os.Root, at string) error {
+func SyncDirIn(root *os.Root, at string) error {
 	d, err := root.Open(at)
 	if err != nil {
 		return err

@@ -12,5 +12,5 @@ func (t *Tree) Sync() error { return nil }
 
 func (t *Tree) syncs(fs.FileInfo) bool { return false }
 
-// syncEntries does nothing: elsewhere a directory cannot be written out.
-func syncEntries(*os.Root, string) error { return nil }
+// SyncDirIn does nothing: elsewhere a directory cannot be written out.
+func SyncDirIn(*os.Root, string) error { return nil }

@@ -209,22 +209,33 @@ func openReadOnly(root *os.Root, at string, flag int, mode fs.FileMode) (*os.Fil
 
 // ReadFile reads a whole regular file of at most limit bytes.
 func (t *Tree) ReadFile(name string, limit int64) ([]byte, error) {
-	f, info, err := t.OpenRegular(name, os.O_RDONLY)
+	at, err := t.Resolve(name, true)
 	if err != nil {
 		return nil, err
 	}
+	data, _, err := ReadFileIn(t.root, at, limit)
+	return data, err
+}
+
+// ReadFileIn is ReadFile for a path below root that holds no links. The description is of
+// the file that was read, whatever lies at the path by now.
+func ReadFileIn(root *os.Root, at string, limit int64) ([]byte, fs.FileInfo, error) {
+	f, info, err := OpenRegularIn(root, at, os.O_RDONLY)
+	if err != nil {
+		return nil, nil, err
+	}
 	defer func() { _ = f.Close() }() // only read from
 	if info.Size() > limit {
-		return nil, fmt.Errorf("%s: %d bytes: %w", name, info.Size(), ErrTooLarge)
+		return nil, nil, fmt.Errorf("%s: %d bytes: %w", at, info.Size(), ErrTooLarge)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
+		return nil, nil, fmt.Errorf("reading %s: %w", at, err)
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s: %w", name, ErrTooLarge)
+		return nil, nil, fmt.Errorf("%s: %w", at, ErrTooLarge)
 	}
-	return data, nil
+	return data, info, nil
 }
 
 // ReadDir lists a directory by name, following links within the tree to it.

@@ -187,7 +187,9 @@ func (r *session) prepare(ctx context.Context, d nodeconfig.Document) (to *plan,
 	if to, err = render(r.h, d, r.current, args); err != nil {
 		return nil, nil, wire.ReasonInvalid, err
 	}
-	if changed, err = r.a.o.Files.Changes(to.set()); err != nil {
+	if changed, err = r.a.o.Files.Changes(to.set()); errors.Is(err, files.ErrUnsafe) {
+		return nil, nil, wire.ReasonInvalid, err
+	} else if err != nil {
 		return nil, nil, wire.ReasonApply, err
 	}
 	if err = r.verify(ctx, to, changed); err == nil {

@@ -2,6 +2,8 @@ package files
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +20,9 @@ const (
 	// tempSuffix ends the hidden name beside its target under which a file is staged. No
 	// service reads such a name from a drop-in folder.
 	tempSuffix = ".ortet-config"
-	modeBits   = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+	// restoring is added to a set's key for what Restore stages.
+	restoring = "/restore"
+	modeBits  = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 )
 
 var (
@@ -26,13 +30,22 @@ var (
 	errParent  = errors.New("is no folder; remove it or choose another path")
 )
 
+// temp is where a file of the store's own folder is staged.
 func temp(name string) string {
 	return path.Join(path.Dir(name), "."+path.Base(name)+tempSuffix)
 }
 
-// blocks says whether err of observe means that something lies there which is no entry.
+// stagedAt is where an entry is staged. Who owns its folder cannot know the name before,
+// and so cannot occupy it.
+func stagedAt(key, name string) string {
+	sum := sha256.Sum256([]byte(key + name))
+	return path.Join(path.Dir(name), "."+hex.EncodeToString(sum[:12])+tempSuffix)
+}
+
+// blocks says whether err of observe means that something lies there which is no entry, or
+// that a user leads the path elsewhere.
 func blocks(err error) bool {
-	return errors.Is(err, errNotFile) || errors.Is(err, tree.ErrTooLarge)
+	return errors.Is(err, errNotFile) || errors.Is(err, tree.ErrTooLarge) || errors.Is(err, ErrUnsafe)
 }
 
 // check refuses a set that cannot be made as one step.
@@ -90,14 +103,18 @@ func (s *Store) plan(st state, next Set) (changes, base Set, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var blocked []error
 	for _, e := range wanted {
 		b, ok := st.kept.Baselines.find(e.Path)
 		if _, covered := st.kept.Set.find(e.Path); !covered || !ok {
 			if b, err = s.observe(e.Path); err != nil {
-				return nil, nil, fmt.Errorf("keep what was there before: %w", err)
+				blocked = append(blocked, fmt.Errorf("keep what was there before: %w", err))
 			}
 		}
 		base = append(base, b)
+	}
+	if len(blocked) > 0 {
+		return nil, nil, errors.Join(blocked...)
 	}
 	changes, err = s.differing(wanted)
 	return changes, base, err
@@ -134,8 +151,9 @@ func (s *Store) observe(name string) (Entry, error) {
 		return Entry{Path: name, Absent: true}, nil
 	case err != nil:
 	case info.Mode.IsRegular():
+		// Of what was read: another file may have come there since.
+		e.Content, info, err = s.fs.ReadFile(name, maxFile)
 		e.Mode, e.UID, e.GID = info.Mode&modeBits, info.UID, info.GID
-		e.Content, err = s.fs.ReadFile(name, maxFile)
 	case info.Mode.Type() == fs.ModeSymlink:
 		e.Link, err = s.fs.Readlink(name)
 	default:
@@ -147,12 +165,15 @@ func (s *Store) observe(name string) (Entry, error) {
 	return e, nil
 }
 
-// checkParent refuses a path with a parent that is no folder.
+// checkParent refuses a path with a parent that is no folder, and one whose folder would
+// have to be made in a user's: as root's it would be on an unsafe path from then on.
 func (s *Store) checkParent(name string) error {
 	for up := path.Dir(name); ; up = path.Dir(up) {
-		ok, err := s.fs.IsDir(up)
+		info, err := s.fs.Stat(up)
 		switch {
-		case err == nil && ok:
+		case err == nil && info.Mode.IsDir() && info.UID != 0 && up != path.Dir(name):
+			return fmt.Errorf("%s: %w: folder %s is missing, and user %d owns %s; make it as that user", name, ErrUnsafe, path.Dir(name), info.UID, up)
+		case err == nil && info.Mode.IsDir():
 			return nil
 		case err == nil:
 			return fmt.Errorf("%s: its parent %s %w", name, up, errParent)
@@ -172,48 +193,45 @@ func same(a, b Entry) bool {
 	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && bytes.Equal(a.Content, b.Content)
 }
 
-// stage writes entries beside their targets. Their content and their folders are on the
-// disk when it returns.
-func (s *Store) stage(changes Set) error {
-	for _, e := range changes {
-		if e.Absent {
-			continue
+// stage writes an entry beside its target. Its content and its folders are on the disk
+// when it returns.
+func (s *Store) stage(e Entry, at string) error {
+	if e.Absent {
+		return nil
+	}
+	err := s.makeFolder(path.Dir(e.Path), 0o755)
+	switch {
+	case err != nil:
+	case e.Link != "":
+		err = s.fs.Symlink(e.Link, at)
+	default:
+		err = s.fs.Create(at, e.Content, e.Mode, e.UID, e.GID)
+		if err == nil {
+			err = s.fs.Sync(at)
 		}
-		err := s.makeFolder(path.Dir(e.Path), 0o755)
-		switch {
-		case err != nil:
-		case e.Link != "":
-			err = s.fs.Symlink(e.Link, temp(e.Path))
-		default:
-			err = s.fs.Create(temp(e.Path), e.Content, e.Mode, e.UID, e.GID)
-			if err == nil {
-				err = s.fs.Sync(temp(e.Path))
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("stage %s: %w", e.Path, err)
-		}
+	}
+	if err != nil {
+		return fmt.Errorf("stage %s: %w", e.Path, err)
 	}
 	return nil
 }
 
-// swap gives staged entries their names, and removes what is to be absent.
-func (s *Store) swap(changes Set) error {
-	for _, e := range changes {
-		var err error
-		if e.Absent {
-			err = s.fs.Remove(e.Path)
-		} else {
-			err = s.fs.Rename(temp(e.Path), e.Path)
-		}
-		if err != nil {
-			return fmt.Errorf("change %s: %w", e.Path, err)
-		}
+// swap gives a staged entry its name, or removes what is to be absent.
+func (s *Store) swap(e Entry, at string) error {
+	var err error
+	if e.Absent {
+		err = s.fs.Remove(e.Path)
+	} else {
+		err = s.fs.Rename(at, e.Path)
+	}
+	if err != nil {
+		return fmt.Errorf("change %s: %w", e.Path, err)
 	}
 	return nil
 }
 
-// syncFolders syncs the entries' folders, where they exist.
+// syncFolders syncs the entries' folders, where they exist; nothing changed in one that is
+// unsafe.
 func (s *Store) syncFolders(set Set) error {
 	done := map[string]bool{}
 	for _, e := range set {
@@ -222,7 +240,7 @@ func (s *Store) syncFolders(set Set) error {
 			continue
 		}
 		done[folder] = true
-		if err := s.fs.SyncDir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.fs.SyncDir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrUnsafe) {
 			return fmt.Errorf("sync %s: %w", folder, err)
 		}
 	}
@@ -233,10 +251,11 @@ func (s *Store) syncFolders(set Set) error {
 // returns. Those that exist are synced once too: a process that was killed may have made
 // them.
 func (s *Store) makeFolder(name string, mode fs.FileMode) error {
-	ok, err := s.fs.IsDir(name)
+	info, err := s.fs.Stat(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	ok := info.Mode.IsDir()
 	if ok && (name == "/" || s.synced[name]) {
 		return nil
 	}

@@ -9,6 +9,9 @@
 // For each path of the current set it keeps the baseline: what lay there before a set had
 // it, or that nothing did. A path that a later set omits goes back to that. Folders that
 // were made for files stay. Extended attributes and times are not kept.
+//
+// On a machine, no path that a user who is not root can lead elsewhere is read or written:
+// ErrUnsafe.
 package files
 
 import "io/fs"

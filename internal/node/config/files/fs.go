@@ -6,20 +6,22 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"syscall"
 
 	"github.com/ortet/ortet/internal/node/tree"
 )
 
 // An FS is the file system that a Store changes. Names are absolute; links in their
-// folders are followed, a link in the last place is not. Nothing is on the disk before
-// Sync (a file's content, mode and owner) or SyncDir (the names in a folder).
+// folders are followed, a link in the last place is not. A name that a user who is not
+// root can lead elsewhere is ErrUnsafe. Nothing is on the disk before Sync (a file's
+// content, mode and owner) or SyncDir (the names in a folder).
 type FS interface {
 	Lstat(name string) (Info, error) // fs.ErrNotExist also where a parent is no folder
-	// IsDir says whether a name leads to a folder, following a link.
-	IsDir(name string) (bool, error)
-	// ReadFile reads a regular file; more than limit bytes are tree.ErrTooLarge.
-	ReadFile(name string, limit int64) ([]byte, error)
+	// Stat is Lstat of what a name leads to, following a link; of a folder only its
+	// description, of all else only that it is none.
+	Stat(name string) (Info, error)
+	// ReadFile reads a regular file, and describes it; more than limit bytes are
+	// tree.ErrTooLarge.
+	ReadFile(name string, limit int64) ([]byte, Info, error)
 	Readlink(name string) (string, error)
 
 	// Create makes a file that must not exist and writes it.
@@ -40,7 +42,7 @@ type Info struct {
 
 // machine is the FS of a directory of this machine.
 type machine struct {
-	*tree.Tree
+	top    *os.Root
 	owners bool
 }
 
@@ -51,49 +53,75 @@ func OS(root string) (FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machine{t, os.Geteuid() == 0}, nil
+	return &machine{t.Root(), os.Geteuid() == 0}, nil
 }
 
-// in calls do with a name whose folder has no links.
-func (m *machine) in(name string, do func(root *os.Root, at string) error) error {
-	folder, err := m.Resolve(path.Dir(name), true)
-	if err != nil {
-		return err
-	}
-	return do(m.Root(), path.Join(folder, path.Base(name)))
+// in calls do with a name's folder and what the name is in it.
+func (m *machine) in(name string, do func(folder *os.Root, at string) error) error {
+	return m.folder(path.Dir(name), func(folder *os.Root) error { return do(folder, path.Base(name)) })
 }
 
-func (m *machine) Lstat(name string) (Info, error) {
-	info, err := m.Tree.Lstat(name)
-	if errors.Is(err, syscall.ENOTDIR) {
-		err = fmt.Errorf("%s: %w", name, fs.ErrNotExist)
-	}
-	if err != nil {
-		return Info{}, err
-	}
+func (m *machine) info(info fs.FileInfo) Info {
 	i := Info{Mode: info.Mode()}
 	if m.owners {
 		i.UID, i.GID = tree.Owner(info)
 	}
-	return i, nil
+	return i
 }
 
-func (m *machine) IsDir(name string) (bool, error) {
-	info, err := m.Stat(name)
-	return err == nil && info.IsDir(), err
+func (m *machine) Lstat(name string) (i Info, err error) {
+	if name == "/" {
+		return m.Stat(name)
+	}
+	err = m.in(name, func(folder *os.Root, at string) error {
+		info, err := folder.Lstat(at)
+		if err == nil {
+			i = m.info(info)
+		}
+		return err
+	})
+	if errors.Is(err, errParent) {
+		err = fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	return i, err
+}
+
+func (m *machine) Stat(name string) (i Info, err error) {
+	err = m.folder(name, func(folder *os.Root) error {
+		info, err := folder.Stat(".")
+		if err == nil {
+			i = m.info(info)
+		}
+		return err
+	})
+	if errors.Is(err, errParent) {
+		return Info{}, nil
+	}
+	return i, err
+}
+
+func (m *machine) ReadFile(name string, limit int64) (content []byte, i Info, err error) {
+	err = m.in(name, func(folder *os.Root, at string) error {
+		text, info, err := tree.ReadFileIn(folder, at, limit)
+		if err == nil {
+			content, i = text, m.info(info)
+		}
+		return err
+	})
+	return content, i, err
 }
 
 func (m *machine) Readlink(name string) (target string, err error) {
-	err = m.in(name, func(root *os.Root, at string) error {
-		target, err = root.Readlink(at)
+	err = m.in(name, func(folder *os.Root, at string) error {
+		target, err = folder.Readlink(at)
 		return err
 	})
 	return target, err
 }
 
 func (m *machine) Create(name string, content []byte, mode fs.FileMode, uid, gid int) error {
-	return m.in(name, func(root *os.Root, at string) error {
-		f, err := root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return m.in(name, func(folder *os.Root, at string) error {
+		f, err := folder.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
 		}
@@ -109,27 +137,35 @@ func (m *machine) Create(name string, content []byte, mode fs.FileMode, uid, gid
 }
 
 func (m *machine) Sync(name string) error {
-	f, _, err := m.OpenRegular(name, os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-func (m *machine) Symlink(target, name string) error {
-	return m.in(name, func(root *os.Root, at string) error { return root.Symlink(target, at) })
-}
-
-func (m *machine) Rename(from, to string) error {
-	return m.in(from, func(root *os.Root, at string) error {
-		return root.Rename(at, path.Join(path.Dir(at), path.Base(to)))
+	return m.in(name, func(folder *os.Root, at string) error {
+		f, _, err := tree.OpenRegularIn(folder, at, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
 	})
 }
 
+func (m *machine) Symlink(target, name string) error {
+	return m.in(name, func(folder *os.Root, at string) error { return folder.Symlink(target, at) })
+}
+
+func (m *machine) Rename(from, to string) error {
+	return m.in(from, func(folder *os.Root, at string) error { return folder.Rename(at, path.Base(to)) })
+}
+
 func (m *machine) Remove(name string) error {
-	return m.in(name, func(root *os.Root, at string) error { return root.Remove(at) })
+	return m.in(name, func(folder *os.Root, at string) error { return folder.Remove(at) })
 }
 
 func (m *machine) Mkdir(name string, mode fs.FileMode) error {
-	return m.in(name, func(root *os.Root, at string) error { return root.Mkdir(at, mode) })
+	return m.in(name, func(folder *os.Root, at string) error { return folder.Mkdir(at, mode) })
+}
+
+func (m *machine) SyncDir(name string) error {
+	err := m.folder(name, func(folder *os.Root) error { return tree.SyncDirIn(folder, ".") })
+	if errors.Is(err, errParent) {
+		err = fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	return err
 }

@@ -138,17 +138,15 @@ func (m *memory) Lstat(name string) (files.Info, error) {
 	return files.Info{Mode: i.mode, UID: i.uid, GID: i.gid}, err
 }
 
-func (m *memory) IsDir(name string) (bool, error) {
-	n, err := m.find(name)
-	return m.live[n].mode.IsDir(), err
-}
+func (m *memory) Stat(name string) (files.Info, error) { return m.Lstat(name) }
 
-func (m *memory) ReadFile(name string, limit int64) ([]byte, error) {
+func (m *memory) ReadFile(name string, limit int64) ([]byte, files.Info, error) {
 	n, err := m.find(name)
+	i := m.live[n]
 	if int64(len(m.live[n].content)) > limit {
 		err = tree.ErrTooLarge
 	}
-	return m.live[n].content, err
+	return i.content, files.Info{Mode: i.mode, UID: i.uid, GID: i.gid}, err
 }
 
 func (m *memory) Readlink(name string) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/config/files"
@@ -64,6 +65,7 @@ func view(m *memory) string {
 // machine is a disk with the image's files, and with a set that was kept if one is given.
 func machine(t *testing.T, set files.Set) *memory {
 	t.Helper()
+	cryptotest.SetGlobalRandom(t, 1) // equal disks have equal names for what is staged
 	m := newMemory(disk{1: {mode: fs.ModeDir | 0o755, entries: map[string]int{}}})
 	for _, e := range image {
 		dir := ""
@@ -383,7 +385,7 @@ func TestPowerCutWhileForgetting(t *testing.T) {
 // Without any one of these syncs a power cut leaves a mix, and the search finds it.
 func TestPowerCutFindsAMissingSync(t *testing.T) {
 	for _, c := range []struct{ name, sync string }{
-		{"a staged file", "Sync /etc/app/.changed.conf.ortet-config"},
+		{"a staged file", "Sync /etc/app/.*.ortet-config"},
 		{"the journal", "Sync " + files.Dir + "/.journal.json.ortet-config"},
 		{"the next set", "Sync " + files.Dir + "/.set-a.json.ortet-config"},
 		{"the store's folder", "SyncDir " + files.Dir},
@@ -391,7 +393,7 @@ func TestPowerCutFindsAMissingSync(t *testing.T) {
 		{"the parent of a new folder", "SyncDir /opt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := run(t, nil, func(sync string) bool { return sync == c.sync })
+			s, err := run(t, nil, func(sync string) bool { ok, _ := path.Match(c.sync, sync); return ok })
 			if err == nil {
 				t.Errorf("%s was skipped, and none of %d disks was a mix", c.sync, s.states)
 			}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type journal struct {
 type stored struct {
 	Set    Set    `json:"set"`
 	Record []byte `json:"record,omitempty"`
+	// Staging is a random key: where the set's entries are staged.
+	Staging string `json:"staging,omitempty"`
 	// Baselines is what lay at each path before a set touched it: of the set's, and of the
 	// set before.
 	Baselines Set `json:"baselines,omitempty"`
@@ -117,16 +120,17 @@ func (s *Store) Begin(next Set, record []byte) (changed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	key := rand.Text()
 	j := journal{From: st.current, To: setA}
 	if j.From == setA {
 		j.To = setB
 	}
 	// The set comes before anything is staged: clean finds by it what a power cut left.
 	for _, step := range []func() error{
-		func() error { return s.save(j.To, stored{next, record, base}) },
-		func() error { return s.stage(changes) },
+		func() error { return s.save(j.To, stored{next, record, key, base}) },
+		func() error { return each(changes, key, s.stage) },
 		func() error { return s.save(Journal, j) },
-		func() error { return s.swap(changes) },
+		func() error { return each(changes, key, s.swap) },
 		func() error { return s.syncFolders(changes) },
 	} {
 		if err := step(); err != nil {
@@ -211,17 +215,29 @@ func (s *Store) restore(st state) (changed []string, err error) {
 		}
 	}
 	changes, blocked := s.differing(wanted)
-	if err := s.stage(changes); err != nil {
-		return nil, fmt.Errorf("restore files: %w", errors.Join(err, s.clean(st)))
+	for _, e := range changes {
+		at := stagedAt(st.next.Staging+restoring, e.Path)
+		err := s.stage(e, at)
+		if err == nil {
+			err = s.swap(e, at)
+		}
+		blocked = errors.Join(blocked, err)
 	}
-	if err = s.swap(changes); err == nil {
-		// All folders: a Restore that was killed may have renamed without a sync.
-		err = s.syncFolders(wanted)
-	}
-	if err = errors.Join(err, blocked); err != nil {
-		return changed, fmt.Errorf("restore files: %w", err)
+	// All folders: a Restore that was killed may have renamed without a sync.
+	if err = errors.Join(s.syncFolders(wanted), blocked); err != nil {
+		return changed, fmt.Errorf("restore files: %w", errors.Join(err, s.clean(st)))
 	}
 	return changed, nil
+}
+
+// each does an act with each entry and where it is staged, until one fails.
+func each(set Set, key string, act func(e Entry, at string) error) error {
+	for _, e := range set {
+		if err := act(e, stagedAt(key, e.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Drift is the paths of the current set where something else lies now. While a change is
@@ -296,7 +312,7 @@ func (s *Store) loadSet(name string, into *stored) error {
 
 // load reads a file of the store's folder, if it exists.
 func (s *Store) load(name string, into any) (ok bool, err error) {
-	text, err := s.fs.ReadFile(name, maxState)
+	text, _, err := s.fs.ReadFile(name, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -338,14 +354,14 @@ func (s *Store) clean(st state) error {
 		return fmt.Errorf("clean %s: %w", Dir, err)
 	}
 	var staged Set
-	var unused []string
+	var unused, keys []string
 	for _, name := range []string{setA, setB} {
 		var set stored
 		ok, err := s.load(name, &set)
 		if err != nil {
 			return err
 		}
-		staged = append(staged, set.Set...)
+		staged, keys = append(staged, set.Set...), append(keys, set.Staging, set.Staging+restoring)
 		if ok && name != st.current && st.journal == nil {
 			unused = append(unused, name)
 		}
@@ -353,12 +369,18 @@ func (s *Store) clean(st state) error {
 	unused = append(unused, temp(setA), temp(setB), temp(Journal))
 	var touched Set
 	for _, e := range staged {
-		ok, err := s.remove(temp(e.Path))
-		if err != nil {
-			return err
-		}
-		if ok {
-			touched = append(touched, e)
+		for _, key := range keys {
+			at := stagedAt(key, e.Path)
+			if info, err := s.fs.Lstat(at); errors.Is(err, ErrUnsafe) || err == nil && info.Mode.IsDir() {
+				continue // of who owns the folder
+			}
+			ok, err := s.remove(at)
+			if err != nil {
+				return err
+			}
+			if ok {
+				touched = append(touched, e)
+			}
 		}
 	}
 	if err := s.syncFolders(touched); err != nil {
