@@ -20,27 +20,6 @@ import (
 	"github.com/ortet/ortet/internal/yamlfile"
 )
 
-const (
-	byDrain      = "cannot be changed on a live node: it needs a drain and the removal of the kubelet's state file; set it in a new image"
-	byContainers = "cannot be changed on a live node: running containers are in the cgroups of the present setting; set it in a new image"
-	byAccess     = "could cut the node off from the cluster or open it to others; set it in the image"
-	byRuntime    = "could cut the kubelet off from its containers; set it in the image"
-	byHealth     = "is where Ortet reads the kubelet's health, 127.0.0.1:10248; delete the field"
-	byOrtet      = "is set by Ortet; delete the field"
-)
-
-// refused are fields of KubeletConfiguration that a document cannot set, and why.
-var refused = map[string]string{
-	"apiVersion": byOrtet, "kind": byOrtet,
-	"cpuManagerPolicy": byDrain, "memoryManagerPolicy": byDrain, "topologyManagerPolicy": byDrain,
-	"cgroupDriver": byContainers, "cgroupRoot": byContainers, "cgroupsPerQOS": byContainers,
-	"containerRuntimeEndpoint": byRuntime, "imageServiceEndpoint": byRuntime,
-	"authentication": byAccess, "authorization": byAccess, "rotateCertificates": byAccess, "serverTLSBootstrap": byAccess,
-	"tlsCertFile": byAccess, "tlsPrivateKeyFile": byAccess, "address": byAccess, "port": byAccess, "readOnlyPort": byAccess,
-	"enableServer": byAccess, "registerNode": byAccess, "providerID": byAccess, "runOnce": byAccess,
-	"healthzPort": byHealth, "healthzBindAddress": byHealth,
-}
-
 // since has the kubelet's minor version, 1.N, in which a field first was. Source: the
 // types in config/v1beta1 of k8s.io/kubelet, v0.26.0 to v0.36.3.
 var since = map[string]uint{
@@ -81,7 +60,7 @@ func (p parser) kubelet(fields map[string]any) {
 	const in = "spec.kubelet"
 	for name, value := range fields {
 		at := yamlfile.Join(in, name)
-		if cause := refused[name]; cause != "" {
+		if cause := nodeconfig.RefuseKubelet(name); cause != "" {
 			p.At(at, cause)
 			continue
 		}

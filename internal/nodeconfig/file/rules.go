@@ -20,33 +20,6 @@ const (
 	mirrorFolder = "/etc/containerd/certs.d/"
 )
 
-const (
-	useUnits       = "is written from spec.units; use that"
-	useMirrors     = "is written from spec.registryMirrors; use that"
-	useCA          = "is written from spec.caCertificates; use that"
-	useKubelet     = "is written from spec.kubelet; use that"
-	identity       = "is the machine's identity; a document cannot set it"
-	ownFile        = "is Ortet's own; a document cannot set it"
-	kernelFile     = "is the kernel's or lost at boot; a document cannot set it"
-	kubeconfigFile = "holds credentials of the node; a document cannot set it"
-)
-
-// denied are paths that no file may have, and why: the first that matches counts. One
-// that ends in / is a folder with all that is in it; others are patterns.
-var denied = []struct{ path, cause string }{
-	{unitFolder, useUnits}, {"/usr/lib/systemd/system/", useUnits}, {"/lib/systemd/system/", useUnits},
-	{sysctlFile, "is written from spec.sysctls; use that"},
-	{"/etc/kubernetes/kubelet.conf.d/", useKubelet}, {"/etc/rancher/*/config.yaml.d/90-ortet*.yaml", useKubelet},
-	{mirrorFolder, useMirrors}, {"/etc/rancher/*/registries.yaml", useMirrors},
-	{"/usr/local/share/ca-certificates/ortet-*", useCA}, {"/etc/ssl/certs/", useCA},
-	{"/etc/kubernetes/*.conf", kubeconfigFile}, {"/etc/kubernetes/*kubeconfig*", kubeconfigFile},
-	{"/etc/kubernetes/pki/", kubeconfigFile}, {"/var/lib/kubelet/*kubeconfig", kubeconfigFile}, {"/var/lib/kubelet/pki/", kubeconfigFile},
-	{"/etc/rancher/*/*.yaml", kubeconfigFile}, {"/etc/rancher/node/", kubeconfigFile}, {"/var/lib/rancher/", kubeconfigFile},
-	{"/etc/machine-id", identity}, {"/etc/ssh/ssh_host_*", identity},
-	{"/etc/ortet/", ownFile}, {"/var/lib/ortet/", ownFile},
-	{"/proc/", kernelFile}, {"/sys/", kernelFile}, {"/dev/", kernelFile}, {"/run/", kernelFile}, {"/var/run/", kernelFile},
-}
-
 func (p parser) files(files []nodeconfig.File) {
 	seen := map[string]bool{}
 	for i, f := range files {
@@ -74,12 +47,8 @@ func (p parser) path(at, text string) {
 		p.At(at, yamlfile.Quote(text)+" is not a clean path; use "+yamlfile.Quote(clean))
 		return
 	}
-	for _, d := range denied {
-		matched, err := path.Match(d.path, text)
-		if err == nil && matched || strings.HasSuffix(d.path, "/") && strings.HasPrefix(text+"/", d.path) {
-			p.At(at, text+" "+d.cause)
-			return
-		}
+	if cause := nodeconfig.RefusePath(text); cause != "" {
+		p.At(at, text+" "+cause)
 	}
 }
 
@@ -91,8 +60,8 @@ func (p parser) unitName(at, name string, runs bool) {
 	switch {
 	case m == nil:
 		p.At(at, yamlfile.Quote(name)+" is not a unit's name; use one such as backup.service, which ends in service, socket, mount, automount, swap, target, path, timer or slice")
-	case strings.HasPrefix(name, "ortet-"):
-		p.At(at, name+" is Ortet's own; a document cannot change it")
+	case nodeconfig.RefuseUnitName(name) != "":
+		p.At(at, name+" "+nodeconfig.RefuseUnitName(name))
 	case runs && m[2] == "@":
 		p.At(at, name+" is a template, which cannot be started; use an instance, such as "+m[1]+"@1."+m[3])
 	}
@@ -109,6 +78,9 @@ func (p parser) units(units []nodeconfig.Unit) {
 			p.At(at+".name", yamlfile.Quote(u.Name)+" is the name of another unit already; put both into one")
 		}
 		seen[u.Name] = true
+		for _, r := range nodeconfig.RefuseUnit(u) {
+			p.At(at+"."+r.Field, r.Cause)
+		}
 		if u.Content == "" && len(u.DropIns) == 0 && u.Enabled == nil && u.Started == nil {
 			p.At(at, "sets nothing; give content, dropIns, enabled or started")
 		}

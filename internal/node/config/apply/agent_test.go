@@ -288,7 +288,8 @@ func TestBadInputChangesNothing(t *testing.T) {
 			a.push(9, full(nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/folder", Content: "x"}}}))
 		}, "Failed ApplyFailed 7/9"},
 		"parent is a file": {func(a *agent) {
-			a.push(9, full(nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/passwd/x", Content: "x"}}}))
+			a.write("/etc/nsswitch.conf", "")
+			a.push(9, full(nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/nsswitch.conf/x", Content: "x"}}}))
 		}, "Failed ApplyFailed 7/9"},
 		"unknown owner": {func(a *agent) {
 			a.push(9, full(nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/x", Owner: "absent:root"}}}))

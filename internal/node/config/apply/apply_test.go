@@ -88,7 +88,7 @@ func TestDeniedPathsAreRefused(t *testing.T) {
 		log := w.bad(1, nodeconfig.Config{Files: []nodeconfig.File{{Path: name}}}, wire.ConfigurationFailed, wire.ReasonInvalid, name)
 		w.did(log)
 	}
-	w.good(1, nodeconfig.Config{Files: []nodeconfig.File{{Path: DefaultKubeletConfigDir + "/50-other.conf"}}})
+	w.good(1, nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/sudoers.d/ops"}}})
 }
 
 func TestUnitOfItsOwn(t *testing.T) {

@@ -44,7 +44,7 @@ func (r *session) healthy(ctx context.Context, p *plan, units []string) error {
 			problem = r.lateSysctls(p)
 		}
 		if problem == nil && slices.Contains(units, r.h.kubelet) {
-			problem = r.kubeletHealthy(ctx, p)
+			problem = r.kubeletHealthy(ctx)
 		}
 		if problem == nil {
 			return nil
@@ -117,15 +117,9 @@ func (r *session) lateSysctls(p *plan) error {
 
 // kubeletHealthy asks the kubelet, and the Node: Ready, and said so since the restart. The
 // old Ready stays for 40 s after a kubelet died (the node controller's grace period).
-func (r *session) kubeletHealthy(ctx context.Context, p *plan) error {
-	port := healthzPort
-	if set, ok := p.doc.Config.Kubelet["healthzPort"].(float64); ok {
-		port = int(set)
-	}
-	if port > 0 {
-		if err := r.a.o.System.Healthz(ctx, port); err != nil {
-			return fmt.Errorf("kubelet's health check: %w", err)
-		}
+func (r *session) kubeletHealthy(ctx context.Context) error {
+	if err := r.a.o.System.Healthz(ctx, healthzPort); err != nil {
+		return fmt.Errorf("kubelet's health check: %w", err)
 	}
 	if r.a.o.Heartbeat == nil {
 		return nil

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -170,40 +172,52 @@ func (h host) registryDir() (string, error) {
 	return "", nil
 }
 
-// denied are paths that a configuration never writes: identity, credentials, the
-// agent's own, and what is no file system of the disk.
-var denied = [...]string{
-	"/etc/machine-id", "/var/lib/dbus/machine-id", "/etc/ssh/ssh_host_*", "/etc/ortet", "/var/lib/ortet", "/proc", "/sys", "/dev", "/run", "/var/run",
-	"/etc/kubernetes/*.conf", "/etc/kubernetes/pki", "/var/lib/kubelet/*kubeconfig*", "/var/lib/kubelet/pki", "/root/.kube", "/home/*/.kube", "/etc/rancher/*/*.yaml",
-	"/etc/rancher/*/config.yaml.d/*-ortet.yaml", "/etc/rancher/node", "/var/lib/rancher/*/agent/*.kubeconfig", "/var/lib/rancher/*/agent/*.key", "/var/lib/rancher/*/server",
+// allowed refuses what no configuration may name, with all reasons.
+func (h host) allowed(c nodeconfig.Config) error {
+	var all []error
+	for _, f := range c.Files {
+		all = append(all, h.fileAllowed(f))
+		for _, unit := range f.Restart {
+			if cause := nodeconfig.RefuseUnitName(unit); cause != "" {
+				all = append(all, fmt.Errorf("file %s: restart: %s %s", f.Path, unit, cause))
+			}
+		}
+	}
+	for _, u := range c.Units {
+		for _, r := range nodeconfig.RefuseUnit(u) {
+			all = append(all, fmt.Errorf("unit %s: %s: %s", u.Name, r.Field, r.Cause))
+		}
+	}
+	for _, field := range slices.Sorted(maps.Keys(c.Kubelet)) {
+		if cause := nodeconfig.RefuseKubelet(field); cause != "" {
+			all = append(all, fmt.Errorf("kubelet: %s %s", field, cause))
+		}
+	}
+	return errors.Join(all...)
 }
 
-// fileAllowed refuses denied paths, by name and behind links.
+// fileAllowed refuses a path by its name, and by where the machine's links lead it.
 func (h host) fileAllowed(f nodeconfig.File) error {
 	if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
 		return fmt.Errorf("file %q: want an absolute path without dots", f.Path)
 	}
-	var target string
+	if cause := nodeconfig.RefusePath(f.Path); cause != "" {
+		return fmt.Errorf("file %s %s", f.Path, cause)
+	}
 	for folder := path.Dir(f.Path); ; folder = path.Dir(folder) {
 		at, err := h.t.Resolve(folder, true)
-		if err == nil {
-			target = path.Join("/", at, strings.TrimPrefix(f.Path, folder))
-			break
+		if errors.Is(err, fs.ErrNotExist) && folder != "/" {
+			continue
 		}
-		if !errors.Is(err, fs.ErrNotExist) || folder == "/" {
+		if err != nil {
 			return fmt.Errorf("file %s: %w", f.Path, err)
 		}
-	}
-	for _, p := range [...]string{f.Path, target} {
-		for at := p; at != "/"; at = path.Dir(at) {
-			for _, pattern := range denied {
-				if ok, _ := path.Match(pattern, at); ok {
-					return fmt.Errorf("file %s: a configuration may not write %s", f.Path, at)
-				}
-			}
+		target := path.Join("/", at, strings.TrimPrefix(f.Path, folder))
+		if cause := nodeconfig.RefusePath(target); cause != "" {
+			return fmt.Errorf("file %s: its folder leads to %s, which %s", f.Path, target, cause)
 		}
+		return nil
 	}
-	return nil
 }
 
 func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }

@@ -48,11 +48,13 @@ type plan struct {
 }
 
 // render makes the files of a document. Errors are errNotPrepared, or of a document that
-// does not fit this machine; what ortet checks before it signs is not checked again.
+// does not fit this machine, or names what none may; what else ortet checks before it
+// signs is not checked again.
 // current are the entries of the document before.
 func render(h host, d nodeconfig.Document, current files.Set, kubeletArgs []string) (*plan, error) {
 	p := effects(d)
 	for _, step := range [...]func() error{
+		func() error { return h.allowed(d.Config) },
 		func() error { return p.files(h) },
 		func() error { return p.unitFiles(h) },
 		func() error { return p.links(h) },
@@ -109,9 +111,6 @@ func (p *plan) write(name, content string) error {
 
 func (p *plan) files(h host) error {
 	for _, f := range p.doc.Config.Files {
-		if err := h.fileAllowed(f); err != nil {
-			return err
-		}
 		mode, err := strconv.ParseUint(cmp.Or(f.Mode, "0644"), 8, 9)
 		if err != nil {
 			return fmt.Errorf("file %s: mode: %w", f.Path, err)
@@ -129,9 +128,6 @@ func (p *plan) files(h host) error {
 
 func (p *plan) unitFiles(h host) error {
 	for _, u := range p.doc.Config.Units {
-		if u.Started != nil && !*u.Started && (u.Name == h.kubelet || u.Name == h.containerd) {
-			return fmt.Errorf("unit %s: cannot be stopped: the Node needs it", u.Name)
-		}
 		if u.Content != "" {
 			if err := p.write(path.Join(systemUnits, u.Name), u.Content); err != nil {
 				return err
@@ -261,21 +257,12 @@ func (p *plan) sysctls() error {
 	return p.write(sysctlDropIn, text)
 }
 
-// refusedKubelet are fields whose change needs an empty node: the kubelet does not start
-// with the state of another policy. Source: kubernetes.io, "Changing the CPU Manager Policy".
-var refusedKubelet = [...]string{"cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy", "cgroupDriver"}
-
 // kubelet writes the fields as JSON, which is YAML too. args is the running kubelet's
 // command line; nil where none runs.
 func (p *plan) kubelet(h host, args []string) error {
 	fields := p.doc.Config.Kubelet
 	if len(fields) == 0 {
 		return nil
-	}
-	for _, name := range refusedKubelet {
-		if _, ok := fields[name]; ok {
-			return fmt.Errorf("kubelet: %s cannot change on a live node; put it into the image", name)
-		}
 	}
 	folder := h.kubeletDir
 	// At a first boot k3s and RKE2 have yet to make the folder, and leave files in it.

@@ -65,7 +65,7 @@ func TestUnitsThatDoNotFit(t *testing.T) {
 	for says, u := range map[string]nodeconfig.Unit{
 		"does not exist":    {Name: "absent.service", Started: yes()},
 		"no [Install]":      {Name: "x.service", Content: "[Service]\n", Enabled: yes()},
-		"cannot be stopped": {Name: "kubelet.service", Started: no()},
+		"the Node needs":    {Name: "kubelet.service", Started: no()},
 		"x.service is set":  {Name: "nginx.service", DropIns: []nodeconfig.DropIn{{Name: "a.conf"}, {Name: "a.conf"}}},
 		"is no unit's name": {Name: "x.service", Content: "[Install]\nWantedBy=../../x\n", Enabled: yes()},
 	} {
@@ -96,7 +96,7 @@ func TestSystemdJudgesUnits(t *testing.T) {
 		return New(o).Apply(t.Context(), d, w.record(d))
 	}
 	unit := func(content string, drop ...nodeconfig.DropIn) nodeconfig.Config {
-		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "ortet-test.service", Content: content, DropIns: drop}}}
+		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "test-unit.service", Content: content, DropIns: drop}}}
 	}
 	good := "[Service]\nExecStart=/bin/true\n"
 	for says, c := range map[string]nodeconfig.Config{
