@@ -22,7 +22,18 @@ const (
 	// MaxKeys is how many public keys nodes accept at once: the present one, and that
 	// which takes over.
 	MaxKeys = 2
+	// MaxGeneration is the highest generation that counts: every reader of JSON holds it
+	// exactly, and no pool reaches it. A document beyond it is refused by every node.
+	MaxGeneration = 1<<53 - 1
 )
+
+// Counted is a generation, or 0 for one beyond MaxGeneration.
+func Counted(generation int64) int64 {
+	if generation > MaxGeneration {
+		return 0
+	}
+	return generation
+}
 
 // A document in userData is a comment of a cloud-config that sets nothing: cloud-init's
 // Azure datasource reads userData where there is no customData, and warns of what is not
@@ -50,8 +61,11 @@ type Document struct {
 	Generation int64  `json:"generation"` // 1 or more; a node never goes back to a lower one
 	// Keys, where there are some, are the public keys that nodes accept from then on; the
 	// signer's has to be among them.
-	Keys   []PublicKey `json:"keys,omitempty"`
-	Config Config      `json:"config"`
+	Keys []PublicKey `json:"keys,omitempty"`
+	// ResetGeneration has a node accept the document that knows a generation beyond
+	// MaxGeneration. Another node ignores it, so that it makes no document replayable.
+	ResetGeneration bool   `json:"resetGeneration,omitempty"`
+	Config          Config `json:"config"`
 }
 
 // A PublicKey is "ed25519:" and the key in base64.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -82,8 +83,9 @@ func (o *observation) observe(line []byte) error {
 	switch e.Type {
 	case "ADDED", "MODIFIED":
 		o.node, o.answer = true, e.Object.Metadata.Annotations[wire.ConfigurationAnnotation]
-		// What is no number asks for nothing.
-		o.wanted, _ = strconv.ParseInt(e.Object.Metadata.Annotations[wire.ConfigurationWanted], 10, 64)
+		// What is no number, or beyond what counts, asks for nothing.
+		wanted, _ := strconv.ParseInt(e.Object.Metadata.Annotations[wire.ConfigurationWanted], 10, 64)
+		o.wanted = nodeconfig.Counted(wanted)
 	case "DELETED":
 		*o = observation{}
 	case "ERROR":

@@ -49,11 +49,12 @@ func readMetadata(ctx context.Context, service string) (m machine, err error) {
 	return machine{strings.TrimSpace(compute.UserData), strings.ToLower(compute.ScaleSet.ID)}, nil
 }
 
-// generation is what the userData claims, unverified; 0 where it is no document.
+// generation is what the userData claims, unverified; 0 where it is no document, or one
+// beyond what counts.
 func (m machine) generation() int64 {
 	d, err := nodeconfig.ReadUnverified(m.userData)
 	if err != nil {
 		return 0
 	}
-	return d.Generation
+	return nodeconfig.Counted(d.Generation)
 }

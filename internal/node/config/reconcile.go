@@ -63,7 +63,7 @@ func (r *reconciler) reconcile(ctx context.Context, m machine, wanted int64) (an
 	}
 	signed, err := nodeconfig.Read(m.userData)
 	switch {
-	case errors.Is(err, nodeconfig.ErrNotOurs) && wanted > answer.Generation:
+	case errors.Is(err, nodeconfig.ErrNotOurs) && wanted > nodeconfig.Counted(answer.Generation):
 		return r.say(answer, wire.ConfigurationRefused, wire.ReasonNoDocument, err.Error()), true
 	case errors.Is(err, nodeconfig.ErrNotOurs):
 		answer.Wanted = answer.Generation
@@ -84,10 +84,17 @@ func (r *reconciler) reconcile(ctx context.Context, m machine, wanted int64) (an
 	case state.Generation == d.Generation:
 		answer = r.say(answer, wire.ConfigurationFailed, wire.ReasonFailedEarlier, state.Reason+": "+state.Message)
 	default:
+		if state.Generation > nodeconfig.MaxGeneration {
+			// What is below the document stays refused, whether or not it can be applied.
+			before := State{d.Pool, d.Generation - 1, wire.ReasonOlder, fmt.Sprintf("generation %d reset this node's", d.Generation)}
+			if err := before.Save(r.Root); err != nil {
+				return r.say(answer, wire.ConfigurationFailed, wire.ReasonApply, err.Error()), true
+			}
+		}
 		answer.Wanted = d.Generation
 		answer = r.apply(ctx, answer, d, m.userData)
 	}
-	if wanted > d.Generation {
+	if wanted > nodeconfig.Counted(d.Generation) {
 		answer = r.old(answer, d.Generation)
 	}
 	return answer, true
@@ -130,9 +137,9 @@ func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, cu
 	if len(keys) == 0 {
 		return d, wire.ReasonNoTrustedKeys, errors.New(SettingsFile + " names no public key; add the one of 'ortet config keygen' to keys")
 	}
-	newest := state.Generation
+	newest, counted := state.Generation, nodeconfig.Counted(state.Generation)
 	if current != nil {
-		newest = max(newest, current.Generation)
+		newest, counted = max(newest, current.Generation), max(counted, nodeconfig.Counted(current.Generation))
 	}
 	d, err = signed.Verify(keys)
 	switch {
@@ -144,8 +151,15 @@ func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, cu
 		return d, wire.ReasonOtherPool, fmt.Errorf("the document is signed for pool %.300s, this machine is of %.300s", d.Pool, m.pool)
 	case current != nil && reflect.DeepEqual(*current, d):
 		return d, "", nil
+	case d.Generation > nodeconfig.MaxGeneration:
+		return d, wire.ReasonDocument, fmt.Errorf("the document has generation %d, the highest that counts is %d; push with --reset-generation", d.Generation, int64(nodeconfig.MaxGeneration))
+	case newest > nodeconfig.MaxGeneration && d.ResetGeneration && d.Generation >= counted:
+	case newest > nodeconfig.MaxGeneration && d.Generation >= counted:
+		return d, wire.ReasonOlder, fmt.Errorf("the document has generation %d, this node knows %d, which does not count any more; push with --reset-generation", d.Generation, newest)
 	case d.Generation < newest:
 		return d, wire.ReasonOlder, fmt.Errorf("the document has generation %d, this node knows %d", d.Generation, newest)
+	}
+	switch {
 	case len(d.Keys) == 0 && !slices.Contains(settings.Keys, signed.Key()):
 		// Without keys of its own the settings' count again, and lock the signer out.
 		return d, wire.ReasonSignature, fmt.Errorf("the document lists no accepted keys, and its signer's is not in %s; list them in the document", SettingsFile)

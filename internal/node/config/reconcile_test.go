@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ortet/ortet/internal/node/config"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -168,4 +169,91 @@ func TestUnreadableStateStopsTheAgent(t *testing.T) {
 	}
 	w.push(document(5), 'a')
 	w.expect("a broken state", "Failed ApplyFailed 0/5")
+}
+
+// A node that knows a generation beyond those that count accepts a document that resets
+// it, and neither an older one nor what it had.
+func TestHole01ResetGeneration(t *testing.T) {
+	const end = 1<<63 - 1
+	reset := func(generation int64) nodeconfig.Document {
+		d := document(generation)
+		d.ResetGeneration = true
+		return d
+	}
+	for how, knows := range map[string]func(w *world){
+		"in force": func(w *world) {
+			text, err := document(end).Sign(key('a'))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.record = []byte(text)
+		},
+		"failed": func(w *world) {
+			if err := (config.State{Pool: pool, Generation: end, Reason: wire.ReasonUnhealthy}).Save(w.root); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		w := newWorld(t, 'a')
+		knows(w)
+		has := "0"
+		if w.record != nil {
+			has = fmt.Sprint(int64(end))
+		}
+		w.push(document(11), 'a')
+		w.expect(how+": an old document", "Refused GenerationOlder "+has+"/11")
+		w.push(reset(12), 'b')
+		w.expect(how+": another's reset", "Refused SignatureInvalid "+has+"/12")
+		w.push(reset(12), 'a')
+		w.expect(how+": the reset", "Applied  12/12", 12)
+		w.push(document(end), 'a')
+		w.expect(how+": what it had", "Refused DocumentInvalid 12/0", 12)
+		w.push(document(11), 'a')
+		w.expect(how+": an old document after the reset", "Refused GenerationOlder 12/11", 12)
+		w.push(reset(11), 'a')
+		w.expect(how+": an old reset", "Refused GenerationOlder 12/11", 12)
+		w.push(document(13), 'a')
+		w.expect(how+": the next document", "Applied  13/13", 12, 13)
+		w.push(reset(12), 'a')
+		w.expect(how+": the reset again", "Refused GenerationOlder 13/12", 12, 13)
+	}
+
+	// A reset that fails leaves what it was tried on, and what is below it refused.
+	w := newWorld(t, 'a')
+	w.push(document(5), 'a')
+	w.expect("a first document", "Applied  5/5", 5)
+	if err := (config.State{Pool: pool, Generation: end, Reason: wire.ReasonUnhealthy}).Save(w.root); err != nil {
+		t.Fatal(err)
+	}
+	w.push(reset(4), 'a')
+	w.expect("a reset to less than the node has", "Refused GenerationOlder 5/4", 5)
+	w.outcome = wire.ConfigurationAnswer{State: wire.ConfigurationFailed, Reason: wire.ReasonUnhealthy}
+	w.push(reset(12), 'a')
+	w.expect("a reset that fails", "Failed Unhealthy 5/12", 5, 12)
+	w.outcome = wire.ConfigurationAnswer{}
+	w.push(document(11), 'a')
+	w.expect("an old document after it", "Refused GenerationOlder 5/11", 5, 12)
+	w.push(document(13), 'a')
+	w.expect("a corrected document", "Applied  13/13", 5, 12, 13)
+}
+
+// An annotation beyond the generations that count asks for nothing, and a node that knows
+// one is signalled by its reset.
+func TestHole01SignalOfAReset(t *testing.T) {
+	play(t, func(w *world) {
+		text, err := document(1<<63 - 1).Sign(key('a'))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.record, w.userData, w.wanted = []byte(text), text, fmt.Sprint(int64(1<<63-1))
+	}, func(t *testing.T, w *world) {
+		pass(5 * time.Minute)
+		w.signal(func() { w.wanted = "12" })
+		pass(30 * time.Second) // the metadata service is late
+		d := document(12)
+		d.ResetGeneration = true
+		w.push(d, 'a')
+		pass(5 * time.Second)
+		w.answered("Applied  12/12")
+	})
 }

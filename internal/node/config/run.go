@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -119,7 +120,7 @@ func (a *agent) observe(o observation) {
 	if o.node && a.published && a.wrote != "" && o.answer != a.wrote && (o.answer == "" || o.answer != a.before) {
 		a.published, a.retryAt = false, a.Now()
 	}
-	if o.wanted > a.answer.Generation && o.wanted != a.chased.generation {
+	if o.wanted > nodeconfig.Counted(a.answer.Generation) && o.wanted != a.chased.generation {
 		a.pollAt = a.Now()
 	} else if o.watching != before.watching {
 		if at := a.polled.Add(a.pause()); !a.chasing() {
@@ -154,7 +155,7 @@ func (a *agent) turn(ctx context.Context) {
 	}
 	if err != nil {
 		a.Log.Warn("cannot read the userData", "error", err)
-		if wanted > a.answer.Generation {
+		if wanted > nodeconfig.Counted(a.answer.Generation) {
 			answer := a.answer
 			answer.Wanted = wanted
 			a.take(a.reconciler.say(answer, wire.ConfigurationWaiting, wire.ReasonMachineUnknown, err.Error()))
