@@ -32,7 +32,9 @@ func (f *pushFlags) add(cmd *cobra.Command) {
 	p.DurationVar(&f.options.Timeout, "timeout", 5*time.Minute, "time limit for one node's answer")
 	p.BoolVar(&f.options.Retry, "retry", false, "try a configuration again that failed on nodes, as a new generation")
 	p.BoolVar(&f.options.ReplaceUserData, "replace-user-data", false, "overwrite userData that is not Ortet's")
-	p.StringArrayVar(&f.accept, "accept-key", nil, "`PUBLIC-KEY` that nodes accept from then on beside the signing key, instead of their present ones; repeatable, for rotation")
+	p.StringArrayVar(&f.accept, "accept-key", nil, "`PUBLIC-KEY` that nodes accept from then on beside the signing key, instead of their present ones, and whose documents count; repeatable, for rotation")
+	p.StringArrayVar(&f.options.SkipNodes, "skip-node", nil, "`NODE` that is left as it is, with its instance; repeatable")
+	p.BoolVar(&f.options.ResetGeneration, "reset-generation", false, fmt.Sprintf("way back from generations above %d, which a push refuses: they do not count, and nodes that have one accept this push", int64(nodeconfig.MaxGeneration)))
 }
 
 var reMaxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,3}|([1-9][0-9]?|100)%)$`)

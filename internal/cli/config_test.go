@@ -256,7 +256,7 @@ func TestPushIsGivenItsFlags(t *testing.T) {
 	_, next := aKey(t)
 	f := &fakePusher{result: &rollout.Result{Pool: pool1, Generation: 7, Nodes: []rollout.Node{{Name: "a", Ready: true, Generation: 7, State: "Applied"}}, Took: time.Minute}}
 	code, out, said := runConfig(t, f, "", "push", strings.ToUpper(pool1.Name()), "-f", aConfig(t), "--key", key, "--canary", "b", "--max-unavailable", "25%",
-		"--timeout", "90s", "--retry", "--replace-user-data", "--accept-key", string(next))
+		"--timeout", "90s", "--retry", "--replace-user-data", "--accept-key", string(next), "--skip-node", "c", "--skip-node", "d", "--reset-generation")
 	if code != 0 || len(f.pushed) != 1 || !f.pool.Equal(pool1) || !strings.Contains(out, "generation 7 is on 1 of 1 node after 1m00s.") {
 		t.Fatalf("%d %s\n%s\n%s", code, f.pool, out, said)
 	}
@@ -266,7 +266,7 @@ func TestPushIsGivenItsFlags(t *testing.T) {
 	o := f.pushed[0]
 	keys := []nodeconfig.PublicKey{public, next}
 	slices.Sort(keys)
-	if o.Config.Sysctls["net.core.somaxconn"] != "4096" || o.Canary != "b" || o.MaxUnavailable != "25%" || o.Timeout != 90*time.Second || !o.Retry || !o.ReplaceUserData ||
+	if o.Config.Sysctls["net.core.somaxconn"] != "4096" || o.Canary != "b" || o.MaxUnavailable != "25%" || o.Timeout != 90*time.Second || !o.Retry || !o.ReplaceUserData || !o.ResetGeneration || !slices.Equal(o.SkipNodes, []string{"c", "d"}) ||
 		!slices.Equal(o.Keys, keys) || nodeconfig.PublicKeyOf(o.Key.Public().(ed25519.PublicKey)) != public {
 		t.Errorf("%+v", o)
 	}

@@ -36,7 +36,7 @@ func (o *observation) problems() []fleet.Problem {
 		out = append(out, fleet.Problem{On: string(o.pool), Code: code, What: what, WayOut: wayOut})
 	}
 	p := o.set.Properties
-	if p.OrchestrationMode != "" && !strings.EqualFold(p.OrchestrationMode, fleet.Uniform) {
+	if !o.uniform() {
 		add("NotUniform", "its orchestration mode is "+p.OrchestrationMode, "only Uniform scale sets are served")
 	} else if !strings.EqualFold(p.UpgradePolicy.Mode, fleet.Manual) {
 		add("UpgradePolicy", fmt.Sprintf("its upgrade policy is %q: Azure could replace instances when the model's userData changes", p.UpgradePolicy.Mode),
@@ -48,6 +48,11 @@ func (o *observation) problems() []fleet.Problem {
 		}
 	}
 	return out
+}
+
+func (o *observation) uniform() bool {
+	mode := o.set.Properties.OrchestrationMode
+	return mode == "" || strings.EqualFold(mode, fleet.Uniform)
 }
 
 func refused(on fleet.ResourceID, code, what, wayOut string) error {
@@ -64,21 +69,63 @@ func foreignProblem(on, what string) fleet.Problem {
 		WayOut: "move what it does elsewhere (an image, customData), then push with --replace-user-data, which overwrites it"}
 }
 
-// keyProblems says whether nodes that have the model's document accept the key.
+// believe takes over whose documents count: those of the signing key, of the keys that are
+// named beside it, and of those that the model's document lists, where one of them signed
+// it. A model's document that is not believed is a reason to refuse, unless it is replaced.
+func (o *observation) believe(key nodeconfig.PublicKey, named []nodeconfig.PublicKey, replace bool) (problems []fleet.Problem) {
+	o.keys = append([]nodeconfig.PublicKey{key}, named...)
+	if o.document != nil {
+		problems = o.keyProblems(key)
+		if _, err := o.signed.Verify(o.keys); err == nil {
+			o.keys = append(o.keys, o.document.Keys...)
+		} else if o.document = nil; replace {
+			problems = nil
+		} else if len(problems) == 0 {
+			problems = []fleet.Problem{foreignProblem(string(o.pool), err.Error())}
+		}
+	}
+	o.history.believe(o.pool, o.keys, o.reset)
+	return problems
+}
+
+// believeSigners takes over whose documents count where no signing key is known: those who
+// say to have signed the model's document, or else the history.
+func (o *observation) believeSigners() {
+	if o.document != nil {
+		o.keys = append([]nodeconfig.PublicKey{o.signed.Key()}, o.document.Keys...)
+		if _, err := o.signed.Verify(o.keys); err != nil {
+			o.document, o.foreign = nil, err.Error()
+		}
+	} else {
+		for _, e := range o.history.entries {
+			if signed, err := nodeconfig.Read(e.UserData); err == nil {
+				o.keys = append(o.keys, signed.Key())
+			}
+		}
+	}
+	o.history.believe(o.pool, o.keys, o.reset)
+}
+
+// keyProblems says whether nodes that have the model's document accept the key, and
+// whether the key's owner knows who signed that document.
 func (o *observation) keyProblems(key nodeconfig.PublicKey) []fleet.Problem {
-	if o.document == nil {
-		return nil
-	}
-	accepted := o.document.Keys
+	accepted, signer := o.document.Keys, o.signed.Key()
 	if len(accepted) == 0 {
-		accepted = []nodeconfig.PublicKey{o.signer}
+		accepted = []nodeconfig.PublicKey{signer}
 	}
-	if slices.Contains(accepted, key) {
+	p := fleet.Problem{On: string(o.pool), Code: "KeyNotAccepted"}
+	switch {
+	case !slices.Contains(accepted, key):
+		p.What = fmt.Sprintf("its nodes accept documents signed by %s, and not by %s", strings.Trim(fmt.Sprint(accepted), "[]"), key)
+		p.WayOut = "push with an accepted key; to change keys, push with the old one first, and name the new one with --accept-key; " +
+			"if none of these keys is known, overwrite the model's document with --replace-user-data"
+	case !slices.Contains(o.keys, signer):
+		p.What = fmt.Sprintf("%s signed its document, which is neither the signing key nor one that --accept-key names", signer)
+		p.WayOut = "if that key is known, name it with --accept-key, and push once more without it; otherwise overwrite the model's document with --replace-user-data"
+	default:
 		return nil
 	}
-	return []fleet.Problem{{On: string(o.pool), Code: "KeyNotAccepted",
-		What:   fmt.Sprintf("its nodes accept documents signed by %s, and not by %s", strings.Trim(fmt.Sprint(accepted), "[]"), key),
-		WayOut: "push with an accepted key; to change keys, push with the old one first, and name the new one with --accept-key"}}
+	return []fleet.Problem{p}
 }
 
 // describe is what a person recognises userData by: its first line, without secrets.
@@ -122,14 +169,7 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 		}
 	}
 	for _, what := range slices.SortedFunc(maps.Keys(lacks), func(a, b string) int { return strings.Compare(lacks[a][0], lacks[b][0]) }) {
-		names, on := lacks[what], "node "
-		if len(names) > 1 {
-			on = "nodes "
-		}
-		if more := len(names) - maxShown; more > 0 {
-			names = append(names[:maxShown:maxShown], fmt.Sprintf("and %d more", more))
-		}
-		out = append(out, fleet.Problem{On: on + strings.Join(names, ", "), Code: "PodsDoNotFit", What: what,
+		out = append(out, fleet.Problem{On: on("node", lacks[what]), Code: "PodsDoNotFit", What: what,
 			WayOut: "reserve less, or move pods away first: a kubelet that restarts rejects pods that no longer fit"})
 	}
 	return out, nil

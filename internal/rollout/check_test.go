@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
 	"github.com/ortet/ortet/internal/rollout"
@@ -80,8 +81,8 @@ func TestForeignInstance(t *testing.T) {
 	play(t, 3, func(w *world) {
 		w.send("PUT", `{"properties": {"userData": "`+foreign+`"}}`, "virtualMachines", "1")
 		_, err := w.push("one")
-		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "pool1_1") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("1") != foreign {
-			t.Errorf("got %v, and the instance has %q", err, w.userData("1"))
+		if w.refused(err, "ForeignUserData"); w.arm.puts != 0 || w.userData("1") != foreign {
+			t.Errorf("%d PUTs, and the instance has %q", w.arm.puts, w.userData("1"))
 		}
 		w.must("one", func(o *rollout.PushOptions) { o.ReplaceUserData = true })
 		w.has(1, name(0), name(1), name(2))
@@ -102,8 +103,15 @@ func TestKeys(t *testing.T) {
 			t.Errorf("the rotation has generation %d, want 2", got)
 		}
 		w.key = next
-		if got := w.must("two", func(o *rollout.PushOptions) { o.Keys = both[1:] }).Generation; got != 3 {
+		// Who owns the new key says that the old one is known: anybody could have named the
+		// new one in a document.
+		_, err = w.push("two", func(o *rollout.PushOptions) { o.Keys = both[1:] })
+		w.refused(err, "KeyNotAccepted")
+		if got := w.must("two", func(o *rollout.PushOptions) { o.Keys = both }).Generation; got != 3 {
 			t.Errorf("the push with the new key has generation %d, want 3", got)
+		}
+		if got := w.must("two", func(o *rollout.PushOptions) { o.Keys = both[1:] }).Generation; got != 4 {
+			t.Errorf("the push without the old key has generation %d, want 4", got)
 		}
 		w.key = old
 		_, err = w.push("three")
@@ -112,8 +120,8 @@ func TestKeys(t *testing.T) {
 }
 
 // The key is lost: the model's userData is removed, nodes are replaced by some that accept
-// a new key, and the new key pushes. Nodes that were not replaced refuse it, and the push
-// stops at its canary.
+// a new key, and the new key pushes. Nodes that were not replaced are named before
+// anything changes.
 func TestKeyLost(t *testing.T) {
 	play(t, 2, func(w *world) {
 		w.must("one")
@@ -121,11 +129,9 @@ func TestKeyLost(t *testing.T) {
 		_, err := w.push("two")
 		w.refused(err, "KeyNotAccepted")
 		w.send("PATCH", `{"properties": {"virtualMachineProfile": {"userData": ""}}}`)
-		for _, n := range []string{name(0), name(1)} {
-			w.behave(n, "refuse")
-		}
-		if _, err := w.push("two"); workflow.ExitCode(err) != workflow.ExitFailed || w.model() != 0 {
-			t.Errorf("old nodes: got %v, model %d", err, w.model())
+		_, err = w.push("two")
+		if w.refused(err, "GenerationNotSigned"); w.model() != 0 {
+			t.Errorf("old nodes: model %d", w.model())
 		}
 		w.send("PATCH", `{"sku": {"name": "Standard_D2s_v5", "capacity": 4}}`)
 		for id, node := range w.instances() {
@@ -136,8 +142,8 @@ func TestKeyLost(t *testing.T) {
 				w.join(id, node)
 			}
 		}
-		if w.must("two"); w.model() != 2 {
-			t.Errorf("replaced nodes: the model has generation %d, want 2", w.model())
+		if w.must("two"); w.model() != 1 {
+			t.Errorf("replaced nodes: the model has generation %d, want 1", w.model())
 		}
 	})
 }
@@ -260,5 +266,49 @@ func TestHistoryIsNotBelieved(t *testing.T) {
 			_, err = w.rollout().Rollback(w.ctx, pool, to, rollout.PushOptions{Key: w.key})
 			w.refused(err, "HistoryNotTrusted")
 		}
+	})
+}
+
+// userData that another program wrote to nodes that are configured already, and to an
+// instance without a Node, is named at once before anything changes, and is read again
+// right before it is replaced.
+func TestHole05ForeignUserDataOfConfiguredNodes(t *testing.T) {
+	foreign := base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n"))
+	put := func(w *world, instance string) {
+		w.send("PUT", `{"properties": {"userData": "`+foreign+`"}}`, "virtualMachines", instance)
+	}
+	play(t, 4, func(w *world) {
+		w.kube.Remove("nodes", "", name(3))
+		w.must("one")
+		put(w, "1")
+		put(w, "2")
+		put(w, "3")
+		puts := w.arm.puts
+		_, err := w.push("two")
+		w.refused(err, "ForeignUserData")
+		if all := problems(err); len(all) != 1 || all[0].On != "instances pool1_1, pool1_2, pool1_3" || w.arm.puts != puts || w.model() != 1 {
+			t.Errorf("got %+v, %d PUTs, model %d", all, w.arm.puts-puts, w.model())
+		}
+		// What is left out is nobody's business.
+		_, err = w.push("two", skip(name(1)))
+		if all := problems(err); len(all) != 1 || all[0].On != "instances pool1_2, pool1_3" {
+			t.Errorf("got %+v", all)
+		}
+		w.must("two", func(o *rollout.PushOptions) { o.ReplaceUserData = true })
+		w.has(2, name(0), name(1), name(2))
+	})
+	play(t, 3, func(w *world) {
+		w.must("one")
+		w.arm.hook = func(id fleet.ResourceID, _ int) {
+			if id.Name() == "0" { // after the preflight checks
+				w.arm.hook = nil
+				put(w, "2")
+			}
+		}
+		_, err := w.push("two")
+		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "pool1_2") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("2") != foreign {
+			t.Errorf("got %v, and the instance has %q", err, w.userData("2"))
+		}
+		w.has(2, name(0), name(1))
 	})
 }

@@ -3,7 +3,6 @@ package rollout
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,12 +28,15 @@ const annotationPool = "ortet.io/pool"
 type entry struct {
 	Entry
 	UserData string `json:"userData"`
+
+	document *nodeconfig.Document // nil where it is not believed
 }
 
 // A history is a pool's ConfigMap.
 type history struct {
 	object  *corev1.ConfigMap // nil where it does not exist
-	entries []entry           // newest first
+	entries []entry           // newest first; after believe those that are believed
+	others  []entry           // that are not
 }
 
 func (h history) newest() entry {
@@ -42,6 +44,26 @@ func (h history) newest() entry {
 		return entry{}
 	}
 	return h.entries[0]
+}
+
+// believe parts the entries: who may write the ConfigMap needs no key, so only documents
+// that one of the keys signed count. With reset, those beyond what counts are dropped.
+func (h *history) believe(pool fleet.ResourceID, keys []nodeconfig.PublicKey, reset bool) {
+	all := h.entries
+	h.entries, h.others = nil, nil
+	for _, e := range all {
+		d, err := e.verify(pool, keys)
+		if err == nil {
+			e.Digest, err = d.Config.Digest()
+		}
+		switch {
+		case err != nil:
+			h.others = append(h.others, e)
+		case !reset || d.Generation <= nodeconfig.MaxGeneration:
+			e.document = &d
+			h.entries = append(h.entries, e)
+		}
+	}
 }
 
 // HistoryName is the name of the ConfigMap with a pool's history.
@@ -76,7 +98,7 @@ func (r *Rollout) readHistory(ctx context.Context, pool fleet.ResourceID) (histo
 
 // record adds a generation to the history, as which it is allocated. Where another push
 // wrote the history since it was read, it is *workflow.Refused.
-func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, e entry) error {
+func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, e entry, keys []nodeconfig.PublicKey) error {
 	name := HistoryName(pool)
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.Namespace}}
 	if h.object != nil {
@@ -85,13 +107,16 @@ func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, 
 	metav1.SetMetaDataLabel(&next.ObjectMeta, "app.kubernetes.io/managed-by", "ortet")
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, annotationPool, strings.ToLower(string(pool)))
 	next.Data = map[string]string{}
-	entries := append([]entry{e}, h.entries...)
-	for _, e := range entries[:min(len(entries), maxHistory)] {
+	for _, e := range slices.Concat([]entry{e}, h.entries, h.others) {
+		key := fmt.Sprintf("generation-%d", e.Generation)
+		if _, found := next.Data[key]; found || len(next.Data) == maxHistory {
+			continue // what is believed comes first
+		}
 		text, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
-		next.Data[fmt.Sprintf("generation-%d", e.Generation)] = string(text)
+		next.Data[key] = string(text)
 	}
 	client := r.Kube.CoreV1().ConfigMaps(r.Namespace)
 	var err error
@@ -109,7 +134,11 @@ func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, 
 		if err != nil {
 			return err
 		}
+		now.believe(pool, keys, false)
 		what, wayOut := overtaken(now.newest())
+		if len(now.entries) == 0 {
+			what = "its history was changed meanwhile, by none whose key is accepted"
+		}
 		return refused(pool, "OtherPush", what, wayOut)
 	case apierrors.IsNotFound(err):
 		return &fleet.Error{Op: "write history", Resource: where, Kind: fleet.KindNotFound, Err: err,
@@ -126,7 +155,7 @@ func overtaken(by entry) (what, wayOut string) {
 // Rollback pushes the content of generation to under a new generation. 0 is the model's,
 // where the newest did not reach it; or else the newest generation whose content is not the
 // newest one's; or goes on with a rollback that Ready nodes or the model lack. What is
-// pushed is signed again, so the entry has to be signed by the same key.
+// pushed is signed again, so the entry has to be one that is believed.
 func (r *Rollout) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, p PushOptions) (*Result, error) {
 	p.rollback, p.to = true, to
 	return r.Push(ctx, pool, p)
@@ -142,7 +171,7 @@ func (o *observation) earlier(to int64) (entry, error) {
 		to = o.document.Generation
 	}
 	var known []string
-	for _, e := range o.history.entries {
+	for _, e := range slices.Concat(o.history.entries, o.history.others) {
 		if e.Generation == to || to == 0 && (unfinished || e.Digest != newest.Digest) {
 			return e, nil
 		}
@@ -155,16 +184,22 @@ func (o *observation) earlier(to int64) (entry, error) {
 	return entry{}, refused(o.pool, "NoSuchGeneration", what, "choose one of these with --to: "+cmp.Or(strings.Join(known, ", "), "none; push a file instead"))
 }
 
-// config gives an entry's configuration, where the key signed it.
-func (e entry) config(pool fleet.ResourceID, key ed25519.PrivateKey) (nodeconfig.Config, error) {
-	var d nodeconfig.Document
+// verify gives an entry's document, where one of the keys signed it for this pool and
+// generation.
+func (e entry) verify(pool fleet.ResourceID, keys []nodeconfig.PublicKey) (d nodeconfig.Document, err error) {
 	signed, err := nodeconfig.Read(e.UserData)
 	if err == nil {
-		d, err = signed.Verify([]nodeconfig.PublicKey{publicOf(key)})
+		d, err = signed.Verify(keys)
 	}
 	if err == nil && (d.Generation != e.Generation || d.Pool != strings.ToLower(string(pool))) {
 		err = fmt.Errorf("it is generation %d of %s", d.Generation, d.Pool)
 	}
+	return d, err
+}
+
+// config gives an entry's configuration.
+func (e entry) config(pool fleet.ResourceID, keys []nodeconfig.PublicKey) (nodeconfig.Config, error) {
+	d, err := e.verify(pool, keys)
 	if err != nil {
 		err = refused(pool, "HistoryNotTrusted", fmt.Sprintf("generation %d of the history cannot be trusted: %v", e.Generation, err),
 			"push its file instead; or roll back with the key that signed it, while nodes accept that")

@@ -62,7 +62,21 @@ type member struct {
 
 // has reports whether the node has the generation.
 func (m member) has(generation int64) bool {
-	return m.Generation >= generation && m.State == string(wire.ConfigurationApplied)
+	return m.Generation == generation && m.State == string(wire.ConfigurationApplied)
+}
+
+// reports is the highest generation that the node says it has, or failed. What it answers
+// otherwise may be about a number that only its annotation names.
+func (m member) reports() int64 {
+	if m.State == string(wire.ConfigurationFailed) {
+		return max(m.Generation, m.about)
+	}
+	return m.Generation
+}
+
+// interrupted reports whether the generation failed by no fault of its own.
+func (m member) interrupted() bool {
+	return m.Reason == wire.ReasonInterrupted || m.Reason == wire.ReasonFailedEarlier && strings.HasPrefix(m.Message, wire.ReasonInterrupted+":")
 }
 
 // failed reports whether the node failed or refused the generation.
@@ -109,11 +123,14 @@ func nodes(n int) string {
 type observation struct {
 	pool     fleet.ResourceID
 	set      scaleSet
-	document *nodeconfig.Document // of the model; nil for none of this pool's
-	signer   nodeconfig.PublicKey // of document
-	foreign  string               // what the model's userData is instead; "" where it is ours or empty
-	members  []member             // by name
-	without  []instance           // without a Node
+	document *nodeconfig.Document   // of the model; nil for none of this pool's
+	signed   nodeconfig.Signed      // document, as it was found
+	foreign  string                 // what the model's userData is instead; "" where it is ours or empty
+	keys     []nodeconfig.PublicKey // whose documents are believed
+	reset    bool                   // generations beyond nodeconfig.MaxGeneration do not count
+	seen     int64                  // highest generation of the instances' documents
+	members  []member               // by name
+	without  []instance             // without a Node
 	history  history
 }
 
@@ -138,20 +155,20 @@ func (r *Rollout) readModel(ctx context.Context, o *observation) error {
 	if o.set.ID != "" {
 		o.pool = o.set.ID
 	}
-	o.document, o.signer, o.foreign = parse(o.set.Properties.Profile.UserData, o.pool)
+	o.document, o.signed, o.foreign = parse(o.set.Properties.Profile.UserData, o.pool)
 	return nil
 }
 
 // parse reads the document of this pool in userData, without a check of its signature.
 // What is neither empty nor a document is described. A document of another pool, as a
 // copied model has, counts as none.
-func parse(userData string, pool fleet.ResourceID) (d *nodeconfig.Document, signer nodeconfig.PublicKey, foreign string) {
+func parse(userData string, pool fleet.ResourceID) (d *nodeconfig.Document, signed nodeconfig.Signed, foreign string) {
 	if userData == "" {
-		return nil, "", ""
+		return nil, signed, ""
 	}
 	signed, err := nodeconfig.Read(userData)
 	if errors.Is(err, nodeconfig.ErrNotOurs) {
-		return nil, "", describe(userData)
+		return nil, signed, describe(userData)
 	}
 	var document nodeconfig.Document
 	if err == nil {
@@ -159,11 +176,11 @@ func parse(userData string, pool fleet.ResourceID) (d *nodeconfig.Document, sign
 	}
 	switch {
 	case err != nil:
-		return nil, "", "a damaged document: " + err.Error()
+		return nil, signed, "a damaged document: " + err.Error()
 	case document.Pool != strings.ToLower(string(pool)):
-		return nil, "", ""
+		return nil, signed, ""
 	}
-	return &document, signed.Key(), ""
+	return &document, signed, ""
 }
 
 // list reads the pool's instances and Nodes.
@@ -246,16 +263,63 @@ func (r *Rollout) read(ctx context.Context, m member) (now member, gone bool, er
 	return memberOf(n, m.id), false, nil
 }
 
-// newest is the highest generation that anything of the pool knows.
+// newest is the highest generation of a document that is believed: of the model, the
+// history, and of instances whose userData was read. What nodes report does not count.
 func (o *observation) newest() int64 {
-	newest := o.history.newest().Generation
+	newest := max(o.history.newest().Generation, o.seen)
 	if o.document != nil {
-		newest = max(newest, o.document.Generation)
-	}
-	for _, m := range o.members {
-		newest = max(newest, m.Generation, m.about, m.Wanted)
+		newest = max(newest, o.counted(o.document.Generation))
 	}
 	return newest
+}
+
+func (o *observation) counted(generation int64) int64 {
+	if o.reset {
+		return nodeconfig.Counted(generation)
+	}
+	return generation
+}
+
+// next is the generation that follows the newest one.
+func (o *observation) next() (int64, error) {
+	newest := o.newest()
+	if newest < nodeconfig.MaxGeneration {
+		return newest + 1, nil
+	}
+	return 0, refused(o.pool, "GenerationTooHigh", fmt.Sprintf("its newest document has generation %d, and none above %d counts", newest, int64(nodeconfig.MaxGeneration)),
+		"update ortet-node on all nodes, then push with --reset-generation, which goes on from the highest that counts")
+}
+
+// reportProblems names nodes that report generations of which no document is.
+func (o *observation) reportProblems() (out []fleet.Problem) {
+	newest, names := o.newest(), map[bool][]string{}
+	for _, m := range o.members {
+		if r := m.reports(); r > newest && o.counted(r) > 0 {
+			beyond := r > nodeconfig.MaxGeneration
+			names[beyond] = append(names[beyond], fmt.Sprintf("%s (generation %d)", m.Name, r))
+		}
+	}
+	for beyond, all := range names {
+		wayOut := "leave out with --skip-node what reports wrongly, and replace it; or name with --accept-key the key that signed what it has"
+		if beyond {
+			wayOut = "leave out with --skip-node what reports wrongly, and replace it; nodes that have such a generation accept a push with --reset-generation"
+		}
+		out = append(out, fleet.Problem{On: on("node", all), Code: "GenerationNotSigned",
+			What: fmt.Sprintf("no document that an accepted key signed has the generation that is reported; the newest is %d", newest), WayOut: wayOut})
+	}
+	slices.SortFunc(out, func(a, b fleet.Problem) int { return strings.Compare(a.On, b.On) })
+	return out
+}
+
+// on names some of many nodes or instances.
+func on(noun string, names []string) string {
+	if len(names) > 1 {
+		noun += "s"
+	}
+	if more := len(names) - maxShown; more > 0 {
+		names = append(names[:maxShown:maxShown], fmt.Sprintf("and %d more", more))
+	}
+	return noun + " " + strings.Join(names, ", ")
 }
 
 // failed gives the nodes that failed a generation; refused says that some refused it.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,7 +22,9 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Pool: o.pool, Generation: o.newest() + 1, Nodes: nodesOf(o.members), Changes: []nodeconfig.Change{}}
+	o.believeSigners()
+	next, tooHigh := o.next()
+	p := &Plan{Pool: o.pool, Generation: next, Nodes: nodesOf(o.members), Changes: []nodeconfig.Change{}}
 	note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
 	var old nodeconfig.Config
 	if o.document != nil {
@@ -62,6 +65,9 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 	if len(o.without) > 0 {
 		note("%d instance(s) have no Node: they get the userData, and no answer is awaited", len(o.without))
 	}
+	for _, problem := range o.reportProblems() {
+		note("%s: %s; a push is refused, unless the userData of its instance has such a document", problem.On, problem.What)
+	}
 	n := len(o.members)
 	p.Expected = Expected(n, 1, assumedTime)
 	if n > 4 {
@@ -70,6 +76,10 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 	problems, err := r.check(ctx, o, c)
 	if err != nil {
 		return nil, err
+	}
+	var refused *workflow.Refused
+	if errors.As(tooHigh, &refused) {
+		problems = append(problems, refused.Problems...)
 	}
 	if problems = append(o.problems(), problems...); len(problems) > 0 {
 		return p, &workflow.Refused{Problems: problems}

@@ -11,11 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -28,7 +30,7 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Minute
 	}
-	p := &push{Rollout: r, o: o, pool: pool, members: map[string]member{}, left: map[string]Node{}, step: "preflight", perNode: assumedTime}
+	p := &push{Rollout: r, o: o, pool: pool, skipped: map[string]bool{}, members: map[string]member{}, left: map[string]Node{}, step: "preflight", perNode: assumedTime}
 	err := p.run(ctx)
 	result := &Result{Pool: p.pool, Generation: p.generation, ContentOf: p.contentOf, Nodes: []Node{}, Took: r.Now().Sub(began)}
 	reached := 0
@@ -71,12 +73,14 @@ type push struct {
 	generation int64
 	contentOf  int64 // of a rollback: the generation with the same content
 	userData   string
-	modelHas   bool // the model has userData already
-	atOnce     int  // nodes
+	keys       []nodeconfig.PublicKey // whose documents are believed
+	modelHas   bool                   // the model has userData already
+	atOnce     int                    // nodes
 	step       string
 	perNode    time.Duration // that the last wave needed
 
 	mu      sync.Mutex
+	skipped map[string]bool   // ids of instances
 	members map[string]member // by Node name, as last read
 	left    map[string]Node   // by instance id: not awaited
 }
@@ -135,11 +139,18 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p.pool = o.pool
+	p.pool, o.reset = o.pool, p.o.ResetGeneration
+	keyProblems := o.believe(publicOf(p.o.Key), p.o.Keys, p.o.ReplaceUserData)
+	problems := append(o.problems(), keyProblems...)
+	p.keys = o.keys
+	for _, e := range o.history.others {
+		p.report("ignore generation %d of the history: no accepted key signed it", e.Generation)
+	}
+	problems = append(problems, p.skip(o)...)
 	if p.o.rollback {
 		e, err := o.earlier(p.o.to)
 		if err == nil {
-			p.o.Config, err = e.config(o.pool, p.o.Key)
+			p.o.Config, err = e.config(o.pool, o.keys)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -156,42 +167,121 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	for _, m := range o.members {
 		p.members[m.Name] = m
 	}
-	problems := append(o.problems(), o.keyProblems(publicOf(p.o.Key))...)
 	if o.foreign != "" && !p.o.ReplaceUserData {
 		problems = append(problems, foreignProblem(string(o.pool), o.foreign))
 	}
-	canary, canaryProblems, err := p.canary(ctx, o)
-	if err != nil {
-		return nil, nil, err
-	}
+	canary, canaryProblems := p.canary(o)
 	nodeProblems, err := p.check(ctx, o, p.o.Config)
 	if err != nil {
 		return nil, nil, err
 	}
-	if problems = append(append(problems, canaryProblems...), nodeProblems...); len(problems) > 0 {
-		return nil, nil, &workflow.Refused{Problems: problems}
-	}
-	return o, canary, p.allocate(ctx, o)
-}
-
-// canary chooses the first node, and sees whose its userData is.
-func (p *push) canary(ctx context.Context, o *observation) (*member, []fleet.Problem, error) {
-	i := slices.IndexFunc(o.members, func(m member) bool { return m.Ready && (m.Name == p.o.Canary || p.o.Canary == "") })
-	if i < 0 && p.o.Canary != "" {
-		return nil, []fleet.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: "the pool has no such Node that is Ready", WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
-	}
-	if i < 0 {
-		return nil, nil, nil
-	}
-	chosen := &o.members[i]
-	_, foreign, err := p.userDataOf(ctx, chosen.id)
+	foreign, err := p.inspect(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	if foreign != "" && o.foreign == "" {
-		return nil, []fleet.Problem{foreignProblem("instance "+chosen.Instance, foreign)}, nil
+	problems = slices.Concat(problems, canaryProblems, nodeProblems, foreign)
+	a, err := p.allocate(o)
+	var refused *workflow.Refused
+	switch {
+	case len(keyProblems) > 0: // without the model's document no generation is known
+	case errors.As(err, &refused):
+		problems = slices.Concat(problems, refused.Problems, o.reportProblems())
+	case err != nil:
+		return nil, nil, err
+	default:
+		problems = append(problems, o.reportProblems()...)
 	}
-	return chosen, nil, nil
+	if len(problems) > 0 {
+		return nil, nil, &workflow.Refused{Problems: problems}
+	}
+	return o, canary, p.begin(ctx, o, a)
+}
+
+// skip takes out of what was listed what the push leaves as it is.
+func (p *push) skip(o *observation) (problems []fleet.Problem) {
+	for _, name := range p.o.SkipNodes {
+		i := slices.IndexFunc(o.members, func(m member) bool { return m.Name == name })
+		if i < 0 {
+			problems = append(problems, fleet.Problem{On: "node " + name, Code: "BadSkip", What: "the pool has no such Node", WayOut: "name a Node of the pool with --skip-node, or leave it out"})
+			continue
+		}
+		left := o.members[i].Node
+		left.Message = "left out by --skip-node"
+		key := keyOf(o.members[i].id)
+		p.mu.Lock()
+		p.skipped[key], p.left[key] = true, left
+		p.mu.Unlock()
+		o.members = slices.Delete(o.members, i, i+1)
+	}
+	// Its instance may outlive its Node.
+	o.without = slices.DeleteFunc(o.without, func(i instance) bool { return p.skipped[keyOf(i.ID)] })
+	return problems
+}
+
+// inspect reads the userData of the instances that the push would change. It names those
+// that a push must not replace, and takes in the generations of documents that are believed.
+func (p *push) inspect(ctx context.Context, o *observation) ([]fleet.Problem, error) {
+	if !o.uniform() {
+		return nil, nil // it is refused, and its machines are read otherwise
+	}
+	done := map[string]bool{}
+	foreign := map[string][]string{} // instances, by what their userData is
+	var mu sync.Mutex
+	for newest := int64(-1); newest != o.newest(); {
+		newest = o.newest()
+		a, _ := p.allocate(o) // its error is reported where it is used
+		var all errgroup.Group
+		all.SetLimit(maxQuiet)
+		read := func(id fleet.ResourceID, name string) {
+			if done[keyOf(id)] {
+				return
+			}
+			done[keyOf(id)] = true
+			all.Go(func() error {
+				userData, what, err := p.userDataOf(ctx, id)
+				mu.Lock()
+				defer mu.Unlock()
+				if what != "" && what != o.foreign { // the model's is reported
+					foreign[what] = append(foreign[what], name)
+				}
+				if d, signed, _ := parse(userData, p.pool); d != nil {
+					if _, err := signed.Verify(o.keys); err == nil {
+						o.seen = max(o.seen, o.counted(d.Generation))
+					}
+				}
+				return err
+			})
+		}
+		for _, m := range o.members {
+			if !a.present || !m.has(a.generation) {
+				read(m.id, m.Instance)
+			}
+		}
+		for _, i := range o.without {
+			read(i.ID, i.Name)
+		}
+		if err := all.Wait(); err != nil {
+			return nil, err
+		}
+	}
+	var problems []fleet.Problem
+	for _, what := range slices.Sorted(maps.Keys(foreign)) {
+		slices.Sort(foreign[what])
+		problems = append(problems, foreignProblem(on("instance", foreign[what]), what))
+	}
+	return problems, nil
+}
+
+// canary chooses the first node.
+func (p *push) canary(o *observation) (*member, []fleet.Problem) {
+	i := slices.IndexFunc(o.members, func(m member) bool { return m.Ready && (m.Name == p.o.Canary || p.o.Canary == "") })
+	switch {
+	case i >= 0:
+		return &o.members[i], nil
+	case p.o.Canary != "":
+		return nil, []fleet.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: "the pool has no such Node that is Ready", WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}
+	}
+	return nil, nil
 }
 
 // userDataOf reads an instance's userData. foreign describes what a push must not replace.
@@ -208,47 +298,82 @@ func (p *push) userDataOf(ctx context.Context, id fleet.ResourceID) (userData, f
 	return userData, foreign, nil
 }
 
-// allocate goes on with the newest generation where it is the same content, or else
-// records a new one.
-func (p *push) allocate(ctx context.Context, o *observation) error {
+// An allocation is the generation that a push takes.
+type allocation struct {
+	generation int64
+	userData   string
+	digest     string
+	present    bool  // it is recorded already
+	tried      int64 // generation with the same content that nodes failed or refused; 0 for none
+}
+
+// allocate goes on with the newest generation where it is the same content, or else takes
+// the next one.
+func (p *push) allocate(o *observation) (a allocation, err error) {
 	newest := o.newest()
-	document := nodeconfig.Document{Pool: strings.ToLower(string(o.pool)), Generation: newest + 1, Keys: p.o.Keys, Config: p.o.Config}
+	document := nodeconfig.Document{Pool: strings.ToLower(string(o.pool)), Generation: newest, Keys: p.o.Keys, ResetGeneration: p.o.ResetGeneration, Config: p.o.Config}
 	if len(document.Keys) == 0 && o.document != nil {
 		document.Keys = o.document.Keys
 	}
-	digest, err := p.o.Config.Digest()
-	if err != nil {
-		return err
+	if a.digest, err = p.o.Config.Digest(); err != nil {
+		return a, err
 	}
 	// The same document and key give the same userData.
-	present, tried := document, false
-	present.Generation = newest
-	model := o.set.Properties.Profile.UserData
-	if userData, err := present.Sign(p.o.Key); err == nil && (userData == model || userData == o.history.newest().UserData) {
+	model, present := o.set.Properties.Profile.UserData, document
+	if d := o.documentOf(newest); d != nil {
+		present.ResetGeneration = present.ResetGeneration || d.ResetGeneration
+	}
+	if userData, err := present.Sign(p.o.Key); err == nil && newest <= nodeconfig.MaxGeneration && (userData == model || userData == o.history.newest().UserData) {
 		failed, refusedBy := o.failed(newest)
 		if len(failed) > 0 && !p.o.Retry {
-			return refused(o.pool, "FailedEarlier", fmt.Sprintf("generation %d has this configuration, and %s failed it: %s", newest, nodes(len(failed)), strings.Join(failed[:min(len(failed), maxShown)], "; ")),
-				"correct the configuration; or push with --retry, which tries it again as a new generation")
+			wayOut := "correct the configuration; or push with --retry, which tries it again as a new generation"
+			if !slices.ContainsFunc(o.members, func(m member) bool {
+				return m.failed(newest) && m.State == string(wire.ConfigurationFailed) && !m.interrupted()
+			}) {
+				wayOut = "run the same command with --retry, which tries it again as a new generation"
+			}
+			return a, refused(o.pool, "FailedEarlier", fmt.Sprintf("generation %d has this configuration, and %s failed it: %s", newest, nodes(len(failed)), strings.Join(failed[:min(len(failed), maxShown)], "; ")), wayOut)
 		}
 		// What refused a generation may be prepared by now, but tries it again only when a
 		// newer one is wanted.
 		if len(failed) == 0 && !refusedBy {
-			p.generation, p.userData, p.modelHas = newest, userData, userData == model
-			p.report("going on with generation %d, which has this configuration", newest)
-			return nil
+			a.generation, a.userData, a.present = newest, userData, true
+			return a, nil
 		}
-		tried = true
+		a.tried = newest
 	}
-	userData, err := document.Sign(p.o.Key)
-	if err != nil {
-		return refused(o.pool, "CannotSign", err.Error(), "make the configuration smaller, or the keys those that the message asks for")
+	if a.generation, err = o.next(); err != nil {
+		return a, err
 	}
-	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC(), p.contentOf}, userData}); err != nil {
+	document.Generation = a.generation
+	if a.userData, err = document.Sign(p.o.Key); err != nil {
+		return a, refused(o.pool, "CannotSign", err.Error(), "make the configuration smaller, or the keys those that the message asks for")
+	}
+	return a, nil
+}
+
+// documentOf is the believed document of a generation, of the model or the history.
+func (o *observation) documentOf(generation int64) *nodeconfig.Document {
+	if o.document != nil && o.document.Generation == generation {
+		return o.document
+	}
+	if e := o.history.newest(); e.Generation == generation {
+		return e.document
+	}
+	return nil
+}
+
+// begin records what was allocated.
+func (p *push) begin(ctx context.Context, o *observation, a allocation) error {
+	if a.present {
+		p.modelHas = a.userData == o.set.Properties.Profile.UserData
+		p.report("going on with generation %d, which has this configuration", a.generation)
+	} else if err := p.record(ctx, o.pool, o.history, entry{Entry: Entry{a.generation, a.digest, p.By, p.Now().UTC(), p.contentOf}, UserData: a.userData}, p.keys); err != nil {
 		return err
 	}
-	p.generation, p.userData = document.Generation, userData
-	if tried {
-		p.report("generation %d has this configuration, and a node failed or refused it: it is tried again as generation %d", newest, p.generation)
+	p.generation, p.userData = a.generation, a.userData
+	if a.tried > 0 {
+		p.report("generation %d has this configuration, and a node failed or refused it: it is tried again as generation %d", a.tried, p.generation)
 	}
 	return nil
 }
@@ -259,6 +384,7 @@ func (p *push) overtaken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.believe(p.pool, p.keys, p.o.ResetGeneration)
 	if e := h.newest(); e.Generation > p.generation {
 		what, wayOut := overtaken(e)
 		return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld, Err: errors.New(what), Remedy: wayOut}

@@ -556,3 +556,47 @@ func TestHole08PushDuringAScaleUp(t *testing.T) {
 		}
 	})
 }
+
+// What a push says of a node that did not answer in time is about the node, however slow
+// the client's own limit of requests is.
+func TestHole09TimeoutSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		qps   float32
+		burst int // 5 are spent before the Node is read that is awaited
+		says  string
+	}{{0.3, 7, "it has never answered"}, {0.001, 5, "its Node was not read"}} {
+		play(t, 1, func(w *world) {
+			w.behave(name(0), "silent")
+			access := w.kube.Config("operator")
+			access.QPS, access.Burst = c.qps, c.burst
+			r := w.rollout()
+			r.Kube = kubernetes.NewForConfigOrDie(access)
+			_, err := r.Push(w.ctx, pool, rollout.PushOptions{Config: config("one"), Key: w.key, Timeout: time.Minute})
+			if err == nil || strings.Contains(err.Error(), "rate:") || strings.Contains(err.Error(), "limiter") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v requests a second: got %v; want it to say %q", c.qps, err, c.says)
+			}
+		})
+	}
+}
+
+// A node that stopped in the middle is no fault of the configuration.
+func TestHole09AdviceAfterInterruptedNode(t *testing.T) {
+	play(t, 2, func(w *world) {
+		for _, n := range []string{name(0), name(1)} {
+			w.behave(n, "interrupted")
+		}
+		_, err := w.push("one")
+		if err == nil || strings.Contains(err.Error(), "correct the configuration") || !strings.Contains(err.Error(), "the same command with --retry") {
+			t.Errorf("got %v", err)
+		}
+		_, err = w.push("one")
+		w.refused(err, "FailedEarlier")
+		if all := problems(err); len(all) != 1 || strings.Contains(all[0].WayOut, "correct") || !strings.Contains(all[0].WayOut, "--retry") {
+			t.Errorf("got %+v", all)
+		}
+		w.behave(name(0), "")
+		w.behave(name(1), "")
+		w.must("one", func(o *rollout.PushOptions) { o.Retry = true })
+		w.has(2, name(0), name(1))
+	})
+}

@@ -13,7 +13,7 @@ type PushOptions struct {
 	Config nodeconfig.Config
 	Key    ed25519.PrivateKey // signs the document
 	// Keys, where there are some, are what nodes accept from then on. Empty keeps those
-	// that the model's document names.
+	// that the model's document names. Documents that one of them signed are believed.
 	Keys []nodeconfig.PublicKey
 	// Canary is the Node that is first; "" is the first by name that is Ready.
 	Canary string
@@ -24,6 +24,11 @@ type PushOptions struct {
 	Retry bool
 	// ReplaceUserData overwrites userData that is not Ortet's.
 	ReplaceUserData bool
+	// SkipNodes are Nodes that are left as they are, with their instances.
+	SkipNodes []string
+	// ResetGeneration has generations beyond nodeconfig.MaxGeneration not count, also on
+	// nodes that have one.
+	ResetGeneration bool
 
 	rollback bool  // Config is that of an earlier generation
 	to       int64 // the generation; 0 chooses

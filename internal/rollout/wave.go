@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -33,6 +34,7 @@ func (p *push) waves(ctx context.Context, o *observation) error {
 		if err := p.list(ctx, o); err != nil {
 			return err
 		}
+		p.skip(o) // one that was deleted meanwhile is no problem
 		p.see(o)
 		var ready, quiet []member
 		for _, m := range o.members {
@@ -142,8 +144,11 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 		errs = append(errs[:maxShown], fmt.Errorf("and %d more nodes", n))
 	}
 	is := func(state wire.ConfigurationState) bool {
-		return slices.ContainsFunc(outcomes, func(o outcome) bool { return o.m.State == string(state) && o.m.failed(p.generation) })
+		return slices.ContainsFunc(outcomes, func(o outcome) bool {
+			return o.m.State == string(state) && o.m.failed(p.generation) && !o.m.interrupted()
+		})
 	}
+	interrupted := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.m.failed(p.generation) && o.m.interrupted() })
 	remedy := rest
 	switch {
 	case overtaken:
@@ -154,6 +159,8 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 		remedy += "; correct the configuration and push it"
 	case is(wire.ConfigurationRefused):
 		remedy += "; correct what the node reports, then run the same command"
+	case interrupted:
+		remedy += "; run the same command with --retry"
 	default:
 		remedy += "; run the same command to go on"
 	}
@@ -183,16 +190,14 @@ func (p *push) notify(ctx context.Context, m member) outcome {
 // change gives an instance the userData, and then annotates its Node: an agent that reads
 // its userData earlier would find the old one.
 func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
-	has := ""
-	if m.Generation == 0 { // its userData may be another program's
-		var foreign string
-		if has, foreign, err = p.userDataOf(ctx, m.id); err != nil {
-			return false, err
-		}
-		if foreign != "" {
-			problem := foreignProblem(m.Instance, foreign)
-			return false, &fleet.Error{Op: "set userData of instance " + m.Instance, Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
-		}
+	// Another program may have written it since it was inspected.
+	has, foreign, err := p.userDataOf(ctx, m.id)
+	if err != nil {
+		return false, err
+	}
+	if foreign != "" {
+		problem := foreignProblem(m.Instance, foreign)
+		return false, &fleet.Error{Op: "set userData of instance " + m.Instance, Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
 	}
 	if has != p.userData { // an instance of the new model has it
 		if gone, err = p.setUserData(ctx, m.id, ""); err != nil || gone {
@@ -219,12 +224,14 @@ func (p *push) reach(ctx context.Context, m member) outcome {
 	switch {
 	case err != nil || gone:
 		return outcome{m: now, gone: gone, err: err}
-	case now.Wanted > p.generation || now.Generation > p.generation:
-		return outcome{m: now, err: p.newer(now)}
 	case now.has(p.generation):
 		p.set(now)
 		return outcome{m: now}
-	case !now.Ready:
+	}
+	if err := p.newer(ctx, now); err != nil {
+		return outcome{m: now, err: err}
+	}
+	if !now.Ready {
 		return p.notify(ctx, now)
 	}
 	began := p.Now()
@@ -240,8 +247,21 @@ func (p *push) set(m member) {
 	p.members[m.Name] = m
 }
 
-func (p *push) newer(m member) error {
-	return &fleet.Error{Op: "push to node " + m.Name, Kind: fleet.KindHeld, Err: fmt.Errorf("another push took over: the node is to have generation %d, and has %d", max(m.Wanted, m.Generation), m.Generation)}
+// newer fails where a node has a newer generation, or is to have one. Whether another push
+// took over is read in the history: a node reports what it likes.
+func (p *push) newer(ctx context.Context, m member) error {
+	generation := m.Generation
+	if p.o.ResetGeneration {
+		generation = nodeconfig.Counted(generation)
+	}
+	if max(generation, m.Wanted) <= p.generation {
+		return nil
+	}
+	if err := p.overtaken(ctx); err != nil || generation <= p.generation {
+		return err
+	}
+	return &fleet.Error{Op: "push to node " + m.Name, Err: fmt.Errorf("node reports generation %d, of which no accepted key signed a document", generation),
+		Remedy: "push again with --skip-node " + m.Name + ", and replace the node"}
 }
 
 // pollInterval is how often a Node is read of which an answer is awaited. The client's own
@@ -251,9 +271,18 @@ const pollInterval = 2 * time.Second
 // await waits for a node's answer to the generation.
 func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 	o := outcome{m: m}
-	cause := ""
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, p.o.Timeout, true, func(ctx context.Context) (done bool, err error) {
+	cause := "its Node was not read: the client's own limit of requests delays it"
+	// Where the context had a deadline, the client's limiter would fail a read before it.
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer time.AfterFunc(p.o.Timeout, cancel).Stop()
+	err := wait.PollUntilContextCancel(limited, pollInterval, true, func(ctx context.Context) (done bool, err error) {
 		now, gone, err := p.read(ctx, m)
+		if err == nil && !gone {
+			o.m = now
+			p.set(now)
+			err = p.newer(ctx, now)
+		}
 		if fleet.Is(err, fleet.KindTransient) {
 			if ctx.Err() == nil { // not by the time limit itself
 				cause = err.Error()
@@ -263,17 +292,12 @@ func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 		if o.gone = gone; err != nil || gone {
 			return true, err
 		}
-		o.m = now
-		p.set(now)
-		switch {
-		case now.Wanted > p.generation || now.Generation > p.generation:
-			return true, p.newer(now)
-		case now.failed(p.generation):
+		if now.failed(p.generation) {
 			return true, &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(now.brief())}
 		}
 		if cause = "last answer: " + now.brief(); now.State == "" {
 			cause = "it has never answered: its image may lack ortet-node's unit ortet-config.service"
-		} else if now.about < p.generation {
+		} else if now.about != p.generation {
 			cause = fmt.Sprintf("its last answer is to generation %d: ortet-config.service may not run", now.about)
 		}
 		return now.has(p.generation), nil

@@ -52,7 +52,9 @@ type world struct {
 	agents map[string]string // by Node: "fail", "refuse", "silent", "wait"; "" applies
 	joined map[string]string // instance numbers by Node
 	busy   int               // nodes that apply now
-	most   int
+	// machine is called instead of what agents says.
+	machine func(instance, node string)
+	most    int
 }
 
 // play runs a test in virtual time, with a pool of n Ready nodes.
@@ -163,6 +165,7 @@ func (w *world) agent() {
 		w.kube.Each("nodes", func(o runtime.Object) bool {
 			n := o.(*corev1.Node)
 			wanted, _ := strconv.ParseInt(n.Annotations[wire.ConfigurationWanted], 10, 64) // 0 where nothing is asked
+			wanted = nodeconfig.Counted(wanted)
 			if wanted > began[n.Name] && n.Status.Conditions[0].Status == corev1.ConditionTrue {
 				began[n.Name] = wanted
 				go w.apply(n.Name, wanted)
@@ -200,9 +203,15 @@ func (w *world) apply(node string, wanted int64) {
 	w.mu.Unlock()
 	had := w.answer(node).Generation
 	a := wire.ConfigurationAnswer{Generation: had, Wanted: d.Generation, At: time.Now()}
+	if w.machine != nil {
+		w.machine(instance, node)
+		return
+	}
 	switch how {
 	case "silent":
 		return
+	case "interrupted":
+		a.State, a.Reason, a.Message = wire.ConfigurationFailed, wire.ReasonInterrupted, "the machine stopped"
 	case "wait":
 		a.State, a.Reason = wire.ConfigurationWaiting, wire.ReasonNodeNotReady
 	case "fail":
