@@ -44,6 +44,7 @@ type scaleSet struct {
 type instance struct {
 	ID         fleet.ResourceID `json:"id"`
 	Name       string           `json:"name"` // "pool1_3"
+	Etag       string           `json:"etag"`
 	Properties struct {
 		UserData  string `json:"userData"` // only where a GET expands it
 		OSProfile struct {

@@ -238,13 +238,13 @@ func (p *push) inspect(ctx context.Context, o *observation) ([]fleet.Problem, er
 			}
 			done[keyOf(id)] = true
 			all.Go(func() error {
-				userData, what, err := p.userDataOf(ctx, id)
+				now, what, err := p.userDataOf(ctx, id)
 				mu.Lock()
 				defer mu.Unlock()
 				if what != "" && what != o.foreign { // the model's is reported
 					foreign[what] = append(foreign[what], name)
 				}
-				if d, signed, _ := parse(userData, p.pool); d != nil {
+				if d, signed, _ := parse(now.Properties.UserData, p.pool); d != nil {
 					if _, err := signed.Verify(o.keys); err == nil {
 						o.seen = max(o.seen, o.counted(d.Generation))
 					}
@@ -284,18 +284,13 @@ func (p *push) canary(o *observation) (*member, []fleet.Problem) {
 	return nil, nil
 }
 
-// userDataOf reads an instance's userData. foreign describes what a push must not replace.
-func (p *push) userDataOf(ctx context.Context, id fleet.ResourceID) (userData, foreign string, err error) {
-	var now instance
-	err = p.ARM.Get(ctx, id, computeVersion, &now, "$expand", "userData")
-	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
-		return "", "", err
+// userDataOf reads an instance with its userData; one that is missing has none. foreign
+// describes what a push must not replace.
+func (p *push) userDataOf(ctx context.Context, id fleet.ResourceID) (now instance, foreign string, err error) {
+	if err = fleet.IgnoreNotFound(p.ARM.Get(ctx, id, computeVersion, &now, "$expand", "userData")); err == nil && !p.o.ReplaceUserData {
+		_, _, foreign = parse(now.Properties.UserData, p.pool)
 	}
-	userData = now.Properties.UserData
-	if !p.o.ReplaceUserData {
-		_, _, foreign = parse(userData, p.pool)
-	}
-	return userData, foreign, nil
+	return now, foreign, err
 }
 
 // An allocation is the generation that a push takes.
@@ -397,8 +392,8 @@ func (p *push) writer() azure.Writer {
 	return azure.Writer{Cloud: p.Cloud, Now: p.Now, Within: p.o.Timeout, Report: p.report}
 }
 
-// setModel gives the model the userData, unless that became another program's, or a newer
-// push's, since it was read.
+// setModel gives the model the userData, unless that became another program's since it was
+// read.
 func (p *push) setModel(ctx context.Context) error {
 	var refuse error
 	now := &observation{pool: p.pool}
@@ -433,13 +428,27 @@ const (
 	missingPause = 5 * time.Second
 )
 
-// setUserData gives an instance the userData in place of what it had at etag. gone says
-// that Azure has the instance no longer.
-func (p *push) setUserData(ctx context.Context, id fleet.ResourceID, etag string) (gone bool, err error) {
-	for missing := 1; ; missing++ {
-		err := p.writer().Do(ctx, fleet.SetUserData{Instance: id, UserData: p.userData, Etag: etag})
-		if !fleet.Is(err, fleet.KindNotFound) || missing == maxMissing {
-			return fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
+// setUserData gives an instance the userData, unless that became another program's since it
+// was inspected. gone says that Azure has the instance no longer.
+func (p *push) setUserData(ctx context.Context, m member) (gone bool, err error) {
+	for missing := 0; ; {
+		now, foreign, err := p.userDataOf(ctx, m.id)
+		if err == nil && foreign != "" {
+			problem := foreignProblem(m.Instance, foreign)
+			err = &fleet.Error{Op: "set userData of instance " + m.Instance, Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
+		}
+		if err != nil || now.Properties.UserData == p.userData { // an instance of the new model has it
+			return false, err
+		}
+		err = p.writer().Do(ctx, fleet.SetUserData{Instance: m.id, UserData: p.userData, Etag: now.Etag})
+		switch {
+		case fleet.Is(err, fleet.KindStale): // it had no effect
+		case !fleet.Is(err, fleet.KindNotFound):
+			return false, err
+		default:
+			if missing++; missing == maxMissing {
+				return true, nil
+			}
 		}
 		select {
 		case <-time.After(missingPause):

@@ -190,19 +190,8 @@ func (p *push) notify(ctx context.Context, m member) outcome {
 // change gives an instance the userData, and then annotates its Node: an agent that reads
 // its userData earlier would find the old one.
 func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
-	// Another program may have written it since it was inspected.
-	has, foreign, err := p.userDataOf(ctx, m.id)
-	if err != nil {
-		return false, err
-	}
-	if foreign != "" {
-		problem := foreignProblem(m.Instance, foreign)
-		return false, &fleet.Error{Op: "set userData of instance " + m.Instance, Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
-	}
-	if has != p.userData { // an instance of the new model has it
-		if gone, err = p.setUserData(ctx, m.id, ""); err != nil || gone {
-			return gone, err
-		}
+	if gone, err = p.setUserData(ctx, m); err != nil || gone {
+		return gone, err
 	}
 	if m.Name == "" {
 		return false, nil
