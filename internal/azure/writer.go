@@ -110,7 +110,7 @@ func (w Writer) ScaleSet(ctx context.Context, id fleet.ResourceID, change func(f
 		ok, err := in(ctx, pool)
 		if err == nil && !ok {
 			err = &fleet.Error{Op: c.Verb(), Resource: string(id), Kind: fleet.KindConflict,
-				Err: errors.New("Azure reports success, but the scale set is otherwise: others changed it meanwhile"), Remedy: "run the same command again"}
+				Err: errors.New("others changed the scale set after the operation had succeeded"), Remedy: "run the same command again"}
 		}
 		return pool, err
 	}

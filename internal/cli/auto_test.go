@@ -211,7 +211,7 @@ func TestHole14DonorsOfAPoolOfOneNode(t *testing.T) {
 			t.Errorf("code %d, want %q\n%s", code, want, out)
 		}
 	}
-	var looks []auto.Look
+	var looks []struct{ Blockers []fleet.Problem } // durations are text
 	if _, out, _ := p.run(t, "donors --all -o json"); json.Unmarshal([]byte(out), &looks) != nil || len(looks) != 1 || len(looks[0].Blockers) != 1 || looks[0].Blockers[0].Code != "NoWorkbench" {
 		t.Errorf("%s", out)
 	}

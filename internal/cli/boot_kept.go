@@ -122,10 +122,10 @@ func (k *keptBoots) node(ctx context.Context, name, boot string) (keptBoot, erro
 		"from files of the machine, `ortet boot analyze` tells it too", name, k.namespace)
 }
 
-// errNotKept means that no boot of a pool is kept.
-type errNotKept struct{ error }
+// notKeptError means that no boot of a pool is kept.
+type notKeptError struct{ error }
 
-func (e errNotKept) Unwrap() error { return e.error }
+func (e notKeptError) Unwrap() error { return e.error }
 
 // The words for image versions of a pool by when they last booted.
 const (
@@ -140,7 +140,7 @@ func (k *keptBoots) pool(ctx context.Context, name, version string) ([]keptBoot,
 		return list, err
 	}
 	if len(list) == 0 {
-		return nil, errNotKept{refuse(poolNotFound, "pool "+name, "no boot is kept of pool "+name+" in namespace "+k.namespace, "ortet status shows the pools; nodes have to run `ortet-node report --annotate`, and the cluster `ortet controller`, which keeps what they say")}
+		return nil, notKeptError{refuse(poolNotFound, "pool "+name, "no boot is kept of pool "+name+" in namespace "+k.namespace, "ortet status shows the pools; nodes have to run `ortet-node report --annotate`, and the cluster `ortet controller`, which keeps what they say")}
 	}
 	var versions []string // the last used first
 	for _, b := range slices.Backward(list) {
@@ -190,7 +190,7 @@ func (k *keptBoots) choose(ctx context.Context, name string, nodes bool) (choice
 		switch {
 		case err == nil:
 			c.What, c.Pool, c.boots = "pool "+pool, pool, b
-		case is || !nodes || !errors.As(err, new(errNotKept)):
+		case is || !nodes || !errors.As(err, new(notKeptError)):
 			return choice{}, err
 		default: // it may be a Node whose boot nobody has kept yet
 			b, err := k.node(ctx, name, "")

@@ -151,14 +151,6 @@ func (s sheet) only(names ...string) {
 	}
 }
 
-func (s sheet) text(name string) string {
-	v, is := s.fields[name].(string)
-	if !is {
-		s.refuse(name, "is not a text")
-	}
-	return v
-}
-
 // entry is the body of the one entry of a list, which k3s calls "default".
 func (s sheet) entry(list, body string) sheet {
 	all, _ := s.fields[list].([]any)

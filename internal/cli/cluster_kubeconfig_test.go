@@ -32,7 +32,8 @@ func fakeAzure(t *testing.T, answer func(path string) (status int, body any)) ma
 	var server *httptest.Server
 	server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		status, body := http.StatusOK, any(nil)
+		var body any
+		status := http.StatusOK
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/openid-configuration"):
 			base := server.URL + "/tenant/"
@@ -59,8 +60,8 @@ func fakeAzure(t *testing.T, answer func(path string) (status int, body any)) ma
 // A laptop is an operator's with a cluster.yaml, whose server is the program that it has as
 // ssh.
 type laptop struct {
-	dir, kubeconfig, pem string
-	env                  map[string]string
+	dir, kubeconfig string
+	env             map[string]string
 }
 
 func newLaptop(t *testing.T) *laptop {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -186,7 +187,7 @@ func TestHole13ExitCodes(t *testing.T) {
 	for what, s := range map[string]survey{"failures found": {stories: stories(), now: noon}, "failures found, and not all read": {stories: stories(), unread: []string{"403"}, now: noon}} {
 		err := o.printNodes(s, true)
 		t.Logf("%d  %-32s  ortet nodes --failed", err, what)
-		if err != error(exitError(needsPerson)) {
+		if !errors.Is(err, exitError(needsPerson)) {
 			t.Errorf("%s: ortet nodes --failed ends with %v", what, err)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -194,7 +195,7 @@ func TestNodesForPrograms(t *testing.T) {
 	} {
 		var out strings.Builder
 		o := &options{output: form, process: Process{Out: &out, Err: io.Discard}}
-		if err := o.printNodes(survey{stories: stories(), now: noon}, true); err != error(exitError(workflow.ExitNeedsPerson)) {
+		if err := o.printNodes(survey{stories: stories(), now: noon}, true); !errors.Is(err, exitError(workflow.ExitNeedsPerson)) {
 			t.Fatal(err)
 		}
 		var back struct {

@@ -53,7 +53,7 @@ type plainWriter struct {
 }
 
 func (w *plainWriter) Write(p []byte) (int, error) {
-	text := append(w.rest, p...)
+	text := slices.Concat(w.rest, p)
 	end := len(text)
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
 		if at := len(text) - i; utf8.RuneStart(text[at]) {
@@ -63,7 +63,7 @@ func (w *plainWriter) Write(p []byte) (int, error) {
 			break
 		}
 	}
-	w.rest = slices.Clone(text[end:])
+	w.rest = text[end:]
 	_, err := io.WriteString(w.to, plain(string(text[:end])))
 	return len(p), err
 }

@@ -15,15 +15,15 @@ func refuse(code, on, what, wayOut string) error {
 	return &workflow.Refused{Problems: []fleet.Problem{{Code: code, On: on, What: what, WayOut: wayOut}}}
 }
 
-// A refusedFile is a file of the operator's that is not used, with the cause that its
+// A refusedFileError is a file of the operator's that is not used, with the cause that its
 // reader gave.
-type refusedFile struct {
+type refusedFileError struct {
 	*workflow.Refused
 	cause error
 }
 
-func (e refusedFile) Error() string   { return e.cause.Error() }
-func (e refusedFile) Unwrap() []error { return []error{e.Refused, e.cause} }
+func (e refusedFileError) Error() string   { return e.cause.Error() }
+func (e refusedFileError) Unwrap() []error { return []error{e.Refused, e.cause} }
 
 // refuseFile refuses a file that cannot be read or is not valid, for all reasons at once.
 // It gives a mistake in the command line back as it is.
@@ -49,5 +49,5 @@ func refuseFile(name string, err error) error {
 	default:
 		r.Problems = []fleet.Problem{{Code: "InvalidFile", On: name, What: err.Error()}}
 	}
-	return refusedFile{r, err}
+	return refusedFileError{r, err}
 }

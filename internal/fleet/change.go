@@ -141,14 +141,15 @@ type (
 		Pool      ResourceID
 		Instances []string // their ids within the scale set, "3"
 	}
-	// DeallocateScaleSet deallocates all instances, StartScaleSet starts them.
+	// DeallocateScaleSet deallocates all instances.
 	DeallocateScaleSet struct{ Pool ResourceID }
-	StartScaleSet      struct{ Pool ResourceID }
+	// StartScaleSet starts all instances.
+	StartScaleSet struct{ Pool ResourceID }
 	// DeleteScaleSet deletes the scale set with its instances; a missing one is no error.
 	DeleteScaleSet struct{ Pool ResourceID }
-	// ReimageInstance gives an instance a new OS disk, RestartInstance restarts it.
-	// Repeated they do it again.
+	// ReimageInstance gives an instance a new OS disk; repeated, another one.
 	ReimageInstance struct{ Instance ResourceID }
+	// RestartInstance restarts; repeated, again.
 	RestartInstance struct{ Instance ResourceID }
 	// SetCapacity sets the scale set's capacity. Add up from a fresh GET, since
 	// an autoscaler may have changed it, and give its Etag, since one may yet:

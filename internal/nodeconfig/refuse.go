@@ -18,7 +18,7 @@ const (
 	useMirrors  = "is written from spec.registryMirrors; use that"
 	ownFile     = "is Ortet's own; a document cannot set it"
 	identity    = "is the machine's identity; a document cannot set it"
-	credentials = "holds credentials of the node; a document cannot set it"
+	credentials = "holds credentials of the node; a document cannot set it" // #nosec G101 -- a sentence
 	accounts    = "decides who may log in; a document cannot set it as a whole"
 	boots       = "decides whether the machine boots; set it in a new image"
 	ofImage     = "is of the image's packages; set it in a new image, or use /usr/local"

@@ -159,8 +159,7 @@ func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, cu
 	case d.Generation < newest:
 		return d, wire.ReasonOlder, fmt.Errorf("the document has generation %d, this node knows %d", d.Generation, newest)
 	}
-	switch {
-	case len(d.Keys) == 0 && !slices.Contains(settings.Keys, signed.Key()):
+	if len(d.Keys) == 0 && !slices.Contains(settings.Keys, signed.Key()) {
 		// Without keys of its own the settings' count again, and lock the signer out.
 		return d, wire.ReasonSignature, fmt.Errorf("the document lists no accepted keys, and its signer's is not in %s; list them in the document", SettingsFile)
 	}
