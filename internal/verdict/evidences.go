@@ -19,7 +19,7 @@ var evidences = [...]struct{ reason, text string }{
 	{"OutOfMemory", "the kernel's OOM killer named kubelet, containerd, kubeadm, k3s, rke2, runc or cloud-init; a unit's result oom-kill"},
 	{"DiskErrors", "the kernel's “I/O error, dev …” or “Buffer I/O error on dev …”"},
 	{"FilesystemReadOnly", "the kernel's “Remounting filesystem read-only” or a shut-down XFS"},
-	{"FilesystemCorrupt", "XFS's “Corruption”, fsck's “RUN fsck MANUALLY” or “Bad magic number in super-block”"},
+	{"FilesystemCorrupt", "XFS's “Unmount and run xfs_repair”, fsck's “RUN fsck MANUALLY” or “Bad magic number in super-block”"},
 	{"KernelPanic", "“Kernel panic - not syncing”, also “… VFS: Unable to mount root fs”"},
 	{"EmergencyMode", "“You are in emergency mode”"},
 	{"DeviceMissing", "systemd's “Timed out waiting for device …” where the boot did not go on without it, or mount's “special device … does not exist”"},

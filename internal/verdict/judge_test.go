@@ -116,6 +116,7 @@ func TestHole12Messages(t *testing.T) {
 		{console, "[    1.391489] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)", "KernelPanic"},
 		{console, "[    1.391489] Kernel panic - not syncing: VFS: Unable to mount root fs on \"UUID=5f7c\" or unknown-block(0,0)", "KernelPanic"},
 		{console, "fsck.ext4: Bad magic number in super-block while trying to open /dev/sda1", "FilesystemCorrupt"},
+		{console, "[   10.036682] XFS (vda4): Metadata corruption detected at xfs_buf_ioend+0x162/0x570 [xfs], xfs_inode block 0x2fc4e0 xfs_inode_buf_verify\n[   10.039337] XFS (vda4): Unmount and run xfs_repair", "FilesystemCorrupt"},
 		{console, "resize2fs: Bad magic number in super-block while trying to open /dev/sda1", "SentinelMissing"},
 		// The kubelet, as before Kubernetes 1.22 and since.
 		{kubelet, "E0503 10:17:30.426080    4447 bootstrap.go:265] part of the existing bootstrap client certificate is expired: 2020-04-19 15:03:37 +0000 UTC", "KubeletCertificateExpired"},
@@ -128,6 +129,8 @@ func TestHole12Messages(t *testing.T) {
 		{output, "E: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/pool/main/j/jq.deb  Connection failed [IP: 20.125.30.4 80]", "PackageRepositoryUnreachable"},
 		{output, "E: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/pool/main/j/jq.deb  Hash Sum mismatch", "SentinelMissing"},
 		{output, "psql: could not connect to server: Connection refused", "SentinelMissing"},
+		{output, "  - Curl error (7): Couldn't connect to server for https://pkgs.k8s.io/core:/stable:/v1.30/rpm/repodata/repomd.xml [Failed to connect to pkgs.k8s.io port 443: Connection timed out]\nError: Failed to download metadata for repo 'kubernetes': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", "PackageRepositoryUnreachable"},
+		{output, "  - Status code: 404 for https://packages.cloud.google.com/yum/repos/kubernetes-el7-x86_64/repodata/repomd.xml (IP: 142.250.179.78)\nError: Failed to download metadata for repo 'kubernetes': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", "SentinelMissing"},
 		{output, "No package kubelt available.", "PackageNotFound"},
 		{output, "No match for argument: kubelt\nError: Unable to find a match: kubelt", "PackageNotFound"},
 		{output, "No match for argument: docker\nNo packages marked for removal.", "SentinelMissing"},

@@ -53,7 +53,7 @@ var rules = [...]rule{
 	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc", "(cloud-init)", "(crio)", "(dockerd)"}},
 	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0"}},
 	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "log i/o error detected. shutting down filesystem"}},
-	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "corruption detected. unmount and run xfs_repair"}},
+	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "unmount and run xfs_repair"}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "fsck", any: []string{"bad magic number in super-block"}}, // resize2fs and tune2fs meet other file systems
 	{reason: "KernelPanic", in: kernel | elsewhere, all: "kernel panic - not syncing"},
 	{reason: "EmergencyMode", in: kernel | elsewhere, all: "you are in emergency mode"},
@@ -93,7 +93,7 @@ var rules = [...]rule{
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "w: failed to fetch ", any: aptUnreachable[:]},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "could not connect to ", any: []string{"), connection timed out", "). - connect ("}},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "unable to connect to ", any: []string{":http:", ":https:"}},
-	{reason: "PackageRepositoryUnreachable", in: scripts, all: "cannot download repomd.xml"},
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "curl error (", next: "cannot download repomd.xml"}, // after a status code (404) the repository was reached
 
 	// Programs and settings.
 	{reason: "KubeletMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/kubelet", "failed to locate executable /usr/local/bin/kubelet", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
