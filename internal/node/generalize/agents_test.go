@@ -142,6 +142,24 @@ func TestHole06AgentIdentities(t *testing.T) {
 	}
 }
 
+// A clone joins Consul by the keyring that all its agents share.
+func TestHole06ConsulKeyringStays(t *testing.T) {
+	d := newDonor(t)
+	keyrings := []string{"opt/consul/serf/local.keyring", "var/lib/consul/serf/local.keyring"}
+	for _, at := range keyrings {
+		d.write(map[string]string{at: `["r+pUD3yH8bZVHxPrBwmI2g=="]`, path.Dir(at) + "/local.snapshot": "alive: x 10.0.0.4:8301"})
+	}
+	wantOutcome(t, d.run(everything), wire.Generalized)
+	for _, at := range keyrings {
+		if _, err := os.Lstat(filepath.Join(d.dir, at)); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(filepath.Join(d.dir, path.Dir(at), "local.snapshot")); !missing(err) {
+			t.Errorf("the snapshot beside /%s was shipped", at)
+		}
+	}
+}
+
 // A copy of another agent's key is that agent's identity too, and not a pool credential.
 func TestHole06CopiesOfAgentKeys(t *testing.T) {
 	d := newDonor(t)

@@ -237,11 +237,12 @@ func Table() []Row {
 		// ZeroTier's documentation: devices of one identity fight over its address.
 		{Group: groupAgents, Path: "/var/lib/zerotier-one/identity.*", Action: Shred, Why: "ZeroTier's identity; it makes a new one, and keeps the networks"},
 		{Group: groupAgents, Path: "/var/lib/zerotier-one/authtoken.secret", Action: Shred, Why: "the token of ZeroTier's local API; it makes a new one"},
-		// Consul's issues 4741 and 13037, and Nomad's client.go, which makes new ids.
+		// Consul's issues 4741 and 13037, and Nomad's client.go, which makes new ids. Consul
+		// reads its gossip keys from serf/*.keyring alone where "encrypt" was given once.
 		{Group: groupAgents, Path: "/opt/consul/node-id", Action: Remove, Why: "Consul refuses a node whose id another one has; it makes a new one"},
-		{Group: groupAgents, Path: "/opt/consul/serf/*", Action: Remove, Why: "the donor's view of Consul's members"},
+		{Group: groupAgents, Path: "/opt/consul/serf/*.snapshot", Action: Remove, Why: "the donor's view of Consul's members"},
 		{Group: groupAgents, Path: "/var/lib/consul/node-id", Action: Remove, Why: "Consul refuses a node whose id another one has; it makes a new one"},
-		{Group: groupAgents, Path: "/var/lib/consul/serf/*", Action: Remove, Why: "the donor's view of Consul's members"},
+		{Group: groupAgents, Path: "/var/lib/consul/serf/*.snapshot", Action: Remove, Why: "the donor's view of Consul's members"},
 		{Group: groupAgents, Path: "/opt/nomad/data/client/*", Action: Shred, Why: "Nomad's ids and state of this client; it makes new ones"},
 		{Group: groupAgents, Path: "/opt/nomad/client/*", Action: Shred, Why: "as above"},
 		{Group: groupAgents, Path: "/var/lib/nomad/client/*", Action: Shred, Why: "as above"},
