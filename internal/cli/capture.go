@@ -48,8 +48,8 @@ With --pool or --all, rules choose the node (ortet donors shows them), and a poo
 captured only if a new image is due: it has no version, its nodes were patched since
 the newest (--patch-annotation), or the newest is too old (--max-image-age). Pools are
 captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0).`,
-		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run
-  ortet capture k8s-pool1-12345678-vmss000000
+		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --image=reg.example/ortet:1 \
+    --dry-run
   ortet capture k8s-pool1-12345678-vmss000000 --image=reg.example/ortet:1 \
     --bootstrap=baked --accept-pool-credentials
   ortet capture --all --image=reg.example/ortet:1 --max-image-age 14 --dry-run`,

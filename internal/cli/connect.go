@@ -231,8 +231,9 @@ func (o *options) kubernetes() (*rest.Config, error) {
 			err = fmt.Errorf("no kubeconfig in %s", strings.Join(rules.Precedence, ", "))
 			hint = "; set $KUBECONFIG or --kubeconfig FILE"
 		}
-		if err = fmt.Errorf("cannot find the Kubernetes API server: %w%s", err, hint); o.kubeconfig != "" {
-			err = refuseFile(o.kubeconfig, err) // nothing was asked yet
+		err = fmt.Errorf("cannot find the Kubernetes API server: %w%s", err, hint)
+		if name := first(o.kubeconfig, o.process.Getenv("KUBECONFIG")); name != "" {
+			err = refuseFile(name, err) // nothing was asked yet
 		}
 		return nil, err
 	}

@@ -106,7 +106,7 @@ var exitTable = []exitCase{
 		"cluster validate -f NONE", "cluster up -f NONE", "cluster plan -f NONE", "cluster status -f NONE", "cluster down -f NONE", "cluster kubeconfig -f NONE", "cluster logs -f NONE", "cluster scale p 1 -f NONE", "cluster init --from-env NONE"}},
 	{situation: "kubeconfig or azure.json not valid", code: refused, azure: 404, commands: []string{
 		"status --kubeconfig BAD", "nodes --kubeconfig NONE", "capture a --kubeconfig BAD", "config status pool1 --kubeconfig NONE", "boot show a --kubeconfig BAD",
-		"status --azure-config BADJSON", "cluster status -f CLUSTER --azure-config NONE"}},
+		"status --azure-config BADJSON", "nodes --azure-config NONE", "nodes --failed --azure-config BADJSON", "cluster status -f CLUSTER --azure-config NONE"}},
 	{situation: "Azure denies it", code: failed, azure: 403, says: "AuthorizationFailed", commands: []string{
 		"nodes", "nodes a", "status POOLID", "config status POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "cluster plan -f CLUSTER", "cluster status -f CLUSTER", "cluster endpoints -f CLUSTER", "cluster down -f CLUSTER",
 		"cluster ssh -f CLUSTER", "cluster logs -f CLUSTER", "cluster kubeconfig -f CLUSTER", "cluster scale agents 1 -f CLUSTER", "cluster replace n -f CLUSTER"}},
@@ -193,6 +193,32 @@ func TestHole13ExitCodes(t *testing.T) {
 	}
 	if err := o.printNodes(survey{stories: stories(), now: noon}, false); err != nil {
 		t.Errorf("a list of nodes ends with %v", err)
+	}
+}
+
+// A CI job names its kubeconfig by the environment.
+func TestHole13KubeconfigOfTheEnvironment(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(bad, []byte("clusters: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{bad, bad + "-missing"} {
+		t.Setenv("KUBECONFIG", file)
+		var said strings.Builder
+		code := Run(t.Context(), []string{"nodes"}, Process{In: strings.NewReader(""), Out: &strings.Builder{}, Err: &said, Getenv: os.Getenv})
+		if code != refused || !strings.Contains(said.String(), file) {
+			t.Errorf("KUBECONFIG=%s: code %d, want %d: %s", file, code, refused, said.String())
+		}
+	}
+}
+
+// The examples of a capture are not refused for want of an image.
+func TestHole07ExamplesOfACapture(t *testing.T) {
+	example := newCapture(&options{}).Example
+	for _, line := range strings.Split(strings.ReplaceAll(example, "\\\n", ""), "\n") {
+		if !strings.Contains(line, "--image") {
+			t.Errorf("example without an image: %s", line)
+		}
 	}
 }
 

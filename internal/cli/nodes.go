@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,7 +128,9 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 		}
 	}
 	look, err := o.connectBoots(ctx, nil)
-	if err != nil {
+	if errors.As(err, new(refusedFileError)) {
+		return s, err
+	} else if err != nil {
 		s.unread = append(s.unread, "Azure was not asked, so instances that never became Nodes are missing: "+err.Error())
 	} else {
 		if look.group != "" && len(pools) == 0 {
