@@ -356,3 +356,32 @@ func TestHole01ResetGeneration(t *testing.T) {
 		})
 	}
 }
+
+// A newer push ended while an older one waited to write: that replaces nothing newer.
+func TestHole05OlderPushReplacesNothingNewer(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.arm.onSend = func(method string) {
+			if method == http.MethodPatch {
+				w.arm.onSend = nil
+				w.must("two")
+			}
+		}
+		_, err := w.push("one")
+		if !fleet.Is(err, fleet.KindHeld) || w.model() != 2 {
+			t.Errorf("got %v, and generation %d in the model", err, w.model())
+		}
+		w.has(2, name(0), name(1))
+	})
+	play(t, 2, func(w *world) {
+		w.arm.hook = func(id fleet.ResourceID, _ int) {
+			if id.Name() == "1" {
+				w.arm.hook = nil
+				w.must("two")
+			}
+		}
+		_, err := w.push("one")
+		if d := w.document(w.userData("1")); !fleet.Is(err, fleet.KindHeld) || d == nil || d.Generation != 2 {
+			t.Errorf("got %v, and the instance has %+v", err, d)
+		}
+	})
+}

@@ -415,10 +415,24 @@ func (p *push) setModel(ctx context.Context) error {
 // mayReplace says why the model's userData must stay.
 func (p *push) mayReplace(now *observation) error {
 	if now.foreign == "" || p.o.ReplaceUserData {
-		return nil
+		return p.superseded(now.set.Properties.Profile.UserData)
 	}
 	problem := foreignProblem(string(p.pool), now.foreign)
 	return &fleet.Error{Op: "set the model's userData", Resource: string(p.pool), Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
+}
+
+// superseded fails where userData is the document of a newer push: since the history was
+// read, the write may have waited for other operations.
+func (p *push) superseded(userData string) error {
+	d, signed, _ := parse(userData, p.pool)
+	if d == nil || d.Generation <= p.generation || p.o.ResetGeneration && d.Generation > nodeconfig.MaxGeneration {
+		return nil
+	}
+	if _, err := signed.Verify(p.keys); err != nil {
+		return nil // it does not count
+	}
+	return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld,
+		Err: fmt.Errorf("another push wrote generation %d", d.Generation), Remedy: "wait until it has ended (ortet config status), then push again"}
 }
 
 // maxMissing is how often an instance has to be missing until it counts as deleted:
@@ -436,6 +450,9 @@ func (p *push) setUserData(ctx context.Context, m member) (gone bool, err error)
 		if err == nil && foreign != "" {
 			problem := foreignProblem(m.Instance, foreign)
 			err = &fleet.Error{Op: "set userData of instance " + m.Instance, Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
+		}
+		if err == nil {
+			err = p.superseded(now.Properties.UserData)
 		}
 		if err != nil || now.Properties.UserData == p.userData { // an instance of the new model has it
 			return false, err
