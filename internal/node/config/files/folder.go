@@ -102,7 +102,8 @@ func (m *machine) folder(name string, do func(folder *os.Root) error) error {
 		case !info.IsDir():
 			return fmt.Errorf("%s %w", path.Join(m.shown(here), c), errParent)
 		default:
-			next, err := here.OpenRoot(c)
+			// With "/." what took the folder's place is not opened: a FIFO would block.
+			next, err := here.OpenRoot(c + "/.")
 			if err != nil {
 				return err
 			}
