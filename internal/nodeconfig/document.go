@@ -145,7 +145,7 @@ func (d Document) check(signer PublicKey) error {
 	case len(d.Keys) > 0 && !slices.Contains(d.Keys, signer):
 		return errors.New("the accepted keys lack the signer's own")
 	}
-	for _, k := range d.Keys {
+	for _, k := range append([]PublicKey{signer}, d.Keys...) {
 		if _, err := k.Parse(); err != nil {
 			return err
 		}

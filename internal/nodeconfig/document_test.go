@@ -3,6 +3,7 @@ package nodeconfig
 import (
 	"crypto/ed25519"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -127,4 +128,16 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("a forged document: %+v", d)
 		}
 	})
+}
+
+// Who has no key names as signer what a terminal would obey: the document is none.
+func TestHole01SignerIsNoKey(t *testing.T) {
+	text, err := json.Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Signed{envelope{Document: text, Key: "ed25519:\x1b]0;x\a"}}
+	if _, err := s.Unverified(); err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("got %v", err)
+	}
 }
