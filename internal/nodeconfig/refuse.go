@@ -42,7 +42,9 @@ var refusedPaths = []struct{ pattern, cause string }{
 	{"/etc/kubernetes/azure.json", credentials}, // the cloud provider's: subscription, network, identity
 	{"/var/lib/kubelet/*kubeconfig*", credentials}, {"/var/lib/kubelet/pki", credentials},
 	{"/root/.kube", credentials}, {"/home/*/.kube", credentials},
-	{"/etc/rancher/*/*.yaml", credentials}, {"/etc/rancher/node", credentials}, {"/var/lib/rancher", credentials},
+	{"/etc/rancher/*/*.yaml", credentials}, {"/etc/rancher/node", credentials},
+	{"/var/lib/rancher/*/agent/etc/containerd", ""}, // allowed: templates of k3s's containerd configuration
+	{"/var/lib/rancher", credentials},
 
 	{"/etc/machine-id", identity}, {"/var/lib/dbus/machine-id", identity}, {"/etc/ssh/ssh_host_*", identity},
 	{"/etc/hostname", identity},                                  // the Node's name: one for all nodes

@@ -63,7 +63,7 @@ func TestHole04RefusedUnitsAndKubeletFields(t *testing.T) {
 // What people configure stays possible.
 func TestHole04AcceptedPathsAndUnits(t *testing.T) {
 	for _, path := range []string{"/etc/motd", "/etc/hosts", "/etc/sudoers.d/ops", "/etc/ssh/sshd_config.d/10-hardening.conf", "/etc/sysctl.d/91-app.conf", "/etc/default/kubelet", "/etc/modprobe.d/x.conf",
-		"/usr/local/bin/backup", "/usr/share/keyrings/app.gpg", "/opt/app/bin/app", "/home/app/.ssh/authorized_keys", "/var/lib/app/conf.d/x.conf", "/var/lib/kubelet/seccomp/app.json", "/etc/containerd/config.toml", "/etc/bin/x", "/library/x"} {
+		"/usr/local/bin/backup", "/usr/share/keyrings/app.gpg", "/opt/app/bin/app", "/home/app/.ssh/authorized_keys", "/var/lib/app/conf.d/x.conf", "/var/lib/kubelet/seccomp/app.json", "/etc/containerd/config.toml", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl", "/etc/bin/x", "/library/x"} {
 		if got := problems(t, head+"  files:\n  - {path: "+path+", content: x}"); got != "" {
 			t.Errorf("%s", got)
 		}
