@@ -35,6 +35,7 @@ func (f *pushFlags) add(cmd *cobra.Command) {
 	p.StringArrayVar(&f.accept, "accept-key", nil, "`PUBLIC-KEY` that nodes accept from then on beside the signing key, instead of their present ones, and whose documents count; repeatable, for rotation")
 	p.StringArrayVar(&f.options.SkipNodes, "skip-node", nil, "`NODE` that is left as it is, with its instance; repeatable")
 	p.BoolVar(&f.options.ResetGeneration, "reset-generation", false, fmt.Sprintf("way back from generations above %d, which a push refuses: they do not count, and nodes that have one accept this push", int64(nodeconfig.MaxGeneration)))
+	p.Int64Var(&f.options.AfterGeneration, "after-generation", 0, fmt.Sprintf("`GENERATION` that nodes know and whose document was lost; the push takes a higher one (0 to %d)", rollout.MaxAfterGeneration))
 }
 
 var reMaxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,3}|([1-9][0-9]?|100)%)$`)
@@ -47,6 +48,9 @@ func (f *pushFlags) complete() (o rollout.PushOptions, err error) {
 	}
 	if o.Timeout < time.Second || o.Timeout > time.Hour {
 		return o, usagef("--timeout %s: want 1s to 1h", o.Timeout)
+	}
+	if o.AfterGeneration < 0 || o.AfterGeneration > rollout.MaxAfterGeneration {
+		return o, usagef("--after-generation %d: want 0 to %d", o.AfterGeneration, rollout.MaxAfterGeneration)
 	}
 	for _, text := range f.accept {
 		if _, err := nodeconfig.PublicKey(text).Parse(); err != nil {

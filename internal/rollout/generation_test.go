@@ -385,3 +385,28 @@ func TestHole05OlderPushReplacesNothingNewer(t *testing.T) {
 		}
 	})
 }
+
+// A new cluster has a pool of the same name, whose nodes are of an image of the old one's:
+// they know a generation whose document no one has.
+func TestHole01DocumentsWereLost(t *testing.T) {
+	play(t, 2, func(w *world) {
+		for i := range 2 {
+			w.write(name(i), wire.ConfigurationAnswer{Generation: 7, Wanted: 7, State: wire.ConfigurationApplied})
+		}
+		_, err := w.push("one")
+		w.refused(err, "GenerationNotSigned")
+		if all := problems(err); len(all) != 1 || !strings.Contains(all[0].WayOut, "--after-generation") {
+			t.Errorf("got %+v", all)
+		}
+		after := func(o *rollout.PushOptions) { o.AfterGeneration = 7 }
+		for range 2 { // the same command goes on
+			if result := w.must("one", after); result.Generation != 8 || w.model() != 8 {
+				t.Errorf("got %+v, model %d", result, w.model())
+			}
+		}
+		w.has(8, name(0), name(1))
+		if result := w.must("two"); result.Generation != 9 {
+			t.Errorf("got %+v", result)
+		}
+	})
+}

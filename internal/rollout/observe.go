@@ -129,7 +129,7 @@ type observation struct {
 	foreign  string                 // what the model's userData is instead; "" where it is ours or empty
 	keys     []nodeconfig.PublicKey // whose documents are believed
 	reset    bool                   // generations beyond nodeconfig.MaxGeneration do not count
-	seen     int64                  // highest generation of the instances' documents
+	seen     int64                  // highest generation of the instances' documents, or that the user names
 	members  []member               // by name
 	without  []instance             // without a Node
 	history  history
@@ -301,7 +301,8 @@ func (o *observation) reportProblems() (out []fleet.Problem) {
 		}
 	}
 	for beyond, all := range names {
-		wayOut := "leave out with --skip-node what reports wrongly, and replace it; or name with --accept-key the key that signed what it has"
+		wayOut := "leave out with --skip-node what reports wrongly, and replace it; or name with --accept-key the key that signed what it has; " +
+			"or name with --after-generation what honest nodes report, where its document was lost"
 		if beyond {
 			wayOut = "leave out with --skip-node what reports wrongly, and replace it; nodes that have such a generation accept a push with --reset-generation"
 		}

@@ -139,7 +139,7 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p.pool, o.reset = o.pool, p.o.ResetGeneration
+	p.pool, o.reset, o.seen = o.pool, p.o.ResetGeneration, p.o.AfterGeneration
 	keyProblems := o.believe(publicOf(p.o.Key), p.o.Keys, p.o.ReplaceUserData)
 	problems := append(o.problems(), keyProblems...)
 	p.keys = o.keys

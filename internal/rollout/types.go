@@ -8,6 +8,10 @@ import (
 	"github.com/ortet/ortet/internal/nodeconfig"
 )
 
+// MaxAfterGeneration is more than any pool reaches, and far from nodeconfig.MaxGeneration:
+// a node that reports wrongly cannot bring the pool to the end of the numbers.
+const MaxAfterGeneration = 1_000_000
+
 // PushOptions say what is pushed, and how.
 type PushOptions struct {
 	Config nodeconfig.Config
@@ -29,6 +33,9 @@ type PushOptions struct {
 	// ResetGeneration has generations beyond nodeconfig.MaxGeneration not count, also on
 	// nodes that have one.
 	ResetGeneration bool
+	// AfterGeneration is one that nodes know and whose document was lost: the push takes a
+	// higher one. 0 for none; MaxAfterGeneration at most.
+	AfterGeneration int64
 
 	rollback bool  // Config is that of an earlier generation
 	to       int64 // the generation; 0 chooses
