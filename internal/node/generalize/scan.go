@@ -198,7 +198,7 @@ func (s *scanner) entry(root *os.Root, e fs.DirEntry, at string, depth int, stor
 	s.byPath(at, e)
 	switch {
 	case e.IsDir():
-		sub, err := root.OpenRoot(e.Name())
+		sub, err := root.OpenRoot(e.Name() + "/.") // a FIFO in its place would block
 		if err != nil {
 			s.find(at, ruleUnreadable, wire.NodeIdentity, reason(err))
 			return nil
