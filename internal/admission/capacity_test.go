@@ -132,6 +132,7 @@ type spotSet struct {
 	set      []int64 // what the Keeper set
 	etag     int
 	policy   string
+	flexible bool
 	refuse   error // of Begin
 	fails    error // of Poll, with the capacity as it was
 	before   int64
@@ -186,7 +187,11 @@ func (s *spotSet) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
 	if s.looked != nil {
 		s.looked()
 	}
-	return fleet.Pool{ID: reapPool, Name: "agents", Capacity: s.capacity, Spot: true, EvictionPolicy: s.policy, Etag: strings.Repeat("e", s.etag)}, nil
+	p := fleet.Pool{ID: reapPool, Name: "agents", Capacity: s.capacity, Spot: true, EvictionPolicy: s.policy, Etag: strings.Repeat("e", s.etag), Orchestration: fleet.Uniform}
+	if s.flexible {
+		p.Orchestration = "Flexible"
+	}
+	return p, nil
 }
 
 func (s *spotSet) Begin(_ context.Context, change fleet.Change) (fleet.Token, error) {
@@ -233,7 +238,27 @@ type keeperWorld struct {
 
 // Instances are none: it does at once what it is told.
 func (s *spotSet) Instances(context.Context, fleet.ResourceID) ([]fleet.Instance, error) {
+	if s.flexible {
+		return nil, &fleet.Error{Kind: fleet.KindInvalid, Err: errors.New("400 BadRequest: Operation 'VirtualMachineScaleSets.virtualMachines.GET' is not allowed")}
+	}
 	return nil, nil
+}
+
+// TestHole08: Azure lists no machines below a Flexible scale set, whose capacity comes back
+// all the same.
+func TestHole08CapacityOfAFlexiblePool(t *testing.T) {
+	w := newKeeperWorld(t, 3)
+	w.set.flexible = true
+	m := w.set.any()
+	if err := w.Evicted(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	w.set.evict(m)
+	w.round()
+	w.round()
+	if w.set.capacity != 3 {
+		t.Errorf("a capacity of %d, want 3", w.set.capacity)
+	}
 }
 
 func newKeeperWorld(t *testing.T, n int64) *keeperWorld {

@@ -60,9 +60,9 @@ func (p RetryPolicy) wait(try int, err error, asked time.Duration) (time.Duratio
 // Retry tries again what failed for a passing reason: KindTransient, and
 // KindThrottled after what the service asks for.
 //
-// Reads and Poll are always safe to repeat. So is Begin, since every
-// fleet.Change is idempotent: repeating one whose effect is there changes
-// nothing, and a repeated creation joins the first. What a Begin may not hide is
+// Reads and Poll are always safe to repeat. So is Begin: repeating a fleet.Change whose
+// effect is there changes nothing, but for a reimage or restart, which is done again, and
+// a repeated creation joins the first. What a Begin may not hide is
 // that its first try had an effect in spite of its error; the error of the last
 // try says so by its kind, and the caller observes. KindStale, KindConflict and a refusal
 // would not: after a try whose answer was lost, that try's error is returned instead, since

@@ -29,9 +29,11 @@ type Rest struct{ since time.Time }
 // Updating says which operation the scale set has in progress; "" for none. From RestFor
 // on overdue says it instead: the change is made all the same.
 func (r *Rest) Updating(ctx context.Context, cloud Instances, pool fleet.Pool, now time.Time) (why, overdue string, err error) {
-	instances, err := cloud.Instances(ctx, pool.ID)
-	if err != nil {
-		return "", "", err
+	var instances []fleet.Instance
+	if !strings.EqualFold(pool.Orchestration, "Flexible") { // whose machines Azure does not list so
+		if instances, err = cloud.Instances(ctx, pool.ID); err != nil {
+			return "", "", err
+		}
 	}
 	for _, i := range instances {
 		if strings.EqualFold(i.ProvisioningState, "Creating") || strings.EqualFold(i.ProvisioningState, "Deleting") {
@@ -69,15 +71,18 @@ type Writer struct {
 	// of, or that Azure fails for a passing reason.
 	Within time.Duration
 	Report func(format string, args ...any) // what a person who watches sees; may be nil
+	// Rest is one for several changes of a scale set, one after the other: what is overdue
+	// for one is for the next. nil begins anew with each.
+	Rest *Rest
 }
 
 // ScaleSet makes the change that change computes from the scale set as it was read, while
 // that is not updating and is still so; nil is no change to make. When the operation has
 // ended, in reads it back: false is fleet.KindConflict, since somebody else changed it
-// meanwhile. It returns the scale set as read last.
+// meanwhile; a nil in reads nothing. It returns the scale set as read last.
 func (w Writer) ScaleSet(ctx context.Context, id fleet.ResourceID, change func(fleet.Pool) fleet.Change, in func(context.Context, fleet.Pool) (bool, error)) (fleet.Pool, error) {
-	var rest Rest
-	try := w.tries(id)
+	rest := cmp.Or(w.Rest, &Rest{})
+	try := w.tries(id, true)
 	for {
 		pool, err := w.Cloud.Pool(ctx, id)
 		if err != nil {
@@ -87,7 +92,7 @@ func (w Writer) ScaleSet(ctx context.Context, id fleet.ResourceID, change func(f
 		if c == nil {
 			return pool, nil
 		}
-		waits, err := w.updating(ctx, pool, &rest)
+		waits, err := w.updating(ctx, pool, rest)
 		again := false
 		switch {
 		case err == nil && waits:
@@ -95,14 +100,14 @@ func (w Writer) ScaleSet(ctx context.Context, id fleet.ResourceID, change func(f
 		case err == nil:
 			again, err = try(ctx, c)
 		}
-		if fleet.Is(err, fleet.KindStale) { // it had no effect
-			err, again = pause(ctx, busyInterval), true
-		}
 		if err != nil {
 			return pool, err
 		}
 		if again {
 			continue
+		}
+		if in == nil {
+			return pool, nil
 		}
 		if pool, err = w.Cloud.Pool(ctx, id); err != nil {
 			return pool, err
@@ -133,7 +138,7 @@ func (w Writer) updating(ctx context.Context, pool fleet.Pool, rest *Rest) (bool
 // For Within it is tried again while another operation runs on the target. A change whose
 // Etag is not the target's any more is fleet.KindStale.
 func (w Writer) Do(ctx context.Context, c fleet.Change) error {
-	try := w.tries(c.Target())
+	try := w.tries(c.Target(), false)
 	for {
 		again, err := try(ctx, c)
 		if err != nil || !again {
@@ -143,22 +148,24 @@ func (w Writer) Do(ctx context.Context, c fleet.Change) error {
 }
 
 // tries returns a function that makes a change once. again says that a later try may
-// succeed, and was paused for.
-func (w Writer) tries(id fleet.ResourceID) func(context.Context, fleet.Change) (again bool, err error) {
+// succeed, and was paused for; stale, that one of a newer ETag may.
+func (w Writer) tries(id fleet.ResourceID, stale bool) func(context.Context, fleet.Change) (again bool, err error) {
 	var deadline time.Time
+	told := false
 	return func(ctx context.Context, c fleet.Change) (bool, error) {
-		first := deadline.IsZero()
-		if first {
+		if deadline.IsZero() {
 			deadline = w.Now().Add(w.Within)
 		}
 		token, err := w.Cloud.Begin(ctx, c)
 		if err == nil {
 			err = w.await(ctx, token)
 		}
-		if err == nil || ctx.Err() != nil || !passes(err) || w.Now().After(deadline) {
+		changed := stale && fleet.Is(err, fleet.KindStale)
+		if err == nil || ctx.Err() != nil || !changed && !passes(err) || w.Now().After(deadline) {
 			return false, err
 		}
-		if first {
+		if !changed && !told {
+			told = true
 			w.report("%s: retry for up to %s: %v", id.Name(), w.Within, err)
 		}
 		return true, pause(ctx, max(busyInterval, RetryAfter(err)))
@@ -178,15 +185,15 @@ func passes(err error) bool {
 	return false
 }
 
-// await follows an operation to its end.
+// await follows an operation to its end, or until nothing is heard of it for Within.
 func (w Writer) await(ctx context.Context, token fleet.Token) error {
-	for token != "" {
+	for heard := w.Now(); token != ""; {
 		progress, err := w.Cloud.Poll(ctx, token)
-		switch {
-		case progress.Done:
+		switch lost := fleet.Is(err, fleet.KindTransient) || fleet.Is(err, fleet.KindThrottled); {
+		case progress.Done, err != nil && (!lost || w.Now().Sub(heard) >= w.Within):
 			return err
-		case err != nil && !fleet.Is(err, fleet.KindTransient) && !fleet.Is(err, fleet.KindThrottled):
-			return err
+		case err == nil:
+			heard = w.Now()
 		}
 		if err := pause(ctx, max(progress.Wait, time.Second, RetryAfter(err))); err != nil {
 			return err

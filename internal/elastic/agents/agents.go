@@ -112,11 +112,6 @@ func (c *Control) writer() azure.Writer {
 	return azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: c.ReadyTimeout, Report: func(format string, args ...any) { c.report("Azure", format, args...) }}
 }
 
-// change makes a change of a whole pool.
-func (c *Control) change(ctx context.Context, pool fleet.ResourceID, change func(fleet.Pool) fleet.Change, in func(fleet.Pool) bool) (fleet.Pool, error) {
-	return c.writer().ScaleSet(ctx, pool, change, func(_ context.Context, p fleet.Pool) (bool, error) { return in == nil || in(p), nil })
-}
-
 // once is a change that does not depend on what the pool is.
 func once(change fleet.Change) func(fleet.Pool) fleet.Change {
 	return func(fleet.Pool) fleet.Change { return change }
@@ -125,12 +120,12 @@ func once(change fleet.Change) func(fleet.Pool) fleet.Change {
 // setCapacity sets the capacity that want computes from the present one.
 func (c *Control) setCapacity(ctx context.Context, pool fleet.ResourceID, want func(now int64) int64) error {
 	var n int64
-	_, err := c.change(ctx, pool, func(p fleet.Pool) fleet.Change {
+	_, err := c.writer().ScaleSet(ctx, pool, func(p fleet.Pool) fleet.Change {
 		if n = want(p.Capacity); n == p.Capacity {
 			return nil
 		}
 		return fleet.SetCapacity{Pool: p.ID, Capacity: n, Etag: p.Etag}
-	}, func(p fleet.Pool) bool { return p.Capacity == n })
+	}, func(_ context.Context, p fleet.Pool) (bool, error) { return p.Capacity >= n, nil }) // others may have scaled further
 	return err
 }
 

@@ -34,6 +34,7 @@ type world struct {
 	boots   int
 	drained []string
 	blocked string // a Node whose drain is blocked
+	drains  func() // called once, at the first drain
 	pool    fleet.ResourceID
 	arm     azure.Resources
 }
@@ -204,6 +205,10 @@ func (w *world) SetUnschedulable(_ context.Context, name string, unschedulable b
 func (w *world) Drain(_ context.Context, name string, o cluster.DrainOptions, report func(cluster.DrainEvent)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.drains != nil {
+		go w.drains()
+		w.drains = nil
+	}
 	if name == w.blocked && !o.Force {
 		return &fleet.Error{Op: "drain", Resource: "node " + name, Kind: fleet.KindBlocked, Err: errors.New("PodDisruptionBudget default/web")}
 	}
@@ -437,5 +442,105 @@ func TestHole08PoolsDuringAScaleUp(t *testing.T) {
 				time.Sleep(5 * time.Minute) // until the last PATCH's machines have joined
 			})
 		})
+	}
+}
+
+// An other is an Azure in which others act, or nothing comes to an end.
+type other struct {
+	azure.Cloud
+	state string // of the scale set, "" for what it is
+	begin error
+	poll  error
+	ended func() // once, when a change has ended
+}
+
+func (o *other) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	p, err := o.Cloud.Pool(ctx, id)
+	if o.state != "" {
+		p.ProvisioningState = o.state
+	}
+	return p, err
+}
+
+func (o *other) Begin(ctx context.Context, c fleet.Change) (fleet.Token, error) {
+	if o.begin != nil {
+		return "", o.begin
+	}
+	return o.Cloud.Begin(ctx, c)
+}
+
+func (o *other) Poll(ctx context.Context, t fleet.Token) (fleet.Progress, error) {
+	if o.poll != nil {
+		return fleet.Progress{}, o.poll
+	}
+	p, err := o.Cloud.Poll(ctx, t)
+	if p.Done && o.ended != nil {
+		o.ended()
+		o.ended = nil
+	}
+	return p, err
+}
+
+// TestHole08: a scale set that stays Updating has a resize wait once, not for each machine.
+func TestHole08StuckScaleSet(t *testing.T) {
+	play(t, 4, func(w *world) {
+		w.control.Cloud = &other{Cloud: w.control.Cloud, state: "Updating"}
+		began := time.Now()
+		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err != nil || time.Since(began) > 40*time.Minute {
+			w.t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		w.wantNodes(4)
+	})
+}
+
+// TestHole08: a change ends although nobody answers, or others write all the time.
+func TestHole08ChangesEnd(t *testing.T) {
+	for name, o := range map[string]*other{
+		"ETag":   {begin: &fleet.Error{Op: "set capacity", Kind: fleet.KindStale}},
+		"silent": {poll: &fleet.Error{Op: "poll", Kind: fleet.KindTransient}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				o.Cloud, w.control.Cloud = w.control.Cloud, o
+				ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
+				defer cancel()
+				if err := w.control.Scale(ctx, "agents", 2); ctx.Err() != nil {
+					w.t.Errorf("scale did not end in an hour: %v", err)
+				}
+				time.Sleep(5 * time.Minute) // until the last PATCH's machines have joined
+			})
+		})
+	}
+}
+
+// TestHole08: others who scale further right after a scale-up, or delete a machine that is
+// being drained, are in no way.
+func TestHole08ScaleBesideOthers(t *testing.T) {
+	t.Run("further", func(t *testing.T) {
+		play(t, 2, func(w *world) {
+			w.control.Cloud = &other{Cloud: w.control.Cloud, ended: func() {
+				w.send(http.MethodPatch, "", `{"sku": {"name": "Standard_D2s_v5", "tier": "Standard", "capacity": 6}}`)
+			}}
+			if err := w.control.Scale(w.t.Context(), "agents", 4); err != nil || len(w.machines()) != 4 {
+				w.t.Errorf("%d machines, want 4; %v", len(w.machines()), err)
+			}
+			time.Sleep(5 * time.Minute)
+		})
+	})
+	t.Run("gone", func(t *testing.T) {
+		play(t, 4, func(w *world) {
+			w.drains = func() { w.send(http.MethodPost, "/delete", `{"instanceIds": ["3"]}`) }
+			if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil {
+				w.t.Error(err)
+			}
+			w.wantNodes(2)
+		})
+	})
+}
+
+// send is a change by others.
+func (w *world) send(method, action, body string) {
+	if _, err := w.arm.Send(w.t.Context(), "change", method, w.pool+fleet.ResourceID(action), "2024-07-01", json.RawMessage(body)); err != nil {
+		w.t.Error(err)
 	}
 }

@@ -23,7 +23,7 @@ func (c *Control) Stop(ctx context.Context, name string) error {
 		return err
 	}
 	c.report(name, "deallocating %d machines", len(machines))
-	_, err = c.change(ctx, pool.ID, once(fleet.DeallocateScaleSet{Pool: pool.ID}), nil)
+	_, err = c.writer().ScaleSet(ctx, pool.ID, once(fleet.DeallocateScaleSet{Pool: pool.ID}), nil)
 	return err
 }
 
@@ -44,7 +44,7 @@ func (c *Control) Start(ctx context.Context, name string) error {
 		}
 	}
 	c.report(name, "starting")
-	if _, err := c.change(ctx, pool.ID, once(fleet.StartScaleSet{Pool: pool.ID}), nil); err != nil {
+	if _, err := c.writer().ScaleSet(ctx, pool.ID, once(fleet.StartScaleSet{Pool: pool.ID}), nil); err != nil {
 		return err
 	}
 	return each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error { return c.back(ctx, m, before[m.Node]) })

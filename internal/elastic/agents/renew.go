@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -82,14 +83,16 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 	if err != nil {
 		return err
 	}
+	w := c.writer()
+	w.Rest = &azure.Rest{} // one stuck machine does not have each other one wait
 	if pool.Size != size {
 		c.report(name, "changing the size from %s to %s", pool.Size, size)
-		if _, err = c.change(ctx, pool.ID, func(p fleet.Pool) fleet.Change {
+		if _, err = w.ScaleSet(ctx, pool.ID, func(p fleet.Pool) fleet.Change {
 			if p.Size == size {
 				return nil
 			}
 			return fleet.SetSize{Pool: p.ID, Size: size, Etag: p.Etag}
-		}, func(p fleet.Pool) bool { return p.Size == size }); err != nil {
+		}, func(_ context.Context, p fleet.Pool) (bool, error) { return p.Size == size, nil }); err != nil {
 			return err
 		}
 		if machines, err = c.Machines(ctx, pool.ID); err != nil {
@@ -110,7 +113,7 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 		}
 		if !m.Latest {
 			c.report(m.Node, "upgrading to the pool's model")
-			if _, err := c.change(ctx, pool.ID, once(fleet.UpgradeInstances{Pool: pool.ID, Instances: instances([]Machine{m})}), nil); err != nil {
+			if _, err := w.ScaleSet(ctx, pool.ID, once(fleet.UpgradeInstances{Pool: pool.ID, Instances: instances([]Machine{m})}), nil); err != nil {
 				return err
 			}
 		}

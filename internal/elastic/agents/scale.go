@@ -72,8 +72,19 @@ func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine
 	for _, m := range victims {
 		c.report(m.Node, "deleting %s", m.Name)
 	}
-	if _, err := c.change(ctx, pool.ID, once(fleet.DeleteInstances{Pool: pool.ID, Instances: instances(victims)}), nil); err != nil {
-		return err
+	var unread error
+	if _, err := c.writer().ScaleSet(ctx, pool.ID, func(fleet.Pool) fleet.Change {
+		there, err := c.Machines(ctx, pool.ID)
+		// Azure deletes none of them if one is gone, by an autoscaler or an earlier try.
+		left := slices.DeleteFunc(slices.Clone(victims), func(v Machine) bool {
+			return !slices.ContainsFunc(there, func(m Machine) bool { return m.ID.Equal(v.ID) })
+		})
+		if unread = err; err != nil || len(left) == 0 {
+			return nil
+		}
+		return fleet.DeleteInstances{Pool: pool.ID, Instances: instances(left)}
+	}, nil); cmp.Or(unread, err) != nil {
+		return cmp.Or(unread, err)
 	}
 	for _, m := range victims {
 		if uids[m.Node] == "" {
