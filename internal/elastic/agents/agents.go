@@ -57,6 +57,7 @@ type Machine struct {
 	Node     string // the name that its Node has: the computer name in lower case
 	Power    fleet.PowerState
 	Latest   bool // it has the scale set's current model
+	Deleting bool // and so it is not counted by the capacity
 }
 
 // Pool finds a pool by its name.
@@ -75,7 +76,7 @@ func (c *Control) Machines(ctx context.Context, pool fleet.ResourceID) ([]Machin
 	var out []Machine
 	for _, i := range list {
 		n, _ := strconv.Atoi(i.InstanceID) // of Uniform scale sets it is a number
-		out = append(out, Machine{ID: i.ID, Instance: i.InstanceID, Number: n, Name: i.Name, Node: strings.ToLower(i.HostName), Power: i.Power, Latest: i.LatestModelApplied})
+		out = append(out, Machine{ID: i.ID, Instance: i.InstanceID, Number: n, Name: i.Name, Node: strings.ToLower(i.HostName), Power: i.Power, Latest: i.LatestModelApplied, Deleting: strings.EqualFold(i.ProvisioningState, "Deleting")})
 	}
 	slices.SortFunc(out, func(a, b Machine) int { return a.Number - b.Number })
 	return out, err
@@ -129,14 +130,14 @@ func (c *Control) setCapacity(ctx context.Context, pool fleet.ResourceID, want f
 	return err
 }
 
-// load reads a pool and its machines.
+// load reads a pool and its machines but those that are being deleted.
 func (c *Control) load(ctx context.Context, name string) (fleet.Pool, []Machine, error) {
 	pool, err := c.Pool(ctx, name)
 	if err != nil {
 		return pool, nil, err
 	}
 	machines, err := c.Machines(ctx, pool.ID)
-	return pool, machines, err
+	return pool, slices.DeleteFunc(machines, func(m Machine) bool { return m.Deleting }), err
 }
 
 // node reads a machine's Node; one that is missing has no name.

@@ -544,3 +544,21 @@ func (w *world) send(method, action, body string) {
 		w.t.Error(err)
 	}
 }
+
+// TestHole08: what an interrupted scale-down deletes is not put into service again by the
+// same command, nor counted by the next.
+func TestHole08InterruptedScaleDown(t *testing.T) {
+	play(t, 3, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 8*time.Second)
+		defer cancel()
+		if err := w.control.Scale(ctx, "agents", 2); err == nil {
+			t.Fatal("the scale-down was not interrupted")
+		}
+		if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil || !w.nodes["agents000002"].Unschedulable {
+			t.Errorf("a machine that is being deleted was uncordoned; %v", err)
+		}
+		if err := w.control.Scale(w.t.Context(), "agents", 1); err != nil || len(w.machines()) != 1 {
+			t.Errorf("%d machines, want 1; %v", len(w.machines()), err)
+		}
+	})
+}
