@@ -81,6 +81,9 @@ func (r *retrier) around(ctx context.Context, c request, do func(context.Context
 		if err == nil || c.ended() {
 			return err
 		}
+		if lost != nil && c.change != nil && fleet.Is(err, fleet.KindThrottled) { // this try alone had no effect
+			err = &fleet.Error{Op: c.change.Verb(), Resource: string(c.change.Target()), Kind: fleet.KindTransient, RetryAfter: RetryAfter(err), Err: lost}
+		}
 		switch {
 		case c.change != nil && RetryAfter(err) > 0:
 			return err

@@ -187,7 +187,8 @@ func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		return nil
 	})
 	switch {
-	case fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindThrottled): // it had no effect
+	// A first request that was refused had no effect; an earlier one of this capacity may have.
+	case s.GrowTo == 0 && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindThrottled)):
 		c.set(func(s *state) { s.GrowTo = 0 })
 	case err == nil && w.In == 0 && c.pool.Capacity < to:
 		p.Note("the capacity was changed to %d by others", c.pool.Capacity)

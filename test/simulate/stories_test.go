@@ -46,18 +46,10 @@ func slow(request string, n int) Story {
 		Happen: append(at(request, n, "slow"), at(request, n, "kill after")...)}
 }
 
-// failures are n operations of a request that fail.
-func failures(n int, request string) (events []Event) {
-	for i := range n {
-		events = append(events, at(request, i+1, "operation fails")...)
-	}
-	return events
-}
-
-// refusals are the requests of a name from the first to the last, refused.
-func refusals(first, last int, request string) (events []Event) {
+// each is the same event at the requests of a name from the first to the last.
+func each(first, last int, request, what string) (events []Event) {
 	for n := first; n <= last; n++ {
-		events = append(events, Event{At: request, N: n, What: "server error"})
+		events = append(events, at(request, n, what)...)
 	}
 	return events
 }
@@ -166,6 +158,10 @@ var found = []Story{
 		Happen: at("azure DELETE snapshots/snapshot_pool1_generalized", 1, "autoscaler adds a node")},
 	{Name: "capacity asked for, answer lost, and an autoscaler", Seed: 49, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1}},
 		Happen: append(at(patchModel, 2, "lost answer"), at(patchModel, 3, "autoscaler adds a node")...)},
+	{Name: "poll of the new nodes throttled", Seed: 1, Pool: fresh, Asks: []Ask{{Do: "capture", Grow: 2}},
+		Happen: each(5, 9, "azure GET operation-of-PATCH-virtualMachineScaleSets/pool1", "throttled")},
+	{Name: "capacity asked for, answer lost, then throttled", Seed: 1, Pool: fresh, Asks: []Ask{{Do: "capture", Grow: 2}},
+		Happen: append(at(patchModel, 2, "lost answer"), at(patchModel, 3, "throttled")...)},
 	{Name: "deletion that is preempted while the version is built", Seed: 69, Pool: usual, Asks: aCapture, Happen: at(putVersion, 1, "autoscaler adds a node while it deletes one")},
 	{Name: "baked, and a node added before the model has its customData", Seed: 68, Pool: latest, Asks: []Ask{{Do: "capture", Baked: true}}, Happen: at(patchModel, 1, "autoscaler adds a node")},
 	{Name: "donor started while its disk is copied", Seed: 48, Pool: usual, Asks: aCapture, Happen: []Event{
@@ -177,7 +173,7 @@ var found = []Story{
 	{Name: "workbench that boots with the copy attached", Seed: 1, Pool: usual, Asks: aCapture, Single: powerOff, Happen: []Event{
 		{At: getPod, What: "instance restarted", Target: "workbench"}}},
 	{Name: "workbench stopped, and no other node", Seed: 1, Pool: Pool{Instances: 2}, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}}, Happen: []Event{{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}}},
-	{Name: "uncordon that fails, and the same command", Seed: 1, Pool: usual, Asks: aCapture, Happen: refusals(3, 60, "kube PATCH nodes/pool1000000")},
+	{Name: "uncordon that fails, and the same command", Seed: 1, Pool: usual, Asks: aCapture, Happen: each(3, 60, "kube PATCH nodes/pool1000000", "server error")},
 	{Name: "laptop that sleeps while another process locks the pool", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
 		{At: "kube GET default/machines/pool1000000", N: 2, What: "laptop sleeps and another ortet begins", For: 303 * time.Second}}},
 	{Name: "laptop that sleeps until another process has captured the pool", Seed: 0x9c3, Pool: usual, Asks: aCapture, Happen: append(
@@ -194,7 +190,7 @@ var found = []Story{
 	{Name: "interrupted with a snapshot, which the next process uses", Seed: 64, Pool: usual, Asks: aCapture, Single: powerOff, Happen: at(putVersion, 1, "interrupt")},
 	{Name: "API server away while the version is built", Seed: 66, Pool: usual, Asks: aCapture, Single: powerOff,
 		Happen: at("kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", 3, "away for 20 minutes")},
-	{Name: "extension that is deleted at the eleventh time", Seed: 67, Pool: usual, Asks: aCapture, Happen: failures(10, "azure DELETE virtualMachineScaleSets/pool1/extensions/vmssCSE")},
+	{Name: "extension that is deleted at the eleventh time", Seed: 67, Pool: usual, Asks: aCapture, Happen: each(1, 10, "azure DELETE virtualMachineScaleSets/pool1/extensions/vmssCSE", "operation fails")},
 	{Name: "conflict at the model's change", Seed: 71, Pool: usual, Asks: aCapture, Happen: at(patchModel, 1, "conflict")},
 }
 
