@@ -138,22 +138,19 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if ctx.Err() != nil {
 		return nil, p, context.Cause(ctx)
 	}
-	options := c.req
+	own := "" // the capture whose snapshots count on whatever day they were taken
 	if r.Open() {
-		names.Version = names.Definition.Child("versions", c.get().Names.Version.Name())
-		if s := o.Snapshot; s != nil && s.Tags[fleet.TagCapture] == c.name {
-			options.Again = false // it is this run's own
-		}
+		names.Version, own = names.Definition.Child("versions", c.get().Names.Version.Name()), c.name
 	}
 	p = prototype.Plan{Kind: Kind, Donor: c.req.Node}
 	if o.Pool == nil {
-		p.Problems = prototype.CaptureProblems(o, options, prototype.Course{})
+		p.Problems = prototype.CaptureProblems(o, c.req, prototype.Course{})
 		return nil, p, nil
 	}
-	course := prototype.CourseOf(o, names, options, c.begun)
-	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(options, course)...))
+	course := prototype.CourseOf(o, names, c.req, c.begun, own)
+	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(c.req, course)...))
 	course.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
-	p.Notes, p.Problems = course.Notes, prototype.CaptureProblems(o, options, course)
+	p.Notes, p.Problems = course.Notes, prototype.CaptureProblems(o, c.req, course)
 	c.begin(r, o, course, names)
 	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	t = c.table(old)

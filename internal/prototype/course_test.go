@@ -153,9 +153,13 @@ func TestCourse(t *testing.T) {
 			v.Tags = nil
 			o.Versions = []fleet.ImageVersion{v}
 		}, AtVersion, "ForeignVersion"},
-		"snapshot":         {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, today) }, AtSnapshot, ""},
-		"yesterday's":      {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, yesterday) }, AtDonor, ""},
-		"snapshot, again":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Again = true }, AtDonor, ""},
+		"snapshot":        {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, today) }, AtSnapshot, ""},
+		"yesterday's":     {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, yesterday) }, AtDonor, ""},
+		"snapshot, again": {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Again = true }, AtDonor, ""},
+		"of this capture, yesterday's": {func(o *Observed, q *Request) {
+			o.Snapshot, q.Again = snapshot(n.Snapshot, yesterday), true
+			o.Snapshot.Tags[fleet.TagCapture] = "own"
+		}, AtSnapshot, ""},
 		"of another node":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, ""},
 		"foreign snapshot": {func(o *Observed, _ *Request) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot"},
 		"not generalised":  {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, ""},
@@ -164,7 +168,7 @@ func TestCourse(t *testing.T) {
 	} {
 		o, q := good(), options()
 		c.change(&o, &q)
-		got := CourseOf(o, n, q, noon)
+		got := CourseOf(o, n, q, noon, "own")
 		if got.Start != c.start || strings.Join(codes(got.Problems), " ") != c.code {
 			t.Errorf("%s: starts at %d with %v; want %d with %q", name, got.Start, codes(got.Problems), c.start, c.code)
 		}

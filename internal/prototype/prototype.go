@@ -229,9 +229,9 @@ type Course struct {
 }
 
 // CourseOf decides where to begin: today's version exists → on to the model;
-// today's snapshot exists → on to the build. What has one of the names and is
-// not ours is a problem.
-func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course) {
+// today's snapshot exists → on to the build. own is the open capture, or "": its own
+// snapshots count on any day. What has one of the names and is not ours is a problem.
+func CourseOf(o Observed, names Names, options Request, now time.Time, own string) (c Course) {
 	refuse := c.Problems.Refuse
 	if v, found := FindVersion(o.Versions, names.Version); found {
 		if RolledBack(v) || v.ProvisioningState != Deleting && !(v.ProvisioningState == Failed && Ours(v.Tags)) {
@@ -244,8 +244,9 @@ func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course
 		refuse(s.ID != "" && s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID), "a snapshot of this name exists that Ortet did not make",
 			"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
 		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
-		if err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again && s.ProvisioningState == Succeeded &&
-			s.Tags[tag] != "" && strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node) {
+		today := err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again &&
+			strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)
+		if (today || own != "" && s.Tags[fleet.TagCapture] == own) && s.ProvisioningState == Succeeded && s.Tags[tag] != "" {
 			c.Start = max(c.Start, start)
 		} else if s.Tags[fleet.TagCapture] != "" {
 			c.Notes = append(c.Notes, "a snapshot that an earlier capture left is replaced: "+s.ID.Name())
