@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -354,6 +355,20 @@ func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instan
 	// A donor that was created after the record has customData at least as new.
 	s.LearnsOriginal = donor != nil && donor.Image.Same(image) &&
 		(s.Original.CustomData == "" || donor.LatestModelApplied || donor.Created.After(s.Original.At))
+}
+
+// deletes notes that a capture deletes an extension: the original still has it, also if a
+// later capture finds the model without it.
+func (s *state) deletes(name string) {
+	if s.Original == nil {
+		return
+	}
+	o := *s.Original
+	o.Extensions = slices.Clone(o.Extensions)
+	for i, e := range o.Extensions {
+		o.Extensions[i].Deleted = e.Deleted || strings.EqualFold(e.Name, name)
+	}
+	s.Original = &o
 }
 
 // tags are on everything that a capture makes.

@@ -164,6 +164,7 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		return !slices.ContainsFunc(pool.Model.Extensions, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) })
 	}
 	return goOn(c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, _ fleet.Pool) error {
+		c.set(func(s *state) { s.deletes(name) })
 		if err := p.Save(ctx); err != nil || settings.Reveal() == "" {
 			return err
 		}

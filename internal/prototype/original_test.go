@@ -25,6 +25,13 @@ func TestOriginalExtensions(t *testing.T) {
 	if changed := OriginalExtensions([]fleet.Extension{other}, all); changed[0].ProtectedSHA256 != "" {
 		t.Errorf("%+v", changed)
 	}
+	all[0].Deleted = true
+	if kept := OriginalExtensions([]fleet.Extension{{Name: "Plain"}}, all); len(kept) != 2 || kept[1].Name != "cse" || !kept[1].Deleted {
+		t.Errorf("of one that a capture deleted, and one that its owners did: %+v", kept)
+	}
+	if back := OriginalExtensions([]fleet.Extension{{Name: "CSE"}}, all); len(back) != 1 || back[0].Deleted {
+		t.Errorf("%+v", back)
+	}
 }
 
 // TestNoopSHA256 computes the constant.

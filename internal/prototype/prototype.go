@@ -178,13 +178,15 @@ type OriginalExtension struct {
 	fleet.Extension
 	PublicSHA256    string `json:"publicSha256,omitempty"`
 	ProtectedSHA256 string `json:"protectedSha256,omitempty"`
+	Deleted         bool   `json:"deleted,omitempty"` // by a capture, and in no model beside the image since
 }
 
 // Handler names the extension's handler, as its folder on a node does.
 func (e OriginalExtension) Handler() string { return e.Publisher + "." + e.Type }
 
-// OriginalExtensions records a model's extensions. What is known of the protected settings
-// of an extension in before holds as long as the rest of that extension is the same.
+// OriginalExtensions records a model's extensions, and those that captures deleted before.
+// What is known of the protected settings of an extension in before holds as long as the
+// rest of that extension is the same.
 func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (all []OriginalExtension) {
 	for _, e := range model {
 		text := e.Settings.Reveal()
@@ -196,6 +198,11 @@ func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (al
 			x.ProtectedSHA256 = before[i].ProtectedSHA256
 		}
 		all = append(all, x)
+	}
+	for _, old := range before {
+		if old.Deleted && !slices.ContainsFunc(model, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, old.Name) }) {
+			all = append(all, old)
+		}
 	}
 	return all
 }

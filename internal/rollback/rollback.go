@@ -271,6 +271,11 @@ func (r *rollback) load(ctx context.Context, d *prototype.Problems, pool fleet.P
 	}
 	if !r.req.AcceptLostExtensions {
 		*d = append(*d, lost...)
+		return
+	}
+	for i, e := range r.s.Original.Extensions { // the next capture need not know those that are accepted as lost
+		isLost := slices.ContainsFunc(lost, func(p fleet.Problem) bool { return p.On == "extension "+e.Name })
+		r.s.Original.Extensions[i].Deleted = e.Deleted && !isLost
 	}
 }
 

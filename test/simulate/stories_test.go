@@ -132,6 +132,14 @@ var extensionStories = []Story{
 		{Do: "capture"}, {Do: "rollback", To: "original"}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback", To: "original"}}},
 	{Name: "extensions restored, killed at the first", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{{Do: "capture"}, {Do: "rollback", To: "original"}},
 		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill after")},
+	{Name: "extensions restored, killed before the first, and a capture", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
+		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true}, {Do: "rollback", To: "original"}},
+		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before")},
+	{Name: "extensions restored, killed before the first, and two captures", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
+		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true, Once: true}, {Do: "wait", For: 3 * day}, {Do: "capture", Node: 1}, {Do: "rollback", To: "original"}},
+		Happen: append(at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before"), at(powerOff, 2, "kill before")...)},
+	{Name: "original set by others, a capture, and its extensions restored", Seed: 60, Pool: bootstrapped(""), Asks: []Ask{
+		{Do: "capture"}, {Do: "set image", To: firstImage}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback", To: "original"}}},
 	{Name: "extension whose protected settings are unknown", Seed: 63, Pool: bootstrapped("unknown"), Asks: []Ask{
 		{Do: "capture"}, {Do: "rollback", To: "original", Exit: 3}}, Cannot: "extension vmssCSE: its protected settings"},
 	{Name: "extension whose protected settings are unknown, accepted", Seed: 63, Pool: bootstrapped("unknown"), Asks: []Ask{
