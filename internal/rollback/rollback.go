@@ -75,7 +75,6 @@ type rollback struct {
 
 	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
 	writes     []fleet.WriteExtension // to do
-	etag       string                 // of the scale set when the model was last asked to change
 }
 
 // A state is what a rollback decided. It is saved with the record.

@@ -48,19 +48,15 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		return fleet.PatchModel{Pool: r.s.Pool, Image: image, CustomData: r.customData, Etag: pool.Etag}
 	}
 	is := func(pool fleet.Pool) bool { // Azure does not show customData
-		return pool.Model.Image.Same(image) && (r.customData == nil || r.etag != "" && pool.Etag != r.etag)
+		return pool.Model.Image.Same(image) && (r.customData == nil || p.Accepted())
 	}
-	w, err := r.Change(ctx, p, r.s.Pool, patch, is, func(ctx context.Context, pool fleet.Pool) error {
-		if err := capture.Refuse("patch model", string(pool.ID), prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)); err != nil {
-			return err
+	return r.Change(ctx, p, r.s.Pool, patch, is, func(ctx context.Context, pool fleet.Pool) error {
+		err := capture.Refuse("patch model", string(pool.ID), prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned))
+		if err == nil {
+			r.s.LastCustomData = cmp.Or(r.s.CustomData, r.s.LastCustomData)
 		}
-		r.etag, r.s.LastCustomData = pool.Etag, cmp.Or(r.s.CustomData, r.s.LastCustomData)
-		return nil
+		return err
 	})
-	if fleet.Is(err, fleet.KindStale) { // it had no effect
-		r.etag = ""
-	}
-	return w, err
 }
 
 // extensions writes those of the original's extensions that the model lacks and that can

@@ -136,7 +136,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 	token, err := p.run.Cloud.Begin(ctx, c)
 	if err == nil {
 		p.set(func(st *journal.Step) {
-			st.Token, st.Asked, st.Tries = string(token), time.Time{}, st.Tries+1
+			st.Token, st.Asked, st.Tries, st.Error = string(token), time.Time{}, st.Tries+1, ""
 		})
 		if token != "" { // saved although the pass may be canceled
 			return Wait{In: firstPoll, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
@@ -162,6 +162,14 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 // Begun reports whether a change that Do asked for may have begun, and has not ended well:
 // none was asked for, or the service refused it, if not.
 func (p *Pass) Begun() bool { return p.step().Change != "" }
+
+// Accepted reports whether the service accepted the change when Do last asked for it, and
+// its operation has succeeded. It is for what cannot be read back: if the answer is not
+// known, it is false.
+func (p *Pass) Accepted() bool {
+	st := p.step()
+	return st.Tries > 0 && st.Asked.IsZero() && st.Token == "" && st.Error == ""
+}
 
 // refused reports whether the service itself answered that it does not make a change, now
 // or later. What is without a code may be the answer of a proxy.

@@ -46,6 +46,14 @@ func slow(request string, n int) Story {
 		Happen: append(at(request, n, "slow"), at(request, n, "kill after")...)}
 }
 
+// unheard is a rollback that changes customData alone, whose first requests have no effect, and
+// an autoscaler that changes the set before the next.
+func unheard(what string, n int) Story {
+	return Story{Name: "rollback of customData without effect, and an autoscaler: " + what, Seed: 74, Pool: fresh,
+		Asks:   afterBaked(firstImage, Ask{Do: "rollback", To: "original"}),
+		Happen: append(each(3, 2+n, patchModel, what), at("azure GET virtualMachineScaleSets/pool1", 12, "autoscaler adds a node")...)}
+}
+
 // each is the same event at the requests of a name from the first to the last.
 func each(first, last int, request, what string) (events []Event) {
 	for n := first; n <= last; n++ {
@@ -238,6 +246,9 @@ var rollbacks = []Story{
 	{Name: "original set by others after a baked capture, and a capture", Seed: 72, Pool: fresh, Asks: afterBaked(firstImage, Ask{Do: "capture"}, Ask{Do: "scale out", N: 1})},
 	{Name: "original set by others after a baked capture, and two rollbacks, throttled", Seed: 74, Pool: fresh,
 		Asks: afterBaked(firstImage, Ask{Do: "rollback", To: "original"}, Ask{Do: "rollback", To: "original"}), Happen: at(patchModel, 3, "throttled")},
+	unheard("throttled", 1), unheard("conflict", 1), unheard("server error", 5), // the client tries five times
+	{Name: "original set by others after a baked capture, and a rollback whose operation fails", Seed: 74, Pool: fresh,
+		Asks: afterBaked(firstImage, Ask{Do: "rollback", To: "original"}), Happen: at(patchModel, 3, "operation fails")},
 	{Name: "other image set by others after a baked capture, and a capture", Seed: 75, Pool: fresh, Asks: afterBaked(otherImage, Ask{Do: "capture"}, Ask{Do: "scale out", N: 1})},
 	{Name: "other image set by others after a baked capture, and no way back", Seed: 76, Pool: fresh,
 		Asks: afterBaked(otherImage, Ask{Do: "capture"}, Ask{Do: "rollback", To: "original", Exit: 3}), Cannot: "CustomDataLost"},
