@@ -413,6 +413,22 @@ func TestACaptureThatIsTooOldToResumeIsUndone(t *testing.T) {
 	}
 }
 
+func TestACaptureWhoseDonorIsGoneIsUndone(t *testing.T) {
+	w := &world{capture: func(w *world, q capture.Request) error {
+		if q.Node != "a9" {
+			return nil
+		}
+		w.pools["a"].Capture = nil
+		return about("node a9", "not found")
+	}}
+	w.pool("a", 2, func(s *capture.PoolStatus) { s.Capture = &capture.RunStatus{Kind: capture.Kind, Donor: "a9"} })
+	lines, code := all(t, w.auto(t, nil))
+	expect(t, lines, `a: captured 0 a0 (no version yet) passed ["a9: not found"]`)
+	if code != 0 {
+		t.Errorf("exit %d, want 0", code)
+	}
+}
+
 func TestADryRunPlansWhatIsDue(t *testing.T) {
 	w := &world{}
 	w.pool("a", 2, nil)

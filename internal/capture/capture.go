@@ -122,6 +122,7 @@ type capture struct {
 	tried     map[string]bool  // versions that it tried to delete
 	inspected bool             // the inspection pod is created
 	lost      []string         // workbenches, by node: another that can serve takes their place
+	gone      bool             // the donor of the open record, its Node and its instance
 }
 
 func (s *Service) capture(q Request) *capture {
@@ -187,6 +188,11 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	for _, pool := range pools {
 		rec, err := c.Journal.Load(ctx, string(pool))
 		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
+			var s state
+			if json.Unmarshal(rec.State, &s) == nil && s.Instance != "" {
+				_, err = c.Cloud.Instance(ctx, s.Instance)
+				c.gone = fleet.Is(err, fleet.KindNotFound) // if it cannot be read, preflight says so
+			}
 			return pool, nil
 		} else if fleet.IgnoreNotFound(err) != nil && !fleet.Is(err, fleet.KindDenied) {
 			return "", err
@@ -259,7 +265,7 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	copied := r.Steps["snapshot"].State == journal.Done || r.Steps["snapshot"].State == journal.Skipped
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
-	c.result.Resumed = r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && recent
+	c.result.Resumed = r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && recent && !c.gone
 	begun := r.Begun.UTC().Format(time.RFC3339)
 	if !c.result.Resumed {
 		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)

@@ -108,10 +108,11 @@ func (w *world) pursue(i int, ask Ask) {
 }
 
 // putRight is a person who does what a message asks for: starts instances, uncordons and
-// adds nodes. It reports whether nothing helps: the donor was deleted.
+// adds nodes. It reports whether nothing helps: the donor was deleted. A command that says
+// that it can be resumed is repeated all the same.
 func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	donor := w.computerOf(nodeName(ask.Node))
-	if ask.Do == "capture" && donor == nil {
+	if ask.Do == "capture" && donor == nil && workflow.ExitCode(err) != workflow.ExitInterrupted {
 		return true
 	}
 	if refusedFor(err, "NoWorkbench") {

@@ -208,6 +208,8 @@ var found = []Story{
 		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", What: "away for 20 minutes"}, {At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", N: 2, What: "instance deleted", Target: "donor"}}},
 	{Name: "interrupted while the pod works", Seed: 51, Pool: usual, Asks: aCapture, Happen: at(getPod, 3, "interrupt")},
 	{Name: "interrupted with a snapshot, which the next process uses", Seed: 64, Pool: usual, Asks: aCapture, Single: powerOff, Happen: at(putVersion, 1, "interrupt")},
+	{Name: "interrupted with a snapshot, and the donor scaled in", Seed: 64, Pool: usual, Asks: []Ask{{Do: "capture"}, {Do: "capture", Node: 1}}, Happen: append(
+		at(putVersion, 1, "interrupt"), Event{At: "kube GET nodes/pool1000000", N: 32, What: "instance deleted", Target: "donor"})},
 	{Name: "API server away while the version is built", Seed: 66, Pool: usual, Asks: aCapture, Single: powerOff,
 		Happen: at("kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", 3, "away for 20 minutes")},
 	{Name: "extension that is deleted at the eleventh time", Seed: 67, Pool: usual, Asks: aCapture, Happen: each(1, 10, "azure DELETE virtualMachineScaleSets/pool1/extensions/vmssCSE", "operation fails")},
