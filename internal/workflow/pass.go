@@ -204,6 +204,9 @@ func repeat(ctx context.Context, now func() time.Time, changed bool, try func() 
 	begun := now()
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := try()
+		if fleet.Is(err, fleet.KindHeld) { // the API server answers
+			begun, failures = now(), 1
+		}
 		pause, again := retry(err, false, changed, failures, now().Sub(begun))
 		if err == nil || !again {
 			return err

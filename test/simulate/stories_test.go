@@ -128,6 +128,8 @@ var stories = []Story{
 	{Name: "begun before midnight, and killed with a generalised copy from after it", Seed: 1, Pool: usual, Asks: []Ask{{Do: "wait", For: day - 2*time.Minute}, {Do: "capture", Again: true}},
 		Happen: append(at("azure DELETE disks/disk_pool1_work", 1, "snapshot deleted"), at("azure DELETE disks/disk_pool1_work", 1, "kill before")...), Single: powerOff},
 	{Name: "killed, and a rollback", Seed: 57, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "rollback"}}, Happen: at(patchModel, 1, "kill after")},
+	{Name: "killed, and its lock expired when the API server fails once", Seed: 0x68, Pool: usual, Asks: aCapture,
+		Happen: append(at(start, 1, "kill after"), at("kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", 2, "server error")...)},
 	{Name: "killed twice", Seed: 58, Pool: usual, Asks: aCapture,
 		Happen: append(at(putSnapshot, 1, "kill after"), at("azure PUT snapshots/snapshot_pool1_generalized", 1, "kill before")...)},
 }
