@@ -128,11 +128,12 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 		}
 	}
 	look, err := o.connectBoots(ctx, nil)
-	if errors.As(err, new(refusedFileError)) {
+	switch {
+	case errors.As(err, new(refusedFileError)):
 		return s, err
-	} else if err != nil {
+	case err != nil:
 		s.unread = append(s.unread, "Azure was not asked, so instances that never became Nodes are missing: "+err.Error())
-	} else {
+	default:
 		if look.group != "" && len(pools) == 0 {
 			more = append(more, look.group)
 		}

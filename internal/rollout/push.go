@@ -428,11 +428,11 @@ func (p *push) superseded(userData string) error {
 	if d == nil || d.Generation <= p.generation || p.o.ResetGeneration && d.Generation > nodeconfig.MaxGeneration {
 		return nil
 	}
-	if _, err := signed.Verify(p.keys); err != nil {
-		return nil // it does not count
+	if _, err := signed.Verify(p.keys); err == nil {
+		return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld,
+			Err: fmt.Errorf("another push wrote generation %d", d.Generation), Remedy: "wait until it has ended (ortet config status), then push again"}
 	}
-	return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld,
-		Err: fmt.Errorf("another push wrote generation %d", d.Generation), Remedy: "wait until it has ended (ortet config status), then push again"}
+	return nil
 }
 
 // maxMissing is how often an instance has to be missing until it counts as deleted:
