@@ -18,7 +18,7 @@ func TestAdmissionManifestIsTheChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	helm := exec.CommandContext(t.Context(), strings.TrimSpace(string(built)), "template", "ortet", root+"charts/ortet", "--namespace", "ortet-system",
-		"--kube-version", "1.36.0", "--set", "controller.replicas=0", "--set", "admission.enabled=true",
+		"--kube-version", "1.36.0", "--set", "image.repository=example.invalid/ortet", "--set-string", "image.tag=1", "--set", "controller.replicas=0", "--set", "admission.enabled=true",
 		"--set", "admission.pools={/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p}",
 		"--set", "admission.names={10.0.0.1}", "--set", "admission.server=https://10.0.0.1:6443", "--set", "admission.policy.exempt={server}",
 		"--show-only", "templates/admission-policy.yaml", "--show-only", "templates/admission-rbac.yaml")
