@@ -357,7 +357,7 @@ func TestCLI(t *testing.T) {
 		}
 		return nil, errors.New("unexpected")
 	}
-	cr := load(t, credential.Config{CAFile: ca, Run: run, DefaultFile: "/nonexistent"})
+	cr := load(t, credential.Config{CAFile: ca, Run: run, DefaultFile: filepath.Join(t.TempDir(), "azure.json")})
 	if cr.Subscription != "sub" || cr.Source != "Azure CLI, me" || cr.Cloud.Services[cloud.ResourceManager].Endpoint != base {
 		t.Errorf("%+v", cr)
 	}
@@ -381,7 +381,7 @@ func TestNothingFound(t *testing.T) {
 	out := func(context.Context, string, ...string) ([]byte, error) {
 		return nil, fmt.Errorf("exit status 1: %s", "Please run 'az login' to setup account.")
 	}
-	if _, err := credential.Load(t.Context(), credential.Config{Run: out, DefaultFile: "/nonexistent"}); err == nil || !strings.Contains(err.Error(), "Please run 'az login'") {
+	if _, err := credential.Load(t.Context(), credential.Config{Run: out, DefaultFile: filepath.Join(t.TempDir(), "azure.json")}); err == nil || !strings.Contains(err.Error(), "Please run 'az login'") {
 		t.Errorf("%v", err)
 	}
 }
