@@ -136,12 +136,6 @@ var extensionStories = []Story{
 		{Do: "capture"}, {Do: "rollback", To: "original"}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback", To: "original"}}},
 	{Name: "extensions restored, killed at the first", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{{Do: "capture"}, {Do: "rollback", To: "original"}},
 		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill after")},
-	{Name: "extensions restored, killed before the first, and a capture", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
-		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true}, {Do: "rollback", To: "original"}},
-		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before")},
-	{Name: "extensions restored, killed before the first, and two captures", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
-		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true, Once: true}, {Do: "wait", For: 3 * day}, {Do: "capture", Node: 1}, {Do: "rollback", To: "original"}},
-		Happen: append(at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before"), at(powerOff, 2, "kill before")...)},
 	{Name: "original set by others, a capture, and its extensions restored", Seed: 60, Pool: bootstrapped(""), Asks: []Ask{
 		{Do: "capture"}, {Do: "set image", To: firstImage}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback", To: "original"}}},
 	{Name: "extension whose protected settings are unknown", Seed: 63, Pool: bootstrapped("unknown"), Asks: []Ask{
@@ -150,8 +144,15 @@ var extensionStories = []Story{
 		{Do: "capture"}, {Do: "rollback", To: "original", AcceptLost: true, Exit: 4}}, Cannot: "ExtensionLost"},
 }
 
-// found are stories of planted bugs that no other story and no single event shows.
+// found are stories of bugs that no other story and no single event shows. Seeds draw none of
+// them: the judge expects the model of the last command that ended, not of one that was killed.
 var found = []Story{
+	{Name: "extensions restored, killed before the first, and a capture", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
+		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true}, {Do: "rollback", To: "original"}},
+		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before")},
+	{Name: "extensions restored, killed before the first, and two captures", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
+		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true, Once: true}, {Do: "wait", For: 3 * day}, {Do: "capture", Node: 1}, {Do: "rollback", To: "original"}},
+		Happen: append(at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before"), at(powerOff, 2, "kill before")...)},
 	{Name: "budget that allows evictions after ten minutes", Seed: 40, Pool: with(func(p *Pool) { p.Tight = 10 * time.Minute }), Asks: aCapture},
 	{Name: "budget that allows no eviction", Seed: 41, Pool: with(func(p *Pool) { p.Tight = 30 * day }), Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "the drain's deadline"},
 	{Name: "budget that allows no eviction, forced", Seed: 41, Pool: with(func(p *Pool) { p.Tight = 30 * day }), Asks: []Ask{{Do: "capture", Force: true}}},
