@@ -236,7 +236,7 @@ type keeperWorld struct {
 	now time.Time
 }
 
-// Instances are none: it does at once what it is told.
+// Instances returns none: each change takes effect at once.
 func (s *spotSet) Instances(context.Context, fleet.ResourceID) ([]fleet.Instance, error) {
 	if s.flexible {
 		return nil, &fleet.Error{Kind: fleet.KindInvalid, Err: errors.New("400 BadRequest: Operation 'VirtualMachineScaleSets.virtualMachines.GET' is not allowed")}

@@ -72,7 +72,7 @@ type Writer struct {
 	Within time.Duration
 	Report func(format string, args ...any) // what a person who watches sees; may be nil
 	// Rest is one for several changes of a scale set, one after the other: what is overdue
-	// for one is for the next. nil begins anew with each.
+	// for one is for the next. nil is a new Rest for each change.
 	Rest *Rest
 }
 
@@ -151,7 +151,7 @@ func (w Writer) Do(ctx context.Context, c fleet.Change) error {
 // succeed, and was paused for; stale, that one of a newer ETag may.
 func (w Writer) tries(id fleet.ResourceID, stale bool) func(context.Context, fleet.Change) (again bool, err error) {
 	var deadline time.Time
-	told := false
+	reported := false
 	return func(ctx context.Context, c fleet.Change) (bool, error) {
 		if deadline.IsZero() {
 			deadline = w.Now().Add(w.Within)
@@ -164,8 +164,8 @@ func (w Writer) tries(id fleet.ResourceID, stale bool) func(context.Context, fle
 		if err == nil || ctx.Err() != nil || !changed && !passes(err) || w.Now().After(deadline) {
 			return false, err
 		}
-		if !changed && !told {
-			told = true
+		if !changed && !reported {
+			reported = true
 			w.report("%s: retry for up to %s: %v", id.Name(), w.Within, err)
 		}
 		return true, pause(ctx, max(busyInterval, RetryAfter(err)))

@@ -201,7 +201,7 @@ func TestDonors(t *testing.T) {
 }
 
 // A pool whose only node no other node can serve as workbench is not called due without a word,
-// and the advice is one that --all accepts.
+// and --all accepts the advice.
 func TestHole14DonorsOfAPoolOfOneNode(t *testing.T) {
 	p := &pooled{}
 	p.add("g", "single", 1, nil)

@@ -184,8 +184,8 @@ func (s sheet) data(name string) []byte {
 	return out
 }
 
-// kubeconfig makes of the server's own kubeconfig one that works from here: the data of
-// its three certificates and keys, and an address that is Azure's.
+// kubeconfig returns a kubeconfig with the data of the server's certificates and key, and
+// with the address that Azure names.
 func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, error) {
 	var problems []string
 	top := sheet{problems: &problems}

@@ -235,7 +235,7 @@ func TestExtensionFlags(t *testing.T) {
 	}
 }
 
-// Whoever registers a name that nobody has published would have his image run as root.
+// Whoever registers an unpublished name would have their image run as root.
 func TestHole07CaptureHasNoDefaultImage(t *testing.T) {
 	capture, _, err := newRoot(Process{}).Find([]string{"capture"})
 	if err != nil {

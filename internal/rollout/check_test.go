@@ -289,7 +289,7 @@ func TestHole05ForeignUserDataOfConfiguredNodes(t *testing.T) {
 		if all := problems(err); len(all) != 1 || all[0].On != "instances pool1_1, pool1_2, pool1_3" || w.arm.puts != puts || w.model() != 1 {
 			t.Errorf("got %+v, %d PUTs, model %d", all, w.arm.puts-puts, w.model())
 		}
-		// What is left out is nobody's business.
+		// The push does not look at skipped nodes.
 		_, err = w.push("two", skip(name(1)))
 		if all := problems(err); len(all) != 1 || all[0].On != "instances pool1_2, pool1_3" {
 			t.Errorf("got %+v", all)

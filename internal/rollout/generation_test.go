@@ -61,7 +61,7 @@ func problems(err error) []fleet.Problem {
 	return refused.Problems
 }
 
-// A node that reports a generation that nobody signed is named before anything changes,
+// A node that reports an unsigned generation is named before anything changes,
 // and the push goes on without it. Its number reaches no other node.
 func TestHole01NodeReportsWhatNobodySigned(t *testing.T) {
 	for _, generation := range []int64{7, math.MaxInt64 - 1, math.MaxInt64} {
@@ -180,8 +180,8 @@ func TestHole01HostileHistory(t *testing.T) {
 	}
 }
 
-// Who may write the model's userData, but has no key, can stop a push until it is told to
-// overwrite that. Neither the generation nor the keys are taken over.
+// Who may write the model's userData, but has no key, can stop a push until
+// --replace-user-data. Neither the generation nor the keys are taken over.
 func TestHole01HostileModel(t *testing.T) {
 	for what, c := range map[string]struct {
 		code     string

@@ -155,7 +155,7 @@ func overtaken(by entry) (what, wayOut string) {
 // Rollback pushes the content of generation to under a new generation. 0 is the model's,
 // where the newest did not reach it; or else the newest generation whose content is not the
 // newest one's; or goes on with a rollback that Ready nodes or the model lack. What is
-// pushed is signed again, so the entry has to be one that is believed.
+// pushed is signed again, so an accepted key must have signed the entry.
 func (r *Rollout) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, p PushOptions) (*Result, error) {
 	p.rollback, p.to = true, to
 	return r.Push(ctx, pool, p)

@@ -284,7 +284,7 @@ func (p *push) canary(o *observation) (*member, []fleet.Problem) {
 	return nil, nil
 }
 
-// userDataOf reads an instance with its userData; one that is missing has none. foreign
+// userDataOf reads an instance with its userData; a missing instance has none. foreign
 // describes what a push must not replace.
 func (p *push) userDataOf(ctx context.Context, id fleet.ResourceID) (now instance, foreign string, err error) {
 	if err = fleet.IgnoreNotFound(p.ARM.Get(ctx, id, computeVersion, &now, "$expand", "userData")); err == nil && !p.o.ReplaceUserData {

@@ -33,8 +33,8 @@ type PushOptions struct {
 	// ResetGeneration has generations beyond nodeconfig.MaxGeneration not count, also on
 	// nodes that have one.
 	ResetGeneration bool
-	// AfterGeneration is one that nodes know and whose document was lost: the push takes a
-	// higher one. 0 for none; MaxAfterGeneration at most.
+	// AfterGeneration is a generation that nodes know and whose document was lost: the push
+	// takes a higher one. 0 for none; MaxAfterGeneration at most.
 	AfterGeneration int64
 
 	rollback bool  // Config is that of an earlier generation

@@ -34,7 +34,7 @@ func (p *push) waves(ctx context.Context, o *observation) error {
 		if err := p.list(ctx, o); err != nil {
 			return err
 		}
-		p.skip(o) // one that was deleted meanwhile is no problem
+		p.skip(o) // a Node that was deleted meanwhile is no problem
 		p.see(o)
 		var ready, quiet []member
 		for _, m := range o.members {

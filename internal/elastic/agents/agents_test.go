@@ -493,7 +493,7 @@ func TestHole08StuckScaleSet(t *testing.T) {
 	})
 }
 
-// TestHole08: a change ends although nobody answers, or others write all the time.
+// TestHole08: a change ends although Azure does not answer, or others write all the time.
 func TestHole08ChangesEnd(t *testing.T) {
 	for name, o := range map[string]*other{
 		"ETag":   {begin: &fleet.Error{Op: "set capacity", Kind: fleet.KindStale}},

@@ -155,7 +155,7 @@ func operate(t *testing.T, lacks []lack, observe func(r azsim.Request), test fun
 	}, func(x *site) {
 		go x.boot()
 		test(x, func(i int, o operation) (bool, string) {
-			as := siteOf(x.T, x.s, operatorID(i), x.ctx)
+			as := siteOf(x.ctx, x.T, x.s, operatorID(i))
 			control := &agents.Control{ARM: as.arm, Cloud: as.cloud, Nodes: &readyNodes{}, Group: computeGroup, DrainTimeout: time.Minute, ReadyTimeout: time.Minute, Now: time.Now}
 			result, err := o.do(as, control)
 			if err == nil {

@@ -38,12 +38,12 @@ func play(t *testing.T, set func(*azsim.Server), test func(x *site)) {
 		defer s.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		test(siteOf(t, s, azsim.DefaultClientID, ctx))
+		test(siteOf(ctx, t, s, azsim.DefaultClientID))
 	})
 }
 
 // siteOf is a site as a principal has it.
-func siteOf(t *testing.T, s *azsim.Server, clientID string, ctx context.Context) *site { //nolint:revive // t comes first in tests
+func siteOf(ctx context.Context, t *testing.T, s *azsim.Server, clientID string) *site {
 	t.Helper()
 	options := arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(clientID), Transport: s.Transport(), Version: "test"}
 	resources, err := arm.NewResources(options)

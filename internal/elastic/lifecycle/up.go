@@ -121,7 +121,7 @@ func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
 func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documents, err error) {
 	c := m.begin("rest", "Wait until no scale set is updating")
 	defer func() { c.end(err) }()
-	told, deadline := "", m.Now().Add(azure.RestFor)
+	reported, deadline := "", m.Now().Add(azure.RestFor)
 	err = m.poll(ctx, func() (bool, error) {
 		if o, err = m.observe(ctx); err != nil {
 			return false, err
@@ -139,8 +139,8 @@ func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documen
 		if running, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion); err != nil || running != nil && azure.Busy(running.Properties.ProvisioningState) && !running.is("Canceled") {
 			return err == nil, err
 		}
-		if updating != told {
-			told = updating
+		if updating != reported {
+			reported = updating
 			c.report(workflow.EventProgress, "scale set "+updating+" is updating")
 		}
 		return false, nil

@@ -204,7 +204,7 @@ func Table() []Row {
 		{Group: groupAgents, Path: "/etc/nvme/hostnqn", Action: Remove, Why: "NVMe targets tell hosts apart by it"},
 		{Group: groupAgents, Path: "/etc/iscsi/initiatorname.iscsi", Action: Edit, What: "GenerateName=yes on Debian, else remove", edit: regenerateInitiator, Why: "iSCSI targets tell hosts apart by it; open-iscsi makes a new one at its start"},
 		// OVS's ovs-ctl --system-id=random; two chassis of one id take each other's ports.
-		{Group: groupAgents, Path: "/etc/openvswitch/system-id.conf", Action: Remove, Why: "OVN tells chassis apart by it; ovs-ctl makes a new one"},
+		{Group: groupAgents, Path: "/etc/openvswitch/system-id.conf", Action: Remove, Why: "OVN identifies a chassis by it; ovs-ctl makes a new one"},
 		// Kilo's mesh.go, Flannel's WireGuard backend and Cilium's wireguard/types make a
 		// key where none is; two peers of one key take each other's packets.
 		{Group: groupAgents, Path: "/var/lib/kilo/key", Action: Shred, Why: "Kilo's WireGuard key of this node; it makes a new one"},
