@@ -1,8 +1,8 @@
 // Package capture makes a node's OS disk the image of its pool's new nodes.
 //
-// plan.go has the table, whose rows name an act and its undo, and decides from the world
-// which rows run; nothing else does. An act is one pass of internal/workflow: it
-// observes, and asks for what is not so.
+// plan.go observes, and lists the table's rows. A row stands beside its act, in the file of its
+// subject, and says by what was observed whether it is skipped. An act is one pass of
+// internal/workflow: it observes, and asks for what is missing.
 package capture
 
 import (
@@ -223,7 +223,7 @@ func (c *capture) released(ctx context.Context, node fleet.Node) {
 		if s.Failure != "" && reason != "CaptureDonorLost" {
 			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure
 		}
-		if s.Failure != "" && s.Step == "start" {
+		if s.Failure != "" && s.Step == undoStart {
 			reason, text = "CaptureDonorLost", "did not come back after its disk was captured: "+s.Step+": "+s.Failure
 		}
 	}
@@ -262,20 +262,21 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
 	c.set(func(old *state) { *old = s })
-	copied := r.Steps["snapshot"].State == journal.Done || r.Steps["snapshot"].State == journal.Skipped
+	snapshot := r.Steps[stepSnapshot].State
+	copied := snapshot == journal.Done || snapshot == journal.Skipped
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
 	c.result.Resumed = r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && recent && !c.gone
 	begun := r.Begun.UTC().Format(time.RFC3339)
 	if !c.result.Resumed {
 		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
-		return c.table(nil), false, nil
+		return c.table(view{}), false, nil
 	}
 	c.Note("resumed %s, begun at %s", r.Name, begun)
 	if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
 		c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
 	}
-	return c.table(nil), true, nil
+	return c.table(view{}), true, nil
 }
 
 // A state is what was chosen or observed and cannot be observed again. It is saved with

@@ -14,6 +14,17 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
+// Ids of steps and undos.
+const (
+	stepProtect   = "protect"
+	undoUnprotect = "unprotect"
+	stepCordon    = "cordon"
+	undoUncordon  = "uncordon"
+	stepDrain     = "drain"
+	stepStop      = "stop"
+	undoStart     = "start"
+)
+
 // done is the Wait of an act that is done.
 var done = workflow.Wait{}
 
@@ -43,6 +54,28 @@ func valueOf(annotations map[string]string, key string) *string {
 		return &v
 	}
 	return nil
+}
+
+func (c *capture) protectStep(v view) workflow.Step {
+	donor := c.req.Node
+	return workflow.Step{
+		ID:    stepProtect,
+		Title: "Protect " + donor + " from autoscalers and repairs",
+		Usual: 15 * time.Second,
+		After: []string{stepInspect, stepDefinition},
+		Skip:  v.copied(),
+		Do:    c.protect,
+		Undo: &workflow.Undo{
+			ID:       undoUnprotect,
+			Title:    "Restore " + donor + "'s protection",
+			Usual:    15 * time.Second,
+			Deadline: 40 * time.Minute,
+			When:     []string{stepSnapshot},
+			After:    []string{undoStart, undoUncordon},
+			Do:       c.unprotect,
+			Manual:   func() string { return manualUnprotect(donor, c.get().Instance) },
+		},
+	}
 }
 
 // protect keeps autoscalers, health checks and upgrades off the donor.
@@ -127,6 +160,25 @@ func manualUnprotect(node string, id fleet.ResourceID) string {
 		node, id.Group().Name(), id.Parent().Name(), id.Name(), node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
+func (c *capture) cordonStep(v view) workflow.Step {
+	donor := c.req.Node
+	return workflow.Step{
+		ID:    stepCordon,
+		Title: "Cordon " + donor,
+		After: []string{stepProtect, stepProtectWorkbench},
+		Skip:  v.copied(),
+		Do:    c.cordon,
+		Undo: &workflow.Undo{
+			ID:     undoUncordon,
+			Title:  "Uncordon " + donor,
+			When:   []string{stepSnapshot},
+			Needs:  []string{undoStart},
+			Do:     c.uncordon,
+			Manual: func() string { return "kubectl uncordon " + donor },
+		},
+	}
+}
+
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	was, err := workflow.Before(ctx, p, func() (bool, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)
@@ -149,6 +201,22 @@ func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	return done, fleet.IgnoreNotFound(c.Cluster.SetUnschedulable(ctx, c.req.Node, false))
 }
 
+func (c *capture) drainStep(v view) workflow.Step {
+	deadline := 3*c.req.GracePeriod + time.Minute
+	if c.req.ForceDrain {
+		deadline = 4*c.req.GracePeriod + 2*time.Minute
+	}
+	return workflow.Step{
+		ID:       stepDrain,
+		Title:    "Drain " + c.req.Node,
+		Usual:    time.Minute,
+		Deadline: deadline,
+		After:    []string{stepCordon},
+		Skip:     v.copied(),
+		Do:       c.drain,
+	}
+}
+
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
 		GracePeriod: c.req.GracePeriod, Deadline: max(3*c.req.GracePeriod-p.Since(), time.Second), Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
@@ -160,6 +228,32 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 // isDown reports whether an instance is stopped or deallocated.
 func isDown(i fleet.Instance) bool {
 	return i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated
+}
+
+func (c *capture) stopStep(v view) workflow.Step {
+	donor, title := c.req.Node, "Power off "
+	if c.req.Deallocate {
+		title = "Deallocate "
+	}
+	return workflow.Step{
+		ID:       stepStop,
+		Title:    title + donor,
+		Usual:    150 * time.Second,
+		Deadline: 20 * time.Minute,
+		Every:    time.Second,
+		After:    []string{stepDrain},
+		Skip:     v.copied(),
+		Do:       c.stop,
+		Undo: &workflow.Undo{
+			ID:       undoStart,
+			Title:    "Start " + donor + ", and wait until it is Ready",
+			Usual:    2 * time.Minute,
+			Deadline: 40 * time.Minute,
+			When:     []string{stepSnapshot},
+			Do:       c.start,
+			Manual:   c.manualStart,
+		},
+	}
 }
 
 // stop saves the boot that the donor had: another one is of a boot since.

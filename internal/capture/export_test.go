@@ -7,7 +7,7 @@ import (
 )
 
 // Table gives a capture's rows, none of them skipped.
-func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(nil) }
+func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(view{}) }
 
 // Planned gives the steps of a plan in which nothing is skipped.
 func Planned() []prototype.Step { return Steps(Table(), nil) }

@@ -16,95 +16,69 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-const minute = time.Minute
+// A view is what a plan observed, for the rows to decide whether they are needed. Its zero
+// value is that of a record which is undone: it skips no row.
+type view struct {
+	prototype.Observed
+	course prototype.Course
+	old    []fleet.ImageVersion // to be pruned
+}
 
-// table returns a capture's rows. A skipped row counts as succeeded at once, even if the
-// rows of its After have not: a row that has to wait for both names both. Usual durations
-// are those of kamino's published logs and of the documentation. old are to be pruned.
-func (c *capture) table(old []fleet.ImageVersion) workflow.Table {
-	s := c.get()
-	donor, version, bench := c.req.Node, s.Names.Version.Name(), s.Bench.Node
-	stop, build, buildFor, drainFor := "Power off "+donor, 40*minute, 8*time.Hour, 3*c.req.GracePeriod+minute
-	if c.req.Deallocate {
-		stop = "Deallocate " + donor
+// skip returns why a row is skipped, if it is not needed.
+func (v view) skip(needless bool, why string) string {
+	if v.Pool == nil || !needless {
+		return ""
 	}
-	if c.req.Shallow {
-		build, buildFor = minute, time.Hour
-	}
-	if c.req.ForceDrain {
-		drainFor = 4*c.req.GracePeriod + 2*minute
-	}
-	var toPrune []string
-	for _, v := range old {
-		toPrune = append(toPrune, v.Name)
-	}
+	return why
+}
+
+// copied skips the rows until the donor's disk is copied.
+func (v view) copied() string {
+	return cmp.Or(v.skip(v.course.Start == prototype.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
+}
+
+// generalized skips the rows until the generalised copy is copied.
+func (v view) generalized() string {
+	return cmp.Or(
+		v.skip(v.course.Start == prototype.AtGeneralized, "the generalised snapshot exists"),
+		v.skip(v.course.Start == prototype.AtVersion, "today's version exists"))
+}
+
+// published reports whether today's version is complete.
+func (v view) published() bool {
+	return v.course.Version != nil && v.course.Version.ProvisioningState == prototype.Succeeded
+}
+
+// left reports whether a resource with these tags is a capture's that got as far as start.
+func (v view) left(start prototype.Start, tags map[string]string) bool {
+	return v.course.Start >= start && tags[fleet.TagCapture] != ""
+}
+
+// table returns a capture's rows, in the order in which people read them. A skipped row counts
+// as succeeded at once, even if the rows of its After have not: a row that has to wait for both
+// names both. Usual durations are those of kamino's published logs and of the documentation.
+func (c *capture) table(v view) workflow.Table {
 	return workflow.Table{
-		{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: 20 * time.Second, Deadline: 5 * minute, Do: c.inspect, Undo: &workflow.Undo{
-			ID: "delete-inspection", Title: "Delete the inspection pod", Deadline: 5 * minute, When: []string{"inspect"}, Do: c.deleteInspection,
-		}},
-		{ID: "gallery", Title: "Create the gallery " + s.Names.Gallery.Name(), Usual: 10 * time.Second, After: []string{"inspect"}, Do: c.gallery},
-		{ID: "definition", Title: "Create the image definition " + s.Names.Definition.Name(), Usual: 10 * time.Second, After: []string{"gallery"}, Do: c.definition},
-		{ID: "protect", Title: "Protect " + donor + " from autoscalers and repairs", Usual: 15 * time.Second, After: []string{"inspect", "definition"},
-			Do: c.protect, Undo: &workflow.Undo{
-				ID: "unprotect", Title: "Restore " + donor + "'s protection", Usual: 15 * time.Second, Deadline: 40 * minute, When: []string{"snapshot"}, After: []string{"start", "uncordon"},
-				Do: c.unprotect, Manual: func() string { return manualUnprotect(donor, c.get().Instance) },
-			}},
-		{ID: "protect-workbench", Title: strings.TrimSpace("Protect the workbench "+bench) + " from scale-in", Usual: 15 * time.Second, After: []string{"inspect", "definition"},
-			Do: c.protectWorkbench, Undo: &workflow.Undo{
-				ID: "unprotect-workbench", Title: "Restore the workbench's protection", Usual: 15 * time.Second, When: []string{"save"}, Needs: []string{"detach"},
-				Do: c.unprotect, Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Instance) },
-			}},
-		{ID: "cordon", Title: "Cordon " + donor, After: []string{"protect", "protect-workbench"}, Do: c.cordon, Undo: &workflow.Undo{
-			ID: "uncordon", Title: "Uncordon " + donor, When: []string{"snapshot"}, Needs: []string{"start"},
-			Do: c.uncordon, Manual: func() string { return "kubectl uncordon " + donor },
-		}},
-		{ID: "drain", Title: "Drain " + donor, Usual: minute, Deadline: drainFor, After: []string{"cordon"}, Do: c.drain},
-		{ID: "stop", Title: stop, Usual: 150 * time.Second, Deadline: 20 * minute, Every: time.Second, After: []string{"drain"}, Do: c.stop, Undo: &workflow.Undo{
-			ID: "start", Title: "Start " + donor + ", and wait until it is Ready", Usual: 2 * minute, Deadline: 40 * minute, When: []string{"snapshot"},
-			Do: c.start, Manual: c.manualStart,
-		}},
-		{ID: "snapshot", Title: "Take a snapshot of " + donor + "'s OS disk", Usual: 6 * time.Second, Deadline: 30 * minute, Every: time.Second / 2, After: []string{"stop"},
-			Do: c.snapshot, Undo: &workflow.Undo{
-				ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
-				Do: c.deleteCopy(s.Names.Snapshot), Manual: manualDelete("snapshot", s.Names.Snapshot),
-			}},
-		{ID: "hold-reboots", Title: "Block kured reboots", Deadline: 120 * minute, After: []string{"snapshot"}, Do: c.holdReboots, Undo: &workflow.Undo{
-			ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"},
-			Do: c.releaseReboots, Manual: func() string {
-				return "kured's lock expires after 3 hours; to remove it now, delete the lock annotation of kured's DaemonSet"
-			},
-		}},
-		{ID: "work-disk", Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * minute, After: []string{"snapshot"},
-			Do: c.workDisk, Undo: &workflow.Undo{
-				ID: "delete-work-disk", Title: "Delete the copy of the disk", Usual: 5 * time.Second, Deadline: 30 * minute, When: []string{"generalized-snapshot"}, Needs: []string{"detach"},
-				Do: c.deleteCopy(s.Names.WorkDisk), Manual: manualDelete("disk", s.Names.WorkDisk),
-			}},
-		{ID: "attach", Title: strings.TrimSpace("Attach the copy to the workbench " + bench), Usual: 30 * time.Second, Deadline: 20 * minute,
-			After: []string{"protect-workbench", "hold-reboots", "work-disk"}, Do: c.attach, Undo: &workflow.Undo{
-				ID: "detach", Title: "Detach the copy from the workbench", Usual: 30 * time.Second, Deadline: 20 * minute, When: []string{"save"}, After: []string{"delete-pod"},
-				Do: c.detach, Manual: c.manualDetach,
-			}},
-		{ID: "generalize", Title: "Remove the donor's identity from the copy, and scan it for secrets", Usual: 2 * minute, Deadline: 60 * minute, After: []string{"attach"}, Do: c.generalize, Undo: &workflow.Undo{
-			ID: "delete-pod", Title: "Delete the pod on the workbench", Deadline: 5 * minute, When: []string{"save"}, Do: c.deletePod, Manual: c.manualDeletePod,
-		}},
-		{ID: "save", Title: "Save customData and protected settings in Secrets", Deadline: 30 * minute, After: []string{"generalize"}, Do: c.save},
-		{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second, Deadline: 30 * minute, After: []string{"save", "detach"},
-			Do: c.generalizedSnapshot, Undo: &workflow.Undo{
-				ID: "delete-generalized-snapshot", Title: "Delete the snapshot of the generalised copy", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
-				Do: c.deleteCopy(s.Names.Generalized), Manual: manualDelete("snapshot", s.Names.Generalized),
-			}},
-		// The version waits for the donor: if the donor does not boot again, no node may
-		// be made from its disk.
-		{ID: "version", Title: "Build image version " + version, Usual: build, Deadline: buildFor,
-			After: []string{"definition", "generalized-snapshot", "start", "uncordon", "unprotect"}, Do: c.version, Undo: &workflow.Undo{
-				ID: "delete-version", Title: "Delete the unfinished image version", Usual: minute, Deadline: 60 * minute, Keep: journal.Running,
-				Do: c.deleteVersion, Manual: manualDelete("resource", s.Names.Version),
-			}},
-		{ID: "prune", Title: "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(toPrune), Usual: time.Duration(len(toPrune)) * minute, Deadline: 60 * minute,
-			After: []string{"version"}, Optional: true, Do: c.prune},
-		{ID: "model", Title: "Point the model at " + version, Usual: 30 * time.Second, Deadline: 60 * minute, After: []string{"version"}, Commits: true, Do: c.model},
-		{ID: "extensions", Title: "Delete extensions from the model" + list(s.ToDelete), Usual: time.Duration(len(s.ToDelete)) * 30 * time.Second, Deadline: 60 * minute, After: []string{"model"}, Do: c.extensions},
-		{ID: "grow", Title: "Add " + fleet.Count(int(c.req.NewNodes), "new node"), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"model", "extensions"}, Do: c.grow},
+		c.inspectStep(v),
+		c.galleryStep(v),
+		c.definitionStep(v),
+		c.protectStep(v),
+		c.protectWorkbenchStep(v),
+		c.cordonStep(v),
+		c.drainStep(v),
+		c.stopStep(v),
+		c.snapshotStep(v),
+		c.holdRebootsStep(v),
+		c.workDiskStep(v),
+		c.attachStep(v),
+		c.generalizeStep(v),
+		c.saveStep(v),
+		c.generalizedSnapshotStep(v),
+		c.versionStep(v),
+		c.pruneStep(v),
+		c.modelStep(v),
+		c.extensionsStep(v),
+		c.growStep(v),
 	}
 }
 
@@ -153,10 +127,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	p.Notes, p.Problems = course.Notes, prototype.CaptureProblems(o, c.req, course)
 	c.begin(r, o, course, names)
 	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
-	t = c.table(old)
-	c.skip(t, o, course, len(old))
+	t = c.table(view{o, course, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
-	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID != "grow" && s.Skip == "" || s.Taken })
+	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID != stepGrow && s.Skip == "" || s.EffectMayExist })
 	if grow := &t[len(t)-1]; p.NothingToDo && grow.Skip == "" && !r.Open() { // a repeat must not add them twice
 		grow.Skip = "nothing else is to be done"
 		p.Notes = append(p.Notes, "no nodes were added, since nothing else was to do")
@@ -218,45 +191,13 @@ func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string
 	lost := map[string][]string{}
 	toDelete, _ := c.req.Extensions.Doomed(extensions)
 	for _, e := range toDelete {
-		lost["extensions"] = append(lost["extensions"],
+		lost[stepExtensions] = append(lost[stepExtensions],
 			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
 	}
 	if c.req.Bakes() {
-		lost["model"] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
+		lost[stepModel] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
 	}
 	return lost
-}
-
-// skip marks the rows that the plan does not need, and those of which the effect is there.
-func (c *capture) skip(t workflow.Table, o prototype.Observed, course prototype.Course, old int) {
-	skip := func(applies bool, why string, ids ...string) {
-		for i := range t {
-			if applies && slices.Contains(ids, t[i].ID) {
-				t[i].Skip = why
-			}
-		}
-	}
-	atSnapshot, atGeneralized := course.Start >= prototype.AtSnapshot, course.Start >= prototype.AtGeneralized
-	taken := map[string]bool{
-		"snapshot":             atSnapshot && o.Snapshot != nil && o.Snapshot.Tags[fleet.TagCapture] != "",
-		"generalized-snapshot": atGeneralized && o.Generalized != nil && o.Generalized.Tags[fleet.TagCapture] != "",
-		"work-disk":            atGeneralized && o.WorkDisk != nil && o.WorkDisk.Tags[fleet.TagCapture] != "" && o.WorkDisk.ManagedBy == "",
-	}
-	for i := range t {
-		t[i].Taken = taken[t[i].ID]
-	}
-	why := [...]string{"", "a snapshot of the donor's disk exists from today", "the generalised snapshot exists", "today's version exists"}[course.Start]
-	made := course.Version != nil && course.Version.ProvisioningState == prototype.Succeeded
-	s := c.get()
-	skip(o.Gallery != nil, "already exists", "gallery")
-	skip(o.Definition != nil, "already exists", "definition")
-	skip(atSnapshot, why, "inspect", "protect", "cordon", "drain", "stop", "snapshot")
-	skip(atGeneralized, why, "protect-workbench", "hold-reboots", "work-disk", "attach", "generalize", "save", "generalized-snapshot")
-	skip(made, why, "version")
-	skip(made && old == 0, "no older versions", "prune")
-	skip(made && s.ModelChanged, "the model uses "+s.Names.Version.Name(), "model")
-	skip(len(s.ToDelete) == 0, "none to delete", "extensions")
-	skip(c.req.NewNodes == 0, "not requested", "grow")
 }
 
 // Plan says what Capture would do, and changes nothing but for the pod that inspects
@@ -313,7 +254,7 @@ func Steps(t workflow.Table, irreversible map[string][]string) (steps []prototyp
 	for _, row := range t {
 		all = append(all, prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip, Irreversible: irreversible[row.ID]})
 		if u := row.Undo; u != nil && len(u.When) > 0 {
-			if row.Taken {
+			if row.EffectMayExist {
 				row.Skip = ""
 			}
 			all = append(all, prototype.Step{ID: u.ID, Title: u.Title, After: slices.Concat(u.When, u.After, u.Needs), Usual: u.Usual, Deadline: u.Deadline, Skip: row.Skip})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,19 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+// Ids of steps and undos.
+const (
+	stepGallery       = "gallery"
+	stepDefinition    = "definition"
+	stepVersion       = "version"
+	undoDeleteVersion = "delete-version"
+	stepPrune         = "prune"
+	stepModel         = "model"
+	stepExtensions    = "extensions"
+	stepGrow          = "grow"
 )
 
 // A ScaleSet changes one scale set for the rows of a run, one after the other.
@@ -77,6 +91,20 @@ func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, s
 	}
 	kept, err := c.Kept(ctx, pool, "customData", sha)
 	return kept.Data, err
+}
+
+func (c *capture) modelStep(v view) workflow.Step {
+	version := c.get().Names.Version.Name()
+	return workflow.Step{
+		ID:       stepModel,
+		Title:    "Point the model at " + version,
+		Usual:    30 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepVersion},
+		Skip:     v.skip(v.published() && c.get().ModelChanged, "the model uses "+version),
+		Commits:  true,
+		Do:       c.model,
+	}
 }
 
 // model points the pool's model at the version. There is no undo: the operation's end is
@@ -146,6 +174,19 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
+func (c *capture) extensionsStep(v view) workflow.Step {
+	toDelete := c.get().ToDelete
+	return workflow.Step{
+		ID:       stepExtensions,
+		Title:    "Delete extensions from the model" + list(toDelete),
+		Usual:    time.Duration(len(toDelete)) * 30 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepModel},
+		Skip:     v.skip(len(toDelete) == 0, "none to delete"),
+		Do:       c.extensions,
+	}
+}
+
 // extensions deletes what bootstrapped the donor, dependents first, until the scale set
 // as it was read last has none of them. Azure shows no settings of a deleted extension:
 // they are saved right before.
@@ -170,6 +211,18 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		}
 		return c.keep(ctx, cluster.ExtensionSettings, name, settings, nil)
 	}))
+}
+
+func (c *capture) growStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepGrow,
+		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
+		Usual:    2 * time.Minute,
+		Deadline: time.Hour,
+		After:    []string{stepModel, stepExtensions},
+		Skip:     v.skip(c.req.NewNodes == 0, "not requested"),
+		Do:       c.grow,
+	}
 }
 
 // grow adds new nodes, once: the capacity to reach is saved ahead of the change, and from
@@ -197,6 +250,17 @@ func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	return w, err
 }
 
+func (c *capture) galleryStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:    stepGallery,
+		Title: "Create the gallery " + c.get().Names.Gallery.Name(),
+		Usual: 10 * time.Second,
+		After: []string{stepInspect},
+		Skip:  v.skip(v.Gallery != nil, "already exists"),
+		Do:    c.gallery,
+	}
+}
+
 func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	change := fleet.CreateGallery{ID: s.Names.Gallery, Location: s.Location, Tags: map[string]string{
@@ -206,6 +270,17 @@ func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		_, err := c.Cloud.Gallery(ctx, s.Names.Gallery)
 		return err == nil, fleet.IgnoreNotFound(err)
 	})
+}
+
+func (c *capture) definitionStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:    stepDefinition,
+		Title: "Create the image definition " + c.get().Names.Definition.Name(),
+		Usual: 10 * time.Second,
+		After: []string{stepGallery},
+		Skip:  v.skip(v.Definition != nil, "already exists"),
+		Do:    c.definition,
+	}
 }
 
 func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -220,6 +295,33 @@ const (
 	maxBuilds    = 3                // how often a version is built that Azure fails to build
 	versionEvery = 15 * time.Second // how often another's version is read until it ends
 )
+
+// versionStep waits for the donor: if the donor does not boot again, no node may be made from
+// its disk.
+func (c *capture) versionStep(v view) workflow.Step {
+	id, usual, deadline := c.get().Names.Version, 40*time.Minute, 8*time.Hour
+	if c.req.Shallow {
+		usual, deadline = time.Minute, time.Hour
+	}
+	return workflow.Step{
+		ID:       stepVersion,
+		Title:    "Build image version " + id.Name(),
+		Usual:    usual,
+		Deadline: deadline,
+		After:    []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect},
+		Skip:     v.skip(v.published(), v.generalized()),
+		Do:       c.version,
+		Undo: &workflow.Undo{
+			ID:       undoDeleteVersion,
+			Title:    "Delete the unfinished image version",
+			Usual:    time.Minute,
+			Deadline: time.Hour,
+			Keep:     journal.Running,
+			Do:       c.deleteVersion,
+			Manual:   manualDelete("resource", id),
+		},
+	}
+}
 
 // version builds the image version: zone-redundant, or locally redundant if the region
 // refuses that. A version that another capture builds is waited for, a Failed one is built again.
@@ -293,6 +395,23 @@ func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow
 		kept := err == nil && (v.ProvisioningState == prototype.Succeeded || v.Tags[fleet.TagCapture] != c.name)
 		return kept || fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
 	})
+}
+
+func (c *capture) pruneStep(v view) workflow.Step {
+	var old []string
+	for _, x := range v.old {
+		old = append(old, x.Name)
+	}
+	return workflow.Step{
+		ID:       stepPrune,
+		Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
+		Usual:    time.Duration(len(old)) * time.Minute,
+		Deadline: time.Hour,
+		After:    []string{stepVersion},
+		Skip:     v.skip(v.published() && len(old) == 0, "no older versions"),
+		Optional: true,
+		Do:       c.prune,
+	}
 }
 
 // prune deletes what lies beyond the history, one version after the other. Who refers to

@@ -6,7 +6,7 @@ import (
 )
 
 // Table gives a rollback's rows, none of them skipped.
-func Table() workflow.Table { return New(capture.Config{}).rollback(Request{}).table(nil) }
+func Table() workflow.Table { return New(capture.Config{}).rollback(Request{}).table(view{}) }
 
 // Restorable decides what becomes of the original's extensions.
 var Restorable = restorable

@@ -165,7 +165,7 @@ func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
 		note = "resumed %s, begun at %s"
 	}
 	r.Note(note, rec.Name, rec.Begun.UTC().Format(time.RFC3339))
-	return r.table(nil), r.result.Resumed, nil
+	return r.table(view{}), r.result.Resumed, nil
 }
 
 // Plan implements workflow.Workflow: it observes, and sets the state of a run that begins
@@ -207,11 +207,9 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		r.Note("%s", note)
 	}
 	image, _ := s.target()
-	state := rec.Steps["model"].State
+	state := rec.Steps[stepModel].State
 	patched := !rec.Open() && s.CustomData == "" || rec.Open() && (state == journal.Done || state == journal.Skipped)
-	t := r.table(map[string]bool{
-		"model": patched && pool.Model.Image.Same(image), "extensions": len(r.writes) == 0, "tag": s.TagFrom == "", "untag": !s.Untag,
-	})
+	t := r.table(view{planned: true, reached: patched && pool.Model.Image.Same(image)})
 	r.result.NothingToDo = !rec.Open() && !slices.ContainsFunc(t, func(row workflow.Step) bool { return row.Skip == "" })
 	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
 }

@@ -16,28 +16,50 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// table gives a rollback's rows, of which some are not needed.
-func (r *rollback) table(skip map[string]bool) workflow.Table {
-	s := r.s
-	_, name := s.target()
-	var names []string
-	for _, w := range r.writes {
-		names = append(names, w.Extension.Name)
+// Ids of steps.
+const (
+	stepModel      = "model"
+	stepExtensions = "extensions"
+	stepTag        = "tag"
+	stepUntag      = "untag"
+)
+
+// A view is what a plan observed, for the rows to decide whether they are needed. Its zero
+// value is that of a record which is undone: it skips no row.
+type view struct {
+	planned bool
+	reached bool // the model has image and customData
+}
+
+// skip returns why a row is skipped, if it is not needed.
+func (v view) skip(needless bool, why string) string {
+	if !v.planned || !needless {
+		return ""
 	}
-	from, to := cmp.Or(s.TagFrom.Name(), "the replaced version"), cmp.Or(s.To.Name(), "the version")
-	t := workflow.Table{
-		{ID: "model", Title: "Point the model at " + name, Usual: 30 * time.Second, Skip: "the model uses " + name, Commits: true, Do: r.model},
-		{ID: "extensions", Title: "Restore extensions of the model: " + cmp.Or(strings.Join(names, ", "), "none"),
-			Usual: time.Duration(len(names)) * 30 * time.Second, Skip: "none to restore", After: []string{"model"}, Commits: true, Do: r.extensions},
-		{ID: "tag", Title: "Tag " + from + " as rolled back", Usual: 10 * time.Second, Skip: "nothing to tag", After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
-		{ID: "untag", Title: "Remove the rolled-back tag of " + to, Usual: 10 * time.Second, Skip: "not tagged", After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
+	return why
+}
+
+// table returns a rollback's rows, in the order in which people read them.
+func (r *rollback) table(v view) workflow.Table {
+	return workflow.Table{
+		r.modelStep(v),
+		r.extensionsStep(v),
+		r.tagStep(v),
+		r.untagStep(v),
 	}
-	for i := range t {
-		if t[i].Deadline = time.Hour; !skip[t[i].ID] {
-			t[i].Skip = ""
-		}
+}
+
+func (r *rollback) modelStep(v view) workflow.Step {
+	_, name := r.s.target()
+	return workflow.Step{
+		ID:       stepModel,
+		Title:    "Point the model at " + name,
+		Usual:    30 * time.Second,
+		Deadline: time.Hour,
+		Skip:     v.skip(v.reached, "the model uses "+name),
+		Commits:  true,
+		Do:       r.model,
 	}
-	return t
 }
 
 // model points the model at the image, with the customData that goes with it. There is
@@ -57,6 +79,23 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		}
 		return err
 	})
+}
+
+func (r *rollback) extensionsStep(v view) workflow.Step {
+	var names []string
+	for _, w := range r.writes {
+		names = append(names, w.Extension.Name)
+	}
+	return workflow.Step{
+		ID:       stepExtensions,
+		Title:    "Restore extensions of the model: " + cmp.Or(strings.Join(names, ", "), "none"),
+		Usual:    time.Duration(len(names)) * 30 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepModel},
+		Skip:     v.skip(len(names) == 0, "none to restore"),
+		Commits:  true,
+		Do:       r.extensions,
+	}
 }
 
 // extensions writes those of the original's extensions that the model lacks and that can
@@ -126,6 +165,31 @@ func settings(ctx context.Context, vault cluster.Vault, pool fleet.ResourceID, w
 		return data, fmt.Sprintf("its %s settings are not kept (SHA-256 %s)", what, sha), nil
 	}
 	return kept.Data, "", err
+}
+
+func (r *rollback) tagStep(v view) workflow.Step {
+	from := r.s.TagFrom
+	return workflow.Step{
+		ID:       stepTag,
+		Title:    "Tag " + cmp.Or(from.Name(), "the replaced version") + " as rolled back",
+		Usual:    10 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepModel},
+		Skip:     v.skip(from == "", "nothing to tag"),
+		Do:       r.tag(from, true),
+	}
+}
+
+func (r *rollback) untagStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepUntag,
+		Title:    "Remove the rolled-back tag of " + cmp.Or(r.s.To.Name(), "the version"),
+		Usual:    10 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepModel, stepTag},
+		Skip:     v.skip(!r.s.Untag, "not tagged"),
+		Do:       r.tag(r.s.To, false),
+	}
 }
 
 // tag sets or removes the tag of a version that was rolled back from: the same day's

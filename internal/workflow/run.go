@@ -178,7 +178,7 @@ func (x *run) plan(ctx context.Context) (begun bool, err error) {
 		return false, cmp.Or(err, encodeErr)
 	case len(plan.Problems) > 0:
 		return false, &Refused{plan.Problems}
-	case x.record().Open() || slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }):
+	case x.record().Open() || slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.EffectMayExist }):
 	case len(plan.Left) > 0:
 		return false, needsPerson(plan.Left)
 	default:

@@ -45,7 +45,7 @@ type Step struct {
 	Every           time.Duration // longest pause between two passes; 0: as the pass asks
 	After           []string      // steps or undos that must have succeeded
 	Skip            string        // why the plan does not need it; "" runs it
-	Taken           bool          // with Skip: the effect of Do exists, so its Undo runs
+	EffectMayExist  bool          // with Skip: the effect of Do exists, so its Undo runs
 	Optional        bool          // a failure does not end the run
 	Commits         bool          // once it is done, a later failure ends with ExitNeedsPerson
 	Do              Act
@@ -243,7 +243,7 @@ func Resume(t Table, r journal.Record) journal.Record {
 		st := old[s.ID]
 		keep := kept(journal.Record{Steps: old}, s)
 		switch {
-		case s.Skip != "" && (s.Taken || keep && st.State == journal.Done):
+		case s.Skip != "" && (s.EffectMayExist || keep && st.State == journal.Done):
 			st.State = journal.Done
 		case s.Skip != "":
 			st = journal.Step{State: journal.Skipped}

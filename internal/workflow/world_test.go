@@ -306,7 +306,7 @@ func (s *small) Plan(context.Context, journal.Record) (workflow.Plan, error) {
 	}
 	for i := 0; last != ""; i++ {
 		table[i].Skip = "there"
-		table[i].Taken = table[i].ID == "snapshot" && s.p.look("snapshot")
+		table[i].EffectMayExist = table[i].ID == "snapshot" && s.p.look("snapshot")
 		if table[i].ID == last || table[i].ID == "grow" {
 			break
 		}

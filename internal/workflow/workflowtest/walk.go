@@ -288,7 +288,7 @@ func Skipping(table func() workflow.Table) func(there map[string]bool) workflow.
 				continue
 			}
 			rows[i].Skip = "there"
-			rows[i].Taken = rows[i].Undo != nil && rows[i].ID != "version" && there[rows[i].ID]
+			rows[i].EffectMayExist = rows[i].Undo != nil && rows[i].ID != "version" && there[rows[i].ID]
 			if rows[i].ID == last {
 				break
 			}
