@@ -121,12 +121,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return false // the wait could not end before the caller's deadline
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+	return Sleep(ctx, d) == nil
+}
+
+// Sleep waits, or returns the cause of ctx's end.
+func Sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-t.C:
-		return ctx.Err() == nil
+	case <-time.After(d):
 	case <-ctx.Done():
-		return false
 	}
+	return context.Cause(ctx)
 }

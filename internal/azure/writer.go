@@ -96,7 +96,7 @@ func (w Writer) ScaleSet(ctx context.Context, id fleet.ResourceID, change func(f
 		again := false
 		switch {
 		case err == nil && waits:
-			err, again = pause(ctx, RestInterval), true
+			err, again = Sleep(ctx, RestInterval), true
 		case err == nil:
 			again, err = try(ctx, c)
 		}
@@ -168,7 +168,7 @@ func (w Writer) tries(id fleet.ResourceID, stale bool) func(context.Context, fle
 			reported = true
 			w.report("%s: retry for up to %s: %v", id.Name(), w.Within, err)
 		}
-		return true, pause(ctx, max(busyInterval, RetryAfter(err)))
+		return true, Sleep(ctx, max(busyInterval, RetryAfter(err)))
 	}
 }
 
@@ -195,7 +195,7 @@ func (w Writer) await(ctx context.Context, token fleet.Token) error {
 		case err == nil:
 			heard = w.Now()
 		}
-		if err := pause(ctx, max(progress.Wait, time.Second, RetryAfter(err))); err != nil {
+		if err := Sleep(ctx, max(progress.Wait, time.Second, RetryAfter(err))); err != nil {
 			return err
 		}
 	}
@@ -205,15 +205,5 @@ func (w Writer) await(ctx context.Context, token fleet.Token) error {
 func (w Writer) report(format string, args ...any) {
 	if w.Report != nil {
 		w.Report(format, args...)
-	}
-}
-
-// pause waits, or returns the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

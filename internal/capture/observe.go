@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
@@ -206,10 +207,7 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 	begun, w := c.Now(), in(time.Millisecond, "")
 	for err == nil && w.In > 0 {
 		w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun))
-		select {
-		case <-time.After(w.In):
-		case <-ctx.Done():
-		}
+		_ = azure.Sleep(ctx, w.In) // the next pass reports the end of ctx
 	}
 	if err != nil && ctx.Err() == nil {
 		c.uninspected(err.Error())

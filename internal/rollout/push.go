@@ -467,10 +467,8 @@ func (p *push) setUserData(ctx context.Context, m member) (gone bool, err error)
 				return true, nil
 			}
 		}
-		select {
-		case <-time.After(missingPause):
-		case <-ctx.Done():
-			return false, ctx.Err()
+		if err := azure.Sleep(ctx, missingPause); err != nil {
+			return false, err
 		}
 	}
 }

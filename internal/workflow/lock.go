@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -73,7 +74,7 @@ func (l *lock) acquire(ctx context.Context) error {
 
 func (l *lock) renew() {
 	every := l.LockFor / 3
-	for pause := every; sleep(l.lost, pause) == nil; {
+	for pause := every; azure.Sleep(l.lost, pause) == nil; {
 		pause = every
 		try, cancel := context.WithTimeout(l.lost, every)
 		_, err := l.hold(try)
@@ -111,7 +112,7 @@ func (l *lock) wait(ctx context.Context) error {
 		if err := context.Cause(l.lost); err != nil || l.ok() {
 			return err
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := azure.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -122,7 +123,7 @@ func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		for l.ok() && sleep(ctx, time.Second) == nil {
+		for l.ok() && azure.Sleep(ctx, time.Second) == nil {
 		}
 	}()
 	return ctx, cancel

@@ -211,16 +211,7 @@ func repeat(ctx context.Context, now func() time.Time, changed bool, try func() 
 		if err == nil || !again {
 			return err
 		}
-		_ = sleep(ctx, pause)
-	}
-	return context.Cause(ctx)
-}
-
-// sleep waits, or gives the cause of ctx's end.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+		_ = azure.Sleep(ctx, pause)
 	}
 	return context.Cause(ctx)
 }

@@ -291,7 +291,7 @@ func (x *run) carryOut(ctx context.Context, a Action) error {
 		if err != nil || wait.In == 0 {
 			return err
 		}
-		if sleep(ctx, wait.In) != nil {
+		if azure.Sleep(ctx, wait.In) != nil {
 			return context.Canceled
 		}
 	}

@@ -162,11 +162,8 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 	page := read(t, "docs/capture.md")
 	codes, steps := 0, 0
 	step := func(parents []ast.Node, value string) {
-		pair, ok := parents[len(parents)-1].(*ast.KeyValueExpr) // Step{ID: "…"}, Undo{ID: "…"}
-		if !ok {
-			return
-		}
-		if key, ok := pair.Key.(*ast.Ident); !ok || key.Name != "ID" {
+		id, ok := parents[len(parents)-1].(*ast.ValueSpec) // stepDrain = "drain"
+		if !ok || len(id.Names) != 1 || !strings.HasPrefix(id.Names[0].Name, "step") && !strings.HasPrefix(id.Names[0].Name, "undo") {
 			return
 		}
 		steps++

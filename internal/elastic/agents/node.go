@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -82,10 +83,8 @@ func (c *Control) awaitReady(ctx context.Context, m Machine, before fleet.Node) 
 			return n, &fleet.Error{Op: "wait for Node " + m.Node, Resource: string(m.ID), Kind: fleet.KindTimedOut, Err: errors.New(why),
 				Remedy: "ortet nodes " + m.Node + " shows why; the same command goes on"}
 		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
-			return n, ctx.Err()
+		if err := azure.Sleep(ctx, pollInterval); err != nil {
+			return n, err
 		}
 	}
 }

@@ -175,10 +175,8 @@ func (m *Manager) poll(ctx context.Context, do func() (done bool, err error)) er
 		if done, err := do(); done || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(m.Poll):
+		if err := azure.Sleep(ctx, m.Poll); err != nil {
+			return err
 		}
 	}
 }
