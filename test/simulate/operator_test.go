@@ -83,7 +83,8 @@ func (w *world) pursue(i int, ask Ask) {
 		ended := w.await(p)
 		if alone := !w.awaitRivals(); ended && alone {
 			w.checkEnd(p)
-		} else if ended { // what is there now may be the other's
+		} else if ended { // what is there now may be the other's, and may be open
+			w.locked(func() { w.open = true })
 			time.Sleep(time.Minute)
 			continue
 		}
@@ -108,14 +109,18 @@ func (w *world) pursue(i int, ask Ask) {
 }
 
 // putRight is a person who does what a message asks for: starts instances, uncordons and
-// adds nodes. It reports whether nothing helps: the donor was deleted. A command that says
-// that it can be resumed is repeated all the same.
+// adds nodes. It reports whether nothing helps: the donor was deleted, or the version of which
+// nodes are made. A command that says that it can be resumed is repeated all the same.
 func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	donor := w.computerOf(nodeName(ask.Node))
 	if ask.Do == "capture" && donor == nil && workflow.ExitCode(err) != workflow.ExitInterrupted {
 		return true
 	}
 	if refusedFor(err, "NoWorkbench") {
+		image := low(w.modelNow().image)
+		if strings.Contains(image, "/versions/") && w.versions()[image] == nil {
+			return true
+		}
 		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
 	var all []*computer // of deleted Nodes, too: a kubelet that starts registers its Node

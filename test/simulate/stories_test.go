@@ -11,6 +11,7 @@ const (
 	putVersion  = "azure PUT " + definition + "/versions/2000.01.01"
 	patchModel  = "azure PATCH virtualMachineScaleSets/pool1"
 	getPod      = "kube GET ortet-system/pods/ortet-generalize-pool1"
+	putJournal  = "kube PUT ortet-system/secrets/ortet-journal-pool1-fd34c415d62c"
 	firstImage  = "ubuntu-24_04-lts:latest"
 	otherImage  = "ubuntu-24_04-lts:24.04.202510010"
 )
@@ -216,6 +217,14 @@ var found = []Story{
 	{Name: "API server away while the version is built", Seed: 66, Pool: usual, Asks: aCapture, Single: powerOff,
 		Happen: at("kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", 3, "away for 20 minutes")},
 	{Name: "extension that is deleted at the eleventh time", Seed: 67, Pool: usual, Asks: aCapture, Happen: each(1, 10, "azure DELETE virtualMachineScaleSets/pool1/extensions/vmssCSE", "operation fails")},
+	{Name: "all other nodes deleted, and the version of which they are made", Seed: 0xed6, Pool: with(func(p *Pool) { p.Disk = "secrets" }),
+		Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "PoolCredentials", Happen: append(at(putJournal, 23, "version deleted"),
+			Event{At: putJournal, N: 27, What: "instance deleted", Target: "workbench"}, Event{At: "kube PATCH nodes/pool1000000", N: 3, What: "autoscaler deletes empty nodes"})},
+	{Name: "donor deleted, and two processes that leave the capture open", Seed: 0xeff, Pool: with(func(p *Pool) { p.PodsTake, p.Pods, p.Budgeted = 3*time.Minute, 3, 3 }),
+		Asks: aCapture, Happen: []Event{
+			{At: "kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", N: 3, What: "laptop sleeps", For: 303 * time.Second},
+			{At: "azure PUT " + instance0, N: 2, What: "instance deleted", Target: "donor"},
+			{At: getPod, N: 6, What: "laptop sleeps and another ortet begins", For: 303 * time.Second}}},
 	{Name: "conflict at the model's change", Seed: 71, Pool: usual, Asks: aCapture, Happen: at(patchModel, 1, "conflict")},
 }
 

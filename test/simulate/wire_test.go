@@ -188,8 +188,11 @@ func (w *world) azureName(r *http.Request) string {
 	for i := 1; i < len(parts) && w.story.Pool.Spelling == "upper"; i += 2 {
 		parts[i] = strings.ToLower(parts[i])
 	}
-	return strings.Join(parts, "/")
+	return diskID.ReplaceAllString(strings.Join(parts, "/"), "")
 }
+
+// diskID is what Azure ends the name of an instance's disk with; it is another for each seed.
+var diskID = regexp.MustCompile(`_[0-9a-f]{32}$`)
 
 var idNames = regexp.MustCompile(`(?i)"/subscriptions/[^/"]+/resourceGroups/[^"]+"`)
 
