@@ -83,6 +83,7 @@ type state struct {
 	prototype.Return
 	Pool       fleet.ResourceID `json:"pool"`                 // as Azure spells it
 	CustomData string           `json:"customData,omitempty"` // SHA-256 of what the model's is replaced by; "" leaves it
+	FromFailed bool             `json:"fromFailed,omitempty"` // version From was Failed before: a tag does not repair it
 }
 
 // target gives the image that the model is pointed at, and its name for people.
@@ -145,23 +146,35 @@ func (r *rollback) Kind() string { return Kind }
 // State implements workflow.Workflow.
 func (r *rollback) State(bool) any { return r.s }
 
-// Restore implements workflow.Workflow. It refuses a state that names what is not the
-// pool's: who can write the Secret must not have Ortet change that.
-func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
-	var s state
+// stateOf reads a record's state. It refuses one that names what is not the pool's: who can
+// write the Secret must not have Ortet change that.
+func stateOf(rec journal.Record) (s state, err error) {
 	if err := json.Unmarshal(rec.State, &s); err != nil {
-		return nil, false, fmt.Errorf("decode the state: %w", err)
+		return s, fmt.Errorf("decode the state: %w", err)
 	}
 	ours := func(id fleet.ResourceID) bool {
 		return id == "" || id.Equal(prototype.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
 	}
 	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || !ours(s.To) || !ours(s.TagFrom) || s.ToOriginal && s.Original == nil {
-		return nil, false, fmt.Errorf("the state is not of the pool %s", rec.Pool)
+		return s, fmt.Errorf("the state is not of the pool %s", rec.Pool)
+	}
+	return s, nil
+}
+
+// serves reports whether a rollback with this state is one that the request asks for.
+func (s state) serves(q Request) bool {
+	return slices.Contains([]string{"", prototype.Previous, cmp.Or(s.To.Name(), prototype.ToOriginal)}, q.To)
+}
+
+// Restore implements workflow.Workflow.
+func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
+	s, err := stateOf(rec)
+	if err != nil {
+		return nil, false, err
 	}
 	r.s = s
-	same := slices.Contains([]string{"", prototype.Previous, cmp.Or(s.To.Name(), prototype.ToOriginal)}, r.req.To)
 	note := "%s, begun at %s, was ended first"
-	if r.result.Resumed = same && rec.Phase != journal.Undo; r.result.Resumed {
+	if r.result.Resumed = s.serves(r.req) && rec.Phase != journal.Undo; r.result.Resumed {
 		note = "resumed %s, begun at %s"
 	}
 	r.Note(note, rec.Name, rec.Begun.UTC().Format(time.RFC3339))
@@ -189,7 +202,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		versions, err = r.Cloud.Versions(ctx, definition)
 		d.Unreadable(string(definition), err)
 		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
-			notes = r.choose(&d, pool, versions)
+			notes = r.choose(&d, rec, pool, versions)
 		}
 		if r.load(ctx, &d, pool); len(r.writes) > 0 {
 			changes = append(changes, r.writes[0])
@@ -214,17 +227,41 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
 }
 
+// unfinished returns the state of the pool's last rollback if it changed the model, needs a
+// person, and what came after the model is not done: the same command does that, and does
+// not go back once more.
+func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (state, bool) {
+	if last.Kind != Kind || last.Ended == nil || last.Ended.Exit != workflow.ExitNeedsPerson {
+		return state{}, false
+	}
+	s, err := stateOf(last)
+	if err != nil || !s.serves(r.req) {
+		return state{}, false
+	}
+	image, _ := s.target()
+	from, there := prototype.FindVersion(versions, s.TagFrom)
+	return s, pool.Model.Image.Same(image) && (s.ToOriginal || there && !isTagged(from, true, s.FromFailed))
+}
+
 // choose decides what the request comes down to, and which customData goes with it.
-func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
+func (r *rollback) choose(d *prototype.Problems, rec journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
 	s := &r.s
 	back, problems := prototype.ReturnTo(versions, pool, s.Original, r.req.To)
-	if len(problems) > 0 {
+	before, unfinished := r.unfinished(rec, pool, versions)
+	switch {
+	case unfinished:
+		back = before.Return
+		notes = append(notes, rec.Name+" changed the model and did not finish: this command does what is left of it")
+	case len(problems) > 0:
 		*d = append(*d, problems...)
 		return nil
 	}
 	s.Return = back
 	to, _ := prototype.FindVersion(versions, s.To)
 	current, _ := prototype.FindVersion(versions, s.From)
+	if s.FromFailed = before.FromFailed; !unfinished {
+		s.FromFailed = current.ProvisioningState == prototype.Failed
+	}
 	want, has, last := to.Tags[fleet.TagCustomData], current.Tags[fleet.TagCustomData], s.LastCustomData
 	if s.ToOriginal {
 		want = s.Original.CustomData

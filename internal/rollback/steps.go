@@ -206,8 +206,13 @@ func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 			if err != nil {
 				return true, fleet.IgnoreNotFound(err)
 			}
-			wasFailed, err := workflow.Before(ctx, p, func() (bool, error) { return v.ProvisioningState == prototype.Failed, nil })
-			return prototype.RolledBack(v) == rolledBack && (wasFailed || v.ProvisioningState == prototype.Succeeded), err
+			return isTagged(v, rolledBack, rolledBack && r.s.FromFailed), nil
 		})
 	}
+}
+
+// isTagged reports whether a version has the tag or lacks it, as wanted, and is not Failed
+// since.
+func isTagged(v fleet.ImageVersion, rolledBack, wasFailed bool) bool {
+	return prototype.RolledBack(v) == rolledBack && (wasFailed || v.ProvisioningState == prototype.Succeeded)
 }

@@ -44,9 +44,7 @@ var faults = []fault{
 	{name: "lost answer", azure: azsim.Fault{Effect: azsim.EffectDropAfter}, after: true, fits: anyRequest},
 	{name: proxyPage, fits: anyRequest},
 	{name: "away for 20 minutes", fatal: true, fits: anyRequest},
-	{name: "refused", fatal: true, azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusForbidden, Code: "AuthorizationFailed"},
-		// Not of a rollback's tag: its failure is named, and the same command goes back further.
-		fits: func(r request) bool { return begins(r) && !strings.Contains(r.name, "azure PATCH galleries/") }},
+	{name: "refused", fatal: true, azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusForbidden, Code: "AuthorizationFailed"}, fits: begins},
 	{name: "operation fails", fatal: true, azure: azsim.Fault{Effect: azsim.EffectFailAtEnd}, fits: begins},
 	{name: "operation preempted", fatal: true, azure: azsim.Fault{Effect: azsim.EffectNeverEnds}, fits: begins},
 	{name: "slow", azure: azsim.Fault{Effect: azsim.EffectSlow}, fits: begins},
