@@ -261,6 +261,8 @@ var rollbacks = []Story{
 		Happen: each(1, 5, "azure PATCH "+definition+"/versions/1999.12.25", "operation fails")},
 	{Name: "first rollback whose extension is refused, and the same command", Seed: 1, Pool: Pool{Instances: 3, Extensions: []string{"monitor", "cse"}}, Asks: []Ask{{Do: "capture"}, {Do: "rollback"}},
 		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "refused")},
+	{Name: "rollback killed while the API server is away", Seed: 0x61c, Pool: Pool{Instances: 3, Versions: 3, Extensions: []string{"monitor"}}, Asks: []Ask{{Do: "rollback"}},
+		Happen: append(at(putJournal, 2, "away for 20 minutes"), at(putJournal, 4, "kill before")...)},
 	{Name: "rollback killed at the model, and a capture", Seed: 69, Pool: usual, Asks: []Ask{{Do: "rollback", Once: true}, {Do: "capture"}}, Happen: at(patchModel, 1, "kill after")},
 	{Name: "version set by others after a baked capture, and a capture", Seed: 70, Pool: fresh, Asks: afterBaked("2000.01.01", Ask{Do: "capture"}, Ask{Do: "scale out", N: 1})},
 	{Name: "version set by others after a baked capture, and a rollback", Seed: 71, Pool: fresh,
