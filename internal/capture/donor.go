@@ -83,8 +83,8 @@ func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	return c.protectNode(ctx, p, c.req.Node, c.get().Instance, fleet.AnnotationCapture, c.name)
 }
 
-// protectNode protects a node and its instance. The Node's mark is set last: it says that
-// the annotations are there.
+// protectNode protects a node and its instance. The Node's mark is set first, and only on the
+// Node as it was read: of two captures that take a node in the same second one reads it again.
 func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
 	node, err := c.Cluster.Node(ctx, name)
 	if err = cmp.Or(err, c.usedByOthers(node)); err != nil {
@@ -102,13 +102,13 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string
 		return was, cmp.Or(machineErr, err)
 	})
 	if err == nil && node.Annotations[mark] != value {
-		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: new("true"), mark: &value})
-		if err == nil {
-			err = c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationScaleDownDisabled: new("true"), mark: &value})
-		}
+		err = c.Cluster.AnnotateUnchanged(ctx, node, map[string]*string{fleet.AnnotationScaleDownDisabled: new("true"), mark: &value})
 		if err == nil && isDonor {
 			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
 		}
+	}
+	if err == nil && !p.Begun() {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: new("true"), mark: &value})
 	}
 	if err != nil {
 		return done, err

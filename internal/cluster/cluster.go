@@ -25,6 +25,9 @@ type Nodes interface {
 	// Annotate sets annotations of a node; a nil value removes one. Setting
 	// what is there changes nothing.
 	Annotate(ctx context.Context, node string, annotations map[string]*string) error
+	// AnnotateUnchanged is Annotate of a Node that nobody wrote since it was read: else it
+	// changes nothing and is fleet.KindConflict.
+	AnnotateUnchanged(ctx context.Context, node fleet.Node, annotations map[string]*string) error
 	// SetUnschedulable cordons or uncordons. It changes nothing where the node
 	// is so already.
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error

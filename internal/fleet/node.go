@@ -18,6 +18,7 @@ type Node struct {
 	Annotations   map[string]string
 	Labels        map[string]string
 	Addresses     []string // IP addresses
+	Revision      string   // of the object, opaque
 	BootID        string
 	MachineID     string
 	OSImage       string

@@ -112,6 +112,14 @@ func (w *world) neighbour(e Event, p *process) bool {
 		}
 	case "model changed by others":
 		w.changeModel()
+	case "another pool takes the node": // that is about to be annotated, as its workbench
+		name := path.Base(e.At)
+		w.kube.Change("nodes", "", name, func(o runtime.Object) {
+			n := o.(*corev1.Node)
+			n.Annotations[fleet.AnnotationWorkbench] = string(w.pool) + "2"
+			n.Annotations[fleet.AnnotationScaleDownDisabled] = "true"
+			w.locked(func() { w.nodes[name] = nodeState{annotations: maps.Clone(n.Annotations), machine: w.nodes[name].machine, scaleIn: w.nodes[name].scaleIn, actions: w.nodes[name].actions} })
+		})
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
 		if c := w.target(e, p); c != nil {
 			w.changeNode(e.What, c)

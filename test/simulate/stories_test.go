@@ -225,6 +225,8 @@ var found = []Story{
 			{At: "kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", N: 3, What: "laptop sleeps", For: 303 * time.Second},
 			{At: "azure PUT " + instance0, N: 2, What: "instance deleted", Target: "donor"},
 			{At: getPod, N: 6, What: "laptop sleeps and another ortet begins", For: 303 * time.Second}}},
+	{Name: "workbench that another pool takes in the same second", Seed: 1, Pool: with(func(p *Pool) { p.Others = "protected" }), Asks: aCapture,
+		Happen: at("kube PATCH nodes/pool1000001", 1, "another pool takes the node")},
 	{Name: "conflict at the model's change", Seed: 71, Pool: usual, Asks: aCapture, Happen: at(patchModel, 1, "conflict")},
 }
 

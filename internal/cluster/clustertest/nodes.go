@@ -55,6 +55,17 @@ func nodeRead(w *world) {
 	}
 }
 
+func nodeAnnotatedByTwo(w *world) {
+	name := w.node("", nil)
+	read, err := w.under.Node(w.ctx, name)
+	w.must(err, "read")
+	w.must(w.under.AnnotateUnchanged(w.ctx, read, map[string]*string{"who": ptr("first")}), "annotate")
+	w.wantKind(w.under.AnnotateUnchanged(w.ctx, read, map[string]*string{"who": ptr("second")}), fleet.KindConflict, "annotate what another wrote")
+	if got := w.readNode(name).Annotations["who"]; got != "first" {
+		w.Errorf("annotated by %s", got)
+	}
+}
+
 func nodesWalk(w *world) {
 	const count = 5
 	for i := range count {

@@ -115,6 +115,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Nodes/Read", nodeRead},
 		{"Nodes/Walk", nodesWalk},
 		{"Nodes/Annotate", nodeAnnotate},
+		{"Nodes/AnnotatedByTwo", nodeAnnotatedByTwo},
 		{"Nodes/Cordon", nodeCordon},
 		{"Drain/Leaves", drainLeaves},
 		{"Drain/LeavesNamed", drainLeavesNamed},

@@ -73,6 +73,11 @@ func (c *Cluster) Annotate(ctx context.Context, node string, annotations map[str
 	return c.patchNode(ctx, "annotate node", node, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
+// AnnotateUnchanged is Annotate with the resourceVersion that was read.
+func (c *Cluster) AnnotateUnchanged(ctx context.Context, node fleet.Node, annotations map[string]*string) error {
+	return c.patchNode(ctx, "annotate node", node.Name, map[string]any{"metadata": map[string]any{"annotations": annotations, "resourceVersion": node.Revision}})
+}
+
 // SetUnschedulable cordons or uncordons by one merge patch.
 func (c *Cluster) SetUnschedulable(ctx context.Context, node string, unschedulable bool) error {
 	op, value := "cordon node", any(true)
@@ -99,7 +104,7 @@ const fieldManager = "ortet"
 // lean keeps of a node what Ortet needs, so that the rest can be collected.
 func lean(n *corev1.Node) fleet.Node {
 	out := fleet.Node{
-		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID,
+		Name: n.Name, UID: string(n.UID), Revision: n.ResourceVersion, ProviderID: n.Spec.ProviderID,
 		OS:            firstOf(n.Labels[corev1.LabelOSStable], n.Status.NodeInfo.OperatingSystem),
 		Architecture:  firstOf(n.Status.NodeInfo.Architecture, n.Labels[corev1.LabelArchStable]),
 		Zone:          firstOf(n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelFailureDomainBetaZone]),
