@@ -365,15 +365,19 @@ func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instan
 }
 
 // deletes notes that a capture deletes an extension: the original still has it, also if a
-// later capture finds the model without it.
-func (s *state) deletes(name string) {
+// later capture finds the model without it, and as it is deleted, which its owner may have
+// changed since the capture began.
+func (s *state) deletes(deleted fleet.Extension) {
 	if s.Original == nil {
 		return
 	}
 	o := *s.Original
 	o.Extensions = slices.Clone(o.Extensions)
 	for i, e := range o.Extensions {
-		o.Extensions[i].Deleted = e.Deleted || strings.EqualFold(e.Name, name)
+		if strings.EqualFold(e.Name, deleted.Name) && !e.Deleted {
+			o.Extensions[i] = prototype.OriginalExtensions([]fleet.Extension{deleted}, o.Extensions)[0]
+			o.Extensions[i].Deleted = true
+		}
 	}
 	s.Original = &o
 }

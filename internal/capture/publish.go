@@ -199,13 +199,14 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	if len(toDelete) == 0 {
 		return done, nil
 	}
-	name, settings := toDelete[0].Name, toDelete[0].Settings
+	e := toDelete[0]
+	name, settings := e.Name, e.Settings
 	change := func(fleet.Pool) fleet.Change { return fleet.DeleteExtension{Pool: s.Pool, Name: name} }
 	is := func(pool fleet.Pool) bool {
 		return !slices.ContainsFunc(pool.Model.Extensions, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) })
 	}
 	return goOn(c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, _ fleet.Pool) error {
-		c.set(func(s *state) { s.deletes(name) })
+		c.set(func(s *state) { s.deletes(e) })
 		if err := p.Save(ctx); err != nil || settings.Reveal() == "" {
 			return err
 		}
@@ -342,7 +343,11 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		}
 		return err == nil, fleet.IgnoreNotFound(err)
 	})
+	by := there.Tags[fleet.TagCapture]
 	switch {
+	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "": // preflight found none
+		return done, invalid("create image version", string(change.ID), "give the same command again, which uses it or says what speaks against that",
+			"%s made a version of this name since this capture began", first(by, "another than Ortet"))
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
 		return in(time.Millisecond, "building it locally redundant: %v", err), nil

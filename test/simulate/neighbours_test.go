@@ -15,6 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // deeds are what neighbours do just before a request is served.
@@ -112,13 +113,32 @@ func (w *world) neighbour(e Event, p *process) bool {
 		}
 	case "model changed by others":
 		w.changeModel()
+	case "others publish a version": // under today's name
+		id := w.names.Definition.Child("versions", prototype.VersionName(time.Now(), false))
+		w.locked(func() { w.disks[azsim.Volume(low(id))] = &disk{generalized: true, of: "others"} })
+		w.azure.Instant(true)
+		if err := w.request(http.MethodPut, id, galleryAPI, object{"location": location, "tags": object{"team": "others"}, "properties": object{
+			"publishingProfile": object{"targetRegions": []object{{"name": location}}},
+			"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(w.names.Generalized)}}}}}); err != nil {
+			w.broken(0, "cannot publish a version: %v", err)
+		}
+		w.azure.Instant(false)
+	case "extension changed by others":
+		if err := w.request(http.MethodPut, w.pool.Child("extensions", "vmssCSE"), computeAPI, object{"properties": object{"publisher": kinds["cse"][1], "type": kinds["cse"][2],
+			"typeHandlerVersion": "1.0", "settings": object{"commandToExecute": "join another"}}}); err != nil {
+			w.broken(0, "cannot change an extension: %v", err)
+		}
+		changed := w.modelNow().extensions["vmssCSE"]
+		w.locked(func() { w.original["vmssCSE"] = changed })
 	case "another pool takes the node": // that is about to be annotated, as its workbench
 		name := path.Base(e.At)
 		w.kube.Change("nodes", "", name, func(o runtime.Object) {
 			n := o.(*corev1.Node)
 			n.Annotations[fleet.AnnotationWorkbench] = string(w.pool) + "2"
 			n.Annotations[fleet.AnnotationScaleDownDisabled] = "true"
-			w.locked(func() { w.nodes[name] = nodeState{annotations: maps.Clone(n.Annotations), machine: w.nodes[name].machine, scaleIn: w.nodes[name].scaleIn, actions: w.nodes[name].actions} })
+			w.locked(func() {
+				w.nodes[name] = nodeState{annotations: maps.Clone(n.Annotations), machine: w.nodes[name].machine, scaleIn: w.nodes[name].scaleIn, actions: w.nodes[name].actions}
+			})
 		})
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
 		if c := w.target(e, p); c != nil {
