@@ -346,7 +346,8 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	by := there.Tags[fleet.TagCapture]
 	switch {
 	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "": // preflight found none
-		return done, invalid("create image version", string(change.ID), "give the same command again, which uses it or says what speaks against that",
+		return done, invalid("create image version", string(change.ID),
+			"give the same command again, which uses it or says what speaks against that",
 			"%s made a version of this name since this capture began", first(by, "another than Ortet"))
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })

@@ -101,7 +101,8 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		if plan, planErr := w.Plan(ctx, journal.Record{}); ExitCode(err) != ExitRefused && planErr == nil && len(plan.Problems) > 0 {
 			return &Refused{plan.Problems}
 		}
-		if slices.Contains([]fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut}, fleet.KindOf(err)) { // a record may be open
+		passing := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut}
+		if slices.Contains(passing, fleet.KindOf(err)) { // a record may be open
 			return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err}
 		}
 		return x.unbegun(ctx, err)

@@ -75,7 +75,8 @@ func (c *Cluster) Annotate(ctx context.Context, node string, annotations map[str
 
 // AnnotateUnchanged is Annotate with the resourceVersion that was read.
 func (c *Cluster) AnnotateUnchanged(ctx context.Context, node fleet.Node, annotations map[string]*string) error {
-	return c.patchNode(ctx, "annotate node", node.Name, map[string]any{"metadata": map[string]any{"annotations": annotations, "resourceVersion": node.Revision}})
+	metadata := map[string]any{"annotations": annotations, "resourceVersion": node.Revision}
+	return c.patchNode(ctx, "annotate node", node.Name, map[string]any{"metadata": metadata})
 }
 
 // SetUnschedulable cordons or uncordons by one merge patch.
