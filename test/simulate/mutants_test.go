@@ -50,12 +50,12 @@ var mutants = []struct {
 		`	if len(toDelete) == 0 {
 		return done, nil
 	}
-	name, settings :=`,
+	e :=`,
 		`	if len(toDelete) == 0 || c.tried[toDelete[0].Name] {
 		return done, nil
 	}
 	c.tried[toDelete[0].Name] = true
-	name, settings :=`},
+	e :=`},
 	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/publish.go",
 		`	case c.req.Bakes():
 		want`,
