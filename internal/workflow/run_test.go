@@ -1,9 +1,11 @@
 package workflow_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,8 +52,8 @@ func TestRun(t *testing.T) {
 			t.Errorf("%v\n%s", err, w.text())
 		}
 		rec, err := w.records.Load(t.Context(), string(pool))
-		if err != nil || rec.Open() || rec.Ended.Exit != 0 {
-			t.Errorf("record %+v, %v", rec, err)
+		if err != nil || rec.Open() || rec.Ended.Exit != 0 || string(rec.State) != `"closed small"` {
+			t.Errorf("record %+v with state %s, %v", rec, rec.State, err)
 		}
 		if n, stop := w.calls["poll patch model"], w.calls["poll stop instance"]; n < 25 || stop > 5 {
 			t.Errorf("polled %d and %d times in 30 s: Every is 1 s, and Azure asks for 10 s", n, stop)
@@ -67,7 +69,10 @@ func TestRun(t *testing.T) {
 func TestFaults(t *testing.T) {
 	verbs := []string{"stop instance", "start instance", "create snapshot", "delete snapshot", "create image version", "patch model", "set capacity"}
 	for _, verb := range verbs {
-		for _, fault := range []string{"begin refused", "begin lost", "begin no effect", "begin failed", "begin failed and done", "begin preempted", "poll refused", "poll forgotten"} {
+		for _, fault := range []string{
+			"begin refused", "begin lost", "begin no effect", "begin failed", "begin failed and done", "begin preempted", "poll refused",
+			"poll throttled", "poll forgotten",
+		} {
 			t.Run(verb+"/"+fault, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld()
@@ -83,8 +88,9 @@ func TestFaults(t *testing.T) {
 					if err == nil {
 						err = w.clean(true)
 					}
-					if err != nil {
-						t.Errorf("%v\n%s", err, w.text())
+					passes := fault == "poll refused" || fault == "poll throttled" // the operation goes on
+					if begun := w.calls["begin "+verb]; err != nil || passes && begun != 1 {
+						t.Errorf("begun %d times: %v\n%s", begun, err, w.text())
 					}
 				})
 			})
@@ -103,7 +109,7 @@ func TestFailure(t *testing.T) {
 		{"create snapshot", "no effect", 1, "no effect after 5 operations, the last ended with: success"},
 		{"create snapshot", "failed", 1, "no effect after 5 operations, the last ended with: test: internal"},
 		{"set capacity", "denied", 4, "step grow"},
-		{"start instance", "denied", 4, "start is not done: start: not done within 15m0s"},
+		{"start instance", "denied", 4, "start is not done: start: not done within 15m0s: test: no; start it by hand"},
 	} {
 		t.Run(c.verb+"/"+c.fault, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,15 +127,21 @@ func TestFailure(t *testing.T) {
 				}
 				rec, _ := w.records.Load(t.Context(), string(pool))
 				if c.verb == "start instance" {
-					if !rec.Open() || !w.look("stopped") {
-						t.Errorf("record open %t\n%s", rec.Open(), w.text())
+					if !rec.Open() || !w.look("stopped") || !strings.HasPrefix(fmt.Sprint(err), "step start: ") {
+						t.Errorf("record open %t: %v\n%s", rec.Open(), err, w.text())
+					}
+					tried, begun := w.calls["begin start instance"], w.begins()
+					err := p.runner(t).Run(t.Context(), pool, &small{p: p})
+					tried -= w.calls["begin start instance"] // it is tried again, and nothing else is done
+					if workflow.ExitCode(err) != c.exit || !strings.Contains(err.Error(), c.says) || tried == 0 || w.begins() != begun-tried {
+						t.Errorf("the same command: %v, %v", err, w.calls)
 					}
 					w.fault = nil // a person has put it right: the same command ends clean
 					if err := p.runner(t).Run(t.Context(), pool, &small{p: p}); err != nil {
 						t.Errorf("the same command again: %v\n%s", err, w.text())
 					}
-				} else if rec.Open() || rec.Ended.Exit != c.exit {
-					t.Errorf("record %+v", rec)
+				} else if rec.Open() || rec.Ended.Exit != c.exit || string(rec.State) != `"closed small"` {
+					t.Errorf("record %+v with state %s", rec, rec.State)
 				}
 				if err := w.clean(c.verb == "start instance"); err != nil && c.exit != 4 {
 					t.Errorf("%v\n%s", err, w.text())
@@ -256,23 +268,14 @@ func TestOutageIsWaitedFor(t *testing.T) {
 			w := newWorld()
 			p := &process{world: w, name: "a"}
 			var lapsed, begins int
-			count := func() int {
-				n := 0
-				for call, c := range w.calls {
-					if strings.HasPrefix(call, "begin ") {
-						n += c
-					}
-				}
-				return n
-			}
 			set := func(away bool) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.away = away
-				begins = count()
+				begins = w.begins()
 			}
 			time.AfterFunc(at, func() { set(true) })
-			time.AfterFunc(at+46*time.Second, func() { w.mu.Lock(); lapsed = count(); w.mu.Unlock() })
+			time.AfterFunc(at+46*time.Second, func() { w.mu.Lock(); lapsed = w.begins(); w.mu.Unlock() })
 			time.AfterFunc(at+20*time.Minute, func() { set(false) })
 			if err := p.runner(t).Run(t.Context(), pool, &small{p: p}); err != nil {
 				t.Fatalf("away at %s: %v\n%s", at, err, w.text())
@@ -284,6 +287,55 @@ func TestOutageIsWaitedFor(t *testing.T) {
 				t.Errorf("away at %s: %d changes begun without a valid lock", at, begins-lapsed)
 			}
 			time.Sleep(21 * time.Minute)
+		})
+	}
+}
+
+// A process that dies right after Azure has accepted a change leaves its token: the next one
+// polls that operation before anything else, and does not begin it again.
+func TestKilledBeforeFirstPoll(t *testing.T) {
+	for _, verb := range []string{"stop instance", "create snapshot", "create image version", "start instance", "delete snapshot"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.takes = 2 * time.Minute // longer than the lock
+			first, second := &process{world: w, name: "a"}, &process{world: w, name: "b"}
+			killed := 0
+			w.fault = func(call string, n int) string {
+				if call == "poll "+verb && n == 1 {
+					first.dead, killed = true, len(w.log)
+				}
+				return ""
+			}
+			_ = first.runner(t).Run(t.Context(), pool, &small{p: first})
+			err := cmp.Or(second.runner(t).Run(t.Context(), pool, &small{p: second}), w.clean(true))
+			at := slices.IndexFunc(w.log[killed:], func(s string) bool { return strings.HasPrefix(s, "begin ") || strings.HasPrefix(s, "poll ") })
+			if err != nil || w.log[killed:][at] != "poll "+verb || verb == "create image version" && w.calls["begin "+verb] > 1 {
+				t.Errorf("%s: %v\n%s", verb, err, w.text())
+			}
+		})
+	}
+}
+
+// A record that another process has written since ends the run, however valid its lock is:
+// it begins nothing more, and the record stays the other's.
+func TestAnotherWriterEndsTheRun(t *testing.T) {
+	for at := time.Second; at < 180*time.Second; at += 4 * time.Second {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			p := &process{world: w, name: "a"}
+			begun := 0
+			time.AfterFunc(at, func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				rec, _ := w.records.Load(context.Background(), string(pool))
+				rec.Writer, begun = "b/1", w.begins()
+				_, _ = w.records.Save(context.Background(), rec)
+			})
+			err := p.runner(t).Run(t.Context(), pool, &small{p: p})
+			rec, _ := w.records.Load(t.Context(), string(pool))
+			if workflow.ExitCode(err) != workflow.ExitInterrupted || rec.Writer != "b/1" || w.begins() != begun {
+				t.Errorf("written at %s: %v; the record is of %s\n%s", at, err, rec.Writer, w.text())
+			}
 		})
 	}
 }
@@ -401,8 +453,8 @@ func TestOtherKindIsUndoneFirst(t *testing.T) {
 		if err := w.clean(false); err != nil {
 			t.Errorf("%v\n%s", err, w.text())
 		}
-		if rec, err := w.records.Load(t.Context(), string(pool)); err != nil || rec.Open() || rec.Kind != "small" {
-			t.Errorf("%+v %v", rec, err)
+		if rec, err := w.records.Load(t.Context(), string(pool)); err != nil || rec.Open() || string(rec.State) != `"closed small"` {
+			t.Errorf("%+v with state %s, %v", rec, rec.State, err)
 		}
 	})
 }

@@ -89,6 +89,16 @@ func (w *world) settle() {
 	}
 }
 
+// begins counts the changes that were begun; the caller has the lock.
+func (w *world) begins() (n int) {
+	for call, c := range w.calls {
+		if strings.HasPrefix(call, "begin ") {
+			n += c
+		}
+	}
+	return n
+}
+
 func (w *world) look(what string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,6 +200,8 @@ func (p *process) Poll(_ context.Context, token fleet.Token) (fleet.Progress, er
 		return fleet.Progress{}, err
 	case fault == "refused":
 		return fleet.Progress{}, failure(fleet.KindTransient, "503")
+	case fault == "throttled":
+		return fleet.Progress{}, failure(fleet.KindThrottled, "429")
 	case fault == "forgotten":
 		return fleet.Progress{}, failure(fleet.KindNotFound, "404")
 	}
@@ -291,8 +303,12 @@ type small struct {
 	again    int // how often version finds the snapshot lost
 }
 
-func (s *small) Kind() string   { return "small" + s.kind }
-func (s *small) State(bool) any { return struct{}{} }
+func (s *small) Kind() string { return "small" + s.kind }
+
+// State says whose record it is, and whether what must not outlive the run is left out.
+func (s *small) State(closed bool) any {
+	return map[bool]string{true: "closed ", false: "open "}[closed] + s.Kind()
+}
 
 func (s *small) Restore(journal.Record) (workflow.Table, bool, error) { return s.table(), true, nil }
 
@@ -362,7 +378,8 @@ func (s *small) table() workflow.Table {
 	return workflow.Table{
 		{ID: "protect", Do: s.protect, Undo: &workflow.Undo{ID: "unprotect", When: []string{"snapshot"}, After: []string{"start"}, Do: s.unprotect}},
 		{ID: "stop", After: []string{"protect"}, Do: s.ensure(fleet.StopInstance{Instance: instance}, "stopped", true),
-			Undo: &workflow.Undo{ID: "start", When: []string{"snapshot"}, Do: s.ensure(fleet.StartInstance{Instance: instance}, "stopped", false)}},
+			Undo: &workflow.Undo{ID: "start", When: []string{"snapshot"}, Do: s.ensure(fleet.StartInstance{Instance: instance}, "stopped", false),
+				Manual: func() string { return "start it by hand" }}},
 		{ID: "snapshot", After: []string{"stop"}, Do: s.ensure(fleet.CreateSnapshot{ID: snapshot}, "snapshot", true),
 			Undo: &workflow.Undo{ID: "delete-snapshot", When: []string{"version"}, Keep: journal.Done, Do: s.ensure(fleet.DeleteSnapshot{ID: snapshot}, "snapshot", false)}},
 		{ID: "version", After: []string{"snapshot", "start", "unprotect"}, Do: s.version,
