@@ -77,6 +77,9 @@ func TestPlanned(t *testing.T) {
 		if at(row.ID) < 0 {
 			t.Errorf("row %s is not listed", row.ID)
 		}
+		if u := row.Undo; u != nil && u.ID != "delete-inspection" && (u.Manual == nil || u.Manual() == "") {
+			t.Errorf("undo %s names nothing to do by hand", u.ID) // an inspection's pod ends by itself
+		}
 		if u := row.Undo; u != nil && (len(u.When) > 0) != (at(u.ID) >= 0) {
 			t.Errorf("undo %s is listed: %t; it runs in the good case: %t", u.ID, at(u.ID) >= 0, len(u.When) > 0)
 		}

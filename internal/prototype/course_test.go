@@ -47,6 +47,7 @@ func TestCaptureProblems(t *testing.T) {
 		"windows":             {func(o *Observed, _ *Request) { o.Donor.OS = "windows" }, "NotLinux"},
 		"not ready":           {func(o *Observed, _ *Request) { o.Donor.Ready = false }, "NodeNotReady"},
 		"own node":            {func(o *Observed, _ *Request) { o.SelfNode = "pool1000000" }, "OwnNode"},
+		"workbench":           {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationWorkbench] = "pool2" }, "IsWorkbench"},
 		"rebooting":           {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
 		"stopped":             {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
 		"flexible":            {func(o *Observed, _ *Request) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
@@ -210,18 +211,22 @@ func TestReturnTo(t *testing.T) {
 }
 
 func TestWorkbench(t *testing.T) {
-	donor := fleet.Node{Name: "d", Architecture: "amd64"}
+	donor := fleet.Node{Name: "d", Architecture: "amd64", ProviderID: "azure://" + strings.ToLower(string(pool)) + "/virtualMachines/0"}
 	fit := fleet.Node{Name: "n", OS: "linux", Architecture: "amd64", Ready: true, ProviderID: "azure://" + string(pool.Child("virtualMachines", "1"))}
 	for name, c := range map[string]struct {
 		change func(n *fleet.Node)
 		want   string
 	}{
-		"fits":         {func(*fleet.Node) {}, ""},
-		"donor":        {func(n *fleet.Node) { n.Name = "d" }, "is the donor"},
-		"not ready":    {func(n *fleet.Node) { n.Ready = false }, "is not Ready"},
-		"arm":          {func(n *fleet.Node) { n.Architecture = "arm64" }, "has another architecture"},
-		"cordoned":     {func(n *fleet.Node) { n.Unschedulable = true }, "is cordoned"},
-		"captured":     {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationCapture: "x"} }, "is being captured"},
+		"fits":      {func(*fleet.Node) {}, ""},
+		"donor":     {func(n *fleet.Node) { n.Name = "d" }, "is the donor"},
+		"not ready": {func(n *fleet.Node) { n.Ready = false }, "is not Ready"},
+		"arm":       {func(n *fleet.Node) { n.Architecture = "arm64" }, "has another architecture"},
+		"cordoned":  {func(n *fleet.Node) { n.Unschedulable = true }, "is cordoned"},
+		"captured":  {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationCapture: "x"} }, "is being captured"},
+		"its own":   {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationWorkbench: string(pool)} }, ""},
+		"another's": {func(n *fleet.Node) {
+			n.Annotations = map[string]string{fleet.AnnotationWorkbench: "x"}
+		}, "is another capture's workbench"},
 		"reboots":      {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationKuredReboot: "x"} }, "is about to reboot"},
 		"not in Azure": {func(n *fleet.Node) { n.ProviderID = "k3s://x" }, "is not an instance of a Uniform scale set"},
 	} {
@@ -230,6 +235,11 @@ func TestWorkbench(t *testing.T) {
 		if got := CannotServe(donor, n); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+	other := fleet.Node{Name: "a", ProviderID: "azure://" + string(pool) + "2/virtualMachines/1"}
+	ranked := []fleet.Node{other, fit}
+	if RankWorkbenches(donor, ranked); ranked[0].Name != "n" {
+		t.Error("a node of another pool is ranked before one of the donor's")
 	}
 	i := fleet.Instance{Power: fleet.PowerRunning, Zone: "1", DataDisks: []fleet.AttachedDisk{{LUN: 3}}}
 	if lun, why := BenchLUN(fleet.Instance{Zone: "1"}, i, fleet.SizeInfo{MaxDataDisks: 4}); lun != 2 || why != "" {

@@ -3,8 +3,11 @@ package rollback_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +17,9 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 )
 
 const pool fleet.ResourceID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
@@ -26,6 +31,8 @@ type fake struct {
 	notAllowed                             []cluster.Access
 	customData                             string // that the first version needs
 	locked                                 bool
+	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
+	begun                                  int
 }
 
 type clusterOf struct {
@@ -44,7 +51,18 @@ type cloudOf struct {
 }
 
 func (c cloudOf) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
-	return fleet.Pool{ID: pool, Name: "pool1", Model: fleet.Model{Image: fleet.ImageReference{ID: version("2026.01.02", 2).ID}}}, c.f.poolErr
+	p := fleet.Pool{ID: pool, Name: "pool1", Model: fleet.Model{Image: fleet.ImageReference{ID: version("2026.01.02", 2).ID}}}
+	if c.f.owner != nil {
+		c.f.owner(&p)
+	}
+	return p, c.f.poolErr
+}
+
+func (cloudOf) Instances(context.Context, fleet.ResourceID) (none []fleet.Instance, _ error) { return }
+
+func (c cloudOf) Begin(context.Context, fleet.Change) (fleet.Token, error) {
+	c.f.begun++
+	return "token", nil
 }
 
 func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersion, error) {
@@ -55,6 +73,17 @@ func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersi
 	return []fleet.ImageVersion{older, version("2026.01.02", 2)}, c.f.versionsErr
 }
 
+// The rest of what a capture's plan reads is there and empty, but for the instance.
+
+func (cloudOf) Instance(context.Context, fleet.ResourceID) (i fleet.Instance, _ error) {
+	return i, &fleet.Error{Kind: fleet.KindNotFound}
+}
+func (cloudOf) Gallery(context.Context, fleet.ResourceID) (x fleet.Gallery, _ error)       { return }
+func (cloudOf) Definition(context.Context, fleet.ResourceID) (x fleet.Definition, _ error) { return }
+func (cloudOf) Snapshot(context.Context, fleet.ResourceID) (x fleet.Snapshot, _ error)     { return }
+func (cloudOf) Disk(context.Context, fleet.ResourceID) (x fleet.Disk, _ error)             { return }
+func (cloudOf) Uses(context.Context, fleet.ResourceID) (x []fleet.ImageUse, _ error)       { return }
+
 func (c cloudOf) Denied(context.Context, fleet.ResourceID, []string) ([]string, error) {
 	return c.f.denied, nil
 }
@@ -64,7 +93,7 @@ func (c clusterOf) Denied(context.Context, []cluster.Access) ([]cluster.Access, 
 }
 
 func (c clusterOf) Node(context.Context, string) (fleet.Node, error) {
-	return fleet.Node{ProviderID: "azure://" + string(pool) + "/virtualMachines/0"}, c.f.nodeErr
+	return fleet.Node{Name: "n", ProviderID: "azure://" + string(pool) + "/virtualMachines/0"}, c.f.nodeErr
 }
 
 func (c clusterOf) Kept(context.Context, fleet.ResourceID, string, string) (cluster.Kept, error) {
@@ -75,10 +104,25 @@ func (c clusterOf) Holding(context.Context, string) (cluster.Holding, bool, erro
 	return cluster.Holding{Holder: "b/1", Until: time.Now().Add(time.Minute)}, c.f.locked, nil
 }
 
-type noRecords struct{ journal.Store }
+func (clusterOf) Obstacles(context.Context, string, []string) (x []fleet.BlockedPod, _ error) { return }
 
-func (noRecords) Load(context.Context, string) (journal.Record, error) {
-	return journal.Record{}, &fleet.Error{Kind: fleet.KindNotFound}
+func (clusterOf) Hold(context.Context, string, string, time.Duration) (h cluster.Holding, _ error) {
+	return
+}
+
+// Nodes has two that claim the same instance, each in other letter case.
+func (c clusterOf) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		n, _ := c.Node(ctx, "n")
+		_ = yield(n, nil) && yield(fleet.Node{Name: "twin", ProviderID: "azure://" + strings.ToLower(n.ProviderID[len("azure://"):])}, nil)
+	}
+}
+
+func (f *fake) config() capture.Config {
+	return capture.Config{
+		Cloud: cloudOf{f: f}, Cluster: clusterOf{f: f}, Journal: &journaltest.Memory{}, Now: time.Now, LockFor: time.Minute,
+		Accesses: accesses, Log: slog.New(slog.DiscardHandler),
+	}
 }
 
 func accesses(fleet.ResourceID) []cluster.Access {
@@ -110,8 +154,7 @@ func TestPlan(t *testing.T) {
 		"the model's version":       {q: rollback.Request{Pool: pool, To: "2026.01.02"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := rollback.New(capture.Config{Cloud: cloudOf{f: &c.f}, Cluster: clusterOf{f: &c.f}, Journal: noRecords{}, Now: time.Now, LockFor: time.Minute, Accesses: accesses, Log: slog.New(slog.DiscardHandler)})
-			p, err := s.Plan(t.Context(), c.q)
+			p, err := rollback.New(c.f.config()).Plan(t.Context(), c.q)
 			var codes []string
 			for _, x := range p.Problems {
 				codes = append(codes, x.Code)
@@ -124,5 +167,59 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		})
+	}
+}
+
+// TestResumedAtModel: right before they change the model, a capture and a rollback find what an
+// owner changed after preflight. The key that an open record has is not in a closed one.
+func TestResumedAtModel(t *testing.T) {
+	state, _ := json.Marshal(map[string]any{ // a capture's and a rollback's
+		"pool": pool, "instance": pool + "/virtualMachines/0", "names": map[string]string{"version": "2026.01.03"}, "key": "AAAA",
+		"to": version("2026.01.01", 1).ID,
+	})
+	for name, c := range map[string]struct {
+		owner   func(*fleet.Pool)
+		refuses string
+	}{
+		"nothing": {nil, ""},
+		"Rolling": {func(p *fleet.Pool) { p.UpgradeMode = fleet.Rolling }, "capture, rollback"},
+		"an owner": {func(p *fleet.Pool) {
+			p.Tags = map[string]string{"sigs.k8s.io_cluster-api-provider-azure_cluster_c": "owned"}
+		}, "capture, rollback"},
+		"automatic OS upgrades": {func(p *fleet.Pool) { p.AutomaticOSUpgrade = true }, "capture"},
+	} {
+		for _, kind := range []string{capture.Kind, rollback.Kind} {
+			f := fake{owner: c.owner}
+			config := f.config()
+			w := map[string]workflow.Workflow{capture.Kind: capture.New(config).Workflow(), rollback.Kind: rollback.New(config).Workflow()}[kind]
+			rec := journal.Record{Kind: kind, Name: "20260103-090000", Pool: string(pool), Request: []byte("{}"), State: state}
+			table, _, err := w.Restore(rec)
+			if err == nil {
+				at := slices.IndexFunc(table, func(s workflow.Step) bool { return s.ID == "model" })
+				_, err = config.Runner("1", &workflow.Summary{}).Pass(t.Context(), &rec, table, w, workflow.Action{Step: table[at]})
+			}
+			refused, st := strings.Contains(c.refuses, kind), rec.Steps["model"]
+			if err != nil || refused != (f.begun == 0) || refused != (st.State == journal.Failed) {
+				t.Errorf("%s, %s: %d changes begun, the row is %q: %s; %v", name, kind, f.begun, st.State, st.Error, err)
+			}
+			closed, _ := json.Marshal(w.State(true))
+			if has := strings.Contains(string(rec.State), `"key"`); has != (kind == capture.Kind) || strings.Contains(string(closed), `"key"`) {
+				t.Errorf("%s: open %s, closed %s", kind, rec.State, closed)
+			}
+		}
+	}
+}
+
+// TestOtherLetterCase: two Nodes whose provider ids differ in letter case alone are of one pool,
+// and claim one instance.
+func TestOtherLetterCase(t *testing.T) {
+	s := capture.New((&fake{}).config())
+	pools, err := s.Status(t.Context(), nil)
+	if err != nil || len(pools) != 1 {
+		t.Errorf("%d pools, %v", len(pools), err)
+	}
+	p, err := s.Plan(t.Context(), capture.Request{Node: "n"})
+	if err != nil || !slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool { return p.Code == "DuplicateNode" }) {
+		t.Errorf("%v, %v", p.Problems, err)
 	}
 }
