@@ -64,3 +64,14 @@ func TestCheck(t *testing.T) {
 		t.Error("a row without Do is accepted")
 	}
 }
+
+// An undo that failed keeps back those that need it, and not those that come after them.
+func TestStuckUndoBlocks(t *testing.T) {
+	after := func(u *workflow.Undo) { u.After = []string{"undo-b"} }
+	table := workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", Undo: needs(undo("undo-b"), "undo-a")}, {ID: "c", Undo: with(undo("undo-c"), after)}}
+	done := journal.Step{State: journal.Done}
+	steps := map[string]journal.Step{"a": {State: journal.Left}, "b": done, "c": done}
+	if open := workflow.Next(table, journal.Record{Phase: journal.Undo, Steps: steps}, nil); len(open) != 1 || open[0].ID() != "undo-c" {
+		t.Errorf("%d may begin: %v", len(open), open)
+	}
+}
