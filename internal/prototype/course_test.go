@@ -184,6 +184,8 @@ func TestReturnTo(t *testing.T) {
 	at := func(name string) fleet.Pool {
 		return fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: DefinitionOf(pool).Child("versions", name)}}}
 	}
+	upper := at("2026.11.20")
+	upper.Model.Image.ID = fleet.ResourceID(strings.ToUpper(string(upper.Model.Image.ID)))
 	for name, c := range map[string]struct {
 		pool             fleet.Pool
 		to, want, tagged string
@@ -194,6 +196,7 @@ func TestReturnTo(t *testing.T) {
 		"by name":            {at("2026.11.21"), "2026.11.19", "2026.11.19", "2026.11.21", false, false, ""},
 		"forward":            {at("2026.11.19"), "2026.11.21", "2026.11.21", "", false, false, ""},
 		"there already":      {at("2026.11.20"), "2026.11.20", "2026.11.20", "", false, true, ""},
+		"in capitals":        {upper, "2026.11.20", "2026.11.20", "", false, true, ""},
 		"wanted again":       {at("2026.11.21"), "2026.11.18", "2026.11.18", "2026.11.21", true, false, ""},
 		"none older":         {at("2026.11.19"), "previous", "", "", false, false, "NoPrevious"},
 		"no such":            {at("2026.11.21"), "1.2.3", "", "", false, false, "NoVersion"},
