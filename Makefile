@@ -70,7 +70,7 @@ simulate: ## captures that go wrong: all, or seeds only by SEEDS=N, FROM=M, WITH
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^Test($(if $(SEEDS)$(WITHIN),,Stories|Sweep|)Seeds)$$' \
 		-args -sweep -seeds=$(or $(SEEDS),$(if $(WITHIN),100,1000)) -first=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
 
-mutants: ## plant bugs; the simulation has to find each
+mutants: ## plant bugs; a story or a test has to find each
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^TestMutants$$' -args -mutants
 
 lab: build controlplane helm image ## captures on real machines; root on Debian

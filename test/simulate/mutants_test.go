@@ -11,13 +11,17 @@ import (
 	"testing"
 )
 
-var plant = flag.Bool("mutants", false, "plant each bug of mutants, and expect that its story breaks its invariant")
+var plant = flag.Bool("mutants", false, "plant each bug of mutants, and expect that its story or test finds it")
 
-// mutants are bugs that break a promise of docs/capture.md, each with the story that shows it.
-var mutants = []struct {
-	promise, story, invariant string
-	file, old, now            string
-}{
+// A mutant is a bug, with what has to find it: a story that breaks an invariant, or, without an
+// invariant, a test of the package of its file or of the one before the test's name.
+type mutant struct {
+	promise, finder, invariant string
+	file, old, now             string
+}
+
+// mutants are bugs that break a promise of docs/capture.md.
+var mutants = []mutant{
 	{"what was there before written ahead", "killed after the cordon", "1", "internal/capture/donor.go",
 		`return node.Unschedulable, err`,
 		`return node.Unschedulable || c.Cluster.SetUnschedulable(ctx, node.Name, true) != nil, err`},
@@ -70,6 +74,80 @@ var mutants = []struct {
 	{"conflict repeated", "conflict at the model's change", "10", "internal/workflow/pass.go",
 		`fleet.KindThrottled, fleet.KindConflict,`,
 		`fleet.KindThrottled,`},
+	{"token saved before its first poll", "TestKilledBeforeFirstPoll", "", "internal/workflow/pass.go",
+		`Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))`,
+		`Status: "Azure: " + c.Verb()}, nil`},
+	{"token kept by the next process", "TestKilledBeforeFirstPoll", "", "internal/workflow/schedule.go",
+		`		st.Begun = time.Time{}
+`,
+		`		st.Begun, st.Token = time.Time{}, ""
+`},
+	{"operation followed although a poll fails", "TestFaults", "", "internal/workflow/pass.go",
+		`!fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):`,
+		`fleet.Is(err, fleet.KindHeld):`},
+	{"operation followed although a poll is throttled", "TestFaults", "", "internal/workflow/pass.go",
+		`!fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):`,
+		`fleet.Is(err, fleet.KindTransient):`},
+	{"nothing changed after another wrote the record", "TestAnotherWriterEndsTheRun", "", "internal/workflow/run.go",
+		`there.Writer != rec.Writer && there.Revision != rec.Revision:`,
+		`there.Name != rec.Name && there.Revision != rec.Revision:`},
+	{"stuck undo names what a person does", "TestFailure", "", "internal/workflow/outcome.go",
+		`		if s.Undo.Manual != nil {`,
+		`		if s.Undo.Manual != nil && rec.Phase == journal.Suspend {`},
+	{"stuck undo that a step waits for ends the run", "TestFailure", "", "internal/workflow/schedule.go",
+		`	stuck := st.State == journal.Left && slices`,
+		`	stuck := st.State == journal.Left && r.Phase == journal.Undo && slices`},
+	{"stuck undo ends with exit 4", "TestFailure", "", "internal/workflow/run.go",
+		`rec.Phase != journal.Undo && ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
+		return`,
+		`rec.Phase != journal.Undo && ctx.Err() != nil {
+		return`},
+	{"undo kept back by a failed one that it needs", "TestStuckUndoBlocks", "", "internal/workflow/schedule.go",
+		`return r.Steps[t.owner(id).ID].State == journal.Left })`,
+		`return r.Steps[t.owner(id).ID].State == journal.Failed })`},
+	{"undo waits for others", "TestStuckUndoBlocks", "", "internal/workflow/schedule.go",
+		`o := t.owner(id); return taken(r, o) && !blocked(t, r, o) })`,
+		`return r.Steps[t.owner(id).ID].State != journal.Undone && taken(r, t.owner(id)) })`},
+	{"key not saved beyond the run", "internal/rollback TestResumedAtModel", "", "internal/capture/capture.go",
+		`	if closed {
+		s.Key = nil`,
+		`	if closed && s.Pool == "" {
+		s.Key = nil`},
+	{"state closed at each exit", "TestFailure", "", "internal/workflow/run.go",
+		`x.workflow.State(!rec.Open())`,
+		`x.workflow.State(rec.Ended != nil && rec.Ended.Exit == ExitDone)`},
+	{"other workflow's state closed", "TestOtherKindIsUndoneFirst", "", "internal/workflow/run.go",
+		`	if rec.Phase == journal.Undo {
+		x.update`,
+		`	x.workflow = w
+	if rec.Phase == journal.Undo {
+		x.update`},
+	{"model checked again before its change", "internal/rollback TestResumedAtModel", "", "internal/capture/publish.go",
+		`c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned)); err != nil {`,
+		`c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned)); err != nil && s.Pool == "" {`},
+	{"upgrade mode checked again before the model's change", "internal/rollback TestResumedAtModel", "", "internal/capture/publish.go",
+		`prototype.ModelProblems(pool, c.req.AllowRolling, c.req.`,
+		`prototype.ModelProblems(pool, true, c.req.`},
+	{"upgrade mode checked again before a rollback", "TestResumedAtModel", "", "internal/rollback/steps.go",
+		`prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned))`,
+		`prototype.ModelProblems(pool, true, true, r.req.AllowOwned))`},
+	{"rollback refused at its change", "TestResumedAtModel", "", "internal/rollback/steps.go",
+		`		if err == nil {
+			r.s.LastCustomData`,
+		`		if err = nil; err == nil {
+			r.s.LastCustomData`},
+	{"twin Node in other letter case", "internal/rollback TestOtherLetterCase", "", "internal/capture/observe.go",
+		`n.Name != donor.Name && id.Equal(o.InstanceID) {`,
+		`n.Name != donor.Name && id == o.InstanceID {`},
+	{"workbench of this pool in other letter case", "TestWorkbench", "", "internal/prototype/problem.go",
+		`return when(!by.Equal(pool), by)`,
+		`return when(by != pool, by)`},
+	{"pool preferred for the workbench in other letter case", "TestWorkbench", "", "internal/prototype/problem.go",
+		`!id.Parent().Equal(pool.Parent()), n.ControlPlane`,
+		`id.Parent() != pool.Parent(), n.ControlPlane`},
+	{"rollback target in other letter case", "TestReturnTo", "", "internal/prototype/gallery.go",
+		`uses := target.ID.Equal(pool.Model.Image.ID)`,
+		`uses := target.ID == pool.Model.Image.ID`},
 }
 
 // TestMutants checks that the bugs still apply to the code; with -mutants it plants them.
@@ -91,8 +169,8 @@ func TestMutants(t *testing.T) {
 			if !*plant {
 				return
 			}
-			folder := t.TempDir()
-			changed, overlay := filepath.Join(folder, "changed.go"), filepath.Join(folder, "overlay.json")
+			temporary := t.TempDir()
+			changed, overlay := filepath.Join(temporary, "changed.go"), filepath.Join(temporary, "overlay.json")
 			replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
 			if err != nil {
 				t.Fatal(err)
@@ -102,11 +180,19 @@ func TestMutants(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			name := regexp.QuoteMeta(strings.ReplaceAll(m.story, " ", "_"))
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-timeout=2m", "-run", "^TestStories$/^"+name+"$", ".")
+			folder, test, says := filepath.Join(root, "test/simulate"), "TestStories$/^"+regexp.QuoteMeta(strings.ReplaceAll(m.finder, " ", "_")), "invariant "+m.invariant+": "
+			if m.invariant == "" {
+				says = "--- FAIL: " + m.finder
+				folder, test = filepath.Dir(path), m.finder
+				if other, name, found := strings.Cut(m.finder, " "); found {
+					folder, test, says = filepath.Join(root, other), name, "--- FAIL: "+name
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-timeout=2m", "-run", "^"+test+"$", folder)
+			cmd.Dir = root
 			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "invariant "+m.invariant+": ") {
-				t.Errorf("story %q does not break invariant %s: %v\n%s", m.story, m.invariant, err, out)
+			if err == nil || !strings.Contains(string(out), says) {
+				t.Errorf("%q does not fail with %q: %v\n%s", m.finder, says, err, out)
 			}
 		})
 	}
