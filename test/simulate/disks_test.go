@@ -18,6 +18,7 @@ type disk struct {
 	partly      bool         // a pod worked on it and did not finish
 	running     bool         // copied from a disk in use
 	of          string       // node whose OS disk it is a copy of
+	at          time.Time    // when that was copied
 	user        string       // computer whose OS disk it is, by lower-case id
 	version     azsim.Volume // image version that it was made from
 }
@@ -46,9 +47,9 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 			w.mu.Unlock()
 			return fmt.Errorf("no volume %s", from.Volume)
 		}
-		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running, of: source.of}
+		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running, of: source.of, at: source.at}
 		if c := w.computers[source.user]; c != nil {
-			d.running, d.of = c.running, c.node()
+			d.running, d.of, d.at = c.running, c.node(), time.Now()
 		}
 		if strings.Contains(string(from.Volume), "/versions/") {
 			d.version = from.Volume
@@ -133,6 +134,11 @@ func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
 }
 
 func (m *machines) Remove(ctx context.Context, id string) error {
+	m.mu.Lock()
+	if c := m.computers[id]; c != nil {
+		m.removed[c.node()] = c.running && c.ready == c.life && c.life > 1
+	}
+	m.mu.Unlock()
 	if err := m.Shutdown(ctx, id, false); err != nil {
 		return err
 	}

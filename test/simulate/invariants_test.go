@@ -35,8 +35,8 @@ func (w *world) beginAsk() {
 	versions, image := w.versions(), low(w.modelNow().image)
 	toLatest := image == low(w.names.Definition)
 	for id, v := range versions {
-		own := *v
-		own.Tags = maps.Clone(v.Tags) // azsim changes them in place
+		own, properties := *v, *v.Properties
+		own.Tags, own.Properties = maps.Clone(v.Tags), &properties // azsim changes them in place
 		versions[id] = &own
 		if profile := v.Properties.PublishingProfile; toLatest && id > image && (profile.ExcludeFromLatest == nil || !*profile.ExcludeFromLatest) {
 			image = id // the version that such a model uses
@@ -184,7 +184,7 @@ func (w *world) leftovers(p *process) (all []lack) {
 	if holder, lease := w.holder(); !w.isDown("kube") && strings.HasPrefix(holder, p.name+"/") {
 		all = append(all, lack{7, lease, "is a Lease that is still locked", ""})
 	}
-	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil && strings.Contains(d.Annotations[kuredLock], "ortet/") {
+	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil && ownLock(w.kuredHolder()) {
 		all = append(all, lack{7, "kured", "is locked", ""})
 	}
 	return all
@@ -249,15 +249,48 @@ func (w *world) checkModel(p *process, now model) {
 	}
 }
 
-// checkRollback: a rollback to before the first capture leaves what was there, or exit 4 names
-// the extensions that are lost; and one to the version before tags the version that the model
-// used, and no other.
+// published is when a version was, by Azure's clock.
+func published(v *armcompute.GalleryImageVersion) (at time.Time) {
+	if v == nil || v.Properties.PublishingProfile.PublishedDate == nil {
+		return at
+	}
+	return *v.Properties.PublishingProfile.PublishedDate
+}
+
+// wanted is the version that a rollback has to go to, as everything was when the ask began; ""
+// is the original.
+func (w *world) wanted(to string) string {
+	switch to {
+	case "original":
+		return ""
+	case "":
+		used, newest := published(w.before[w.imageBefore]), time.Time{}
+		for id, v := range w.before {
+			at, good := published(v), stateOf(v) == prototype.Succeeded && v.Tags[fleet.TagRolledBack] == nil
+			if good && at.After(newest) && (used.IsZero() || at.Before(used)) {
+				to, newest = id, at
+			}
+		}
+		return to
+	}
+	return low(w.names.Definition.Child("versions", to))
+}
+
+// checkRollback: a rollback goes to what was asked for. One to before the first capture leaves
+// what was there, or exit 4 names the extensions that are lost. One to an earlier version or the
+// original tags the version that the model used, and no other.
 func (w *world) checkRollback(p *process, now model) {
 	code, text := p.code(), fmt.Sprint(p.err)
 	if p.ask.Do != "rollback" || code != workflow.ExitDone && code != workflow.ExitNeedsPerson || w.isTouched("model") {
 		return
 	}
-	if p.rollback.Original != nil {
+	killed := slices.ContainsFunc(w.processes, (*process).isDead)
+	again := killed && !p.rollback.Resumed // what was killed may have been undone first, or had ended
+	to := w.wanted(p.ask.To)
+	if code == workflow.ExitDone && to != "" && low(now.image) != to && (p.ask.To != "" || !again && !w.isTouched("versions")) {
+		w.broken(4, "%s goes back to %q from %s, and the model uses %s, not %s", p.name, p.ask.To, w.imageBefore, now.image, to)
+	}
+	if p.rollback.Original != nil || to == "" && (p.ask.To != "" || !again) {
 		if code == workflow.ExitDone && (now.image != firstImage || now.customData != firstCustomData) {
 			w.broken(4, "%s reports the original model, which has %s and customData %q", p.name, now.image, now.customData)
 		}
@@ -267,14 +300,14 @@ func (w *world) checkRollback(p *process, now model) {
 			}
 		}
 	}
-	killed := slices.ContainsFunc(w.processes, (*process).isDead)
-	if code != workflow.ExitDone || p.ask.To != "" || killed && !p.rollback.Resumed {
-		return // what was killed may have been undone first, or had ended
+	if code != workflow.ExitDone || again {
+		return
 	}
+	back := to == "" || published(w.before[to]).Before(published(w.before[w.imageBefore]))
 	for id, v := range w.versions() {
 		before := w.before[id]
 		tagged := v.Tags[fleet.TagRolledBack] != nil
-		if before != nil && before.Tags[fleet.TagRolledBack] == nil && tagged != (id == w.imageBefore && !p.rollback.NothingToDo) && !w.isTouched(id) {
+		if before != nil && before.Tags[fleet.TagRolledBack] == nil && tagged != (id == w.imageBefore && back) && !w.isTouched(id) {
 			w.broken(6, "%s went back from %s, and %s is tagged as rolled back: %t", p.name, w.imageBefore, id, tagged)
 		}
 	}
@@ -285,10 +318,10 @@ func (w *world) checkRollback(p *process, now model) {
 func (w *world) checkVersions(p *process, now model) {
 	versions, id, donor := w.versions(), low(now.image), nodeName(p.ask.Node)
 	v, was, sum := versions[id], w.before[id], sha256.Sum256([]byte(now.customData))
-	of := ""
+	of, copied, custom := "", time.Time{}, map[bool]string{false: firstCustomData, true: prototype.NoopCustomData}[p.ask.Baked]
 	w.locked(func() {
 		if d := w.disks[azsim.Volume(id)]; d != nil {
-			of = d.of
+			of, copied = d.of, d.at
 		}
 	})
 	switch {
@@ -301,8 +334,13 @@ func (w *world) checkVersions(p *process, now model) {
 	case p.code() != workflow.ExitDone:
 	case v.Tags[fleet.TagRolledBack] != nil || was != nil && was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "":
 		w.broken(4, "%s ended, and the model uses %s, which was rolled back", p.name, id)
-	case was == nil && p.ask.Do == "capture" && !p.capture.NothingToDo && of != donor:
+	case was != nil || p.ask.Do != "capture" || p.capture.NothingToDo:
+	case of != donor:
 		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, id, of)
+	case !dated(v, copied):
+		w.broken(5, "%s made version %s of a disk that was copied at %s, with tags %v", p.name, id, copied, tagsOf(v))
+	case now.customData != custom || v.Tags[fleet.TagCustomData] == nil:
+		w.broken(5, "%s ended, and the model has customData %q, and version %s tags %v", p.name, now.customData, id, tagsOf(v))
 	}
 	succeeded, good := 0, 0
 	for _, v := range versions {
@@ -345,11 +383,35 @@ func (w *world) checkVersions(p *process, now model) {
 	}
 }
 
+func tagsOf(v *armcompute.GalleryImageVersion) map[string]string {
+	tags := map[string]string{}
+	for k, value := range v.Tags {
+		tags[k] = *value
+	}
+	return tags
+}
+
+// dated reports whether a version's tag is the time of its disk's copy, and its name the day of a
+// capture that began before it: one that is older than 24 hours and has no snapshot is not resumed.
+func dated(v *armcompute.GalleryImageVersion, copied time.Time) bool {
+	builtAt, err := time.Parse(fleet.BuiltAtLayout, tagsOf(v)[fleet.TagBuiltAt])
+	began, nameErr := time.Parse("20060102", strings.ReplaceAll(*v.Name, ".", "")[:8])
+	return err == nil && nameErr == nil && copied.Sub(builtAt).Abs() < time.Hour && !copied.Before(began) && copied.Sub(began) < 49*time.Hour
+}
+
 // checkOver looks once more when everything has ended: what others made is there, too.
 func (w *world) checkOver() {
 	if p := w.story.Pool; p.Foreign && w.versions()[low(w.oldest)] == nil && !w.isTouched(string(w.oldest)) {
 		w.broken(6, "the version %s of others is gone", w.oldest)
 	}
+	for _, id := range w.foreign {
+		w.azure.View(func(v *azsim.View) {
+			if v.Get(string(id)) == nil {
+				w.broken(3, "what others made as %s is gone", id)
+			}
+		})
+	}
+	w.checkStore()
 	for i := range w.story.Pool.Instances {
 		if id := w.instance(i); w.story.Pool.Volumes && !w.isTouched(string(id)) && !w.hasVolume(id) {
 			w.broken(3, "the disk of others is not attached to %s", id)

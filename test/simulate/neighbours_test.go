@@ -86,11 +86,21 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "autoscaler adds a node":
 		w.scaleOut(1)
 	case "autoscaler deletes empty nodes":
-		w.scaleIn()
+		w.scaleIn(nodeName(p.ask.Node))
 	case "autoscaler adds a node while it deletes one":
 		w.preemptDeletion()
 	case "kured reboots":
-		w.kuredReboots(e.For)
+		w.lockKured("pool2000000", e.For)
+	case "another pool locks kured": // by a capture that began in the same second
+		w.lockKured("ortet/"+w.stateOf(nodeName(p.ask.Node)).annotations[fleet.AnnotationCapture]+"/pool2", e.For)
+	case "another pool takes the workbench":
+		w.useAsWorkbench(1)
+		now := w.stateOf(nodeName(1))
+		w.locked(func() { w.nodes[nodeName(1)] = now })
+	case "disk made by others":
+		w.foreign = append(w.foreign, w.names.WorkDisk)
+		w.make(http.MethodPut, w.names.WorkDisk, disksAPI, object{"location": location, "sku": object{"name": "Premium_LRS"},
+			"properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 4}})
 	case "snapshot deleted":
 		w.deleted(w.names.Snapshot, disksAPI)
 	case "copy deleted":
@@ -182,7 +192,7 @@ func (w *world) changeNode(what string, c *computer) {
 }
 
 // scaleIn is cluster-autoscaler, which deletes empty nodes that nothing protects; it leaves two.
-func (w *world) scaleIn() {
+func (w *world) scaleIn(donor string) {
 	names := w.nodeNames()
 	var ids []string
 	for _, name := range names {
@@ -190,7 +200,7 @@ func (w *world) scaleIn() {
 		if len(names)-len(ids) <= 2 || n == nil || c == nil || n.Annotations[fleet.AnnotationScaleDownDisabled] == "true" || len(w.evictable(name)) > 0 {
 			continue
 		}
-		emptied := n.Annotations[fleet.AnnotationCapture] != "" && n.Spec.Unschedulable
+		emptied := name == donor && n.Spec.Unschedulable && !w.nodes[name].unschedulable
 		if bench := w.workbench() == c; (bench || emptied) && !w.isTouched(name) {
 			w.broken(12, "an autoscaler deletes %s: a copy is attached: %t, a capture emptied it: %t", name, bench, emptied)
 		}
@@ -236,9 +246,18 @@ func (w *world) preemptDeletion() {
 	})
 }
 
-// kuredReboots has kured lock reboots for a node of another pool, where the lock is free.
-func (w *world) kuredReboots(d time.Duration) {
-	const other = "pool2000000"
+// useAsWorkbench has a capture of another pool protect a node as its workbench.
+func (w *world) useAsWorkbench(i int) {
+	w.kube.Change("nodes", "", nodeName(i), func(o runtime.Object) {
+		n := o.(*corev1.Node)
+		n.Annotations = maps.Clone(n.Annotations)
+		n.Annotations[fleet.AnnotationWorkbench], n.Annotations[fleet.AnnotationScaleDownDisabled] = string(w.pool)+"2", "true"
+	})
+	w.setProtection(i, false)
+}
+
+// lockKured has another take kured's lock for a while, where the lock is free.
+func (w *world) lockKured(other string, d time.Duration) {
 	w.kube.Change("daemonsets", "kube-system", "kured", func(o runtime.Object) {
 		if a := o.(*appsv1.DaemonSet); a.Annotations[kuredLock] == "" {
 			text, _ := json.Marshal(object{"nodeID": other, "metadata": object{"unschedulable": false}, "created": time.Now().UTC(), "TTL": 0}) // of strings and numbers

@@ -195,7 +195,7 @@ func (w *world) populate() {
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kured", Image: "kured"}}, NodeSelector: map[string]string{"none": "none"}}},
 		}})
 		if p.Rebooting > 0 {
-			w.kuredReboots(p.Rebooting)
+			w.lockKured("pool2000000", p.Rebooting)
 		}
 	}
 	budgeted := p.Budgeted

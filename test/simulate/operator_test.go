@@ -69,7 +69,7 @@ func playIn(s Story) (r result) {
 	return result{w.violations, w.lines, w.requests, w.pending}
 }
 
-// pursue is an operator who repeats a command until it ends with 0, or as Cannot expects.
+// pursue is an operator who repeats a command until it ends with 0, or as Cannot requires.
 func (w *world) pursue(i int, ask Ask) {
 	w.beginAsk()
 	once := slices.ContainsFunc(w.story.Asks[:i], func(a Ask) bool { return a.Once })
@@ -93,9 +93,13 @@ func (w *world) pursue(i int, ask Ask) {
 		calm, happened, violations := time.Since(w.lastEvent), w.happened, len(w.violations)
 		w.mu.Unlock()
 		code := p.code()
-		cannot := w.story.Cannot != "" && i == len(w.story.Asks)-1
+		cannot := ended && w.story.Cannot != "" && i == len(w.story.Asks)-1
+		as := cannot && code == ask.Exit && (refusedFor(p.err, w.story.Cannot) || strings.Contains(fmt.Sprint(p.err), w.story.Cannot))
+		if cannot && !as && (ask.Once || code == workflow.ExitDone && w.stillCannot(ask)) {
+			w.broken(9, "%s ends with exit %d, expected %d and %q: %v", p.name, code, ask.Exit, w.story.Cannot, p.err)
+		}
 		switch {
-		case violations > 0, ask.Once, ended && code == workflow.ExitDone, ended && cannot && quiet && code == ask.Exit, ended && w.lost(p.err):
+		case violations > 0, ask.Once, ended && code == workflow.ExitDone, as && quiet, ended && w.lost(p.err):
 			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)
@@ -114,6 +118,9 @@ func (w *world) pursue(i int, ask Ask) {
 func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	donor := w.computerOf(nodeName(ask.Node))
 	if ask.Do == "capture" && donor == nil && workflow.ExitCode(err) != workflow.ExitInterrupted {
+		if w.removed[nodeName(ask.Node)] && len(w.story.Happen) == 1 {
+			w.broken(10, "the donor was deleted when it was back, and capture ends with %v", err)
+		}
 		return true
 	}
 	if refusedFor(err, "NoWorkbench") {
@@ -150,6 +157,12 @@ func (w *world) lost(err error) bool {
 func refusedFor(err error, code string) bool {
 	r := new(workflow.Refused)
 	return errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p fleet.Problem) bool { return p.Code == code })
+}
+
+// stillCannot reports whether no event has removed the reason of Cannot: a donor whose Node or
+// instance others changed may have lost its pods, and a node that was added may be the workbench.
+func (w *world) stillCannot(ask Ask) bool {
+	return !w.isTouched(nodeName(ask.Node)) && w.expected().capacity <= int64(w.story.Pool.Instances)
 }
 
 // await waits until a process has ended by itself; false where it was killed.

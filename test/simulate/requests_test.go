@@ -39,7 +39,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			return
 		}
 		p.changes.Add(1)
-		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !strings.HasPrefix(lock, "ortet/") {
+		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !ownLock(lock) {
 			w.broken(12, "%s replaces kured's lock of %s by one of %q", p.name, lock, now)
 		}
 		if bench := w.workbench(); bench != nil && w.isOn(bench, 0) {
@@ -71,9 +71,13 @@ func (w *world) checkOrder(p *process, req request) {
 	if strings.HasPrefix(req.name, "azure DELETE ") && strings.Contains(req.name, "/extensions/") && !w.isTouched("model") && strings.EqualFold(w.modelNow().image, before.image) {
 		w.broken(4, "%s sends %s while the model uses %s", p.name, req.name, before.image)
 	}
-	c := w.computerOf(nodeName(p.ask.Node))
-	if strings.HasPrefix(req.name, "azure PUT ") && strings.Contains(req.name, "/versions/") && c != nil && !w.isTouched(c.node()) && !w.isReady(c) {
-		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot", p.name, req.name, c.node())
+	donor := nodeName(p.ask.Node)
+	c := w.computerOf(donor)
+	var deleted, back bool
+	w.locked(func() { back, deleted = w.removed[donor] })
+	away := deleted && !back || c != nil && !w.isTouched(donor) && !w.isReady(c)
+	if strings.HasPrefix(req.name, "azure PUT ") && strings.Contains(req.name, "/versions/") && away {
+		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot, or was deleted before: %t", p.name, req.name, donor, deleted)
 	}
 }
 
@@ -119,9 +123,17 @@ func (w *world) checkAttached(node string) {
 	if s.annotations[fleet.AnnotationScaleDownDisabled] != "true" || !s.scaleIn {
 		w.broken(12, "a copy is attached to %s, which is not protected", node)
 	}
-	if holder := w.kuredHolder(); w.story.Pool.Kured && !strings.HasPrefix(holder, "ortet/") {
+	if by := s.annotations[fleet.AnnotationWorkbench]; by != "" && !w.pool.Equal(fleet.ResourceID(by)) {
+		w.broken(12, "a copy is attached to %s, which is the workbench of %s", node, by)
+	}
+	if holder := w.kuredHolder(); w.story.Pool.Kured && !ownLock(holder) {
 		w.broken(12, "a copy is attached to %s while kured's lock is %q", node, holder)
 	}
+}
+
+// ownLock reports whether a capture of this pool is the holder of kured's lock.
+func ownLock(holder string) bool {
+	return strings.HasPrefix(holder, "ortet/") && strings.EqualFold(path.Base(holder), poolName)
 }
 
 // kuredHolder is who has kured's lock, "" for none.

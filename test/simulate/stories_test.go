@@ -74,6 +74,11 @@ func afterBaked(image string, then ...Ask) []Ask {
 	return append([]Ask{{Do: "capture"}, {Do: "wait", For: day}, {Do: "capture", Baked: true}, {Do: "wait", For: day}, {Do: "set image", To: image}}, then...)
 }
 
+// refused is a capture that ends with exit 3 for a code.
+func refused(code string, change func(*Pool), happen ...Event) Story {
+	return Story{Name: "refused: " + code, Seed: 85, Pool: with(change), Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: code, Happen: happen}
+}
+
 // stories are pools of all kinds, and what happens between processes.
 var stories = []Story{
 	{Name: "capture, scale out, capture again, rollback", Seed: 1, Pool: usual, Asks: []Ask{
@@ -93,7 +98,8 @@ var stories = []Story{
 	{Name: "budget that never allows an eviction", Seed: 48, Pool: with(func(p *Pool) { p.Blocked = true }), Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "BudgetAllowsNoEviction"},
 	{Name: "pods that nothing evicts, by force", Seed: 14, Pool: with(func(p *Pool) { p.Unmanaged, p.Blocked = true, true }), Asks: []Ask{{Do: "capture", Force: true}}},
 	{Name: "deallocate", Seed: 15, Pool: usual, Asks: []Ask{{Do: "capture", Deallocate: true}}},
-	{Name: "credentials of the pool", Seed: 16, Pool: with(func(p *Pool) { p.Disk = "secrets" }), Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "PoolCredentials"},
+	{Name: "credentials of the pool", Seed: 16, Pool: with(func(p *Pool) { p.Disk = "secrets" }),
+		Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "its disk holds credentials"},
 	{Name: "credentials of the pool accepted", Seed: 16, Pool: with(func(p *Pool) { p.Disk = "secrets" }), Asks: []Ask{{Do: "capture", Accept: true}}},
 	{Name: "host name preserved", Seed: 17, Pool: with(func(p *Pool) { p.Disk = "preserve" }), Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "DiskRefused"},
 	{Name: "pod killed on the workbench", Seed: 18, Pool: with(func(p *Pool) { p.Disk = "lost" }), Asks: aCapture},
@@ -142,7 +148,7 @@ var extensionStories = []Story{
 	{Name: "extension whose protected settings are unknown", Seed: 63, Pool: bootstrapped("unknown"), Asks: []Ask{
 		{Do: "capture"}, {Do: "rollback", To: "original", Exit: 3}}, Cannot: "extension vmssCSE: its protected settings"},
 	{Name: "extension whose protected settings are unknown, accepted", Seed: 63, Pool: bootstrapped("unknown"), Asks: []Ask{
-		{Do: "capture"}, {Do: "rollback", To: "original", AcceptLost: true, Exit: 4}}, Cannot: "ExtensionLost"},
+		{Do: "capture"}, {Do: "rollback", To: "original", AcceptLost: true, Exit: 4}}, Cannot: "extension vmssCSE: its protected settings"},
 }
 
 // found are stories of bugs that no other story and no single event shows. Seeds draw none of
@@ -155,7 +161,8 @@ var found = []Story{
 		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true, Once: true}, {Do: "wait", For: 3 * day}, {Do: "capture", Node: 1}, {Do: "rollback", To: "original"}},
 		Happen: append(at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before"), at(powerOff, 2, "kill before")...)},
 	{Name: "budget that allows evictions after ten minutes", Seed: 40, Pool: with(func(p *Pool) { p.Tight = 10 * time.Minute }), Asks: aCapture},
-	{Name: "budget that allows no eviction", Seed: 41, Pool: with(func(p *Pool) { p.Tight = 30 * day }), Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "the drain's deadline"},
+	{Name: "budget that allows no eviction", Seed: 41, Pool: with(func(p *Pool) { p.Tight = 30 * day }),
+		Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "PodDisruptionBudget default/db"},
 	{Name: "budget that allows no eviction, forced", Seed: 41, Pool: with(func(p *Pool) { p.Tight = 30 * day }), Asks: []Ask{{Do: "capture", Force: true}}},
 	{Name: "donor that is Ready from before its stop while it boots", Seed: 42, Pool: with(func(p *Pool) { p.SlowBoot = 4 * time.Minute }), Asks: aCapture},
 	{Name: "forward to a version that was rolled back", Seed: 43, Pool: usual, Asks: []Ask{
@@ -233,6 +240,31 @@ var found = []Story{
 		{Do: "capture"}, {Do: "rollback", To: "original"}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback", To: "original", Exit: 3}},
 		Cannot: "extension vmssCSE: its protected settings", Happen: at("azure PUT "+definition+"/versions/2000.01.02", 1, "extension changed by others")},
 	{Name: "conflict at the model's change", Seed: 71, Pool: usual, Asks: aCapture, Happen: at(patchModel, 1, "conflict")},
+}
+
+// others are stories of owners, of captures of other pools, of a full store, and of donors that go.
+var others = []Story{
+	{Name: "donor kept by its owners", Seed: 80, Pool: with(func(p *Pool) { p.Kept = true }), Asks: aCapture},
+	refused("IsWorkbench", func(p *Pool) { p.Bench = "donor" }),
+	refused("ForeignSnapshot", func(p *Pool) { p.Copies = "snapshot" }),
+	refused("ForeignDisk", func(p *Pool) { p.Copies = "disk" }),
+	refused("ForeignDisk", func(*Pool) {}, Event{At: powerOff, What: "disk made by others"}),
+	{Name: "workbench of another pool's capture", Seed: 82, Pool: with(func(p *Pool) { p.Bench = "other" }), Asks: aCapture},
+	{Name: "workbench that another pool's capture takes", Seed: 83, Pool: usual, Asks: aCapture, Single: powerOff,
+		Happen: at("kube POST ortet-system/pods", 1, "another pool takes the workbench")},
+	{Name: "kured locked by another pool's capture, and killed", Seed: 84, Pool: usual, Asks: aCapture,
+		Happen: []Event{{At: powerOff, What: "another pool locks kured", For: 30 * time.Minute}, {At: start, What: "kill after"}}},
+	{Name: "store full by size", Seed: 87, Pool: Pool{Instances: 3, Versions: 2, Store: "bytes"}, Asks: aCapture},
+	{Name: "store full by number, and the original", Seed: 88, Pool: Pool{Instances: 3, Extensions: []string{"cse"}, Store: "items"},
+		Asks: []Ask{{Do: "capture", Baked: true}, {Do: "rollback", To: "original"}}},
+	{Name: "store full of what is needed", Seed: 89, Pool: Pool{Instances: 3, Versions: 2, Store: "needed"},
+		Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "do not fit"},
+	{Name: "killed before its snapshot, three days later", Seed: 90, Pool: usual,
+		Asks: []Ask{{Do: "capture", Once: true}, {Do: "wait", For: 3 * day}, {Do: "capture"}}, Happen: at(powerOff, 1, "kill after")},
+	{Name: "donor deleted before it is started", Seed: 92, Pool: usual, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+		Cannot: "was deleted", Happen: []Event{{At: start, What: "instance deleted", Target: "donor"}}},
+	{Name: "donor deleted while the version is built", Seed: 93, Pool: usual, Asks: aCapture, Single: powerOff,
+		Happen: []Event{{At: putVersion, What: "instance deleted", Target: "donor"}}},
 }
 
 // rollbacks are stories of rollbacks, and of captures around them.

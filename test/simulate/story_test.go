@@ -14,7 +14,7 @@ type Story struct {
 	Pool   Pool
 	Asks   []Ask
 	Happen []Event
-	// Cannot says why the last ask may end with 1 or 3; "" requires 0.
+	// Cannot is the code or text with which the last ask has to end; "" requires exit 0.
 	Cannot string
 	// Single names a request that is sent once.
 	Single string
@@ -35,6 +35,7 @@ type Pool struct {
 	LatePods                int // bound to the donor just after it is cordoned
 	Unmanaged               bool
 	Cordoned, Protected     bool          // the donor, by its owners
+	Kept                    bool          // the donor, from repairs and scale set actions, by its owners
 	ScaleDown               string        // the donor's annotation
 	PodsTake                time.Duration // to end
 	Rebooting               time.Duration // how long kured reboots a node of another pool
@@ -48,6 +49,9 @@ type Pool struct {
 	Foreign, Leftover bool   // others made the oldest version; snapshot and disk of an earlier capture are left
 	Volumes           bool   // data disks of others at LUN 0
 	Trusted, Blocked  bool   // Trusted Launch; the budget allows no eviction
+	Bench             string // of a capture of another pool: donor, other
+	Copies            string // that others made under our names: snapshot, disk
+	Store             string // of saved items, which is full: items, bytes, needed
 
 	SlowBoot time.Duration // that each boot takes longer
 	Tight    time.Duration // until the budget allows an eviction
@@ -71,7 +75,7 @@ type Ask struct {
 	Once           bool // not repeated, however it ends
 	KeepExtensions bool
 	AcceptLost     bool
-	Exit           int // that Cannot expects
+	Exit           int // that Cannot requires
 }
 
 // An Event happens just before a request is served: the N-th of that name.

@@ -92,7 +92,9 @@ type world struct {
 	before      map[string]*armcompute.GalleryImageVersion // when the ask began
 	imageBefore string                                     // the model's, when the ask began
 	workbenches map[string]bool
-	unrest      time.Time // since when the set has not been at rest; zero at rest
+	foreign     []fleet.ResourceID // copies that others made under our names
+	removed     map[string]bool    // nodes of deleted instances: whether they were Ready since a stop
+	unrest      time.Time          // since when the set has not been at rest; zero at rest
 	processes   []*process
 	rivals      []*process
 	open        bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
@@ -119,7 +121,7 @@ func newWorld(s Story) *world {
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
-		nodes: map[string]nodeState{}, touched: map[string]bool{}, workbenches: map[string]bool{},
+		nodes: map[string]nodeState{}, touched: map[string]bool{}, workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
 	}
 	w.names = prototype.NamesOf(w.pool, "")
@@ -243,8 +245,12 @@ func (w *world) setUp() {
 	}
 	w.make(http.MethodPut, w.pool, computeAPI, w.setBody(image, p.Instances))
 	w.populate()
+	w.fillStore()
 	for i, name := range w.nodeNames() {
 		w.setUpNode(i, name)
+	}
+	if p.Bench != "" {
+		w.useAsWorkbench(map[string]int{"donor": 0, "other": 1}[p.Bench])
 	}
 	synctest.Wait()
 	for _, name := range w.nodeNames() {
@@ -257,7 +263,7 @@ func (w *world) setUp() {
 // setUpNode sets what owners set on a node and its instance.
 func (w *world) setUpNode(i int, name string) {
 	p := w.story.Pool
-	othersProtect := i > 0 && p.Others == "protected"
+	othersProtect, kept := i > 0 && p.Others == "protected", i == 0 && p.Kept
 	w.kube.Change("nodes", "", name, func(o runtime.Object) {
 		n := o.(*corev1.Node)
 		n.Spec.Unschedulable = i == 0 && p.Cordoned || i > 0 && p.Others == "cordoned"
@@ -278,14 +284,13 @@ func (w *world) setUpNode(i int, name string) {
 			n.Spec.ProviderID = "azure://" + strings.ToLower(n.Spec.ProviderID[len("azure://"):])
 		}
 	})
-	if othersProtect {
+	if othersProtect || kept {
 		w.kube.Change("machines", workload, name, func(o runtime.Object) {
 			o.(*unstructured.Unstructured).SetAnnotations(map[string]string{"cluster.x-k8s.io/skip-remediation": ""})
 		})
 	}
-	if othersProtect || i == 0 && p.Protected {
-		w.make(http.MethodPut, w.instance(i), computeAPI, object{"location": location,
-			"properties": object{"protectionPolicy": object{"protectFromScaleIn": true, "protectFromScaleSetActions": othersProtect}}})
+	if othersProtect || kept || i == 0 && p.Protected {
+		w.setProtection(i, othersProtect || kept)
 	}
 	if p.Volumes {
 		disk := w.pool.In("disks", fmt.Sprintf("%s%d", volumePrefix, i))
@@ -293,6 +298,11 @@ func (w *world) setUpNode(i int, name string) {
 			"properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 4}})
 		w.make(http.MethodPost, w.instance(i)+"/attachDetachDataDisks", computeAPI, object{"dataDisksToAttach": []object{{"diskId": string(disk), "lun": 0}}})
 	}
+}
+
+func (w *world) setProtection(i int, actions bool) {
+	w.make(http.MethodPut, w.instance(i), computeAPI, object{"location": location,
+		"properties": object{"protectionPolicy": object{"protectFromScaleIn": true, "protectFromScaleSetActions": actions}}})
 }
 
 // volumePrefix begins the names of disks that others attach.
@@ -314,6 +324,12 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 	if p.Leftover {
 		w.earlier = prototype.CaptureName(w.begin)
 		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, made(w.earlier, w.begin)
+	}
+	switch p.Copies {
+	case "snapshot":
+		snapshot = w.names.Snapshot
+	case "disk":
+		empty = w.names.WorkDisk
 	}
 	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
 	var features []object
@@ -347,13 +363,20 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 			if p.Foreign {
 				tags = object{"team": "others"}
 			}
+			if p.Store != "" {
+				text, _ := w.storedItem(0)
+				tags[fleet.TagCustomData] = prototype.SHA256(text)
+			}
 		}
 		put(newest, galleryAPI, tags, object{
 			"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},
 			"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(snapshot)}}},
 		})
 	}
-	if !p.Leftover {
+	switch {
+	case p.Copies != "":
+		w.foreign = []fleet.ResourceID{snapshot, empty}
+	case !p.Leftover:
 		w.make(http.MethodDelete, snapshot, disksAPI, nil)
 		w.make(http.MethodDelete, empty, disksAPI, nil)
 	}
