@@ -1,13 +1,10 @@
 package controller
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -25,8 +22,8 @@ const (
 	Booting  State = "Booting"  // it runs, and its time is not up
 	Stopped  State = "Stopped"  // it does not run, so it cannot come up
 	Deleting State = "Deleting" // it goes
-	// Unclear is a Node that is not Ready after its time, and may have been before it
-	// was first looked at: whether its boot went well is not known, and not told.
+	// Unclear is a Node that is not Ready after its deadline, and may have been before it
+	// was first observed: whether its boot succeeded is not known, and not published.
 	Unclear State = "Unclear"
 )
 
@@ -45,20 +42,20 @@ func (s State) Bad() bool { return s == Failed || s == TimedOut }
 // A Source is where a verdict comes from.
 type Source string
 
-// The sources. What a node says goes before what is judged from outside.
+// The sources. What a node reports itself goes before what is judged from outside.
 const (
 	FromExtension Source = "extension" // the node's own, in what an extension reported
 	FromConsole   Source = "console"   // the node's own, on its serial console
-	FromAdmission Source = "admission" // the node's own, told to the admission server
+	FromAdmission Source = "admission" // the node's own, relayed by the admission server
 	FromNode      Source = "node"      // the Node is Ready, or never came
-	FromPlatform  Source = "platform"  // Azure, or an extension, says that it failed
+	FromPlatform  Source = "platform"  // Azure, or an extension, reports that it failed
 	FromLog       Source = "log"       // judged by the serial log
 )
 
-// own reports a verdict that the node gave itself.
+// own reports a verdict that is the node's own.
 func (s Source) own() bool { return s == FromExtension || s == FromConsole || s == FromAdmission }
 
-// A NodeView is as much of a Node as is looked at. Times are zero where unknown.
+// A NodeView is as much of a Node as is used. Times are zero where unknown.
 type NodeView struct {
 	Name       string
 	UID        string
@@ -69,11 +66,11 @@ type NodeView struct {
 	ReadySince time.Time // when Ready last changed
 	Why        string    // reason and message where it is not Ready
 	Captured   bool      // a capture is under way, which stops and starts it
-	// CameUp tells that our condition on it says that its boot succeeded, since when,
-	// for which reason, and when that was written last.
-	CameUp                  bool
-	CameUpSince, CameUpTold time.Time
-	CameUpReason            string
+	// CameUp is whether our condition on it says that its boot succeeded, since when, for
+	// which reason, and when that was written last.
+	CameUp                     bool
+	CameUpSince, CameUpWritten time.Time
+	CameUpReason               string
 	// Configuration is the reason and message of the condition ConfigurationApplied
 	// where it is not True; "" otherwise.
 	Configuration string
@@ -88,9 +85,9 @@ type Deadlines struct {
 	// or to report. 0 means 12 minutes: cluster-autoscaler deletes an instance that is
 	// no Node after 15, and its serial log with it.
 	Boot time.Duration
-	// Settle is how long a node that says it failed must stay Ready to be held as
-	// one that came up in spite of it: longer than a dead kubelet's node stays
-	// Ready; 0 means 2 minutes.
+	// Settle is how long a node that reported a failure must stay Ready to count as one
+	// that came up all the same: longer than a dead kubelet's node stays Ready; 0 means 2
+	// minutes.
 	Settle time.Duration
 }
 
@@ -104,7 +101,7 @@ func (d Deadlines) withDefaults() Deadlines {
 	return d
 }
 
-// An Assessment is what is held of one instance's boot.
+// An Assessment is what was decided of one instance's boot.
 type Assessment struct {
 	Instance fleet.ResourceID `json:"instance"`
 	Pool     fleet.ResourceID `json:"pool"`
@@ -117,7 +114,7 @@ type Assessment struct {
 	Source   Source           `json:"source,omitempty"`
 	// Verdict is nil where State is not final.
 	Verdict *wire.Verdict `json:"verdict,omitempty"`
-	// Note says in words what led to the state where the verdict alone does not.
+	// Note is a text on what led to the state where the verdict alone does not.
 	Note string `json:"note,omitempty"`
 	// Since is when it came into the state: the node's time where it is credible.
 	Since time.Time `json:"since,omitzero"`
@@ -127,15 +124,15 @@ type Assessment struct {
 	Began time.Time `json:"began,omitzero"`  // of this start, as far as it is known
 	Basis string    `json:"basis,omitempty"` // what a verdict from outside is based on
 	Seen  time.Time `json:"seen,omitzero"`   // when the node's own verdict was first read
-	// Told is the outcome that the node gave, where another is held.
-	Told wire.Outcome `json:"told,omitempty"`
+	// Reported is the outcome that the node reported, if State is another.
+	Reported wire.Outcome `json:"told,omitempty"`
 
-	watched time.Time // when it was first assessed by this process
-	missed  bool      // its Node may have been Ready in this start before that
-	heard   *heard    // what the admission server was told since it was assessed last
+	watched time.Time       // when it was first assessed by this process
+	missed  bool            // its Node may have been Ready in this start before that
+	relayed *relayedVerdict // what the admission server kept for the node since it was assessed last
 }
 
-// Reason is the catalogue's name for why, "" where there is none.
+// Reason returns the catalogue's name for why, "" where there is none.
 func (a Assessment) Reason() string {
 	if a.Verdict == nil {
 		return ""
@@ -143,7 +140,7 @@ func (a Assessment) Reason() string {
 	return a.Verdict.Reason
 }
 
-// Owner says who can mend it, "" where nobody knows.
+// Owner returns who can mend it, "" where that is unknown.
 func (a Assessment) Owner() wire.Owner {
 	if a.Verdict == nil {
 		return ""
@@ -151,7 +148,7 @@ func (a Assessment) Owner() wire.Owner {
 	return a.Verdict.Owner
 }
 
-// Message says what happened, for a person.
+// Message returns what happened, for a person.
 func (a Assessment) Message() string {
 	switch {
 	case a.Verdict == nil || a.Verdict.Message == "":
@@ -162,153 +159,138 @@ func (a Assessment) Message() string {
 	return a.Note + "; " + a.Verdict.Message
 }
 
-// Same reports whether two assessments would be told alike.
+// Same reports whether two assessments would be published alike.
 func (a Assessment) Same(b Assessment) bool {
 	return a.State == b.State && a.Source == b.Source && a.Node == b.Node && a.Reason() == b.Reason() && a.Message() == b.Message()
 }
 
-// Assess decides what became of an instance. The node is nil where it has none,
-// serial is nil where the log was not read this time, and previous is what was
-// decided last of the same instance, zero if nothing was. It is pure.
-//
-//   - The node's own verdict of this boot counts first, the latest of those that
-//     are found. Verdicts of another machine or an earlier boot count for nothing.
-//     One that failed and came up all the same is Degraded, as previous or our
-//     condition on the Node tells, whatever the Node is now.
-//   - A node that is Ready without having said anything succeeded by being Ready,
-//     and has once and for all: what goes wrong later is no failure of its boot.
-//   - That it succeeded is known from previous, of the same boot as far as boots are
-//     known, whatever became of the Node; from our condition on the Node; and, when
-//     it is first looked at while it is not Ready, from the Node itself: its Ready
-//     condition changed last after the time for the boot was up, and not as the Node
-//     was registered. A kubelet registers a Node that is not Ready, and the
-//     condition's lastTransitionTime stays until the status changes: to True, or to
-//     Unknown when the kubelet falls silent. So one that was never Ready, and whose
-//     kubelet fell silent only after its time, cannot be told from one that worked;
-//     it is spared, unless it was told before to have failed. Where the condition
-//     never changed since the Node was registered, or no kubelet ever reported
-//     (NodeStatusNeverUpdated), it did not come up, and the deadline counts.
-//   - Where the condition changed in time, but before it was first looked at, it may
-//     have been Ready, or have failed and fallen silent: nothing contradicts either.
-//     A boot that is watched is known in any case, since becoming Ready would have
-//     been seen. So at the deadline it is Unclear, and nothing is published, until the
-//     node is Ready, or its own word is found (the serial log is read for it), or
-//     Azure or an extension says that it failed.
-//   - A Node that is older than its machine tells of an earlier one that had its name
-//     or its provider id, as in a pool that was deleted and made again. What was told
-//     on it before the machine was made does not count, nor that it is still Ready
-//     until the cluster would have missed the earlier kubelet.
-//   - The deadline counts from the instance's creation or start, or from when its
-//     Node was registered, if that is so late that it must have been another start.
-//   - One that is being deleted after it was seen to boot, and whose Node cannot have
-//     been Ready, has failed: see deleting.
-//   - Then what Azure and extensions say, what the serial log shows beyond doubt,
-//     and at the deadline all that there is. Such a judgement is made anew each
-//     time: Azure takes back what it said.
+// Assess decides what became of an instance: the first of bootRules that applies does.
+// node is nil where it has none, serial is nil where the log was not read this time, and
+// previous is what was decided last of the same instance, zero if nothing was. It is pure.
 func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time, deadlines Deadlines) Assessment {
-	d := deadlines.withDefaults()
+	o := observe(boot, node, serial, previous, now, deadlines)
+	a := Assessment{
+		Instance: boot.Instance,
+		Pool:     boot.Pool,
+		Name:     boot.Name,
+		HostName: strings.ToLower(boot.HostName),
+		VMID:     strings.ToLower(boot.VMID),
+		Created:  boot.Created,
+		Began:    o.began,
+		watched:  o.watched,
+		missed:   o.missed,
+	}
+	if o.node != nil {
+		a.Node = o.node.Name
+	}
+	for _, r := range bootRules {
+		if r.when(o) {
+			r.decide(o, &a)
+			break
+		}
+	}
+	return a.since(o.previous, now)
+}
+
+// A bootRule decides what became of a boot, if what was observed meets its condition.
+type bootRule struct {
+	name   string
+	when   func(*observed) bool
+	decide func(*observed, *Assessment)
+}
+
+// bootRules are tried in this order. What the node reported itself goes before its Node,
+// and that before what is judged from outside. Of a machine that is being deleted only
+// what was watched as it booted gets past the first three.
+var bootRules = []bootRule{
+	deletedMaybeReady,
+	deletedAfterFailure,
+	deletedUnwatched,
+	deletedAfterReport,
+
+	reportedSuccess,
+	reportedFailureBeforeItCameUp,
+	reportedFailureBeforeCondition,
+	reportedFailureBeforeReady,
+	reportedFailureStaysReady,
+	reportedFailureStillReady,
+	reportedFailure,
+
+	nodeReady,
+	nodeCondition,
+	nodeChangedAfterDeadline,
+	nodeCameUpBefore,
+
+	notRunning,
+	underCapture,
+
+	platformFailed,
+	consoleStuck,
+	consoleStuckBefore,
+	deletedBeforeReady,
+	deadlineUnclear,
+	deadlineMissed,
+	stillBooting,
+}
+
+// observed is what a rule may decide on: what was observed of an instance, and what
+// follows from it.
+type observed struct {
+	boot      fleet.Boot
+	node      *NodeView // without what is of an earlier machine
+	serial    []byte
+	previous  Assessment // zero where it is of another machine
+	now       time.Time
+	deadlines Deadlines
+
+	stale    bool      // the Node is Ready only as an earlier machine left it
+	began    time.Time // this start
+	watched  time.Time // since then by this process
+	missed   bool      // the Node may have been Ready in this start before that
+	deleting bool
+	report   selfReport // the latest of this boot
+}
+
+func observe(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time, deadlines Deadlines) *observed {
 	if !strings.EqualFold(previous.VMID, boot.VMID) || !previous.Instance.Equal(boot.Instance) {
-		previous = Assessment{heard: previous.heard}
+		previous = Assessment{relayed: previous.relayed}
 	}
 	node, stale := node.of(boot.Created, now)
-	a := Assessment{
-		Instance: boot.Instance, Pool: boot.Pool, Name: boot.Name, HostName: strings.ToLower(boot.HostName), VMID: strings.ToLower(boot.VMID),
-		Created: boot.Created, Began: previous.Began, watched: previous.watched,
+	o := &observed{
+		boot:      boot,
+		node:      node,
+		serial:    serial,
+		previous:  previous,
+		now:       now,
+		deadlines: deadlines.withDefaults(),
+		stale:     stale,
+		began:     previous.Began,
+		watched:   previous.watched,
+		deleting:  strings.EqualFold(boot.ProvisioningState, "Deleting"),
+		report:    newestReport(boot, node, serial, previous, now),
 	}
-	if a.watched.IsZero() {
-		a.watched = now
+	if o.watched.IsZero() {
+		o.watched = now
 	}
-	if node != nil {
-		a.Node = node.Name
+	if o.began.IsZero() {
+		o.began = boot.Created
 	}
-	if a.Began.IsZero() {
-		a.Began = boot.Created
+	if o.began.IsZero() || previous.State == Stopped && running(boot) {
+		o.began = now
 	}
-	if a.Began.IsZero() || previous.State == Stopped && running(boot) {
-		a.Began = now
+	// A Node that registered long after the start of its instance is of another start,
+	// unless it is only the late end of one that failed.
+	if node != nil && !previous.State.Bad() && !o.cameUpBefore() && node.Created.After(o.deadline()) && !node.Created.After(now) {
+		o.began = node.Created
 	}
-	// A Node that registered long after the start of its instance tells of another
-	// start, unless it is only the late end of one that was told to have failed.
-	if node != nil && !previous.State.Bad() && !held(node, previous) && node.Created.After(a.Began.Add(d.Boot)) && !node.Created.After(now) {
-		a.Began = node.Created
-	}
-	a.missed = previous.missed && a.Began.Equal(previous.Began) || node != nil && node.changedSince(a.Began) && !node.ReadySince.After(a.watched)
-	if strings.EqualFold(boot.ProvisioningState, "Deleting") {
-		a.deleting(boot, node, serial, previous, now, d)
-		return a.since(previous, now)
-	}
-	switch t := newest(boot, node, serial, previous, now); {
-	case t.verdict != nil:
-		a.told(t, node, previous, now, d)
-	case node != nil && (node.Ready || node.CameUp || wasReady(node, a.Began, previous, d)), held(node, previous):
-		a.cameUp(boot, node, previous)
-	case !running(boot):
-		a.State, a.Note = Stopped, "the instance does not run ("+string(boot.Power)+")"
-	case node != nil && node.Captured && !previous.State.Bad():
-		a.State, a.Note = Unclear, "a capture restarts it"
-	default:
-		a.outside(boot, node, serial, previous, now, d)
-	}
-	if stale && a.State == Booting {
-		a.Next = earliest(a.Next, boot.Created.Add(registering))
-	}
-	return a.since(previous, now)
+	o.missed = previous.missed && o.began.Equal(previous.Began) ||
+		node != nil && node.changedSince(o.began) && !node.ReadySince.After(o.watched)
+	return o
 }
 
-// of leaves out what a Node tells of an earlier machine than the one that was made
-// then; stale is that it is called Ready for that alone. Both times are the API
-// server's and Azure's, since a node's own clock may be wrong as it boots.
-func (n *NodeView) of(made, now time.Time) (_ *NodeView, stale bool) {
-	if n == nil || made.IsZero() || n.Created.IsZero() || !n.Created.Before(made.Add(-clocks)) {
-		return n, false
-	}
-	v := *n
-	if v.CameUp && !v.CameUpTold.IsZero() && v.CameUpTold.Before(made.Add(-clocks)) {
-		v.CameUp = false
-	}
-	if v.Ready && v.ReadySince.Before(made) && now.Before(made.Add(registering)) {
-		v.Ready, v.Why, stale = false, "its kubelet has not reported yet", true
-	}
-	return &v, stale
-}
-
-// clocks is how far Azure's and the API server's are apart at most.
-const clocks = 2 * time.Minute
-
-// held tells whether the node is known to have come up in the boot that it is in,
-// whatever its Node is now: it may have been deleted, and be registered anew.
-func held(node *NodeView, previous Assessment) bool {
-	if previous.State != Succeeded && previous.State != Degraded {
-		return false
-	}
-	if node == nil || previous.Verdict == nil {
-		return true
-	}
-	was := previous.Verdict.BootID
-	if was == "" || node.BootID == "" || strings.EqualFold(was, node.BootID) {
-		return true
-	}
-	// Another boot of the Node that came up is no failure of its boot. A Node that
-	// another boot registered has yet to come up.
-	return !node.Created.After(previous.Since)
-}
-
-// registering is how long after its Node's creation a kubelet that stops at once is
-// missed: the node controller's grace period, and some for clocks that differ.
-const registering = 2 * time.Minute
-
-// wasReady tells whether a Node that is not Ready shows that it was, when nothing
-// was told of it before: see Assess.
-func wasReady(node *NodeView, began time.Time, previous Assessment, d Deadlines) bool {
-	return !previous.State.Bad() && previous.State != Unclear && node.changedSince(began.Add(d.Boot))
-}
-
-// changedSince tells whether the Ready condition of a Node that is not Ready changed
-// after that time, and not as the Node was registered.
-func (n *NodeView) changedSince(t time.Time) bool {
-	return !n.Ready && !n.Created.IsZero() && !strings.HasPrefix(n.Why, "NodeStatusNeverUpdated") &&
-		n.ReadySince.After(t) && n.ReadySince.After(n.Created.Add(registering))
-}
+// deadline counts from the instance's creation or start, or from when its Node was
+// registered, if that is so late that it must have been another start.
+func (o *observed) deadline() time.Time { return o.began.Add(o.deadlines.Boot) }
 
 // since keeps the time of a state that goes on.
 func (a Assessment) since(previous Assessment, now time.Time) Assessment {
@@ -321,7 +303,17 @@ func (a Assessment) since(previous Assessment, now time.Time) Assessment {
 	return a
 }
 
-// running is what an instance is held to be until the cloud says otherwise.
+var notRunning = bootRule{
+	name:   "the instance does not run",
+	when:   func(o *observed) bool { return !o.deleting && !running(o.boot) },
+	decide: (*observed).stop,
+}
+
+func (o *observed) stop(a *Assessment) {
+	a.State, a.Note = Stopped, "the instance does not run ("+string(o.boot.Power)+")"
+}
+
+// running is assumed of an instance until the cloud reports otherwise.
 func running(boot fleet.Boot) bool {
 	switch boot.Power {
 	case fleet.PowerStopped, fleet.PowerDeallocated, fleet.PowerDeallocating, fleet.PowerStopping:
@@ -330,160 +322,23 @@ func running(boot fleet.Boot) bool {
 	return true
 }
 
-// told takes the node's word, unless the node is Ready all the same.
-func (a *Assessment) told(t word, node *NodeView, previous Assessment, now time.Time, d Deadlines) {
-	v := *t.verdict
-	a.State, a.Source, a.Verdict, a.Seen = State(v.Outcome), t.source, &v, t.seen
-	at := t.seen
-	// The node's clock may be wrong; within the machine's life it is believed.
-	if !v.At.Before(a.Created) && !v.At.After(now) {
-		at = v.At
-	}
-	a.Since = at
-	if !a.State.Bad() {
-		return
-	}
-	// What came up in spite of it has come up, whatever becomes of it later.
-	if p := previous.Verdict; previous.Told == v.Outcome && p != nil && p.BootID == v.BootID && p.Uptime == v.Uptime && p.At.Equal(v.At) {
-		a.State, a.Note = Degraded, previous.Note
-		a.Told, v.Outcome = v.Outcome, wire.Degraded
-		return
-	}
-	if node == nil || !node.Ready {
-		if node != nil && node.spite(v, at, d) {
-			a.State, a.Note = Degraded, "the node came up in spite of what it said"
-			a.Told, v.Outcome = v.Outcome, wire.Degraded
-		}
-		return
-	}
-	switch settled := latest(at, node.ReadySince).Add(d.Settle); {
-	case node.ReadySince.After(at):
-		a.State, a.Note = Degraded, "the node is Ready since, in spite of what it said"
-	case !now.Before(settled):
-		a.State, a.Note = Degraded, "the node stays Ready, in spite of what it said"
-	default:
-		a.Next = settled
-		return
-	}
-	a.Told, v.Outcome = v.Outcome, wire.Degraded
+var underCapture = bootRule{
+	name: "a capture restarts it",
+	when: func(o *observed) bool {
+		return !o.deleting && o.node != nil && o.node.Captured && !o.previous.State.Bad()
+	},
+	decide: func(_ *observed, a *Assessment) { a.State, a.Note = Unclear, "a capture restarts it" },
 }
 
-// spite tells whether our condition on the Node says that it came up in spite of a
-// verdict, given when: it was written after that with the verdict's own reason, as
-// for one that is Degraded, or so long after that it was no race with a node that
-// was Ready for a moment.
-func (n *NodeView) spite(v wire.Verdict, at time.Time, d Deadlines) bool {
-	if !n.CameUp {
-		return false
-	}
-	if n.CameUpReason == v.Reason {
-		return n.CameUpTold.After(at)
-	}
-	return n.CameUpTold.After(at.Add(d.Settle))
+var stillBooting = bootRule{
+	name:   "it boots, and its time is not up",
+	when:   func(*observed) bool { return true },
+	decide: (*observed).wait,
 }
 
-// cameUp is for a node that is Ready, or was.
-func (a *Assessment) cameUp(boot fleet.Boot, node *NodeView, previous Assessment) {
-	a.State, a.Source = Succeeded, FromNode
-	v := wire.Verdict{Outcome: wire.Succeeded, Message: "the node became Ready", Node: a.HostName, VMID: a.VMID}
-	if previous.State == Succeeded && previous.Verdict != nil {
-		v.At, v.BootID = previous.Verdict.At, previous.Verdict.BootID
+func (o *observed) wait(a *Assessment) {
+	a.State, a.Next = Booting, o.deadline()
+	if o.stale {
+		a.Next = earliest(a.Next, o.boot.Created.Add(registering))
 	}
-	if node != nil {
-		at := node.ReadySince
-		if !node.Ready { // that is when it ceased to be
-			at = earliest(node.CameUpSince, node.Created)
-		}
-		a.Since = at
-		if v.At.IsZero() {
-			v.At = at
-		}
-		if v.BootID == "" || node.Ready && node.BootID != "" {
-			v.BootID = node.BootID
-		}
-	}
-	if v.At.IsZero() {
-		v.At = boot.Created
-	}
-	a.Verdict = &v
-	// An error of an extension did not keep the node from coming up. It is told,
-	// but not as the node's failure: many do not belong to the boot.
-	var bad []string
-	for _, e := range boot.Extensions {
-		if slices.ContainsFunc(e.Statuses, fleet.BootStatus.Failed) {
-			bad = append(bad, e.Name)
-		}
-	}
-	if len(bad) > 0 {
-		a.Note = "failed extensions: " + strings.Join(bad, ", ")
-	}
-}
-
-// outside judges an instance that has said nothing, and whose node never was
-// Ready.
-func (a *Assessment) outside(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time, d Deadlines) {
-	deadline := a.Began.Add(d.Boot)
-	sign, why := broken(boot)
-	source := FromPlatform
-	facts := verdict.Facts{Outside: true, Why: why}
-	if sign != "" && strings.EqualFold(boot.Provisioning.Reason, provisioningTimedOut) {
-		facts.Sign = provisioningTimedOut
-	}
-	if sign == "" && len(serial) > 0 && stuck(serial) {
-		sign, source = "console", FromLog
-	}
-	if sign == "" && previous.Basis == "console" {
-		sign, source = previous.Basis, FromLog // a kernel that stopped stays so
-	}
-	if sign == "" && a.State == Deleting {
-		sign, facts.Sign = basisDeleted, "DeletedBeforeReady"
-	}
-	if sign == "" && !now.Before(deadline) {
-		sign, source = "deadline", FromNode
-		facts.Deadline = true
-		if node != nil {
-			facts.Sign = verdict.NotReadyReason(node.Why) // as the node itself would report
-		}
-	}
-	if sign == "" {
-		a.State, a.Next = Booting, deadline
-		return
-	}
-	a.Basis = sign
-	if sign == "deadline" && a.missed && previous.State != TimedOut {
-		a.State, a.Note = Unclear, "the Node is not Ready; whether it was before it was first looked at is not known"
-		if node != nil && node.Why != "" {
-			a.Note += " (" + verdict.RedactText(node.Why) + ")"
-		}
-		return
-	}
-	// Without a log a judgement by one is not made worse.
-	if serial == nil && previous.Basis == sign && previous.Verdict != nil {
-		a.State, a.Source, a.Verdict, a.Note = previous.State, previous.Source, previous.Verdict, previous.Note
-		return
-	}
-	facts.Logs = logsOf(boot, serial)
-	facts.Provision = provisionOf(boot)
-	j := verdict.Judge(facts)
-	v := j.Verdict()
-	v.Node, v.VMID, v.At = a.HostName, a.VMID, now
-	switch sign {
-	case "deadline":
-		v.Outcome = wire.TimedOut
-		a.Note = fmt.Sprintf("no Node %s after it was started", d.Boot)
-		if node != nil {
-			a.Note = fmt.Sprintf("the Node was not Ready %s after it was started", d.Boot)
-			if node.Why != "" {
-				a.Note += " (" + verdict.RedactText(node.Why) + ")"
-			}
-		}
-	case basisDeleted:
-		a.Note = fmt.Sprintf("it was being deleted %s after it was started", now.Sub(a.Began).Round(time.Second))
-	default:
-		a.Note = clip(verdict.RedactText(why), maxNote)
-	}
-	if v.Reason != wire.ReasonUnknown && v.Reason != facts.Sign && len(serial) > 0 && source != FromPlatform {
-		source = FromLog
-	}
-	a.State, a.Source, a.Verdict = State(v.Outcome), source, &v
 }

@@ -331,7 +331,7 @@ func TestAssessUnclear(t *testing.T) {
 			t.Fatalf("%s: %s", a.State, a.Message())
 		}
 	}
-	if !LogWanted(a, noon.Add(time.Hour)) || !(&looks{}).wants(b, a, noon.Add(time.Hour)) {
+	if !LogWanted(a, noon.Add(time.Hour)) || !(&serialReads{}).wants(b, a, noon.Add(time.Hour)) {
 		t.Error("the serial log, which may tell, is not read")
 	}
 	failed := console(aVerdict(wire.Failed, 5*time.Minute, func(v *wire.Verdict) { v.BootID = "" }))
@@ -357,7 +357,7 @@ func TestAssessUnclear(t *testing.T) {
 func TestAssessNodeOfEarlierMachine(t *testing.T) {
 	told := func(n *NodeView) {
 		n.Created, n.BootID = noon.Add(-240*time.Hour), "boot-z"
-		n.CameUp, n.CameUpSince, n.CameUpTold = true, noon.Add(-239*time.Hour), noon.Add(-239*time.Hour)
+		n.CameUp, n.CameUpSince, n.CameUpWritten = true, noon.Add(-239*time.Hour), noon.Add(-239*time.Hour)
 	}
 	ready := aNode(told, func(n *NodeView) { n.ReadySince = noon.Add(-239 * time.Hour) })
 	gone := aNode(told, notReady, func(n *NodeView) { n.ReadySince = noon.Add(-time.Hour) })
@@ -379,7 +379,7 @@ func TestAssessNodeOfEarlierMachine(t *testing.T) {
 	if a := Assess(aBoot(), aNode(told, func(n *NodeView) { n.BootID = "boot-a" }), nil, Assessment{}, noon.Add(3*time.Minute), Deadlines{}); a.State != Succeeded {
 		t.Errorf("it is Ready, and %s", a.State)
 	}
-	if a := Assess(aBoot(), aNode(told, notReady, func(n *NodeView) { n.CameUpTold = noon.Add(3 * time.Minute) }), nil, Assessment{}, noon.Add(time.Hour), Deadlines{}); a.State != Succeeded {
+	if a := Assess(aBoot(), aNode(told, notReady, func(n *NodeView) { n.CameUpWritten = noon.Add(3 * time.Minute) }), nil, Assessment{}, noon.Add(time.Hour), Deadlines{}); a.State != Succeeded {
 		t.Errorf("it was told that this one came up, and it is %s", a.State)
 	}
 }

@@ -56,11 +56,11 @@ type boots struct {
 	store   *bootStore
 	figures *bootMeters
 	// Of Nodes, by name. One request is worked on at a time.
-	began   map[string]letter    // when a report was first seen
-	handled map[string]time.Time // when one was last taken away
+	began   map[string]seenReport // when a report was first seen
+	handled map[string]time.Time  // when one was last taken away
 }
 
-type letter struct {
+type seenReport struct {
 	uid    types.UID
 	digest string
 	at     time.Time
@@ -85,7 +85,7 @@ func markBoot(from, to *metav1.ObjectMeta) {
 }
 
 func (r *reconciler) addBoots(m manager.Manager) error {
-	b := &boots{reconciler: r, store: newBootStore(r.client, r.config), began: map[string]letter{}, handled: map[string]time.Time{}}
+	b := &boots{reconciler: r, store: newBootStore(r.client, r.config), began: map[string]seenReport{}, handled: map[string]time.Time{}}
 	b.figures = r.meters.boot
 	b.store.forgot = b.figures.forget
 	r.stored = b.store
@@ -129,7 +129,7 @@ func (b *boots) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	here := letter{cached.UID, cached.Annotations[digestKey], now}
+	here := seenReport{cached.UID, cached.Annotations[digestKey], now}
 	if was := b.began[name]; was.uid == here.uid && was.digest == here.digest {
 		here.at = was.at
 	}

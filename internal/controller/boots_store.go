@@ -147,10 +147,10 @@ func (s *bootStore) prune(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	doomed := s.doomed(s.now())
+	obsolete := s.obsolete(s.now())
 	s.mu.Unlock()
 	var errs []error
-	for _, name := range doomed {
+	for _, name := range obsolete {
 		err := s.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}})
 		if err := ignoreGone(err); err != nil {
 			errs = append(errs, fmt.Errorf("delete the stored boot %s/%s: %w", s.namespace, name, err))
@@ -168,10 +168,10 @@ func (s *bootStore) prune(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// doomed are the names of what goes, the caller holding the lock: what is too old;
+// obsolete are the names of what goes, the caller holding the lock: what is too old;
 // of one machine, and of one image version of a pool, what is too much, the oldest
 // first; and of all, the oldest first of what is not kept longer.
-func (s *bootStore) doomed(now time.Time) []string {
+func (s *bootStore) obsolete(now time.Time) []string {
 	names := slices.Collect(maps.Keys(s.all))
 	slices.SortFunc(names, func(a, b string) int { // newest first
 		return cmp.Or(s.all[b].at.Compare(s.all[a].at), strings.Compare(a, b))
@@ -187,7 +187,7 @@ func (s *bootStore) doomed(now time.Time) []string {
 		v := versions[b.pool]
 		return slices.Contains(v[:min(len(v), compared)], b.image)
 	}
-	var doomed, kept, keptLong []string
+	var obsolete, kept, keptLong []string
 	ofMachine, ofVersion := map[string]int{}, map[[2]string]int{}
 	for _, n := range names {
 		b := s.all[n]
@@ -196,7 +196,7 @@ func (s *bootStore) doomed(now time.Time) []string {
 			keep, list = keptLonger*s.keepFor, &keptLong
 		}
 		if !b.at.Add(keep).After(now) || b.vm != "" && ofMachine[b.vm] == perMachine || ofVersion[b.version()] == s.perVersion {
-			doomed = append(doomed, n)
+			obsolete = append(obsolete, n)
 			continue
 		}
 		ofMachine[b.vm]++
@@ -204,8 +204,8 @@ func (s *bootStore) doomed(now time.Time) []string {
 		*list = append(*list, n)
 	}
 	if all := slices.Concat(keptLong, kept); len(all) > s.most {
-		doomed = append(doomed, all[s.most:]...)
+		obsolete = append(obsolete, all[s.most:]...)
 	}
-	slices.Sort(doomed)
-	return doomed
+	slices.Sort(obsolete)
+	return obsolete
 }

@@ -90,7 +90,7 @@ func newLetterBox(t *testing.T) *letterBox {
 		t.Fatal(err)
 	}
 	r := &reconciler{config: config, client: c, nodes: trimming{c}, fleet: NewFleet()}
-	l.boots = &boots{reconciler: r, store: newBootStore(c, config), figures: newBootMeters(), began: map[string]letter{}, handled: map[string]time.Time{}}
+	l.boots = &boots{reconciler: r, store: newBootStore(c, config), figures: newBootMeters(), began: map[string]seenReport{}, handled: map[string]time.Time{}}
 	return l
 }
 

@@ -18,14 +18,14 @@ const DefaultReads = 60
 type Budget struct {
 	now func() time.Time
 
-	mu      sync.Mutex
-	rate    float64 // a second
-	burst   float64
-	level   float64 // below 0 where more was spent than was there
-	held    float64 // promised to what is under way
-	at      time.Time
-	spent   int64
-	blocked time.Time // until then nothing is sent
+	mu       sync.Mutex
+	rate     float64 // a second
+	burst    float64
+	level    float64 // below 0 where more was spent than was there
+	reserved float64 // promised to what is under way
+	at       time.Time
+	spent    int64
+	blocked  time.Time // until then nothing is sent
 }
 
 // NewBudget makes a budget of so many requests a minute, 0 being DefaultReads; at
@@ -50,21 +50,21 @@ func (b *Budget) fill() time.Time {
 
 // hold promises so many requests, or says how long to wait for them. What costs
 // more than may go at once is promised as soon as nothing else is under way.
-func (b *Budget) hold(cost int) (wait time.Duration) {
+func (b *Budget) reserve(cost int) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.fill()
 	if wait := b.blocked.Sub(now); wait > 0 {
 		return wait
 	}
-	need := float64(cost) + b.held
-	if b.held == 0 {
+	need := float64(cost) + b.reserved
+	if b.reserved == 0 {
 		need = min(need, b.burst)
 	}
 	if lack := need - b.level; lack > 0 {
 		return max(time.Millisecond, time.Duration(lack/b.rate*float64(time.Second)))
 	}
-	b.held += float64(cost)
+	b.reserved += float64(cost)
 	return 0
 }
 
@@ -72,7 +72,7 @@ func (b *Budget) hold(cost int) (wait time.Duration) {
 func (b *Budget) release(cost int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held = max(0, b.held-float64(cost))
+	b.reserved = max(0, b.reserved-float64(cost))
 }
 
 func (b *Budget) spend(n int) {

@@ -15,13 +15,13 @@ import (
 )
 
 // says tells whether a condition has the status and the reason of an assessment.
-func says(c *corev1.NodeCondition, a Assessment) bool {
+func matches(c *corev1.NodeCondition, a Assessment) bool {
 	return c != nil && string(c.Status) == statusOf(a) && c.Reason == reasonOf(a)
 }
 
-// tellNode sets the condition on a Node, unless it says that already. It tells
+// setNodeCondition sets the condition on a Node, unless it says that already. It tells
 // whether its status is another now.
-func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessment) (changed bool, err error) {
+func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a Assessment) (changed bool, err error) {
 	if node == nil {
 		return false, nil
 	}
@@ -32,7 +32,7 @@ func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessme
 	}
 	changed = true
 	if c := conditionFor(node, a); c != nil {
-		if says(c, a) && c.Message == want.Message {
+		if matches(c, a) && c.Message == want.Message {
 			return false, nil
 		}
 		if c.Status == want.Status {
@@ -60,7 +60,7 @@ func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessme
 }
 
 // conditionFor is our condition on a Node, unless it was told of an earlier machine
-// than the one that was assessed: see Assess.
+// than the one that was assessed: see NodeView.of.
 func conditionFor(node *corev1.Node, a Assessment) *corev1.NodeCondition {
 	c := conditionOf(node)
 	if c == nil || a.Created.IsZero() {
@@ -85,14 +85,14 @@ func conditionOf(node *corev1.Node) *corev1.NodeCondition {
 // writes is how often a condition is tried where others write at the same time.
 const writes = 5
 
-// tellMember sets the condition on a Machine or one of Azure's machines, unless
+// setMemberCondition sets the condition on a Machine or one of Azure's machines, unless
 // it says that already.
 //
 // The lists of conditions of older API versions are written as a whole, by server
 // and client alike. So the list is read, our condition is put in, and the rest is
 // sent back as it was, on condition that nobody wrote meanwhile.
-func (r *reconciler) tellMember(ctx context.Context, m member, a Assessment) error {
-	if m.told.status == statusOf(a) && m.told.reason == reasonOf(a) && m.told.message == messageOf(a) {
+func (r *reconciler) setMemberCondition(ctx context.Context, m member, a Assessment) error {
+	if m.published.status == statusOf(a) && m.published.reason == reasonOf(a) && m.published.message == messageOf(a) {
 		return nil
 	}
 	on := m.gvk.Kind + " " + m.namespace + "/" + m.name

@@ -226,7 +226,7 @@ func newReconciler(ctx context.Context, c Config, m manager.Manager, direct clie
 	for _, do := range []func(context.Context) error{
 		func(ctx context.Context) error { r.poller.Run(ctx); return nil },
 		r.evidence.run,
-		r.readLetters,
+		r.pollRelayed,
 		func(ctx context.Context) error { return r.watchKinds(ctx, m) },
 	} {
 		if err := m.Add(manager.RunnableFunc(do)); err != nil { // runs only while it is elected

@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -11,30 +12,70 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/verdict"
 )
 
 // basisDeleted is the basis of a verdict on a machine that was deleted before its
 // Node was Ready.
 const basisDeleted = "deleted"
 
-// deleting is for an instance that is being deleted, or is gone. That its boot failed
-// is given only where it was watched before, and its Node may not have been Ready.
-func (a *Assessment) deleting(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time, d Deadlines) {
-	a.State = Deleting
-	if a.missed || held(node, previous) || node != nil && (node.Ready || node.CameUp || wasReady(node, a.Began, previous, d)) {
-		return
-	}
-	switch {
-	case previous.State == Booting, previous.Basis == basisDeleted && len(serial) > 0:
-		if t := newest(boot, node, serial, previous, now); t.verdict == nil {
-			a.outside(boot, node, serial, previous, now, d)
-		} else if a.told(t, node, previous, now, d); !a.State.Bad() {
-			a.State, a.Source, a.Verdict, a.Told, a.Note = Deleting, "", nil, "", ""
-		}
-	case previous.State.Bad():
-		a.State, a.Source, a.Verdict, a.Note = previous.State, previous.Source, previous.Verdict, previous.Note
-		a.Basis, a.Told, a.Seen = previous.Basis, previous.Told, previous.Seen
-	}
+// That a boot failed is published only where the machine was watched as it booted, and its
+// Node cannot have been Ready.
+var deletedMaybeReady = bootRule{
+	name:   "it is being deleted, and its Node was Ready, or may have been",
+	when:   func(o *observed) bool { return o.deleting && (o.missed || o.isOrWasReady()) },
+	decide: (*observed).remove,
+}
+
+var deletedAfterFailure = bootRule{
+	name:   "it is being deleted after its boot failed",
+	when:   func(o *observed) bool { return o.deleting && !o.watchedUntilDeleted() && o.previous.State.Bad() },
+	decide: (*observed).keepFailure,
+}
+
+var deletedUnwatched = bootRule{
+	name:   "it is being deleted, and was not watched as it booted",
+	when:   func(o *observed) bool { return o.deleting && !o.watchedUntilDeleted() },
+	decide: (*observed).remove,
+}
+
+var deletedAfterReport = bootRule{
+	name: "it is being deleted after its node reported that it came up",
+	when: func(o *observed) bool {
+		return o.deleting && o.report.verdict != nil && (!o.reportedBad() || o.degradedBefore())
+	},
+	decide: func(o *observed, a *Assessment) {
+		o.remove(a)
+		a.Seen, a.Since = o.report.seen, o.reportedAt()
+	},
+}
+
+var deletedBeforeReady = bootRule{
+	name:   "it is being deleted before its Node was Ready",
+	when:   func(o *observed) bool { return o.deleting },
+	decide: (*observed).judgeDeleted,
+}
+
+// watchedUntilDeleted reports whether it booted when it was last assessed, or has a serial
+// log that was read since it is being deleted.
+func (o *observed) watchedUntilDeleted() bool {
+	return o.previous.State == Booting || o.previous.Basis == basisDeleted && len(o.serial) > 0
+}
+
+func (o *observed) remove(a *Assessment) { a.State = Deleting }
+
+func (o *observed) keepFailure(a *Assessment) {
+	p := o.previous
+	a.State, a.Source, a.Verdict, a.Note, a.Basis, a.Reported, a.Seen = p.State, p.Source, p.Verdict, p.Note, p.Basis, p.Reported, p.Seen
+}
+
+func (o *observed) judgeDeleted(a *Assessment) {
+	o.judge(a, judgement{
+		basis:  basisDeleted,
+		source: FromPlatform,
+		facts:  verdict.Facts{Sign: "DeletedBeforeReady"},
+		note:   fmt.Sprintf("it was being deleted %s after it was started", o.now.Sub(o.began).Round(time.Second)),
+	})
 }
 
 const (

@@ -371,7 +371,7 @@ func TestLastLogIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		err   error
 		reads int
-	}{{nil, 1}, {&fleet.Error{Op: "read serial log", Kind: fleet.KindNotFound}, 1}, {errors.New("no answer"), lastLooks}} {
+	}{{nil, 1}, {&fleet.Error{Op: "read serial log", Kind: fleet.KindNotFound}, 1}, {errors.New("no answer"), deletedReads}} {
 		d := newDeletion(t)
 		d.list(exists)
 		d.now = noon.Add(3 * time.Minute)

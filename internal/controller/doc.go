@@ -25,11 +25,11 @@
 // serial log are asked first, then when its Ready condition last changed: since its
 // time was up, it worked that long; never since its registration, it did not come
 // up; in between, it is Unclear, and nothing is published. Only what never came, or
-// was seen not to become Ready, is TimedOut. See Assess.
+// was seen not to become Ready, is TimedOut. See bootRules.
 //
 // A machine that is deleted before its Node was Ready leaves neither Node nor log: its
 // serial log is read once more, and the Fleet keeps what is known of it until that is
-// published. See deleting. What a capture does to its donor is no boot: see captures.
+// published. See deletedBeforeReady. What a capture does to its donor is no boot: see captures.
 //
 // # What is kept
 //

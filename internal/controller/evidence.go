@@ -212,7 +212,7 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 }
 
 // told records that a verdict was told wholly, so that it is not told again.
-func (e *evidence) told(ctx context.Context, rec record, a Assessment) error {
+func (e *evidence) markPublished(ctx context.Context, rec record, a Assessment) error {
 	if !rec.fresh || rec.of == nil {
 		return nil
 	}
@@ -390,7 +390,7 @@ func (e *evidence) prune(ctx context.Context) error {
 	maps.DeleteFunc(e.dropped, func(name, _ string) bool { return !live[name] })
 	e.mu.Unlock()
 	var errs []error
-	for _, name := range e.doomed(live, all) {
+	for _, name := range e.obsolete(live, all) {
 		err := e.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.namespace}})
 		if err := ignoreGone(err); err != nil {
 			errs = append(errs, fmt.Errorf("delete the evidence %s/%s: %w", e.namespace, name, err))
@@ -414,7 +414,7 @@ const unlisted = 2 * time.Hour
 // that nobody is about to delete.
 const lingers = time.Hour
 
-// doomed are the names of what goes: what is over of machines that are gone, and
+// obsolete are the names of what goes: what is over of machines that are gone, and
 // what is too much of the rest. What is known of a machine that is there is needed
 // to judge it alike after a restart, so it is not over. Where some pools cannot be
 // listed, what was not seen for a while after the beginning is held to be gone.
@@ -424,15 +424,15 @@ const lingers = time.Hour
 // them. Then the oldest of all others. Those that failed lately stay, though their
 // machines are there: whoever acts on the condition is about to delete these, and
 // while much fails their evidence is needed most.
-func (e *evidence) doomed(live map[string]bool, all bool) []string {
+func (e *evidence) obsolete(live map[string]bool, all bool) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
 	all = all || !e.began.IsZero() && !now.Before(e.began.Add(unlisted))
-	var names, doomed []string
+	var names, obsolete []string
 	for n, p := range e.all {
 		if all && !live[n] && !p.until.After(now) {
-			doomed = append(doomed, n)
+			obsolete = append(obsolete, n)
 		} else {
 			names = append(names, n)
 		}
@@ -446,7 +446,7 @@ func (e *evidence) doomed(live map[string]bool, all bool) []string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(stays(a), stays(b)), e.all[a].until.Compare(e.all[b].until), cmp.Compare(a, b))
 	})
-	doomed = append(doomed, names[:max(0, len(names)-e.most)]...)
-	slices.Sort(doomed)
-	return doomed
+	obsolete = append(obsolete, names[:max(0, len(names)-e.most)]...)
+	slices.Sort(obsolete)
+	return obsolete
 }

@@ -25,7 +25,7 @@ func doom(e *evidence, left map[string]time.Duration, live string, all bool) str
 	for _, n := range strings.Fields(live) {
 		names[n] = true
 	}
-	return strings.Join(e.doomed(names, all), " ")
+	return strings.Join(e.obsolete(names, all), " ")
 }
 
 func TestEvidenceIsBounded(t *testing.T) {
@@ -98,7 +98,7 @@ func TestEvidenceThatWasTooMuch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.told(ctx, rec, told[i]); err != nil {
+		if err := e.markPublished(ctx, rec, told[i]); err != nil {
 			t.Fatal(err)
 		}
 		return rec

@@ -32,9 +32,9 @@ type instanceState struct {
 	assessment Assessment
 	serial     []byte // read, and not judged yet
 	last       []byte // the end of the one that was judged last, while it boots
-	looks      looks
-	counted    []State   // outcomes that are in the metrics
-	told       *letterOf // a verdict that the node told the admission server
+	reads      serialReads
+	counted    []State         // outcomes that are in the metrics
+	relayed    *pendingVerdict // a verdict that the node told the admission server
 }
 
 // NewFleet makes an empty one.
@@ -48,7 +48,7 @@ type Known struct {
 	Boot     fleet.Boot
 	Previous Assessment
 	Serial   []byte
-	told     *letterOf
+	relayed  *pendingVerdict
 	gone     bool
 }
 
@@ -62,7 +62,7 @@ func (f *Fleet) Get(key Key) (Known, bool) {
 			return Known{}, false
 		}
 	}
-	k := Known{s.boot, s.assessment, s.serial, s.told, gone}
+	k := Known{s.boot, s.assessment, s.serial, s.relayed, gone}
 	if len(k.Serial) == 0 && strings.EqualFold(s.boot.ProvisioningState, string(Deleting)) {
 		k.Serial = s.last
 	}

@@ -39,7 +39,7 @@ type member struct {
 	uid             types.UID
 	instance        Key    // "" as long as it is not known
 	infrastructure  string // of a Machine: the id of the member that it stands for
-	told            struct{ status, reason, message string }
+	published       struct{ status, reason, message string }
 }
 
 func (m member) id() string { return m.gvk.Kind + "/" + m.namespace + "/" + m.name }
@@ -146,9 +146,9 @@ func memberOf(u *unstructured.Unstructured) member {
 	}
 	for _, c := range list {
 		if x, ok := c.(map[string]any); ok && x["type"] == ConditionType {
-			m.told.status, _ = x["status"].(string)
-			m.told.reason, _ = x["reason"].(string)
-			m.told.message, _ = x["message"].(string)
+			m.published.status, _ = x["status"].(string)
+			m.published.reason, _ = x["reason"].(string)
+			m.published.message, _ = x["message"].(string)
 		}
 	}
 	return m

@@ -67,7 +67,7 @@ func TestBudgetIsKept(t *testing.T) {
 	b := NewBudget(60, func() time.Time { return now })
 	sent := 0
 	for range 600 { // seconds
-		for b.hold(1) == 0 {
+		for b.reserve(1) == 0 {
 			b.spend(1)
 			b.release(1)
 			sent++
@@ -78,15 +78,15 @@ func TestBudgetIsKept(t *testing.T) {
 		t.Errorf("%d requests in ten minutes", sent)
 	}
 	now = now.Add(time.Hour)
-	if b.hold(100) != 0 {
+	if b.reserve(100) != 0 {
 		t.Error("what costs more than may go at once never goes")
 	}
-	if b.hold(1) == 0 {
+	if b.reserve(1) == 0 {
 		t.Error("more was promised than there is")
 	}
 	b.release(100)
 	b.block(time.Minute)
-	if d := b.hold(1); d != time.Minute {
+	if d := b.reserve(1); d != time.Minute {
 		t.Errorf("blocked for %s", d)
 	}
 }

@@ -127,7 +127,7 @@ func ViewOf(n *corev1.Node) *NodeView {
 			}
 		case ConditionType:
 			if v.CameUp = c.Status == corev1.ConditionTrue; v.CameUp {
-				v.CameUpSince, v.CameUpTold, v.CameUpReason = c.LastTransitionTime.Time, latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time), c.Reason
+				v.CameUpSince, v.CameUpWritten, v.CameUpReason = c.LastTransitionTime.Time, latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time), c.Reason
 			}
 		}
 	}

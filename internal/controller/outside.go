@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,124 @@ const (
 	maxQuoted  = 8 << 10 // of what an extension reported
 	maxConsole = 400     // lines of a serial log that are kept as evidence
 )
+
+// Azure may take back what it reports, so this is judged again each time.
+var platformFailed = bootRule{
+	name: "Azure, or an extension that makes the node, reports a failure",
+	when: func(o *observed) bool {
+		sign, _ := broken(o.boot)
+		return sign != ""
+	},
+	decide: (*observed).judgePlatform,
+}
+
+func (o *observed) judgePlatform(a *Assessment) {
+	j := judgement{source: FromPlatform}
+	j.basis, j.facts.Why = broken(o.boot)
+	if strings.EqualFold(o.boot.Provisioning.Reason, provisioningTimedOut) {
+		j.facts.Sign = provisioningTimedOut
+	}
+	j.note = clip(verdict.RedactText(j.facts.Why), maxNote)
+	o.judge(a, j)
+}
+
+var consoleStuck = bootRule{
+	name:   "the serial log shows that the boot cannot go on",
+	when:   func(o *observed) bool { return len(o.serial) > 0 && stuck(o.serial) },
+	decide: (*observed).judgeConsole,
+}
+
+// A kernel that stopped stays so.
+var consoleStuckBefore = bootRule{
+	name:   "the serial log showed before that the boot cannot go on",
+	when:   func(o *observed) bool { return o.previous.Basis == basisConsole },
+	decide: (*observed).judgeConsole,
+}
+
+func (o *observed) judgeConsole(a *Assessment) {
+	o.judge(a, judgement{basis: basisConsole, source: FromLog})
+}
+
+// A Node whose Ready condition changed in time, but before it was first observed, may have
+// been Ready, or have failed and fallen silent. Nothing is published until the Node is
+// Ready, its own report is found (the serial log is read for it), or Azure or an extension
+// reports a failure. A boot that was watched is clear: becoming Ready would have been seen.
+var deadlineUnclear = bootRule{
+	name:   "the deadline is over, and the Node may have been Ready before it was first observed",
+	when:   func(o *observed) bool { return o.overdue() && o.missed && o.previous.State != TimedOut },
+	decide: (*observed).leaveUnclear,
+}
+
+func (o *observed) leaveUnclear(a *Assessment) {
+	a.State, a.Basis = Unclear, basisDeadline
+	a.Note = "the Node is not Ready; whether it was before it was first looked at is not known" + o.why()
+}
+
+var deadlineMissed = bootRule{
+	name:   "the deadline is over",
+	when:   (*observed).overdue,
+	decide: (*observed).judgeDeadline,
+}
+
+func (o *observed) overdue() bool { return !o.now.Before(o.deadline()) }
+
+func (o *observed) judgeDeadline(a *Assessment) {
+	j := judgement{
+		basis:  basisDeadline,
+		source: FromNode,
+		facts:  verdict.Facts{Deadline: true},
+		note:   fmt.Sprintf("no Node %s after it was started", o.deadlines.Boot),
+	}
+	if o.node != nil {
+		j.facts.Sign = verdict.NotReadyReason(o.node.Why) // as the node itself would report
+		j.note = fmt.Sprintf("the Node was not Ready %s after it was started", o.deadlines.Boot) + o.why()
+	}
+	o.judge(a, j)
+}
+
+// why is the reason why the Node is not Ready, in brackets.
+func (o *observed) why() string {
+	if o.node == nil || o.node.Why == "" {
+		return ""
+	}
+	return " (" + verdict.RedactText(o.node.Why) + ")"
+}
+
+// What a verdict from outside is based on, besides what broken returns.
+const (
+	basisConsole  = "console"
+	basisDeadline = "deadline"
+)
+
+// A judgement is what a rule finds out of a boot that has no report.
+type judgement struct {
+	basis  string
+	source Source
+	facts  verdict.Facts
+	note   string
+}
+
+// judge finds the cause of a failure in all that there is. A verdict of the same basis
+// stays where the log was not read: without one it would only be worse.
+func (o *observed) judge(a *Assessment, j judgement) {
+	a.Basis = j.basis
+	if p := o.previous; o.serial == nil && p.Basis == j.basis && p.Verdict != nil {
+		a.State, a.Source, a.Verdict, a.Note = p.State, p.Source, p.Verdict, p.Note
+		return
+	}
+	j.facts.Outside = true
+	j.facts.Logs = logsOf(o.boot, o.serial)
+	j.facts.Provision = provisionOf(o.boot)
+	v := verdict.Judge(j.facts).Verdict()
+	v.Node, v.VMID, v.At = a.HostName, a.VMID, o.now
+	if j.basis == basisDeadline {
+		v.Outcome = wire.TimedOut
+	}
+	if v.Reason != wire.ReasonUnknown && v.Reason != j.facts.Sign && len(o.serial) > 0 && j.source != FromPlatform {
+		j.source = FromLog
+	}
+	a.State, a.Source, a.Verdict, a.Note = State(v.Outcome), j.source, &v, j.note
+}
 
 // bootstrapTypes are parts of the types of extensions that make a node: their
 // failure is the boot's. CAPZ's is a clone of CustomScript (CAPZ
@@ -156,7 +275,7 @@ func Relevant(serial []byte, n int) []string {
 	})
 	// A private key, or what shows that a value is secret, may be above the end.
 	from := max(0, len(all)-n)
-	top := max(0, from-lookBack)
+	top := max(0, from-linesAbove)
 	end := verdict.Redact(all[top:])[from-top:]
 	var out []string
 	if len(end) < len(all) {
@@ -179,9 +298,9 @@ func Relevant(serial []byte, n int) []string {
 	return out
 }
 
-// lookBack is how many lines above what is shown are looked at for what is secret
+// linesAbove is how many lines above what is shown are looked at for what is secret
 // in it: as long as verdict.Redact holds a private key to be at most.
-const lookBack = 256
+const linesAbove = 256
 
 // provisionOf finds the answer of AKS's provisioning script in what an extension
 // reported: it prints what it writes to provision.json.

@@ -194,7 +194,7 @@ func (p *Poller) begin(ctx context.Context) time.Duration {
 			p.mu.Unlock()
 			return min(max(at.Sub(p.c.Now()), time.Millisecond), p.c.Interval)
 		}
-		if wait := p.c.Budget.hold(t.cost); wait > 0 {
+		if wait := p.c.Budget.reserve(t.cost); wait > 0 {
 			p.mu.Unlock()
 			return wait
 		}
@@ -272,7 +272,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 		if !a.State.Final() && a.State != Stopped && a.State != Unclear {
 			lively[KeyOf(s.boot.Pool)] = true
 		}
-		if !s.looks.wants(s.boot, a, now) {
+		if !s.reads.wants(s.boot, a, now) {
 			continue
 		}
 		class := classSilent
@@ -282,8 +282,8 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 		case a.State == Succeeded:
 			class = classReady
 		}
-		offer(task{class: class, due: s.looks.due(s.boot, a, now), cost: 1, serial: true,
-			mark: func(b bool) { p.onInstance(key, func(s *instanceState) { s.looks.busy = b }) },
+		offer(task{class: class, due: s.reads.due(s.boot, a, now), cost: 1, serial: true,
+			mark: func(b bool) { p.onInstance(key, func(s *instanceState) { s.reads.busy = b }) },
 			do:   func(ctx context.Context) { p.readSerial(ctx, key) }})
 	}
 	for key, s := range f.pools {
@@ -413,10 +413,10 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 	}
 	f.mu.Unlock()
 	slices.Sort(gone)
-	p.tell(gone)
+	p.notify(gone)
 }
 
-func (p *Poller) tell(keys []Key) {
+func (p *Poller) notify(keys []Key) {
 	if len(keys) > 0 {
 		p.c.Changed(keys)
 	}
@@ -446,7 +446,7 @@ func (p *Poller) listBoots(ctx context.Context, key Key) {
 		return
 	}
 	changed, gone := p.c.Fleet.took(key, list)
-	p.tell(append(changed, gone...))
+	p.notify(append(changed, gone...))
 }
 
 // instancesPerPage is how many instances Azure gives in a page, as a guess of
@@ -471,17 +471,17 @@ func (p *Poller) readSerial(ctx context.Context, key Key) {
 	now := p.c.Now()
 	denied := fleet.Is(err, fleet.KindDenied)
 	p.onInstance(key, func(s *instanceState) {
-		s.looks.last = now
+		s.reads.last = now
 		if err != nil && !unsupported && !missing && !denied {
-			s.looks.failed++
+			s.reads.failed++
 			return
 		}
-		s.looks.n++
-		s.looks.failed = 0
-		s.looks.never = unsupported || denied
+		s.reads.n++
+		s.reads.failed = 0
+		s.reads.never = unsupported || denied
 		if err == nil && len(log) > 0 {
 			s.serial = log
 		}
 	})
-	p.tell([]Key{key}) // also that there was nothing to read
+	p.notify([]Key{key}) // also that there was nothing to read
 }

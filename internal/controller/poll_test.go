@@ -357,15 +357,15 @@ func TestSerialLogIsAskedForAgain(t *testing.T) {
 			done := make(chan struct{})
 			go func() { p.Run(ctx); close(done) }()
 			begin := time.Now()
-			for f.lookPending(KeyOf(b.Instance), a, time.Now()) {
+			for f.serialPending(KeyOf(b.Instance), a, time.Now()) {
 				time.Sleep(time.Second)
 			}
 			known, ok := f.Get(KeyOf(b.Instance))
-			if waited := time.Since(begin); !ok || (len(known.Serial) > 0) != c.tells || waited > lookPatience {
+			if waited := time.Since(begin); !ok || (len(known.Serial) > 0) != c.tells || waited > serialPatience {
 				t.Errorf("refused %d times: told after %s, with a log of %d bytes", c.refuse, waited, len(known.Serial))
 			}
 			time.Sleep(24 * time.Hour)
-			if !c.tells && len(boots.asked) > 2*maxLooks {
+			if !c.tells && len(boots.asked) > 2*maxReads {
 				t.Errorf("asked %d times for what is always refused", len(boots.asked))
 			}
 			cancel()

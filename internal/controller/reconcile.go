@@ -57,15 +57,15 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	now := r.config.Now()
-	if known.told != nil {
-		known.Previous.heard = &known.told.heard
+	if known.relayed != nil {
+		known.Previous.relayed = &known.relayed.relayedVerdict
 	}
 	a := Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
-	if r.fleet.lookPending(key, a, now) {
+	if r.fleet.serialPending(key, a, now) {
 		// Whoever acts on the condition may delete the machine, and its log with it.
 		r.fleet.Decided(key, a, nil)
 		r.poller.Wake()
-		return reconcile.Result{RequeueAfter: lookPatience / 4}, nil
+		return reconcile.Result{RequeueAfter: serialPatience / 4}, nil
 	}
 	if a.Basis == basisDeleted {
 		if node, err = r.freshNode(ctx, node, known.Boot); err != nil {
@@ -89,8 +89,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		a.Verdict = &v
 	}
 	r.fleet.Decided(key, a, judged)
-	if err == nil && known.told != nil {
-		err = r.takeAway(ctx, key, known.told)
+	if err == nil && known.relayed != nil {
+		err = r.deletePublished(ctx, key, known.relayed)
 	}
 	if a.State != known.Previous.State {
 		r.config.Log.InfoContext(ctx, "instance assessed", "instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source))
@@ -118,18 +118,18 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 	}
 	for _, m := range r.members.of(KeyOf(a.Instance)) {
 		// First the Event: who acts on the condition may delete the machine.
-		if rec.fresh || m.told.status != statusOf(a) || m.told.reason != reasonOf(a) {
+		if rec.fresh || m.published.status != statusOf(a) || m.published.reason != reasonOf(a) {
 			if err := r.event(ctx, m.reference(), m.namespace, a); err != nil {
 				return err
 			}
 		}
-		if err := r.tellMember(ctx, m, a); err != nil {
+		if err := r.setMemberCondition(ctx, m, a); err != nil {
 			return err
 		}
 	}
 	// The Node's condition is all that records a boot that went well, so it is last.
 	name := first(a.Node, a.HostName)
-	if name != "" && (rec.fresh || node != nil && !says(conditionFor(node, a), a)) {
+	if name != "" && (rec.fresh || node != nil && !matches(conditionFor(node, a), a)) {
 		// As the kubelet does: a Node's Events lie in default, and have its name for
 		// a UID.
 		on := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
@@ -137,11 +137,11 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 			return err
 		}
 	}
-	came, err := r.tellNode(ctx, node, a)
+	came, err := r.setNodeCondition(ctx, node, a)
 	if err != nil {
 		return err
 	}
-	if err := r.evidence.told(ctx, rec, a); err != nil {
+	if err := r.evidence.markPublished(ctx, rec, a); err != nil {
 		return err
 	}
 	if node != nil && r.captures.caused(node, first(a.Verdict.BootID, node.Status.NodeInfo.BootID)) {

@@ -23,8 +23,8 @@ func (s *site) letter(t *testing.T, b fleet.Boot, vmID, kind string, what any) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "told-" + kind + "-" + vmID, Namespace: s.space, Labels: map[string]string{LetterLabel: kind},
-		Annotations: map[string]string{LetterInstance: string(b.Instance), letterVM: vmID}}, Data: map[string]string{kind: string(text)}}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "told-" + kind + "-" + vmID, Namespace: s.space, Labels: map[string]string{RelayedLabel: kind},
+		Annotations: map[string]string{RelayedInstance: string(b.Instance), relayedVM: vmID}}, Data: map[string]string{kind: string(text)}}
 	if _, err := s.admin.CoreV1().ConfigMaps(s.space).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestLettersInACluster(t *testing.T) {
 	v := aVerdict(wire.Failed, time.Minute, func(v *wire.Verdict) {
 		v.Node, v.VMID, v.Reason, v.At = "", "", "CNINotReady", time.Now().UTC()
 	})
-	s.taken(t, s.letter(t, lost, lost.VMID, LetterVerdict, v))
+	s.taken(t, s.letter(t, lost, lost.VMID, RelayedKindVerdict, v))
 	list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: EvidenceLabel + "=" + EvidenceValue})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d pieces of evidence: %v", len(list.Items), err)
@@ -63,7 +63,7 @@ func TestLettersInACluster(t *testing.T) {
 
 	r := bootOf(lost)
 	r.VMID = ""
-	s.taken(t, s.letter(t, lost, lost.VMID, LetterBoot, r))
+	s.taken(t, s.letter(t, lost, lost.VMID, RelayedKindBoot, r))
 	boots, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: BootLabel + "=" + BootValue})
 	if err != nil || len(boots.Items) != 1 {
 		t.Fatalf("%d boots: %v", len(boots.Items), err)
@@ -76,8 +76,8 @@ func TestLettersInACluster(t *testing.T) {
 	// A letter of the machine that had the instance's id before, and one that cannot
 	// be read, are taken and count for nothing.
 	other := "99999999-2222-4333-8444-555555555555"
-	s.taken(t, s.letter(t, lost, other, LetterVerdict, v))
-	s.taken(t, s.letter(t, lost, lost.VMID, LetterVerdict, map[string]string{"outcome": "Fine"}))
+	s.taken(t, s.letter(t, lost, other, RelayedKindVerdict, v))
+	s.taken(t, s.letter(t, lost, lost.VMID, RelayedKindVerdict, map[string]string{"outcome": "Fine"}))
 	s.taken(t, s.letter(t, lost, lost.VMID, "poem", "…"))
 	if text := scrape(t, metrics); !strings.Contains(text, `ortet_boot_verdicts_total{outcome="Failed",pool="pool1",source="admission"} 1`) {
 		t.Error(grep(text, "ortet_boot_verdicts_total"))

@@ -20,35 +20,35 @@ import (
 // Letters are what nodes told the admission server, since they cannot reach the API
 // server: it keeps them as ConfigMaps, which whoever takes them deletes.
 const (
-	// LetterLabel selects them; its value is the kind, and the key of the JSON.
-	LetterLabel   = "ortet.io/told"
-	LetterVerdict = "verdict"
-	LetterBoot    = "boot"
-	// LetterInstance annotates the ARM id of the instance that told it, which the
+	// RelayedLabel selects them; its value is the kind, and the key of the JSON.
+	RelayedLabel       = "ortet.io/told"
+	RelayedKindVerdict = "verdict"
+	RelayedKindBoot    = "boot"
+	// RelayedInstance annotates the ARM id of the instance that told it, which the
 	// admission server found out.
-	LetterInstance = "ortet.io/instance"
-	letterVM       = "ortet.io/vm-id"
+	RelayedInstance = "ortet.io/instance"
+	relayedVM       = "ortet.io/vm-id"
 )
 
 const (
-	// lettersEvery is how often is looked for them: a list without their contents.
-	lettersEvery = 5 * time.Second
-	// maxLetters is how many are read in one look, the rest later.
-	maxLetters = 100
+	// relayedInterval is how often is looked for them: a list without their contents.
+	relayedInterval = 5 * time.Second
+	// maxRelayed is how many are read in one look, the rest later.
+	maxRelayed = 100
 )
 
-// letterOf is a verdict that waits to be published.
-type letterOf struct {
-	heard
+// pendingVerdict is a verdict that waits to be published.
+type pendingVerdict struct {
+	relayedVerdict
 	name, version string // of its ConfigMap
 }
 
-// readLetters looks for letters until ctx ends.
-func (r *reconciler) readLetters(ctx context.Context) error {
-	ticker := time.NewTicker(lettersEvery)
+// pollRelayed looks for letters until ctx ends.
+func (r *reconciler) pollRelayed(ctx context.Context) error {
+	ticker := time.NewTicker(relayedInterval)
 	defer ticker.Stop()
 	for {
-		if err := r.lookForLetters(ctx); err != nil && ctx.Err() == nil {
+		if err := r.listRelayed(ctx); err != nil && ctx.Err() == nil {
 			r.config.Log.WarnContext(ctx, "what nodes told the admission server is not read", "namespace", r.config.Namespace, "error", err)
 		}
 		select {
@@ -59,53 +59,53 @@ func (r *reconciler) readLetters(ctx context.Context) error {
 	}
 }
 
-// lookForLetters takes those of instances that are known. Others wait for their pool
+// listRelayed takes those of instances that are known. Others wait for their pool
 // to be listed, and go in the end as the admission server bounds them.
-func (r *reconciler) lookForLetters(ctx context.Context) error {
+func (r *reconciler) listRelayed(ctx context.Context) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	if err := r.client.List(ctx, list, client.InNamespace(r.config.Namespace), client.HasLabels{LetterLabel}); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(r.config.Namespace), client.HasLabels{RelayedLabel}); err != nil {
 		return fmt.Errorf("list what nodes told in %s: %w", r.config.Namespace, err)
 	}
 	var errs []error
 	read := 0
 	for i := range list.Items {
 		m := &list.Items[i]
-		key := KeyOf(fleet.ResourceID(m.Annotations[LetterInstance]))
+		key := KeyOf(fleet.ResourceID(m.Annotations[RelayedInstance]))
 		known, ok := r.fleet.Get(key)
-		if !ok || known.Boot.VMID == "" || known.told != nil && known.told.name == m.Name && known.told.version == m.ResourceVersion {
+		if !ok || known.Boot.VMID == "" || known.relayed != nil && known.relayed.name == m.Name && known.relayed.version == m.ResourceVersion {
 			continue
 		}
-		if read++; read > maxLetters {
+		if read++; read > maxRelayed {
 			break
 		}
-		errs = append(errs, r.readLetter(ctx, key, known.Boot, client.ObjectKeyFromObject(m)))
+		errs = append(errs, r.readRelayed(ctx, key, known.Boot, client.ObjectKeyFromObject(m)))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *reconciler) readLetter(ctx context.Context, key Key, boot fleet.Boot, name client.ObjectKey) error {
+func (r *reconciler) readRelayed(ctx context.Context, key Key, boot fleet.Boot, name client.ObjectKey) error {
 	var m corev1.ConfigMap
 	if err := r.client.Get(ctx, name, &m); err != nil {
 		return ignoreGone(err)
 	}
-	kind := m.Labels[LetterLabel]
+	kind := m.Labels[RelayedLabel]
 	var err error
 	switch {
-	case !strings.EqualFold(m.Annotations[letterVM], boot.VMID):
-		err = fmt.Errorf("it is of the machine %s, and the instance is %s by now", clip(m.Annotations[letterVM], 64), boot.VMID)
-	case kind == LetterVerdict:
+	case !strings.EqualFold(m.Annotations[relayedVM], boot.VMID):
+		err = fmt.Errorf("it is of the machine %s, and the instance is %s by now", clip(m.Annotations[relayedVM], 64), boot.VMID)
+	case kind == RelayedKindVerdict:
 		var v wire.Verdict
 		if v, err = wire.ParseVerdict([]byte(m.Data[kind])); err == nil {
 			v.VMID = boot.VMID // the admission server knows whose it is, the node may not
-			r.fleet.hear(key, boot.VMID, &letterOf{heard{v, r.config.Now()}, m.Name, m.ResourceVersion})
+			r.fleet.setRelayed(key, boot.VMID, &pendingVerdict{relayedVerdict{v, r.config.Now()}, m.Name, m.ResourceVersion})
 			r.enqueue([]Key{key})
 			return nil // it goes once it is published
 		}
-	case kind == LetterBoot:
+	case kind == RelayedKindBoot:
 		var report wire.BootReport
 		if report, err = wire.ParseBootReport([]byte(m.Data[kind])); err == nil {
-			if err := r.keepLetter(ctx, boot, report); err != nil {
+			if err := r.storeRelayedBoot(ctx, boot, report); err != nil {
 				return err
 			}
 		}
@@ -115,12 +115,12 @@ func (r *reconciler) readLetter(ctx context.Context, key Key, boot fleet.Boot, n
 	if err != nil {
 		r.config.Log.WarnContext(ctx, "what a node told the admission server is of no use", "configMap", m.Name, "instance", boot.Name, "error", err)
 	}
-	return r.discardLetter(ctx, m.Name, m.ResourceVersion)
+	return r.deleteRelayed(ctx, m.Name, m.ResourceVersion)
 }
 
-// keepLetter keeps the report of a boot as one that was found on a Node, which there
+// storeRelayedBoot keeps the report of a boot as one that was found on a Node, which there
 // may not be.
-func (r *reconciler) keepLetter(ctx context.Context, boot fleet.Boot, report wire.BootReport) error {
+func (r *reconciler) storeRelayedBoot(ctx context.Context, boot fleet.Boot, report wire.BootReport) error {
 	view := &NodeView{Name: strings.ToLower(boot.HostName)}
 	node, err := r.nodeOf(ctx, boot)
 	if err != nil {
@@ -143,17 +143,17 @@ func (r *reconciler) keepLetter(ctx context.Context, boot fleet.Boot, report wir
 	return nil
 }
 
-// takeAway deletes a verdict's letter, which was published.
-func (r *reconciler) takeAway(ctx context.Context, key Key, l *letterOf) error {
-	if err := r.discardLetter(ctx, l.name, l.version); err != nil {
+// deletePublished deletes a verdict's letter, which was published.
+func (r *reconciler) deletePublished(ctx context.Context, key Key, l *pendingVerdict) error {
+	if err := r.deleteRelayed(ctx, l.name, l.version); err != nil {
 		return err
 	}
-	r.fleet.unhear(key, l)
+	r.fleet.clearRelayed(key, l)
 	return nil
 }
 
-// discardLetter deletes a letter, unless another one has taken its place.
-func (r *reconciler) discardLetter(ctx context.Context, name, version string) error {
+// deleteRelayed deletes a letter, unless another one has taken its place.
+func (r *reconciler) deleteRelayed(ctx context.Context, name, version string) error {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.config.Namespace}}
 	err := r.client.Delete(ctx, m, client.Preconditions{ResourceVersion: &version})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -162,19 +162,19 @@ func (r *reconciler) discardLetter(ctx context.Context, name, version string) er
 	return nil
 }
 
-// hear puts in what the node of an instance told, if it is still that machine's.
-func (f *Fleet) hear(key Key, vmID string, l *letterOf) {
+// setRelayed puts in what the node of an instance told, if it is still that machine's.
+func (f *Fleet) setRelayed(key Key, vmID string, l *pendingVerdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.all[key]; s != nil && strings.EqualFold(s.boot.VMID, vmID) {
-		s.told = l
+		s.relayed = l
 	}
 }
 
-func (f *Fleet) unhear(key Key, l *letterOf) {
+func (f *Fleet) clearRelayed(key Key, l *pendingVerdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s := f.all[key]; s != nil && s.told == l {
-		s.told = nil
+	if s := f.all[key]; s != nil && s.relayed == l {
+		s.relayed = nil
 	}
 }

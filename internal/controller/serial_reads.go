@@ -11,18 +11,18 @@ import (
 // when nothing else is to be done: what it cost, or that it did not last, only the
 // node itself tells.
 const (
-	firstLook = 4 * time.Minute                   // after the start, where nothing is wrong
-	readyLook = 2 * time.Minute                   // after the node became Ready
-	newFor    = DefaultBootDeadline + 2*readyLook // after the start, what a node became Ready from is news
-	backOff   = time.Minute                       // between the first two of one situation; then twice as long
-	tryAgain  = 15 * time.Second                  // after the first that Azure did not answer; then twice as long
-	slowLook  = 10 * time.Minute                  // the longest that it gets
-	maxLooks  = 8                                 // in one situation
-	lastLooks = 3                                 // tries of the one look at a machine that is being deleted
+	firstRead    = 4 * time.Minute                   // after the start, where nothing is wrong
+	readyRead    = 2 * time.Minute                   // after the node became Ready
+	newFor       = DefaultBootDeadline + 2*readyRead // after the start, what a node became Ready from is news
+	backOff      = time.Minute                       // between the first two of one situation; then twice as long
+	tryAgain     = 15 * time.Second                  // after the first that Azure did not answer; then twice as long
+	slowestRead  = 10 * time.Minute                  // the longest that it gets
+	maxReads     = 8                                 // in one situation
+	deletedReads = 3                                 // tries of the one look at a machine that is being deleted
 )
 
 // looks is what is known of the reading of one instance's serial log.
-type looks struct {
+type serialReads struct {
 	situation string // when it changes, there may be more to read
 	begun     time.Time
 	n         int
@@ -48,7 +48,7 @@ func yesNo(b bool) string {
 }
 
 // wants tells whether an instance's serial log could say more than is known.
-func (l *looks) wants(b fleet.Boot, a Assessment, now time.Time) bool {
+func (l *serialReads) wants(b fleet.Boot, a Assessment, now time.Time) bool {
 	switch {
 	case l.never || l.busy || !b.Console || a.State == "":
 		return false
@@ -60,29 +60,29 @@ func (l *looks) wants(b fleet.Boot, a Assessment, now time.Time) bool {
 	case a.State == Deleting, a.State == Stopped, a.State == Degraded:
 		return false
 	case a.Basis == basisDeleted:
-		return l.situation != situationOf(b, a) || l.n == 0 && l.failed < lastLooks
+		return l.situation != situationOf(b, a) || l.n == 0 && l.failed < deletedReads
 	}
-	return l.n < maxLooks && l.failed < maxLooks
+	return l.n < maxReads && l.failed < maxReads
 }
 
 // due gives when to read next. It is for instances that want it, and notes a new
 // situation.
-func (l *looks) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
+func (l *serialReads) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
 	if s := situationOf(b, a); s != l.situation {
 		l.situation, l.begun, l.n, l.failed = s, now, 0, 0
 	}
 	switch {
 	case l.failed > 0:
-		return l.last.Add(min(tryAgain<<min(l.failed-1, 10), slowLook))
+		return l.last.Add(min(tryAgain<<min(l.failed-1, 10), slowestRead))
 	case l.n == 0 && a.State.Bad():
 		return l.begun
 	case a.State == Succeeded:
-		return a.Since.Add(readyLook)
+		return a.Since.Add(readyRead)
 	case l.n == 0:
-		return a.Began.Add(firstLook)
+		return a.Began.Add(firstRead)
 	}
 	wait := backOff << min(l.n-1, 10)
-	next := l.last.Add(min(wait, slowLook))
+	next := l.last.Add(min(wait, slowestRead))
 	// What there is at the deadline is in the verdict.
 	if deadline := a.Next; !deadline.IsZero() && deadline.After(l.last) && deadline.Before(next) {
 		next = deadline
@@ -90,23 +90,23 @@ func (l *looks) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
 	return next
 }
 
-// lookPatience bounds how long a failure is held back for its serial log.
-const lookPatience = 2 * time.Minute
+// serialPatience bounds how long a failure is held back for its serial log.
+const serialPatience = 2 * time.Minute
 
-// lookPending tells whether an instance is held to have failed, for what can be
+// serialPending tells whether an instance is held to have failed, for what can be
 // seen from outside, and its serial log will be read soon and may tell more.
-func (f *Fleet) lookPending(key Key, a Assessment, now time.Time) bool {
+func (f *Fleet) serialPending(key Key, a Assessment, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.all[key]
-	if s == nil || !a.State.Bad() || len(s.serial) > 0 || now.Sub(a.Since) >= lookPatience {
+	if s == nil || !a.State.Bad() || len(s.serial) > 0 || now.Sub(a.Since) >= serialPatience {
 		return false
 	}
-	busy := s.looks.busy
-	s.looks.busy = false
-	wants := s.looks.wants(s.boot, a, now)
-	s.looks.busy = busy
-	return wants && (s.looks.n == 0 || s.looks.situation != situationOf(s.boot, a))
+	busy := s.reads.busy
+	s.reads.busy = false
+	wants := s.reads.wants(s.boot, a, now)
+	s.reads.busy = busy
+	return wants && (s.reads.n == 0 || s.reads.situation != situationOf(s.boot, a))
 }
 
 // LogWanted tells whether an instance's serial log could say more than what was
@@ -115,5 +115,5 @@ func LogWanted(a Assessment, now time.Time) bool {
 	if a.Source.own() {
 		return false
 	}
-	return a.State.Bad() || a.State == Unclear || a.State == Booting && !now.Before(a.Began.Add(firstLook))
+	return a.State.Bad() || a.State == Unclear || a.State == Booting && !now.Before(a.Began.Add(firstRead))
 }
