@@ -114,7 +114,7 @@ type Assessment struct {
 	Source   Source           `json:"source,omitempty"`
 	// Verdict is nil where State is not final.
 	Verdict *wire.Verdict `json:"verdict,omitempty"`
-	// Note is a text on what led to the state where the verdict alone does not.
+	// Note is what led to the state, if that is not in the verdict.
 	Note string `json:"note,omitempty"`
 	// Since is when it came into the state: the node's time where it is credible.
 	Since time.Time `json:"since,omitzero"`

@@ -95,19 +95,19 @@ func TestAssess(t *testing.T) {
 		"ready once is enough":     {boot: aBoot(), node: aNode(notReady, func(n *NodeView) { n.CameUp = true }), after: 26 * time.Hour, want: want{Succeeded, FromNode, "", ""}},
 		"node deleted after success": {boot: aBoot(), previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Succeeded, Source: FromNode},
 			after: 26 * time.Hour, want: want{Succeeded, FromNode, "", ""}},
-		"told on the console": {boot: aBoot(), serial: console(failed), after: 2 * time.Minute, want: want{Failed, FromConsole, "BootstrapTokenUnknown", "as it was"}},
-		"told by the extension": {boot: aBoot(saying("X.Ortet", "ProvisioningState/failed/1", "Failed\n"+failed.ConsoleLine())), after: 2 * time.Minute,
+		"reported on the console": {boot: aBoot(), serial: console(failed), after: 2 * time.Minute, want: want{Failed, FromConsole, "BootstrapTokenUnknown", "as it was"}},
+		"reported by the extension": {boot: aBoot(saying("X.Ortet", "ProvisioningState/failed/1", "Failed\n"+failed.ConsoleLine())), after: 2 * time.Minute,
 			want: want{Failed, FromExtension, "BootstrapTokenUnknown", ""}},
-		"told by CustomScript": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "Enable failed\n[stdout]\n"+failed.ConsoleLine()+"\n[stderr]\n")), after: 2 * time.Minute,
+		"reported by CustomScript": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "Enable failed\n[stdout]\n"+failed.ConsoleLine()+"\n[stderr]\n")), after: 2 * time.Minute,
 			want: want{Failed, FromExtension, "BootstrapTokenUnknown", ""}},
 		"of the donor": {boot: aBoot(), serial: console(aVerdict(wire.Failed, time.Minute, func(v *wire.Verdict) { v.VMID = "99999999-2222-4333-8444-555555555555" })), after: 2 * time.Minute,
 			want: want{state: Booting}},
 		"of an earlier boot": {boot: aBoot(), node: aNode(func(n *NodeView) { n.BootID = "boot-b" }), serial: console(failed), after: time.Hour, want: want{Succeeded, FromNode, "", ""}},
-		"the last word counts": {boot: aBoot(), serial: append(console(failed), console(aVerdict(wire.Succeeded, 3*time.Minute))...), after: 4 * time.Minute,
+		"the last report counts": {boot: aBoot(), serial: append(console(failed), console(aVerdict(wire.Succeeded, 3*time.Minute))...), after: 4 * time.Minute,
 			want: want{Succeeded, FromConsole, "", ""}},
 		"the later of two sources": {boot: aBoot(saying("X.Ortet", "ProvisioningState/succeeded", aVerdict(wire.Succeeded, time.Minute).ConsoleLine())),
 			serial: console(failed), after: 4 * time.Minute, want: want{Failed, FromConsole, "BootstrapTokenUnknown", ""}},
-		"what was told before stays": {boot: aBoot(), previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Failed, Source: FromConsole, Verdict: &failed, Seen: noon.Add(2 * time.Minute)},
+		"what was reported before stays": {boot: aBoot(), previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Failed, Source: FromConsole, Verdict: &failed, Seen: noon.Add(2 * time.Minute)},
 			after: time.Hour, want: want{Failed, FromConsole, "BootstrapTokenUnknown", ""}},
 		"another machine of the name": {boot: aBoot(func(b *fleet.Boot) { b.VMID = "aaaaaaaa-2222-4333-8444-555555555555" }),
 			previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Failed, Source: FromConsole, Verdict: &failed}, after: time.Minute, want: want{state: Booting}},
@@ -133,7 +133,7 @@ func TestAssess(t *testing.T) {
 			b.ProvisioningState = "Failed"
 			b.Provisioning = fleet.BootStatus{State: "failed", Reason: "OSProvisioningTimedOut", Message: "OS Provisioning did not finish\nin the allotted time.", Level: "Error"}
 		}), after: 21 * time.Minute, want: want{Failed, FromPlatform, "OSProvisioningTimedOut", "OSProvisioningTimedOut"}},
-		"provisioning failed, the log tells": {boot: aBoot(func(b *fleet.Boot) { b.ProvisioningState = "Failed" }),
+		"provisioning failed, the log has the cause": {boot: aBoot(func(b *fleet.Boot) { b.ProvisioningState = "Failed" }),
 			serial: []byte("[ 9.1] Kernel panic - not syncing: VFS\n"), after: 21 * time.Minute, want: want{Failed, FromPlatform, "KernelPanic", ""}},
 		"extension of the boot failed": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "Enable failed: exit status=7\n[stdout]\n\n[stderr]\nbash: line 3: kubeadm: command not found\n")),
 			after: 3 * time.Minute, want: want{Failed, FromPlatform, "BinaryMissing", "exit status=7"}},
@@ -143,7 +143,7 @@ func TestAssess(t *testing.T) {
 		"an extension failed on a Ready node": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "no")), node: aNode(), after: 3 * time.Minute, want: want{Succeeded, FromNode, "", "failed extensions: ext"}},
 		"the kernel stopped":                  {boot: aBoot(), serial: []byte("[ 0.1] Linux version 6\n[ 9.1] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"), after: 5 * time.Minute, want: want{state: Failed, source: FromLog}},
 		"a panic of an earlier boot":          {boot: aBoot(), serial: []byte("[ 9.1] Kernel panic - not syncing: x\n[    0.000000] Linux version 6\n[ 1.0] fine\n"), after: 5 * time.Minute, want: want{state: Booting}},
-		"the log tells at the deadline": {boot: aBoot(), serial: []byte("cloud-init[9]: [2026-11-21] error execution phase preflight: couldn't validate the identity of the API Server: Get \"https://10.0.0.4:6443\": dial tcp 10.0.0.4:6443: i/o timeout\n"),
+		"the log has the cause at the deadline": {boot: aBoot(), serial: []byte("cloud-init[9]: [2026-11-21] error execution phase preflight: couldn't validate the identity of the API Server: Get \"https://10.0.0.4:6443\": dial tcp 10.0.0.4:6443: i/o timeout\n"),
 			after: 26 * time.Minute, want: want{TimedOut, FromLog, "APIServerUnreachable", "no Node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAssessFollowsAzure(t *testing.T) {
 // A Node that was deleted and is registered again is not Ready for a moment.
 func TestAssessNodeRegisteredAgain(t *testing.T) {
 	later := noon.Add(240 * time.Hour)
-	told := console(aVerdict(wire.Failed, time.Minute))
+	report := console(aVerdict(wire.Failed, time.Minute))
 	for name, c := range map[string]struct {
 		serial []byte
 		boot   string // of the Node that is registered again
@@ -220,8 +220,8 @@ func TestAssessNodeRegisteredAgain(t *testing.T) {
 	}{
 		"the same boot":                      {nil, "boot-a", time.Second, Succeeded},
 		"the same boot, and long not Ready":  {nil, "boot-a", time.Hour, Succeeded},
-		"its boot is not told yet":           {nil, "", time.Second, Succeeded},
-		"degraded, the same boot":            {told, "boot-a", time.Second, Degraded},
+		"its boot is not reported yet":       {nil, "", time.Second, Succeeded},
+		"degraded, the same boot":            {report, "boot-a", time.Second, Degraded},
 		"another boot has its time":          {nil, "boot-b", time.Second, Booting},
 		"another boot that does not come up": {nil, "boot-b", 26 * time.Minute, TimedOut},
 	} {
@@ -250,7 +250,7 @@ func TestAssessNodeRegisteredAgain(t *testing.T) {
 	if a := Assess(aBoot(), n, nil, Assessment{}, later.Add(time.Second), Deadlines{}); a.State != Booting {
 		t.Errorf("first seen just after it was registered again, it is %s: %s", a.State, a.Message())
 	}
-	// What was told to have failed does not begin anew with a late Node.
+	// What was published as failed does not begin again with a late Node.
 	a := Assess(aBoot(), nil, nil, Assessment{}, later, Deadlines{})
 	if a = Assess(aBoot(), n, nil, a, later.Add(time.Second), Deadlines{}); a.State != TimedOut {
 		t.Errorf("a late Node makes %s of what timed out", a.State)
@@ -282,7 +282,7 @@ func TestAssessNotReadyAtFirstSight(t *testing.T) {
 		"its time is not up yet":                {time.Minute, 9 * time.Minute, silent, nil, "", time.Minute, Booting},
 		"it was watched all the time":           {2 * time.Minute, 11 * time.Minute, silent, nil, Booting, long, TimedOut},
 		"registered late, and its kubelet died": {time.Hour, time.Hour + time.Minute, silent, nil, "", long, TimedOut},
-		"it was told to have failed":            {time.Minute, long, silent, nil, TimedOut, time.Minute, TimedOut},
+		"it was published as failed":            {time.Minute, long, silent, nil, TimedOut, time.Minute, TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := aBoot()
@@ -314,7 +314,7 @@ func TestAssessNotReadyAtFirstSight(t *testing.T) {
 }
 
 // Whether a node that stopped being Ready before it was looked at came up is not
-// known, also at its deadline and when its kubelet is back; that it is Ready tells.
+// known, also at its deadline and when its kubelet is back; that it is Ready shows it.
 func TestAssessUnclear(t *testing.T) {
 	silent := func(at time.Duration) *NodeView {
 		return aNode(notReady, func(n *NodeView) { n.Why, n.ReadySince = "NodeStatusUnknown: x", noon.Add(at) })
@@ -335,8 +335,8 @@ func TestAssessUnclear(t *testing.T) {
 		t.Error("the serial log, which may tell, is not read")
 	}
 	failed := console(aVerdict(wire.Failed, 5*time.Minute, func(v *wire.Verdict) { v.BootID = "" }))
-	if told := Assess(b, back, failed, a, noon.Add(time.Hour), Deadlines{}); told.State != Failed || told.Source != FromConsole {
-		t.Errorf("with its own word it is %s", told.State)
+	if reported := Assess(b, back, failed, a, noon.Add(time.Hour), Deadlines{}); reported.State != Failed || reported.Source != FromConsole {
+		t.Errorf("with its own report it is %s", reported.State)
 	}
 	if up := Assess(b, aNode(func(n *NodeView) { n.ReadySince = noon.Add(time.Hour) }), nil, a, noon.Add(time.Hour), Deadlines{}); up.State != Succeeded {
 		t.Errorf("Ready, it is %s", up.State)
@@ -355,12 +355,12 @@ func TestAssessUnclear(t *testing.T) {
 // In a pool that was deleted and made again machines have the names and ids of
 // earlier ones, whose Nodes may be there still, and say that they came up.
 func TestAssessNodeOfEarlierMachine(t *testing.T) {
-	told := func(n *NodeView) {
+	earlier := func(n *NodeView) {
 		n.Created, n.BootID = noon.Add(-240*time.Hour), "boot-z"
 		n.CameUp, n.CameUpSince, n.CameUpWritten = true, noon.Add(-239*time.Hour), noon.Add(-239*time.Hour)
 	}
-	ready := aNode(told, func(n *NodeView) { n.ReadySince = noon.Add(-239 * time.Hour) })
-	gone := aNode(told, notReady, func(n *NodeView) { n.ReadySince = noon.Add(-time.Hour) })
+	ready := aNode(earlier, func(n *NodeView) { n.ReadySince = noon.Add(-239 * time.Hour) })
+	gone := aNode(earlier, notReady, func(n *NodeView) { n.ReadySince = noon.Add(-time.Hour) })
 	a := Assess(aBoot(), ready, nil, Assessment{}, noon.Add(20*time.Second), Deadlines{})
 	if a.State != Booting || a.Next.After(noon.Add(3*time.Minute)) {
 		t.Errorf("as it is made, it is %s, and looked at again at %s", a.State, a.Next)
@@ -376,16 +376,16 @@ func TestAssessNodeOfEarlierMachine(t *testing.T) {
 			t.Errorf("it never came, and is %s: %s", a.State, a.Message())
 		}
 	}
-	if a := Assess(aBoot(), aNode(told, func(n *NodeView) { n.BootID = "boot-a" }), nil, Assessment{}, noon.Add(3*time.Minute), Deadlines{}); a.State != Succeeded {
+	if a := Assess(aBoot(), aNode(earlier, func(n *NodeView) { n.BootID = "boot-a" }), nil, Assessment{}, noon.Add(3*time.Minute), Deadlines{}); a.State != Succeeded {
 		t.Errorf("it is Ready, and %s", a.State)
 	}
-	if a := Assess(aBoot(), aNode(told, notReady, func(n *NodeView) { n.CameUpWritten = noon.Add(3 * time.Minute) }), nil, Assessment{}, noon.Add(time.Hour), Deadlines{}); a.State != Succeeded {
-		t.Errorf("it was told that this one came up, and it is %s", a.State)
+	if a := Assess(aBoot(), aNode(earlier, notReady, func(n *NodeView) { n.CameUpWritten = noon.Add(3 * time.Minute) }), nil, Assessment{}, noon.Add(time.Hour), Deadlines{}); a.State != Succeeded {
+		t.Errorf("it was published that this one came up, and it is %s", a.State)
 	}
 }
 
 // A node came up in spite of its verdict, and the controller has forgotten it: the
-// condition tells, also while the node is not Ready.
+// condition shows it, also while the node is not Ready.
 func TestAssessConditionOutlivesEvidence(t *testing.T) {
 	const reason = "CNINotReady"
 	said := aVerdict(wire.TimedOut, 20*time.Minute, func(v *wire.Verdict) { v.Reason = reason })
@@ -396,12 +396,12 @@ func TestAssessConditionOutlivesEvidence(t *testing.T) {
 		written time.Duration // after the creation
 		want    State
 	}{
-		"told Degraded after the verdict":     {"True", reason, 21 * time.Minute, Degraded},
-		"held to be good, long after it":      {"True", "Succeeded", 30 * time.Minute, Degraded},
-		"it was Ready for a moment before it": {"True", "Succeeded", 19 * time.Minute, TimedOut},
-		"and that was written a bit late":     {"True", "Succeeded", 20*time.Minute + 30*time.Second, TimedOut},
-		"Degraded was another boot":           {"True", reason, -time.Hour, TimedOut},
-		"it was told":                         {"False", reason, 21 * time.Minute, TimedOut},
+		"published as Degraded after the verdict": {"True", reason, 21 * time.Minute, Degraded},
+		"published as good, long after it":        {"True", "Succeeded", 30 * time.Minute, Degraded},
+		"it was Ready for a moment before it":     {"True", "Succeeded", 19 * time.Minute, TimedOut},
+		"and that was written a bit late":         {"True", "Succeeded", 20*time.Minute + 30*time.Second, TimedOut},
+		"Degraded was another boot":               {"True", reason, -time.Hour, TimedOut},
+		"it was published":                        {"False", reason, 21 * time.Minute, TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := metav1.NewTime(noon.Add(c.written))
@@ -507,7 +507,7 @@ func FuzzAssessment(f *testing.F) {
 	})
 }
 
-func TestRelevantTellsOnce(t *testing.T) {
+func TestRelevantShowsOnce(t *testing.T) {
 	early := "[ERROR Swap]: running with swap on is not supported. Please disable swap"
 	for _, c := range []struct {
 		name string

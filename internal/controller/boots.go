@@ -37,20 +37,17 @@ const (
 	podsFor = 2 * time.Minute
 	// reportGap is the least time between two reports of one node.
 	reportGap = time.Minute
-	// maxPods is how many of a node's pods are looked at. A kubelet runs 110, if it
-	// is not told otherwise.
+	// maxPods is how many of a node's pods are listed. A kubelet runs 110 by default.
 	maxPods = 500
 )
 
 // boots takes the reports that nodes leave in an annotation of their Nodes
 // (wire.BootAnnotation), and keeps and counts them. It believes a report only of the
-// machine whose Node it is found on. One that is kept, or refused, is taken away: the
-// annotation is a letter box, and every kubelet and controller that watches Nodes is
-// sent what is in it.
+// machine whose Node it is found on. One that is kept, or refused, is deleted: every
+// kubelet and controller that watches Nodes is sent the annotation.
 //
-// A report is stored, then counted, then taken away. Whatever ends in between, the
-// next one finds it stored, and only takes it away: it may go uncounted, and is never
-// counted twice.
+// A report is stored, then counted, then deleted. After an interruption the next pass
+// finds it stored, and only deletes it: it may go uncounted, and is never counted twice.
 type boots struct {
 	*reconciler
 	store   *bootStore
@@ -67,11 +64,11 @@ type seenReport struct {
 }
 
 // digestKey marks in the cache that a Node has a report: the report itself is not
-// held there.
+// cached.
 const digestKey = "ortet.io/boot-digest"
 
-// markBoot replaces a Node's report by what tells one from another. What the cache
-// holds may be trimmed again.
+// markBoot replaces a Node's report by a hash of it. What is in the cache may be trimmed
+// again.
 func markBoot(from, to *metav1.ObjectMeta) {
 	mark := from.Annotations[digestKey]
 	if text, ok := from.Annotations[wire.BootAnnotation]; ok {
@@ -118,7 +115,7 @@ func (b *boots) watch(c cache.Cache, with ctrl.Controller) error {
 	}))
 }
 
-// Reconcile looks at the Node that the request names.
+// Reconcile takes the report of the Node that the request names.
 func (b *boots) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	name, now := request.Name, b.config.Now()
 	var cached corev1.Node
@@ -145,7 +142,7 @@ func (b *boots) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{RequeueAfter: askAgain}, nil
 	}
 	if view := ViewOf(&cached); boot != nil && !view.Ready {
-		// Whoever writes it may do so before the kubelet has said that it is Ready.
+		// Whoever writes it may do so before the kubelet reports that it is Ready.
 		if wait := here.at.Add(b.config.Deadlines.Boot).Sub(now); wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
@@ -216,13 +213,14 @@ func (b *boots) take(ctx context.Context, cached *corev1.Node, boot *fleet.Boot,
 		if fresh {
 			t := timeline.Build(report, record.Cloud())
 			b.figures.observe(t, record)
-			b.config.Log.InfoContext(ctx, "boot kept", "node", node.Name, "image", record.ImageVersion(), "took", t.Total().String(), "complete", t.Complete)
+			b.config.Log.InfoContext(ctx, "boot kept",
+				"node", node.Name, "image", record.ImageVersion(), "took", t.Total().String(), "complete", t.Complete)
 		}
 	}
 	return b.empty(ctx, &node)
 }
 
-// believable says why a report is not one of the machine whose Node it was found on.
+// believable returns why a report is not one of the machine whose Node it was found on.
 // A Node may have stayed from an earlier machine of its name, with the report of that.
 func believable(report wire.BootReport, node *NodeView, boot *fleet.Boot) error {
 	switch {
@@ -242,7 +240,8 @@ func believable(report wire.BootReport, node *NodeView, boot *fleet.Boot) error 
 // wanted once. Without the permission it is not known.
 func (b *boots) firstPod(ctx context.Context, node string, since time.Time) (time.Time, error) {
 	var pods corev1.PodList
-	err := b.client.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}, client.Limit(maxPods))
+	ofNode := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
+	err := b.client.List(ctx, &pods, ofNode, client.Limit(maxPods))
 	if apierrors.IsForbidden(err) {
 		b.config.Log.WarnContext(ctx, "the first pod's time is not known", "node", node, "error", err)
 		return time.Time{}, nil
@@ -253,7 +252,7 @@ func (b *boots) firstPod(ctx context.Context, node string, since time.Time) (tim
 	return firstPod(pods.Items, since), nil
 }
 
-// refuse tells why a report is not kept, once for each.
+// refuse records an Event with the reason why a report is not kept, once for each.
 func (b *boots) refuse(ctx context.Context, node *corev1.Node, text string, why error) error {
 	what := "The report of a boot that the node left was not kept: " + why.Error() + "."
 	if errors.Is(why, wire.ErrBootEncoding) {
@@ -268,7 +267,8 @@ func (b *boots) refuse(ctx context.Context, node *corev1.Node, text string, why 
 		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node.Name, UID: types.UID(node.Name)},
 		Reason:         "BootReportRefused", Message: clip(flat(what), maxMessage), Type: corev1.EventTypeWarning, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: fieldManager}, ReportingController: "ortet.io/controller", ReportingInstance: first(b.config.Identity, "ortet"),
+		Source:              corev1.EventSource{Component: fieldManager},
+		ReportingController: "ortet.io/controller", ReportingInstance: first(b.config.Identity, "ortet"),
 	}
 	switch err := b.client.Create(ctx, e, client.FieldOwner(fieldManager)); {
 	case apierrors.IsAlreadyExists(err):

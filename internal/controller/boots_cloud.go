@@ -16,7 +16,7 @@ import (
 const clocksDiffer = 30 * time.Second
 
 // bootStart is when the boot of a report began, with the kernel's start but after a
-// soft reboot, by the node's clock as it was set last; zero where no reading tells.
+// soft reboot, by the node's clock as it was set last; zero if no reading has it.
 func bootStart(r wire.BootReport) time.Time {
 	if len(r.Clocks) == 0 {
 		return time.Time{}
@@ -28,7 +28,7 @@ func bootStart(r wire.BootReport) time.Time {
 	return time.UnixMicro(int64(last.Wall - last.Monotonic + r.System.Began())).UTC()
 }
 
-// recordOf is what the cloud and the cluster know of the boot that a report tells of.
+// recordOf returns what the cloud and the cluster know of the boot that a report is of.
 // What belongs to another boot of the machine, or to an earlier machine of the name,
 // is left out: a machine that was restarted was not created then.
 func recordOf(b fleet.Boot, node *NodeView, report wire.BootReport) BootRecord {
@@ -37,7 +37,8 @@ func recordOf(b fleet.Boot, node *NodeView, report wire.BootReport) BootRecord {
 	// The kubelet reports of one boot, which may be a later one.
 	current := report.BootID == "" || node.BootID == "" || strings.EqualFold(report.BootID, node.BootID)
 	ours := !node.Created.Before(b.Created.Add(-clocksDiffer)) // not of an earlier machine
-	restarted := !began.IsZero() && (ours && node.Created.Before(began.Add(-clocksDiffer)) || !b.Created.IsZero() && began.Sub(b.Created) > maxBoot)
+	restarted := !began.IsZero() &&
+		(ours && node.Created.Before(began.Add(-clocksDiffer)) || !b.Created.IsZero() && began.Sub(b.Created) > maxBoot)
 	if !restarted {
 		r.Created = b.Created
 		if p := b.Provisioning; p.State == "succeeded" && within(p.Time, b.Created) {
@@ -53,7 +54,7 @@ func recordOf(b fleet.Boot, node *NodeView, report wire.BootReport) BootRecord {
 	return r
 }
 
-// within tells whether something happened in the time that a boot takes at most.
+// within reports whether something happened in the time that a boot takes at most.
 func within(at, from time.Time) bool {
 	return !at.IsZero() && !from.IsZero() && !at.Before(from.Add(-clocksDiffer)) && at.Sub(from) <= maxBoot
 }

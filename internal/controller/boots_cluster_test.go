@@ -174,7 +174,7 @@ func TestBootsAreKept(t *testing.T) {
 				t.Logf("the metrics:\n%s", grep(text, "ortet_boot_"))
 			}
 		}()
-		until(t, "the metrics tell of it", func() (bool, error) {
+		until(t, "the metrics have it", func() (bool, error) {
 			text = scrape(t, metrics)
 			return !slices.ContainsFunc(wanted, func(want string) bool { return !strings.Contains(text, want) }), nil
 		})

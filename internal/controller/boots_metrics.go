@@ -24,11 +24,17 @@ func newBootMeters() *bootMeters {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
 	return &bootMeters{
-		total:   histogram("ortet_boot_total_seconds", "From the request for a machine, as far as it is known, to its Ready node, once for each boot.", "pool", "image"),
-		stages:  histogram("ortet_boot_stage_seconds", "A stage's share of the critical path of a boot, once for each boot.", "pool", "image", "stage"),
-		waits:   histogram("ortet_boot_wait_seconds", "What boots waited for on their critical path, once for each cause and boot.", "pool", "cause"),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "ortet_boot_reports_refused_total", Help: "Reports of boots that were not what they should be."}),
-		images:  map[[2]string]prometheus.Labels{},
+		total: histogram("ortet_boot_total_seconds",
+			"From the request for a machine, as far as it is known, to its Ready node, once for each boot.", "pool", "image"),
+		stages: histogram("ortet_boot_stage_seconds",
+			"A stage's share of the critical path of a boot, once for each boot.", "pool", "image", "stage"),
+		waits: histogram("ortet_boot_wait_seconds",
+			"What boots waited for on their critical path, once for each cause and boot.", "pool", "cause"),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ortet_boot_reports_refused_total",
+			Help: "Reports of boots that were not what they should be.",
+		}),
+		images: map[[2]string]prometheus.Labels{},
 	}
 }
 
@@ -37,7 +43,7 @@ func (m *bootMeters) all() []prometheus.Collector {
 }
 
 // observe counts a boot. Of one whose end is not known nothing is counted: its
-// stages would look fast.
+// stages would seem fast.
 func (m *bootMeters) observe(t timeline.Timeline, record BootRecord) {
 	if !t.Complete {
 		return

@@ -94,7 +94,8 @@ func readRecord(m *corev1.ConfigMap) (BootRecord, error) {
 	if record.Version != bootRecords {
 		return BootRecord{}, fmt.Errorf("version %d, and only %d is known", record.Version, bootRecords)
 	}
-	for _, s := range []*string{&record.Node, (*string)(&record.Pool), (*string)(&record.Instance), &record.VMID, &record.BootID, &record.Image} {
+	pool, instance := (*string)(&record.Pool), (*string)(&record.Instance)
+	for _, s := range []*string{&record.Node, pool, instance, &record.VMID, &record.BootID, &record.Image} {
 		*s = flat(*s)
 	}
 	return record, nil
@@ -139,12 +140,11 @@ func imageHash(image string) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// LabelText is a name as these labels have it: Azure minds no letter case.
+// LabelText returns a name as these labels have it, in lower case: Azure ignores case.
 func LabelText(name string) string { return labelText(strings.ToLower(name)) }
 
-// BootOf gives the boot that a node has left on its Node and nobody has kept yet,
-// with what the Node itself tells; false where there is none. What Azure knows is
-// not in it.
+// BootOf returns the boot that a node has left on its Node and that is not kept yet, with
+// what the Node itself has of it; false if none. What Azure knows is not in it.
 func BootOf(n *corev1.Node) (record BootRecord, report wire.BootReport, has bool, err error) {
 	text, has := n.Annotations[wire.BootAnnotation]
 	if !has {

@@ -37,8 +37,8 @@ const (
 	keptLonger = 12 // times as long
 )
 
-// bootStore keeps the reports of boots as ConfigMaps, and knows of each no more than
-// what tells which to keep.
+// bootStore keeps the reports of boots as ConfigMaps, and knows of each no more than is
+// needed to choose which to keep.
 type bootStore struct {
 	client     client.Client
 	namespace  string
@@ -47,7 +47,7 @@ type bootStore struct {
 	keepFor    time.Duration
 	now        func() time.Time
 	log        *slog.Logger
-	// forgot is told that nothing is kept any more of an image version of a pool.
+	// forgot is called once nothing is kept any more of an image version of a pool.
 	forgot func(pool, image string)
 
 	mu     sync.Mutex
@@ -66,8 +66,11 @@ type storedBoot struct {
 func (b storedBoot) version() [2]string { return [2]string{b.pool, b.image} }
 
 func newBootStore(c client.Client, config Config) *bootStore {
-	return &bootStore{client: c, namespace: config.Namespace, perVersion: config.BootsPerVersion, most: config.MaxBoots, keepFor: config.KeepBoots,
-		now: config.Now, log: config.Log, forgot: func(string, string) {}, all: map[string]storedBoot{}}
+	return &bootStore{
+		client: c, namespace: config.Namespace, now: config.Now, log: config.Log,
+		perVersion: config.BootsPerVersion, most: config.MaxBoots, keepFor: config.KeepBoots,
+		forgot: func(string, string) {}, all: map[string]storedBoot{},
+	}
 }
 
 // load learns what is stored already.
@@ -95,7 +98,7 @@ func (s *bootStore) load(ctx context.Context) error {
 	return nil
 }
 
-// has tells whether a boot is stored.
+// has reports whether a boot is stored.
 func (s *bootStore) has(ctx context.Context, name string) (bool, error) {
 	if err := s.load(ctx); err != nil {
 		return false, err
@@ -106,7 +109,7 @@ func (s *bootStore) has(ctx context.Context, name string) (bool, error) {
 	return ok, nil
 }
 
-// keep stores a boot, and says whether it was not stored before: by this controller,
+// keep stores a boot, and returns whether it was not stored before: by this controller,
 // or the one before it. What is too much then goes.
 func (s *bootStore) keep(ctx context.Context, record BootRecord, report wire.BootReport) (fresh bool, err error) {
 	if err := s.load(ctx); err != nil {
@@ -168,9 +171,9 @@ func (s *bootStore) prune(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// obsolete are the names of what goes, the caller holding the lock: what is too old;
-// of one machine, and of one image version of a pool, what is too much, the oldest
-// first; and of all, the oldest first of what is not kept longer.
+// obsolete returns the names of what is to be deleted: what is too old; of one machine, and
+// of one image version of a pool, what is over the limit, the oldest first; and of all, the
+// oldest first of what is not kept longer. The caller has locked mu.
 func (s *bootStore) obsolete(now time.Time) []string {
 	names := slices.Collect(maps.Keys(s.all))
 	slices.SortFunc(names, func(a, b string) int { // newest first

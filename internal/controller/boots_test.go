@@ -37,9 +37,9 @@ func encoded(t *testing.T, r wire.BootReport) string {
 	return value
 }
 
-// A letterBox is the reconciler of boots' reports on an API server that the test
+// A reporter is the reconciler of boots' reports on an API server that the test
 // breaks, with a clock that the test turns.
-type letterBox struct {
+type reporter struct {
 	*boots
 	now     time.Time
 	refuses bool // to change Nodes
@@ -68,9 +68,9 @@ func (c trimming) Get(ctx context.Context, key client.ObjectKey, o client.Object
 	return nil
 }
 
-func newLetterBox(t *testing.T) *letterBox {
+func newReporter(t *testing.T) *reporter {
 	t.Helper()
-	l := &letterBox{now: noon.Add(3 * time.Minute)}
+	l := &reporter{now: noon.Add(3 * time.Minute)}
 	c := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).
 		WithIndex(&corev1.Node{}, nodeKeyField, nodeKey).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
@@ -95,7 +95,7 @@ func newLetterBox(t *testing.T) *letterBox {
 }
 
 // arrives puts a Node with a report there.
-func (l *letterBox) arrives(t *testing.T, text string, ready bool) {
+func (l *reporter) arrives(t *testing.T, text string, ready bool) {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", UID: "u", CreationTimestamp: metav1.NewTime(noon.Add(time.Minute)), Annotations: map[string]string{wire.BootAnnotation: text, "theirs": "stays"}}}
 	n.Status.NodeInfo.BootID = "boot-a"
@@ -108,7 +108,7 @@ func (l *letterBox) arrives(t *testing.T, text string, ready bool) {
 	}
 }
 
-func (l *letterBox) goes(t *testing.T) time.Duration {
+func (l *reporter) goes(t *testing.T) time.Duration {
 	t.Helper()
 	result, err := l.Reconcile(t.Context(), request("pool1000003"))
 	if err != nil {
@@ -117,11 +117,11 @@ func (l *letterBox) goes(t *testing.T) time.Duration {
 	return result.RequeueAfter
 }
 
-func (l *letterBox) known() { l.fleet.took(KeyOf(somePool), []fleet.Boot{aBoot()}) }
+func (l *reporter) known() { l.fleet.took(KeyOf(somePool), []fleet.Boot{aBoot()}) }
 
 // has says how many boots are kept, whether a report is on the Node, and how many
 // were refused.
-func (l *letterBox) has(t *testing.T, kept int, there bool, refused int) {
+func (l *reporter) has(t *testing.T, kept int, there bool, refused int) {
 	t.Helper()
 	var boots corev1.ConfigMapList
 	var n corev1.Node
@@ -134,7 +134,7 @@ func (l *letterBox) has(t *testing.T, kept int, there bool, refused int) {
 	}
 }
 
-func (l *letterBox) counted(t *testing.T) uint64 {
+func (l *reporter) counted(t *testing.T) uint64 {
 	t.Helper()
 	var m dto.Metric
 	h, err := l.figures.total.MetricVec.GetMetricWithLabelValues("pool1", "unknown")
@@ -147,10 +147,10 @@ func (l *letterBox) counted(t *testing.T) uint64 {
 	return m.GetHistogram().GetSampleCount()
 }
 
-func (l *letterBox) later(d time.Duration) { l.now = l.now.Add(d) }
+func (l *reporter) later(d time.Duration) { l.now = l.now.Add(d) }
 
 func TestReportWaitsForItsMachine(t *testing.T) {
-	l := newLetterBox(t)
+	l := newReporter(t)
 	l.arrives(t, encoded(t, reported(noon.Add(20*time.Second))), true)
 	if wait := l.goes(t); wait != askAgain {
 		t.Errorf("it waits %s", wait)
@@ -164,7 +164,7 @@ func TestReportWaitsForItsMachine(t *testing.T) {
 		t.Errorf("counted %d times", n)
 	}
 	// Of none that is ever known it is refused.
-	l = newLetterBox(t)
+	l = newReporter(t)
 	l.arrives(t, encoded(t, reported(noon)), true)
 	l.goes(t)
 	l.later(strangerFor)
@@ -173,7 +173,7 @@ func TestReportWaitsForItsMachine(t *testing.T) {
 }
 
 func TestReportWaitsForReady(t *testing.T) {
-	l := newLetterBox(t)
+	l := newReporter(t)
 	l.known()
 	l.arrives(t, encoded(t, reported(noon.Add(20*time.Second))), false)
 	l.goes(t)
@@ -185,7 +185,7 @@ func TestReportWaitsForReady(t *testing.T) {
 
 func TestReportWaitsForAPod(t *testing.T) {
 	for _, came := range []bool{true, false} {
-		l := newLetterBox(t)
+		l := newReporter(t)
 		l.known()
 		l.arrives(t, encoded(t, reported(noon.Add(20*time.Second))), true)
 		if wait := l.goes(t); wait != time.Minute { // two after Ready
@@ -215,7 +215,7 @@ func TestReportWaitsForAPod(t *testing.T) {
 
 // Whatever is interrupted, a boot is kept and counted once.
 func TestReportIsTakenOnce(t *testing.T) {
-	l := newLetterBox(t)
+	l := newReporter(t)
 	l.known()
 	l.arrives(t, encoded(t, reported(noon.Add(20*time.Second))), true)
 	l.later(time.Minute)
@@ -236,7 +236,7 @@ func TestReportIsTakenOnce(t *testing.T) {
 
 // A node that reports all the time is read once a minute.
 func TestReportsOfOneNodeAreFewEnough(t *testing.T) {
-	l := newLetterBox(t)
+	l := newReporter(t)
 	l.known()
 	l.arrives(t, "v1:nothing", true)
 	l.goes(t)

@@ -22,7 +22,7 @@ type Budget struct {
 	rate     float64 // a second
 	burst    float64
 	level    float64 // below 0 where more was spent than was there
-	reserved float64 // promised to what is under way
+	reserved float64 // for what is under way
 	at       time.Time
 	spent    int64
 	blocked  time.Time // until then nothing is sent
@@ -48,8 +48,8 @@ func (b *Budget) fill() time.Time {
 	return now
 }
 
-// hold promises so many requests, or says how long to wait for them. What costs
-// more than may go at once is promised as soon as nothing else is under way.
+// reserve reserves a number of requests, or returns how long to wait for them. What costs
+// more than the burst is reserved as soon as nothing else is under way.
 func (b *Budget) reserve(cost int) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +68,7 @@ func (b *Budget) reserve(cost int) (wait time.Duration) {
 	return 0
 }
 
-// release gives a promise back; what it was for has been spent meanwhile.
+// release ends a reservation; its requests have been counted by spend meanwhile.
 func (b *Budget) release(cost int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *Budget) Spent() int64 {
 }
 
 // Meter counts the requests to a host (of Azure Resource Manager) against the
-// budget: each page of a list, each try. It holds none up.
+// budget: each page of a list, each try. It delays none.
 func (b *Budget) Meter(next http.RoundTripper, host string) http.RoundTripper {
 	return meter{b, next, host}
 }

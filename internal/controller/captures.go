@@ -11,7 +11,7 @@ import (
 )
 
 // captures knows which boots are restarts of donors by captures: those are counted
-// nowhere, since they say nothing of how machines boot. The report of such a boot may
+// nowhere, since they do not show how machines boot. The report of such a boot may
 // come after the capture has taken its mark (fleet.AnnotationCapture) off the Node, so
 // the boot is remembered for as long as the Node is in it.
 type captures struct {

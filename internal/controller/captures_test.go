@@ -53,7 +53,7 @@ func TestDonorsRestartIsNotCounted(t *testing.T) {
 		"a second capture, after the first boot": {seen: []*corev1.Node{donor(t, "boot-y", true, true), donor(t, "boot-z", true, true), donor(t, "boot-z", false, true), donor(t, "boot-z", true, true), donor(t, "boot-a", true, true), donor(t, "boot-a", false, true)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLetterBox(t)
+			l := newReporter(t)
 			l.known()
 			var old *corev1.Node
 			for _, n := range c.seen {

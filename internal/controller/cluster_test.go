@@ -356,7 +356,7 @@ conditions:
 - {type: VMRunning, status: "True", lastTransitionTime: "2026-11-21T11:00:00Z"}
 `
 
-func TestClusterIsTold(t *testing.T) {
+func TestVerdictsArePublishedInACluster(t *testing.T) {
 	s := newSite(t)
 	yes, no := true, false
 	good := s.machine(t, 0, &yes)
@@ -368,7 +368,7 @@ func TestClusterIsTold(t *testing.T) {
 	s.cloud.mu.Lock()
 	saying("X.Ortet", "ProvisioningState/failed/1", "Failed: CNINotReady\n"+v.ConsoleLine())(&s.cloud.boots[1])
 	s.cloud.mu.Unlock()
-	// And this one never joined: only its serial log tells.
+	// And this one never joined: only its serial log has a report.
 	lost := s.machine(t, 2, nil, func(b *fleet.Boot) { b.ProvisioningState = "Failed" })
 	w := aVerdict(wire.Failed, time.Minute, func(v *wire.Verdict) { v.Node, v.VMID, v.At = "", lost.VMID, time.Now().UTC() })
 	s.cloud.logs[lost.Instance] = "[    0.000000] Linux version 6.1\r\nkubeadm join 10.0.0.4:6443 --token abcdef.0123456789abcdef\r\n" + w.ConsoleLine() + "\r\n"
@@ -420,7 +420,7 @@ func TestClusterIsTold(t *testing.T) {
 		return !slices.ContainsFunc(wanted, lacks), nil
 	})
 	if strings.Contains(text, `reason="Unknown"`) {
-		t.Errorf("a reason was told before the log was read:\n%s", grep(text, "ortet_boot_failures"))
+		t.Errorf("a reason was published before the log was read:\n%s", grep(text, "ortet_boot_failures"))
 	}
 	lease, err := s.admin.CoordinationV1().Leases(s.space).Get(t.Context(), LeaseName, metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "first" {
@@ -479,7 +479,7 @@ func TestClusterIsTold(t *testing.T) {
 			}
 		}
 	}
-	// The second found what the first had said, and said it not again.
+	// The second found what the first had published, and did not publish it again.
 	if after, err := s.nodeCondition(t, lame); err != nil || after.LastTransitionTime != before.LastTransitionTime || after.Message != before.Message {
 		t.Errorf("the condition of %s was %+v, and is %+v (%v)", lame.HostName, before, after, err)
 	}
@@ -487,7 +487,7 @@ func TestClusterIsTold(t *testing.T) {
 	s.cloud.mu.Lock()
 	s.cloud.boots = s.cloud.boots[:2]
 	s.cloud.mu.Unlock()
-	// Later it came up in spite of it: that is told, and no health check acts on it.
+	// Later it came up in spite of it: that is published, and no health check acts on it.
 	s.asKubelet(t, "pool1000001", corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}}})
 	s.hasNodeCondition(t, lame, corev1.ConditionTrue, "CNINotReady")
 	stop()
@@ -498,13 +498,13 @@ func TestClusterIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]int{}
+	counts := map[string]int{}
 	for _, e := range events.Items {
-		told[e.InvolvedObject.Kind+" "+e.InvolvedObject.Name+" "+strings.SplitN(e.Message, ":", 2)[0]]++
+		counts[e.InvolvedObject.Kind+" "+e.InvolvedObject.Name+" "+strings.SplitN(e.Message, ":", 2)[0]]++
 	}
 	for what, want := range map[string]int{"Node pool1000001 CNINotReady": 1, "Node pool1000002 BootstrapTokenUnknown": 1, "Machine lost BootstrapTokenUnknown": 1} {
-		if told[what] != want {
-			t.Errorf("%d Events of %q; all: %v", told[what], what, told)
+		if counts[what] != want {
+			t.Errorf("%d Events of %q; all: %v", counts[what], what, counts)
 		}
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// says tells whether a condition has the status and the reason of an assessment.
+// matches reports whether a condition has the status and the reason of an assessment.
 func matches(c *corev1.NodeCondition, a Assessment) bool {
 	return c != nil && string(c.Status) == statusOf(a) && c.Reason == reasonOf(a)
 }
 
-// setNodeCondition sets the condition on a Node, unless it says that already. It tells
-// whether its status is another now.
+// setNodeCondition sets the condition on a Node, if it is another. It returns whether its
+// status changed.
 func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a Assessment) (changed bool, err error) {
 	if node == nil {
 		return false, nil
@@ -40,7 +40,7 @@ func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a 
 		}
 	}
 	// By server-side apply we own this condition of the list and no other. The UID
-	// keeps it off a Node that was made anew.
+	// keeps it off a Node that was created again.
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node.Name, "uid": node.UID},
 		"status": map[string]any{"conditions": []corev1.NodeCondition{want}},
@@ -48,9 +48,9 @@ func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a 
 	if err != nil {
 		return false, fmt.Errorf("condition of Node %s: %w", node.Name, err)
 	}
-	err = r.client.Status().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.ApplyPatchType, body),
-		client.FieldOwner(fieldManager), client.ForceOwnership)
-	if apierrors.IsConflict(err) { // another Node of that name: we shall be told of it
+	on := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	err = r.client.Status().Patch(ctx, on, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(fieldManager), client.ForceOwnership)
+	if apierrors.IsConflict(err) { // another Node of that name, whose event follows
 		return false, nil
 	}
 	if err := ignoreGone(err); err != nil {
@@ -59,7 +59,7 @@ func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a 
 	return changed, nil
 }
 
-// conditionFor is our condition on a Node, unless it was told of an earlier machine
+// conditionFor returns our condition on a Node, unless it was written of an earlier machine
 // than the one that was assessed: see NodeView.of.
 func conditionFor(node *corev1.Node, a Assessment) *corev1.NodeCondition {
 	c := conditionOf(node)
@@ -85,8 +85,8 @@ func conditionOf(node *corev1.Node) *corev1.NodeCondition {
 // writes is how often a condition is tried where others write at the same time.
 const writes = 5
 
-// setMemberCondition sets the condition on a Machine or one of Azure's machines, unless
-// it says that already.
+// setMemberCondition sets the condition on a Machine or one of Azure's machines, if it
+// is another.
 //
 // The lists of conditions of older API versions are written as a whole, by server
 // and client alike. So the list is read, our condition is put in, and the rest is
@@ -130,7 +130,7 @@ func (r *reconciler) setMemberCondition(ctx context.Context, m member, a Assessm
 	return fmt.Errorf("set the condition %s of %s: others write it all the time", ConditionType, on)
 }
 
-// withCondition gives an object's conditions with ours as it should be; nil where
+// withCondition returns an object's conditions with ours as it should be; nil where
 // it is so already. Others' are as they were found.
 func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) []any {
 	old, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // another type is as good as none
@@ -163,8 +163,8 @@ func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) []
 	return old
 }
 
-// severities tells Cluster API's own conditions of its API versions up to v1beta1
-// from those of Kubernetes that follow.
+// severities reports whether an object has Cluster API's own conditions, as in its API
+// versions up to v1beta1, or those of Kubernetes.
 func severities(u *unstructured.Unstructured) bool {
 	switch u.GroupVersionKind().Version {
 	case "v1alpha3", "v1alpha4", "v1beta1":

@@ -48,8 +48,8 @@ type Config struct {
 	Boots     azure.Boots
 	Budget    *Budget
 	Metered   bool // see PollerConfig
-	// Groups are looked at besides the resource groups that the cluster's Nodes
-	// lie in. Pools, where there are any, are looked at instead of all.
+	// Groups are polled besides the resource groups that the cluster's Nodes lie in.
+	// Pools, if any, are polled instead of all.
 	Groups, Pools []fleet.ResourceID
 	Interval      time.Duration // 0 is DefaultInterval
 	Deadlines     Deadlines
@@ -63,7 +63,7 @@ type Config struct {
 	FirstPods bool
 	// Metrics and Health are addresses to listen on; "0" listens not.
 	Metrics, Health string
-	// Elect makes it work only while it holds the Lease.
+	// Elect makes it work only while it has the Lease.
 	Elect bool
 	Log   *slog.Logger
 	Now   func() time.Time // nil is time.Now

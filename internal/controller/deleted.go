@@ -24,7 +24,7 @@ const basisDeleted = "deleted"
 var deletedMaybeReady = bootRule{
 	name:   "it is being deleted, and its Node was Ready, or may have been",
 	when:   func(o *observed) bool { return o.deleting && (o.missed || o.isOrWasReady()) },
-	decide: (*observed).remove,
+	decide: (*observed).markDeleting,
 }
 
 var deletedAfterFailure = bootRule{
@@ -36,7 +36,7 @@ var deletedAfterFailure = bootRule{
 var deletedUnwatched = bootRule{
 	name:   "it is being deleted, and was not watched as it booted",
 	when:   func(o *observed) bool { return o.deleting && !o.watchedUntilDeleted() },
-	decide: (*observed).remove,
+	decide: (*observed).markDeleting,
 }
 
 var deletedAfterReport = bootRule{
@@ -45,7 +45,7 @@ var deletedAfterReport = bootRule{
 		return o.deleting && o.report.verdict != nil && (!o.reportedBad() || o.degradedBefore())
 	},
 	decide: func(o *observed, a *Assessment) {
-		o.remove(a)
+		o.markDeleting(a)
 		a.Seen, a.Since = o.report.seen, o.reportedAt()
 	},
 }
@@ -62,7 +62,7 @@ func (o *observed) watchedUntilDeleted() bool {
 	return o.previous.State == Booting || o.previous.Basis == basisDeleted && len(o.serial) > 0
 }
 
-func (o *observed) remove(a *Assessment) { a.State = Deleting }
+func (o *observed) markDeleting(a *Assessment) { a.State = Deleting }
 
 func (o *observed) keepFailure(a *Assessment) {
 	p := o.previous

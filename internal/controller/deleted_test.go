@@ -96,8 +96,8 @@ func noConsole(b *fleet.Boot)  { b.Console = false }
 func (d *deletion) key() Key   { return KeyOf(aBoot().Instance) }
 func (d *deletion) wait(n int) { d.now = d.now.Add(time.Duration(n) * time.Second) }
 
-// look reads serial logs for as long as one is due.
-func (d *deletion) look(t *testing.T) {
+// poll reads serial logs for as long as one is due.
+func (d *deletion) poll(t *testing.T) {
 	t.Helper()
 	for range 100 {
 		task, _ := d.poller.next(d.now)
@@ -109,14 +109,14 @@ func (d *deletion) look(t *testing.T) {
 	t.Fatal("a serial log is read without end")
 }
 
-// settle reconciles and looks until nothing is left to do.
+// settle reconciles and polls until nothing is left to do.
 func (d *deletion) settle(t *testing.T) Assessment {
 	t.Helper()
 	for range 40 {
 		if _, err := d.Reconcile(t.Context(), request(d.key())); err != nil && !d.away {
 			t.Fatal(err)
 		}
-		d.look(t)
+		d.poll(t)
 		d.wait(15)
 	}
 	known, _ := d.fleet.Get(d.key())
@@ -179,7 +179,7 @@ func TestDeletedBeforeReady(t *testing.T) {
 		shows   string
 	}{
 		"deleting":                       {after: lastWords, reason: "DeletedBeforeReady", shows: "waiting for the mirror"},
-		"the log tells why":              {after: unreachable, reason: "APIServerUnreachable", shows: "10.0.0.4:6443"},
+		"the log has the cause":          {after: unreachable, reason: "APIServerUnreachable", shows: "10.0.0.4:6443"},
 		"its log is gone by then":        {console: lastWords, reason: "DeletedBeforeReady", shows: "waiting for the mirror"},
 		"it vanishes":                    {console: unreachable, gone: true, reason: "APIServerUnreachable", shows: "10.0.0.4:6443"},
 		"it vanishes, nothing was read":  {gone: true, reason: "DeletedBeforeReady"},
@@ -197,7 +197,7 @@ func TestDeletedBeforeReady(t *testing.T) {
 				if _, err := d.Reconcile(t.Context(), request(d.key())); err != nil {
 					t.Fatal(err)
 				}
-				d.look(t)
+				d.poll(t)
 			}
 			if known, _ := d.fleet.Get(d.key()); known.Previous.State != Booting {
 				t.Fatalf("%s at first", known.Previous.State)

@@ -1,26 +1,26 @@
-// Package controller tells the cluster whether its nodes came up, and why not,
+// Package controller publishes in the cluster whether its nodes came up, and why not,
 // also of those that never reached the API server.
 //
-// # What it looks at
+// # What it observes
 //
 // The cloud's lists of instances, one for a pool however many instances it has
 // (azure.Boots), the Nodes, and where neither is enough the end of an instance's
-// serial log. What the node said itself (wire.Verdict, by ortet-node wait) goes
-// before what can be judged from outside, and wherever it is found counts: in
-// what any extension reported, or on the console.
+// serial log. What the node reported itself (wire.Verdict, by ortet-node wait) goes
+// before what can be judged from outside, wherever it is found: in what any extension
+// reported, on the console, or relayed by the admission server.
 //
 // # How it is built
 //
-// Assess is the decision, and pure: what is known of one instance gives an
-// Assessment. The Poller decides whom to ask next and stays within a Budget of
+// Assess is the decision, and pure: it makes an Assessment of what is known of one
+// instance, by bootRules. The Poller decides whom to ask next and stays within a Budget of
 // requests; the Fleet is what it knows. The reconciler publishes: conditions on
 // Node, Machine, AzureMachine and AzureMachinePoolMachine, Events, metrics, and
 // evidence in ConfigMaps that outlive the machine. The command line (ortet nodes)
 // asks the same functions without a controller.
 //
-// # What is not known is not told
+// # What is not known is not published
 //
-// A node that is not Ready when it is first looked at may have come up and stopped.
+// A node that is not Ready when it is first observed may have come up and stopped.
 // Our condition on it, the evidence of its boot, what an extension reported and its
 // serial log are asked first, then when its Ready condition last changed: since its
 // time was up, it worked that long; never since its registration, it did not come
@@ -35,7 +35,7 @@
 //
 // Evidence is a ConfigMap for each boot that did not end well. It goes when it is
 // older than Config.Keep, unless its machine is there: then it is needed to judge
-// that alike after a restart. A machine is held to be there if its pool was listed
+// that alike after a restart. A machine counts as there if its pool was listed
 // within two hours, so that a group that was deleted, or may not be read any more,
 // keeps nothing for ever. Of more than Config.MaxEvidence there goes first what can
 // be found out again: that of machines that are there an hour after it was written.
@@ -56,7 +56,7 @@
 //
 // It changes nothing in the cloud. It deletes no node: that is for whoever acts
 // on the condition, such as a MachineHealthCheck. A node that is Ready and stays
-// so is never told to have failed, since somebody may act on it. It writes
+// so is never published as failed, since somebody may act on it. It writes
 // conditions of its own type only, and none that another controller owns; of a
 // Node's annotations it removes that one. What it quotes of logs is redacted first.
 package controller

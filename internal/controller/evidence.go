@@ -29,7 +29,7 @@ const (
 	// EvidenceLabel selects them.
 	EvidenceLabel = "ortet.io/evidence"
 	EvidenceValue = "boot"
-	// EvidenceUntil says when it is deleted.
+	// EvidenceUntil is when it is deleted.
 	EvidenceUntil = "ortet.io/until"
 
 	labelVM   = "ortet.io/vm-id"
@@ -50,7 +50,7 @@ const (
 	maxConsoleText = 24 << 10
 )
 
-// pruneEvery is how often what is kept is looked through for what is too old.
+// pruneEvery is the interval between deletions of what is too old.
 const pruneEvery = 10 * time.Minute
 
 type evidence struct {
@@ -60,7 +60,7 @@ type evidence struct {
 	most      int
 	now       func() time.Time
 	log       *slog.Logger
-	// live gives the names of the evidence of the instances that there are, as far as
+	// live returns the names of the evidence of the instances that there are, as far as
 	// they were seen lately; false where some pools were never listed. nil is none.
 	live func() (names map[string]bool, all bool)
 
@@ -68,18 +68,22 @@ type evidence struct {
 	loaded bool
 	all    map[string]piece
 	began  time.Time // when run did, zero before
-	// dropped is what was told of instances that are there, and whose evidence was
-	// too much: their digests.
+	// dropped is what was published of instances that are there, and whose evidence was
+	// over the limit: their digests.
 	dropped map[string]string
 }
 
 type piece struct {
 	until  time.Time
-	digest string // of what is told
+	digest string // of what is published
 }
 
 func newEvidence(c client.Client, config Config) *evidence {
-	return &evidence{client: c, namespace: config.Namespace, keepFor: config.Keep, most: config.MaxEvidence, now: config.Now, log: config.Log, all: map[string]piece{}, dropped: map[string]string{}}
+	return &evidence{
+		client: c, namespace: config.Namespace, now: config.Now, log: config.Log,
+		keepFor: config.Keep, most: config.MaxEvidence,
+		all: map[string]piece{}, dropped: map[string]string{},
+	}
 }
 
 // evidenceName is a name for one machine, which may have none of its own.
@@ -104,7 +108,7 @@ func evidenceNameOf(b fleet.Boot) string {
 	return evidenceName(Assessment{Instance: b.Instance, VMID: strings.ToLower(b.VMID), HostName: strings.ToLower(b.HostName), Name: b.Name})
 }
 
-// recall gives what was found out of a machine before, by this controller or the
+// recall returns what was found out of a machine before, by this controller or the
 // one before it; zero where nothing was kept.
 func (e *evidence) recall(ctx context.Context, b fleet.Boot) (Assessment, error) {
 	if err := e.load(ctx); err != nil {
@@ -125,7 +129,7 @@ func (e *evidence) recall(ctx context.Context, b fleet.Boot) (Assessment, error)
 }
 
 // parseAssessment reads what was kept; zero where it is none any more: somebody
-// changed it, and it is found out anew.
+// changed it, and it is found out again.
 func parseAssessment(text []byte) Assessment {
 	var a Assessment
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -143,29 +147,29 @@ func parseAssessment(text []byte) Assessment {
 	return a
 }
 
-// digestOf is what was told of a boot, its outcome first.
+// digestOf is what is published of a boot, its outcome first.
 func digestOf(a Assessment) string {
 	return strings.Join([]string{string(a.State), a.Reason(), string(a.Source)}, "/")
 }
 
 // A record is a piece of evidence that was written, of a verdict that may have to
-// be told yet.
+// be published yet.
 type record struct {
-	// fresh is that it was not told wholly before.
+	// fresh is that it was not published wholly before.
 	fresh bool
-	// was is the outcome that was told before of this boot, "" if none.
+	// was is the outcome that was published before of this boot, "" if none.
 	was State
 	of  *corev1.ConfigMap // nil where there is nothing to be recorded
 }
 
 // keep writes what shows why a boot did not end well, once for each verdict; of
-// one that did it writes only where something was told before. That a verdict was
-// told is recorded by told, so until then it stays fresh.
+// one that did it writes only where something was published before. That a verdict was
+// published is recorded by markPublished, so until then it stays fresh.
 func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record, error) {
 	if err := e.load(ctx); err != nil {
 		return record{}, err
 	}
-	name, told := evidenceName(a), digestOf(a)
+	name, publishing := evidenceName(a), digestOf(a)
 	e.mu.Lock()
 	was, ok := e.all[name]
 	if !ok {
@@ -173,7 +177,7 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 	}
 	e.mu.Unlock()
 	outcome, _, _ := strings.Cut(was.digest, "/")
-	rec := record{fresh: was.digest != told, was: State(outcome)}
+	rec := record{fresh: was.digest != publishing, was: State(outcome)}
 	if !rec.fresh && (len(known.Serial) == 0 || !ok) || !ok && a.State == Succeeded {
 		return record{was: rec.was}, nil
 	}
@@ -185,7 +189,10 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 	m := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: e.namespace,
-			Labels:      map[string]string{EvidenceLabel: EvidenceValue, labelVM: labelText(a.VMID), labelPool: labelText(a.Pool.Name()), "app.kubernetes.io/managed-by": "ortet"},
+			Labels: map[string]string{
+				EvidenceLabel: EvidenceValue, labelVM: labelText(a.VMID), labelPool: labelText(a.Pool.Name()),
+				"app.kubernetes.io/managed-by": "ortet",
+			},
 			Annotations: map[string]string{EvidenceUntil: until.UTC().Format(time.RFC3339), digest: was.digest},
 		},
 		Data: data,
@@ -211,7 +218,7 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 	return rec, nil
 }
 
-// told records that a verdict was told wholly, so that it is not told again.
+// markPublished records that a verdict was published wholly, so that it is not again.
 func (e *evidence) markPublished(ctx context.Context, rec record, a Assessment) error {
 	if !rec.fresh || rec.of == nil {
 		return nil
@@ -230,7 +237,7 @@ func (e *evidence) markPublished(ctx context.Context, rec record, a Assessment) 
 }
 
 // unwritten is an error of a write. Where another wrote or deleted meanwhile, what
-// is there is read anew.
+// is there is read again.
 func (e *evidence) unwritten(m *corev1.ConfigMap, err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		e.mu.Lock()
@@ -289,7 +296,7 @@ func parts(known Known, a Assessment) (map[string]string, error) {
 	if len(known.Serial) > 0 {
 		lines := Relevant(known.Serial, maxConsole)
 		size := 0
-		for i := len(lines) - 1; i >= 0; i-- { // the end tells most
+		for i := len(lines) - 1; i >= 0; i-- { // the end has most of the evidence
 			if size += len(lines[i]) + 1; size > maxConsoleText {
 				lines = append([]string{"[…]"}, lines[i+1:]...)
 				break
@@ -407,23 +414,22 @@ func (e *evidence) prune(ctx context.Context) error {
 }
 
 // unlisted is how long a machine that is not seen any more, since its pool cannot be
-// listed, is held to be there.
+// listed, counts as there.
 const unlisted = 2 * time.Hour
 
-// lingers is how long after its evidence was written a machine is held to be one
+// lingers is how long after its evidence was written a machine counts as one
 // that nobody is about to delete.
 const lingers = time.Hour
 
-// obsolete are the names of what goes: what is over of machines that are gone, and
-// what is too much of the rest. What is known of a machine that is there is needed
-// to judge it alike after a restart, so it is not over. Where some pools cannot be
-// listed, what was not seen for a while after the beginning is held to be gone.
+// obsolete returns the names of what is to be deleted: what is too old of machines that are
+// gone, and what is over the limit of the rest. What is known of a machine that is there is
+// needed to judge it alike after a restart, so it is never too old. If some pools cannot be
+// listed, what was not seen for a while after the start counts as gone.
 //
-// Of what is too much there go first, the oldest first, those of machines that are
-// there long after: their serial logs can be read still, and nobody seems to act on
-// them. Then the oldest of all others. Those that failed lately stay, though their
-// machines are there: whoever acts on the condition is about to delete these, and
-// while much fails their evidence is needed most.
+// Of what is over the limit those go first, the oldest first, whose machines are there long
+// after: their serial logs can still be read, and nobody seems to act on them. Then the
+// oldest of all others go. Those that failed lately stay, though their machines are there:
+// whoever acts on the condition is about to delete these, and their evidence is needed most.
 func (e *evidence) obsolete(live map[string]bool, all bool) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -82,8 +82,8 @@ func TestEvidenceOfFleet(t *testing.T) {
 	}
 }
 
-// What was told of a machine that is there, and whose evidence was too much, is not
-// told again, and its evidence does not come back.
+// What was published of a machine that is there, and whose evidence was over the limit, is
+// not published again, and its evidence does not come back.
 func TestEvidenceThatWasTooMuch(t *testing.T) {
 	ctx, now := t.Context(), noon.Add(time.Hour)
 	c := fake.NewClientBuilder().Build()
@@ -91,39 +91,39 @@ func TestEvidenceThatWasTooMuch(t *testing.T) {
 	live := map[string]bool{}
 	e.live = func() (map[string]bool, bool) { return live, true }
 	var boots []fleet.Boot
-	var told []Assessment
-	tell := func(i int) record {
+	var assessed []Assessment
+	publish := func(i int) record {
 		t.Helper()
-		rec, err := e.keep(ctx, Known{Boot: boots[i]}, told[i])
+		rec, err := e.keep(ctx, Known{Boot: boots[i]}, assessed[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.markPublished(ctx, rec, told[i]); err != nil {
+		if err := e.markPublished(ctx, rec, assessed[i]); err != nil {
 			t.Fatal(err)
 		}
 		return rec
 	}
 	for i := range 2 {
 		b := aBoot(func(b *fleet.Boot) { b.VMID = fmt.Sprintf("%d%s", i, someVM[1:]) })
-		boots, told = append(boots, b), append(told, Assess(b, nil, nil, Assessment{}, now, Deadlines{}))
+		boots, assessed = append(boots, b), append(assessed, Assess(b, nil, nil, Assessment{}, now, Deadlines{}))
 		live[evidenceNameOf(b)] = i == 0
-		tell(i)
+		publish(i)
 		now = now.Add(2 * time.Hour)
 	}
 	if err := e.prune(ctx); err != nil {
 		t.Fatal(err)
 	}
 	kept := func() string { return keptNames(ctx, t, c) }
-	want := evidenceName(told[1])
+	want := evidenceName(assessed[1])
 	if kept() != want {
 		t.Fatalf("kept: %s, want that of the machine that is gone", kept())
 	}
-	if rec := tell(0); rec.fresh || rec.was != TimedOut || kept() != want {
-		t.Errorf("told again: %+v; kept: %s", rec, kept())
+	if rec := publish(0); rec.fresh || rec.was != TimedOut || kept() != want {
+		t.Errorf("published again: %+v; kept: %s", rec, kept())
 	}
 	// Another verdict of it is news.
-	told[0].Verdict.Reason = "CNINotReady"
-	if rec := tell(0); !rec.fresh || rec.was != TimedOut || len(strings.Fields(kept())) != 2 {
+	assessed[0].Verdict.Reason = "CNINotReady"
+	if rec := publish(0); !rec.fresh || rec.was != TimedOut || len(strings.Fields(kept())) != 2 {
 		t.Errorf("a new verdict: %+v; kept: %s", rec, kept())
 	}
 	now = now.Add(2 * time.Hour)

@@ -13,10 +13,10 @@ import (
 // A Key names an instance: its ARM id in lower case.
 type Key string
 
-// KeyOf gives the key of an instance's id.
+// KeyOf returns the key of an instance's id.
 func KeyOf(id fleet.ResourceID) Key { return Key(strings.ToLower(string(id))) }
 
-// A Fleet is what is known of the instances of all pools: what the cloud said
+// A Fleet is what is known of the instances of all pools: what the cloud reported
 // last, what was decided, and serial logs that nobody has judged yet. It may be
 // used from many goroutines.
 type Fleet struct {
@@ -34,7 +34,7 @@ type instanceState struct {
 	last       []byte // the end of the one that was judged last, while it boots
 	reads      serialReads
 	counted    []State         // outcomes that are in the metrics
-	relayed    *pendingVerdict // a verdict that the node told the admission server
+	relayed    *pendingVerdict // a verdict that the admission server keeps for the node
 }
 
 // NewFleet makes an empty one.
@@ -52,7 +52,7 @@ type Known struct {
 	gone     bool
 }
 
-// Get gives what is known of an instance.
+// Get returns what is known of an instance.
 func (f *Fleet) Get(key Key) (Known, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *Fleet) Get(key Key) (Known, bool) {
 	return k, true
 }
 
-// ByHost finds an instance by its host name, in any letter case.
+// ByHost finds an instance by its host name, in upper or lower case.
 func (f *Fleet) ByHost(name string) (Key, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *Fleet) ByHost(name string) (Key, bool) {
 	return k, ok
 }
 
-// Decided records an assessment. It says false where the instance is gone, or
+// Decided records an assessment. It returns false where the instance is gone, or
 // another is there under its name.
 func (f *Fleet) Decided(key Key, a Assessment, judged []byte) bool {
 	f.mu.Lock()
@@ -99,7 +99,7 @@ func (f *Fleet) Decided(key Key, a Assessment, judged []byte) bool {
 	return true
 }
 
-// count tells whether an instance's outcome is to be counted, once for each.
+// count reports whether an instance's outcome is to be counted, once for each.
 func (f *Fleet) count(key Key, a Assessment) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +114,7 @@ func (f *Fleet) count(key Key, a Assessment) bool {
 	return true
 }
 
-// Assessments gives all that was decided, by pool and name.
+// Assessments returns all that was decided, by pool and name.
 func (f *Fleet) Assessments() []Assessment {
 	f.mu.Lock()
 	out := make([]Assessment, 0, len(f.all))
@@ -138,7 +138,7 @@ func Sort(list []Assessment) {
 	})
 }
 
-// took puts in what a pool's list said, and gives the instances of which
+// took puts in what a pool's list has, and returns the instances of which
 // something changed, and those that are gone.
 func (f *Fleet) took(pool Key, boots []fleet.Boot) (changed, gone []Key) {
 	f.mu.Lock()
@@ -181,12 +181,12 @@ func (f *Fleet) drop(k Key, s *instanceState) {
 	}
 }
 
-// compact is as much of a Boot as is looked at again: what extensions say is kept
-// where they make the node or hold a verdict, and bounded.
+// compact returns as much of a Boot as is used again: what extensions report is kept
+// where they make the node or have a verdict, and bounded.
 func compact(b fleet.Boot) fleet.Boot {
 	var kept []fleet.ExtensionStatus
 	for _, e := range b.Extensions {
-		// Of what makes the node and failed, all that it says is evidence.
+		// Of what makes the node and failed, all that it reports is evidence.
 		whole := makesNode(e) && slices.ContainsFunc(e.Statuses, fleet.BootStatus.Failed)
 		e.Statuses, e.Substatuses = shorten(e.Statuses, makesNode(e), whole), shorten(e.Substatuses, makesNode(e), whole)
 		kept = append(kept, e)
@@ -199,13 +199,13 @@ func compact(b fleet.Boot) fleet.Boot {
 func shorten(list []fleet.BootStatus, makes, whole bool) []fleet.BootStatus {
 	var out []fleet.BootStatus
 	for _, st := range list {
-		told := strings.Contains(st.Message, verdictMark)
+		hasVerdict := strings.Contains(st.Message, verdictMark)
 		switch {
-		case !told && !whole && !st.Failed() && !makes:
+		case !hasVerdict && !whole && !st.Failed() && !makes:
 			st.Message = ""
-		case !told && !whole && !st.Failed():
+		case !hasVerdict && !whole && !st.Failed():
 			st.Message = string(head([]byte(st.Message), 256))
-		case len(st.Message) > maxQuoted: // the end tells most
+		case len(st.Message) > maxQuoted: // the end has most of the evidence
 			st.Message = strings.Clone(strings.ToValidUTF8(tail(st.Message, maxQuoted), ""))
 		}
 		out = append(out, st)
@@ -223,8 +223,9 @@ func sameBoot(a, b fleet.Boot) bool {
 	}) {
 		return false
 	}
-	return a.Instance == b.Instance && a.Pool == b.Pool && a.Name == b.Name && a.HostName == b.HostName && a.VMID == b.VMID && a.Image == b.Image &&
-		a.ProvisioningState == b.ProvisioningState && a.Provisioning == b.Provisioning && a.Power == b.Power && a.Console == b.Console
+	return a.Instance == b.Instance && a.Pool == b.Pool && a.Name == b.Name && a.HostName == b.HostName && a.VMID == b.VMID &&
+		a.Image == b.Image && a.Power == b.Power && a.Console == b.Console &&
+		a.ProvisioningState == b.ProvisioningState && a.Provisioning == b.Provisioning
 }
 
 // extensionsOf leaves out the times, which change at each heartbeat.
@@ -257,7 +258,7 @@ func (f *Fleet) evidenceNames(since time.Time) map[string]bool {
 	return out
 }
 
-// counts gives how many instances of each pool are in each state.
+// counts returns how many instances of each pool are in each state.
 func (f *Fleet) counts() map[string]map[State]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -277,7 +278,7 @@ func (f *Fleet) counts() map[string]map[State]int {
 	return out
 }
 
-// listed gives when each pool was last listed, of those of one name the one that was
+// listed returns when each pool was last listed, of those of one name the one that was
 // not for longest.
 func (f *Fleet) listed() map[string]time.Time {
 	f.mu.Lock()

@@ -29,7 +29,11 @@ const (
 )
 
 func memberKinds() []schema.GroupKind {
-	return []schema.GroupKind{{Group: azureGroup, Kind: azureKind}, {Group: azureGroup, Kind: azurePoolKind}, {Group: machineGroup, Kind: machineKind}}
+	return []schema.GroupKind{
+		{Group: azureGroup, Kind: azureKind},
+		{Group: azureGroup, Kind: azurePoolKind},
+		{Group: machineGroup, Kind: machineKind},
+	}
 }
 
 // A member is a Machine, AzureMachine or AzureMachinePoolMachine.
@@ -45,7 +49,8 @@ type member struct {
 func (m member) id() string { return m.gvk.Kind + "/" + m.namespace + "/" + m.name }
 
 func (m member) reference() corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: m.gvk.Kind, APIVersion: m.gvk.GroupVersion().String(), Namespace: m.namespace, Name: m.name, UID: m.uid}
+	version := m.gvk.GroupVersion().String()
+	return corev1.ObjectReference{Kind: m.gvk.Kind, APIVersion: version, Namespace: m.namespace, Name: m.name, UID: m.uid}
 }
 
 // members finds them by the instance that they stand for.
@@ -61,7 +66,7 @@ func newMembers() *members {
 	return &members{all: map[string]member{}, byInstance: map[Key][]string{}, machines: map[string][]string{}}
 }
 
-// of gives those that stand for an instance. A Machine whose own provider id is
+// of returns those that stand for an instance. A Machine whose own provider id is
 // still empty, since its boot failed, is found by the AzureMachine it refers to.
 func (x *members) of(key Key) []member {
 	x.mu.Lock()
@@ -78,7 +83,7 @@ func (x *members) of(key Key) []member {
 	return out
 }
 
-// put takes a member in and gives the instance that it stands for, if it is known.
+// put takes a member in and returns the instance that it stands for, if it is known.
 func (x *members) put(m member) Key {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -138,7 +143,8 @@ func memberOf(u *unstructured.Unstructured) member {
 		m.instance = KeyOf(id)
 	}
 	if kind := text("spec", "infrastructureRef", "kind"); kind != "" {
-		m.infrastructure = member{gvk: schema.GroupVersionKind{Kind: kind}, namespace: m.namespace, name: text("spec", "infrastructureRef", "name")}.id()
+		name := text("spec", "infrastructureRef", "name")
+		m.infrastructure = member{gvk: schema.GroupVersionKind{Kind: kind}, namespace: m.namespace, name: name}.id()
 	}
 	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
 	if err != nil {
@@ -181,8 +187,8 @@ func trimMember(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// watchKinds watches the kinds that there are, and looks now and then whether
-// there are more: Cluster API may be installed after us, or never.
+// watchKinds watches the kinds that the cluster has, and checks every 5 minutes for
+// more: Cluster API may be installed after us, or never.
 func (r *reconciler) watchKinds(ctx context.Context, m manager.Manager) error {
 	left := memberKinds()
 	timer := time.NewTimer(0)

@@ -28,19 +28,37 @@ type meters struct {
 
 var (
 	instancesDesc = prometheus.NewDesc("ortet_instances", "Instances by pool and state of their boot.", []string{"pool", "state"}, nil)
-	requestsDesc  = prometheus.NewDesc("ortet_arm_requests_total", "Requests sent to Azure Resource Manager, pages and tries included.", nil, nil)
-	listedDesc    = prometheus.NewDesc("ortet_pool_listed_seconds", "Seconds since a pool was last listed.", []string{"pool"}, nil)
+	requestsDesc  = prometheus.NewDesc("ortet_arm_requests_total",
+		"Requests sent to Azure Resource Manager, pages and tries included.", nil, nil)
+	listedDesc = prometheus.NewDesc("ortet_pool_listed_seconds", "Seconds since a pool was last listed.", []string{"pool"}, nil)
 )
 
 // newMeters registers them; close takes them out again.
 func newMeters(f *Fleet, c Config) (*meters, error) {
 	buckets := []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200}
 	m := &meters{fleet: f, budget: c.Budget, now: c.Now, boot: newBootMeters(),
-		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_verdicts_total", Help: "Boots that ended, once for each outcome that they were told to have, and where the verdict was first from."}, []string{"pool", "outcome", "source"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_failures_total", Help: "Boots that did not end well, by reason and who can mend it."}, []string{"pool", "outcome", "reason", "owner"}),
-		boots:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_duration_seconds", Help: "From the instance's creation to its Ready Node.", Buckets: buckets}, []string{"pool"}),
-		stages:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_verdict_stage_seconds", Help: "How long a stage of the boot took, as the node tells it.", Buckets: append([]float64{0.5, 1, 2}, buckets...)}, []string{"pool", "stage"}),
-		calls:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_cloud_calls_total", Help: "Calls of the cloud by what was asked and how it went."}, []string{"call", "result"}),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ortet_boot_verdicts_total",
+			Help: "Boots that ended, once for each outcome that they were told to have, and where the verdict was first from.",
+		}, []string{"pool", "outcome", "source"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ortet_boot_failures_total",
+			Help: "Boots that did not end well, by reason and who can mend it.",
+		}, []string{"pool", "outcome", "reason", "owner"}),
+		boots: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "ortet_boot_duration_seconds",
+			Help:    "From the instance's creation to its Ready Node.",
+			Buckets: buckets,
+		}, []string{"pool"}),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "ortet_boot_verdict_stage_seconds",
+			Help:    "How long a stage of the boot took, as the node tells it.",
+			Buckets: append([]float64{0.5, 1, 2}, buckets...),
+		}, []string{"pool", "stage"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ortet_cloud_calls_total",
+			Help: "Calls of the cloud by what was asked and how it went.",
+		}, []string{"call", "result"}),
 	}
 	for _, c := range append(m.boot.all(), m.verdicts, m.failures, m.boots, m.stages, m.calls, m) {
 		if err := ctrlmetrics.Registry.Register(c); err != nil {
@@ -58,14 +76,14 @@ func (m *meters) close() {
 	}
 }
 
-// Describe names what Collect gives.
+// Describe names what Collect sends.
 func (m *meters) Describe(out chan<- *prometheus.Desc) {
 	out <- instancesDesc
 	out <- requestsDesc
 	out <- listedDesc
 }
 
-// Collect gives what is read when it is asked for.
+// Collect sends what is read at each scrape.
 func (m *meters) Collect(out chan<- prometheus.Metric) {
 	for pool, states := range m.fleet.counts() {
 		for _, s := range []State{Succeeded, Failed, Degraded, TimedOut, Booting, Stopped, Deleting, Unclear} {
@@ -89,8 +107,8 @@ func (m *meters) asked(what string, err error) {
 	m.calls.WithLabelValues(what, result).Inc()
 }
 
-// maxBoot is what a first boot takes at most: a Node that became Ready anew later
-// tells nothing of it.
+// maxBoot is the longest first boot: that a Node became Ready again later is no evidence
+// of it.
 const maxBoot = 2 * time.Hour
 
 // ended counts the outcome of a boot.
@@ -117,7 +135,7 @@ func (m *meters) ended(a Assessment, node *corev1.Node) {
 	}
 }
 
-// stageLabel keeps the names that nodes give from becoming any number of series.
+// stageLabel bounds the number of series: nodes choose the names of their stages.
 func stageLabel(name string) string {
 	switch name {
 	case "init-local", "init", "modules-config", "modules-final", "kubelet", "node":

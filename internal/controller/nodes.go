@@ -40,8 +40,7 @@ func nodeKey(o client.Object) []string {
 	return nil
 }
 
-// azureScheme begins the provider ids that Azure's cloud provider gives, in any
-// letter case.
+// azureScheme begins the provider ids of Azure's cloud provider, in upper or lower case.
 const azureScheme = "azure://"
 
 // InstanceOf reads a provider id of an instance of a Uniform scale set or of a
@@ -73,7 +72,7 @@ func InstanceOf(providerID string) (fleet.ResourceID, bool) {
 // NodeFor finds the Node that an instance is: the one whose provider id names it,
 // or else the one of its host name, unless that names another machine of Azure.
 // Distributions that bring their own cloud provider (k3s://NAME, rke2://NAME), and
-// those that have none, tell nothing of Azure's instance. Of several with its
+// those that have none, do not name Azure's instance. Of several with its
 // provider id it is the one of its host name, or else one that is Ready, or the
 // youngest: Nodes of an earlier pool of the same name stay, since Azure has an
 // instance of their id. nil where there is none.
@@ -97,7 +96,8 @@ func NodeFor(nodes []NodeView, b fleet.Boot) *NodeView {
 	return byName
 }
 
-// rather tells which of two Nodes that have an instance's provider id is it.
+// rather reports whether a Node is the instance, rather than another one that has its
+// provider id too.
 func (n *NodeView) rather(than *NodeView, b fleet.Boot) bool {
 	if a, b := strings.EqualFold(n.Name, b.HostName), strings.EqualFold(than.Name, b.HostName); a != b {
 		return a
@@ -108,7 +108,7 @@ func (n *NodeView) rather(than *NodeView, b fleet.Boot) bool {
 	return cmp.Or(n.Created.Compare(than.Created), cmp.Compare(n.Name, than.Name)) > 0
 }
 
-// ViewOf gives as much of a Node as is looked at.
+// ViewOf returns as much of a Node as is used.
 func ViewOf(n *corev1.Node) *NodeView {
 	v := &NodeView{
 		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, BootID: n.Status.NodeInfo.BootID, Created: n.CreationTimestamp.Time,
@@ -127,14 +127,15 @@ func ViewOf(n *corev1.Node) *NodeView {
 			}
 		case ConditionType:
 			if v.CameUp = c.Status == corev1.ConditionTrue; v.CameUp {
-				v.CameUpSince, v.CameUpWritten, v.CameUpReason = c.LastTransitionTime.Time, latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time), c.Reason
+				v.CameUpSince, v.CameUpReason = c.LastTransitionTime.Time, c.Reason
+				v.CameUpWritten = latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time)
 			}
 		}
 	}
 	return v
 }
 
-// trim keeps what is looked at of what the cache holds: a Node with its images
+// trim keeps what is used of what the cache is sent: a Node with its images
 // takes some 15 KiB.
 func trim(o any) (any, error) {
 	switch x := o.(type) {
@@ -148,7 +149,7 @@ func trim(o any) (any, error) {
 		out.Status.NodeInfo.BootID = x.Status.NodeInfo.BootID
 		for _, c := range x.Status.Conditions {
 			if c.Type == corev1.NodeReady || c.Type == ConditionType {
-				// Heartbeats would make every report of a kubelet a change. Our own tell
+				// Heartbeats would make every report of a kubelet a change. Our own are
 				// when we wrote.
 				if c.Type == corev1.NodeReady {
 					c.LastHeartbeatTime = metav1.Time{}
@@ -164,7 +165,10 @@ func trim(o any) (any, error) {
 }
 
 func trimmed(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID,
+		ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp,
+	}
 }
 
 // nodeOf finds the Node that an instance is, by the rule of NodeFor, in the cache.
@@ -242,7 +246,7 @@ func (r *reconciler) watchNodes(c cache.Cache) error {
 	}))
 }
 
-// enqueue is told by the Poller.
+// enqueue is called by the Poller.
 func (r *reconciler) enqueue(keys []Key) {
 	select {
 	case r.changed <- keys:
@@ -250,7 +254,7 @@ func (r *reconciler) enqueue(keys []Key) {
 	}
 }
 
-// watchChanged assesses instances of which the cloud said something new.
+// watchChanged assesses instances of which the cloud reported something new.
 func (r *reconciler) watchChanged() error {
 	return r.controller.Watch(source.Func(func(ctx context.Context, q queue) error {
 		go func() {

@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Bounds of what is kept in words.
+// Bounds of the texts that are kept.
 const (
 	maxNote    = 1 << 10
 	maxQuoted  = 8 << 10 // of what an extension reported
@@ -72,6 +72,8 @@ func (o *observed) leaveUnclear(a *Assessment) {
 	a.Note = "the Node is not Ready; whether it was before it was first looked at is not known" + o.why()
 }
 
+// A Node whose Ready condition never changed since it was registered did not come up, nor
+// did one of which no kubelet ever reported.
 var deadlineMissed = bootRule{
 	name:   "the deadline is over",
 	when:   (*observed).overdue,
@@ -153,8 +155,8 @@ func makesNode(e fleet.ExtensionStatus) bool {
 	return false
 }
 
-// broken tells whether Azure, or an extension that makes the node, says that the
-// boot failed: the sign changes with what it is based on, and is "" where nothing
+// broken returns what Azure, or an extension that makes the node, reports of a boot that
+// failed: the sign changes with what it is based on, and is "" where nothing
 // is. The text is not redacted.
 func broken(boot fleet.Boot) (sign, why string) {
 	for _, e := range boot.Extensions {
@@ -181,7 +183,7 @@ const (
 	provisioningTimedOut = "OSProvisioningTimedOut"
 )
 
-// logsOf gives what was written in the form that the judge reads.
+// logsOf returns what was written in the form that the judge reads.
 func logsOf(boot fleet.Boot, serial []byte) []verdict.Log {
 	var logs []verdict.Log
 	if len(serial) > 0 {
@@ -202,7 +204,7 @@ func logsOf(boot fleet.Boot, serial []byte) []verdict.Log {
 	return logs
 }
 
-// stuck tells whether a serial log shows that the boot cannot go on.
+// stuck reports whether a serial log shows that the boot cannot go on.
 func stuck(serial []byte) bool {
 	j := verdict.Judge(verdict.Facts{Logs: []verdict.Log{{Source: "serial console kernel", Lines: lastBoot(serial)}}})
 	switch j.Reason {
@@ -212,7 +214,7 @@ func stuck(serial []byte) bool {
 	return false
 }
 
-// lastBoot gives the lines of a serial log from where the kernel last began.
+// lastBoot returns the lines of a serial log from where the kernel last began.
 func lastBoot(serial []byte) []string {
 	if i := bytes.LastIndex(serial, []byte("] Linux version ")); i >= 0 {
 		serial = serial[bytes.LastIndexByte(serial[:i], '\n')+1:]
@@ -234,7 +236,7 @@ func lines(text []byte) []string {
 	return out
 }
 
-// head is the beginning of a line that may be long, without the word that a cut
+// head returns the beginning of a line that may be long, without the token that a cut
 // goes through, which may be the first half of a secret. The rest is left out: a
 // secret in it may have its name before the cut, and would not be known for one.
 func head(line []byte, n int) []byte {
@@ -265,7 +267,7 @@ func tail(text string, n int) string {
 	return strings.Join(shown, "\n")
 }
 
-// Relevant gives the part of a serial log that is worth showing, redacted: the
+// Relevant returns the part of a serial log that is worth showing, redacted: the
 // end of the last boot, at most n lines of it, and of what was before them those
 // that the judge would quote. The line of a verdict is for programs, and left out.
 func Relevant(serial []byte, n int) []string {
@@ -298,8 +300,8 @@ func Relevant(serial []byte, n int) []string {
 	return out
 }
 
-// linesAbove is how many lines above what is shown are looked at for what is secret
-// in it: as long as verdict.Redact holds a private key to be at most.
+// linesAbove is how many lines above what is shown are searched for what is secret in
+// it: as many as the longest private key has to verdict.Redact.
 const linesAbove = 256
 
 // provisionOf finds the answer of AKS's provisioning script in what an extension
@@ -324,7 +326,7 @@ func provisionOf(boot fleet.Boot) *verdict.Provision {
 }
 
 // stagesOf reads when stages ran from the substatuses that our extension reports,
-// as the agent says it (wire.StageTime.Text).
+// as the agent writes it (wire.StageTime.Text).
 func stagesOf(boot fleet.Boot) []wire.StageTime {
 	var out []wire.StageTime
 	for _, e := range boot.Extensions {

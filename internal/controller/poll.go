@@ -22,7 +22,7 @@ const (
 	workers = 4
 	// patience is the longest that a list waits for what goes before it.
 	patience = 15 * time.Minute
-	// listTimeout bounds one list, looked at by pages.
+	// listTimeout bounds one list, which is read by pages.
 	listTimeout = 5 * time.Minute
 )
 
@@ -42,20 +42,20 @@ type PollerConfig struct {
 	Boots  azure.Boots
 	Budget *Budget
 	Fleet  *Fleet
-	// Metered tells that the requests are counted where they are sent (by
+	// Metered is that the requests are counted where they are sent (by
 	// Budget.Meter); otherwise a call counts as one.
 	Metered bool
-	// Groups are the resource groups whose scale sets are looked at; more are added
-	// by AddGroup. Pools, where there are any, are looked at instead of all.
+	// Groups are the resource groups whose scale sets are polled; more are added by
+	// AddGroup. Pools, if any, are polled instead of all.
 	Groups, Pools []fleet.ResourceID
 	Interval      time.Duration // 0 is DefaultInterval
 	Log           *slog.Logger
 	Now           func() time.Time
-	// Changed is told of instances of which something is new, or that are gone. It
-	// must not block for long. nil tells nobody.
+	// Changed is called with the instances that changed, or are gone. It must not block
+	// for long. It may be nil.
 	Changed func(keys []Key)
-	// Asked is told of each call: "pools", "boots" or "serial", and how it went.
-	// nil tells nobody.
+	// Asked is called after each call of the cloud: "pools", "boots" or "serial", and its
+	// error. It may be nil.
 	Asked func(what string, err error)
 }
 
@@ -107,7 +107,7 @@ func NewPoller(c PollerConfig) *Poller {
 	return p
 }
 
-// AddGroup makes it look at the scale sets of a resource group too.
+// AddGroup makes it poll the scale sets of a resource group too.
 func (p *Poller) AddGroup(group fleet.ResourceID) {
 	p.mu.Lock()
 	k := KeyOf(group)
@@ -133,7 +133,7 @@ func (p *Poller) Hurry(pool fleet.ResourceID) {
 	}
 }
 
-// Wake makes it look again at what is to be asked.
+// Wake makes it choose again what is to be asked.
 func (p *Poller) Wake() {
 	select {
 	case p.wake <- struct{}{}:
@@ -142,7 +142,7 @@ func (p *Poller) Wake() {
 }
 
 // Complete reports whether every pool was listed once, and that there is something
-// to look at.
+// to poll.
 func (p *Poller) Complete() bool {
 	p.mu.Lock()
 	listed := len(p.groups) > 0
@@ -181,7 +181,7 @@ func (p *Poller) Run(ctx context.Context) {
 	}
 }
 
-// begin starts what is due and may be sent, and says how long to wait.
+// begin starts what is due and may be sent, and returns how long to wait.
 func (p *Poller) begin(ctx context.Context) time.Duration {
 	for {
 		p.mu.Lock()
@@ -230,12 +230,12 @@ const (
 	classWanted
 	classFailed // the serial log of a boot that failed
 	classLively
-	classSilent // the serial log of one that says nothing
+	classSilent // the serial log of one that reports nothing
 	classQuiet
 	classReady // the serial log of one that came up
 )
 
-// next chooses what to do now; where there is nothing, it says when there will be.
+// next returns what to do now; if there is nothing, when there will be.
 func (p *Poller) next(now time.Time) (*task, time.Time) {
 	var list, serial *task
 	soon := now.Add(p.c.Interval)
@@ -317,7 +317,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 	return serial, soon
 }
 
-// mark is called between locks, so these take the Fleet's anew.
+// mark is called between locks, so these acquire the Fleet's again.
 func (p *Poller) onPool(key Key, do func(*poolState)) {
 	p.c.Fleet.mu.Lock()
 	defer p.c.Fleet.mu.Unlock()
@@ -398,7 +398,10 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 		} else if s.pool.Etag != pool.Etag || s.pool.Capacity != pool.Capacity || s.pool.ProvisioningState != pool.ProvisioningState {
 			s.wanted = true
 		}
-		s.pool = fleet.Pool{ID: pool.ID, Name: pool.Name, Orchestration: pool.Orchestration, Etag: pool.Etag, Capacity: pool.Capacity, ProvisioningState: pool.ProvisioningState}
+		s.pool = fleet.Pool{
+			ID: pool.ID, Name: pool.Name, Orchestration: pool.Orchestration,
+			Etag: pool.Etag, Capacity: pool.Capacity, ProvisioningState: pool.ProvisioningState,
+		}
 	}
 	for k, s := range f.pools {
 		if KeyOf(s.pool.ID.Group()) == KeyOf(g.id) && !seen[k] && !s.busy {
@@ -449,7 +452,7 @@ func (p *Poller) listBoots(ctx context.Context, key Key) {
 	p.notify(append(changed, gone...))
 }
 
-// instancesPerPage is how many instances Azure gives in a page, as a guess of
+// instancesPerPage is how many instances Azure returns in a page, as a guess of
 // what a list will cost: what it really cost is counted.
 const instancesPerPage = 50
 

@@ -47,7 +47,7 @@ func (c *cloud) SerialLog(_ context.Context, id fleet.ResourceID) ([]byte, error
 	return nil, &fleet.Error{Op: "read serial log", Kind: fleet.KindNotFound}
 }
 
-// consoles is a Substrate whose computers write what they are told to their serial
+// consoles is a Substrate whose computers write what they are given to their serial
 // consoles, and nothing else.
 type consoles struct {
 	azsim.NopSubstrate
@@ -83,7 +83,7 @@ func newPools(t testing.TB, s *azsim.Server, pools, each int) {
 	}
 }
 
-// newBoots looks at a simulated Azure through the real adapter, the requests
+// newBoots polls a simulated Azure through the real adapter, the requests
 // counted by the budget.
 func newBoots(t testing.TB, s *azsim.Server, budget *Budget) azure.Boots {
 	t.Helper()
@@ -282,8 +282,8 @@ func TestBudgetWithManyInstances(t *testing.T) {
 }
 
 // What a boot cost that ended with a Ready node, or that it did not last, is found
-// on the serial console where no extension tells it.
-func TestReadyNodesAreLookedAtOnce(t *testing.T) {
+// on the serial console where no extension has it.
+func TestSerialLogsOfReadyNodesAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, 3, 60)
 		defer w.azure.Close()
@@ -342,7 +342,7 @@ func (b *busy) SerialLog(ctx context.Context, id fleet.ResourceID) ([]byte, erro
 func TestSerialLogIsAskedForAgain(t *testing.T) {
 	for _, c := range []struct {
 		refuse int
-		tells  bool // in time
+		inTime bool
 	}{{1, true}, {3, true}, {100, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			b := aBoot(func(b *fleet.Boot) { b.ProvisioningState, b.Created = "Failed", time.Now() })
@@ -361,11 +361,11 @@ func TestSerialLogIsAskedForAgain(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			known, ok := f.Get(KeyOf(b.Instance))
-			if waited := time.Since(begin); !ok || (len(known.Serial) > 0) != c.tells || waited > serialPatience {
-				t.Errorf("refused %d times: told after %s, with a log of %d bytes", c.refuse, waited, len(known.Serial))
+			if waited := time.Since(begin); !ok || (len(known.Serial) > 0) != c.inTime || waited > serialPatience {
+				t.Errorf("refused %d times: published after %s, with a log of %d bytes", c.refuse, waited, len(known.Serial))
 			}
 			time.Sleep(24 * time.Hour)
-			if !c.tells && len(boots.asked) > 2*maxReads {
+			if !c.inTime && len(boots.asked) > 2*maxReads {
 				t.Errorf("asked %d times for what is always refused", len(boots.asked))
 			}
 			cancel()

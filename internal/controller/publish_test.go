@@ -90,7 +90,7 @@ func (p *publisher) node(t *testing.T) *corev1.Node {
 	return &n
 }
 
-// Whichever write fails, the next attempt tells and counts what was left out, once.
+// Whichever write fails, the next attempt publishes and counts what was left out, once.
 func TestPublishAgainAfterAnError(t *testing.T) {
 	bad := Assess(aBoot(), nil, nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
 	good := Assess(aBoot(), aNode(), nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
@@ -111,7 +111,7 @@ func TestPublishAgainAfterAnError(t *testing.T) {
 					t.Fatalf("of %d writes number %d was refused, and it ends with %v", p.writes, fails, err)
 				}
 				if n := p.counted(t, c.a.State, c.a.Source); fails <= c.writes && n != 0 {
-					t.Errorf("counted %v times before it was told", n)
+					t.Errorf("counted %v times before it was published", n)
 				}
 				for range 2 {
 					if err := p.publish(t.Context(), known, p.node(t), c.a); err != nil {
@@ -131,7 +131,7 @@ func TestPublishAgainAfterAnError(t *testing.T) {
 				if cond := conditionOf(p.node(t)); cond == nil || cond.Status != c.status {
 					t.Errorf("the condition: %+v", cond)
 				}
-				// Another controller takes over: all is told.
+				// Another controller takes over: all is published.
 				p.reconciler = p.on(t, p.client)
 				before := p.writes
 				if err := p.publish(t.Context(), known, p.node(t), c.a); err != nil || p.writes != before || p.counted(t, c.a.State, c.a.Source) != 0 {
@@ -155,7 +155,7 @@ func TestPublishCountsABootOnce(t *testing.T) {
 	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003"}}); err != nil {
 		t.Fatal(err)
 	}
-	// The Node is there, not Ready, which tells another reason.
+	// The Node is there, not Ready, which is another reason.
 	b := Assess(known.Boot, aNode(notReady), nil, a, noon.Add(time.Hour), Deadlines{})
 	b.Verdict.Reason = "CNINotReady"
 	for _, a := range []Assessment{a, b} {
@@ -191,7 +191,7 @@ func TestPublishCountsABootOnce(t *testing.T) {
 }
 
 // A Node that was an earlier machine's has its condition; of the machine that is it
-// now all is told and counted anew.
+// now all is published and counted again.
 func TestPublishOnTheNodeOfAnEarlierMachine(t *testing.T) {
 	p := newPublisher(t, 0)
 	known := Known{Boot: aBoot()}
@@ -217,7 +217,7 @@ func TestPublishOnTheNodeOfAnEarlierMachine(t *testing.T) {
 	}
 }
 
-// However long the API server was away, what is to be told is told within a minute.
+// However long the API server was away, what is to be published is published within a minute.
 func TestRetriesAreSoon(t *testing.T) {
 	r, longest := retries(), time.Duration(0)
 	for range 100 {

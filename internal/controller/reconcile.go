@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// fieldManager is who the API server says has written our fields.
+// fieldManager is whom the API server names as the writer of our fields.
 const fieldManager = "ortet-controller"
 
 // A reconciler assesses one instance at a time, and publishes what it finds. What
@@ -93,7 +93,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		err = r.deletePublished(ctx, key, known.relayed)
 	}
 	if a.State != known.Previous.State {
-		r.config.Log.InfoContext(ctx, "instance assessed", "instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source))
+		r.config.Log.InfoContext(ctx, "instance assessed",
+			"instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source))
 		r.poller.Wake() // there may be a log to read
 	}
 	if err != nil {
@@ -105,9 +106,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: max(a.Next.Sub(now), time.Second)}, nil
 }
 
-// publish tells what has an outcome. Each part may be repeated, and that all was
-// told is recorded last: what an error left out is told the next time. In the same
-// way the boot is counted once all was told.
+// publish publishes what has an outcome. Each part may be repeated, and that all was
+// published is recorded last: what an error left out is published the next time. In the
+// same way the boot is counted once all was published.
 func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node, a Assessment) error {
 	if !a.State.Final() {
 		return nil
@@ -147,8 +148,8 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 	if node != nil && r.captures.caused(node, first(a.Verdict.BootID, node.Status.NodeInfo.BootID)) {
 		return nil
 	}
-	// A boot counts once for each outcome that it is told to have; of those that went
-	// well at once only the Node's condition tells whether they were counted.
+	// A boot counts once for each outcome that is published; of those that succeeded at
+	// once only the Node's condition shows whether they were counted.
 	if rec.was != a.State && (rec.fresh || a.State == Succeeded && came) && r.fleet.count(KeyOf(a.Instance), a) {
 		r.meters.ended(a, node)
 	}
@@ -187,7 +188,8 @@ func statusOf(a Assessment) string {
 	return string(metav1.ConditionTrue)
 }
 
-// event tells once: its name is made of what it says, so that a second is refused.
+// event records an Event once: its name is a hash of its content, so that a second is
+// refused.
 func (r *reconciler) event(ctx context.Context, on corev1.ObjectReference, namespace string, a Assessment) error {
 	if a.State == Succeeded {
 		return nil
@@ -197,9 +199,11 @@ func (r *reconciler) event(ctx context.Context, on corev1.ObjectReference, names
 	now := metav1.NewTime(r.config.Now())
 	e := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%016x", clip(on.Name, 200), h.Sum64()), Namespace: namespace},
-		InvolvedObject: on, Reason: "Boot" + string(a.State), Message: clip(reasonOf(a)+": "+messageOf(a), maxMessage), Type: corev1.EventTypeWarning, Count: 1,
-		FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: fieldManager}, ReportingController: "ortet.io/controller", ReportingInstance: first(r.config.Identity, "ortet"),
+		InvolvedObject: on,
+		Reason:         "Boot" + string(a.State), Message: clip(reasonOf(a)+": "+messageOf(a), maxMessage), Type: corev1.EventTypeWarning,
+		Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source:              corev1.EventSource{Component: fieldManager},
+		ReportingController: "ortet.io/controller", ReportingInstance: first(r.config.Identity, "ortet"),
 	}
 	e.InvolvedObject.Namespace = ""
 	if namespace != metav1.NamespaceDefault || on.Kind != "Node" {

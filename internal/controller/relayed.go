@@ -17,23 +17,23 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Letters are what nodes told the admission server, since they cannot reach the API
-// server: it keeps them as ConfigMaps, which whoever takes them deletes.
+// Relayed reports are what nodes sent to the admission server, since they cannot reach the
+// API server. It keeps them as ConfigMaps, which their reader deletes.
 const (
 	// RelayedLabel selects them; its value is the kind, and the key of the JSON.
 	RelayedLabel       = "ortet.io/told"
 	RelayedKindVerdict = "verdict"
 	RelayedKindBoot    = "boot"
-	// RelayedInstance annotates the ARM id of the instance that told it, which the
+	// RelayedInstance annotates the ARM id of the instance that sent it, which the
 	// admission server found out.
 	RelayedInstance = "ortet.io/instance"
 	relayedVM       = "ortet.io/vm-id"
 )
 
 const (
-	// relayedInterval is how often is looked for them: a list without their contents.
+	// relayedInterval is the interval between lists of them, without their contents.
 	relayedInterval = 5 * time.Second
-	// maxRelayed is how many are read in one look, the rest later.
+	// maxRelayed is how many are read after one list, the rest later.
 	maxRelayed = 100
 )
 
@@ -43,7 +43,7 @@ type pendingVerdict struct {
 	name, version string // of its ConfigMap
 }
 
-// pollRelayed looks for letters until ctx ends.
+// pollRelayed takes relayed reports until ctx ends.
 func (r *reconciler) pollRelayed(ctx context.Context) error {
 	ticker := time.NewTicker(relayedInterval)
 	defer ticker.Stop()
@@ -59,8 +59,8 @@ func (r *reconciler) pollRelayed(ctx context.Context) error {
 	}
 }
 
-// listRelayed takes those of instances that are known. Others wait for their pool
-// to be listed, and go in the end as the admission server bounds them.
+// listRelayed lists relayed reports, and takes those of instances that are known. Others
+// wait for their pool to be listed; the admission server bounds their number.
 func (r *reconciler) listRelayed(ctx context.Context) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
@@ -113,7 +113,8 @@ func (r *reconciler) readRelayed(ctx context.Context, key Key, boot fleet.Boot, 
 		err = fmt.Errorf("nothing is known of the kind %q", clip(kind, 64))
 	}
 	if err != nil {
-		r.config.Log.WarnContext(ctx, "what a node told the admission server is of no use", "configMap", m.Name, "instance", boot.Name, "error", err)
+		r.config.Log.WarnContext(ctx, "what a node told the admission server is of no use",
+			"configMap", m.Name, "instance", boot.Name, "error", err)
 	}
 	return r.deleteRelayed(ctx, m.Name, m.ResourceVersion)
 }
@@ -138,21 +139,22 @@ func (r *reconciler) storeRelayedBoot(ctx context.Context, boot fleet.Boot, repo
 	if fresh {
 		t := timeline.Build(report, record.Cloud())
 		r.meters.boot.observe(t, record)
-		r.config.Log.InfoContext(ctx, "boot kept", "node", view.Name, "image", record.ImageVersion(), "took", t.Total().String(), "complete", t.Complete, "by", "admission")
+		r.config.Log.InfoContext(ctx, "boot kept",
+			"node", view.Name, "image", record.ImageVersion(), "took", t.Total().String(), "complete", t.Complete, "by", "admission")
 	}
 	return nil
 }
 
-// deletePublished deletes a verdict's letter, which was published.
-func (r *reconciler) deletePublished(ctx context.Context, key Key, l *pendingVerdict) error {
-	if err := r.deleteRelayed(ctx, l.name, l.version); err != nil {
+// deletePublished deletes a relayed verdict that was published.
+func (r *reconciler) deletePublished(ctx context.Context, key Key, v *pendingVerdict) error {
+	if err := r.deleteRelayed(ctx, v.name, v.version); err != nil {
 		return err
 	}
-	r.fleet.clearRelayed(key, l)
+	r.fleet.clearRelayed(key, v)
 	return nil
 }
 
-// deleteRelayed deletes a letter, unless another one has taken its place.
+// deleteRelayed deletes a relayed report, unless another one has taken its place.
 func (r *reconciler) deleteRelayed(ctx context.Context, name, version string) error {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.config.Namespace}}
 	err := r.client.Delete(ctx, m, client.Preconditions{ResourceVersion: &version})
@@ -162,19 +164,19 @@ func (r *reconciler) deleteRelayed(ctx context.Context, name, version string) er
 	return nil
 }
 
-// setRelayed puts in what the node of an instance told, if it is still that machine's.
-func (f *Fleet) setRelayed(key Key, vmID string, l *pendingVerdict) {
+// setRelayed puts in a relayed verdict, if the instance is still that machine.
+func (f *Fleet) setRelayed(key Key, vmID string, v *pendingVerdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.all[key]; s != nil && strings.EqualFold(s.boot.VMID, vmID) {
-		s.relayed = l
+		s.relayed = v
 	}
 }
 
-func (f *Fleet) clearRelayed(key Key, l *pendingVerdict) {
+func (f *Fleet) clearRelayed(key Key, v *pendingVerdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s := f.all[key]; s != nil && s.relayed == l {
+	if s := f.all[key]; s != nil && s.relayed == v {
 		s.relayed = nil
 	}
 }

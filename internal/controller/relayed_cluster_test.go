@@ -16,8 +16,8 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// letter is what the admission server keeps of what a node told it.
-func (s *site) letter(t *testing.T, b fleet.Boot, vmID, kind string, what any) string {
+// relay makes what the admission server keeps of a report that a node sent to it.
+func (s *site) relay(t *testing.T, b fleet.Boot, vmID, kind string, what any) string {
 	t.Helper()
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -39,9 +39,9 @@ func (s *site) taken(t *testing.T, name string) {
 	})
 }
 
-// What nodes tell the admission server counts as what they say elsewhere, and is
+// What nodes report to the admission server counts as what they report elsewhere, and is
 // believed of the machine that the server found them to be.
-func TestLettersInACluster(t *testing.T) {
+func TestRelayedReportsInACluster(t *testing.T) {
 	s := newSite(t)
 	lost := s.machine(t, 1, nil)
 	metrics, stop := s.start(t, "first")
@@ -49,7 +49,7 @@ func TestLettersInACluster(t *testing.T) {
 	v := aVerdict(wire.Failed, time.Minute, func(v *wire.Verdict) {
 		v.Node, v.VMID, v.Reason, v.At = "", "", "CNINotReady", time.Now().UTC()
 	})
-	s.taken(t, s.letter(t, lost, lost.VMID, RelayedKindVerdict, v))
+	s.taken(t, s.relay(t, lost, lost.VMID, RelayedKindVerdict, v))
 	list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: EvidenceLabel + "=" + EvidenceValue})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d pieces of evidence: %v", len(list.Items), err)
@@ -63,7 +63,7 @@ func TestLettersInACluster(t *testing.T) {
 
 	r := bootOf(lost)
 	r.VMID = ""
-	s.taken(t, s.letter(t, lost, lost.VMID, RelayedKindBoot, r))
+	s.taken(t, s.relay(t, lost, lost.VMID, RelayedKindBoot, r))
 	boots, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: BootLabel + "=" + BootValue})
 	if err != nil || len(boots.Items) != 1 {
 		t.Fatalf("%d boots: %v", len(boots.Items), err)
@@ -73,12 +73,12 @@ func TestLettersInACluster(t *testing.T) {
 		t.Errorf("%+v %v", record, err)
 	}
 
-	// A letter of the machine that had the instance's id before, and one that cannot
+	// A report of the machine that had the instance's id before, and one that cannot
 	// be read, are taken and count for nothing.
 	other := "99999999-2222-4333-8444-555555555555"
-	s.taken(t, s.letter(t, lost, other, RelayedKindVerdict, v))
-	s.taken(t, s.letter(t, lost, lost.VMID, RelayedKindVerdict, map[string]string{"outcome": "Fine"}))
-	s.taken(t, s.letter(t, lost, lost.VMID, "poem", "…"))
+	s.taken(t, s.relay(t, lost, other, RelayedKindVerdict, v))
+	s.taken(t, s.relay(t, lost, lost.VMID, RelayedKindVerdict, map[string]string{"outcome": "Fine"}))
+	s.taken(t, s.relay(t, lost, lost.VMID, "poem", "…"))
 	if text := scrape(t, metrics); !strings.Contains(text, `ortet_boot_verdicts_total{outcome="Failed",pool="pool1",source="admission"} 1`) {
 		t.Error(grep(text, "ortet_boot_verdicts_total"))
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the documentation's tables anew")
+var update = flag.Bool("update", false, "write the documentation's tables again")
 
 const permissionsDoc = "../../docs/kubernetes-permissions.md"
 

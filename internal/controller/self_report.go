@@ -27,7 +27,7 @@ var reportedSuccess = bootRule{
 	decide: (*observed).takeReport,
 }
 
-// What came up in spite of its report came up, whatever becomes of it later.
+// A node that came up after its report did so once and for all.
 var reportedFailureBeforeItCameUp = bootRule{
 	name:   "the node reported a failure, and came up all the same before",
 	when:   (*observed).degradedBefore,
@@ -84,7 +84,7 @@ func (o *observed) reportedAt() time.Time {
 	return o.report.seen
 }
 
-// settled is when a Node that is Ready is so in spite of the report.
+// settled is when a Node that stays Ready contradicts the report.
 func (o *observed) settled() time.Time {
 	return latest(o.reportedAt(), o.node.ReadySince).Add(o.deadlines.Settle)
 }
@@ -99,10 +99,9 @@ func (o *observed) degradedBefore() bool {
 	return o.previous.Reported == v.Outcome && p != nil && p.BootID == v.BootID && p.Uptime == v.Uptime && p.At.Equal(v.At)
 }
 
-// conditionSince reports whether our condition on the Node says that it came up in spite of
-// a verdict, given when. It was written after that with the verdict's own reason, as for one
-// that is Degraded, or so long after that it was no race with a Node that was Ready for a
-// moment.
+// conditionSince reports whether our condition contradicts a verdict of that time: it was
+// written after that with the verdict's own reason, as for one that is Degraded, or so long
+// after that it was no race with a Node that was Ready for a moment.
 func (n *NodeView) conditionSince(v wire.Verdict, at time.Time, settle time.Duration) bool {
 	if !n.CameUp {
 		return false

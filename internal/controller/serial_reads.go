@@ -7,9 +7,9 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// When an instance's serial log is read. A boot that goes well is looked at once,
-// when nothing else is to be done: what it cost, or that it did not last, only the
-// node itself tells.
+// When an instance's serial log is read. That of a boot that succeeded is read once, when
+// nothing else is to be done: how long it took, or that it did not last, only the node
+// itself reports.
 const (
 	firstRead    = 4 * time.Minute                   // after the start, where nothing is wrong
 	readyRead    = 2 * time.Minute                   // after the node became Ready
@@ -18,10 +18,10 @@ const (
 	tryAgain     = 15 * time.Second                  // after the first that Azure did not answer; then twice as long
 	slowestRead  = 10 * time.Minute                  // the longest that it gets
 	maxReads     = 8                                 // in one situation
-	deletedReads = 3                                 // tries of the one look at a machine that is being deleted
+	deletedReads = 3                                 // tries of the one read of a machine that is being deleted
 )
 
-// looks is what is known of the reading of one instance's serial log.
+// serialReads is what is known of the reads of one instance's serial log.
 type serialReads struct {
 	situation string // when it changes, there may be more to read
 	begun     time.Time
@@ -32,12 +32,14 @@ type serialReads struct {
 	busy      bool
 }
 
-// situationOf tells what may have led to more in the log.
+// situationOf returns what may have led to more in the log.
 func situationOf(b fleet.Boot, a Assessment) string {
 	if a.Basis == basisDeleted {
 		return b.VMID + "|" + basisDeleted
 	}
-	return strings.Join([]string{b.VMID, b.ProvisioningState, b.Provisioning.Reason, string(b.Power), a.Basis, a.Node, yesNo(a.State == Succeeded)}, "|")
+	return strings.Join([]string{
+		b.VMID, b.ProvisioningState, b.Provisioning.Reason, string(b.Power), a.Basis, a.Node, yesNo(a.State == Succeeded),
+	}, "|")
 }
 
 func yesNo(b bool) string {
@@ -47,54 +49,54 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// wants tells whether an instance's serial log could say more than is known.
-func (l *serialReads) wants(b fleet.Boot, a Assessment, now time.Time) bool {
+// wants reports whether an instance's serial log could have more than is known.
+func (r *serialReads) wants(b fleet.Boot, a Assessment, now time.Time) bool {
 	switch {
-	case l.never || l.busy || !b.Console || a.State == "":
+	case r.never || r.busy || !b.Console || a.State == "":
 		return false
-	case a.Source.own(): // the node has said it
+	case a.Source.own(): // the node has reported it
 		return false
 	case a.State == Succeeded:
-		// By being Ready: it has said nothing itself, as far as is known.
-		return now.Sub(a.Began) < newFor && (l.n == 0 || l.situation != situationOf(b, a))
+		// By being Ready: it has reported nothing itself, as far as is known.
+		return now.Sub(a.Began) < newFor && (r.n == 0 || r.situation != situationOf(b, a))
 	case a.State == Deleting, a.State == Stopped, a.State == Degraded:
 		return false
 	case a.Basis == basisDeleted:
-		return l.situation != situationOf(b, a) || l.n == 0 && l.failed < deletedReads
+		return r.situation != situationOf(b, a) || r.n == 0 && r.failed < deletedReads
 	}
-	return l.n < maxReads && l.failed < maxReads
+	return r.n < maxReads && r.failed < maxReads
 }
 
-// due gives when to read next. It is for instances that want it, and notes a new
+// due returns when to read next. It is for instances that want it, and notes a new
 // situation.
-func (l *serialReads) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
-	if s := situationOf(b, a); s != l.situation {
-		l.situation, l.begun, l.n, l.failed = s, now, 0, 0
+func (r *serialReads) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
+	if s := situationOf(b, a); s != r.situation {
+		r.situation, r.begun, r.n, r.failed = s, now, 0, 0
 	}
 	switch {
-	case l.failed > 0:
-		return l.last.Add(min(tryAgain<<min(l.failed-1, 10), slowestRead))
-	case l.n == 0 && a.State.Bad():
-		return l.begun
+	case r.failed > 0:
+		return r.last.Add(min(tryAgain<<min(r.failed-1, 10), slowestRead))
+	case r.n == 0 && a.State.Bad():
+		return r.begun
 	case a.State == Succeeded:
 		return a.Since.Add(readyRead)
-	case l.n == 0:
+	case r.n == 0:
 		return a.Began.Add(firstRead)
 	}
-	wait := backOff << min(l.n-1, 10)
-	next := l.last.Add(min(wait, slowestRead))
+	wait := backOff << min(r.n-1, 10)
+	next := r.last.Add(min(wait, slowestRead))
 	// What there is at the deadline is in the verdict.
-	if deadline := a.Next; !deadline.IsZero() && deadline.After(l.last) && deadline.Before(next) {
+	if deadline := a.Next; !deadline.IsZero() && deadline.After(r.last) && deadline.Before(next) {
 		next = deadline
 	}
 	return next
 }
 
-// serialPatience bounds how long a failure is held back for its serial log.
+// serialPatience bounds how long the publishing of a failure waits for its serial log.
 const serialPatience = 2 * time.Minute
 
-// serialPending tells whether an instance is held to have failed, for what can be
-// seen from outside, and its serial log will be read soon and may tell more.
+// serialPending reports whether an instance was judged to have failed from outside, and
+// its serial log will be read soon and may have more.
 func (f *Fleet) serialPending(key Key, a Assessment, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +111,7 @@ func (f *Fleet) serialPending(key Key, a Assessment, now time.Time) bool {
 	return wants && (s.reads.n == 0 || s.reads.situation != situationOf(s.boot, a))
 }
 
-// LogWanted tells whether an instance's serial log could say more than what was
+// LogWanted reports whether an instance's serial log could have more than what was
 // assessed without it.
 func LogWanted(a Assessment, now time.Time) bool {
 	if a.Source.own() {
