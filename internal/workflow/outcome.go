@@ -110,6 +110,9 @@ func (x *run) outcome() error {
 		rec.Why = out.Err.Error()
 	case len(left) > 0 || rec.Phase == journal.Undo && committed:
 		out.Exit = ExitNeedsPerson
+		if committed {
+			out.Left = append(out.Left, x.left...)
+		}
 	case rec.Phase == journal.Suspend:
 		out.Exit = ExitInterrupted
 	case rec.Phase == journal.Undo:

@@ -149,6 +149,9 @@ var extensionStories = []Story{
 		{Do: "capture"}, {Do: "rollback", To: "original", Exit: 3}}, Cannot: "extension vmssCSE: its protected settings"},
 	{Name: "extension whose protected settings are unknown, accepted", Seed: 63, Pool: bootstrapped("unknown"), Asks: []Ask{
 		{Do: "capture"}, {Do: "rollback", To: "original", AcceptLost: true, Exit: 4}}, Cannot: "extension vmssCSE: its protected settings"},
+	{Name: "extension lost and accepted, and the tag refused", Seed: 0xec6, Pool: bootstrapped("unknown"), Asks: []Ask{
+		{Do: "capture"}, {Do: "rollback", To: "original", AcceptLost: true, Exit: 4}}, Cannot: "extension vmssCSE: its protected settings",
+		Happen: at("azure PATCH "+definition+"/versions/2000.01.01", 1, "refused")},
 }
 
 // found are stories of bugs that no other story and no single event shows. Seeds draw none of
