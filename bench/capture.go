@@ -126,7 +126,7 @@ func (w *world) capture(ctx context.Context) (capture.Result, int64, error) {
 	return result, most, json.Unmarshal([]byte(out.String()), &result)
 }
 
-// watchMemory gives the greatest RssAnon that it saw.
+// watchMemory returns the greatest RssAnon that it saw.
 func watchMemory(pid int, ended <-chan struct{}) int64 {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -175,7 +175,7 @@ func captureOverhead(ctx context.Context, o options) (_ []figure, err error) {
 	}, nil
 }
 
-// criticalPath gives the chain of steps that the end waited for, first to last:
+// criticalPath returns the chain of steps that the end waited for, first to last:
 // from the last step back, always to the one that ended last before it began.
 func criticalPath(steps []workflow.StepTiming) []workflow.StepTiming {
 	var path []workflow.StepTiming

@@ -265,7 +265,7 @@ func (s *configSite) applied(ctx context.Context) (int, error) {
 	return count, nil
 }
 
-// since gives how long after its annotation's answer something was at each node. 0 is for
+// since returns how long after its annotation's answer something was at each node. 0 is for
 // a watch that showed the annotation before the request was answered.
 func (s *configSite) since(at func(*configNode) time.Time) (all []time.Duration) {
 	for _, n := range s.nodes {
@@ -346,7 +346,7 @@ func (*configNode) Settle(context.Context) (a wire.ConfigurationAnswer, settled 
 	return a, false
 }
 
-// Current gives the document that was applied.
+// Current returns the document that was applied.
 func (n *configNode) Current() (files.Set, []byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -42,7 +42,7 @@ type installation struct {
 // notRun are the kinds of what the charts run.
 var notRun = map[string]bool{"Deployment": true, "Service": true, "PodDisruptionBudget": true, "Job": true, "CronJob": true}
 
-// keptOf gives a manifest without what it runs.
+// keptOf returns a manifest without what it runs.
 func keptOf(t *testing.T, manifest string) string {
 	t.Helper()
 	var kept []string
@@ -129,7 +129,7 @@ func (i *installation) account(name string) controlplane.Client {
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + i.namespace, "system:authenticated"}}
 }
 
-// admission gives the admission server, as somebody and at a time.
+// admission returns the admission server, as somebody and at a time.
 func (i *installation) admission(who controlplane.Client, now func() time.Time) *admissionkube.Cluster {
 	i.Helper()
 	config, err := i.cp.RESTConfigFor(who)
@@ -233,7 +233,7 @@ func spendOnce(ctx context.Context, c *admissionkube.Cluster, nonce string) erro
 	return err
 }
 
-// capture gives a capture's part of the cluster, by its own account.
+// capture returns a capture's part of the cluster, by its own account.
 func (i *installation) capture() *kube.Cluster {
 	i.Helper()
 	config, err := i.cp.RESTConfigFor(i.account("c-vmss-prototype"))
@@ -251,8 +251,8 @@ const captureHolder, captureJob = "test", "capture-work"
 
 var captureData, captureMore = saved("x"), saved("y")
 
-func saved(data string) cluster.Kept {
-	return cluster.Kept{Kind: "customData", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(data))), Data: fleet.NewSecret(data), Pool: accountsPool}
+func saved(data string) cluster.SecretItem {
+	return cluster.SecretItem{Kind: "customData", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(data))), Data: fleet.NewSecret(data), Pool: accountsPool}
 }
 
 // captures does what a capture does in the cluster: it holds the pool, writes its journal,
@@ -275,9 +275,9 @@ func (i *installation) captures(t *testing.T, c *kube.Cluster, on string) {
 		r, err = c.Journals().Save(i.ctx, r)
 		check("write the journal", err)
 	}
-	for _, item := range []cluster.Kept{captureData, captureMore} {
-		check("keep data", c.Keep(i.ctx, item, nil))
-		_, err = c.Kept(i.ctx, item.Pool, item.Kind, item.SHA256)
+	for _, item := range []cluster.SecretItem{captureData, captureMore} {
+		check("keep data", c.PutSecret(i.ctx, item, nil))
+		_, err = c.GetSecret(i.ctx, item.Pool, item.Kind, item.SHA256)
 		check("read what is kept", err)
 	}
 	value := "x"

@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/controller"
 )
 
-// renderOrtet gives the chart's objects by kind.
+// renderOrtet returns the chart's objects by kind.
 func renderOrtet(t *testing.T, args ...string) map[string][][]byte {
 	t.Helper()
 	out, err := helm(t, append([]string{"template", "r", "ortet", "--namespace", "ortet-system"}, args...)...)

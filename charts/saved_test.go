@@ -28,7 +28,7 @@ func TestUpgradeNamesWhatEarlierVersionsSaved(t *testing.T) {
 	before, meanwhile := saved("of before"), saved("of a Job that goes on")
 	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: configSecret}, Data: map[string][]byte{"azure.json": []byte("{}")}}
 	immutable := true
-	earlierSecret := func(item cluster.Kept) *corev1.Secret {
+	earlierSecret := func(item cluster.SecretItem) *corev1.Secret {
 		return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "ortet-saved-customdata-" + item.SHA256[:16], Annotations: map[string]string{
 				"ortet.io/kind": "customData", "ortet.io/sha256": item.SHA256, "ortet.io/pool": accountsPool,
@@ -68,7 +68,7 @@ func TestUpgradeNamesWhatEarlierVersionsSaved(t *testing.T) {
 		}
 		return nil
 	})
-	if kept, err := c.Kept(i.ctx, accountsPool, before.Kind, before.SHA256); err != nil || kept.Data.Reveal() != before.Data.Reveal() {
+	if kept, err := c.GetSecret(i.ctx, accountsPool, before.Kind, before.SHA256); err != nil || kept.Data.Reveal() != before.Data.Reveal() {
 		t.Errorf("what was saved before: %v", err)
 	}
 	refusal(t, "the policy on records", "a capture writes its journal", func() error {
@@ -79,16 +79,16 @@ func TestUpgradeNamesWhatEarlierVersionsSaved(t *testing.T) {
 		t.Errorf("an earlier version's Job, still running, saves: %v", err)
 	}
 	for range 2 {
-		if err := c.Keep(i.ctx, captureData, nil); err != nil {
+		if err := c.PutSecret(i.ctx, captureData, nil); err != nil {
 			t.Errorf("save: %v", err)
 		}
 	}
-	if _, err := c.Kept(i.ctx, accountsPool, captureData.Kind, captureData.SHA256); err != nil {
+	if _, err := c.GetSecret(i.ctx, accountsPool, captureData.Kind, captureData.SHA256); err != nil {
 		t.Errorf("what is saved now: %v", err)
 	}
 	// What may be there in another Secret is not taken for lost.
 	lost := saved("never")
-	if _, err := c.Kept(i.ctx, accountsPool, lost.Kind, lost.SHA256); !fleet.Is(err, fleet.KindDenied) {
+	if _, err := c.GetSecret(i.ctx, accountsPool, lost.Kind, lost.SHA256); !fleet.Is(err, fleet.KindDenied) {
 		t.Errorf("read what no Role names: %v", err)
 	}
 	if _, err := c.Journals().Load(i.ctx, accountsPool); !fleet.Is(err, fleet.KindNotFound) {

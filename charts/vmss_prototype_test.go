@@ -59,7 +59,7 @@ func bareHelm(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// render gives the chart's objects by kind.
+// render returns the chart's objects by kind.
 func render(t *testing.T, args ...string) map[string][][]byte {
 	t.Helper()
 	out, err := helm(t, append([]string{"template", "r", "vmss-prototype", "--namespace", "default"}, args...)...)

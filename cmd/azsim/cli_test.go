@@ -71,7 +71,7 @@ func same(a, b any) bool {
 	return err1 == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// logIn gives a CLI that has logged in to the server, as the documents of Azure
+// logIn returns a CLI that has logged in to the server, as the documents of Azure
 // Stack Hub say it.
 func logIn(t *testing.T, e endpoint, profile string) azureCLI {
 	t.Helper()

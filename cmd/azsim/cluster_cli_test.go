@@ -53,7 +53,7 @@ type whatIfChange struct {
 	} `json:"delta"`
 }
 
-// whatIf gives the changes of each changeType as lower-case ids, sorted, and the
+// whatIf returns the changes of each changeType as lower-case ids, sorted, and the
 // paths of all modified properties as ID-SUFFIX:PATH.
 func (d deploying) whatIf() (ids map[string][]string, paths []string) {
 	d.t.Helper()

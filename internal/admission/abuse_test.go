@@ -40,7 +40,7 @@ func (s *site) sendFrom(address, path string, body []byte, header string) reply 
 	return s.do(r)
 }
 
-// forged gives a document that a stranger signs, under the metadata service's name, by a
+// forged returns a document that a stranger signs, under the metadata service's name, by a
 // certificate whose issuer is said to be at an address.
 func forged(t *testing.T, d azsim.AttestedDocument, issuer string) string {
 	t.Helper()

@@ -46,7 +46,7 @@ type Eviction struct {
 // Desires keeps desires in the cluster, for all replicas and restarts. Errors are
 // *fleet.Error; reads are fresh.
 type Desires interface {
-	// Desire gives what is kept of a scale set, compared without letter case. Where
+	// Desire returns what is kept of a scale set, compared without letter case. Where
 	// nothing is it is the zero Desire, and no error.
 	Desire(ctx context.Context, pool fleet.ResourceID) (Desire, error)
 	// SetDesire replaces what was read as desire.Version, and is fleet.KindStale where

@@ -79,7 +79,7 @@ func (w *azsimWorld) scale(pool fleet.ResourceID, n int64) {
 	settle(w, p, err)
 }
 
-// vms gives the pool's machines by name.
+// vms returns the pool's machines by name.
 func (w *azsimWorld) vms(pool fleet.ResourceID) map[string]fleet.Member {
 	w.Helper()
 	list, err := w.members.Members(w.Context(), pool, false)

@@ -162,7 +162,7 @@ func newAuthority(now time.Time) (certificate, key []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), nil
 }
 
-// newLeaf gives a certificate with its authority's behind it: a node knows only the
+// newLeaf returns a certificate with its authority's behind it: a node knows only the
 // hash of the latter.
 func newLeaf(authority *x509.Certificate, by crypto.Signer, names []string, now time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

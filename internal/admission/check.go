@@ -153,7 +153,7 @@ func instanceID(text string) (uniform, ok bool) {
 	})
 }
 
-// signedBy gives the proof's key, by which the request is signed.
+// signedBy returns the proof's key, by which the request is signed.
 func signedBy(path string, body []byte, p wire.Proof) (*ecdsa.PublicKey, error) {
 	parsed, err := x509.ParsePKIXPublicKey(p.PublicKey)
 	if err != nil {

@@ -299,7 +299,7 @@ func backOff(err error) time.Duration {
 	return min(longest, longestBackOff)
 }
 
-// distinct gives the instances that are waited for, by key.
+// distinct returns the instances that are waited for, by key.
 func distinct(waiters []*waiter) map[string]fleet.ResourceID {
 	out := make(map[string]fleet.ResourceID, len(waiters))
 	for _, w := range waiters {

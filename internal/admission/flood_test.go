@@ -159,7 +159,7 @@ func inFlight(t *testing.T, s *site, share string) float64 {
 	return 0
 }
 
-// from gives a client of an address of this host's.
+// from returns a client of an address of this host's.
 func from(t *testing.T, address, hash string) *http.Client {
 	t.Helper()
 	c := &http.Client{Timeout: 4 * time.Second, Transport: &http.Transport{ // less than the 5 s that silent connections are given

@@ -87,7 +87,7 @@ func (n *nonces) check(ctx context.Context, nonce string) (time.Time, error) {
 	return time.Time{}, refuse(NonceForged, fmt.Errorf("the nonce has not our MAC"))
 }
 
-// secret gives the key, which was read no longer ago than age. While it is read again,
+// secret returns the key, which was read no longer ago than age. While it is read again,
 // and where it cannot be, the one that is held will do: who sends nonces of his own making
 // neither holds up the others nor has the cluster asked all the time.
 func (n *nonces) secret(ctx context.Context, age time.Duration) ([]byte, error) {

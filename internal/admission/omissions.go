@@ -87,7 +87,7 @@ func (o *omissions) of(key omissionKey) *omission {
 	return one
 }
 
-// drain gives the counts since the last time, the largest first; those of more addresses
+// drain returns the counts since the last time, the largest first; those of more addresses
 // than are told by themselves are together, with the zero Prefix.
 func (o *omissions) drain() []omission {
 	o.mu.Lock()

@@ -12,7 +12,7 @@ import (
 // Directory tells who instances are. Each answer was begun after it was asked for:
 // nobody gets one from before an instance was deleted.
 type Directory interface {
-	// Member gives one instance with its addresses. One that is gone is
+	// Member returns one instance with its addresses. One that is gone is
 	// fleet.KindNotFound. Who asks at the same time shares the requests.
 	Member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error)
 }
@@ -43,7 +43,7 @@ type NodeState struct {
 // said otherwise; reads are fresh. fleet.KindConflict is of what others changed at the
 // same time: asked again it may well succeed.
 type Cluster interface {
-	// NonceKey gives the key of the nonces' MAC, the same for all replicas; the first
+	// NonceKey returns the key of the nonces' MAC, the same for all replicas; the first
 	// makes it. 32 bytes.
 	NonceKey(ctx context.Context) ([]byte, error)
 	// Spend uses a nonce, by its name of at most 40 lower-case hex digits. Again by
@@ -127,12 +127,12 @@ type Admissions interface {
 // Keys is what the server's TLS takes from the cluster. Errors are *fleet.Error;
 // reads are fresh.
 type Keys interface {
-	// Authority gives the certificate and the key of the authority that signs the
+	// Authority returns the certificate and the key of the authority that signs the
 	// server's own certificates, both PEM, the same for all replicas. Where there is
 	// none, what fresh makes is kept; of several replicas that do so at once, the
 	// first one's is kept and given to all.
 	Authority(ctx context.Context, fresh func() (certificate, key []byte, err error)) (certificate, key []byte, err error)
-	// ClientCAs gives the PEM of the authorities whose client certificates the API
+	// ClientCAs returns the PEM of the authorities whose client certificates the API
 	// server takes: kubelets' are among them.
 	ClientCAs(ctx context.Context) ([]byte, error)
 }

@@ -493,7 +493,7 @@ func TestReaperRuns(t *testing.T) {
 	}
 }
 
-// counted gives a metric's value.
+// counted returns a metric's value.
 func counted(t *testing.T, m prometheus.Metric) float64 {
 	t.Helper()
 	var out dto.Metric

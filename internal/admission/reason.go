@@ -68,7 +68,7 @@ type Meaning struct {
 	Remedy string
 }
 
-// Reasons gives every reason of a refusal, in the order of the checks. A certificate
+// Reasons returns every reason of a refusal, in the order of the checks. A certificate
 // that proves nothing is 401: the node then proves by a document. docs/admission.md lists them.
 func Reasons() []Meaning {
 	return []Meaning{

@@ -484,7 +484,7 @@ func (a *authority) sign(template, parent *x509.Certificate, public any) *x509.C
 
 func (a *authority) pem() []byte { return pemOf(a.certificate) }
 
-// kubelet gives a kubelet's client certificate.
+// kubelet returns a kubelet's client certificate.
 func (a *authority) kubelet(change func(*x509.Certificate)) *x509.Certificate {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "system:node:pool1000003", Organization: []string{"system:nodes"}},

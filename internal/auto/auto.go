@@ -57,8 +57,8 @@ func New(c Config) (*Auto, error) {
 	return &Auto{c}, nil
 }
 
-// A Look is what is seen of a pool, before anything is changed.
-type Look struct {
+// A Observation is what is seen of a pool, before anything is changed.
+type Observation struct {
 	donors.Choice
 	// Left says why the pool is left out: AKS or Cluster API owns it, it is gone, not
 	// Linux, or a control plane. "" where it is not.

@@ -150,7 +150,8 @@ func all(t *testing.T, a *auto.Auto) ([]string, int) {
 	results := a.Run(t.Context(), pools, true, false)
 	lines := make([]string, len(results))
 	for i, r := range results {
-		lines[i] = strings.Join(strings.Fields(fmt.Sprintf("%s: %s %d %s (%s%s) passed %q", r.Pool.Name(), r.Outcome, r.Exit, r.Donor, r.Because, r.Error, r.Passed)), " ")
+		lines[i] = strings.Join(strings.Fields(fmt.Sprintf("%s: %s %d %s (%s%s) passed %q", r.Pool.Name(), r.Outcome, r.Exit, r.Donor, r.Because,
+			r.Error, r.Passed)), " ")
 	}
 	return lines, auto.Exit(results)
 }
@@ -187,7 +188,8 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 	})
 	a := w.auto(t, func(c *auto.Config) { c.MaxParallel = 2 })
 	lines, code := all(t, a)
-	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0", "failed: captured 0 failed0", "old: not due 0 … 2026.11.23 is there", "rolledback: not due 0 … version 2026.11.23 (rolled back) is there")
+	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0",
+		"failed: captured 0 failed0", "old: not due 0 … 2026.11.23 is there", "rolledback: not due 0 … version 2026.11.23 (rolled back) is there")
 	if code != 0 || w.most != 2 {
 		t.Errorf("exit %d, %d at a time; want 0 and 2", code, w.most)
 	}
@@ -242,7 +244,8 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 			w.pools["a"].Versions = []capture.VersionStatus{version(now)}
 			return nil
 		}, `a: not due 0 (version 2026.11.26`},
-		"all refused": {func(_ *world, q capture.Request) error { return about("node "+q.Node, "no") }, `a: failed 3 a2 … passed ["a0: no" "a1: no"]`},
+		"all refused": {func(_ *world, q capture.Request) error { return about("node "+q.Node, "no") },
+			`a: failed 3 a2 … passed ["a0: no" "a1: no"]`},
 		"the pool is refused": {func(_ *world, q capture.Request) error {
 			return about(group+"a", "its upgrade mode is Automatic")
 		}, `a: failed 3 a0 … passed []`},
@@ -306,7 +309,8 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 		w.nodes[i].ControlPlane = strings.HasPrefix(w.nodes[i].Name, "masters")
 	}
 	lines, code := all(t, w.auto(t, nil))
-	expect(t, lines, "aks: left out 0 … AKS manages it", "capz: left out 0 … Cluster API", "gone: left out 0 … no such scale set", "masters: left out 0 … control plane", "windows: left out 0 … Linux")
+	expect(t, lines, "aks: left out 0 … AKS manages it", "capz: left out 0 … Cluster API", "gone: left out 0 … no such scale set",
+		"masters: left out 0 … control plane", "windows: left out 0 … Linux")
 	if code != 0 || len(w.captured) > 0 {
 		t.Errorf("exit %d, captured %v", code, w.captured)
 	}
@@ -337,7 +341,8 @@ func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
 	w.pool("c", 2, func(s *capture.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
 	w.pool("d", 2, func(s *capture.PoolStatus) { s.Problem = "cannot list versions" })
 	lines, code := all(t, w.auto(t, nil))
-	expect(t, lines, "a: captured 0 a1 … interrupted", "b: failed 3 … ortet rollback", "c: failed 3 … ("+group+"c)", "d: failed 3 … cannot list versions")
+	expect(t, lines, "a: captured 0 a1 … interrupted", "b: failed 3 … ortet rollback", "c: failed 3 … ("+group+"c)",
+		"d: failed 3 … cannot list versions")
 	if code != 3 {
 		t.Errorf("exit %d, want 3", code)
 	}

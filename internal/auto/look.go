@@ -18,7 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Pools gives the Uniform scale sets that the cluster's Nodes are instances of, by id.
+// Pools returns the Uniform scale sets that the cluster's Nodes are instances of, by id.
 func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 	nodes, err := a.nodes(ctx)
 	if err != nil {
@@ -32,22 +32,22 @@ func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 	return pools, nil
 }
 
-// Looks gives a Look for each of the pools, in their order, and changes nothing. With
+// Observe returns a Look for each of the pools, in their order, and changes nothing. With
 // all, pools that are not ours to change are left out; otherwise they were named, and
 // the reason is in Refused.
-func (a *Auto) Looks(ctx context.Context, pools []fleet.ResourceID, all bool) ([]Look, error) {
+func (a *Auto) Observe(ctx context.Context, pools []fleet.ResourceID, all bool) ([]Observation, error) {
 	nodes, err := a.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	looks := make([]Look, len(pools))
+	looks := make([]Observation, len(pools))
 	var g errgroup.Group
 	g.SetLimit(a.c.MaxParallel)
 	for i, id := range pools {
 		g.Go(func() error {
 			s, err := a.status(ctx, id)
 			if err == nil {
-				looks[i] = a.look(s, nodes, all)
+				looks[i] = a.observe(s, nodes, all)
 			}
 			return err
 		})
@@ -86,8 +86,8 @@ func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolS
 	return all[0], nil
 }
 
-// look judges a pool.
-func (a *Auto) look(s capture.PoolStatus, cluster members, all bool) Look {
+// observe judges a pool.
+func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observation {
 	nodes := cluster.of[keyOf(s.Pool.ID)]
 	p := donors.Pool{ID: s.Pool.ID}
 	instances := map[string]capture.InstanceStatus{}
@@ -106,7 +106,7 @@ func (a *Auto) look(s capture.PoolStatus, cluster members, all bool) Look {
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
-	l := Look{Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: a.c.Policy.Notes(nodes, cluster.all)}
+	l := Observation{Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: a.c.Policy.Notes(nodes, cluster.all)}
 	refuse := func(code, what, wayOut string) {
 		l.Refused = append(l.Refused, fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
 	}
@@ -125,7 +125,8 @@ func (a *Auto) look(s capture.PoolStatus, cluster members, all bool) Look {
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
 	case c != nil && c.Ended == nil && c.Kind == rollback.Kind:
-		refuse("RollbackOpen", "a rollback of it has not ended", "if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
+		refuse("RollbackOpen", "a rollback of it has not ended",
+			"if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
 	case c != nil && c.Ended == nil:
 		l.Resumes = c.Donor
 	case l.Due:
@@ -162,7 +163,8 @@ func (a *Auto) blockers(candidates []donors.Candidate, all []fleet.Node) []fleet
 		return nil
 	}
 	return []fleet.Problem{{
-		Code: "NoWorkbench", On: on, What: "no other node can work on a copy of its disk: " + prototype.Tally(why), WayOut: prototype.NeedsWorkbench,
+		Code: "NoWorkbench", On: on, What: "no other node can work on a copy of its disk: " +
+			prototype.Tally(why), WayOut: prototype.NeedsWorkbench,
 	}}
 }
 

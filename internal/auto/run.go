@@ -79,7 +79,7 @@ func contended(err error) bool {
 	return errors.As(err, &failed) && failed.Exit == workflow.ExitFailed && (failed.Step == "protect" || failed.Step == "protect-workbench")
 }
 
-// Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.
+// Exit returns the gravest exit code of the results: 4, then 1, 5, 3, 0.
 func Exit(results []Result) int {
 	for _, code := range []int{workflow.ExitNeedsPerson, workflow.ExitFailed, workflow.ExitInterrupted, workflow.ExitRefused} {
 		if slices.ContainsFunc(results, func(r Result) bool { return r.Exit == code }) {
@@ -98,7 +98,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			r.Err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: context.Cause(ctx)}
 			return r
 		}
-		looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
+		looks, err := a.Observe(ctx, []fleet.ResourceID{pool}, all)
 		if err != nil {
 			r.Err = err
 			return r
@@ -144,7 +144,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 }
 
 // next is the best donor that was not passed over; "" where none is left.
-func (l Look) next(passed map[string]bool) string {
+func (l Observation) next(passed map[string]bool) string {
 	for _, c := range l.Candidates {
 		if c.Eligible && !passed[c.Node] {
 			return c.Node
@@ -154,7 +154,7 @@ func (l Look) next(passed map[string]bool) string {
 }
 
 // capture captures, or plans to, and notes in r what became of it.
-func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool) error {
+func (a *Auto) capture(ctx context.Context, r *Result, l Observation, all, dryRun bool) error {
 	q := a.c.Request
 	q.Node = r.Donor
 	if dryRun {
@@ -187,7 +187,7 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool)
 // check chooses again under the pool's lock: another run may have captured the pool
 // meanwhile, or taken the donor as its workbench.
 func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, all bool) error {
-	looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
+	looks, err := a.Observe(ctx, []fleet.ResourceID{pool}, all)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,8 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 		return nil
 	}
 	return &workflow.Refused{Problems: []fleet.Problem{{
-		Code: "NotChosen", On: "node " + donor, What: "it is no longer the donor to choose: " + strings.TrimPrefix(what, "; "), WayOut: "nothing: the pool is judged again",
+		Code: "NotChosen", On: "node " + donor, What: "it is no longer the donor to choose: " +
+			strings.TrimPrefix(what, "; "), WayOut: "nothing: the pool is judged again",
 	}}}
 }
 
@@ -223,13 +224,14 @@ func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string,
 	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool {
 			instance := fleet.ResourceID(p.On)
-			return p.Code == "PoolCredentials" || p.On != "node "+donor && !(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
+			return p.Code == "PoolCredentials" || p.On != "node "+donor &&
+				!(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
 		})
 	}
 	if failed := new(workflow.Outcome); !errors.As(err, &failed) || failed.Exit != workflow.ExitFailed {
 		return false
 	}
-	looks, lookErr := a.Looks(ctx, []fleet.ResourceID{pool}, false)
+	looks, lookErr := a.Observe(ctx, []fleet.ResourceID{pool}, false)
 	return lookErr == nil && !slices.ContainsFunc(looks[0].Candidates, isNamed(donor))
 }
 

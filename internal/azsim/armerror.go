@@ -45,7 +45,7 @@ func (e *armError) withTarget(target string) *armError {
 	return e
 }
 
-// MarshalJSON gives the inner object: {"code", "message", "target", "details"}.
+// MarshalJSON returns the inner object: {"code", "message", "target", "details"}.
 func (e *armError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Code    string      `json:"code"`

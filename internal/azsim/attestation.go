@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// attestor gives who signs the documents of a region's instances. The server's own
+// attestor returns who signs the documents of a region's instances. The server's own
 // is made when it is first asked for, since its key takes time.
 func (s *Server) attestor(location string) (*Attestor, error) {
 	s.attesting.Lock()

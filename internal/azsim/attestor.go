@@ -60,7 +60,7 @@ type AttestedTimeStamp struct {
 // that others have published).
 const AttestedFor = 6 * time.Hour
 
-// NewAttestedDocument gives a document of that time. An empty nonce becomes the time
+// NewAttestedDocument returns a document of that time. An empty nonce becomes the time
 // at which it expires, as in documents that others have published; the documentation
 // says that it is the current one.
 func NewAttestedDocument(vmID, subscription, nonce string, now time.Time) AttestedDocument {
@@ -138,7 +138,7 @@ func NewAttestor(o LeafOptions, now time.Time) (*Attestor, error) {
 	return a.WithLeaf(o)
 }
 
-// WithLeaf gives an Attestor of the same root and key that signs with another leaf.
+// WithLeaf returns an Attestor of the same root and key that signs with another leaf.
 func (a *Attestor) WithLeaf(o LeafOptions) (*Attestor, error) {
 	if len(o.Names) == 0 {
 		o.Names = metadataNames(DefaultLocation)

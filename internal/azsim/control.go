@@ -149,7 +149,7 @@ func (c *call) mayControl() bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Requests gives the last requests, oldest first.
+// Requests returns the last requests, oldest first.
 func (s *Server) Requests() []Request {
 	s.init()
 	s.mu.Lock()

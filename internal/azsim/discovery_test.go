@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fetch gives the decoded answer to a GET of a path with its query.
+// fetch returns the decoded answer to a GET of a path with its query.
 func fetch(t *testing.T, b *bench, path string, into any) int {
 	t.Helper()
 	path, version, _ := strings.Cut(path, "?api-version=")

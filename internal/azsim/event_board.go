@@ -118,7 +118,7 @@ func (s *Server) ask(e *entry, now time.Time) (delay time.Duration) {
 	return delay
 }
 
-// read gives the document that an instance is shown. The caller holds the lock.
+// read returns the document that an instance is shown. The caller holds the lock.
 func (s *Server) read(e *entry, now time.Time) (incarnation int, events []scheduledEvent) {
 	x, _ := instanceOf(e)
 	b := s.boardOf(x)

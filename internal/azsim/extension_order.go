@@ -12,7 +12,7 @@ type extensionNeed struct {
 	after []string
 }
 
-// extensionOrder gives the names in an order in which each comes after those it
+// extensionOrder returns the names in an order in which each comes after those it
 // needs, otherwise in the order of the model. missing names one that some
 // extension needs and that is not there; cycle lists what waits for itself. The
 // order is whole only when both are empty.

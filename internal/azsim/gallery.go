@@ -93,7 +93,7 @@ func imageType() *resourceType {
 	}
 }
 
-// imageFeatures gives the features that an image definition may have, with their
+// imageFeatures returns the features that an image definition may have, with their
 // values. Source: the REST reference of Gallery Images and the documentation of
 // image definitions.
 func imageFeatures() map[string][]string {

@@ -17,7 +17,7 @@ func eventVersions() []string {
 	return []string{"2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01"}
 }
 
-// asOf gives an event as an API version tells it; false where it tells none of it.
+// asOf returns an event as an API version tells it; false where it tells none of it.
 func (v scheduledEvent) asOf(version string) (map[string]any, bool) {
 	if v.EventType == EventPreempt && version < "2017-11-01" || v.EventType == EventTerminate && version < "2019-01-01" {
 		return nil, false

@@ -37,7 +37,7 @@ func (s *Server) admit(e *entry, category string) bool {
 // imdsAction begins the actions of faults that the metadata service meets.
 const imdsAction = "imds/"
 
-// imdsFault gives the fault that a request to a category of an instance's metadata
+// imdsFault returns the fault that a request to a category of an instance's metadata
 // service meets: one whose action names it, as "imds/attested" or "imds/*". Its path
 // is looked for in the instance's id, followed by that of the request.
 func (s *Server) imdsFault(e *entry, category string, r *http.Request) *Fault {

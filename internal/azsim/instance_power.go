@@ -251,7 +251,7 @@ func protectedFromScaleIn(body *armcompute.VirtualMachineScaleSetVM) bool {
 	return p != nil && (val(p.ProtectFromScaleIn) || val(p.ProtectFromScaleSetActions))
 }
 
-// chosen gives the instances that a request's body names by instanceIds; all of
+// chosen returns the instances that a request's body names by instanceIds; all of
 // them, with named false, where it names none.
 func (c *call) chosen(set *entry) (list []*entry, named bool, err error) {
 	all := c.s.instancesOf(set)

@@ -102,7 +102,7 @@ func (c *call) authenticate() error {
 // keptTokens is how many tokens whose signature was found right are remembered.
 const keptTokens = 256
 
-// verified gives the claims of a token that the server has signed. The caller
+// verified returns the claims of a token that the server has signed. The caller
 // holds the lock.
 func (s *Server) verified(token string) (claims, bool) {
 	if cl, known := s.tokens[token]; known {

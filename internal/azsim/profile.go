@@ -14,7 +14,7 @@ type Profile map[string]Span
 // DefaultSpan is what an operation takes that no profile names.
 var DefaultSpan = Span{2 * time.Second, 5 * time.Second}
 
-// DefaultProfile gives published figures (stop, snapshot, image version: the logs
+// DefaultProfile returns published figures (stop, snapshot, image version: the logs
 // that kamino's authors published), and usual ones for the rest.
 func DefaultProfile() Profile {
 	const s, m = time.Second, time.Minute

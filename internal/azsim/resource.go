@@ -73,7 +73,7 @@ func (e *entry) underWay() bool {
 	return e.op != nil && e.op.running()
 }
 
-// find gives the stored resource, nil if there is none. The caller holds the lock.
+// find returns the stored resource, nil if there is none. The caller holds the lock.
 func (s *Server) find(id resourceID) *entry { return s.entries[id.key()] }
 
 // findID is find for an id out of a body.
@@ -81,7 +81,7 @@ func (s *Server) findID(id string) *entry {
 	return s.entries[strings.ToLower(strings.TrimRight(id, "/"))]
 }
 
-// load gives the stored resource of that id with its body as a T.
+// load returns the stored resource of that id with its body as a T.
 func load[T any](s *Server, id string) (*entry, *T) {
 	e := s.findID(id)
 	if e == nil {
@@ -392,7 +392,7 @@ func (c *call) precondition(e *entry) error {
 	return nil
 }
 
-// stampEtag gives a changed model its next ETag, if its type has them.
+// stampEtag returns a changed model its next ETag, if its type has them.
 func (s *Server) stampEtag(model any, key string) {
 	if !hasField(model, "Etag") {
 		return

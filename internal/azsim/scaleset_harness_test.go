@@ -298,7 +298,7 @@ func (l *lab) list(name string, o *armcompute.VirtualMachineScaleSetVMsClientLis
 	return out
 }
 
-// ids gives instance ids with their provisioning and power states: "0 Succeeded running".
+// ids returns instance ids with their provisioning and power states: "0 Succeeded running".
 func (l *lab) ids(name string) []string {
 	l.t.Helper()
 	var out []string

@@ -98,7 +98,7 @@ func capacityOf(set *armcompute.VirtualMachineScaleSet) int {
 	return int(val(set.SKU.Capacity))
 }
 
-// profileOf gives the model's recipe for instances, never nil.
+// profileOf returns the model's recipe for instances, never nil.
 func profileOf(set *armcompute.VirtualMachineScaleSet) *armcompute.VirtualMachineScaleSetVMProfile {
 	if set == nil || set.Properties == nil || set.Properties.VirtualMachineProfile == nil {
 		return &armcompute.VirtualMachineScaleSetVMProfile{}
@@ -209,7 +209,7 @@ func findSetExtension(p *armcompute.VirtualMachineScaleSetVMProfile, name string
 	return nil
 }
 
-// extensionNeeds gives the recipe's extensions as extensionOrder takes them.
+// extensionNeeds returns the recipe's extensions as extensionOrder takes them.
 func extensionNeeds(p *armcompute.VirtualMachineScaleSetVMProfile) []extensionNeed {
 	var out []extensionNeed
 	for _, x := range extensionsOf(p) {

@@ -50,7 +50,7 @@ type draft struct {
 	configs   []ipConfig // of a network interface
 }
 
-// properties gives the draft's properties, which are never nil.
+// properties returns the draft's properties, which are never nil.
 func (d *draft) properties() object { return d.next["properties"].(object) }
 
 // storedTypes lists all of them.
@@ -117,7 +117,7 @@ func (s *Server) inBackground(do func(ctx context.Context) error) {
 var spelledMembers = []string{"addressPrefix", "addressPrefixes", "addressSpace", "dnsSettings", "domainNameLabel", "id", "ipConfigurations", "natGateway",
 	"networkSecurityGroup", "privateIPAddress", "privateIPAllocationMethod", "properties", "publicIPAddress", "publicIPAllocationMethod", "securityRules", "subnet", "subnets"}
 
-// spelled gives members the letter case of Azure's documentation.
+// spelled returns members the letter case of Azure's documentation.
 func spelled(v any) any {
 	switch v := v.(type) {
 	case object:

@@ -19,7 +19,7 @@ func (s *Server) View(look func(v *View)) {
 	look(&View{s})
 }
 
-// Get gives the stored model of a resource, nil if there is none: a
+// Get returns the stored model of a resource, nil if there is none: a
 // *armcompute.VirtualMachineScaleSet, VirtualMachineScaleSetVM, Disk, Snapshot,
 // Gallery, GalleryImage, GalleryImageVersion…, or a map[string]any of a stored type
 // (stored.go). Models are as they are stored:
@@ -32,7 +32,7 @@ func (v *View) Get(id string) any {
 	return nil
 }
 
-// Each gives the stored resources of a type ("Microsoft.Compute/disks", in any
+// Each returns the stored resources of a type ("Microsoft.Compute/disks", in any
 // letter case) with their models in the order of their creation, those of one
 // instant by id.
 func (v *View) Each(typ string, yield func(id string, body any)) {
@@ -63,7 +63,7 @@ type InstanceState struct {
 	Deleting bool
 }
 
-// Instance gives the state of an instance of a scale set, false if there is none.
+// Instance returns the state of an instance of a scale set, false if there is none.
 func (v *View) Instance(id string) (InstanceState, bool) {
 	e, body := load[armcompute.VirtualMachineScaleSetVM](v.s, id)
 	if body == nil {

@@ -34,7 +34,7 @@ const (
 	versionActions  = "Microsoft.Compute/galleries/images/versions/"
 )
 
-// Actions gives the Azure actions that a change of that verb needs, with those
+// Actions returns the Azure actions that a change of that verb needs, with those
 // that it reads by, sorted; nil for an unknown verb. It is what
 // docs/azure-permissions.md documents, what preflight asks Reader.Denied for,
 // and what the denial tests take away one by one.
@@ -106,7 +106,7 @@ func Actions(verb string) []string {
 	return a
 }
 
-// ReadActions gives the actions that Reader's methods need on the resource
+// ReadActions returns the actions that Reader's methods need on the resource
 // group, sorted.
 func ReadActions() []string {
 	return []string{
@@ -122,11 +122,11 @@ func ReadActions() []string {
 	}
 }
 
-// SubscriptionReadActions gives the actions that are needed on the subscription:
+// SubscriptionReadActions returns the actions that are needed on the subscription:
 // Reader.Size reads its catalogue of VM sizes.
 func SubscriptionReadActions() []string { return []string{"Microsoft.Compute/skus/read"} }
 
-// ActionsOf gives what reading and all the changes together need on the resource
+// ActionsOf returns what reading and all the changes together need on the resource
 // group, sorted and without repetition.
 func ActionsOf(changes ...fleet.Change) []string {
 	all := ReadActions()
@@ -137,7 +137,7 @@ func ActionsOf(changes ...fleet.Change) []string {
 	return slices.Compact(all)
 }
 
-// ConfigurationActions gives the actions that a rollout of live configuration needs on
+// ConfigurationActions returns the actions that a rollout of live configuration needs on
 // the resource group, sorted.
 func ConfigurationActions() []string {
 	return []string{

@@ -105,7 +105,7 @@ func (a around) Begin(ctx context.Context, change fleet.Change) (fleet.Token, er
 	return out, err
 }
 
-// scaleSetOrInstance gives the id where it is one of a scale set or of one of
+// scaleSetOrInstance returns the id where it is one of a scale set or of one of
 // its instances.
 func scaleSetOrInstance(id fleet.ResourceID) fleet.ResourceID {
 	if id.Segment("virtualMachineScaleSets") == "" {

@@ -15,11 +15,11 @@ import (
 
 // Reader observes. A missing resource is fleet.KindNotFound.
 type Reader interface {
-	// Pool gives a scale set and its model.
+	// Pool returns a scale set and its model.
 	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
 	// Instances lists a pool's instances with their instance views.
 	Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error)
-	// Instance gives one instance with its instance view.
+	// Instance returns one instance with its instance view.
 	Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error)
 	Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error)
 	Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error)
@@ -28,7 +28,7 @@ type Reader interface {
 	// Versions lists a definition's versions with their replication status,
 	// in no order. A missing definition has none.
 	Versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error)
-	// Version gives one version with its replication status, for one request
+	// Version returns one version with its replication status, for one request
 	// however many the definition has.
 	Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error)
 	// Uses lists who refers to the definition or one of its versions: models
@@ -37,7 +37,7 @@ type Reader interface {
 	Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error)
 	// Size says what a VM size can do in a region.
 	Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error)
-	// Denied gives those of the actions ("Microsoft.Compute/disks/write") that
+	// Denied returns those of the actions ("Microsoft.Compute/disks/write") that
 	// the credentials may not do on the scope, by the permissions API: it tries
 	// nothing.
 	Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error)

@@ -21,7 +21,7 @@ type Boots interface {
 	// orchestration mode count. A Uniform pool that does not exist is
 	// fleet.KindNotFound; a Flexible one has no instances.
 	Boots(ctx context.Context, pool fleet.Pool) ([]fleet.Boot, error)
-	// SerialLog gives the end of what an instance (fleet.Boot.Instance) wrote to
+	// SerialLog returns the end of what an instance (fleet.Boot.Instance) wrote to
 	// its serial console, at most MaxSerialLog bytes, as they are: it may hold
 	// anything, secrets too. Where there is no log yet it is
 	// fleet.KindNotFound, and where none is kept that could be read
@@ -29,7 +29,7 @@ type Boots interface {
 	SerialLog(ctx context.Context, instance fleet.ResourceID) ([]byte, error)
 }
 
-// BootActions gives the actions that Boots' methods need on the resource group,
+// BootActions returns the actions that Boots' methods need on the resource group,
 // sorted.
 func BootActions() []string {
 	a := []string{

@@ -188,7 +188,7 @@ func (l *limiter) throttle(s *share, d time.Duration) {
 	}
 }
 
-// throttled gives for how long Azure wants no read of the share.
+// throttled returns for how long Azure wants no read of the share.
 func (l *limiter) throttled(s *share) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // Members tells who the instances of pools are. It changes nothing. Errors are
 // *fleet.Error as those of Reader, and reads as fresh.
 type Members interface {
-	// Member gives one instance by its own id, of a Uniform or a Flexible pool, with
+	// Member returns one instance by its own id, of a Uniform or a Flexible pool, with
 	// its addresses and power state. One that Azure does not have is
 	// fleet.KindNotFound, and nothing else is: one that has no addresses (yet) has none
 	// here. A virtual machine of no scale set is fleet.KindInvalid.
@@ -28,7 +28,7 @@ type Members interface {
 	Members(ctx context.Context, pool fleet.ResourceID, views bool) ([]fleet.Member, error)
 }
 
-// MemberActions gives the actions that Members' methods need on the resource group,
+// MemberActions returns the actions that Members' methods need on the resource group,
 // sorted.
 func MemberActions() []string {
 	a := []string{

@@ -78,7 +78,7 @@ type Config struct {
 	Others func(kind string) (workflow.Workflow, error)
 }
 
-// Runner gives the runner of one run, whose name is unique for the holder.
+// Runner returns the runner of one run, whose name is unique for the holder.
 func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 	return &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
@@ -99,7 +99,7 @@ type Service struct {
 // New makes a Service.
 func New(config Config) *Service { return &Service{Config: config} }
 
-// Workflow gives what undoes an open record of a capture for a workflow of another kind.
+// Workflow returns what undoes an open record of a capture for a workflow of another kind.
 func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 
 // A capture is one call of Capture or Plan, as a workflow.
@@ -167,13 +167,14 @@ func (c *capture) run(ctx context.Context) error {
 	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
 		return refused // the inspection changes nothing
 	}
-	if out := new(workflow.Outcome); errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0 {
+	if out := new(workflow.Outcome); errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" &&
+		len(out.Left) == 0 {
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
 	return err
 }
 
-// findPool gives the donor's pool, that of its open record if its Node was deleted; ""
+// findPool returns the donor's pool, that of its open record if its Node was deleted; ""
 // if neither exists or the Node may not be read, as preflight then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
@@ -201,7 +202,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	return "", err
 }
 
-// pools gives those of the cluster's nodes, sorted.
+// pools returns those of the cluster's nodes, sorted.
 func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err error) {
 	for n, err := range s.Cluster.Nodes(ctx) {
 		if err != nil {
@@ -257,7 +258,8 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	s.Definition.ID = s.Names.Definition
 	donor, err := fleet.ParseProviderID("azure://" + string(s.Instance))
 	_, benchErr := fleet.ParseProviderID("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
-	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) || !fleet.ValidName(s.Names.Version.Name()) {
+	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) ||
+		!fleet.ValidName(s.Names.Version.Name()) {
 		return nil, false, fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun

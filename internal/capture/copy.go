@@ -56,7 +56,7 @@ func (c *capture) ensureCopy(ctx context.Context, p *workflow.Pass, create fleet
 		stale = by != c.name || x.ProvisioningState == prototype.Failed
 		return stale || x.ProvisioningState == prototype.Succeeded, nil
 	})
-	if err != nil || w.In > 0 || !stale {
+	if err != nil || w.RequeueAfter > 0 || !stale {
 		return w, err
 	}
 	return goOn(c.deleteCopy(id)(ctx, p))
@@ -76,7 +76,7 @@ func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
 	}
 }
 
-// gone gives whether a resource is.
+// gone returns whether a resource is.
 func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		_, err := get(ctx, id)
@@ -86,7 +86,7 @@ func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id flee
 
 // goOn makes another pass after a change that is not the last one.
 func goOn(w workflow.Wait, err error) (workflow.Wait, error) {
-	if err == nil && w.In == 0 {
+	if err == nil && w.RequeueAfter == 0 {
 		w = in(time.Millisecond, "going on")
 	}
 	return w, err
@@ -121,8 +121,9 @@ func (c *capture) snapshotStep(v view) workflow.Step {
 func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	c.set(func(s *state) { s.BuiltAt = cmp.Or(s.BuiltAt, c.Now().UTC().Format(fleet.BuiltAtLayout)) })
 	s := c.get()
-	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil), Closed: true})
-	if err != nil || w.In > 0 {
+	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil),
+		Closed: true})
+	if err != nil || w.RequeueAfter > 0 {
 		return w, err
 	}
 	i, err := c.Cloud.Instance(ctx, s.Instance)
@@ -226,8 +227,8 @@ func (c *capture) onBench(ctx context.Context, err error) error {
 	return cmp.Or(c.benchLost(ctx, 0), err)
 }
 
-func again(format string, args ...any) error {
-	return &workflow.Again{Err: fmt.Errorf(format, args...)}
+func replan(format string, args ...any) error {
+	return workflow.Replan(fmt.Errorf(format, args...))
 }
 
 // benchLost gives up a workbench that can do no work any more. It returns nil if it can,
@@ -262,7 +263,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 		return nil
 	}
 	c.set(func(s *state) { c.lost = append(c.lost, s.Bench.Node) })
-	return again("workbench %s is lost: %s", b.Node, why)
+	return replan("workbench %s is lost: %s", b.Node, why)
 }
 
 func (c *capture) workDiskStep(v view) workflow.Step {
@@ -321,10 +322,11 @@ func (c *capture) attachStep(v view) workflow.Step {
 
 func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN}, func(ctx context.Context) (bool, error) {
-		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
-		return err == nil && attached(i, s.Names.WorkDisk) && !azure.Busy(i.ProvisioningState), err
-	})
+	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN},
+		func(ctx context.Context) (bool, error) {
+			i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
+			return err == nil && attached(i, s.Names.WorkDisk) && !azure.Busy(i.ProvisioningState), err
+		})
 	return w, c.onBench(ctx, err)
 }
 
@@ -371,5 +373,6 @@ func (c *capture) generalizedSnapshotStep(v view) workflow.Step {
 // version.
 func (c *capture) generalizedSnapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	return c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk, Tags: c.imageTags()})
+	return c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk,
+		Tags: c.imageTags()})
 }

@@ -29,7 +29,7 @@ const (
 var done = workflow.Wait{}
 
 func in(d time.Duration, format string, args ...any) workflow.Wait {
-	return workflow.Wait{In: d, Percent: -1, Status: fmt.Sprintf(format, args...)}
+	return workflow.Wait{RequeueAfter: d, Percent: -1, Status: fmt.Sprintf(format, args...)}
 }
 
 func invalid(op, on, remedy, format string, args ...any) error {
@@ -85,7 +85,8 @@ func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 
 // protectNode protects a node and its instance. The Node's mark is set first, and only on the
 // Node as it was read: of two captures that take a node in the same second one reads it again.
-func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
+func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
+	name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
 	node, err := c.Cluster.Node(ctx, name)
 	if err = cmp.Or(err, c.usedByOthers(node)); err != nil {
 		return done, err
@@ -94,7 +95,8 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string
 	was, err := workflow.Before(ctx, p, func() (protection, error) {
 		was := protection{Node: name, Mark: mark, Value: value, Annotations: maps.Clone(node.Annotations), Instance: instance}
 		maps.DeleteFunc(was.Annotations, func(key, _ string) bool {
-			return key != fleet.AnnotationScaleDownDisabled && (!isDonor || key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace)
+			return key != fleet.AnnotationScaleDownDisabled &&
+				(!isDonor || key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace)
 		})
 		machine, _, machineErr := c.Cluster.Machine(ctx, was.node())
 		i, err := c.Cloud.Instance(ctx, instance)
@@ -118,7 +120,8 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string
 
 // ensureProtection sets an instance's protection. An empty policy removes it: Azure does
 // not document that null does.
-func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, want fleet.Protection) (workflow.Wait, error) {
+func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass,
+	id fleet.ResourceID, want fleet.Protection) (workflow.Wait, error) {
 	want.Off = !want.Protects()
 	return p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
 		i, err := c.Cloud.Instance(ctx, id)
@@ -142,7 +145,8 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: was.Skip, was.Mark: nil})
 	}
 	if err == nil && node.Annotations[was.Mark] == was.Value {
-		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: valueOf(was.Annotations, fleet.AnnotationScaleDownDisabled), was.Mark: nil})
+		scaleDown := valueOf(was.Annotations, fleet.AnnotationScaleDownDisabled)
+		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: scaleDown, was.Mark: nil})
 		if err == nil && was.Mark == fleet.AnnotationCapture {
 			c.released(ctx, node)
 		}
@@ -219,7 +223,10 @@ func (c *capture) drainStep(v view) workflow.Step {
 
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
-		GracePeriod: c.req.GracePeriod, Deadline: max(3*c.req.GracePeriod-p.Since(), time.Second), Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
+		GracePeriod: c.req.GracePeriod,
+		Deadline:    max(3*c.req.GracePeriod-p.Since(), time.Second),
+		Force:       c.req.ForceDrain,
+		Leave:       []string{inspectionPod(c.get().Pool)},
 	}, func(e cluster.DrainEvent) {
 		p.Progress(-1, "%s, %d to go", strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()"), e.Left)
 	})
@@ -310,8 +317,8 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return done, nil
 	case err != nil:
 		return done, err
-	case w.In > 0:
-		w.In = min(w.In, readyEvery)
+	case w.RequeueAfter > 0:
+		w.RequeueAfter = min(w.RequeueAfter, readyEvery)
 		return w, nil
 	case !node.Ready:
 		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, first(node.NotReadyWhy, "it is not registered in the cluster")), nil

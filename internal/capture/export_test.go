@@ -6,13 +6,13 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Table gives a capture's rows, none of them skipped.
+// Table returns a capture's rows, none of them skipped.
 func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(view{}) }
 
-// Planned gives the steps of a plan in which nothing is skipped.
+// Planned returns the steps of a plan in which nothing is skipped.
 func Planned() []prototype.Step { return Steps(Table(), nil) }
 
-// Unsaved gives what a capture that deletes extensions lists as lost.
+// Unsaved returns what a capture that deletes extensions lists as lost.
 func Unsaved(original prototype.Original, toDelete []string, report wire.GeneralizeReport) []string {
 	s := state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}
 	s.learn(report, "")

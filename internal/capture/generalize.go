@@ -66,7 +66,8 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		if err = cmp.Or(err, p.Save(ctx)); err != nil {
 			return done, err
 		}
-		job := c.job(name, s.Bench.Node, "generalize", c.name, c.begun, "--host", "/host", "--lun", fmt.Sprint(s.Bench.LUN), "--seal-to", base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()))
+		job := c.job(name, s.Bench.Node, "generalize", c.name, c.begun, "--host", "/host", "--lun", fmt.Sprint(s.Bench.LUN), "--seal-to",
+			base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()))
 		job.Labels["ortet.io/capture"], job.Deadline = c.name, time.Hour
 		if err = c.Cluster.StartJob(ctx, job); err == nil {
 			c.set(func(s *state) { s.Pod = name })
@@ -80,14 +81,15 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	progress, report := readOutput(pod.Output)
 	switch {
 	case !pod.Exists:
-		return done, c.onBench(ctx, again("the pod is gone"))
+		return done, c.onBench(ctx, replan("the pod is gone"))
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
 		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
 	case pod.Done && pod.ExitCode == exitFlags:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
-		return done, c.onBench(ctx, again("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode, first(pod.Why, "no reason given"), tail(pod.Output)))
+		return done, c.onBench(ctx, replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
+			first(pod.Why, "no reason given"), tail(pod.Output)))
 	case p.Since()%time.Minute < 2*podEvery: // Kubernetes takes less than 10 minutes to evict the pods of a node that is not Ready
 		err = c.benchLost(ctx, 10*time.Minute)
 	}
@@ -97,11 +99,13 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 // exitFlags is what ortet-node ends with if it cannot read its flags.
 const exitFlags = 64
 
-// job gives a pod that runs ortet-node generalize.
+// job returns a pod that runs ortet-node generalize.
 func (c *capture) job(name, node, component, capture string, at time.Time, flags ...string) cluster.Job {
 	command := append([]string{
 		"ortet-node", "generalize", "--capture", capture, "--donor", c.req.Node, "--at", at.UTC().Format(time.RFC3339), "--bootstrap", c.req.Bootstrap,
-		fmt.Sprintf("--accept-pool-credentials=%t", c.req.AcceptPoolCredentials), fmt.Sprintf("--remove-secrets=%t", c.req.RemoveSecrets), fmt.Sprintf("--scan-images=%t", c.req.ScanImages),
+		fmt.Sprintf("--accept-pool-credentials=%t", c.req.AcceptPoolCredentials),
+		fmt.Sprintf("--remove-secrets=%t", c.req.RemoveSecrets),
+		fmt.Sprintf("--scan-images=%t", c.req.ScanImages),
 	}, flags...)
 	for _, address := range c.get().Addresses {
 		command = append(command, "--donor-address", address)
@@ -141,7 +145,7 @@ func (c *capture) manualDeletePod() string {
 	return "kubectl delete pod -n " + c.Namespace + " " + c.get().Pod
 }
 
-// readOutput gives the last progress and the report among the lines that a pod printed.
+// readOutput returns the last progress and the report among the lines that a pod printed.
 func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) {
 	for text := range bytes.Lines(output) {
 		if line, err := wire.ParseGeneralizeLine(text); err == nil {
@@ -151,7 +155,7 @@ func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) 
 	return progress, report
 }
 
-// tail gives the end of what a pod printed.
+// tail returns the end of what a pod printed.
 func tail(output []byte) string {
 	text := bytes.TrimSpace(output)
 	return strconv.Quote(strings.ToValidUTF8(string(text[max(0, len(text)-400):]), ""))

@@ -49,12 +49,16 @@ func (c *capture) observe(ctx context.Context) (o prototype.Observed, names prot
 	o.Pool = read(ctx, &o, pool, c.Cloud.Pool)
 	o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
 	if !c.req.ForceDrain {
-		if o.Obstacles, err = c.Cluster.Obstacles(ctx, c.req.Node, []string{inspectionPod(pool)}); !fleet.Is(err, fleet.KindDenied) { // which is named by itself
+		// a missing permission is named by ClusterDenied
+		o.EvictionBlockers, err = c.Cluster.EvictionBlockers(ctx, c.req.Node, []string{inspectionPod(pool)})
+		if !fleet.Is(err, fleet.KindDenied) {
 			unreadable("the pods of "+on, err)
 		}
 	}
-	refuse(len(o.Unreadable) == 0 && o.Pool == nil, "PoolNotFound", string(pool), "there is no such scale set", "check the credentials' subscription")
-	refuse(len(o.Unreadable) == 0 && o.Instance == nil, "InstanceNotFound", string(o.InstanceID), "there is no such instance", "the node is stale: delete it")
+	refuse(len(o.Unreadable) == 0 && o.Pool == nil, "PoolNotFound", string(pool), "there is no such scale set",
+		"check the credentials' subscription")
+	refuse(len(o.Unreadable) == 0 && o.Instance == nil, "InstanceNotFound", string(o.InstanceID), "there is no such instance",
+		"the node is stale: delete it")
 	if o.Pool == nil {
 		return o, names
 	}
@@ -83,7 +87,8 @@ func (c *capture) observe(ctx context.Context) (o prototype.Observed, names prot
 }
 
 // read reads one resource; a missing one is nil.
-func read[T any](ctx context.Context, o *prototype.Observed, id fleet.ResourceID, get func(context.Context, fleet.ResourceID) (T, error)) *T {
+func read[T any](ctx context.Context, o *prototype.Observed, id fleet.ResourceID,
+	get func(context.Context, fleet.ResourceID) (T, error)) *T {
 	v, err := get(ctx, id)
 	if o.Unreadable.Unreadable(string(id), err); err != nil {
 		return nil
@@ -91,7 +96,7 @@ func read[T any](ctx context.Context, o *prototype.Observed, id fleet.ResourceID
 	return &v
 }
 
-// size gives what the region's catalogue says. That it cannot be read is no reason to
+// size returns what the region's catalogue says. That it cannot be read is no reason to
 // refuse: listing sizes needs a right on the subscription.
 func (c *capture) size(ctx context.Context, pool fleet.Pool, i fleet.Instance) *fleet.SizeInfo {
 	name := first(i.Size, pool.Size)
@@ -116,7 +121,8 @@ func (c *capture) findWorkbench(ctx context.Context, o *prototype.Observed) {
 		reason := prototype.CannotServe(donor, n)
 		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && id.Equal(o.InstanceID) {
 			reason = "claims the donor's instance"
-			o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+n.Name+" says that it is the same instance", "delete the stale Node")
+			o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+n.Name+" says that it is the same instance",
+				"delete the stale Node")
 		}
 		switch {
 		case only != "" && n.Name != only:
@@ -155,7 +161,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *prototype.Observed) {
 	}
 }
 
-// Denied gives the accesses that RBAC does not allow.
+// Denied returns the accesses that RBAC does not allow.
 func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
 	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
 	for _, a := range denied {
@@ -205,9 +211,9 @@ func (c *capture) uninspected(why string) {
 // inspectNow inspects without a workflow, for a dry run.
 func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
 	begun, w := c.Now(), in(time.Millisecond, "")
-	for err == nil && w.In > 0 {
+	for err == nil && w.RequeueAfter > 0 {
 		w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun))
-		_ = azure.Sleep(ctx, w.In) // the next pass reports the end of ctx
+		_ = azure.Sleep(ctx, w.RequeueAfter) // the next pass reports the end of ctx
 	}
 	if err != nil && ctx.Err() == nil {
 		c.uninspected(err.Error())
@@ -242,7 +248,8 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	case s.Done && s.ExitCode == exitFlags:
 		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + tail(s.Output)), nil
 	case s.Exists && !s.Ran && (s.Done || since >= inspectFor || s.Why != "" && since >= startFor):
-		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " + first(s.Why, "it did not start within "+inspectFor.String())), nil
+		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " +
+			first(s.Why, "it did not start within "+inspectFor.String())), nil
 	case s.Exists && !s.Done && since < inspectFor:
 		return in(time.Second, "%s", first(s.Why, "inspecting")), nil, nil
 	case report != nil:
@@ -289,7 +296,8 @@ func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p protot
 	s, on, customData := c.get(), "node "+c.req.Node, ""
 	switch report.Outcome {
 	case wire.DiskRefused:
-		return prototype.Problems{{Code: "DiskRefused", On: on, What: first(report.Message, "its disk cannot be captured"), WayOut: "mend it on the node"}}
+		return prototype.Problems{{Code: "DiskRefused", On: on, What: first(report.Message, "its disk cannot be captured"),
+			WayOut: "mend it on the node"}}
 	case wire.GeneralizeFailed:
 		return prototype.Problems{{On: on, What: first(report.Message, "it failed without a reason")}}
 	}
@@ -305,8 +313,10 @@ func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p protot
 	refuse := func(class wire.SecretClass, code, what, wayOut string) {
 		p.Refuse(len(found[class]) > 0, code, on, what+upTo(most, found[class], len(found[class])), wayOut)
 	}
-	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ", "remove it from the node; no flag accepts it")
-	refuse(wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ", "accept them with --accept-pool-credentials, or remove them from the node")
+	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ",
+		"remove it from the node; no flag accepts it")
+	refuse(wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ",
+		"accept them with --accept-pool-credentials, or remove them from the node")
 	refuse(wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
 		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node")
 
@@ -324,7 +334,8 @@ func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p protot
 	noop = noop || s.LastCustomData == prototype.NoopSHA256
 	p.Refuse(noop, "CannotJoin", on, "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
 		"capture with --bootstrap baked")
-	p.Refuse(!noop && len(s.ToDelete) > 0, "CannotJoin", on, "nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
+	p.Refuse(!noop && len(s.ToDelete) > 0, "CannotJoin", on,
+		"nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
 		"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")
 	return p
 }

@@ -20,7 +20,7 @@ import (
 // value is that of a record which is undone: it skips no row.
 type view struct {
 	prototype.Observed
-	course prototype.Course
+	course prototype.ResumePlan
 	old    []fleet.ImageVersion // to be pruned
 }
 
@@ -34,14 +34,14 @@ func (v view) skip(needless bool, why string) string {
 
 // copied skips the rows until the donor's disk is copied.
 func (v view) copied() string {
-	return cmp.Or(v.skip(v.course.Start == prototype.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
+	return cmp.Or(v.skip(v.course.From == prototype.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
 }
 
 // generalized skips the rows until the generalised copy is copied.
 func (v view) generalized() string {
 	return cmp.Or(
-		v.skip(v.course.Start == prototype.AtGeneralized, "the generalised snapshot exists"),
-		v.skip(v.course.Start == prototype.AtVersion, "today's version exists"))
+		v.skip(v.course.From == prototype.AtGeneralized, "the generalised snapshot exists"),
+		v.skip(v.course.From == prototype.AtVersion, "today's version exists"))
 }
 
 // published reports whether today's version is complete.
@@ -50,8 +50,8 @@ func (v view) published() bool {
 }
 
 // left reports whether a resource with these tags is a capture's that got as far as start.
-func (v view) left(start prototype.Start, tags map[string]string) bool {
-	return v.course.Start >= start && tags[fleet.TagCapture] != ""
+func (v view) left(start prototype.ResumePoint, tags map[string]string) bool {
+	return v.course.From >= start && tags[fleet.TagCapture] != ""
 }
 
 // table returns a capture's rows, in the order in which people read them. A skipped row counts
@@ -118,10 +118,10 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	p = prototype.Plan{Kind: Kind, Donor: c.req.Node}
 	if o.Pool == nil {
-		p.Problems = prototype.CaptureProblems(o, c.req, prototype.Course{})
+		p.Problems = prototype.CaptureProblems(o, c.req, prototype.ResumePlan{})
 		return nil, p, nil
 	}
-	course := prototype.CourseOf(o, names, c.req, c.begun, own)
+	course := prototype.PlanResume(o, names, c.req, c.begun, own)
 	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(c.req, course)...))
 	course.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
 	p.Notes, p.Problems = course.Notes, prototype.CaptureProblems(o, c.req, course)
@@ -140,7 +140,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Donor.Unschedulable {
 		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
 	}
-	if course.Start == prototype.AtDonor {
+	if course.From == prototype.AtDonor {
 		p.Notes = append(p.Notes, "the drain evicts the pods of "+p.Donor+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
 	}
 	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
@@ -149,13 +149,13 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 
 // begin sets the state of a run, from what was observed and from the record before. A
 // resumed run keeps what it does not observe.
-func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype.Course, names prototype.Names) {
+func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype.ResumePlan, names prototype.Names) {
 	s := c.get()
 	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
 	s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name())
-	s.ModelChanged = course.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
+	s.ModelChanged = course.From == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
 	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
-	toDelete, _ := c.req.Extensions.Doomed(o.Pool.Model.Extensions)
+	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
 	for _, e := range toDelete {
 		s.ToDelete = append(s.ToDelete, e.Name)
 	}
@@ -174,10 +174,10 @@ func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype
 	if w := o.Workbench; w != nil {
 		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
-	if o.Snapshot != nil && course.Start >= prototype.AtSnapshot {
+	if o.Snapshot != nil && course.From >= prototype.AtSnapshot {
 		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
 	}
-	if g := o.Generalized; g != nil && course.Start >= prototype.AtGeneralized {
+	if g := o.Generalized; g != nil && course.From >= prototype.AtGeneralized {
 		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
 	}
 	if v := course.Version; v != nil {
@@ -189,7 +189,7 @@ func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype
 // irreversible says by row what Azure does not give back.
 func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string {
 	lost := map[string][]string{}
-	toDelete, _ := c.req.Extensions.Doomed(extensions)
+	toDelete, _ := c.req.Extensions.ToDelete(extensions)
 	for _, e := range toDelete {
 		lost[stepExtensions] = append(lost[stepExtensions],
 			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
@@ -221,7 +221,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 
 // Preview plans a workflow that is not run, by decide, and reports whether a record is
 // open: if the workflow does not resume it, it is planned as ended.
-func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.Workflow, decide func(journal.Record) (prototype.Plan, error)) (p prototype.Plan, open bool, err error) {
+func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.Workflow,
+	decide func(journal.Record) (prototype.Plan, error)) (p prototype.Plan, open bool, err error) {
 	rec, recErr := c.Journal.Load(ctx, strings.ToLower(string(pool)))
 	recErr = fleet.IgnoreNotFound(recErr)
 	resumes, what := false, "ended first"
@@ -240,7 +241,8 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 		p.Problems = workflow.Held(string(pool), holding).Problems
 	} else if open {
 		p.Resumes, p.NothingToDo = resumes, false
-		p.Notes = append(p.Notes, fmt.Sprintf("%s %s of %s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name, cmp.Or(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what))
+		p.Notes = append(p.Notes, fmt.Sprintf("%s %s of %s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name,
+			cmp.Or(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what))
 	}
 	if err == nil && len(p.Problems) == 0 {
 		err = recErr
@@ -248,16 +250,18 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	return p, open, err
 }
 
-// Steps gives the rows and the undos of the good case, each after all that it waits for.
+// Steps returns the rows and the undos of the good case, each after all that it waits for.
 func Steps(t workflow.Table, irreversible map[string][]string) (steps []prototype.Step) {
 	var all []prototype.Step
 	for _, row := range t {
-		all = append(all, prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip, Irreversible: irreversible[row.ID]})
+		all = append(all, prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip,
+			Irreversible: irreversible[row.ID]})
 		if u := row.Undo; u != nil && len(u.When) > 0 {
 			if row.EffectMayExist {
 				row.Skip = ""
 			}
-			all = append(all, prototype.Step{ID: u.ID, Title: u.Title, After: slices.Concat(u.When, u.After, u.Needs), Usual: u.Usual, Deadline: u.Deadline, Skip: row.Skip})
+			all = append(all, prototype.Step{ID: u.ID, Title: u.Title, After: slices.Concat(u.When, u.After, u.Needs), Usual: u.Usual,
+				Deadline: u.Deadline, Skip: row.Skip})
 		}
 	}
 	listed := map[string]bool{}

@@ -73,7 +73,8 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 			p.Note("scale set %s was updating for %s (%s): it was changed nevertheless", pool.Name, azure.RestFor, overdue)
 		}
 		if err = begin(ctx, pool); err == nil && pool.Etag != asked {
-			err = &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: errors.New("scale set changed since it was read")}
+			err = &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale,
+				Err: errors.New("scale set changed since it was read")}
 		}
 		return false, err
 	})
@@ -89,7 +90,7 @@ func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, s
 	if sha == prototype.NoopSHA256 {
 		return fleet.NewSecret(prototype.NoopCustomData), nil
 	}
-	kept, err := c.Kept(ctx, pool, "customData", sha)
+	kept, err := c.GetSecret(ctx, pool, "customData", sha)
 	return kept.Data, err
 }
 
@@ -131,7 +132,7 @@ func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		c.set(func(s *state) { s.LastCustomData = sha })
 		return nil
 	})
-	if err == nil && w.In == 0 {
+	if err == nil && w.RequeueAfter == 0 {
 		c.set(func(s *state) { s.ModelChanged = true })
 	}
 	return w, err
@@ -162,7 +163,8 @@ func (c *capture) customData(ctx context.Context) (*fleet.Secret, error) {
 // mayChange repeats preflight's checks, and refuses to go back: only a rollback does.
 func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	s := c.get()
-	if err := Refuse("patch model", string(pool.ID), prototype.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned)); err != nil {
+	if err := Refuse("patch model", string(pool.ID), prototype.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest,
+		c.req.AllowOwned)); err != nil {
 		return err
 	}
 	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
@@ -195,7 +197,7 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	if err := c.readPool(ctx, s.Pool); err != nil {
 		return done, err
 	}
-	toDelete, _ := c.req.Extensions.Doomed(c.pool.Model.Extensions)
+	toDelete, _ := c.req.Extensions.ToDelete(c.pool.Model.Extensions)
 	if len(toDelete) == 0 {
 		return done, nil
 	}
@@ -245,7 +247,7 @@ func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	// A first request that was refused had no effect; an earlier one of this capacity may have.
 	case s.GrowTo == 0 && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindThrottled)):
 		c.set(func(s *state) { s.GrowTo = 0 })
-	case err == nil && w.In == 0 && c.pool.Capacity < to:
+	case err == nil && w.RequeueAfter == 0 && c.pool.Capacity < to:
 		p.Note("the capacity was changed to %d by others", c.pool.Capacity)
 	}
 	return w, err
@@ -352,12 +354,13 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
 		return in(time.Millisecond, "building it locally redundant: %v", err), nil
-	case err != nil || w.In > 0 || there.ProvisioningState == prototype.Succeeded:
+	case err != nil || w.RequeueAfter > 0 || there.ProvisioningState == prototype.Succeeded:
 		return w, err
 	case there.ProvisioningState != prototype.Failed || !prototype.Ours(there.Tags): // begun by another process, or being deleted
-		return workflow.Wait{In: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
+		return workflow.Wait{RequeueAfter: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
 	case c.builds > maxBuilds:
-		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
+		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
+			first(there.FailureMessage, "no reason given"))
 	}
 	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil {
 		c.builds++
@@ -371,7 +374,9 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 	id := s.Names.Version
 	change = fleet.CreateVersion{
 		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: c.req.Replicas, ReplicationMode: fleet.ReplicationFull,
-		StorageType: first(s.StorageType, fleet.ZRS), ExcludeFromLatest: c.req.ExcludeFromLatest || prototype.AgainNamed(id.Name()), Tags: c.imageTags(),
+		StorageType:       first(s.StorageType, fleet.ZRS),
+		ExcludeFromLatest: c.req.ExcludeFromLatest || prototype.AgainNamed(id.Name()),
+		Tags:              c.imageTags(),
 	}
 	if c.req.Shallow {
 		change.Replicas, change.ReplicationMode, change.StorageType = 1, fleet.ReplicationShallow, fleet.LRS
@@ -442,7 +447,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
 	repeated := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict}
 	switch {
-	case w.In > 0, ctx.Err() != nil, err != nil && slices.Contains(repeated, fleet.KindOf(err)):
+	case w.RequeueAfter > 0, ctx.Err() != nil, err != nil && slices.Contains(repeated, fleet.KindOf(err)):
 		return w, err
 	case err != nil:
 		c.result.Kept = append(c.result.Kept, name+": "+err.Error())

@@ -53,7 +53,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	}
 	_, report := readOutput(pod.Output)
 	if report == nil || report.Outcome != wire.Generalized || report.Capture != c.name {
-		return done, c.onBench(ctx, again("the pod's report is gone"))
+		return done, c.onBench(ctx, replan("the pod's report is gone"))
 	}
 	custom := ""
 	for _, item := range report.Saved {
@@ -122,8 +122,9 @@ func (s *state) learn(report wire.GeneralizeReport, customData string) {
 // saved now, or what an image version, the model or the original needs.
 func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret, saved []wire.SealedItem) error {
 	s := c.get()
-	item := cluster.Kept{Kind: kind, Name: name, SHA256: prototype.SHA256(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node, At: c.Now()}
-	return c.Cluster.Keep(ctx, item, func(ctx context.Context) ([]string, error) {
+	item := cluster.SecretItem{Kind: kind, Name: name, SHA256: prototype.SHA256(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node,
+		At: c.Now()}
+	return c.Cluster.PutSecret(ctx, item, func(ctx context.Context) ([]string, error) {
 		needed := []string{s.CustomData, s.LastCustomData}
 		for _, item := range saved {
 			needed = append(needed, item.SHA256)

@@ -25,7 +25,8 @@ func TestTable(t *testing.T) {
 func TestWalkFindsUndoInFlight(t *testing.T) {
 	found := 0
 	for seed := range uint64(5_000) {
-		if _, err := (workflowtest.Walk{Rows: workflowtest.Skipping(capture.Table), InFlight: true}).Play(rand.New(rand.NewPCG(seed, 1))); err != nil {
+		if _, err := (workflowtest.Walk{Rows: workflowtest.Skipping(capture.Table),
+			InFlight: true}).Play(rand.New(rand.NewPCG(seed, 1))); err != nil {
 			found++
 		}
 	}

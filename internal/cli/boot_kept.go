@@ -52,7 +52,7 @@ func (o *options) keptBoots(ctx context.Context) (*keptBoots, error) {
 	return &keptBoots{client: client, namespace: o.namespace}, nil
 }
 
-// of gives the boots with a label, the newest last.
+// of returns the boots with a label, the newest last.
 func (k *keptBoots) of(ctx context.Context, label, name string) ([]keptBoot, error) {
 	var out []keptBoot
 	selector := controller.BootLabel + "=" + controller.BootValue + "," + label + "=" + controller.LabelText(name)
@@ -79,7 +79,7 @@ func (k *keptBoots) of(ctx context.Context, label, name string) ([]keptBoot, err
 	return out, nil
 }
 
-// node gives the boot of a node: the one that is named, by its id or the beginning of
+// node returns the boot of a node: the one that is named, by its id or the beginning of
 // it, or the last. What no controller has kept yet is on the Node.
 func (k *keptBoots) node(ctx context.Context, name, boot string) (keptBoot, error) {
 	list, err := k.of(ctx, controller.BootNodeLabel, name)
@@ -133,7 +133,7 @@ const (
 	previousVersion = "previous"
 )
 
-// pool gives the boots of a pool, or of one image version of it.
+// pool returns the boots of a pool, or of one image version of it.
 func (k *keptBoots) pool(ctx context.Context, name, version string) ([]keptBoot, error) {
 	list, err := k.of(ctx, controller.BootPoolLabel, name)
 	if err != nil || version == "" && len(list) > 0 {

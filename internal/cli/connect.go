@@ -103,7 +103,7 @@ func (c connection) services(show *progress) (s services) {
 	return services{capture.New(config), rollback.New(config), show}
 }
 
-// connect gives services on a connection of their own.
+// connect returns services on a connection of their own.
 func (o *options) connect(ctx context.Context, show *progress, w work) (services, error) {
 	c, err := o.open(ctx, w)
 	if err != nil {

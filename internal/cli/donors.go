@@ -68,7 +68,7 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	looks, err := a.Looks(ctx, pools, s.all)
+	looks, err := a.Observe(ctx, pools, s.all)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func writeNotes(w io.Writer, notes []string) {
 	}
 }
 
-func writeLook(w io.Writer, name string, l auto.Look) {
+func writeLook(w io.Writer, name string, l auto.Observation) {
 	add := func(text string) { paragraph(w, resultWidth, "  ", "    ", text) }
 	head := "not due: " + l.Because
 	switch {

@@ -29,7 +29,7 @@ func goes(rule prototype.ExtensionRule, name string) bool {
 	if name == "vmssCSE" {
 		e.Type = "CustomScript"
 	}
-	doomed, _ := rule.Doomed([]fleet.Extension{e})
+	doomed, _ := rule.ToDelete([]fleet.Extension{e})
 	return len(doomed) == 1
 }
 

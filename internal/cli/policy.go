@@ -102,7 +102,7 @@ func (o *options) openPools(ctx context.Context, w work, show poolShow, config *
 	return c.client, nil
 }
 
-// poolNames gives short names: scale sets of one name have their resource group's before it.
+// poolNames returns short names: scale sets of one name have their resource group's before it.
 func poolNames(pools []fleet.ResourceID) func(fleet.ResourceID) string {
 	return func(id fleet.ResourceID) string {
 		same := func(other fleet.ResourceID) bool {

@@ -85,7 +85,7 @@ func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg str
 	return "", refuse(poolNotFound, "scale set "+arg, "the Nodes of this cluster are instances of "+strings.Join(slices.Sorted(maps.Keys(names)), ", "), "give one of these, or an ARM id")
 }
 
-// nodeOrPool gives the node or the scale set that an argument names. A Node goes before
+// nodeOrPool returns the node or the scale set that an argument names. A Node goes before
 // a scale set of the same name; what is neither is taken for a node, which is not found.
 func (o *options) nodeOrPool(ctx context.Context, client kubernetes.Interface, arg string) (node string, pool fleet.ResourceID, err error) {
 	if !strings.HasPrefix(arg, "/") {

@@ -31,7 +31,7 @@ type Nodes interface {
 	// SetUnschedulable cordons or uncordons. It changes nothing where the node
 	// is so already.
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
-	// Machine gives the annotations of the Cluster API Machine that owns the node,
+	// Machine returns the annotations of the Cluster API Machine that owns the node,
 	// and false where no Machine or no such API is known.
 	Machine(ctx context.Context, node fleet.Node) (annotations map[string]string, known bool, err error)
 	// AnnotateMachine sets annotations of the Cluster API Machine that owns the
@@ -94,12 +94,12 @@ type Drainer interface {
 	Drain(ctx context.Context, node string, options DrainOptions, report func(DrainEvent)) error
 }
 
-// Obstacles says beforehand what a drain would meet.
-type Obstacles interface {
-	// Obstacles gives the pods that a drain without force would not evict however long
+// EvictionBlockers says beforehand what a drain would meet.
+type EvictionBlockers interface {
+	// EvictionBlockers returns the pods that a drain without force would not evict however long
 	// it waits: those without a controller, and those of budgets that allow no eviction
 	// with all their pods healthy. leave is DrainOptions.Leave. It changes nothing.
-	Obstacles(ctx context.Context, node string, leave []string) ([]fleet.BlockedPod, error)
+	EvictionBlockers(ctx context.Context, node string, leave []string) ([]fleet.BlockedPod, error)
 }
 
 // Job is a pod that works on a disk attached to a node.
@@ -150,22 +150,22 @@ type Jobs interface {
 	ForceDeleteJob(ctx context.Context, name string) error
 }
 
-// Vault keeps what cannot be read back from Azure, in a Secret for each pool in
+// SecretStore keeps what cannot be read back from Azure, in a Secret for each pool in
 // Ortet's namespace, keyed by the SHA-256 of the data.
-type Vault interface {
-	// Keep stores data under its pool, kind and hash, and never overwrites. Where the
+type SecretStore interface {
+	// PutSecret stores data under its pool, kind and hash, and never overwrites. Where the
 	// Secret is full, the oldest items make room, but for those whose SHA-256 needed
 	// gives, which is called only then.
-	Keep(ctx context.Context, item Kept, needed func(context.Context) ([]string, error)) error
-	// Kept gives an item of a pool, or fleet.KindNotFound.
-	Kept(ctx context.Context, pool fleet.ResourceID, kind, sha256 string) (Kept, error)
+	PutSecret(ctx context.Context, item SecretItem, needed func(context.Context) ([]string, error)) error
+	// GetSecret returns an item of a pool, or fleet.KindNotFound.
+	GetSecret(ctx context.Context, pool fleet.ResourceID, kind, sha256 string) (SecretItem, error)
 }
 
 // ExtensionSettings is the kind of an extension's public settings.
 const ExtensionSettings = "extensionSettings"
 
-// Kept is one item of the Vault.
-type Kept struct {
+// SecretItem is one item of a SecretStore.
+type SecretItem struct {
 	Kind   string // "customData", "protectedSettings", ExtensionSettings
 	Name   string // extension name; "" for customData
 	SHA256 string // lower-case hex, of Data
@@ -196,7 +196,7 @@ type Leases interface {
 	// Holding reads who has the pool's Lease, and false where nobody has. It changes
 	// nothing, and does not judge whether the hold ran out.
 	Holding(ctx context.Context, name string) (Holding, bool, error)
-	// Release gives it up where holder has it; else it changes nothing.
+	// Release returns it up where holder has it; else it changes nothing.
 	Release(ctx context.Context, name, holder string) error
 }
 
@@ -207,7 +207,7 @@ type Neighbours interface {
 	// false where there is no kured. fleet.KindHeld where a node reboots now, or
 	// another holder has it. Again by the same holder, the time begins anew.
 	HoldReboots(ctx context.Context, holder string, ttl time.Duration) (known bool, err error)
-	// ReleaseReboots gives kured's lock back where the holder has it.
+	// ReleaseReboots returns kured's lock back where the holder has it.
 	ReleaseReboots(ctx context.Context, holder string) error
 }
 
@@ -216,7 +216,7 @@ type Access struct {
 	Verb, Group, Resource, Subresource, Namespace, Name string
 }
 
-// String gives it as "verb resource/subresource.group name in namespace".
+// String returns it as "verb resource/subresource.group name in namespace".
 func (a Access) String() string {
 	text := a.Verb + " " + a.Resource
 	for _, x := range [][2]string{{"/", a.Subresource}, {".", a.Group}, {" ", a.Name}, {" in ", a.Namespace}} {
@@ -229,7 +229,7 @@ func (a Access) String() string {
 
 // Accesses asks what the credentials may do.
 type Accesses interface {
-	// Denied gives those that are not allowed, by SelfSubjectAccessReview.
+	// Denied returns those that are not allowed, by SelfSubjectAccessReview.
 	Denied(ctx context.Context, accesses []Access) ([]Access, error)
 }
 
@@ -244,9 +244,9 @@ type Recorder interface {
 type Cluster interface {
 	Nodes
 	Drainer
-	Obstacles
+	EvictionBlockers
 	Jobs
-	Vault
+	SecretStore
 	Leases
 	Neighbours
 	Accesses

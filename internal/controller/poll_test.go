@@ -169,7 +169,7 @@ func (w *world) ready(k Key) {
 	w.assess(k)
 }
 
-// most gives how many requests came in any minute at most.
+// most returns how many requests came in any minute at most.
 func (w *world) most() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

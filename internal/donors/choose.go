@@ -53,7 +53,7 @@ func (s *statistics) old() (old bool, because string) {
 	return false, fmt.Sprintf("%s is %s old, not more than %d", version, plural(days, "day", "days"), limit)
 }
 
-// judge gives the candidates in their order, and how many are eligible.
+// judge returns the candidates in their order, and how many are eligible.
 func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int) {
 	rules := slices.DeleteFunc(table(), func(r row) bool { return slices.Contains(off, r.Name) })
 	candidates = []Candidate{}

@@ -48,7 +48,7 @@ func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 	return s
 }
 
-// siblings gives the reason against what a node has and most others do not; nodes is how
+// siblings returns the reason against what a node has and most others do not; nodes is how
 // many have each, with the node itself.
 func (s *statistics) siblings(kind string, nodes map[string]int, has []string) (reason, unknown string) {
 	others := len(s.pool.Members) - 1

@@ -247,7 +247,7 @@ const redacted = "[redacted]"
 // NewSecret wraps a value.
 func NewSecret(value string) Secret { return Secret{value} }
 
-// Reveal gives the value.
+// Reveal returns the value.
 func (s Secret) Reveal() string { return s.value }
 
 // String hides the value.

@@ -76,10 +76,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf gives the kind of the outermost Error in err's chain that has one.
+// KindOf returns the kind of the outermost Error in err's chain that has one.
 func KindOf(err error) Kind {
 	for err != nil {
 		var e *Error

@@ -21,7 +21,7 @@ func (id ResourceID) Name() string {
 	return string(id[strings.LastIndexByte(string(id), '/')+1:])
 }
 
-// Segment gives what follows the named segment: Segment("galleries") of a
+// Segment returns what follows the named segment: Segment("galleries") of a
 // version's id is its gallery. It is "" where there is no such segment.
 func (id ResourceID) Segment(after string) string {
 	parts := strings.Split(string(id), "/")
@@ -33,12 +33,12 @@ func (id ResourceID) Segment(after string) string {
 	return ""
 }
 
-// Group gives the id of the resource group that the resource lies in.
+// Group returns the id of the resource group that the resource lies in.
 func (id ResourceID) Group() ResourceID {
 	return ResourceID("/subscriptions/" + id.Segment("subscriptions") + "/resourceGroups/" + id.Segment("resourceGroups"))
 }
 
-// Parent gives the id of the enclosing resource: a version's definition, a
+// Parent returns the id of the enclosing resource: a version's definition, a
 // definition's gallery, an instance's scale set.
 func (id ResourceID) Parent() ResourceID {
 	parts := strings.Split(string(id), "/")
@@ -48,12 +48,12 @@ func (id ResourceID) Parent() ResourceID {
 	return ResourceID(strings.Join(parts[:len(parts)-2], "/"))
 }
 
-// Child gives the id of a resource within this one.
+// Child returns the id of a resource within this one.
 func (id ResourceID) Child(kind, name string) ResourceID {
 	return id + ResourceID("/"+kind+"/"+name)
 }
 
-// In gives the id of a compute resource in the same resource group:
+// In returns the id of a compute resource in the same resource group:
 // In("snapshots", "s").
 func (id ResourceID) In(kind, name string) ResourceID {
 	return id.Group() + ResourceID("/providers/Microsoft.Compute/"+kind+"/"+name)

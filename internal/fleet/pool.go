@@ -78,7 +78,7 @@ func (i ImageReference) Text() string {
 	return i.Publisher + ":" + i.Offer + ":" + i.SKU + ":" + i.Version
 }
 
-// LatestOf gives the image definition whose latest version the reference stands
+// LatestOf returns the image definition whose latest version the reference stands
 // for; "" where it names a version, or no image of a gallery.
 func (i ImageReference) LatestOf() ResourceID {
 	if i.ID.Segment("galleries") == "" || i.ID.Segment("images") == "" {
@@ -93,7 +93,7 @@ func (i ImageReference) LatestOf() ResourceID {
 	return ""
 }
 
-// Exact gives the image that the reference names, or that an instance with it was
+// Exact returns the image that the reference names, or that an instance with it was
 // made from; "" where it stands for a definition's latest version.
 func (i ImageReference) Exact() ResourceID {
 	definition := i.LatestOf()

@@ -10,7 +10,7 @@ type Problem struct {
 	WayOut string `json:"wayOut"` // what a person can do about it
 }
 
-// String gives the problem in one line.
+// String returns the problem in one line.
 func (p Problem) String() string {
 	s := p.On + ": " + p.What
 	if p.WayOut != "" {

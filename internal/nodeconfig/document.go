@@ -98,7 +98,7 @@ type envelope struct {
 
 const domain = "ortet.io/v1alpha1 node configuration\n"
 
-// Sign gives the userData, in base64 as Azure takes it. The same document and key give
+// Sign returns the userData, in base64 as Azure takes it. The same document and key give
 // the same bytes. What does not fit is ErrTooLarge.
 func (d Document) Sign(key ed25519.PrivateKey) (userData string, err error) {
 	if err := d.check(PublicKeyOf(key.Public().(ed25519.PublicKey))); err != nil {
@@ -203,7 +203,7 @@ func Read(userData string) (Signed, error) {
 // Key is who says to have signed it.
 func (s Signed) Key() PublicKey { return s.e.Key }
 
-// Verify gives the document where one of the accepted keys signed it; otherwise the error
+// Verify returns the document where one of the accepted keys signed it; otherwise the error
 // is ErrSignature.
 func (s Signed) Verify(accepted []PublicKey) (Document, error) {
 	if !slices.Contains(accepted, s.e.Key) {
@@ -219,7 +219,7 @@ func (s Signed) Verify(accepted []PublicKey) (Document, error) {
 	return s.document()
 }
 
-// Unverified gives the document without a check of its signature: for who shows what is
+// Unverified returns the document without a check of its signature: for who shows what is
 // there, never for who applies it.
 func (s Signed) Unverified() (Document, error) { return s.document() }
 

@@ -10,12 +10,14 @@ import (
 
 // good is a world in which nothing speaks against a capture.
 func good() Observed {
-	donor := fleet.Node{Name: "pool1000000", OS: "linux", Architecture: "amd64", Ready: true, Labels: map[string]string{}, Annotations: map[string]string{}}
+	donor := fleet.Node{Name: "pool1000000", OS: "linux", Architecture: "amd64", Ready: true, Labels: map[string]string{},
+		Annotations: map[string]string{}}
 	id := pool.Child("virtualMachines", "0")
 	disk := fleet.Disk{ID: "d", Generation: "V2", Architecture: "x64"}
 	return Observed{
 		Donor: &donor, Disk: &disk, SelfNode: "elsewhere",
-		Pool:      &fleet.Pool{ID: pool, Name: "pool1", Orchestration: fleet.Uniform, UpgradeMode: fleet.Manual, Tags: map[string]string{}, Model: fleet.Model{Linux: true}},
+		Pool: &fleet.Pool{ID: pool, Name: "pool1", Orchestration: fleet.Uniform, UpgradeMode: fleet.Manual, Tags: map[string]string{},
+			Model: fleet.Model{Linux: true}},
 		Instance:  &fleet.Instance{ID: id, Power: fleet.PowerRunning, OSDisk: "d", Generation: "V2"},
 		Workbench: &Workbench{},
 	}
@@ -41,17 +43,18 @@ func TestCaptureProblems(t *testing.T) {
 		change func(o *Observed, q *Request)
 		want   string
 	}{
-		"none":                {func(*Observed, *Request) {}, ""},
-		"no node":             {func(o *Observed, _ *Request) { *o = Observed{} }, "NodeNotFound"},
-		"no instance":         {func(o *Observed, _ *Request) { *o = Observed{Donor: o.Donor, NotInstance: textError("no")} }, "NotAnInstance"},
-		"windows":             {func(o *Observed, _ *Request) { o.Donor.OS = "windows" }, "NotLinux"},
-		"not ready":           {func(o *Observed, _ *Request) { o.Donor.Ready = false }, "NodeNotReady"},
-		"own node":            {func(o *Observed, _ *Request) { o.SelfNode = "pool1000000" }, "OwnNode"},
-		"workbench":           {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationWorkbench] = "pool2" }, "IsWorkbench"},
-		"rebooting":           {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
-		"stopped":             {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
-		"flexible":            {func(o *Observed, _ *Request) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
-		"ephemeral":           {func(o *Observed, _ *Request) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" }, "EphemeralDisk"},
+		"none":        {func(*Observed, *Request) {}, ""},
+		"no node":     {func(o *Observed, _ *Request) { *o = Observed{} }, "NodeNotFound"},
+		"no instance": {func(o *Observed, _ *Request) { *o = Observed{Donor: o.Donor, NotInstance: textError("no")} }, "NotAnInstance"},
+		"windows":     {func(o *Observed, _ *Request) { o.Donor.OS = "windows" }, "NotLinux"},
+		"not ready":   {func(o *Observed, _ *Request) { o.Donor.Ready = false }, "NodeNotReady"},
+		"own node":    {func(o *Observed, _ *Request) { o.SelfNode = "pool1000000" }, "OwnNode"},
+		"workbench":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationWorkbench] = "pool2" }, "IsWorkbench"},
+		"rebooting":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
+		"stopped":     {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
+		"flexible":    {func(o *Observed, _ *Request) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
+		"ephemeral": {func(o *Observed, _ *Request) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" },
+			"EphemeralDisk"},
 		"automatic":           {func(o *Observed, _ *Request) { o.Pool.UpgradeMode = "automatic" }, "AutomaticUpgrade"},
 		"rolling":             {func(o *Observed, _ *Request) { o.Pool.UpgradeMode = fleet.Rolling }, "RollingUpgrade"},
 		"rolling, allowed":    {func(o *Observed, q *Request) { o.Pool.UpgradeMode = fleet.Rolling; q.AllowRolling = true }, ""},
@@ -69,7 +72,8 @@ func TestCaptureProblems(t *testing.T) {
 		"no workbench":        {func(o *Observed, _ *Request) { o.Workbench = nil }, "NoWorkbench"},
 		"short history":       {func(_ *Observed, q *Request) { q.History = 1 }, "HistoryTooShort"},
 		"confidential":        {func(o *Observed, _ *Request) { o.Instance.SecurityType = "ConfidentialVM" }, "ConfidentialDisk"},
-		"denied":              {func(o *Observed, _ *Request) { o.DeniedAzure = []string{"a"}; o.DeniedCluster = []string{"b"} }, "AzureDenied ClusterDenied"},
+		"denied": {func(o *Observed, _ *Request) { o.DeniedAzure = []string{"a"}; o.DeniedCluster = []string{"b"} },
+			"AzureDenied ClusterDenied"},
 		"fitting definition":  {definition(func(*fleet.Definition) {}), ""},
 		"generation":          {definition(func(d *fleet.Definition) { d.Generation = "V1" }), "DefinitionMismatch"},
 		"architecture":        {definition(func(d *fleet.Definition) { d.Architecture = "Arm64" }), "DefinitionMismatch"},
@@ -98,7 +102,7 @@ func TestCaptureProblems(t *testing.T) {
 	} {
 		o, q := good(), options()
 		c.change(&o, &q)
-		problems := CaptureProblems(o, q, Course{})
+		problems := CaptureProblems(o, q, ResumePlan{})
 		if got := strings.Join(codes(problems), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -134,17 +138,19 @@ func TestCourse(t *testing.T) {
 	const today, yesterday = "2026-11-21 08:00:00.000000", "2026-11-20 23:59:59.000000"
 	for name, c := range map[string]struct {
 		change func(o *Observed, q *Request)
-		start  Start
+		start  ResumePoint
 		code   string
 	}{
-		"nothing there":     {func(*Observed, *Request) {}, AtDonor, ""},
-		"version":           {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded)} }, AtVersion, ""},
+		"nothing there": {func(*Observed, *Request) {}, AtDonor, ""},
+		"version": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded)} }, AtVersion,
+			""},
 		"version, creating": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Updating)} }, AtVersion, ""},
 		"version, failed":   {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Failed)} }, AtDonor, ""},
 		"version, back": {func(o *Observed, _ *Request) {
 			o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded, fleet.TagRolledBack)}
 		}, AtVersion, "RolledBack"},
-		"yesterday's version": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor, ""},
+		"yesterday's version": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor,
+			""},
 		"older version":       {model(fleet.ImageReference{ID: ver("2026.11.22", 1, Succeeded).ID}), AtVersion, "OlderVersion"},
 		"older by latest":     {model(latest("")), AtVersion, "OlderVersion"},
 		"newer version":       {model(fleet.ImageReference{ID: ver("2026.11.20", -1, Succeeded).ID}), AtVersion, ""},
@@ -164,14 +170,15 @@ func TestCourse(t *testing.T) {
 		"of another node":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, ""},
 		"foreign snapshot": {func(o *Observed, _ *Request) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot"},
 		"not generalised":  {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, ""},
-		"generalised":      {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) }, AtGeneralized, ""},
-		"foreign disk":     {func(o *Observed, _ *Request) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk"},
+		"generalised": {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) },
+			AtGeneralized, ""},
+		"foreign disk": {func(o *Observed, _ *Request) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk"},
 	} {
 		o, q := good(), options()
 		c.change(&o, &q)
-		got := CourseOf(o, n, q, noon, "own")
-		if got.Start != c.start || strings.Join(codes(got.Problems), " ") != c.code {
-			t.Errorf("%s: starts at %d with %v; want %d with %q", name, got.Start, codes(got.Problems), c.start, c.code)
+		got := PlanResume(o, n, q, noon, "own")
+		if got.From != c.start || strings.Join(codes(got.Problems), " ") != c.code {
+			t.Errorf("%s: starts at %d with %v; want %d with %q", name, got.From, codes(got.Problems), c.start, c.code)
 		}
 	}
 }
@@ -203,11 +210,13 @@ func TestReturnTo(t *testing.T) {
 		"never recorded":     {at("2026.11.21"), ToOriginal, "", "", false, false, "NoOriginal"},
 		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
 		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
-		"from a definition":  {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, Previous, "2026.11.20", "2026.11.21", false, false, ""},
-		"pins the latest":    {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, "2026.11.21", "2026.11.21", "", false, false, ""},
+		"from a definition": {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, Previous, "2026.11.20", "2026.11.21", false, false,
+			""},
+		"pins the latest": {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, "2026.11.21", "2026.11.21", "", false, false, ""},
 	} {
 		r, problems := ReturnTo(versions, c.pool, nil, c.to)
-		if r.To.Name() != c.want || r.TagFrom.Name() != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing || strings.Join(codes(problems), " ") != c.code {
+		if r.To.Name() != c.want || r.TagFrom.Name() != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing ||
+			strings.Join(codes(problems), " ") != c.code {
 			t.Errorf("%s: %+v, %v", name, r, problems)
 		}
 	}
@@ -215,7 +224,8 @@ func TestReturnTo(t *testing.T) {
 
 func TestWorkbench(t *testing.T) {
 	donor := fleet.Node{Name: "d", Architecture: "amd64", ProviderID: "azure://" + strings.ToLower(string(pool)) + "/virtualMachines/0"}
-	fit := fleet.Node{Name: "n", OS: "linux", Architecture: "amd64", Ready: true, ProviderID: "azure://" + string(pool.Child("virtualMachines", "1"))}
+	fit := fleet.Node{Name: "n", OS: "linux", Architecture: "amd64", Ready: true, ProviderID: "azure://" +
+		string(pool.Child("virtualMachines", "1"))}
 	for name, c := range map[string]struct {
 		change func(n *fleet.Node)
 		want   string

@@ -20,7 +20,8 @@ func TestVersionOf(t *testing.T) {
 	elsewhere := ver("2026.11.30", -2, Succeeded)
 	elsewhere.Regions = []string{"North Europe"}
 	all := []fleet.ImageVersion{
-		ver("2026.11.20", -1, Succeeded), excluded, elsewhere, ver("2026.11.9", 0, Succeeded), ver("2026.12.1", 0, Failed), ver("2026.11.21", 0, Updating),
+		ver("2026.11.20", -1, Succeeded), excluded, elsewhere, ver("2026.11.9", 0, Succeeded), ver("2026.12.1", 0, Failed), ver("2026.11.21", 0,
+			Updating),
 	}
 	for name, c := range map[string]struct {
 		image  fleet.ImageReference
@@ -46,28 +47,30 @@ func TestVersionOf(t *testing.T) {
 // version to go back to.
 func TestInUse(t *testing.T) {
 	all := []fleet.ImageVersion{
-		ver("2026.11.21", 0, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.19", -2, Succeeded), ver("2026.11.18", -3, Succeeded), ver("2026.11.17", -4, Succeeded),
+		ver("2026.11.21", 0, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.19", -2, Succeeded), ver("2026.11.18", -3,
+			Succeeded), ver("2026.11.17", -4, Succeeded),
 	}
 	instance := pool.Child("virtualMachines", "1")
 	for name, c := range map[string]struct {
 		uses []fleet.ImageUse
 		want []string
 	}{
-		"nobody":            {nil, []string{"2026.11.19", "2026.11.18", "2026.11.17"}},
-		"an instance":       {[]fleet.ImageUse{{Image: DefinitionOf(pool), By: instance}, {Image: all[3].ID, By: instance}}, []string{"2026.11.19", "2026.11.17"}},
+		"nobody": {nil, []string{"2026.11.19", "2026.11.18", "2026.11.17"}},
+		"an instance": {[]fleet.ImageUse{{Image: DefinitionOf(pool), By: instance}, {Image: all[3].ID, By: instance}},
+			[]string{"2026.11.19", "2026.11.17"}},
 		"a model":           {[]fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, []string{"2026.11.19", "2026.11.18", "2026.11.17"}},
 		"nobody knows":      {[]fleet.ImageUse{{Image: DefinitionOf(pool), By: instance}}, nil},
 		"by latest":         {[]fleet.ImageUse{{Image: DefinitionOf(pool).Child("versions", "latest"), By: instance}}, nil},
 		"a virtual machine": {[]fleet.ImageUse{{Image: all[4].ID, By: pool.In("virtualMachines", "vm")}}, []string{"2026.11.19", "2026.11.18"}},
 	} {
-		doomed, _ := Prune(all, c.uses, all[0].ID, 2)
-		if got := names(doomed); !slices.Equal(got, c.want) {
+		obsolete, _ := Prune(all, c.uses, all[0].ID, 2)
+		if got := names(obsolete); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v go, want %v", name, got, c.want)
 		}
 	}
 	all[1].Tags[fleet.TagRolledBack] = "x"
-	if doomed, _ := Prune(all, nil, all[0].ID, 2); !slices.Equal(names(doomed), []string{"2026.11.18", "2026.11.17"}) {
-		t.Errorf("%v go", names(doomed))
+	if obsolete, _ := Prune(all, nil, all[0].ID, 2); !slices.Equal(names(obsolete), []string{"2026.11.18", "2026.11.17"}) {
+		t.Errorf("%v go", names(obsolete))
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 func FuzzNames(f *testing.F) {
 	const begin = "azure:///subscriptions/s/resourceGroups/"
 	const set = "/providers/Microsoft.Compute/virtualMachineScaleSets/"
-	for _, pool := range []string{"p", "Pool-1", strings.Repeat("p", 59), strings.Repeat("p", 64), strings.Repeat("ä", 45), "-", "1.2_3", "(a)"} {
+	for _, pool := range []string{"p", "Pool-1", strings.Repeat("p", 59), strings.Repeat("p", 64), strings.Repeat("ä", 45), "-", "1.2_3",
+		"(a)"} {
 		for _, group := range []string{"g", "My-Group_(1)", strings.Repeat("g", 90), strings.Repeat("ü", 45), "グループ"} {
 			f.Add(begin + group + set + pool + "/virtualMachines/0")
 		}
@@ -55,7 +56,8 @@ func FuzzNames(f *testing.F) {
 		// A pool whose name begins alike has names of its own.
 		other := NamesOf(pool+"2", "v")
 		if fleet.ValidName(other.Definition.Name()) && utf8.ValidString(string(pool)) &&
-			(n.Snapshot.Equal(other.Snapshot) || n.WorkDisk.Equal(other.WorkDisk) || n.Generalized.Equal(other.Generalized) || n.Definition.Equal(other.Definition)) {
+			(n.Snapshot.Equal(other.Snapshot) || n.WorkDisk.Equal(other.WorkDisk) || n.Generalized.Equal(other.Generalized) ||
+				n.Definition.Equal(other.Definition)) {
 			t.Errorf("%s and %s2 share names", pool, pool)
 		}
 	})
@@ -103,9 +105,9 @@ func FuzzVersions(f *testing.F) {
 		if int(current) < len(versions) {
 			inUse = versions[current].ID
 		}
-		doomed, spared := Prune(versions, uses, inUse, history)
+		obsolete, kept := Prune(versions, uses, inUse, history)
 		goes := map[string]bool{}
-		for _, v := range doomed {
+		for _, v := range obsolete {
 			goes[v.Name] = true
 			if v.ID.Equal(inUse) || !Ours(v.Tags) || v.DeletionBlocked || v.ProvisioningState != Succeeded && v.ProvisioningState != Failed {
 				t.Errorf("%+v goes", v)
@@ -129,8 +131,8 @@ func FuzzVersions(f *testing.F) {
 		if left < min(good, 2) {
 			t.Errorf("%d good versions of %d are left", left, good)
 		}
-		if len(doomed)+len(spared) > len(versions) {
-			t.Errorf("%d go and %d are spared, of %d", len(doomed), len(spared), len(versions))
+		if len(obsolete)+len(kept) > len(versions) {
+			t.Errorf("%d go and %d are kept, of %d", len(obsolete), len(kept), len(versions))
 		}
 
 		p := fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: inUse}}}
@@ -142,7 +144,8 @@ func FuzzVersions(f *testing.F) {
 			return
 		}
 		target, _ := FindVersion(versions, r.To)
-		if target.ProvisioningState != Succeeded || (to == "" || to == Previous) && (RolledBack(target) || r.To.Equal(inUse)) || r.TagFrom != "" && !r.TagFrom.Equal(inUse) {
+		if target.ProvisioningState != Succeeded || (to == "" || to == Previous) && (RolledBack(target) || r.To.Equal(inUse)) ||
+			r.TagFrom != "" && !r.TagFrom.Equal(inUse) {
 			t.Errorf("goes back to %+v", r)
 		}
 	})

@@ -26,7 +26,7 @@ type Names struct {
 // snapshots and disks. Resource groups may have 90 characters, and scale sets 64.
 const maxName = 80
 
-// NamesOf gives the names of a capture of the pool, for a version's name.
+// NamesOf returns the names of a capture of the pool, for a version's name.
 func NamesOf(pool fleet.ResourceID, version string) Names {
 	definition := DefinitionOf(pool)
 	return Names{
@@ -39,7 +39,7 @@ func NamesOf(pool fleet.ResourceID, version string) Names {
 	}
 }
 
-// DefinitionOf gives the pool's image definition.
+// DefinitionOf returns the pool's image definition.
 func DefinitionOf(pool fleet.ResourceID) fleet.ResourceID {
 	gallery := "SIG_" + regexp.MustCompile(`[^A-Za-z0-9_.]`).ReplaceAllString(pool.Segment("resourceGroups"), "_")
 	return pool.In("galleries", gallery[:min(len(gallery), maxName)]).Child("images", fit("kamino-", pool.Name(), "-prototype"))
@@ -65,7 +65,7 @@ func JobName(pool fleet.ResourceID, capture string) string {
 // CaptureName names a capture that begins now.
 func CaptureName(now time.Time) string { return now.UTC().Format("20060102-150405") }
 
-// VersionName gives the day's version, YYYY.MM.DD in UTC, or with again one
+// VersionName returns the day's version, YYYY.MM.DD in UTC, or with again one
 // that no other second has, YYYY.MMDD.HHMMSS.
 func VersionName(now time.Time, again bool) string {
 	return now.UTC().Format(cmp.Or(when(again, "2006.0102.150405"), "2006.01.02"))
@@ -119,7 +119,7 @@ func Newer(a, b fleet.ImageVersion) bool {
 	return Ours(a.Tags) && !b.Published.IsZero() && a.Published.After(b.Published)
 }
 
-// FindVersion gives the version with the id, in any letter case.
+// FindVersion returns the version with the id, in any letter case.
 func FindVersion(versions []fleet.ImageVersion, id fleet.ResourceID) (fleet.ImageVersion, bool) {
 	i := slices.IndexFunc(versions, func(v fleet.ImageVersion) bool { return v.ID.Equal(id) })
 	if i < 0 {
@@ -128,7 +128,7 @@ func FindVersion(versions []fleet.ImageVersion, id fleet.ResourceID) (fleet.Imag
 	return versions[i], true
 }
 
-// VersionOf gives the version that an image reference stands for in a region: the one
+// VersionOf returns the version that an image reference stands for in a region: the one
 // that it names, that an instance with it runs, or as Azure resolves the definition's
 // latest, the highest number that is there and not excluded. The region "" is any.
 func VersionOf(versions []fleet.ImageVersion, image fleet.ImageReference, region string) (latest fleet.ImageVersion, found bool) {
@@ -155,9 +155,10 @@ func compareNumbers(a, b string) int {
 }
 
 // Prune says which versions go when the newest history are kept, and two of them that
-// were not rolled back, and which others are spared, with the reason. Where Azure does not say which version of the definition an
+// were not rolled back, and which others are kept, with the reason. Where Azure does not say which version of the definition an
 // instance runs, none goes.
-func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID, history int) (doomed []fleet.ImageVersion, spared []string) {
+func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID,
+	history int) (obsolete []fleet.ImageVersion, kept []string) {
 	used := map[string]fleet.ResourceID{}
 	var byLatest, unknown fleet.ResourceID
 	for _, u := range uses {
@@ -171,10 +172,10 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 			unknown = u.By
 		}
 	}
-	kept, good := 1, 1 // current, which may be about to be made
+	newest, good := 1, 1 // of the history; current, which may be about to be made
 	for _, v := range slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) }) {
-		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (kept < history || good < 2 && !RolledBack(v)) {
-			kept++
+		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || good < 2 && !RolledBack(v)) {
+			newest++
 			if !RolledBack(v) {
 				good++
 			}
@@ -187,19 +188,20 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 		by := used[strings.ToLower(string(v.ID))]
 		why := cmp.Or(
 			when(by != "", string(by)+" refers to it"),
-			when(byLatest != "" && slices.ContainsFunc(append([]string{""}, v.Regions...), isLatest), string(byLatest)+" refers to the latest version"),
+			when(byLatest != "" && slices.ContainsFunc(append([]string{""}, v.Regions...), isLatest),
+				string(byLatest)+" refers to the latest version"),
 			when(unknown != "", string(unknown)+" may run it: Azure does not report its version"),
 			when(v.DeletionBlocked, "its deletion is blocked until its end of life"),
 			when(!Ours(v.Tags), "neither Ortet nor kamino made it"),
 			when(v.ProvisioningState != Succeeded && v.ProvisioningState != Failed, "it is "+v.ProvisioningState),
 		)
 		if why == "" {
-			doomed = append(doomed, v)
+			obsolete = append(obsolete, v)
 		} else {
-			spared = append(spared, v.Name+": "+why)
+			kept = append(kept, v.Name+": "+why)
 		}
 	}
-	return doomed, spared
+	return obsolete, kept
 }
 
 // A Return is what a rollback comes down to.
@@ -241,9 +243,11 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	case to == ToOriginal:
 		what := when(known, "what the model was before its first capture is not recorded: an earlier release captured it first")
 		wayOut := when(known, "set its image by az vmss update, or name a version by --to")
-		refuse(true, "NoOriginal", on, cmp.Or(what, "no capture of this pool is recorded"), cmp.Or(wayOut, "see ortet status for what the model uses"))
+		refuse(true, "NoOriginal", on, cmp.Or(what, "no capture of this pool is recorded"),
+			cmp.Or(wayOut, "see ortet status for what the model uses"))
 	case target == nil && previous:
-		why := cmp.Or(when(uses, "the model is as it was before the first capture"), "no earlier version is kept, and no first capture is recorded")
+		why := cmp.Or(when(uses, "the model is as it was before the first capture"),
+			"no earlier version is kept, and no first capture is recorded")
 		refuse(true, "NoPrevious", on, why, "see ortet status for the versions, and name one by --to")
 	case target == nil:
 		refuse(true, "NoVersion", on, "version "+to+" does not exist", "see ortet status for the versions")
@@ -258,7 +262,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	return r, problems
 }
 
-// when gives the value if it applies, else the zero value.
+// when returns the value if it applies, else the zero value.
 func when[T any](applies bool, value T) (zero T) {
 	if applies {
 		return value

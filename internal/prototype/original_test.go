@@ -10,7 +10,8 @@ import (
 func TestOriginalExtensions(t *testing.T) {
 	e := fleet.Extension{Name: "cse", Publisher: "P", Type: "T", Settings: fleet.NewSecret(`{"a":1}`)}
 	all := OriginalExtensions([]fleet.Extension{e, {Name: "plain"}, {Name: "kv", KeyVault: &fleet.KeyVaultSecret{}}}, nil)
-	if all[0].PublicSHA256 != "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" || all[0].ProtectedSHA256 != "" || all[0].Handler() != "P.T" {
+	if all[0].PublicSHA256 != "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" || all[0].ProtectedSHA256 != "" ||
+		all[0].Handler() != "P.T" {
 		t.Errorf("%+v", all[0])
 	}
 	if all[1].PublicSHA256 != NoSettings || all[1].ProtectedSHA256 != "" || all[2].ProtectedSHA256 != NoSettings {

@@ -21,7 +21,8 @@ func TestNames(t *testing.T) {
 	n := NamesOf(pool, "2026.11.21")
 	for got, want := range map[string]string{
 		n.Gallery.Name(): "SIG_my_group", n.Definition.Name(): "kamino-pool1-prototype", n.Version.Name(): "2026.11.21",
-		n.Snapshot.Name(): "snapshot_pool1", n.Generalized.Name(): "snapshot_pool1_generalized", JobName(pool, "20261121-120000"): "ortet-generalize-pool1-20261121-120000",
+		n.Snapshot.Name(): "snapshot_pool1", n.Generalized.Name(): "snapshot_pool1_generalized", JobName(pool,
+			"20261121-120000"): "ortet-generalize-pool1-20261121-120000",
 		VersionName(noon, false): "2026.11.21", VersionName(noon, true): "2026.1121.120000",
 		CaptureName(noon): "20261121-120000",
 	} {
@@ -58,36 +59,38 @@ func TestPrune(t *testing.T) {
 	blocked := ver("2026.11.10", -11, Succeeded)
 	blocked.DeletionBlocked = true
 	all := []fleet.ImageVersion{
-		ver("2026.11.21", 0, Succeeded), ver("2026.1120.230000", -1, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.15", -6, Succeeded),
+		ver("2026.11.21", 0, Succeeded), ver("2026.1120.230000", -1, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.15", -6,
+			Succeeded),
 		ver("2026.11.14", -7, Failed), ver("2026.11.13", -8, Updating), ver("2026.11.12", -9, Succeeded), blocked, foreign,
 	}
 	uses := []fleet.ImageUse{{Image: fleet.ResourceID(strings.ToUpper(string(all[6].ID))), By: pool}}
-	doomed, spared := Prune(all, uses, all[0].ID, 3)
-	if got, want := names(doomed), []string{"2026.11.15", "2026.11.14"}; !slices.Equal(got, want) {
-		t.Errorf("doomed %v, want %v", got, want)
+	obsolete, kept := Prune(all, uses, all[0].ID, 3)
+	if got, want := names(obsolete), []string{"2026.11.15", "2026.11.14"}; !slices.Equal(got, want) {
+		t.Errorf("obsolete %v, want %v", got, want)
 	}
 	var why []string
-	for _, s := range spared {
+	for _, s := range kept {
 		name, _, _ := strings.Cut(s, ":")
 		why = append(why, name)
 	}
 	if want := []string{"2026.11.13", "2026.11.12", "2026.11.10", "2026.1.1"}; !slices.Equal(why, want) {
-		t.Errorf("spared %v, want %v", why, want)
+		t.Errorf("kept %v, want %v", why, want)
 	}
 	// The new version is kept also where Azure dates it before others, and the
 	// latest where somebody refers to the definition.
-	doomed, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[3].ID, 2)
-	if slices.Contains(names(doomed), "2026.11.15") {
-		t.Errorf("the current version is doomed: %v", names(doomed))
+	obsolete, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[3].ID, 2)
+	if slices.Contains(names(obsolete), "2026.11.15") {
+		t.Errorf("the current version is obsolete: %v", names(obsolete))
 	}
-	doomed, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[0].ID, 1)
-	if slices.Contains(names(doomed), "2026.1120.230000") {
-		t.Errorf("the highest version by number is doomed while somebody uses the latest: %v", names(doomed))
+	obsolete, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[0].ID, 1)
+	if slices.Contains(names(obsolete), "2026.1120.230000") {
+		t.Errorf("the highest version by number is obsolete while somebody uses the latest: %v", names(obsolete))
 	}
 }
 
 func TestNewestIsByDate(t *testing.T) {
-	got := names(NewestFirst([]fleet.ImageVersion{ver("2026.1121.090000", -5, Succeeded), ver("2026.11.22", 1, Succeeded), ver("2026.11.9", -12, Succeeded)}))
+	got := names(NewestFirst([]fleet.ImageVersion{ver("2026.1121.090000", -5, Succeeded), ver("2026.11.22", 1, Succeeded),
+		ver("2026.11.9", -12, Succeeded)}))
 	if want := []string{"2026.11.22", "2026.1121.090000", "2026.11.9"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -100,26 +103,28 @@ func TestExtensions(t *testing.T) {
 		{Name: "monitor", Type: "AzureMonitorLinuxAgent"},
 	}
 	for name, c := range map[string]struct {
-		rule   ExtensionRule
-		add    []fleet.Extension
-		doomed []string
-		kept   int
+		rule     ExtensionRule
+		add      []fleet.Extension
+		obsolete []string
+		kept     int
 	}{
-		"default":       {ExtensionRule{}, nil, []string{"second", "cse", "capz"}, 0},
-		"none":          {ExtensionRule{None: true}, nil, nil, 0},
-		"kamino":        {ExtensionRule{All: true, Keep: []string{"*AKSLinuxBilling*"}}, nil, []string{"second", "cse", "capz", "monitor"}, 0},
-		"keep one":      {ExtensionRule{Keep: []string{"capz"}}, nil, []string{"second", "cse"}, 0},
-		"kept depends":  {ExtensionRule{}, []fleet.Extension{{Name: "x", Type: "y", After: []string{"cse"}}}, []string{"second", "capz", "cse"}, 1},
+		"default":  {ExtensionRule{}, nil, []string{"second", "cse", "capz"}, 0},
+		"none":     {ExtensionRule{None: true}, nil, nil, 0},
+		"kamino":   {ExtensionRule{All: true, Keep: []string{"*AKSLinuxBilling*"}}, nil, []string{"second", "cse", "capz", "monitor"}, 0},
+		"keep one": {ExtensionRule{Keep: []string{"capz"}}, nil, []string{"second", "cse"}, 0},
+		"kept depends": {ExtensionRule{}, []fleet.Extension{{Name: "x", Type: "y", After: []string{"cse"}}}, []string{"second", "capz", "cse"},
+			1},
 		"keep a second": {ExtensionRule{Keep: []string{"second"}}, nil, []string{"cse", "capz"}, 1},
 	} {
-		doomed, kept := c.rule.Doomed(append(slices.Clone(all), c.add...))
-		if got := extensionNames(doomed); !slices.Equal(got, c.doomed) && len(got)+len(c.doomed) > 0 || len(kept) != c.kept {
-			t.Errorf("%s: doomed %v, kept %v; want %v, %d", name, got, kept, c.doomed, c.kept)
+		obsolete, kept := c.rule.ToDelete(append(slices.Clone(all), c.add...))
+		if got := extensionNames(obsolete); !slices.Equal(got, c.obsolete) && len(got)+len(c.obsolete) > 0 || len(kept) != c.kept {
+			t.Errorf("%s: obsolete %v, kept %v; want %v, %d", name, got, kept, c.obsolete, c.kept)
 		}
 	}
-	circle := []fleet.Extension{{Name: "a", Type: "CustomScript", After: []string{"b"}}, {Name: "b", Type: "CustomScript", After: []string{"a"}}}
-	if doomed, _ := (ExtensionRule{}).Doomed(circle); len(doomed) != 2 {
-		t.Errorf("a circle gives %v", doomed)
+	circle := []fleet.Extension{{Name: "a", Type: "CustomScript", After: []string{"b"}},
+		{Name: "b", Type: "CustomScript", After: []string{"a"}}}
+	if obsolete, _ := (ExtensionRule{}).ToDelete(circle); len(obsolete) != 2 {
+		t.Errorf("a circle gives %v", obsolete)
 	}
 	if (ExtensionRule{Keep: []string{"["}}).Check() == nil {
 		t.Error("a pattern that cannot be read is taken")

@@ -14,28 +14,28 @@ import (
 // Observed is the world before a capture. What could not be observed, because
 // what leads there is missing, is nil.
 type Observed struct {
-	Donor         *fleet.Node
-	InstanceID    fleet.ResourceID // from the donor's provider id
-	NotInstance   error            // why that id is none
-	Pool          *fleet.Pool
-	Instance      *fleet.Instance
-	Disk          *fleet.Disk // the donor's OS disk
-	Size          *fleet.SizeInfo
-	Gallery       *fleet.Gallery
-	Definition    *fleet.Definition
-	Versions      []fleet.ImageVersion
-	Uses          []fleet.ImageUse
-	Snapshot      *fleet.Snapshot // of Names.Snapshot
-	Generalized   *fleet.Snapshot // of Names.Generalized
-	WorkDisk      *fleet.Disk     // of Names.WorkDisk
-	Workbench     *Workbench
-	NoWorkbench   string             // why none fits
-	Obstacles     []fleet.BlockedPod // to a drain
-	SelfNode      string             // that this process runs on
-	NoImage       bool               // no container image was given for the pods on donor and workbench
-	DeniedAzure   []string           // permissions that lack
-	DeniedCluster []string
-	Unreadable    Problems // for another reason than that it is not there
+	Donor            *fleet.Node
+	InstanceID       fleet.ResourceID // from the donor's provider id
+	NotInstance      error            // why that id is none
+	Pool             *fleet.Pool
+	Instance         *fleet.Instance
+	Disk             *fleet.Disk // the donor's OS disk
+	Size             *fleet.SizeInfo
+	Gallery          *fleet.Gallery
+	Definition       *fleet.Definition
+	Versions         []fleet.ImageVersion
+	Uses             []fleet.ImageUse
+	Snapshot         *fleet.Snapshot // of Names.Snapshot
+	Generalized      *fleet.Snapshot // of Names.Generalized
+	WorkDisk         *fleet.Disk     // of Names.WorkDisk
+	Workbench        *Workbench
+	NoWorkbench      string             // why none fits
+	EvictionBlockers []fleet.BlockedPod // to a drain
+	SelfNode         string             // that this process runs on
+	NoImage          bool               // no container image was given for the pods on donor and workbench
+	DeniedAzure      []string           // permissions that lack
+	DeniedCluster    []string
+	Unreadable       Problems // for another reason than that it is not there
 }
 
 // A Workbench is a node on which a copy of the donor's disk is worked on.
@@ -67,7 +67,7 @@ func CannotServe(donor, node fleet.Node) string {
 // NeedsWorkbench is what to do where no node can be a donor's workbench.
 const NeedsWorkbench = "add a Ready Linux node in the donor's zone and of its architecture, to any pool, or uncordon one"
 
-// UsedBy gives the pool whose capture uses the node as its workbench; "" where none
+// UsedBy returns the pool whose capture uses the node as its workbench; "" where none
 // but the given pool's does.
 func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 	by := fleet.ResourceID(node.Annotations[fleet.AnnotationWorkbench])
@@ -85,7 +85,7 @@ func RankWorkbenches(donor fleet.Node, candidates []fleet.Node) {
 	slices.SortFunc(candidates, func(a, b fleet.Node) int { return strings.Compare(rank(a), rank(b)) })
 }
 
-// BenchLUN gives a free LUN of an instance that may be the donor's workbench,
+// BenchLUN returns a free LUN of an instance that may be the donor's workbench,
 // or why it cannot serve. The highest is taken, since volume drivers take the
 // lowest, so that the two do not race for one.
 func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, why string) {
@@ -123,7 +123,8 @@ func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
 
 // Unreadable adds that something cannot be read. That it does not exist is no reason.
 func (p *Problems) Unreadable(on string, err error) {
-	ways := map[fleet.Kind]string{fleet.KindDenied: "grant these credentials the right to read it", fleet.KindUnauthenticated: "check the credentials"}
+	ways := map[fleet.Kind]string{fleet.KindDenied: "grant these credentials the right to read it",
+		fleet.KindUnauthenticated: "check the credentials"}
 	kind, what, remedy := fleet.KindOf(err), fmt.Sprintf("it cannot be read: %v", err), ""
 	if e := (*fleet.Error)(nil); ways[kind] == "" && errors.As(err, &e) && e.Remedy != "" {
 		what, remedy = strings.TrimSuffix(what, "; "+e.Remedy), e.Remedy
@@ -131,17 +132,19 @@ func (p *Problems) Unreadable(on string, err error) {
 	p.Refuse(fleet.IgnoreNotFound(err) != nil, "Unreadable", on, what, cmp.Or(ways[kind], remedy, "try again"))
 }
 
-// CaptureProblems gives every reason to refuse a capture that takes the course.
+// CaptureProblems returns every reason to refuse a capture that takes the course.
 // What only matters to steps that the course skips is no problem.
-func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
+func CaptureProblems(o Observed, q Request, course ResumePlan) (p Problems) {
 	p = append(p, o.Unreadable...)
 	refuse, pool := p.Refuse, cmp.Or(o.Pool, &fleet.Pool{})
-	refuse(q.History < 2, "HistoryTooShort", "--history", fleet.Count(q.History, "version")+" would leave nothing to roll back to", "keep at least 2")
+	refuse(q.History < 2, "HistoryTooShort", "--history", fleet.Count(q.History, "version")+" would leave nothing to roll back to",
+		"keep at least 2")
 	err := q.Extensions.Check()
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
-	refuse(o.NoImage && course.Start < AtGeneralized, "NoImage", "--image", "no container image is given for the pods that read disks, and none is published",
+	refuse(o.NoImage && course.From < AtGeneralized, "NoImage", "--image",
+		"no container image is given for the pods that read disks, and none is published",
 		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
 	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
 		"name a node as `kubectl get nodes` shows it, or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again")
@@ -149,21 +152,23 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 		p.ofDonor(o, *pool, q, course)
 	}
 	if on := string(pool.ID); o.Pool != nil {
-		refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration, "only Uniform scale sets are served")
+		refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration,
+			"only Uniform scale sets are served")
 		refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
 		p = append(p, ModelProblems(*pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
 		refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
 			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
-		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
-		_, kept := q.Extensions.Doomed(pool.Model.Extensions)
+		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted",
+			"use a pool with managed OS disks")
+		_, kept := q.Extensions.ToDelete(pool.Model.Extensions)
 		for _, k := range kept {
 			refuse(true, "ExtensionNeeded", on, "an extension that stays needs another that would go: "+k, "keep both, or let both go")
 		}
 	}
-	if course.Start == AtDonor && o.Pool != nil && o.Instance != nil {
+	if course.From == AtDonor && o.Pool != nil && o.Instance != nil {
 		p.ofDisk(o)
 	}
-	refuse(course.Start <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
+	refuse(course.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
 		cmp.Or(when(q.Workbench != "", "name another by --workbench, or leave it out"), NeedsWorkbench))
 	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster)
@@ -172,11 +177,13 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 
 // Denied adds the permissions that lack, on the resource group and in the cluster.
 func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
-	p.Refuse(len(azure) > 0, "AzureDenied", string(group), "these credentials may not do "+strings.Join(azure, ", "), "grant them a role with these actions on the resource group")
-	p.Refuse(len(cluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(cluster, ", "), "grant them the documented ClusterRole and Role")
+	p.Refuse(len(azure) > 0, "AzureDenied", string(group), "these credentials may not do "+strings.Join(azure, ", "),
+		"grant them a role with these actions on the resource group")
+	p.Refuse(len(cluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(cluster, ", "),
+		"grant them the documented ClusterRole and Role")
 }
 
-func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course Course) {
+func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course ResumePlan) {
 	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
 	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a Uniform scale set")
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
@@ -186,20 +193,22 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course Course
 	why := Managed(d, pool)
 	refuse(why != "", "ManagedByAKS", on, "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
 		"use AKS's own node images, or a pool of your own")
-	if course.Start != AtDonor {
+	if course.From != AtDonor {
 		return
 	}
 	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
-	refuse(d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
+	refuse(d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it",
+		"run it elsewhere, or name another node")
 	if i := o.Instance; i != nil {
-		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"), "start it first")
+		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"),
+			"start it first")
 		refuse(q.Deallocate && pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
 			"leave out --deallocate: power-off keeps its place")
 	}
 	by := string(UsedBy(d, o.InstanceID.Parent()))
 	refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
 		"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
-	for _, x := range o.Obstacles {
+	for _, x := range o.EvictionBlockers {
 		refuse(x.Budget != "", "BudgetAllowsNoEviction", on, "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
 			"let the budget allow an eviction, add a replica, name another node, or say --force, which overrides budgets when the drain's time is over")
 		refuse(x.Budget == "", "PodNotEvictable", on, "its pod "+x.Pod+" cannot be evicted: "+x.Why,
@@ -208,7 +217,7 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course Course
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
 }
 
-// Managed gives the mark of a pool that AKS manages, or "". AKS Engine, which is served,
+// Managed returns the mark of a pool that AKS manages, or "". AKS Engine, which is served,
 // labels its nodes with kubernetes.azure.com/cluster too, but names its own group there.
 func Managed(d fleet.Node, pool fleet.Pool) string {
 	in, version := d.Labels["kubernetes.azure.com/cluster"], d.Labels["kubernetes.azure.com/node-image-version"]
@@ -223,7 +232,7 @@ func Managed(d fleet.Node, pool fleet.Pool) string {
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
-// ModelProblems gives the reasons not to change a pool's model, which are
+// ModelProblems returns the reasons not to change a pool's model, which are
 // looked at again right before it is changed.
 func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) (p Problems) {
 	refuse, on := p.Refuse, string(pool.ID)
@@ -234,12 +243,13 @@ func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned 
 	refuse(pool.AutomaticOSUpgrade && !excludeFromLatest, "AutomaticOSUpgrade", on,
 		"automatic OS upgrades are on: a published version would be rolled out by itself", "switch them off, or say --exclude-from-latest")
 	owner := tagWith(pool, tagCAPZ)
-	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on, "Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
+	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on,
+		"Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
 		"change the image of its AzureMachinePool instead, or say --allow-owned")
 	return p
 }
 
-// tagWith gives the first tag of a pool whose name begins so, in any letter case; "" if
+// tagWith returns the first tag of a pool whose name begins so, in any letter case; "" if
 // it has none.
 func tagWith(pool fleet.Pool, prefix string) string {
 	for _, k := range slices.Sorted(maps.Keys(pool.Tags)) {
@@ -252,7 +262,8 @@ func tagWith(pool fleet.Pool, prefix string) string {
 
 func (p *Problems) ofDisk(o Observed) {
 	refuse := p.Refuse
-	refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
+	refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk",
+		"use a pool with managed OS disks")
 	refuse(o.Disk != nil && strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Instance.OSDisk),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
 	if o.Disk == nil || o.Definition == nil {
@@ -271,11 +282,13 @@ func (p *Problems) ofDisk(o Observed) {
 	// TrustedLaunchSupported is for Standard and TrustedLaunch.
 	has, needs := cmp.Or(def.SecurityType, "Standard"), cmp.Or(want.SecurityType, "Standard")
 	kind, supports := strings.CutSuffix(strings.ToLower(has), "supported")
-	need("security type", has, needs, kind == strings.ToLower(needs) || supports && (needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
-	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) || strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
+	need("security type", has, needs, kind == strings.ToLower(needs) || supports &&
+		(needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
+	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) ||
+		strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
 }
 
-// NewDefinition gives the pool's image definition, fitting the donor. All
+// NewDefinition returns the pool's image definition, fitting the donor. All
 // features are set, since Azure's defaults changed with its API versions.
 func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) fleet.Definition {
 	size := cmp.Or(o.Size, &fleet.SizeInfo{})
@@ -298,6 +311,7 @@ func securityType(o Observed) string {
 // needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
 // so, or its size knows nothing else.
 func needsNVMe(o Observed) bool {
-	only := o.Size != nil && len(o.Size.Controllers) > 0 && !slices.ContainsFunc(o.Size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+	only := o.Size != nil && len(o.Size.Controllers) > 0 &&
+		!slices.ContainsFunc(o.Size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
 	return o.Pool.Model.NVMe || only
 }

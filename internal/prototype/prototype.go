@@ -105,7 +105,7 @@ type ExtensionRule struct {
 	Keep []string `json:"keep,omitempty"` // under any rule: patterns of path.Match in any letter case
 }
 
-// Check gives an error where a pattern cannot be read.
+// Check returns an error where a pattern cannot be read.
 func (r ExtensionRule) Check() error {
 	for _, p := range r.Keep {
 		if _, err := path.Match(strings.ToLower(p), ""); err != nil {
@@ -125,23 +125,23 @@ func (r ExtensionRule) goes(e fleet.Extension) bool {
 	return !r.None && !keeps && (r.All || once)
 }
 
-// Doomed gives the extensions that the rule deletes, dependents first, since
+// ToDelete returns the extensions that the rule deletes, dependents first, since
 // Azure refuses to delete what another names in provisionAfterExtensions. kept
 // names those that stay and depend on an extension that goes, which cannot be done:
-// "kept depends on doomed".
-func (r ExtensionRule) Doomed(extensions []fleet.Extension) (doomed []fleet.Extension, kept []string) {
+// "kept depends on deleted".
+func (r ExtensionRule) ToDelete(extensions []fleet.Extension) (deleted []fleet.Extension, kept []string) {
 	for _, d := range DependentsFirst(extensions) {
 		if !r.goes(d) {
 			continue
 		}
-		doomed = append(doomed, d)
+		deleted = append(deleted, d)
 		for _, e := range extensions {
 			if !r.goes(e) && dependsOn(e, d) {
 				kept = append(kept, fmt.Sprintf("%s depends on %s", e.Name, d.Name))
 			}
 		}
 	}
-	return doomed, kept
+	return deleted, kept
 }
 
 // DependentsFirst sorts extensions so.
@@ -164,7 +164,7 @@ func dependsOn(e, other fleet.Extension) bool {
 // An Original is what a model was before it came to use the pool's prototypes.
 type Original struct {
 	Image      fleet.ImageReference `json:"image"`
-	CustomData string               `json:"customData,omitempty"` // SHA-256 of the model's, which the Vault has; "" if not known
+	CustomData string               `json:"customData,omitempty"` // SHA-256 of the model's, which the secret store has; "" if not known
 	Extensions []OriginalExtension  `json:"extensions,omitempty"`
 	At         time.Time            `json:"at"` // when it was recorded
 }
@@ -173,7 +173,7 @@ type Original struct {
 const NoSettings = "none"
 
 // An OriginalExtension is an extension of an Original, with the SHA-256 of its settings,
-// which the Vault has: NoSettings for none, "" if not known.
+// which the secret store has: NoSettings for none, "" if not known.
 type OriginalExtension struct {
 	fleet.Extension
 	PublicSHA256    string `json:"publicSha256,omitempty"`
@@ -192,7 +192,8 @@ func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (al
 		text := e.Settings.Reveal()
 		x := OriginalExtension{Extension: e, PublicSHA256: cmp.Or(when(text != "", SHA256(text)), NoSettings)}
 		i := slices.IndexFunc(before, func(old OriginalExtension) bool {
-			return strings.EqualFold(old.Name, x.Name) && old.Handler() == x.Handler() && old.PublicSHA256 == x.PublicSHA256 && old.ForceUpdateTag == x.ForceUpdateTag
+			return strings.EqualFold(old.Name, x.Name) && old.Handler() == x.Handler() && old.PublicSHA256 == x.PublicSHA256 &&
+				old.ForceUpdateTag == x.ForceUpdateTag
 		})
 		if x.ProtectedSHA256 = when(e.KeyVault != nil, NoSettings); e.KeyVault == nil && i >= 0 {
 			x.ProtectedSHA256 = before[i].ProtectedSHA256
@@ -213,32 +214,32 @@ const NoopCustomData = "#cloud-config\n"
 // NoopSHA256 is the SHA256 of NoopCustomData.
 const NoopSHA256 = "88c95955b024402aa9572b663f7eeb134f01343bb92af27b50e97e72b22c565f"
 
-// SHA256 is the hash by which the Vault and tags name data.
+// SHA256 is the hash by which the secret store and tags name data.
 func SHA256(data string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(data))) }
 
-// Start is where a capture's work begins.
-type Start int
+// ResumePoint is where a capture's work begins.
+type ResumePoint int
 
 // Where a capture begins, the whole way first.
 const (
-	AtDonor       Start = iota // take the donor out of service and snapshot its disk
-	AtSnapshot                 // today's snapshot of the donor is there
-	AtGeneralized              // so is that of the generalised copy
-	AtVersion                  // today's version is there or in the making
+	AtDonor       ResumePoint = iota // take the donor out of service and snapshot its disk
+	AtSnapshot                       // today's snapshot of the donor is there
+	AtGeneralized                    // so is that of the generalised copy
+	AtVersion                        // today's version is there or in the making
 )
 
-// A Course is how far today's work has come, by what is there.
-type Course struct {
-	Start    Start
+// A ResumePlan is how far today's work has come, by what is there.
+type ResumePlan struct {
+	From     ResumePoint
 	Version  *fleet.ImageVersion // of today's name, with AtVersion
 	Problems Problems
 	Notes    []string
 }
 
-// CourseOf decides where to begin: today's version exists → on to the model;
+// PlanResume decides where to begin: today's version exists → on to the model;
 // today's snapshot exists → on to the build. own is the open capture, or "": its own
 // snapshots count on any day. What has one of the names and is not ours is a problem.
-func CourseOf(o Observed, names Names, options Request, now time.Time, own string) (c Course) {
+func PlanResume(o Observed, names Names, options Request, now time.Time, own string) (c ResumePlan) {
 	refuse := c.Problems.Refuse
 	if v, found := FindVersion(o.Versions, names.Version); found {
 		if RolledBack(v) || v.ProvisioningState != Deleting && !(v.ProvisioningState == Failed && Ours(v.Tags)) {
@@ -246,15 +247,16 @@ func CourseOf(o Observed, names Names, options Request, now time.Time, own strin
 		}
 		c.Notes = append(c.Notes, "today's version "+v.Name+" is "+v.ProvisioningState+": it is built again")
 	}
-	look := func(s *fleet.Snapshot, tag string, start Start) {
+	look := func(s *fleet.Snapshot, tag string, start ResumePoint) {
 		s = cmp.Or(s, &fleet.Snapshot{})
-		refuse(s.ID != "" && s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID), "a snapshot of this name exists that Ortet did not make",
+		refuse(s.ID != "" && s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID),
+			"a snapshot of this name exists that Ortet did not make",
 			"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
 		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
 		today := err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again &&
 			strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)
 		if (today || own != "" && s.Tags[fleet.TagCapture] == own) && s.ProvisioningState == Succeeded && s.Tags[tag] != "" {
-			c.Start = max(c.Start, start)
+			c.From = max(c.From, start)
 		} else if s.Tags[fleet.TagCapture] != "" {
 			c.Notes = append(c.Notes, "a snapshot that an earlier capture left is replaced: "+s.ID.Name())
 		}
@@ -262,14 +264,15 @@ func CourseOf(o Observed, names Names, options Request, now time.Time, own strin
 	look(o.Snapshot, fleet.TagCapture, AtSnapshot)
 	look(o.Generalized, fleet.TagGeneralized, AtGeneralized)
 	disk := cmp.Or(o.WorkDisk, &fleet.Disk{})
-	refuse(disk.ID != "" && disk.Tags[fleet.TagCapture] == "", "ForeignDisk", string(disk.ID), "a disk of this name exists that Ortet did not make",
+	refuse(disk.ID != "" && disk.Tags[fleet.TagCapture] == "", "ForeignDisk", string(disk.ID),
+		"a disk of this name exists that Ortet did not make",
 		"delete it if it is not needed: az disk delete --ids "+string(disk.ID))
 	return c
 }
 
 // ofVersion begins at today's version, and says what speaks against its use.
-func ofVersion(o Observed, v fleet.ImageVersion, q Request) Course {
-	c := Course{Start: AtVersion, Version: &v}
+func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
+	c := ResumePlan{From: AtVersion, Version: &v}
 	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
 	refuse(RolledBack(v), "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
 		"say --again to make another today, or "+back+" to use it after all")
@@ -287,17 +290,18 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) Course {
 	return c
 }
 
-// CaptureChanges gives a zero change of every verb that a capture of the course
+// CaptureChanges returns a zero change of every verb that a capture of the course
 // may ask for, so that preflight knows which permissions it needs. Undoing
 // needs no others.
-func CaptureChanges(q Request, course Course) []fleet.Change {
+func CaptureChanges(q Request, course ResumePlan) []fleet.Change {
 	type changes = []fleet.Change
 	return slices.Concat(
 		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}},
 		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
 		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
-		when(course.Start < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
-		when(course.Start <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{}}),
-		when(course.Start == AtDonor, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
+		when(course.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
+		when(course.From <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
+			fleet.AttachDisk{}, fleet.DetachDisk{}}),
+		when(course.From == AtDonor, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
 	)
 }

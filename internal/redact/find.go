@@ -14,7 +14,7 @@ const (
 	lineAfter  = 1536
 )
 
-// Find gives the secrets in a piece that are known by their form, in the order of
+// Find returns the secrets in a piece that are known by their form, in the order of
 // From, at most one per rule and value, at most 64. Vendor and Program pieces are
 // not searched by form: programs hold the words, not the secrets.
 func Find(p Piece) []Hit {

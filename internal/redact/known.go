@@ -173,7 +173,7 @@ func hash(b []byte) uint32 {
 	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24) * 0x9e3779b1 >> (32 - hashBits)
 }
 
-// Find gives where the values lie, whatever the piece is, in the order of From, at most
+// Find returns where the values lie, whatever the piece is, in the order of From, at most
 // one hit per secret. Where a value is packed, the hit is all that it is packed in. It
 // undoes at most maxWork bytes of a piece, which only text that is made for it exceeds.
 func (k *Known) Find(p Piece) []Hit {

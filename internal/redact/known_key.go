@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// privateNumbers gives two parts of each number that a private key keeps secret, and
+// privateNumbers returns two parts of each number that a private key keeps secret, and
 // nothing for what is no key: DER of PKCS#8, PKCS#1 or SEC 1, or OpenSSH's form. The
 // parts are neighbours, so that an end of a line within one leaves the other whole,
 // whatever a log, a diff or a trace writes between the lines.

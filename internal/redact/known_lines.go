@@ -45,7 +45,7 @@ func (k *Known) FindKeys(p Piece, byForm []Hit) []Hit {
 	return hits
 }
 
-// digitsOfLines gives the longest run of base64 of each line.
+// digitsOfLines returns the longest run of base64 of each line.
 func digitsOfLines(text []byte) (runs [][]byte) {
 	for line := range bytes.Lines(text) {
 		var longest []byte

@@ -15,16 +15,16 @@ import (
 // A vault has items by kind and hash.
 type vault map[string]string
 
-func (vault) Keep(context.Context, cluster.Kept, func(context.Context) ([]string, error)) error {
+func (vault) PutSecret(context.Context, cluster.SecretItem, func(context.Context) ([]string, error)) error {
 	return nil
 }
 
-func (v vault) Kept(_ context.Context, _ fleet.ResourceID, kind, sha string) (cluster.Kept, error) {
+func (v vault) GetSecret(_ context.Context, _ fleet.ResourceID, kind, sha string) (cluster.SecretItem, error) {
 	data, ok := v[kind+" "+sha]
 	if !ok {
-		return cluster.Kept{}, &fleet.Error{Op: "read", Kind: fleet.KindNotFound}
+		return cluster.SecretItem{}, &fleet.Error{Op: "read", Kind: fleet.KindNotFound}
 	}
-	return cluster.Kept{Data: fleet.NewSecret(data)}, nil
+	return cluster.SecretItem{Data: fleet.NewSecret(data)}, nil
 }
 
 func TestRestorable(t *testing.T) {
@@ -38,17 +38,24 @@ func TestRestorable(t *testing.T) {
 		writes   string
 		lost     []string // parts of the problems
 	}{
-		"none":                 {nil, nil, "", nil},
-		"all there":            {[]prototype.OriginalExtension{extension("a", "", "")}, []string{"A"}, "", nil},
-		"with settings":        {[]prototype.OriginalExtension{extension("a", "1", "2")}, nil, `a {"a":1} {"b":2}`, nil},
-		"without settings":     {[]prototype.OriginalExtension{extension("a", "none", "none")}, nil, "a  ", nil},
-		"dependencies first":   {[]prototype.OriginalExtension{extension("a", "none", "none", "B", "c"), extension("b", "none", "none", "c")}, []string{"C"}, "b  ; a  ", nil},
-		"not recorded":         {[]prototype.OriginalExtension{extension("a", "", "")}, nil, "", []string{"extension a: its public settings were not recorded"}},
-		"not known":            {[]prototype.OriginalExtension{extension("a", "1", "")}, nil, "", []string{"extension a: its protected settings were not recorded"}},
-		"not kept":             {[]prototype.OriginalExtension{extension("a", "2", "none")}, nil, "", []string{"extension a: its public settings are not kept (SHA-256 2)"}},
-		"dependency is lost":   {[]prototype.OriginalExtension{extension("a", "1", ""), extension("b", "1", "2", "a")}, nil, "", []string{"extension a: its protected", "extension b: it runs after extension a"}},
-		"one is lost":          {[]prototype.OriginalExtension{extension("a", "1", ""), extension("b", "1", "2")}, nil, `b {"a":1} {"b":2}`, []string{"extension a: its protected"}},
-		"dependency is absent": {[]prototype.OriginalExtension{extension("b", "1", "2", "a")}, nil, "", []string{"extension b: it runs after extension a"}},
+		"none":             {nil, nil, "", nil},
+		"all there":        {[]prototype.OriginalExtension{extension("a", "", "")}, []string{"A"}, "", nil},
+		"with settings":    {[]prototype.OriginalExtension{extension("a", "1", "2")}, nil, `a {"a":1} {"b":2}`, nil},
+		"without settings": {[]prototype.OriginalExtension{extension("a", "none", "none")}, nil, "a  ", nil},
+		"dependencies first": {[]prototype.OriginalExtension{extension("a", "none", "none", "B", "c"), extension("b", "none", "none", "c")},
+			[]string{"C"}, "b  ; a  ", nil},
+		"not recorded": {[]prototype.OriginalExtension{extension("a", "", "")}, nil, "",
+			[]string{"extension a: its public settings were not recorded"}},
+		"not known": {[]prototype.OriginalExtension{extension("a", "1", "")}, nil, "",
+			[]string{"extension a: its protected settings were not recorded"}},
+		"not kept": {[]prototype.OriginalExtension{extension("a", "2", "none")}, nil, "",
+			[]string{"extension a: its public settings are not kept (SHA-256 2)"}},
+		"dependency is lost": {[]prototype.OriginalExtension{extension("a", "1", ""), extension("b", "1", "2", "a")}, nil, "",
+			[]string{"extension a: its protected", "extension b: it runs after extension a"}},
+		"one is lost": {[]prototype.OriginalExtension{extension("a", "1", ""), extension("b", "1", "2")}, nil, `b {"a":1} {"b":2}`,
+			[]string{"extension a: its protected"}},
+		"dependency is absent": {[]prototype.OriginalExtension{extension("b", "1", "2", "a")}, nil, "",
+			[]string{"extension b: it runs after extension a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := fleet.Pool{}

@@ -42,7 +42,8 @@ type clusterOf struct {
 
 func version(name string, at int) fleet.ImageVersion {
 	id := prototype.DefinitionOf(pool).Child("versions", name)
-	return fleet.ImageVersion{ID: id, Name: name, ProvisioningState: prototype.Succeeded, Published: time.Unix(int64(at), 0), Tags: map[string]string{fleet.TagBuiltFrom: "n"}}
+	return fleet.ImageVersion{ID: id, Name: name, ProvisioningState: prototype.Succeeded, Published: time.Unix(int64(at), 0),
+		Tags: map[string]string{fleet.TagBuiltFrom: "n"}}
 }
 
 type cloudOf struct {
@@ -96,15 +97,17 @@ func (c clusterOf) Node(context.Context, string) (fleet.Node, error) {
 	return fleet.Node{Name: "n", ProviderID: "azure://" + string(pool) + "/virtualMachines/0"}, c.f.nodeErr
 }
 
-func (c clusterOf) Kept(context.Context, fleet.ResourceID, string, string) (cluster.Kept, error) {
-	return cluster.Kept{}, c.f.keptErr
+func (c clusterOf) GetSecret(context.Context, fleet.ResourceID, string, string) (cluster.SecretItem, error) {
+	return cluster.SecretItem{}, c.f.keptErr
 }
 
 func (c clusterOf) Holding(context.Context, string) (cluster.Holding, bool, error) {
 	return cluster.Holding{Holder: "b/1", Until: time.Now().Add(time.Minute)}, c.f.locked, nil
 }
 
-func (clusterOf) Obstacles(context.Context, string, []string) (x []fleet.BlockedPod, _ error) { return }
+func (clusterOf) EvictionBlockers(context.Context, string, []string) (x []fleet.BlockedPod, _ error) {
+	return
+}
 
 func (clusterOf) Hold(context.Context, string, string, time.Duration) (h cluster.Holding, _ error) {
 	return
@@ -129,7 +132,7 @@ func accesses(fleet.ResourceID) []cluster.Access {
 	return []cluster.Access{{Verb: "get", Resource: "nodes"}}
 }
 
-// TestPlan gives a version to return to, or all reasons why it cannot.
+// TestPlan returns a version to return to, or all reasons why it cannot.
 func TestPlan(t *testing.T) {
 	missing, denied := &fleet.Error{Kind: fleet.KindNotFound}, &fleet.Error{Kind: fleet.KindDenied}
 	byPool := rollback.Request{Pool: pool}
@@ -145,13 +148,15 @@ func TestPlan(t *testing.T) {
 		"no such pool":              {f: fake{poolErr: missing}, q: byPool, want: []string{"PoolNotFound"}},
 		"pool that is not readable": {f: fake{poolErr: denied}, q: byPool, want: []string{"Unreadable"}},
 		"versions not readable":     {f: fake{versionsErr: denied}, q: byPool, want: []string{"Unreadable"}},
-		"permissions":               {f: fake{denied: []string{"a/write"}, notAllowed: []cluster.Access{{Verb: "get", Resource: "secrets"}}}, q: byPool, want: []string{"AzureDenied", "ClusterDenied"}},
-		"permissions and no pool":   {f: fake{poolErr: missing, denied: []string{"a/write"}}, q: byPool, want: []string{"PoolNotFound", "AzureDenied"}},
-		"customData that is lost":   {f: fake{customData: "abc", keptErr: missing}, q: byPool, want: []string{"CustomDataLost"}},
-		"customData not readable":   {f: fake{customData: "abc", keptErr: denied}, q: byPool, want: []string{"Unreadable"}},
-		"no such version":           {q: rollback.Request{Pool: pool, To: "2025.01.01"}, want: []string{"NoVersion"}},
-		"another process at work":   {f: fake{locked: true}, q: byPool, want: []string{"Held"}},
-		"the model's version":       {q: rollback.Request{Pool: pool, To: "2026.01.02"}},
+		"permissions": {f: fake{denied: []string{"a/write"}, notAllowed: []cluster.Access{{Verb: "get", Resource: "secrets"}}},
+			q: byPool, want: []string{"AzureDenied", "ClusterDenied"}},
+		"permissions and no pool": {f: fake{poolErr: missing, denied: []string{"a/write"}}, q: byPool,
+			want: []string{"PoolNotFound", "AzureDenied"}},
+		"customData that is lost": {f: fake{customData: "abc", keptErr: missing}, q: byPool, want: []string{"CustomDataLost"}},
+		"customData not readable": {f: fake{customData: "abc", keptErr: denied}, q: byPool, want: []string{"Unreadable"}},
+		"no such version":         {q: rollback.Request{Pool: pool, To: "2025.01.01"}, want: []string{"NoVersion"}},
+		"another process at work": {f: fake{locked: true}, q: byPool, want: []string{"Held"}},
+		"the model's version":     {q: rollback.Request{Pool: pool, To: "2026.01.02"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := rollback.New(c.f.config()).Plan(t.Context(), c.q)

@@ -86,7 +86,7 @@ type state struct {
 	FromFailed bool             `json:"fromFailed,omitempty"` // version From was Failed before: a tag does not repair it
 }
 
-// target gives the image that the model is pointed at, and its name for people.
+// target returns the image that the model is pointed at, and its name for people.
 func (s state) target() (fleet.ImageReference, string) {
 	if s.ToOriginal {
 		return s.Original.Image, s.Original.Image.Text()
@@ -136,7 +136,8 @@ func (r *rollback) findPool(ctx context.Context) (problems prototype.Problems, e
 	}
 	r.pool = id.Parent()
 	why := cmp.Or(err, invalid)
-	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why), "name a node of the pool, or the scale set by its ARM id (az vmss list); by its name, if it has nodes and you may list them")
+	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why),
+		"name a node of the pool, or the scale set by its ARM id (az vmss list); by its name, if it has nodes and you may list them")
 	return problems, fleet.IgnoreNotFound(err)
 }
 
@@ -193,7 +194,8 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	var versions []fleet.ImageVersion
 	var notes []string
 	pool, err := r.Cloud.Pool(ctx, r.pool)
-	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "there is no such scale set", "check its name, and the credentials' subscription")
+	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "there is no such scale set",
+		"check its name, and the credentials' subscription")
 	d.Unreadable(string(r.pool), err)
 	if err == nil {
 		s.Pool = pool.ID
@@ -284,7 +286,7 @@ func (r *rollback) choose(d *prototype.Problems, rec journal.Record, pool fleet.
 	return notes
 }
 
-// load reads from the Vault what the model is given, and refuses what is lost.
+// load reads from the secret store what the model is given, and refuses what is lost.
 func (r *rollback) load(ctx context.Context, d *prototype.Problems, pool fleet.Pool) {
 	if sha := r.s.CustomData; sha != "" {
 		_, name := r.s.target()

@@ -108,11 +108,11 @@ func (r *rollback) extensions(ctx context.Context, p *workflow.Pass) (workflow.W
 	is := func(pool fleet.Pool) bool { return has(pool.Model.Extensions, name) }
 	write := func(fleet.Pool) fleet.Change { return r.writes[0] }
 	w, err := r.Change(ctx, p, r.s.Pool, write, is, func(context.Context, fleet.Pool) error { return nil })
-	if err != nil || w.In > 0 {
+	if err != nil || w.RequeueAfter > 0 {
 		return w, err
 	}
 	r.writes, r.result.Restored = r.writes[1:], append(r.result.Restored, name)
-	return workflow.Wait{In: time.Millisecond, Percent: -1, Status: "wrote extension " + name}, nil
+	return workflow.Wait{RequeueAfter: time.Millisecond, Percent: -1, Status: "wrote extension " + name}, nil
 }
 
 // has reports whether a model has an extension of that name, in any letter case.
@@ -123,7 +123,8 @@ func has(extensions []fleet.Extension, name string) bool {
 // restorable returns writes for the original's extensions that the model lacks and that can
 // be restored, dependencies first, and a problem for each that is lost. An extension of the
 // same name in the model stays as it is.
-func restorable(ctx context.Context, vault cluster.Vault, original prototype.Original, pool fleet.Pool) (writes []fleet.WriteExtension, lost prototype.Problems, err error) {
+func restorable(ctx context.Context, store cluster.SecretStore, original prototype.Original,
+	pool fleet.Pool) (writes []fleet.WriteExtension, lost prototype.Problems, err error) {
 	there := slices.Clone(pool.Model.Extensions) // or about to be written
 	var all []fleet.Extension
 	known := map[string]prototype.OriginalExtension{}
@@ -134,8 +135,8 @@ func restorable(ctx context.Context, vault cluster.Vault, original prototype.Ori
 		if has(there, e.Name) {
 			continue
 		}
-		public, noPublic, err1 := settings(ctx, vault, pool.ID, "public", cluster.ExtensionSettings, known[e.Name].PublicSHA256)
-		protected, noProtected, err2 := settings(ctx, vault, pool.ID, "protected", string(wire.ProtectedSettings), known[e.Name].ProtectedSHA256)
+		public, noPublic, err1 := settings(ctx, store, pool.ID, "public", cluster.ExtensionSettings, known[e.Name].PublicSHA256)
+		protected, noProtected, err2 := settings(ctx, store, pool.ID, "protected", string(wire.ProtectedSettings), known[e.Name].ProtectedSHA256)
 		if err := cmp.Or(err1, err2); err != nil {
 			return nil, nil, err
 		}
@@ -144,7 +145,8 @@ func restorable(ctx context.Context, vault cluster.Vault, original prototype.Ori
 		if why == "" && absent >= 0 {
 			why = "it runs after extension " + e.After[absent] + ", which the model does not have"
 		}
-		lost.Refuse(why != "", "ExtensionLost", "extension "+e.Name, why, "go back without it (--accept-lost-extensions), then add it by az vmss extension set")
+		lost.Refuse(why != "", "ExtensionLost", "extension "+e.Name, why,
+			"go back without it (--accept-lost-extensions), then add it by az vmss extension set")
 		if e.Settings = public; why == "" {
 			there, writes = append(there, e), append(writes, fleet.WriteExtension{Pool: pool.ID, Extension: e, Protected: protected})
 		}
@@ -152,15 +154,16 @@ func restorable(ctx context.Context, vault cluster.Vault, original prototype.Ori
 	return writes, lost, nil
 }
 
-// settings reads settings of an extension from the Vault, or says why they are lost.
-func settings(ctx context.Context, vault cluster.Vault, pool fleet.ResourceID, what, kind, sha string) (data fleet.Secret, lost string, err error) {
+// settings reads settings of an extension from the secret store, or says why they are lost.
+func settings(ctx context.Context, store cluster.SecretStore, pool fleet.ResourceID,
+	what, kind, sha string) (data fleet.Secret, lost string, err error) {
 	switch sha {
 	case prototype.NoSettings:
 		return data, "", nil
 	case "":
 		return data, "its " + what + " settings were not recorded before it was deleted, and Azure does not show them", nil
 	}
-	kept, err := vault.Kept(ctx, pool, kind, sha)
+	kept, err := store.GetSecret(ctx, pool, kind, sha)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return data, fmt.Sprintf("its %s settings are not kept (SHA-256 %s)", what, sha), nil
 	}
@@ -201,13 +204,14 @@ func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 		if rolledBack {
 			value = r.Now().UTC().Format(time.RFC3339)
 		}
-		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: value}}, func(ctx context.Context) (bool, error) {
-			v, err := r.Cloud.Version(ctx, id)
-			if err != nil {
-				return true, fleet.IgnoreNotFound(err)
-			}
-			return isTagged(v, rolledBack, rolledBack && r.s.FromFailed), nil
-		})
+		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: value}},
+			func(ctx context.Context) (bool, error) {
+				v, err := r.Cloud.Version(ctx, id)
+				if err != nil {
+					return true, fleet.IgnoreNotFound(err)
+				}
+				return isTagged(v, rolledBack, rolledBack && r.s.FromFailed), nil
+			})
 	}
 }
 

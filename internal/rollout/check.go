@@ -29,7 +29,7 @@ import (
 // tagCAPZ begins the tag that Cluster API's Azure provider gives to what it owns.
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
-// problems gives the reasons of the pool itself to refuse a push.
+// problems returns the reasons of the pool itself to refuse a push.
 func (o *observation) problems() []fleet.Problem {
 	var out []fleet.Problem
 	add := func(code, what, wayOut string) {
@@ -139,7 +139,7 @@ func describe(userData string) string {
 	return fmt.Sprintf("%d bytes that begin with %q", len(text), redact.Plain(redact.Text(line), 80))
 }
 
-// check gives the reasons of the Nodes to refuse a configuration.
+// check returns the reasons of the Nodes to refuse a configuration.
 func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config) ([]fleet.Problem, error) {
 	if len(c.Kubelet) == 0 || len(o.members) == 0 {
 		return nil, nil

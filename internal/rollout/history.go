@@ -184,7 +184,7 @@ func (o *observation) earlier(to int64) (entry, error) {
 	return entry{}, refused(o.pool, "NoSuchGeneration", what, "choose one of these with --to: "+cmp.Or(strings.Join(known, ", "), "none; push a file instead"))
 }
 
-// verify gives an entry's document, where one of the keys signed it for this pool and
+// verify returns an entry's document, where one of the keys signed it for this pool and
 // generation.
 func (e entry) verify(pool fleet.ResourceID, keys []nodeconfig.PublicKey) (d nodeconfig.Document, err error) {
 	signed, err := nodeconfig.Read(e.UserData)
@@ -197,7 +197,7 @@ func (e entry) verify(pool fleet.ResourceID, keys []nodeconfig.PublicKey) (d nod
 	return d, err
 }
 
-// config gives an entry's configuration.
+// config returns an entry's configuration.
 func (e entry) config(pool fleet.ResourceID, keys []nodeconfig.PublicKey) (nodeconfig.Config, error) {
 	d, err := e.verify(pool, keys)
 	if err != nil {

@@ -324,7 +324,7 @@ func on(noun string, names []string) string {
 	return noun + " " + strings.Join(names, ", ")
 }
 
-// failed gives the nodes that failed a generation; refused says that some refused it.
+// failed returns the nodes that failed a generation; refused says that some refused it.
 func (o *observation) failed(generation int64) (failed []string, refused bool) {
 	for _, m := range o.members {
 		switch {

@@ -113,7 +113,7 @@ func (w *world) send(method, body string, below ...string) {
 	}
 }
 
-// instances gives the Node names of the pool's machines, by instance number.
+// instances returns the Node names of the pool's machines, by instance number.
 func (w *world) instances() map[string]string {
 	w.Helper()
 	out := map[string]string{}

@@ -223,7 +223,7 @@ func ascii(text []byte) []byte {
 	return b.Bytes()
 }
 
-// FindVerdict gives the last verdict in a serial log: lines may begin with
+// FindVerdict returns the last verdict in a serial log: lines may begin with
 // anything and end with carriage returns, and those that others wrote into are
 // passed over.
 func FindVerdict(log []byte) (v Verdict, ok bool) {

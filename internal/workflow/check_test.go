@@ -43,7 +43,8 @@ func TestCheck(t *testing.T) {
 		{`id "a" is empty, used twice`, workflow.Table{{ID: "a", Undo: undo("a")}}},
 		{"wait for each other", workflow.Table{{ID: "a", After: []string{"b"}}, {ID: "b", After: []string{"a"}}}},
 		{"wait for each other", workflow.Table{{ID: "a", After: []string{"undo-b"}}, {ID: "b", After: []string{"a"}, Undo: undo("undo-b", "b")}}},
-		{"wait for each other", workflow.Table{{ID: "a", Undo: needs(undo("undo-a", "b"), "undo-b")}, {ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},
+		{"wait for each other", workflow.Table{{ID: "a", Undo: needs(undo("undo-a", "b"), "undo-b")},
+			{ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},
 		{"only after a failure", workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", After: []string{"undo-a"}}}},
 		{"only after a failure", workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},
 		{"not for all that this needs", workflow.Table{
@@ -68,9 +69,10 @@ func TestCheck(t *testing.T) {
 // An undo that failed keeps back those that need it, and not those that come after them.
 func TestStuckUndoBlocks(t *testing.T) {
 	after := func(u *workflow.Undo) { u.After = []string{"undo-b"} }
-	table := workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", Undo: needs(undo("undo-b"), "undo-a")}, {ID: "c", Undo: with(undo("undo-c"), after)}}
+	table := workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", Undo: needs(undo("undo-b"), "undo-a")},
+		{ID: "c", Undo: with(undo("undo-c"), after)}}
 	done := journal.Step{State: journal.Done}
-	steps := map[string]journal.Step{"a": {State: journal.Left}, "b": done, "c": done}
+	steps := map[string]journal.Step{"a": {State: journal.UndoFailed}, "b": done, "c": done}
 	if open := workflow.Next(table, journal.Record{Phase: journal.Undo, Steps: steps}, nil); len(open) != 1 || open[0].ID() != "undo-c" {
 		t.Errorf("%d may begin: %v", len(open), open)
 	}

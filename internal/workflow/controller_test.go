@@ -35,8 +35,8 @@ func drive(t *testing.T, w *world, meet func(n int, rec *journal.Record)) journa
 			if err != nil {
 				t.Fatal(err)
 			}
-			next, due[a.ID()] = min(next, max(wait.In, time.Millisecond)), time.Now().Add(wait.In)
-			if wait.In == 0 {
+			next, due[a.ID()] = min(next, max(wait.RequeueAfter, time.Millisecond)), time.Now().Add(wait.RequeueAfter)
+			if wait.RequeueAfter == 0 {
 				break // what is open has changed
 			}
 		}

@@ -60,7 +60,8 @@ func (l *lock) acquire(ctx context.Context) error {
 		case !fleet.Is(err, fleet.KindHeld):
 		case first.Holder != holding.Holder:
 			first = holding
-			l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder, Percent: -1})
+			l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder,
+				Percent: -1})
 		case holding.Renewed.After(first.Renewed):
 			return Held(l.name, holding)
 		}
@@ -118,7 +119,7 @@ func (l *lock) wait(ctx context.Context) error {
 	}
 }
 
-// context gives a context that ends when the lock lapses.
+// context returns a context that ends when the lock lapses.
 func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -129,7 +130,7 @@ func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel
 }
 
-// release gives the lock up, unless another has it. Failing to is logged alone: it
+// release returns the lock up, unless another has it. Failing to is logged alone: it
 // expires by itself.
 func (l *lock) release() {
 	l.lose(nil)

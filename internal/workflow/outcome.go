@@ -23,7 +23,7 @@ const (
 	ExitInterrupted = 5
 )
 
-// ExitCode gives the exit code for what a run returned.
+// ExitCode returns the exit code for what a run returned.
 func ExitCode(err error) int {
 	var outcome *Outcome
 	var refused *Refused
@@ -72,11 +72,12 @@ func (e *Outcome) Error() string {
 	if e.Step != "" {
 		s = "step " + e.Step + ": " + s
 	}
-	s += map[int]string{ExitFailed: "all changes were undone", ExitNeedsPerson: "this needs a person", ExitInterrupted: "interrupted, run the same command to resume"}[e.Exit]
+	s += map[int]string{ExitFailed: "all changes were undone", ExitNeedsPerson: "this needs a person",
+		ExitInterrupted: "interrupted, run the same command to resume"}[e.Exit]
 	return strings.Join(append([]string{s}, e.Left...), "\n  - ")
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Outcome) Unwrap() error { return e.Err }
 
 // outcome says how the run ended, and closes the record unless something is left that
@@ -171,7 +172,7 @@ type StepTiming struct {
 	Failure string    `json:"-"`
 }
 
-// Reporter gives a Runner's Report, which books each event and passes it to next, if that
+// Reporter returns a Runner's Report, which books each event and passes it to next, if that
 // is set.
 func (s *Summary) Reporter(next func(Event)) func(Event) {
 	return func(e Event) {
@@ -198,7 +199,7 @@ func (s *Summary) Note(format string, args ...any) {
 	}
 }
 
-// Booked gives the notes, and the steps in the order of their ends.
+// Booked returns the notes, and the steps in the order of their ends.
 func (s *Summary) Booked() (notes []string, steps []StepTiming) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

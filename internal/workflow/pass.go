@@ -46,7 +46,7 @@ func (p *Pass) set(change func(st *journal.Step)) {
 // valid. After it the act may make its change.
 func (p *Pass) Save(ctx context.Context) error { return p.run.save(ctx) }
 
-// Before gives the state that a step found: it reads it once, and saves it ahead of the
+// Before returns the state that a step found: it reads it once, and saves it ahead of the
 // step's first change.
 func Before[T any](ctx context.Context, p *Pass, read func() (T, error)) (was T, err error) {
 	if there, err := p.Saved(&was); there || err != nil {
@@ -73,7 +73,7 @@ func (p *Pass) Saved(v any) (bool, error) {
 	return true, json.Unmarshal(raw, v)
 }
 
-// Since gives the time since the action began, also in an earlier process.
+// Since returns the time since the action began, also in an earlier process.
 func (p *Pass) Since() time.Duration { return p.run.lock.clock().Sub(p.step().Begun) }
 
 // Note reports a message that is also part of the result at the end.
@@ -92,7 +92,7 @@ func (p *Pass) Progress(percent int32, format string, args ...any) {
 func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Context) (bool, error)) (Wait, error) {
 	name := c.Verb() + " " + string(c.Target())
 	recheck := func() (Wait, error) {
-		return Wait{In: recheckIn << min(max(p.step().Tries-1, 0), 3), Percent: -1, Status: "waiting for the effect"}, nil
+		return Wait{RequeueAfter: recheckIn << min(max(p.step().Tries-1, 0), 3), Percent: -1, Status: "waiting for the effect"}, nil
 	}
 	st := p.step()
 	over := st.Token != "" && st.Change == name // an operation of this change has ended, with err
@@ -102,7 +102,8 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		switch {
 		case err == nil && !progress.Done:
 			verb, _, _ := strings.Cut(st.Change, " /") // of this change or the one before
-			return Wait{In: max(progress.Wait, firstPoll), Percent: progress.Percent, Status: strings.TrimSuffix("Azure: "+verb+": "+progress.Status, ": ")}, nil
+			return Wait{RequeueAfter: max(progress.Wait, firstPoll), Percent: progress.Percent,
+				Status: strings.TrimSuffix("Azure: "+verb+": "+progress.Status, ": ")}, nil
 		case err != nil && !progress.Done && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):
 			return Wait{}, err // the poll failed, the operation goes on
 		}
@@ -116,10 +117,11 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 	ok, err := is(ctx)
 	switch unknown := p.run.Now().Sub(st.Asked); {
 	case ok && err == nil && p.action.Undo && st.Change != name && unknown < settleIn:
-		return Wait{In: settleIn - unknown, Percent: -1, Status: "waiting for the effect of: " + st.Change}, nil
+		return Wait{RequeueAfter: settleIn - unknown, Percent: -1, Status: "waiting for the effect of: " + st.Change}, nil
 	case ok || err != nil:
 		return Wait{}, err
-	case over && st.Tries > 0 && slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported}, fleet.KindOf(ended)):
+	case over && st.Tries > 0 && slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported},
+		fleet.KindOf(ended)):
 		return Wait{}, ended // as another try would
 	case over:
 		return recheck()
@@ -139,7 +141,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 			st.Token, st.Asked, st.Tries, st.Error = string(token), time.Time{}, st.Tries+1, ""
 		})
 		if token != "" { // saved although the pass may be canceled
-			return Wait{In: firstPoll, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
+			return Wait{RequeueAfter: firstPoll, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
 		}
 	} else {
 		if refused(err) { // what an earlier pass asked for may have begun
@@ -185,7 +187,7 @@ func refused(err error) bool {
 // failed in a row, err's among them; changed says that the run has changed something.
 func retry(err error, undo, changed bool, failures int, since time.Duration) (time.Duration, bool) {
 	pause := max(min(firstPause<<min(failures-1, 5), longestPause), azure.RetryAfter(err))
-	if again := new(Again); errors.As(err, &again) {
+	if errors.Is(err, ErrReplan) {
 		return 0, false
 	}
 	switch fleet.KindOf(err) {

@@ -125,8 +125,8 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		}
 		x.failed, x.failure = "", nil
 		x.walk(ctx)
-		rec, again := x.record(), new(Again)
-		if !errors.As(x.failure, &again) || rec.Phase != journal.Suspend || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
+		rec := x.record()
+		if !errors.Is(x.failure, ErrReplan) || rec.Phase != journal.Suspend || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
 			return x.outcome()
 		}
 		x.report(Action{}, EventNote, rec.Why+": the run was planned again", -1)
@@ -153,7 +153,8 @@ func (x *run) recover(ctx context.Context) (err error) {
 		x.table, resumable, err = x.workflow.Restore(x.rec)
 	}
 	if err != nil {
-		return &Outcome{Exit: ExitNeedsPerson, Step: "journal", Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
+		return &Outcome{Exit: ExitNeedsPerson, Step: "journal",
+			Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
 	}
 	phase := journal.Undo
 	if resumable && x.workflow == w {
@@ -259,7 +260,7 @@ func (x *run) finish(a Action, err error) {
 	}
 	x.update(func(r *journal.Record) {
 		was := r.Phase
-		if again := new(Again); errors.As(err, &again) && x.plans < maxPlans {
+		if errors.Is(err, ErrReplan) && x.plans < maxPlans {
 			*r = GoBack(*r, journal.Suspend, "step "+a.ID()+": "+err.Error())
 		}
 		if *r = Ended(x.table, *r, a, err); r.Phase != was {
@@ -281,7 +282,7 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workf
 		return Wait{}, err
 	}
 	wait, err := x.once(ctx, a)
-	if err != nil || wait.In == 0 {
+	if err != nil || wait.RequeueAfter == 0 {
 		x.finish(a, err)
 	}
 	return wait, x.save(ctx)
@@ -292,10 +293,10 @@ func (x *run) carryOut(ctx context.Context, a Action) error {
 	x.report(a, EventBegun, "", -1)
 	for {
 		wait, err := x.once(ctx, a)
-		if err != nil || wait.In == 0 {
+		if err != nil || wait.RequeueAfter == 0 {
 			return err
 		}
-		if azure.Sleep(ctx, wait.In) != nil {
+		if azure.Sleep(ctx, wait.RequeueAfter) != nil {
 			return context.Canceled
 		}
 	}
@@ -316,19 +317,19 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	case err != nil && ctx.Err() != nil:
 		return Wait{}, context.Canceled
 	case err != nil && passCtx.Err() != nil:
-		return Wait{In: time.Millisecond}, nil // waits for the lock
-	case err == nil && wait.In == 0:
+		return Wait{RequeueAfter: time.Millisecond}, nil // waits for the lock
+	case err == nil && wait.RequeueAfter == 0:
 		return Wait{}, nil
 	case err == nil:
 		p.set(func(st *journal.Step) { st.Failures = 0 })
 		if row.Every > 0 {
-			wait.In = min(wait.In, row.Every)
+			wait.RequeueAfter = min(wait.RequeueAfter, row.Every)
 		}
 	default:
 		wait = Wait{Percent: -1, Status: err.Error()}
 		p.set(func(st *journal.Step) { st.Failures, st.Error = st.Failures+1, wait.Status })
 		var again bool
-		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
+		if wait.RequeueAfter, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
 			return Wait{}, err
 		}
 	}

@@ -67,7 +67,8 @@ func TestRun(t *testing.T) {
 
 // Each fault happens to each change once, and then always.
 func TestFaults(t *testing.T) {
-	verbs := []string{"stop instance", "start instance", "create snapshot", "delete snapshot", "create image version", "patch model", "set capacity"}
+	verbs := []string{"stop instance", "start instance", "create snapshot", "delete snapshot", "create image version", "patch model",
+		"set capacity"}
 	for _, verb := range verbs {
 		for _, fault := range []string{
 			"begin refused", "begin lost", "begin no effect", "begin failed", "begin failed and done", "begin preempted", "poll refused",
@@ -401,7 +402,8 @@ func TestLeft(t *testing.T) {
 		for _, saves := range []bool{true, false} {
 			before := w.saves
 			err := p.runner(t).Run(t.Context(), pool, &small{p: p, left: []string{"extension x is lost"}})
-			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "extension x is lost") || (w.saves > before) != saves {
+			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "extension x is lost") ||
+				(w.saves > before) != saves {
 				t.Errorf("%v, %d saves", err, w.saves-before)
 			}
 			if err := w.clean(true); err != nil {
@@ -511,7 +513,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 
 // An act that finds the effect of earlier steps lost has the run planned again, from the
 // snapshot; the third time the run fails and is undone.
-func TestAgain(t *testing.T) {
+func TestReplan(t *testing.T) {
 	for times, exit := range map[int]int{2: workflow.ExitDone, 3: workflow.ExitFailed} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -541,9 +543,10 @@ func TestRefusedCredentials(t *testing.T) {
 // What an interruption kept and the plan does not skip is looked at again, and its undo
 // stays due.
 func TestResumeKeeps(t *testing.T) {
-	rec := workflow.Resume((&small{p: &process{world: newWorld()}}).table(), journal.Record{Phase: journal.Suspend, Steps: map[string]journal.Step{
-		"snapshot": {State: journal.Done}, "version": {State: journal.Running, Token: "t"}, "stop": {State: journal.Undone},
-	}})
+	rec := workflow.Resume((&small{p: &process{world: newWorld()}}).table(),
+		journal.Record{Phase: journal.Suspend, Steps: map[string]journal.Step{
+			"snapshot": {State: journal.Done}, "version": {State: journal.Running, Token: "t"}, "stop": {State: journal.Undone},
+		}})
 	for id, want := range map[string]journal.State{"snapshot": journal.Running, "version": journal.Running, "stop": journal.Pending} {
 		if got := rec.Steps[id].State; got != want {
 			t.Errorf("%s is %q, want %q", id, got, want)

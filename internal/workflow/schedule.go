@@ -74,23 +74,27 @@ type Act func(ctx context.Context, p *Pass) (Wait, error)
 
 // A Wait says when the next pass is due. The zero Wait says that the act is done.
 type Wait struct {
-	In      time.Duration
-	Percent int32 // -1: unknown
-	Status  string
+	RequeueAfter time.Duration
+	Percent      int32 // -1: unknown
+	Status       string
 }
 
-// An Again is the error of an act that found the effect of earlier steps lost: the run is
+// ErrReplan is the error of an act that found the effect of earlier steps lost: the run is
 // suspended and planned again, as after an interruption; the third time it fails.
-type Again struct{ Err error } //nolint:errname // an instruction to the runner
+var ErrReplan = errors.New("plan again")
 
 const maxPlans = 3
 
-func (e *Again) Error() string { return e.Err.Error() }
+// Replan returns err, with its text, as an error that is ErrReplan.
+func Replan(err error) error { return replanError{err} }
 
-// Unwrap returns the cause.
-func (e *Again) Unwrap() error { return e.Err }
+type replanError struct{ error }
 
-// owner gives the row that has id as its own or its undo's, as workflowtest.Check has seen to.
+func (e replanError) Is(target error) bool { return target == ErrReplan } //nolint:errorlint // what errors.Is calls
+
+func (e replanError) Unwrap() error { return e.error }
+
+// owner returns the row that has id as its own or its undo's, as workflowtest.Check has seen to.
 func (t Table) owner(id string) Step {
 	return t[slices.IndexFunc(t, func(s Step) bool { return s.ID == id || s.Undo != nil && s.Undo.ID == id })]
 }
@@ -101,7 +105,7 @@ type Action struct {
 	Undo bool
 }
 
-// row gives what a Do and an Undo have alike.
+// row returns what a Do and an Undo have alike.
 func (a Action) row() Step {
 	if u := a.Step.Undo; a.Undo {
 		return Step{ID: u.ID, Title: u.Title, Usual: u.Usual, Deadline: u.Deadline, Do: u.Do}
@@ -112,7 +116,7 @@ func (a Action) row() Step {
 // ID is the id that people see.
 func (a Action) ID() string { return a.row().ID }
 
-// Next gives the actions that may begin, in the table's order. inFlight names the rows
+// Next returns the actions that may begin, in the table's order. inFlight names the rows
 // whose Do or Undo runs in this process: such a row is offered neither. Nothing
 // offered and nothing in flight means that the phase is over.
 func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
@@ -130,24 +134,25 @@ func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 }
 
 func mayUndo(t Table, r journal.Record, s Step) bool {
-	if !taken(r, s) {
+	if !effectMayExist(r, s) {
 		return false
 	}
 	due := r.Phase == journal.Undo || r.Phase == journal.Suspend && !kept(r, s) ||
 		r.Phase == journal.Forward && len(s.Undo.When) > 0 && succeeded(t, r, s.Undo.When)
 	return (due || r.Steps[s.ID].State == journal.Undoing) &&
-		!slices.ContainsFunc(s.Undo.After, func(id string) bool { o := t.owner(id); return taken(r, o) && !blocked(t, r, o) }) &&
-		!slices.ContainsFunc(s.Undo.Needs, func(id string) bool { return taken(r, t.owner(id)) }) && !blocked(t, r, s)
+		!slices.ContainsFunc(s.Undo.After, func(id string) bool { o := t.owner(id); return effectMayExist(r, o) && !blocked(t, r, o) }) &&
+		!slices.ContainsFunc(s.Undo.Needs, func(id string) bool { return effectMayExist(r, t.owner(id)) }) && !blocked(t, r, s)
 }
 
 // blocked reports whether an undo that the row's Undo needs has failed.
 func blocked(t Table, r journal.Record, s Step) bool {
-	return slices.ContainsFunc(s.Undo.Needs, func(id string) bool { return r.Steps[t.owner(id).ID].State == journal.Left })
+	return slices.ContainsFunc(s.Undo.Needs, func(id string) bool { return r.Steps[t.owner(id).ID].State == journal.UndoFailed })
 }
 
-// taken reports whether the effect of Do may exist and its Undo has not failed.
-func taken(r journal.Record, s Step) bool {
-	return s.Undo != nil && slices.Contains([]journal.State{journal.Running, journal.Done, journal.Failed, journal.Undoing}, r.Steps[s.ID].State)
+// effectMayExist reports whether the effect of Do may exist and its Undo has not failed.
+func effectMayExist(r journal.Record, s Step) bool {
+	return s.Undo != nil && slices.Contains([]journal.State{journal.Running, journal.Done, journal.Failed, journal.Undoing},
+		r.Steps[s.ID].State)
 }
 
 // kept reports whether an interruption leaves the row's effect to the next run.
@@ -163,7 +168,7 @@ func succeeded(t Table, r journal.Record, ids []string) bool {
 		switch r.Steps[o.ID].State {
 		case journal.Skipped, journal.Undone:
 			return false
-		case journal.Done, journal.Undoing, journal.Left:
+		case journal.Done, journal.Undoing, journal.UndoFailed:
 			return o.ID != id
 		case journal.Failed:
 			return o.ID != id || !o.Optional
@@ -194,13 +199,13 @@ func Ended(t Table, r journal.Record, a Action, err error) journal.Record {
 	case err == nil:
 		st = journal.Step{State: journal.Done, Before: st.Before}
 	case a.Undo:
-		st.State, st.Error = journal.Left, err.Error()
+		st.State, st.Error = journal.UndoFailed, err.Error()
 	case errors.Is(err, context.Canceled):
 	default:
 		st.State, st.Error = journal.Failed, err.Error()
 	}
 	r = with(r, a.Step.ID, st)
-	stuck := st.State == journal.Left && slices.ContainsFunc(t, func(s Step) bool {
+	stuck := st.State == journal.UndoFailed && slices.ContainsFunc(t, func(s Step) bool {
 		return r.Steps[s.ID].State == journal.Pending && slices.Contains(s.After, a.ID())
 	})
 	if stuck || st.State == journal.Failed && !a.Step.Optional {
@@ -221,7 +226,7 @@ func GoBack(r journal.Record, phase journal.Phase, why string) journal.Record {
 // undos that failed are tried again.
 func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 	for id, st := range r.Steps {
-		if st.State == journal.Left {
+		if st.State == journal.UndoFailed {
 			st.State = journal.Undoing
 		}
 		st.Begun = time.Time{}
@@ -264,7 +269,7 @@ func Remaining(t Table, r journal.Record) (rows []Step) {
 		st := r.Steps[s.ID].State
 		stays := r.Phase == journal.Suspend && kept(r, s) ||
 			r.Phase == journal.Forward && st == journal.Done && (s.Undo == nil || len(s.Undo.When) == 0)
-		if st == journal.Left || taken(r, s) && !stays {
+		if st == journal.UndoFailed || effectMayExist(r, s) && !stays {
 			rows = append(rows, s)
 		}
 	}

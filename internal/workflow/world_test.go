@@ -339,7 +339,7 @@ func (s *small) ensure(c fleet.Change, what string, want bool) workflow.Act {
 
 func (s *small) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if s.again--; s.again >= 0 {
-		return workflow.Wait{}, &workflow.Again{Err: errors.New("the snapshot is lost")}
+		return workflow.Wait{}, workflow.Replan(errors.New("the snapshot is lost"))
 	}
 	return s.ensure(fleet.CreateVersion{ID: version}, "version", true)(ctx, p)
 }
@@ -376,12 +376,14 @@ func (s *small) patch(protected bool) error {
 
 func (s *small) table() workflow.Table {
 	return workflow.Table{
-		{ID: "protect", Do: s.protect, Undo: &workflow.Undo{ID: "unprotect", When: []string{"snapshot"}, After: []string{"start"}, Do: s.unprotect}},
+		{ID: "protect", Do: s.protect, Undo: &workflow.Undo{ID: "unprotect", When: []string{"snapshot"}, After: []string{"start"},
+			Do: s.unprotect}},
 		{ID: "stop", After: []string{"protect"}, Do: s.ensure(fleet.StopInstance{Instance: instance}, "stopped", true),
 			Undo: &workflow.Undo{ID: "start", When: []string{"snapshot"}, Do: s.ensure(fleet.StartInstance{Instance: instance}, "stopped", false),
 				Manual: func() string { return "start it by hand" }}},
 		{ID: "snapshot", After: []string{"stop"}, Do: s.ensure(fleet.CreateSnapshot{ID: snapshot}, "snapshot", true),
-			Undo: &workflow.Undo{ID: "delete-snapshot", When: []string{"version"}, Keep: journal.Done, Do: s.ensure(fleet.DeleteSnapshot{ID: snapshot}, "snapshot", false)}},
+			Undo: &workflow.Undo{ID: "delete-snapshot", When: []string{"version"}, Keep: journal.Done,
+				Do: s.ensure(fleet.DeleteSnapshot{ID: snapshot}, "snapshot", false)}},
 		{ID: "version", After: []string{"snapshot", "start", "unprotect"}, Do: s.version,
 			Undo: &workflow.Undo{ID: "delete-version", Keep: journal.Running, Do: nothing}},
 		{ID: "model", After: []string{"version"}, Commits: true, Every: time.Second, Do: s.ensure(fleet.PatchModel{Pool: pool}, "model", true)},

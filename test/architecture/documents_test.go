@@ -55,7 +55,7 @@ var (
 	notSlug = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// anchors gives those that a page's headings have on GitHub.
+// anchors returns those that a page's headings have on GitHub.
 func anchors(text string) []string {
 	var all []string
 	for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {

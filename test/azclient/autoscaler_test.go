@@ -30,7 +30,7 @@ scaleSets:
             osDisk: {createOption: FromImage}
 `
 
-// members gives the instance ids with zone, provisioning and power state:
+// members returns the instance ids with zone, provisioning and power state:
 // "0 zone 1 Succeeded running".
 func members(t *testing.T, c *Cloud) []string {
 	t.Helper()

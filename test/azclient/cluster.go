@@ -59,7 +59,7 @@ type Pod struct {
 	} `json:"status"`
 }
 
-// Nodes gives all Nodes, in the order of their names.
+// Nodes returns all Nodes, in the order of their names.
 func (c Cluster) Nodes(ctx context.Context) ([]Node, error) {
 	var list struct{ Items []Node }
 	if err := c.get(ctx, "/api/v1/nodes", &list); err != nil {
@@ -69,7 +69,7 @@ func (c Cluster) Nodes(ctx context.Context) ([]Node, error) {
 	return list.Items, nil
 }
 
-// Pods gives the pods of all namespaces.
+// Pods returns the pods of all namespaces.
 func (c Cluster) Pods(ctx context.Context) ([]Pod, error) {
 	var list struct{ Items []Pod }
 	err := c.get(ctx, "/api/v1/pods", &list)

@@ -242,7 +242,7 @@ func run[T any](b *tab, action chromedp.Action[T]) T {
 	return out
 }
 
-// eval gives an expression's value, or what it promises.
+// eval returns an expression's value, or what it promises.
 func eval[T any](b *tab, expression string) T {
 	b.Helper()
 	return run(b, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))

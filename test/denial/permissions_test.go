@@ -31,7 +31,7 @@ func documentedRules(force bool) []kube.Rule {
 	return kube.Rules(needs)
 }
 
-// rollbackRules gives what the page says in words of a rollback.
+// rollbackRules returns what the page says in words of a rollback.
 func rollbackRules(t *testing.T) []kube.Rule {
 	t.Helper()
 	data, err := os.ReadFile("../../docs/kubernetes-permissions.md")

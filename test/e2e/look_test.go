@@ -30,7 +30,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// clients gives the SDK's clients of the harness, who may do all.
+// clients returns the SDK's clients of the harness, who may do all.
 func (w *world) clients(t *testing.T) *armcompute.ClientFactory {
 	t.Helper()
 	f, err := w.azure.Clients()
@@ -124,7 +124,7 @@ func (p *pool) instances(t *testing.T) map[string]*armcompute.VirtualMachineScal
 	return out
 }
 
-// resources gives every resource of Azure that bears the pool's name, as JSON by
+// resources returns every resource of Azure that bears the pool's name, as JSON by
 // id, instances among them.
 func (p *pool) resources(t *testing.T) map[string]string {
 	t.Helper()

@@ -126,7 +126,7 @@ func (p *pool) try(ctx context.Context, started func(*os.Process) func(line) os.
 	return o, nil
 }
 
-// on gives a watch that sends a signal at the first such line.
+// on returns a watch that sends a signal at the first such line.
 func on(step, state string, signal os.Signal) func(line) os.Signal {
 	sent := false
 	return func(l line) os.Signal {

@@ -188,7 +188,7 @@ func (p *pool) scaleOut(t *testing.T, want int) {
 	p.ready(t, want)
 }
 
-// newest gives the node of the youngest of so many instances.
+// newest returns the node of the youngest of so many instances.
 func (p *pool) newest(t *testing.T, want int) string {
 	t.Helper()
 	names := p.ready(t, want)

@@ -96,7 +96,7 @@ func newWorld(t *testing.T, pools []poolSpec) *world {
 	return w
 }
 
-// binaries gives the folder with the programs under test.
+// binaries returns the folder with the programs under test.
 func binaries(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("ORTET_BIN"); dir != "" {

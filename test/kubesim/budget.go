@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// budgetsOf gives the budgets that cover the pod, counted.
+// budgetsOf returns the budgets that cover the pod, counted.
 func (s *Server) budgetsOf(pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
 	var covering []*policyv1.PodDisruptionBudget
 	t := s.tables["poddisruptionbudgets"]
@@ -100,7 +100,7 @@ func failure(status policyv1.PodDisruptionBudgetStatus) string {
 // gone, if it does not go.
 const disruptionLasts = 2 * time.Minute
 
-// expect gives how many pods there shall be, how many of them have to be
+// expect returns how many pods there shall be, how many of them have to be
 // healthy, and how many are. It adds the pods that are about to go.
 func (s *Server) expect(budget *policyv1.PodDisruptionBudget, going map[string]metav1.Time) (expected, wanted, healthy int32, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)

@@ -51,7 +51,7 @@ func (s *Server) parse(request *http.Request, user User, body []byte) *call {
 	return c
 }
 
-// parameter gives a parameter of the query.
+// parameter returns a parameter of the query.
 func (c *call) parameter(name string) string {
 	if c.rawURL.RawQuery == "" {
 		return ""

@@ -50,7 +50,7 @@ func wrapped(envelope, raw []byte) []byte {
 	return append(out, raw...)
 }
 
-// accepted gives the content type of an answer; "" where none of what is
+// accepted returns the content type of an answer; "" where none of what is
 // accepted can be given.
 func accepted(accept string, protobuf bool) string {
 	if accept == "" {
@@ -108,7 +108,7 @@ func decode(contentType string, body []byte, into any) error {
 	return apierrors.NewGenericServerResponse(415, "", schema.GroupResource{}, "", fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s", contentJSON, contentProto), 0, false)
 }
 
-// encoded gives the object's bytes, which for JSON are complete and for
+// encoded returns the object's bytes, which for JSON are complete and for
 // protocol buffers lack the envelope. They are kept with it. The caller holds
 // the lock.
 func (e *entry) encoded(contentType string) ([]byte, error) {

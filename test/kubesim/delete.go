@@ -122,7 +122,7 @@ func (s *Server) waitsForFinalizers(t *table, old *entry) *entry {
 	return s.replace(t, old, o)
 }
 
-// gracePeriod gives what a pod gets, in seconds. pending is true where it has
+// gracePeriod returns what a pod gets, in seconds. pending is true where it has
 // been deleted already, and this deletion changes nothing.
 func gracePeriod(pod *corev1.Pod, asked *int64) (seconds int64, pending bool) {
 	if asked != nil {

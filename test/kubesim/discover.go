@@ -59,7 +59,7 @@ func (s *Server) discover(c *call) (answer, error) {
 	return document(list)
 }
 
-// served gives the kinds, by resource.
+// served returns the kinds, by resource.
 func (s *Server) served() []*kind {
 	var all []*kind
 	for _, resource := range slices.Sorted(maps.Keys(s.tables)) {

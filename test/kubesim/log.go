@@ -51,7 +51,7 @@ func (s *Server) log(c *call, t *table) (answer, error) {
 	}}, nil
 }
 
-// part gives as much of a log as is asked for.
+// part returns as much of a log as is asked for.
 func (c *call) part(printed []byte) (answer, error) {
 	if text := c.parameter("tailLines"); text != "" {
 		lines, err := strconv.Atoi(text)
@@ -70,7 +70,7 @@ func (c *call) part(printed []byte) (answer, error) {
 	return answer{code: http.StatusOK, contentType: "text/plain", body: printed}, nil
 }
 
-// tail gives the last lines.
+// tail returns the last lines.
 func tail(text []byte, lines int) []byte {
 	from := len(text)
 	if from > 0 && text[from-1] == '\n' {

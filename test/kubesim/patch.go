@@ -159,7 +159,7 @@ func quickly(was object, patch map[string]any) (object, bool) {
 	return o, true
 }
 
-// ofStrings gives a map whose values are strings or nil.
+// ofStrings returns a map whose values are strings or nil.
 func ofStrings(value any) (map[string]any, bool) {
 	all, ok := value.(map[string]any)
 	if !ok {

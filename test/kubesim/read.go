@@ -105,7 +105,7 @@ func (s *Server) keep(of snapshotKey, entries []*entry) {
 	s.snapshots[of] = snapshot{slices.Clone(entries), time.Now().Add(snapshotLasts)}
 }
 
-// goOn gives the rest of a list that was given in part.
+// goOn returns the rest of a list that was given in part.
 func (s *Server) goOn(t *table, namespace, text string) ([]*entry, uint64, error) {
 	var from token
 	data, err := base64.RawURLEncoding.DecodeString(text)

@@ -45,7 +45,7 @@ func (c *call) selector() (func(object) bool, error) {
 	}, nil
 }
 
-// fieldOf gives a field that can be selected by: those of Kubernetes that our
+// fieldOf returns a field that can be selected by: those of Kubernetes that our
 // programs, their tests and kubectl use.
 func fieldOf(o object, name string) (value string, ok bool) {
 	switch name {

@@ -113,7 +113,7 @@ func (s *Server) begin() {
 	begun = true
 }
 
-// end gives the lock back, and tells of the deletions.
+// end returns the lock back, and tells of the deletions.
 func (s *Server) end() {
 	for {
 		deletions := s.deletions
@@ -182,7 +182,7 @@ func (l login) RoundTrip(request *http.Request) (*http.Response, error) {
 // has ended by then.
 func (l login) CancelRequest(*http.Request) {}
 
-// bearer gives the user whom a bearer token names: the token is the name.
+// bearer returns the user whom a bearer token names: the token is the name.
 func bearer(request *http.Request) string {
 	user, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	if !ok {

@@ -41,7 +41,7 @@ func (t *table) find(key string) (int, bool) {
 	return slices.BinarySearchFunc(t.sorted, key, func(e *entry, key string) int { return strings.Compare(e.key, key) })
 }
 
-// within gives the entries of a namespace, or all for "".
+// within returns the entries of a namespace, or all for "".
 func (t *table) within(namespace string) []*entry {
 	if namespace == "" || !t.kind.namespaced {
 		return t.sorted
@@ -126,7 +126,7 @@ func (s *Server) remove(t *table, old *entry) {
 	s.wrote(t, old, nil)
 }
 
-// generatedName gives a name as the API server does for generateName: five
+// generatedName returns a name as the API server does for generateName: five
 // letters and digits that make no words, here counted.
 func (s *Server) generatedName(t *table, namespace, prefix string) string {
 	name := s.countedName(prefix)

@@ -84,7 +84,7 @@ func (s *Server) table(resource string) *table {
 	return t
 }
 
-// Get gives an object, or nil.
+// Get returns an object, or nil.
 func (s *Server) Get(resource, namespace, name string) runtime.Object {
 	s.begin()
 	defer s.end()
@@ -101,25 +101,25 @@ func typed[T any](o runtime.Object) *T {
 	return t
 }
 
-// Node gives a node, or nil.
+// Node returns a node, or nil.
 func (s *Server) Node(name string) *corev1.Node { return typed[corev1.Node](s.Get("nodes", "", name)) }
 
-// Pod gives a pod, or nil.
+// Pod returns a pod, or nil.
 func (s *Server) Pod(namespace, name string) *corev1.Pod {
 	return typed[corev1.Pod](s.Get("pods", namespace, name))
 }
 
-// Secret gives a Secret, or nil.
+// Secret returns a Secret, or nil.
 func (s *Server) Secret(namespace, name string) *corev1.Secret {
 	return typed[corev1.Secret](s.Get("secrets", namespace, name))
 }
 
-// DaemonSet gives a DaemonSet, or nil.
+// DaemonSet returns a DaemonSet, or nil.
 func (s *Server) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 	return typed[appsv1.DaemonSet](s.Get("daemonsets", namespace, name))
 }
 
-// Each gives all objects of a resource, by namespace and name, until yield
+// Each returns all objects of a resource, by namespace and name, until yield
 // reports false.
 func (s *Server) Each(resource string, yield func(runtime.Object) bool) {
 	s.Peek(resource, func(o runtime.Object) bool { return yield(o.DeepCopyObject()) })

@@ -226,7 +226,7 @@ func (s *Server) change(t *table, old *entry, o object, subresource string) (*en
 	return s.replace(t, old, o), nil
 }
 
-// kept gives the new state with what this request may not change: the status,
+// kept returns the new state with what this request may not change: the status,
 // or for a request to the status the rest.
 func kept(o, was object, subresource string) object {
 	if subresource != "" {
@@ -246,7 +246,7 @@ func kept(o, was object, subresource string) object {
 	return o
 }
 
-// swapStatus gives an object the status of another.
+// swapStatus returns an object the status of another.
 func swapStatus(to, from object) {
 	switch to := to.(type) {
 	case *corev1.Node:

@@ -378,7 +378,7 @@ func (l *lab) checkTemporary(ctx context.Context, t *testing.T, nodes []string) 
 	}
 }
 
-// checkModel gives the version that the model points at.
+// checkModel returns the version that the model points at.
 func (l *lab) checkModel(ctx context.Context, t *testing.T) string {
 	set, err := l.azure.Pool(ctx, poolName)
 	if err != nil {

@@ -70,7 +70,7 @@ func (l *lab) node(ctx context.Context, t *testing.T, name string) *corev1.Node 
 	return n
 }
 
-// deploy gives the pool something to run, spread over all nodes, with a budget.
+// deploy returns the pool something to run, spread over all nodes, with a budget.
 func (l *lab) deploy(ctx context.Context, t *testing.T) {
 	t.Helper()
 	labels := map[string]string{"app": "web"}
@@ -115,7 +115,7 @@ func (l *lab) awaitDeployment(ctx context.Context, t *testing.T) {
 	})
 }
 
-// webPods gives the Deployment's pods that are not on their way out.
+// webPods returns the Deployment's pods that are not on their way out.
 func (l *lab) webPods(ctx context.Context, t *testing.T) []corev1.Pod {
 	t.Helper()
 	list, err := l.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})

@@ -15,7 +15,7 @@ import (
 	"github.com/ortet/ortet/test/controlplane"
 )
 
-// clearGround gives the checkout, and a folder of that name in which nothing of a
+// clearGround returns the checkout, and a folder of that name in which nothing of a
 // former run is left; machines will live in a folder of it. It skips the test, and
 // says so, where real machines are not asked for.
 func clearGround(t *testing.T, name, machines string) (checkout, dir string) {

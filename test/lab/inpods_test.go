@@ -129,7 +129,7 @@ func newInstalled(ctx context.Context, t *testing.T, line *timeline) *installed 
 	return i
 }
 
-// sitDown gives the operator a folder with what docs/join.md takes for granted: the
+// sitDown returns the operator a folder with what docs/join.md takes for granted: the
 // checkout's charts, kubectl and helm. What it asks of az is done by the lab.
 func (i *installed) sitDown(ctx context.Context, t *testing.T) {
 	t.Helper()
@@ -305,7 +305,7 @@ func (i *installed) issuer(ctx context.Context, t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// pods gives the server's pods by their node.
+// pods returns the server's pods by their node.
 func (i *installed) pods(ctx context.Context, t *testing.T) map[string]corev1.Pod {
 	t.Helper()
 	list, err := i.client.CoreV1().Pods(admissionSpace).List(ctx, metav1.ListOptions{LabelSelector: component})

@@ -132,7 +132,7 @@ func (m *machines) failedUnits(ctx context.Context, t *testing.T, host string) [
 	return strings.Fields(out)
 }
 
-// tree gives a line for each file that running does not change: its path,
+// tree returns a line for each file that running does not change: its path,
 // owner, mode, size, time and, of regular ones, the digest.
 func (m *machines) tree(ctx context.Context, t *testing.T, host string) []string {
 	t.Helper()
@@ -153,7 +153,7 @@ func (m *machines) tree(ctx context.Context, t *testing.T, host string) []string
 	return strings.Split(out, "\n")
 }
 
-// onlyIn gives the lines that are in a but not in b, both sorted.
+// onlyIn returns the lines that are in a but not in b, both sorted.
 func onlyIn(a, b []string) []string {
 	var out []string
 	for _, line := range a {

@@ -125,7 +125,7 @@ func end(t *testing.T, stop func(context.Context) error) {
 	}
 }
 
-// freeAddress gives a free address on loopback. Machines are told of it before
+// freeAddress returns a free address on loopback. Machines are told of it before
 // azsim listens there.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -246,7 +246,7 @@ func (l *lab) pull(ctx context.Context, t *testing.T, name string, hosts ...stri
 	}
 }
 
-// instances gives the pool's instances by their node's name.
+// instances returns the pool's instances by their node's name.
 func (l *lab) instances(ctx context.Context, t *testing.T) map[string]*armcompute.VirtualMachineScaleSetVM {
 	t.Helper()
 	f, err := l.azure.Clients()

@@ -23,7 +23,7 @@ const (
 // offers its tests nothing else to share.
 var given atomic.Int32
 
-// Free gives a port at which nothing listens, on no address, and that goes to nobody
+// Free returns a port at which nothing listens, on no address, and that goes to nobody
 // else while the test begins to listen there.
 func Free(t testing.TB) int {
 	t.Helper()

@@ -185,12 +185,12 @@ func (m *machines) Detach(_ context.Context, id string, lun int32) error {
 
 func (m *machines) Console(context.Context, string) ([]byte, error) { return nil, nil }
 
-// computerOf gives the computer of a node, nil without one.
+// computerOf returns the computer of a node, nil without one.
 func (w *world) computerOf(node string) *computer {
 	return w.find(func(c *computer) bool { return c.node() == node })
 }
 
-// workbench gives the computer that a copy is attached to.
+// workbench returns the computer that a copy is attached to.
 func (w *world) workbench() *computer {
 	return w.find(func(c *computer) bool { return len(c.copies) > 0 })
 }

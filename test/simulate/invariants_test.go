@@ -393,10 +393,11 @@ func tagsOf(v *armcompute.GalleryImageVersion) map[string]string {
 
 // dated reports whether a version's tag is the time of its disk's copy, and its name the day of a
 // capture that began before it: one that is older than 24 hours and has no snapshot is not resumed.
+// A laptop may sleep for two hours between tag and copy.
 func dated(v *armcompute.GalleryImageVersion, copied time.Time) bool {
 	builtAt, err := time.Parse(fleet.BuiltAtLayout, tagsOf(v)[fleet.TagBuiltAt])
 	began, nameErr := time.Parse("20060102", strings.ReplaceAll(*v.Name, ".", "")[:8])
-	return err == nil && nameErr == nil && copied.Sub(builtAt).Abs() < time.Hour && !copied.Before(began) && copied.Sub(began) < 49*time.Hour
+	return err == nil && nameErr == nil && copied.Sub(builtAt).Abs() < 3*time.Hour && !copied.Before(began) && copied.Sub(began) < 49*time.Hour
 }
 
 // checkOver looks once more when everything has ended: what others made is there, too.

@@ -64,7 +64,7 @@ func (w *world) isTouched(names ...string) bool {
 	return false
 }
 
-// target gives the computer that an event is about, nil without one.
+// target returns the computer that an event is about, nil without one.
 func (w *world) target(e Event, p *process) *computer {
 	if e.Target == "donor" {
 		return w.computerOf(nodeName(p.ask.Node))

@@ -174,7 +174,7 @@ func (w *world) podsOn(node string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// evictable gives the pods on a node that a drain has to evict.
+// evictable returns the pods on a node that a drain has to evict.
 func (w *world) evictable(node string) (pods []*corev1.Pod) {
 	for _, p := range w.podsOn(node) {
 		owner := metav1.GetControllerOf(p)

@@ -30,7 +30,7 @@ func (w *world) podCreated(r kubesim.Request) {
 	})
 }
 
-// runsOn gives the computer of a pod that runs, else nil.
+// runsOn returns the computer of a pod that runs, else nil.
 func (w *world) runsOn(p *corev1.Pod) *computer {
 	now := w.kube.Pod(p.Namespace, p.Name)
 	if now == nil || now.UID != p.UID || now.DeletionTimestamp != nil {
@@ -188,7 +188,7 @@ type toSave struct {
 	name, text string
 }
 
-// saved gives what is on the disk, and reports the handlers without protected settings.
+// saved returns what is on the disk, and reports the handlers without protected settings.
 func (w *world) saved(report *wire.GeneralizeReport) []toSave {
 	all := []toSave{{wire.CustomData, "", firstCustomData}}
 	for _, e := range w.story.Pool.Extensions {

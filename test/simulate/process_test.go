@@ -49,7 +49,7 @@ type process struct {
 // leaseFor is longer than ortet's own 45 s: renewals would be most of the requests.
 const leaseFor = 5 * time.Minute
 
-// config gives what a process works with; p is nil for a process that only reads.
+// config returns what a process works with; p is nil for a process that only reads.
 func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, p *process) (capture.Config, error) {
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(ortetClient), Transport: to, Version: "test"})
 	if err != nil {
@@ -184,7 +184,7 @@ func (p *process) awake() {
 
 func (p *process) sleeps() time.Duration { return time.Until(time.Unix(0, p.asleep.Load())) }
 
-// journal gives what ortet status reports of the pool's newest capture or rollback.
+// journal returns what ortet status reports of the pool's newest capture or rollback.
 func (w *world) journal() *capture.RunStatus {
 	config, err := w.config("status", w.azure.Transport(), w.kube, nil)
 	if err == nil {

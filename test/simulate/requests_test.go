@@ -161,9 +161,9 @@ func (w *world) observeRest() {
 	defer w.mu.Unlock()
 	switch {
 	case rest:
-		w.unrest = time.Time{}
-	case w.unrest.IsZero():
-		w.unrest = time.Now()
+		w.updatingSince = time.Time{}
+	case w.updatingSince.IsZero():
+		w.updatingSince = time.Now()
 	}
 }
 
@@ -175,7 +175,7 @@ func (w *world) checkRest(p *process, req request) {
 		return
 	}
 	var since time.Time
-	w.locked(func() { since = w.unrest })
+	w.locked(func() { since = w.updatingSince })
 	if d := time.Since(since); !since.IsZero() && d > 5*time.Second && d < 20*time.Minute {
 		w.broken(13, "%s sends %s while the set has not been at rest for %s", p.name, req.name, d)
 	}

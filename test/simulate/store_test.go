@@ -14,7 +14,7 @@ import (
 // stored is how many items are in a store that is full, and how long each is.
 var stored = map[string]struct{ items, bytes int }{"items": {400, 16}, "bytes": {20, 48 << 10}, "needed": {20, 48 << 10}}
 
-// storedItem gives an item's content and key. An image version needs the first.
+// storedItem returns an item's content and key. An image version needs the first.
 func (w *world) storedItem(n int) (text, key string) {
 	text = fmt.Sprintf("#cloud-config of %03d", n)
 	text += strings.Repeat("#", max(0, stored[w.story.Pool.Store].bytes-len(text)))

@@ -30,7 +30,7 @@ var swept = []Story{
 	{Name: "sweep rollback", Seed: 2, Pool: Pool{Instances: 3, Versions: 3, Extensions: []string{"monitor"}}, Asks: []Ask{{Do: "rollback"}}},
 }
 
-// cases gives what may happen at each request of a story that was played: a crash before and
+// cases returns what may happen at each request of a story that was played: a crash before and
 // after each write, and each fault and each deed that fits.
 func cases(requests []request) (all []Event) {
 	last := map[string]request{} // reads by what they are about

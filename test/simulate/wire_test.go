@@ -236,7 +236,7 @@ func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 }
 
-// readReview gives what an access review asks for.
+// readReview returns what an access review asks for.
 func readReview(r *http.Request) (string, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

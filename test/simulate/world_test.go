@@ -65,44 +65,44 @@ type world struct {
 	// oldest is the version that the first of the earlier captures made.
 	oldest fleet.ResourceID
 
-	mu          sync.Mutex
-	lines       []string // trace
-	requests    []request
-	violations  []string
-	timers      []*time.Timer
-	counts      map[string]int    // requests by name
-	operations  map[string]string // operation id to the request that began it
-	written     map[string]time.Time
-	pending     []Event
-	lasting     Event // a fault that meets each request of its name until then
-	lastsUntil  time.Time
-	happened    int
-	lastEvent   time.Time
-	down        map[string]time.Time // side to the end of its outage
-	disks       map[azsim.Volume]*disk
-	computers   map[string]*computer // by lower-case id
-	logs        map[string][]byte    // of pods
-	begun       map[types.UID]bool   // pods of ortet whose kubelet has seen them
-	podLost     bool
-	podNumber   int
-	nodes       map[string]nodeState                       // as others have them
-	touched     map[string]bool                            // objects that neighbours changed, by name or lower-case id
-	model       model                                      // as others have it
-	original    map[string]string                          // extensions before the first capture
-	before      map[string]*armcompute.GalleryImageVersion // when the ask began
-	imageBefore string                                     // the model's, when the ask began
-	workbenches map[string]bool
-	foreign     []fleet.ResourceID // copies that others made under our names
-	removed     map[string]bool    // nodes of deleted instances: whether they were Ready since a stop
-	unrest      time.Time          // since when the set has not been at rest; zero at rest
-	processes   []*process
-	rivals      []*process
-	open        bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
+	mu            sync.Mutex
+	lines         []string // trace
+	requests      []request
+	violations    []string
+	timers        []*time.Timer
+	counts        map[string]int    // requests by name
+	operations    map[string]string // operation id to the request that began it
+	written       map[string]time.Time
+	pending       []Event
+	lasting       Event // a fault that meets each request of its name until then
+	lastsUntil    time.Time
+	happened      int
+	lastEvent     time.Time
+	down          map[string]time.Time // side to the end of its outage
+	disks         map[azsim.Volume]*disk
+	computers     map[string]*computer // by lower-case id
+	logs          map[string][]byte    // of pods
+	begun         map[types.UID]bool   // pods of ortet whose kubelet has seen them
+	podLost       bool
+	podNumber     int
+	nodes         map[string]nodeState                       // as others have them
+	touched       map[string]bool                            // objects that neighbours changed, by name or lower-case id
+	model         model                                      // as others have it
+	original      map[string]string                          // extensions before the first capture
+	before        map[string]*armcompute.GalleryImageVersion // when the ask began
+	imageBefore   string                                     // the model's, when the ask began
+	workbenches   map[string]bool
+	foreign       []fleet.ResourceID // copies that others made under our names
+	removed       map[string]bool    // nodes of deleted instances: whether they were Ready since a stop
+	updatingSince time.Time          // since when the set has not been at rest; zero at rest
+	processes     []*process
+	rivals        []*process
+	open          bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
 }
 
 func low[T ~string](id T) string { return strings.ToLower(string(id)) }
 
-// hash gives a number that the seed and the words decide.
+// hash returns a number that the seed and the words decide.
 func (w *world) hash(words ...any) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintln(h, append(words, w.story.Seed)...) // never fails
@@ -476,7 +476,7 @@ func (w *world) modelNow() (m model) {
 	return m
 }
 
-// versions gives the states of all image versions by lower-case id.
+// versions returns the states of all image versions by lower-case id.
 func (w *world) versions() map[string]*armcompute.GalleryImageVersion {
 	all := map[string]*armcompute.GalleryImageVersion{}
 	w.azure.View(func(v *azsim.View) {

@@ -44,7 +44,7 @@ func (p Pool) CreateIn(ctx context.Context, s *azsim.Server) error {
 // Bare is a Change to a pool without extensions, whose machines nobody makes nodes.
 func Bare(body map[string]any) { delete(profileOf(body), "extensionProfile") }
 
-// Spot gives a Change to such a pool of spot instances, which Azure evicts by the policy:
+// Spot returns a Change to such a pool of spot instances, which Azure evicts by the policy:
 // Deallocate or Delete.
 func Spot(policy string) func(map[string]any) {
 	return func(body map[string]any) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Flag gives what follows a flag in the command of one of Ortet's pods, "" without it.
+// Flag returns what follows a flag in the command of one of Ortet's pods, "" without it.
 func Flag(command []string, name string) string {
 	if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
 		return command[i+1]

@@ -196,7 +196,7 @@ func (a *Azure) Stop(ctx context.Context) error { return a.process.Stop(ctx, 90*
 // Log quotes the end of azsim's log.
 func (a *Azure) Log() string { return a.process.LogTail(40) }
 
-// Clients gives the SDK's factory of compute clients.
+// Clients returns the SDK's factory of compute clients.
 func (a *Azure) Clients() (*armcompute.ClientFactory, error) {
 	return armcompute.NewClientFactory(a.Endpoint.Subscription, a.identity, a.options)
 }
@@ -211,7 +211,7 @@ func (a *Azure) Pool(ctx context.Context, pool string) (armcompute.VirtualMachin
 	return got.VirtualMachineScaleSet, err
 }
 
-// Model gives what matters of a scale set's model as indented JSON.
+// Model returns what matters of a scale set's model as indented JSON.
 func (a *Azure) Model(ctx context.Context, pool string) (string, error) {
 	set, err := a.Pool(ctx, pool)
 	if err != nil {

@@ -69,7 +69,7 @@ func missing(err error) bool {
 	return errors.As(err, &unknown)
 }
 
-// above gives issuers of a certificate, or of the highest of those given that it
+// above returns issuers of a certificate, or of the highest of those given that it
 // descends from: none where that one names none, or signed itself.
 func (v *Verifier) above(ctx context.Context, c *x509.Certificate, given []*x509.Certificate, from string) ([]*x509.Certificate, error) {
 	for range maxHops {

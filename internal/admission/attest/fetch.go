@@ -64,7 +64,7 @@ type flight struct {
 	err         error
 }
 
-// NewFetcher gives a Fetcher over a transport, by http.DefaultTransport where it is
+// NewFetcher returns a Fetcher over a transport, by http.DefaultTransport where it is
 // nil.
 func NewFetcher(transport http.RoundTripper, now func() time.Time) *Fetcher {
 	if transport == nil {
@@ -138,7 +138,7 @@ func (f *Fetcher) Warm(ctx context.Context) (has, of int, err error) {
 	return has, of, errors.Join(errs...)
 }
 
-// get gives the certificate at an address.
+// get returns the certificate at an address.
 func (f *Fetcher) get(ctx context.Context, address, from string) (*x509.Certificate, error) {
 	if err := allowed(address); err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (f *Fetcher) get(ctx context.Context, address, from string) (*x509.Certific
 	}
 }
 
-// begin gives what is kept, or the fetch that is under way, which it begins if need
+// begin returns what is kept, or the fetch that is under way, which it begins if need
 // be. Who waits for the same certificate shares the answer, so the fetch does not end
 // with the first one's request; nor does it count as theirs.
 func (f *Fetcher) begin(ctx context.Context, address, from string) (*flight, *x509.Certificate, error) {

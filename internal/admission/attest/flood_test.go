@@ -214,7 +214,7 @@ func (b *bridged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(der) // into a recorder
 }
 
-// sign gives a document of the leaf's.
+// sign returns a document of the leaf's.
 func (b *bridged) sign(t *testing.T) string {
 	t.Helper()
 	content, err := json.Marshal(document())

@@ -11,7 +11,7 @@ import (
 //go:embed roots.pem
 var rootsPEM []byte
 
-// Roots gives a pool of the authorities that sign for Azure: Microsoft's and DigiCert's.
+// Roots returns a pool of the authorities that sign for Azure: Microsoft's and DigiCert's.
 // The system's store is never asked: any of its hundred authorities, and whatever an
 // administrator added to it, could speak for Azure.
 func Roots() *x509.CertPool {

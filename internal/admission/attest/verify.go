@@ -57,7 +57,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("attested document: %s: %v", e.Reason, e.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func refuse(r Reason, format string, args ...any) error {
@@ -125,7 +125,7 @@ func (v *Verifier) Verify(ctx context.Context, document, nonce, from string) (Do
 	return d, nil
 }
 
-// open gives the message, whose signature is right, and its only signer. Others
+// open returns the message, whose signature is right, and its only signer. Others
 // took the first certificate of the message for the signer's: whoever wants may put
 // one of Microsoft's there (spire #6998).
 func open(document string) (*pkcs7.PKCS7, *x509.Certificate, error) {

@@ -67,7 +67,7 @@ func signedContent(t testing.TB, a *azsim.Attestor, content string, o azsim.Sign
 	return base64.StdEncoding.EncodeToString(der)
 }
 
-// publication gives a fetcher whose transport reaches only the attestor, and counts.
+// publication returns a fetcher whose transport reaches only the attestor, and counts.
 func publication(h http.Handler, clock func() time.Time) (*attest.Fetcher, *[]string) {
 	var mu sync.Mutex
 	var asked []string

@@ -243,7 +243,7 @@ func tokenSecret() string { return strings.ToLower(rand.Text())[:16] }
 func recordName(id string) string { return "ortet-token-" + id }
 func secretName(id string) string { return "bootstrap-token-" + id }
 
-// tokenIn gives the id of the token whose record it is.
+// tokenIn returns the id of the token whose record it is.
 func tokenIn(m *corev1.ConfigMap) string { return strings.TrimPrefix(m.Name, recordName("")) }
 
 func (c *Cluster) record(s *seal, t token) *corev1.ConfigMap {

@@ -38,7 +38,7 @@ func fingerprintOf(sum []byte) fingerprint {
 	return fingerprint(base64.RawURLEncoding.EncodeToString(sum[:fingerprintBytes]))
 }
 
-// askedWith gives the certificate with which a request was made; "" where the API
+// askedWith returns the certificate with which a request was made; "" where the API
 // server does not say, as one older than 1.32.
 func askedWith(spec certificatesv1.CertificateSigningRequestSpec) fingerprint {
 	said, ok := spec.Extra[credentialID]
@@ -78,7 +78,7 @@ func (c issued) grantedFor(a admitted) bool {
 	return c.admitted.Sub(a.At).Abs() <= clocks
 }
 
-// counting gives the client certificates that count for an admission: those that are
+// counting returns the client certificates that count for an admission: those that are
 // kept with it, those that the approver granted to its machine, and those that were
 // asked for with one that counts, whoever approved them. next is the admission with
 // what is to be kept. all are the certificates for its name that can still be read, which
@@ -125,7 +125,7 @@ func (a admitted) counting(all []issued) (counts map[fingerprint]bool, next admi
 // noCertificate is kept with an admission for which none was signed yet.
 const noCertificate = "-"
 
-// kept gives the newest certificate that is kept, and the one before; "" where there
+// kept returns the newest certificate that is kept, and the one before; "" where there
 // is none.
 func (a admitted) kept() (last, before fingerprint) {
 	first, second, _ := strings.Cut(a.Certificates, ",")
@@ -140,7 +140,7 @@ func (a admitted) keeps() []fingerprint {
 	return slices.DeleteFunc([]fingerprint{last, before}, func(f fingerprint) bool { return f == "" })
 }
 
-// keeping gives the admission with the newest certificate and the one with which it
+// keeping returns the admission with the newest certificate and the one with which it
 // was asked for: until a machine has written the newest down it asks with that.
 func (a admitted) keeping(last, before fingerprint) admitted {
 	a.Certificates = string(last)
@@ -202,7 +202,7 @@ func leanRequest(o any) (any, error) {
 	return r, nil
 }
 
-// certificateIn gives the first certificate of what was signed; "" where none was.
+// certificateIn returns the first certificate of what was signed; "" where none was.
 func certificateIn(signed []byte) fingerprint {
 	block, _ := pem.Decode(signed)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -212,7 +212,7 @@ func certificateIn(signed []byte) fingerprint {
 	return fingerprintOf(sum[:])
 }
 
-// issuedFor gives the client certificates for a node whose requests are there still.
+// issuedFor returns the client certificates for a node whose requests are there still.
 // Kubernetes deletes them an hour after they were approved.
 func (w *watched) issuedFor(node string) []issued {
 	var all []issued

@@ -134,7 +134,7 @@ func known(key any) error {
 	return fmt.Errorf("a key of the type %T", key)
 }
 
-// token gives the id of the bootstrap token that asks; "" where none does.
+// token returns the id of the bootstrap token that asks; "" where none does.
 func (r csr) token() string {
 	id, ok := strings.CutPrefix(r.username, bootstrapUser)
 	if !ok {
@@ -143,7 +143,7 @@ func (r csr) token() string {
 	return id
 }
 
-// node gives the node that asks for itself; "" where none does.
+// node returns the node that asks for itself; "" where none does.
 func (r csr) node() string {
 	name, ok := strings.CutPrefix(r.username, nodeUser)
 	if !ok || !slices.Contains(r.groups, nodesGroup) {
@@ -366,7 +366,7 @@ func conditionOf(d decision) certificatesv1.CertificateSigningRequestCondition {
 	return condition
 }
 
-// grantedTo gives the vmId of the machine to which our approver granted a request, and
+// grantedTo returns the vmId of the machine to which our approver granted a request, and
 // when it was admitted; "" where it did not. Conditions are written by nobody but who may approve.
 func grantedTo(r *certificatesv1.CertificateSigningRequest) (vmID, admitted string) {
 	for _, condition := range r.Status.Conditions {

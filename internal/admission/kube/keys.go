@@ -33,7 +33,7 @@ func (c *Cluster) onKey(name string) string {
 	return "secret " + KeysNamespace(c.namespace) + "/" + name
 }
 
-// kept gives a Secret that the first replica makes, and that nobody changes afterwards:
+// kept returns a Secret that the first replica makes, and that nobody changes afterwards:
 // a copy of the one of an earlier version, or else of what fresh gives.
 func (c *Cluster) kept(ctx context.Context, name, purpose string, fresh func() (map[string][]byte, error)) (map[string][]byte, error) {
 	op, on := "read what the replicas share", c.onKey(name)

@@ -95,7 +95,7 @@ func (c *Cluster) giveBack(ctx context.Context, node *corev1.Node) error {
 	return c.Return(ctx, node.Name)
 }
 
-// unmark gives the patch that undoes what a departure marked; nil where nothing is.
+// unmark returns the patch that undoes what a departure marked; nil where nothing is.
 func unmark(node *corev1.Node) (map[string]any, error) {
 	m, ok := leavingOf(node)
 	if !ok {

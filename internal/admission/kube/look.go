@@ -47,7 +47,7 @@ type looked struct {
 	member  *fleet.Member // nil where Azure had none
 }
 
-// at gives what Azure has under the instance of a machine; nil where it has none.
+// at returns what Azure has under the instance of a machine; nil where it has none.
 func (l *looks) at(ctx context.Context, m machine) (*fleet.Member, error) {
 	seen, began := l.of(m), l.now()
 	l.mu.Lock()

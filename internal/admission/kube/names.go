@@ -208,7 +208,7 @@ func (n *names) batch(ctx context.Context, batch []*nameChange) []error {
 
 var errFull = fmt.Errorf("more than %d KiB of names", maxNames>>10)
 
-// apply gives the object after the changes, which are applied in order.
+// apply returns the object after the changes, which are applied in order.
 func apply(s *seal, before *corev1.ConfigMap, batch []*nameChange) (next *corev1.ConfigMap, changed bool, err error) {
 	pools, err := poolsOf(before)
 	if err != nil {

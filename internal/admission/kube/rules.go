@@ -17,7 +17,7 @@ type Rule struct {
 	Why       string   // for the documentation
 }
 
-// Rules gives what the admission server needs, whose own namespace is the one given.
+// Rules returns what the admission server needs, whose own namespace is the one given.
 // Of kube-system's Secrets it may read none: that is why what is kept of a token lies
 // in its own namespace. What it may make and delete of them the chart's second policy
 // narrows further than RBAC can, and its third the Leases of its own namespace.

@@ -39,7 +39,7 @@ type seal struct {
 	now       func() time.Time
 }
 
-// sealer gives the seal that all replicas share; the first replica makes its key.
+// sealer returns the seal that all replicas share; the first replica makes its key.
 func (c *Cluster) sealer(ctx context.Context) (*seal, error) {
 	if s := c.seal.Load(); s != nil {
 		return s, nil
@@ -102,7 +102,7 @@ func (s *seal) tokenID(node string) string {
 	return base36(binary.BigEndian.Uint64(s.sum("token id", node)), 6)
 }
 
-// token gives the seal of a token's record.
+// token returns the seal of a token's record.
 func (s *seal) token(t token) string {
 	return base64.RawURLEncoding.EncodeToString(s.sum("token", tokenParts(t)...))
 }
@@ -115,7 +115,7 @@ func tokenParts(t token) []string {
 	return []string{TokenGroup, t.id, t.node, t.vmID, t.instance, t.pool, t.distribution, t.key, t.made.UTC().Format(time.RFC3339), t.expires.UTC().Format(time.RFC3339)}
 }
 
-// entry gives an admission's entry with its seal behind it. A Node that was there
+// entry returns an admission's entry with its seal behind it. A Node that was there
 // before admission has none: nothing is granted by it.
 func (s *seal) entry(name string, a admitted, pools *[]string) string {
 	text := a.entry(pools)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newSeal gives one for which records without a seal count for a while.
+// newSeal returns one for which records without a seal count for a while.
 func newSeal(now time.Time, unsealed time.Duration) *seal {
 	return &seal{key: []byte(strings.Repeat("k", 32)), namespace: "ortet-system", until: now.Add(unsealed), now: func() time.Time { return now }}
 }

@@ -90,7 +90,7 @@ func informer(of runtime.Object, list func(context.Context, metav1.ListOptions) 
 // for, and of tokens by the node that they are for.
 const byNode = "node"
 
-// requestsOf gives the certificate requests for a node.
+// requestsOf returns the certificate requests for a node.
 func (w *watched) requestsOf(node string) []*certificatesv1.CertificateSigningRequest {
 	found, err := w.requests.GetIndexer().ByIndex(byNode, node)
 	if err != nil {
@@ -125,7 +125,7 @@ func indexByNode(o any) ([]string, error) {
 	return nil, nil
 }
 
-// subjectNode gives the node whose certificate is asked for, by whomever; "" where
+// subjectNode returns the node whose certificate is asked for, by whomever; "" where
 // it is none's.
 func subjectNode(r *certificatesv1.CertificateSigningRequest) string {
 	if node, ok := r.Annotations[annotationNode]; ok && len(r.Spec.Request) == 0 {

@@ -96,7 +96,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// user gives somebody who may do what the rules say and nothing else.
+// user returns somebody who may do what the rules say and nothing else.
 func (w *world) user(name string, rules []kube.Rule) *rest.Config {
 	w.Helper()
 	by := map[string][]rbacv1.PolicyRule{}
@@ -106,7 +106,7 @@ func (w *world) user(name string, rules []kube.Rule) *rest.Config {
 	return w.cp.Grant(w.ctx, w, name, by)
 }
 
-// open gives a replica.
+// open returns a replica.
 func (w *world) open() *kube.Cluster {
 	w.Helper()
 	c, err := kube.New(kube.Config{
@@ -140,7 +140,7 @@ func (w *world) heard(d kube.Decided) {
 	w.decided = append(w.decided, d)
 }
 
-// decision gives what was decided on a request.
+// decision returns what was decided on a request.
 func (w *world) decision(request string) kube.Decided {
 	w.Helper()
 	var found kube.Decided
@@ -188,7 +188,7 @@ const (
 	machineB = "bbbbbbbb-0000-4000-8000-000000000002"
 )
 
-// as gives a client with a bearer token.
+// as returns a client with a bearer token.
 func (w *world) as(token string) kubernetes.Interface {
 	w.Helper()
 	config, err := w.cp.RESTConfigFor(controlplane.Client{Token: token})
@@ -198,7 +198,7 @@ func (w *world) as(token string) kubernetes.Interface {
 	return client
 }
 
-// asNode gives a node's own client.
+// asNode returns a node's own client.
 func (w *world) asNode(name string) kubernetes.Interface {
 	w.Helper()
 	config, err := w.cp.RESTConfigFor(controlplane.Client{User: "system:node:" + name, Groups: []string{"system:nodes"}})
@@ -208,7 +208,7 @@ func (w *world) asNode(name string) kubernetes.Interface {
 	return client
 }
 
-// signed gives what was signed for a request.
+// signed returns what was signed for a request.
 func (w *world) signed(name string) []byte {
 	w.Helper()
 	var signed []byte
@@ -228,7 +228,7 @@ type kubelet struct {
 	kubernetes.Interface
 }
 
-// kubelet gives that of a certificate.
+// kubelet returns that of a certificate.
 func (w *world) kubelet(name string, key *ecdsa.PrivateKey, certificate []byte) kubelet {
 	w.Helper()
 	config, err := w.cp.RESTConfigFor(controlplane.Client{Token: "none"})

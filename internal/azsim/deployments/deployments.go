@@ -139,7 +139,7 @@ func (w world) Reference(id, version string, full bool) (any, error) {
 	return member(body, "properties"), nil
 }
 
-// ask gives the body of an answer without an error.
+// ask returns the body of an answer without an error.
 func (w world) ask(r Request) (any, error) {
 	out, err := w.do(r)
 	if err != nil {

@@ -86,7 +86,7 @@ func decode(data []byte) (any, error) {
 	return v, err
 }
 
-// find gives the resource of the template with that id, nil if there is none.
+// find returns the resource of the template with that id, nil if there is none.
 func (p *Plan) find(id string) *template.Resource {
 	for _, r := range p.expanded.Resources {
 		if strings.EqualFold(r.ID, id) {

@@ -290,7 +290,7 @@ func (d *Deployment) Body() map[string]any {
 	return d.envelope(p)
 }
 
-// times gives timestamp and duration of what began and ended then.
+// times returns timestamp and duration of what began and ended then.
 func (d *Deployment) times(start, end time.Time) (string, string) {
 	if end.IsZero() {
 		end = d.now()

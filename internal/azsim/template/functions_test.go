@@ -46,7 +46,7 @@ func expand(text string, parameters map[string]any) (*template.Deployment, error
 	return parsed.Expand(scope(), parameters)
 }
 
-// evaluate gives the JSON of an expression's value in a resource's body.
+// evaluate returns the JSON of an expression's value in a resource's body.
 func evaluate(t *testing.T, expression string) (string, error) {
 	t.Helper()
 	quoted, _ := json.Marshal(expression)

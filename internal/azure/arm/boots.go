@@ -238,7 +238,7 @@ func statusOf(st *statusAnswer) fleet.BootStatus {
 // short bounds a text that is a name or a word.
 func short(s string) string { return cut(s, 1024) }
 
-// cut gives the first n bytes of a text, or fewer where a character would be cut.
+// cut returns the first n bytes of a text, or fewer where a character would be cut.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -138,7 +138,7 @@ func classifyLocal(e *fleet.Error, err error) {
 
 const distrusted = "trust the certificate authority of Azure's endpoint, or of the proxy that replaces its certificates: SSL_CERT_FILE=FILE"
 
-// unreachable gives a hint where a name is not known. It may be soon, so the
+// unreachable returns a hint where a name is not known. It may be soon, so the
 // error is transient.
 func unreachable(err error) string {
 	var dns *net.DNSError

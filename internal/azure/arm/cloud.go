@@ -142,7 +142,7 @@ func (c *Cloud) LogIn(ctx context.Context) error {
 	return failed(ctx, "log in", "", err)
 }
 
-// compute gives the clients of the id's subscription.
+// compute returns the clients of the id's subscription.
 func (c *Cloud) compute(id fleet.ResourceID) (*armcompute.ClientFactory, error) {
 	key := strings.ToLower(id.Segment("subscriptions"))
 	c.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// Disk gives a managed disk.
+// Disk returns a managed disk.
 func (c *Cloud) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
 	const op = "get disk"
 	p, err := c.at(id, "disks")
@@ -54,7 +54,7 @@ func sourceOf(r *storedAnswer) fleet.ResourceID {
 	return ""
 }
 
-// Snapshot gives a snapshot.
+// Snapshot returns a snapshot.
 func (c *Cloud) Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error) {
 	const op = "get snapshot"
 	p, err := c.at(id, "snapshots")

@@ -44,7 +44,7 @@ func usesProtectedSettings(typ string) bool {
 	return false
 }
 
-// canonical gives JSON without spaces and with sorted keys, so that two reads compare;
+// canonical returns JSON without spaces and with sorted keys, so that two reads compare;
 // "" for null.
 func canonical(data json.RawMessage) string {
 	var v any

@@ -25,7 +25,7 @@ const (
 	featureAccelerated = "IsAcceleratedNetworkSupported"
 )
 
-// Gallery gives a gallery.
+// Gallery returns a gallery.
 func (c *Cloud) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error) {
 	const op = "get gallery"
 	p, err := c.at(id, typeGallery)
@@ -39,7 +39,7 @@ func (c *Cloud) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery
 	return fleet.Gallery{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}, nil
 }
 
-// Definition gives an image definition.
+// Definition returns an image definition.
 func (c *Cloud) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error) {
 	const op = "get image definition"
 	p, err := c.at(id, typeDefinition)
@@ -188,7 +188,7 @@ func (c *Cloud) Versions(ctx context.Context, definition fleet.ResourceID) ([]fl
 	return out, nil
 }
 
-// Version gives one version with its replication status.
+// Version returns one version with its replication status.
 func (c *Cloud) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
 	const op = "get image version"
 	p, err := c.at(id, typeVersion)

@@ -46,7 +46,7 @@ func endless(op string, on fleet.ResourceID) error {
 	return &fleet.Error{Op: op, Resource: string(on), Kind: fleet.KindInvalid, Err: fmt.Errorf("the list has more than %d pages", maxPages)}
 }
 
-// Instance gives one instance with its instance view.
+// Instance returns one instance with its instance view.
 func (c *Cloud) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
 	const op = "get instance"
 	p, err := c.at(id, typeInstance)

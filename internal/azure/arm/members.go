@@ -63,7 +63,7 @@ type interfaceAnswer struct {
 	} `json:"properties"`
 }
 
-// Member gives one instance: a request for it and, at the same time, one for its network
+// Member returns one instance: a request for it and, at the same time, one for its network
 // interfaces; or, of a Flexible pool, one for each of those after it.
 func (c *Cloud) Member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error) {
 	const op = "get member"
@@ -384,7 +384,7 @@ func (i interfaces) of(machine fleet.ResourceID) (out []netip.Addr, ofPrimary in
 	return out, ofPrimary, nil
 }
 
-// addressesOf gives the machine's own addresses of an interface. Azure's CNI and others
+// addressesOf returns the machine's own addresses of an interface. Azure's CNI and others
 // give pods those of the secondary configurations, so these are none of the machine's;
 // but an IPv6 configuration is never a primary one ("Add a dual-stack network to a
 // virtual machine"), so where an interface has just one it counts.

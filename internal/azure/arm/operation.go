@@ -88,7 +88,7 @@ type poller struct {
 // operations at a time.
 const keptPollers = 32
 
-// take gives the poller that was kept for a token, for this caller alone. It is
+// take returns the poller that was kept for a token, for this caller alone. It is
 // nil where there is none: the poller is rebuilt from the token, which costs as
 // much as the request.
 func (c *Cloud) take(tok fleet.Token) *poller {

@@ -19,7 +19,7 @@ type permission struct {
 	NotActions []string `json:"notActions"`
 }
 
-// Denied gives those of the actions that the credentials may not do on the
+// Denied returns those of the actions that the credentials may not do on the
 // scope. An action is allowed if one assignment allows it: notActions take away
 // from their own assignment alone, they are no denial.
 func (c *Cloud) Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error) {

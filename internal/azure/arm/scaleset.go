@@ -15,7 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// Pool gives a scale set and its model.
+// Pool returns a scale set and its model.
 func (c *Cloud) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
 	vmss, err := c.scaleSet(ctx, id)
 	if err != nil {
@@ -143,7 +143,7 @@ func ifStill(etag string) *armcompute.VirtualMachineScaleSetsClientBeginUpdateOp
 	return &armcompute.VirtualMachineScaleSetsClientBeginUpdateOptions{IfMatch: orNil(etag)}
 }
 
-// conditional gives the answer to an update with a condition that does not hold
+// conditional returns the answer to an update with a condition that does not hold
 // its kind. Azure says 412 PreconditionFailed, "Etag provided in if-match header
 // … does not match etag … of resource".
 func conditional(tok fleet.Token, err error) (fleet.Token, error) {
@@ -159,7 +159,7 @@ func conditional(tok fleet.Token, err error) (fleet.Token, error) {
 	return tok, err
 }
 
-// pointAt gives all members of an image reference: in a PATCH, what is absent
+// pointAt returns all members of an image reference: in a PATCH, what is absent
 // stays, and Azure refuses an id beside a publisher.
 func pointAt(i fleet.ImageReference) *armcompute.ImageReference {
 	or := func(s string) *string {

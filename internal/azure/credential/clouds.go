@@ -26,7 +26,7 @@ type endpoints struct {
 	adfs  bool
 }
 
-// cloudNamed gives the cloud of that name, as cloud providers spell it. An
+// cloudNamed returns the cloud of that name, as cloud providers spell it. An
 // AzureStackCloud is described by its endpoint file, or describes itself at its
 // resource manager's endpoint.
 func (c Config) cloudNamed(ctx context.Context, name, stackFile, resourceManager string) (endpoints, error) {

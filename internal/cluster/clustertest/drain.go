@@ -331,16 +331,16 @@ func drainTwoBudgets(w *world) {
 	}
 }
 
-// drainObstacles has pods that go, or may go later, and pods that never would.
-func drainObstacles(w *world) {
+// drainEvictionBlockers has pods that go, or may go later, and pods that never would.
+func drainEvictionBlockers(w *world) {
 	ns, owner := w.namespace()
 	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "web", owner, nil)
 	w.daemon(ns, name)
 	seen := func() string {
-		pods, err := w.under.Obstacles(w.ctx, name, nil)
-		w.must(err, "look for obstacles")
+		pods, err := w.under.EvictionBlockers(w.ctx, name, nil)
+		w.must(err, "read eviction blockers")
 		var all []string
 		for _, p := range pods {
 			all = append(all, strings.TrimPrefix(p.Pod, ns+"/")+" "+strings.ReplaceAll(p.Budget, ns+"/", ""))

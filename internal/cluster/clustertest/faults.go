@@ -205,23 +205,23 @@ func operations() []operation {
 		}},
 		{"Keep", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			item := w.item(w.name)
-			return func(ctx context.Context) error { return under.Keep(ctx, item, nil) }, func() string { return w.keeps(item) }
+			return func(ctx context.Context) error { return under.PutSecret(ctx, item, nil) }, func() string { return w.keeps(item) }
 		}},
 		{"Keep beside another item", 1, 3, func(w *world, under cluster.Cluster) (asked, func() string) {
 			item := w.item(w.name)
-			w.must(w.under.Keep(w.ctx, w.item("another"), nil), "keep")
-			return func(ctx context.Context) error { return under.Keep(ctx, item, nil) }, func() string { return w.keeps(item) }
+			w.must(w.under.PutSecret(w.ctx, w.item("another"), nil), "keep")
+			return func(ctx context.Context) error { return under.PutSecret(ctx, item, nil) }, func() string { return w.keeps(item) }
 		}},
 		{"Keep again", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
 			item := w.item(w.name)
-			w.must(w.under.Keep(w.ctx, item, nil), "keep")
-			return func(ctx context.Context) error { return under.Keep(ctx, item, nil) }, func() string { return w.keeps(item) }
+			w.must(w.under.PutSecret(w.ctx, item, nil), "keep")
+			return func(ctx context.Context) error { return under.PutSecret(ctx, item, nil) }, func() string { return w.keeps(item) }
 		}},
 		{"Kept", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			item := w.item(w.name)
-			w.must(w.under.Keep(w.ctx, item, nil), "keep")
+			w.must(w.under.PutSecret(w.ctx, item, nil), "keep")
 			return func(ctx context.Context) error {
-				_, err := under.Kept(ctx, item.Pool, item.Kind, item.SHA256)
+				_, err := under.GetSecret(ctx, item.Pool, item.Kind, item.SHA256)
 				return err
 			}, func() string { return w.keeps(item) }
 		}},
@@ -297,8 +297,8 @@ func (w *world) hold(ctx context.Context, under cluster.Cluster) error {
 
 func (w *world) holds() string { return fmt.Sprintf("%d leases", len(w.leasesOf(w.name+"/holder"))) }
 
-func (w *world) keeps(item cluster.Kept) string {
-	_, err := w.under.Kept(w.ctx, item.Pool, item.Kind, item.SHA256)
+func (w *world) keeps(item cluster.SecretItem) string {
+	_, err := w.under.GetSecret(w.ctx, item.Pool, item.Kind, item.SHA256)
 	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
 		w.must(err, "read what is kept")
 	}

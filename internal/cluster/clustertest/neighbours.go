@@ -78,7 +78,7 @@ func kuredAbsent(w *world) {
 	w.must(w.under.ReleaseReboots(w.ctx, w.name), "release")
 }
 
-// ourLock gives the lock, which has to be the holder's.
+// ourLock returns the lock, which has to be the holder's.
 func ourLock(w *world, holder string) kuredOne {
 	w.Helper()
 	value, _ := w.readLock()

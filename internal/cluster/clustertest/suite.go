@@ -128,7 +128,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Drain/Unmanaged", drainUnmanaged},
 		{"Drain/TwoBudgets", drainTwoBudgets},
 		{"Drain/Stuck", drainStuck},
-		{"Drain/Obstacles", drainObstacles},
+		{"Drain/EvictionBlockers", drainEvictionBlockers},
 		{"Drain/AnotherNode", drainAnotherNode},
 		{"Drain/FitLeaves", drainFitLeaves},
 		{"Drain/FitCuts", drainFitCuts},
@@ -144,9 +144,9 @@ func Run(t *testing.T, setup Setup) {
 		{"Jobs/Foreign", jobForeign},
 		{"Machines/Unknown", machineUnknown},
 		{"Machines/Annotate", machineAnnotate},
-		{"Vault/Keeps", vaultKeeps},
-		{"Vault/NeverOverwrites", vaultNeverOverwrites},
-		{"Vault/MakesRoom", vaultMakesRoom},
+		{"SecretStore/Keeps", storeKeeps},
+		{"SecretStore/NeverOverwrites", storeNeverOverwrites},
+		{"SecretStore/MakesRoom", storeMakesRoom},
 		{"Leases/One", leaseOne},
 		{"Leases/Race", leaseRace},
 		{"Leases/Watched", leaseWatched},
@@ -251,7 +251,7 @@ func (w *world) node(suffix string, change func(*corev1.Node)) string {
 	return made.Name
 }
 
-// readNode gives the node as the API server has it.
+// readNode returns the node as the API server has it.
 func (w *world) readNode(name string) *corev1.Node {
 	w.Helper()
 	node, err := w.admin.CoreV1().Nodes().Get(w.ctx, name, metav1.GetOptions{})

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m))
 }
 
-// cp gives the administrator's configuration and client.
+// cp returns the administrator's configuration and client.
 func cp(t testing.TB) (*rest.Config, kubernetes.Interface) {
 	t.Helper()
 	config, err := controlplane.Shared(t).RESTConfig()
@@ -63,7 +63,7 @@ func makeNamespace(t testing.TB, admin kubernetes.Interface, name string) {
 	}
 }
 
-// user gives a user's configuration who may do what the rules say, and nothing
+// user returns a user's configuration who may do what the rules say, and nothing
 // else.
 func user(t testing.TB, admin kubernetes.Interface, name string, rules []kube.Rule) *rest.Config {
 	t.Helper()

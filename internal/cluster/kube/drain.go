@@ -348,7 +348,7 @@ func (d *drain) note(pod *corev1.Pod) {
 	s.finalizers, s.ended = pod.Finalizers, ended(pod)
 }
 
-// left gives the pods that are still there.
+// left returns the pods that are still there.
 func (d *drain) left() map[podKey]podState {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -361,7 +361,7 @@ func (d *drain) budgetsIn(ctx context.Context, namespace string) ([]policyv1.Pod
 	}
 }
 
-// covering gives the budgets whose selector matches the pod.
+// covering returns the budgets whose selector matches the pod.
 func covering(budgets []policyv1.PodDisruptionBudget, pod *corev1.Pod) (covers []policyv1.PodDisruptionBudget) {
 	for _, b := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)

@@ -101,7 +101,7 @@ func (d *drain) fitEnd(ctx context.Context) error {
 	return cause
 }
 
-// fitList gives the pods that have to go, the most important first, and notes which
+// fitList returns the pods that have to go, the most important first, and notes which
 // of those that were known are gone.
 func (d *drain) fitList(ctx context.Context) ([]fitPod, error) {
 	var pods []fitPod

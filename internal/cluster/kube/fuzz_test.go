@@ -109,7 +109,7 @@ func FuzzAnswer(f *testing.F) {
 			return err
 		},
 		func(ctx context.Context, t *testing.T, c *Cluster) error {
-			k, err := c.Kept(ctx, fuzzPool, "customData", hashOf("x"))
+			k, err := c.GetSecret(ctx, fuzzPool, "customData", hashOf("x"))
 			if err == nil && k.Data.Reveal() != "x" {
 				t.Errorf("took %q", k.Data.Reveal())
 			}

@@ -154,7 +154,7 @@ func New(c Config) (*Cluster, error) {
 // Namespace is where Ortet's own objects lie.
 func (c *Cluster) Namespace() string { return c.namespace }
 
-// Journals gives the store of journals beside the Leases.
+// Journals returns the store of journals beside the Leases.
 func (c *Cluster) Journals() journal.Store { return journals{c} }
 
 // warnings sends what the API server warns of to the logger, instead of to the

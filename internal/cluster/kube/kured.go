@@ -106,7 +106,7 @@ func settingsOf(daemonSet *appsv1.DaemonSet) kured.Settings {
 	return kured.ReadSettings(words, environment)
 }
 
-// findKured gives kured's DaemonSet, or nil where there is none.
+// findKured returns kured's DaemonSet, or nil where there is none.
 func (c *Cluster) findKured(ctx context.Context) (*appsv1.DaemonSet, error) {
 	places := kuredPlaces[:]
 	if c.kured != "" {

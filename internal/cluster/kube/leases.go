@@ -63,7 +63,7 @@ func (o *observations) wrote(lease *coordinationv1.Lease) {
 	delete(o.byName, lease.Name)
 }
 
-// takeOwn gives the Lease as it was written last for the holder, nil for none. It
+// takeOwn returns the Lease as it was written last for the holder, nil for none. It
 // is given once: who writes it again says so.
 func (o *observations) takeOwn(name, holder string) *coordinationv1.Lease {
 	o.mu.Lock()

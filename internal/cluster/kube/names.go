@@ -22,7 +22,7 @@ const (
 	annotationPool   = "ortet.io/pool"    // ARM id
 )
 
-// objectName gives the name of the object that belongs to a key, such as a
+// objectName returns the name of the object that belongs to a key, such as a
 // pool's ARM id: "<prefix>-<last segment>-<hash>". The last segment is for
 // people; the hash, of the key in lower case as ARM compares ids, makes it
 // unique. It is at most 63 characters: a valid label value too.

@@ -24,7 +24,7 @@ func answer(code int) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
-// reach gives what Reach says of an API server, after how long, and what it said
+// reach returns what Reach says of an API server, after how long, and what it said
 // meanwhile.
 func reach(t *testing.T, server tripper) (after time.Duration, said []error, err error) {
 	t.Helper()

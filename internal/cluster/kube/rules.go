@@ -40,7 +40,7 @@ func Everything(namespace string) Needs {
 	return Needs{Namespace: namespace, Force: true, Reboots: true, Machines: true}
 }
 
-// Rules gives what a capture needs. Reading API groups and asking what one may
+// Rules returns what a capture needs. Reading API groups and asking what one may
 // do oneself is granted to everybody by Kubernetes' own roles system:discovery
 // and system:basic-user; the latter is listed since clusters remove it.
 func Rules(needs Needs) []Rule {
@@ -76,7 +76,7 @@ func Rules(needs Needs) []Rule {
 	return rules
 }
 
-// ConfigurationRules gives what a rollout of live configuration needs. namespace is
+// ConfigurationRules returns what a rollout of live configuration needs. namespace is
 // Ortet's; "" means DefaultNamespace.
 func ConfigurationRules(namespace string) []Rule {
 	namespace = firstOf(namespace, DefaultNamespace)
@@ -107,7 +107,7 @@ func Accesses(rules []Rule) []cluster.Access {
 	return out
 }
 
-// PoolAccesses gives the accesses that a run on a pool needs. Its Secrets are named, since
+// PoolAccesses returns the accesses that a run on a pool needs. Its Secrets are named, since
 // a Role may name no others; without a pool they are left out.
 func PoolAccesses(rules []Rule) func(pool fleet.ResourceID) []cluster.Access {
 	return func(pool fleet.ResourceID) (all []cluster.Access) {
@@ -124,7 +124,7 @@ func PoolAccesses(rules []Rule) func(pool fleet.ResourceID) []cluster.Access {
 	}
 }
 
-// PolicyRules gives rules as RBAC writes them, by namespace; "" is what a
+// PolicyRules returns rules as RBAC writes them, by namespace; "" is what a
 // ClusterRole bound in the whole cluster holds.
 func PolicyRules(rules []Rule) map[string][]rbacv1.PolicyRule {
 	out := map[string][]rbacv1.PolicyRule{}

@@ -29,7 +29,7 @@ type armError struct {
 	Details []armError `json:"details"`
 }
 
-// deepest gives the error that says most: the first of the details, if any.
+// deepest returns the error that says most: the first of the details, if any.
 func (e *armError) deepest() (code, message string) {
 	for len(e.Details) > 0 {
 		e = &e.Details[0]

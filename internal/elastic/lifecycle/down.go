@@ -20,7 +20,7 @@ type DownResult struct {
 	Kept    []string `json:"kept,omitempty"`    // groups that stay, and why
 }
 
-// Check gives what Down would delete, or refuses: groups that ortet cluster did not
+// Check returns what Down would delete, or refuses: groups that ortet cluster did not
 // make, of another cluster, or with resources of others.
 func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err error) {
 	o, err := m.observe(ctx)

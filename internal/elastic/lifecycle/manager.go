@@ -85,7 +85,7 @@ func (m *Manager) subscription() fleet.ResourceID {
 	return fleet.ResourceID("/subscriptions/" + m.Subscription)
 }
 
-// group gives the id of the group of a role.
+// group returns the id of the group of a role.
 func (m *Manager) group(role string) fleet.ResourceID {
 	name := m.Cluster.Spec.Groups.Compute
 	if role == RoleStorage {
@@ -94,7 +94,7 @@ func (m *Manager) group(role string) fleet.ResourceID {
 	return m.subscription().Child("resourceGroups", name)
 }
 
-// in gives the id of a resource in the group of a role: in(RoleCompute,
+// in returns the id of a resource in the group of a role: in(RoleCompute,
 // "Microsoft.Network/publicIPAddresses", "server").
 func (m *Manager) in(role, kind, name string) fleet.ResourceID {
 	return m.group(role) + fleet.ResourceID("/providers/"+kind+"/"+name)

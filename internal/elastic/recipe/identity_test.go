@@ -84,7 +84,7 @@ func (d *deployed) on(machine string, id fleet.ResourceID) *world {
 	return w
 }
 
-// may gives the custom role of a grant other actions.
+// may returns the custom role of a grant other actions.
 func (d *deployed) may(g recipe.Grant, actions []string) {
 	d.t.Helper()
 	group := azsimCompute
@@ -111,7 +111,7 @@ func (d *deployed) may(g recipe.Grant, actions []string) {
 	}
 }
 
-// identity gives the client and object id of an identity.
+// identity returns the client and object id of an identity.
 func (d *deployed) identity(name string) (client, object string) {
 	d.t.Helper()
 	var v struct {

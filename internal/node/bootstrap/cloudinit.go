@@ -194,7 +194,7 @@ func (f cloudInitFiles) path(name string) (string, bool) {
 	return link, true // read only where it stays in its folder
 }
 
-// look gives what cloud-init says of this boot; nil where it says nothing yet.
+// look returns what cloud-init says of this boot; nil where it says nothing yet.
 func (f cloudInitFiles) look(booted time.Time, uptime time.Duration) *verdict.CloudInit {
 	var c verdict.CloudInit
 	// The result first: it is written after the status that belongs to it.

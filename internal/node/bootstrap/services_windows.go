@@ -238,7 +238,7 @@ func (m *manager) noticed(services []*service) bool {
 	return slices.ContainsFunc(services, func(s *service) bool { return s.asked != nil && s.asked.came })
 }
 
-// look gives all units, and when to look again where nothing is told. An error
+// look returns all units, and when to look again where nothing is told. An error
 // says that not all is told of; units is nil where nothing could be learned.
 func (m *manager) look(services []*service, now time.Time) (units map[string]unitSeen, next time.Time, err error) {
 	err = m.open()

@@ -99,7 +99,7 @@ func (r root) options() Options {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// wait gives the verdict, and fails where it is not one that can be read again.
+// wait returns the verdict, and fails where it is not one that can be read again.
 func (r root) wait(o Options) wire.Verdict {
 	r.t.Helper()
 	v, err := Wait(r.t.Context(), o, quiet())

@@ -81,7 +81,7 @@ func (w *watcher) note(events []byte) {
 	}
 }
 
-// take gives what note kept, and forgets it.
+// take returns what note kept, and forgets it.
 func (w *watcher) take() (ended map[int32]bool, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

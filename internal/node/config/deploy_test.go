@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// unit gives a shipped unit's settings, several of one name joined by a blank.
+// unit returns a shipped unit's settings, several of one name joined by a blank.
 func unit(t *testing.T, name string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../../deploy/systemd/" + name)

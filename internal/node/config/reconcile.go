@@ -124,7 +124,7 @@ func (r *reconciler) load(pool string) (State, *nodeconfig.Document, error) {
 	return state, current, nil
 }
 
-// accept gives the document where it may be applied, or why not.
+// accept returns the document where it may be applied, or why not.
 func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, current *nodeconfig.Document) (d nodeconfig.Document, reason string, err error) {
 	settings, err := LoadSettings(r.Root)
 	keys := settings.Keys

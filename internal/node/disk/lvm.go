@@ -154,7 +154,7 @@ func volumesOf(top section, id string, size int64) (found []volume, scattered []
 	return found, scattered, nil
 }
 
-// inOnePiece gives a logical volume's first extent on the physical volume and
+// inOnePiece returns a logical volume's first extent on the physical volume and
 // how many there are, where its segments follow each other there.
 func (s section) inOnePiece(pv string) (first, count int64, ok bool) {
 	const most = 1 << 24 // extents; keeps sums far from overflowing

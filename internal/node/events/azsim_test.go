@@ -39,7 +39,7 @@ func (m *computers) Shutdown(_ context.Context, id string, _ bool) error {
 
 func (m *computers) Remove(ctx context.Context, id string) error { return m.Shutdown(ctx, id, false) }
 
-// runs gives the ids of what runs.
+// runs returns the ids of what runs.
 func (m *computers) runs() map[string]azsim.Computer {
 	m.mu.Lock()
 	defer m.mu.Unlock()

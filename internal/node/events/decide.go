@@ -66,7 +66,7 @@ type Observed struct {
 	Settings Settings
 }
 
-// Decide gives what is known after a look at the document, what is to be done next
+// Decide returns what is known after a look at the document, what is to be done next
 // (nil: nothing), and what people are to be told. now is Azure's clock. It does
 // nothing by itself, and the same look gives the same answer until something is
 // recorded.
@@ -310,7 +310,7 @@ type Outcome struct {
 // maxLeft bounds the pods that are named.
 const maxLeft = 16
 
-// Record gives what is known after an action, and what people are to be told.
+// Record returns what is known after an action, and what people are to be told.
 func Record(s State, r Outcome, o Observed, now time.Time) (State, []Notice) {
 	s = s.clone()
 	if r.Action.Verb == Undo || r.Action.Verb == Rejoin {

@@ -116,7 +116,7 @@ func (k *kubernetes) pushAll(ctx context.Context, all []push, told func(pod stri
 	}
 }
 
-// sleep gives false where the context ended first.
+// sleep returns false where the context ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -123,7 +123,7 @@ type node struct {
 	} `json:"status"`
 }
 
-// marked gives what the mark says; one that cannot be read undoes nothing but
+// marked returns what the mark says; one that cannot be read undoes nothing but
 // itself.
 func (n *node) marked() (m wire.Leaving, ok bool) {
 	text, ok := n.Metadata.Annotations[wire.LeavingMark]

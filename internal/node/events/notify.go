@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Notifier gives who tells systemd of the daemon's state ("READY=1"), by the socket
+// Notifier returns who tells systemd of the daemon's state ("READY=1"), by the socket
 // that systemd names in NOTIFY_SOCKET; "" tells nobody. Source of fact: sd_notify(3).
 func Notifier(socket string) func(state string) {
 	if socket == "" {

@@ -88,13 +88,13 @@ type State struct {
 	DepartedIn string `json:"departedInBoot,omitempty"`
 }
 
-// clone gives a copy that shares nothing that is written to.
+// clone returns a copy that shares nothing that is written to.
 func (s State) clone() State {
 	s.Events = slices.Clone(s.Events)
 	return s
 }
 
-// find gives an event's handling; nil where it has none.
+// find returns an event's handling; nil where it has none.
 func (s *State) find(id string) *Handling {
 	for i := range s.Events {
 		if s.Events[i].ID == id {

@@ -72,7 +72,7 @@ type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap gives what is wrong.
+// Unwrap returns what is wrong.
 func (e *UsageError) Unwrap() error { return e.Err }
 
 // Install checks that the handler can do its work: that it may write where the agent

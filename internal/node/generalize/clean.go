@@ -144,7 +144,7 @@ func (c *cleaner) doom(rows []Row, last, count bool) error {
 	return nil
 }
 
-// staying gives those of the files that no row takes.
+// staying returns those of the files that no row takes.
 func (c *cleaner) staying(files []string) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return c.doomed[strings.TrimPrefix(f, "/")] })
 }

@@ -109,7 +109,7 @@ func (s *scanner) dropDoubles() {
 
 func fails(f wire.SecretFinding) bool { return !f.Accepted && !f.Removed }
 
-// someOfEach gives at most so many findings, in the order of byWeight, and of each rule
+// someOfEach returns at most so many findings, in the order of byWeight, and of each rule
 // as many as of any other as long as it has them: no kind hides another.
 func someOfEach(all []wire.SecretFinding, most int) []wire.SecretFinding {
 	slices.SortFunc(all, byWeight)

@@ -88,7 +88,7 @@ func textIn(_ *tree.Tree, _ string, data []byte) ([][]byte, error) {
 	return [][]byte{bytes.TrimSpace(data)}, nil
 }
 
-// tokenIn gives a JWT's signature: its header is that of every token of the cluster.
+// tokenIn returns a JWT's signature: its header is that of every token of the cluster.
 func tokenIn(_ *tree.Tree, _ string, data []byte) ([][]byte, error) {
 	return [][]byte{signatureOf(string(data))}, nil
 }
@@ -113,7 +113,7 @@ func kubeconfigTokensIn(_ *tree.Tree, _ string, data []byte) ([][]byte, error) {
 	return tokens, nil
 }
 
-// nodeKeysIn gives the keys that are embedded in a kubeconfig of a node's identity.
+// nodeKeysIn returns the keys that are embedded in a kubeconfig of a node's identity.
 func nodeKeysIn(t *tree.Tree, at string, data []byte) ([][]byte, error) {
 	kc, err := parseKubeconfig(data)
 	if err != nil {
@@ -134,7 +134,7 @@ func nodeKeysIn(t *tree.Tree, at string, data []byte) ([][]byte, error) {
 
 func keysIn(_ *tree.Tree, _ string, data []byte) ([][]byte, error) { return privateKeysIn(data), nil }
 
-// privateKeysIn gives the private keys among PEM blocks.
+// privateKeysIn returns the private keys among PEM blocks.
 func privateKeysIn(data []byte) [][]byte {
 	var keys [][]byte
 	for {

@@ -115,18 +115,18 @@ func (b *Bus) call(method string, args []any, to ...any) error {
 	return b.conn.Object(Name, Object).CallWithContext(ctx, Manager+"."+method, 0, args...).Store(to...)
 }
 
-// Load gives the object of a unit, which systemd loads from disk where it does not
+// Load returns the object of a unit, which systemd loads from disk where it does not
 // know it.
 func (b *Bus) Load(unit string) (path dbus.ObjectPath, err error) {
 	return path, b.call("LoadUnit", []any{unit}, &path)
 }
 
-// Loaded gives the object of a unit that systemd knows.
+// Loaded returns the object of a unit that systemd knows.
 func (b *Bus) Loaded(unit string) (path dbus.ObjectPath, err error) {
 	return path, b.call("GetUnit", []any{unit}, &path)
 }
 
-// UnitsIn gives the names of the units that are in one of these states.
+// UnitsIn returns the names of the units that are in one of these states.
 func (b *Bus) UnitsIn(states ...string) (names []string, err error) {
 	var units []struct {
 		Name, Description, Load, Active, Sub, Following string

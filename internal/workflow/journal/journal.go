@@ -58,14 +58,14 @@ type State string
 
 // The states.
 const (
-	Pending State = ""
-	Skipped State = "skipped" // the plan does not need it
-	Running State = "running" // saved before the first change of Do
-	Done    State = "done"
-	Failed  State = "failed" // Do failed; what it took may be there
-	Undoing State = "undoing"
-	Undone  State = "undone"
-	Left    State = "left" // Undo failed: needs a person
+	Pending    State = ""
+	Skipped    State = "skipped" // the plan does not need it
+	Running    State = "running" // saved before the first change of Do
+	Done       State = "done"
+	Failed     State = "failed" // Do failed; what it took may be there
+	Undoing    State = "undoing"
+	Undone     State = "undone"
+	UndoFailed State = "left" // Undo failed: needs a person
 )
 
 // A Step is what is recorded of one row.
@@ -102,7 +102,7 @@ type Store interface {
 	Save(ctx context.Context, r Record) (Record, error)
 }
 
-// Encode gives the bytes that a store keeps. A record over MaxSize is fleet.KindInvalid.
+// Encode returns the bytes that a store keeps. A record over MaxSize is fleet.KindInvalid.
 func Encode(r Record) ([]byte, error) {
 	r.Schema = Schema
 	data, err := json.Marshal(r)
@@ -177,5 +177,6 @@ func decodeSchema1(data []byte) (Record, error) {
 		state["lastCustomData"] = f.Went
 	}
 	raw, err := json.Marshal(state)
-	return Record{Schema: Schema, Kind: old.Kind, Name: old.Capture, Pool: old.Pool, Subject: old.Donor, Begun: old.Begun, Ended: old.Ended, State: raw}, err
+	return Record{Schema: Schema, Kind: old.Kind, Name: old.Capture, Pool: old.Pool, Subject: old.Donor, Begun: old.Begun, Ended: old.Ended,
+		State: raw}, err
 }

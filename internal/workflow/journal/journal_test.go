@@ -72,11 +72,13 @@ func TestSchema1(t *testing.T) {
 	noop := hex.EncodeToString(sum[:])
 	const image = `{"at":"2026-11-01T00:00:00Z","image":{"id":"i"}}`
 	for name, c := range map[string]struct{ facts, want string }{
-		"nothing known":              {`{"writer":"w"}`, `{}`},
-		"the model kept its own":     {`{"customData":"a","restore":"a","modelChanged":true,"original":` + image + `}`, `{"original":` + image + `}`},
-		"Ortet replaced it":          {`{"customData":"a","restore":"b","modelChanged":true}`, `{"lastCustomData":"a"}`},
-		"baked":                      {`{"customData":"NOOP","restore":"a","modelChanged":true}`, `{"lastCustomData":"NOOP"}`},
-		"baked, original unknown":    {`{"customData":"NOOP","modelChanged":true,"original":{"at":"x"}}`, `{"lastCustomData":"NOOP","original":{"at":"x"}}`},
+		"nothing known": {`{"writer":"w"}`, `{}`},
+		"the model kept its own": {`{"customData":"a","restore":"a","modelChanged":true,"original":` + image + `}`, `{"original":` + image +
+			`}`},
+		"Ortet replaced it": {`{"customData":"a","restore":"b","modelChanged":true}`, `{"lastCustomData":"a"}`},
+		"baked":             {`{"customData":"NOOP","restore":"a","modelChanged":true}`, `{"lastCustomData":"NOOP"}`},
+		"baked, original unknown": {`{"customData":"NOOP","modelChanged":true,"original":{"at":"x"}}`,
+			`{"lastCustomData":"NOOP","original":{"at":"x"}}`},
 		"after a baked one":          {`{"customData":"a","restore":"a","went":"NOOP","modelChanged":true}`, `{"lastCustomData":"a"}`},
 		"failed before the model":    {`{"customData":"a","restore":"b"}`, `{}`},
 		"failed, after a baked one":  {`{"customData":"a","went":"NOOP"}`, `{"lastCustomData":"NOOP"}`},
@@ -84,13 +86,16 @@ func TestSchema1(t *testing.T) {
 		"rollback, customData stays": {`{"modelChanged":true,"return":{"to":"v"}}`, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const rest = `"capture":"20261101-1","kind":"capture","pool":"` + pool + `","donor":"node1","begun":"2026-11-01T10:00:00Z","request":{},"undo":[]`
+			const rest = `"capture":"20261101-1","kind":"capture","pool":"` + pool +
+				`","donor":"node1","begun":"2026-11-01T10:00:00Z","request":{},"undo":[]`
 			begun := `{"schema":1,` + rest + `,"facts":` + c.facts
-			if _, err := journal.Decode(pool, []byte(begun+`}`)); !fleet.Is(err, fleet.KindUnsupported) || !strings.Contains(err.Error(), "run its command again") {
+			if _, err := journal.Decode(pool, []byte(begun+`}`)); !fleet.Is(err, fleet.KindUnsupported) ||
+				!strings.Contains(err.Error(), "run its command again") {
 				t.Errorf("open: %v", err)
 			}
 			at := time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
-			got, err := journal.Decode(pool, []byte(strings.ReplaceAll(begun, "NOOP", noop)+`,"ended":{"at":"2026-11-01T10:00:00Z","exit":1,"message":"m"}}`))
+			got, err := journal.Decode(pool, []byte(strings.ReplaceAll(begun, "NOOP",
+				noop)+`,"ended":{"at":"2026-11-01T10:00:00Z","exit":1,"message":"m"}}`))
 			want := journal.Record{
 				Schema: journal.Schema, Kind: "capture", Name: "20261101-1", Pool: pool, Subject: "node1", Begun: at,
 				Ended: &journal.End{At: at, Exit: 1, Message: "m"}, State: json.RawMessage(strings.ReplaceAll(c.want, "NOOP", noop)),

@@ -274,7 +274,7 @@ func (w *walk) judge(left []workflow.Step) {
 	}
 }
 
-// Skipping gives the plan of a capture's table: what the world shows is skipped.
+// Skipping returns the plan of a capture's table: what the world shows is skipped.
 func Skipping(table func() workflow.Table) func(there map[string]bool) workflow.Table {
 	return func(there map[string]bool) workflow.Table {
 		rows, last := table(), ""

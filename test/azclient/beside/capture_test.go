@@ -40,7 +40,7 @@ scaleSets:
             osDisk: {createOption: FromImage}
 `
 
-// machines gives the id of the machine behind each computer name.
+// machines returns the id of the machine behind each computer name.
 func machines(t *testing.T, c *azclient.Cloud) map[string]string {
 	t.Helper()
 	list, err := c.GetVirtualMachineScaleSetVMClient().ListVMInstanceView(t.Context(), c.Group, pool)

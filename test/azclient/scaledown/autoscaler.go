@@ -99,7 +99,7 @@ func (a *autoscaler) scan(ctx context.Context) error {
 	return nil
 }
 
-// busy gives the nodes with a pod that scale-down would have to move.
+// busy returns the nodes with a pod that scale-down would have to move.
 func busy(pods []azclient.Pod) map[string]bool {
 	busy := map[string]bool{}
 	for _, p := range pods {

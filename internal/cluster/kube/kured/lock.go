@@ -118,7 +118,7 @@ func readLocks(value string) ([]lock, error) {
 	return []lock{both.lock}, nil
 }
 
-// write gives the annotation's value for the locks, in the form that this kured
+// write returns the annotation's value for the locks, in the form that this kured
 // reads; "" where none is left.
 func (s Settings) write(locks []lock) (string, error) {
 	var value any
@@ -134,7 +134,7 @@ func (s Settings) write(locks []lock) (string, error) {
 	return string(data), err
 }
 
-// Take gives the lock's new value, with every place taken by holder until ttl
+// Take returns the lock's new value, with every place taken by holder until ttl
 // has passed, also where holder has it already. It is a *HeldError where
 // somebody else has it, and another error where the value is not kured's.
 func (s Settings) Take(value, holder string, now time.Time, ttl time.Duration) (string, error) {
@@ -159,7 +159,7 @@ func (s Settings) Take(value, holder string, now time.Time, ttl time.Duration) (
 	return s.write(taken)
 }
 
-// Release gives the lock's new value without the holder's places, "" where none
+// Release returns the lock's new value without the holder's places, "" where none
 // is left, and whether that is a change. A value that is not kured's stays.
 func (s Settings) Release(value, holder string) (changed string, change bool, err error) {
 	locks, err := readLocks(value)

@@ -30,7 +30,7 @@ type actions struct {
 	judge []string
 }
 
-// unitOf gives the unit that a path below /etc/systemd/system is of; "" for none.
+// unitOf returns the unit that a path below /etc/systemd/system is of; "" for none.
 func unitOf(name string) string {
 	rest, ok := strings.CutPrefix(name, systemUnits+"/")
 	if !ok {

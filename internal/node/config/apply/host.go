@@ -61,7 +61,7 @@ func readHost(t *tree.Tree, kubeletDir string, boot bool) (host, error) {
 	return h, nil
 }
 
-// unitFile gives where the machine has a unit, or the template of an instance; "" for
+// unitFile returns where the machine has a unit, or the template of an instance; "" for
 // nowhere.
 func (h host) unitFile(unit string) (string, error) {
 	names := []string{unit}
@@ -82,7 +82,7 @@ func (h host) unitFile(unit string) (string, error) {
 	return "", nil
 }
 
-// templateOf gives "a@.service" of "a@b.service"; others stay as they are.
+// templateOf returns "a@.service" of "a@b.service"; others stay as they are.
 func templateOf(unit string) string {
 	name, instance, ok := strings.Cut(unit, "@")
 	if !ok {
@@ -105,7 +105,7 @@ func (h host) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// owner gives the numbers of "USER:GROUP" by the machine's own files, without NSS: the
+// owner returns the numbers of "USER:GROUP" by the machine's own files, without NSS: the
 // agent is a static program.
 func (h host) owner(owner string) (uid, gid int, err error) {
 	if owner == "" {

@@ -24,7 +24,7 @@ type memory struct {
 
 func newMemory() memory { return memory{Sysctls: map[string]string{}, Running: map[string]bool{}} }
 
-// readMemory gives the memory as it was saved. With an error it is empty: then sysctls and
+// readMemory returns the memory as it was saved. With an error it is empty: then sysctls and
 // units stay as they are.
 func readMemory(t *tree.Tree) (memory, error) {
 	m := newMemory()

@@ -163,7 +163,7 @@ func (p *plan) known(h host, unit string) error {
 	return err
 }
 
-// unit gives the content of a unit and where it lies, by the document or on the machine.
+// unit returns the content of a unit and where it lies, by the document or on the machine.
 func (p *plan) unit(h host, unit string) (content []byte, at string, err error) {
 	for _, name := range [...]string{unit, templateOf(unit)} {
 		if u := p.units[name]; u.Content != "" {

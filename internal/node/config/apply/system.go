@@ -7,23 +7,23 @@ import (
 
 // System is what is done to the machine beside its files.
 type System interface {
-	// Verify gives systemd-analyze's complaints of units, with a folder of units that come
+	// Verify returns systemd-analyze's complaints of units, with a folder of units that come
 	// before the machine's own; "" for none.
 	Verify(ctx context.Context, stage string, units []string) ([]string, error)
 	// Reload has systemd read unit files again.
 	Reload(ctx context.Context) error
 	// Control starts, stops or restarts a unit; without wait it only queues the job.
 	Control(ctx context.Context, verb Verb, unit string, wait bool) error
-	// Unit gives a unit's state.
+	// Unit returns a unit's state.
 	Unit(ctx context.Context, unit string) (UnitState, error)
-	// Journal gives the last lines of a unit's log, not redacted.
+	// Journal returns the last lines of a unit's log, not redacted.
 	Journal(ctx context.Context, unit string) []string
 	// Sysctl reads a kernel parameter, SetSysctl writes one.
 	Sysctl(key string) (string, error)
 	SetSysctl(key, value string) error
 	// UpdateCACertificates rebuilds the machine's trusted certificates.
 	UpdateCACertificates(ctx context.Context) error
-	// Command gives the command line of a unit's main process; nil where none runs.
+	// Command returns the command line of a unit's main process; nil where none runs.
 	Command(ctx context.Context, unit string) ([]string, error)
 	// Healthz asks the kubelet at 127.0.0.1 for its health.
 	Healthz(ctx context.Context, port int) error

@@ -18,7 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// certificate gives a self-signed one that is valid for a time from the world's start.
+// certificate returns a self-signed one that is valid for a time from the world's start.
 func certificate(t *testing.T, ca bool, valid time.Duration) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -78,7 +78,7 @@ func (w *world) write(name, text string) {
 	}
 }
 
-// read gives a file's content, "-> TARGET" of a link, "" of nothing.
+// read returns a file's content, "-> TARGET" of a link, "" of nothing.
 func (w *world) read(name string) string {
 	at := filepath.Join(w.root, name)
 	if target, err := os.Readlink(at); err == nil {

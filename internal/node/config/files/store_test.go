@@ -18,7 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/node/config/files"
 )
 
-// open gives a store on the real file system below a new folder, and that folder.
+// open returns a store on the real file system below a new folder, and that folder.
 func open(t *testing.T) (*files.Store, string) {
 	t.Helper()
 	root := t.TempDir()

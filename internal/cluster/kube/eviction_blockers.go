@@ -17,9 +17,9 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// Obstacles lists the pods as a drain without force does, and names those that it
+// EvictionBlockers lists the pods as a drain without force does, and names those that it
 // would not evict however long it waits. It changes nothing.
-func (c *Cluster) Obstacles(ctx context.Context, node string, leave []string) ([]fleet.BlockedPod, error) {
+func (c *Cluster) EvictionBlockers(ctx context.Context, node string, leave []string) ([]fleet.BlockedPod, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d := &drain{

@@ -70,10 +70,10 @@ func originOf(secret *corev1.Secret, key string) (o savedOrigin, ok bool) {
 	return o, err == nil
 }
 
-// Keep adds an item to the Secret of its pool. The same data that is there already is
+// PutSecret adds an item to the Secret of its pool. The same data that is there already is
 // left with the origin of the first time; other data under its key, or data that does
 // not have the hash given, is fleet.KindInvalid.
-func (c *Cluster) Keep(ctx context.Context, item cluster.Kept, needed func(context.Context) ([]string, error)) error {
+func (c *Cluster) PutSecret(ctx context.Context, item cluster.SecretItem, needed func(context.Context) ([]string, error)) error {
 	name, key := SavedName(string(item.Pool)), savedKey(item.Kind, item.SHA256)
 	a := c.onSecret("keep "+item.Kind, "create", name)
 	invalid := func(err error) error {
@@ -176,8 +176,8 @@ func makeRoom(ctx context.Context, secret *corev1.Secret, size int, needed func(
 	return fmt.Errorf("%d bytes do not fit beside the %d items that are needed or the newest of their name: delete image versions that nothing uses, or copy keys of the Secret elsewhere and remove them", size, len(secret.Data))
 }
 
-// Kept reads an item and checks its hash: data that has another is fleet.KindInvalid.
-func (c *Cluster) Kept(ctx context.Context, pool fleet.ResourceID, kind, sum string) (cluster.Kept, error) {
+// GetSecret reads an item and checks its hash: data that has another is fleet.KindInvalid.
+func (c *Cluster) GetSecret(ctx context.Context, pool fleet.ResourceID, kind, sum string) (cluster.SecretItem, error) {
 	name, key := SavedName(string(pool)), savedKey(kind, sum)
 	a := c.onSecret("read kept "+kind, "get", name)
 	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, name, metav1.GetOptions{})
@@ -185,34 +185,34 @@ func (c *Cluster) Kept(ctx context.Context, pool fleet.ResourceID, kind, sum str
 		secret, err = &corev1.Secret{}, nil
 	}
 	if err != nil {
-		return cluster.Kept{}, a.fail(ctx, err)
+		return cluster.SecretItem{}, a.fail(ctx, err)
 	}
 	data, ok := secret.Data[key]
 	if !ok {
 		return c.keptEarlier(ctx, kind, sum)
 	}
 	if got := hashOf(string(data)); got != sum {
-		return cluster.Kept{}, a.changed(fmt.Errorf("its key %s has SHA-256 %s, not %s", key, got, sum))
+		return cluster.SecretItem{}, a.changed(fmt.Errorf("its key %s has SHA-256 %s, not %s", key, got, sum))
 	}
 	o, _ := originOf(secret, key) // only for people
-	return cluster.Kept{Kind: kind, Name: o.Name, SHA256: sum, Data: fleet.NewSecret(string(data)), Pool: pool, Donor: o.Donor, At: o.At}, nil
+	return cluster.SecretItem{Kind: kind, Name: o.Name, SHA256: sum, Data: fleet.NewSecret(string(data)), Pool: pool, Donor: o.Donor, At: o.At}, nil
 }
 
 // keptEarlier reads an item as earlier versions stored it: in a Secret of its own,
 // whose name "ortet-saved-<kind>-<hash>" follows from its content. A Role that does not
 // name that Secret is fleet.KindDenied, since it may be there.
-func (c *Cluster) keptEarlier(ctx context.Context, kind, sum string) (cluster.Kept, error) {
+func (c *Cluster) keptEarlier(ctx context.Context, kind, sum string) (cluster.SecretItem, error) {
 	name := "ortet-saved-" + strings.ToLower(savedKey(kind, sum))
 	a := c.onSecret("read kept "+kind, "get", name)
 	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return cluster.Kept{}, a.fail(ctx, err)
+		return cluster.SecretItem{}, a.fail(ctx, err)
 	}
 	data, was := string(secret.Data["data"]), secret.Annotations["ortet.io/kind"]
 	if got := hashOf(data); got != sum || !strings.EqualFold(was, kind) {
-		return cluster.Kept{}, a.changed(fmt.Errorf("it holds %q with SHA-256 %s, not %q with %s", was, got, kind, sum))
+		return cluster.SecretItem{}, a.changed(fmt.Errorf("it holds %q with SHA-256 %s, not %q with %s", was, got, kind, sum))
 	}
-	kept := cluster.Kept{
+	kept := cluster.SecretItem{
 		Kind: kind, Name: secret.Annotations["ortet.io/name"], SHA256: sum, Data: fleet.NewSecret(data),
 		Pool: fleet.ResourceID(secret.Annotations[annotationPool]), Donor: secret.Annotations["ortet.io/donor"],
 	}

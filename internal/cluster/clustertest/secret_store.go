@@ -12,8 +12,8 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-func (w *world) item(data string) cluster.Kept {
-	return cluster.Kept{
+func (w *world) item(data string) cluster.SecretItem {
+	return cluster.SecretItem{
 		Kind: "customData", SHA256: hashOf(data), Data: fleet.NewSecret(data),
 		Pool: fleet.ResourceID(w.pool()), Donor: "pool1000003",
 		At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
@@ -25,13 +25,13 @@ func hashOf(data string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func vaultKeeps(w *world) {
+func storeKeeps(w *world) {
 	item := w.item("#cloud-config " + w.name + "\x00\xff")
-	_, err := w.under.Kept(w.ctx, item.Pool, item.Kind, item.SHA256)
+	_, err := w.under.GetSecret(w.ctx, item.Pool, item.Kind, item.SHA256)
 	w.wantKind(err, fleet.KindNotFound, "read before")
-	w.must(w.under.Keep(w.ctx, item, nil), "keep")
-	w.must(w.under.Keep(w.ctx, w.item("another of "+w.name), nil), "keep another")
-	got, err := w.setup.Open(w.T, time.Now).Kept(w.ctx, item.Pool, item.Kind, item.SHA256)
+	w.must(w.under.PutSecret(w.ctx, item, nil), "keep")
+	w.must(w.under.PutSecret(w.ctx, w.item("another of "+w.name), nil), "keep another")
+	got, err := w.setup.Open(w.T, time.Now).GetSecret(w.ctx, item.Pool, item.Kind, item.SHA256)
 	w.must(err, "read")
 	if got.Data.Reveal() != item.Data.Reveal() {
 		w.Errorf("the data changed")
@@ -40,19 +40,19 @@ func vaultKeeps(w *world) {
 	if !got.At.Equal(item.At) || fmt.Sprint(got) != fmt.Sprint(item) {
 		w.Errorf("got  %+v\nkept %+v", got, item)
 	}
-	_, err = w.under.Kept(w.ctx, item.Pool, "protectedSettings", item.SHA256)
+	_, err = w.under.GetSecret(w.ctx, item.Pool, "protectedSettings", item.SHA256)
 	w.wantKind(err, fleet.KindNotFound, "read under another kind")
-	_, err = w.under.Kept(w.ctx, item.Pool+"-other", item.Kind, item.SHA256)
+	_, err = w.under.GetSecret(w.ctx, item.Pool+"-other", item.Kind, item.SHA256)
 	w.wantKind(err, fleet.KindNotFound, "read of another pool")
 }
 
-func vaultNeverOverwrites(w *world) {
+func storeNeverOverwrites(w *world) {
 	item := w.item("first of " + w.name)
-	w.must(w.under.Keep(w.ctx, item, nil), "keep")
+	w.must(w.under.PutSecret(w.ctx, item, nil), "keep")
 	later := item
 	later.Donor = "another"
-	w.must(w.under.Keep(w.ctx, later, nil), "keep the same again")
-	got, err := w.under.Kept(w.ctx, item.Pool, item.Kind, item.SHA256)
+	w.must(w.under.PutSecret(w.ctx, later, nil), "keep the same again")
+	got, err := w.under.GetSecret(w.ctx, item.Pool, item.Kind, item.SHA256)
 	w.must(err, "read")
 	if got.Donor != item.Donor {
 		w.Errorf("the second time overwrote the origin: %+v", got)
@@ -60,17 +60,17 @@ func vaultNeverOverwrites(w *world) {
 
 	forged := item
 	forged.Data = fleet.NewSecret("something else")
-	w.wantKind(w.under.Keep(w.ctx, forged, nil), fleet.KindInvalid, "keep under a wrong hash")
+	w.wantKind(w.under.PutSecret(w.ctx, forged, nil), fleet.KindInvalid, "keep under a wrong hash")
 	forged = w.item("other of " + w.name)
 	forged.SHA256 = item.SHA256[:16] + forged.SHA256[16:]
-	w.wantKind(w.under.Keep(w.ctx, forged, nil), fleet.KindInvalid, "keep under a hash that begins alike")
+	w.wantKind(w.under.PutSecret(w.ctx, forged, nil), fleet.KindInvalid, "keep under a hash that begins alike")
 }
 
 // Where the Secret is full, the oldest items go that nobody needs, and never the newest
 // of its name.
-func vaultMakesRoom(w *world) {
+func storeMakesRoom(w *world) {
 	const size = 120 << 10 // eight fit
-	at := func(n int) cluster.Kept {
+	at := func(n int) cluster.SecretItem {
 		item := w.item(fmt.Sprintf("%d of %s", n, w.name) + strings.Repeat("x", size-100))
 		item.At = item.At.Add(time.Duration(n) * time.Hour)
 		return item
@@ -80,29 +80,29 @@ func vaultMakesRoom(w *world) {
 	var keep []string
 	asked := 0
 	needed := func(context.Context) ([]string, error) { asked++; return keep, nil }
-	for _, item := range []cluster.Kept{settings, at(1), at(2), at(3), at(4), at(5), at(6), at(7)} {
-		w.must(w.under.Keep(w.ctx, item, needed), "keep")
+	for _, item := range []cluster.SecretItem{settings, at(1), at(2), at(3), at(4), at(5), at(6), at(7)} {
+		w.must(w.under.PutSecret(w.ctx, item, needed), "keep")
 	}
 	if asked > 0 {
 		w.Error("what is needed was asked for while there was room")
 	}
 	keep = []string{at(1).SHA256}
-	w.must(w.under.Keep(w.ctx, at(8), needed), "keep in a full Secret")
+	w.must(w.under.PutSecret(w.ctx, at(8), needed), "keep in a full Secret")
 	for n, want := range map[int]bool{1: true, 2: false, 3: true, 7: true, 8: true} {
-		if _, err := w.under.Kept(w.ctx, at(n).Pool, at(n).Kind, at(n).SHA256); (err == nil) != want {
+		if _, err := w.under.GetSecret(w.ctx, at(n).Pool, at(n).Kind, at(n).SHA256); (err == nil) != want {
 			w.Errorf("item %d: %v", n, err)
 		}
 	}
-	if _, err := w.under.Kept(w.ctx, settings.Pool, settings.Kind, settings.SHA256); err != nil {
+	if _, err := w.under.GetSecret(w.ctx, settings.Pool, settings.Kind, settings.SHA256); err != nil {
 		w.Errorf("the only settings of their extension: %v", err)
 	}
 
 	for n := range 10 {
 		keep = append(keep, at(n).SHA256)
 	}
-	w.wantKind(w.under.Keep(w.ctx, at(9), needed), fleet.KindInvalid, "keep where all is needed")
+	w.wantKind(w.under.PutSecret(w.ctx, at(9), needed), fleet.KindInvalid, "keep where all is needed")
 	for _, n := range []int{1, 3, 8} {
-		if _, err := w.under.Kept(w.ctx, at(n).Pool, at(n).Kind, at(n).SHA256); err != nil {
+		if _, err := w.under.GetSecret(w.ctx, at(n).Pool, at(n).Kind, at(n).SHA256); err != nil {
 			w.Errorf("item %d, after one was refused: %v", n, err)
 		}
 	}
