@@ -130,7 +130,8 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	t = c.table(view{o, course, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID != stepGrow && s.Skip == "" || s.EffectMayExist })
-	if grow := &t[len(t)-1]; p.NothingToDo && grow.Skip == "" && !r.Open() { // a repeat must not add them twice
+	grow := &t[slices.IndexFunc(t, func(s workflow.Step) bool { return s.ID == stepGrow })]
+	if p.NothingToDo && grow.Skip == "" && !r.Open() { // a repeat must not add them twice
 		grow.Skip = "nothing else is to be done"
 		p.Notes = append(p.Notes, "no nodes were added, since nothing else was to do")
 	}

@@ -285,7 +285,7 @@ func (w *world) changeModel() {
 // setImage has others set the model's image and a tag, and leave its customData, as
 // az vmss update does.
 func (w *world) setImage(to, team string) error {
-	image := object{"id": string(w.names.Definition.Child("versions", to))}
+	image := object{"id": w.spelled(w.names.Definition.Child("versions", to))}
 	if of, version, others := strings.Cut(to, ":"); others {
 		image = object{"id": nil, "publisher": "Canonical", "offer": of, "sku": "server", "version": version}
 	}

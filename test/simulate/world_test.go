@@ -234,9 +234,9 @@ func (w *world) setUp() {
 	p := w.story.Pool
 	image := object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}
 	if p.Versions > 0 {
-		image = object{"id": string(w.setUpGallery())}
+		image = object{"id": w.spelled(w.setUpGallery())}
 		if p.Latest {
-			image = object{"id": string(w.names.Definition)}
+			image = object{"id": w.spelled(w.names.Definition)}
 		}
 		w.begin = time.Now()
 	}
@@ -303,6 +303,14 @@ func (w *world) setUpNode(i int, name string) {
 func (w *world) setProtection(i int, actions bool) {
 	w.make(http.MethodPut, w.instance(i), computeAPI, object{"location": location,
 		"properties": object{"protectionPolicy": object{"protectFromScaleIn": true, "protectFromScaleSetActions": actions}}})
+}
+
+// spelled is an image's id as others write it into the model.
+func (w *world) spelled(id fleet.ResourceID) string {
+	if w.story.Pool.Spelling == "model" {
+		return strings.ToUpper(string(id))
+	}
+	return string(id)
 }
 
 // volumePrefix begins the names of disks that others attach.
