@@ -145,7 +145,7 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 	if st.ModelChanged || r.NothingToDo {
 		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
 	}
-	notes, steps := c.Booked()
+	notes, steps := c.Recorded()
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}
 	return *r, err
 }
@@ -219,7 +219,7 @@ func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err erro
 // released records a Kubernetes Event on the donor's Node at the end of its protection.
 func (c *capture) released(ctx context.Context, node fleet.Node) {
 	reason, text := "CaptureGaveBack", "returned to service ("+c.name+")"
-	_, steps := c.Booked()
+	_, steps := c.Recorded()
 	for _, s := range slices.Backward(steps) {
 		if s.Failure != "" && reason != "CaptureDonorLost" {
 			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure

@@ -102,7 +102,7 @@ func (c *capture) snapshotStep(v view) workflow.Step {
 		Every:          time.Second / 2,
 		After:          []string{stepStop},
 		Skip:           v.copied(),
-		EffectMayExist: v.Snapshot != nil && v.left(prototype.AtSnapshot, v.Snapshot.Tags),
+		EffectMayExist: v.Snapshot != nil && v.made(prototype.AtSnapshot, v.Snapshot.Tags),
 		Do:             c.snapshot,
 		Undo: &workflow.Undo{
 			ID:     undoDeleteSnapshot,
@@ -275,7 +275,7 @@ func (c *capture) workDiskStep(v view) workflow.Step {
 		Deadline:       30 * time.Minute,
 		After:          []string{stepSnapshot},
 		Skip:           v.generalized(),
-		EffectMayExist: v.WorkDisk != nil && v.left(prototype.AtGeneralized, v.WorkDisk.Tags) && v.WorkDisk.ManagedBy == "",
+		EffectMayExist: v.WorkDisk != nil && v.made(prototype.AtGeneralized, v.WorkDisk.Tags) && v.WorkDisk.ManagedBy == "",
 		Do:             c.workDisk,
 		Undo: &workflow.Undo{
 			ID:       undoDeleteWorkDisk,
@@ -355,7 +355,7 @@ func (c *capture) generalizedSnapshotStep(v view) workflow.Step {
 		Deadline:       30 * time.Minute,
 		After:          []string{stepSave, undoDetach},
 		Skip:           v.generalized(),
-		EffectMayExist: v.Generalized != nil && v.left(prototype.AtGeneralized, v.Generalized.Tags),
+		EffectMayExist: v.Generalized != nil && v.made(prototype.AtGeneralized, v.Generalized.Tags),
 		Do:             c.generalizedSnapshot,
 		Undo: &workflow.Undo{
 			ID:     undoDeleteGeneralizedSnapshot,

@@ -83,8 +83,8 @@ func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	return c.protectNode(ctx, p, c.req.Node, c.get().Instance, fleet.AnnotationCapture, c.name)
 }
 
-// protectNode protects a node and its instance. The Node's mark is set first, and only on the
-// Node as it was read: of two captures that take a node in the same second one reads it again.
+// protectNode protects a node and its instance. It marks the Node first, and only if that is
+// unchanged since it was read: of two captures in the same second one has to read it again.
 func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
 	name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
 	node, err := c.Cluster.Node(ctx, name)
@@ -160,7 +160,7 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 
 // manualUnprotect is for the donor and the workbench.
 func manualUnprotect(node string, id fleet.ResourceID) string {
-	return fmt.Sprintf("node %s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; kubectl annotate node %s %s- %s- %s-",
+	return fmt.Sprintf("node %s may still be protected; remove what its owners did not set: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; kubectl annotate node %s %s- %s- %s-",
 		node, id.Group().Name(), id.Parent().Name(), id.Name(), node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
@@ -263,7 +263,7 @@ func (c *capture) stopStep(v view) workflow.Step {
 	}
 }
 
-// stop saves the boot that the donor had: another one is of a boot since.
+// stop saves the donor's boot id: another one proves a later boot.
 func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	_, err := workflow.Before(ctx, p, func() (string, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)

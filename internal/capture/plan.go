@@ -20,7 +20,7 @@ import (
 // value is that of a record which is undone: it skips no row.
 type view struct {
 	prototype.Observed
-	course prototype.ResumePlan
+	resume prototype.ResumePlan
 	old    []fleet.ImageVersion // to be pruned
 }
 
@@ -32,31 +32,31 @@ func (v view) skip(needless bool, why string) string {
 	return why
 }
 
-// copied skips the rows until the donor's disk is copied.
+// copied returns why the rows up to the donor's snapshot are skipped.
 func (v view) copied() string {
-	return cmp.Or(v.skip(v.course.From == prototype.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
+	return cmp.Or(v.skip(v.resume.From == prototype.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
 }
 
-// generalized skips the rows until the generalised copy is copied.
+// generalized returns why the rows up to the generalised snapshot are skipped.
 func (v view) generalized() string {
 	return cmp.Or(
-		v.skip(v.course.From == prototype.AtGeneralized, "the generalised snapshot exists"),
-		v.skip(v.course.From == prototype.AtVersion, "today's version exists"))
+		v.skip(v.resume.From == prototype.AtGeneralized, "the generalised snapshot exists"),
+		v.skip(v.resume.From == prototype.AtVersion, "today's version exists"))
 }
 
 // published reports whether today's version is complete.
 func (v view) published() bool {
-	return v.course.Version != nil && v.course.Version.ProvisioningState == prototype.Succeeded
+	return v.resume.Version != nil && v.resume.Version.ProvisioningState == prototype.Succeeded
 }
 
-// left reports whether a resource with these tags is a capture's that got as far as start.
-func (v view) left(start prototype.ResumePoint, tags map[string]string) bool {
-	return v.course.From >= start && tags[fleet.TagCapture] != ""
+// made reports whether a capture that reached a resume point made the resource with these tags.
+func (v view) made(start prototype.ResumePoint, tags map[string]string) bool {
+	return v.resume.From >= start && tags[fleet.TagCapture] != ""
 }
 
-// table returns a capture's rows, in the order in which people read them. A skipped row counts
-// as succeeded at once, even if the rows of its After have not: a row that has to wait for both
-// names both. Usual durations are those of kamino's published logs and of the documentation.
+// table returns a capture's rows, in the order in which people read them. A skipped row counts as
+// succeeded at once, so After names every row to wait for. Usual durations are those of kamino's
+// published logs and of Azure's documentation.
 func (c *capture) table(v view) workflow.Table {
 	return workflow.Table{
 		c.inspectStep(v),
@@ -121,19 +121,19 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		p.Problems = prototype.CaptureProblems(o, c.req, prototype.ResumePlan{})
 		return nil, p, nil
 	}
-	course := prototype.PlanResume(o, names, c.req, c.begun, own)
-	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(c.req, course)...))
-	course.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
-	p.Notes, p.Problems = course.Notes, prototype.CaptureProblems(o, c.req, course)
-	c.begin(r, o, course, names)
+	resume := prototype.PlanResume(o, names, c.req, c.begun, own)
+	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(c.req, resume)...))
+	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
+	p.Notes, p.Problems = resume.Notes, prototype.CaptureProblems(o, c.req, resume)
+	c.begin(r, o, resume, names)
 	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
-	t = c.table(view{o, course, old})
+	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID != stepGrow && s.Skip == "" || s.EffectMayExist })
 	grow := &t[slices.IndexFunc(t, func(s workflow.Step) bool { return s.ID == stepGrow })]
 	if p.NothingToDo && grow.Skip == "" && !r.Open() { // a repeat must not add them twice
 		grow.Skip = "nothing else is to be done"
-		p.Notes = append(p.Notes, "no nodes were added, since nothing else was to do")
+		p.Notes = append(p.Notes, "no nodes are added: nothing else is to be done")
 	}
 	if o.Workbench != nil {
 		p.Workbench = o.Workbench.Node.Name
@@ -141,8 +141,8 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Donor.Unschedulable {
 		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
 	}
-	if course.From == prototype.AtDonor {
-		p.Notes = append(p.Notes, "the drain evicts the pods of "+p.Donor+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
+	if resume.From == prototype.AtDonor {
+		p.Notes = append(p.Notes, "draining "+p.Donor+" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later; the model is changed after that")
 	}
 	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
 	return t, p, nil
@@ -150,11 +150,11 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 
 // begin sets the state of a run, from what was observed and from the record before. A
 // resumed run keeps what it does not observe.
-func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype.ResumePlan, names prototype.Names) {
+func (c *capture) begin(r journal.Record, o prototype.Observed, resume prototype.ResumePlan, names prototype.Names) {
 	s := c.get()
 	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
 	s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name())
-	s.ModelChanged = course.From == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
+	s.ModelChanged = resume.From == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
 	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
 	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
 	for _, e := range toDelete {
@@ -175,13 +175,13 @@ func (c *capture) begin(r journal.Record, o prototype.Observed, course prototype
 	if w := o.Workbench; w != nil {
 		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
-	if o.Snapshot != nil && course.From >= prototype.AtSnapshot {
+	if o.Snapshot != nil && resume.From >= prototype.AtSnapshot {
 		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
 	}
-	if g := o.Generalized; g != nil && course.From >= prototype.AtGeneralized {
+	if g := o.Generalized; g != nil && resume.From >= prototype.AtGeneralized {
 		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
 	}
-	if v := course.Version; v != nil {
+	if v := resume.Version; v != nil {
 		s.BuiltFrom, s.CustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData]
 	}
 	c.set(func(old *state) { *old = s })
@@ -214,7 +214,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	})
 	if err == nil && inspects && !open && len(p.Problems) == 0 {
 		p.Problems, err = c.inspectNow(ctx)
-		notes, _ := c.Booked()
+		notes, _ := c.Recorded()
 		p.Notes = append(p.Notes, notes...)
 	}
 	return p, err

@@ -53,7 +53,7 @@ func TestDocumented(t *testing.T) {
 	case !*update:
 		t.Errorf("the table of steps in %s is not that of the rows: go test ./internal/capture -update, and describe what is new. It should be:\n%s", path, want)
 	default:
-		if err := os.WriteFile(path, []byte(before+head+want+"\n\n"+after), 0o644); err != nil { //nolint:gosec // a public page
+		if err := os.WriteFile(path, []byte(before+head+want+"\n\n"+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

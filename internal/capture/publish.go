@@ -48,8 +48,8 @@ func (x *ScaleSet) readPool(ctx context.Context, id fleet.ResourceID) (err error
 	return err
 }
 
-// Change makes a change of the scale set as it was read, while that is not updating, and
-// only if the set is still so. begin is called right before the write, and may refuse it.
+// Change changes the scale set only while that is not updating, and unchanged since it was read.
+// begin is called right before the write, and may refuse it.
 func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, change func(fleet.Pool) fleet.Change,
 	is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
 	if err := x.readPool(ctx, id); err != nil {
@@ -138,9 +138,8 @@ func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	return w, err
 }
 
-// customData decides what goes with the version: nil leaves the model's, which Azure does
-// not show, if Ortet never set it. What Ortet set last is set again: whether that had an
-// effect is not known after a crash.
+// customData returns what the version needs; nil leaves the model's, if Ortet never set it. What
+// Ortet set last is set again, since a crash may have lost that write.
 func (c *capture) customData(ctx context.Context) (*fleet.Secret, error) {
 	s := c.get()
 	want, last := s.CustomData, s.LastCustomData
@@ -155,7 +154,7 @@ func (c *capture) customData(ctx context.Context) (*fleet.Secret, error) {
 		return nil, nil
 	} else if fleet.Is(err, fleet.KindNotFound) {
 		err = invalid("patch model", string(s.Names.Version), "capture with --bootstrap baked",
-			"the model's customData is another, and this version's nodes need some that is not kept (SHA-256 %s)", want)
+			"this version's nodes need other customData than the model's, which is not kept (SHA-256 %s)", want)
 	}
 	return &data, err
 }
@@ -228,9 +227,9 @@ func (c *capture) growStep(v view) workflow.Step {
 	}
 }
 
-// grow adds new nodes, once: the capacity to reach is saved ahead of the change, and from
-// then on each other capacity than before came of it, or of an autoscaler since. If the
-// scale set was changed before that, the capacity is computed again.
+// grow adds new nodes, once: the capacity to reach is saved before the change, and from then on
+// any capacity other than the old one counts as done. If the scale set was changed before that,
+// it is computed again.
 func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	to := s.GrowTo
@@ -349,8 +348,8 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	switch {
 	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "": // preflight found none
 		return done, invalid("create image version", string(change.ID),
-			"give the same command again, which uses it or says what speaks against that",
-			"%s made a version of this name since this capture began", first(by, "another than Ortet"))
+			"run the same command again: it uses that version, or reports why not",
+			"%s made a version of this name since this capture began", first(by, "another tool"))
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
 		return in(time.Millisecond, "building it locally redundant: %v", err), nil
@@ -358,11 +357,11 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return w, err
 	case there.ProvisioningState != prototype.Failed || !prototype.Ours(there.Tags): // begun by another process, or being deleted
 		return workflow.Wait{RequeueAfter: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
-	case c.builds > maxBuilds:
+	case c.builds >= maxBuilds:
 		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
 			first(there.FailureMessage, "no reason given"))
 	}
-	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil {
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil && w.RequeueAfter == 0 {
 		c.builds++
 	}
 	return goOn(w, err)
@@ -425,8 +424,8 @@ func (c *capture) pruneStep(v view) workflow.Step {
 	}
 }
 
-// prune deletes what lies beyond the history, one version after the other. Who refers to
-// what is read again before each. What cannot be deleted is named, and is no failure.
+// prune deletes what lies beyond the history, one by one, and reads before each which versions
+// are in use. One that cannot be deleted is listed, and is no failure.
 func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if c.deleting == "" {
 		s := c.get()
@@ -443,17 +442,18 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		}
 		c.deleting = old[next].ID
 	}
-	name := c.deleting.Name()
+	name, status := c.deleting.Name(), "deleted"
 	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
 	repeated := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict}
 	switch {
 	case w.RequeueAfter > 0, ctx.Err() != nil, err != nil && slices.Contains(repeated, fleet.KindOf(err)):
 		return w, err
 	case err != nil:
+		status = "cannot delete"
 		c.result.Kept = append(c.result.Kept, name+": "+err.Error())
 	default:
 		c.result.Pruned = append(c.result.Pruned, name)
 	}
 	c.tried[name], c.deleting = true, ""
-	return in(time.Millisecond, "deleted %s", name), nil
+	return in(time.Millisecond, "%s %s", status, name), nil
 }

@@ -199,9 +199,9 @@ type bootRule struct {
 	decide func(*observed, *Assessment)
 }
 
-// bootRules are tried in this order. What the node reported itself goes before its Node,
-// and that before what is judged from outside. Of a machine that is being deleted only
-// what was watched as it booted gets past the first three.
+// bootRules are tried in this order. What the node reported itself goes before its Node, and that
+// before what is judged from outside. A machine that is being deleted passes the first three only
+// if it was watched while it booted.
 var bootRules = []bootRule{
 	deletedMaybeReady,
 	deletedAfterFailure,

@@ -20,7 +20,7 @@ const (
 	maxConsole = 400     // lines of a serial log that are kept as evidence
 )
 
-// Azure may take back what it reports, so this is judged again each time.
+// platformFailed is judged on each poll: Azure may withdraw what it reported.
 var platformFailed = bootRule{
 	name: "Azure, or an extension that makes the node, reports a failure",
 	when: func(o *observed) bool {
@@ -46,7 +46,7 @@ var consoleStuck = bootRule{
 	decide: (*observed).judgeConsole,
 }
 
-// A kernel that stopped stays so.
+// consoleStuckBefore: a kernel that stopped stays stopped.
 var consoleStuckBefore = bootRule{
 	name:   "the serial log showed before that the boot cannot go on",
 	when:   func(o *observed) bool { return o.previous.Basis == basisConsole },
@@ -118,8 +118,8 @@ type judgement struct {
 	note   string
 }
 
-// judge finds the cause of a failure in all that there is. A verdict of the same basis
-// stays where the log was not read: without one it would only be worse.
+// judge finds the cause of a failure in all that there is. A verdict of the same basis stays if
+// the log was not read: a new one would have less evidence.
 func (o *observed) judge(a *Assessment, j judgement) {
 	a.Basis = j.basis
 	if p := o.previous; o.serial == nil && p.Basis == j.basis && p.Verdict != nil {

@@ -1,6 +1,5 @@
-// Package prototype decides and does nothing: from what was observed it says what is
-// wrong, which steps a capture or rollback has, which of them are done, which
-// versions to prune. Every function is pure; time comes in as a value.
+// Package prototype decides from observations only: blockers, where a capture resumes, what to go
+// back to, and which versions to prune. Every function is pure; time comes in as a value.
 package prototype
 
 import (
@@ -41,7 +40,6 @@ func (s Step) MarshalJSON() ([]byte, error) {
 // A Plan is what a capture or rollback would do, and why it may not.
 type Plan struct {
 	Kind        string           `json:"kind"` // "capture" or "rollback"
-	Capture     string           `json:"capture,omitempty"`
 	Pool        fleet.ResourceID `json:"pool"`
 	Donor       string           `json:"donor,omitempty"`     // node name
 	Workbench   string           `json:"workbench,omitempty"` // node name
@@ -144,7 +142,7 @@ func (r ExtensionRule) ToDelete(extensions []fleet.Extension) (deleted []fleet.E
 	return deleted, kept
 }
 
-// DependentsFirst sorts extensions so.
+// DependentsFirst returns each extension before those that it depends on.
 func DependentsFirst(extensions []fleet.Extension) (sorted []fleet.Extension) {
 	left := slices.Clone(extensions)
 	for len(left) > 0 {
@@ -208,7 +206,7 @@ func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (al
 	return all
 }
 
-// NoopCustomData does nothing at boot; kamino's.
+// NoopCustomData does nothing at boot. kamino uses the same text.
 const NoopCustomData = "#cloud-config\n"
 
 // NoopSHA256 is the SHA256 of NoopCustomData.
@@ -247,7 +245,7 @@ func PlanResume(o Observed, names Names, options Request, now time.Time, own str
 		}
 		c.Notes = append(c.Notes, "today's version "+v.Name+" is "+v.ProvisioningState+": it is built again")
 	}
-	look := func(s *fleet.Snapshot, tag string, start ResumePoint) {
+	check := func(s *fleet.Snapshot, tag string, start ResumePoint) {
 		s = cmp.Or(s, &fleet.Snapshot{})
 		refuse(s.ID != "" && s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID),
 			"a snapshot of this name exists that Ortet did not make",
@@ -261,8 +259,8 @@ func PlanResume(o Observed, names Names, options Request, now time.Time, own str
 			c.Notes = append(c.Notes, "a snapshot that an earlier capture left is replaced: "+s.ID.Name())
 		}
 	}
-	look(o.Snapshot, fleet.TagCapture, AtSnapshot)
-	look(o.Generalized, fleet.TagGeneralized, AtGeneralized)
+	check(o.Snapshot, fleet.TagCapture, AtSnapshot)
+	check(o.Generalized, fleet.TagGeneralized, AtGeneralized)
 	disk := cmp.Or(o.WorkDisk, &fleet.Disk{})
 	refuse(disk.ID != "" && disk.Tags[fleet.TagCapture] == "", "ForeignDisk", string(disk.ID),
 		"a disk of this name exists that Ortet did not make",
@@ -290,9 +288,8 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 	return c
 }
 
-// CaptureChanges returns a zero change of every verb that a capture of the course
-// may ask for, so that preflight knows which permissions it needs. Undoing
-// needs no others.
+// CaptureChanges returns one zero change for each verb that a capture from this resume point may
+// need, for the check of permissions. Undoing needs no others.
 func CaptureChanges(q Request, course ResumePlan) []fleet.Change {
 	type changes = []fleet.Change
 	return slices.Concat(

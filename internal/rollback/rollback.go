@@ -115,7 +115,7 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 		err = r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
 	}
 	x.Timing.End = s.Now()
-	x.Notes, x.Timing.Steps = r.Booked()
+	x.Notes, x.Timing.Steps = r.Recorded()
 	x.Pool, x.From, x.To = cmp.Or(r.s.Pool, r.pool), r.s.From, r.s.To
 	if r.s.ToOriginal {
 		x.Original = r.s.Original
@@ -147,8 +147,8 @@ func (r *rollback) Kind() string { return Kind }
 // State implements workflow.Workflow.
 func (r *rollback) State(bool) any { return r.s }
 
-// stateOf reads a record's state. It refuses one that names what is not the pool's: who can
-// write the Secret must not have Ortet change that.
+// stateOf reads a record's state. It refuses ids outside the pool: the right to write the Secret
+// must not reach other resources.
 func stateOf(rec journal.Record) (s state, err error) {
 	if err := json.Unmarshal(rec.State, &s); err != nil {
 		return s, fmt.Errorf("decode the state: %w", err)
@@ -194,7 +194,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	var versions []fleet.ImageVersion
 	var notes []string
 	pool, err := r.Cloud.Pool(ctx, r.pool)
-	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "there is no such scale set",
+	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "the scale set does not exist",
 		"check its name, and the credentials' subscription")
 	d.Unreadable(string(r.pool), err)
 	if err == nil {
@@ -222,16 +222,18 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		r.Note("%s", note)
 	}
 	image, _ := s.target()
-	state := rec.Steps[stepModel].State
-	patched := !rec.Open() && s.CustomData == "" || rec.Open() && (state == journal.Done || state == journal.Skipped)
+	patched := s.CustomData == ""
+	if rec.Open() {
+		was := rec.Steps[stepModel].State
+		patched = was == journal.Done || was == journal.Skipped
+	}
 	t := r.table(view{planned: true, reached: patched && pool.Model.Image.Same(image)})
 	r.result.NothingToDo = !rec.Open() && !slices.ContainsFunc(t, func(row workflow.Step) bool { return row.Skip == "" })
 	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
 }
 
 // unfinished returns the state of the pool's last rollback if it changed the model, needs a
-// person, and what came after the model is not done: the same command does that, and does
-// not go back once more.
+// person, and later steps are open: the same command finishes them instead of going back again.
 func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (state, bool) {
 	if last.Kind != Kind || last.Ended == nil || last.Ended.Exit != workflow.ExitNeedsPerson {
 		return state{}, false
@@ -326,7 +328,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	p, _, err = r.Preview(ctx, r.pool, r, func(rec journal.Record) (prototype.Plan, error) {
 		r.Summary = workflow.Summary{} // the preview says that the record is resumed
 		plan, err := r.Plan(ctx, rec)
-		notes, _ := r.Booked()
+		notes, _ := r.Recorded()
 		return prototype.Plan{
 			Kind: Kind, Pool: r.s.Pool, Version: r.s.To, Problems: plan.Problems, Notes: slices.Concat(notes, plan.Left),
 			NothingToDo: r.result.NothingToDo, Steps: capture.Steps(plan.Table, nil),

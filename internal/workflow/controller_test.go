@@ -76,7 +76,7 @@ func TestPassUndoesAtAnyPass(t *testing.T) {
 			rec := drive(t, w, func(n int, rec *journal.Record) {
 				if n == at {
 					over = false
-					*rec = workflow.GoBack(*rec, journal.Undo, "deleted")
+					*rec = workflow.EndForward(*rec, journal.Undo, "deleted")
 				}
 			})
 			if left := workflow.Remaining((&small{}).table(), rec); len(left) > 0 {

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,9 +58,9 @@ func Held(pool string, by cluster.Holding) *Refused {
 	}}}
 }
 
-// An Outcome is the end of a run that is not done: ExitFailed, all changes were undone;
-// ExitNeedsPerson, something is left or not finished that Ortet cannot put right;
-// ExitInterrupted, the same command resumes.
+// An Outcome is the end of an incomplete run. ExitFailed: all changes were undone;
+// ExitNeedsPerson: something remains that Ortet cannot mend; ExitInterrupted: the same command
+// resumes.
 type Outcome struct { //nolint:errname // an outcome
 	Exit int
 	Step string   // "" if all steps are done
@@ -124,7 +125,7 @@ func (x *run) outcome() error {
 	}
 	switch err := x.save(x.ctx); {
 	case x.ctx.Err() != nil:
-		out.Exit, out.Err = ExitInterrupted, err
+		out.Exit, out.Err = ExitInterrupted, cmp.Or(err, context.Cause(x.ctx))
 	case err != nil:
 		out.Exit, out.Step, out.Err = ExitNeedsPerson, "journal", err
 	case out.Exit == ExitDone:
@@ -172,8 +173,8 @@ type StepTiming struct {
 	Failure string    `json:"-"`
 }
 
-// Reporter returns a Runner's Report, which books each event and passes it to next, if that
-// is set.
+// Reporter returns a Runner's Report, which records each event and passes it to next, if that is
+// set.
 func (s *Summary) Reporter(next func(Event)) func(Event) {
 	return func(e Event) {
 		switch e.Kind {
@@ -199,8 +200,8 @@ func (s *Summary) Note(format string, args ...any) {
 	}
 }
 
-// Booked returns the notes, and the steps in the order of their ends.
-func (s *Summary) Booked() (notes []string, steps []StepTiming) {
+// Recorded returns the notes, and the steps in the order of their ends.
+func (s *Summary) Recorded() (notes []string, steps []StepTiming) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.notes), slices.Clone(s.steps)

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	maxTries  = 5               // how often a Do begins a change whose operation ends without effect
-	recheckIn = 5 * time.Second // pause before it is begun again, doubled up to eight times: a read soon after a write may be old
+	maxTries  = 5               // limit of begins of a change whose operations end without effect
+	recheckIn = 5 * time.Second // first pause before it is begun again, at most eight times this: a read soon after a write may be old
 	settleIn  = time.Minute     // how long a change whose answer was lost may still take effect: an undo waits for it
 
-	firstPoll                = time.Second / 4 // an operation's, then Azure says how long to wait
+	firstPoll                = time.Second / 4 // of an operation; the next ones as Azure asks
 	firstPause, longestPause = time.Second, 30 * time.Second
-	credentialWait           = time.Minute     // how long refused credentials are tried before anything is changed
-	planDeadline             = 5 * time.Minute // how long lock and record are asked for before that
+	credentialWait           = time.Minute     // retry limit for refused credentials before the first change
+	planDeadline             = 5 * time.Minute // retry limit for lock and record before the first change
 )
 
 // A Pass is one call of an act.
@@ -73,7 +73,7 @@ func (p *Pass) Saved(v any) (bool, error) {
 	return true, json.Unmarshal(raw, v)
 }
 
-// Since returns the time since the action began, also in an earlier process.
+// Since returns the time since the action began; a recovery restarts it.
 func (p *Pass) Since() time.Duration { return p.run.lock.clock().Sub(p.step().Begun) }
 
 // Note reports a message that is also part of the result at the end.
@@ -86,10 +86,10 @@ func (p *Pass) Progress(percent int32, format string, args ...any) {
 	p.run.report(p.action, EventProgress, fmt.Sprintf(format, args...), percent)
 }
 
-// Ensure makes a change in Azure, in passes. An operation in progress is polled. If none
-// is, the function is observes whether the change is in effect; if not, the change is
-// saved, begun, and its token saved. An operation's result alone proves nothing.
-func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Context) (bool, error)) (Wait, error) {
+// Ensure makes a change in Azure, in passes. It polls an operation in progress; if none is, and
+// inEffect does not observe the effect, it saves and begins the change, and saves its token. An
+// operation's result alone proves nothing.
+func (p *Pass) Ensure(ctx context.Context, c fleet.Change, inEffect func(context.Context) (bool, error)) (Wait, error) {
 	name := c.Verb() + " " + string(c.Target())
 	recheck := func() (Wait, error) {
 		return Wait{RequeueAfter: recheckIn << min(max(p.step().Tries-1, 0), 3), Percent: -1, Status: "waiting for the effect"}, nil
@@ -114,7 +114,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 			}
 		})
 	}
-	ok, err := is(ctx)
+	ok, err := inEffect(ctx)
 	switch unknown := p.run.Now().Sub(st.Asked); {
 	case ok && err == nil && p.action.Undo && st.Change != name && unknown < settleIn:
 		return Wait{RequeueAfter: settleIn - unknown, Percent: -1, Status: "waiting for the effect of: " + st.Change}, nil
@@ -122,7 +122,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		return Wait{}, err
 	case over && st.Tries > 0 && slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported},
 		fleet.KindOf(ended)):
-		return Wait{}, ended // as another try would
+		return Wait{}, ended // a retry would fail the same way
 	case over:
 		return recheck()
 	case st.Change != name:
@@ -144,15 +144,15 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 			return Wait{RequeueAfter: firstPoll, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
 		}
 	} else {
-		if refused(err) { // what an earlier pass asked for may have begun
+		if refused(err) { // an earlier pass's request may still take effect
 			p.set(func(now *journal.Step) { now.Change, now.Asked, now.Tries = st.Change, st.Asked, st.Tries })
 		}
 		if _, again := retry(err, p.action.Undo, true, 1, 0); again {
 			return Wait{}, err
 		}
 	}
-	// Refused, it may have begun all the same.
-	switch ok, lookErr := is(ctx); {
+	// A refused change may have begun: the refusal may be a proxy's.
+	switch ok, lookErr := inEffect(ctx); {
 	case ok && lookErr == nil:
 		return Wait{}, nil
 	case err != nil || lookErr != nil:
@@ -161,8 +161,8 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 	return recheck()
 }
 
-// Begun reports whether a change that Do asked for may have begun, and has not ended well:
-// none was asked for, or the service refused it, if not.
+// Begun reports whether a change that Do requested may have begun and has not succeeded. It is
+// false if none was requested, or the service refused it.
 func (p *Pass) Begun() bool { return p.step().Change != "" }
 
 // Accepted reports whether the service accepted the change when Do last asked for it, and
@@ -182,9 +182,9 @@ func refused(err error) bool {
 	}, e.Kind)
 }
 
-// retry is the only policy that repeats a pass: it gives the pause before the next one,
-// 1 s, 2 s, 4 s … 30 s, or false if the action has failed. failures counts passes that
-// failed in a row, err's among them; changed says that the run has changed something.
+// retry is the only policy that repeats a pass: it returns the pause before the next one, 1 s, 2
+// s, 4 s … 30 s, or false if the action has failed. failures counts failed passes in a row, with
+// this one; changed: the run has changed something.
 func retry(err error, undo, changed bool, failures int, since time.Duration) (time.Duration, bool) {
 	pause := max(min(firstPause<<min(failures-1, 5), longestPause), azure.RetryAfter(err))
 	if errors.Is(err, ErrReplan) {

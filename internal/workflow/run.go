@@ -235,7 +235,7 @@ func (x *run) walk(ctx context.Context) {
 		select {
 		case <-interrupt:
 			interrupt = nil
-			x.update(func(r *journal.Record) { *r = GoBack(*r, journal.Suspend, context.Cause(ctx).Error()) })
+			x.update(func(r *journal.Record) { *r = EndForward(*r, journal.Suspend, context.Cause(ctx).Error()) })
 		case finish := <-ends:
 			finish()
 		}
@@ -261,7 +261,7 @@ func (x *run) finish(a Action, err error) {
 	x.update(func(r *journal.Record) {
 		was := r.Phase
 		if errors.Is(err, ErrReplan) && x.plans < maxPlans {
-			*r = GoBack(*r, journal.Suspend, "step "+a.ID()+": "+err.Error())
+			*r = EndForward(*r, journal.Suspend, "step "+a.ID()+": "+err.Error())
 		}
 		if *r = Ended(x.table, *r, a, err); r.Phase != was {
 			x.failed, x.failure = a.ID(), err

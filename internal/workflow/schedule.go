@@ -7,7 +7,7 @@
 // # States of a row
 //
 //	pending ─▶ running ─▶ done ─▶ undoing ─▶ undone
-//	              └─▶ failed ───────┘  └─▶ left (needs a person)
+//	              └─▶ failed ───────┘  └─▶ undo failed (needs a person)
 //
 // In running, done, failed and undoing the effect of Do may exist. A row that the plan
 // does not need is skipped.
@@ -20,9 +20,9 @@
 //
 // # A crash
 //
-// No code resumes a step. [Runner.Run] takes the lock; if a record is open, it undoes
-// what may not be left, so that the donor is back first. Then the workflow plans from
-// the world as if it were new: what exists is skipped.
+// No code resumes a step. [Runner.Run] acquires the lock and, if a record is open, undoes all but
+// what Keep names, so that the donor is back in service first. Then it plans as for a new run,
+// and skips what exists.
 package workflow
 
 import (
@@ -41,7 +41,7 @@ type Table []Step
 // A Step is one row.
 type Step struct {
 	ID, Title       string        // "drain", "Drain node X"
-	Usual, Deadline time.Duration // Deadline counts from the first start, also in an earlier process; 0: DefaultDeadline
+	Usual, Deadline time.Duration // Deadline counts from the first start, after a recovery again; 0: DefaultDeadline
 	Every           time.Duration // longest pause between two passes; 0: as the pass asks
 	After           []string      // steps or undos that must have succeeded
 	Skip            string        // why the plan does not need it; "" runs it
@@ -55,8 +55,8 @@ type Step struct {
 // DefaultDeadline applies to actions without a Deadline.
 const DefaultDeadline = 15 * time.Minute
 
-// An Undo reverts what Do did: in the good case once the steps of When succeeded, at once
-// after a failure or an interruption.
+// An Undo reverts what Do did: once the steps of When succeeded, or at once after a failure or an
+// interruption.
 type Undo struct {
 	ID, Title       string
 	Usual, Deadline time.Duration
@@ -90,11 +90,12 @@ func Replan(err error) error { return replanError{err} }
 
 type replanError struct{ error }
 
-func (e replanError) Is(target error) bool { return target == ErrReplan } //nolint:errorlint // what errors.Is calls
+func (e replanError) Is(target error) bool { return target == ErrReplan }
 
 func (e replanError) Unwrap() error { return e.error }
 
-// owner returns the row that has id as its own or its undo's, as workflowtest.Check has seen to.
+// owner returns the row whose id, or whose undo's id, this is. workflowtest.Check proves that it
+// exists.
 func (t Table) owner(id string) Step {
 	return t[slices.IndexFunc(t, func(s Step) bool { return s.ID == id || s.Undo != nil && s.Undo.ID == id })]
 }
@@ -105,7 +106,7 @@ type Action struct {
 	Undo bool
 }
 
-// row returns what a Do and an Undo have alike.
+// row returns the fields that Do and Undo share.
 func (a Action) row() Step {
 	if u := a.Step.Undo; a.Undo {
 		return Step{ID: u.ID, Title: u.Title, Usual: u.Usual, Deadline: u.Deadline, Do: u.Do}
@@ -116,9 +117,9 @@ func (a Action) row() Step {
 // ID is the id that people see.
 func (a Action) ID() string { return a.row().ID }
 
-// Next returns the actions that may begin, in the table's order. inFlight names the rows
-// whose Do or Undo runs in this process: such a row is offered neither. Nothing
-// offered and nothing in flight means that the phase is over.
+// Next returns the actions that may begin, in the table's order. inFlight names the rows whose Do
+// or Undo runs in this process: such a row is left out. The phase is over when nothing is
+// returned and nothing is in flight.
 func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 	for _, s := range t {
 		st := r.Steps[s.ID].State
@@ -209,13 +210,13 @@ func Ended(t Table, r journal.Record, a Action, err error) journal.Record {
 		return r.Steps[s.ID].State == journal.Pending && slices.Contains(s.After, a.ID())
 	})
 	if stuck || st.State == journal.Failed && !a.Step.Optional {
-		return GoBack(r, journal.Undo, "step "+a.ID()+": "+err.Error())
+		return EndForward(r, journal.Undo, "step "+a.ID()+": "+err.Error())
 	}
 	return r
 }
 
-// GoBack ends the phase forward and begins another one; in other phases it does nothing.
-func GoBack(r journal.Record, phase journal.Phase, why string) journal.Record {
+// EndForward replaces the phase forward by another; in other phases it does nothing.
+func EndForward(r journal.Record, phase journal.Phase, why string) journal.Record {
 	if r.Phase == journal.Forward {
 		r.Phase, r.Why = phase, why
 	}
@@ -239,8 +240,8 @@ func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 }
 
 // Resume begins the phase forward with the rows of a new plan, for a new record and for a
-// suspended one. Of the earlier rows only those that an interruption kept count: unless
-// the plan skips such a row, its Do runs again.
+// suspended one. Of the earlier rows only kept ones count; their Do runs again, unless the plan
+// skips them.
 func Resume(t Table, r journal.Record) journal.Record {
 	old := r.Steps
 	r.Steps = map[string]journal.Step{}
@@ -263,7 +264,7 @@ func Resume(t Table, r journal.Record) journal.Record {
 	return r
 }
 
-// Remaining returns the rows whose effect may exist after the phase although it should not.
+// Remaining returns the rows whose effect may exist although this phase should have undone it.
 func Remaining(t Table, r journal.Record) (rows []Step) {
 	for _, s := range t {
 		st := r.Steps[s.ID].State

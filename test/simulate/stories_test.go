@@ -245,7 +245,7 @@ var found = []Story{
 	{Name: "workbench that another pool takes in the same second", Seed: 1, Pool: with(func(p *Pool) { p.Others = "protected" }), Asks: aCapture,
 		Happen: at("kube PATCH nodes/pool1000001", 1, "another pool takes the node")},
 	{Name: "version of others that appears while the copy is generalised", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "ForeignVersion",
-		Happen: at("azure PUT disks/disk_pool1_work", 1, "others publish a version")},
+		Happen: at("azure GET snapshots/snapshot_pool1_generalized", 4, "others publish a version")},
 	{Name: "extension changed by its owner during the second capture", Seed: 1, Pool: Pool{Instances: 3, Extensions: []string{"monitor", "cse"}}, Asks: []Ask{
 		{Do: "capture"}, {Do: "rollback", To: "original"}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback", To: "original", Exit: 3}},
 		Cannot: "extension vmssCSE: its protected settings", Happen: at("azure PUT "+definition+"/versions/2000.01.02", 1, "extension changed by others")},

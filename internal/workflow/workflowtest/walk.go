@@ -163,7 +163,7 @@ func (w *walk) end(faults *int) {
 		*faults--
 		err = errors.New("fault")
 		if slices.Contains([]string{"attach", "generalize", "save"}, f.ID()) && w.IntN(2) == 0 {
-			w.rec = workflow.GoBack(w.rec, journal.Suspend, "again")
+			w.rec = workflow.EndForward(w.rec, journal.Suspend, "again")
 		}
 	}
 	if err == nil || w.IntN(2) == 0 {
@@ -202,7 +202,7 @@ func (w *walk) process(faults *int) (over bool) {
 		case *faults > 0 && w.IntN(60) == 0 && w.rec.Phase == journal.Forward:
 			*faults--
 			w.log = append(w.log, "interrupt")
-			w.rec = workflow.GoBack(w.rec, journal.Suspend, "interrupted")
+			w.rec = workflow.EndForward(w.rec, journal.Suspend, "interrupted")
 		case len(open) > 0 && len(w.flights) < 3 && (len(w.flights) == 0 || w.IntN(2) == 0):
 			w.begin(open[w.IntN(len(open))])
 		case len(w.flights) > 0:
