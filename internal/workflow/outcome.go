@@ -87,9 +87,13 @@ func (x *run) outcome() error {
 	rec := x.record()
 	out := &Outcome{Step: x.failed, Err: cmp.Or(x.failure, errors.New(rec.Why))}
 	committed := false
+	var open []string // steps that did not run, or not to their end
 	for _, s := range x.table {
 		st := rec.Steps[s.ID].State
 		committed = committed || s.Commits && (st == journal.Done || st == journal.Skipped)
+		if s.ID != x.failed && (st == journal.Pending || st == journal.Running) {
+			open = append(open, "step "+s.ID+" is not done: "+s.Title)
+		}
 		if out.Step == "" && (st == journal.Pending || st == journal.Running) {
 			out.Step = s.ID // where an interruption met it
 		}
@@ -113,7 +117,7 @@ func (x *run) outcome() error {
 	case len(left) > 0 || rec.Phase == journal.Undo && committed:
 		out.Exit = ExitNeedsPerson
 		if committed {
-			out.Left = append(out.Left, x.left...)
+			out.Left = append(append(out.Left, open...), x.left...)
 		}
 	case rec.Phase == journal.Suspend:
 		out.Exit = ExitInterrupted

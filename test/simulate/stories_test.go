@@ -279,6 +279,8 @@ var others = []Story{
 
 // rollbacks are stories of rollbacks, and of captures around them.
 var rollbacks = []Story{
+	{Name: "tag refused while extensions are restored", Seed: 2, Pool: Pool{Instances: 3, Extensions: []string{"cse"}, Pods: 1}, Asks: []Ask{
+		{Do: "capture", Deallocate: true}, {Do: "rollback", To: "original"}}, Happen: at("azure PATCH "+definition+"/versions/2000.01.01", 1, "refused")},
 	{Name: "the first rollback, and forward", Seed: 60, Pool: Pool{Instances: 3, Extensions: []string{"monitor"}}, Asks: []Ask{
 		{Do: "capture"}, {Do: "rollback"}, {Do: "rollback", To: "original"}, {Do: "rollback", To: "2000.01.01"}, {Do: "scale out", N: 1}}},
 	{Name: "capture after the first rollback is refused", Seed: 61, Pool: fresh, Asks: []Ask{{Do: "capture"}, {Do: "rollback"}, {Do: "capture", Exit: 3}}, Cannot: "RolledBack"},
