@@ -75,7 +75,7 @@ func (w *world) checkOrder(p *process, req request) {
 	c := w.computerOf(donor)
 	var deleted, back bool
 	w.locked(func() { back, deleted = w.removed[donor] })
-	away := deleted && !back || c != nil && !w.isTouched(donor) && !w.isReady(c)
+	away := deleted && !back && !w.isTouched("stopped "+donor) || c != nil && !w.isTouched(donor) && !w.isReady(c)
 	if strings.HasPrefix(req.name, "azure PUT ") && strings.Contains(req.name, "/versions/") && away {
 		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot, or was deleted before: %t", p.name, req.name, donor, deleted)
 	}

@@ -122,8 +122,6 @@ var stories = []Story{
 	{Name: "rolling mode allowed", Seed: 40, Pool: rolling, Asks: []Ask{{Do: "capture", Rolling: true}, {Do: "wait", For: day}, {Do: "rollback", Rolling: true}}},
 	{Name: "provider ids in lower case", Seed: 41, Pool: with(func(p *Pool) { p.Spelling = "lower" }), Asks: []Ask{{Do: "capture"}, {Do: "rollback"}}},
 	{Name: "ids in Azure's answers in upper case", Seed: 42, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: []Ask{{Do: "capture"}, {Do: "rollback"}}},
-	{Name: "the model's image id in upper case", Seed: 75, Pool: Pool{Instances: 3, Spelling: "model"}, Asks: []Ask{{Do: "capture"}, {Do: "set image", To: "2000.01.01"},
-		{Do: "wait", For: day}, {Do: "capture", Node: 1}, {Do: "set image", To: "2000.01.02"}, {Do: "rollback"}, {Do: "rollback", To: "original"}}},
 	{Name: "the model's definition id in upper case, baked", Seed: 68, Pool: with(func(p *Pool) { p.Spelling, p.Latest = "model", true }), Asks: []Ask{{Do: "capture", Baked: true}}},
 	{Name: "ids in Azure's answers in upper case, and a rollback that is killed", Seed: 42, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: []Ask{{Do: "capture"}, {Do: "rollback"}},
 		Happen: at(patchModel, 2, "kill after")},
@@ -162,6 +160,8 @@ var extensionStories = []Story{
 // found are stories of bugs that no other story and no single event shows. Seeds draw none of
 // them: the judge expects the model of the last command that ended, not of one that was killed.
 var found = []Story{
+	{Name: "the model's image id in upper case", Seed: 75, Pool: Pool{Instances: 3, Spelling: "model"}, Asks: []Ask{{Do: "capture"}, {Do: "set image", To: "2000.01.01"},
+		{Do: "wait", For: day}, {Do: "capture", Node: 1}, {Do: "set image", To: "2000.01.02"}, {Do: "rollback"}, {Do: "rollback", To: "original"}}},
 	{Name: "extensions restored, killed before the first, and a capture", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
 		{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "capture", Again: true}, {Do: "rollback", To: "original"}},
 		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before")},
