@@ -92,6 +92,9 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
 		return done, err
 	}
 	isDonor := mark == fleet.AnnotationCapture
+	if node.Annotations[mark] != value && !p.Begun() {
+		p.Forget() // its owners may have changed it since an earlier pass
+	}
 	was, err := workflow.Before(ctx, p, func() (protection, error) {
 		was := protection{Node: name, Mark: mark, Value: value, Annotations: maps.Clone(node.Annotations), Instance: instance}
 		maps.DeleteFunc(was.Annotations, func(key, _ string) bool {

@@ -234,7 +234,7 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	}
 	if resumes {
 		what = "resumed"
-	} else {
+	} else if open {
 		rec.Ended = &journal.End{}
 	}
 	p, err = decide(rec)

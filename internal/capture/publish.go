@@ -346,7 +346,8 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	})
 	by := there.Tags[fleet.TagCapture]
 	switch {
-	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "": // preflight found none
+	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "" && // preflight found none, or a Failed one of Ortet's
+		(there.ProvisioningState != prototype.Failed || !prototype.Ours(there.Tags)):
 		return done, invalid("create image version", string(change.ID),
 			"run the same command again: it uses that version, or reports why not",
 			"%s made a version of this name since this capture began", first(by, "another tool"))

@@ -196,7 +196,7 @@ type Leases interface {
 	// Holding reads who has the pool's Lease, and false where nobody has. It changes
 	// nothing, and does not judge whether the hold ran out.
 	Holding(ctx context.Context, name string) (Holding, bool, error)
-	// Release returns it up where holder has it; else it changes nothing.
+	// Release gives it up where holder has it; else it changes nothing.
 	Release(ctx context.Context, name, holder string) error
 }
 

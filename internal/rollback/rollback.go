@@ -232,19 +232,21 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
 }
 
-// unfinished returns the state of the pool's last rollback if it changed the model, needs a
-// person, and later steps are open: the same command finishes them instead of going back again.
+// unfinished returns the state of the pool's last rollback if it changed the model and did not end
+// well: the same command, or one that names its target, finishes it instead of going back again.
 func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (state, bool) {
-	if last.Kind != Kind || last.Ended == nil || last.Ended.Exit != workflow.ExitNeedsPerson {
+	if last.Kind != Kind || last.Ended == nil || last.Ended.Exit == workflow.ExitDone {
 		return state{}, false
 	}
 	s, err := stateOf(last)
-	if err != nil || !s.serves(r.req) {
+	var asked Request
+	if err != nil || json.Unmarshal(last.Request, &asked) != nil {
 		return state{}, false
 	}
+	same := cmp.Or(asked.To, prototype.Previous) == cmp.Or(r.req.To, prototype.Previous) || r.req.To == cmp.Or(s.To.Name(), prototype.ToOriginal)
 	image, _ := s.target()
-	from, there := prototype.FindVersion(versions, s.TagFrom)
-	return s, pool.Model.Image.Same(image) && (s.ToOriginal || there && !isTagged(from, true, s.FromFailed))
+	_, there := prototype.FindVersion(versions, s.TagFrom)
+	return s, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
 }
 
 // choose decides what the request comes down to, and which customData goes with it.
@@ -272,6 +274,7 @@ func (r *rollback) choose(d *prototype.Problems, rec journal.Record, pool fleet.
 	}
 	_, name := s.target()
 	switch {
+	case unfinished && want == last && rec.Steps[stepModel].State == journal.Done: // it was set with the image
 	case s.NothingToDo && (want == "" || want == last || last != prototype.NoopSHA256):
 	case s.ToOriginal && want == "" && (last != "" || has == prototype.NoopSHA256):
 		d.Refuse(true, "CustomDataLost", string(pool.ID), "the model's customData from before the first capture is not known",

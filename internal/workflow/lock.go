@@ -130,7 +130,7 @@ func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel
 }
 
-// release returns the lock up, unless another has it. Failing to is logged alone: it
+// release gives the lock up, unless another has it. Failing to is logged alone: it
 // expires by itself.
 func (l *lock) release() {
 	l.lose(nil)

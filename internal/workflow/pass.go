@@ -73,6 +73,9 @@ func (p *Pass) Saved(v any) (bool, error) {
 	return true, json.Unmarshal(raw, v)
 }
 
+// Forget drops what Before saved. It is for an act that has changed nothing yet, and observes again.
+func (p *Pass) Forget() { p.set(func(st *journal.Step) { st.Before = nil }) }
+
 // Since returns the time since the action began; a recovery restarts it.
 func (p *Pass) Since() time.Duration { return p.run.lock.clock().Sub(p.step().Begun) }
 

@@ -97,13 +97,13 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		})
 	}
 	if err != nil {
+		passing := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale, fleet.KindConflict}
+		if slices.Contains(passing, fleet.KindOf(err)) { // a record may be open
+			return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err}
+		}
 		// Missing permissions are one problem of several: Plan reports all of them at once.
 		if plan, planErr := w.Plan(ctx, journal.Record{}); ExitCode(err) != ExitRefused && planErr == nil && len(plan.Problems) > 0 {
 			return &Refused{plan.Problems}
-		}
-		passing := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut}
-		if slices.Contains(passing, fleet.KindOf(err)) { // a record may be open
-			return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err}
 		}
 		return x.unbegun(ctx, err)
 	}

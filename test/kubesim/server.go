@@ -113,7 +113,7 @@ func (s *Server) begin() {
 	begun = true
 }
 
-// end returns the lock back, and tells of the deletions.
+// end gives the lock back, and tells of the deletions.
 func (s *Server) end() {
 	for {
 		deletions := s.deletions

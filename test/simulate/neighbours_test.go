@@ -140,11 +140,13 @@ func (w *world) neighbour(e Event, p *process) bool {
 		}
 		changed := w.modelNow().extensions["vmssCSE"]
 		w.locked(func() { w.original["vmssCSE"] = changed })
-	case "another pool takes the node": // that is about to be annotated, as its workbench
+	case "another pool takes the node", "owners protect the node": // that is about to be annotated, as its workbench
 		name := path.Base(e.At)
 		w.kube.Change("nodes", "", name, func(o runtime.Object) {
 			n := o.(*corev1.Node)
-			n.Annotations[fleet.AnnotationWorkbench] = string(w.pool) + "2"
+			if e.What == "another pool takes the node" {
+				n.Annotations[fleet.AnnotationWorkbench] = string(w.pool) + "2"
+			}
 			n.Annotations[fleet.AnnotationScaleDownDisabled] = "true"
 			w.locked(func() {
 				w.nodes[name] = nodeState{annotations: maps.Clone(n.Annotations), machine: w.nodes[name].machine, scaleIn: w.nodes[name].scaleIn, actions: w.nodes[name].actions}

@@ -162,7 +162,7 @@ func refusedFor(err error, code string) bool {
 // stillCannot reports whether no event has removed the reason of Cannot: a donor whose Node or
 // instance others changed may have lost its pods, and a node that was added may be the workbench.
 func (w *world) stillCannot(ask Ask) bool {
-	return !w.isTouched(nodeName(ask.Node)) && w.expected().capacity <= int64(w.story.Pool.Instances)
+	return !w.isTouched(nodeName(ask.Node)) && !w.isTouched("capacity") && w.expected().capacity <= int64(w.story.Pool.Instances)
 }
 
 // await waits until a process has ended by itself; false where it was killed.

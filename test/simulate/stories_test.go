@@ -160,6 +160,8 @@ var extensionStories = []Story{
 // found are stories of bugs that no other story and no single event shows. Seeds draw none of
 // them: the judge expects the model of the last command that ended, not of one that was killed.
 var found = []Story{
+	{Name: "donor protected by its owners in the same second", Seed: 1, Pool: usual, Asks: aCapture, Happen: at("kube PATCH nodes/pool1000000", 1, "owners protect the node")},
+	{Name: "workbench protected by its owners in the same second", Seed: 1, Pool: usual, Asks: aCapture, Happen: at("kube PATCH nodes/pool1000001", 1, "owners protect the node")},
 	{Name: "the model's image id in upper case", Seed: 75, Pool: Pool{Instances: 3, Spelling: "model"}, Asks: []Ask{{Do: "capture"}, {Do: "set image", To: "2000.01.01"},
 		{Do: "wait", For: day}, {Do: "capture", Node: 1}, {Do: "set image", To: "2000.01.02"}, {Do: "rollback"}, {Do: "rollback", To: "original"}}},
 	{Name: "extensions restored, killed before the first, and a capture", Seed: 62, Pool: bootstrapped("sealed"), Asks: []Ask{
@@ -279,6 +281,9 @@ var others = []Story{
 
 // rollbacks are stories of rollbacks, and of captures around them.
 var rollbacks = []Story{
+	{Name: "rollback to a version whose tag was refused, and days later another", Seed: 1, Pool: usual, Asks: []Ask{
+		{Do: "rollback", To: "1999.12.18", Once: true}, {Do: "wait", For: 3 * day}, {Do: "rollback"}},
+		Happen: at("azure PATCH "+definition+"/versions/1999.12.25", 1, "refused")},
 	{Name: "tag refused while extensions are restored", Seed: 2, Pool: Pool{Instances: 3, Extensions: []string{"cse"}, Pods: 1}, Asks: []Ask{
 		{Do: "capture", Deallocate: true}, {Do: "rollback", To: "original"}}, Happen: at("azure PATCH "+definition+"/versions/2000.01.01", 1, "refused")},
 	{Name: "the first rollback, and forward", Seed: 60, Pool: Pool{Instances: 3, Extensions: []string{"monitor"}}, Asks: []Ask{
