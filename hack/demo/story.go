@@ -196,7 +196,7 @@ func ortet(ctx context.Context, out io.Writer, kube cluster, azure *simulation.A
 	return nil
 }
 
-// deploy returns the pool something to run, which it awaits, and a budget that the
+// deploy gives the pool something to run, which it awaits, and a budget that the
 // drain respects.
 func deploy(ctx context.Context, client kubernetes.Interface) error {
 	labels := map[string]string{"app": "web"}

@@ -38,7 +38,7 @@ func refusalOf(err error) *refusal {
 	return &refusal{reason: Internal, err: err}
 }
 
-// ofPort returns a port's error its reason: why it was unavailable, and how long it
+// ofPort gives a port's error its reason: why it was unavailable, and how long it
 // asks to wait.
 func ofPort(ctx context.Context, unavailable Reason, err error) error {
 	var r *refusal

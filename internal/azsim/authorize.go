@@ -75,7 +75,7 @@ func actionMatches(pattern, action string) bool {
 	return strings.HasSuffix(a, last)
 }
 
-// grant returns a principal a role. The caller holds the lock, or the server is
+// grant gives a principal a role. The caller holds the lock, or the server is
 // not yet in use.
 func (s *Server) grant(p *principal, g Grant) {
 	r := s.roleNamed(g.Role)

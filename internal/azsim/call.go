@@ -311,7 +311,7 @@ func (c *call) to(verb string, run handler) error {
 	return nil
 }
 
-// spell returns the path's types the letter case of ARM, and its group that of
+// spell gives the path's types the letter case of ARM, and its group that of
 // the stored group.
 func (c *call) spell() {
 	parts := strings.Split(c.rt.name, "/")

@@ -149,7 +149,7 @@ func val[T any](p *T) T {
 // ptr is the way to an optional member's value.
 func ptr[T any](v T) *T { return &v }
 
-// canon returns an enumeration's value the spelling of the API, which takes it in
+// canon gives an enumeration's value the spelling of the API, which takes it in
 // any letter case. It says whether the value is one that there is; an absent one is.
 func canon[T ~string](p *T, possible []T) bool {
 	if p == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// withExtension returns a set's model one extension.
+// withExtension gives a set's model one extension.
 func withExtension(set armcompute.VirtualMachineScaleSet, name string) armcompute.VirtualMachineScaleSet {
 	set.Properties.VirtualMachineProfile.ExtensionProfile = &armcompute.VirtualMachineScaleSetExtensionProfile{
 		ExtensionsTimeBudget: ptr("PT1H30M"),

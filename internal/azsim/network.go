@@ -112,7 +112,7 @@ func (s *Server) subnetOf(id string) *subnet {
 	return n
 }
 
-// connect returns a new instance its network interfaces: those of its recipe, the
+// connect gives a new instance its network interfaces: those of its recipe, the
 // primary one first, or a single one where that has none. The caller holds the lock.
 func (s *Server) connect(x *instance) {
 	var configs []*armcompute.VirtualMachineScaleSetNetworkConfiguration
@@ -169,7 +169,7 @@ func toFront[T any](list []T, meant func(T) bool) {
 	}
 }
 
-// disconnect returns an instance's addresses back. The caller holds the lock.
+// disconnect gives an instance's addresses back. The caller holds the lock.
 func (x *instance) disconnect() {
 	for _, n := range x.nics {
 		for _, c := range n.configs {

@@ -52,7 +52,7 @@ func (p *plainMachine) droppedInterfaces(s *Server) []*entry {
 	return out
 }
 
-// plugIn returns a machine its network interfaces as they are stored now.
+// plugIn gives a machine its network interfaces as they are stored now.
 func (s *Server) plugIn(x *instance) {
 	tail := strings.ToUpper(strings.ReplaceAll(x.vmID, "-", "")[20:])
 	x.nics = nil

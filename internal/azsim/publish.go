@@ -23,7 +23,7 @@ type publication struct {
 	ports    []int
 }
 
-// republish returns a Substrate that is a Publisher what has changed of the ports of
+// republish gives a Substrate that is a Publisher what has changed of the ports of
 // public addresses. It is called without the lock. What cannot be published is logged:
 // the ARM resources are right all the same.
 func (s *Server) republish() {

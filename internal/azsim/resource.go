@@ -392,7 +392,7 @@ func (c *call) precondition(e *entry) error {
 	return nil
 }
 
-// stampEtag returns a changed model its next ETag, if its type has them.
+// stampEtag gives a changed model its next ETag, if its type has them.
 func (s *Server) stampEtag(model any, key string) {
 	if !hasField(model, "Etag") {
 		return

@@ -366,7 +366,7 @@ func (s *Server) identityAt(id string) *principal {
 	return nil
 }
 
-// orDefault returns an optional member a value where it has none.
+// orDefault gives an optional member a value where it has none.
 func orDefault[T any](p *T, v T) *T {
 	if p == nil {
 		return &v

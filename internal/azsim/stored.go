@@ -117,7 +117,7 @@ func (s *Server) inBackground(do func(ctx context.Context) error) {
 var spelledMembers = []string{"addressPrefix", "addressPrefixes", "addressSpace", "dnsSettings", "domainNameLabel", "id", "ipConfigurations", "natGateway",
 	"networkSecurityGroup", "privateIPAddress", "privateIPAllocationMethod", "properties", "publicIPAddress", "publicIPAllocationMethod", "securityRules", "subnet", "subnets"}
 
-// spelled returns members the letter case of Azure's documentation.
+// spelled gives members the letter case of Azure's documentation.
 func spelled(v any) any {
 	switch v := v.(type) {
 	case object:

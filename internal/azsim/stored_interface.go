@@ -55,7 +55,7 @@ func checkInterface(c *call, d *draft) error {
 	return nil
 }
 
-// swapHosts returns the hosts of some configurations back, and takes those of others.
+// swapHosts gives the hosts of some configurations back, and takes those of others.
 func swapHosts(off, on []ipConfig) {
 	for _, one := range off {
 		one.hold(false)

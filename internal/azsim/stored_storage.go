@@ -77,7 +77,7 @@ func (s *Server) sharing(do func(Sharer) error) func(context.Context) error {
 	}
 }
 
-// setKeys returns the Substrate an account's keys as they are now.
+// setKeys gives the Substrate an account's keys as they are now.
 func (s *Server) setKeys(e *entry) func(context.Context) error {
 	keys := s.keysOf(e)
 	return s.sharing(func(sub Sharer) error { return sub.SetKeys(e.id.name(), keys) })

@@ -32,7 +32,7 @@ func (v *View) Get(id string) any {
 	return nil
 }
 
-// Each returns the stored resources of a type ("Microsoft.Compute/disks", in any
+// Each yields the stored resources of a type ("Microsoft.Compute/disks", in any
 // letter case) with their models in the order of their creation, those of one
 // instant by id.
 func (v *View) Each(typ string, yield func(id string, body any)) {

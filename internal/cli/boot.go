@@ -35,7 +35,7 @@ machine.`,
 	return c
 }
 
-// takesForms returns a command of ortet boot the forms that a boot can be shown in,
+// takesForms gives a command of ortet boot the forms that a boot can be shown in,
 // besides those of every command. "text" is "table" in other words.
 func (o *options) takesForms(c *cobra.Command, more ...string) {
 	forms := append([]string{"table", "json", "yaml"}, more...)

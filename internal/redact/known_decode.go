@@ -16,7 +16,7 @@ const (
 	near = 8 * maxNeedle
 )
 
-// texts returns the runs of text that could hold a wrapped secret, so that nothing else is
+// texts yields the runs of text that could hold a wrapped secret, so that nothing else is
 // searched for escapes and digits, which there are in other data by chance.
 func texts(k *Known, t *tape, src []byte) {
 	for at := 0; at+minText <= len(src); {
@@ -62,7 +62,7 @@ func joinLines(_ *Known, t *tape, src []byte) {
 
 func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
 
-// sextets returns the digits of every run of base64 that could hold a secret. Runs follow
+// sextets yields the digits of every run of base64 that could hold a secret. Runs follow
 // each other without a gap: whatever breaks lines, a secret goes on in the next run, and
 // at one of four offsets.
 func sextets(k *Known, t *tape, src []byte) {
@@ -105,7 +105,7 @@ func sextets(k *Known, t *tape, src []byte) {
 	t.data = out
 }
 
-// nibbles returns the hexadecimal digits of every run that could hold a secret, without
+// nibbles yields the hexadecimal digits of every run that could hold a secret, without
 // what is between them.
 func nibbles(k *Known, t *tape, src []byte) {
 	for at := 0; at+minNibbles <= len(src); {
@@ -138,7 +138,7 @@ func nibbles(k *Known, t *tape, src []byte) {
 	}
 }
 
-// wide returns the text in UTF-16 and UTF-32 of either byte order.
+// wide yields the text in UTF-16 and UTF-32 of either byte order.
 func wide(k *Known, t *tape, src []byte) {
 	for at := 0; ; {
 		n := bytes.IndexByte(src[at:], 0)
@@ -274,7 +274,7 @@ func (e escapes) in(k *Known, text []byte) (met escapes) {
 	return met
 }
 
-// undone returns the text near escapes of these kinds, with them undone.
+// undone yields the text near escapes of these kinds, with them undone.
 func (e escapes) undone(k *Known, t *tape, src []byte) {
 	done, met := 0, false
 	for at := 0; at < len(src); {

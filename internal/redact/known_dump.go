@@ -7,7 +7,7 @@ const (
 	maxOffset = 16 // the same at most: digests are longer
 )
 
-// dumps returns what the rows of dumps with columns hold, without their offsets and their
+// dumps yields what the rows of dumps with columns hold, without their offsets and their
 // text: of xxd, hexdump, tcpdump -X, gdb's x/xb and od (-t x1, x2, x4, x8). Rows follow
 // each other without a gap.
 func dumps(k *Known, t *tape, src []byte) {

@@ -132,7 +132,7 @@ func accesses(fleet.ResourceID) []cluster.Access {
 	return []cluster.Access{{Verb: "get", Resource: "nodes"}}
 }
 
-// TestPlan returns a version to return to, or all reasons why it cannot.
+// TestPlan gives a version to return to, or all reasons why it cannot.
 func TestPlan(t *testing.T) {
 	missing, denied := &fleet.Error{Kind: fleet.KindNotFound}, &fleet.Error{Kind: fleet.KindDenied}
 	byPool := rollback.Request{Pool: pool}

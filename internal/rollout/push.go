@@ -392,7 +392,7 @@ func (p *push) writer() azure.Writer {
 	return azure.Writer{Cloud: p.Cloud, Now: p.Now, Within: p.o.Timeout, Report: p.report}
 }
 
-// setModel returns the model the userData, unless that became another program's since it was
+// setModel gives the model the userData, unless that became another program's since it was
 // read.
 func (p *push) setModel(ctx context.Context) error {
 	var refuse error
@@ -442,7 +442,7 @@ const (
 	missingPause = 5 * time.Second
 )
 
-// setUserData returns an instance the userData, unless that became another program's since it
+// setUserData gives an instance the userData, unless that became another program's since it
 // was inspected. gone says that Azure has the instance no longer.
 func (p *push) setUserData(ctx context.Context, m member) (gone bool, err error) {
 	for missing := 0; ; {

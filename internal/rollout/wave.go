@@ -167,7 +167,7 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 	return &fleet.Error{Op: fmt.Sprintf("push generation %d to pool %s", p.generation, p.pool.Name()), Kind: kind, Err: errors.Join(errs...), Remedy: remedy}
 }
 
-// notify returns a machine the userData, and its Node, if there is one, the generation. No
+// notify gives a machine the userData, and its Node, if there is one, the generation. No
 // answer is awaited.
 func (p *push) notify(ctx context.Context, m member) outcome {
 	out := outcome{m: m}
@@ -187,7 +187,7 @@ func (p *push) notify(ctx context.Context, m member) outcome {
 	return out
 }
 
-// change returns an instance the userData, and then annotates its Node: an agent that reads
+// change gives an instance the userData, and then annotates its Node: an agent that reads
 // its userData earlier would find the old one.
 func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
 	if gone, err = p.setUserData(ctx, m); err != nil || gone {

@@ -85,7 +85,7 @@ func (w *world) wantConfigMap() {
 	}
 }
 
-// deploy returns the agents something to run, which may lose one pod at a time.
+// deploy gives the agents something to run, which may lose one pod at a time.
 func (w *world) deploy() {
 	w.t.Helper()
 	client, labels := w.kube(), map[string]string{"app": "web"}

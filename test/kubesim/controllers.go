@@ -41,7 +41,7 @@ func (s *Server) wrote(t *table, old, e *entry) {
 	}
 }
 
-// wroteNamespace returns a new one its service account, and takes away with one
+// wroteNamespace gives a new one its service account, and takes away with one
 // that is gone what was in it.
 func (s *Server) wroteNamespace(old, e *entry) {
 	switch {
@@ -169,7 +169,7 @@ func placeOf(e *entry) (daemonOn, bool) {
 	return daemonOn{owner.UID, pod.Spec.NodeName}, true
 }
 
-// place returns a node its pod of a DaemonSet, or takes it away, as the node
+// place gives a node its pod of a DaemonSet, or takes it away, as the node
 // selector says.
 func (s *Server) place(of, on *entry) {
 	set, ok := of.object.(*appsv1.DaemonSet)

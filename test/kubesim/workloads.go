@@ -111,7 +111,7 @@ func readiness(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// taint returns a Node the taints of being not ready or unreachable, or for "" takes
+// taint gives a Node the taints of being not ready or unreachable, or for "" takes
 // both away.
 func taint(node *corev1.Node, key string) {
 	var taints []corev1.Taint

@@ -119,7 +119,7 @@ func (s *Server) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 	return typed[appsv1.DaemonSet](s.Get("daemonsets", namespace, name))
 }
 
-// Each returns all objects of a resource, by namespace and name, until yield
+// Each yields all objects of a resource, by namespace and name, until yield
 // reports false.
 func (s *Server) Each(resource string, yield func(runtime.Object) bool) {
 	s.Peek(resource, func(o runtime.Object) bool { return yield(o.DeepCopyObject()) })

@@ -246,7 +246,7 @@ func kept(o, was object, subresource string) object {
 	return o
 }
 
-// swapStatus returns an object the status of another.
+// swapStatus gives an object the status of another.
 func swapStatus(to, from object) {
 	switch to := to.(type) {
 	case *corev1.Node:

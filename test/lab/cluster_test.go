@@ -70,7 +70,7 @@ func (l *lab) node(ctx context.Context, t *testing.T, name string) *corev1.Node 
 	return n
 }
 
-// deploy returns the pool something to run, spread over all nodes, with a budget.
+// deploy gives the pool something to run, spread over all nodes, with a budget.
 func (l *lab) deploy(ctx context.Context, t *testing.T) {
 	t.Helper()
 	labels := map[string]string{"app": "web"}

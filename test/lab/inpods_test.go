@@ -129,7 +129,7 @@ func newInstalled(ctx context.Context, t *testing.T, line *timeline) *installed 
 	return i
 }
 
-// sitDown returns the operator a folder with what docs/join.md takes for granted: the
+// sitDown gives the operator a folder with what docs/join.md takes for granted: the
 // checkout's charts, kubectl and helm. What it asks of az is done by the lab.
 func (i *installed) sitDown(ctx context.Context, t *testing.T) {
 	t.Helper()

@@ -164,7 +164,7 @@ func newJoining(ctx context.Context, t *testing.T, line *timeline) *joining {
 	return j
 }
 
-// applyChart returns the cluster what the chart has of rights and policies. The server
+// applyChart gives the cluster what the chart has of rights and policies. The server
 // itself runs beside the machines, not on one.
 func (j *joining) applyChart(ctx context.Context, t *testing.T) {
 	t.Helper()

@@ -104,7 +104,7 @@ func lunLinks(nvme bool, lun int32) []string {
 	return []string{byLUN, fmt.Sprintf("scsi1/lun%d", lun)}
 }
 
-// showOSDisk returns the computer the names of the disk that it runs from, with
+// showOSDisk gives the computer the names of the disk that it runs from, with
 // those by the labels of its file systems. udev would make the latter; without
 // them mount looks at every disk of the host for the label in /etc/fstab, and
 // misses its own while another comes or goes.

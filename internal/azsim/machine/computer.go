@@ -70,7 +70,7 @@ func (s *Substrate) computer(id string) (*computer, error) {
 	return c, nil
 }
 
-// place returns c, which does not run, the number of the address that ARM gave, or else
+// place gives c, which does not run, the number of the address that ARM gave, or else
 // the one that it has, or else the lowest free one. c.step is locked.
 func (s *Substrate) place(c *computer, address netip.Prefix) error {
 	n, err := machineNumber(s.fabric.subnet, address)

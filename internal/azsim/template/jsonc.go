@@ -121,7 +121,7 @@ func decode(data []byte) (any, error) {
 	return normalize(value), nil
 }
 
-// normalize returns decoded JSON the types that functions know.
+// normalize gives decoded JSON the types that functions know.
 func normalize(value any) any {
 	switch v := value.(type) {
 	case json.Number:

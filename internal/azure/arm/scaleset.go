@@ -159,7 +159,7 @@ func conditional(tok fleet.Token, err error) (fleet.Token, error) {
 	return tok, err
 }
 
-// pointAt returns all members of an image reference: in a PATCH, what is absent
+// pointAt gives all members of an image reference: in a PATCH, what is absent
 // stays, and Azure refuses an id beside a publisher.
 func pointAt(i fleet.ImageReference) *armcompute.ImageReference {
 	or := func(s string) *string {

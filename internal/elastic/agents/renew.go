@@ -15,7 +15,7 @@ const (
 	AnnotationReimage = "ortet.io/reimage"
 )
 
-// Reimage returns each machine of a pool a new OS disk, parallel machines at a time:
+// Reimage gives each machine of a pool a new OS disk, parallel machines at a time:
 // drained, powered off, its Node deleted, reimaged, and its new Node awaited. It stops
 // at the first that does not come up. Interrupted, the same call goes on.
 func (c *Control) Reimage(ctx context.Context, name string, parallel int) error {
@@ -75,7 +75,7 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 	return c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationReimage: &run})
 }
 
-// Resize returns a pool's machines another size, one after the other: drained, upgraded
+// Resize gives a pool's machines another size, one after the other: drained, upgraded
 // to the scale set's model, which restarts them, and awaited. Interrupted, the same
 // call goes on with those that do not have the model yet.
 func (c *Control) Resize(ctx context.Context, name, size string) error {

@@ -141,7 +141,7 @@ func rights(grants []grant, l lack) (roles []azsim.Grant) {
 
 func operatorID(i int) string { return fmt.Sprintf("0a7e7000-0000-4000-8000-%012d", i) }
 
-// operate returns test a world with operators that lack something, and as, which does an
+// operate gives test a world with operators that lack something, and as, which does an
 // operation as one of them and gives what it printed when it failed.
 func operate(t *testing.T, lacks []lack, observe func(r azsim.Request), test func(x *site, as func(i int, o operation) (failed bool, output string))) {
 	t.Helper()

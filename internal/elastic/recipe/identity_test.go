@@ -84,7 +84,7 @@ func (d *deployed) on(machine string, id fleet.ResourceID) *world {
 	return w
 }
 
-// may returns the custom role of a grant other actions.
+// may gives the custom role of a grant other actions.
 func (d *deployed) may(g recipe.Grant, actions []string) {
 	d.t.Helper()
 	group := azsimCompute

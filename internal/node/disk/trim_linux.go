@@ -11,7 +11,7 @@ import (
 // fitrim is FITRIM of linux/fs.h: _IOWR('X', 121, struct fstrim_range).
 const fitrim = 0xc0185879
 
-// trim returns freed blocks back to the disk, so that neither deleted secrets nor
+// trim gives freed blocks back to the disk, so that neither deleted secrets nor
 // dead weight go into the snapshot. Not every disk can; that is only told.
 func trim(r Request, dir string) {
 	d, err := os.Open(dir)

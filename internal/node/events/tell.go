@@ -55,7 +55,7 @@ func (t *teller) start(ctx context.Context) {
 	})
 }
 
-// stop returns what waits a little time to be told.
+// stop gives what waits a little time to be told.
 func (t *teller) stop() {
 	close(t.queue)
 	t.done.Wait()

@@ -92,5 +92,5 @@ The one alarm is the API key of Google's that Debian's Chromium ships in ^/etc^.
 `)
 }
 
-// marked returns a text its marks of code, which a Go literal cannot hold.
+// marked gives a text its marks of code, which a Go literal cannot hold.
 func marked(text string) string { return strings.ReplaceAll(text, "^", "\x60") }

@@ -13,7 +13,7 @@ import (
 // formerCA is what is added to the name of a client CA's file that is replaced.
 const formerCA = ".before-ortet"
 
-// writeClientCA returns the kubelet the CA by which it knows its cluster's clients. A
+// writeClientCA gives the kubelet the CA by which it knows its cluster's clients. A
 // file that is there may be left over from another cluster, whose clients the kubelet
 // would let in and this one's not: it is replaced, and kept beside. One that holds the
 // CA among others stays: it may be an authority that takes over, or one for clients

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// keepOwner returns f the owner that info tells, where the process may.
+// keepOwner gives f the owner that info tells, where the process may.
 func keepOwner(f *os.File, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() != 0 {

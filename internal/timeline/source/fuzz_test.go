@@ -95,7 +95,7 @@ func FuzzPlot(f *testing.F)            { fuzz(f, Plot, "plot*") }
 func FuzzTimes(f *testing.F)           { fuzz(f, Times, "time*") }
 func FuzzBlame(f *testing.F)           { fuzz(f, Blame, "blame*") }
 
-// FuzzMerge returns Merge and Join reports that nobody validated.
+// FuzzMerge feeds Merge and Join reports that were not validated.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(`[{"version":1,"bootId":"a","units":[{"name":"a.service","activatingUsec":-1,"after":["b.service","b.service"]},{"name":"a.service"}],"spans":[{"source":"","name":"x","clock":"moon","startUsec":5,"endUsec":1}],"clocks":[{"monotonicUsec":5},{"monotonicUsec":1}],"system":{"relative":true,"userspaceUsec":7}},{"units":[{"name":"a.service","activatingUsec":9223372036854775807}],"system":{}}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {

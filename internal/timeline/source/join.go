@@ -128,7 +128,7 @@ func gather(boots []*gathered, r wire.BootReport, start wire.Micros, known bool)
 	return boots
 }
 
-// share returns each of a report's spans to the boot that it fell into: the last that
+// share gives each of a report's spans to the boot that it fell into: the last that
 // had begun by then. What is of before the first goes to a boot of which the
 // start is not known.
 func share(boots []*gathered, r wire.BootReport) []*gathered {

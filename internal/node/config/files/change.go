@@ -216,7 +216,7 @@ func (s *Store) stage(e Entry, at string) error {
 	return nil
 }
 
-// swap returns a staged entry its name, or removes what is to be absent.
+// swap gives a staged entry its name, or removes what is to be absent.
 func (s *Store) swap(e Entry, at string) error {
 	var err error
 	if e.Absent {

@@ -154,7 +154,7 @@ func (m *memory) Readlink(name string) (string, error) {
 	return m.live[n].link, err
 }
 
-// name returns an inode a name that must be new.
+// name gives an inode a name that must be new.
 func (m *memory) name(name string, i inode) (int, error) {
 	folder, err := m.find(path.Dir(name))
 	if err != nil {
