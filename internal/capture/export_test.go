@@ -4,10 +4,13 @@ import (
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/workflowtest"
 )
 
 // Table returns a capture's rows, none of them skipped.
-func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(view{}) }
+func Table() workflow.Table {
+	return workflowtest.NoneSkipped((&Service{}).capture(Request{Node: "n"}).table(view{}))
+}
 
 // Planned returns the steps of a plan in which nothing is skipped.
 func Planned() []prototype.Step { return Steps(Table(), nil) }

@@ -16,32 +16,24 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// A view is what a plan observed, for the rows to decide whether they are needed. Its zero
-// value is that of a record which is undone: it skips no row.
+// A view is what a plan observed, for the rows to decide whether they are needed. It is zero for
+// a record that is undone, of which no row begins.
 type view struct {
 	prototype.Observed
 	resume prototype.ResumePlan
 	old    []fleet.ImageVersion // to be pruned
 }
 
-// skip returns why a row is skipped, if it is not needed.
-func (v view) skip(needless bool, why string) string {
-	if v.Pool == nil || !needless {
-		return ""
-	}
-	return why
-}
-
 // copied returns why the rows up to the donor's snapshot are skipped.
 func (v view) copied() string {
-	return cmp.Or(v.skip(v.resume.From == prototype.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
+	return cmp.Or(workflow.SkipIf(v.resume.From == prototype.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
 }
 
 // generalized returns why the rows up to the generalised snapshot are skipped.
 func (v view) generalized() string {
 	return cmp.Or(
-		v.skip(v.resume.From == prototype.AtGeneralized, "the generalised snapshot exists"),
-		v.skip(v.resume.From == prototype.AtVersion, "today's version exists"))
+		workflow.SkipIf(v.resume.From == prototype.AtGeneralized, "the generalised snapshot exists"),
+		workflow.SkipIf(v.resume.From == prototype.AtVersion, "today's version exists"))
 }
 
 // published reports whether today's version is complete.

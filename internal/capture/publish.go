@@ -102,7 +102,7 @@ func (c *capture) modelStep(v view) workflow.Step {
 		Usual:    30 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepVersion},
-		Skip:     v.skip(v.published() && c.get().ModelChanged, "the model uses "+version),
+		Skip:     workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version),
 		Commits:  true,
 		Do:       c.model,
 	}
@@ -183,7 +183,7 @@ func (c *capture) extensionsStep(v view) workflow.Step {
 		Usual:    time.Duration(len(toDelete)) * 30 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepModel},
-		Skip:     v.skip(len(toDelete) == 0, "none to delete"),
+		Skip:     workflow.SkipIf(len(toDelete) == 0, "none to delete"),
 		Do:       c.extensions,
 	}
 }
@@ -222,7 +222,7 @@ func (c *capture) growStep(v view) workflow.Step {
 		Usual:    2 * time.Minute,
 		Deadline: time.Hour,
 		After:    []string{stepModel, stepExtensions},
-		Skip:     v.skip(c.req.NewNodes == 0, "not requested"),
+		Skip:     workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
 		Do:       c.grow,
 	}
 }
@@ -258,7 +258,7 @@ func (c *capture) galleryStep(v view) workflow.Step {
 		Title: "Create the gallery " + c.get().Names.Gallery.Name(),
 		Usual: 10 * time.Second,
 		After: []string{stepInspect},
-		Skip:  v.skip(v.Gallery != nil, "already exists"),
+		Skip:  workflow.SkipIf(v.Gallery != nil, "already exists"),
 		Do:    c.gallery,
 	}
 }
@@ -280,7 +280,7 @@ func (c *capture) definitionStep(v view) workflow.Step {
 		Title: "Create the image definition " + c.get().Names.Definition.Name(),
 		Usual: 10 * time.Second,
 		After: []string{stepGallery},
-		Skip:  v.skip(v.Definition != nil, "already exists"),
+		Skip:  workflow.SkipIf(v.Definition != nil, "already exists"),
 		Do:    c.definition,
 	}
 }
@@ -311,7 +311,7 @@ func (c *capture) versionStep(v view) workflow.Step {
 		Usual:    usual,
 		Deadline: deadline,
 		After:    []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect},
-		Skip:     v.skip(v.published(), v.generalized()),
+		Skip:     workflow.SkipIf(v.published(), v.generalized()),
 		Do:       c.version,
 		Undo: &workflow.Undo{
 			ID:       undoDeleteVersion,
@@ -419,7 +419,7 @@ func (c *capture) pruneStep(v view) workflow.Step {
 		Usual:    time.Duration(len(old)) * time.Minute,
 		Deadline: time.Hour,
 		After:    []string{stepVersion},
-		Skip:     v.skip(v.published() && len(old) == 0, "no older versions"),
+		Skip:     workflow.SkipIf(v.published() && len(old) == 0, "no older versions"),
 		Optional: true,
 		Do:       c.prune,
 	}

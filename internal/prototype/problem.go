@@ -132,9 +132,9 @@ func (p *Problems) Unreadable(on string, err error) {
 	p.Refuse(fleet.IgnoreNotFound(err) != nil, "Unreadable", on, what, cmp.Or(ways[kind], remedy, "try again"))
 }
 
-// CaptureProblems returns every reason to refuse a capture that takes the course.
-// What only matters to steps that the course skips is no problem.
-func CaptureProblems(o Observed, q Request, course ResumePlan) (p Problems) {
+// CaptureProblems returns every reason to refuse a capture from this resume point.
+// What only matters to steps that it skips is no problem.
+func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	p = append(p, o.Unreadable...)
 	refuse, pool := p.Refuse, cmp.Or(o.Pool, &fleet.Pool{})
 	refuse(q.History < 2, "HistoryTooShort", "--history", fleet.Count(q.History, "version")+" would leave nothing to roll back to",
@@ -143,13 +143,13 @@ func CaptureProblems(o Observed, q Request, course ResumePlan) (p Problems) {
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
-	refuse(o.NoImage && course.From < AtGeneralized, "NoImage", "--image",
+	refuse(o.NoImage && resume.From < AtGeneralized, "NoImage", "--image",
 		"no container image is given for the pods that read disks, and none is published",
 		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
 	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
 		"name a node as `kubectl get nodes` shows it, or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again")
 	if o.Donor != nil {
-		p.ofDonor(o, *pool, q, course)
+		p.ofDonor(o, *pool, q, resume)
 	}
 	if on := string(pool.ID); o.Pool != nil {
 		refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration,
@@ -165,14 +165,14 @@ func CaptureProblems(o Observed, q Request, course ResumePlan) (p Problems) {
 			refuse(true, "ExtensionNeeded", on, "an extension that stays needs another that would go: "+k, "keep both, or let both go")
 		}
 	}
-	if course.From == AtDonor && o.Pool != nil && o.Instance != nil {
+	if resume.From == AtDonor && o.Pool != nil && o.Instance != nil {
 		p.ofDisk(o)
 	}
-	refuse(course.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
+	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
 		cmp.Or(when(q.Workbench != "", "name another by --workbench, or leave it out"), NeedsWorkbench))
 	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster)
-	return append(p, course.Problems...)
+	return append(p, resume.Problems...)
 }
 
 // Denied adds the permissions that lack, on the resource group and in the cluster.
@@ -183,7 +183,7 @@ func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
 		"grant them the documented ClusterRole and Role")
 }
 
-func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course ResumePlan) {
+func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume ResumePlan) {
 	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
 	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a Uniform scale set")
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
@@ -193,7 +193,7 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, course Resume
 	why := Managed(d, pool)
 	refuse(why != "", "ManagedByAKS", on, "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
 		"use AKS's own node images, or a pool of your own")
-	if course.From != AtDonor {
+	if resume.From != AtDonor {
 		return
 	}
 	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")

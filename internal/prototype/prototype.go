@@ -290,15 +290,15 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 
 // CaptureChanges returns one zero change for each verb that a capture from this resume point may
 // need, for the check of permissions. Undoing needs no others.
-func CaptureChanges(q Request, course ResumePlan) []fleet.Change {
+func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
 	type changes = []fleet.Change
 	return slices.Concat(
 		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}},
 		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
 		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
-		when(course.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
-		when(course.From <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
+		when(resume.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
+		when(resume.From <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
 			fleet.AttachDisk{}, fleet.DetachDisk{}}),
-		when(course.From == AtDonor, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
+		when(resume.From == AtDonor, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
 	)
 }

@@ -3,10 +3,13 @@ package rollback
 import (
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/workflowtest"
 )
 
 // Table returns a rollback's rows, none of them skipped.
-func Table() workflow.Table { return New(capture.Config{}).rollback(Request{}).table(view{}) }
+func Table() workflow.Table {
+	return workflowtest.NoneSkipped(New(capture.Config{}).rollback(Request{}).table(false))
+}
 
 // Restorable decides what becomes of the original's extensions.
 var Restorable = restorable

@@ -162,7 +162,7 @@ func stateOf(rec journal.Record) (s state, err error) {
 	return s, nil
 }
 
-// serves reports whether a rollback with this state is one that the request asks for.
+// serves reports whether a rollback with this state does what the request asks for.
 func (s state) serves(q Request) bool {
 	return slices.Contains([]string{"", prototype.Previous, cmp.Or(s.To.Name(), prototype.ToOriginal)}, q.To)
 }
@@ -179,7 +179,7 @@ func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
 		note = "resumed %s, begun at %s"
 	}
 	r.Note(note, rec.Name, rec.Begun.UTC().Format(time.RFC3339))
-	return r.table(view{}), r.result.Resumed, nil
+	return r.table(false), r.result.Resumed, nil
 }
 
 // Plan implements workflow.Workflow: it observes, and sets the state of a run that begins
@@ -227,13 +227,13 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		was := rec.Steps[stepModel].State
 		patched = was == journal.Done || was == journal.Skipped
 	}
-	t := r.table(view{planned: true, reached: patched && pool.Model.Image.Same(image)})
+	t := r.table(patched && pool.Model.Image.Same(image))
 	r.result.NothingToDo = !rec.Open() && !slices.ContainsFunc(t, func(row workflow.Step) bool { return row.Skip == "" })
 	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
 }
 
 // unfinished returns the state of the pool's last rollback if it changed the model and did not end
-// well: the same command, or one that names its target, finishes it instead of going back again.
+// well: the same command, also with its target named, finishes it instead of going back again.
 func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (state, bool) {
 	if last.Kind != Kind || last.Ended == nil || last.Ended.Exit == workflow.ExitDone {
 		return state{}, false

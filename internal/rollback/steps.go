@@ -24,39 +24,25 @@ const (
 	stepUntag      = "untag"
 )
 
-// A view is what a plan observed, for the rows to decide whether they are needed. Its zero
-// value is that of a record which is undone: it skips no row.
-type view struct {
-	planned bool
-	reached bool // the model has image and customData
-}
-
-// skip returns why a row is skipped, if it is not needed.
-func (v view) skip(needless bool, why string) string {
-	if !v.planned || !needless {
-		return ""
-	}
-	return why
-}
-
-// table returns a rollback's rows, in the order in which people read them.
-func (r *rollback) table(v view) workflow.Table {
+// table returns a rollback's rows, in the order in which people read them. reached: the model has
+// image and customData.
+func (r *rollback) table(reached bool) workflow.Table {
 	return workflow.Table{
-		r.modelStep(v),
-		r.extensionsStep(v),
-		r.tagStep(v),
-		r.untagStep(v),
+		r.modelStep(reached),
+		r.extensionsStep(),
+		r.tagStep(),
+		r.untagStep(),
 	}
 }
 
-func (r *rollback) modelStep(v view) workflow.Step {
+func (r *rollback) modelStep(reached bool) workflow.Step {
 	_, name := r.s.target()
 	return workflow.Step{
 		ID:       stepModel,
 		Title:    "Point the model at " + name,
 		Usual:    30 * time.Second,
 		Deadline: time.Hour,
-		Skip:     v.skip(v.reached, "the model uses "+name),
+		Skip:     workflow.SkipIf(reached, "the model uses "+name),
 		Commits:  true,
 		Do:       r.model,
 	}
@@ -81,7 +67,7 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	})
 }
 
-func (r *rollback) extensionsStep(v view) workflow.Step {
+func (r *rollback) extensionsStep() workflow.Step {
 	var names []string
 	for _, w := range r.writes {
 		names = append(names, w.Extension.Name)
@@ -92,7 +78,7 @@ func (r *rollback) extensionsStep(v view) workflow.Step {
 		Usual:    time.Duration(len(names)) * 30 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepModel},
-		Skip:     v.skip(len(names) == 0, "none to restore"),
+		Skip:     workflow.SkipIf(len(names) == 0, "none to restore"),
 		Commits:  true,
 		Do:       r.extensions,
 	}
@@ -170,7 +156,7 @@ func settings(ctx context.Context, store cluster.SecretStore, pool fleet.Resourc
 	return kept.Data, "", err
 }
 
-func (r *rollback) tagStep(v view) workflow.Step {
+func (r *rollback) tagStep() workflow.Step {
 	from := r.s.TagFrom
 	return workflow.Step{
 		ID:       stepTag,
@@ -178,19 +164,19 @@ func (r *rollback) tagStep(v view) workflow.Step {
 		Usual:    10 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepModel},
-		Skip:     v.skip(from == "", "nothing to tag"),
+		Skip:     workflow.SkipIf(from == "", "nothing to tag"),
 		Do:       r.tag(from, true),
 	}
 }
 
-func (r *rollback) untagStep(v view) workflow.Step {
+func (r *rollback) untagStep() workflow.Step {
 	return workflow.Step{
 		ID:       stepUntag,
 		Title:    "Remove the rolled-back tag of " + cmp.Or(r.s.To.Name(), "the version"),
 		Usual:    10 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepModel, stepTag},
-		Skip:     v.skip(!r.s.Untag, "not tagged"),
+		Skip:     workflow.SkipIf(!r.s.Untag, "not tagged"),
 		Do:       r.tag(r.s.To, false),
 	}
 }

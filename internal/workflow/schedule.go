@@ -52,6 +52,14 @@ type Step struct {
 	Undo            *Undo
 }
 
+// SkipIf returns why a row is skipped, if it is not needed: for Step.Skip.
+func SkipIf(needless bool, why string) string {
+	if needless {
+		return why
+	}
+	return ""
+}
+
 // DefaultDeadline applies to actions without a Deadline.
 const DefaultDeadline = 15 * time.Minute
 

@@ -274,6 +274,14 @@ func (w *walk) judge(left []workflow.Step) {
 	}
 }
 
+// NoneSkipped returns the rows of a plan that needs all of them.
+func NoneSkipped(rows workflow.Table) workflow.Table {
+	for i := range rows {
+		rows[i].Skip = ""
+	}
+	return rows
+}
+
 // Skipping returns the plan of a capture's table: what the world shows is skipped.
 func Skipping(table func() workflow.Table) func(there map[string]bool) workflow.Table {
 	return func(there map[string]bool) workflow.Table {
