@@ -84,7 +84,7 @@ type Outcome string
 const (
 	Captured Outcome = "captured"
 	NotDue   Outcome = "not due"  // nothing to do, Because says why
-	LeftOut  Outcome = "left out" // see Look.Left
+	LeftOut  Outcome = "left out" // see Observation.Left
 	Planned  Outcome = "planned"  // a dry run
 	Ended    Outcome = "failed"   // Exit and Error say how
 )
@@ -103,7 +103,7 @@ type Result struct {
 	Left     []string        `json:"left,omitempty"`
 	// Passed are donors that were chosen first and could not be used, each with why.
 	Passed  []string        `json:"passed,omitempty"`
-	Notes   []string        `json:"notes,omitempty"` // Look's
+	Notes   []string        `json:"notes,omitempty"` // the Observation's
 	Capture *capture.Result `json:"capture,omitempty"`
 	Plan    *prototype.Plan `json:"plan,omitempty"`
 	Err     error           `json:"-"`

@@ -32,7 +32,7 @@ func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 	return pools, nil
 }
 
-// Observe returns a Look for each of the pools, in their order, and changes nothing. With
+// Observe returns an Observation for each of the pools, in their order, and changes nothing. With
 // all, pools that are not ours to change are left out; otherwise they were named, and
 // the reason is in Refused.
 func (a *Auto) Observe(ctx context.Context, pools []fleet.ResourceID, all bool) ([]Observation, error) {
@@ -40,19 +40,19 @@ func (a *Auto) Observe(ctx context.Context, pools []fleet.ResourceID, all bool) 
 	if err != nil {
 		return nil, err
 	}
-	looks := make([]Observation, len(pools))
+	observations := make([]Observation, len(pools))
 	var g errgroup.Group
 	g.SetLimit(a.c.MaxParallel)
 	for i, id := range pools {
 		g.Go(func() error {
 			s, err := a.status(ctx, id)
 			if err == nil {
-				looks[i] = a.observe(s, nodes, all)
+				observations[i] = a.observe(s, nodes, all)
 			}
 			return err
 		})
 	}
-	return looks, g.Wait()
+	return observations, g.Wait()
 }
 
 func keyOf(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) }

@@ -98,12 +98,12 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			r.Err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: context.Cause(ctx)}
 			return r
 		}
-		looks, err := a.Observe(ctx, []fleet.ResourceID{pool}, all)
+		observations, err := a.Observe(ctx, []fleet.ResourceID{pool}, all)
 		if err != nil {
 			r.Err = err
 			return r
 		}
-		l := looks[0]
+		l := observations[0]
 		r.Notes = l.Notes
 		donor := l.next(passed)
 		switch {
@@ -187,11 +187,11 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Observation, all, dryRu
 // check chooses again under the pool's lock: another run may have captured the pool
 // meanwhile, or taken the donor as its workbench.
 func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, all bool) error {
-	looks, err := a.Observe(ctx, []fleet.ResourceID{pool}, all)
+	observations, err := a.Observe(ctx, []fleet.ResourceID{pool}, all)
 	if err != nil {
 		return err
 	}
-	l := looks[0]
+	l := observations[0]
 	what := ""
 	for _, c := range l.Candidates {
 		for _, reason := range c.Reasons {
@@ -231,8 +231,8 @@ func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string,
 	if failed := new(workflow.Outcome); !errors.As(err, &failed) || failed.Exit != workflow.ExitFailed {
 		return false
 	}
-	looks, lookErr := a.Observe(ctx, []fleet.ResourceID{pool}, false)
-	return lookErr == nil && !slices.ContainsFunc(looks[0].Candidates, isNamed(donor))
+	observations, lookErr := a.Observe(ctx, []fleet.ResourceID{pool}, false)
+	return lookErr == nil && !slices.ContainsFunc(observations[0].Candidates, isNamed(donor))
 }
 
 func isNamed(node string) func(donors.Candidate) bool {

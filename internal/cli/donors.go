@@ -68,28 +68,28 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	looks, err := a.Observe(ctx, pools, s.all)
+	observations, err := a.Observe(ctx, pools, s.all)
 	if err != nil {
 		return err
 	}
-	err = o.print(looks, func(w io.Writer) {
-		if len(looks) == 0 {
+	err = o.print(observations, func(w io.Writer) {
+		if len(observations) == 0 {
 			fmt.Fprintln(w, noPools)
 		}
 		name := poolNames(pools)
-		for i, l := range looks {
+		for i, l := range observations {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
 			writeLook(w, name(l.Pool), l)
 		}
 		var notes []string
-		for _, l := range looks {
+		for _, l := range observations {
 			notes = append(notes, l.Notes...)
 		}
 		writeNotes(w, notes)
 	})
-	for _, l := range looks {
+	for _, l := range observations {
 		switch {
 		case len(l.Unread) > 0:
 			err = errors.Join(err, fmt.Errorf("cannot judge scale set %s: %s; %s", l.Pool.Name(), l.Refused[0].What, l.Refused[0].WayOut))

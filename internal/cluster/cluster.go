@@ -25,7 +25,7 @@ type Nodes interface {
 	// Annotate sets annotations of a node; a nil value removes one. Setting
 	// what is there changes nothing.
 	Annotate(ctx context.Context, node string, annotations map[string]*string) error
-	// AnnotateUnchanged is Annotate of a Node that nobody wrote since it was read: else it
+	// AnnotateUnchanged is Annotate of a Node that is unchanged since it was read: else it
 	// changes nothing and is fleet.KindConflict.
 	AnnotateUnchanged(ctx context.Context, node fleet.Node, annotations map[string]*string) error
 	// SetUnschedulable cordons or uncordons. It changes nothing where the node
@@ -207,7 +207,7 @@ type Neighbours interface {
 	// false where there is no kured. fleet.KindHeld where a node reboots now, or
 	// another holder has it. Again by the same holder, the time begins anew.
 	HoldReboots(ctx context.Context, holder string, ttl time.Duration) (known bool, err error)
-	// ReleaseReboots returns kured's lock back where the holder has it.
+	// ReleaseReboots gives kured's lock back where the holder has it.
 	ReleaseReboots(ctx context.Context, holder string) error
 }
 

@@ -107,7 +107,7 @@ type Assessment struct {
 	Pool     fleet.ResourceID `json:"pool"`
 	Name     string           `json:"name"`           // of the instance, "pool1_3"
 	HostName string           `json:"hostName"`       // in lower case; the Node's name where it has one
-	Node     string           `json:"node,omitempty"` // "" where there is none
+	Node     string           `json:"node,omitempty"` // "" if it has no Node
 	VMID     string           `json:"vmId,omitempty"`
 	Created  time.Time        `json:"created,omitzero"` // the instance
 	State    State            `json:"state"`
@@ -125,14 +125,14 @@ type Assessment struct {
 	Basis string    `json:"basis,omitempty"` // what a verdict from outside is based on
 	Seen  time.Time `json:"seen,omitzero"`   // when the node's own verdict was first read
 	// Reported is the outcome that the node reported, if State is another.
-	Reported wire.Outcome `json:"told,omitempty"`
+	Reported wire.Outcome `json:"told,omitempty"` // stored under this name
 
 	watched time.Time       // when it was first assessed by this process
 	missed  bool            // its Node may have been Ready in this start before that
 	relayed *relayedVerdict // what the admission server kept for the node since it was assessed last
 }
 
-// Reason returns the catalogue's name for why, "" where there is none.
+// Reason returns the catalogue's name for why, "" if none is known.
 func (a Assessment) Reason() string {
 	if a.Verdict == nil {
 		return ""
@@ -279,7 +279,7 @@ func observe(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment
 		o.began = now
 	}
 	// A Node that registered long after the start of its instance is of another start,
-	// unless it is only the late end of one that failed.
+	// unless it is only the late end of a boot that failed.
 	if node != nil && !previous.State.Bad() && !o.cameUpBefore() && node.Created.After(o.deadline()) && !node.Created.After(now) {
 		o.began = node.Created
 	}

@@ -61,7 +61,7 @@ func within(at, from time.Time) bool {
 
 // firstPod is when the first container ran on a node, since then, of the pods that
 // came to it: those of DaemonSets and static ones belong to the node. Zero where
-// there is none.
+// it has none.
 func firstPod(pods []corev1.Pod, since time.Time) time.Time {
 	var first time.Time
 	for i := range pods {

@@ -28,7 +28,7 @@ const (
 )
 
 const (
-	// perMachine is how many boots of one machine are kept, so that one that reports
+	// perMachine is how many boots of one machine are kept, so that a machine that reports
 	// boots without end takes the place of none but its own.
 	perMachine = 3
 	// compared is how many image versions of a pool, the last used, are kept longer:

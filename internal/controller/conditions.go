@@ -60,7 +60,7 @@ func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a 
 }
 
 // conditionFor returns our condition on a Node, unless it was written of an earlier machine
-// than the one that was assessed: see NodeView.of.
+// than the assessed one: see NodeView.of.
 func conditionFor(node *corev1.Node, a Assessment) *corev1.NodeCondition {
 	c := conditionOf(node)
 	if c == nil || a.Created.IsZero() {
@@ -90,7 +90,7 @@ const writes = 5
 //
 // The lists of conditions of older API versions are written as a whole, by server
 // and client alike. So the list is read, our condition is put in, and the rest is
-// sent back as it was, on condition that nobody wrote meanwhile.
+// sent back as it was, on condition that it is unchanged.
 func (r *reconciler) setMemberCondition(ctx context.Context, m member, a Assessment) error {
 	if m.published.status == statusOf(a) && m.published.reason == reasonOf(a) && m.published.message == messageOf(a) {
 		return nil

@@ -31,7 +31,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// LeaseName is the Lease by which controllers elect the one that works.
+// LeaseName is the Lease by which controllers elect their leader.
 const LeaseName = "ortet-controller"
 
 // Defaults of Config.

@@ -418,7 +418,7 @@ func (e *evidence) prune(ctx context.Context) error {
 const unlisted = 2 * time.Hour
 
 // lingers is how long after its evidence was written a machine counts as one
-// that nobody is about to delete.
+// that is not about to be deleted.
 const lingers = time.Hour
 
 // obsolete returns the names of what is to be deleted: what is too old of machines that are
@@ -427,7 +427,7 @@ const lingers = time.Hour
 // listed, what was not seen for a while after the start counts as gone.
 //
 // Of what is over the limit those go first, the oldest first, whose machines are there long
-// after: their serial logs can still be read, and nobody seems to act on them. Then the
+// after: their serial logs can still be read, and no client seems to act on them. Then the
 // oldest of all others go. Those that failed lately stay, though their machines are there:
 // whoever acts on the condition is about to delete these, and their evidence is needed most.
 func (e *evidence) obsolete(live map[string]bool, all bool) []string {

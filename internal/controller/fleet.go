@@ -17,7 +17,7 @@ type Key string
 func KeyOf(id fleet.ResourceID) Key { return Key(strings.ToLower(string(id))) }
 
 // A Fleet is what is known of the instances of all pools: what the cloud reported
-// last, what was decided, and serial logs that nobody has judged yet. It may be
+// last, what was decided, and serial logs that are not judged yet. It may be
 // used from many goroutines.
 type Fleet struct {
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ type instanceState struct {
 	boot       fleet.Boot
 	assessment Assessment
 	serial     []byte // read, and not judged yet
-	last       []byte // the end of the one that was judged last, while it boots
+	last       []byte // the end of the log that was judged last, while it boots
 	reads      serialReads
 	counted    []State         // outcomes that are in the metrics
 	relayed    *pendingVerdict // a verdict that the admission server keeps for the node
@@ -42,7 +42,7 @@ func NewFleet() *Fleet {
 	return &Fleet{pools: map[Key]*poolState{}, all: map[Key]*instanceState{}, gone: map[Key]*instanceState{}, hosts: map[string]Key{}}
 }
 
-// Known is what is known of one instance. Of one that is being deleted Serial is what
+// Known is what is known of one instance. Of an instance that is being deleted Serial is what
 // was read last.
 type Known struct {
 	Boot     fleet.Boot

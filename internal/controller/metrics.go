@@ -39,7 +39,7 @@ func newMeters(f *Fleet, c Config) (*meters, error) {
 	m := &meters{fleet: f, budget: c.Budget, now: c.Now, boot: newBootMeters(),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ortet_boot_verdicts_total",
-			Help: "Boots that ended, once for each outcome that they were told to have, and where the verdict was first from.",
+			Help: "Boots that ended, once for each published outcome, and the first source of the verdict.",
 		}, []string{"pool", "outcome", "source"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ortet_boot_failures_total",
@@ -52,7 +52,7 @@ func newMeters(f *Fleet, c Config) (*meters, error) {
 		}, []string{"pool"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "ortet_boot_verdict_stage_seconds",
-			Help:    "How long a stage of the boot took, as the node tells it.",
+			Help:    "How long a stage of the boot took, as the node reports it.",
 			Buckets: append([]float64{0.5, 1, 2}, buckets...),
 		}, []string{"pool", "stage"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -75,7 +75,7 @@ func InstanceOf(providerID string) (fleet.ResourceID, bool) {
 // those that have none, do not name Azure's instance. Of several with its
 // provider id it is the one of its host name, or else one that is Ready, or the
 // youngest: Nodes of an earlier pool of the same name stay, since Azure has an
-// instance of their id. nil where there is none.
+// instance of their id. nil if no Node is.
 func NodeFor(nodes []NodeView, b fleet.Boot) *NodeView {
 	var byID, byName *NodeView
 	for i := range nodes {

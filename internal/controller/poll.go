@@ -230,9 +230,9 @@ const (
 	classWanted
 	classFailed // the serial log of a boot that failed
 	classLively
-	classSilent // the serial log of one that reports nothing
+	classSilent // the serial log of an instance that reports nothing
 	classQuiet
-	classReady // the serial log of one that came up
+	classReady // the serial log of an instance that came up
 )
 
 // next returns what to do now; if there is nothing, when there will be.

@@ -31,7 +31,7 @@ func (o *observed) conditionTrue() bool { return o.node != nil && o.node.CameUp 
 // the deadline, and not as the Node was registered. The condition's lastTransitionTime
 // stays until its status changes: to True, or to Unknown when the kubelet falls silent.
 // So a Node that was never Ready, and whose kubelet fell silent only after the deadline,
-// counts as one that was, unless it was published as failed before.
+// counts as Ready then, unless it was published as failed before.
 var nodeChangedAfterDeadline = bootRule{
 	name:   "the Node's Ready condition changed after the deadline",
 	when:   (*observed).changedAfterDeadline,

@@ -49,7 +49,7 @@ func (r *reconciler) pollRelayed(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if err := r.listRelayed(ctx); err != nil && ctx.Err() == nil {
-			r.config.Log.WarnContext(ctx, "what nodes told the admission server is not read", "namespace", r.config.Namespace, "error", err)
+			r.config.Log.WarnContext(ctx, "cannot read relayed reports", "namespace", r.config.Namespace, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -65,7 +65,7 @@ func (r *reconciler) listRelayed(ctx context.Context) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 	if err := r.client.List(ctx, list, client.InNamespace(r.config.Namespace), client.HasLabels{RelayedLabel}); err != nil {
-		return fmt.Errorf("list what nodes told in %s: %w", r.config.Namespace, err)
+		return fmt.Errorf("list relayed reports in %s: %w", r.config.Namespace, err)
 	}
 	var errs []error
 	read := 0
@@ -113,13 +113,13 @@ func (r *reconciler) readRelayed(ctx context.Context, key Key, boot fleet.Boot, 
 		err = fmt.Errorf("nothing is known of the kind %q", clip(kind, 64))
 	}
 	if err != nil {
-		r.config.Log.WarnContext(ctx, "what a node told the admission server is of no use",
+		r.config.Log.WarnContext(ctx, "cannot use a relayed report",
 			"configMap", m.Name, "instance", boot.Name, "error", err)
 	}
 	return r.deleteRelayed(ctx, m.Name, m.ResourceVersion)
 }
 
-// storeRelayedBoot keeps the report of a boot as one that was found on a Node, which there
+// storeRelayedBoot keeps the report of a boot as if it was found on a Node, which there
 // may not be.
 func (r *reconciler) storeRelayedBoot(ctx context.Context, boot fleet.Boot, report wire.BootReport) error {
 	view := &NodeView{Name: strings.ToLower(boot.HostName)}
@@ -159,7 +159,7 @@ func (r *reconciler) deleteRelayed(ctx context.Context, name, version string) er
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.config.Namespace}}
 	err := r.client.Delete(ctx, m, client.Preconditions{ResourceVersion: &version})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete what a node told, %s/%s: %w", r.config.Namespace, name, err)
+		return fmt.Errorf("delete relayed report %s/%s: %w", r.config.Namespace, name, err)
 	}
 	return nil
 }

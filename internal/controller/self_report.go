@@ -15,7 +15,7 @@ type selfReport struct {
 	seen    time.Time
 }
 
-// A relayedVerdict is one that the admission server keeps for a node.
+// A relayedVerdict is a verdict that the admission server keeps for a node.
 type relayedVerdict struct {
 	verdict wire.Verdict
 	at      time.Time // when it was read
@@ -100,7 +100,7 @@ func (o *observed) degradedBefore() bool {
 }
 
 // conditionSince reports whether our condition contradicts a verdict of that time: it was
-// written after that with the verdict's own reason, as for one that is Degraded, or so long
+// written after that with the verdict's own reason, as for a Degraded node, or so long
 // after that it was no race with a Node that was Ready for a moment.
 func (n *NodeView) conditionSince(v wire.Verdict, at time.Time, settle time.Duration) bool {
 	if !n.CameUp {

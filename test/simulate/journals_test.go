@@ -58,7 +58,7 @@ func TestStoredJournals(t *testing.T) {
 	}
 }
 
-// exchange puts the stored record in the place of the one that is there.
+// exchange puts the stored record in the place of the written one.
 func (w *world) exchange(t *testing.T, path string) {
 	t.Helper()
 	name, written := "", []byte(nil)
