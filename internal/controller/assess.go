@@ -127,6 +127,7 @@ type Assessment struct {
 	// Reported is the outcome that the node reported, if State is another.
 	Reported wire.Outcome `json:"told,omitempty"` // stored under this name
 
+	rule    string          // that decided
 	watched time.Time       // when it was first assessed by this process
 	missed  bool            // its Node may have been Ready in this start before that
 	relayed *relayedVerdict // what the admission server kept for the node since it was assessed last
@@ -186,6 +187,7 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	for _, r := range bootRules {
 		if r.when(o) {
 			r.decide(o, &a)
+			a.rule = r.name
 			break
 		}
 	}

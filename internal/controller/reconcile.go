@@ -94,7 +94,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if a.State != known.Previous.State {
 		r.config.Log.InfoContext(ctx, "instance assessed",
-			"instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source))
+			"instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source), "rule", a.rule)
 		r.poller.Wake() // there may be a log to read
 	}
 	if err != nil {
