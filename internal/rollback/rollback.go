@@ -257,7 +257,7 @@ func (r *rollback) choose(d *prototype.Problems, rec journal.Record, pool fleet.
 	switch {
 	case unfinished:
 		back = before.Return
-		notes = append(notes, rec.Name+" changed the model and did not finish: this command does what is left of it")
+		notes = append(notes, rec.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
 	case len(problems) > 0:
 		*d = append(*d, problems...)
 		return nil
