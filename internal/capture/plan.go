@@ -69,8 +69,8 @@ func (c *capture) table(v view) workflow.Table {
 		c.versionStep(v),
 		c.pruneStep(v),
 		c.modelStep(v),
-		c.extensionsStep(v),
-		c.growStep(v),
+		c.extensionsStep(),
+		c.growStep(),
 	}
 }
 

@@ -175,7 +175,7 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-func (c *capture) extensionsStep(v view) workflow.Step {
+func (c *capture) extensionsStep() workflow.Step {
 	toDelete := c.get().ToDelete
 	return workflow.Step{
 		ID:       stepExtensions,
@@ -215,7 +215,7 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	}))
 }
 
-func (c *capture) growStep(v view) workflow.Step {
+func (c *capture) growStep() workflow.Step {
 	return workflow.Step{
 		ID:       stepGrow,
 		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),

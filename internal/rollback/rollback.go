@@ -243,7 +243,8 @@ func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []f
 	if err != nil || json.Unmarshal(last.Request, &asked) != nil {
 		return state{}, false
 	}
-	same := cmp.Or(asked.To, prototype.Previous) == cmp.Or(r.req.To, prototype.Previous) || r.req.To == cmp.Or(s.To.Name(), prototype.ToOriginal)
+	same := cmp.Or(asked.To, prototype.Previous) == cmp.Or(r.req.To, prototype.Previous) ||
+		r.req.To == cmp.Or(s.To.Name(), prototype.ToOriginal)
 	image, _ := s.target()
 	_, there := prototype.FindVersion(versions, s.TagFrom)
 	return s, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
@@ -257,7 +258,8 @@ func (r *rollback) choose(d *prototype.Problems, rec journal.Record, pool fleet.
 	switch {
 	case unfinished:
 		back = before.Return
-		notes = append(notes, rec.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
+		notes = append(notes,
+			rec.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
 	case len(problems) > 0:
 		*d = append(*d, problems...)
 		return nil
