@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -150,7 +151,7 @@ func (w *world) halted(c *computer) {
 
 // removeNode is the cloud controller, which deletes the Node of a deleted instance.
 func (w *world) removeNode(c *computer) {
-	if n := w.kube.Node(c.node()); n == nil || n.Spec.ProviderID != "azure://"+c.ResourceID {
+	if n := w.kube.Node(c.node()); n == nil || !strings.EqualFold(n.Spec.ProviderID, "azure://"+c.ResourceID) {
 		return
 	}
 	pods := w.podsOn(c.node())
