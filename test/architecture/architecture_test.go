@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,53 +24,43 @@ const module = "github.com/ortet/ortet"
 
 var update = flag.Bool("update", false, "rewrite the agent's dependency list")
 
-// rooms says which of our own packages each room may import; a room is a path
-// prefix, the longest that matches counts. A folder without a row is an error,
-// so that a new room is decided on.
-var rooms = map[string][]string{
-	"api/v1alpha1":              {},
-	"internal/fleet":            {},
-	"internal/wire":             {},
-	"internal/ber":              {},
-	"internal/prototype":        {"internal/fleet"},
-	"internal/azure":            {"internal/fleet"},
-	"internal/cluster":          {"internal/fleet", "internal/workflow/journal"},
-	"internal/workflow":         {"internal/azure", "internal/cluster", "internal/fleet"},
-	"internal/workflow/journal": {"internal/fleet"},
-	"internal/capture":          {"internal/workflow", "internal/prototype", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/rollback":         {"internal/capture", "internal/workflow", "internal/prototype", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/donors":           {"internal/fleet"},
-	"internal/auto":             {"internal/donors", "internal/capture", "internal/rollback", "internal/workflow", "internal/prototype", "internal/fleet"},
-	"internal/redact":           {"internal/wire"},
-	"internal/verdict":          {"internal/redact", "internal/wire"},
-	"internal/controller":       {"internal/azure", "internal/cluster", "internal/fleet", "internal/wire", "internal/verdict", "internal/timeline"},
-	"internal/admission":        {"internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/node":             {"internal/ber", "internal/nodeconfig", "internal/redact", "internal/wire", "internal/verdict", "internal/timeline/source"},
-	"internal/timeline":         {"internal/wire"},
-	"internal/admission/attest": {"internal/ber"},
-	// The agent reads a node's files with it, so it knows nothing of what they mean.
-	"internal/timeline/source":   {"internal/wire", "internal/verdict"},
-	"internal/cli":               {"internal"},
-	"internal/azsim":             {},
-	"internal/elastic":           {"internal/azure", "internal/cluster", "internal/fleet", "internal/yamlfile", "deploy", "docs/schema"},
-	"internal/elastic/lifecycle": {"internal/elastic", "internal/workflow", "internal/azure", "internal/fleet"},
-	"internal/nodeconfig":        {},
-	"internal/nodeconfig/file":   {"internal/nodeconfig", "internal/redact", "internal/yamlfile", "docs/schema"},
-	"internal/yamlfile":          {},
-	"internal/rollout":           {"internal/azure", "internal/workflow", "internal/fleet", "internal/wire", "internal/nodeconfig", "internal/redact"},
-	"deploy":                     {},
-	"docs/schema":                {},
-	"cmd/ortet":                  {"internal"},
-	"cmd/ortet-node":             {"internal/node", "internal/wire", "internal/verdict"},
-	"cmd/azsim":                  {"internal/azsim"},
-	"bench":                      {"internal", "test"},
-	"hack":                       {"internal", "test"},
-	"test":                       {"internal", "test", "hack"},
-	"test/kubesim":               {},
-	"test/kubesim/serve":         {"test/kubesim", "test/access"},
-	"test/access":                {},
-	"test/denial":                {"internal", "test"},
-	"charts":                     {"internal"},
+// rooms reads which of our own packages each room may import from ARCHITECTURE.md. A room
+// is a path prefix, the longest that matches counts; names below internal stand without it.
+func rooms(t *testing.T) map[string][]string {
+	t.Helper()
+	name := regexp.MustCompile("^`([a-z0-9/-]+)`$")
+	all := map[string][]string{}
+	for line := range strings.Lines(section(t, "ARCHITECTURE.md", "rooms")) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		room := name.FindStringSubmatch(strings.TrimSpace(cells[0]))
+		if len(cells) != 3 || room == nil {
+			continue
+		}
+		all[room[1]] = []string{}
+		for cell := range strings.SplitSeq(strings.TrimSpace(cells[2]), ", ") {
+			if cell == "–" {
+				continue
+			}
+			of := name.FindStringSubmatch(cell)
+			if of == nil {
+				t.Errorf("ARCHITECTURE.md: %q in the row of %s is not a name", cell, room[1])
+				continue
+			}
+			path := of[1]
+			if _, err := os.Stat("../../internal/" + path); err == nil {
+				path = "internal/" + path
+			}
+			all[room[1]] = append(all[room[1]], path)
+		}
+	}
+	for room, may := range all {
+		for _, path := range append([]string{room}, may...) {
+			if _, err := os.Stat("../../" + path); err != nil {
+				t.Errorf("ARCHITECTURE.md, in the row of %s: there is no %s", room, path)
+			}
+		}
+	}
+	return all
 }
 
 // mayNot lists what a room may not import although its row's prefix allows it.
@@ -113,14 +104,13 @@ func list(t *testing.T, env []string, args ...string) []pkg {
 	}
 }
 
-func roomOf(path string) (string, bool) {
-	best, found := "", false
-	for room := range rooms {
-		if (path == room || strings.HasPrefix(path, room+"/")) && len(room) > len(best) {
-			best, found = room, true
+func roomOf(path string, rooms map[string][]string) (room string) {
+	for r := range rooms {
+		if within(path, []string{r}) && len(r) > len(room) {
+			room = r
 		}
 	}
-	return best, found
+	return room
 }
 
 func within(path string, prefixes []string) bool {
@@ -130,11 +120,12 @@ func within(path string, prefixes []string) bool {
 }
 
 func TestImportsRespectRooms(t *testing.T) {
+	rooms, used := rooms(t), map[string]bool{}
 	for _, p := range list(t, nil, "./...") {
 		path := strings.TrimPrefix(p.ImportPath, module+"/")
-		room, ok := roomOf(path)
-		if !ok {
-			t.Errorf("%s lies in no room: give it a row in this table and in ARCHITECTURE.md", path)
+		room := roomOf(path, rooms)
+		if room == "" {
+			t.Errorf("%s lies in no room: give it a row in ARCHITECTURE.md", path)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -144,6 +135,16 @@ func TestImportsRespectRooms(t *testing.T) {
 			}
 			if !within(ours, rooms[room]) || within(ours, mayNot[room]) {
 				t.Errorf("%s imports %s: the room %s may import only %v", path, ours, room, rooms[room])
+			}
+			for _, may := range rooms[room] {
+				used[room+" "+may] = used[room+" "+may] || within(ours, []string{may})
+			}
+		}
+	}
+	for room, all := range rooms {
+		for _, may := range all {
+			if !used[room+" "+may] {
+				t.Errorf("ARCHITECTURE.md: %s may import %s, and does not", room, may)
 			}
 		}
 	}
