@@ -24,8 +24,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/wire"
-	"github.com/ortet/ortet/internal/workflow/journal"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

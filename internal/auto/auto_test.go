@@ -14,10 +14,10 @@ import (
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 var now = time.Date(2026, 11, 26, 0, 42, 0, 0, time.UTC)

@@ -15,10 +15,10 @@ import (
 
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 var update = flag.Bool("update", false, "write the golden texts anew")

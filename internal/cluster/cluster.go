@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/journal"
 )
 
 // Nodes observes and marks nodes. A missing node is fleet.KindNotFound.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/journal"
 	"github.com/ortet/ortet/internal/workflow/workflowtest"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/journal"
 )
 
 // Exit codes of a run.

@@ -32,7 +32,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/journal"
 )
 
 // A Table is a workflow's rows, in the order in which people read them.

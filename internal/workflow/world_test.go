@@ -12,9 +12,9 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/journal/journaltest"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/journal"
-	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/journal"
 )
 
 // A Faulted is an implementation one of whose requests meets a fault.

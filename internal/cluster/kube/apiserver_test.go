@@ -19,8 +19,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/clustertest"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/workflow/journal"
-	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/journal/journaltest"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

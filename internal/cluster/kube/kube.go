@@ -33,7 +33,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/journal"
 )
 
 // DefaultNamespace is where Ortet keeps its Leases, journals, kept items and

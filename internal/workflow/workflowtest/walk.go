@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // A Walk plays a table in a world where a row's effect is there or not. Actions begin

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/journal/journaltest"
 	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/workflow/journal"
-	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 )
 
 const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/journal"
 )
 
 // Memory is a journal.Store in memory, for tests and simulation. The zero value is ready; it
