@@ -16,7 +16,7 @@ import (
 
 	"github.com/smallstep/pkcs7"
 
-	"github.com/ortet/ortet/internal/ber"
+	"github.com/ortet/ortet/internal/wire/ber"
 )
 
 // Azure writes times in UTC as "11/20/18 22:07:39 -0000".

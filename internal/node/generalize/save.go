@@ -20,9 +20,9 @@ import (
 
 	"github.com/smallstep/pkcs7"
 
-	"github.com/ortet/ortet/internal/ber"
 	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/wire/ber"
 )
 
 const (
