@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"

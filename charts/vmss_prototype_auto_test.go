@@ -13,7 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/image/donors"
 )
 
 func cronJob(t *testing.T, args ...string) batchv1.CronJob {

@@ -14,11 +14,11 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/auto"
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/elastic/agents"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/auto"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -113,8 +113,8 @@ func (p *pooled) poolOf(node string) fleet.ResourceID {
 	return id.Parent()
 }
 
-func (p *pooled) Plan(_ context.Context, q capture.Request) (prototype.Plan, error) {
-	return prototype.Plan{Kind: capture.Kind, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []prototype.Step{{ID: "drain", Title: "Drain " + q.Node}}}, nil
+func (p *pooled) Plan(_ context.Context, q capture.Request) (plan.Plan, error) {
+	return plan.Plan{Kind: capture.Kind, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []plan.Step{{ID: "drain", Title: "Drain " + q.Node}}}, nil
 }
 
 func (p *pooled) Capture(_ context.Context, q capture.Request) (capture.Result, error) {
@@ -124,7 +124,7 @@ func (p *pooled) Capture(_ context.Context, q capture.Request) (capture.Result, 
 	p.show(pool).Report(event("stop", "Power off "+q.Node, workflow.EventBegun, 0, ""))
 	p.request, p.captured = q, append(p.captured, q.Node)
 	r := capture.Result{
-		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: prototype.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
+		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: plan.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
 		Timing: capture.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
 	}
 	return r, p.fails[q.Node]

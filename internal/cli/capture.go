@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -70,7 +70,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.IntVar(&r.History, "history", 3, "`NUMBER` of image versions to keep, at least 2; versions in use are always kept")
 	flags.Int32Var(&r.Replicas, "replicas", 3, "`NUMBER` of replicas of the image version, 1 to 100")
 	flags.BoolVar(&r.Shallow, "shallow", false, "build a shallow version, without copies of the data; for development and tests")
-	flags.StringVar(&r.Bootstrap, "bootstrap", prototype.BootstrapKeep, "`MODE` in which new nodes join: keep (they run the model's customData as before) or baked (all is on the image; customData becomes a no-op)")
+	flags.StringVar(&r.Bootstrap, "bootstrap", plan.BootstrapKeep, "`MODE` in which new nodes join: keep (they run the model's customData as before) or baked (all is on the image; customData becomes a no-op)")
 	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "allow on the image the credentials that all nodes of the pool share")
 	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "`PATH` of another secret allowed on the image, or of a folder, ending in /; repeatable")
 	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete files with other secrets from the copy of the disk, unless nodes need them to boot")
@@ -105,8 +105,8 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--grace-period %s: want 0s to 24h", r.GracePeriod)
 	case r.NewNodes < 0 || r.NewNodes > 1000:
 		return usagef("--grow %d: want 0 to 1000; a scale set has at most 1,000 instances", r.NewNodes)
-	case r.Bootstrap != prototype.BootstrapKeep && r.Bootstrap != prototype.BootstrapBaked:
-		return usagef("--bootstrap %s: want %s or %s", r.Bootstrap, prototype.BootstrapKeep, prototype.BootstrapBaked)
+	case r.Bootstrap != plan.BootstrapKeep && r.Bootstrap != plan.BootstrapBaked:
+		return usagef("--bootstrap %s: want %s or %s", r.Bootstrap, plan.BootstrapKeep, plan.BootstrapBaked)
 	case len(r.AcceptSecrets) > wire.MaxAcceptedSecrets:
 		return usagef("--accept-secret: %d paths; give at most %d, a folder that ends in / stands for all below it", len(r.AcceptSecrets), wire.MaxAcceptedSecrets)
 	}
@@ -117,11 +117,11 @@ func (f *captureFlags) complete(node string) error {
 	}
 	switch f.extensions {
 	case "default":
-		r.Extensions = prototype.ExtensionRule{Keep: f.keep}
+		r.Extensions = plan.ExtensionRule{Keep: f.keep}
 	case "none":
-		r.Extensions = prototype.ExtensionRule{None: true}
+		r.Extensions = plan.ExtensionRule{None: true}
 	case "all":
-		r.Extensions = prototype.ExtensionRule{All: true, Keep: f.keep}
+		r.Extensions = plan.ExtensionRule{All: true, Keep: f.keep}
 	default:
 		return usagef("--extensions %s: want default, all or none", f.extensions)
 	}

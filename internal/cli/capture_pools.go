@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ortet/ortet/internal/auto"
 	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/workflow"
 )
 

@@ -19,10 +19,10 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/auto"
-	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/auto"
+	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/workflow"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/rollout"
 	"github.com/ortet/ortet/internal/workflow"
 )

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 )
 

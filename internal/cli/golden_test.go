@@ -13,18 +13,18 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 var update = flag.Bool("update", false, "write the golden texts anew")
 
 // goes asks a rule for one extension; vmssCSE is a CustomScript.
-func goes(rule prototype.ExtensionRule, name string) bool {
+func goes(rule plan.ExtensionRule, name string) bool {
 	e := fleet.Extension{Name: name, Type: "Monitor"}
 	if name == "vmssCSE" {
 		e.Type = "CustomScript"
@@ -58,10 +58,10 @@ const (
 )
 
 // thePlan is that of a pool that never was captured, in short.
-func thePlan() prototype.Plan {
-	return prototype.Plan{
+func thePlan() plan.Plan {
+	return plan.Plan{
 		Kind: capture.Kind, Pool: pool1, Donor: donor, Workbench: "k8s-pool1-12345678-vmss000001", Version: theVersion,
-		Steps: []prototype.Step{
+		Steps: []plan.Step{
 			{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: 20 * time.Second},
 			{ID: "gallery", Title: "Create the gallery SIG_g", Usual: 10 * time.Second, Skip: "already exists"},
 			{ID: "cordon", Title: "Cordon " + donor},
@@ -76,15 +76,15 @@ func thePlan() prototype.Plan {
 }
 
 func version(name, from string, at time.Time, tags map[string]string) capture.VersionStatus {
-	v := fleet.ImageVersion{ID: prototype.DefinitionOf(pool1).Child("versions", name), Name: name, ProvisioningState: prototype.Succeeded, Published: at, Tags: tags}
-	return capture.VersionStatus{ImageVersion: v, BuiltFrom: from, BuiltAt: at, RolledBack: prototype.RolledBack(v)}
+	v := fleet.ImageVersion{ID: plan.DefinitionOf(pool1).Child("versions", name), Name: name, ProvisioningState: plan.Succeeded, Published: at, Tags: tags}
+	return capture.VersionStatus{ImageVersion: v, BuiltFrom: from, BuiltAt: at, RolledBack: plan.RolledBack(v)}
 }
 
 func TestShown(t *testing.T) {
 	nothing, resumed := thePlan(), thePlan()
 	nothing.NothingToDo, resumed.Resumes = true, true
 	resumed.Steps[6].Irreversible = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
-	resumed.Steps[7] = prototype.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: 30 * time.Second,
+	resumed.Steps[7] = plan.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: 30 * time.Second,
 		Irreversible: []string{"extension vmssCSE (CustomScript): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost"}}
 	resumed.Notes = []string{"capture " + captureName + " of " + donor + ", begun 2026-11-21T12:00:00Z, was interrupted: it is resumed", "node " + donor + " is cordoned, and stays so"}
 
@@ -92,7 +92,7 @@ func TestShown(t *testing.T) {
 	newest.InModel, newest.Instances = true, 1
 	left := version("2026.1120.180000", "k8s-pool1-12345678-vmss00000a", noon.Add(-18*time.Hour), map[string]string{fleet.TagRolledBack: "2026-11-20T19:00:00Z"})
 	broken := version("2026.11.19", "", time.Time{}, nil)
-	broken.ProvisioningState = prototype.Failed
+	broken.ProvisioningState = plan.Failed
 	full := capture.PoolStatus{
 		Pool:     fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5"},
 		Versions: []capture.VersionStatus{newest, left, broken},
@@ -108,7 +108,7 @@ func TestShown(t *testing.T) {
 			Model: fleet.Model{Image: fleet.ImageReference{Publisher: "Debian", Offer: "debian-12", SKU: "12-gen2", Version: "latest"}}},
 	}
 	kamino := full
-	kamino.Pool.Model.Image = fleet.ImageReference{ID: prototype.DefinitionOf(pool1)}
+	kamino.Pool.Model.Image = fleet.ImageReference{ID: plan.DefinitionOf(pool1)}
 	kamino.Instances = []capture.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
@@ -124,11 +124,11 @@ func TestShown(t *testing.T) {
 			writePlan(w, p)
 		},
 		"plan-rollback": func(w io.Writer) {
-			steps := []prototype.Step{
+			steps := []plan.Step{
 				{ID: "model", Title: "Point the model at 2026.1120.180000", Usual: 30 * time.Second},
 				{ID: "tag", Title: "Tag version 2026.11.21 as rolled back", Usual: 10 * time.Second},
 			}
-			writePlan(w, prototype.Plan{Kind: rollback.Kind, Pool: pool1, Version: left.ID, Steps: steps,
+			writePlan(w, plan.Plan{Kind: rollback.Kind, Pool: pool1, Version: left.ID, Steps: steps,
 				Notes: []string{"extensions that were deleted for 2026.11.21 are not brought back"}})
 		},
 		"status":          func(w io.Writer) { writeStatus(w, full, noon) },
@@ -161,7 +161,7 @@ func TestShown(t *testing.T) {
 			writeRollback(w, rollback.Result{Pool: pool1, To: left.ID, NothingToDo: true})
 		},
 		"rollback-original": func(w io.Writer) {
-			writeRollback(w, rollback.Result{Pool: pool1, From: newest.ID, Original: &prototype.Original{Image: fresh.Pool.Model.Image},
+			writeRollback(w, rollback.Result{Pool: pool1, From: newest.ID, Original: &plan.Original{Image: fresh.Pool.Model.Image},
 				Restored: []string{"monitor"}, Lost: []string{"vmssCSE: its protected settings were not saved"}})
 		},
 		"rollback-marketplace": func(w io.Writer) { writeRollback(w, rollback.Result{Pool: pool1, To: left.ID}) },

@@ -12,7 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -69,14 +69,14 @@ func (w *plainWriter) Write(p []byte) (int, error) {
 }
 
 // printPlan shows a plan; one with problems ends as refused.
-func (o *options) printPlan(p prototype.Plan) error {
+func (o *options) printPlan(p plan.Plan) error {
 	table := func(w io.Writer) { writePlan(w, p) }
 	if len(p.Problems) == 0 {
 		return o.print(p, table)
 	}
 	refused := &workflow.Refused{Problems: p.Problems}
 	f := struct { // a failure with the plan's keys
-		prototype.Plan
+		plan.Plan
 		Result any    `json:"result"`
 		Exit   int    `json:"exit"`
 		Error  string `json:"error"`
@@ -88,7 +88,7 @@ func (o *options) printPlan(p prototype.Plan) error {
 // name of an image definition, need the rest of the line. Longer ids pass it.
 const maxIDWidth = 20
 
-func writePlan(w io.Writer, p prototype.Plan) {
+func writePlan(w io.Writer, p plan.Plan) {
 	if len(p.Problems) > 0 {
 		return // the error lists them
 	}

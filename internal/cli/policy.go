@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/auto"
-	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/auto"
+	"github.com/ortet/ortet/internal/image/donors"
 )
 
 // poolSelection is the pools of a command, and the rules for their donors.

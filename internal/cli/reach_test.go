@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
 )
 
 func newRollback(o *options) *cobra.Command {
@@ -72,7 +72,7 @@ on the same day does not use it again.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&request.To, "to", prototype.Previous, "`VERSION` to use: previous, original (the state before the first capture), or a name such as 2026.11.20")
+	f.StringVar(&request.To, "to", plan.Previous, "`VERSION` to use: previous, original (the state before the first capture), or a name such as 2026.11.20")
 	f.BoolVar(&dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
 	leaseFlag(f, &lease)
 	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")

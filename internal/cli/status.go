@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
 )
 
 func newStatus(o *options) *cobra.Command {
@@ -143,7 +143,7 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 func versionState(v capture.VersionStatus) string {
 	state := ""
 	switch {
-	case v.ProvisioningState != prototype.Succeeded:
+	case v.ProvisioningState != plan.Succeeded:
 		state = v.ProvisioningState
 	case v.RolledBack:
 		state = "rolled back"

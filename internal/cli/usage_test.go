@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/capture"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -223,7 +223,7 @@ func TestExtensionFlags(t *testing.T) {
 		{"none", nil, map[string]bool{"vmssCSE": false, "monitor": false}},
 	} {
 		f := captureFlags{extensions: c.extensions, keep: c.keep, image: "i",
-			request: capture.Request{History: 3, Replicas: 3, Bootstrap: prototype.BootstrapKeep}}
+			request: capture.Request{History: 3, Replicas: 3, Bootstrap: plan.BootstrapKeep}}
 		if err := f.complete("n"); err != nil {
 			t.Fatal(err)
 		}

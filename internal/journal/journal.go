@@ -146,7 +146,7 @@ func Decode(pool string, data []byte) (r Record, err error) {
 	return r, nil
 }
 
-// noopSHA is the SHA-256 of prototype.NoopCustomData.
+// noopSHA is the SHA-256 of plan.NoopCustomData.
 const noopSHA = "88c95955b024402aa9572b663f7eeb134f01343bb92af27b50e97e72b22c565f"
 
 // decodeSchema1 reads a record of schema 1. Its State has what passes from record to record.

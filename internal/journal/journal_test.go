@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/journal/journaltest"
-	"github.com/ortet/ortet/internal/prototype"
 )
 
 const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
@@ -68,7 +68,7 @@ func TestMemory(t *testing.T) {
 
 // An ended record of schema 1 gives what the next one inherits.
 func TestSchema1(t *testing.T) {
-	sum := sha256.Sum256([]byte(prototype.NoopCustomData))
+	sum := sha256.Sum256([]byte(plan.NoopCustomData))
 	noop := hex.EncodeToString(sum[:])
 	const image = `{"at":"2026-11-01T00:00:00Z","image":{"id":"i"}}`
 	for name, c := range map[string]struct{ facts, want string }{

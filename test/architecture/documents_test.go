@@ -198,10 +198,10 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 			t.Errorf("docs/capture.md does not tell of the problem %s", value)
 		}
 	}
-	for _, room := range []string{"internal/capture", "internal/rollback"} {
+	for _, room := range []string{"internal/image/capture", "internal/image/rollback"} {
 		literals(t, room, step)
 	}
-	for _, room := range []string{"internal/prototype", "internal/workflow", "internal/capture", "internal/rollback"} {
+	for _, room := range []string{"internal/image/plan", "internal/workflow", "internal/image/capture", "internal/image/rollback"} {
 		literals(t, room, code)
 	}
 	if codes < 30 || steps < 30 {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -102,7 +102,7 @@ func TestRollbackDenied(t *testing.T) {
 func TestRollbackToTheOriginalDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := captured(t, rollbackActions(), rollbackRules(t))
-		_, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: prototype.ToOriginal})
+		_, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: plan.ToOriginal})
 		w.refused(err, "Microsoft.Compute/virtualMachineScaleSets/extensions/write")
 	})
 }

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
 )
@@ -29,7 +29,7 @@ func TestRollbackReadsWhatEarlierVersionsSaved(t *testing.T) {
 		q.NewNodes = 0
 		first := mustCapture(w, q)
 		time.Sleep(25 * time.Hour)
-		q.Bootstrap = prototype.BootstrapBaked
+		q.Bootstrap = plan.BootstrapBaked
 		mustCapture(w, q)
 
 		pools := kube.SavedName(string(pool))

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 )
 
 // The donor's customData is the oldest item of a full Secret, other customData was saved
@@ -40,7 +40,7 @@ func TestFullSecretKeepsWhatTheCaptureSaves(t *testing.T) {
 		w.kube.Put(full)
 		w.settings = strings.Repeat("y", 64<<10)
 		q := fullRequest(false)
-		q.NewNodes, q.Bootstrap = 0, prototype.BootstrapBaked
+		q.NewNodes, q.Bootstrap = 0, plan.BootstrapBaked
 		mustCapture(w, q)
 
 		there := w.kube.Secret(kube.DefaultNamespace, name)

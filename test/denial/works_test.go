@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
 )
@@ -55,7 +55,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		w.putDaemonSet("kured")
 		w.fill()
 		q = fullRequest(true)
-		q.Bootstrap = prototype.BootstrapBaked
+		q.Bootstrap = plan.BootstrapBaked
 		second := mustCapture(w, q)
 		day()
 		q = fullRequest(true)
@@ -69,7 +69,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		if !back.To.Equal(second.Version) {
 			t.Errorf("went back to %s, not %s", back.To, second.Version)
 		}
-		back, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: prototype.ToOriginal})
+		back, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: plan.ToOriginal})
 		must(t, err)
 		if len(back.Restored) != 1 {
 			t.Errorf("restored %v", back.Restored)

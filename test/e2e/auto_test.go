@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/auto"
+	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

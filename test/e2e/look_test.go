@@ -25,7 +25,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -96,7 +96,7 @@ func str(s *string) string {
 // versions are the pool's image versions, by name.
 func (p *pool) versions(t *testing.T) []string {
 	t.Helper()
-	names := prototype.NamesOf(p.id(), "")
+	names := plan.NamesOf(p.id(), "")
 	list := all(t, p.clients(t).NewGalleryImageVersionsClient().NewListByGalleryImagePager(p.group(), names.Gallery.Name(), names.Definition.Name(), nil),
 		func(page armcompute.GalleryImageVersionsClientListByGalleryImageResponse) []*armcompute.GalleryImageVersion {
 			return page.Value
@@ -155,7 +155,7 @@ func (p *pool) resources(t *testing.T) map[string]string {
 		}) {
 		keep(s.ID, s)
 	}
-	names := prototype.NamesOf(p.id(), "")
+	names := plan.NamesOf(p.id(), "")
 	for _, d := range all(t, f.NewGalleryImagesClient().NewListByGalleryPager(p.group(), names.Gallery.Name(), nil),
 		func(page armcompute.GalleryImagesClientListByGalleryResponse) []*armcompute.GalleryImage {
 			return page.Value

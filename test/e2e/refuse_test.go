@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 )
 
 // automatic is a pool whose upgrade policy forbids a capture.
@@ -67,7 +67,7 @@ func refused(t *testing.T, w *world) {
 // foreignSnapshot makes a snapshot of somebody else, with the name that a capture's has.
 func (p *pool) foreignSnapshot(t *testing.T, donor string) string {
 	t.Helper()
-	name := prototype.NamesOf(p.id(), "").Snapshot.Name()
+	name := plan.NamesOf(p.id(), "").Snapshot.Name()
 	poller, err := p.clients(t).NewSnapshotsClient().BeginCreateOrUpdate(t.Context(), p.group(), name, armcompute.Snapshot{
 		Location: to.Ptr("westeurope"), Tags: map[string]*string{"owner": to.Ptr("accounting")},
 		Properties: &armcompute.SnapshotProperties{CreationData: &armcompute.CreationData{

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/image/capture"
 )
 
 // Without a container image that its pods can run, a capture and its dry run are refused,

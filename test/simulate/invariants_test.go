@@ -16,7 +16,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -266,7 +266,7 @@ func (w *world) wanted(to string) string {
 	case "":
 		used, newest := published(w.before[w.imageBefore]), time.Time{}
 		for id, v := range w.before {
-			at, good := published(v), stateOf(v) == prototype.Succeeded && v.Tags[fleet.TagRolledBack] == nil
+			at, good := published(v), stateOf(v) == plan.Succeeded && v.Tags[fleet.TagRolledBack] == nil
 			if good && at.After(newest) && (used.IsZero() || at.Before(used)) {
 				to, newest = id, at
 			}
@@ -318,7 +318,7 @@ func (w *world) checkRollback(p *process, now model) {
 func (w *world) checkVersions(p *process, now model) {
 	versions, id, donor := w.versions(), low(now.image), nodeName(p.ask.Node)
 	v, was, sum := versions[id], w.before[id], sha256.Sum256([]byte(now.customData))
-	of, copied, custom := "", time.Time{}, map[bool]string{false: firstCustomData, true: prototype.NoopCustomData}[p.ask.Baked]
+	of, copied, custom := "", time.Time{}, map[bool]string{false: firstCustomData, true: plan.NoopCustomData}[p.ask.Baked]
 	w.locked(func() {
 		if d := w.disks[azsim.Volume(id)]; d != nil {
 			of, copied = d.of, d.at
@@ -326,7 +326,7 @@ func (w *world) checkVersions(p *process, now model) {
 	})
 	switch {
 	case !strings.Contains(id, "/versions/") || w.isTouched(id):
-	case v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating":
+	case v == nil || stateOf(v) != plan.Succeeded && stateOf(v) != "Updating":
 		w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, id)
 	case w.isTouched("model"):
 	case v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData]:
@@ -344,7 +344,7 @@ func (w *world) checkVersions(p *process, now model) {
 	}
 	succeeded, good := 0, 0
 	for _, v := range versions {
-		if stateOf(v) == prototype.Succeeded {
+		if stateOf(v) == plan.Succeeded {
 			succeeded++
 			if v.Tags[fleet.TagRolledBack] == nil {
 				good++
@@ -361,7 +361,7 @@ func (w *world) checkVersions(p *process, now model) {
 		}
 		if now := versions[id]; now != nil {
 			for tag, value := range was.Tags { // a version of another capture has other tags
-				if is := now.Tags[tag]; stateOf(was) == prototype.Succeeded && tag != fleet.TagRolledBack && (is == nil || *is != *value) {
+				if is := now.Tags[tag]; stateOf(was) == plan.Succeeded && tag != fleet.TagRolledBack && (is == nil || *is != *value) {
 					w.broken(6, "%s replaced complete version %s, or its tag %s", p.name, id, tag)
 				}
 			}

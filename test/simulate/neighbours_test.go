@@ -15,7 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 )
 
 // deeds are what neighbours do just before a request is served.
@@ -124,7 +124,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "model changed by others":
 		w.changeModel()
 	case "others publish a version": // under today's name
-		id := w.names.Definition.Child("versions", prototype.VersionName(time.Now(), false))
+		id := w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))
 		w.locked(func() { w.disks[azsim.Volume(low(id))] = &disk{generalized: true, of: "others"} })
 		w.azure.Instant(true)
 		if err := w.request(http.MethodPut, id, galleryAPI, object{"location": location, "tags": object{"team": "others"}, "properties": object{

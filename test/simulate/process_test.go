@@ -15,12 +15,12 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -110,9 +110,9 @@ func (w *world) start(ask Ask) (*process, error) {
 		} else {
 			q := capture.Request{Node: nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, AllowRolling: ask.Rolling,
-				Extensions: prototype.ExtensionRule{None: ask.KeepExtensions}}
+				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
-				q.Bootstrap = prototype.BootstrapBaked
+				q.Bootstrap = plan.BootstrapBaked
 			}
 			p.capture, p.err = capture.New(config).Capture(p.ctx, q)
 		}

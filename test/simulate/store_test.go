@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 )
 
 // stored is how many items are in a store that is full, and how long each is.
@@ -18,7 +18,7 @@ var stored = map[string]struct{ items, bytes int }{"items": {400, 16}, "bytes": 
 func (w *world) storedItem(n int) (text, key string) {
 	text = fmt.Sprintf("#cloud-config of %03d", n)
 	text += strings.Repeat("#", max(0, stored[w.story.Pool.Store].bytes-len(text)))
-	return text, "customData-" + prototype.SHA256(text)[:16]
+	return text, "customData-" + plan.SHA256(text)[:16]
 }
 
 // fillStore puts into the pool's Secret what earlier captures saved, the oldest first: until today,
@@ -42,7 +42,7 @@ func (w *world) fillStore() {
 		}
 		s.Data[key] = []byte(text)
 		at := w.begin.UTC().AddDate(years, 0, n-of.items).Format(time.RFC3339)
-		s.Annotations["ortet.io/"+key] = fmt.Sprintf(`{"name":%q,"sha256":%q,"at":%q}`, name, prototype.SHA256(text), at)
+		s.Annotations["ortet.io/"+key] = fmt.Sprintf(`{"name":%q,"sha256":%q,"at":%q}`, name, plan.SHA256(text), at)
 	}
 	w.kube.Put(s)
 }

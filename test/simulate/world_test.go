@@ -26,7 +26,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -61,7 +61,7 @@ type world struct {
 	ctx     context.Context // ends with the world
 	end     context.CancelFunc
 	pool    fleet.ResourceID
-	names   prototype.Names
+	names   plan.Names
 	// oldest is the version that the first of the earlier captures made.
 	oldest fleet.ResourceID
 
@@ -124,7 +124,7 @@ func newWorld(s Story) *world {
 		nodes: map[string]nodeState{}, touched: map[string]bool{}, workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
 	}
-	w.names = prototype.NamesOf(w.pool, "")
+	w.names = plan.NamesOf(w.pool, "")
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podDeleted, Ends: w.podEnds, OnRequest: w.podCreated}
 	stale := slices.ContainsFunc(s.Happen, func(e Event) bool { return e.What == "list still has it" })
@@ -330,7 +330,7 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 	}
 	snapshot, empty, left := w.pool.In("snapshots", "earlier"), w.pool.In("disks", "earlier"), object{}
 	if p.Leftover {
-		w.earlier = prototype.CaptureName(w.begin)
+		w.earlier = plan.CaptureName(w.begin)
 		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, made(w.earlier, w.begin)
 	}
 	switch p.Copies {
@@ -363,8 +363,8 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 		"identifier": object{"publisher": "VMSS-Prototype-Pattern", "offer": azsim.DefaultResourceGroup, "sku": poolName}})
 	for i := range p.Versions {
 		at := w.begin.AddDate(0, 0, -7*(p.Versions-i))
-		newest = w.names.Definition.Child("versions", prototype.VersionName(at, false))
-		tags := made(prototype.CaptureName(at), at)
+		newest = w.names.Definition.Child("versions", plan.VersionName(at, false))
+		tags := made(plan.CaptureName(at), at)
 		tags[fleet.TagGeneralized] = tags[fleet.TagCapture]
 		if i == 0 {
 			w.oldest = newest
@@ -373,7 +373,7 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 			}
 			if p.Store != "" {
 				text, _ := w.storedItem(0)
-				tags[fleet.TagCustomData] = prototype.SHA256(text)
+				tags[fleet.TagCustomData] = plan.SHA256(text)
 			}
 		}
 		put(newest, galleryAPI, tags, object{

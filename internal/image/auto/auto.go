@@ -1,0 +1,110 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/donors"
+	"github.com/ortet/ortet/internal/image/plan"
+)
+
+// A Service captures: capture.Service.
+type Service interface {
+	Capture(ctx context.Context, request capture.Request) (capture.Result, error)
+	Plan(ctx context.Context, request capture.Request) (plan.Plan, error)
+	Status(ctx context.Context, pools []fleet.ResourceID) ([]capture.PoolStatus, error)
+}
+
+// Nodes are the cluster's; cluster.Cluster has them.
+type Nodes interface {
+	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
+}
+
+// Config is what an Auto works with. Service and Nodes are required.
+type Config struct {
+	// Service gives that for one pool, so that what it reports can name the pool.
+	Service func(pool fleet.ResourceID) Service
+	Nodes   Nodes
+	Policy  donors.Policy
+	// Request is that of every capture, but for its Node and Check.
+	Request capture.Request
+	// MaxParallel is how many pools are captured at a time; less than 1 means 4.
+	MaxParallel int
+	Now         func() time.Time // nil means time.Now
+}
+
+// Auto captures pools. It is safe for concurrent use.
+type Auto struct{ c Config }
+
+// New checks the configuration. It asks nothing of Azure or the cluster.
+func New(c Config) (*Auto, error) {
+	if c.Service == nil || c.Nodes == nil {
+		return nil, errors.New("auto: a service that captures and the cluster's nodes are needed")
+	}
+	if err := c.Policy.Check(); err != nil {
+		return nil, err
+	}
+	if c.MaxParallel < 1 {
+		c.MaxParallel = 4
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Auto{c}, nil
+}
+
+// A Observation is what is seen of a pool, before anything is changed.
+type Observation struct {
+	donors.Choice
+	// Left says why the pool is left out: AKS or Cluster API owns it, it is gone, not
+	// Linux, or a control plane. "" where it is not.
+	Left string `json:"left,omitempty"`
+	// Resumes is the donor of an interrupted capture of the pool, which is finished
+	// first, and may be under way; "" without one.
+	Resumes string `json:"resumes,omitempty"`
+	// Refused are reasons why the pool cannot be captured though it is not left out.
+	Refused []fleet.Problem `json:"refused,omitempty"`
+	// Unread are those of Refused for which something could not be read.
+	Unread []fleet.Problem `json:"-"`
+	// Blockers are reasons why the capture that is due would be refused, as far as the
+	// cluster's Nodes show.
+	Blockers []fleet.Problem `json:"blockers,omitempty"`
+	// Notes name annotations of its Nodes, and ignored names, that have no effect.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// An Outcome is what became of a pool.
+type Outcome string
+
+// The outcomes.
+const (
+	Captured Outcome = "captured"
+	NotDue   Outcome = "not due"  // nothing to do, Because says why
+	LeftOut  Outcome = "left out" // see Observation.Left
+	Planned  Outcome = "planned"  // a dry run
+	Ended    Outcome = "failed"   // Exit and Error say how
+)
+
+// A Result is what became of a pool in one run.
+type Result struct {
+	Pool    fleet.ResourceID `json:"pool"`
+	Outcome Outcome          `json:"outcome"`
+	// Because is why: the choice's, or why it is left out.
+	Because string `json:"because,omitempty"`
+	Donor   string `json:"donor,omitempty"`
+	Exit    int    `json:"exit"` // workflow.ExitCode of Err
+	Error   string `json:"error,omitempty"`
+	// Problems are why it was refused, Left is what needs a person.
+	Problems []fleet.Problem `json:"problems,omitempty"`
+	Left     []string        `json:"left,omitempty"`
+	// Passed are donors that were chosen first and could not be used, each with why.
+	Passed  []string        `json:"passed,omitempty"`
+	Notes   []string        `json:"notes,omitempty"` // the Observation's
+	Capture *capture.Result `json:"capture,omitempty"`
+	Plan    *plan.Plan      `json:"plan,omitempty"`
+	Err     error           `json:"-"`
+}

@@ -1,0 +1,220 @@
+package auto
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/donors"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Pools returns the Uniform scale sets that the cluster's Nodes are instances of, by id.
+func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
+	nodes, err := a.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var pools []fleet.ResourceID
+	for _, key := range slices.Sorted(maps.Keys(nodes.of)) {
+		id, _ := fleet.ParseProviderID(nodes.of[key][0].ProviderID) // it was read before
+		pools = append(pools, id.Parent())
+	}
+	return pools, nil
+}
+
+// Observe returns an Observation for each of the pools, in their order, and changes nothing. With
+// all, pools that are not ours to change are left out; otherwise they were named, and
+// the reason is in Refused.
+func (a *Auto) Observe(ctx context.Context, pools []fleet.ResourceID, all bool) ([]Observation, error) {
+	nodes, err := a.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	observations := make([]Observation, len(pools))
+	var g errgroup.Group
+	g.SetLimit(a.c.MaxParallel)
+	for i, id := range pools {
+		g.Go(func() error {
+			s, err := a.status(ctx, id)
+			if err == nil {
+				observations[i] = a.observe(s, nodes, all)
+			}
+			return err
+		})
+	}
+	return observations, g.Wait()
+}
+
+func keyOf(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) }
+
+// members are the cluster's Nodes, and those of each pool by its id in lower case.
+type members struct {
+	all []fleet.Node
+	of  map[string][]fleet.Node
+}
+
+func (a *Auto) nodes(ctx context.Context) (members, error) {
+	m := members{of: map[string][]fleet.Node{}}
+	for n, err := range a.c.Nodes.Nodes(ctx) {
+		if err != nil {
+			return members{}, err
+		}
+		m.all = append(m.all, n)
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil {
+			key := keyOf(id.Parent())
+			m.of[key] = append(m.of[key], n)
+		}
+	}
+	return m, nil
+}
+
+func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolStatus, error) {
+	all, err := a.c.Service(pool).Status(ctx, []fleet.ResourceID{pool})
+	if err != nil {
+		return capture.PoolStatus{}, err
+	}
+	return all[0], nil
+}
+
+// observe judges a pool.
+func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observation {
+	nodes := cluster.of[keyOf(s.Pool.ID)]
+	p := donors.Pool{ID: s.Pool.ID}
+	instances := map[string]capture.InstanceStatus{}
+	for _, i := range s.Instances {
+		instances[i.InstanceID] = i
+	}
+	for _, n := range nodes {
+		id, _ := fleet.ParseProviderID(n.ProviderID) // it was read before
+		// A Node outlives its instance by a minute or so.
+		if i, ok := instances[id.Name()]; ok {
+			p.Members = append(p.Members, donors.Member{Node: n, Created: i.Created})
+		}
+	}
+	for _, v := range s.Versions {
+		if at := madeAt(v); counts(v, s.Capture) && at.After(p.Newest) {
+			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
+		}
+	}
+	l := Observation{Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: a.c.Policy.Notes(nodes, cluster.all)}
+	refuse := func(code, what, wayOut string) {
+		l.Refused = append(l.Refused, fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
+	}
+	if owned := a.owned(s, nodes); owned != nil {
+		if all {
+			l.Left = owned.What
+			return l
+		}
+		l.Refused = append(l.Refused, *owned)
+		return l
+	}
+	switch c := s.Capture; {
+	case s.JournalDenied:
+		refuse("ClusterDenied", "these credentials may not read the Secret with its journal, as where it was made after the Helm chart was installed",
+			fmt.Sprintf("run helm upgrade, which finds it, or where ortet.pools is set add it there (%s); without the chart, grant get and update on its Secrets (docs/kubernetes-permissions.md)", s.Pool.ID))
+	case s.Problem != "":
+		refuse("Unreadable", s.Problem, "try again")
+	case c != nil && c.Ended == nil && c.Kind == rollback.Kind:
+		refuse("RollbackOpen", "a rollback of it has not ended",
+			"if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
+	case c != nil && c.Ended == nil:
+		l.Resumes = c.Donor
+	case l.Due:
+		l.Blockers = a.blockers(l.Candidates, cluster.all)
+	}
+	if s.JournalDenied || s.Problem != "" {
+		l.Unread = l.Refused
+	}
+	return l
+}
+
+// blockers says that no other node can be the workbench of any donor that qualifies. Which
+// of those that may be has room for a disk only a capture finds.
+func (a *Auto) blockers(candidates []donors.Candidate, all []fleet.Node) []fleet.Problem {
+	why, on := map[string]int{}, ""
+	for _, c := range candidates {
+		i := slices.IndexFunc(all, func(n fleet.Node) bool { return n.Name == c.Node })
+		if !c.Eligible || i < 0 {
+			continue
+		}
+		counted := map[string]int{}
+		for _, n := range all {
+			reason := plan.CannotServe(all[i], n)
+			if only := a.c.Request.Workbench; reason == "" && (only == "" || only == n.Name) {
+				return nil
+			}
+			counted[reason]++
+		}
+		if on == "" { // of the best one
+			why, on = counted, "node "+c.Node
+		}
+	}
+	if on == "" {
+		return nil
+	}
+	return []fleet.Problem{{
+		Code: "NoWorkbench", On: on, What: "no other node can work on a copy of its disk: " +
+			plan.Tally(why), WayOut: plan.NeedsWorkbench,
+	}}
+}
+
+// owned says why a pool is not ours to change; nil where it is.
+func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
+	problem := func(code, what, wayOut string) *fleet.Problem {
+		return &fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut}
+	}
+	if s.Gone {
+		return problem("PoolNotFound", "Azure has no such scale set", "name a pool that exists (az vmss list)")
+	}
+	workers := len(nodes) == 0
+	for _, n := range nodes {
+		if by := plan.Managed(n, s.Pool); by != "" {
+			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
+		}
+		workers = workers || !n.ControlPlane
+	}
+	switch p := s.Pool; {
+	case !workers:
+		return problem("ControlPlane", "its nodes are control plane nodes", "name a pool of workers")
+	case s.Unread:
+		return nil
+	case p.Orchestration != "" && p.Orchestration != fleet.Uniform:
+		return problem("NotUniform", "its orchestration mode is "+p.Orchestration, "name a Uniform scale set")
+	case !p.Model.Linux:
+		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
+	}
+	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned) {
+		if p.Code == "OwnedByClusterAPI" {
+			return &p
+		}
+	}
+	return nil
+}
+
+// counts reports whether a version decides when the next one is due. One that the last
+// capture made before it failed, as at the model, does not: nodes never came from it.
+func counts(v capture.VersionStatus, last *capture.RunStatus) bool {
+	if v.ProvisioningState == "Failed" || v.ProvisioningState == "Deleting" {
+		return false
+	}
+	failed := last != nil && last.Kind == capture.Kind && last.Ended != nil && last.Ended.Exit != workflow.ExitDone
+	return !failed || v.InModel || v.RolledBack || v.Instances > 0
+}
+
+// madeAt is when a version's disk was captured, or else when the version was published.
+func madeAt(v capture.VersionStatus) time.Time {
+	if v.BuiltAt.IsZero() {
+		return v.Published
+	}
+	return v.BuiltAt
+}

@@ -1,0 +1,399 @@
+// Package capture makes a node's OS disk the image of its pool's new nodes.
+//
+// plan.go observes, and lists the table's rows. A row stands beside its act, in the file of its
+// subject, and says by what was observed whether it is skipped. An act is one pass of
+// internal/workflow: it observes, and asks for what is missing.
+package capture
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Kind is that of a capture's record.
+const Kind = "capture"
+
+// A Request says which node to capture, and how.
+type Request = plan.Request
+
+// A Result says what a capture did, as far as it came if it failed.
+type Result struct {
+	Capture         string           `json:"capture,omitempty"`
+	Pool            fleet.ResourceID `json:"pool,omitempty"`
+	Donor           string           `json:"donor"`
+	Version         fleet.ResourceID `json:"version,omitempty"`   // that the model uses now
+	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
+	NothingToDo     bool             `json:"nothingToDo,omitempty"`
+	Resumed         bool             `json:"resumed,omitempty"`
+	Pruned          []string         `json:"pruned,omitempty"`
+	Kept            []string         `json:"kept,omitempty"`         // beyond the history, with the reason
+	Irreversible    []string         `json:"irreversible,omitempty"` // not saved, and deleted from the model
+	Notes           []string         `json:"notes,omitempty"`
+	PoolCredentials []string         `json:"poolCredentials,omitempty"` // accepted, by path
+	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
+	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
+	Timing          Timing           `json:"timing"`
+}
+
+// Timing says where the time went.
+type Timing struct {
+	Begin time.Time             `json:"begin"`
+	End   time.Time             `json:"end"`
+	Steps []workflow.StepTiming `json:"steps,omitempty"`
+}
+
+// A Config is what a Service works with.
+type Config struct {
+	Cloud               azure.Cloud
+	Cluster             cluster.Cluster
+	Journal             journal.Store
+	Log                 *slog.Logger
+	Report              func(workflow.Event) // may be nil; it must not block
+	Now                 func() time.Time
+	Version             string // Ortet's own
+	Image, PullSecret   string // container image with ortet-node
+	Namespace, SelfNode string
+	Holder              string // unique for the process
+	LockFor             time.Duration
+	// Accesses gives what preflight asks RBAC for. The pool may be "".
+	Accesses func(pool fleet.ResourceID) []cluster.Access
+	// Others gives the workflow of another kind, whose open record is undone first.
+	Others func(kind string) (workflow.Workflow, error)
+}
+
+// Runner returns the runner of one run, whose name is unique for the holder.
+func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
+	return &workflow.Runner{
+		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
+		Holder: c.Holder + "/" + name, Report: s.Reporter(c.Report),
+		Workflow: func(kind string) (workflow.Workflow, error) {
+			s.Note("an interrupted %s of this pool was ended first", kind)
+			return c.Others(kind)
+		},
+	}
+}
+
+// A Service captures. It may be used from several goroutines.
+type Service struct {
+	Config
+	runs atomic.Int64
+}
+
+// New makes a Service.
+func New(config Config) *Service { return &Service{Config: config} }
+
+// Workflow returns what undoes an open record of a capture for a workflow of another kind.
+func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
+
+// A capture is one call of Capture or Plan, as a workflow.
+type capture struct {
+	*Service
+	*ScaleSet
+	workflow.Summary
+	asked Request // by this command
+
+	mu     sync.Mutex
+	req    Request // of the record
+	name   string  // of the capture
+	begun  time.Time
+	s      state
+	result Result
+
+	// Of this process alone.
+	builds    int              // of the version, that Azure failed
+	deleting  fleet.ResourceID // version that prune deletes
+	tried     map[string]bool  // versions that it tried to delete
+	inspected bool             // the inspection pod is created
+	lost      []string         // workbenches, by node: another that can serve takes their place
+	gone      bool             // the donor of the open record, its Node and its instance
+}
+
+func (s *Service) capture(q Request) *capture {
+	q = q.WithDefaults()
+	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
+}
+
+// Capture captures a node. An open record of the pool is resumed (the same donor) or
+// undone first. Errors are *workflow.Refused or *workflow.Outcome, or of a cluster
+// that does not answer. When ctx ends, the donor is returned to service first.
+func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
+	c := s.capture(q)
+	begin := s.Now()
+	err := c.run(ctx)
+	r, st := &c.result, c.get()
+	r.Pool, r.PoolCredentials, r.AcceptedSecrets, r.RemovedSecrets = st.Pool, st.Credentials, st.AcceptedSecrets, st.RemovedSecrets
+	if !r.NothingToDo && workflow.ExitCode(err) != workflow.ExitRefused {
+		r.Capture = c.name
+	}
+	if st.ModelChanged || r.NothingToDo {
+		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
+	}
+	notes, steps := c.Recorded()
+	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}
+	return *r, err
+}
+
+func (c *capture) run(ctx context.Context) error {
+	pool, err := c.findPool(ctx)
+	if err != nil { // a record may be open
+		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
+	}
+	if pool == "" {
+		found, err := c.Plan(ctx, journal.Record{})
+		if err == nil {
+			err = &workflow.Refused{Problems: found.Problems}
+		}
+		return err
+	}
+	err = c.Runner(fmt.Sprint(c.runs.Add(1)), &c.Summary).Run(ctx, pool, c)
+	var refused *workflow.Refused
+	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
+		return refused // the inspection changes nothing
+	}
+	if out := new(workflow.Outcome); errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" &&
+		len(out.Left) == 0 {
+		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
+	}
+	return err
+}
+
+// findPool returns the donor's pool, that of its open record if its Node was deleted; ""
+// if neither exists or the Node may not be read, as preflight then says.
+func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
+	n, err := c.Cluster.Node(ctx, c.asked.Node)
+	if !fleet.Is(err, fleet.KindNotFound) {
+		id, _ := fleet.ParseProviderID(n.ProviderID)
+		if fleet.Is(err, fleet.KindDenied) {
+			err = nil
+		}
+		return id.Parent(), err
+	}
+	pools, err := c.pools(ctx)
+	for _, pool := range pools {
+		rec, err := c.Journal.Load(ctx, string(pool))
+		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
+			var s state
+			if json.Unmarshal(rec.State, &s) == nil && s.Instance != "" {
+				_, err = c.Cloud.Instance(ctx, s.Instance)
+				c.gone = fleet.Is(err, fleet.KindNotFound) // if it cannot be read, preflight says so
+			}
+			return pool, nil
+		} else if fleet.IgnoreNotFound(err) != nil && !fleet.Is(err, fleet.KindDenied) {
+			return "", err
+		}
+	}
+	return "", err
+}
+
+// pools returns those of the cluster's nodes, sorted.
+func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err error) {
+	for n, err := range s.Cluster.Nodes(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil && !slices.ContainsFunc(pools, id.Parent().Equal) {
+			pools = append(pools, id.Parent())
+		}
+	}
+	slices.Sort(pools)
+	return pools, nil
+}
+
+// released records a Kubernetes Event on the donor's Node at the end of its protection.
+func (c *capture) released(ctx context.Context, node fleet.Node) {
+	reason, text := "CaptureGaveBack", "returned to service ("+c.name+")"
+	_, steps := c.Recorded()
+	for _, s := range slices.Backward(steps) {
+		if s.Failure != "" && reason != "CaptureDonorLost" {
+			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure
+		}
+		if s.Failure != "" && s.Step == undoStart {
+			reason, text = "CaptureDonorLost", "did not come back after its disk was captured: "+s.Step+": "+s.Failure
+		}
+	}
+	c.Cluster.Event(ctx, node, reason != "CaptureGaveBack", reason, text)
+}
+
+func first(values ...string) string { return cmp.Or(values...) }
+
+// State implements workflow.Workflow. The key that opens what is saved does not
+// outlive the run.
+func (c *capture) State(closed bool) any {
+	s := c.get()
+	if closed {
+		s.Key = nil
+	}
+	return s
+}
+
+// Kind implements workflow.Workflow.
+func (c *capture) Kind() string { return Kind }
+
+// Restore implements workflow.Workflow. Names are derived from the pool, and instances
+// checked: who can write the Secret must not have Ortet change or delete what is not the pool's.
+func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
+	var q Request
+	var s state
+	if err := cmp.Or(json.Unmarshal(r.Request, &q), json.Unmarshal(r.State, &s)); err != nil {
+		return nil, false, fmt.Errorf("decode request and state: %w", err)
+	}
+	s.Names = plan.NamesOf(s.Pool, s.Names.Version.Name())
+	s.Definition.ID = s.Names.Definition
+	donor, err := fleet.ParseProviderID("azure://" + string(s.Instance))
+	_, benchErr := fleet.ParseProviderID("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
+	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) ||
+		!fleet.ValidName(s.Names.Version.Name()) {
+		return nil, false, fmt.Errorf("the state is not of the pool %s", r.Pool)
+	}
+	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
+	c.set(func(old *state) { *old = s })
+	snapshot := r.Steps[stepSnapshot].State
+	copied := snapshot == journal.Done || snapshot == journal.Skipped
+	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
+	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
+	c.result.Resumed = r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && recent && !c.gone
+	begun := r.Begun.UTC().Format(time.RFC3339)
+	if !c.result.Resumed {
+		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
+		return c.table(view{}), false, nil
+	}
+	c.Note("resumed %s, begun at %s", r.Name, begun)
+	if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
+		c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
+	}
+	return c.table(view{}), true, nil
+}
+
+// A state is what was chosen or observed and cannot be observed again. It is saved with
+// the record.
+type state struct {
+	Inherited
+	Names      plan.Names       `json:"names"`
+	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
+	Location   string           `json:"location"`
+	Instance   fleet.ResourceID `json:"instance"` // the donor's
+	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
+	Addresses  []string         `json:"addresses,omitempty"`
+	Definition fleet.Definition `json:"definition"`
+	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
+	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
+
+	Stopped   bool `json:"stopped,omitempty"` // it was seen so
+	DonorGone bool `json:"donorGone,omitempty"`
+
+	Bench        workbench `json:"workbench"`
+	Pod          string    `json:"pod,omitempty"`      // that was created
+	Pods         int       `json:"pods,omitempty"`     // that were begun: each has a name of its own
+	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
+	ModelChanged bool      `json:"modelChanged,omitempty"`
+
+	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
+	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
+
+	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
+	Unsaved         []string `json:"unsaved,omitempty"`
+	Credentials     []string `json:"credentials,omitempty"`
+	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
+	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
+	Secrets         string   `json:"secrets,omitempty"` // the version's tag
+	ScanNotes       []string `json:"scanNotes,omitempty"`
+
+	StorageType string `json:"storageType,omitempty"`
+	GrowTo      int64  `json:"growTo,omitempty"`
+}
+
+// Inherited is the part of a state that goes from record to record of a pool, of
+// captures and of rollbacks. It is read from the state of either.
+type Inherited struct {
+	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
+	LastCustomData string         `json:"lastCustomData,omitempty"`
+	Original       *plan.Original `json:"original,omitempty"`
+}
+
+type workbench struct {
+	Node     string           `json:"node,omitempty"`
+	Instance fleet.ResourceID `json:"instance,omitempty"`
+	Zone     string           `json:"zone,omitempty"`
+	LUN      int32            `json:"lun"`
+	BootID   string           `json:"bootId,omitempty"` // another one may be of a boot from the copy
+}
+
+func (c *capture) get() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.s
+}
+
+// set changes the state. The next save writes it.
+func (c *capture) set(change func(s *state)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.s)
+}
+
+// inherit takes over what goes from record to record, and records what the model is
+// before the pool's first capture.
+func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
+	_ = json.Unmarshal(old.State, &s.Inherited) // a state that cannot be read has none
+	image := pool.Model.Image
+	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
+		return
+	}
+	if s.Original == nil || !s.Original.Image.Same(image) {
+		image.ExactVersion = ""
+		s.Original = &plan.Original{Image: image, At: now}
+	}
+	s.Original.Extensions = plan.OriginalExtensions(pool.Model.Extensions, s.Original.Extensions)
+	// A donor that was created after the record has customData at least as new.
+	s.LearnsOriginal = donor != nil && donor.Image.Same(image) &&
+		(s.Original.CustomData == "" || donor.LatestModelApplied || donor.Created.After(s.Original.At))
+}
+
+// deletes notes that a capture deletes an extension: the original still has it, also if a
+// later capture finds the model without it, and as it is deleted, which its owner may have
+// changed since the capture began.
+func (s *state) deletes(deleted fleet.Extension) {
+	if s.Original == nil {
+		return
+	}
+	o := *s.Original
+	o.Extensions = slices.Clone(o.Extensions)
+	for i, e := range o.Extensions {
+		if strings.EqualFold(e.Name, deleted.Name) && !e.Deleted {
+			o.Extensions[i] = plan.OriginalExtensions([]fleet.Extension{deleted}, o.Extensions)[0]
+			o.Extensions[i].Deleted = true
+		}
+	}
+	s.Original = &o
+}
+
+// tags are on everything that a capture makes.
+func (c *capture) tags(more map[string]string) map[string]string {
+	s := c.get()
+	tags := map[string]string{
+		fleet.TagCapture:   c.name,
+		fleet.TagBuiltAt:   s.BuiltAt,
+		fleet.TagCreatedBy: "ortet " + c.Version,
+		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
+		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
+	}
+	maps.Copy(tags, more)
+	return tags
+}

@@ -1,0 +1,378 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Ids of steps and undos.
+const (
+	stepSnapshot                  = "snapshot"
+	undoDeleteSnapshot            = "delete-snapshot"
+	stepHoldReboots               = "hold-reboots"
+	undoReleaseReboots            = "release-reboots"
+	stepProtectWorkbench          = "protect-workbench"
+	undoUnprotectWorkbench        = "unprotect-workbench"
+	stepWorkDisk                  = "work-disk"
+	undoDeleteWorkDisk            = "delete-work-disk"
+	stepAttach                    = "attach"
+	undoDetach                    = "detach"
+	stepGeneralizedSnapshot       = "generalized-snapshot"
+	undoDeleteGeneralizedSnapshot = "delete-generalized-snapshot"
+)
+
+// copyAt reads a snapshot or disk that is, or may become, a copy of the donor's.
+func (c *capture) copyAt(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
+	if id.Segment("snapshots") == "" {
+		return c.Cloud.Disk(ctx, id)
+	}
+	s, err := c.Cloud.Snapshot(ctx, id)
+	return fleet.Disk{Tags: s.Tags, ProvisioningState: s.ProvisioningState}, err
+}
+
+// ensureCopy creates a snapshot or disk. What an earlier capture left under its name, and
+// what failed, is deleted first.
+func (c *capture) ensureCopy(ctx context.Context, p *workflow.Pass, create fleet.Change) (workflow.Wait, error) {
+	stale, id := false, create.Target()
+	w, err := p.Ensure(ctx, create, func(ctx context.Context) (bool, error) {
+		x, err := c.copyAt(ctx, id)
+		if err != nil {
+			return false, fleet.IgnoreNotFound(err)
+		}
+		by := x.Tags[fleet.TagCapture]
+		if by == "" || by != c.name && x.ManagedBy != "" {
+			return false, invalid(create.Verb(), string(id), "detach and delete it if it is not needed", "it exists, and is not this capture's")
+		}
+		stale = by != c.name || x.ProvisioningState == plan.Failed
+		return stale || x.ProvisioningState == plan.Succeeded, nil
+	})
+	if err != nil || w.RequeueAfter > 0 || !stale {
+		return w, err
+	}
+	return goOn(c.deleteCopy(id)(ctx, p))
+}
+
+// deleteCopy deletes a snapshot or disk that Ortet made.
+func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
+	var change fleet.Change = fleet.DeleteDisk{ID: id}
+	if id.Segment("snapshots") != "" {
+		change = fleet.DeleteSnapshot{ID: id}
+	}
+	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+		return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+			x, err := c.copyAt(ctx, id)
+			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.Tags[fleet.TagCapture] == "", fleet.IgnoreNotFound(err)
+		})
+	}
+}
+
+// gone returns whether a resource is.
+func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		_, err := get(ctx, id)
+		return fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
+	}
+}
+
+// goOn makes another pass after a change that is not the last one.
+func goOn(w workflow.Wait, err error) (workflow.Wait, error) {
+	if err == nil && w.RequeueAfter == 0 {
+		w = in(time.Millisecond, "going on")
+	}
+	return w, err
+}
+
+func (c *capture) snapshotStep(v view) workflow.Step {
+	id := c.get().Names.Snapshot
+	return workflow.Step{
+		ID:             stepSnapshot,
+		Title:          "Take a snapshot of " + c.req.Node + "'s OS disk",
+		Usual:          6 * time.Second,
+		Deadline:       30 * time.Minute,
+		Every:          time.Second / 2,
+		After:          []string{stepStop},
+		Skip:           v.copied(),
+		EffectMayExist: v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags),
+		Do:             c.snapshot,
+		Undo: &workflow.Undo{
+			ID:     undoDeleteSnapshot,
+			Title:  "Delete the snapshot of the donor's disk",
+			Usual:  5 * time.Second,
+			When:   []string{stepVersion},
+			Keep:   journal.Done,
+			Do:     c.deleteCopy(id),
+			Manual: manualDelete("snapshot", id),
+		},
+	}
+}
+
+// snapshot copies the stopped donor's OS disk. It counts only if the donor is stopped
+// before and after it.
+func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	c.set(func(s *state) { s.BuiltAt = cmp.Or(s.BuiltAt, c.Now().UTC().Format(fleet.BuiltAtLayout)) })
+	s := c.get()
+	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil),
+		Closed: true})
+	if err != nil || w.RequeueAfter > 0 {
+		return w, err
+	}
+	i, err := c.Cloud.Instance(ctx, s.Instance)
+	if err == nil && !isDown(i) {
+		err = invalid("create snapshot", string(s.Instance), "", "the donor is %s: it was started while its disk was copied", i.Power)
+	}
+	return done, err
+}
+
+func manualDelete(kind string, id fleet.ResourceID) func() string {
+	return func() string { return fmt.Sprintf("az %s delete --ids %s", kind, id) }
+}
+
+// rebootHolder is distinct for captures of two pools that begin in one second.
+func (c *capture) rebootHolder() string { return c.name + "/" + c.get().Pool.Name() }
+
+func (c *capture) holdRebootsStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepHoldReboots,
+		Title:    "Block kured reboots",
+		Deadline: 2 * time.Hour,
+		After:    []string{stepSnapshot},
+		Skip:     v.generalized(),
+		Do:       c.holdReboots,
+		Undo: &workflow.Undo{
+			ID:    undoReleaseReboots,
+			Title: "Unblock kured reboots",
+			When:  []string{stepSave},
+			Needs: []string{undoDetach},
+			Do:    c.releaseReboots,
+			Manual: func() string {
+				return "kured's lock expires after 3 hours; to remove it now, delete the lock annotation of kured's DaemonSet"
+			},
+		},
+	}
+}
+
+// holdReboots keeps kured from rebooting a node: one that boots beside a copy of its own
+// disk may boot from the copy.
+func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if err := p.Save(ctx); err != nil {
+		return done, err
+	}
+	_, err := c.Cluster.HoldReboots(ctx, c.rebootHolder(), 3*time.Hour) // the deadlines of the rows that need the lock
+	if fleet.Is(err, fleet.KindHeld) {
+		return in(10*time.Second, "waiting for kured's lock: %v", err), nil
+	}
+	return done, err
+}
+
+func (c *capture) releaseReboots(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+	return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())
+}
+
+func (c *capture) protectWorkbenchStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:    stepProtectWorkbench,
+		Title: strings.TrimSpace("Protect the workbench "+c.get().Bench.Node) + " from scale-in",
+		Usual: 15 * time.Second,
+		After: []string{stepInspect, stepDefinition},
+		Skip:  v.generalized(),
+		Do:    c.protectWorkbench,
+		Undo: &workflow.Undo{
+			ID:     undoUnprotectWorkbench,
+			Title:  "Restore the workbench's protection",
+			Usual:  15 * time.Second,
+			When:   []string{stepSave},
+			Needs:  []string{undoDetach},
+			Do:     c.unprotect,
+			Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Instance) },
+		},
+	}
+}
+
+// protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
+// instance's policy, the cluster's the Node's annotation.
+func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	b := c.get().Bench
+	w, err := c.protectNode(ctx, p, b.Node, b.Instance, fleet.AnnotationWorkbench, string(c.get().Pool))
+	return w, c.onBench(ctx, err)
+}
+
+// usedByOthers returns an error if another capture uses the node, as donor or workbench:
+// the first of the two to end would remove its protection.
+func (c *capture) usedByOthers(node fleet.Node) error {
+	if by := plan.UsedBy(node, c.get().Pool); by != "" {
+		return invalid("use", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
+	}
+	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked && node.Name != c.req.Node {
+		return invalid("use workbench", "node "+node.Name, "", "it is being captured")
+	}
+	return nil
+}
+
+// onBench is the error of an act on the workbench: if that is lost, the run is planned
+// again, with any node that can serve.
+func (c *capture) onBench(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(c.benchLost(ctx, 0), err)
+}
+
+func replan(format string, args ...any) error {
+	return workflow.Replan(fmt.Errorf(format, args...))
+}
+
+// benchLost gives up a workbench that can do no work any more. It returns nil if it can,
+// or if that cannot be read. A pod that works there goes on while the node is cordoned, or
+// is not Ready for less than silent.
+func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
+	b := c.get().Bench
+	i, err := c.Cloud.Instance(ctx, b.Instance)
+	node, nodeErr := c.Cluster.Node(ctx, b.Node)
+	used := c.usedByOthers(node)
+	var why string
+	switch {
+	case fleet.Is(err, fleet.KindNotFound):
+		why = "its instance was deleted"
+	case fleet.Is(nodeErr, fleet.KindNotFound):
+		why = "its Node was deleted"
+	case err != nil || nodeErr != nil:
+		return nil //nolint:nilerr // not known
+	case i.ProvisioningState == plan.Deleting:
+		why = "its instance is being deleted"
+	case isDown(i):
+		why = "its instance is " + string(i.Power)
+	case node.BootID != b.BootID:
+		why = "it booted again"
+	case !node.Ready && c.Now().Sub(node.ReadySince) >= silent:
+		why = "it is not Ready: " + node.NotReadyWhy
+	case node.Unschedulable && silent == 0:
+		why = "it is cordoned"
+	case used != nil:
+		why = used.Error()
+	default:
+		return nil
+	}
+	c.set(func(s *state) { c.lost = append(c.lost, s.Bench.Node) })
+	return replan("workbench %s is lost: %s", b.Node, why)
+}
+
+func (c *capture) workDiskStep(v view) workflow.Step {
+	id := c.get().Names.WorkDisk
+	return workflow.Step{
+		ID:             stepWorkDisk,
+		Title:          "Create a copy of the disk from the snapshot",
+		Usual:          10 * time.Second,
+		Deadline:       30 * time.Minute,
+		After:          []string{stepSnapshot},
+		Skip:           v.generalized(),
+		EffectMayExist: v.WorkDisk != nil && v.made(plan.AtGeneralized, v.WorkDisk.Tags) && v.WorkDisk.ManagedBy == "",
+		Do:             c.workDisk,
+		Undo: &workflow.Undo{
+			ID:       undoDeleteWorkDisk,
+			Title:    "Delete the copy of the disk",
+			Usual:    5 * time.Second,
+			Deadline: 30 * time.Minute,
+			When:     []string{stepGeneralizedSnapshot},
+			Needs:    []string{undoDetach},
+			Do:       c.deleteCopy(id),
+			Manual:   manualDelete("disk", id),
+		},
+	}
+}
+
+// workDisk has an SKU that every VM size can attach.
+func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	return c.ensureCopy(ctx, p, fleet.CreateDisk{
+		ID: s.Names.WorkDisk, Location: s.Location, Zone: s.Bench.Zone, SKU: "StandardSSD_LRS", Source: s.Names.Snapshot, Tags: c.tags(nil),
+	})
+}
+
+func (c *capture) attachStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepAttach,
+		Title:    strings.TrimSpace("Attach the copy to the workbench " + c.get().Bench.Node),
+		Usual:    30 * time.Second,
+		Deadline: 20 * time.Minute,
+		After:    []string{stepProtectWorkbench, stepHoldReboots, stepWorkDisk},
+		Skip:     v.generalized(),
+		Do:       c.attach,
+		Undo: &workflow.Undo{
+			ID:       undoDetach,
+			Title:    "Detach the copy from the workbench",
+			Usual:    30 * time.Second,
+			Deadline: 20 * time.Minute,
+			When:     []string{stepSave},
+			After:    []string{undoDeletePod},
+			Do:       c.detach,
+			Manual:   c.manualDetach,
+		},
+	}
+}
+
+func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN},
+		func(ctx context.Context) (bool, error) {
+			i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
+			return err == nil && attached(i, s.Names.WorkDisk) && !azure.Busy(i.ProvisioningState), err
+		})
+	return w, c.onBench(ctx, err)
+}
+
+func attached(i fleet.Instance, disk fleet.ResourceID) bool {
+	return slices.ContainsFunc(i.DataDisks, func(d fleet.AttachedDisk) bool { return d.Disk.Equal(disk) })
+}
+
+func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	return p.Ensure(ctx, fleet.DetachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
+		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
+		return fleet.Is(err, fleet.KindNotFound) || err == nil && !attached(i, s.Names.WorkDisk), fleet.IgnoreNotFound(err)
+	})
+}
+
+func (c *capture) manualDetach() string {
+	return fmt.Sprintf("disk %s may be attached to instance %s: az vmss disk detach", c.get().Names.WorkDisk.Name(), c.get().Bench.Instance)
+}
+
+func (c *capture) generalizedSnapshotStep(v view) workflow.Step {
+	id := c.get().Names.Generalized
+	return workflow.Step{
+		ID:             stepGeneralizedSnapshot,
+		Title:          "Take a snapshot of the generalised copy",
+		Usual:          6 * time.Second,
+		Deadline:       30 * time.Minute,
+		After:          []string{stepSave, undoDetach},
+		Skip:           v.generalized(),
+		EffectMayExist: v.Generalized != nil && v.made(plan.AtGeneralized, v.Generalized.Tags),
+		Do:             c.generalizedSnapshot,
+		Undo: &workflow.Undo{
+			ID:     undoDeleteGeneralizedSnapshot,
+			Title:  "Delete the snapshot of the generalised copy",
+			Usual:  5 * time.Second,
+			When:   []string{stepVersion},
+			Keep:   journal.Done,
+			Do:     c.deleteCopy(id),
+			Manual: manualDelete("snapshot", id),
+		},
+	}
+}
+
+// generalizedSnapshot copies the generalised copy. Its tag says that it may become a
+// version.
+func (c *capture) generalizedSnapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	return c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk,
+		Tags: c.imageTags()})
+}

@@ -1,0 +1,337 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Ids of steps and undos.
+const (
+	stepProtect   = "protect"
+	undoUnprotect = "unprotect"
+	stepCordon    = "cordon"
+	undoUncordon  = "uncordon"
+	stepDrain     = "drain"
+	stepStop      = "stop"
+	undoStart     = "start"
+)
+
+// done is the Wait of an act that is done.
+var done = workflow.Wait{}
+
+func in(d time.Duration, format string, args ...any) workflow.Wait {
+	return workflow.Wait{RequeueAfter: d, Percent: -1, Status: fmt.Sprintf(format, args...)}
+}
+
+func invalid(op, on, remedy, format string, args ...any) error {
+	return &fleet.Error{Op: op, Resource: on, Kind: fleet.KindInvalid, Remedy: remedy, Err: fmt.Errorf(format, args...)}
+}
+
+// A protection is what a node had before it was protected.
+type protection struct {
+	Node        string            `json:"node"`
+	Mark        string            `json:"mark"` // the annotation that says that its protection is the capture's
+	Value       string            `json:"value"`
+	Annotations map[string]string `json:"annotations"`    // scale-down's, and the donor's that name its Machine, which may outlive the Node
+	Skip        *string           `json:"skip,omitempty"` // the Machine's
+	Instance    fleet.ResourceID  `json:"instance"`
+	Protection  fleet.Protection  `json:"protection"`
+}
+
+func (p protection) node() fleet.Node { return fleet.Node{Name: p.Node, Annotations: p.Annotations} }
+
+func valueOf(annotations map[string]string, key string) *string {
+	if v, ok := annotations[key]; ok {
+		return &v
+	}
+	return nil
+}
+
+func (c *capture) protectStep(v view) workflow.Step {
+	donor := c.req.Node
+	return workflow.Step{
+		ID:    stepProtect,
+		Title: "Protect " + donor + " from autoscalers and repairs",
+		Usual: 15 * time.Second,
+		After: []string{stepInspect, stepDefinition},
+		Skip:  v.copied(),
+		Do:    c.protect,
+		Undo: &workflow.Undo{
+			ID:       undoUnprotect,
+			Title:    "Restore " + donor + "'s protection",
+			Usual:    15 * time.Second,
+			Deadline: 40 * time.Minute,
+			When:     []string{stepSnapshot},
+			After:    []string{undoStart, undoUncordon},
+			Do:       c.unprotect,
+			Manual:   func() string { return manualUnprotect(donor, c.get().Instance) },
+		},
+	}
+}
+
+// protect keeps autoscalers, health checks and upgrades off the donor.
+func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	return c.protectNode(ctx, p, c.req.Node, c.get().Instance, fleet.AnnotationCapture, c.name)
+}
+
+// protectNode protects a node and its instance. It marks the Node first, and only if that is
+// unchanged since it was read: of two captures in the same second one has to read it again.
+func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
+	name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
+	node, err := c.Cluster.Node(ctx, name)
+	if err = cmp.Or(err, c.usedByOthers(node)); err != nil {
+		return done, err
+	}
+	isDonor := mark == fleet.AnnotationCapture
+	if node.Annotations[mark] != value && !p.Begun() {
+		p.Forget() // its owners may have changed it since an earlier pass
+	}
+	was, err := workflow.Before(ctx, p, func() (protection, error) {
+		was := protection{Node: name, Mark: mark, Value: value, Annotations: maps.Clone(node.Annotations), Instance: instance}
+		maps.DeleteFunc(was.Annotations, func(key, _ string) bool {
+			return key != fleet.AnnotationScaleDownDisabled &&
+				(!isDonor || key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace)
+		})
+		machine, _, machineErr := c.Cluster.Machine(ctx, was.node())
+		i, err := c.Cloud.Instance(ctx, instance)
+		was.Skip, was.Protection = valueOf(machine, fleet.AnnotationSkipRemediation), i.Protection
+		return was, cmp.Or(machineErr, err)
+	})
+	if err == nil && node.Annotations[mark] != value {
+		err = c.Cluster.AnnotateUnchanged(ctx, node, map[string]*string{fleet.AnnotationScaleDownDisabled: new("true"), mark: &value})
+		if err == nil && isDonor {
+			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
+		}
+	}
+	if err == nil && !p.Begun() {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: new("true"), mark: &value})
+	}
+	if err != nil {
+		return done, err
+	}
+	return c.ensureProtection(ctx, p, instance, fleet.Protection{ScaleIn: true, ScaleSetActions: isDonor || was.Protection.ScaleSetActions})
+}
+
+// ensureProtection sets an instance's protection. An empty policy removes it: Azure does
+// not document that null does.
+func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass,
+	id fleet.ResourceID, want fleet.Protection) (workflow.Wait, error) {
+	want.Off = !want.Protects()
+	return p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
+		i, err := c.Cloud.Instance(ctx, id)
+		return err == nil && i.Protection.ScaleIn == want.ScaleIn && i.Protection.ScaleSetActions == want.ScaleSetActions, err
+	})
+}
+
+// unprotect restores what protectNode found. A Node that its kubelet registered
+// again has none of Ortet's annotations; another capture that uses it now keeps its protection.
+func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	var was protection
+	if there, err := p.Saved(&was); !there || err != nil {
+		return done, err
+	}
+	node, err := c.Cluster.Node(ctx, was.Node)
+	if fleet.IgnoreNotFound(err) != nil || plan.UsedBy(node, c.get().Pool) != "" {
+		return done, fleet.IgnoreNotFound(err)
+	}
+	machine, _, err := c.Cluster.Machine(ctx, was.node())
+	if err == nil && machine[was.Mark] == was.Value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: was.Skip, was.Mark: nil})
+	}
+	if err == nil && node.Annotations[was.Mark] == was.Value {
+		scaleDown := valueOf(was.Annotations, fleet.AnnotationScaleDownDisabled)
+		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: scaleDown, was.Mark: nil})
+		if err == nil && was.Mark == fleet.AnnotationCapture {
+			c.released(ctx, node)
+		}
+	}
+	if err != nil {
+		return done, err
+	}
+	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
+	return w, fleet.IgnoreNotFound(err)
+}
+
+// manualUnprotect is for the donor and the workbench.
+func manualUnprotect(node string, id fleet.ResourceID) string {
+	return fmt.Sprintf("node %s may still be protected; remove what its owners did not set: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; kubectl annotate node %s %s- %s- %s-",
+		node, id.Group().Name(), id.Parent().Name(), id.Name(), node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
+}
+
+func (c *capture) cordonStep(v view) workflow.Step {
+	donor := c.req.Node
+	return workflow.Step{
+		ID:    stepCordon,
+		Title: "Cordon " + donor,
+		After: []string{stepProtect, stepProtectWorkbench},
+		Skip:  v.copied(),
+		Do:    c.cordon,
+		Undo: &workflow.Undo{
+			ID:     undoUncordon,
+			Title:  "Uncordon " + donor,
+			When:   []string{stepSnapshot},
+			Needs:  []string{undoStart},
+			Do:     c.uncordon,
+			Manual: func() string { return "kubectl uncordon " + donor },
+		},
+	}
+}
+
+func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	was, err := workflow.Before(ctx, p, func() (bool, error) {
+		node, err := c.Cluster.Node(ctx, c.req.Node)
+		return node.Unschedulable, err
+	})
+	if err != nil {
+		return done, err
+	}
+	if was {
+		p.Note("node %s was cordoned before, and stays cordoned", c.req.Node)
+	}
+	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, true)
+}
+
+func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	var was bool
+	if there, err := p.Saved(&was); !there || err != nil || was {
+		return done, err
+	}
+	return done, fleet.IgnoreNotFound(c.Cluster.SetUnschedulable(ctx, c.req.Node, false))
+}
+
+func (c *capture) drainStep(v view) workflow.Step {
+	deadline := 3*c.req.GracePeriod + time.Minute
+	if c.req.ForceDrain {
+		deadline = 4*c.req.GracePeriod + 2*time.Minute
+	}
+	return workflow.Step{
+		ID:       stepDrain,
+		Title:    "Drain " + c.req.Node,
+		Usual:    time.Minute,
+		Deadline: deadline,
+		After:    []string{stepCordon},
+		Skip:     v.copied(),
+		Do:       c.drain,
+	}
+}
+
+func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
+		GracePeriod: c.req.GracePeriod,
+		Deadline:    max(3*c.req.GracePeriod-p.Since(), time.Second),
+		Force:       c.req.ForceDrain,
+		Leave:       []string{inspectionPod(c.get().Pool)},
+	}, func(e cluster.DrainEvent) {
+		p.Progress(-1, "%s, %d to go", strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()"), e.Left)
+	})
+}
+
+// isDown reports whether an instance is stopped or deallocated.
+func isDown(i fleet.Instance) bool {
+	return i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated
+}
+
+func (c *capture) stopStep(v view) workflow.Step {
+	donor, title := c.req.Node, "Power off "
+	if c.req.Deallocate {
+		title = "Deallocate "
+	}
+	return workflow.Step{
+		ID:       stepStop,
+		Title:    title + donor,
+		Usual:    150 * time.Second,
+		Deadline: 20 * time.Minute,
+		Every:    time.Second,
+		After:    []string{stepDrain},
+		Skip:     v.copied(),
+		Do:       c.stop,
+		Undo: &workflow.Undo{
+			ID:       undoStart,
+			Title:    "Start " + donor + ", and wait until it is Ready",
+			Usual:    2 * time.Minute,
+			Deadline: 40 * time.Minute,
+			When:     []string{stepSnapshot},
+			Do:       c.start,
+			Manual:   c.manualStart,
+		},
+	}
+}
+
+// stop saves the donor's boot id: another one proves a later boot.
+func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	_, err := workflow.Before(ctx, p, func() (string, error) {
+		node, err := c.Cluster.Node(ctx, c.req.Node)
+		return node.BootID, err
+	})
+	if err != nil {
+		return done, err
+	}
+	id := c.get().Instance
+	return p.Ensure(ctx, fleet.StopInstance{Instance: id, Deallocate: c.req.Deallocate}, func(ctx context.Context) (bool, error) {
+		i, err := c.Cloud.Instance(ctx, id)
+		if err != nil || !isDown(i) {
+			return false, err
+		}
+		c.set(func(s *state) { s.Stopped, s.Disk = true, i.OSDisk })
+		return !c.req.Deallocate || i.Power == fleet.PowerDeallocated, nil
+	})
+}
+
+// readyEvery is how often the donor's Node is read while it boots.
+const readyEvery = 2 * time.Second
+
+// start starts the donor's instance, and is done when the Node is Ready with a new boot id.
+// It does not wait for Azure's operation, which may end a minute later. If it is not known
+// whether the donor was stopped, it has to be Ready after a minute: Kubernetes takes 50 s to
+// notice that a kubelet is gone. A donor whose stop was refused is in service already.
+func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	var bootID string
+	s := c.get()
+	if there, err := p.Saved(&bootID); !there || err != nil || !s.Stopped && !p.Begun() {
+		return done, err
+	}
+	node, err := c.Cluster.Node(ctx, c.req.Node)
+	if fleet.IgnoreNotFound(err) != nil {
+		return done, err
+	}
+	if node.Ready && s.Stopped && node.BootID != bootID {
+		return done, nil
+	}
+	w, err := p.Ensure(ctx, fleet.StartInstance{Instance: s.Instance}, func(ctx context.Context) (bool, error) {
+		i, err := c.Cloud.Instance(ctx, s.Instance)
+		if err == nil && i.Power != fleet.PowerRunning && i.Power != fleet.PowerStarting {
+			c.set(func(s *state) { s.Stopped = true })
+		}
+		return err == nil && i.Power == fleet.PowerRunning, err
+	})
+	switch {
+	case fleet.Is(err, fleet.KindNotFound):
+		p.Note("node %s was deleted during the capture", c.req.Node)
+		c.set(func(s *state) { s.DonorGone = true })
+		return done, nil
+	case err != nil:
+		return done, err
+	case w.RequeueAfter > 0:
+		w.RequeueAfter = min(w.RequeueAfter, readyEvery)
+		return w, nil
+	case !node.Ready:
+		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, first(node.NotReadyWhy, "it is not registered in the cluster")), nil
+	case c.get().Stopped || p.Since() < time.Minute:
+		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
+	}
+	return done, nil
+}
+
+func (c *capture) manualStart() string {
+	return fmt.Sprintf("node %s did not come back: it is left cordoned. Check instance %s (az vmss get-instance-view), start or replace it; then run the same command again, or kubectl uncordon %s",
+		c.req.Node, c.get().Instance, c.req.Node)
+}

@@ -1,0 +1,23 @@
+package capture
+
+import (
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/workflowtest"
+)
+
+// Table returns a capture's rows, none of them skipped.
+func Table() workflow.Table {
+	return workflowtest.NoneSkipped((&Service{}).capture(Request{Node: "n"}).table(view{}))
+}
+
+// Planned returns the steps of a plan in which nothing is skipped.
+func Planned() []plan.Step { return Steps(Table(), nil) }
+
+// Unsaved returns what a capture that deletes extensions lists as lost.
+func Unsaved(original plan.Original, toDelete []string, report wire.GeneralizeReport) []string {
+	s := state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}
+	s.learn(report, "")
+	return s.Unsaved
+}

@@ -1,0 +1,174 @@
+package capture
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Ids of steps and undos.
+const (
+	stepGeneralize = "generalize"
+	undoDeletePod  = "delete-pod"
+)
+
+const podEvery = 5 * time.Second // how often the pod on the workbench is read
+
+func (c *capture) generalizeStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepGeneralize,
+		Title:    "Remove the donor's identity from the copy, and scan it for secrets",
+		Usual:    2 * time.Minute,
+		Deadline: time.Hour,
+		After:    []string{stepAttach},
+		Skip:     v.generalized(),
+		Do:       c.generalize,
+		Undo: &workflow.Undo{
+			ID:       undoDeletePod,
+			Title:    "Delete the pod on the workbench",
+			Deadline: 5 * time.Minute,
+			When:     []string{stepSave},
+			Do:       c.deletePod,
+			Manual:   c.manualDeletePod,
+		},
+	}
+}
+
+// generalize has a pod on the workbench remove the donor's identity from the copy. A
+// pod that is lost leaves a copy in an unknown state: the next one gets a new copy.
+func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	name, err := workflow.Before(ctx, p, func() (string, error) {
+		node, err := c.Cluster.Node(ctx, s.Bench.Node)
+		if err == nil && node.BootID != s.Bench.BootID {
+			err = errors.New("its node booted again, with the copy attached")
+		}
+		return plan.JobName(s.Pool, plan.CaptureName(c.Now())), err
+	})
+	if err != nil {
+		return done, c.onBench(ctx, err)
+	}
+	starting := "the pod is starting on " + s.Bench.Node
+	if s.Pod != name {
+		key, err := readKey(s.Key)
+		if err = cmp.Or(err, p.Save(ctx)); err != nil {
+			return done, err
+		}
+		job := c.job(name, s.Bench.Node, "generalize", c.name, c.begun, "--host", "/host", "--lun", fmt.Sprint(s.Bench.LUN), "--seal-to",
+			base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()))
+		job.Labels["ortet.io/capture"], job.Deadline = c.name, time.Hour
+		if err = c.Cluster.StartJob(ctx, job); err == nil {
+			c.set(func(s *state) { s.Pod = name })
+		}
+		return in(podEvery, "%s", starting), c.onBench(ctx, err)
+	}
+	pod, err := c.Cluster.Job(ctx, name)
+	if err != nil {
+		return done, err
+	}
+	progress, report := readOutput(pod.Output)
+	switch {
+	case !pod.Exists:
+		return done, c.onBench(ctx, replan("the pod is gone"))
+	case pod.Done && report != nil && report.Capture == c.name:
+		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
+		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
+	case pod.Done && pod.ExitCode == exitFlags:
+		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
+	case pod.Done:
+		return done, c.onBench(ctx, replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
+			first(pod.Why, "no reason given"), tail(pod.Output)))
+	case p.Since()%time.Minute < 2*podEvery: // Kubernetes takes less than 10 minutes to evict the pods of a node that is not Ready
+		err = c.benchLost(ctx, 10*time.Minute)
+	}
+	return in(podEvery, "%s", first(pod.Why, progress, starting)), err
+}
+
+// exitFlags is what ortet-node ends with if it cannot read its flags.
+const exitFlags = 64
+
+// job returns a pod that runs ortet-node generalize.
+func (c *capture) job(name, node, component, capture string, at time.Time, flags ...string) cluster.Job {
+	command := append([]string{
+		"ortet-node", "generalize", "--capture", capture, "--donor", c.req.Node, "--at", at.UTC().Format(time.RFC3339), "--bootstrap", c.req.Bootstrap,
+		fmt.Sprintf("--accept-pool-credentials=%t", c.req.AcceptPoolCredentials),
+		fmt.Sprintf("--remove-secrets=%t", c.req.RemoveSecrets),
+		fmt.Sprintf("--scan-images=%t", c.req.ScanImages),
+	}, flags...)
+	for _, address := range c.get().Addresses {
+		command = append(command, "--donor-address", address)
+	}
+	for _, path := range c.req.AcceptSecrets {
+		command = append(command, "--accept-secret", path)
+	}
+	return cluster.Job{
+		Name: name, Node: node, Image: c.Image, PullSecret: c.PullSecret, Command: command,
+		Labels: map[string]string{"app.kubernetes.io/name": "ortet", "app.kubernetes.io/component": component},
+	}
+}
+
+// deletePod lets the pod end by itself, since it writes. It leaves a pod to its node if
+// that does not answer: its kubelet ends it when it is back, and Kubernetes when the node is deleted.
+func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	var name string
+	if there, err := p.Saved(&name); !there || err != nil {
+		return done, err
+	}
+	if gone, err := c.Cluster.DeleteJob(ctx, name); gone || err != nil {
+		return done, err
+	}
+	w := in(time.Second, "waiting for the end of pod %s", name)
+	if p.Since() < 45*time.Second { // its grace period of 30 s among it
+		return w, nil
+	}
+	node, err := c.Cluster.Node(ctx, c.get().Bench.Node)
+	if fleet.IgnoreNotFound(err) != nil || node.Ready {
+		return w, fleet.IgnoreNotFound(err)
+	}
+	p.Note("pod %s is deleted, and ends when node %s, which does not answer, is back or deleted", name, c.get().Bench.Node)
+	return done, nil
+}
+
+func (c *capture) manualDeletePod() string {
+	return "kubectl delete pod -n " + c.Namespace + " " + c.get().Pod
+}
+
+// readOutput returns the last progress and the report among the lines that a pod printed.
+func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) {
+	for text := range bytes.Lines(output) {
+		if line, err := wire.ParseGeneralizeLine(text); err == nil {
+			progress, report = first(line.Progress, progress), cmp.Or(line.Report, report)
+		}
+	}
+	return progress, report
+}
+
+// tail returns the end of what a pod printed.
+func tail(output []byte) string {
+	text := bytes.TrimSpace(output)
+	return strconv.Quote(strings.ToValidUTF8(string(text[max(0, len(text)-400):]), ""))
+}
+
+// Refuse makes one error of problems, nil if there are none.
+func Refuse(op, on string, problems []fleet.Problem) error {
+	var what, wayOut []string
+	for _, x := range problems {
+		what, wayOut = append(what, x.What), append(wayOut, x.WayOut)
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
+}

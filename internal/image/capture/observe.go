@@ -1,0 +1,350 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Ids of steps and undos.
+const (
+	stepInspect          = "inspect"
+	undoDeleteInspection = "delete-inspection"
+)
+
+const (
+	maxCandidates = 50               // limit of the workbench candidates that are read in Azure
+	inspectFor    = 2 * time.Minute  // limit of the inspection of the donor's disk
+	startFor      = 30 * time.Second // limit of an inspection pod's start that fails: the kubelet has pulled its image three times
+	maxNamed      = 10               // paths in a problem
+)
+
+// observe reads all that a capture depends on. What cannot be read is a problem, not an
+// error, so that all problems are found at once.
+func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Names) {
+	o.SelfNode, o.NoImage = c.SelfNode, c.Image == ""
+	unreadable, refuse, on := o.Unreadable.Unreadable, o.Unreadable.Refuse, "node "+c.req.Node
+	donor, err := c.Cluster.Node(ctx, c.req.Node)
+	unreadable(on, err)
+	if err == nil {
+		o.Donor = &donor
+		o.InstanceID, o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
+	}
+	pool := o.InstanceID.Parent()
+	o.DeniedCluster, err = c.Denied(ctx, pool)
+	unreadable("what the cluster allows", err)
+	if pool == "" {
+		return o, names
+	}
+	o.Pool = read(ctx, &o, pool, c.Cloud.Pool)
+	o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
+	if !c.req.ForceDrain {
+		// a missing permission is named by ClusterDenied
+		o.EvictionBlockers, err = c.Cluster.EvictionBlockers(ctx, c.req.Node, []string{inspectionPod(pool)})
+		if !fleet.Is(err, fleet.KindDenied) {
+			unreadable("the pods of "+on, err)
+		}
+	}
+	refuse(len(o.Unreadable) == 0 && o.Pool == nil, "PoolNotFound", string(pool), "there is no such scale set",
+		"check the credentials' subscription")
+	refuse(len(o.Unreadable) == 0 && o.Instance == nil, "InstanceNotFound", string(o.InstanceID), "there is no such instance",
+		"the node is stale: delete it")
+	if o.Pool == nil {
+		return o, names
+	}
+	now := c.Now()
+	names = plan.NamesOf(o.Pool.ID, plan.VersionName(now, c.req.Again))
+	o.Gallery = read(ctx, &o, names.Gallery, c.Cloud.Gallery)
+	o.Definition = read(ctx, &o, names.Definition, c.Cloud.Definition)
+	o.Snapshot = read(ctx, &o, names.Snapshot, c.Cloud.Snapshot)
+	o.Generalized = read(ctx, &o, names.Generalized, c.Cloud.Snapshot)
+	o.WorkDisk = read(ctx, &o, names.WorkDisk, c.Cloud.Disk)
+	o.Versions, err = c.Cloud.Versions(ctx, names.Definition)
+	unreadable(string(names.Definition), err)
+	o.Uses, err = c.Cloud.Uses(ctx, names.Definition)
+	unreadable(string(names.Definition), err)
+	if !c.req.Again {
+		names.Version = names.Definition.Child("versions", plan.TodaysVersion(o.Versions, now))
+	}
+	if i := o.Instance; i != nil {
+		o.Size = c.size(ctx, *o.Pool, *i)
+		if i.OSDisk != "" {
+			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
+		}
+	}
+	c.findWorkbench(ctx, &o)
+	return o, names
+}
+
+// read reads one resource; a missing one is nil.
+func read[T any](ctx context.Context, o *plan.Observed, id fleet.ResourceID,
+	get func(context.Context, fleet.ResourceID) (T, error)) *T {
+	v, err := get(ctx, id)
+	if o.Unreadable.Unreadable(string(id), err); err != nil {
+		return nil
+	}
+	return &v
+}
+
+// size returns what the region's catalogue says. That it cannot be read is no reason to
+// refuse: listing sizes needs a right on the subscription.
+func (c *capture) size(ctx context.Context, pool fleet.Pool, i fleet.Instance) *fleet.SizeInfo {
+	name := first(i.Size, pool.Size)
+	size, err := c.Cloud.Size(ctx, pool.ID.Segment("subscriptions"), pool.Location, name)
+	if err != nil {
+		c.Log.Debug("cannot read what a VM size can do", "size", name, "error", err)
+		return nil
+	}
+	return &size
+}
+
+// findWorkbench takes the best node that may be one and whose instance has room for a
+// disk. It counts the others by why not.
+func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
+	donor, only, why := *o.Donor, c.req.Workbench, map[string]int{}
+	var candidates []fleet.Node
+	for n, err := range c.Cluster.Nodes(ctx) {
+		if err != nil {
+			o.Unreadable.Unreadable("the cluster's nodes", err)
+			break
+		}
+		reason := plan.CannotServe(donor, n)
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && id.Equal(o.InstanceID) {
+			reason = "claims the donor's instance"
+			o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+n.Name+" says that it is the same instance",
+				"delete the stale Node")
+		}
+		switch {
+		case only != "" && n.Name != only:
+		case reason != "":
+			why[reason]++
+		case slices.Contains(c.lost, n.Name):
+			why["was lost"]++
+		default:
+			candidates = append(candidates, n)
+		}
+	}
+	if o.Instance == nil {
+		return
+	}
+	plan.RankWorkbenches(donor, candidates)
+	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
+	for _, n := range candidates[:min(len(candidates), maxCandidates)] {
+		id, _ := fleet.ParseProviderID(n.ProviderID) // as CannotServe has seen to
+		i, err := c.Cloud.Instance(ctx, id)
+		if err != nil {
+			why["cannot be read in Azure"]++
+			continue
+		}
+		if sizes[i.Size] == nil {
+			sizes[i.Size] = cmp.Or(c.size(ctx, *o.Pool, i), &fleet.SizeInfo{MaxDataDisks: 2}) // what the smallest sizes of Azure take
+		}
+		lun, reason := plan.BenchLUN(*o.Instance, i, *sizes[i.Size])
+		if reason == "" {
+			o.Workbench = &plan.Workbench{Node: n, Instance: i, LUN: lun}
+			return
+		}
+		why[reason]++
+	}
+	if o.NoWorkbench = plan.Tally(why); only != "" {
+		o.NoWorkbench = "node " + only + " " + first(o.NoWorkbench, "does not exist")
+	}
+}
+
+// Denied returns the accesses that RBAC does not allow.
+func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
+	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
+	for _, a := range denied {
+		names = append(names, a.String())
+	}
+	return names, err
+}
+
+func inspectionPod(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
+
+func (c *capture) inspectStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepInspect,
+		Title:    "Inspect " + c.req.Node + "'s disk for blockers",
+		Usual:    20 * time.Second,
+		Deadline: 5 * time.Minute,
+		Skip:     v.copied(),
+		Do:       c.inspect,
+		Undo: &workflow.Undo{
+			ID:       undoDeleteInspection,
+			Title:    "Delete the inspection pod",
+			Deadline: 5 * time.Minute,
+			When:     []string{stepInspect},
+			Do:       c.deleteInspection,
+		},
+	}
+}
+
+// inspect finds what only the disk shows, before the donor is touched. That its pod gives no
+// report is a note: the same is found on the copy, later. That its pod cannot start is a
+// blocker: the workbench's pod has the same image.
+func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if err := p.Save(ctx); err != nil {
+		return done, err
+	}
+	w, problems, err := c.inspectOnce(ctx, c.name, p.Since())
+	if len(problems) > 0 {
+		err = &workflow.Refused{Problems: problems}
+	}
+	return w, err
+}
+
+func (c *capture) uninspected(why string) {
+	c.Note("the donor's disk could not be inspected beforehand: %s", why)
+}
+
+// inspectNow inspects without a workflow, for a dry run.
+func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
+	begun, w := c.Now(), in(time.Millisecond, "")
+	for err == nil && w.RequeueAfter > 0 {
+		w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun))
+		_ = azure.Sleep(ctx, w.RequeueAfter) // the next pass reports the end of ctx
+	}
+	if err != nil && ctx.Err() == nil {
+		c.uninspected(err.Error())
+		err = nil
+	}
+	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return problems, errors.Join(err, c.Cluster.ForceDeleteJob(care, inspectionPod(c.get().Pool)))
+}
+
+// inspectOnce is one pass: the pod is created, after an earlier process's was deleted, or
+// read.
+func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []fleet.Problem, error) {
+	pod := inspectionPod(c.get().Pool)
+	if !c.inspected && since < inspectFor {
+		err := c.Cluster.ForceDeleteJob(ctx, pod)
+		if err == nil {
+			job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
+			job.Deadline, job.ReadOnly = inspectFor, true
+			err = c.Cluster.StartJob(ctx, job)
+		}
+		c.inspected = err == nil
+		return in(time.Second, "the pod is starting on %s", c.req.Node), nil, err
+	}
+	s, err := c.Cluster.Job(ctx, pod)
+	_, report := readOutput(s.Output)
+	switch {
+	case err != nil:
+		return done, nil, err
+	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
+		return done, c.inspectionProblems(*report), nil
+	case s.Done && s.ExitCode == exitFlags:
+		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + tail(s.Output)), nil
+	case s.Exists && !s.Ran && (s.Done || since >= inspectFor || s.Why != "" && since >= startFor):
+		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " +
+			first(s.Why, "it did not start within "+inspectFor.String())), nil
+	case s.Exists && !s.Done && since < inspectFor:
+		return in(time.Second, "%s", first(s.Why, "inspecting")), nil, nil
+	case report != nil:
+		s.Why = first(report.Message, s.Why)
+	}
+	c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
+	return done, nil, nil
+}
+
+// podProblem is the reason to refuse a donor that cannot run the pods of a capture.
+func (c *capture) podProblem(what string) []fleet.Problem {
+	return []fleet.Problem{{Code: "PodCannotStart", On: "node " + c.req.Node, What: what,
+		WayOut: "give this version's own image by --image (make image builds it), a pull secret for it by --image-pull-secret, and let the nodes reach its registry"}}
+}
+
+// deleteInspection deletes the pod without its node, which may be gone: it only reads,
+// and all inspections of a pool have its name.
+func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+	c.inspected = false // a run that is planned again inspects again
+	return done, c.Cluster.ForceDeleteJob(ctx, inspectionPod(c.get().Pool))
+}
+
+// inspectionProblems are the reasons to refuse that the report of an inspection gives.
+// The rest of it becomes notes.
+func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Problem {
+	problems := c.diskProblems(report, maxNamed)
+	if len(problems) > 0 {
+		return problems
+	}
+	var scan state
+	scan.keepScan(report)
+	if len(scan.RemovedSecrets) > 0 {
+		c.Note("--remove-secrets deletes from the copy: %s", upTo(maxNamed, scan.RemovedSecrets, report.SecretsRemoved))
+	}
+	if report.Partial {
+		c.Note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")
+	}
+	return nil
+}
+
+// diskProblems are the reasons why a disk must not become an image, at most so many
+// paths of each.
+func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p plan.Problems) {
+	s, on, customData := c.get(), "node "+c.req.Node, ""
+	switch report.Outcome {
+	case wire.DiskRefused:
+		return plan.Problems{{Code: "DiskRefused", On: on, What: first(report.Message, "its disk cannot be captured"),
+			WayOut: "mend it on the node"}}
+	case wire.GeneralizeFailed:
+		return plan.Problems{{On: on, What: first(report.Message, "it failed without a reason")}}
+	}
+	found := map[wire.SecretClass][]string{}
+	for _, f := range report.Findings {
+		if !f.Accepted && !f.Removed {
+			found[f.Class] = append(found[f.Class], fmt.Sprintf("%s (%s)", f.Path, strings.TrimSuffix(f.Rule+", "+f.Detail, ", ")))
+		}
+	}
+	if report.Outcome == wire.SecretsFound && len(found) == 0 { // it fails for more than it lists
+		found[wire.OtherSecret] = []string{report.Message}
+	}
+	refuse := func(class wire.SecretClass, code, what, wayOut string) {
+		p.Refuse(len(found[class]) > 0, code, on, what+upTo(most, found[class], len(found[class])), wayOut)
+	}
+	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ",
+		"remove it from the node; no flag accepts it")
+	refuse(wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ",
+		"accept them with --accept-pool-credentials, or remove them from the node")
+	refuse(wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
+		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node")
+
+	// If nothing on the disk and no customData lets a new node join, the extensions that are
+	// to be deleted are what does. What --bootstrap baked needs, ortet-node checks.
+	for _, item := range report.Saved {
+		if item.Kind == wire.CustomData {
+			customData = item.SHA256
+		}
+	}
+	noop := customData == plan.NoopSHA256
+	if len(report.Joins) > 0 || c.req.Bakes() || customDataUnread(report) || customData != "" && !noop {
+		return p
+	}
+	noop = noop || s.LastCustomData == plan.NoopSHA256
+	p.Refuse(noop, "CannotJoin", on, "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
+		"capture with --bootstrap baked")
+	p.Refuse(!noop && len(s.ToDelete) > 0, "CannotJoin", on,
+		"nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
+		"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")
+	return p
+}
+
+// upTo lists most of the names, of so many.
+func upTo(most int, names []string, all int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := all - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

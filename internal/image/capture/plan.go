@@ -1,0 +1,270 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// A view is what a plan observed, for the rows to decide whether they are needed. It is zero for
+// a record that is undone, of which no row begins.
+type view struct {
+	plan.Observed
+	resume plan.ResumePlan
+	old    []fleet.ImageVersion // to be pruned
+}
+
+// copied returns why the rows up to the donor's snapshot are skipped.
+func (v view) copied() string {
+	return cmp.Or(workflow.SkipIf(v.resume.From == plan.AtSnapshot, "a snapshot of the donor's disk exists from today"), v.generalized())
+}
+
+// generalized returns why the rows up to the generalised snapshot are skipped.
+func (v view) generalized() string {
+	return cmp.Or(
+		workflow.SkipIf(v.resume.From == plan.AtGeneralized, "the generalised snapshot exists"),
+		workflow.SkipIf(v.resume.From == plan.AtVersion, "today's version exists"))
+}
+
+// published reports whether today's version is complete.
+func (v view) published() bool {
+	return v.resume.Version != nil && v.resume.Version.ProvisioningState == plan.Succeeded
+}
+
+// made reports whether a capture that reached a resume point made the resource with these tags.
+func (v view) made(start plan.ResumePoint, tags map[string]string) bool {
+	return v.resume.From >= start && tags[fleet.TagCapture] != ""
+}
+
+// table returns a capture's rows, in the order in which people read them. A skipped row counts as
+// succeeded at once, so After names every row to wait for. Usual durations are those of kamino's
+// published logs and of Azure's documentation.
+func (c *capture) table(v view) workflow.Table {
+	return workflow.Table{
+		c.inspectStep(v),
+		c.galleryStep(v),
+		c.definitionStep(v),
+		c.protectStep(v),
+		c.protectWorkbenchStep(v),
+		c.cordonStep(v),
+		c.drainStep(v),
+		c.stopStep(v),
+		c.snapshotStep(v),
+		c.holdRebootsStep(v),
+		c.workDiskStep(v),
+		c.attachStep(v),
+		c.generalizeStep(v),
+		c.saveStep(v),
+		c.generalizedSnapshotStep(v),
+		c.versionStep(v),
+		c.pruneStep(v),
+		c.modelStep(v),
+		c.extensionsStep(),
+		c.growStep(),
+	}
+}
+
+func list(names []string) string {
+	return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ")
+}
+
+// Plan implements workflow.Workflow: it observes the world, and decides which rows run.
+// An open record keeps its names and request, and is planned as a new one.
+func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, error) {
+	t, p, err := c.decide(ctx, r)
+	begins := err == nil && len(p.Problems) == 0 && !r.Open()
+	if begins && c.asked.Check != nil {
+		err = c.asked.Check(ctx)
+	}
+	c.result.NothingToDo = begins && err == nil && p.NothingToDo
+	return workflow.Plan{Name: c.name, Subject: c.req.Node, Request: c.req, Table: t, Problems: p.Problems}, err
+}
+
+// decide observes, and sets the capture's name and state for a run that begins now. It
+// returns the rows, and the plan to show.
+func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Table, p plan.Plan, err error) {
+	if !r.Open() {
+		c.req, c.name, c.begun = c.asked, plan.CaptureName(c.Now()), c.Now()
+		c.set(func(s *state) { *s = state{} })
+	}
+	if len(c.lost) > 0 {
+		c.req.Workbench = ""
+	}
+	o, names := c.observe(ctx)
+	if ctx.Err() != nil {
+		return nil, p, context.Cause(ctx)
+	}
+	own := "" // the capture whose snapshots count on whatever day they were taken
+	if r.Open() {
+		names.Version, own = names.Definition.Child("versions", c.get().Names.Version.Name()), c.name
+	}
+	p = plan.Plan{Kind: Kind, Donor: c.req.Node}
+	if o.Pool == nil {
+		p.Problems = plan.CaptureProblems(o, c.req, plan.ResumePlan{})
+		return nil, p, nil
+	}
+	resume := plan.PlanResume(o, names, c.req, c.begun, own)
+	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(c.req, resume)...))
+	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
+	p.Notes, p.Problems = resume.Notes, plan.CaptureProblems(o, c.req, resume)
+	c.begin(r, o, resume, names)
+	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History)
+	t = c.table(view{o, resume, old})
+	p.Pool, p.Version = o.Pool.ID, names.Version
+	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID != stepGrow && s.Skip == "" || s.EffectMayExist })
+	grow := &t[slices.IndexFunc(t, func(s workflow.Step) bool { return s.ID == stepGrow })]
+	if p.NothingToDo && grow.Skip == "" && !r.Open() { // a repeat must not add them twice
+		grow.Skip = "nothing else is to be done"
+		p.Notes = append(p.Notes, "no nodes are added: nothing else is to be done")
+	}
+	if o.Workbench != nil {
+		p.Workbench = o.Workbench.Node.Name
+	}
+	if o.Donor.Unschedulable {
+		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
+	}
+	if resume.From == plan.AtDonor {
+		p.Notes = append(p.Notes, "draining "+p.Donor+" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later; the model is changed after that")
+	}
+	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
+	return t, p, nil
+}
+
+// begin sets the state of a run, from what was observed and from the record before. A
+// resumed run keeps what it does not observe.
+func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePlan, names plan.Names) {
+	s := c.get()
+	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
+	s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name())
+	s.ModelChanged = resume.From == plan.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
+	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
+	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
+	for _, e := range toDelete {
+		s.ToDelete = append(s.ToDelete, e.Name)
+	}
+	if !r.Open() {
+		s.inherit(r, *o.Pool, o.Instance, c.Now())
+	}
+	if s.Key == nil {
+		s.Key = make([]byte, 32) // as any 32 bytes, a private key of X25519
+		_, _ = rand.Read(s.Key)  // it never fails
+	}
+	if o.Disk != nil {
+		s.Definition = plan.NewDefinition(names.Definition, o, map[string]string{
+			fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name,
+		})
+	}
+	if w := o.Workbench; w != nil {
+		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
+	}
+	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {
+		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
+	}
+	if g := o.Generalized; g != nil && resume.From >= plan.AtGeneralized {
+		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
+	}
+	if v := resume.Version; v != nil {
+		s.BuiltFrom, s.CustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData]
+	}
+	c.set(func(old *state) { *old = s })
+}
+
+// irreversible says by row what Azure does not give back.
+func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string {
+	lost := map[string][]string{}
+	toDelete, _ := c.req.Extensions.ToDelete(extensions)
+	for _, e := range toDelete {
+		lost[stepExtensions] = append(lost[stepExtensions],
+			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
+	}
+	if c.req.Bakes() {
+		lost[stepModel] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
+	}
+	return lost
+}
+
+// Plan says what Capture would do, and changes nothing but for the pod that inspects
+// the donor's disk. Problems are in the plan, not in the error.
+func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
+	c := s.capture(q)
+	pool, _ := c.findPool(ctx) // decide reports why none is found
+	inspects := false
+	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (plan.Plan, error) {
+		t, p, err := c.decide(ctx, r)
+		inspects = len(t) > 0 && t[0].Skip == ""
+		return p, err
+	})
+	if err == nil && inspects && !open && len(p.Problems) == 0 {
+		p.Problems, err = c.inspectNow(ctx)
+		notes, _ := c.Recorded()
+		p.Notes = append(p.Notes, notes...)
+	}
+	return p, err
+}
+
+// Preview plans a workflow that is not run, by decide, and reports whether a record is
+// open: if the workflow does not resume it, it is planned as ended.
+func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.Workflow,
+	decide func(journal.Record) (plan.Plan, error)) (p plan.Plan, open bool, err error) {
+	rec, recErr := c.Journal.Load(ctx, strings.ToLower(string(pool)))
+	recErr = fleet.IgnoreNotFound(recErr)
+	resumes, what := false, "ended first"
+	open = rec.Open()
+	if open && rec.Kind == w.Kind() {
+		_, resumes, recErr = w.Restore(rec)
+		what = "undone first"
+	}
+	if resumes {
+		what = "resumed"
+	} else if open {
+		rec.Ended = &journal.End{}
+	}
+	p, err = decide(rec)
+	if holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool)); leaseErr == nil && locked && c.Now().Before(holding.Until) {
+		p.Problems = workflow.Held(string(pool), holding).Problems
+	} else if open {
+		p.Resumes, p.NothingToDo = resumes, false
+		p.Notes = append(p.Notes, fmt.Sprintf("%s %s of %s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name,
+			cmp.Or(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what))
+	}
+	if err == nil && len(p.Problems) == 0 {
+		err = recErr
+	}
+	return p, open, err
+}
+
+// Steps returns the rows and the undos of the good case, each after all that it waits for.
+func Steps(t workflow.Table, irreversible map[string][]string) (steps []plan.Step) {
+	var all []plan.Step
+	for _, row := range t {
+		all = append(all, plan.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip,
+			Irreversible: irreversible[row.ID]})
+		if u := row.Undo; u != nil && len(u.When) > 0 {
+			if row.EffectMayExist {
+				row.Skip = ""
+			}
+			all = append(all, plan.Step{ID: u.ID, Title: u.Title, After: slices.Concat(u.When, u.After, u.Needs), Usual: u.Usual,
+				Deadline: u.Deadline, Skip: row.Skip})
+		}
+	}
+	listed := map[string]bool{}
+	for len(all) > 0 {
+		next := max(0, slices.IndexFunc(all, func(s plan.Step) bool {
+			return !slices.ContainsFunc(s.After, func(id string) bool { return !listed[id] })
+		}))
+		all[next].Deadline = cmp.Or(all[next].Deadline, workflow.DefaultDeadline)
+		steps, listed[all[next].ID] = append(steps, all[next]), true
+		all = slices.Delete(all, next, next+1)
+	}
+	return steps
+}

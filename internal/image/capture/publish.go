@@ -1,0 +1,460 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Ids of steps and undos.
+const (
+	stepGallery       = "gallery"
+	stepDefinition    = "definition"
+	stepVersion       = "version"
+	undoDeleteVersion = "delete-version"
+	stepPrune         = "prune"
+	stepModel         = "model"
+	stepExtensions    = "extensions"
+	stepGrow          = "grow"
+)
+
+// A ScaleSet changes one scale set for the rows of a run, one after the other.
+type ScaleSet struct {
+	config Config
+	pool   fleet.Pool // as last read, for its Etag
+	rest   azure.Rest
+}
+
+// NewScaleSet makes a ScaleSet.
+func NewScaleSet(config Config) *ScaleSet { return &ScaleSet{config: config} }
+
+// readPool reads the scale set unless it is known.
+func (x *ScaleSet) readPool(ctx context.Context, id fleet.ResourceID) (err error) {
+	if x.pool.ID == "" {
+		x.pool, err = x.config.Cloud.Pool(ctx, id)
+	}
+	return err
+}
+
+// Change changes the scale set only while that is not updating, and unchanged since it was read.
+// begin is called right before the write, and may refuse it.
+func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, change func(fleet.Pool) fleet.Change,
+	is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
+	if err := x.readPool(ctx, id); err != nil {
+		return done, err
+	}
+	asked, waits := x.pool.Etag, ""
+	w, err := p.Ensure(ctx, change(x.pool), func(ctx context.Context) (bool, error) {
+		pool, err := x.config.Cloud.Pool(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		x.pool = pool
+		if !azure.Busy(pool.ProvisioningState) && is(pool) {
+			return true, nil
+		}
+		var overdue string
+		if waits, overdue, err = x.rest.Updating(ctx, x.config.Cloud, pool, x.config.Now()); err != nil || waits != "" {
+			return false, cmp.Or(err, errors.New(waits))
+		}
+		if overdue != "" {
+			p.Note("scale set %s was updating for %s (%s): it was changed nevertheless", pool.Name, azure.RestFor, overdue)
+		}
+		if err = begin(ctx, pool); err == nil && pool.Etag != asked {
+			err = &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale,
+				Err: errors.New("scale set changed since it was read")}
+		}
+		return false, err
+	})
+	if waits != "" {
+		return in(azure.RestInterval, "waiting until scale set %s is not updating: %s", id.Name(), waits), nil
+	}
+	return w, err
+}
+
+// CustomData returns the customData that has this SHA-256: the no-op of a baked model, or
+// what was saved in a Secret.
+func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, sha string) (fleet.Secret, error) {
+	if sha == plan.NoopSHA256 {
+		return fleet.NewSecret(plan.NoopCustomData), nil
+	}
+	kept, err := c.GetSecret(ctx, pool, "customData", sha)
+	return kept.Data, err
+}
+
+func (c *capture) modelStep(v view) workflow.Step {
+	version := c.get().Names.Version.Name()
+	return workflow.Step{
+		ID:       stepModel,
+		Title:    "Point the model at " + version,
+		Usual:    30 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepVersion},
+		Skip:     workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version),
+		Commits:  true,
+		Do:       c.model,
+	}
+}
+
+// model points the pool's model at the version. There is no undo: the operation's end is
+// awaited, and before and after it the model names an image that exists.
+func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	data, err := c.customData(ctx)
+	if err != nil {
+		return done, err
+	}
+	image := fleet.ImageReference{ID: s.Names.Version}
+	change := func(pool fleet.Pool) fleet.Change {
+		return fleet.PatchModel{Pool: s.Pool, Image: image, CustomData: data, Etag: pool.Etag}
+	}
+	is := func(pool fleet.Pool) bool { return pool.Model.Image.Same(image) }
+	w, err := c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, pool fleet.Pool) error {
+		if err := c.mayChange(ctx, pool); err != nil || data == nil {
+			return err
+		}
+		sha := plan.SHA256(data.Reveal())
+		if sha != c.get().LastCustomData && !c.req.Bakes() {
+			p.Note("the model's customData is replaced by what the nodes of %s need", image.ID.Name())
+		}
+		c.set(func(s *state) { s.LastCustomData = sha })
+		return nil
+	})
+	if err == nil && w.RequeueAfter == 0 {
+		c.set(func(s *state) { s.ModelChanged = true })
+	}
+	return w, err
+}
+
+// customData returns what the version needs; nil leaves the model's, if Ortet never set it. What
+// Ortet set last is set again, since a crash may have lost that write.
+func (c *capture) customData(ctx context.Context) (*fleet.Secret, error) {
+	s := c.get()
+	want, last := s.CustomData, s.LastCustomData
+	switch {
+	case c.req.Bakes():
+		want = plan.NoopSHA256
+	case want == "", want != plan.NoopSHA256 && last == "":
+		return nil, nil
+	}
+	data, err := CustomData(ctx, c.Cluster, s.Pool, want)
+	if fleet.Is(err, fleet.KindNotFound) && last == want {
+		return nil, nil
+	} else if fleet.Is(err, fleet.KindNotFound) {
+		err = invalid("patch model", string(s.Names.Version), "capture with --bootstrap baked",
+			"this version's nodes need other customData than the model's, which is not kept (SHA-256 %s)", want)
+	}
+	return &data, err
+}
+
+// mayChange repeats preflight's checks, and refuses to go back: only a rollback does.
+func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
+	s := c.get()
+	if err := Refuse("patch model", string(pool.ID), plan.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest,
+		c.req.AllowOwned)); err != nil {
+		return err
+	}
+	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
+	used, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
+	if ours, there := plan.FindVersion(versions, s.Names.Version); known && there && plan.Newer(used, ours) {
+		return invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
+			"the model uses %s by now, which is newer than %s", used.Name, ours.Name)
+	}
+	return err
+}
+
+func (c *capture) extensionsStep() workflow.Step {
+	toDelete := c.get().ToDelete
+	return workflow.Step{
+		ID:       stepExtensions,
+		Title:    "Delete extensions from the model" + list(toDelete),
+		Usual:    time.Duration(len(toDelete)) * 30 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepModel},
+		Skip:     workflow.SkipIf(len(toDelete) == 0, "none to delete"),
+		Do:       c.extensions,
+	}
+}
+
+// extensions deletes what bootstrapped the donor, dependents first, until the scale set
+// as it was read last has none of them. Azure shows no settings of a deleted extension:
+// they are saved right before.
+func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	if err := c.readPool(ctx, s.Pool); err != nil {
+		return done, err
+	}
+	toDelete, _ := c.req.Extensions.ToDelete(c.pool.Model.Extensions)
+	if len(toDelete) == 0 {
+		return done, nil
+	}
+	e := toDelete[0]
+	name, settings := e.Name, e.Settings
+	change := func(fleet.Pool) fleet.Change { return fleet.DeleteExtension{Pool: s.Pool, Name: name} }
+	is := func(pool fleet.Pool) bool {
+		return !slices.ContainsFunc(pool.Model.Extensions, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) })
+	}
+	return goOn(c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, _ fleet.Pool) error {
+		c.set(func(s *state) { s.deletes(e) })
+		if err := p.Save(ctx); err != nil || settings.Reveal() == "" {
+			return err
+		}
+		return c.keep(ctx, cluster.ExtensionSettings, name, settings, nil)
+	}))
+}
+
+func (c *capture) growStep() workflow.Step {
+	return workflow.Step{
+		ID:       stepGrow,
+		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
+		Usual:    2 * time.Minute,
+		Deadline: time.Hour,
+		After:    []string{stepModel, stepExtensions},
+		Skip:     workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
+		Do:       c.grow,
+	}
+}
+
+// grow adds new nodes, once: the capacity to reach is saved before the change, and from then on
+// any capacity other than the old one counts as done. If the scale set was changed before that,
+// it is computed again.
+func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	to := s.GrowTo
+	change := func(pool fleet.Pool) fleet.Change {
+		to = cmp.Or(to, pool.Capacity+c.req.NewNodes)
+		return fleet.SetCapacity{Pool: s.Pool, Capacity: to, Etag: pool.Etag}
+	}
+	is := func(pool fleet.Pool) bool { return c.get().GrowTo != 0 && pool.Capacity != to-c.req.NewNodes }
+	w, err := c.Change(ctx, p, s.Pool, change, is, func(context.Context, fleet.Pool) error {
+		c.set(func(s *state) { s.GrowTo = to })
+		return nil
+	})
+	switch {
+	// A first request that was refused had no effect; an earlier one of this capacity may have.
+	case s.GrowTo == 0 && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindThrottled)):
+		c.set(func(s *state) { s.GrowTo = 0 })
+	case err == nil && w.RequeueAfter == 0 && c.pool.Capacity < to:
+		p.Note("the capacity was changed to %d by others", c.pool.Capacity)
+	}
+	return w, err
+}
+
+func (c *capture) galleryStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:    stepGallery,
+		Title: "Create the gallery " + c.get().Names.Gallery.Name(),
+		Usual: 10 * time.Second,
+		After: []string{stepInspect},
+		Skip:  workflow.SkipIf(v.Gallery != nil, "already exists"),
+		Do:    c.gallery,
+	}
+}
+
+func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	change := fleet.CreateGallery{ID: s.Names.Gallery, Location: s.Location, Tags: map[string]string{
+		fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale sets in " + s.Pool.Segment("resourceGroups"),
+	}}
+	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		_, err := c.Cloud.Gallery(ctx, s.Names.Gallery)
+		return err == nil, fleet.IgnoreNotFound(err)
+	})
+}
+
+func (c *capture) definitionStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:    stepDefinition,
+		Title: "Create the image definition " + c.get().Names.Definition.Name(),
+		Usual: 10 * time.Second,
+		After: []string{stepGallery},
+		Skip:  workflow.SkipIf(v.Definition != nil, "already exists"),
+		Do:    c.definition,
+	}
+}
+
+func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	return p.Ensure(ctx, fleet.CreateDefinition{Definition: s.Definition}, func(ctx context.Context) (bool, error) {
+		d, err := c.Cloud.Definition(ctx, s.Names.Definition)
+		return err == nil && !azure.Busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
+	})
+}
+
+const (
+	maxBuilds    = 3                // how often a version is built that Azure fails to build
+	versionEvery = 15 * time.Second // how often another's version is read until it ends
+)
+
+// versionStep waits for the donor: if the donor does not boot again, no node may be made from
+// its disk.
+func (c *capture) versionStep(v view) workflow.Step {
+	id, usual, deadline := c.get().Names.Version, 40*time.Minute, 8*time.Hour
+	if c.req.Shallow {
+		usual, deadline = time.Minute, time.Hour
+	}
+	return workflow.Step{
+		ID:       stepVersion,
+		Title:    "Build image version " + id.Name(),
+		Usual:    usual,
+		Deadline: deadline,
+		After:    []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect},
+		Skip:     workflow.SkipIf(v.published(), v.generalized()),
+		Do:       c.version,
+		Undo: &workflow.Undo{
+			ID:       undoDeleteVersion,
+			Title:    "Delete the unfinished image version",
+			Usual:    time.Minute,
+			Deadline: time.Hour,
+			Keep:     journal.Running,
+			Do:       c.deleteVersion,
+			Manual:   manualDelete("resource", id),
+		},
+	}
+}
+
+// version builds the image version: zone-redundant, or locally redundant if the region
+// refuses that. A version that another capture builds is waited for, a Failed one is built again.
+func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if c.get().DonorGone {
+		return done, errors.New("the donor was deleted during the capture")
+	}
+	change, err := c.newVersion(ctx)
+	if err != nil {
+		return done, err
+	}
+	var there fleet.ImageVersion
+	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		there, err = c.Cloud.Version(ctx, change.ID)
+		if there.ProvisioningState == plan.Failed && c.builds == 0 { // Ensure returns the operation's error
+			c.builds++
+			return false, nil
+		}
+		return err == nil, fleet.IgnoreNotFound(err)
+	})
+	by := there.Tags[fleet.TagCapture]
+	switch {
+	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "" && // preflight found none, or a Failed one of Ortet's
+		(there.ProvisioningState != plan.Failed || !plan.Ours(there.Tags)):
+		return done, invalid("create image version", string(change.ID),
+			"run the same command again: it uses that version, or reports why not",
+			"%s made a version of this name since this capture began", first(by, "another tool"))
+	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
+		c.set(func(s *state) { s.StorageType = fleet.LRS })
+		return in(time.Millisecond, "building it locally redundant: %v", err), nil
+	case err != nil || w.RequeueAfter > 0 || there.ProvisioningState == plan.Succeeded:
+		return w, err
+	case there.ProvisioningState != plan.Failed || !plan.Ours(there.Tags): // begun by another process, or being deleted
+		return workflow.Wait{RequeueAfter: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
+	case c.builds >= maxBuilds:
+		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
+			first(there.FailureMessage, "no reason given"))
+	}
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil && w.RequeueAfter == 0 {
+		c.builds++
+	}
+	return goOn(w, err)
+}
+
+// newVersion makes the version from the generalised snapshot.
+func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, err error) {
+	s := c.get()
+	id := s.Names.Version
+	change = fleet.CreateVersion{
+		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: c.req.Replicas, ReplicationMode: fleet.ReplicationFull,
+		StorageType:       first(s.StorageType, fleet.ZRS),
+		ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()),
+		Tags:              c.imageTags(),
+	}
+	if c.req.Shallow {
+		change.Replicas, change.ReplicationMode, change.StorageType = 1, fleet.ReplicationShallow, fleet.LRS
+	}
+	if c.req.Bakes() && !change.ExcludeFromLatest {
+		// New nodes of a model that refers to the definition would get the version before
+		// the customData that goes with it.
+		err = c.readPool(ctx, s.Pool)
+		change.ExcludeFromLatest = c.pool.Model.Image.LatestOf().Equal(s.Names.Definition)
+	}
+	return change, err
+}
+
+// imageTags are on the snapshot of the generalised copy and on the version made from it.
+func (c *capture) imageTags() map[string]string {
+	s := c.get()
+	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
+	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
+	return tags
+}
+
+// deleteVersion deletes a version that is not complete.
+func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	id := c.get().Names.Version
+	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
+		v, err := c.Cloud.Version(ctx, id)
+		kept := err == nil && (v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name)
+		return kept || fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
+	})
+}
+
+func (c *capture) pruneStep(v view) workflow.Step {
+	var old []string
+	for _, x := range v.old {
+		old = append(old, x.Name)
+	}
+	return workflow.Step{
+		ID:       stepPrune,
+		Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
+		Usual:    time.Duration(len(old)) * time.Minute,
+		Deadline: time.Hour,
+		After:    []string{stepVersion},
+		Skip:     workflow.SkipIf(v.published() && len(old) == 0, "no older versions"),
+		Optional: true,
+		Do:       c.prune,
+	}
+}
+
+// prune deletes what lies beyond the history, one by one, and reads before each which versions
+// are in use. One that cannot be deleted is listed, and is no failure.
+func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if c.deleting == "" {
+		s := c.get()
+		versions, versionsErr := c.Cloud.Versions(ctx, s.Names.Definition)
+		uses, err := c.Cloud.Uses(ctx, s.Names.Definition)
+		if err = cmp.Or(versionsErr, err); err != nil {
+			return done, err
+		}
+		old, kept := plan.Prune(versions, uses, s.Names.Version, c.req.History)
+		next := slices.IndexFunc(old, func(v fleet.ImageVersion) bool { return !c.tried[v.Name] })
+		if next < 0 {
+			c.result.Kept = append(c.result.Kept, kept...)
+			return done, nil
+		}
+		c.deleting = old[next].ID
+	}
+	name, status := c.deleting.Name(), "deleted"
+	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
+	repeated := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict}
+	switch {
+	case w.RequeueAfter > 0, ctx.Err() != nil, err != nil && slices.Contains(repeated, fleet.KindOf(err)):
+		return w, err
+	case err != nil:
+		status = "cannot delete"
+		c.result.Kept = append(c.result.Kept, name+": "+err.Error())
+	default:
+		c.result.Pruned = append(c.result.Pruned, name)
+	}
+	c.tried[name], c.deleting = true, ""
+	return in(time.Millisecond, "%s %s", status, name), nil
+}

@@ -1,0 +1,157 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// PoolStatus is what there is to know of one pool's prototypes.
+type PoolStatus struct {
+	Pool          fleet.Pool       `json:"pool"`
+	Definition    fleet.ResourceID `json:"definition"`
+	Versions      []VersionStatus  `json:"versions"` // newest first by publishing date
+	Instances     []InstanceStatus `json:"instances"`
+	Capture       *RunStatus       `json:"capture,omitempty"`       // newest capture or rollback, open or ended; nil if none
+	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
+	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
+	Gone          bool             `json:"gone,omitempty"`          // Azure has no such scale set
+	JournalDenied bool             `json:"journalDenied,omitempty"` // these credentials may not read its journal's Secret
+}
+
+// VersionStatus is one version.
+type VersionStatus struct {
+	fleet.ImageVersion
+	BuiltFrom  string    `json:"builtFrom,omitempty"`
+	BuiltAt    time.Time `json:"builtAt"` // zero where it is not said
+	InModel    bool      `json:"inModel"` // named by the model, or the latest where that refers to the definition
+	RolledBack bool      `json:"rolledBack"`
+	Instances  int       `json:"instances"` // that run it
+}
+
+// InstanceStatus is one instance, with what it was made from.
+type InstanceStatus struct {
+	InstanceID  string           `json:"instanceId"`
+	Name        string           `json:"name"`
+	HostName    string           `json:"hostName"`
+	Power       fleet.PowerState `json:"power"`
+	Image       string           `json:"image"`       // version name, or the image's URN or id
+	LatestModel bool             `json:"latestModel"` // applied, or else its image is the model's
+	Created     time.Time        `json:"created,omitzero"`
+}
+
+// RunStatus is what the journal says of the newest capture or rollback.
+type RunStatus struct {
+	Name    string       `json:"name"`
+	Kind    string       `json:"kind"` // "capture" or "rollback"
+	Donor   string       `json:"donor,omitempty"`
+	Begun   time.Time    `json:"begun"`
+	Steps   []string     `json:"steps,omitempty"`   // that were attempted, by id, sorted
+	Running []string     `json:"running,omitempty"` // when the journal was last written
+	Undo    []string     `json:"undo,omitempty"`    // what is still to be undone unless the run is resumed
+	Why     string       `json:"why,omitempty"`     // of the undo, if that was begun
+	Ended   *journal.End `json:"ended,omitempty"`   // nil where it runs or can be resumed
+	Holder  string       `json:"holder,omitempty"`  // process that works on the pool, by its Lease
+	Resumes bool         `json:"resumes,omitempty"` // no process works on the pool, and the same command resumes the run
+}
+
+// Status reports on pools; on all that the cluster's nodes are in if pools is empty. A
+// pool that cannot be read says so in its Problem.
+func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) (_ []PoolStatus, err error) {
+	if len(pools) == 0 {
+		if pools, err = s.pools(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]PoolStatus, len(pools))
+	var group errgroup.Group
+	group.SetLimit(4) // pools at once
+	for i, id := range pools {
+		group.Go(func() error {
+			out[i] = s.status(ctx, id)
+			return ctx.Err()
+		})
+	}
+	return out, group.Wait()
+}
+
+func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
+	st := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: plan.DefinitionOf(id)}
+	pool, poolErr := s.Cloud.Pool(ctx, id)
+	versions, versionErr := s.Cloud.Versions(ctx, st.Definition)
+	instances, instErr := s.Cloud.Instances(ctx, id)
+	holding, locked, leaseErr := s.Cluster.Holding(ctx, string(id)) // before the journal: the Lease goes last
+	rec, jrErr := s.Journal.Load(ctx, string(id))
+	if jrErr == nil {
+		st.Capture = s.captureStatus(rec)
+		if leaseErr == nil && rec.Open() {
+			if st.Capture.Resumes = !locked || !s.Now().Before(holding.Until); !st.Capture.Resumes {
+				st.Capture.Holder = holding.Holder
+			}
+		}
+	}
+	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), instErr, fleet.IgnoreNotFound(jrErr)); err != nil {
+		st.Problem = err.Error()
+	}
+	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
+	if st.Unread = poolErr != nil; !st.Unread {
+		st.Pool = pool
+	}
+	used, _ := plan.VersionOf(versions, st.Pool.Model.Image, st.Pool.Location)
+	made := map[string]int{}
+	for _, i := range instances {
+		image, exact := i.Image.Text(), i.Image.Exact()
+		made[strings.ToLower(string(exact))]++
+		if exact.Parent().Equal(st.Definition) {
+			image = exact.Name()
+		}
+		st.Instances = append(st.Instances, InstanceStatus{
+			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, Created: i.Created,
+			// A new configuration in the model's userData makes LatestModelApplied false for all.
+			LatestModel: i.LatestModelApplied || i.Image.Same(st.Pool.Model.Image),
+		})
+	}
+	for _, v := range plan.NewestFirst(versions) {
+		builtAt, _ := time.Parse(fleet.BuiltAtLayout, v.Tags[fleet.TagBuiltAt])
+		st.Versions = append(st.Versions, VersionStatus{
+			ImageVersion: v, BuiltFrom: v.Tags[fleet.TagBuiltFrom], BuiltAt: builtAt, InModel: v.ID.Equal(used.ID),
+			RolledBack: plan.RolledBack(v), Instances: made[strings.ToLower(string(v.ID))],
+		})
+	}
+	return st
+}
+
+// captureStatus is what a record says, without its secrets.
+func (s *Service) captureStatus(rec journal.Record) *RunStatus {
+	c := &RunStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun, Ended: rec.Ended}
+	for _, id := range slices.Sorted(maps.Keys(rec.Steps)) {
+		state := rec.Steps[id].State
+		if state != journal.Pending && state != journal.Skipped {
+			c.Steps = append(c.Steps, id)
+		}
+		if rec.Open() && state == journal.Running {
+			c.Running = append(c.Running, id)
+		}
+	}
+	if !rec.Open() {
+		return c
+	}
+	c.Why = rec.Why
+	if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
+		rec.Phase = journal.Undo // if it does not go on
+		for _, row := range workflow.Remaining(table, rec) {
+			c.Undo = append(c.Undo, row.Undo.ID)
+		}
+	}
+	return c
+}

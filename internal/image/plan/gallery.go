@@ -1,0 +1,271 @@
+package plan
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Names are those of everything that a capture makes. They are deterministic,
+// so that a repeat finds what was made before, and kamino's where kamino has
+// one, so that an existing gallery is adopted.
+type Names struct {
+	Gallery     fleet.ResourceID `json:"gallery"`
+	Definition  fleet.ResourceID `json:"definition"`
+	Version     fleet.ResourceID `json:"version"`
+	Snapshot    fleet.ResourceID `json:"snapshot"`    // of the donor's disk
+	WorkDisk    fleet.ResourceID `json:"workDisk"`    // made from Snapshot, generalised
+	Generalized fleet.ResourceID `json:"generalized"` // snapshot of WorkDisk
+}
+
+// maxName is Azure's limit of the names of galleries, image definitions,
+// snapshots and disks. Resource groups may have 90 characters, and scale sets 64.
+const maxName = 80
+
+// NamesOf returns the names of a capture of the pool, for a version's name.
+func NamesOf(pool fleet.ResourceID, version string) Names {
+	definition := DefinitionOf(pool)
+	return Names{
+		Gallery:     definition.Parent(),
+		Definition:  definition,
+		Version:     definition.Child("versions", version),
+		Snapshot:    pool.In("snapshots", fit("snapshot_", pool.Name(), "")),
+		WorkDisk:    pool.In("disks", fit("disk_", pool.Name(), "_work")),
+		Generalized: pool.In("snapshots", fit("snapshot_", pool.Name(), "_generalized")),
+	}
+}
+
+// DefinitionOf returns the pool's image definition.
+func DefinitionOf(pool fleet.ResourceID) fleet.ResourceID {
+	gallery := "SIG_" + regexp.MustCompile(`[^A-Za-z0-9_.]`).ReplaceAllString(pool.Segment("resourceGroups"), "_")
+	return pool.In("galleries", gallery[:min(len(gallery), maxName)]).Child("images", fit("kamino-", pool.Name(), "-prototype"))
+}
+
+// fit puts a pool's name between two others, shortened where it has to be, and
+// then with a hash that keeps it apart from others that begin alike.
+func fit(before, name, after string) string {
+	if len(before)+len(name)+len(after) <= maxName {
+		return before + name + after
+	}
+	hash := "-" + SHA256(strings.ToLower(name))[:8]
+	most := maxName - len(before) - len(hash) - len(after)
+	return before + strings.ToValidUTF8(name[:most], "") + hash + after
+}
+
+// JobName names a capture's pod; the 63 characters of a label may cut the pool's name.
+func JobName(pool fleet.ResourceID, capture string) string {
+	begin, end := "ortet-generalize-"+regexp.MustCompile(`[^a-z0-9]`).ReplaceAllString(strings.ToLower(pool.Name()), "-"), "-"+capture
+	return begin[:min(len(begin), max(0, 63-len(end)))] + end
+}
+
+// CaptureName names a capture that begins now.
+func CaptureName(now time.Time) string { return now.UTC().Format("20060102-150405") }
+
+// VersionName returns the day's version, YYYY.MM.DD in UTC, or with again one
+// that no other second has, YYYY.MMDD.HHMMSS.
+func VersionName(now time.Time, again bool) string {
+	return now.UTC().Format(cmp.Or(when(again, "2006.0102.150405"), "2006.01.02"))
+}
+
+// AgainNamed reports whether a version has a name of VersionName's with again. It
+// is higher than every date's until the end of the year.
+func AgainNamed(version string) bool { return len(version) > len("2006.01.02") }
+
+// TodaysVersion names the version that a capture without again finds or makes: of
+// today's, under either name, the newest that is of use and was not rolled back.
+func TodaysVersion(versions []fleet.ImageVersion, now time.Time) string {
+	day, further := VersionName(now, false), now.UTC().Format("2006.0102.")
+	for _, v := range NewestFirst(versions) {
+		if (v.Name == day || strings.HasPrefix(v.Name, further)) && Ours(v.Tags) && !RolledBack(v) &&
+			v.ProvisioningState != Failed && v.ProvisioningState != Deleting {
+			return v.Name
+		}
+	}
+	return day
+}
+
+// Provisioning states, as Azure spells them.
+const (
+	Succeeded = "Succeeded"
+	Creating  = "Creating"
+	Updating  = "Updating"
+	Failed    = "Failed"
+	Deleting  = "Deleting"
+)
+
+// RolledBack reports whether somebody went back from the version.
+func RolledBack(v fleet.ImageVersion) bool { return v.Tags[fleet.TagRolledBack] != "" }
+
+// Ours reports whether Ortet or kamino made what has these tags.
+func Ours(tags map[string]string) bool {
+	return tags[fleet.TagCapture] != "" || tags[fleet.TagBuiltFrom] != ""
+}
+
+// NewestFirst sorts by publishing date. Names give no order: 2026.1121.090000 was made
+// before 2026.12.01, and is the higher version.
+func NewestFirst(versions []fleet.ImageVersion) []fleet.ImageVersion {
+	sorted := slices.Clone(versions)
+	slices.SortStableFunc(sorted, func(a, b fleet.ImageVersion) int { return b.Published.Compare(a.Published) })
+	return sorted
+}
+
+// Newer reports whether a version that Ortet or kamino made was built after
+// another, by Azure's clock: the names are those of clocks that may be wrong.
+func Newer(a, b fleet.ImageVersion) bool {
+	return Ours(a.Tags) && !b.Published.IsZero() && a.Published.After(b.Published)
+}
+
+// FindVersion returns the version with the id, in any letter case.
+func FindVersion(versions []fleet.ImageVersion, id fleet.ResourceID) (fleet.ImageVersion, bool) {
+	i := slices.IndexFunc(versions, func(v fleet.ImageVersion) bool { return v.ID.Equal(id) })
+	if i < 0 {
+		return fleet.ImageVersion{}, false
+	}
+	return versions[i], true
+}
+
+// VersionOf returns the version that an image reference stands for in a region: the one
+// that it names, that an instance with it runs, or as Azure resolves the definition's
+// latest, the highest number that is there and not excluded. The region "" is any.
+func VersionOf(versions []fleet.ImageVersion, image fleet.ImageReference, region string) (latest fleet.ImageVersion, found bool) {
+	if id := image.Exact(); id != "" {
+		return FindVersion(versions, id)
+	}
+	definition := image.LatestOf()
+	for _, v := range versions {
+		there := region == "" || len(v.Regions) == 0 || slices.ContainsFunc(v.Regions, func(r string) bool { return fleet.SameRegion(r, region) })
+		serves := v.ProvisioningState == Succeeded || v.ProvisioningState == Updating
+		if there && serves && !v.ExcludeFromLatest && v.ID.Parent().Equal(definition) && (!found || compareNumbers(v.Name, latest.Name) > 0) {
+			latest, found = v, true
+		}
+	}
+	return latest, found
+}
+
+// compareNumbers orders version names as Azure's "latest" does.
+func compareNumbers(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
+		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y))
+	})
+}
+
+// Prune says which versions go when the newest history are kept, and two of them that
+// were not rolled back, and which others are kept, with the reason. Where Azure does not say which version of the definition an
+// instance runs, none goes.
+func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID,
+	history int) (obsolete []fleet.ImageVersion, kept []string) {
+	used := map[string]fleet.ResourceID{}
+	var byLatest, unknown fleet.ResourceID
+	for _, u := range uses {
+		used[strings.ToLower(string(u.Image))] = u.By
+		if (fleet.ImageReference{ID: u.Image}).LatestOf() == "" {
+			continue
+		}
+		byLatest = u.By
+		runs := func(x fleet.ImageUse) bool { return x.By.Equal(u.By) && !x.Image.Equal(u.Image) }
+		if u.By.Segment("virtualMachines") != "" && !slices.ContainsFunc(uses, runs) {
+			unknown = u.By
+		}
+	}
+	newest, good := 1, 1 // of the history; current, which may be about to be made
+	for _, v := range slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) }) {
+		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || good < 2 && !RolledBack(v)) {
+			newest++
+			if !RolledBack(v) {
+				good++
+			}
+			continue
+		}
+		isLatest := func(region string) bool {
+			latest, _ := VersionOf(versions, fleet.ImageReference{ID: current.Parent()}, region)
+			return latest.ID == v.ID
+		}
+		by := used[strings.ToLower(string(v.ID))]
+		why := cmp.Or(
+			when(by != "", string(by)+" refers to it"),
+			when(byLatest != "" && slices.ContainsFunc(append([]string{""}, v.Regions...), isLatest),
+				string(byLatest)+" refers to the latest version"),
+			when(unknown != "", string(unknown)+" may run it: Azure does not report its version"),
+			when(v.DeletionBlocked, "its deletion is blocked until its end of life"),
+			when(!Ours(v.Tags), "neither Ortet nor kamino made it"),
+			when(v.ProvisioningState != Succeeded && v.ProvisioningState != Failed, "it is "+v.ProvisioningState),
+		)
+		if why == "" {
+			obsolete = append(obsolete, v)
+		} else {
+			kept = append(kept, v.Name+": "+why)
+		}
+	}
+	return obsolete, kept
+}
+
+// A Return is what a rollback comes down to.
+type Return struct {
+	From        fleet.ResourceID `json:"from,omitempty"` // version that the model uses
+	To          fleet.ResourceID `json:"to,omitempty"`   // "" with ToOriginal
+	ToOriginal  bool             `json:"toOriginal,omitempty"`
+	TagFrom     fleet.ResourceID `json:"tagFrom,omitempty"` // to tag as rolled back; "" if the model goes forward
+	Untag       bool             `json:"untag,omitempty"`   // To was rolled back earlier, and is wanted again
+	NothingToDo bool             `json:"-"`                 // the model uses it already, and its tag is right
+}
+
+const (
+	// Previous asks for the version before the model's, by publishing date; if no
+	// such version exists, for ToOriginal.
+	Previous = "previous"
+	// ToOriginal asks for what the model was before its first capture.
+	ToOriginal = "original"
+)
+
+// ReturnTo decides what a rollback to a version's name, Previous or ToOriginal comes
+// down to, or why it cannot be done. original is nil where it was not recorded.
+func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problems Problems) {
+	current, known := VersionOf(versions, pool.Model.Image, pool.Location)
+	previous := to == "" || to == Previous
+	var target *fleet.ImageVersion
+	for _, v := range NewestFirst(versions) {
+		older := !known || v.Published.Before(current.Published)
+		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && !RolledBack(v) && !v.ID.Equal(current.ID) {
+			target = &v
+			break
+		}
+	}
+	uses := original != nil && original.Image.Same(pool.Model.Image)
+	refuse, on := problems.Refuse, string(DefinitionOf(pool.ID))
+	switch {
+	case original != nil && (to == ToOriginal || previous && target == nil && !uses):
+		return Return{From: current.ID, ToOriginal: true, TagFrom: current.ID, NothingToDo: uses}, nil
+	case to == ToOriginal:
+		what := when(known, "what the model was before its first capture is not recorded: an earlier release captured it first")
+		wayOut := when(known, "set its image by az vmss update, or name a version by --to")
+		refuse(true, "NoOriginal", on, cmp.Or(what, "no capture of this pool is recorded"),
+			cmp.Or(wayOut, "see ortet status for what the model uses"))
+	case target == nil && previous:
+		why := cmp.Or(when(uses, "the model is as it was before the first capture"),
+			"no earlier version is kept, and no first capture is recorded")
+		refuse(true, "NoPrevious", on, why, "see ortet status for the versions, and name one by --to")
+	case target == nil:
+		refuse(true, "NoVersion", on, "version "+to+" does not exist", "see ortet status for the versions")
+	case target.ProvisioningState != Succeeded:
+		refuse(true, "VersionNotReady", on, "version "+target.Name+" is "+target.ProvisioningState, "name one that is Succeeded")
+	default:
+		uses := target.ID.Equal(pool.Model.Image.ID)
+		older := known && target.Published.Before(current.Published)
+		untag := RolledBack(*target)
+		r = Return{From: current.ID, To: target.ID, TagFrom: when(older && !uses, current.ID), Untag: untag, NothingToDo: uses && !untag}
+	}
+	return r, problems
+}
+
+// when returns the value if it applies, else the zero value.
+func when[T any](applies bool, value T) (zero T) {
+	if applies {
+		return value
+	}
+	return zero
+}

@@ -1,0 +1,304 @@
+// Package plan decides from observations only: blockers, where a capture resumes, what to go
+// back to, and which versions to prune. Every function is pure; time comes in as a value.
+package plan
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// A Step is one line of a plan: a step, or an undo of the good case.
+type Step struct {
+	ID           string        `json:"id"`
+	Title        string        `json:"title"`
+	After        []string      `json:"after,omitempty"`        // ids that have to be done, or skipped, before
+	Usual        time.Duration `json:"usual,omitempty"`        // 0: a moment
+	Deadline     time.Duration `json:"deadline"`               // counts from its begin
+	Skip         string        `json:"skip,omitempty"`         // why it will not run; "" runs it
+	Irreversible []string      `json:"irreversible,omitempty"` // what cannot be recovered once it is done
+}
+
+// MarshalJSON writes the durations as text, "2m30s".
+func (s Step) MarshalJSON() ([]byte, error) {
+	type fields Step
+	return json.Marshal(struct {
+		fields
+		Usual    string `json:"usual"`
+		Deadline string `json:"deadline"`
+	}{fields(s), s.Usual.String(), s.Deadline.String()})
+}
+
+// A Plan is what a capture or rollback would do, and why it may not.
+type Plan struct {
+	Kind        string           `json:"kind"` // "capture" or "rollback"
+	Pool        fleet.ResourceID `json:"pool"`
+	Donor       string           `json:"donor,omitempty"`     // node name
+	Workbench   string           `json:"workbench,omitempty"` // node name
+	Version     fleet.ResourceID `json:"version,omitempty"`   // what the model will use
+	Steps       []Step           `json:"steps"`               // in an order in which they could run one after another
+	Problems    []fleet.Problem  `json:"problems,omitempty"`  // all reasons to refuse
+	Notes       []string         `json:"notes,omitempty"`     // no reasons to refuse
+	Resumes     bool             `json:"resumes,omitempty"`   // an earlier run was interrupted and this one goes on
+	NothingToDo bool             `json:"nothingToDo,omitempty"`
+}
+
+// How new nodes come to join the cluster.
+const (
+	BootstrapKeep  = "keep"  // the model's customData stays
+	BootstrapBaked = "baked" // all that a node needs is on its disk: customData becomes a no-op
+)
+
+// A Request says which node to capture, and how. It is part of the record, so that a
+// resumed run does the same.
+type Request struct {
+	Node                  string        `json:"node"`                            // the donor
+	Again                 bool          `json:"again,omitempty"`                 // a second version on the same day
+	Deallocate            bool          `json:"deallocate,omitempty"`            // instead of powering off
+	GracePeriod           time.Duration `json:"gracePeriod,omitempty"`           // of each pod; 0 is 300 s
+	ForceDrain            bool          `json:"forceDrain,omitempty"`            // delete what is left at the drain's deadline
+	History               int           `json:"history,omitempty"`               // versions to keep; 0 is 3
+	Replicas              int32         `json:"replicas,omitempty"`              // of the version; 0 is 3
+	Shallow               bool          `json:"shallow,omitempty"`               // a version without copies, for development
+	Bootstrap             string        `json:"bootstrap,omitempty"`             // "" is BootstrapKeep
+	AcceptPoolCredentials bool          `json:"acceptPoolCredentials,omitempty"` // in the image
+	AcceptSecrets         []string      `json:"acceptSecrets,omitempty"`         // paths of files, or of folders that end in "/"
+	RemoveSecrets         bool          `json:"removeSecrets,omitempty"`         // from the copy of the disk
+	ScanImages            bool          `json:"scanImages,omitempty"`            // image layers, for all kinds of secrets
+	Extensions            ExtensionRule `json:"extensions"`                      // which of the model's go
+	NewNodes              int64         `json:"newNodes,omitempty"`              // to add once the model is changed
+	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any that fits
+	AllowRolling          bool          `json:"allowRolling,omitempty"`
+	ExcludeFromLatest     bool          `json:"excludeFromLatest,omitempty"`
+	AllowOwned            bool          `json:"allowOwned,omitempty"`
+	// Check, if not nil, is called under the pool lock before anything is changed. Its
+	// error ends the capture. A resumed capture is not checked.
+	Check func(ctx context.Context) error `json:"-"`
+}
+
+// WithDefaults sets what is 0.
+func (q Request) WithDefaults() Request {
+	q.GracePeriod, q.History, q.Replicas = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3), cmp.Or(q.Replicas, 3)
+	q.Bootstrap = cmp.Or(q.Bootstrap, BootstrapKeep)
+	return q
+}
+
+// Bakes reports whether customData becomes a no-op.
+func (q Request) Bakes() bool { return q.Bootstrap == BootstrapBaked }
+
+// An ExtensionRule says which of a model's extensions go when a prototype goes
+// live. Its zero value deletes those that bootstrap a node once: CustomScript and
+// Cluster API's bootstrapping.
+type ExtensionRule struct {
+	None bool     `json:"none,omitempty"` // leave all alone
+	All  bool     `json:"all,omitempty"`  // delete all but Keep, as kamino does
+	Keep []string `json:"keep,omitempty"` // under any rule: patterns of path.Match in any letter case
+}
+
+// Check returns an error where a pattern cannot be read.
+func (r ExtensionRule) Check() error {
+	for _, p := range r.Keep {
+		if _, err := path.Match(strings.ToLower(p), ""); err != nil {
+			return fmt.Errorf("extension pattern %q: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// goes reports whether the rule deletes the extension.
+func (r ExtensionRule) goes(e fleet.Extension) bool {
+	once := slices.Contains([]string{"customscript", "customscriptforlinux", "capz.linux.bootstrapping"}, strings.ToLower(e.Type))
+	keeps := slices.ContainsFunc(r.Keep, func(pattern string) bool {
+		ok, _ := path.Match(strings.ToLower(pattern), strings.ToLower(e.Name))
+		return ok
+	})
+	return !r.None && !keeps && (r.All || once)
+}
+
+// ToDelete returns the extensions that the rule deletes, dependents first, since
+// Azure refuses to delete what another names in provisionAfterExtensions. kept
+// names those that stay and depend on an extension that goes, which cannot be done:
+// "kept depends on deleted".
+func (r ExtensionRule) ToDelete(extensions []fleet.Extension) (deleted []fleet.Extension, kept []string) {
+	for _, d := range DependentsFirst(extensions) {
+		if !r.goes(d) {
+			continue
+		}
+		deleted = append(deleted, d)
+		for _, e := range extensions {
+			if !r.goes(e) && dependsOn(e, d) {
+				kept = append(kept, fmt.Sprintf("%s depends on %s", e.Name, d.Name))
+			}
+		}
+	}
+	return deleted, kept
+}
+
+// DependentsFirst returns each extension before those that it depends on.
+func DependentsFirst(extensions []fleet.Extension) (sorted []fleet.Extension) {
+	left := slices.Clone(extensions)
+	for len(left) > 0 {
+		i := slices.IndexFunc(left, func(d fleet.Extension) bool {
+			return !slices.ContainsFunc(left, func(e fleet.Extension) bool { return dependsOn(e, d) })
+		})
+		i = max(i, 0) // Azure does not allow a circle
+		sorted, left = append(sorted, left[i]), slices.Delete(left, i, i+1)
+	}
+	return sorted
+}
+
+func dependsOn(e, other fleet.Extension) bool {
+	return slices.ContainsFunc(e.After, func(name string) bool { return strings.EqualFold(name, other.Name) })
+}
+
+// An Original is what a model was before it came to use the pool's prototypes.
+type Original struct {
+	Image      fleet.ImageReference `json:"image"`
+	CustomData string               `json:"customData,omitempty"` // SHA-256 of the model's, which the secret store has; "" if not known
+	Extensions []OriginalExtension  `json:"extensions,omitempty"`
+	At         time.Time            `json:"at"` // when it was recorded
+}
+
+// NoSettings is the hash of settings that an extension does not have.
+const NoSettings = "none"
+
+// An OriginalExtension is an extension of an Original, with the SHA-256 of its settings,
+// which the secret store has: NoSettings for none, "" if not known.
+type OriginalExtension struct {
+	fleet.Extension
+	PublicSHA256    string `json:"publicSha256,omitempty"`
+	ProtectedSHA256 string `json:"protectedSha256,omitempty"`
+	Deleted         bool   `json:"deleted,omitempty"` // by a capture, and in no model beside the image since
+}
+
+// Handler names the extension's handler, as its folder on a node does.
+func (e OriginalExtension) Handler() string { return e.Publisher + "." + e.Type }
+
+// OriginalExtensions records a model's extensions, and those that captures deleted before.
+// What is known of the protected settings of an extension in before holds as long as the
+// rest of that extension is the same.
+func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (all []OriginalExtension) {
+	for _, e := range model {
+		text := e.Settings.Reveal()
+		x := OriginalExtension{Extension: e, PublicSHA256: cmp.Or(when(text != "", SHA256(text)), NoSettings)}
+		i := slices.IndexFunc(before, func(old OriginalExtension) bool {
+			return strings.EqualFold(old.Name, x.Name) && old.Handler() == x.Handler() && old.PublicSHA256 == x.PublicSHA256 &&
+				old.ForceUpdateTag == x.ForceUpdateTag
+		})
+		if x.ProtectedSHA256 = when(e.KeyVault != nil, NoSettings); e.KeyVault == nil && i >= 0 {
+			x.ProtectedSHA256 = before[i].ProtectedSHA256
+		}
+		all = append(all, x)
+	}
+	for _, old := range before {
+		if old.Deleted && !slices.ContainsFunc(model, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, old.Name) }) {
+			all = append(all, old)
+		}
+	}
+	return all
+}
+
+// NoopCustomData does nothing at boot. kamino uses the same text.
+const NoopCustomData = "#cloud-config\n"
+
+// NoopSHA256 is the SHA256 of NoopCustomData.
+const NoopSHA256 = "88c95955b024402aa9572b663f7eeb134f01343bb92af27b50e97e72b22c565f"
+
+// SHA256 is the hash by which the secret store and tags name data.
+func SHA256(data string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(data))) }
+
+// ResumePoint is where a capture's work begins.
+type ResumePoint int
+
+// Where a capture begins, the whole way first.
+const (
+	AtDonor       ResumePoint = iota // take the donor out of service and snapshot its disk
+	AtSnapshot                       // today's snapshot of the donor is there
+	AtGeneralized                    // so is that of the generalised copy
+	AtVersion                        // today's version is there or in the making
+)
+
+// A ResumePlan is how far today's work has come, by what is there.
+type ResumePlan struct {
+	From     ResumePoint
+	Version  *fleet.ImageVersion // of today's name, with AtVersion
+	Problems Problems
+	Notes    []string
+}
+
+// PlanResume decides where to begin: today's version exists → on to the model;
+// today's snapshot exists → on to the build. own is the open capture, or "": its own
+// snapshots count on any day. What has one of the names and is not ours is a problem.
+func PlanResume(o Observed, names Names, options Request, now time.Time, own string) (c ResumePlan) {
+	refuse := c.Problems.Refuse
+	if v, found := FindVersion(o.Versions, names.Version); found {
+		if RolledBack(v) || v.ProvisioningState != Deleting && !(v.ProvisioningState == Failed && Ours(v.Tags)) {
+			return ofVersion(o, v, options)
+		}
+		c.Notes = append(c.Notes, "today's version "+v.Name+" is "+v.ProvisioningState+": it is built again")
+	}
+	check := func(s *fleet.Snapshot, tag string, start ResumePoint) {
+		s = cmp.Or(s, &fleet.Snapshot{})
+		refuse(s.ID != "" && s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID),
+			"a snapshot of this name exists that Ortet did not make",
+			"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
+		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
+		today := err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again &&
+			strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)
+		if (today || own != "" && s.Tags[fleet.TagCapture] == own) && s.ProvisioningState == Succeeded && s.Tags[tag] != "" {
+			c.From = max(c.From, start)
+		} else if s.Tags[fleet.TagCapture] != "" {
+			c.Notes = append(c.Notes, "a snapshot that an earlier capture left is replaced: "+s.ID.Name())
+		}
+	}
+	check(o.Snapshot, fleet.TagCapture, AtSnapshot)
+	check(o.Generalized, fleet.TagGeneralized, AtGeneralized)
+	disk := cmp.Or(o.WorkDisk, &fleet.Disk{})
+	refuse(disk.ID != "" && disk.Tags[fleet.TagCapture] == "", "ForeignDisk", string(disk.ID),
+		"a disk of this name exists that Ortet did not make",
+		"delete it if it is not needed: az disk delete --ids "+string(disk.ID))
+	return c
+}
+
+// ofVersion begins at today's version, and says what speaks against its use.
+func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
+	c := ResumePlan{From: AtVersion, Version: &v}
+	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
+	refuse(RolledBack(v), "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
+		"say --again to make another today, or "+back+" to use it after all")
+	refuse(!RolledBack(v) && !Ours(v.Tags), "ForeignVersion", on, "a version of today's name is there that neither Ortet nor kamino made",
+		"say --again to make another today, or delete it")
+	used, known := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
+	refuse(known && Newer(used, v), "OlderVersion", on, "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
+		"say --again to make another today, or "+back+" to go back to it")
+	custom := v.Tags[fleet.TagCustomData]
+	refuse(q.Bakes() && custom != "" && custom != NoopSHA256, "OtherBootstrap", on,
+		"today's version was made with --bootstrap keep: its nodes need the model's customData to join", "say --again to make another today, or --bootstrap keep")
+	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
+		c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
+	}
+	return c
+}
+
+// CaptureChanges returns one zero change for each verb that a capture from this resume point may
+// need, for the check of permissions. Undoing needs no others.
+func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
+	type changes = []fleet.Change
+	return slices.Concat(
+		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}},
+		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
+		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
+		when(resume.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
+		when(resume.From <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
+			fleet.AttachDisk{}, fleet.DetachDisk{}}),
+		when(resume.From == AtDonor, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
+	)
+}

@@ -1,0 +1,317 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Observed is the world before a capture. What could not be observed, because
+// what leads there is missing, is nil.
+type Observed struct {
+	Donor            *fleet.Node
+	InstanceID       fleet.ResourceID // from the donor's provider id
+	NotInstance      error            // why that id is none
+	Pool             *fleet.Pool
+	Instance         *fleet.Instance
+	Disk             *fleet.Disk // the donor's OS disk
+	Size             *fleet.SizeInfo
+	Gallery          *fleet.Gallery
+	Definition       *fleet.Definition
+	Versions         []fleet.ImageVersion
+	Uses             []fleet.ImageUse
+	Snapshot         *fleet.Snapshot // of Names.Snapshot
+	Generalized      *fleet.Snapshot // of Names.Generalized
+	WorkDisk         *fleet.Disk     // of Names.WorkDisk
+	Workbench        *Workbench
+	NoWorkbench      string             // why none fits
+	EvictionBlockers []fleet.BlockedPod // to a drain
+	SelfNode         string             // that this process runs on
+	NoImage          bool               // no container image was given for the pods on donor and workbench
+	DeniedAzure      []string           // permissions that lack
+	DeniedCluster    []string
+	Unreadable       Problems // for another reason than that it is not there
+}
+
+// A Workbench is a node on which a copy of the donor's disk is worked on.
+type Workbench struct {
+	Node     fleet.Node
+	Instance fleet.Instance
+	LUN      int32 // free on it
+}
+
+// CannotServe says why a node cannot be the donor's workbench, as far as
+// Kubernetes knows; "" means that it may. The words are for counting.
+func CannotServe(donor, node fleet.Node) string {
+	id, _ := fleet.ParseProviderID(donor.ProviderID) // without one, no pool is its own
+	_, err := fleet.ParseProviderID(node.ProviderID)
+	_, marked := node.Annotations[fleet.AnnotationCapture]
+	return cmp.Or(
+		when(node.Name == donor.Name, "is the donor"),
+		when(err != nil, "is not an instance of a Uniform scale set"),
+		when(!strings.EqualFold(node.OS, "linux"), "is not Linux"),
+		when(node.Architecture != donor.Architecture, "has another architecture"),
+		when(!node.Ready, "is not Ready"),
+		when(node.Unschedulable, "is cordoned"),
+		when(marked, "is being captured"),
+		when(UsedBy(node, id.Parent()) != "", "is another capture's workbench"),
+		when(node.Annotations[fleet.AnnotationKuredReboot] != "", "is about to reboot"),
+	)
+}
+
+// NeedsWorkbench is what to do where no node can be a donor's workbench.
+const NeedsWorkbench = "add a Ready Linux node in the donor's zone and of its architecture, to any pool, or uncordon one"
+
+// UsedBy returns the pool whose capture uses the node as its workbench; "" where none
+// but the given pool's does.
+func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
+	by := fleet.ResourceID(node.Annotations[fleet.AnnotationWorkbench])
+	return when(!by.Equal(pool), by)
+}
+
+// RankWorkbenches sorts candidates, the best first: of the donor's pool, no
+// control plane, of the donor's zone, then by name.
+func RankWorkbenches(donor fleet.Node, candidates []fleet.Node) {
+	pool, _ := fleet.ParseProviderID(donor.ProviderID)
+	rank := func(n fleet.Node) string { // false sorts before true
+		id, _ := fleet.ParseProviderID(n.ProviderID)
+		return fmt.Sprintf("%t %t %t %s", !id.Parent().Equal(pool.Parent()), n.ControlPlane, n.Zone != donor.Zone, n.Name)
+	}
+	slices.SortFunc(candidates, func(a, b fleet.Node) int { return strings.Compare(rank(a), rank(b)) })
+}
+
+// BenchLUN returns a free LUN of an instance that may be the donor's workbench,
+// or why it cannot serve. The highest is taken, since volume drivers take the
+// lowest, so that the two do not race for one.
+func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, why string) {
+	lun = min(size.MaxDataDisks, 64) - 1
+	for slices.ContainsFunc(instance.DataDisks, func(d fleet.AttachedDisk) bool { return d.LUN == lun }) {
+		lun--
+	}
+	state := cmp.Or(instance.ProvisioningState, Succeeded)
+	return lun, cmp.Or(
+		when(instance.Zone != donor.Zone, "is in another zone"),
+		when(instance.Power != fleet.PowerRunning, "is "+string(instance.Power)),
+		when(state != Succeeded && state != Updating, "is "+state),
+		when(lun < 0 || len(instance.DataDisks) >= int(size.MaxDataDisks), "has no room for a disk"),
+	)
+}
+
+// Tally counts reasons: "is in another zone (2), is not Ready (1)".
+func Tally(reasons map[string]int) string {
+	words := slices.Sorted(maps.Keys(reasons))
+	for i, w := range words {
+		words[i] = fmt.Sprintf("%s (%d)", w, reasons[w])
+	}
+	return strings.Join(words, ", ")
+}
+
+// Problems are reasons to refuse.
+type Problems []fleet.Problem
+
+// Refuse adds a reason if it applies.
+func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
+	if applies {
+		*p = append(*p, fleet.Problem{Code: code, On: on, What: what, WayOut: wayOut})
+	}
+}
+
+// Unreadable adds that something cannot be read. That it does not exist is no reason.
+func (p *Problems) Unreadable(on string, err error) {
+	ways := map[fleet.Kind]string{fleet.KindDenied: "grant these credentials the right to read it",
+		fleet.KindUnauthenticated: "check the credentials"}
+	kind, what, remedy := fleet.KindOf(err), fmt.Sprintf("it cannot be read: %v", err), ""
+	if e := (*fleet.Error)(nil); ways[kind] == "" && errors.As(err, &e) && e.Remedy != "" {
+		what, remedy = strings.TrimSuffix(what, "; "+e.Remedy), e.Remedy
+	}
+	p.Refuse(fleet.IgnoreNotFound(err) != nil, "Unreadable", on, what, cmp.Or(ways[kind], remedy, "try again"))
+}
+
+// CaptureProblems returns every reason to refuse a capture from this resume point.
+// What only matters to steps that it skips is no problem.
+func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
+	p = append(p, o.Unreadable...)
+	refuse, pool := p.Refuse, cmp.Or(o.Pool, &fleet.Pool{})
+	refuse(q.History < 2, "HistoryTooShort", "--history", fleet.Count(q.History, "version")+" would leave nothing to roll back to",
+		"keep at least 2")
+	err := q.Extensions.Check()
+	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
+	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
+	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
+	refuse(o.NoImage && resume.From < AtGeneralized, "NoImage", "--image",
+		"no container image is given for the pods that read disks, and none is published",
+		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
+	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
+		"name a node as `kubectl get nodes` shows it, or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again")
+	if o.Donor != nil {
+		p.ofDonor(o, *pool, q, resume)
+	}
+	if on := string(pool.ID); o.Pool != nil {
+		refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration,
+			"only Uniform scale sets are served")
+		refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
+		p = append(p, ModelProblems(*pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
+		refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
+			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
+		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted",
+			"use a pool with managed OS disks")
+		_, kept := q.Extensions.ToDelete(pool.Model.Extensions)
+		for _, k := range kept {
+			refuse(true, "ExtensionNeeded", on, "an extension that stays needs another that would go: "+k, "keep both, or let both go")
+		}
+	}
+	if resume.From == AtDonor && o.Pool != nil && o.Instance != nil {
+		p.ofDisk(o)
+	}
+	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
+		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
+		cmp.Or(when(q.Workbench != "", "name another by --workbench, or leave it out"), NeedsWorkbench))
+	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster)
+	return append(p, resume.Problems...)
+}
+
+// Denied adds the permissions that lack, on the resource group and in the cluster.
+func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
+	p.Refuse(len(azure) > 0, "AzureDenied", string(group), "these credentials may not do "+strings.Join(azure, ", "),
+		"grant them a role with these actions on the resource group")
+	p.Refuse(len(cluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(cluster, ", "),
+		"grant them the documented ClusterRole and Role")
+}
+
+func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume ResumePlan) {
+	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
+	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a Uniform scale set")
+	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
+	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
+	// take the API server away, which is needed to start it.
+	refuse(d.ControlPlane, "ControlPlane", on, "it is a control plane node", "name a worker")
+	why := Managed(d, pool)
+	refuse(why != "", "ManagedByAKS", on, "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
+		"use AKS's own node images, or a pool of your own")
+	if resume.From != AtDonor {
+		return
+	}
+	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
+	refuse(d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it",
+		"run it elsewhere, or name another node")
+	if i := o.Instance; i != nil {
+		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"),
+			"start it first")
+		refuse(q.Deallocate && pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
+			"leave out --deallocate: power-off keeps its place")
+	}
+	by := string(UsedBy(d, o.InstanceID.Parent()))
+	refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
+		"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
+	for _, x := range o.EvictionBlockers {
+		refuse(x.Budget != "", "BudgetAllowsNoEviction", on, "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
+			"let the budget allow an eviction, add a replica, name another node, or say --force, which overrides budgets when the drain's time is over")
+		refuse(x.Budget == "", "PodNotEvictable", on, "its pod "+x.Pod+" cannot be evicted: "+x.Why,
+			"give it a controller, remove it, or say --force, which deletes it")
+	}
+	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
+}
+
+// Managed returns the mark of a pool that AKS manages, or "". AKS Engine, which is served,
+// labels its nodes with kubernetes.azure.com/cluster too, but names its own group there.
+func Managed(d fleet.Node, pool fleet.Pool) string {
+	in, version := d.Labels["kubernetes.azure.com/cluster"], d.Labels["kubernetes.azure.com/node-image-version"]
+	tag, group := tagWith(pool, "aks-managed-"), pool.ID.Segment("resourceGroups")
+	return cmp.Or(
+		when(strings.HasPrefix(strings.ToUpper(in), "MC_"), "label kubernetes.azure.com/cluster="+in),
+		when(version != "", "label kubernetes.azure.com/node-image-version="+version),
+		when(tag != "", "tag "+tag),
+		when(strings.HasPrefix(strings.ToUpper(group), "MC_"), "resource group "+group),
+	)
+}
+
+const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
+
+// ModelProblems returns the reasons not to change a pool's model, which are
+// looked at again right before it is changed.
+func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) (p Problems) {
+	refuse, on := p.Refuse, string(pool.ID)
+	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Automatic), "AutomaticUpgrade", on,
+		"its upgrade mode is Automatic: a changed model may take down all instances at once", "set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
+	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling, "RollingUpgrade", on,
+		"its upgrade mode is Rolling: Azure will replace the instances by itself", "set it to Manual, or say --allow-rolling")
+	refuse(pool.AutomaticOSUpgrade && !excludeFromLatest, "AutomaticOSUpgrade", on,
+		"automatic OS upgrades are on: a published version would be rolled out by itself", "switch them off, or say --exclude-from-latest")
+	owner := tagWith(pool, tagCAPZ)
+	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on,
+		"Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
+		"change the image of its AzureMachinePool instead, or say --allow-owned")
+	return p
+}
+
+// tagWith returns the first tag of a pool whose name begins so, in any letter case; "" if
+// it has none.
+func tagWith(pool fleet.Pool, prefix string) string {
+	for _, k := range slices.Sorted(maps.Keys(pool.Tags)) {
+		if strings.HasPrefix(strings.ToLower(k), prefix) {
+			return k
+		}
+	}
+	return ""
+}
+
+func (p *Problems) ofDisk(o Observed) {
+	refuse := p.Refuse
+	refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk",
+		"use a pool with managed OS disks")
+	refuse(o.Disk != nil && strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Instance.OSDisk),
+		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
+	if o.Disk == nil || o.Definition == nil {
+		return
+	}
+	def, want := *o.Definition, NewDefinition(o.Definition.ID, o, nil)
+	need := func(what, has, needs string, fits bool) {
+		refuse(!fits, "DefinitionMismatch", string(def.ID), fmt.Sprintf("the image definition's %s is %s, the donor needs %s", what, has, needs),
+			"what a definition says cannot be changed: delete it once nothing uses it; the capture creates it again")
+	}
+	same := func(what, has, needs string) { need(what, has, needs, strings.EqualFold(has, needs)) }
+	same("OS state", cmp.Or(def.OSState, "Generalized"), want.OSState)
+	need("operating system", "not Linux", "Linux", def.Linux)
+	same("generation", cmp.Or(def.Generation, "V1"), want.Generation)
+	same("architecture", cmp.Or(def.Architecture, "x64"), want.Architecture)
+	// TrustedLaunchSupported is for Standard and TrustedLaunch.
+	has, needs := cmp.Or(def.SecurityType, "Standard"), cmp.Or(want.SecurityType, "Standard")
+	kind, supports := strings.CutSuffix(strings.ToLower(has), "supported")
+	need("security type", has, needs, kind == strings.ToLower(needs) || supports &&
+		(needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
+	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) ||
+		strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
+}
+
+// NewDefinition returns the pool's image definition, fitting the donor. All
+// features are set, since Azure's defaults changed with its API versions.
+func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) fleet.Definition {
+	size := cmp.Or(o.Size, &fleet.SizeInfo{})
+	d := fleet.Definition{
+		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
+		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Tags: tags,
+		Generation: cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1"), Architecture: cmp.Or(o.Disk.Architecture, size.Architecture, "x64"),
+	}
+	if d.Generation == "V2" {
+		d.SecurityType = cmp.Or(when(strings.EqualFold(securityType(o), "TrustedLaunch"), "TrustedLaunch"), "Standard")
+		d.Controllers += when(needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME"), ", NVMe")
+	}
+	return d
+}
+
+func securityType(o Observed) string {
+	return cmp.Or(o.Instance.SecurityType, o.Disk.SecurityType, o.Pool.Model.SecurityType, "Standard")
+}
+
+// needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
+// so, or its size knows nothing else.
+func needsNVMe(o Observed) bool {
+	only := o.Size != nil && len(o.Size.Controllers) > 0 &&
+		!slices.ContainsFunc(o.Size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+	return o.Pool.Model.NVMe || only
+}

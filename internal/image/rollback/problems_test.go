@@ -1,0 +1,230 @@
+package rollback_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/journal/journaltest"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+const pool fleet.ResourceID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
+
+// fake is what Plan reads: a pool that uses the second of two versions.
+type fake struct {
+	poolErr, nodeErr, keptErr, versionsErr error
+	denied                                 []string
+	notAllowed                             []cluster.Access
+	customData                             string // that the first version needs
+	locked                                 bool
+	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
+	begun                                  int
+}
+
+type clusterOf struct {
+	cluster.Cluster
+	f *fake
+}
+
+func version(name string, at int) fleet.ImageVersion {
+	id := plan.DefinitionOf(pool).Child("versions", name)
+	return fleet.ImageVersion{ID: id, Name: name, ProvisioningState: plan.Succeeded, Published: time.Unix(int64(at), 0),
+		Tags: map[string]string{fleet.TagBuiltFrom: "n"}}
+}
+
+type cloudOf struct {
+	azure.Cloud
+	f *fake
+}
+
+func (c cloudOf) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
+	p := fleet.Pool{ID: pool, Name: "pool1", Model: fleet.Model{Image: fleet.ImageReference{ID: version("2026.01.02", 2).ID}}}
+	if c.f.owner != nil {
+		c.f.owner(&p)
+	}
+	return p, c.f.poolErr
+}
+
+func (cloudOf) Instances(context.Context, fleet.ResourceID) (none []fleet.Instance, _ error) { return }
+
+func (c cloudOf) Begin(context.Context, fleet.Change) (fleet.Token, error) {
+	c.f.begun++
+	return "token", nil
+}
+
+func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersion, error) {
+	older := version("2026.01.01", 1)
+	if c.f.customData != "" {
+		older.Tags[fleet.TagCustomData] = c.f.customData
+	}
+	return []fleet.ImageVersion{older, version("2026.01.02", 2)}, c.f.versionsErr
+}
+
+// The rest of what a capture's plan reads is there and empty, but for the instance.
+
+func (cloudOf) Instance(context.Context, fleet.ResourceID) (i fleet.Instance, _ error) {
+	return i, &fleet.Error{Kind: fleet.KindNotFound}
+}
+func (cloudOf) Gallery(context.Context, fleet.ResourceID) (x fleet.Gallery, _ error)       { return }
+func (cloudOf) Definition(context.Context, fleet.ResourceID) (x fleet.Definition, _ error) { return }
+func (cloudOf) Snapshot(context.Context, fleet.ResourceID) (x fleet.Snapshot, _ error)     { return }
+func (cloudOf) Disk(context.Context, fleet.ResourceID) (x fleet.Disk, _ error)             { return }
+func (cloudOf) Uses(context.Context, fleet.ResourceID) (x []fleet.ImageUse, _ error)       { return }
+
+func (c cloudOf) Denied(context.Context, fleet.ResourceID, []string) ([]string, error) {
+	return c.f.denied, nil
+}
+
+func (c clusterOf) Denied(context.Context, []cluster.Access) ([]cluster.Access, error) {
+	return c.f.notAllowed, nil
+}
+
+func (c clusterOf) Node(context.Context, string) (fleet.Node, error) {
+	return fleet.Node{Name: "n", ProviderID: "azure://" + string(pool) + "/virtualMachines/0"}, c.f.nodeErr
+}
+
+func (c clusterOf) GetSecret(context.Context, fleet.ResourceID, string, string) (cluster.SecretItem, error) {
+	return cluster.SecretItem{}, c.f.keptErr
+}
+
+func (c clusterOf) Holding(context.Context, string) (cluster.Holding, bool, error) {
+	return cluster.Holding{Holder: "b/1", Until: time.Now().Add(time.Minute)}, c.f.locked, nil
+}
+
+func (clusterOf) EvictionBlockers(context.Context, string, []string) (x []fleet.BlockedPod, _ error) {
+	return
+}
+
+func (clusterOf) Hold(context.Context, string, string, time.Duration) (h cluster.Holding, _ error) {
+	return
+}
+
+// Nodes has two that claim the same instance, each in other letter case.
+func (c clusterOf) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		n, _ := c.Node(ctx, "n")
+		_ = yield(n, nil) && yield(fleet.Node{Name: "twin", ProviderID: "azure://" + strings.ToLower(n.ProviderID[len("azure://"):])}, nil)
+	}
+}
+
+func (f *fake) config() capture.Config {
+	return capture.Config{
+		Cloud: cloudOf{f: f}, Cluster: clusterOf{f: f}, Journal: &journaltest.Memory{}, Now: time.Now, LockFor: time.Minute,
+		Accesses: accesses, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func accesses(fleet.ResourceID) []cluster.Access {
+	return []cluster.Access{{Verb: "get", Resource: "nodes"}}
+}
+
+// TestPlan gives a version to return to, or all reasons why it cannot.
+func TestPlan(t *testing.T) {
+	missing, denied := &fleet.Error{Kind: fleet.KindNotFound}, &fleet.Error{Kind: fleet.KindDenied}
+	byPool := rollback.Request{Pool: pool}
+	for name, c := range map[string]struct {
+		f    fake
+		q    rollback.Request
+		want []string
+	}{
+		"by pool":                   {q: byPool},
+		"by node":                   {q: rollback.Request{Node: "n"}},
+		"customData that is kept":   {f: fake{customData: "abc"}, q: byPool},
+		"no such node":              {f: fake{nodeErr: missing}, q: rollback.Request{Node: "n"}, want: []string{"NoPool"}},
+		"no such pool":              {f: fake{poolErr: missing}, q: byPool, want: []string{"PoolNotFound"}},
+		"pool that is not readable": {f: fake{poolErr: denied}, q: byPool, want: []string{"Unreadable"}},
+		"versions not readable":     {f: fake{versionsErr: denied}, q: byPool, want: []string{"Unreadable"}},
+		"permissions": {f: fake{denied: []string{"a/write"}, notAllowed: []cluster.Access{{Verb: "get", Resource: "secrets"}}},
+			q: byPool, want: []string{"AzureDenied", "ClusterDenied"}},
+		"permissions and no pool": {f: fake{poolErr: missing, denied: []string{"a/write"}}, q: byPool,
+			want: []string{"PoolNotFound", "AzureDenied"}},
+		"customData that is lost": {f: fake{customData: "abc", keptErr: missing}, q: byPool, want: []string{"CustomDataLost"}},
+		"customData not readable": {f: fake{customData: "abc", keptErr: denied}, q: byPool, want: []string{"Unreadable"}},
+		"no such version":         {q: rollback.Request{Pool: pool, To: "2025.01.01"}, want: []string{"NoVersion"}},
+		"another process at work": {f: fake{locked: true}, q: byPool, want: []string{"Held"}},
+		"the model's version":     {q: rollback.Request{Pool: pool, To: "2026.01.02"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := rollback.New(c.f.config()).Plan(t.Context(), c.q)
+			var codes []string
+			for _, x := range p.Problems {
+				codes = append(codes, x.Code)
+			}
+			if err != nil || !slices.Equal(codes, c.want) {
+				t.Fatalf("problems %v, want %v; %v", p.Problems, c.want, err)
+			}
+			to, nothing := cmp.Or(c.q.To, "2026.01.01"), c.q.To != ""
+			if len(c.want) == 0 && (p.Version.Name() != to || p.NothingToDo != nothing || len(p.Steps) == 0 || (p.Steps[0].Skip != "") != nothing) {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// TestResumedAtModel: right before they change the model, a capture and a rollback find what an
+// owner changed after preflight. The key that an open record has is not in a closed one.
+func TestResumedAtModel(t *testing.T) {
+	state, _ := json.Marshal(map[string]any{ // a capture's and a rollback's
+		"pool": pool, "instance": pool + "/virtualMachines/0", "names": map[string]string{"version": "2026.01.03"}, "key": "AAAA",
+		"to": version("2026.01.01", 1).ID,
+	})
+	for name, c := range map[string]struct {
+		owner   func(*fleet.Pool)
+		refuses string
+	}{
+		"nothing": {nil, ""},
+		"Rolling": {func(p *fleet.Pool) { p.UpgradeMode = fleet.Rolling }, "capture, rollback"},
+		"an owner": {func(p *fleet.Pool) {
+			p.Tags = map[string]string{"sigs.k8s.io_cluster-api-provider-azure_cluster_c": "owned"}
+		}, "capture, rollback"},
+		"automatic OS upgrades": {func(p *fleet.Pool) { p.AutomaticOSUpgrade = true }, "capture"},
+	} {
+		for _, kind := range []string{capture.Kind, rollback.Kind} {
+			f := fake{owner: c.owner}
+			config := f.config()
+			w := map[string]workflow.Workflow{capture.Kind: capture.New(config).Workflow(), rollback.Kind: rollback.New(config).Workflow()}[kind]
+			rec := journal.Record{Kind: kind, Name: "20260103-090000", Pool: string(pool), Request: []byte("{}"), State: state}
+			table, _, err := w.Restore(rec)
+			if err == nil {
+				at := slices.IndexFunc(table, func(s workflow.Step) bool { return s.ID == "model" })
+				_, err = config.Runner("1", &workflow.Summary{}).Pass(t.Context(), &rec, table, w, workflow.Action{Step: table[at]})
+			}
+			refused, st := strings.Contains(c.refuses, kind), rec.Steps["model"]
+			if err != nil || refused != (f.begun == 0) || refused != (st.State == journal.Failed) {
+				t.Errorf("%s, %s: %d changes begun, the row is %q: %s; %v", name, kind, f.begun, st.State, st.Error, err)
+			}
+			closed, _ := json.Marshal(w.State(true))
+			if has := strings.Contains(string(rec.State), `"key"`); has != (kind == capture.Kind) || strings.Contains(string(closed), `"key"`) {
+				t.Errorf("%s: open %s, closed %s", kind, rec.State, closed)
+			}
+		}
+	}
+}
+
+// TestOtherLetterCase: two Nodes whose provider ids differ in letter case alone are of one pool,
+// and claim one instance.
+func TestOtherLetterCase(t *testing.T) {
+	s := capture.New((&fake{}).config())
+	pools, err := s.Status(t.Context(), nil)
+	if err != nil || len(pools) != 1 {
+		t.Errorf("%d pools, %v", len(pools), err)
+	}
+	p, err := s.Plan(t.Context(), capture.Request{Node: "n"})
+	if err != nil || !slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool { return p.Code == "DuplicateNode" }) {
+		t.Errorf("%v, %v", p.Problems, err)
+	}
+}

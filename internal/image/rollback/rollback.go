@@ -1,0 +1,343 @@
+// Package rollback points a pool's model at an earlier image version, or at what the
+// model was before its first capture.
+//
+// Its steps change the model, restore extensions, and tag versions. What a capture deleted
+// from the model is restored from Ortet's Secrets; if that is not possible, the rollback is
+// refused and names what is lost.
+package rollback
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Kind is that of a rollback's record.
+const Kind = "rollback"
+
+// A Request says what to return to. Node or Pool is required.
+type Request struct {
+	Pool fleet.ResourceID `json:"pool,omitempty"`
+	Node string           `json:"node,omitempty"` // any node of the pool
+	To   string           `json:"to,omitempty"`   // a version's name, "2026.11.20", plan.Previous or ToOriginal; "" is Previous
+
+	AllowRolling         bool `json:"allowRolling,omitempty"` // as for a capture
+	AllowOwned           bool `json:"allowOwned,omitempty"`
+	AcceptLostExtensions bool `json:"acceptLostExtensions,omitempty"` // what cannot be restored ends in workflow.ExitNeedsPerson
+}
+
+// A Result says what a rollback did.
+type Result struct {
+	Pool        fleet.ResourceID `json:"pool"`
+	From        fleet.ResourceID `json:"from,omitempty"` // a version's id, or "" for an image that is not a prototype
+	To          fleet.ResourceID `json:"to"`             // "" with plan.ToOriginal
+	Original    *plan.Original   `json:"original,omitempty"`
+	NothingToDo bool             `json:"nothingToDo,omitempty"`
+	Resumed     bool             `json:"resumed,omitempty"`
+	Restored    []string         `json:"restored,omitempty"` // extensions, by name
+	Lost        []string         `json:"lost,omitempty"`     // extensions that were not restored, with the reason
+	Notes       []string         `json:"notes,omitempty"`
+	Timing      capture.Timing   `json:"timing"`
+}
+
+// A Service rolls back. It may be used from several goroutines.
+type Service struct {
+	capture.Config
+	runs atomic.Int64
+}
+
+// New makes a Service. Others of config returns the workflow that undoes an open capture.
+func New(config capture.Config) *Service { return &Service{Config: config} }
+
+// Workflow returns the workflow with which a capture ends an open rollback.
+func (s *Service) Workflow() workflow.Workflow { return s.rollback(Request{}) }
+
+// A rollback is one call of Rollback or Plan, as a workflow.
+type rollback struct {
+	*Service
+	*capture.ScaleSet
+	workflow.Summary
+	req    Request
+	pool   fleet.ResourceID // of the request, or of its node
+	s      state            // changes in the plan and in row model, beside which no other row runs
+	result Result
+
+	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
+	writes     []fleet.WriteExtension // to do
+}
+
+// A state is what a rollback decided. It is saved with the record.
+type state struct {
+	capture.Inherited
+	plan.Return
+	Pool       fleet.ResourceID `json:"pool"`                 // as Azure spells it
+	CustomData string           `json:"customData,omitempty"` // SHA-256 of what the model's is replaced by; "" leaves it
+	FromFailed bool             `json:"fromFailed,omitempty"` // version From was Failed before: a tag does not repair it
+}
+
+// target returns the image that the model is pointed at, and its name for people.
+func (s state) target() (fleet.ImageReference, string) {
+	if s.ToOriginal {
+		return s.Original.Image, s.Original.Image.Text()
+	}
+	return fleet.ImageReference{ID: s.To}, s.To.Name()
+}
+
+func (s *Service) rollback(q Request) *rollback {
+	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), req: q, pool: q.Pool}
+}
+
+// Rollback points the model at the version that q names. An open rollback to the same
+// version is resumed; another open rollback is ended first, and an open capture is undone
+// first. Errors are those of capture.Service.Capture.
+func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
+	r := s.rollback(q)
+	x := &r.result
+	x.Timing.Begin = s.Now()
+	problems, err := r.findPool(ctx)
+	switch {
+	case err != nil: // a record may be open
+		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
+	case len(problems) > 0:
+		err = &workflow.Refused{Problems: problems}
+	default:
+		err = r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
+	}
+	x.Timing.End = s.Now()
+	x.Notes, x.Timing.Steps = r.Recorded()
+	x.Pool, x.From, x.To = cmp.Or(r.s.Pool, r.pool), r.s.From, r.s.To
+	if r.s.ToOriginal {
+		x.Original = r.s.Original
+	}
+	return r.result, err
+}
+
+// findPool finds the pool that the request names, or returns why that is not possible.
+func (r *rollback) findPool(ctx context.Context) (problems plan.Problems, err error) {
+	if r.pool != "" {
+		return nil, nil
+	}
+	n, err := r.Cluster.Node(ctx, r.req.Node)
+	id, invalid := fleet.ParseProviderID(n.ProviderID)
+	if fleet.Is(err, fleet.KindDenied) {
+		problems.Denied("", nil, []string{"get nodes"})
+		return problems, nil
+	}
+	r.pool = id.Parent()
+	why := cmp.Or(err, invalid)
+	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why),
+		"name a node of the pool, or the scale set by its ARM id (az vmss list); by its name, if it has nodes and you may list them")
+	return problems, fleet.IgnoreNotFound(err)
+}
+
+// Kind implements workflow.Workflow.
+func (r *rollback) Kind() string { return Kind }
+
+// State implements workflow.Workflow.
+func (r *rollback) State(bool) any { return r.s }
+
+// stateOf reads a record's state. It refuses ids outside the pool: the right to write the Secret
+// must not reach other resources.
+func stateOf(rec journal.Record) (s state, err error) {
+	if err := json.Unmarshal(rec.State, &s); err != nil {
+		return s, fmt.Errorf("decode the state: %w", err)
+	}
+	ours := func(id fleet.ResourceID) bool {
+		return id == "" || id.Equal(plan.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
+	}
+	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || !ours(s.To) || !ours(s.TagFrom) || s.ToOriginal && s.Original == nil {
+		return s, fmt.Errorf("the state is not of the pool %s", rec.Pool)
+	}
+	return s, nil
+}
+
+// serves reports whether a rollback with this state does what the request asks for.
+func (s state) serves(q Request) bool {
+	return slices.Contains([]string{"", plan.Previous, cmp.Or(s.To.Name(), plan.ToOriginal)}, q.To)
+}
+
+// Restore implements workflow.Workflow.
+func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
+	s, err := stateOf(rec)
+	if err != nil {
+		return nil, false, err
+	}
+	r.s = s
+	note := "%s, begun at %s, was ended first"
+	if r.result.Resumed = s.serves(r.req) && rec.Phase != journal.Undo; r.result.Resumed {
+		note = "resumed %s, begun at %s"
+	}
+	r.Note(note, rec.Name, rec.Begun.UTC().Format(time.RFC3339))
+	return r.table(false), r.result.Resumed, nil
+}
+
+// Plan implements workflow.Workflow: it observes, and sets the state of a run that begins
+// now. An open record keeps what it decided.
+func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan, error) {
+	if !rec.Open() {
+		r.s = state{}
+		_ = json.Unmarshal(rec.State, &r.s.Inherited) // a state that cannot be read has none
+	}
+	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
+	var d plan.Problems
+	var versions []fleet.ImageVersion
+	var notes []string
+	pool, err := r.Cloud.Pool(ctx, r.pool)
+	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "the scale set does not exist",
+		"check its name, and the credentials' subscription")
+	d.Unreadable(string(r.pool), err)
+	if err == nil {
+		s.Pool = pool.ID
+		d = append(d, plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
+		definition := plan.DefinitionOf(pool.ID)
+		versions, err = r.Cloud.Versions(ctx, definition)
+		d.Unreadable(string(definition), err)
+		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
+			notes = r.choose(&d, rec, pool, versions)
+		}
+		if r.load(ctx, &d, pool); len(r.writes) > 0 {
+			changes = append(changes, r.writes[0])
+		}
+	}
+	inCluster, err := r.Denied(ctx, r.pool)
+	d.Unreadable("what the cluster allows", err)
+	inAzure, err := r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsOf(changes...))
+	d.Unreadable("what "+string(r.pool.Group())+" allows", err)
+	d.Denied(r.pool.Group(), inAzure, inCluster)
+	if ctx.Err() != nil || len(d) > 0 {
+		return workflow.Plan{Problems: d}, context.Cause(ctx)
+	}
+	for _, note := range notes {
+		r.Note("%s", note)
+	}
+	image, _ := s.target()
+	patched := s.CustomData == ""
+	if rec.Open() {
+		was := rec.Steps[stepModel].State
+		patched = was == journal.Done || was == journal.Skipped
+	}
+	t := r.table(patched && pool.Model.Image.Same(image))
+	r.result.NothingToDo = !rec.Open() && !slices.ContainsFunc(t, func(row workflow.Step) bool { return row.Skip == "" })
+	return workflow.Plan{Name: plan.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
+}
+
+// unfinished returns the state of the pool's last rollback if it changed the model and did not end
+// well: the same command, also with its target named, finishes it instead of going back again.
+func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (state, bool) {
+	if last.Kind != Kind || last.Ended == nil || last.Ended.Exit == workflow.ExitDone {
+		return state{}, false
+	}
+	s, err := stateOf(last)
+	var asked Request
+	if err != nil || json.Unmarshal(last.Request, &asked) != nil {
+		return state{}, false
+	}
+	same := cmp.Or(asked.To, plan.Previous) == cmp.Or(r.req.To, plan.Previous) ||
+		r.req.To == cmp.Or(s.To.Name(), plan.ToOriginal)
+	image, _ := s.target()
+	_, there := plan.FindVersion(versions, s.TagFrom)
+	return s, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
+}
+
+// choose decides what the request comes down to, and which customData goes with it.
+func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
+	s := &r.s
+	back, problems := plan.ReturnTo(versions, pool, s.Original, r.req.To)
+	before, unfinished := r.unfinished(rec, pool, versions)
+	switch {
+	case unfinished:
+		back = before.Return
+		notes = append(notes,
+			rec.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
+	case len(problems) > 0:
+		*d = append(*d, problems...)
+		return nil
+	}
+	s.Return = back
+	to, _ := plan.FindVersion(versions, s.To)
+	current, _ := plan.FindVersion(versions, s.From)
+	if s.FromFailed = before.FromFailed; !unfinished {
+		s.FromFailed = current.ProvisioningState == plan.Failed
+	}
+	want, has, last := to.Tags[fleet.TagCustomData], current.Tags[fleet.TagCustomData], s.LastCustomData
+	if s.ToOriginal {
+		want = s.Original.CustomData
+	}
+	_, name := s.target()
+	switch {
+	case unfinished && want == last && rec.Steps[stepModel].State == journal.Done: // it was set with the image
+	case s.NothingToDo && (want == "" || want == last || last != plan.NoopSHA256):
+	case s.ToOriginal && want == "" && (last != "" || has == plan.NoopSHA256):
+		d.Refuse(true, "CustomDataLost", string(pool.ID), "the model's customData from before the first capture is not known",
+			"name a version by --to, or set image and customData by hand")
+	case want != "" && (want != has || last != "" && want != last):
+		s.CustomData = want
+		notes = append(notes, "the model's customData becomes what goes with "+name)
+	case !s.ToOriginal && want == "" && has+last != "":
+		notes = append(notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
+	}
+	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" {
+		notes = append(notes, "extensions that captures deleted are not added again")
+	}
+	return notes
+}
+
+// load reads from the secret store what the model is given, and refuses what is lost.
+func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool) {
+	if sha := r.s.CustomData; sha != "" {
+		_, name := r.s.target()
+		data, err := capture.CustomData(ctx, r.Cluster, pool.ID, sha)
+		d.Refuse(fleet.Is(err, fleet.KindNotFound), "CustomDataLost", name, "it needs customData that is not kept (SHA-256 "+sha+")",
+			"name a version that was made with --bootstrap baked, or capture a node again")
+		d.Unreadable("the customData of "+name, err)
+		r.customData = &data
+	}
+	if !r.s.ToOriginal {
+		return
+	}
+	writes, lost, err := restorable(ctx, r.Cluster, *r.s.Original, pool)
+	d.Unreadable("the saved settings of extensions", err)
+	r.writes, r.result.Lost = writes, nil
+	for _, p := range lost {
+		r.result.Lost = append(r.result.Lost, p.On+": "+p.What+"; add it by az vmss extension set")
+	}
+	if !r.req.AcceptLostExtensions {
+		*d = append(*d, lost...)
+		return
+	}
+	for i, e := range r.s.Original.Extensions { // the next capture need not know those that are accepted as lost
+		isLost := slices.ContainsFunc(lost, func(p fleet.Problem) bool { return p.On == "extension "+e.Name })
+		r.s.Original.Extensions[i].Deleted = e.Deleted && !isLost
+	}
+}
+
+// Plan says what Rollback would do, and changes nothing. Problems are in the plan, not
+// in the error.
+func (s *Service) Plan(ctx context.Context, q Request) (p plan.Plan, err error) {
+	r := s.rollback(q)
+	p.Kind = Kind
+	if p.Problems, err = r.findPool(ctx); err != nil || len(p.Problems) > 0 {
+		return p, err
+	}
+	p, _, err = r.Preview(ctx, r.pool, r, func(rec journal.Record) (plan.Plan, error) {
+		r.Summary = workflow.Summary{} // the preview says that the record is resumed
+		run, err := r.Plan(ctx, rec)
+		notes, _ := r.Recorded()
+		return plan.Plan{
+			Kind: Kind, Pool: r.s.Pool, Version: r.s.To, Problems: run.Problems, Notes: slices.Concat(notes, run.Left),
+			NothingToDo: r.result.NothingToDo, Steps: capture.Steps(run.Table, nil),
+		}, err
+	})
+	return p, err
+}
