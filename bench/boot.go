@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/wire"
 )
 

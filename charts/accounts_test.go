@@ -17,8 +17,8 @@ import (
 
 	"github.com/ortet/ortet/internal/admission"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
+	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
 )

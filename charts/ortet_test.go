@@ -13,8 +13,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/cli"
-	"github.com/ortet/ortet/internal/controller"
 )
 
 // renderOrtet returns the chart's objects by kind.

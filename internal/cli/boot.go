@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/timeline"
-	"github.com/ortet/ortet/internal/timeline/draw"
+	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/boots/timeline/draw"
 )
 
 func newBoot(o *options) *cobra.Command {

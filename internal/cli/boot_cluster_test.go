@@ -14,7 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

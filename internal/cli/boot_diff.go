@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/timeline"
-	"github.com/ortet/ortet/internal/timeline/draw"
+	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/boots/timeline/draw"
 	"github.com/ortet/ortet/internal/wire"
 )
 

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/controller"
-	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/wire"
 )
 

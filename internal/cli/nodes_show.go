@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/controller"
+	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"

@@ -1,6 +1,6 @@
 // Package redact finds secrets in bytes. Two rooms stand on it: the scan of a disk that
 // becomes an image (internal/node/generalize), and what is published of a node
-// (internal/verdict). It finds them in two ways:
+// (internal/boots/verdict). It finds them in two ways:
 //
 //   - By value: Known has secrets of one node, such as its kubelet's key, and finds
 //     each wherever a part of it lies that only who has the secret can know: in any

@@ -118,7 +118,7 @@ var written struct {
 	err error
 }
 
-// written by the tests of internal/timeline/draw, once.
+// written by the tests of internal/boots/timeline/draw, once.
 func pages(t *testing.T) string {
 	t.Helper()
 	written.Do(func() {
@@ -127,7 +127,7 @@ func pages(t *testing.T) string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "go", "test", "./internal/timeline/draw", "-count=1", "-run", "^TestPages", "-pages="+written.dir)
+		cmd := exec.CommandContext(ctx, "go", "test", "./internal/boots/timeline/draw", "-count=1", "-run", "^TestPages", "-pages="+written.dir)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
 			written.err = fmt.Errorf("write the pages: %w\n%s", err, out)

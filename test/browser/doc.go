@@ -1,4 +1,4 @@
-// Package browser looks at the page of a boot (internal/timeline/draw) as a person
+// Package browser looks at the page of a boot (internal/boots/timeline/draw) as a person
 // does: in Chromium, without a window, with mouse and keys.
 //
 // Nothing is served: pages are files, and a page that asks anybody for anything

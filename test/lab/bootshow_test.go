@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	bootline "github.com/ortet/ortet/internal/timeline"
+	bootline "github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/process"
 )

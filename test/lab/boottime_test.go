@@ -20,8 +20,8 @@ import (
 
 	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/internal/azsim"
-	bootline "github.com/ortet/ortet/internal/timeline"
-	"github.com/ortet/ortet/internal/timeline/draw"
+	bootline "github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/boots/timeline/draw"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
 )

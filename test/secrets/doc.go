@@ -1,6 +1,6 @@
 // Package secrets measures what Ortet finds of secrets: on a disk that becomes an
 // image (internal/node/generalize) and in what is published of a node
-// (internal/verdict). It is all tests.
+// (internal/boots/verdict). It is all tests.
 //
 // Two corpora are planted, and their strings are made from -seed, with real key
 // material, alphabets and check digits, so that no rule can know them:

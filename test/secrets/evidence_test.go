@@ -7,7 +7,7 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // group is lines of a log, in their order, with secrets in them.

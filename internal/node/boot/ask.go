@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/timeline/source"
 	"github.com/ortet/ortet/internal/node/bootstrap"
-	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
 

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/timeline/source"
 	"github.com/ortet/ortet/internal/node/bootstrap"
-	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
 

@@ -4,7 +4,7 @@
 // It runs once, after the node is up and off everybody's path, and reads:
 // what systemctl shows of systemd (the manager's times, and of each unit that was
 // started its times and what it is ordered after), the journal of this boot, and through
-// internal/timeline/source the files of cloud-init, the Azure agent, its
+// internal/boots/timeline/source the files of cloud-init, the Azure agent, its
 // extensions, AKS, Hyper-V's key-value pairs, and the kubelet's own gauges. What is
 // missing is named in the report and is never fatal.
 //

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/timeline/source"
+	"github.com/ortet/ortet/internal/boots/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
 

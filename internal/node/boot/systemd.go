@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/timeline/source"
 	"github.com/ortet/ortet/internal/node/systemd"
-	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
 

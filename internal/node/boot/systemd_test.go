@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/timeline/source"
+	"github.com/ortet/ortet/internal/boots/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
 

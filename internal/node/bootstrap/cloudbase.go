@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // cloudbaseInit is the service that is on Windows what cloud-init is on Linux. It

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 func TestCloudbaseSeen(t *testing.T) {

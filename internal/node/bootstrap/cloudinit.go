@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // stageOrder is the order in which cloud-init runs its stages.

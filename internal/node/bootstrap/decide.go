@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // crashLoop is how many times the kubelet, or a unit that is asked for, may be

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 var began = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)

@@ -114,7 +114,7 @@
 // by their times, since it goes on over boots.
 //
 // What became of the boot, the reason, its owner and the lines that show it are
-// judged by internal/verdict from what was seen and the ends of the logs.
+// judged by internal/boots/verdict from what was seen and the ends of the logs.
 //
 // # What it leaves
 //

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // Bounds of what is gathered.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 

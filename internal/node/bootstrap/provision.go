@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // What AKS's provisioning leaves. The result's folder may be made long before,

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // Bounds of what is read.

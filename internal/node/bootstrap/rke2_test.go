@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // rke2Boot is when the last boot of testdata/rke2-kubelet.log began.

@@ -3,7 +3,7 @@ package bootstrap
 import (
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // serviceState is where a Windows service stands. Source: winsvc.h,

@@ -13,8 +13,8 @@ import (
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/node/systemd"
-	"github.com/ortet/ortet/internal/verdict"
 )
 
 // busTimeout limits each call: a bus that hangs must not keep the rest from going

@@ -19,8 +19,8 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/node/systemd"
-	"github.com/ortet/ortet/internal/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 

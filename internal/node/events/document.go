@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 // Type is what an event does to the machine.

@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ortet/ortet/internal/boots/verdict"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// basisDeleted is the basis of a verdict on a machine that was deleted before its
+// Node was Ready.
+const basisDeleted = "deleted"
+
+// That a boot failed is published only where the machine was watched as it booted, and its
+// Node cannot have been Ready.
+var deletedMaybeReady = bootRule{
+	name:   "it is being deleted, and its Node was Ready, or may have been",
+	when:   func(o *observed) bool { return o.deleting && (o.missed || o.isOrWasReady()) },
+	decide: (*observed).markDeleting,
+}
+
+var deletedAfterFailure = bootRule{
+	name:   "it is being deleted after its boot failed",
+	when:   func(o *observed) bool { return o.deleting && !o.watchedUntilDeleted() && o.previous.State.Bad() },
+	decide: (*observed).keepFailure,
+}
+
+var deletedUnwatched = bootRule{
+	name:   "it is being deleted, and was not watched as it booted",
+	when:   func(o *observed) bool { return o.deleting && !o.watchedUntilDeleted() },
+	decide: (*observed).markDeleting,
+}
+
+var deletedAfterReport = bootRule{
+	name: "it is being deleted after its node reported that it came up",
+	when: func(o *observed) bool {
+		return o.deleting && o.report.verdict != nil && (!o.reportedBad() || o.degradedBefore())
+	},
+	decide: func(o *observed, a *Assessment) {
+		o.markDeleting(a)
+		a.Seen, a.Since = o.report.seen, o.reportedAt()
+	},
+}
+
+var deletedBeforeReady = bootRule{
+	name:   "it is being deleted before its Node was Ready",
+	when:   func(o *observed) bool { return o.deleting },
+	decide: (*observed).judgeDeleted,
+}
+
+// watchedUntilDeleted reports whether it booted when it was last assessed, or has a serial
+// log that was read since it is being deleted.
+func (o *observed) watchedUntilDeleted() bool {
+	return o.previous.State == Booting || o.previous.Basis == basisDeleted && len(o.serial) > 0
+}
+
+func (o *observed) markDeleting(a *Assessment) { a.State = Deleting }
+
+func (o *observed) keepFailure(a *Assessment) {
+	p := o.previous
+	a.State, a.Source, a.Verdict, a.Note, a.Basis, a.Reported, a.Seen = p.State, p.Source, p.Verdict, p.Note, p.Basis, p.Reported, p.Seen
+}
+
+func (o *observed) judgeDeleted(a *Assessment) {
+	o.judge(a, judgement{
+		basis:  basisDeleted,
+		source: FromPlatform,
+		facts:  verdict.Facts{Sign: "DeletedBeforeReady"},
+		note:   fmt.Sprintf("it was being deleted %s after it was started", o.now.Sub(o.began).Round(time.Second)),
+	})
+}
+
+const (
+	// maxGone is how many machines that are gone are kept until their boots are
+	// published.
+	maxGone = 1000
+	// maxLastLog is how many bytes of a serial log that was judged are kept of a boot
+	// that goes on.
+	maxLastLog = 32 << 10
+)
+
+// keepGone keeps what is known of an instance that is no more, where its boot was not
+// known to have ended well: the reconciler publishes it, and forgets it then. The
+// Fleet is locked.
+func (f *Fleet) keepGone(k Key, s *instanceState) {
+	switch a := s.assessment; {
+	case len(f.gone) >= maxGone, a.State != Booting && !a.State.Bad():
+		return
+	}
+	s.boot.ProvisioningState = string(Deleting)
+	f.gone[k] = s
+}
+
+// forget is called once the boot of an instance that is gone was published.
+func (f *Fleet) forget(key Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.gone, key)
+}
+
+// lastLog is the end of a serial log, in whole lines.
+func lastLog(serial []byte) []byte {
+	if n := len(serial) - maxLastLog; n > 0 {
+		serial = serial[n:]
+		serial = serial[bytes.IndexByte(serial, '\n')+1:]
+	}
+	return bytes.Clone(serial) // not to keep the whole of it
+}
+
+// freshNode is the Node of an instance as the API server has it now. The cache may be
+// behind by as long as the API server was away.
+func (r *reconciler) freshNode(ctx context.Context, cached *corev1.Node, b fleet.Boot) (*corev1.Node, error) {
+	name := strings.ToLower(b.HostName)
+	if cached != nil {
+		name = cached.Name
+	}
+	if name == "" {
+		return nil, nil
+	}
+	var n corev1.Node
+	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &n); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if NodeFor([]NodeView{*ViewOf(&n)}, b) == nil { // another machine
+		return nil, nil
+	}
+	return &n, nil
+}

@@ -1,0 +1,199 @@
+package verdict
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const docs = "../../../docs/reasons.md"
+
+// docs/reasons.md is the catalogue.
+func TestDocs(t *testing.T) {
+	want := document()
+	if *update {
+		if err := os.WriteFile(docs, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is not what the catalogue says; run go test ./internal/boots/verdict -update", docs)
+	}
+}
+
+func document() string {
+	var b strings.Builder
+	b.WriteString(`# Why a node did not come up
+
+Each verdict that is not Succeeded has a reason from this table. A reason's name
+keeps its meaning, so that alerts and selectors can hold to it. A reason is given
+only on the evidence that stands beside it, in the words of the program that
+met the failure; where there is only a sign that something is wrong the reason is
+Unknown, with the raw lines.
+
+Of several reasons the one whose evidence is nearest to the cause is the
+verdict's: a no of the cluster itself (a token that it does not know) before the
+machine (a full disk) before a cause that a program names (a program that is not
+installed) before a component that does not work (containerd) before a program's
+phase before a part of the boot. Of equals it is the earliest in the
+boot. If kubeadm was tried more than once, the last try counts, but for what an
+earlier one left behind. What was got over (a node that joined in spite of it) is
+no reason.
+
+*Owner* says who can mend it: **user** who wrote the configuration, **image** who
+built the image, **network** who runs the network between node and API server or
+registry, **platform** Azure or the hardware. *Retry* says that the same boot may
+succeed if it is tried again.
+
+The tables are made from the catalogue in ` + "`internal/boots/verdict`" + ` (go test
+./internal/boots/verdict -update); a test holds them together.
+
+| reason | owner | retry | what happened | evidence | remedy |
+|---|---|---|---|---|---|
+`)
+	for _, r := range Reasons() {
+		owner, retry := string(r.Owner), "no"
+		if owner == "" {
+			owner = "–"
+		}
+		if r.Retryable {
+			retry = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, owner, retry, cell(r.Summary), cell(EvidenceOf(r.Name)+codesOf(r.Name)), cell(r.Remedy))
+	}
+	b.WriteString(`
+## kubeadm
+
+kubeadm's output goes before its exit code: recent versions exit with 1 for every
+error.
+
+| exit code | meaning | reason where the output says no more |
+|---|---|---|
+`)
+	for _, c := range KubeadmCodes() {
+		fmt.Fprintf(&b, "| %d | %s | `%s` |\n", c.Code, cell(c.Meaning), c.Reason)
+	}
+	b.WriteString(`
+| phase that failed | reason where its message says no more |
+|---|---|
+`)
+	for _, p := range KubeadmPhases() {
+		fmt.Fprintf(&b, "| `%s` | `%s` |\n", p.Phase, p.Reason)
+	}
+	b.WriteString(`
+## AKS
+
+Exit codes of AKS's provisioning script for Linux. What the script printed goes
+before its code: codes that are called time-outs are given for whatever failed
+again and again.
+
+| code | name | reason |
+|---|---|---|
+`)
+	for _, c := range AKSCodes() {
+		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
+	}
+	return b.String()
+}
+
+// codesOf are the codes of AKS that give a reason.
+func codesOf(reason string) string {
+	var codes []string
+	for _, c := range AKSCodes() {
+		if c.Reason == reason {
+			codes = append(codes, strconv.Itoa(c.Code))
+		}
+	}
+	if len(codes) == 0 {
+		return ""
+	}
+	return "; AKS " + strings.Join(codes, ", ")
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
+
+// The catalogue is within what crosses the wire, and all that maps into it names
+// reasons that it has.
+func TestCatalogue(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range Reasons() {
+		if seen[r.Name] {
+			t.Errorf("%s is there twice", r.Name)
+		}
+		seen[r.Name] = true
+		if (r.Owner == "") != (r.Name == wire.ReasonUnknown || r.Name == "OSProvisioningTimedOut" || r.Name == "DeletedBeforeReady") {
+			t.Errorf("%s: owner %q", r.Name, r.Owner)
+		}
+		if r.Summary == "" || r.Remedy == "" || EvidenceOf(r.Name) == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
+			t.Errorf("%s is not written out, or too long: %+v", r.Name, r)
+		}
+		v := wire.Verdict{Outcome: wire.Failed, Reason: r.Name, Owner: r.Owner, Remedy: r.Remedy, Message: r.Summary, At: verdictOf(Judgement{}).At}
+		if err := v.Validate(); err != nil {
+			t.Errorf("%s: %v", r.Name, err)
+		}
+	}
+	known := func(where, reason string) {
+		if !seen[reason] {
+			t.Errorf("%s names %s, which is no reason", where, reason)
+		}
+	}
+	for i := range rules {
+		known("a rule", rules[i].reason)
+		words := append(append([]string{rules[i].all}, rules[i].any...), rules[i].not...)
+		for _, w := range words {
+			if w != strings.ToLower(w) {
+				t.Errorf("%s: %q can never be found in lower case", rules[i].reason, w)
+			}
+		}
+		if rules[i].all == "" && len(rules[i].any) == 0 {
+			t.Errorf("%s: a rule that every line matches", rules[i].reason)
+		}
+	}
+	codes, last := 0, 0
+	for _, c := range AKSCodes() {
+		known("AKS", c.Reason)
+		if c.Code <= last {
+			t.Errorf("code %d is not in order", c.Code)
+		}
+		last = c.Code
+		if strings.HasPrefix(c.Name, "ERR_") {
+			codes++
+		}
+	}
+	if codes != 128+4 {
+		t.Errorf("%d codes of AKS; the script of 2026-08-21 has 128, and 4 are of earlier ones", codes)
+	}
+	for _, c := range KubeadmCodes() {
+		known("kubeadm", c.Reason)
+	}
+	for _, p := range KubeadmPhases() {
+		known("kubeadm", p.Reason)
+	}
+}
+
+// What the reasons of faults are called is in the catalogue too.
+func TestFaultsHaveReasons(t *testing.T) {
+	for f := proxyFault; f <= unavailable; f++ {
+		for _, k := range []kind{kubelet, k3s} {
+			if reason := f.ofAPIServer("", k); reason == "" {
+				t.Errorf("fault %d has no reason", f)
+			} else if _, ok := Lookup(reason); !ok {
+				t.Errorf("%s is no reason", reason)
+			}
+		}
+	}
+	for i := range kubeadmPhases {
+		if _, ok := Lookup(phaseReason(kubeadmPhases[i].Phase)); !ok {
+			t.Errorf("phase %s has no reason", kubeadmPhases[i].Phase)
+		}
+	}
+}
