@@ -14,11 +14,11 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/elastic/agents"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/k3s/agents"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )

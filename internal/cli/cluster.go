@@ -16,10 +16,10 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
-	"github.com/ortet/ortet/internal/elastic"
-	"github.com/ortet/ortet/internal/elastic/lifecycle"
-	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -68,12 +68,12 @@ func clusterCommand(use, short, long string, run func(ctx context.Context, args 
 }
 
 // read reads cluster.yaml.
-func (c *clusterOptions) read() (*elastic.Cluster, error) {
+func (c *clusterOptions) read() (*k3s.Cluster, error) {
 	cluster, err := c.parse()
 	return cluster, refuseFile(c.file, err)
 }
 
-func (c *clusterOptions) parse() (*elastic.Cluster, error) {
+func (c *clusterOptions) parse() (*k3s.Cluster, error) {
 	data, err := os.ReadFile(c.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read cluster file: %w; make one with ortet cluster init, or name one with -f", err)
@@ -81,11 +81,11 @@ func (c *clusterOptions) parse() (*elastic.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read cluster file: %w; name another with -f", err)
 	}
-	return elastic.Parse(c.file, data)
+	return k3s.Parse(c.file, data)
 }
 
 // keyFile is the file of the SSH public key.
-func (c *clusterOptions) keyFile(cluster *elastic.Cluster) string {
+func (c *clusterOptions) keyFile(cluster *k3s.Cluster) string {
 	if name := cluster.Spec.Access.SSHKey; !filepath.IsAbs(name) {
 		return filepath.Join(filepath.Dir(c.file), name)
 	}
@@ -94,7 +94,7 @@ func (c *clusterOptions) keyFile(cluster *elastic.Cluster) string {
 
 // A site is the cluster of the file, and where it is in Azure.
 type site struct {
-	cluster      *elastic.Cluster
+	cluster      *k3s.Cluster
 	facts        recipe.Facts // for commands that deploy
 	arm          *arm.Resources
 	cloud        azure.Cloud

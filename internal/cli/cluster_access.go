@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // A target is the cluster's server as SSH reaches it.

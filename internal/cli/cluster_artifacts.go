@@ -13,15 +13,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/elastic"
+	"github.com/ortet/ortet/internal/k3s"
 )
 
 func newClusterArtifacts(c *clusterOptions) *cobra.Command {
-	var k3s, images, ortet, ortetNode, prefix, version string
+	var binary, images, ortet, ortetNode, prefix, version string
 	cmd := clusterCommand("artifacts DIR", "Copy the programs that machines fetch, with their digests", `artifacts copies k3s, its images, ortet and ortet-node into DIR, which a web server or
 the share publishes under --url, and prints the block spec.artifacts with their digests.
 Machines verify each file by its digest.`, func(_ context.Context, args []string) error {
-		if k3s == "" {
+		if binary == "" {
 			return usagef("--k3s is missing: name the k3s binary of a release")
 		}
 		if !strings.HasPrefix(prefix, "https://") && !strings.HasPrefix(prefix, "http://") && !strings.HasPrefix(prefix, "file:///srv/") {
@@ -34,15 +34,15 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 			}
 			ortet = own
 		}
-		a := elastic.Artifacts{Version: version}
+		a := k3s.Artifacts{Version: version}
 		type file struct {
 			from, name, flag string
-			to               *elastic.Artifact
+			to               *k3s.Artifact
 		}
 		ortetNode = first(ortetNode, filepath.Join(filepath.Dir(ortet), "ortet-node"))
-		files := []file{{k3s, "k3s", "k3s", &a.K3s}, {ortet, "ortet", "ortet", &a.Ortet}, {ortetNode, "ortet-node", "ortet-node", &a.OrtetNode}}
+		files := []file{{binary, "k3s", "k3s", &a.K3s}, {ortet, "ortet", "ortet", &a.Ortet}, {ortetNode, "ortet-node", "ortet-node", &a.OrtetNode}}
 		if images != "" {
-			a.Images = new(elastic.Artifact)
+			a.Images = new(k3s.Artifact)
 			files = append(files, file{images, filepath.Base(images), "images", a.Images})
 		}
 		if err := os.MkdirAll(args[0], 0o755); err != nil {
@@ -53,16 +53,16 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 			if err != nil {
 				return fmt.Errorf("cannot copy artifact %s: %w; name its file with --%s", f.name, err, f.flag)
 			}
-			*f.to = elastic.Artifact{URL: strings.TrimRight(prefix, "/") + "/" + f.name, SHA256: digest}
+			*f.to = k3s.Artifact{URL: strings.TrimRight(prefix, "/") + "/" + f.name, SHA256: digest}
 		}
-		block, err := elastic.ArtifactsBlock(a)
+		block, err := k3s.ArtifactsBlock(a)
 		if err != nil {
 			return err
 		}
 		return c.print(a, func(w io.Writer) { _, _ = w.Write(block) })
 	})
 	f := cmd.Flags()
-	f.StringVar(&k3s, "k3s", "", "`FILE` of the k3s binary")
+	f.StringVar(&binary, "k3s", "", "`FILE` of the k3s binary")
 	f.StringVar(&images, "images", "", "`FILE` of k3s's air-gap images; without it machines pull them")
 	f.StringVar(&ortet, "ortet", "", "`FILE` of ortet for Linux (default: this program)")
 	f.StringVar(&ortetNode, "ortet-node", "", "`FILE` of ortet-node (default: beside ortet)")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
 )
 
 func newClusterDown(c *clusterOptions) *cobra.Command {

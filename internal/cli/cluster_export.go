@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/elastic"
-	"github.com/ortet/ortet/internal/elastic/lifecycle"
-	"github.com/ortet/ortet/internal/elastic/recipe"
+	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 func newClusterExport(c *clusterOptions) *cobra.Command {
@@ -57,7 +57,7 @@ Azure for nothing, so the documents are those of a cluster that does not exist y
 
 // exported are the files of export, by name. The README's tags of groups let the other
 // commands of ortet cluster know their cluster.
-func exported(d *recipe.Documents, c *elastic.Cluster) (map[string][]byte, error) {
+func exported(d *recipe.Documents, c *k3s.Cluster) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	readme := "Deploy the storage group first; the compute group refers to its identities.\n"
 	for _, v := range []struct {

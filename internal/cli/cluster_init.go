@@ -17,8 +17,8 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/term"
 
-	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
 )
 
 func newClusterInit(c *clusterOptions) *cobra.Command {
@@ -31,7 +31,7 @@ func newClusterInit(c *clusterOptions) *cobra.Command {
 for what the flags do not give. --from-env reads the .env of azure-k3s-cluster, and says
 which settings it dropped. A file that exists is never overwritten.`, func(context.Context, []string) error {
 		var (
-			o       elastic.InitOptions
+			o       k3s.InitOptions
 			dropped []string // settings of --from-env that the file does not carry, and why
 		)
 		if env != "" {
@@ -39,7 +39,7 @@ which settings it dropped. A file that exists is never overwritten.`, func(conte
 			if err != nil {
 				return refuseFile(env, fmt.Errorf("cannot read --from-env: %w", err))
 			}
-			if o, dropped, err = elastic.FromEnv(text); err != nil {
+			if o, dropped, err = k3s.FromEnv(text); err != nil {
 				return refuseFile(env, err)
 			}
 		}
@@ -58,12 +58,12 @@ which settings it dropped. A file that exists is never overwritten.`, func(conte
 			if !found || err != nil || n < 0 {
 				return usagef("--pool %q: want NAME=COUNT or NAME=COUNT:SIZE", text)
 			}
-			s.Pools = append(s.Pools, elastic.Pool{Name: name, Count: &n, Size: size})
+			s.Pools = append(s.Pools, k3s.Pool{Name: name, Count: &n, Size: size})
 		}
 		if err := c.ask(&o); err != nil {
 			return err
 		}
-		text, err := elastic.Init(o)
+		text, err := k3s.Init(o)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ which settings it dropped. A file that exists is never overwritten.`, func(conte
 
 // ask asks for what is missing and has no default, on a terminal; elsewhere it is an
 // error.
-func (c *clusterOptions) ask(o *elastic.InitOptions) error {
+func (c *clusterOptions) ask(o *k3s.InitOptions) error {
 	in, isFile := c.process.In.(*os.File)
 	for _, q := range []struct {
 		what, flag string

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/elastic/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
 	"github.com/ortet/ortet/internal/workflow"
 )
 

@@ -16,16 +16,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/elastic"
-	"github.com/ortet/ortet/internal/elastic/agents"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/agents"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 // A poolChange is what a command that changes a pool or an agent is given.
 type poolChange struct {
 	*agents.Control
-	cluster *elastic.Cluster
+	cluster *k3s.Cluster
 }
 
 func newClusterPools(c *clusterOptions) []*cobra.Command {

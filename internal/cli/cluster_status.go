@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/elastic/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
 )
 
 // watchInterval is the interval between two observations of status --watch.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/elastic/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
 )
 
 func newClusterUp(c *clusterOptions) *cobra.Command {

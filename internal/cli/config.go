@@ -17,16 +17,16 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
-	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/yamlfile"
 )
 
 // A pusher plans, pushes and shows the configuration of a pool's live nodes.
 type pusher interface {
-	Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*rollout.Plan, error)
-	Push(ctx context.Context, pool fleet.ResourceID, o rollout.PushOptions) (*rollout.Result, error)
-	Status(ctx context.Context, pool fleet.ResourceID) (*rollout.Status, error)
-	Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o rollout.PushOptions) (*rollout.Result, error)
+	Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*push.Plan, error)
+	Push(ctx context.Context, pool fleet.ResourceID, o push.PushOptions) (*push.Result, error)
+	Status(ctx context.Context, pool fleet.ResourceID) (*push.Status, error)
+	Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o push.PushOptions) (*push.Result, error)
 }
 
 // openRollouts connects with the cluster and Azure; tests replace it.
@@ -83,7 +83,7 @@ func (o *options) openRollout(ctx context.Context, report func(line string)) (pu
 	if err != nil {
 		return nil, nil, err
 	}
-	return rollout.New(rollout.Options{
+	return push.New(push.Options{
 		ARM: azure.LimitResources(resources, azure.Limits{}), Cloud: cloud, Kube: client, Namespace: o.namespace,
 		Now: time.Now, By: caller(), Report: report, CheckKubelet: file.CheckKubelet,
 	}), client, nil

@@ -14,12 +14,12 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/nodeconfig/push"
 )
 
 // pushFlags are those of push and rollback.
 type pushFlags struct {
-	options rollout.PushOptions
+	options push.PushOptions
 	key     string
 	accept  []string
 }
@@ -35,13 +35,13 @@ func (f *pushFlags) add(cmd *cobra.Command) {
 	p.StringArrayVar(&f.accept, "accept-key", nil, "`PUBLIC-KEY` that nodes accept from then on beside the signing key, instead of their present ones, and whose documents count; repeatable, for rotation")
 	p.StringArrayVar(&f.options.SkipNodes, "skip-node", nil, "`NODE` that is left as it is, with its instance; repeatable")
 	p.BoolVar(&f.options.ResetGeneration, "reset-generation", false, fmt.Sprintf("way back from generations above %d, which a push refuses: they do not count, and nodes that have one accept this push", int64(nodeconfig.MaxGeneration)))
-	p.Int64Var(&f.options.AfterGeneration, "after-generation", 0, fmt.Sprintf("`GENERATION` that nodes know and whose document was lost; the push takes a higher one (0 to %d)", rollout.MaxAfterGeneration))
+	p.Int64Var(&f.options.AfterGeneration, "after-generation", 0, fmt.Sprintf("`GENERATION` that nodes know and whose document was lost; the push takes a higher one (0 to %d)", push.MaxAfterGeneration))
 }
 
 var reMaxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,3}|([1-9][0-9]?|100)%)$`)
 
 // complete checks the flags and reads the key.
-func (f *pushFlags) complete() (o rollout.PushOptions, err error) {
+func (f *pushFlags) complete() (o push.PushOptions, err error) {
 	o = f.options
 	if !reMaxUnavailable.MatchString(o.MaxUnavailable) {
 		return o, usagef("--max-unavailable %s: want 1 to 9999, or 1%% to 100%%", o.MaxUnavailable)
@@ -49,8 +49,8 @@ func (f *pushFlags) complete() (o rollout.PushOptions, err error) {
 	if o.Timeout < time.Second || o.Timeout > time.Hour {
 		return o, usagef("--timeout %s: want 1s to 1h", o.Timeout)
 	}
-	if o.AfterGeneration < 0 || o.AfterGeneration > rollout.MaxAfterGeneration {
-		return o, usagef("--after-generation %d: want 0 to %d", o.AfterGeneration, rollout.MaxAfterGeneration)
+	if o.AfterGeneration < 0 || o.AfterGeneration > push.MaxAfterGeneration {
+		return o, usagef("--after-generation %d: want 0 to %d", o.AfterGeneration, push.MaxAfterGeneration)
 	}
 	for _, text := range f.accept {
 		if _, err := nodeconfig.PublicKey(text).Parse(); err != nil {
@@ -90,7 +90,7 @@ is left alone, unless --replace-user-data is given.`, func(ctx context.Context, 
 			return err
 		}
 		o.Config = config
-		return c.push(ctx, arg, func(p pusher, pool fleet.ResourceID) (*rollout.Result, error) { return p.Push(ctx, pool, o) })
+		return c.push(ctx, arg, func(p pusher, pool fleet.ResourceID) (*push.Result, error) { return p.Push(ctx, pool, o) })
 	})
 	cmd.Example = `  ortet config push pool1 -f nodeconfig.yaml
   ortet config push pool1 -f nodeconfig.yaml --max-unavailable 25%`
@@ -115,7 +115,7 @@ lists the generations that are kept.`, func(ctx context.Context, arg string) err
 		if err != nil {
 			return err
 		}
-		return c.push(ctx, arg, func(p pusher, pool fleet.ResourceID) (*rollout.Result, error) { return p.Rollback(ctx, pool, to, o) })
+		return c.push(ctx, arg, func(p pusher, pool fleet.ResourceID) (*push.Result, error) { return p.Rollback(ctx, pool, to, o) })
 	})
 	cmd.Flags().Int64Var(&to, "to", 0, "`GENERATION` whose content is pushed (default: the model's after a push that did not reach it, else the one before the newest)")
 	flags.add(cmd)
@@ -123,7 +123,7 @@ lists the generations that are kept.`, func(ctx context.Context, arg string) err
 }
 
 // push connects, pushes and prints the result, also that of a failure.
-func (c *configOptions) push(ctx context.Context, arg string, do func(p pusher, pool fleet.ResourceID) (*rollout.Result, error)) error {
+func (c *configOptions) push(ctx context.Context, arg string, do func(p pusher, pool fleet.ResourceID) (*push.Result, error)) error {
 	show := newProgress(c.process.Err, c.process.Getenv)
 	defer show.Close()
 	p, pool, err := c.open(ctx, arg, show)
@@ -156,9 +156,9 @@ func goneOr(err error, pool fleet.ResourceID) error {
 
 // writePushed shows nodes that were reached, then those that were left, which may be among
 // the result's nodes, too.
-func writePushed(w io.Writer, r *rollout.Result, now time.Time) {
-	reached := slices.DeleteFunc(slices.Clone(r.Nodes), func(n rollout.Node) bool {
-		return slices.ContainsFunc(r.Left, func(l rollout.Node) bool { return l.Instance == n.Instance && l.Name == n.Name })
+func writePushed(w io.Writer, r *push.Result, now time.Time) {
+	reached := slices.DeleteFunc(slices.Clone(r.Nodes), func(n push.Node) bool {
+		return slices.ContainsFunc(r.Left, func(l push.Node) bool { return l.Instance == n.Instance && l.Name == n.Name })
 	})
 	has := 0
 	for _, n := range reached {

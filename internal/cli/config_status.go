@@ -12,7 +12,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -32,7 +32,7 @@ and the generations that are kept. It reads Nodes by one list.`, func(ctx contex
 	})
 }
 
-func writeConfigStatus(w io.Writer, s *rollout.Status, now time.Time) {
+func writeConfigStatus(w io.Writer, s *push.Status, now time.Time) {
 	model := "no configuration"
 	switch {
 	case s.ModelForeign:
@@ -68,7 +68,7 @@ func writeConfigStatus(w io.Writer, s *rollout.Status, now time.Time) {
 
 // writeConfigNodes shows how far nodes are, then those that a push left, whose messages
 // say why. Messages and drift have lines of their own.
-func writeConfigNodes(w io.Writer, reached, left []rollout.Node, now time.Time) {
+func writeConfigNodes(w io.Writer, reached, left []push.Node, now time.Time) {
 	nodes := slices.Concat(reached, left)
 	if len(nodes) == 0 {
 		return
@@ -100,7 +100,7 @@ func number(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func writeConfigPlan(w io.Writer, p *rollout.Plan, now time.Time) {
+func writeConfigPlan(w io.Writer, p *push.Plan, now time.Time) {
 	behind := 0
 	for _, n := range p.Nodes {
 		if n.Generation != p.From || n.State != string(wire.ConfigurationApplied) {

@@ -23,39 +23,39 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 // fakePusher answers what it is given, and keeps what it was asked.
 type fakePusher struct {
-	result *rollout.Result
+	result *push.Result
 	err    error
-	status rollout.Status
-	plan   rollout.Plan
+	status push.Status
+	plan   push.Plan
 	pool   fleet.ResourceID
-	pushed []rollout.PushOptions
+	pushed []push.PushOptions
 	to     []int64
 	report func(string)
 }
 
-func (f *fakePusher) Plan(_ context.Context, pool fleet.ResourceID, _ nodeconfig.Config) (*rollout.Plan, error) {
+func (f *fakePusher) Plan(_ context.Context, pool fleet.ResourceID, _ nodeconfig.Config) (*push.Plan, error) {
 	f.pool = pool
 	return &f.plan, f.err
 }
 
-func (f *fakePusher) Push(_ context.Context, pool fleet.ResourceID, o rollout.PushOptions) (*rollout.Result, error) {
+func (f *fakePusher) Push(_ context.Context, pool fleet.ResourceID, o push.PushOptions) (*push.Result, error) {
 	f.pool, f.pushed = pool, append(f.pushed, o)
 	f.report("Put userData of instance 0")
 	return f.result, f.err
 }
 
-func (f *fakePusher) Status(_ context.Context, pool fleet.ResourceID) (*rollout.Status, error) {
+func (f *fakePusher) Status(_ context.Context, pool fleet.ResourceID) (*push.Status, error) {
 	f.pool = pool
 	return &f.status, f.err
 }
 
-func (f *fakePusher) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o rollout.PushOptions) (*rollout.Result, error) {
+func (f *fakePusher) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o push.PushOptions) (*push.Result, error) {
 	f.to = append(f.to, to)
 	return f.Push(ctx, pool, o)
 }
@@ -254,7 +254,7 @@ func TestValidate(t *testing.T) {
 func TestPushIsGivenItsFlags(t *testing.T) {
 	key, public := aKey(t)
 	_, next := aKey(t)
-	f := &fakePusher{result: &rollout.Result{Pool: pool1, Generation: 7, Nodes: []rollout.Node{{Name: "a", Ready: true, Generation: 7, State: "Applied"}}, Took: time.Minute}}
+	f := &fakePusher{result: &push.Result{Pool: pool1, Generation: 7, Nodes: []push.Node{{Name: "a", Ready: true, Generation: 7, State: "Applied"}}, Took: time.Minute}}
 	code, out, said := runConfig(t, f, "", "push", strings.ToUpper(pool1.Name()), "-f", aConfig(t), "--key", key, "--canary", "b", "--max-unavailable", "25%",
 		"--timeout", "90s", "--retry", "--replace-user-data", "--accept-key", string(next), "--skip-node", "c", "--skip-node", "d", "--reset-generation")
 	if code != 0 || len(f.pushed) != 1 || !f.pool.Equal(pool1) || !strings.Contains(out, "generation 7 is on 1 of 1 node after 1m00s.") {
@@ -282,9 +282,9 @@ func TestPushIsGivenItsFlags(t *testing.T) {
 func TestPushThatFails(t *testing.T) {
 	key, _ := aKey(t)
 	args := []string{"push", string(pool1), "-f", aConfig(t), "--key", key}
-	result := &rollout.Result{Pool: pool1, Generation: 7, Took: time.Minute,
-		Nodes: []rollout.Node{{Name: "a", Ready: true, Generation: 6, Wanted: 7, State: "Failed", Reason: "Unhealthy", Message: "kubelet.service exited"}},
-		Left:  []rollout.Node{{Name: "b", Ready: true, Generation: 6, State: "Applied"}}}
+	result := &push.Result{Pool: pool1, Generation: 7, Took: time.Minute,
+		Nodes: []push.Node{{Name: "a", Ready: true, Generation: 6, Wanted: 7, State: "Failed", Reason: "Unhealthy", Message: "kubelet.service exited"}},
+		Left:  []push.Node{{Name: "b", Ready: true, Generation: 6, State: "Applied"}}}
 	f := &fakePusher{result: result, err: errors.New("canary a failed: Unhealthy; correct the configuration and push again")}
 	code, out, said := runConfig(t, f, "", args...)
 	if code != workflow.ExitFailed || !strings.Contains(out, "generation 7 is on 0 of 2 nodes") || !strings.Contains(out, "\n  kubelet.service exited\n") || !strings.Contains(said, "ortet: canary a failed") {
@@ -292,7 +292,7 @@ func TestPushThatFails(t *testing.T) {
 	}
 	code, out, _ = runConfig(t, f, "", append(args, "-o", "json")...)
 	var got struct {
-		Result struct{ Nodes, Left []rollout.Node }
+		Result struct{ Nodes, Left []push.Node }
 		Exit   int
 		Error  string
 	}
@@ -303,7 +303,7 @@ func TestPushThatFails(t *testing.T) {
 	if code, out, said := runConfig(t, f, "", args...); code != workflow.ExitInterrupted || !strings.Contains(out, "k8s-pool1") || !strings.Contains(said, "run the same command to resume") {
 		t.Errorf("%d\n%s\n%s", code, out, said)
 	}
-	f = &fakePusher{result: &rollout.Result{Pool: pool1, Nodes: result.Nodes}, err: &workflow.Refused{Problems: []fleet.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
+	f = &fakePusher{result: &push.Result{Pool: pool1, Nodes: result.Nodes}, err: &workflow.Refused{Problems: []fleet.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
 	code, out, said = runConfig(t, f, "", args...)
 	if code != workflow.ExitRefused || out != "" || !strings.Contains(said, "-> give --replace-user-data") {
 		t.Errorf("%d\n%s\n%s", code, out, said)
@@ -312,7 +312,7 @@ func TestPushThatFails(t *testing.T) {
 
 func TestConfigRollback(t *testing.T) {
 	key, _ := aKey(t)
-	f := &fakePusher{result: &rollout.Result{Pool: pool1, Generation: 8, ContentOf: 6}}
+	f := &fakePusher{result: &push.Result{Pool: pool1, Generation: 8, ContentOf: 6}}
 	code, out, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key, "-o", "json")
 	if code != 0 || !strings.Contains(out, `"contentOf": 6`) || !strings.Contains(out, `"generation": 8`) {
 		t.Errorf("%d\n%s\n%s", code, out, said)

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/image/donors"
-	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -241,8 +241,8 @@ func TestHole13DurationsInJSON(t *testing.T) {
 		v    any
 		want map[string]string
 	}{
-		"config plan": {rollout.Plan{Expected: 90 * time.Second}, map[string]string{"expected": "1m30s"}},
-		"config push": {failure{Result: &rollout.Result{Took: 90 * time.Second}}, map[string]string{"took": "1m30s"}},
+		"config plan": {push.Plan{Expected: 90 * time.Second}, map[string]string{"expected": "1m30s"}},
+		"config push": {failure{Result: &push.Result{Took: 90 * time.Second}}, map[string]string{"took": "1m30s"}},
 		"donors":      {donors.Choice{Candidates: []donors.Candidate{{Ready: time.Hour, Boot: 90 * time.Second}}}, map[string]string{"ready": "1h0m0s", "boot": "1m30s"}},
 	} {
 		text, err := json.Marshal(c.v)

@@ -168,7 +168,7 @@ func TestPortsDoNotKnowAdapters(t *testing.T) {
 // Kubernetes' and Azure's SDKs stay in their adapters.
 func TestSDKsStayInAdapters(t *testing.T) {
 	allowed := map[string][]string{
-		"k8s.io/client-go":               {"internal/cluster/kube", "internal/boots/controller", "internal/admission/kube", "internal/cluster/clustertest", "internal/azsim/hollow", "internal/rollout", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
+		"k8s.io/client-go":               {"internal/cluster/kube", "internal/boots/controller", "internal/admission/kube", "internal/cluster/clustertest", "internal/azsim/hollow", "internal/nodeconfig/push", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
 		"k8s.io/kubectl":                 {"internal/cluster/kube"},
 		"k8s.io/kubelet":                 {"internal/nodeconfig/file"},
 		"sigs.k8s.io/controller-runtime": {"internal/boots/controller", "test", "hack", "bench"},

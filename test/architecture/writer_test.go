@@ -15,13 +15,13 @@ import (
 // azure.Writer and the runner's steps, and what: none is a write of a scale set or of its
 // instances without a wait for other operations.
 var writers = map[string]string{
-	"internal/admission/capacity.go":          "sets a capacity after azure.Rest, and follows it from round to round",
-	"internal/elastic/agents/renew.go":        "tags/default",
-	"internal/elastic/lifecycle/deploy.go":    "deployments, which wait until their scale sets are not updating",
-	"internal/elastic/lifecycle/down.go":      "resource groups",
-	"internal/elastic/lifecycle/manager.go":   "deletion of roles and autoscale settings",
-	"internal/elastic/lifecycle/plan.go":      "deployments/whatIf",
-	"internal/elastic/lifecycle/preflight.go": "resource groups, deployments/validate",
+	"internal/admission/capacity.go":      "sets a capacity after azure.Rest, and follows it from round to round",
+	"internal/k3s/agents/renew.go":        "tags/default",
+	"internal/k3s/lifecycle/deploy.go":    "deployments, which wait until their scale sets are not updating",
+	"internal/k3s/lifecycle/down.go":      "resource groups",
+	"internal/k3s/lifecycle/manager.go":   "deletion of roles and autoscale settings",
+	"internal/k3s/lifecycle/plan.go":      "deployments/whatIf",
+	"internal/k3s/lifecycle/preflight.go": "resource groups, deployments/validate",
 }
 
 // TestHole08OneWriterOfScaleSets: scale sets and their instances are written by

@@ -19,7 +19,7 @@ import (
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/kubesim"
 )
@@ -54,8 +54,8 @@ func (w *world) push(value string) error {
 	must(w.t, err)
 	client, err := kubernetes.NewForConfig(w.kube.Config(user))
 	must(w.t, err)
-	r := rollout.New(rollout.Options{ARM: resources, Cloud: cloud, Kube: client, Namespace: kube.DefaultNamespace, Now: time.Now, By: "operator@test"})
-	_, err = r.Push(w.t.Context(), pool, rollout.PushOptions{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), MaxUnavailable: "1", Timeout: time.Minute,
+	r := push.New(push.Options{ARM: resources, Cloud: cloud, Kube: client, Namespace: kube.DefaultNamespace, Now: time.Now, By: "operator@test"})
+	_, err = r.Push(w.t.Context(), pool, push.PushOptions{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), MaxUnavailable: "1", Timeout: time.Minute,
 		Config: nodeconfig.Config{Sysctls: map[string]string{"net.core.somaxconn": value}, Kubelet: map[string]any{"systemReserved": map[string]any{"memory": "1Mi"}}}})
 	return err
 }

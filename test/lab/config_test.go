@@ -26,7 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -403,7 +403,7 @@ func (c *configuring) killAgent(ctx context.Context, t *testing.T, node string, 
 		had = files
 	}
 	c.push(ctx, t, 0, config(times), "--max-unavailable", "100%", "--retry")
-	var status rollout.Status
+	var status push.Status
 	out, _ := c.ortet(ctx, t, "config", "status", poolName, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -1,0 +1,564 @@
+package agents_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/agents"
+)
+
+const group = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup
+
+// A world is azsim with a pool of machines, and Nodes that come and go with them.
+type world struct {
+	t       *testing.T
+	control *agents.Control
+	lines   []string
+
+	mu      sync.Mutex
+	nodes   map[string]*fleet.Node
+	boots   int
+	drained []string
+	blocked string // a Node whose drain is blocked
+	drains  func() // called once, at the first drain
+	pool    fleet.ResourceID
+	arm     azure.Resources
+}
+
+// play runs a test in virtual time, with a pool of n machines.
+func play(t *testing.T, n int, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, nodes: map[string]*fleet.Node{}, pool: group + "/providers/Microsoft.Compute/virtualMachineScaleSets/agents"}
+		s := &azsim.Server{OnRequest: w.request}
+		defer s.Close()
+		o := s.ClientOptions()
+		options := arm.Options{Cloud: o.Cloud, Credential: s.Credential(""), Transport: o.Transport, Version: "test"}
+		client, err := arm.NewResources(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cloud, err := arm.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.arm = client
+		w.control = &agents.Control{ARM: client, Cloud: cloud, Nodes: w, Group: group, DrainTimeout: time.Minute, ReadyTimeout: 5 * time.Minute, Now: time.Now,
+			Report: func(machine, what string) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.lines = append(w.lines, machine+": "+what)
+			}}
+		var body map[string]any
+		if err := json.Unmarshal([]byte(`{"location": "westeurope", "sku": {"name": "Standard_D2s_v5", "capacity": 0}, "properties": {"overprovision": false, "upgradePolicy": {"mode": "Manual"},
+			"virtualMachineProfile": {"osProfile": {"computerNamePrefix": "agents", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
+			"storageProfile": {"imageReference": {"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}}`), &body); err != nil {
+			t.Fatal(err)
+		}
+		body["sku"].(map[string]any)["capacity"] = n
+		op, err := client.Send(t.Context(), "create", http.MethodPut, w.pool, "2024-07-01", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := op.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range w.machines() {
+			w.boot(m.Node)
+		}
+		test(w)
+	})
+}
+
+// request has the Nodes follow what is done to machines: a restart is another boot, a
+// reimage another Node, and new machines join some minutes later.
+func (w *world) request(r azsim.Request) {
+	if r.Status >= 300 {
+		return
+	}
+	path, below := strings.CutPrefix(r.Path, strings.ToLower(string(w.pool)))
+	switch instance, action, one := strings.Cut(strings.TrimPrefix(path, "/virtualmachines/"), "/"); {
+	case !below:
+	case r.Method == http.MethodPost && one && (action == "restart" || action == "reimage"):
+		w.boot(fmt.Sprintf("agents%06s", instance))
+	case r.Method == http.MethodPost && (path == "/start" || path == "/manualupgrade"):
+		for _, n := range w.names() {
+			w.boot(n)
+		}
+	case r.Method == http.MethodPatch && path == "":
+		go func() {
+			time.Sleep(4 * time.Minute)
+			for _, m := range w.machines() {
+				if !slices.Contains(w.names(), m.Node) {
+					w.boot(m.Node)
+				}
+			}
+		}()
+	}
+}
+
+func (w *world) boot(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.boots++
+	n := w.nodes[node]
+	if n == nil {
+		n = &fleet.Node{Name: node, UID: fmt.Sprint("uid-", w.boots), Ready: true}
+		w.nodes[node] = n
+	}
+	n.BootID = fmt.Sprint("boot-", w.boots)
+}
+
+func (w *world) machines() []agents.Machine {
+	w.t.Helper()
+	pool, err := w.control.Pool(w.t.Context(), "agents")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	list, err := w.control.Machines(w.t.Context(), pool.ID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+func (w *world) names() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for n := range w.nodes {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wantNodes wants the Nodes to be just those of the machines, all schedulable.
+func (w *world) wantNodes(want int) {
+	w.t.Helper()
+	var machines []string
+	for _, m := range w.machines() {
+		machines = append(machines, m.Node)
+	}
+	if got := w.names(); !slices.Equal(got, machines) || len(got) != want {
+		w.t.Errorf("Nodes %v, machines %v; want the same %d", got, machines, want)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.nodes {
+		if n.Unschedulable || n.Annotations[agents.AnnotationCordon] != "" {
+			w.t.Errorf("node %s is cordoned in the end: %+v", n.Name, n)
+		}
+	}
+}
+
+var _ agents.Nodes = (*world)(nil)
+
+func (w *world) Node(_ context.Context, name string) (fleet.Node, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.nodes[name]; n != nil {
+		return *n, nil
+	}
+	return fleet.Node{}, &fleet.Error{Op: "read node", Kind: fleet.KindNotFound}
+}
+
+func (w *world) Annotate(_ context.Context, name string, annotations map[string]*string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.nodes[name]
+	next := map[string]string{}
+	for k, v := range n.Annotations {
+		next[k] = v
+	}
+	for k, v := range annotations {
+		delete(next, k)
+		if v != nil {
+			next[k] = *v
+		}
+	}
+	n.Annotations = next
+	return nil
+}
+
+func (w *world) SetUnschedulable(_ context.Context, name string, unschedulable bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes[name].Unschedulable = unschedulable
+	return nil
+}
+
+func (w *world) Drain(_ context.Context, name string, o cluster.DrainOptions, report func(cluster.DrainEvent)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.drains != nil {
+		go w.drains()
+		w.drains = nil
+	}
+	if name == w.blocked && !o.Force {
+		return &fleet.Error{Op: "drain", Resource: "node " + name, Kind: fleet.KindBlocked, Err: errors.New("PodDisruptionBudget default/web")}
+	}
+	report(cluster.DrainEvent{Pod: "default/web", What: "evicted"})
+	w.drained = append(w.drained, name)
+	return nil
+}
+
+func (w *world) Forget(_ context.Context, name, uid string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.nodes[name]; n != nil && n.UID == uid {
+		delete(w.nodes, name)
+	}
+	return nil
+}
+
+func TestScale(t *testing.T) {
+	play(t, 2, func(w *world) {
+		if err := w.control.Scale(w.t.Context(), "agents", 4); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(4)
+		w.mu.Lock()
+		w.nodes["agents000001"].Ready = false // the least useful goes first, then the newest
+		w.mu.Unlock()
+		if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(2)
+		if got, want := w.names(), []string{"agents000000", "agents000002"}; !slices.Equal(got, want) {
+			t.Errorf("left are %v, want %v", got, want)
+		}
+		if want := []string{"agents000003"}; !slices.Equal(w.drained, want) {
+			t.Errorf("drained %v, want %v: of a Node that is not Ready nothing can be drained", w.drained, want)
+		}
+	})
+}
+
+func TestScaleInIsBlocked(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.blocked = "agents000001"
+		err := w.control.Scale(w.t.Context(), "agents", 1)
+		if !fleet.Is(err, fleet.KindBlocked) || !strings.Contains(err.Error(), "PodDisruptionBudget default/web") {
+			t.Fatalf("scale-in past a budget: %v", err)
+		}
+		if n := len(w.machines()); n != 2 {
+			t.Errorf("%d machines, want both", n)
+		}
+		w.blocked = ""
+		if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(2) // who stays with two machines has both in service
+		w.blocked = "agents000001"
+		if err := w.control.Scale(w.t.Context(), "agents", 1); !fleet.Is(err, fleet.KindBlocked) {
+			t.Fatalf("scale-in past a budget: %v", err)
+		}
+		w.blocked = ""
+		if err := w.control.Scale(w.t.Context(), "agents", 1); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.names(); !slices.Equal(got, []string{"agents000000"}) {
+			t.Errorf("left is %v: the machine that was cordoned already has to go", got)
+		}
+	})
+}
+
+func TestReimageGoesOn(t *testing.T) {
+	play(t, 3, func(w *world) {
+		before := map[string]string{}
+		for name, n := range w.nodes {
+			before[name] = n.UID
+		}
+		w.blocked = "agents000001"
+		if err := w.control.Reimage(w.t.Context(), "agents", 1); !fleet.Is(err, fleet.KindBlocked) {
+			t.Fatalf("reimage past a budget: %v", err)
+		}
+		if w.nodes["agents000000"].UID == before["agents000000"] || w.nodes["agents000002"].UID != before["agents000002"] {
+			t.Fatal("a serial reimage has to be done with the first, and not to begin after the failed one")
+		}
+		first := w.nodes["agents000000"].UID
+		w.blocked = ""
+		if err := w.control.Reimage(w.t.Context(), "agents", 2); err != nil {
+			t.Fatal(err)
+		}
+		if w.nodes["agents000000"].UID != first {
+			t.Error("the machine that was done was reimaged again")
+		}
+		for _, name := range []string{"agents000001", "agents000002"} {
+			if w.nodes[name].UID == before[name] {
+				t.Errorf("%s was not reimaged", name)
+			}
+		}
+		w.wantNodes(3)
+		pool, err := w.control.Pool(w.t.Context(), "agents")
+		if err != nil || pool.Tags[agents.TagReimage] != "" {
+			t.Errorf("tags in the end: %v, %v", pool.Tags, err)
+		}
+	})
+}
+
+func TestResizeStopStartReplaceChaos(t *testing.T) {
+	play(t, 2, func(w *world) {
+		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(2)
+		for _, m := range w.machines() {
+			if !m.Latest {
+				t.Errorf("%s does not have the pool's model", m.Name)
+			}
+		}
+		if err := w.control.Stop(w.t.Context(), "agents"); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range w.machines() {
+			if m.Power != "deallocated" {
+				t.Errorf("%s is %s, which is billed", m.Name, m.Power)
+			}
+		}
+		if err := w.control.Start(w.t.Context(), "agents"); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(2)
+		boots := map[string]string{}
+		for name, n := range w.nodes {
+			boots[name] = n.BootID
+		}
+		if err := w.control.Chaos(w.t.Context(), "agents", func(n int, swap func(i, j int)) { swap(0, n-1) }); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(2)
+		for name, n := range w.nodes {
+			if n.BootID == boots[name] {
+				t.Errorf("%s was not restarted", name)
+			}
+		}
+		if err := w.control.Replace(w.t.Context(), "agents000000"); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(2)
+		if slices.Contains(w.names(), "agents000000") {
+			t.Error("the agent that was to be replaced is there")
+		}
+	})
+}
+
+// Azure counts instances in base 36 with capitals; Nodes have none.
+func TestDefectUpperCaseHostNames(t *testing.T) {
+	play(t, 11, func(w *world) {
+		pool, m, err := w.control.Find(w.t.Context(), "agents00000a")
+		if err != nil || pool.Name != "agents" || m.Instance != "10" || m.Node != "agents00000a" {
+			t.Fatalf("the eleventh agent: %+v, %v", m, err)
+		}
+		if err := w.control.Scale(w.t.Context(), "agents", 10); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(w.names(), "agents00000a") {
+			t.Error("the Node of the eleventh agent was not deleted with it")
+		}
+	})
+}
+
+// An interrupted command leaves an operation behind, which Azure lets nothing else pass.
+func TestReimageAfterAnInterruption(t *testing.T) {
+	play(t, 1, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+		defer cancel()
+		if err := w.control.Reimage(ctx, "agents", 1); err == nil {
+			t.Fatal("the reimage was not interrupted")
+		}
+		if err := w.control.Reimage(w.t.Context(), "agents", 1); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(1)
+	})
+}
+
+// A region is an Azure that lacks a size, which it says with 409 (SkuNotAvailable).
+type region struct{ azure.Cloud }
+
+func (r region) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
+	if _, ok := change.(fleet.SetSize); ok {
+		return "", &fleet.Error{Op: change.Verb(), Resource: string(change.Target()), Kind: fleet.KindConflict, Code: "SkuNotAvailable", Err: errors.New("409 SkuNotAvailable")}
+	}
+	return r.Cloud.Begin(ctx, change)
+}
+
+// Not every conflict is another operation that ends.
+func TestResizeToASizeThatTheRegionLacks(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.control.Cloud = region{w.control.Cloud}
+		began := time.Now() // of virtual time
+		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err == nil || time.Since(began) > 0 {
+			t.Fatalf("the refusal came after %s: %v", time.Since(began), err)
+		}
+		w.wantNodes(1)
+	})
+}
+
+// TestHole08: what changes a pool waits for a scale-up of others, which ends with its nodes.
+func TestHole08PoolsDuringAScaleUp(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, c *agents.Control) error{
+		"resize": func(ctx context.Context, c *agents.Control) error { return c.Resize(ctx, "agents", "Standard_D4s_v5") },
+		"scale":  func(ctx context.Context, c *agents.Control) error { return c.Scale(ctx, "agents", 6) },
+		"more":   func(ctx context.Context, c *agents.Control) error { return c.Scale(ctx, "agents", 7) },
+		"stop":   func(ctx context.Context, c *agents.Control) error { return c.Stop(ctx, "agents") },
+		"start":  func(ctx context.Context, c *agents.Control) error { return c.Start(ctx, "agents") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, 3, func(w *world) {
+				op, err := w.arm.Send(w.t.Context(), "scale", http.MethodPatch, w.pool, "2024-07-01", json.RawMessage(`{"sku": {"name": "Standard_D2s_v5", "tier": "Standard", "capacity": 6}}`))
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				if err := change(w.t.Context(), w.control); err != nil {
+					w.t.Errorf("%s: %v", name, err)
+				}
+				if _, err := op.Wait(w.t.Context()); err != nil {
+					w.t.Errorf("%s ended the scale-up: %v", name, err)
+				}
+				want := 6
+				if name == "more" {
+					want = 7
+				}
+				if machines := w.machines(); len(machines) != want {
+					w.t.Errorf("%d machines, want %d", len(machines), want)
+				}
+				time.Sleep(5 * time.Minute) // until the last PATCH's machines have joined
+			})
+		})
+	}
+}
+
+// An other is an Azure in which others act, or nothing comes to an end.
+type other struct {
+	azure.Cloud
+	state string // of the scale set, "" for what it is
+	begin error
+	poll  error
+	ended func() // once, when a change has ended
+}
+
+func (o *other) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	p, err := o.Cloud.Pool(ctx, id)
+	if o.state != "" {
+		p.ProvisioningState = o.state
+	}
+	return p, err
+}
+
+func (o *other) Begin(ctx context.Context, c fleet.Change) (fleet.Token, error) {
+	if o.begin != nil {
+		return "", o.begin
+	}
+	return o.Cloud.Begin(ctx, c)
+}
+
+func (o *other) Poll(ctx context.Context, t fleet.Token) (fleet.Progress, error) {
+	if o.poll != nil {
+		return fleet.Progress{}, o.poll
+	}
+	p, err := o.Cloud.Poll(ctx, t)
+	if p.Done && o.ended != nil {
+		o.ended()
+		o.ended = nil
+	}
+	return p, err
+}
+
+// TestHole08: a scale set that stays Updating has a resize wait once, not for each machine.
+func TestHole08StuckScaleSet(t *testing.T) {
+	play(t, 4, func(w *world) {
+		w.control.Cloud = &other{Cloud: w.control.Cloud, state: "Updating"}
+		began := time.Now()
+		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err != nil || time.Since(began) > 40*time.Minute {
+			w.t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		w.wantNodes(4)
+	})
+}
+
+// TestHole08: a change ends although Azure does not answer, or others write all the time.
+func TestHole08ChangesEnd(t *testing.T) {
+	for name, o := range map[string]*other{
+		"ETag":   {begin: &fleet.Error{Op: "set capacity", Kind: fleet.KindStale}},
+		"silent": {poll: &fleet.Error{Op: "poll", Kind: fleet.KindTransient}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				o.Cloud, w.control.Cloud = w.control.Cloud, o
+				ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
+				defer cancel()
+				if err := w.control.Scale(ctx, "agents", 2); ctx.Err() != nil {
+					w.t.Errorf("scale did not end in an hour: %v", err)
+				}
+				time.Sleep(5 * time.Minute) // until the last PATCH's machines have joined
+			})
+		})
+	}
+}
+
+// TestHole08: others who scale further right after a scale-up, or delete a machine that is
+// being drained, are in no way.
+func TestHole08ScaleBesideOthers(t *testing.T) {
+	t.Run("further", func(t *testing.T) {
+		play(t, 2, func(w *world) {
+			w.control.Cloud = &other{Cloud: w.control.Cloud, ended: func() {
+				w.send(http.MethodPatch, "", `{"sku": {"name": "Standard_D2s_v5", "tier": "Standard", "capacity": 6}}`)
+			}}
+			if err := w.control.Scale(w.t.Context(), "agents", 4); err != nil || len(w.machines()) != 4 {
+				w.t.Errorf("%d machines, want 4; %v", len(w.machines()), err)
+			}
+			time.Sleep(5 * time.Minute)
+		})
+	})
+	t.Run("gone", func(t *testing.T) {
+		play(t, 4, func(w *world) {
+			w.drains = func() { w.send(http.MethodPost, "/delete", `{"instanceIds": ["3"]}`) }
+			if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil {
+				w.t.Error(err)
+			}
+			w.wantNodes(2)
+		})
+	})
+}
+
+// send is a change by others.
+func (w *world) send(method, action, body string) {
+	if _, err := w.arm.Send(w.t.Context(), "change", method, w.pool+fleet.ResourceID(action), "2024-07-01", json.RawMessage(body)); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// TestHole08: what an interrupted scale-down deletes is not put into service again by the
+// same command, nor counted by the next.
+func TestHole08InterruptedScaleDown(t *testing.T) {
+	play(t, 3, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 8*time.Second)
+		defer cancel()
+		if err := w.control.Scale(ctx, "agents", 2); err == nil {
+			t.Fatal("the scale-down was not interrupted")
+		}
+		if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil || !w.nodes["agents000002"].Unschedulable {
+			t.Errorf("a machine that is being deleted was uncordoned; %v", err)
+		}
+		if err := w.control.Scale(w.t.Context(), "agents", 1); err != nil || len(w.machines()) != 1 {
+			t.Errorf("%d machines, want 1; %v", len(w.machines()), err)
+		}
+	})
+}

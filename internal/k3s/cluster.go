@@ -1,0 +1,146 @@
+package k3s
+
+// APIVersion and Kind are those of cluster.yaml.
+const (
+	APIVersion = "ortet.io/v1alpha1"
+	Kind       = "Cluster"
+)
+
+// A Cluster is cluster.yaml.
+type Cluster struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   Metadata `json:"metadata"`
+	Spec       Spec     `json:"spec"`
+}
+
+// Metadata names the cluster: 1 to 20 characters, a DNS label.
+type Metadata struct {
+	Name string `json:"name"`
+}
+
+// A Spec says what a cluster consists of.
+type Spec struct {
+	Location  string    `json:"location"` // the Azure region, "westeurope"
+	Groups    Groups    `json:"groups,omitzero"`
+	Image     Image     `json:"image,omitzero"` // default of server and pools
+	Artifacts Artifacts `json:"artifacts"`
+	Network   Network   `json:"network,omitzero"`
+	Server    Server    `json:"server,omitzero"`
+	Pools     []Pool    `json:"pools"`
+	Storage   Storage   `json:"storage"`
+	Access    Access    `json:"access,omitzero"`
+	Options   Options   `json:"options,omitzero"`
+}
+
+// Groups are the resource groups of a cluster.
+type Groups struct {
+	Storage string `json:"storage,omitempty"` // default NAME-storage
+	Compute string `json:"compute,omitempty"` // default NAME-compute
+}
+
+// An Image is a Marketplace image, or one of a gallery by its ARM id: exactly one.
+type Image struct {
+	Publisher string `json:"publisher,omitempty"`
+	Offer     string `json:"offer,omitempty"`
+	SKU       string `json:"sku,omitempty"`
+	Version   string `json:"version,omitempty"` // "" is "latest"
+	ID        string `json:"id,omitempty"`      // ARM id of a gallery's image definition or image version
+}
+
+// Artifacts are the programs that machines fetch at boot, each checked by its
+// digest. ortet cluster artifacts writes this block.
+type Artifacts struct {
+	K3s       Artifact  `json:"k3s"`               // the k3s binary
+	Images    *Artifact `json:"images,omitempty"`  // k3s's air-gap images, a tar archive, as it is or with gzip or zstd
+	Ortet     Artifact  `json:"ortet"`             // for the server
+	OrtetNode Artifact  `json:"ortetNode"`         // for agents
+	Version   string    `json:"version,omitempty"` // of k3s, "v1.36.3+k3s1"; informational
+}
+
+// An Artifact is a file and its digest.
+type Artifact struct {
+	URL    string `json:"url"`    // https://…, http://… or file:///srv/…, which is the mounted share
+	SHA256 string `json:"sha256"` // 64 hex digits
+}
+
+// A Network is the cluster's address ranges, in CIDR notation. They must not
+// overlap, but for Servers and Agents, which lie in AddressSpace.
+type Network struct {
+	AddressSpace string `json:"addressSpace,omitempty"` // of the VNet; default 10.16.0.0/16
+	Servers      string `json:"servers,omitempty"`      // subnet; default 10.16.0.0/24
+	Agents       string `json:"agents,omitempty"`       // subnet; default 10.16.16.0/20
+	Pods         string `json:"pods,omitempty"`         // default 10.42.0.0/16, k3s's
+	Services     string `json:"services,omitempty"`     // default 10.43.0.0/16, k3s's
+}
+
+// A Server is the machine that runs k3s server.
+type Server struct {
+	Size     string `json:"size,omitempty"`     // default Standard_D2s_v5
+	DiskGB   int    `json:"diskGB,omitempty"`   // default 32
+	DiskType string `json:"diskType,omitempty"` // Standard_LRS, StandardSSD_LRS (default) or Premium_LRS
+	Image    Image  `json:"image,omitzero"`     // default spec.image
+}
+
+// Priorities and eviction policies of a pool, as Azure spells them.
+const (
+	Spot       = "Spot"
+	Regular    = "Regular"
+	Delete     = "Delete"
+	Deallocate = "Deallocate"
+)
+
+// A Pool is a scale set of agents.
+type Pool struct {
+	Name string `json:"name"` // 1 to 9 characters [a-z][a-z0-9]*, the computer names' prefix
+	Size string `json:"size,omitempty"`
+	// Count is the first number of agents, and again what it is changed to. Min and
+	// Max in its place have Azure autoscale by CPU.
+	Count          *int              `json:"count,omitempty"`
+	Min            *int              `json:"min,omitempty"`
+	Max            *int              `json:"max,omitempty"`
+	Priority       string            `json:"priority,omitempty"`       // Spot (default) or Regular
+	EvictionPolicy string            `json:"evictionPolicy,omitempty"` // Delete (default) or Deallocate; Spot only
+	Zones          []string          `json:"zones,omitempty"`
+	ScaleInPolicy  string            `json:"scaleInPolicy,omitempty"` // Default, NewestVM or OldestVM
+	DiskGB         int               `json:"diskGB,omitempty"`
+	DiskType       string            `json:"diskType,omitempty"`
+	Image          Image             `json:"image,omitzero"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	Taints         []string          `json:"taints,omitempty"` // KEY=VALUE:EFFECT
+}
+
+// Storage is what outlives compute.
+type Storage struct {
+	Account  string   `json:"account"`            // unique in all of Azure; ortet cluster init makes one up
+	Existing bool     `json:"existing,omitempty"` // in groups.storage: it is neither made nor changed nor deleted
+	Shares   []string `json:"shares,omitempty"`   // file shares; default config, data, registry
+	Mount    string   `json:"mount,omitempty"`    // the share at /srv on all machines; default data
+}
+
+// Sources of Access besides CIDR ranges.
+const (
+	Own        = "own"        // the address that --own-address or --own-address-from gives
+	Cloudflare = "cloudflare" // Cloudflare's published ranges
+	Any        = "any"
+)
+
+// Access says who reaches the cluster's server from outside.
+type Access struct {
+	User     string   `json:"user,omitempty"`    // default ortet
+	SSHPort  int      `json:"sshPort,omitempty"` // default 22
+	SSHKey   string   `json:"sshKey,omitempty"`  // the public key's file, relative to cluster.yaml; default NAME.pub
+	SSH      []string `json:"ssh,omitempty"`     // sources; default own
+	API      []string `json:"api,omitempty"`     // sources for port 6443; default those of ssh
+	Ingress  []string `json:"ingress,omitempty"` // sources for ports 80 and 443; default none
+	Fail2ban bool     `json:"fail2ban,omitempty"`
+}
+
+// Options are conveniences that are off unless set.
+type Options struct {
+	PrivateRegistry    bool   `json:"privateRegistry,omitempty"` // agents pull from the one of deploy/registry on the server
+	SwapGB             int    `json:"swapGB,omitempty"`          // on the temporary disk
+	Scratch            bool   `json:"scratch,omitempty"`         // /mnt/scratch on the temporary disk of agents
+	TimeZone           string `json:"timeZone,omitempty"`
+	RebootAfterUpdates bool   `json:"rebootAfterUpdates,omitempty"` // upgrade packages at the first boot, then reboot once
+}

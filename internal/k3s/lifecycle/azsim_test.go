@@ -1,0 +1,438 @@
+package lifecycle_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// A site is a simulated Azure, whose server machine reports itself ready by its tag.
+type site struct {
+	*testing.T
+	s     *azsim.Server
+	arm   *arm.Resources
+	cloud *arm.Cloud
+	ctx   context.Context // ends before the bubble waits for its goroutines
+}
+
+func play(t *testing.T, set func(*azsim.Server), test func(x *site)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &azsim.Server{Seed: 1}
+		if set != nil {
+			set(s)
+		}
+		defer s.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		test(siteOf(ctx, t, s, azsim.DefaultClientID))
+	})
+}
+
+// siteOf is a site as a principal has it.
+func siteOf(ctx context.Context, t *testing.T, s *azsim.Server, clientID string) *site {
+	t.Helper()
+	options := arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(clientID), Transport: s.Transport(), Version: "test"}
+	resources, err := arm.NewResources(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud, err := arm.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{t, s, resources, cloud, ctx}
+}
+
+func (x *site) manager(text string) *lifecycle.Manager {
+	x.Helper()
+	c, err := k3s.Parse("cluster.yaml", []byte(text))
+	if err != nil {
+		x.Fatal(err)
+	}
+	return lifecycle.New(lifecycle.Config{ARM: x.arm, Cloud: x.cloud, Subscription: azsim.DefaultSubscription, Cluster: c, Render: recipe.Render,
+		SSHPublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPj3ovIt1MnNtgPmsu2Aj1CqPYbS7ZCMPHUFw7h6qXEb", OwnAddresses: []string{"192.0.2.7"}})
+}
+
+const (
+	computeGroup = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/demo-compute"
+	storageGroup = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/demo-storage"
+	serverVM     = computeGroup + "/providers/Microsoft.Compute/virtualMachines/server"
+	pool         = computeGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/agents"
+)
+
+// send sends a request and waits until it is carried out.
+func (x *site) send(method, id, version string, body any) {
+	x.Helper()
+	op, err := x.arm.Send(x.ctx, method, method, fleet.ResourceID(id), version, body)
+	if err == nil {
+		_, err = op.Wait(x.ctx)
+	}
+	if err != nil {
+		x.Fatal(err)
+	}
+}
+
+// boot writes the tags that the server's machine writes.
+func (x *site) boot() {
+	id := fleet.ResourceID(computeGroup + "/providers/Microsoft.Compute/virtualMachines/server")
+	for x.ctx.Err() == nil {
+		var vm struct{ Tags map[string]string }
+		if x.arm.Get(x.ctx, id, "2024-07-01", &vm) == nil && vm.Tags[recipe.TagCAHash] == "" {
+			_, _ = x.arm.Send(x.ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+				object{"operation": "Merge", "properties": object{"tags": object{recipe.TagBoot: "ready", recipe.TagCAHash: "sha256:1"}}})
+		}
+		select {
+		case <-x.ctx.Done():
+		case <-time.After(10 * time.Second):
+		}
+	}
+}
+
+func (x *site) up(text string) *lifecycle.Result {
+	x.Helper()
+	r, err := x.manager(text).Up(x.Context(), lifecycle.UpOptions{})
+	if err != nil {
+		data, _ := json.Marshal(r)
+		x.Fatalf("up: %v\n%s", err, data)
+	}
+	return r
+}
+
+var twoPools = strings.Replace(file, "count: 2}", "count: 2}, {name: more, count: 1}", 1)
+
+func TestAzsim(t *testing.T) {
+	play(t, nil, func(x *site) {
+		p, err := x.manager(file).Plan(x.Context())
+		if err != nil || len(p.NewGroups) != 2 || p.Counts["Create"] != len(p.Changes) || len(p.Changes) < 10 {
+			x.Fatalf("plan of nothing: %v %+v", err, p)
+		}
+		go x.boot()
+		if r := x.up(file); !r.Ready || r.Boot != "ready" {
+			x.Errorf("%+v", r)
+		}
+		p, err = x.manager(file).Plan(x.Context())
+		if err != nil || len(p.Changes) > 0 || p.Unchanged < 10 {
+			x.Errorf("plan of what is there: %v %+v", err, p)
+		}
+		x.up(file)
+		p, err = x.manager(strings.Replace(file, "count: 2", "count: 3", 1)).Plan(x.Context())
+		if err != nil || len(p.Changes) != 1 || p.Changes[0].Name != "agents" || !strings.Contains(strings.Join(p.Changes[0].What, " "), "sku.capacity: 2 -> 3") {
+			x.Errorf("plan of a third agent: %v %+v", err, p)
+		}
+		if p, err = x.manager(twoPools).Plan(x.Context()); err != nil || len(p.Changes) != 1 || p.Changes[0].Change != "Create" || p.Changes[0].Name != "more" || len(p.Notes) != 0 {
+			x.Errorf("plan of a second pool: %v %+v", err, p)
+		}
+		if p, err = x.manager(strings.Replace(file, "  pools:", "  options: {swapGB: 1}\n  pools:", 1)).Plan(x.Context()); err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "another recipe") {
+			x.Errorf("plan of another recipe: %v %+v", err, p)
+		}
+		s, err := x.manager(file).Status(x.Context())
+		if err != nil || s.Server == nil || s.Server.Power != "running" || !s.Server.SameRecipe || len(s.Pools) != 1 || s.Pools[0].Running != 2 || len(s.Endpoints) != 2 || s.Endpoints[0].Address == "" || len(s.Storage.Shares) != 3 {
+			data, _ := json.Marshal(s)
+			x.Errorf("status: %v %s", err, data)
+		}
+		if r, err := x.manager(file).Down(x.Context(), []string{lifecycle.RoleCompute}); err != nil || len(r.Deleted) != 1 {
+			x.Errorf("down: %v %+v", err, r)
+		}
+		x.up(file)
+		if _, err := x.manager(file).Down(x.Context(), []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil {
+			x.Error(err)
+		}
+		x.rolesAreGone()
+	})
+}
+
+// rolesAreGone: role definitions are the tenant's, so they would outlive the groups.
+func (x *site) rolesAreGone() {
+	x.Helper()
+	err := x.arm.List(x.Context(), "/subscriptions/"+azsim.DefaultSubscription+"/providers/Microsoft.Authorization/roleDefinitions", "2022-04-01", func(raw json.RawMessage) error {
+		if strings.Contains(string(raw), "demo-compute") || strings.Contains(string(raw), "demo-storage") {
+			x.Errorf("role definition is left: %s", raw)
+		}
+		return nil
+	})
+	if err != nil {
+		x.Error(err)
+	}
+}
+
+func TestAzsimRepairs(t *testing.T) {
+	play(t, nil, func(x *site) {
+		if err := x.s.AddFault(azsim.Fault{Method: http.MethodPut, Path: "virtualMachineScaleSets/agents$", Count: 1, Effect: "error", Status: 409, Code: "SkuNotAvailable"}); err != nil {
+			x.Fatal(err)
+		}
+		go x.boot()
+		r, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || len(r.Failures) != 1 || r.Failures[0].Resource != "scale set agents" {
+			x.Errorf("exit code %d, %v, %+v", workflow.ExitCode(err), err, r)
+		}
+		x.up(file)
+	})
+}
+
+func TestAzsimRefuses(t *testing.T) {
+	play(t, func(s *azsim.Server) {
+		s.Unregistered, s.TakenStorageAccounts = []string{"Microsoft.Storage"}, []string{"demo1234567"}
+	}, func(x *site) {
+		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "namespace Microsoft.Storage") {
+			x.Error(err)
+		}
+	})
+	play(t, func(s *azsim.Server) { s.TakenStorageAccounts = []string{"demo1234567"} }, func(x *site) {
+		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "demo1234567") {
+			x.Error(err)
+		}
+	})
+	// A Contributor may make everything but role assignments.
+	play(t, func(s *azsim.Server) {
+		s.Principals = []azsim.Principal{{Name: "contributor", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Contributor"}}}}
+	}, func(x *site) {
+		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "User Access Administrator") {
+			x.Error(err)
+		}
+		time.Sleep(10 * time.Minute) // for the group's deletion
+		if err := x.arm.Get(x.Context(), computeGroup, "2021-04-01", &object{}); !fleet.Is(err, fleet.KindNotFound) {
+			x.Errorf("group is left: %v", err)
+		}
+	})
+}
+
+func TestAzsimForeignPool(t *testing.T) {
+	play(t, nil, func(x *site) {
+		tags := object{recipe.TagCluster: "demo", recipe.TagRole: lifecycle.RoleCompute}
+		x.send(http.MethodPut, computeGroup, "2021-04-01", object{"location": "westeurope", "tags": tags})
+		x.send(http.MethodPut, pool, "2024-07-01", object{"location": "westeurope", "sku": object{"name": "Standard_D2s_v5", "capacity": 0}, "properties": object{
+			"overprovision": false, "upgradePolicy": object{"mode": "Manual"}, "virtualMachineProfile": object{
+				"osProfile":      object{"computerNamePrefix": "agents", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
+				"storageProfile": object{"imageReference": object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}})
+		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "scale set agents exists and was not made by ortet cluster") {
+			x.Errorf("up: %v", err)
+		}
+		if err := x.arm.Get(x.ctx, storageGroup, "2021-04-01", &object{}); !fleet.Is(err, fleet.KindNotFound) {
+			x.Errorf("storage group: %v", err)
+		}
+	})
+}
+
+func TestAzsimCanceledDeployment(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		const deployment = computeGroup + "/providers/Microsoft.Resources/deployments/ortet"
+		go func() { // as soon as it runs
+			for x.ctx.Err() == nil {
+				if _, err := x.arm.Send(x.ctx, "cancel", http.MethodPost, deployment+"/cancel", "2021-04-01", nil); err == nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "deployment was canceled") {
+			x.Errorf("exit code %d, %v", workflow.ExitCode(err), err)
+		}
+		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Groups[1].Deployment != "Canceled" {
+			x.Errorf("status: %v %+v", err, s)
+		}
+		x.up(file)
+	})
+}
+
+// What Azure lets a person delete by hand, up makes again.
+func TestAzsimRepairsWhatIsDeleted(t *testing.T) {
+	const network = computeGroup + "/providers/Microsoft.Network/"
+	vm, nic := serverVM, network+"networkInterfaces/server"
+	for name, ids := range map[string][]string{
+		"pool":   {pool},
+		"server": {vm},
+		"share":  {storageGroup + "/providers/Microsoft.Storage/storageAccounts/demo1234567/fileServices/default/shares/registry"},
+		"network": {pool, vm, nic, network + "virtualNetworks/ortet", network + "networkSecurityGroups/servers", network + "networkSecurityGroups/agents",
+			network + "natGateways/nat", network + "publicIPAddresses/server", network + "publicIPAddresses/nat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(x *site) {
+				go x.boot()
+				x.up(file)
+				for _, id := range ids {
+					version := "2024-05-01"
+					switch {
+					case strings.Contains(id, "Microsoft.Compute"):
+						version = "2024-07-01"
+					case strings.Contains(id, "Microsoft.Storage"):
+						version = "2023-05-01"
+					}
+					if err := x.arm.Get(x.ctx, fleet.ResourceID(id), version, &object{}); err != nil {
+						x.Fatal(err)
+					}
+					x.send(http.MethodDelete, id, version, nil)
+					if err := x.arm.Get(x.ctx, fleet.ResourceID(id), version, &object{}); !fleet.Is(err, fleet.KindNotFound) {
+						x.Fatalf("%s is not deleted: %v", id, err)
+					}
+				}
+				if r := x.up(file); !r.Ready {
+					x.Errorf("%+v", r)
+				}
+				if p, err := x.manager(file).Plan(x.ctx); err != nil || len(p.Changes) > 0 {
+					x.Errorf("plan after the repair: %v %+v", err, p)
+				}
+			})
+		})
+	}
+}
+
+// TestHole08: a deployment writes scale sets without an ETag, so it waits for a scale-up of
+// others, and leaves the capacity that they set.
+func TestHole08DeploymentDuringAScaleUp(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		op, err := x.arm.Send(x.ctx, "scale", http.MethodPatch, pool, "2024-07-01", object{"sku": object{"name": "Standard_D2s_v5", "tier": "Standard", "capacity": 6}})
+		if err != nil {
+			x.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		x.up(file)
+		if _, err := op.Wait(x.ctx); err != nil {
+			x.Errorf("the deployment ended the scale-up: %v", err)
+		}
+		if set, err := x.cloud.Pool(x.ctx, pool); err != nil || set.Capacity != 6 {
+			x.Errorf("capacity %d, %v; want 6", set.Capacity, err)
+		}
+	})
+}
+
+func TestAzsimChecksumIsShown(t *testing.T) {
+	const reason = "fetching k3s: checksum of https://m.example/k3s does not match: want 1, got 2"
+	play(t, nil, func(x *site) {
+		go func() {
+			for x.ctx.Err() == nil {
+				if _, err := x.arm.Send(x.ctx, "tag", http.MethodPatch, serverVM+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+					object{"operation": "Merge", "properties": object{"tags": object{recipe.TagBoot: reason}}}); err == nil {
+					return
+				}
+				time.Sleep(10 * time.Second)
+			}
+		}()
+		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), reason) {
+			x.Errorf("exit code %d, %v", workflow.ExitCode(err), err)
+		}
+		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Server == nil || s.Server.Ready || s.Server.Boot != reason {
+			x.Errorf("status: %v %+v", err, s)
+		}
+	})
+}
+
+func TestAzsimTwoUps(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		ends := make(chan error)
+		for range 2 {
+			go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); ends <- err }()
+		}
+		if err := errors.Join(<-ends, <-ends); err != nil {
+			x.Error(err)
+		}
+	})
+}
+
+// Ctrl-C at any time leaves Azure working; the next up finishes.
+func TestAzsimInterrupted(t *testing.T) {
+	for after := time.Second; ; after += 23 * time.Second {
+		done := false
+		play(t, nil, func(x *site) {
+			go x.boot()
+			ctx, cancel := context.WithTimeout(x.ctx, after)
+			defer cancel()
+			_, err := x.manager(file).Up(ctx, lifecycle.UpOptions{})
+			if done = err == nil; !done && workflow.ExitCode(err) != workflow.ExitInterrupted {
+				x.Fatalf("after %s: exit code %d: %v", after, workflow.ExitCode(err), err)
+			}
+			x.up(file)
+		})
+		if done {
+			return
+		}
+	}
+}
+
+// Down while an up runs ends the up with what to do; then up makes all again.
+func TestAzsimDownDuringUp(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		end := make(chan error)
+		go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
+		time.Sleep(time.Minute)
+		if r, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || len(r.Deleted) != 2 {
+			x.Errorf("down: %v %+v", err, r)
+		}
+		if err := <-end; err == nil || !strings.Contains(err.Error(), "deployment was deleted; run ortet cluster up again") {
+			x.Errorf("up: %v", err)
+		}
+		x.up(file)
+	})
+}
+
+// A down that was interrupted goes on in Azure: plan refuses, and up waits and reports it.
+func TestAzsimUpWaitsForDeletion(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		ctx, cancel := context.WithTimeout(x.ctx, 5*time.Second)
+		defer cancel()
+		if _, err := x.manager(file).Down(ctx, []string{lifecycle.RoleCompute}); workflow.ExitCode(err) != workflow.ExitInterrupted {
+			x.Errorf("down: %v", err)
+		}
+		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Groups[1].State != "Deleting" {
+			x.Errorf("status: %v %+v", err, s)
+		}
+		if _, err := x.manager(file).Plan(x.ctx); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "ortet cluster up waits") {
+			x.Errorf("plan: %v", err)
+		}
+		m, said := x.manager(file), ""
+		m.Report = func(e workflow.Event) { said += e.Message + "\n" }
+		if r, err := m.Up(x.ctx, lifecycle.UpOptions{}); err != nil || !r.Ready || !strings.Contains(said, "deleting group demo-compute: ") {
+			x.Errorf("up: %v %+v, reported %q", err, r, said)
+		}
+	})
+}
+
+// Machines have no rights by an identity that was made again: all of compute is.
+func TestAzsimDeletedIdentity(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		x.send(http.MethodDelete, storageGroup+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/ortet-agent", "2023-01-31", nil)
+		if _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "identity ortet-agent was deleted") {
+			x.Errorf("up: %v", err)
+		}
+		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute}); err != nil {
+			x.Error(err)
+		}
+		x.up(file)
+	})
+}
+
+func TestAzsimStatusOfNothing(t *testing.T) {
+	play(t, nil, func(x *site) {
+		if s, err := x.manager(file).Status(x.ctx); err != nil || len(s.Groups) != 2 || s.Groups[0].Exists || s.Server != nil {
+			x.Errorf("%v %+v", err, s)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// A DownResult is what Down deleted.
+type DownResult struct {
+	Cluster string   `json:"cluster"`
+	Deleted []string `json:"deleted"`           // groups
+	Missing []string `json:"missing,omitempty"` // groups that did not exist
+	Kept    []string `json:"kept,omitempty"`    // groups that stay, and why
+}
+
+// Check returns what Down would delete, or refuses: groups that ortet cluster did not
+// make, of another cluster, or with resources of others.
+func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err error) {
+	o, err := m.observe(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var p problems
+	for _, role := range roles {
+		id := m.group(role)
+		if o.groups[role] == nil || m.keeps(role) {
+			continue
+		}
+		if why := m.foreignGroup(o, role); why != "" {
+			p.add("GroupForeign", id, why, "correct spec.groups."+role)
+			continue
+		}
+		if role == RoleStorage && !slices.Contains(roles, RoleCompute) && o.groups[RoleCompute] != nil {
+			p.add("ComputeExists", id, "compute group "+m.group(RoleCompute).Name()+" still uses it", "ortet cluster down --all deletes both")
+		}
+		if err := m.checkForeign(ctx, id, o.resources[role], &p); err != nil {
+			return 0, err
+		}
+		resources += len(o.resources[role])
+	}
+	return resources, p.err()
+}
+
+// checkForeign finds resources of a group that neither have our tags nor belong to one
+// that has.
+func (m *Manager) checkForeign(ctx context.Context, group fleet.ResourceID, all []resource, p *problems) error {
+	disks, err := m.list(ctx, group+"/providers/Microsoft.Compute/disks", diskVersion)
+	if err != nil {
+		return err
+	}
+	lower := func(id fleet.ResourceID) string { return strings.ToLower(string(id)) }
+	owners := map[string]string{} // an OS disk has no tags of its own
+	for _, d := range disks {
+		owners[lower(d.ID)] = lower(d.ManagedBy) + "/"
+	}
+	ours := func(r resource) bool { return r.Tags[recipe.TagCluster] == m.name() }
+	for _, r := range all {
+		owned := slices.ContainsFunc(all, func(owner resource) bool {
+			return ours(owner) && strings.HasPrefix(owners[lower(r.ID)], lower(owner.ID)+"/")
+		})
+		if !ours(r) && !owned && r.Tags[fleet.TagCreatedBy] == "" {
+			p.add("ResourceForeign", r.ID, kindName(r.Type)+" "+r.Name+" in group "+group.Name()+" was not made by ortet", "move or delete it")
+		}
+	}
+	return nil
+}
+
+// Down deletes the groups of the roles, in their order, and waits. What is deleted
+// already is done. It refuses what Check refuses. When ctx ends, Azure goes on.
+func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error) {
+	r := &DownResult{Cluster: m.name(), Deleted: []string{}}
+	if _, err := m.Check(ctx, roles); err != nil {
+		return r, interrupted(ctx, "preflight", "nothing was changed", err)
+	}
+	for _, role := range roles {
+		name := m.group(role).Name()
+		if m.keeps(role) {
+			r.Kept = append(r.Kept, name+": group of an existing storage account")
+			continue
+		}
+		found, err := m.deleteGroup(ctx, role)
+		if err != nil {
+			return r, interrupted(ctx, role, "Azure goes on deleting what it has accepted", err)
+		}
+		if found {
+			r.Deleted = append(r.Deleted, name)
+		} else {
+			r.Missing = append(r.Missing, name)
+		}
+	}
+	return r, nil
+}
+
+func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err error) {
+	g, err := m.get(ctx, m.group(role), resourcesVersion)
+	if g == nil || err != nil {
+		return false, err
+	}
+	c := m.begin(role, "Delete group "+m.group(role).Name())
+	defer func() { c.end(err) }()
+	if !g.is("Deleting") {
+		if err := m.deleteRoles(ctx, m.group(role)); err != nil {
+			return true, err
+		}
+		if _, err := m.ARM.Send(ctx, "delete the resource group", http.MethodDelete, m.group(role), resourcesVersion, nil); err != nil && !fleet.Is(err, fleet.KindNotFound) {
+			return true, err
+		}
+	}
+	return true, m.awaitDeletion(ctx, role, c)
+}
+
+// awaitDeletion waits until a group is deleted.
+func (m *Manager) awaitDeletion(ctx context.Context, role string, c *clock) error {
+	last := -1
+	return m.poll(ctx, func() (bool, error) {
+		g, err := m.get(ctx, m.group(role), resourcesVersion)
+		if g == nil || err != nil {
+			return true, err
+		}
+		left, err := m.list(ctx, m.group(role)+"/resources", resourcesVersion)
+		if len(left) != last {
+			last = len(left)
+			c.report(workflow.EventProgress, fmt.Sprintf("deleting group %s: %d resource(s) left", g.ID.Name(), last))
+		}
+		return false, err
+	})
+}
+
+// deleteRoles deletes the cluster's roles that are for this group alone, and their
+// assignments. Role definitions are objects of the tenant: they stay when the group
+// goes, and Azure limits their number to 5,000.
+func (m *Manager) deleteRoles(ctx context.Context, group fleet.ResourceID) error {
+	const definition = "/providers/Microsoft.Authorization/roleDefinitions"
+	r := &reads{m: m}
+	definitions := slices.DeleteFunc(r.list(ctx, group+definition, roleVersion, "$filter", "type eq 'CustomRole'"), func(d resource) bool {
+		s := d.Properties.AssignableScopes
+		return len(s) != 1 || !s[0].Equal(group) || !strings.HasPrefix(d.Properties.RoleName, "Ortet "+m.name()+" ")
+	})
+	if len(definitions) == 0 {
+		return r.err
+	}
+	assignments := r.list(ctx, group+"/providers/Microsoft.Authorization/roleAssignments", roleVersion)
+	if r.err != nil {
+		return r.err
+	}
+	for _, d := range definitions {
+		for _, a := range assignments {
+			if strings.EqualFold(a.Properties.RoleDefinitionID.Name(), d.ID.Name()) {
+				if err := m.delete(ctx, "the role assignment", a.ID, roleVersion); err != nil {
+					return err
+				}
+			}
+		}
+		if err := m.delete(ctx, "the role definition", group+fleet.ResourceID(definition+"/"+d.ID.Name()), roleVersion); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+)
+
+// A resource is what is read of resources, groups, deployments and their operations; each
+// kind has some of the fields.
+type resource struct {
+	ID          fleet.ResourceID  `json:"id"`
+	Name        string            `json:"name"`
+	Type        string            `json:"type"`
+	Location    string            `json:"location"`
+	Tags        map[string]string `json:"tags"`
+	ManagedBy   fleet.ResourceID  `json:"managedBy"`         // disk: its machine
+	State       string            `json:"registrationState"` // provider
+	OperationID string            `json:"operationId"`
+	SKU         struct {
+		Name     string `json:"name"`
+		Capacity int    `json:"capacity"`
+	} `json:"sku"`
+	Properties struct {
+		ProvisioningState string `json:"provisioningState"`
+
+		// Deployments and their operations.
+		CorrelationID string          `json:"correlationId"`
+		Timestamp     time.Time       `json:"timestamp"`
+		Error         *armError       `json:"error"`
+		StatusMessage json.RawMessage `json:"statusMessage"` // an object, or a text
+		Target        struct {
+			Type string `json:"resourceType"`
+			Name string `json:"resourceName"`
+		} `json:"targetResource"`
+
+		// Machines and scale sets.
+		HardwareProfile struct {
+			VMSize string `json:"vmSize"`
+		} `json:"hardwareProfile"`
+		InstanceView struct {
+			Statuses []struct {
+				Code string `json:"code"` // "PowerState/running"
+			} `json:"statuses"`
+		} `json:"instanceView"`
+		Profile struct {
+			Priority       string `json:"priority"`
+			StorageProfile struct {
+				ImageReference struct {
+					ID fleet.ResourceID `json:"id"`
+				} `json:"imageReference"`
+			} `json:"storageProfile"`
+		} `json:"virtualMachineProfile"`
+
+		// Public addresses.
+		IPAddress   string `json:"ipAddress"`
+		DNSSettings struct {
+			FQDN string `json:"fqdn"`
+		} `json:"dnsSettings"`
+
+		// Role definitions and assignments.
+		RoleName         string             `json:"roleName"`
+		AssignableScopes []fleet.ResourceID `json:"assignableScopes"`
+		RoleDefinitionID fleet.ResourceID   `json:"roleDefinitionId"`
+	} `json:"properties"`
+}
+
+func (r *resource) is(state string) bool {
+	return strings.EqualFold(r.Properties.ProvisioningState, state)
+}
+
+// power is "running", "deallocated".
+func (r *resource) power() string {
+	for _, s := range r.Properties.InstanceView.Statuses {
+		if state, ok := strings.CutPrefix(s.Code, "PowerState/"); ok {
+			return state
+		}
+	}
+	return "unknown"
+}
+
+// An observation is what of the cluster exists.
+type observation struct {
+	groups    map[string]*resource // by role; nil is missing
+	resources map[string][]resource
+	account   *resource           // the storage account, in the storage group
+	server    *resource           // its VM
+	sets      map[string]resource // by pool's name, ours only
+	captured  map[string]bool     // pools whose image ortet capture made
+}
+
+func (m *Manager) observe(ctx context.Context) (*observation, error) {
+	o := &observation{groups: map[string]*resource{}, resources: map[string][]resource{}, sets: map[string]resource{}, captured: map[string]bool{}}
+	r := &reads{m: m}
+	for _, role := range roles() {
+		if o.groups[role] = r.get(ctx, m.group(role), resourcesVersion); o.groups[role] != nil {
+			o.resources[role] = r.list(ctx, m.group(role)+"/resources", resourcesVersion)
+		}
+	}
+	if o.groups[RoleStorage] != nil {
+		o.account = r.get(ctx, m.accountID(), storageVersion)
+	}
+	if o.groups[RoleCompute] != nil {
+		o.server = r.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
+		for _, s := range r.list(ctx, m.group(RoleCompute)+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion) {
+			if s.Tags[recipe.TagCluster] == m.name() {
+				o.sets[s.Name], o.captured[s.Name] = s, m.captured(ctx, r, s)
+			}
+		}
+	}
+	return o, r.err
+}
+
+// captured reports whether new instances boot from an image that ortet capture made,
+// and not from the one of cluster.yaml. docs/capture.md has the tags.
+func (m *Manager) captured(ctx context.Context, r *reads, s resource) bool {
+	id := s.Properties.Profile.StorageProfile.ImageReference.ID
+	p := m.pool(s.Name)
+	if id == "" || p != nil && id.Equal(fleet.ResourceID(p.Image.ID)) {
+		return false
+	}
+	image := r.get(ctx, id, galleryVersion)
+	return image != nil && (image.Tags["BuiltFrom"] != "" || image.Tags[fleet.TagCreatedBy] != "")
+}
+
+func (m *Manager) pool(name string) *k3s.Pool {
+	pools := m.Cluster.Spec.Pools
+	if i := slices.IndexFunc(pools, func(p k3s.Pool) bool { return p.Name == name }); i >= 0 {
+		return &pools[i]
+	}
+	return nil
+}
+
+// removed are pools that exist and are not in cluster.yaml.
+func (m *Manager) removed(o *observation) []string {
+	return slices.DeleteFunc(sorted(o.sets), func(name string) bool { return m.pool(name) != nil })
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// render makes the templates for what exists. A pool keeps the number of instances that
+// it has, unless the count in cluster.yaml was changed since it was last applied.
+func (m *Manager) render(o *observation) (*recipe.Documents, error) {
+	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, Capacity: map[string]int{}, Leave: o.captured, ServerExists: o.server != nil}
+	for _, p := range m.Cluster.Spec.Pools {
+		s, exists := o.sets[p.Name]
+		if !exists {
+			continue
+		}
+		f.Capacity[p.Name] = s.SKU.Capacity
+		if p.Count != nil && s.Tags[recipe.TagCount] != strconv.Itoa(*p.Count) {
+			f.Capacity[p.Name] = *p.Count
+		}
+	}
+	d, err := m.Render(m.Cluster, f)
+	if err == nil && o.server != nil && o.server.is("Failed") && d.ServerRecipe == o.server.Tags[recipe.TagRecipe] {
+		// The same customData again is no change, and the rest of the VM is repaired.
+		f.ServerExists = false
+		return m.Render(m.Cluster, f)
+	}
+	return d, err
+}

@@ -1,0 +1,189 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+)
+
+// A Change is what Up would do to a resource.
+type Change struct {
+	Change string   `json:"change"`         // Azure's: Create, Modify, Delete, Deploy, Unsupported
+	Group  string   `json:"group"`          // resource group
+	Type   string   `json:"type"`           // "Microsoft.Compute/virtualMachines"
+	Name   string   `json:"name"`           // "server"
+	What   []string `json:"what,omitempty"` // changed properties, "sku.capacity: 1 -> 2"
+}
+
+// Kind is the type in a word, "vm".
+func (c Change) Kind() string { return kindName(c.Type) }
+
+// A Plan is what Up would do.
+type Plan struct {
+	Cluster   string         `json:"cluster"`
+	Changes   []Change       `json:"changes"`
+	Counts    map[string]int `json:"counts"`              // by change
+	Unchanged int            `json:"unchanged"`           // resources that stay as they are
+	NewGroups []string       `json:"newGroups,omitempty"` // groups that do not exist yet
+	Notes     []string       `json:"notes,omitempty"`     // what Up leaves as it is, and why
+}
+
+// Plan asks Azure what Up would change, and changes nothing. Of a group that does not
+// exist Azure cannot be asked: all of its template is to be created.
+func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
+	o, err := m.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := m.check(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: m.notes(o, d, false)}
+	for _, role := range roles() {
+		if o.groups[role] != nil {
+			if err := m.whatIf(ctx, role, document(d, role), p); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		name := m.group(role).Name()
+		p.NewGroups = append(p.NewGroups, name)
+		for _, r := range templateResources(document(d, role)) {
+			p.add(Change{Change: "Create", Group: name, Type: r.Type, Name: shownName(r.Name)})
+		}
+	}
+	return p, nil
+}
+
+func (p *Plan) add(c Change) {
+	p.Changes = append(p.Changes, c)
+	p.Counts[c.Change]++
+}
+
+// shownName is the last segment of a name, and of a UUID the beginning. A name of a
+// template may be an expression.
+func shownName(name string) string {
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	switch {
+	case strings.HasPrefix(name, "["), strings.HasSuffix(name, "]"):
+		return "(computed)"
+	case len(name) == 36 && strings.Count(name, "-") == 4:
+		return name[:8] + "…"
+	}
+	return name
+}
+
+// whatIf adds what Azure would do in a group that exists.
+func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, p *Plan) error {
+	name := m.group(role).Name()
+	op, err := m.ARM.Send(ctx, "plan group "+name, http.MethodPost, m.deploymentID(role)+"/whatIf", resourcesVersion, deploymentBody(d))
+	if err != nil {
+		return err
+	}
+	answer, err := op.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	type resourceType struct {
+		Type string `json:"type"`
+	}
+	var result struct {
+		Error      *armError `json:"error"`
+		Properties struct {
+			Changes []struct {
+				ID     fleet.ResourceID `json:"resourceId"`
+				Type   string           `json:"changeType"`
+				Before resourceType     `json:"before"`
+				After  resourceType     `json:"after"`
+				Delta  []difference     `json:"delta"`
+				Reason string           `json:"unsupportedReason"`
+			} `json:"changes"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(answer, &result); err != nil {
+		return fmt.Errorf("cannot plan group %s: %w", name, err)
+	}
+	if result.Error != nil {
+		code, message := result.Error.deepest()
+		return fmt.Errorf("cannot plan group %s: %s: %s", name, code, message)
+	}
+	for _, r := range result.Properties.Changes {
+		c := Change{Change: r.Type, Group: name, Type: cmp.Or(r.After.Type, r.Before.Type), Name: shownName(r.ID.Name())}
+		switch {
+		case r.Type == "Modify":
+			for _, one := range r.Delta {
+				c.What = append(c.What, one.lines("")...)
+			}
+		case r.Reason != "":
+			c.What = []string{r.Reason}
+		}
+		switch {
+		case r.Type == "Ignore":
+		case r.Type == "NoChange", r.Type == "NoEffect", r.Type == "Modify" && len(c.What) == 0:
+			p.Unchanged++
+		default:
+			p.add(c)
+		}
+	}
+	return nil
+}
+
+// A difference is a change of a property, as what-if gives it.
+type difference struct {
+	Path     string       `json:"path"`
+	Type     string       `json:"propertyChangeType"` // Create, Modify, Delete, Array, NoEffect
+	Before   any          `json:"before"`
+	After    any          `json:"after"`
+	Children []difference `json:"children"`
+}
+
+// lines are the changes as text, without what-if's noise (Azure/arm-template-whatif,
+// label "noise"): what the service has set by itself looks deleted, ids differ in letter
+// case, and functions that run only in the deployment look like values.
+func (d difference) lines(parent string) []string {
+	path := strings.TrimPrefix(parent+"."+d.Path, ".")
+	short := strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")
+	before, _ := d.Before.(string)
+	after, isText := d.After.(string)
+	_, err := strconv.Atoi(d.Path)
+	element := err == nil // of a list
+	switch {
+	case d.Type == "Array" || len(d.Children) > 0:
+		var all []string
+		for _, c := range d.Children {
+			all = append(all, c.lines(path)...)
+		}
+		if d.Type == "Array" && len(all) > 2 {
+			return []string{short + ": another list"}
+		}
+		return all
+	case d.Type == "NoEffect", d.Type == "Delete" && !element && !strings.HasPrefix(path, "tags."),
+		isText && (strings.HasPrefix(after, "[") || strings.EqualFold(before, after)):
+		return nil
+	}
+	return []string{short + ": " + brief(d.Before) + " -> " + brief(d.After)}
+}
+
+// brief is a value in some dozen characters.
+func brief(v any) string {
+	const limit = 40
+	text, isText := v.(string)
+	if v == nil {
+		text = "none"
+	} else if !isText {
+		data, _ := json.Marshal(v) // it was JSON
+		text = string(data)
+	}
+	if r := []rune(text); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return text
+}

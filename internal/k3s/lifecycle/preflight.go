@@ -1,0 +1,294 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// neededRole is what the templates need, since they define and assign roles. Role Based
+// Access Control Administrator may assign, but not define them.
+const neededRole = "have Owner, or Contributor and User Access Administrator, on the subscription"
+
+// problems collects all reasons to refuse a command.
+type problems []fleet.Problem
+
+func (p *problems) add(code string, on fleet.ResourceID, what, wayOut string) {
+	*p = append(*p, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
+}
+
+// err is *workflow.Refused, or nil without problems.
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return &workflow.Refused{Problems: p}
+}
+
+// preflight observes, refuses what cannot end well, all reasons at once, and makes the
+// groups: ARM validates templates against a group that exists. Groups that it made are
+// deleted again if the validation refuses and nothing is in them.
+func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Documents, err error) {
+	c := m.begin("preflight", "Run preflight checks")
+	defer func() { c.end(err) }()
+	if o, err = m.observe(ctx); err != nil {
+		return nil, nil, err
+	}
+	for _, role := range roles() { // that an earlier down deletes
+		if m.deleting(o, role) && m.foreignGroup(o, role) == "" {
+			if err := m.awaitDeletion(ctx, role, c); err != nil {
+				return nil, nil, err
+			}
+			if o, err = m.observe(ctx); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if d, err = m.check(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	if len(m.lostIdentities(o)) > 0 {
+		// Azure refuses another principal in an assignment of the same name. Roles that a
+		// deployment of another up is making are not old.
+		earlier, err := m.get(ctx, m.deploymentID(RoleStorage), resourcesVersion)
+		if earlier != nil && (earlier.is("Succeeded") || earlier.is("Failed") || earlier.is("Canceled")) {
+			err = m.deleteRoles(ctx, m.group(RoleStorage))
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	var p problems
+	var made []string
+	for _, role := range roles() {
+		if o.groups[role] == nil {
+			body := map[string]any{"location": m.Cluster.Spec.Location, "tags": map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: role}}
+			_, err := m.ARM.Send(ctx, "create the resource group", http.MethodPut, m.group(role), resourcesVersion, body)
+			if fleet.Is(err, fleet.KindDenied) {
+				p.add("AuthorizationFailed", m.group(role), cause(err), neededRole)
+				continue
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			made = append(made, role)
+		}
+		if err := m.validate(ctx, role, document(d, role), &p); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(p) > 0 {
+		for _, role := range made {
+			if err := m.deleteEmpty(ctx, role); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return o, d, p.err()
+}
+
+// deleteEmpty deletes a group, unless another up uses it by now.
+func (m *Manager) deleteEmpty(ctx context.Context, role string) error {
+	r := &reads{m: m}
+	if r.get(ctx, m.deploymentID(role), resourcesVersion) != nil || len(r.list(ctx, m.group(role)+"/resources", resourcesVersion)) > 0 || r.err != nil {
+		return r.err
+	}
+	_, err := m.ARM.Send(ctx, "delete the empty resource group", http.MethodDelete, m.group(role), resourcesVersion, nil)
+	return err
+}
+
+// cause is Azure's sentence without ours around it.
+func cause(err error) string {
+	for {
+		e, ok := err.(*fleet.Error) //nolint:errorlint // the chain is unwound one by one
+		if !ok || e.Err == nil {
+			return err.Error()
+		}
+		err = e.Err
+	}
+}
+
+// check renders, and refuses what can be known before anything is made.
+func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents, error) {
+	d, err := m.render(o)
+	if err != nil {
+		return nil, err
+	}
+	var p problems
+	m.checkGroups(o, &p)
+	for _, name := range m.Cluster.Spec.Artifacts.Placeholders() {
+		p.add("ArtifactPlaceholder", fleet.ResourceID("spec.artifacts."+name), "digest is all zeros, so machines cannot fetch "+name, "write the block with ortet cluster artifacts")
+	}
+	for _, role := range roles() {
+		m.checkNames(o.resources[role], document(d, role), &p)
+	}
+	r := &reads{m: m}
+	for _, ns := range []string{"Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage", "Microsoft.ManagedIdentity", "Microsoft.Insights"} {
+		if provider := r.get(ctx, m.subscription()+fleet.ResourceID("/providers/"+ns), resourcesVersion); provider == nil || provider.State != "Registered" {
+			p.add("ProviderNotRegistered", m.subscription(), "resource provider "+ns+" is not registered", "az provider register --wait --namespace "+ns)
+		}
+	}
+	if o.server != nil || len(o.sets) > 0 {
+		for _, name := range m.lostIdentities(o) {
+			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if err := m.checkAccount(ctx, o, &p); err != nil {
+		return nil, err
+	}
+	return d, p.err()
+}
+
+const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
+
+// lostIdentities are the machines' identities that do not exist.
+func (m *Manager) lostIdentities(o *observation) []string {
+	return slices.DeleteFunc([]string{recipe.ServerIdentity, recipe.AgentIdentity}, func(name string) bool {
+		return slices.ContainsFunc(o.resources[RoleStorage], func(r resource) bool { return r.ID.Equal(m.in(RoleStorage, identityType, name)) })
+	})
+}
+
+// keeps reports whether a group is never made or deleted: that of an existing account.
+func (m *Manager) keeps(role string) bool {
+	return role == RoleStorage && m.Cluster.Spec.Storage.Existing
+}
+
+// foreignGroup says why a group is not ours, or "".
+func (m *Manager) foreignGroup(o *observation, role string) string {
+	switch g := o.groups[role]; {
+	case g == nil || m.keeps(role) || g.Tags[recipe.TagCluster] == m.name() && g.Tags[recipe.TagRole] == role:
+		return ""
+	case g.Tags[recipe.TagCluster] == "":
+		return "group exists and was not made by ortet cluster"
+	default:
+		return fmt.Sprintf("group belongs to cluster %s (%s)", g.Tags[recipe.TagCluster], g.Tags[recipe.TagRole])
+	}
+}
+
+func (m *Manager) deleting(o *observation, role string) bool {
+	return o.groups[role] != nil && o.groups[role].is("Deleting")
+}
+
+// checkGroups finds groups that are not ours, or elsewhere.
+func (m *Manager) checkGroups(o *observation, p *problems) {
+	for _, role := range roles() {
+		g, id := o.groups[role], m.group(role)
+		if m.keeps(role) {
+			if g == nil {
+				p.add("GroupNotFound", id, "group of the existing storage account does not exist", "correct spec.groups.storage")
+			}
+			continue
+		}
+		if why := m.foreignGroup(o, role); why != "" {
+			p.add("GroupForeign", id, why, "choose another name in spec.groups."+role)
+		} else if m.deleting(o, role) {
+			p.add("GroupDeleting", id, "group is being deleted", "run the command again when the group is deleted; ortet cluster up waits")
+		}
+		if g != nil && !strings.EqualFold(strings.ReplaceAll(g.Location, " ", ""), m.Cluster.Spec.Location) {
+			p.add("GroupLocation", id, fmt.Sprintf("group is in %s, not in %s", g.Location, m.Cluster.Spec.Location), "change spec.location, or ortet cluster down --all first")
+		}
+	}
+}
+
+// checkNames finds resources that the template would overwrite and that are not ours.
+func (m *Manager) checkNames(existing []resource, d recipe.Deployment, p *problems) {
+	mine := map[string]bool{}
+	for _, t := range templateResources(d) {
+		mine[strings.ToLower(t.Type+"/"+t.Name)] = true
+	}
+	for _, r := range existing {
+		if r.Tags[recipe.TagCluster] != m.name() && mine[strings.ToLower(r.Type+"/"+r.Name)] && !r.ID.Equal(m.accountID()) {
+			p.add("ResourceForeign", r.ID, kindName(r.Type)+" "+r.Name+" exists and was not made by ortet cluster", "delete it, or choose another group")
+		}
+	}
+}
+
+// templateResources are a template's resources as far as they are literal.
+func templateResources(d recipe.Deployment) (all []resource) {
+	list, _ := d.Template["resources"].([]any)
+	for _, v := range list {
+		one, _ := v.(map[string]any)
+		kind, _ := one["type"].(string)
+		name, _ := one["name"].(string)
+		all = append(all, resource{Type: kind, Name: name})
+	}
+	return all
+}
+
+func (m *Manager) checkAccount(ctx context.Context, o *observation, p *problems) error {
+	name := m.Cluster.Spec.Storage.Account
+	if o.account != nil {
+		return nil
+	}
+	if m.Cluster.Spec.Storage.Existing {
+		p.add("AccountNotFound", m.accountID(), "storage account "+name+" does not exist", "correct spec.storage.account and spec.groups.storage")
+		return nil
+	}
+	op, err := m.ARM.Send(ctx, "check the storage account's name", http.MethodPost, m.subscription()+"/providers/Microsoft.Storage/checkNameAvailability", storageVersion,
+		map[string]string{"name": name, "type": "Microsoft.Storage/storageAccounts"})
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Available bool   `json:"nameAvailable"`
+		Message   string `json:"message"`
+	}{Available: true}
+	if err := json.Unmarshal(op.Answer(), &answer); err != nil {
+		return fmt.Errorf("cannot check the storage account's name: %w", err)
+	}
+	if answer.Available {
+		return nil
+	}
+	// Another up may have made it since the observation.
+	if account, err := m.get(ctx, m.accountID(), storageVersion); account != nil || err != nil {
+		return err
+	}
+	p.add("AccountNameTaken", m.accountID(), answer.Message, "choose another spec.storage.account")
+	return nil
+}
+
+// validate has ARM check a template: syntax, rights, quota, sizes.
+func (m *Manager) validate(ctx context.Context, role string, d recipe.Deployment, p *problems) error {
+	var body struct {
+		Error *armError `json:"error"`
+	}
+	err := m.settled(ctx, func() error {
+		op, err := m.ARM.Send(ctx, "validate the deployment", http.MethodPost, m.deploymentID(role)+"/validate", resourcesVersion, deploymentBody(d))
+		if err != nil {
+			return err
+		}
+		answer, err := op.Wait(ctx)
+		if err != nil || len(answer) == 0 {
+			return err
+		}
+		return json.Unmarshal(answer, &body)
+	})
+	var code, what string
+	switch kind := fleet.KindOf(err); {
+	case codeOf(err) == "DeploymentActive", err == nil && body.Error == nil:
+		return nil
+	case err == nil:
+		code, what = body.Error.deepest()
+		what = code + ": " + what
+	case kind == fleet.KindTransient || kind == fleet.KindThrottled || kind == fleet.KindUnauthenticated || kind == fleet.KindTimedOut || ctx.Err() != nil:
+		return err
+	default:
+		code, what = codeOf(err), cause(err)
+	}
+	wayOut := "correct cluster.yaml, or raise the quota"
+	if fleet.Is(err, fleet.KindDenied) || strings.Contains(code+what, "AuthorizationFailed") || strings.Contains(what, "Authorization failed") {
+		code, wayOut = "AuthorizationFailed", neededRole
+	}
+	p.add(code, m.group(role), what, wayOut)
+	return nil
+}

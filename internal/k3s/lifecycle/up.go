@@ -1,0 +1,170 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// UpOptions are the choices of Up.
+type UpOptions struct {
+	// NoWait returns when Azure has accepted the compute deployment.
+	NoWait bool
+	// Prune deletes the scale sets of pools that are not in cluster.yaml.
+	Prune bool
+}
+
+// A Result is what Up did.
+type Result struct {
+	Cluster  string            `json:"cluster"`
+	Groups   map[string]string `json:"groups"`             // role to the group's name
+	Ready    bool              `json:"ready"`              // the server has booted and admits agents
+	Boot     string            `json:"boot,omitempty"`     // what the server reported last
+	Failures []Failure         `json:"failures,omitempty"` // what could not be made
+	Notes    []string          `json:"notes,omitempty"`    // what was left as it is, and why
+}
+
+// Up makes the cluster what cluster.yaml says. What it refuses is *workflow.Refused, and
+// nothing was made then. A deployment that failed halfway is a *workflow.Outcome with
+// ExitNeedsPerson, and the failures are in the result; the same call repairs. When ctx
+// ends, Azure goes on with what it has accepted: ExitInterrupted.
+func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
+	r := &Result{Cluster: m.name(), Groups: map[string]string{RoleStorage: m.group(RoleStorage).Name(), RoleCompute: m.group(RoleCompute).Name()}}
+	o, d, err := m.preflight(ctx)
+	if err != nil {
+		return r, interrupted(ctx, "preflight", "no deployment was begun", err)
+	}
+	r.Notes = m.notes(o, d, options.Prune)
+	for _, role := range roles() {
+		if role == RoleCompute && len(o.sets) > 0 {
+			if o, d, err = m.atRest(ctx); err != nil {
+				return r, interrupted(ctx, role, "the "+role+" group was not deployed", err)
+			}
+		}
+		if err := m.deploy(ctx, role, document(d, role), role == RoleStorage || !options.NoWait); err != nil {
+			return r, m.deployFailed(ctx, role, r, err)
+		}
+	}
+	if options.Prune {
+		for _, name := range m.removed(o) {
+			if err := m.prune(ctx, o.sets[name].ID); err != nil {
+				return r, interrupted(ctx, "prune", "Azure goes on deleting", err)
+			}
+		}
+	}
+	if options.NoWait {
+		return r, nil
+	}
+	r.Boot, err = m.awaitServer(ctx)
+	r.Ready = err == nil
+	return r, interrupted(ctx, "server", "the server goes on booting", err)
+}
+
+// deployFailed turns the end of a deployment into the command's.
+func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err error) error {
+	if ctx.Err() != nil {
+		return interrupted(ctx, role, "Azure goes on with what it has accepted", err)
+	}
+	var failed *deploymentError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	r.Failures = failed.failures
+	return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
+}
+
+// awaitServer waits until the server publishes the hash of its admission server's CA,
+// which is the last that its boot does.
+func (m *Manager) awaitServer(ctx context.Context) (boot string, err error) {
+	c := m.begin("boot", "Wait for the server")
+	defer func() { c.end(err) }()
+	deadline := m.Now().Add(m.Ready)
+	err = m.poll(ctx, func() (bool, error) {
+		vm, err := m.get(ctx, m.serverID(), computeVersion)
+		if err != nil && !fleet.Is(err, fleet.KindTransient) {
+			return false, err
+		}
+		if vm != nil && vm.Tags[recipe.TagBoot] != "" && vm.Tags[recipe.TagBoot] != boot {
+			boot = vm.Tags[recipe.TagBoot]
+			c.report(workflow.EventProgress, boot)
+		}
+		if vm != nil && vm.Tags[recipe.TagCAHash] != "" {
+			return true, nil
+		}
+		if m.Now().After(deadline) {
+			return false, &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
+				Left: []string{"see the boot's log: az vm boot-diagnostics get-boot-log --ids " + string(m.serverID())}}
+		}
+		return false, nil
+	})
+	return boot, err
+}
+
+// prune deletes a scale set, with its autoscale setting if there is one.
+func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
+	c := m.begin("prune "+set.Name(), "Delete the scale set")
+	defer func() { c.end(err) }()
+	if err := m.delete(ctx, "the autoscale setting", m.in(RoleCompute, "Microsoft.Insights/autoscaleSettings", set.Name()), autoscaleVersion); err != nil {
+		return err
+	}
+	return azure.Writer{Cloud: m.Cloud, Now: m.Now, Within: m.Ready}.Do(ctx, fleet.DeleteScaleSet{Pool: set})
+}
+
+// atRest waits until no scale set of the cluster is updating, since a deployment writes
+// them without an ETag, and renders the templates again by what they are then.
+func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documents, err error) {
+	c := m.begin("rest", "Wait until no scale set is updating")
+	defer func() { c.end(err) }()
+	reported, deadline := "", m.Now().Add(azure.RestFor)
+	err = m.poll(ctx, func() (bool, error) {
+		if o, err = m.observe(ctx); err != nil {
+			return false, err
+		}
+		updating := ""
+		for _, name := range sorted(o.sets) {
+			if azure.Busy(o.sets[name].Properties.ProvisioningState) {
+				updating = name
+			}
+		}
+		if updating == "" || m.Now().After(deadline) {
+			return true, nil
+		}
+		// Its own deployment is followed, not waited for.
+		if running, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion); err != nil || running != nil && azure.Busy(running.Properties.ProvisioningState) && !running.is("Canceled") {
+			return err == nil, err
+		}
+		if updating != reported {
+			reported = updating
+			c.report(workflow.EventProgress, "scale set "+updating+" is updating")
+		}
+		return false, nil
+	})
+	if err == nil {
+		d, err = m.render(o)
+	}
+	return o, d, err
+}
+
+// notes say what Up leaves as it is.
+func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []string {
+	var notes []string
+	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
+		notes = append(notes, "server was made by another recipe and stays as it is; to make it again: ortet cluster down, then ortet cluster up (data on /srv stays)")
+	}
+	for _, name := range sorted(o.sets) {
+		switch {
+		case m.pool(name) == nil && prune:
+		case m.pool(name) == nil:
+			notes = append(notes, "pool "+name+" is not in cluster.yaml and stays as it is; ortet cluster up --prune deletes it")
+		case o.captured[name]:
+			notes = append(notes, "pool "+name+" boots from an image of ortet capture and stays as it is")
+		}
+	}
+	return notes
+}

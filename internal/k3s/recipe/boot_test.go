@@ -1,0 +1,459 @@
+package recipe_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+)
+
+const (
+	testGroup = "/subscriptions/sub/resourceGroups/demo-compute/providers/"
+	testVM    = testGroup + "Microsoft.Compute/virtualMachines/server"
+	shareKey  = "c2VjcmV0LWtleS1vZi10aGUtc2hhcmU="
+	caHash    = "sha256:0123456789abcdef"
+)
+
+// world is a metadata service, a resource manager and a mirror of artifacts.
+type world struct {
+	t        *testing.T
+	url      string
+	imds     string // its address; "": url
+	manager  string // the resource manager's; "": url
+	root     string
+	log      *os.File // where boot.py writes; nil: what start's wait gives
+	programs string   // PATH before the system's
+
+	mu     sync.Mutex
+	tags   map[string]string
+	pools  []string       // names of the cluster's scale sets
+	states []string       // values that TagBoot had
+	denied int            // listKeys answers 403 so often
+	calls  map[string]int // by method and path
+	files  map[string]string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	w := &world{t: t, root: t.TempDir(), programs: t.TempDir(), tags: map[string]string{}, pools: []string{"agents"}, calls: map[string]int{}, files: map[string]string{}}
+	server := httptest.NewServer(w)
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	for _, name := range []string{"mount", "systemctl", "mount.cifs", "nft", "apt-get"} {
+		w.program(filepath.Join(w.programs, name), `echo "`+name+` $*" >>"$ORTET_ROOT/commands"`)
+	}
+	return w
+}
+
+func (w *world) program(name, script string) {
+	w.t.Helper()
+	w.put(name, "#!/bin/sh\n"+script+"\n", 0o755)
+}
+
+func (w *world) put(name, content string, mode os.FileMode) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), mode); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls[r.Method+" "+r.URL.Path]++
+	reply := func(status int, v any) {
+		out.WriteHeader(status)
+		_ = json.NewEncoder(out).Encode(v)
+	}
+	metadata := strings.HasPrefix(r.URL.Path, "/metadata/in") || strings.HasPrefix(r.URL.Path, "/metadata/identity")
+	switch file, some := w.files[r.URL.Path]; {
+	case some:
+		_, _ = io.WriteString(out, file)
+	case metadata && r.Header.Get("Metadata") != "true":
+		reply(http.StatusBadRequest, nil)
+	case r.URL.Path == "/metadata/instance/compute":
+		reply(http.StatusOK, object{"azEnvironment": "AzureStackCloud", "subscriptionId": "sub", "resourceGroupName": "demo-compute", "location": "westeurope"})
+	case r.URL.Path == "/metadata/endpoints":
+		reply(http.StatusOK, []any{object{"resourceManager": w.url, "authentication": object{"audiences": []string{"https://management.example/"}}, "suffixes": object{"storage": "storage.example"}}})
+	case r.URL.Path == "/metadata/identity/oauth2/token":
+		if q := r.URL.Query(); q.Get("resource") != "https://management.example/" || !strings.HasPrefix(q.Get("msi_res_id"), "/subscriptions/sub/resourceGroups/demo-storage/providers/Microsoft.ManagedIdentity/userAssignedIdentities/ortet-") {
+			reply(http.StatusBadRequest, object{"error": "invalid_request"})
+			return
+		}
+		reply(http.StatusOK, object{"access_token": "token"})
+	case r.Header.Get("Authorization") != "Bearer token":
+		reply(http.StatusUnauthorized, nil)
+	case strings.HasSuffix(r.URL.Path, "/storageAccounts/ortetdemo123/listKeys") && r.Method == http.MethodPost:
+		if w.denied > 0 {
+			w.denied--
+			reply(http.StatusForbidden, object{"error": object{"code": "AuthorizationFailed", "message": "the client has no authorization"}})
+			return
+		}
+		reply(http.StatusOK, object{"keys": []any{object{"keyName": "key1", "value": shareKey}}})
+	case r.URL.Path == testGroup+"Microsoft.Network/publicIPAddresses/server":
+		reply(http.StatusOK, object{"properties": object{"ipAddress": "192.0.2.4", "dnsSettings": object{"fqdn": "demo.westeurope.example"}}})
+	case r.URL.Path == testGroup+"Microsoft.Compute/virtualMachineScaleSets":
+		// One a page, after one of another cluster.
+		n, _ := strconv.Atoi(r.URL.Query().Get("page"))
+		page := object{"value": []any{object{"name": "foreign", "tags": object{recipe.TagCluster: "other"}}, object{"name": "untagged"}}}
+		if n > 0 {
+			page["value"] = []any{object{"name": w.pools[n-1], "tags": object{recipe.TagCluster: "demo"}}}
+		}
+		if n < len(w.pools) {
+			page["nextLink"] = fmt.Sprintf("%s%s?page=%d", w.url, r.URL.Path, n+1)
+		}
+		reply(http.StatusOK, page)
+	case r.URL.Path == testVM:
+		reply(http.StatusOK, object{"tags": w.tags})
+	case r.URL.Path == testVM+"/providers/Microsoft.Resources/tags/default" && r.Method == http.MethodPatch:
+		var in struct {
+			Operation  string
+			Properties struct{ Tags map[string]string }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Operation != "Merge" {
+			reply(http.StatusBadRequest, nil)
+			return
+		}
+		maps.Copy(w.tags, in.Properties.Tags)
+		if state, some := in.Properties.Tags[recipe.TagBoot]; some {
+			w.states = append(w.states, state)
+		}
+		reply(http.StatusOK, nil)
+	default:
+		reply(http.StatusNotFound, object{"error": object{"code": "ResourceNotFound", "message": "not there"}})
+	}
+}
+
+// tag is a tag of the server's VM.
+func (w *world) tag(name string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tags[name]
+}
+
+// count is how often something was asked.
+func (w *world) count(call string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls[call]
+}
+
+// install puts boot.py and the settings of a machine where cloud-init puts them, with
+// artifacts from here.
+func (w *world) install(machine string, change func(*k3s.Cluster)) {
+	w.t.Helper()
+	c := minimal()
+	w.mu.Lock()
+	for path, a := range map[string]*k3s.Artifact{"/k3s": &c.Spec.Artifacts.K3s, "/ortet": &c.Spec.Artifacts.Ortet, "/ortet-node": &c.Spec.Artifacts.OrtetNode} {
+		w.files[path] = "#!/bin/sh\n# " + path + "\ncase \"$*\" in *print-ca-hash*) echo " + caHash + ";; esac\n"
+		*a = k3s.Artifact{URL: w.url + path, SHA256: sha256Of(w.files[path])}
+	}
+	w.mu.Unlock()
+	if change != nil {
+		change(c)
+	}
+	for _, f := range parse(w.t, render(w.t, c, facts()).CloudInit[machine]).WriteFiles {
+		if strings.HasSuffix(f.Path, "/boot.json") || strings.HasSuffix(f.Path, "/boot.py") {
+			w.put(w.root+f.Path, f.Content, 0o755)
+		}
+	}
+}
+
+// start runs boot.py until it ends by itself or ctx does.
+func (w *world) start(ctx context.Context, arguments ...string) (wait func() (string, error)) {
+	w.t.Helper()
+	c := exec.CommandContext(ctx, "python3", append([]string{w.root + "/usr/local/lib/ortet/boot.py"}, arguments...)...)
+	c.Env = []string{
+		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + cmp.Or(w.imds, w.url), "ORTET_RESOURCE_MANAGER=" + cmp.Or(w.manager, w.url), "ORTET_ONCE=1",
+		"PATH=" + w.programs + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1",
+	}
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if w.log != nil {
+		c.Stdout, c.Stderr = w.log, w.log
+	}
+	if err := c.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() (string, error) { err := c.Wait(); return out.String(), err }
+}
+
+// boot runs boot.py to its end.
+func (w *world) boot(arguments ...string) string {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	out, err := w.start(ctx, arguments...)()
+	if err != nil {
+		w.t.Fatalf("boot.py: %v\n%s", err, out)
+	}
+	return out
+}
+
+func (w *world) read(name string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(w.root + name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// eventually waits for a condition of another process.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.After(20 * time.Second); !is(); {
+		select {
+		case <-deadline:
+			t.Fatalf("timed out waiting until %s", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestServerBoots(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", nil)
+	w.put(w.root+"/srv/autostart/app.yaml", "kind: Namespace\n", 0o644)
+	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
+	w.boot()
+
+	commands := w.read("/commands")
+	for _, want := range []string{
+		"systemctl start ortet-metadata-guard.service\n",
+		"mount -t cifs //ortetdemo123.file.storage.example/data " + w.root + "/srv -o vers=3.1.1,credentials=" + w.root + "/run/ortet/share-credentials,",
+	} {
+		if !strings.Contains(commands, want) {
+			t.Errorf("commands lack %q:\n%s", want, commands)
+		}
+	}
+	if strings.Contains(commands, "apt-get") || strings.Contains(commands, shareKey) {
+		t.Errorf("commands install packages that are there, or show the key:\n%s", commands)
+	}
+	if got := w.read("/run/ortet/share-credentials"); got != "username=ortetdemo123\npassword="+shareKey+"\n" {
+		t.Errorf("credentials are %q", got)
+	}
+	for file, mode := range map[string]os.FileMode{"/run/ortet/share-credentials": 0o600, "/usr/local/bin/k3s": 0o755, "/usr/local/bin/ortet": 0o755, "/etc/rancher/k3s/config.yaml": 0o600} {
+		if i, err := os.Stat(w.root + file); err != nil || i.Mode().Perm() != mode {
+			t.Errorf("%s: %v, want mode %o", file, i, mode)
+		}
+	}
+	want := `node-name: "server"
+node-ip: "10.16.0.10"
+tls-san: ["10.16.0.10", "192.0.2.4", "demo.westeurope.example"]
+cluster-cidr: "10.42.0.0/16"
+service-cidr: "10.43.0.0/16"
+write-kubeconfig-mode: "0600"
+`
+	if got := w.read("/etc/rancher/k3s/config.yaml"); got != want {
+		t.Errorf("config.yaml is\n%s\nwant\n%s", got, want)
+	}
+	if got := w.read("/run/ortet/admission.env"); got != "ORTET_ADMISSION_ARGS=--tls-san=10.16.0.10 --api-server=https://10.16.0.10:6443 --pool="+testGroup+"Microsoft.Compute/virtualMachineScaleSets/agents\n" {
+		t.Errorf("admission.env is %s", got)
+	}
+	if got := w.read("/var/lib/rancher/k3s/server/manifests/autostart-app.yaml"); got != "kind: Namespace\n" {
+		t.Errorf("the manifest of autostart is %q", got)
+	}
+	var azure object
+	if err := json.Unmarshal([]byte(w.read("/etc/ortet/azure.json")), &azure); err != nil || azure["useManagedIdentityExtension"] != true || azure["resourceManagerEndpoint"] != w.url {
+		t.Errorf("azure.json is %v (%v)", azure, err)
+	}
+	w.read("/run/ortet/booted")
+	if got := w.tag(recipe.TagBoot); got != "starting k3s" || w.tag(recipe.TagCAHash) != "" {
+		t.Errorf("after the boot the tags are %v", w.tags)
+	}
+
+	w.boot("publish")
+	for name, want := range map[string]string{recipe.TagBoot: "ready", recipe.TagCAHash: caHash, recipe.TagSSHHostKey: "ssh-ed25519 AAAAhost"} {
+		if got := w.tag(name); got != want {
+			t.Errorf("tag %s is %q, want %q", name, got, want)
+		}
+	}
+	patch := "PATCH " + testVM + "/providers/Microsoft.Resources/tags/default"
+	before := w.count(patch)
+	if w.boot("publish"); w.count(patch) != before {
+		t.Error("tags that are right were written again")
+	}
+
+	// A second boot keeps valid programs, and replaces what was changed.
+	w.put(w.root+"/usr/local/bin/ortet", "changed", 0o755)
+	w.boot()
+	if got := w.count("GET /k3s"); got != 1 {
+		t.Errorf("k3s was fetched %d times in two boots", got)
+	}
+	if got := w.read("/usr/local/bin/ortet"); got == "changed" {
+		t.Error("a program that does not match its digest was kept")
+	}
+}
+
+func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
+	w := newWorld(t)
+	w.install("agents", func(c *k3s.Cluster) {
+		c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}
+		c.Spec.Pools[0].Taints = []string{"spot=true:NoSchedule"}
+		c.Spec.Options.PrivateRegistry = true
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	wait := w.start(ctx)
+	eventually(t, "the agent asks for the tag again", func() bool { return w.count("GET "+testVM) > 2 })
+	if _, err := os.Stat(w.root + "/run/ortet/booted"); err == nil {
+		t.Error("the agent went on without the server's CA hash")
+	}
+	w.mu.Lock()
+	w.tags[recipe.TagCAHash] = caHash
+	w.mu.Unlock()
+	out, err := wait()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if n := strings.Count(out, "has no tag "+recipe.TagCAHash); n != 1 {
+		t.Errorf("the reason was logged %d times:\n%s", n, out)
+	}
+	var join struct {
+		Servers      []string
+		CAHash       string
+		Distribution string
+		NodeLabels   map[string]string
+		NodeTaints   []string
+		Registries   string
+	}
+	d := json.NewDecoder(strings.NewReader(w.read("/etc/ortet/join.json")))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&join); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprintf("%v %v %v %v %v", join.Servers, join.CAHash, join.Distribution, join.NodeLabels, join.NodeTaints) != "[https://10.16.0.10:8443] "+caHash+" k3s map[tier:spot] [spot=true:NoSchedule]" ||
+		!strings.Contains(join.Registries, "http://10.16.0.10:5000") {
+		t.Errorf("join.json is %+v", join)
+	}
+	if len(w.states) != 0 {
+		t.Errorf("an agent wrote the server's tag: %q", w.states)
+	}
+
+	// A new server has a new CA: the next boot reads it.
+	w.mu.Lock()
+	w.tags[recipe.TagCAHash] = "sha256:ffff"
+	w.mu.Unlock()
+	if w.boot(); !strings.Contains(w.read("/etc/ortet/join.json"), "sha256:ffff") {
+		t.Error("join.json has the old hash after a second boot")
+	}
+}
+
+func TestChecksumMismatchIsPublished(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", nil)
+	right := w.files["/k3s"]
+	w.mu.Lock()
+	w.files["/k3s"] = "another program"
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	wait := w.start(ctx)
+	want := fmt.Sprintf("fetching k3s: checksum of %s/k3s does not match: want %s, got %s", w.url, sha256Of(right), sha256Of("another program"))
+	eventually(t, "the tag has the reason", func() bool { return w.tag(recipe.TagBoot) == want })
+	if _, err := os.Stat(w.root + "/usr/local/bin/k3s"); err == nil {
+		t.Error("a program that does not match its digest was installed")
+	}
+	w.mu.Lock()
+	w.files["/k3s"] = right
+	w.mu.Unlock()
+	if out, err := wait(); err != nil || strings.Count(out, want) != 1 {
+		t.Errorf("boot after the file was corrected: %v, with the reason not exactly once:\n%s", err, out)
+	}
+}
+
+func TestRoleThatIsNotYetEffective(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", nil)
+	w.denied = 4
+	out := w.boot()
+	if n := strings.Count(out, "HTTP 403 AuthorizationFailed: the client has no authorization"); n != 1 {
+		t.Errorf("the reason was logged %d times:\n%s", n, out)
+	}
+	w.read("/run/ortet/booted")
+}
+
+func TestArtifactFromTheShare(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", func(c *k3s.Cluster) {
+		c.Spec.Artifacts.Images = &k3s.Artifact{URL: "file:///srv/artifacts/images.tar.zst", SHA256: sha256Of("images")}
+	})
+	w.put(w.root+"/srv/artifacts/images.tar.zst", "images", 0o644)
+	w.boot()
+	if got := w.read("/var/lib/rancher/k3s/agent/images/ortet.tar.zst"); got != "images" {
+		t.Errorf("the images are %q", got)
+	}
+}
+
+// Pools come and go while the server runs.
+func TestServerAdmitsPoolsThatAreAddedLater(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", nil)
+	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
+	pools := func(names ...string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.pools = names
+	}
+	restarts := func() int { return strings.Count(w.read("/commands"), "systemctl restart ortet-admission.service\n") }
+	pools()
+	w.boot()
+	if _, err := os.Stat(w.root + "/run/ortet/admission.env"); err == nil {
+		t.Error("the admission server has settings without a pool")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	wait := w.start(ctx, "publish")
+	eventually(t, "the tag has the reason", func() bool {
+		return strings.HasSuffix(w.tag(recipe.TagBoot), "no scale set has tag "+recipe.TagCluster+"=demo yet")
+	})
+	pools("agents")
+	if out, err := wait(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if restarts() != 1 || w.tag(recipe.TagBoot) != "ready" {
+		t.Errorf("with the first pool: %d restarts, tags %v", restarts(), w.tags)
+	}
+	w.boot("publish")
+	if restarts() != 1 {
+		t.Errorf("%d restarts, though the list is the same", restarts())
+	}
+	pools("agents", "more")
+	w.boot("publish")
+	if got := w.read("/run/ortet/admission.env"); restarts() != 2 || !strings.HasSuffix(got, "/virtualMachineScaleSets/agents --pool="+testGroup+"Microsoft.Compute/virtualMachineScaleSets/more\n") {
+		t.Errorf("with a second pool: %d restarts, %s", restarts(), got)
+	}
+	pools("more")
+	w.boot("publish")
+	if got := w.read("/run/ortet/admission.env"); restarts() != 3 || strings.Contains(got, "/agents") {
+		t.Errorf("without the first pool: %d restarts, %s", restarts(), got)
+	}
+	pools() // the last one was deleted: nothing to change
+	w.boot("publish")
+	if restarts() != 3 {
+		t.Error("restarted without a pool")
+	}
+}

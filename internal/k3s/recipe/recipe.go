@@ -1,0 +1,65 @@
+// Package recipe renders a cluster: two ARM templates, and in them the cloud-init
+// documents of its machines. All of it is a pure function of cluster.yaml and of a
+// few facts, so the same file gives the same bytes.
+//
+// Nothing that it renders is secret: no token, no key of storage, and not the hash of
+// the cluster's CA, which is made at the server's first boot.
+package recipe
+
+// DeploymentName is the name of the deployment in both groups. It is fixed: ARM
+// refuses a second one of the same name while one runs, which is the lock.
+const DeploymentName = "ortet"
+
+// Tags of what a cluster is made of. Azure's tag names cannot hold "/".
+const (
+	TagCluster    = "ortet.io_cluster"      // the cluster's name: groups and resources
+	TagRole       = "ortet.io_role"         // storage, compute: groups; server, pool: machines
+	TagRecipe     = "ortet.io_recipe"       // digest of the customData that a server VM was made with
+	TagCount      = "ortet.io_count"        // pool: the count of cluster.yaml that was last applied
+	TagCAHash     = "ortet.io_ca-hash"      // server VM, written by itself: of the admission server's CA
+	TagSSHHostKey = "ortet.io_ssh-host-key" // server VM, written by itself: "ssh-ed25519 AAAA…"
+	TagBoot       = "ortet.io_boot"         // server VM, written by itself: state of its boot, or why it failed
+)
+
+// Facts are what rendering needs besides the file.
+type Facts struct {
+	// SSHPublicKey is the line of an authorized_keys file.
+	SSHPublicKey string
+	// OwnAddresses are what k3s.Own stands for.
+	OwnAddresses []string
+	// ServerExists leaves the server's VM out of the compute template: its customData
+	// cannot be changed (409 PropertyChangeNotAllowed), and ARM would try.
+	ServerExists bool
+	// Capacity is the number of instances that each pool has, by name; a pool that is
+	// missing here does not exist yet.
+	Capacity map[string]int
+	// Leave are the pools whose scale sets are left out of the compute template: their
+	// models are those of a capture.
+	Leave map[string]bool
+}
+
+// Documents are a rendered cluster.
+type Documents struct {
+	Storage Deployment
+	Compute Deployment
+	// CloudInit are the cloud-config documents, "server" and one for each pool by its
+	// name, as they are in the compute template's customData.
+	CloudInit map[string][]byte
+	// ServerRecipe is the value of TagRecipe of a server made by these documents.
+	ServerRecipe string
+}
+
+// A Deployment is a template with its parameters' values, and the group it is for.
+type Deployment struct {
+	Group      string
+	Template   map[string]any
+	Parameters map[string]any // name to value, without ARM's {"value": …} around it
+}
+
+// ServerName and PoolNames are as ARM has them.
+const (
+	ServerName     = "server"       // VM, interface, address
+	ServerIdentity = "ortet-server" // user-assigned identity, in the storage group
+	AgentIdentity  = "ortet-agent"  // user-assigned identity, in the storage group
+	VNetName       = "ortet"        // compute group
+)

@@ -1,0 +1,211 @@
+package recipe
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/ortet/ortet/internal/k3s"
+)
+
+//go:embed storage.yaml compute.yaml roles.yaml
+var templates embed.FS
+
+// Render makes the templates and the cloud-config documents of a cluster, whose
+// defaults are set and whose rules are checked.
+func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
+	address, err := ServerAddress(c)
+	if err != nil {
+		return nil, err
+	}
+	r := &renderer{Cluster: c, Facts: f, ServerAddress: address, packed: map[string]file{}}
+	d := &Documents{CloudInit: map[string][]byte{}}
+	if d.CloudInit[ServerName], err = r.serverDocument(); err != nil {
+		return nil, err
+	}
+	for _, p := range c.Spec.Pools {
+		if d.CloudInit[p.Name], err = r.agentDocument(&p); err != nil {
+			return nil, err
+		}
+	}
+	sum := sha256.Sum256(d.CloudInit[ServerName])
+	d.ServerRecipe = hex.EncodeToString(sum[:])[:16]
+	r.Documents = d
+	if r.Access, err = r.access(); err != nil {
+		return nil, err
+	}
+	if d.Storage, err = r.deployment("storage.yaml", c.Spec.Groups.Storage, object{}, "account"); err != nil {
+		return nil, err
+	}
+	capacity := r.FirstCapacity()
+	for _, p := range c.Spec.Pools {
+		if n, some := f.Capacity[p.Name]; some {
+			capacity[p.Name] = float64(n)
+		}
+	}
+	d.Compute, err = r.deployment("compute.yaml", c.Spec.Groups.Compute,
+		object{"sshPublicKey": f.SSHPublicKey, "capacity": capacity, "serverExists": f.ServerExists}, "group", "server")
+	return d, err
+}
+
+type object = map[string]any
+
+// A renderer is what the templates take their values from.
+type renderer struct {
+	*k3s.Cluster
+	Facts
+	*Documents
+	ServerAddress string
+	Access        []access
+	Roles         []Grant
+	packed        map[string]file // by content
+	zip           *gzip.Writer
+}
+
+// deployment fills in a template, with the roles of these scopes.
+func (r *renderer) deployment(name, group string, parameters object, scopes ...string) (Deployment, error) {
+	r.Roles = slices.DeleteFunc(Actions(), func(g Grant) bool { return !slices.Contains(scopes, g.Scope) })
+	d := Deployment{Group: group, Parameters: parameters}
+	t, err := template.New(name).Funcs(template.FuncMap{
+		"json": inJSON, "rule": rule, "image": image, "count": fileCount,
+		"list":       func(all ...string) []string { return all },
+		"customData": func(name string) string { return base64.StdEncoding.EncodeToString(r.CloudInit[name]) },
+	}).ParseFS(templates, "roles.yaml", name)
+	if err != nil {
+		return d, fmt.Errorf("cannot parse the templates: %w", err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, r); err != nil {
+		return d, fmt.Errorf("cannot fill in template %s: %w", name, err)
+	}
+	if err := yaml.UnmarshalStrict(b.Bytes(), &d.Template); err != nil {
+		return d, fmt.Errorf("cannot decode template %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// inJSON is a value as JSON, which is YAML.
+func inJSON(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
+// rule is a security rule that allows a protocol from sources to ports.
+func rule(name string, priority int, protocol string, from, ports []string) (string, error) {
+	return inJSON(object{"name": name, "properties": object{
+		"priority": priority, "direction": "Inbound", "access": "Allow", "protocol": protocol,
+		"sourceAddressPrefixes": from, "sourcePortRange": "*", "destinationAddressPrefix": "*", "destinationPortRanges": ports,
+	}})
+}
+
+// image is an imageReference.
+func image(i, byDefault k3s.Image) (string, error) {
+	if i == (k3s.Image{}) {
+		i = byDefault
+	}
+	if i.ID != "" {
+		return inJSON(object{"id": i.ID})
+	}
+	if i.Version == "" {
+		i.Version = "latest"
+	}
+	return inJSON(object{"publisher": i.Publisher, "offer": i.Offer, "sku": i.SKU, "version": i.Version})
+}
+
+// fileCount is the number of instances that cluster.yaml gives a pool, the value of
+// TagCount: count, or min of a pool that Azure scales.
+func fileCount(p k3s.Pool) int {
+	for _, n := range []*int{p.Count, p.Min} {
+		if n != nil {
+			return *n
+		}
+	}
+	return 0
+}
+
+// FirstCapacity is the capacity of pools that do not exist yet.
+func (r *renderer) FirstCapacity() object {
+	all := object{}
+	for _, p := range r.Spec.Pools {
+		all[p.Name] = float64(fileCount(p))
+	}
+	return all
+}
+
+// Pools are those whose scale sets are in the template.
+func (r *renderer) Pools() []k3s.Pool {
+	return slices.DeleteFunc(slices.Clone(r.Spec.Pools), func(p k3s.Pool) bool { return r.Leave[p.Name] })
+}
+
+// Identities are the machines' managed identities.
+func (*renderer) Identities() []string { return []string{ServerIdentity, AgentIdentity} }
+
+// Subnets are all of the cluster.
+func (r *renderer) Subnets() []string {
+	return []string{r.Spec.Network.Servers, r.Spec.Network.Agents}
+}
+
+// SSHPort is the port of sshd on all machines.
+func (r *renderer) SSHPort() string { return strconv.Itoa(r.Spec.Access.SSHPort) }
+
+// FromAgents are the server's ports that agents need.
+func (r *renderer) FromAgents() []string {
+	if r.Spec.Options.PrivateRegistry {
+		return []string{"6443", "8443", registryPort}
+	}
+	return []string{"6443", "8443"}
+}
+
+// An access is a rule that opens ports of the server to the outside.
+type access struct {
+	Name        string
+	Priority    int
+	From, Ports []string
+}
+
+// access makes rules of spec.access; a rule cannot mix IPv4 and IPv6 prefixes.
+func (r *renderer) access() (rules []access, err error) {
+	a := r.Spec.Access
+	for i, open := range []struct {
+		name    string
+		sources []string
+		ports   []string
+	}{{"ssh", a.SSH, []string{r.SSHPort()}}, {"api", a.API, []string{"6443"}}, {"ingress", a.Ingress, []string{"80", "443"}}} {
+		v4, v6, err := k3s.Sources(open.sources, r.OwnAddresses)
+		if err != nil {
+			return nil, fmt.Errorf("sources of access.%s: %w", open.name, err)
+		}
+		if len(v4) > 0 {
+			rules = append(rules, access{open.name + "-ipv4", 100 + 10*i, v4, open.ports})
+		}
+		if len(v6) > 0 {
+			rules = append(rules, access{open.name + "-ipv6", 101 + 10*i, v6, open.ports})
+		}
+	}
+	return rules, nil
+}
+
+// ServerAddress is the server's static private address: the tenth of its subnet, of
+// which Azure keeps the first four.
+func ServerAddress(c *k3s.Cluster) (string, error) {
+	p, err := netip.ParsePrefix(c.Spec.Network.Servers)
+	if err != nil {
+		return "", fmt.Errorf("subnet of the server: %w", err)
+	}
+	a := p.Masked().Addr()
+	for range 10 {
+		a = a.Next()
+	}
+	return a.String(), nil
+}

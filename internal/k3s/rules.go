@@ -1,0 +1,194 @@
+package k3s
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/ortet/ortet/internal/yamlfile"
+)
+
+// rules checks what the schema cannot say. The defaults are set.
+func (p parser) rules(c *Cluster) {
+	s := &c.Spec
+	if strings.EqualFold(s.Groups.Storage, s.Groups.Compute) {
+		p.At("spec.groups.compute", "is the same group as spec.groups.storage, which outlives it; use two")
+	}
+	p.image("spec.image", s.Image)
+	p.image("spec.server.image", s.Server.Image)
+	for name, a := range s.Artifacts.all() {
+		if a != nil {
+			p.artifact("spec.artifacts."+name+".url", a.URL)
+		}
+	}
+	names, agents := map[string]string{"server": "the server"}, 0
+	for i, pool := range s.Pools {
+		at := fmt.Sprintf("spec.pools[%d]", i)
+		if other := names[pool.Name]; other != "" {
+			p.At(at+".name", fmt.Sprintf("%q is the name of %s already; use another", pool.Name, other))
+		}
+		names[pool.Name] = at
+		p.pool(at, pool)
+		for _, n := range []*int{pool.Count, pool.Max} {
+			if n != nil {
+				agents += *n
+			}
+		}
+	}
+	p.network(&s.Network, agents)
+	if !slices.Contains(s.Storage.Shares, s.Storage.Mount) {
+		p.At("spec.storage.mount", fmt.Sprintf("%q is not among spec.storage.shares (%s); use one of them, or add it", s.Storage.Mount, strings.Join(s.Storage.Shares, ", ")))
+	}
+	p.access(&s.Access)
+}
+
+func (p parser) image(at string, i Image) {
+	switch {
+	case i.ID != "" && i != Image{ID: i.ID}:
+		p.At(at, "has an id and a Marketplace image; keep id, or publisher, offer, sku and version")
+	case i.ID == "" && (i.Publisher == "" || i.Offer == "" || i.SKU == ""):
+		p.At(at, "is incomplete; give publisher, offer and sku, or id")
+	}
+}
+
+func (p parser) artifact(at, text string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "file" && u.Host == "":
+		p.At(at, yamlfile.Quote(text)+" is not a URL; use https://HOST/PATH, http://HOST/PATH or file:///srv/PATH")
+	case u.User != nil || u.Query().Has("sig"):
+		p.At(at, "has a password or a signature in it, which everybody on a machine could read; use a URL without, or file:///srv/PATH on the share")
+	case u.Scheme == "file" && (path.Clean(u.Path) != u.Path || u.RawQuery != "" || u.Fragment != ""):
+		p.At(at, yamlfile.Quote(text)+" is not a file of the share; use file:///srv/PATH, without .. and ?")
+	}
+}
+
+var (
+	// B-series and promotional sizes have no Spot (Azure, "Use Azure Spot Virtual
+	// Machines", limitations).
+	noSpot = regexp.MustCompile(`^Standard_B[0-9]|_Promo$`)
+	taint  = regexp.MustCompile(`^([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+	// The API server refuses a Node whose kubelet sets labels of Kubernetes' own, but for
+	// some (admission plug-in NodeRestriction, KEP 279).
+	reserved   = regexp.MustCompile(`^(.*\.)?(kubernetes|k8s)\.io/`)
+	unreserved = regexp.MustCompile(`^(.*\.)?(node|kubelet)\.kubernetes\.io/|^topology\.kubernetes\.io/(region|zone)$`)
+)
+
+func (p parser) pool(at string, pool Pool) {
+	if pool.Priority == Spot && noSpot.MatchString(pool.Size) {
+		p.At(at+".size", pool.Size+" has no Spot in Azure; use a size such as "+defaultSize+", or priority: Regular")
+	}
+	if pool.Priority == Regular && pool.EvictionPolicy != "" {
+		p.At(at+".evictionPolicy", "is for priority Spot only; delete it, or use priority: Spot")
+	}
+	least, most := pool.Min != nil, pool.Max != nil
+	switch {
+	case pool.Count != nil && (least || most):
+		p.At(at+".count", "is set beside min or max; keep count, or min and max")
+	case pool.Count == nil && !(least && most):
+		p.At(at, "has no number of agents; give count, or min and max")
+	case least && *pool.Min > *pool.Max:
+		p.At(at+".min", fmt.Sprintf("%d is larger than max, %d; swap them", *pool.Min, *pool.Max))
+	}
+	p.image(at+".image", pool.Image)
+	for key, value := range pool.Labels {
+		at := at + ".labels[" + key + "]"
+		if problems := validation.IsQualifiedName(key); problems != nil {
+			p.At(at, yamlfile.Quote(key)+" is not a label's key: "+problems[0]+"; correct it")
+		} else if prefix := reserved.FindString(key); prefix != "" && !unreserved.MatchString(key) {
+			p.At(at, prefix+" is Kubernetes' own, and a kubelet may not set it; use a prefix of your own, or node.kubernetes.io/")
+		} else if problems := validation.IsValidLabelValue(value); problems != nil {
+			p.At(at, yamlfile.Quote(value)+" is not a label's value: "+problems[0]+"; correct it")
+		}
+	}
+	seen := map[string]bool{}
+	for i, text := range pool.Taints {
+		at, m := fmt.Sprintf("%s.taints[%d]", at, i), taint.FindStringSubmatch(text)
+		if m == nil {
+			p.At(at, yamlfile.Quote(text)+" is not a taint; use KEY=VALUE:EFFECT with EFFECT NoSchedule, PreferNoSchedule or NoExecute")
+		} else if problems := slices.Concat(validation.IsQualifiedName(m[1]), validation.IsValidLabelValue(m[2])); problems != nil {
+			p.At(at, yamlfile.Quote(text)+" is not a taint: "+problems[0]+"; correct it")
+		} else if key := m[1] + ":" + m[3]; seen[key] {
+			p.At(at, key+" is in the list already; delete one of them")
+		} else {
+			seen[key] = true
+		}
+	}
+}
+
+// forbidden are ranges that a cluster cannot use: link-local with the metadata service,
+// and Azure's address of DNS, DHCP and health probes (Azure, "What is IP address
+// 168.63.129.16").
+var forbidden = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3"), netip.MustParsePrefix("0.0.0.0/8"),
+}
+
+func (p parser) network(n *Network, agents int) {
+	const in = "spec.network."
+	ranges := map[string]netip.Prefix{}
+	for _, r := range []struct {
+		name, text        string
+		shortest, longest int
+	}{
+		{"addressSpace", n.AddressSpace, 8, 28}, {"pods", n.Pods, 8, 23}, {"services", n.Services, 12, 24},
+		{"servers", n.Servers, 8, 28}, {"agents", n.Agents, 8, 28},
+	} {
+		at := in + r.name
+		q, err := netip.ParsePrefix(r.text)
+		reserved := slices.IndexFunc(forbidden, q.Overlaps)
+		switch {
+		case err != nil:
+			p.At(at, yamlfile.Quote(r.text)+" is not valid; use an IPv4 range, such as 10.16.0.0/16")
+		case q != q.Masked():
+			p.At(at, fmt.Sprintf("%s is not the start of its range; use %s", q, q.Masked()))
+		case q.Bits() < r.shortest || q.Bits() > r.longest:
+			p.At(at, fmt.Sprintf("/%d is out of range; use /%d to /%d", q.Bits(), r.shortest, r.longest))
+		case reserved >= 0:
+			p.At(at, fmt.Sprintf("%s overlaps %s, which is reserved; use another range", q, forbidden[reserved]))
+		default:
+			ranges[r.name] = q
+		}
+	}
+	if len(ranges) < 5 {
+		return
+	}
+	for _, pair := range [][2]string{{"addressSpace", "pods"}, {"addressSpace", "services"}, {"pods", "services"}, {"servers", "agents"}} {
+		if a, b := ranges[pair[0]], ranges[pair[1]]; a.Overlaps(b) {
+			p.At(in+pair[1], fmt.Sprintf("%s overlaps %s, %s; use ranges that do not overlap", b, in+pair[0], a))
+		}
+	}
+	for _, name := range []string{"servers", "agents"} {
+		if space, q := ranges["addressSpace"], ranges[name]; space.Bits() > q.Bits() || !space.Contains(q.Addr()) {
+			p.At(in+name, fmt.Sprintf("%s is not in spec.network.addressSpace, %s; give a range within", q, space))
+		}
+	}
+	// Azure keeps five addresses of each subnet; a Node, and the server too, has a /24 of pods.
+	if q := ranges["agents"]; agents > 1<<(32-q.Bits())-5 {
+		p.At(in+"agents", fmt.Sprintf("%s has %d addresses for %d agents; use a larger range", q, 1<<(32-q.Bits())-5, agents))
+	}
+	if q := ranges["pods"]; agents > 1<<(24-q.Bits())-1 {
+		p.At(in+"pods", fmt.Sprintf("%s has a /24 for %d agents of %d; use a larger range", q, 1<<(24-q.Bits())-1, agents))
+	}
+}
+
+func (p parser) access(a *Access) {
+	lists := map[string][]string{"ssh": a.SSH, "api": a.API, "ingress": a.Ingress}
+	if slices.Equal(a.API, a.SSH) {
+		delete(lists, "api") // its default
+	}
+	for name, sources := range lists {
+		for i, source := range sources {
+			at := fmt.Sprintf("spec.access.%s[%d]", name, i)
+			if _, err := prefixOf(source); err != nil && !slices.Contains([]string{Own, Cloudflare, Any}, source) {
+				p.At(at, err.Error())
+			}
+		}
+	}
+}
