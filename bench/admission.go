@@ -23,8 +23,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/azsim"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
-	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/node/join"
 	"github.com/ortet/ortet/internal/wire"

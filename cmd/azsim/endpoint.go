@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/azsim"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/azsim/hollow"
-	"github.com/ortet/ortet/internal/azsim/machine"
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/hollow"
+	"github.com/ortet/ortet/azsim/machine"
 )
 
 // A substrate is an azsim.Substrate that holds resources of this computer.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/azsim"
 )
 
 // serveOptions are the flags of azsim serve.

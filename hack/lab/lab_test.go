@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/machine"
 	"github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/azsim/machine"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

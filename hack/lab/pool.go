@@ -2,7 +2,7 @@
 // plays the marketplace's, and the custom data that makes a node of it.
 //
 // It needs root on Debian and the packages in packages.txt. The machines
-// themselves are internal/azsim/machine. By hand:
+// themselves are azsim/machine. By hand:
 //
 //	go run ./hack/lab/images --out DIR
 //	hack/lab/rootfs.sh --controlplane FILE --images DIR

@@ -17,7 +17,7 @@ export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath"
 packages=(
 	./internal/node/extension
 	./internal/node/join
-	./internal/azsim/machine
+	./azsim/machine
 	./hack/lab
 	./test/lab
 )

@@ -22,9 +22,9 @@ import (
 
 	"github.com/smallstep/pkcs7"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/attest"
-	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/wire"
 )
 

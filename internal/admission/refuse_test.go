@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/attest"
-	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )

@@ -27,9 +27,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/attest"
-	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )

@@ -39,8 +39,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/ortet/ortet/azsim"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
-	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/node/join"
 	"github.com/ortet/ortet/internal/wire"

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/azsim"
 )
 
 // tracked lists the files that belong to the project: in git or about to be.
@@ -230,7 +230,7 @@ func TestAzsimIsDocumented(t *testing.T) {
 		t.Errorf("the spec in docs/azsim.md: %v", err)
 	}
 	effects := 0
-	literals(t, "internal/azsim", func(parents []ast.Node, value string) {
+	literals(t, "azsim", func(parents []ast.Node, value string) {
 		if p, ok := parents[len(parents)-1].(*ast.ValueSpec); ok && len(p.Names) == 1 && strings.HasPrefix(p.Names[0].Name, "Effect") {
 			effects++
 			if !strings.Contains(page, "`"+value+"`") {

@@ -18,8 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/azsim"
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/azsim"
 	bootline "github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/boots/timeline/draw"
 	"github.com/ortet/ortet/internal/wire"

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/azsim/machine"
+	"github.com/ortet/ortet/azsim/machine"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

@@ -24,8 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/azsim"
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"
 )

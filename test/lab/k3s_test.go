@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/machine"
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/azsim/machine"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

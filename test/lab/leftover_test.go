@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/azsim/machine"
+	"github.com/ortet/ortet/azsim/machine"
 )
 
 // leftovers lists what machines in a folder have made on the host: mounts, loop

@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/machine"
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/azsim/machine"
 	"github.com/ortet/ortet/test/controlplane"
 )
 

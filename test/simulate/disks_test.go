@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 )
 

@@ -28,7 +28,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/test/process"
 )
 

@@ -13,7 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ortet/ortet/internal/azsim/machine"
+	"github.com/ortet/ortet/azsim/machine"
 )
 
 func main() {

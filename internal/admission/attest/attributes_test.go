@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/admission/attest"
-	"github.com/ortet/ortet/internal/azsim"
 )
 
 // A CMS signature over signed attributes also verifies for a message without attributes

@@ -19,8 +19,8 @@ import (
 
 	"github.com/smallstep/pkcs7"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/admission/attest"
-	"github.com/ortet/ortet/internal/azsim"
 )
 
 // Right after a start nothing is kept. Strangers who ask for one made-up name after the

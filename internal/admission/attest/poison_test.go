@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/admission/attest"
-	"github.com/ortet/ortet/internal/azsim"
 )
 
 // Issuers are fetched without TLS and cached for a day. One spoofed response may stop joins

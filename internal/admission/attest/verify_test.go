@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/admission/attest"
-	"github.com/ortet/ortet/internal/azsim"
 )
 
 const (
