@@ -24,9 +24,9 @@ import (
 // A pusher plans, pushes and shows the configuration of a pool's live nodes.
 type pusher interface {
 	Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*push.Plan, error)
-	Push(ctx context.Context, pool fleet.ResourceID, o push.PushOptions) (*push.Result, error)
+	Push(ctx context.Context, pool fleet.ResourceID, o push.Request) (*push.Result, error)
 	Status(ctx context.Context, pool fleet.ResourceID) (*push.Status, error)
-	Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o push.PushOptions) (*push.Result, error)
+	Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o push.Request) (*push.Result, error)
 }
 
 // openRollouts connects with the cluster and Azure; tests replace it.

@@ -19,7 +19,7 @@ import (
 
 // pushFlags are those of push and rollback.
 type pushFlags struct {
-	options push.PushOptions
+	options push.Request
 	key     string
 	accept  []string
 }
@@ -41,7 +41,7 @@ func (f *pushFlags) add(cmd *cobra.Command) {
 var reMaxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,3}|([1-9][0-9]?|100)%)$`)
 
 // complete checks the flags and reads the key.
-func (f *pushFlags) complete() (o push.PushOptions, err error) {
+func (f *pushFlags) complete() (o push.Request, err error) {
 	o = f.options
 	if !reMaxUnavailable.MatchString(o.MaxUnavailable) {
 		return o, usagef("--max-unavailable %s: want 1 to 9999, or 1%% to 100%%", o.MaxUnavailable)

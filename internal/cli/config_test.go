@@ -34,7 +34,7 @@ type fakePusher struct {
 	status push.Status
 	plan   push.Plan
 	pool   fleet.ResourceID
-	pushed []push.PushOptions
+	pushed []push.Request
 	to     []int64
 	report func(string)
 }
@@ -44,7 +44,7 @@ func (f *fakePusher) Plan(_ context.Context, pool fleet.ResourceID, _ nodeconfig
 	return &f.plan, f.err
 }
 
-func (f *fakePusher) Push(_ context.Context, pool fleet.ResourceID, o push.PushOptions) (*push.Result, error) {
+func (f *fakePusher) Push(_ context.Context, pool fleet.ResourceID, o push.Request) (*push.Result, error) {
 	f.pool, f.pushed = pool, append(f.pushed, o)
 	f.report("Put userData of instance 0")
 	return f.result, f.err
@@ -55,7 +55,7 @@ func (f *fakePusher) Status(_ context.Context, pool fleet.ResourceID) (*push.Sta
 	return &f.status, f.err
 }
 
-func (f *fakePusher) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o push.PushOptions) (*push.Result, error) {
+func (f *fakePusher) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o push.Request) (*push.Result, error) {
 	f.to = append(f.to, to)
 	return f.Push(ctx, pool, o)
 }

@@ -55,7 +55,7 @@ func (w *world) push(value string) error {
 	client, err := kubernetes.NewForConfig(w.kube.Config(user))
 	must(w.t, err)
 	r := push.New(push.Options{ARM: resources, Cloud: cloud, Kube: client, Namespace: kube.DefaultNamespace, Now: time.Now, By: "operator@test"})
-	_, err = r.Push(w.t.Context(), pool, push.PushOptions{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), MaxUnavailable: "1", Timeout: time.Minute,
+	_, err = r.Push(w.t.Context(), pool, push.Request{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), MaxUnavailable: "1", Timeout: time.Minute,
 		Config: nodeconfig.Config{Sysctls: map[string]string{"net.core.somaxconn": value}, Kubelet: map[string]any{"systemReserved": map[string]any{"memory": "1Mi"}}}})
 	return err
 }

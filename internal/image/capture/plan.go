@@ -113,7 +113,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		p.Problems = plan.CaptureProblems(o, c.req, plan.ResumePlan{})
 		return nil, p, nil
 	}
-	resume := plan.PlanResume(o, names, c.req, c.begun, own)
+	resume := plan.Resume(o, names, c.req, c.begun, own)
 	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(c.req, resume)...))
 	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
 	p.Notes, p.Problems = resume.Notes, plan.CaptureProblems(o, c.req, resume)

@@ -176,7 +176,7 @@ func TestCourse(t *testing.T) {
 	} {
 		o, q := good(), options()
 		c.change(&o, &q)
-		got := PlanResume(o, n, q, noon, "own")
+		got := Resume(o, n, q, noon, "own")
 		if got.From != c.start || strings.Join(codes(got.Problems), " ") != c.code {
 			t.Errorf("%s: starts at %d with %v; want %d with %q", name, got.From, codes(got.Problems), c.start, c.code)
 		}

@@ -234,10 +234,10 @@ type ResumePlan struct {
 	Notes    []string
 }
 
-// PlanResume decides where to begin: today's version exists → on to the model;
+// Resume decides where to begin: today's version exists → on to the model;
 // today's snapshot exists → on to the build. own is the open capture, or "": its own
 // snapshots count on any day. What has one of the names and is not ours is a problem.
-func PlanResume(o Observed, names Names, options Request, now time.Time, own string) (c ResumePlan) {
+func Resume(o Observed, names Names, options Request, now time.Time, own string) (c ResumePlan) {
 	refuse := c.Problems.Refuse
 	if v, found := FindVersion(o.Versions, names.Version); found {
 		if RolledBack(v) || v.ProvisioningState != Deleting && !(v.ProvisioningState == Failed && Ours(v.Tags)) {

@@ -39,7 +39,7 @@ func TestRefused(t *testing.T) {
 					if err != nil || !strings.Contains(strings.Join(plan.Notes, "\n"), `"#!/bin/sh"`) {
 						t.Errorf("the plan is %+v, %v; want a note of what the userData is", plan, err)
 					}
-					w.must("one", func(o *push.PushOptions) { o.ReplaceUserData = true })
+					w.must("one", func(o *push.Request) { o.ReplaceUserData = true })
 					w.has(1, name(0), name(1))
 					return
 				}
@@ -64,7 +64,7 @@ func TestFlexible(t *testing.T) {
 		}
 		_, err = w.rollout().Plan(w.ctx, set, config("one"))
 		w.refused(err, "NotUniform")
-		_, err = w.rollout().Push(w.ctx, set, push.PushOptions{Config: config("one"), Key: w.key})
+		_, err = w.rollout().Push(w.ctx, set, push.Request{Config: config("one"), Key: w.key})
 		w.refused(err, "NotUniform")
 	})
 }
@@ -84,7 +84,7 @@ func TestForeignInstance(t *testing.T) {
 		if w.refused(err, "ForeignUserData"); w.arm.puts != 0 || w.userData("1") != foreign {
 			t.Errorf("%d PUTs, and the instance has %q", w.arm.puts, w.userData("1"))
 		}
-		w.must("one", func(o *push.PushOptions) { o.ReplaceUserData = true })
+		w.must("one", func(o *push.Request) { o.ReplaceUserData = true })
 		w.has(1, name(0), name(1), name(2))
 	})
 }
@@ -94,23 +94,23 @@ func TestKeys(t *testing.T) {
 		old := w.key
 		next := ed25519.NewKeyFromSeed([]byte(strings.Repeat("n", ed25519.SeedSize)))
 		w.must("one")
-		_, err := w.push("two", func(o *push.PushOptions) { o.Key = next })
+		_, err := w.push("two", func(o *push.Request) { o.Key = next })
 		w.refused(err, "KeyNotAccepted")
 
 		both := []nodeconfig.PublicKey{nodeconfig.PublicKeyOf(old.Public().(ed25519.PublicKey)), nodeconfig.PublicKeyOf(next.Public().(ed25519.PublicKey))}
 		// The same content with other keys is a new generation.
-		if got := w.must("one", func(o *push.PushOptions) { o.Keys = both }).Generation; got != 2 {
+		if got := w.must("one", func(o *push.Request) { o.Keys = both }).Generation; got != 2 {
 			t.Errorf("the rotation has generation %d, want 2", got)
 		}
 		w.key = next
 		// Who owns the new key says that the old one is known: anybody could have named the
 		// new one in a document.
-		_, err = w.push("two", func(o *push.PushOptions) { o.Keys = both[1:] })
+		_, err = w.push("two", func(o *push.Request) { o.Keys = both[1:] })
 		w.refused(err, "KeyNotAccepted")
-		if got := w.must("two", func(o *push.PushOptions) { o.Keys = both }).Generation; got != 3 {
+		if got := w.must("two", func(o *push.Request) { o.Keys = both }).Generation; got != 3 {
 			t.Errorf("the push with the new key has generation %d, want 3", got)
 		}
-		if got := w.must("two", func(o *push.PushOptions) { o.Keys = both[1:] }).Generation; got != 4 {
+		if got := w.must("two", func(o *push.Request) { o.Keys = both[1:] }).Generation; got != 4 {
 			t.Errorf("the push without the old key has generation %d, want 4", got)
 		}
 		w.key = old
@@ -188,7 +188,7 @@ func TestReservations(t *testing.T) {
 			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v: got %v; want it refused with %q", c.kubelet, err, c.want)
 			}
-			_, err = w.rollout().Push(w.ctx, pool, push.PushOptions{Config: nodeconfig.Config{Kubelet: c.kubelet}, Key: w.key})
+			_, err = w.rollout().Push(w.ctx, pool, push.Request{Config: nodeconfig.Config{Kubelet: c.kubelet}, Key: w.key})
 			if workflow.ExitCode(err) != workflow.ExitRefused || w.arm.puts != 0 {
 				t.Errorf("%v: the push ended with %v and %d PUTs", c.kubelet, err, w.arm.puts)
 			}
@@ -206,7 +206,7 @@ func TestPlan(t *testing.T) {
 		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "the pool has v1.31.9;") {
 			t.Errorf("got %v; want the version once", err)
 		}
-		_, err = r.Push(w.ctx, pool, push.PushOptions{Config: newer, Key: w.key})
+		_, err = r.Push(w.ctx, pool, push.Request{Config: newer, Key: w.key})
 		w.refused(err, "KubeletField")
 		w.must("one")
 		plan, err := r.Plan(w.ctx, pool, config("two"))
@@ -256,14 +256,14 @@ func TestHistoryIsNotBelieved(t *testing.T) {
 		w.kube.Change("configmaps", namespace, push.HistoryName(pool), func(o runtime.Object) {
 			o.(*corev1.ConfigMap).Data["generation-1"] = `{"generation": 1, "digest": "sha256:0", "userData": "` + foreign + `"}`
 		})
-		_, err = w.rollout().Rollback(w.ctx, pool, 0, push.PushOptions{Key: w.key})
+		_, err = w.rollout().Rollback(w.ctx, pool, 0, push.Request{Key: w.key})
 		w.refused(err, "HistoryNotTrusted")
 		w.kube.Change("configmaps", namespace, push.HistoryName(pool), func(o runtime.Object) {
 			data := o.(*corev1.ConfigMap).Data
 			data["generation-9"] = strings.Replace(data["generation-2"], `"generation":2`, `"generation":9`, 1)
 		})
 		for _, to := range []int64{1, 9} {
-			_, err = w.rollout().Rollback(w.ctx, pool, to, push.PushOptions{Key: w.key})
+			_, err = w.rollout().Rollback(w.ctx, pool, to, push.Request{Key: w.key})
 			w.refused(err, "HistoryNotTrusted")
 		}
 	})
@@ -294,7 +294,7 @@ func TestHole05ForeignUserDataOfConfiguredNodes(t *testing.T) {
 		if all := problems(err); len(all) != 1 || all[0].On != "instances pool1_2, pool1_3" {
 			t.Errorf("got %+v", all)
 		}
-		w.must("two", func(o *push.PushOptions) { o.ReplaceUserData = true })
+		w.must("two", func(o *push.Request) { o.ReplaceUserData = true })
 		w.has(2, name(0), name(1), name(2))
 	})
 	play(t, 3, func(w *world) {

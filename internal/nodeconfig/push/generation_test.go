@@ -47,8 +47,8 @@ func (w *world) sign(generation int64, key ed25519.PrivateKey, keys ...nodeconfi
 
 func thief() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
-func skip(names ...string) func(o *push.PushOptions) {
-	return func(o *push.PushOptions) { o.SkipNodes = names }
+func skip(names ...string) func(o *push.Request) {
+	return func(o *push.Request) { o.SkipNodes = names }
 }
 
 // problems are those of a refusal.
@@ -201,7 +201,7 @@ func TestHole01HostileModel(t *testing.T) {
 			if w.refused(err, c.code); w.arm.puts != puts || !strings.Contains(problems(err)[0].WayOut, "--replace-user-data") {
 				t.Errorf("%s: got %v and %d PUTs", what, err, w.arm.puts-puts)
 			}
-			result := w.must("two", func(o *push.PushOptions) { o.ReplaceUserData = true })
+			result := w.must("two", func(o *push.Request) { o.ReplaceUserData = true })
 			d := w.document(w.userData("0"))
 			if result.Generation != 2 || w.model() != 2 || len(d.Keys) != 0 {
 				t.Errorf("%s: got %+v, document %+v", what, result, d)
@@ -331,12 +331,12 @@ func TestHole01ResetGeneration(t *testing.T) {
 				puts := w.arm.puts
 				_, err = w.push("two")
 				w.refused(err, "GenerationTooHigh")
-				_, err = w.rollout().Rollback(w.ctx, pool, 1, push.PushOptions{Key: w.key})
+				_, err = w.rollout().Rollback(w.ctx, pool, 1, push.Request{Key: w.key})
 				w.refused(err, "GenerationTooHigh")
 				if _, err = w.rollout().Plan(w.ctx, pool, config("two")); len(problems(err)) != 1 || w.arm.puts != puts {
 					t.Errorf("the plan: %v, and %d PUTs", err, w.arm.puts-puts)
 				}
-				reset := func(o *push.PushOptions) { o.ResetGeneration = true }
+				reset := func(o *push.Request) { o.ResetGeneration = true }
 				if result := w.must("two", reset); result.Generation != 2 || w.model() != 2 {
 					t.Errorf("the reset has %+v, model %d", result, w.model())
 				}
@@ -398,7 +398,7 @@ func TestHole01DocumentsWereLost(t *testing.T) {
 		if all := problems(err); len(all) != 1 || !strings.Contains(all[0].WayOut, "--after-generation") {
 			t.Errorf("got %+v", all)
 		}
-		after := func(o *push.PushOptions) { o.AfterGeneration = 7 }
+		after := func(o *push.Request) { o.AfterGeneration = 7 }
 		for range 2 { // the same command goes on
 			if result := w.must("one", after); result.Generation != 8 || w.model() != 8 {
 				t.Errorf("got %+v, model %d", result, w.model())

@@ -156,7 +156,7 @@ func overtaken(by entry) (what, wayOut string) {
 // where the newest did not reach it; or else the newest generation whose content is not the
 // newest one's; or goes on with a rollback that Ready nodes or the model lack. What is
 // pushed is signed again, so an accepted key must have signed the entry.
-func (r *Rollout) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, p PushOptions) (*Result, error) {
+func (r *Rollout) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, p Request) (*Result, error) {
 	p.rollback, p.to = true, to
 	return r.Push(ctx, pool, p)
 }

@@ -25,7 +25,7 @@ import (
 // the same content. What is refused before anything changed is *workflow.Refused; a push
 // that ctx ended is a *workflow.Outcome with ExitInterrupted. The result is never nil and
 // says what was reached whatever the error.
-func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions) (*Result, error) {
+func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o Request) (*Result, error) {
 	began := r.Now()
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Minute
@@ -68,7 +68,7 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 // A push is one call of Push.
 type push struct {
 	*Rollout
-	o          PushOptions
+	o          Request
 	pool       fleet.ResourceID
 	generation int64
 	contentOf  int64 // of a rollback: the generation with the same content

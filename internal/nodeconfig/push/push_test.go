@@ -21,7 +21,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-func two(o *push.PushOptions) { o.MaxUnavailable = "2" }
+func two(o *push.Request) { o.MaxUnavailable = "2" }
 
 func TestPush(t *testing.T) {
 	play(t, 5, func(w *world) {
@@ -56,7 +56,7 @@ func TestPush(t *testing.T) {
 // rollback goes back, and wants what the pool has then.
 func (w *world) rollback(to, generation int64, content string) {
 	w.Helper()
-	result, err := w.rollout().Rollback(w.ctx, pool, to, push.PushOptions{Key: w.key})
+	result, err := w.rollout().Rollback(w.ctx, pool, to, push.Request{Key: w.key})
 	if d := w.document(w.userData("0")); err != nil || result.Generation != generation || d == nil || d.Config.Files[0].Content != content {
 		w.Errorf("rollback to %d: generation %d, %+v, %v; want %d with %q", to, result.Generation, d, err, generation, content)
 	}
@@ -65,7 +65,7 @@ func (w *world) rollback(to, generation int64, content string) {
 func TestRollback(t *testing.T) {
 	play(t, 2, func(w *world) {
 		w.must("one")
-		_, err := w.rollout().Rollback(w.ctx, pool, 0, push.PushOptions{Key: w.key})
+		_, err := w.rollout().Rollback(w.ctx, pool, 0, push.Request{Key: w.key})
 		w.refused(err, "NoSuchGeneration")
 
 		// Two failed pushes are left behind: the model has what all other nodes have.
@@ -76,13 +76,13 @@ func TestRollback(t *testing.T) {
 			t.Fatalf("got %v and %v", first, second)
 		}
 		// So is a rollback that failed: the same command goes on with it.
-		if _, err := w.rollout().Rollback(w.ctx, pool, 0, push.PushOptions{Key: w.key}); err == nil {
+		if _, err := w.rollout().Rollback(w.ctx, pool, 0, push.Request{Key: w.key}); err == nil {
 			t.Error("the rollback succeeded on a node that fails")
 		}
 		w.behave(name(0), "")
-		_, err = w.rollout().Rollback(w.ctx, pool, 0, push.PushOptions{Key: w.key})
+		_, err = w.rollout().Rollback(w.ctx, pool, 0, push.Request{Key: w.key})
 		w.refused(err, "FailedEarlier")
-		result, err := w.rollout().Rollback(w.ctx, pool, 0, push.PushOptions{Key: w.key, Retry: true})
+		result, err := w.rollout().Rollback(w.ctx, pool, 0, push.Request{Key: w.key, Retry: true})
 		if err != nil || result.ContentOf != 1 || result.Generation != 5 {
 			t.Errorf("got %+v, %v", result, err)
 		}
@@ -90,7 +90,7 @@ func TestRollback(t *testing.T) {
 		w.rollback(0, 6, "three") // it had ended: back to where it began
 		w.rollback(0, 7, "one")
 		w.rollback(2, 8, "two")
-		_, err = w.rollout().Rollback(w.ctx, pool, 9, push.PushOptions{Key: w.key})
+		_, err = w.rollout().Rollback(w.ctx, pool, 9, push.Request{Key: w.key})
 		w.refused(err, "NoSuchGeneration")
 
 		// One that was interrupted, too.
@@ -101,7 +101,7 @@ func TestRollback(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err = w.rollout().Rollback(ctx, pool, 0, push.PushOptions{Key: w.key})
+		_, err = w.rollout().Rollback(ctx, pool, 0, push.Request{Key: w.key})
 		if workflow.ExitCode(err) != workflow.ExitInterrupted {
 			t.Errorf("got %v", err)
 		}
@@ -115,7 +115,7 @@ func TestCanaryFails(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			play(t, 3, func(w *world) {
 				w.behave(name(1), how)
-				result, err := w.push("one", func(o *push.PushOptions) { o.Canary = name(1) })
+				result, err := w.push("one", func(o *push.Request) { o.Canary = name(1) })
 				if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") || strings.Contains(err.Error(), "many lines") || w.printed("many lines") {
 					t.Errorf("got %v; want a failure that says %q", err, want)
 				}
@@ -162,7 +162,7 @@ func TestRetry(t *testing.T) {
 		w.behave(name(0), "")
 		_, err := w.push("one")
 		w.refused(err, "FailedEarlier")
-		if result := w.must("one", func(o *push.PushOptions) { o.Retry = true }); result.Generation != 2 {
+		if result := w.must("one", func(o *push.Request) { o.Retry = true }); result.Generation != 2 {
 			t.Errorf("the retry has generation %d, want 2", result.Generation)
 		}
 		w.has(2, name(0), name(1))
@@ -187,7 +187,7 @@ func TestRefusedByNode(t *testing.T) {
 
 func TestWaveFails(t *testing.T) {
 	play(t, 6, func(w *world) {
-		w.must("one", func(o *push.PushOptions) { o.MaxUnavailable = "50%" })
+		w.must("one", func(o *push.Request) { o.MaxUnavailable = "50%" })
 		w.behave(name(2), "fail")
 		result, err := w.push("two", two)
 		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), name(2)) || strings.Contains(err.Error(), name(1)) {
@@ -217,7 +217,7 @@ func TestInterrupted(t *testing.T) {
 					cancel()
 				}
 			}
-			result, err := w.rollout().Push(ctx, pool, push.PushOptions{Config: config("one"), Key: w.key})
+			result, err := w.rollout().Push(ctx, pool, push.Request{Config: config("one"), Key: w.key})
 			if workflow.ExitCode(err) != workflow.ExitInterrupted || !strings.Contains(err.Error(), "have generation 1") || result.Generation != 1 {
 				t.Errorf("stopped at PUT %d: got %v, %+v", stop, err, result)
 			}
@@ -251,7 +251,7 @@ func TestInterruptedAnywhere(t *testing.T) {
 					}
 				}
 			}
-			_, err := r.Push(ctx, pool, push.PushOptions{Config: config("one"), Key: w.key})
+			_, err := r.Push(ctx, pool, push.Request{Config: config("one"), Key: w.key})
 			w.arm.onSend = nil
 			if ctx.Err() == nil {
 				return // all lines were tried
@@ -310,7 +310,7 @@ func TestInstanceRefuses(t *testing.T) {
 		if err := w.azure.AddFault(azsim.Fault{Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed"}); err != nil {
 			t.Fatal(err)
 		}
-		result, err := w.push("one", func(o *push.PushOptions) { o.Timeout = time.Minute })
+		result, err := w.push("one", func(o *push.Request) { o.Timeout = time.Minute })
 		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "OperationNotAllowed") || len(result.Left) != 2 || result.Took > 4*time.Minute {
 			t.Errorf("got %v, %+v", err, result)
 		}
@@ -381,7 +381,7 @@ func TestTwoPushes(t *testing.T) {
 			})
 			r.Kube = kubernetes.NewForConfigOrDie(access)
 			go func() {
-				_, err := r.Push(w.ctx, pool, push.PushOptions{Config: config(content), Key: w.key})
+				_, err := r.Push(w.ctx, pool, push.Request{Config: config(content), Key: w.key})
 				errs <- err
 			}()
 		}
@@ -496,7 +496,7 @@ func TestTimeout(t *testing.T) {
 	play(t, 1, func(w *world) {
 		w.behave(name(0), "silent")
 		began := time.Now()
-		_, err := w.push("one", func(o *push.PushOptions) { o.Timeout = time.Minute })
+		_, err := w.push("one", func(o *push.Request) { o.Timeout = time.Minute })
 		if took := time.Since(began); err == nil || took < time.Minute || took > 2*time.Minute {
 			t.Errorf("gave up after %s with %v; want 1 min", took, err)
 		}
@@ -506,7 +506,7 @@ func TestTimeout(t *testing.T) {
 // A large pool takes about as long as is said before.
 func TestLargePool(t *testing.T) {
 	play(t, 120, func(w *world) {
-		result := w.must("one", func(o *push.PushOptions) { o.MaxUnavailable = "25%" })
+		result := w.must("one", func(o *push.Request) { o.MaxUnavailable = "25%" })
 		expected := push.Expected(120, 30, 34*time.Second)
 		t.Logf("120 nodes, 30 at once: %s of virtual time, expected %s", result.Took, expected)
 		if len(result.Nodes) != 120 || w.most > 30 || result.Took < expected/2 || result.Took > 2*expected {
@@ -571,7 +571,7 @@ func TestHole09TimeoutSaysWhy(t *testing.T) {
 			access.QPS, access.Burst = c.qps, c.burst
 			r := w.rollout()
 			r.Kube = kubernetes.NewForConfigOrDie(access)
-			_, err := r.Push(w.ctx, pool, push.PushOptions{Config: config("one"), Key: w.key, Timeout: time.Minute})
+			_, err := r.Push(w.ctx, pool, push.Request{Config: config("one"), Key: w.key, Timeout: time.Minute})
 			if err == nil || strings.Contains(err.Error(), "rate:") || strings.Contains(err.Error(), "limiter") || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v requests a second: got %v; want it to say %q", c.qps, err, c.says)
 			}
@@ -596,7 +596,7 @@ func TestHole09AdviceAfterInterruptedNode(t *testing.T) {
 		}
 		w.behave(name(0), "")
 		w.behave(name(1), "")
-		w.must("one", func(o *push.PushOptions) { o.Retry = true })
+		w.must("one", func(o *push.Request) { o.Retry = true })
 		w.has(2, name(0), name(1))
 	})
 }

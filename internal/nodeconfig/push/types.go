@@ -12,8 +12,8 @@ import (
 // a node that reports wrongly cannot bring the pool to the end of the numbers.
 const MaxAfterGeneration = 1_000_000
 
-// PushOptions say what is pushed, and how.
-type PushOptions struct {
+// A Request says what is pushed, and how.
+type Request struct {
 	Config nodeconfig.Config
 	Key    ed25519.PrivateKey // signs the document
 	// Keys, where there are some, are what nodes accept from then on. Empty keeps those

@@ -289,8 +289,8 @@ func config(content string) nodeconfig.Config {
 	return nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/motd", Content: content}}}
 }
 
-func (w *world) push(content string, set ...func(*push.PushOptions)) (*push.Result, error) {
-	o := push.PushOptions{Config: config(content), Key: w.key}
+func (w *world) push(content string, set ...func(*push.Request)) (*push.Result, error) {
+	o := push.Request{Config: config(content), Key: w.key}
 	for _, s := range set {
 		s(&o)
 	}
@@ -298,7 +298,7 @@ func (w *world) push(content string, set ...func(*push.PushOptions)) (*push.Resu
 }
 
 // must pushes what succeeds.
-func (w *world) must(content string, set ...func(*push.PushOptions)) *push.Result {
+func (w *world) must(content string, set ...func(*push.Request)) *push.Result {
 	w.Helper()
 	result, err := w.push(content, set...)
 	if err != nil {
