@@ -15,7 +15,7 @@ import (
 const (
 	analysedBoots = 1000
 	analysedUnits = 400
-	analysedOver  = time.Second // docs/boot.md promises it, on one core
+	analysedOver  = time.Second // docs/reference/boot.md promises it, on one core
 	analysedGrows = 256 << 10   // bytes, of nine times as many boots: what is above is kept of each
 )
 

@@ -17,7 +17,7 @@ const simulatedCaptures = 200
 // simulated measures what a capture costs in virtual time: the workflow, Azure's
 // SDK, client-go, the simulated Azure and the API server in memory, all on one
 // core, by the processor's time. The play is a test, since virtual time is a
-// test's: see docs/simulation.md.
+// test's: see docs/reference/simulation.md.
 func simulated(ctx context.Context, _ options) (_ []figure, err error) {
 	dir, err := os.MkdirTemp("", "ortet-bench-")
 	if err != nil {

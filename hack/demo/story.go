@@ -153,7 +153,7 @@ ortet capture %[2]s --image=%[3]s --accept-pool-credentials --grow=1
 ortet status
 ortet nodes
 ortet rollback %[2]s
-kubectl get nodes    # yours to bring; see docs/playground.md
+kubectl get nodes    # yours to bring; see docs/reference/playground.md
 `, env, node, image)
 	return nil
 }

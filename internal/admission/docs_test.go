@@ -10,11 +10,11 @@ import (
 	"github.com/ortet/ortet/internal/admission"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of docs/admission.md")
+var update = flag.Bool("update", false, "rewrite the table of docs/reference/admission.md")
 
-// docs/admission.md lists every reason as the code has it.
+// docs/reference/admission.md lists every reason as the code has it.
 func TestDocsListReasons(t *testing.T) {
-	const file, begin, end = "../../docs/admission.md", "<!-- reasons -->\n", "<!-- /reasons -->"
+	const file, begin, end = "../../docs/reference/admission.md", "<!-- reasons -->\n", "<!-- /reasons -->"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ type Meaning struct {
 }
 
 // Reasons returns every reason of a refusal, in the order of the checks. A certificate
-// that proves nothing is 401: the node then proves by a document. docs/admission.md lists them.
+// that proves nothing is 401: the node then proves by a document. docs/reference/admission.md lists them.
 func Reasons() []Meaning {
 	return []Meaning{
 		{NotFound, http.StatusNotFound, true, "there is nothing at this path", "compare the agent's and the server's versions"},

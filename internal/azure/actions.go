@@ -36,7 +36,7 @@ const (
 
 // Actions returns the Azure actions that a change of that verb needs, with those
 // that it reads by, sorted; nil for an unknown verb. It is what
-// docs/azure-permissions.md documents, what preflight asks Reader.Denied for,
+// docs/reference/azure-permissions.md documents, what preflight asks Reader.Denied for,
 // and what the denial tests take away one by one.
 //
 // The beginGetAccess actions are Azure's linked check that the caller may read

@@ -12,7 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 )
 
-const permissionsDoc = "../../docs/azure-permissions.md"
+const permissionsDoc = "../../docs/reference/azure-permissions.md"
 
 // The documentation says what the code does. With the argument "update" the test
 // writes its tables again.

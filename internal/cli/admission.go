@@ -59,7 +59,7 @@ token that is valid for their own Node's name only. The server also:
   - writes every decision to the audit log
 
 Machines trust the server by the hash of its CA, which --print-ca-hash prints.
-docs/admission.md explains where to put it, and each reason for a refusal.`,
+docs/reference/admission.md explains where to put it, and each reason for a refusal.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.printHash {

@@ -29,7 +29,7 @@ func newBootAnalyze(o *options) *cobra.Command {
 		Use:   "analyze FILE...",
 		Short: "Show the timeline of boots from files copied from a machine",
 		Long: `analyze reads files copied from a machine, and needs neither cluster nor cloud.
-Their names do not matter. It reads, among others (docs/boot.md):
+Their names do not matter. It reads, among others (docs/reference/boot.md):
 
   - reports of ortet-node report
   - output of systemctl show, and of systemd-analyze plot --json, dump or

@@ -19,7 +19,7 @@ import (
 )
 
 // The commands on a real API server, by a user who may list ConfigMaps in the
-// namespace, and get Nodes, as docs/kubernetes-permissions.md says.
+// namespace, and get Nodes, as docs/reference/kubernetes-permissions.md says.
 func TestBootInACluster(t *testing.T) {
 	cp := controlplane.Run(t, controlplane.Config{})
 	admin := cp.Admin(t)

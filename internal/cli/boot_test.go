@@ -313,7 +313,7 @@ func TestBootUsage(t *testing.T) {
 
 // Every flag of ortet boot, and what bounds the boots that are kept, is on its page.
 func TestBootFlagsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/boot.md")
+	page, err := os.ReadFile("../../docs/reference/boot.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestBootFlagsAreDocumented(t *testing.T) {
 				return
 			}
 			if told[f.Name] = true; !strings.Contains(string(page), "`--"+f.Name) {
-				t.Errorf("docs/boot.md does not tell of --%s", f.Name)
+				t.Errorf("docs/reference/boot.md does not tell of --%s", f.Name)
 			}
 		})
 	}

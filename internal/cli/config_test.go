@@ -326,7 +326,7 @@ func TestConfigRollback(t *testing.T) {
 
 // Every flag of ortet config is on its page.
 func TestConfigFlagsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/config.md")
+	page, err := os.ReadFile("../../docs/how-to/config.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestConfigFlagsAreDocumented(t *testing.T) {
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			n++
 			if !strings.Contains(string(page), "--"+f.Name) {
-				t.Errorf("docs/config.md lacks --%s of %s", f.Name, c.CommandPath())
+				t.Errorf("docs/how-to/config.md lacks --%s of %s", f.Name, c.CommandPath())
 			}
 		})
 	}

@@ -267,7 +267,7 @@ func TestNodesUsage(t *testing.T) {
 
 // Every flag of the two is on their page.
 func TestNodesFlagsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/verdict.md")
+	text, err := os.ReadFile("../../docs/reference/verdict.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestNodesFlagsAreDocumented(t *testing.T) {
 			_, flag, ok := strings.Cut(l, "--")
 			flag, _, _ = strings.Cut(flag, " ")
 			if ok && flag != "help" && !strings.Contains(page, "`--"+flag) {
-				t.Errorf("docs/verdict.md does not tell of ortet %s --%s", name, flag)
+				t.Errorf("docs/reference/verdict.md does not tell of ortet %s --%s", name, flag)
 			}
 		}
 	}

@@ -248,7 +248,7 @@ func TestHole07CaptureHasNoDefaultImage(t *testing.T) {
 
 // Every flag of capture is on its page.
 func TestFlagsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/capture.md")
+	page, err := os.ReadFile("../../docs/reference/capture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	check := func(f *pflag.Flag) {
 		n++
 		if !strings.Contains(string(page), "`--"+f.Name+"`") && !strings.Contains(string(page), "`-o`, `--"+f.Name+"`") {
-			t.Errorf("docs/capture.md does not tell of --%s", f.Name)
+			t.Errorf("docs/reference/capture.md does not tell of --%s", f.Name)
 		}
 	}
 	capture.LocalNonPersistentFlags().VisitAll(check)

@@ -227,7 +227,7 @@ func (r LeftRequest) Validate() error {
 
 // Refusal is why a request was not granted.
 type Refusal struct {
-	Reason  string `json:"reason"`  // CamelCase, as in the audit log: docs/admission.md lists all
+	Reason  string `json:"reason"`  // CamelCase, as in the audit log: docs/reference/admission.md lists all
 	Message string `json:"message"` // for a person; tells a stranger nothing that he does not know
 	// Final says that asking again cannot help: it is the same machine's answer until
 	// somebody changes something.

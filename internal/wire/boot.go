@@ -136,7 +136,7 @@ type BootUnit struct {
 }
 
 // BootSpan is something that took time, or a moment where Start is End. Its Name
-// is one of the fixed names of its source (docs/boot.md), so that boots can be
+// is one of the fixed names of its source (docs/reference/boot.md), so that boots can be
 // compared.
 type BootSpan struct {
 	Source string    `json:"source"` // as "cloud-init"

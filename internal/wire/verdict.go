@@ -40,7 +40,7 @@ const ReasonUnknown = "Unknown"
 // secrets: whoever makes one redacts what it quotes.
 type Verdict struct {
 	Outcome Outcome `json:"outcome"`
-	// Reason is a name of the catalogue (docs/reasons.md); "" where Succeeded.
+	// Reason is a name of the catalogue (docs/reference/reasons.md); "" where Succeeded.
 	Reason string `json:"reason,omitempty"`
 	// Owner is "" where nothing names a cause: Succeeded, Unknown, DeletedBeforeReady.
 	Owner Owner `json:"owner,omitempty"`

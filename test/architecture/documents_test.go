@@ -159,7 +159,7 @@ var problemCode = regexp.MustCompile(`^[A-Z][a-zA-Z]{3,}$`)
 
 // Whoever is refused finds the code, and whoever sees a step its meaning.
 func TestProblemsAndStepsAreDocumented(t *testing.T) {
-	page := read(t, "docs/capture.md")
+	page := read(t, "docs/reference/capture.md")
 	codes, steps := 0, 0
 	step := func(parents []ast.Node, value string) {
 		id, ok := parents[len(parents)-1].(*ast.ValueSpec) // stepDrain = "drain"
@@ -168,7 +168,7 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 		}
 		steps++
 		if !strings.Contains(page, "`"+value+"`") {
-			t.Errorf("docs/capture.md does not name the step %s", value)
+			t.Errorf("docs/reference/capture.md does not name the step %s", value)
 		}
 	}
 	code := func(parents []ast.Node, value string) {
@@ -195,7 +195,7 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 		}
 		codes++
 		if !strings.Contains(page, "`"+value+"`") {
-			t.Errorf("docs/capture.md does not tell of the problem %s", value)
+			t.Errorf("docs/reference/capture.md does not tell of the problem %s", value)
 		}
 	}
 	for _, room := range []string{"internal/image/capture", "internal/image/rollback"} {
@@ -212,14 +212,14 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
 func TestAzsimIsDocumented(t *testing.T) {
-	page := read(t, "docs/azsim.md")
+	page := read(t, "docs/reference/azsim.md")
 	block := yamlBlock.FindStringSubmatch(page)
 	if block == nil {
-		t.Fatal("docs/azsim.md has no example of a spec")
+		t.Fatal("docs/reference/azsim.md has no example of a spec")
 	}
 	spec, err := azsim.ParseSpec([]byte(block[1]))
 	if err != nil {
-		t.Fatalf("the spec in docs/azsim.md: %v", err)
+		t.Fatalf("the spec in docs/reference/azsim.md: %v", err)
 	}
 	var server azsim.Server
 	defer server.Close()
@@ -227,14 +227,14 @@ func TestAzsimIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := server.Create(t.Context(), spec); err != nil {
-		t.Errorf("the spec in docs/azsim.md: %v", err)
+		t.Errorf("the spec in docs/reference/azsim.md: %v", err)
 	}
 	effects := 0
 	literals(t, "azsim", func(parents []ast.Node, value string) {
 		if p, ok := parents[len(parents)-1].(*ast.ValueSpec); ok && len(p.Names) == 1 && strings.HasPrefix(p.Names[0].Name, "Effect") {
 			effects++
 			if !strings.Contains(page, "`"+value+"`") {
-				t.Errorf("docs/azsim.md does not tell of the fault %s", value)
+				t.Errorf("docs/reference/azsim.md does not tell of the fault %s", value)
 			}
 		}
 	})
@@ -243,12 +243,12 @@ func TestAzsimIsDocumented(t *testing.T) {
 	}
 }
 
-// Each test that docs/security.md names for a promise exists, and each promise names one.
+// Each test that docs/reference/security.md names for a promise exists, and each promise names one.
 func TestPromisesHaveTheirTests(t *testing.T) {
-	_, promises, ok := strings.Cut(read(t, "docs/security.md"), "\n## Promises\n")
+	_, promises, ok := strings.Cut(read(t, "docs/reference/security.md"), "\n## Promises\n")
 	promises, _, closed := strings.Cut(promises, "\n## ")
 	if !ok || !closed {
-		t.Fatal("docs/security.md has no promises")
+		t.Fatal("docs/reference/security.md has no promises")
 	}
 	declared := map[string]bool{}
 	test := regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(t \*testing\.T\)`)
@@ -275,7 +275,7 @@ func TestPromisesHaveTheirTests(t *testing.T) {
 		t.Errorf("%d promises", rows)
 	}
 	// So has each attack that is listed, but for those that are not promised.
-	_, attacks, _ := strings.Cut(read(t, "docs/security.md"), "\n## Attacks tried\n")
+	_, attacks, _ := strings.Cut(read(t, "docs/reference/security.md"), "\n## Attacks tried\n")
 	attacks, _, _ = strings.Cut(attacks, "\n## ")
 	shown := regexp.MustCompile("^\\| .+ \\| (?:`(Test[A-Za-z0-9]+)`|–) \\|$")
 	rows = 0

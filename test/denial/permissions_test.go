@@ -34,7 +34,7 @@ func documentedRules(force bool) []kube.Rule {
 // rollbackRules returns what the page says in words of a rollback.
 func rollbackRules(t *testing.T) []kube.Rule {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/kubernetes-permissions.md")
+	data, err := os.ReadFile("../../docs/reference/kubernetes-permissions.md")
 	must(t, err)
 	if !strings.Contains(string(data), "A rollback needs the rows for selfsubjectaccessreviews, leases and secrets, and to read the node that it is given") {
 		t.Fatal("the documentation says something else of a rollback: change this test with it")

@@ -140,7 +140,7 @@ timeouts: {discovery: 6s, tlsBootstrap: 20s, kubernetesAPICall: 5s, kubeletHealt
 	return simulation.CloudConfig(files, commands...)
 }
 
-// bakeAgent makes the image on which ortet-node is, as docs/extension.md says.
+// bakeAgent makes the image on which ortet-node is, as docs/how-to/extension.md says.
 func bakeAgent(ctx context.Context, t *testing.T) func(l *lab, disk string) map[string]string {
 	return func(l *lab, disk string) map[string]string {
 		t.Helper()

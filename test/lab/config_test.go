@@ -137,7 +137,7 @@ func newConfiguring(ctx context.Context, t *testing.T, line *timeline) *configur
 	return c
 }
 
-// bake puts the agent, its units and the accepted key into the image, as docs/config.md
+// bake puts the agent, its units and the accepted key into the image, as docs/how-to/config.md
 // has it.
 func (c *configuring) bake(ctx context.Context, t *testing.T, l *lab, disk string) map[string]string {
 	t.Helper()

@@ -4,7 +4,7 @@
 // while an autoscaler deletes every empty node. And it boots machines
 // that come up and machines that do not, and asks ortet nodes what became of each.
 // And it has machines join by themselves: by an admission server that runs beside
-// them, and by one that docs/join.md has installed in their cluster.
+// them, and by one that docs/how-to/join.md has installed in their cluster.
 //
 // It needs root on Debian and some minutes; see hack/lab for what machines are
 // made from. Run it as

@@ -41,7 +41,7 @@ const (
 	admissionPort = "8443"
 )
 
-// An installed is a lab in which ortet admission runs as docs/join.md has it installed:
+// An installed is a lab in which ortet admission runs as docs/how-to/join.md has it installed:
 // by the chart, in pods on the control plane's nodes, in the cluster that it lets
 // machines into.
 type installed struct {
@@ -53,7 +53,7 @@ type installed struct {
 	desk    string // the operator's folder
 }
 
-// TestAdmissionInPods follows docs/join.md: its values, its commands and its settings,
+// TestAdmissionInPods follows docs/how-to/join.md: its values, its commands and its settings,
 // as they stand there, with the lab's names in the place of the examples'.
 func TestAdmissionInPods(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -129,11 +129,11 @@ func newInstalled(ctx context.Context, t *testing.T, line *timeline) *installed 
 	return i
 }
 
-// sitDown gives the operator a folder with what docs/join.md takes for granted: the
+// sitDown gives the operator a folder with what docs/how-to/join.md takes for granted: the
 // checkout's charts, kubectl and helm. What it asks of az is done by the lab.
 func (i *installed) sitDown(ctx context.Context, t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(i.checkout, "docs", "join.md"))
+	text, err := os.ReadFile(filepath.Join(i.checkout, "docs", "how-to", "join.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func (i *installed) sitDown(ctx context.Context, t *testing.T) {
 	}
 }
 
-// example is the first block of that language in docs/join.md that has the mark in it,
+// example is the first block of that language in docs/how-to/join.md that has the mark in it,
 // with other words in the place of the example's; each has to be there.
 func (i *installed) example(t *testing.T, language, mark string, words ...string) string {
 	t.Helper()
@@ -165,13 +165,13 @@ func (i *installed) example(t *testing.T, language, mark string, words ...string
 		}
 		for w := 0; w < len(words); w += 2 {
 			if !strings.Contains(text, words[w]) {
-				t.Fatalf("docs/join.md: %q is not in its example: %s", words[w], text)
+				t.Fatalf("docs/how-to/join.md: %q is not in its example: %s", words[w], text)
 			}
 			text = strings.ReplaceAll(text, words[w], words[w+1])
 		}
 		return text
 	}
-	t.Fatalf("docs/join.md has no example in %s with %q", language, mark)
+	t.Fatalf("docs/how-to/join.md has no example in %s with %q", language, mark)
 	return ""
 }
 
@@ -191,7 +191,7 @@ func (i *installed) put(t *testing.T, name string, content []byte) {
 	}
 }
 
-// values are those of docs/join.md, and the issuer of the lab's metadata service, which
+// values are those of docs/how-to/join.md, and the issuer of the lab's metadata service, which
 // nobody publishes.
 func (i *installed) values(ctx context.Context, t *testing.T) []byte {
 	t.Helper()
@@ -216,7 +216,7 @@ func (i *installed) values(ctx context.Context, t *testing.T) []byte {
 	return text
 }
 
-// install does what docs/join.md says, and gives the pool's customData.
+// install does what docs/how-to/join.md says, and gives the pool's customData.
 func (i *installed) install(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	i.put(t, "azure.json", i.asNodesSee(t, i.azure.Endpoint.AzureConfig))
@@ -260,7 +260,7 @@ func (i *installed) install(ctx context.Context, t *testing.T) string {
 	}
 	settings := i.example(t, "json", `"servers"`, "10.0.0.4", i.address[i.first], "10.0.0.5", i.address[other], "sha256:5f0c…", hash)
 	if strings.Count(settings, ":"+admissionPort) != 2 {
-		t.Fatalf("the settings of docs/join.md have another port than %s: %s", admissionPort, settings)
+		t.Fatalf("the settings of docs/how-to/join.md have another port than %s: %s", admissionPort, settings)
 	}
 	i.put(t, "join.json", []byte(settings))
 	i.command(ctx, t, "join.yaml")

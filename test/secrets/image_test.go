@@ -167,17 +167,17 @@ func TestImage(t *testing.T) {
 // with the seed that they were measured with.
 func wantDocumented(t *testing.T, sum *tally) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "generalize.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "generalize.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if *seed != defaultSeed {
-		t.Logf("NOT COMPARED with docs/generalize.md, which has the shares of seed %d", uint64(defaultSeed))
+		t.Logf("NOT COMPARED with docs/reference/generalize.md, which has the shares of seed %d", uint64(defaultSeed))
 		return
 	}
 	row := func(name string, c count) {
 		if want := fmt.Sprintf("| %s | %d | %d | %.0f %% |\n", name, c.planted, c.found(), 100*c.share()); !strings.Contains(string(text), want) {
-			t.Errorf("docs/generalize.md has no line %q", want)
+			t.Errorf("docs/reference/generalize.md has no line %q", want)
 		}
 	}
 	for _, k := range sum.kinds {

@@ -20,7 +20,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// The invariants and their numbers are in docs/simulation.md. One excuse holds for all: a
+// The invariants and their numbers are in docs/reference/simulation.md. One excuse holds for all: a
 // neighbour changed this very object (world.touched).
 
 // A lack is something that is not as it has to be at a process's end.

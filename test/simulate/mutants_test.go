@@ -20,7 +20,7 @@ type mutant struct {
 	file, old, now             string
 }
 
-// mutants are bugs that break a promise of docs/capture.md.
+// mutants are bugs that break a promise of docs/reference/capture.md.
 var mutants = []mutant{
 	{"what was there before written ahead", "killed after the cordon", "1", "internal/image/capture/donor.go",
 		`return node.Unschedulable, err`,

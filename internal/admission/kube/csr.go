@@ -32,7 +32,7 @@ const (
 	Leave Verb = "Leave"
 )
 
-// Reasons of decisions on certificates. docs/admission.md lists them with the
+// Reasons of decisions on certificates. docs/reference/admission.md lists them with the
 // server's own.
 const (
 	TokenProven       = "TokenProven"       // approved: the token's own name, by its first key

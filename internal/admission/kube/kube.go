@@ -281,7 +281,7 @@ func fail(ctx context.Context, op, on string, err error) error {
 	case apierrors.IsForbidden(err):
 		out.Kind = fleet.KindDenied
 		if strings.Contains(answer.Message, " cannot ") {
-			out.Remedy = "grant it: docs/kubernetes-permissions.md lists what the admission server needs"
+			out.Remedy = "grant it: docs/reference/kubernetes-permissions.md lists what the admission server needs"
 		}
 	case apierrors.IsTooManyRequests(err):
 		out.Kind = fleet.KindThrottled

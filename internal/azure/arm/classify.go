@@ -339,14 +339,14 @@ func remedy(kind fleet.Kind, r *refusal) string {
 	case kind == fleet.KindDenied:
 		all := reAction.FindAllStringSubmatch(r.message, -1)
 		if len(all) == 0 {
-			return "grant what docs/azure-permissions.md lists"
+			return "grant what docs/reference/azure-permissions.md lists"
 		}
 		last := all[len(all)-1]
 		s := "grant " + last[1]
 		if strings.HasPrefix(last[2], "/") {
 			s += " on " + last[2]
 		}
-		return s + " (docs/azure-permissions.md lists all that is needed)"
+		return s + " (docs/reference/azure-permissions.md lists all that is needed)"
 	case kind == fleet.KindUnauthenticated:
 		return "check the credentials: their secret, tenant, expiry, and the clock"
 	case has(r.code, "ScopeLocked"):

@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the documentation's tables again")
 
-const permissionsDoc = "../../../docs/kubernetes-permissions.md"
+const permissionsDoc = "../../../docs/reference/kubernetes-permissions.md"
 
 // The documentation says what the code does.
 func TestRulesAreDocumented(t *testing.T) {

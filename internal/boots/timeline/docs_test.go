@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/boot-classes.md")
+var update = flag.Bool("update", false, "rewrite docs/reference/boot-classes.md")
 
-const docs = "../../../docs/boot-classes.md"
+const docs = "../../../docs/reference/boot-classes.md"
 
-// docs/boot-classes.md is the table of rules.
+// docs/reference/boot-classes.md is the table of rules.
 func TestDocs(t *testing.T) {
 	want := document()
 	if *update {
@@ -90,9 +90,9 @@ func TestRules(t *testing.T) {
 }
 
 // Spans are known here by the names that the readers give them, which are those of
-// docs/boot.md.
+// docs/reference/boot.md.
 func TestSourcesAreTheReaders(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/boot.md")
+	text, err := os.ReadFile("../../../docs/reference/boot.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@
 // nothing, and knows no clock; the agent (internal/node/bootstrap) gathers the
 // facts, and the operator's side explains reasons with the same catalogue.
 //
-// Reasons are names that do not change their meaning (docs/reasons.md, which is
+// Reasons are names that do not change their meaning (docs/reference/reasons.md, which is
 // made from the catalogue and tested against it). A label is given only on
 // evidence: lines or codes that cannot mean something else. Where there are
 // only signs of failure the reason is Unknown, with the raw lines, since a wrong
@@ -22,5 +22,5 @@
 //
 // A new reason is an entry in catalogue.go and one in evidences.go, what gives it
 // (most often a rule in lines.go), and a fixture of its name in testdata; -update
-// writes the golden judgement and docs/reasons.md.
+// writes the golden judgement and docs/reference/reasons.md.
 package verdict

@@ -10,9 +10,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-const docs = "../../../docs/reasons.md"
+const docs = "../../../docs/reference/reasons.md"
 
-// docs/reasons.md is the catalogue.
+// docs/reference/reasons.md is the catalogue.
 func TestDocs(t *testing.T) {
 	want := document()
 	if *update {

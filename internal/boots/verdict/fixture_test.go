@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden judgements and docs/reasons.md")
+var update = flag.Bool("update", false, "rewrite the golden judgements and docs/reference/reasons.md")
 
 // A fixture is a boot in words: lines that say what was seen, then logs, each
 // below "-- SOURCE --". Its file is named after the reason that it must give,

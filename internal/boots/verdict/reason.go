@@ -29,7 +29,7 @@ const (
 	rankAnswer rank = 80 // the cluster itself said no: what came before was got over
 )
 
-// Reasons is the catalogue, in the order of docs/reasons.md.
+// Reasons is the catalogue, in the order of docs/reference/reasons.md.
 func Reasons() []Reason {
 	return append([]Reason(nil), catalogue[:]...)
 }

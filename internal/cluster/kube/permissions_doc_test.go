@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const permissionsDoc = "../../../docs/kubernetes-permissions.md"
+const permissionsDoc = "../../../docs/reference/kubernetes-permissions.md"
 
 // The documentation says what the code does. With the argument "update" the test
 // writes its tables again.

@@ -121,7 +121,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 	switch c := s.Capture; {
 	case s.JournalDenied:
 		refuse("ClusterDenied", "these credentials may not read the Secret with its journal, as where it was made after the Helm chart was installed",
-			fmt.Sprintf("run helm upgrade, which finds it, or where ortet.pools is set add it there (%s); without the chart, grant get and update on its Secrets (docs/kubernetes-permissions.md)", s.Pool.ID))
+			fmt.Sprintf("run helm upgrade, which finds it, or where ortet.pools is set add it there (%s); without the chart, grant get and update on its Secrets (docs/reference/kubernetes-permissions.md)", s.Pool.ID))
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
 	case c != nil && c.Ended == nil && c.Kind == rollback.Kind:

@@ -13,12 +13,12 @@ import (
 	"github.com/ortet/ortet/internal/image/plan"
 )
 
-var update = flag.Bool("update", false, "write the table of steps in docs/capture.md")
+var update = flag.Bool("update", false, "write the table of steps in docs/reference/capture.md")
 
-// TestDocumented compares the table of steps in docs/capture.md with the rows. Steps, what they
+// TestDocumented compares the table of steps in docs/reference/capture.md with the rows. Steps, what they
 // wait for, and undos come from the rows; the last two columns are written by hand.
 func TestDocumented(t *testing.T) {
-	const path, head = "../../../docs/capture.md", "| step | waits for | undo | what it does | source |\n|---|---|---|---|---|\n"
+	const path, head = "../../../docs/reference/capture.md", "| step | waits for | undo | what it does | source |\n|---|---|---|---|---|\n"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func (*readyNodes) Drain(context.Context, string, cluster.DrainOptions, func(clu
 
 const subscriptionScope = "subscription"
 
-// A grant is a row of the table in docs/azure-permissions.md.
+// A grant is a row of the table in docs/reference/azure-permissions.md.
 type grant struct {
 	command, scope string // scope: subscriptionScope, lifecycle.RoleStorage or lifecycle.RoleCompute
 	actions        []string
@@ -50,7 +50,7 @@ type grant struct {
 // documented is the table of what an operator of ortet cluster needs in Azure.
 func documented(t *testing.T) (all []grant) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/azure-permissions.md")
+	text, err := os.ReadFile("../../../docs/reference/azure-permissions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func documented(t *testing.T) (all []grant) {
 		}
 	}
 	if len(all) < 15 {
-		t.Fatalf("docs/azure-permissions.md has %d rows about operators", len(all))
+		t.Fatalf("docs/reference/azure-permissions.md has %d rows about operators", len(all))
 	}
 	return all
 }

@@ -120,7 +120,7 @@ func (m *Manager) observe(ctx context.Context) (*observation, error) {
 }
 
 // captured reports whether new instances boot from an image that ortet capture made,
-// and not from the one of cluster.yaml. docs/capture.md has the tags.
+// and not from the one of cluster.yaml. docs/reference/capture.md has the tags.
 func (m *Manager) captured(ctx context.Context, r *reads, s resource) bool {
 	id := s.Properties.Profile.StorageProfile.ImageReference.ID
 	p := m.pool(s.Name)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestPermissionsAreDocumented(t *testing.T) {
-	const page, begin, end = "../../../docs/azure-permissions.md", "<!-- cluster -->\n", "<!-- end -->"
+	const page, begin, end = "../../../docs/reference/azure-permissions.md", "<!-- cluster -->\n", "<!-- end -->"
 	var b strings.Builder
 	b.WriteString("| identity | on | actions |\n|---|---|---|\n")
 	for _, g := range recipe.Actions() {

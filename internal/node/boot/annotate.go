@@ -72,7 +72,7 @@ type reduction struct {
 }
 
 // reductions, in their order: first what only a person reads, then what no chain
-// goes through, then what took no time, at last all but the units. docs/boot.md
+// goes through, then what took no time, at last all but the units. docs/reference/boot.md
 // tells of them.
 func reductions() []reduction {
 	shorter := func(than wire.Micros) func(wire.BootReport) wire.BootReport {

@@ -9,14 +9,14 @@ import (
 
 // Whoever is told something finds it in the documentation.
 func TestToldIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/events.md")
+	text, err := os.ReadFile("../../../docs/reference/events.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(text)
 	for _, h := range metricHelp() {
 		if !strings.Contains(page, "`"+h[0]+"`") {
-			t.Errorf("docs/events.md does not tell of %s", h[0])
+			t.Errorf("docs/reference/events.md does not tell of %s", h[0])
 		}
 	}
 	code, err := os.ReadFile("decide.go")
@@ -29,7 +29,7 @@ func TestToldIsDocumented(t *testing.T) {
 	}
 	for _, r := range reasons {
 		if name := strings.Replace(r[1], "%s", "T", 1); !strings.Contains(page, "`"+name+"`") {
-			t.Errorf("docs/events.md does not tell of %s", name)
+			t.Errorf("docs/reference/events.md does not tell of %s", name)
 		}
 	}
 }

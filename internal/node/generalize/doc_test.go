@@ -12,13 +12,13 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-var update = flag.Bool("update", false, "write docs/generalize.md anew")
+var update = flag.Bool("update", false, "write docs/reference/generalize.md anew")
 
-// docs/generalize.md is written from the table and the rules, so that it cannot
+// docs/reference/generalize.md is written from the table and the rules, so that it cannot
 // say anything else than what is done: go test ./internal/node/generalize -run
 // TestDocumentation -update
 func TestDocumentation(t *testing.T) {
-	file := filepath.Join("..", "..", "..", "docs", "generalize.md")
+	file := filepath.Join("..", "..", "..", "docs", "reference", "generalize.md")
 	want := documentation()
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {

@@ -45,7 +45,7 @@ const (
 
 // Table returns the whole list in the order in which it is worked off, but
 // that Last rows follow after the scan. It is documentation as much as code:
-// docs/generalize.md is written from it.
+// docs/reference/generalize.md is written from it.
 func Table() []Row {
 	return []Row{
 		// A clone that shares machine-id shares journal directories, DHCP

@@ -75,7 +75,7 @@ func TestHole04AcceptedPathsAndUnits(t *testing.T) {
 
 // Each example of the documentation is accepted.
 func TestHole04ExamplesOfTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/config.md")
+	text, err := os.ReadFile("../../../docs/how-to/config.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func exported(t *testing.T) map[string][]string {
 	line := regexp.MustCompile("(?m)^\\| `(ortet_[a-z_]+)` \\| ([a-z, ]*) \\|")
 	out := map[string][]string{}
 	for _, file := range []string{"verdict.md", "timeline.md"} { // what the second says of one that both have counts
-		text, err := os.ReadFile("../../../../docs/" + file)
+		text, err := os.ReadFile("../../../../docs/reference/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}

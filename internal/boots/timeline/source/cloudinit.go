@@ -51,7 +51,7 @@ func stageUnit(stage string) string {
 
 // CloudInitLog reads /var/log/cloud-init.log: a report for each boot in it that is
 // within the window, the spans of which are named as cloud-init names its events
-// (docs/boot.md). A boot begins with the stage init-local. Times are the node's
+// (docs/reference/boot.md). A boot begins with the stage init-local. Times are the node's
 // time of day, to the millisecond. What each stage says of the uptime is kept as
 // a reading of both clocks, the best of the boot, which is off by as long as
 // cloud-init takes to read its configuration.

@@ -44,6 +44,6 @@
 //
 // # Names
 //
-// The names of spans are fixed, since boots are compared by them; docs/boot.md
+// The names of spans are fixed, since boots are compared by them; docs/reference/boot.md
 // lists them.
 package source

@@ -100,7 +100,7 @@ func (e *entry) at() wire.Micros {
 
 // Journal reads a journal as `journalctl -o export` or `-o json` prints it: a
 // report for each boot in it, in their order, by what systemd says of units and
-// what is known of other programs' messages (docs/boot.md). Of entries without
+// what is known of other programs' messages (docs/reference/boot.md). Of entries without
 // a boot's id, nothing is kept.
 //
 // What begins half an hour after the startup was finished is no part of the boot,

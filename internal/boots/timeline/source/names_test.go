@@ -8,9 +8,9 @@ import (
 )
 
 // Every span that the readers make of testdata is of a source and a name that
-// docs/boot.md lists.
+// docs/reference/boot.md lists.
 func TestNamesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/boot.md")
+	text, err := os.ReadFile("../../../../docs/reference/boot.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestNamesAreDocumented(t *testing.T) {
 					found = found || s.Name == name || open && strings.HasPrefix(s.Name, fixed) && strings.Count(s.Name, "/") >= strings.Count(name, "/")
 				}
 				if !found {
-					t.Errorf("%s: docs/boot.md does not list %s of %s", path, s.Name, s.Source)
+					t.Errorf("%s: docs/reference/boot.md does not list %s of %s", path, s.Name, s.Source)
 				}
 			}
 		}
