@@ -84,7 +84,8 @@ func (f *joinFlags) complete() error {
 		return err
 	}
 	if missing && len(f.given.Servers) == 0 && f.given.CAHash == "" && f.given.Distribution == "" {
-		return fmt.Errorf("there is no %s: write it, docs/how-to/join.md tells what goes into it; or give --server, --ca-hash and --distribution", file)
+		return fmt.Errorf("there is no %s: write it, docs/reference/ortet-node-join.md lists what goes into it; "+
+			"or give --server, --ca-hash and --distribution", file)
 	}
 	if len(f.given.Servers) > 0 {
 		s.Servers = f.given.Servers

@@ -64,7 +64,7 @@ func TestJoinExitCodes(t *testing.T) {
 		"a path of a place":   {[]string{"join", "--settings", file(`{"kubelet":{"clientCA":"x"}}`)}, exitUsage, `a path "x" as clientCA of kubelet`},
 		"no such port":        {[]string{"join", "--root", root, "--server", "https://a:99999"}, exitUsage, `a server "https://a:99999", want a port`},
 		"nowhere to call":     {[]string{"join", "--root", root, "--callback-port", "70000"}, exitUsage, "a callbackPort of 70000, want 1 to 65535"},
-		"no settings":         {[]string{"join", "--root", t.TempDir()}, exitUsage, "there is no /etc/ortet/join.json: write it, docs/how-to/join.md tells"},
+		"no settings":         {[]string{"join", "--root", t.TempDir()}, exitUsage, "there is no /etc/ortet/join.json: write it, docs/reference/ortet-node-join.md lists"},
 		"no settings, a flag": {[]string{"leave", "--root", t.TempDir(), "--server", "https://x"}, exitUsage, "of flags alone, since there is no /etc/ortet/join.json: a caHash"},
 		"a file that is gone": {[]string{"join", "--root", root, "--settings", "/etc/none.json"}, exitUsage, "settings: /etc/none.json: no such file"},
 		"gone with its place": {[]string{"join", "--settings", "/none/none.json"}, exitUsage, "settings: /none/none.json: no such file"},

@@ -30,10 +30,10 @@ var makeTargets = strings.Fields(`list-resources list-images list-locations list
 	reimage-agents-parallel reimage-agents-serial chaos-monkey list-endpoints`)
 
 func TestClusterPageHasEveryMakeTarget(t *testing.T) {
-	table := section(t, "docs/reference/cluster.md", "makefile")
+	table := section(t, "docs/how-to/run-cluster.md", "makefile")
 	for _, target := range makeTargets {
 		if !strings.Contains(table, "`"+target+"`") {
-			t.Errorf("docs/reference/cluster.md does not say what becomes of make %s", target)
+			t.Errorf("docs/how-to/run-cluster.md does not say what becomes of make %s", target)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestClusterPageHasEveryCommand(t *testing.T) {
 	}
 }
 
-// The tests that docs/reference/cluster.md names have to exist.
+// The tests that docs/how-to/run-cluster.md names have to exist.
 func TestDefectsHaveTests(t *testing.T) {
 	named := regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
 	var all []string
@@ -69,7 +69,7 @@ func TestDefectsHaveTests(t *testing.T) {
 		}
 	}
 	rows := 0
-	for line := range strings.Lines(section(t, "docs/reference/cluster.md", "defects")) {
+	for line := range strings.Lines(section(t, "docs/how-to/run-cluster.md", "defects")) {
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| in ") {
 			continue
 		}
@@ -80,11 +80,11 @@ func TestDefectsHaveTests(t *testing.T) {
 		}
 		for _, m := range tests {
 			if !slices.Contains(all, m[1]) {
-				t.Errorf("docs/reference/cluster.md names %s, which does not exist", m[1])
+				t.Errorf("docs/how-to/run-cluster.md names %s, which does not exist", m[1])
 			}
 		}
 	}
 	if rows < 15 {
-		t.Errorf("docs/reference/cluster.md has %d defects only", rows)
+		t.Errorf("docs/how-to/run-cluster.md has %d defects only", rows)
 	}
 }

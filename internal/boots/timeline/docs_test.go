@@ -33,6 +33,8 @@ func TestDocs(t *testing.T) {
 func document() string {
 	var b strings.Builder
 	b.WriteString("# Where the work of a boot belongs\n\n" +
+		"This page is a reference for who builds images: which work of a boot belongs in the\n" +
+		"image, and which on the node.\n\n" +
 		"`ortet boot` classes each step of a boot's critical path by the rules below, of\n" +
 		"which the first that matches counts. A rule names spans by their IDs, in which `*`\n" +
 		"stands for anything, without minding small and capital letters, or `-` and `_`.\n\n" +

@@ -34,6 +34,9 @@ func document() string {
 	var b strings.Builder
 	b.WriteString(`# Why a node did not come up
 
+This page is a reference for operators: every reason of a failed boot, who can mend
+it, and how.
+
 Each verdict that is not Succeeded has a reason from this table. A reason's name
 keeps its meaning, so that alerts and selectors can hold to it. A reason is given
 only on the evidence that stands beside it, in the words of the program that

@@ -38,7 +38,8 @@ func documentation() string {
 	var b strings.Builder
 	b.WriteString(`# What generalising removes
 
-This page is written from the code (` + "`go test ./internal/node/generalize -run TestDocumentation -update`" + `).
+This page is a reference for operators: what a capture removes from the copied disk, and what its scan finds. It is
+written from the code (` + "`go test ./internal/node/generalize -run TestDocumentation -update`" + `).
 
 ` + "`ortet-node generalize`" + ` works on a copy of the donor's disk, never on the donor's. It first looks, and refuses
 a disk that is not the donor's, that is a control plane's, that sets ` + "`preserve_hostname: true`" + `, or whose
