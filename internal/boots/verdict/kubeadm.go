@@ -10,7 +10,7 @@ type KubeadmCode struct {
 }
 
 // KubeadmCodes are kubeadm's exit codes. 2 and 3 were given up: kubeadm 1.36
-// exits with 1 for every error (cmd/kubeadm/app/util/errors), so what its
+// exits with 1 for every error (kubernetes/cmd/kubeadm/app/util/errors), so what its
 // output says goes before them.
 func KubeadmCodes() []KubeadmCode {
 	return []KubeadmCode{
@@ -28,7 +28,7 @@ type KubeadmPhase struct {
 }
 
 // KubeadmPhases are those of kubeadm join and init. Source of fact: kubeadm 1.36,
-// cmd/kubeadm/app/cmd/phases.
+// kubernetes/cmd/kubeadm/app/cmd/phases.
 func KubeadmPhases() []KubeadmPhase {
 	return append([]KubeadmPhase(nil), kubeadmPhases[:]...)
 }

@@ -68,8 +68,8 @@ const (
 //	PullImage "IMAGE" returns image reference "sha256:…"
 //	PullImage "IMAGE" failed
 //
-// with quotes as they are or escaped. Source of fact: containerd,
-// internal/cri/server/images/image_pull.go.
+// with quotes as they are or escaped. Source of fact:
+// containerd/internal/cri/server/images/image_pull.go.
 func pullLine(text []byte) (image string, what pullEvent, took wire.Micros) {
 	for _, begin := range [...]string{`PullImage `, `Pulled image `} {
 		i := bytes.Index(text, []byte(begin))

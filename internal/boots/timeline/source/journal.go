@@ -120,8 +120,8 @@ func Journal(r io.Reader, o Options) []wire.BootReport {
 	return j.reports(in.source(sourceJournal, o))
 }
 
-// readExport reads the export format. Source of fact: systemd's
-// docs/JOURNAL_EXPORT_FORMATS.md.
+// readExport reads the export format. Source of fact:
+// systemd/docs/JOURNAL_EXPORT_FORMATS.md.
 func (j *journal) readExport(in *lines) {
 	var e entry
 	var name [maxFieldName]byte

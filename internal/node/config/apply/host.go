@@ -142,7 +142,7 @@ func (h host) number(file, kind, name string) (int, error) {
 }
 
 // registryDir is the first folder of containerd's config_path; "" where it has none.
-// Source: containerd's docs/hosts.md.
+// Source: containerd/docs/hosts.md.
 func (h host) registryDir() (string, error) {
 	text, err := h.read("/etc/containerd/config.toml")
 	if err != nil {

@@ -319,7 +319,7 @@ func (p *plan) mirrors(h host, current files.Set) error {
 	return nil
 }
 
-// hostsFile is containerd's hosts.toml. Source: containerd's docs/hosts.md.
+// hostsFile is containerd's hosts.toml. Source: containerd/docs/hosts.md.
 func hostsFile(m nodeconfig.RegistryMirror) string {
 	text := header
 	switch m.Registry {
