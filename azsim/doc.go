@@ -29,9 +29,9 @@
 //
 // The server keeps resources and their states; a Substrate, if it has one, keeps
 // bytes and runs computers. Without one the server is paper only. What a computer
-// finds at 169.254.169.254 is Computer.IMDS, also to be had by Server.IMDS: instance
-// metadata, documents that an Attestor signs, tokens, and the scheduled events of its
-// placement group (event_board.go), which Schedule and others post.
+// finds at 169.254.169.254 is Computer.IMDS, also to be had by Server.IMDS. Package
+// metadata answers there; the server tells it of the instance, its tokens, and the
+// scheduled events of its placement group (event_board.go), which Schedule and others post.
 //
 // # How a request goes
 //

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/azsim/metadata"
 )
 
 // The types of scheduled events.
@@ -39,20 +41,6 @@ func minimumNotice(eventType string) (time.Duration, bool) {
 	return notice, known
 }
 
-// A scheduledEvent is what the platform is about to do to instances, as the newest
-// API version tells it.
-type scheduledEvent struct {
-	EventID           string   `json:"EventId"`
-	EventStatus       string   `json:"EventStatus"`
-	EventType         string   `json:"EventType"`
-	ResourceType      string   `json:"ResourceType"`
-	Resources         []string `json:"Resources"`
-	NotBefore         string   `json:"NotBefore"` // RFC 1123; "" once started
-	Description       string   `json:"Description"`
-	EventSource       string   `json:"EventSource"` // "Platform", "User"
-	DurationInSeconds int      `json:"DurationInSeconds"`
-}
-
 // An eventBoard holds the scheduled events of one placement group, which Azure shows
 // to all instances in it.
 type eventBoard struct {
@@ -64,7 +52,7 @@ type eventBoard struct {
 }
 
 type postedEvent struct {
-	scheduledEvent
+	metadata.ScheduledEvent
 	board    *eventBoard
 	when     time.Time // when it begins at the latest
 	approved bool
@@ -119,7 +107,7 @@ func (s *Server) ask(e *entry, now time.Time) (delay time.Duration) {
 }
 
 // read returns the document that an instance is shown. The caller holds the lock.
-func (s *Server) read(e *entry, now time.Time) (incarnation int, events []scheduledEvent) {
+func (s *Server) read(e *entry, now time.Time) (incarnation int, events []metadata.ScheduledEvent) {
 	x, _ := instanceOf(e)
 	b := s.boardOf(x)
 	if now.Before(b.from) {
@@ -132,7 +120,7 @@ func (s *Server) read(e *entry, now time.Time) (incarnation int, events []schedu
 		}
 	}
 	for _, p := range b.events {
-		events = append(events, p.scheduledEvent)
+		events = append(events, p.ScheduledEvent)
 	}
 	return b.incarnation, events
 }
@@ -191,7 +179,7 @@ func (s *Server) post(v Event, list []*entry, now time.Time) *postedEvent {
 	x, _ := instanceOf(list[0])
 	b := s.boardOf(x)
 	p := &postedEvent{board: b, when: now.Add(v.Notice), begin: make(chan struct{}), canceled: make(chan struct{})}
-	p.scheduledEvent = scheduledEvent{
+	p.ScheduledEvent = metadata.ScheduledEvent{
 		EventID: s.newUUID("event", list[0].key), EventStatus: eventScheduled, EventType: v.Type, ResourceType: "VirtualMachine",
 		NotBefore: p.when.UTC().Format(http.TimeFormat), Description: eventDescription(v), EventSource: "Platform", DurationInSeconds: v.Seconds,
 	}

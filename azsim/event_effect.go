@@ -245,7 +245,7 @@ func (s *Server) Events() []any {
 	out := []any{}
 	for _, k := range sortedKeys(s.scaleSets.events) {
 		for _, p := range s.scaleSets.events[k].events {
-			out = append(out, p.scheduledEvent)
+			out = append(out, p.ScheduledEvent)
 		}
 	}
 	return out

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/azsim/metadata"
 )
 
 const eventsPath = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -29,7 +31,7 @@ func enableEvents(t *testing.T, h http.Handler) {
 // A shownDocument is what an instance is told.
 type shownDocument struct {
 	DocumentIncarnation int
-	Events              []scheduledEvent
+	Events              []metadata.ScheduledEvent
 }
 
 func document(t *testing.T, h http.Handler) shownDocument {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/azsim/metadata"
 )
 
 // Requests a second and instance ("Rate limiting"). That it is any second, and that
@@ -67,7 +69,7 @@ func (f *Fault) metByIMDS(w http.ResponseWriter, r *http.Request) bool {
 	switch f.Effect {
 	case EffectThrottle:
 		w.Header().Set("Retry-After", "1")
-		refuseIMDS(w, http.StatusTooManyRequests, "Too many requests")
+		metadata.Refuse(w, http.StatusTooManyRequests, "Too many requests")
 	case EffectError:
 		status, why := f.Status, f.Message
 		if status == 0 {
@@ -76,7 +78,7 @@ func (f *Fault) metByIMDS(w http.ResponseWriter, r *http.Request) bool {
 		if why == "" {
 			why = http.StatusText(status)
 		}
-		refuseIMDS(w, status, why)
+		metadata.Refuse(w, status, why)
 	case EffectDropBefore:
 		panic(http.ErrAbortHandler)
 	case EffectHang:

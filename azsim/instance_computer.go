@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/azsim/metadata"
 )
 
 // computerOf is an instance as the Substrate takes it. The caller holds the lock.
@@ -90,8 +92,8 @@ func sshKeys(o *armcompute.VirtualMachineScaleSetOSProfile) []*armcompute.SSHPub
 // imdsOf is the metadata service of an instance. Its answers are of the moment
 // of the question.
 func (s *Server) imdsOf(e *entry) http.Handler {
-	return imds{
-		instance: func() map[string]any {
+	return metadata.Service{
+		Instance: func() map[string]any {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if x, _ := instanceOf(e); x.gone {
@@ -99,21 +101,24 @@ func (s *Server) imdsOf(e *entry) http.Handler {
 			}
 			return s.metadataOf(e)
 		},
-		attest: func(nonce string) (string, error) { return s.attest(e, nonce) },
-		token:  func(q url.Values) (map[string]any, *imdsError) { return s.imdsToken(e, q) },
-		ask: func() time.Duration {
+		Attest: func(nonce string) (string, error) { return s.attest(e, nonce) },
+		Token:  func(q url.Values) (map[string]any, *metadata.Refusal) { return s.imdsToken(e, q) },
+		Ask: func() time.Duration {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.ask(e, time.Now())
 		},
-		events: func() (int, []scheduledEvent) {
+		Events: func() (int, []metadata.ScheduledEvent) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.read(e, time.Now())
 		},
-		approve: func(ids []string) bool { return s.approveEvents(e, ids) },
-		admit:   func(category string) bool { return s.admit(e, category) },
-		fault:   func(category string, r *http.Request) *Fault { return s.imdsFault(e, category, r) },
+		Approve: func(ids []string) bool { return s.approveEvents(e, ids) },
+		Admit:   func(category string) bool { return s.admit(e, category) },
+		Fault: func(category string, w http.ResponseWriter, r *http.Request) bool {
+			f := s.imdsFault(e, category, r)
+			return f != nil && f.metByIMDS(w, r)
+		},
 	}
 }
 
@@ -188,12 +193,12 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 }
 
 // imdsToken issues a token of one of the scale set's identities.
-func (s *Server) imdsToken(e *entry, q url.Values) (map[string]any, *imdsError) {
+func (s *Server) imdsToken(e *entry, q url.Values) (map[string]any, *metadata.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x, _ := instanceOf(e)
 	_, set := setOf(x.set)
-	none := &imdsError{status: http.StatusBadRequest, reason: "invalid_request", description: "Identity not found"}
+	none := &metadata.Refusal{Status: http.StatusBadRequest, Reason: "invalid_request", Description: "Identity not found"}
 	if set == nil || set.Identity == nil {
 		return nil, none
 	}
@@ -225,7 +230,7 @@ func (s *Server) imdsToken(e *entry, q url.Values) (map[string]any, *imdsError) 
 	case len(have) == 1:
 		use = have[0]
 	case len(have) > 1:
-		return nil, &imdsError{status: http.StatusBadRequest, reason: "invalid_request", description: "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the token request"}
+		return nil, &metadata.Refusal{Status: http.StatusBadRequest, Reason: "invalid_request", Description: "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the token request"}
 	}
 	if use == nil {
 		return nil, none

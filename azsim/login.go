@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/azsim/metadata"
 )
 
 // aside answers what is not ARM: discovery, log-in, and the simulator's own
@@ -26,7 +28,7 @@ func (c *call) aside(w http.ResponseWriter) bool {
 		c.finish(w, c.encoded(ok(map[string]any{"tenant_discovery_endpoint": c.base() + "/adfs/.well-known/openid-configuration"})))
 	case strings.HasPrefix(lower, consolePath+"/"):
 		c.finish(w, c.serveConsole())
-	case strings.HasPrefix(c.r.URL.Path, pkiPath):
+	case strings.HasPrefix(c.r.URL.Path, metadata.PublicationPath):
 		c.s.Publication().ServeHTTP(w, c.r)
 	default:
 		return false

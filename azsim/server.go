@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ortet/ortet/azsim/metadata"
 )
 
 // Defaults of a zero Server.
@@ -61,7 +63,7 @@ type Server struct {
 	Log       *slog.Logger  // nil discards
 
 	// Attestor signs attested documents; nil means one of the server's own.
-	Attestor *Attestor
+	Attestor *metadata.Attestor
 	// AttestationChain embeds the signer's issuer in attested documents. Azure's
 	// hold the signer's certificate alone.
 	AttestationChain bool
@@ -93,7 +95,7 @@ type Server struct {
 	published  map[netip.Addr]publication
 
 	attesting sync.Mutex // guards Attestor and attestors, while keys are made
-	attestors map[string]*Attestor
+	attestors map[string]*metadata.Attestor
 
 	mu         sync.Mutex        // guards what follows, never held over a wait
 	drawn      map[string]uint32 // how often each stream of chance was begun

@@ -27,6 +27,7 @@ import (
 	"github.com/smallstep/pkcs7"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 )
 
 // output is a buffer that a running server writes to.
@@ -238,7 +239,7 @@ func fetchIssuer(t *testing.T, e endpoint) *x509.Certificate {
 	}
 	tr := &http.Transport{Proxy: http.ProxyURL(proxy)}
 	defer tr.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, azsim.IssuerURL(), nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, metadata.IssuerURL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

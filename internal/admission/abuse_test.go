@@ -22,7 +22,7 @@ import (
 
 	"github.com/smallstep/pkcs7"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/attest"
 	"github.com/ortet/ortet/internal/wire"
@@ -42,7 +42,7 @@ func (s *site) sendFrom(address, path string, body []byte, header string) reply 
 
 // forged returns a document that a stranger signs, under the metadata service's name, by a
 // certificate whose issuer is said to be at an address.
-func forged(t *testing.T, d azsim.AttestedDocument, issuer string) string {
+func forged(t *testing.T, d metadata.AttestedDocument, issuer string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestStrangerDoesNotUseUpTheFetches(t *testing.T) {
 	unreachable := 0
 	for i := range 150 {
 		stranger.proof = func(p *wire.Proof) {
-			d := azsim.NewAttestedDocument(vmID, subscription, wire.AttestedNonce(p.Nonce, p.PublicKey, p.ResourceID), s.clock.get())
+			d := metadata.NewAttestedDocument(vmID, subscription, wire.AttestedNonce(p.Nonce, p.PublicKey, p.ResourceID), s.clock.get())
 			p.Document = forged(t, d, fmt.Sprintf("%sx%d.crt", attest.Publication, i))
 		}
 		r := s.sendFrom("10.6.6.6:1", wire.JoinPath, join, stranger.header(s.nonce(), wire.JoinPath, join, s.clock.get()))
@@ -152,7 +152,7 @@ func TestOneCertificateDoesNotUseUpAzure(t *testing.T) {
 // service's oldest versions.
 func TestDocumentWithoutSubscription(t *testing.T) {
 	s := newSite(t, nil)
-	s.node.document = func(d *azsim.AttestedDocument) { d.SubscriptionID = "" }
+	s.node.document = func(d *metadata.AttestedDocument) { d.SubscriptionID = "" }
 	s.refused(s.join(), admission.ForeignDocument)
 	if s.cloud.asked != 0 {
 		t.Error("Azure was asked")

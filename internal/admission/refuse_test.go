@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/attest"
 	"github.com/ortet/ortet/internal/fleet"
@@ -42,29 +42,29 @@ func TestRefused(t *testing.T) {
 		}, admission.Reason(attest.Forged), 401},
 		{"document of another authority", func(s *site) { s.node.signer = evil(); s.node.options.Chain = true }, admission.Reason(attest.Untrusted), 401},
 		{"expired document", func(s *site) {
-			s.node.document = func(d *azsim.AttestedDocument) {
+			s.node.document = func(d *metadata.AttestedDocument) {
 				d.TimeStamp.CreatedOn, d.TimeStamp.ExpiresOn = "11/21/26 15:57:00 -0000", "11/21/26 15:58:00 -0000"
 			}
 		}, admission.Reason(attest.Expired), 401},
 		{"old document", func(s *site) {
-			s.node.document = func(d *azsim.AttestedDocument) { d.TimeStamp.CreatedOn = "11/21/26 15:50:00 -0000" }
+			s.node.document = func(d *metadata.AttestedDocument) { d.TimeStamp.CreatedOn = "11/21/26 15:50:00 -0000" }
 		}, admission.Reason(attest.TooOld), 401},
 		{"foreign subscription in the document", func(s *site) {
-			s.node.document = func(d *azsim.AttestedDocument) { d.SubscriptionID = elsewhere }
+			s.node.document = func(d *metadata.AttestedDocument) { d.SubscriptionID = elsewhere }
 		}, admission.ForeignDocument, 403},
 		{"foreign subscription in the id", func(s *site) { s.node.resource = strings.Replace(instance, subscription, elsewhere, 1) }, admission.PoolNotAllowed, 403},
 		{"wrong nonce in the document", func(s *site) {
-			s.node.document = func(d *azsim.AttestedDocument) { d.Nonce = "0123456789abcdef0123456789abcdef" }
+			s.node.document = func(d *metadata.AttestedDocument) { d.Nonce = "0123456789abcdef0123456789abcdef" }
 		}, admission.Reason(attest.WrongNonce), 401},
 		{"document for another key", func(s *site) {
 			other := newNode(s.t, instance, vmID)
-			s.node.document = func(d *azsim.AttestedDocument) {
+			s.node.document = func(d *metadata.AttestedDocument) {
 				d.Nonce = wire.AttestedNonce(s.nonce(), other.public, instance)
 			}
 		}, admission.Reason(attest.WrongNonce), 401},
-		{"several signers", func(s *site) { s.node.options.Also = []*azsim.Attestor{evil()} }, admission.Reason(attest.NotOneSigner), 401},
+		{"several signers", func(s *site) { s.node.options.Also = []*metadata.Attestor{evil()} }, admission.Reason(attest.NotOneSigner), 401},
 		{"a stranger signs, Azure's certificate first", func(s *site) {
-			s.node.signer, s.node.options = evil(), azsim.SignOptions{First: []*x509.Certificate{metadata().Leaf()}, Chain: true}
+			s.node.signer, s.node.options = evil(), metadata.SignOptions{First: []*x509.Certificate{azureSigner().Leaf()}, Chain: true}
 		}, admission.Reason(attest.Untrusted), 401},
 		{"document of another machine", func(s *site) { s.node.vmID = elsewhere }, admission.VMIDMismatch, 403},
 		{"id of another machine", func(s *site) {
@@ -241,7 +241,7 @@ func TestInstanceDeletedBetweenProofAndToken(t *testing.T) {
 	directory := deleting{around.cloud, func() { around.node.stop() }}
 	server, err := admission.New(admission.Config{
 		Directory: directory, Cluster: around.cluster, Pools: []fleet.ResourceID{pool}, Audit: slog.New(slog.NewJSONHandler(around.log, nil)), Now: around.clock.get,
-		Attest: &attest.Verifier{Roots: metadata().Roots(), Issuers: attest.NewFetcher(onlyAzure{}, around.clock.get), Now: around.clock.get},
+		Attest: &attest.Verifier{Roots: azureSigner().Roots(), Issuers: attest.NewFetcher(onlyAzure{}, around.clock.get), Now: around.clock.get},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/attest"
 	"github.com/ortet/ortet/internal/fleet"
@@ -44,13 +44,13 @@ const (
 )
 
 var (
-	today    = time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
-	metadata = sync.OnceValue(func() *azsim.Attestor { return attestor(azsim.LeafOptions{}) })
-	evil     = sync.OnceValue(func() *azsim.Attestor { return attestor(azsim.LeafOptions{}) })
+	today       = time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
+	azureSigner = sync.OnceValue(func() *metadata.Attestor { return attestor(metadata.LeafOptions{}) })
+	evil        = sync.OnceValue(func() *metadata.Attestor { return attestor(metadata.LeafOptions{}) })
 )
 
-func attestor(o azsim.LeafOptions) *azsim.Attestor {
-	a, err := azsim.NewAttestor(o, today)
+func attestor(o metadata.LeafOptions) *metadata.Attestor {
+	a, err := metadata.NewAttestor(o, today)
 	if err != nil {
 		panic(err)
 	}
@@ -242,7 +242,7 @@ func newSite(t *testing.T, change func(*admission.Config)) *site {
 	s.cloud.put(fleet.Member{Instance: instance, Pool: pool, Name: "pool1_3", HostName: "pool1000003", VMID: vmID, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, OfPrimary: 1, ProvisioningState: "Succeeded", Created: today.Add(-time.Minute)})
 	c := admission.Config{
 		Directory: s.cloud, Cluster: s.cluster, Pools: []fleet.ResourceID{pool, flexible},
-		Attest:    &attest.Verifier{Roots: metadata().Roots(), Issuers: attest.NewFetcher(onlyAzure{}, s.clock.get), Now: s.clock.get},
+		Attest:    &attest.Verifier{Roots: azureSigner().Roots(), Issuers: attest.NewFetcher(onlyAzure{}, s.clock.get), Now: s.clock.get},
 		ClientCAs: func(context.Context) ([]byte, error) { return s.authority.pem(), nil },
 		Log:       slog.New(slog.NewJSONHandler(s.log, nil)), Metrics: s.registry, Now: s.clock.get,
 	}
@@ -265,7 +265,7 @@ func (onlyAzure) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("reached for " + r.URL.String())
 	}
 	w := httptest.NewRecorder()
-	metadata().ServeHTTP(w, r)
+	azureSigner().ServeHTTP(w, r)
 	return w.Result(), nil
 }
 
@@ -278,16 +278,16 @@ type node struct {
 	vmID     string
 	port     int
 	stop     func() // it answers no more
-	signer   *azsim.Attestor
-	options  azsim.SignOptions
-	document func(*azsim.AttestedDocument)
+	signer   *metadata.Attestor
+	options  metadata.SignOptions
+	document func(*metadata.AttestedDocument)
 	proof    func(*wire.Proof)
 }
 
 // newNode makes one that answers the server's callback.
 func newNode(t *testing.T, resource, vmID string) *node {
 	t.Helper()
-	n := &node{t: t, resource: resource, vmID: vmID, signer: metadata()}
+	n := &node{t: t, resource: resource, vmID: vmID, signer: azureSigner()}
 	n.newKey()
 	n.port, n.stop = answer(t, n.key)
 	return n
@@ -340,7 +340,7 @@ func answer(t *testing.T, key *ecdsa.PrivateKey) (port int, stop func()) {
 // header proves a request for a nonce.
 func (n *node) header(nonce, path string, body []byte, now time.Time) string {
 	n.t.Helper()
-	d := azsim.NewAttestedDocument(n.vmID, subscription, wire.AttestedNonce(nonce, n.public, n.resource), now)
+	d := metadata.NewAttestedDocument(n.vmID, subscription, wire.AttestedNonce(nonce, n.public, n.resource), now)
 	if n.document != nil {
 		n.document(&d)
 	}

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"
@@ -289,7 +289,7 @@ func (i *installed) issuer(ctx context.Context, t *testing.T) []byte {
 	}
 	transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, azsim.IssuerURL(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, metadata.IssuerURL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

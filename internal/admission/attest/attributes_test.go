@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	"github.com/ortet/ortet/internal/admission/attest"
 )
 
@@ -15,7 +15,7 @@ import (
 // whose content is the DER encoding of those attributes. Such content is not JSON.
 func TestAttributesAreNoContent(t *testing.T) {
 	azure := attestors()[0]
-	raw, err := base64.StdEncoding.DecodeString(signed(t, azure, document(), azsim.SignOptions{Attributes: true}))
+	raw, err := base64.StdEncoding.DecodeString(signed(t, azure, document(), metadata.SignOptions{Attributes: true}))
 	if err != nil {
 		t.Fatal(err)
 	}

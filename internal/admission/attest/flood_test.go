@@ -19,7 +19,7 @@ import (
 
 	"github.com/smallstep/pkcs7"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	"github.com/ortet/ortet/internal/admission/attest"
 )
 
@@ -42,7 +42,7 @@ func TestFetcherIsNotFloodedByStrangers(t *testing.T) {
 					t.Fatal("found what is not there")
 				}
 				if i == 150 { // all have had all that they may have at once
-					if got, err := issuer(t.Context(), fetcher, home, azsim.IssuerURL()); err != nil || !got.Equal(azure.Intermediate()) {
+					if got, err := issuer(t.Context(), fetcher, home, metadata.IssuerURL()); err != nil || !got.Equal(azure.Intermediate()) {
 						t.Fatalf("another's: %v", err)
 					}
 				}
@@ -55,10 +55,10 @@ func TestFetcherIsNotFloodedByStrangers(t *testing.T) {
 				at = at.Add(time.Second)
 				_, _ = issuer(t.Context(), fetcher, "10.6.6.0/32", fmt.Sprintf("%sy%d.crt", attest.Publication, i)) // there is none
 			}
-			if _, err := issuer(t.Context(), fetcher, home, azsim.IssuerURL()); err != nil {
+			if _, err := issuer(t.Context(), fetcher, home, metadata.IssuerURL()); err != nil {
 				t.Errorf("what was kept is gone: %v", err)
 			}
-			if n := strings.Count(strings.Join((*asked)[before:], " "), azsim.IssuerURL()); n != 0 {
+			if n := strings.Count(strings.Join((*asked)[before:], " "), metadata.IssuerURL()); n != 0 {
 				t.Errorf("it was fetched %d times more", n)
 			}
 		})

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	"github.com/ortet/ortet/internal/admission/attest"
 )
 
@@ -20,8 +20,8 @@ func TestWrongIssuerIsRefetched(t *testing.T) {
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return at }
 	fetcher, asked := publication(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer.ServeHTTP(w, r) }), clock)
 	v := &attest.Verifier{Roots: azure.Roots(), Issuers: fetcher, Now: still}
-	verify := func(by *azsim.Attestor) error {
-		_, err := v.Verify(t.Context(), signed(t, by, document(), azsim.SignOptions{}), nonce, home)
+	verify := func(by *metadata.Attestor) error {
+		_, err := v.Verify(t.Context(), signed(t, by, document(), metadata.SignOptions{}), nonce, home)
 		return err
 	}
 	if err := verify(azure); err == nil {

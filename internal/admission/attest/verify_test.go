@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/azsim/metadata"
 	"github.com/ortet/ortet/internal/admission/attest"
 )
 
@@ -33,10 +33,10 @@ const (
 var now = time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
 
 // attestors are made once: their RSA keys take a while.
-var attestors = sync.OnceValue(func() [2]*azsim.Attestor {
-	var both [2]*azsim.Attestor
+var attestors = sync.OnceValue(func() [2]*metadata.Attestor {
+	var both [2]*metadata.Attestor
 	for i := range both {
-		a, err := azsim.NewAttestor(azsim.LeafOptions{}, now)
+		a, err := metadata.NewAttestor(metadata.LeafOptions{}, now)
 		if err != nil {
 			panic(err)
 		}
@@ -45,11 +45,11 @@ var attestors = sync.OnceValue(func() [2]*azsim.Attestor {
 	return both
 })
 
-func document() azsim.AttestedDocument {
-	return azsim.NewAttestedDocument(vmID, subscription, nonce, now.Add(-time.Second))
+func document() metadata.AttestedDocument {
+	return metadata.NewAttestedDocument(vmID, subscription, nonce, now.Add(-time.Second))
 }
 
-func signed(t testing.TB, a *azsim.Attestor, d azsim.AttestedDocument, o azsim.SignOptions) string {
+func signed(t testing.TB, a *metadata.Attestor, d metadata.AttestedDocument, o metadata.SignOptions) string {
 	t.Helper()
 	text, err := a.Sign(d, o)
 	if err != nil {
@@ -58,7 +58,7 @@ func signed(t testing.TB, a *azsim.Attestor, d azsim.AttestedDocument, o azsim.S
 	return text
 }
 
-func signedContent(t testing.TB, a *azsim.Attestor, content string, o azsim.SignOptions) string {
+func signedContent(t testing.TB, a *metadata.Attestor, content string, o metadata.SignOptions) string {
 	t.Helper()
 	der, err := a.SignContent([]byte(content), o)
 	if err != nil {
@@ -110,7 +110,7 @@ func TestDocumentOfAzureIsTaken(t *testing.T) {
 	azure := attestors()[0]
 	fetcher, asked := publication(azure, still)
 	v := &attest.Verifier{Roots: azure.Roots(), Issuers: fetcher, Now: still}
-	for name, o := range map[string]azsim.SignOptions{
+	for name, o := range map[string]metadata.SignOptions{
 		"intermediate fetched":  {},
 		"intermediate embedded": {Chain: true},
 		"signed attributes":     {Attributes: true},
@@ -121,35 +121,35 @@ func TestDocumentOfAzureIsTaken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := attest.Document{Nonce: nonce, VMID: vmID, SubscriptionID: subscription, Created: now.Add(-time.Second), Expires: now.Add(azsim.AttestedFor - time.Second)}
+			want := attest.Document{Nonce: nonce, VMID: vmID, SubscriptionID: subscription, Created: now.Add(-time.Second), Expires: now.Add(metadata.AttestedFor - time.Second)}
 			d.Created, d.Expires = d.Created.UTC(), d.Expires.UTC()
 			if d != want {
 				t.Errorf("%+v\nwant %+v", d, want)
 			}
 		})
 	}
-	if len(*asked) != 1 || (*asked)[0] != azsim.IssuerURL() {
+	if len(*asked) != 1 || (*asked)[0] != metadata.IssuerURL() {
 		t.Errorf("fetched %v, want the intermediate once", *asked)
 	}
 }
 
 func TestDocumentsThatProveNothing(t *testing.T) {
 	azure, stranger := attestors()[0], attestors()[1]
-	leaf := func(o azsim.LeafOptions) *azsim.Attestor {
+	leaf := func(o metadata.LeafOptions) *metadata.Attestor {
 		a, err := azure.WithLeaf(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return a
 	}
-	at := func(created, expires time.Time) azsim.AttestedDocument {
+	at := func(created, expires time.Time) metadata.AttestedDocument {
 		d := document()
 		const zone = " -0000"
 		d.TimeStamp.CreatedOn = created.UTC().Format("01/02/06 15:04:05") + zone
 		d.TimeStamp.ExpiresOn = expires.UTC().Format("01/02/06 15:04:05") + zone
 		return d
 	}
-	plain := signed(t, azure, document(), azsim.SignOptions{})
+	plain := signed(t, azure, document(), metadata.SignOptions{})
 	raw, err := base64.StdEncoding.DecodeString(plain)
 	if err != nil {
 		t.Fatal(err)
@@ -164,29 +164,29 @@ func TestDocumentsThatProveNothing(t *testing.T) {
 		{"cut", base64.StdEncoding.EncodeToString(raw[:len(raw)-3]), attest.Malformed},
 		{"something behind it", base64.StdEncoding.EncodeToString(append(raw[:len(raw):len(raw)], 0, 0)), attest.Malformed},
 		{"forged: another vmId under the signature", base64.StdEncoding.EncodeToString([]byte(strings.Replace(string(raw), vmID, strings.Replace(vmID, "0", "1", 1), 1))), attest.Forged},
-		{"forged: content left out", signed(t, azure, document(), azsim.SignOptions{Detached: true}), attest.Forged},
-		{"several signers", signed(t, azure, document(), azsim.SignOptions{Also: []*azsim.Attestor{stranger}}), attest.NotOneSigner},
-		{"several signers, Azure second", signed(t, stranger, document(), azsim.SignOptions{Also: []*azsim.Attestor{azure}}), attest.NotOneSigner},
-		{"stranger signs, Azure's certificate first", signed(t, stranger, document(), azsim.SignOptions{First: []*x509.Certificate{azure.Leaf()}, Chain: true}), attest.Untrusted},
-		{"stranger signs with Azure's intermediate", signed(t, stranger, document(), azsim.SignOptions{First: []*x509.Certificate{azure.Intermediate()}}), attest.Untrusted},
-		{"foreign: another service of Azure's", signed(t, leaf(azsim.LeafOptions{Names: []string{"management.azure.com"}}), document(), azsim.SignOptions{}), attest.ForeignSigner},
-		{"foreign: the name is a prefix", signed(t, leaf(azsim.LeafOptions{Names: []string{"metadata.azure.com.evil.example", "evilmetadata.azure.com"}}), document(), azsim.SignOptions{}), attest.ForeignSigner},
-		{"foreign: another cloud", signed(t, leaf(azsim.LeafOptions{Names: []string{"metadata.azure.us"}}), document(), azsim.SignOptions{}), attest.ForeignSigner},
-		{"foreign: only the common name", signed(t, leaf(azsim.LeafOptions{Names: []string{"x.example"}, CommonName: "metadata.azure.com"}), document(), azsim.SignOptions{}), attest.ForeignSigner},
-		{"expired certificate", signed(t, leaf(azsim.LeafOptions{NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(-time.Hour)}), document(), azsim.SignOptions{Chain: true}), attest.Untrusted},
-		{"certificate not yet valid", signed(t, leaf(azsim.LeafOptions{NotBefore: now.Add(time.Hour)}), document(), azsim.SignOptions{Chain: true}), attest.Untrusted},
-		{"wrong nonce", signed(t, azure, azsim.NewAttestedDocument(vmID, subscription, "fedcba98765432100123456789abcdef", now), azsim.SignOptions{}), attest.WrongNonce},
-		{"no nonce", signed(t, azure, azsim.NewAttestedDocument(vmID, subscription, "", now), azsim.SignOptions{}), attest.WrongNonce},
-		{"too old", signed(t, azure, at(now.Add(-7*time.Minute-time.Second), now.Add(time.Hour)), azsim.SignOptions{}), attest.TooOld},
-		{"from the future", signed(t, azure, at(now.Add(2*time.Minute+time.Second), now.Add(time.Hour)), azsim.SignOptions{}), attest.NotYet},
-		{"expired document", signed(t, azure, at(now.Add(-3*time.Minute), now.Add(-2*time.Minute)), azsim.SignOptions{}), attest.Expired},
-		{"no issuer to be had", signed(t, leaf(azsim.LeafOptions{Issuers: []string{}}), document(), azsim.SignOptions{}), attest.Untrusted},
-		{"issuer elsewhere", signed(t, leaf(azsim.LeafOptions{Issuers: []string{"http://169.254.169.254/metadata/identity/oauth2/token"}}), document(), azsim.SignOptions{}), attest.Unreachable},
-		{"issuer missing", signed(t, leaf(azsim.LeafOptions{Issuers: []string{attest.Publication + "none.crt"}}), document(), azsim.SignOptions{}), attest.Unreachable},
-		{"no JSON", signedContent(t, azure, "hello", azsim.SignOptions{}), attest.Malformed},
-		{"JSON twice", signedContent(t, azure, `{"vmId":"x"}{"vmId":"y"}`, azsim.SignOptions{}), attest.Malformed},
-		{"no vmId", signed(t, azure, azsim.NewAttestedDocument("", subscription, nonce, now), azsim.SignOptions{}), attest.Malformed},
-		{"vmId with a path", signed(t, azure, azsim.NewAttestedDocument("../../../../../../../../etc/passwd", subscription, nonce, now), azsim.SignOptions{}), attest.Malformed},
+		{"forged: content left out", signed(t, azure, document(), metadata.SignOptions{Detached: true}), attest.Forged},
+		{"several signers", signed(t, azure, document(), metadata.SignOptions{Also: []*metadata.Attestor{stranger}}), attest.NotOneSigner},
+		{"several signers, Azure second", signed(t, stranger, document(), metadata.SignOptions{Also: []*metadata.Attestor{azure}}), attest.NotOneSigner},
+		{"stranger signs, Azure's certificate first", signed(t, stranger, document(), metadata.SignOptions{First: []*x509.Certificate{azure.Leaf()}, Chain: true}), attest.Untrusted},
+		{"stranger signs with Azure's intermediate", signed(t, stranger, document(), metadata.SignOptions{First: []*x509.Certificate{azure.Intermediate()}}), attest.Untrusted},
+		{"foreign: another service of Azure's", signed(t, leaf(metadata.LeafOptions{Names: []string{"management.azure.com"}}), document(), metadata.SignOptions{}), attest.ForeignSigner},
+		{"foreign: the name is a prefix", signed(t, leaf(metadata.LeafOptions{Names: []string{"metadata.azure.com.evil.example", "evilmetadata.azure.com"}}), document(), metadata.SignOptions{}), attest.ForeignSigner},
+		{"foreign: another cloud", signed(t, leaf(metadata.LeafOptions{Names: []string{"metadata.azure.us"}}), document(), metadata.SignOptions{}), attest.ForeignSigner},
+		{"foreign: only the common name", signed(t, leaf(metadata.LeafOptions{Names: []string{"x.example"}, CommonName: "metadata.azure.com"}), document(), metadata.SignOptions{}), attest.ForeignSigner},
+		{"expired certificate", signed(t, leaf(metadata.LeafOptions{NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(-time.Hour)}), document(), metadata.SignOptions{Chain: true}), attest.Untrusted},
+		{"certificate not yet valid", signed(t, leaf(metadata.LeafOptions{NotBefore: now.Add(time.Hour)}), document(), metadata.SignOptions{Chain: true}), attest.Untrusted},
+		{"wrong nonce", signed(t, azure, metadata.NewAttestedDocument(vmID, subscription, "fedcba98765432100123456789abcdef", now), metadata.SignOptions{}), attest.WrongNonce},
+		{"no nonce", signed(t, azure, metadata.NewAttestedDocument(vmID, subscription, "", now), metadata.SignOptions{}), attest.WrongNonce},
+		{"too old", signed(t, azure, at(now.Add(-7*time.Minute-time.Second), now.Add(time.Hour)), metadata.SignOptions{}), attest.TooOld},
+		{"from the future", signed(t, azure, at(now.Add(2*time.Minute+time.Second), now.Add(time.Hour)), metadata.SignOptions{}), attest.NotYet},
+		{"expired document", signed(t, azure, at(now.Add(-3*time.Minute), now.Add(-2*time.Minute)), metadata.SignOptions{}), attest.Expired},
+		{"no issuer to be had", signed(t, leaf(metadata.LeafOptions{Issuers: []string{}}), document(), metadata.SignOptions{}), attest.Untrusted},
+		{"issuer elsewhere", signed(t, leaf(metadata.LeafOptions{Issuers: []string{"http://169.254.169.254/metadata/identity/oauth2/token"}}), document(), metadata.SignOptions{}), attest.Unreachable},
+		{"issuer missing", signed(t, leaf(metadata.LeafOptions{Issuers: []string{attest.Publication + "none.crt"}}), document(), metadata.SignOptions{}), attest.Unreachable},
+		{"no JSON", signedContent(t, azure, "hello", metadata.SignOptions{}), attest.Malformed},
+		{"JSON twice", signedContent(t, azure, `{"vmId":"x"}{"vmId":"y"}`, metadata.SignOptions{}), attest.Malformed},
+		{"no vmId", signed(t, azure, metadata.NewAttestedDocument("", subscription, nonce, now), metadata.SignOptions{}), attest.Malformed},
+		{"vmId with a path", signed(t, azure, metadata.NewAttestedDocument("../../../../../../../../etc/passwd", subscription, nonce, now), metadata.SignOptions{}), attest.Malformed},
 		{"deep", base64.StdEncoding.EncodeToString(nested(3000)), attest.Malformed},
 		{"deep without lengths", base64.StdEncoding.EncodeToString(endless(3000)), attest.Malformed},
 	} {
@@ -220,12 +220,12 @@ func endless(depth int) []byte {
 func TestSignersOfTheOtherClouds(t *testing.T) {
 	azure := attestors()[0]
 	for cloud, name := range map[attest.Cloud]string{attest.Government: "usgovvirginia.metadata.azure.us", attest.China: "metadata.azure.cn"} {
-		a, err := azure.WithLeaf(azsim.LeafOptions{Names: []string{name}})
+		a, err := azure.WithLeaf(metadata.LeafOptions{Names: []string{name}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		v := &attest.Verifier{Cloud: cloud, Roots: azure.Roots(), Now: still}
-		text := signed(t, a, document(), azsim.SignOptions{Chain: true})
+		text := signed(t, a, document(), metadata.SignOptions{Chain: true})
 		if _, err := v.Verify(t.Context(), text, nonce, home); err != nil {
 			t.Errorf("%s: %v", cloud, err)
 		}
@@ -239,13 +239,13 @@ func TestSignersOfTheOtherClouds(t *testing.T) {
 // Nothing is fetched for who has not the signer's name and the nonce right.
 func TestStrangersMakeNothingFetched(t *testing.T) {
 	azure := attestors()[0]
-	foreign, err := azure.WithLeaf(azsim.LeafOptions{Names: []string{"x.example"}})
+	foreign, err := azure.WithLeaf(metadata.LeafOptions{Names: []string{"x.example"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fetcher, asked := publication(azure, still)
 	v := &attest.Verifier{Roots: azure.Roots(), Issuers: fetcher, Now: still}
-	for _, text := range []string{signed(t, foreign, document(), azsim.SignOptions{}), signed(t, azure, azsim.NewAttestedDocument(vmID, subscription, "x", now), azsim.SignOptions{})} {
+	for _, text := range []string{signed(t, foreign, document(), metadata.SignOptions{}), signed(t, azure, metadata.NewAttestedDocument(vmID, subscription, "x", now), metadata.SignOptions{})} {
 		if _, err := v.Verify(t.Context(), text, nonce, home); err == nil {
 			t.Error("taken")
 		}
@@ -288,7 +288,7 @@ func TestFetcherBoundsAnswers(t *testing.T) {
 	} {
 		fetcher, asked := publication(answer, still)
 		for range 3 {
-			if _, err := issuer(t.Context(), fetcher, home, azsim.IssuerURL()); err == nil {
+			if _, err := issuer(t.Context(), fetcher, home, metadata.IssuerURL()); err == nil {
 				t.Errorf("%s: taken", name)
 			}
 		}
@@ -310,7 +310,7 @@ func TestFetcherKeeps(t *testing.T) {
 	}), func() time.Time { return at })
 	get := func() {
 		t.Helper()
-		if c, err := issuer(t.Context(), fetcher, home, azsim.IssuerURL()); err != nil || !c.Equal(azure.Intermediate()) {
+		if c, err := issuer(t.Context(), fetcher, home, metadata.IssuerURL()); err != nil || !c.Equal(azure.Intermediate()) {
 			t.Errorf("%v %v", c, err)
 		}
 	}
@@ -337,7 +337,7 @@ func TestManyWaitForOneFetch(t *testing.T) {
 	}), still)
 	first, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
-	go func() { _, err := issuer(first, fetcher, home, azsim.IssuerURL()); gone <- err }()
+	go func() { _, err := issuer(first, fetcher, home, metadata.IssuerURL()); gone <- err }()
 	<-began
 	cancel() // who came first goes: the others still get it
 	if err := <-gone; !errors.Is(err, context.Canceled) {
@@ -346,7 +346,7 @@ func TestManyWaitForOneFetch(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if _, err := issuer(t.Context(), fetcher, home, azsim.IssuerURL()); err != nil {
+			if _, err := issuer(t.Context(), fetcher, home, metadata.IssuerURL()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -360,7 +360,7 @@ func TestManyWaitForOneFetch(t *testing.T) {
 
 func FuzzVerify(f *testing.F) {
 	azure := attestors()[0]
-	for _, o := range []azsim.SignOptions{{}, {Chain: true}, {Attributes: true}, {Detached: true}, {Also: []*azsim.Attestor{attestors()[1]}}} {
+	for _, o := range []metadata.SignOptions{{}, {Chain: true}, {Attributes: true}, {Detached: true}, {Also: []*metadata.Attestor{attestors()[1]}}} {
 		raw, err := base64.StdEncoding.DecodeString(signed(f, azure, document(), o))
 		if err != nil {
 			f.Fatal(err)
@@ -396,7 +396,7 @@ func TestNodesBundleIsNotTrusted(t *testing.T) {
 	}
 	t.Setenv("SSL_CERT_FILE", file)
 	v := &attest.Verifier{Now: still}
-	if d, err := v.Verify(t.Context(), signed(t, azure, document(), azsim.SignOptions{Chain: true}), nonce, home); reasonOf(err) != attest.Untrusted {
+	if d, err := v.Verify(t.Context(), signed(t, azure, document(), metadata.SignOptions{Chain: true}), nonce, home); reasonOf(err) != attest.Untrusted {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -431,7 +431,7 @@ func TestCertificatesAreBoundedBeforeTheyVerify(t *testing.T) {
 		"one of a key of P-256": {[]*x509.Certificate{odd(elliptic.P256())}, ""},
 		"one of a key of P-224": {[]*x509.Certificate{odd(elliptic.P224())}, attest.Malformed},
 	} {
-		if _, err := v.Verify(t.Context(), signed(t, azure, document(), azsim.SignOptions{Chain: true, First: c.first}), nonce, home); reasonOf(err) != c.want {
+		if _, err := v.Verify(t.Context(), signed(t, azure, document(), metadata.SignOptions{Chain: true, First: c.first}), nonce, home); reasonOf(err) != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

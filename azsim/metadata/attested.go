@@ -1,4 +1,4 @@
-package azsim
+package metadata
 
 import (
 	"net/http"
@@ -16,29 +16,29 @@ const attestedSince = "2018-10-01"
 
 // serveAttested answers with the signed document. What is wrong with a nonce is
 // refused as other parameters are: the words are inferred.
-func (h imds) serveAttested(w http.ResponseWriter, r *http.Request) {
+func (h Service) serveAttested(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		refuseMethod(w)
 		return
 	}
 	q := r.URL.Query()
-	if v := q.Get("api-version"); v < attestedSince || !slices.Contains(imdsVersions(), v) {
+	if v := q.Get("api-version"); v < attestedSince || !slices.Contains(versions(), v) {
 		refuseVersion(w)
 		return
 	}
 	nonce := q.Get("nonce")
 	if !utf8.ValidString(nonce) || utf8.RuneCountInString(nonce) > maxNonce {
-		refuseIMDS(w, http.StatusBadRequest, "Bad request. Invalid nonce")
+		Refuse(w, http.StatusBadRequest, "Bad request. Invalid nonce")
 		return
 	}
-	if h.instance() == nil {
+	if h.Instance() == nil {
 		refuseGone(w)
 		return
 	}
-	signature, err := h.attest(nonce)
+	signature, err := h.Attest(nonce)
 	if err != nil {
-		refuseIMDS(w, http.StatusInternalServerError, "Internal server error")
+		Refuse(w, http.StatusInternalServerError, "Internal server error")
 		return
 	}
-	writeIMDS(w, http.StatusOK, map[string]any{"encoding": "pkcs7", "signature": signature})
+	write(w, http.StatusOK, map[string]any{"encoding": "pkcs7", "signature": signature})
 }

@@ -1,4 +1,4 @@
-package azsim
+package metadata
 
 import (
 	"encoding/json"
@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-func testIMDS() imds {
-	return imds{
-		instance: func() map[string]any {
+func testService() Service {
+	return Service{
+		Instance: func() map[string]any {
 			return map[string]any{
 				"compute": map[string]any{
 					"name": "pool1_3", "vmId": "u", "zone": "1",
@@ -23,23 +23,23 @@ func testIMDS() imds {
 				"network": map[string]any{"interface": []any{}},
 			}
 		},
-		token: func(q url.Values) (map[string]any, *imdsError) {
+		Token: func(q url.Values) (map[string]any, *Refusal) {
 			if q.Get("client_id") == "unknown" {
-				return nil, &imdsError{status: 400, reason: "invalid_request", description: "Identity not found"}
+				return nil, &Refusal{Status: 400, Reason: "invalid_request", Description: "Identity not found"}
 			}
 			return map[string]any{"access_token": "t", "resource": q.Get("resource")}, nil
 		},
-		attest: func(nonce string) (string, error) {
+		Attest: func(nonce string) (string, error) {
 			if nonce == "fails" {
 				return "", errors.New("no key")
 			}
 			return "signed " + nonce, nil
 		},
-		ask: func() time.Duration { return 0 },
-		events: func() (int, []scheduledEvent) {
-			return 7, []scheduledEvent{{EventID: "e1", EventType: EventTerminate, EventSource: "User", Description: "why", Resources: []string{"pool1_3"}, DurationInSeconds: -1}}
+		Ask: func() time.Duration { return 0 },
+		Events: func() (int, []ScheduledEvent) {
+			return 7, []ScheduledEvent{{EventID: "e1", EventType: eventTerminate, EventSource: "User", Description: "why", Resources: []string{"pool1_3"}, DurationInSeconds: -1}}
 		},
-		approve: func(ids []string) bool { return !slices.Contains(ids, "unknown") },
+		Approve: func(ids []string) bool { return !slices.Contains(ids, "unknown") },
 	}
 }
 
@@ -89,7 +89,7 @@ func TestIMDS(t *testing.T) {
 				r.Header.Set(k, v)
 			}
 			w := httptest.NewRecorder()
-			testIMDS().ServeHTTP(w, r)
+			testService().ServeHTTP(w, r)
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.body) {
 				t.Errorf("%d %s, want %d with %q", w.Code, w.Body, c.status, c.body)
 			}
@@ -98,7 +98,7 @@ func TestIMDS(t *testing.T) {
 }
 
 func TestIMDSApproval(t *testing.T) {
-	h := testIMDS()
+	h := testService()
 	for body, want := range map[string]int{
 		`{"StartRequests":[{"EventId":"e1"},{"EventId":"e2"}]}`:      200,
 		`{"StartRequests":[{"EventId":"e1"},{"EventId":"unknown"}]}`: 400,
@@ -128,81 +128,6 @@ func FuzzReadApproval(f *testing.F) {
 	})
 }
 
-// ask asks the metadata service.
-func ask(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.Header.Set("Metadata", "true")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-func TestIMDSLimits(t *testing.T) {
-	withPool(t, 2, nil, func(t *testing.T, l *lab) {
-		const instance, token = "/metadata/instance?api-version=2025-04-07", "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=r"
-		h, other := l.sub.computer(t, "pool1000000").IMDS, l.sub.computer(t, "pool1000001").IMDS
-		for i := range imdsRate {
-			if w := ask(h, "GET", instance, ""); w.Code != 200 {
-				t.Fatalf("request %d: %d", i, w.Code)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		for _, path := range []string{instance, "/metadata/attested/document?api-version=2025-04-07", "/metadata/scheduledevents?api-version=2020-07-01"} {
-			if w := ask(h, "GET", path, ""); w.Code != 429 || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "error") {
-				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
-			}
-		}
-		if w := ask(other, "GET", instance, ""); w.Code != 200 {
-			t.Errorf("another instance: %d", w.Code)
-		}
-		for i := range identityRate {
-			if w := ask(h, "GET", token, ""); w.Code != 400 {
-				t.Errorf("token %d: %d", i, w.Code)
-			}
-		}
-		if w := ask(h, "GET", token, ""); w.Code != 429 {
-			t.Errorf("one token more: %d", w.Code)
-		}
-		// What was refused does not count, and a second later all is free.
-		time.Sleep(500 * time.Millisecond)
-		if w := ask(h, "GET", instance, ""); w.Code != 200 {
-			t.Errorf("a second after the first: %d", w.Code)
-		}
-		if w := ask(h, "GET", instance, ""); w.Code != 429 {
-			t.Errorf("and one more: %d", w.Code)
-		}
-		time.Sleep(time.Second)
-		if w := ask(h, "GET", instance, ""); w.Code != 200 {
-			t.Errorf("afterwards: %d", w.Code)
-		}
-	})
-}
-
-func TestIMDSFaults(t *testing.T) {
-	withPool(t, 2, nil, func(t *testing.T, l *lab) {
-		for _, f := range []Fault{
-			{Action: "imds/attested", Effect: EffectError, Status: 410, Count: 2},
-			{Action: "imds/*", Path: "/virtualMachines/1/", Effect: EffectError},
-			{Action: "imds/scheduledevents", Method: "POST", Effect: EffectThrottle},
-			{Path: ".*", Effect: EffectError}, // concerns Resource Manager alone
-		} {
-			if err := l.s.AddFault(f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		h, other := l.sub.computer(t, "pool1000000").IMDS, l.sub.computer(t, "pool1000001").IMDS
-		const attested = "/metadata/attested/document?api-version=2025-04-07"
-		var got []int
-		for range 3 {
-			got = append(got, ask(h, "GET", attested, "").Code)
-		}
-		got = append(got, ask(other, "GET", "/metadata/instance?api-version=2025-04-07", "").Code, ask(h, "POST", "/metadata/scheduledevents?api-version=2020-07-01", "{}").Code)
-		if want := []int{410, 410, 200, 500, 429}; !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-	})
-}
-
 func FuzzIMDS(f *testing.F) {
 	f.Add("/metadata/instance/compute/tagsList/0/name", "api-version=2021-02-01&format=text")
 	f.Add("/metadata/instance", "api-version=2021-02-01")
@@ -210,7 +135,7 @@ func FuzzIMDS(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, query string) {
 		r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawQuery: query}, Header: http.Header{"Metadata": {"true"}}}
 		w := httptest.NewRecorder()
-		testIMDS().ServeHTTP(w, r)
+		testService().ServeHTTP(w, r)
 		if w.Header().Get("Content-Type") == "application/json; charset=utf-8" && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%q: not JSON: %s", path, w.Body)
 		}

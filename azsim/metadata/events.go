@@ -1,11 +1,13 @@
-package azsim
+package metadata
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxApproval bounds the body of an approval.
@@ -17,9 +19,29 @@ func eventVersions() []string {
 	return []string{"2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01"}
 }
 
+// The types of events that older versions of the API do not show.
+const (
+	eventPreempt   = "Preempt"
+	eventTerminate = "Terminate"
+)
+
+// A ScheduledEvent is what the platform is about to do to instances, as the newest
+// API version tells it.
+type ScheduledEvent struct {
+	EventID           string   `json:"EventId"`
+	EventStatus       string   `json:"EventStatus"`
+	EventType         string   `json:"EventType"`
+	ResourceType      string   `json:"ResourceType"`
+	Resources         []string `json:"Resources"`
+	NotBefore         string   `json:"NotBefore"` // RFC 1123; "" once started
+	Description       string   `json:"Description"`
+	EventSource       string   `json:"EventSource"` // "Platform", "User"
+	DurationInSeconds int      `json:"DurationInSeconds"`
+}
+
 // asOf returns an event as an API version tells it; false where it tells none of it.
-func (v scheduledEvent) asOf(version string) (map[string]any, bool) {
-	if v.EventType == EventPreempt && version < "2017-11-01" || v.EventType == EventTerminate && version < "2019-01-01" {
+func (v ScheduledEvent) asOf(version string) (map[string]any, bool) {
+	if v.EventType == eventPreempt && version < "2017-11-01" || v.EventType == eventTerminate && version < "2019-01-01" {
 		return nil, false
 	}
 	resources := v.Resources
@@ -43,37 +65,37 @@ func (v scheduledEvent) asOf(version string) (map[string]any, bool) {
 	return out, true
 }
 
-func (h imds) serveEvents(w http.ResponseWriter, r *http.Request) {
+func (h Service) serveEvents(w http.ResponseWriter, r *http.Request) {
 	version := r.URL.Query().Get("api-version")
 	if !slices.Contains(eventVersions(), version) {
 		refuseVersion(w)
 		return
 	}
-	if h.instance() == nil {
+	if h.Instance() == nil {
 		refuseGone(w)
 		return
 	}
 	switch r.Method {
 	case http.MethodGet:
-		if err := pause(r.Context(), h.ask()); err != nil {
+		if err := pause(r.Context(), h.Ask()); err != nil {
 			return // nobody waits any more
 		}
-		incarnation, events := h.events()
+		incarnation, events := h.Events()
 		list := []any{}
 		for _, v := range events {
 			if shown, known := v.asOf(version); known {
 				list = append(list, shown)
 			}
 		}
-		writeIMDS(w, http.StatusOK, map[string]any{"DocumentIncarnation": incarnation, "Events": list})
+		write(w, http.StatusOK, map[string]any{"DocumentIncarnation": incarnation, "Events": list})
 	case http.MethodPost:
 		ids, ok := readApproval(http.MaxBytesReader(w, r.Body, maxApproval))
 		if !ok {
-			refuseIMDS(w, http.StatusBadRequest, "Bad request. The body is not an approval of events")
+			Refuse(w, http.StatusBadRequest, "Bad request. The body is not an approval of events")
 			return
 		}
-		if !h.approve(ids) {
-			refuseIMDS(w, http.StatusBadRequest, "Bad request. There is no event of that EventId")
+		if !h.Approve(ids) {
+			Refuse(w, http.StatusBadRequest, "Bad request. There is no event of that EventId")
 			return
 		}
 		w.WriteHeader(http.StatusOK)
@@ -100,4 +122,19 @@ func readApproval(body io.Reader) (ids []string, ok bool) {
 		ids = append(ids, s.EventID)
 	}
 	return ids, len(ids) > 0
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
 }

@@ -1,4 +1,4 @@
-package azsim
+package metadata
 
 import (
 	"crypto/ecdsa"
@@ -20,12 +20,11 @@ import (
 	"github.com/smallstep/pkcs7"
 )
 
-// The certificates' publication point, where Azure's are too, and the name of the
-// issuer's file in it.
-const (
-	pkiPath    = "/pkiops/certs/"
-	issuerFile = "azsim RSA TLS Issuing CA 01 - xsign.crt"
-)
+// PublicationPath is that of the certificates' publication point, where Azure's are too.
+const PublicationPath = "/pkiops/certs/"
+
+// issuerFile is the name of the issuer's certificate at the publication point.
+const issuerFile = "azsim RSA TLS Issuing CA 01 - xsign.crt"
 
 // AttestedTime is how the times of an attested document are written. They are in UTC.
 const AttestedTime = "01/02/06 15:04:05 -0700"
@@ -78,9 +77,9 @@ func NewAttestedDocument(vmID, subscription, nonce string, now time.Time) Attest
 func azureTime(t time.Time) string { return t.UTC().Format("01/02/06 15:04:05") + " -0000" }
 
 // LeafOptions say what certificate an Attestor signs with. The zero value is one as
-// Azure's in DefaultLocation.
+// Azure's in "eastus".
 type LeafOptions struct {
-	// Names are the certificate's DNS names; none means those of DefaultLocation.
+	// Names are the certificate's DNS names; none means those of "eastus".
 	Names []string
 	// CommonName is the subject's; "" means "metadata.azure.com".
 	CommonName string
@@ -141,7 +140,7 @@ func NewAttestor(o LeafOptions, now time.Time) (*Attestor, error) {
 // WithLeaf returns an Attestor of the same root and key that signs with another leaf.
 func (a *Attestor) WithLeaf(o LeafOptions) (*Attestor, error) {
 	if len(o.Names) == 0 {
-		o.Names = metadataNames(DefaultLocation)
+		o.Names = RegionNames("westeurope")
 	}
 	if o.CommonName == "" {
 		o.CommonName = "metadata.azure.com"
@@ -170,9 +169,9 @@ func (a *Attestor) WithLeaf(o LeafOptions) (*Attestor, error) {
 	return &other, nil
 }
 
-// metadataNames are the names of the metadata service's certificate in a region.
-func metadataNames(location string) []string {
-	return []string{normLocation(location) + ".metadata.azure.com", "metadata.azure.com"}
+// RegionNames are the names of the metadata service's certificate in a region.
+func RegionNames(location string) []string {
+	return []string{strings.ToLower(strings.ReplaceAll(location, " ", "")) + ".metadata.azure.com", "metadata.azure.com"}
 }
 
 func sign(template, parent *x509.Certificate, key, by any) (*x509.Certificate, error) {
@@ -208,14 +207,14 @@ func (a *Attestor) RootPEM() []byte {
 
 // IssuerURL is where an Attestor's leaf says that its issuer is.
 func IssuerURL() string {
-	return "http://www.microsoft.com" + pkiPath + strings.ReplaceAll(issuerFile, " ", "%20")
+	return "http://www.microsoft.com" + PublicationPath + strings.ReplaceAll(issuerFile, " ", "%20")
 }
 
 // ServeHTTP is the publication point: the intermediate at the path of IssuerURL, in
 // DER, on whatever host.
 func (a *Attestor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case r.URL.Path != pkiPath+issuerFile:
+	case r.URL.Path != PublicationPath+issuerFile:
 		http.NotFound(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")

@@ -1,4 +1,4 @@
-package azsim
+package metadata
 
 import (
 	"encoding/json"
@@ -12,37 +12,38 @@ import (
 	"time"
 )
 
-// An imds answers as the Instance Metadata Service at 169.254.169.254 does, for
+// A Service answers as the Instance Metadata Service at 169.254.169.254 does, for
 // one instance. Rules and shapes: Microsoft's "Azure Instance Metadata Service".
-type imds struct {
-	// instance gives {"compute": …, "network": …} as it is now, or nil once the
+// All fields but Admit and Fault are required.
+type Service struct {
+	// Instance returns {"compute": …, "network": …} as it is now, or nil once the
 	// instance is gone.
-	instance func() map[string]any
-	// attest signs the attested document, with that nonce or a default one.
-	attest func(nonce string) (string, error)
-	// token issues a token of one of the instance's managed identities.
-	token func(q url.Values) (map[string]any, *imdsError)
-	// ask notes that the instance asks for its scheduled events, and says how long
-	// the answer takes; events then gives them.
-	ask    func() time.Duration
-	events func() (incarnation int, events []scheduledEvent)
-	// approve lets events begin before their time, unless one of them is not there.
-	approve func(eventIDs []string) bool
-	// admit says whether a request to a category is within its limits; nil: all are.
-	admit func(category string) bool
-	// fault gives the fault that a request meets, nil for none; nil: no request does.
-	fault func(category string, r *http.Request) *Fault
+	Instance func() map[string]any
+	// Attest signs the attested document, with that nonce or a default one.
+	Attest func(nonce string) (string, error)
+	// Token issues a token of one of the instance's managed identities.
+	Token func(q url.Values) (map[string]any, *Refusal)
+	// Ask notes that the instance asks for its scheduled events, and says how long
+	// the answer takes; Events then returns them.
+	Ask    func() time.Duration
+	Events func() (incarnation int, events []ScheduledEvent)
+	// Approve lets events begin before their time, unless one of them is not there.
+	Approve func(eventIDs []string) bool
+	// Admit says whether a request to a category is within its limits; nil: all are.
+	Admit func(category string) bool
+	// Fault answers a request that meets a fault, and says whether it did; nil: none does.
+	Fault func(category string, w http.ResponseWriter, r *http.Request) bool
 }
 
-// An imdsError is the service's own shape of an error.
-type imdsError struct {
-	status      int
-	reason      string // "error"
-	description string // "error_description"; only token answers have it
+// A Refusal is the service's own shape of an error.
+type Refusal struct {
+	Status      int
+	Reason      string // "error"
+	Description string // "error_description"; only token answers have it
 }
 
-// imdsVersions are the API versions of /metadata/instance, newest first.
-func imdsVersions() []string {
+// versions are the API versions of /metadata/instance, newest first.
+func versions() []string {
 	return []string{
 		"2025-04-07", "2024-07-17", "2024-03-15", "2023-11-15", "2023-07-01", "2021-12-13", "2021-11-15",
 		"2021-11-01", "2021-10-01", "2021-08-01", "2021-05-01", "2021-03-01", "2021-02-01", "2021-01-01",
@@ -52,13 +53,13 @@ func imdsVersions() []string {
 	}
 }
 
-func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-Forwarded-For") != "" {
-		refuseIMDS(w, http.StatusBadRequest, "Bad request. X-Forwarded-For header is not allowed")
+		Refuse(w, http.StatusBadRequest, "Bad request. X-Forwarded-For header is not allowed")
 		return
 	}
 	if !strings.EqualFold(r.Header.Get("Metadata"), "true") {
-		refuseIMDS(w, http.StatusBadRequest, "Bad request. Required metadata header not specified")
+		Refuse(w, http.StatusBadRequest, "Bad request. Required metadata header not specified")
 		return
 	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -66,19 +67,17 @@ func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(path) > 1 && strings.EqualFold(path[0], "metadata") {
 		category = strings.ToLower(path[1])
 	}
-	if h.admit != nil && !h.admit(category) {
+	if h.Admit != nil && !h.Admit(category) {
 		w.Header().Set("Retry-After", "1")
-		refuseIMDS(w, http.StatusTooManyRequests, "Too many requests")
+		Refuse(w, http.StatusTooManyRequests, "Too many requests")
 		return
 	}
-	if h.fault != nil {
-		if f := h.fault(category, r); f != nil && f.metByIMDS(w, r) {
-			return
-		}
+	if h.Fault != nil && h.Fault(category, w, r) {
+		return
 	}
 	for _, values := range r.URL.Query() {
 		if len(values) > 1 {
-			refuseIMDS(w, http.StatusBadRequest, "Bad request. Duplicate query parameters are not allowed")
+			Refuse(w, http.StatusBadRequest, "Bad request. Duplicate query parameters are not allowed")
 			return
 		}
 	}
@@ -86,9 +85,9 @@ func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case category == "instance":
 		h.serveInstance(w, r, path[2:])
 	case category == "versions" && rest == "":
-		versions := imdsVersions()
-		slices.Reverse(versions)
-		writeIMDS(w, http.StatusOK, map[string]any{"apiVersions": versions})
+		all := versions()
+		slices.Reverse(all)
+		write(w, http.StatusOK, map[string]any{"apiVersions": all})
 	case category == "attested" && rest == "document":
 		h.serveAttested(w, r)
 	case category == "identity" && rest == "oauth2/token":
@@ -96,22 +95,22 @@ func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case category == "scheduledevents" && rest == "":
 		h.serveEvents(w, r)
 	default:
-		refuseIMDS(w, http.StatusNotFound, "Not found")
+		Refuse(w, http.StatusNotFound, "Not found")
 	}
 }
 
 // serveInstance answers for the whole document or for the part that path names.
-func (h imds) serveInstance(w http.ResponseWriter, r *http.Request, path []string) {
+func (h Service) serveInstance(w http.ResponseWriter, r *http.Request, path []string) {
 	q := r.URL.Query()
 	if r.Method != http.MethodGet {
 		refuseMethod(w)
 		return
 	}
-	if !slices.Contains(imdsVersions(), q.Get("api-version")) {
+	if !slices.Contains(versions(), q.Get("api-version")) {
 		refuseVersion(w)
 		return
 	}
-	document := h.instance()
+	document := h.Instance()
 	if document == nil {
 		refuseGone(w)
 		return
@@ -120,21 +119,21 @@ func (h imds) serveInstance(w http.ResponseWriter, r *http.Request, path []strin
 	for _, name := range path {
 		next, ok := descend(part, name)
 		if !ok {
-			refuseIMDS(w, http.StatusNotFound, "Not found")
+			Refuse(w, http.StatusNotFound, "Not found")
 			return
 		}
 		part = next
 	}
 	if q.Get("format") == "text" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = fmt.Fprint(w, imdsText(part))
+		_, _ = fmt.Fprint(w, asText(part))
 		return
 	}
 	switch part.(type) {
 	case map[string]any, []any:
-		writeIMDS(w, http.StatusOK, part)
+		write(w, http.StatusOK, part)
 	default:
-		refuseIMDS(w, http.StatusBadRequest, "Bad request. A leaf needs format=text")
+		Refuse(w, http.StatusBadRequest, "Bad request. A leaf needs format=text")
 	}
 }
 
@@ -156,9 +155,9 @@ func descend(v any, name string) (any, bool) {
 	return nil, false
 }
 
-// imdsText is a leaf as it is, and the names below an object or array, a line
+// asText is a leaf as it is, and the names below an object or array, a line
 // each, with a slash where more lies below.
-func imdsText(v any) string {
+func asText(v any) string {
 	below := func(name string, inner any) string {
 		switch inner.(type) {
 		case map[string]any, []any:
@@ -187,7 +186,7 @@ func imdsText(v any) string {
 	return strings.Join(lines, "\n")
 }
 
-func (h imds) serveToken(w http.ResponseWriter, r *http.Request) {
+func (h Service) serveToken(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		refuseMethod(w)
 		return
@@ -195,43 +194,44 @@ func (h imds) serveToken(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch {
 	case q.Get("api-version") == "":
-		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable 'api-version' is missing"})
+		write(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable 'api-version' is missing"})
 		return
 	case q.Get("resource") == "":
-		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"})
+		write(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"})
 		return
 	}
-	if h.instance() == nil {
+	if h.Instance() == nil {
 		refuseGone(w)
 		return
 	}
-	token, refusal := h.token(q)
+	token, refusal := h.Token(q)
 	if refusal != nil {
-		writeIMDS(w, refusal.status, map[string]any{"error": refusal.reason, "error_description": refusal.description})
+		write(w, refusal.Status, map[string]any{"error": refusal.Reason, "error_description": refusal.Description})
 		return
 	}
-	writeIMDS(w, http.StatusOK, token)
+	write(w, http.StatusOK, token)
 }
 
-func refuseIMDS(w http.ResponseWriter, status int, why string) {
-	writeIMDS(w, status, map[string]any{"error": why})
+// Refuse answers with an error in the service's own shape.
+func Refuse(w http.ResponseWriter, status int, why string) {
+	write(w, status, map[string]any{"error": why})
 }
 
 func refuseMethod(w http.ResponseWriter) {
-	refuseIMDS(w, http.StatusMethodNotAllowed, "Method not allowed")
+	Refuse(w, http.StatusMethodNotAllowed, "Method not allowed")
 }
 
 func refuseVersion(w http.ResponseWriter) {
-	writeIMDS(w, http.StatusBadRequest, map[string]any{
+	write(w, http.StatusBadRequest, map[string]any{
 		"error":           "Bad request. api-version is invalid or was not specified in the request. For more information refer to aka.ms/azureimds",
-		"newest-versions": imdsVersions()[:3],
+		"newest-versions": versions()[:3],
 	})
 }
 
-func refuseGone(w http.ResponseWriter) { refuseIMDS(w, http.StatusGone, "Gone") }
+func refuseGone(w http.ResponseWriter) { Refuse(w, http.StatusGone, "Gone") }
 
-// writeIMDS ignores a client that hung up: there is nobody left to tell.
-func writeIMDS(w http.ResponseWriter, status int, body any) {
+// write ignores a client that hung up: there is nobody left to tell.
+func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Server", "IMDS/150.870.65.1")
 	w.WriteHeader(status)
