@@ -82,3 +82,13 @@ func parentNotFound(id resourceID) *armError {
 func groupNotFound(group string) *armError {
 	return refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", group)
 }
+
+// conflict is Compute's 409.
+func conflict(format string, args ...any) *armError {
+	return refuse(http.StatusConflict, "OperationNotAllowed", format, args...)
+}
+
+// preempted is how an operation ends that a newer one overtakes.
+func preempted() *armError {
+	return refuse(http.StatusConflict, "OperationPreempted", "Operation execution has been preempted by a more recent operation.")
+}

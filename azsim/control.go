@@ -93,7 +93,7 @@ const hardwareFailure = "HardwareFailure"
 func (c *call) schedule() *reply {
 	bad := func(err error) *reply { return errorReply(badRequest("InvalidEvent", "%v.", err)) }
 	q := c.r.URL.Query()
-	v := Event{Type: c.query("type"), Instances: q["instance"], User: equalFold(c.query("source"), "User")}
+	v := Event{Type: c.query("type"), Instances: q["instance"], User: strings.EqualFold(c.query("source"), "User")}
 	var err error
 	if v.Notice, err = parseNotice(c.query("notBefore"), c.now); err != nil {
 		return bad(err)

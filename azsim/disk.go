@@ -179,16 +179,6 @@ func notChangeable(target string) *armError {
 	return refuse(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", target).withTarget(target)
 }
 
-func skuTier(name string) string {
-	switch {
-	case len(name) > 7 && name[:7] == "Premium":
-		return "Premium"
-	case len(name) > 5 && name[:5] == "Ultra":
-		return "Ultra"
-	}
-	return "Standard"
-}
-
 func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 	if old != nil && stateOf(old) != stateFailed {
 		return work{span: c.duration("disk.update")}

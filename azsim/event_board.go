@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -134,7 +135,7 @@ func (s *Server) approveEvents(e *entry, ids []string) bool {
 	b := s.boardOf(x)
 	var found []*postedEvent
 	for _, id := range ids {
-		i := slices.IndexFunc(b.events, func(p *postedEvent) bool { return equalFold(p.EventID, id) })
+		i := slices.IndexFunc(b.events, func(p *postedEvent) bool { return strings.EqualFold(p.EventID, id) })
 		if i < 0 {
 			return false
 		}

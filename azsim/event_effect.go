@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -226,7 +227,7 @@ func (s *Server) CancelEvent(eventID string) bool {
 	defer s.mu.Unlock()
 	for _, b := range s.scaleSets.events {
 		for _, p := range b.events {
-			if equalFold(p.EventID, eventID) && !p.begun && p.EventType != EventTerminate {
+			if strings.EqualFold(p.EventID, eventID) && !p.begun && p.EventType != EventTerminate {
 				p.begun = true
 				close(p.canceled)
 				return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -103,7 +104,7 @@ func (c *call) changeSetExtension(ext *armcompute.VirtualMachineScaleSetExtensio
 	}
 	created := true
 	r, err := c.changeModel(func(p *armcompute.VirtualMachineScaleSetExtensionProfile) {
-		i := slices.IndexFunc(p.Extensions, func(x *armcompute.VirtualMachineScaleSetExtension) bool { return equalFold(val(x.Name), name) })
+		i := slices.IndexFunc(p.Extensions, func(x *armcompute.VirtualMachineScaleSetExtension) bool { return strings.EqualFold(val(x.Name), name) })
 		if i < 0 {
 			p.Extensions = append(p.Extensions, ext)
 			return
@@ -144,7 +145,7 @@ func removeSetExtension(c *call) (*reply, error) {
 		return nil, missingDependency(set.id.name(), waiting[0], val(ext.Name))
 	}
 	r, err := c.changeModel(func(p *armcompute.VirtualMachineScaleSetExtensionProfile) {
-		p.Extensions = slices.DeleteFunc(p.Extensions, func(x *armcompute.VirtualMachineScaleSetExtension) bool { return equalFold(val(x.Name), name) })
+		p.Extensions = slices.DeleteFunc(p.Extensions, func(x *armcompute.VirtualMachineScaleSetExtension) bool { return strings.EqualFold(val(x.Name), name) })
 	})
 	if err != nil {
 		return nil, err

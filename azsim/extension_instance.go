@@ -37,7 +37,7 @@ func instanceExtension(e *entry, want *armcompute.VirtualMachineScaleSetExtensio
 
 func (x *instance) findExtension(name string) *armcompute.VirtualMachineExtension {
 	for _, ext := range x.extensions {
-		if equalFold(val(ext.Name), name) {
+		if strings.EqualFold(val(ext.Name), name) {
 			return ext
 		}
 	}
@@ -46,7 +46,7 @@ func (x *instance) findExtension(name string) *armcompute.VirtualMachineExtensio
 
 func (x *instance) dropExtension(name string) {
 	delete(x.reports, strings.ToLower(name))
-	x.extensions = slices.DeleteFunc(x.extensions, func(ext *armcompute.VirtualMachineExtension) bool { return equalFold(val(ext.Name), name) })
+	x.extensions = slices.DeleteFunc(x.extensions, func(ext *armcompute.VirtualMachineExtension) bool { return strings.EqualFold(val(ext.Name), name) })
 }
 
 // provisionExtension runs one extension on an instance: it takes its time, and
@@ -57,7 +57,7 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 	s.locked(func() {
 		delete(x.reports, strings.ToLower(name)) // of the settings before
 		ext.Properties.ProvisioningState = ptr(stateCreating)
-		if i := slices.IndexFunc(x.extensions, func(o *armcompute.VirtualMachineExtension) bool { return equalFold(val(o.Name), name) }); i >= 0 {
+		if i := slices.IndexFunc(x.extensions, func(o *armcompute.VirtualMachineExtension) bool { return strings.EqualFold(val(o.Name), name) }); i >= 0 {
 			x.extensions[i] = ext
 			return
 		}

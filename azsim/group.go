@@ -161,29 +161,6 @@ func listGroups(c *call) (*reply, error) {
 	return c.pageOf(items), nil
 }
 
-// tagFilter applies "tagName eq 'a' and tagValue eq 'b'"; it passes what it
-// does not know.
-func tagFilter(filter string, tags map[string]string) bool {
-	name, value := filterValue(filter, "tagName"), filterValue(filter, "tagValue")
-	if name == "" {
-		return true
-	}
-	got, has := tags[name]
-	return has && (value == "" || got == value)
-}
-
-// filterValue finds "member eq 'value'" in an OData filter.
-func filterValue(filter, member string) string {
-	lower := strings.ToLower(filter)
-	i := strings.Index(lower, strings.ToLower(member)+" eq '")
-	if i < 0 {
-		return ""
-	}
-	rest := filter[i+len(member)+len(" eq '"):]
-	value, _, _ := strings.Cut(rest, "'")
-	return value
-}
-
 // listResources lists the tracked resources of the subscription or a group; the
 // instances of Uniform scale sets are not among them.
 func listResources(c *call) (*reply, error) {

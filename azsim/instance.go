@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -192,45 +191,6 @@ func copyTags(in map[string]*string) map[string]*string {
 		out[k] = ptr(val(v))
 	}
 	return out
-}
-
-// each does do for all of the list at once, and returns the first error in its
-// order.
-func each[T any](list []T, do func(T) error) error {
-	errs := make([]error, len(list))
-	var wg sync.WaitGroup
-	for i, e := range list {
-		wg.Go(func() { errs[i] = do(e) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pause lets d pass, or less if ctx ends, whose error it then returns.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// locked runs do under the lock.
-func (s *Server) locked(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
 }
 
 // onSubstrate does something to the instance on the Substrate, alone. Without a

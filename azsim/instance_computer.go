@@ -215,8 +215,8 @@ func (s *Server) imdsToken(e *entry, q url.Values) (map[string]any, *metadata.Re
 		}
 	}
 	matches := func(p *principal) bool {
-		return equalFold(p.ClientID, q.Get("client_id")) || equalFold(p.ObjectID, q.Get("object_id")) || equalFold(p.ObjectID, q.Get("principal_id")) ||
-			p.ResourceID != "" && (equalFold(p.ResourceID, q.Get("mi_res_id")) || equalFold(p.ResourceID, q.Get("msi_res_id")))
+		return strings.EqualFold(p.ClientID, q.Get("client_id")) || strings.EqualFold(p.ObjectID, q.Get("object_id")) || strings.EqualFold(p.ObjectID, q.Get("principal_id")) ||
+			p.ResourceID != "" && (strings.EqualFold(p.ResourceID, q.Get("mi_res_id")) || strings.EqualFold(p.ResourceID, q.Get("msi_res_id")))
 	}
 	var use *principal
 	asked := q.Get("client_id")+q.Get("object_id")+q.Get("principal_id")+q.Get("mi_res_id")+q.Get("msi_res_id") != ""

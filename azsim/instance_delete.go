@@ -5,18 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
-
-func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
-
-// preempted is how an operation ends that a newer one overtakes.
-func preempted() *armError {
-	return refuse(http.StatusConflict, "OperationPreempted", "Operation execution has been preempted by a more recent operation.")
-}
 
 // markedForDeletion refuses an action on an instance whose deletion has begun.
 func markedForDeletion(action, name string) *armError {

@@ -172,7 +172,7 @@ func (x *instance) handledBy(name string) *armcompute.VirtualMachineExtension {
 		return ext
 	}
 	for _, ext := range x.extensions {
-		if equalFold(handlerName(ext), name) {
+		if strings.EqualFold(handlerName(ext), name) {
 			return ext
 		}
 	}

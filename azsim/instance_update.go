@@ -3,6 +3,7 @@ package azsim
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -183,7 +184,7 @@ func (c *call) planDisks(e *entry, want []*armcompute.DataDisk) (*diskPlan, erro
 // id, else by name.
 func findDataDisk(have []*armcompute.DataDisk, d *armcompute.DataDisk) *armcompute.DataDisk {
 	for _, h := range have {
-		if id := diskIDOf(d); id != "" && equalFold(id, diskIDOf(h)) || id == "" && val(d.Name) != "" && equalFold(val(d.Name), val(h.Name)) {
+		if id := diskIDOf(d); id != "" && strings.EqualFold(id, diskIDOf(h)) || id == "" && val(d.Name) != "" && strings.EqualFold(val(d.Name), val(h.Name)) {
 			return h
 		}
 	}
@@ -209,7 +210,7 @@ func (c *call) checkAttach(e *entry, d *armcompute.DataDisk) (*armcompute.DataDi
 			return nil, err
 		}
 	}
-	if by := val(disk.ManagedBy); by != "" && !equalFold(by, e.id.String()) {
+	if by := val(disk.ManagedBy); by != "" && !strings.EqualFold(by, e.id.String()) {
 		r := conflict("Cannot attach the disk %s to VM %s because it is already attached to VM %s. A disk can be attached to only one VM at a time.", de.id.name(), e.id.String(), by)
 		r.code, r.target = "ConflictingUserInput", de.id.String()
 		return nil, r
@@ -284,7 +285,7 @@ func (s *Server) moveDisks(ctx context.Context, e *entry, plan *diskPlan) error 
 				return
 			}
 			de, disk := load[armcompute.Disk](s, diskIDOf(d))
-			if disk == nil || val(disk.ManagedBy) != "" && !equalFold(val(disk.ManagedBy), e.id.String()) {
+			if disk == nil || val(disk.ManagedBy) != "" && !strings.EqualFold(val(disk.ManagedBy), e.id.String()) {
 				refused = conflict("Disk '%s' was deleted or attached elsewhere meanwhile.", diskIDOf(d))
 				return
 			}
@@ -343,10 +344,10 @@ func attachDetachDataDisks(c *call) (*reply, error) {
 	want := slices.Clone(dataDisksOf(body))
 	for _, d := range req.DataDisksToDetach {
 		id := val(d.DiskID)
-		if !slices.ContainsFunc(want, func(h *armcompute.DataDisk) bool { return equalFold(id, diskIDOf(h)) }) {
+		if !slices.ContainsFunc(want, func(h *armcompute.DataDisk) bool { return strings.EqualFold(id, diskIDOf(h)) }) {
 			return nil, badParameter("dataDisksToDetach", "The disk '%s' is not attached to VM '%s'.", id, val(body.Name))
 		}
-		want = slices.DeleteFunc(want, func(h *armcompute.DataDisk) bool { return equalFold(id, diskIDOf(h)) })
+		want = slices.DeleteFunc(want, func(h *armcompute.DataDisk) bool { return strings.EqualFold(id, diskIDOf(h)) })
 	}
 	for _, d := range req.DataDisksToAttach {
 		lun := d.Lun

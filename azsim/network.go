@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -157,15 +156,6 @@ func (s *Server) connect(x *instance) {
 			c.subnet = s.subnetOf(c.subnetID)
 			c.host = c.subnet.take()
 		}
-	}
-}
-
-// toFront moves the element that is meant to the front.
-func toFront[T any](list []T, meant func(T) bool) {
-	if i := slices.IndexFunc(list, meant); i > 0 {
-		one := list[i]
-		copy(list[1:i+1], list[:i])
-		list[0] = one
 	}
 }
 

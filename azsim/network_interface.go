@@ -121,7 +121,7 @@ func listInstanceNICs(c *call) (*reply, error) {
 func getInstanceNIC(c *call) (*reply, error) {
 	if e := c.s.find(c.id.parent()); e != nil {
 		for _, v := range c.s.nicsOf(e) {
-			if equalFold(v.id(), c.id.String()) {
+			if strings.EqualFold(v.id(), c.id.String()) {
 				return ok(v), nil
 			}
 		}
@@ -156,7 +156,7 @@ func getNIC(c *call) (*reply, error) {
 		return ok(c.render(e)), nil
 	}
 	for _, v := range c.memberNICs() {
-		if equalFold(v.id(), c.id.String()) {
+		if strings.EqualFold(v.id(), c.id.String()) {
 			return ok(v), nil
 		}
 	}

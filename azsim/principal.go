@@ -174,3 +174,13 @@ func (s *Server) initPrincipals() {
 		}
 	}
 }
+
+// identityAt finds the principal of a user-assigned identity.
+func (s *Server) identityAt(id string) *principal {
+	for _, p := range s.principals {
+		if !p.gone && p.ResourceID != "" && strings.EqualFold(p.ResourceID, id) {
+			return p
+		}
+	}
+	return nil
+}

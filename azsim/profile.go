@@ -1,6 +1,9 @@
 package azsim
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A Span is how long one kind of operation takes: a time between Min and Max.
 type Span struct {
@@ -69,4 +72,22 @@ func (s *Server) scaled(d time.Duration) time.Duration {
 		return d
 	}
 	return time.Duration(float64(d) / s.Speed)
+}
+
+// isoSeconds reads the seconds-and-minutes form of an ISO 8601 duration that the
+// rolling upgrade policy uses ("PT30S", "PT5M"); 0 for anything else.
+func isoSeconds(s string) time.Duration {
+	var h, m, sec int
+	for _, form := range []struct {
+		text string
+		args []any
+	}{
+		{"PT%dH%dM%dS", []any{&h, &m, &sec}}, {"PT%dH%dM", []any{&h, &m}}, {"PT%dM%dS", []any{&m, &sec}}, {"PT%dM", []any{&m}}, {"PT%dS", []any{&sec}}, {"PT%dH", []any{&h}},
+	} {
+		h, m, sec = 0, 0, 0
+		if n, err := fmt.Sscanf(s, form.text, form.args...); err == nil && n == len(form.args) {
+			return time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec)*time.Second
+		}
+	}
+	return 0
 }

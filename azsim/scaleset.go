@@ -3,7 +3,6 @@ package azsim
 import (
 	"context"
 	"maps"
-	"net/http"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -310,36 +309,4 @@ func (c *call) checkLinked(tree map[string]any) error {
 		}
 	})
 	return refused
-}
-
-// at walks into a decoded JSON object by names; nil where the way ends.
-func at(v any, names ...string) any {
-	for _, n := range names {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil
-		}
-		v = m[n]
-	}
-	return v
-}
-
-// walk visits every member of a decoded JSON value, in the order of names.
-func walk(v any, visit func(key string, v any)) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, k := range sortedKeys(v) {
-			visit(k, v[k])
-			walk(v[k], visit)
-		}
-	case []any:
-		for _, inner := range v {
-			walk(inner, visit)
-		}
-	}
-}
-
-// conflict is Compute's 409.
-func conflict(format string, args ...any) *armError {
-	return refuse(http.StatusConflict, "OperationNotAllowed", format, args...)
 }

@@ -356,16 +356,6 @@ func (c *call) fillIdentity(old, next *armcompute.VirtualMachineScaleSet) error 
 	return nil
 }
 
-// identityAt finds the principal of a user-assigned identity.
-func (s *Server) identityAt(id string) *principal {
-	for _, p := range s.principals {
-		if !p.gone && p.ResourceID != "" && strings.EqualFold(p.ResourceID, id) {
-			return p
-		}
-	}
-	return nil
-}
-
 // orDefault gives an optional member a value where it has none.
 func orDefault[T any](p *T, v T) *T {
 	if p == nil {

@@ -166,21 +166,3 @@ func (s *Server) upgradeOne(ctx context.Context, e *entry) error {
 	}
 	return t.wait(ctx)
 }
-
-// isoSeconds reads the seconds-and-minutes form of an ISO 8601 duration that the
-// rolling upgrade policy uses ("PT30S", "PT5M"); 0 for anything else.
-func isoSeconds(s string) time.Duration {
-	var h, m, sec int
-	for _, form := range []struct {
-		text string
-		args []any
-	}{
-		{"PT%dH%dM%dS", []any{&h, &m, &sec}}, {"PT%dH%dM", []any{&h, &m}}, {"PT%dM%dS", []any{&m, &sec}}, {"PT%dM", []any{&m}}, {"PT%dS", []any{&sec}}, {"PT%dH", []any{&h}},
-	} {
-		h, m, sec = 0, 0, 0
-		if n, err := fmt.Sscanf(s, form.text, form.args...); err == nil && n == len(form.args) {
-			return time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec)*time.Second
-		}
-	}
-	return 0
-}

@@ -219,3 +219,10 @@ func (s *Server) locationOf(e *entry) string {
 }
 
 var _ http.Handler = (*Server)(nil)
+
+// locked runs do under the lock.
+func (s *Server) locked(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}

@@ -204,15 +204,6 @@ func (spec *Spec) spans() (Profile, error) {
 	return out, errors.Join(problems...)
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // Apply sets the server's fields as the spec has them. It comes before the first
 // request; Create makes the resources.
 func (spec *Spec) Apply(s *Server) error {

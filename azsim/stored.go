@@ -487,12 +487,3 @@ func (s *Server) usersOf(e *entry) []string {
 	}
 	return out
 }
-
-// names says whether a decoded JSON value has that id in it.
-func names(v any, key string) (found bool) {
-	walk(v, func(member string, v any) {
-		text, _ := v.(string)
-		found = found || member == "id" && strings.EqualFold(text, key)
-	})
-	return found
-}

@@ -1,7 +1,6 @@
 package azsim
 
 import (
-	"encoding/json"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -56,46 +55,6 @@ func storedNetworkTypes() []*resourceType {
 			},
 		}),
 		nics,
-	}
-}
-
-func idList(ids []string) []any {
-	var out []any
-	for _, id := range ids {
-		out = append(out, object{"id": id})
-	}
-	return out
-}
-
-func text(v any, path ...string) string {
-	out, _ := at(v, path...).(string)
-	return out
-}
-
-func texts(v any, path ...string) []string {
-	list, _ := at(v, path...).([]any)
-	var out []string
-	for _, x := range list {
-		if t, ok := x.(string); ok {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-func number(v any, path ...string) int64 {
-	n, _ := at(v, path...).(json.Number)
-	out, _ := n.Int64()
-	return out
-}
-
-// stringMembers makes strings of numbers, as Azure does where it documents a string.
-func stringMembers(v any, names ...string) {
-	m, _ := v.(object)
-	for _, name := range names {
-		if n, ok := m[name].(json.Number); ok {
-			m[name] = n.String()
-		}
 	}
 }
 
