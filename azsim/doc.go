@@ -31,7 +31,26 @@
 // bytes and runs computers. Without one the server is paper only. What a computer
 // finds at 169.254.169.254 is Computer.IMDS, also to be had by Server.IMDS. Package
 // metadata answers there; the server tells it of the instance, its tokens, and the
-// scheduled events of its placement group (event_board.go), which Schedule and others post.
+// scheduled events of its placement group (metadata_event_board.go), which Schedule and
+// others post.
+//
+// # Files
+//
+// A file's name begins with the part of Azure that it simulates:
+//
+//   - compute_: disks, snapshots, galleries, scale sets with their instances and
+//     extensions, virtual machines, sizes
+//   - network_: virtual networks, interfaces and addresses
+//   - storage_: storage accounts and their shares
+//   - identity_: roles, role assignments and managed identities
+//   - resources_: resource groups, tags, deployments of templates
+//   - insights_: autoscale settings
+//   - metadata_: what binds package metadata to instances: access, limits and faults,
+//     attested documents, and the scheduled events of placement groups
+//
+// Files without such a prefix are the core that all of them share: requests (call.go),
+// resources (resource.go; stored.go for those that are mostly stored), operations, faults,
+// log-in and permissions (login.go, principal.go, authorize.go), the spec.
 //
 // # How a request goes
 //

@@ -14,7 +14,7 @@ const (
 )
 
 // virtualMachineType is that of machines outside Uniform scale sets: members of
-// Flexible ones, and those made by hand (plain_machine.go).
+// Flexible ones, and those made by hand (compute_virtual_machine_plain.go).
 func virtualMachineType() *resourceType {
 	return &resourceType{
 		name: machineType, versions: append([]string{"2017-12-01"}, scaleSetVersions()...), global: true, // the first is Azure Stack's

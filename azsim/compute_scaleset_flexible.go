@@ -10,7 +10,7 @@ import (
 )
 
 // The members of a Flexible scale set are virtual machines of their own
-// (virtual_machine.go); the set only makes and deletes them. In the server they
+// (compute_virtual_machine.go); the set only makes and deletes them. In the server they
 // are kept as the instances of a Uniform set are, under the virtual machine's id.
 
 func isFlexible(set *entry) bool {
