@@ -57,7 +57,7 @@ func (d *draft) properties() object { return d.next["properties"].(object) }
 func storedTypes() []*resourceType {
 	types := append(storedNetworkTypes(), storedStorageTypes()...)
 	types = append(types, &resourceType{name: "Microsoft.Resources/tags", versions: tagsVersions(), get: getTags, put: writeTags, patch: writeTags, remove: writeTags})
-	return append(types, storedOtherTypes()...)
+	return append(types, identityResourceType(), autoscaleType(), availabilitySetType())
 }
 
 // storedType makes the type of a name with its rules.
