@@ -1,38 +1,68 @@
-// Package azsim is a simulated Azure: one http.Handler that answers as Azure
-// Resource Manager does, whose zero value works.
+// Package azsim is a simulated Azure for tests of what uses Azure's compute: one
+// http.Handler that answers as Azure Resource Manager, log-in and the metadata service do,
+// and whose zero value works.
 //
-// It serves three uses. Behind TLS it is a server for real clients (cmd/azsim).
-// Under the Azure SDK it is a transport in the same process:
+// Its API is not stable before Ortet's version 1.0: names and behaviour may change with
+// any release.
 //
-//	var s azsim.Server
-//	defer s.Close()
-//	disks, err := armcompute.NewDisksClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
+// # Use
 //
-// And inside testing/synctest the same takes no time: the server uses package
-// time plainly, every operation is one goroutine with one timer, nothing polls,
-// and Close ends them all. What it makes up (ids, durations, chance) comes from
-// Server.Seed and from what it is for (chance.go), so that the same requests get
-// the same answers, in whatever order goroutines run that wake at one instant.
+//	go get github.com/ortet/ortet/azsim
 //
-// What depends on the order of two requests at one instant, or of a request and
-// the end of an operation at one instant, is the caller's to order: a simulation
-// gives each request a latency of its own.
+// Under the Azure SDK for Go, Server.ClientOptions and Server.Credential lead clients to a
+// server in the same process: see the example of Server. Server.Create makes what there is
+// at the start from a Spec, which ParseSpec reads from YAML. Behind TLS the same server
+// serves real clients, as cmd/azsim does; the Azure CLI and cluster-autoscaler's Azure
+// client accept it.
 //
-// # Simulation
+// What always holds in Azure always holds here. What happens sometimes is a Fault:
+// throttling, errors, lost answers, operations that hang, fail or succeed in name only, no
+// capacity, stale reads. Server.AddFault takes rules, see its example; WithFault puts one
+// fault into the context of one request. View looks at what is stored without a request,
+// and OnRequest observes requests.
 //
-// A test that plays many schedules decides itself what each request meets:
-// WithFault puts a fault into the request's context. View looks at what is stored
-// without a request, Instant sets a world up at once, and KeepAnswers makes any
-// read able to be stale from the start.
+// Operations take Azure's time by Profile, divided by Speed. Inside testing/synctest they
+// take none: the server uses package time plainly, every operation is one goroutine with
+// one timer, nothing but a deployment polls, and Close ends them all. What it makes up
+// (ids, durations, chance) comes from Server.Seed and from what it is for (chance.go), so
+// that the same requests get the same answers, in whatever order goroutines run that wake
+// at one instant. What depends on the order of two requests at one instant, or of a request
+// and the end of an operation at one instant, is the caller's to order: give each request a
+// latency of its own.
+//
+// # What is simulated
+//
+//   - Resource Manager: API versions, long-running operations, ETags, pages, tags, resource
+//     groups, registration of providers, roles with their permissions, deployments of
+//     templates with validation and what-if
+//   - Microsoft.Compute: scale sets (Uniform and Flexible) with their instances, models,
+//     upgrades and extensions; virtual machines, disks, snapshots, galleries
+//   - the metadata service of each instance: metadata, tokens, attested documents,
+//     scheduled events (package metadata)
+//   - networks, interfaces, public addresses, security groups, NAT gateways, storage
+//     accounts with shares, user-assigned identities and autoscale settings, most of them
+//     as stored resources whose rules are checked
+//
+// # What is not
+//
+//   - Nothing was compared with the real Azure. It was built from public documentation, the
+//     SDK's models, and what users reported; where none was found, codes, messages and
+//     orders are inferred. Ortet's pages azsim.md and not-yet-met.md list that.
+//   - Without a Substrate nothing runs: disks have no bytes, and instances are ready once
+//     their time has passed. Packages hollow and machine are substrates.
+//   - No data plane: no blobs, no packets but for those of a Substrate, no load balancers.
+//   - No Microsoft Graph, locks, policies, quotas, moves, cost, metrics or activity log.
+//   - Instance repairs, automatic OS upgrades, overprovisioning and autoscale settings are
+//     stored, and do nothing.
+//   - Resource Manager throttles by a Fault alone; the metadata service has Azure's limit.
 //
 // # What stands behind
 //
-// The server keeps resources and their states; a Substrate, if it has one, keeps
-// bytes and runs computers. Without one the server is paper only. What a computer
-// finds at 169.254.169.254 is Computer.IMDS, also to be had by Server.IMDS. Package
-// metadata answers there; the server tells it of the instance, its tokens, and the
-// scheduled events of its placement group (metadata_event_board.go), which Schedule and
-// others post.
+// The server keeps resources and their states; a Substrate, if it has one, keeps bytes and
+// runs computers. What a computer finds at 169.254.169.254 is Computer.IMDS, also to be had
+// by Server.IMDS. Package metadata answers there; the server reports to it the instance, its
+// tokens, and the scheduled events of its placement group (metadata_event_board.go), which
+// Schedule and others post.
 //
 // # Files
 //
