@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -32,17 +34,27 @@ type lack struct {
 
 // beginAsk notes how everything is before an ask.
 func (w *world) beginAsk() {
-	versions, image := w.versions(), low(w.modelNow().image)
-	toLatest := image == low(w.names.Definition)
+	versions := w.versions()
 	for id, v := range versions {
 		own, properties := *v, *v.Properties
 		own.Tags, own.Properties = maps.Clone(v.Tags), &properties // azsim changes them in place
 		versions[id] = &own
+	}
+	image := w.used(versions)
+	w.locked(func() { w.before, w.imageBefore = versions, image })
+}
+
+// used returns the lower-case id of the image that the pool's model uses: where it names the
+// definition, of its latest version.
+func (w *world) used(versions map[string]*armcompute.GalleryImageVersion) string {
+	image := low(w.modelNow().image)
+	toLatest := image == low(w.names.Definition)
+	for id, v := range versions {
 		if profile := v.Properties.PublishingProfile; toLatest && id > image && (profile.ExcludeFromLatest == nil || !*profile.ExcludeFromLatest) {
-			image = id // the version that such a model uses
+			image = id
 		}
 	}
-	w.locked(func() { w.before, w.imageBefore = versions, low(image) })
+	return image
 }
 
 // expected is the model as others have it.
@@ -64,6 +76,8 @@ func (w *world) checkEnd(p *process) {
 	w.checkModel(p, model)
 	w.checkRollback(p, model)
 	w.checkVersions(p, model)
+	w.checkNeighbour()
+	w.checkQuarantine(p)
 	passed := code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing()
 	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
 	switch changes := p.changes.Load(); {
@@ -166,6 +180,7 @@ func (w *world) leftovers(p *process) (all []lack) {
 		v.Each("Microsoft.Compute/snapshots", func(id string, body any) { add(id, body.(*armcompute.Snapshot).Tags) })
 		v.Each("Microsoft.Compute/disks", func(id string, body any) { add(id, body.(*armcompute.Disk).Tags) })
 	})
+	all = append(all, w.setLacks()...)
 	for id, version := range w.versions() {
 		if s := stateOf(version); s == "Failed" || s == "Creating" {
 			all = append(all, lack{7, fleet.ResourceID(id).Name(), "is a version in state " + s, ""})
@@ -189,6 +204,51 @@ func (w *world) leftovers(p *process) (all []lack) {
 	}
 	return all
 }
+
+// setLacks lists scale sets that captures made, and pods of the workload on their nodes.
+func (w *world) setLacks() (all []lack) {
+	w.azure.View(func(v *azsim.View) {
+		v.Each(setType, func(id string, _ any) {
+			if !w.ofStory(fleet.ResourceID(id)) {
+				all = append(all, lack{15, fleet.ResourceID(id).Name(), "is a scale set that is left", ""})
+			}
+		})
+	})
+	var canaries []string
+	w.locked(func() { canaries = slices.Sorted(maps.Keys(w.canaries)) })
+	for _, name := range canaries {
+		for _, p := range w.evictable(name) {
+			all = append(all, lack{16, p.Name, "stays on the canary's node " + name, name})
+		}
+	}
+	return all
+}
+
+// checkNeighbour: the other pool's model and capacity are as others have them.
+func (w *world) checkNeighbour() {
+	var was model
+	w.locked(func() { was = w.otherModel })
+	if now := w.modelOf(w.otherPool); !reflect.DeepEqual(now, was) {
+		w.broken(3, "the scale set of another pool is %+v, and was %+v", now, was)
+	}
+}
+
+// tagQuarantine is on a version of which clones did not come up, and says why.
+const tagQuarantine = "ortet.io_quarantine"
+
+// checkQuarantine: the pool's model names no version that failed a gate, unless a rollback was
+// asked for it by name.
+func (w *world) checkQuarantine(p *process) {
+	versions := w.versions()
+	id := w.used(versions)
+	v, asked := versions[id], p.ask.Do == "rollback" && p.ask.To == path.Base(id)
+	if v != nil && v.Tags[tagQuarantine] != nil && !asked && !w.isTouched("model") && !w.isWatched(id) {
+		w.broken(17, "the model names %s at the time of %s, which is quarantined: %s", id, p.name, *v.Tags[tagQuarantine])
+	}
+}
+
+// isWatched reports whether a watch has still to take a version back. There is no watch yet.
+func (*world) isWatched(string) bool { return false }
 
 func stateOf(v *armcompute.GalleryImageVersion) string {
 	if v.Properties == nil || v.Properties.ProvisioningState == nil {
@@ -413,6 +473,7 @@ func (w *world) checkOver() {
 		})
 	}
 	w.checkStore()
+	w.checkNeighbour()
 	for i := range w.story.Pool.Instances {
 		if id := w.instance(i); w.story.Pool.Volumes && !w.isTouched(string(id)) && !w.hasVolume(id) {
 			w.broken(3, "the disk of others is not attached to %s", id)

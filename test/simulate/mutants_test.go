@@ -170,6 +170,12 @@ var mutants = []mutant{
 	{"workbench of another pool left alone", "workbench that another pool's capture takes", "2", "internal/image/capture/copy.go",
 		`if by := plan.UsedBy(node, c.get().Pool); by != "" {`,
 		`if by := plan.UsedBy(node, c.get().Pool); by == "x" {`},
+	{"workbench of another pool's scale set restored", "workbench of another pool", "2", "internal/image/capture/donor.go",
+		`w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)`,
+		`if was.Instance.Parent() != c.get().Pool {
+		return done, nil
+	}
+	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)`},
 	{"workbench marked only as it was read", "workbench that another pool takes in the same second", "2", "internal/image/capture/donor.go",
 		`c.Cluster.AnnotateUnchanged(ctx, node, map`,
 		`c.Cluster.Annotate(ctx, node.Name, map`},

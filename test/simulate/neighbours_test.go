@@ -172,7 +172,7 @@ func (w *world) changeNode(what string, c *computer) {
 	w.touch(name, c.ResourceID)
 	switch what {
 	case "instance deleted":
-		w.deleteInstances(id.Name())
+		w.deleteInstances(id.Parent(), id.Name())
 	case "instance started":
 		_ = w.request(http.MethodPost, id+"/start", computeAPI, nil)
 	case "instance stopped":
@@ -193,38 +193,60 @@ func (w *world) changeNode(what string, c *computer) {
 	}
 }
 
-// scaleIn is cluster-autoscaler, which deletes empty nodes that nothing protects; it leaves two.
+// sets are the scale sets of the story; "" is the other pool that is not there.
+func (w *world) sets() []fleet.ResourceID { return []fleet.ResourceID{w.pool, w.otherPool} }
+
+// ofStory reports whether a scale set is none that a capture made.
+func (w *world) ofStory(set fleet.ResourceID) bool { return slices.ContainsFunc(w.sets(), set.Equal) }
+
+// makeSet makes a scale set like the pool, of the first image.
+func (w *world) makeSet(id fleet.ResourceID, instances int, tags object) {
+	body := w.setBody(object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}, instances)
+	body["tags"] = tags
+	body["properties"].(object)["virtualMachineProfile"].(object)["osProfile"].(object)["computerNamePrefix"] = id.Name()
+	w.make(http.MethodPut, id, computeAPI, body)
+}
+
+// scaleIn is cluster-autoscaler, which deletes empty nodes that nothing protects; it leaves two
+// of the pool. A scale set that a capture made is no node group.
 func (w *world) scaleIn(donor string) {
-	names := w.nodeNames()
-	var ids []string
-	for _, name := range names {
-		n, c := w.kube.Node(name), w.computerOf(name)
-		if len(names)-len(ids) <= 2 || n == nil || c == nil || n.Annotations[fleet.AnnotationScaleDownDisabled] == "true" || len(w.evictable(name)) > 0 {
-			continue
+	for _, set := range w.sets() {
+		names := w.nodesOf(set)
+		var ids []string
+		for _, name := range names {
+			n, c := w.kube.Node(name), w.computerOf(name)
+			if set == w.pool && len(names)-len(ids) <= 2 || n == nil || c == nil ||
+				n.Annotations[fleet.AnnotationScaleDownDisabled] == "true" || len(w.evictable(name)) > 0 {
+				continue
+			}
+			emptied := name == donor && n.Spec.Unschedulable && !w.nodes[name].unschedulable
+			if bench := w.workbench() == c; (bench || emptied) && !w.isTouched(name) {
+				w.broken(12, "an autoscaler deletes %s: a copy is attached: %t, a capture emptied it: %t", name, bench, emptied)
+			}
+			ids = append(ids, path.Base(c.ID))
+			w.touch(name, c.ResourceID)
 		}
-		emptied := name == donor && n.Spec.Unschedulable && !w.nodes[name].unschedulable
-		if bench := w.workbench() == c; (bench || emptied) && !w.isTouched(name) {
-			w.broken(12, "an autoscaler deletes %s: a copy is attached: %t, a capture emptied it: %t", name, bench, emptied)
+		if len(ids) > 0 {
+			w.deleteInstances(set, ids...)
 		}
-		ids = append(ids, path.Base(c.ID))
-		w.touch(name, c.ResourceID)
-	}
-	if len(ids) > 0 {
-		w.deleteInstances(ids...)
 	}
 	w.observeRest()
 }
 
-func (w *world) deleteInstances(ids ...string) {
-	if w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": ids}) == nil {
+func (w *world) deleteInstances(set fleet.ResourceID, ids ...string) {
+	deleted := w.request(http.MethodPost, set+"/delete", computeAPI, object{"instanceIds": ids}) == nil
+	switch {
+	case deleted && set.Equal(w.pool):
 		w.touch("capacity")
 		w.locked(func() { w.model.capacity -= int64(len(ids)) })
+	case deleted && set.Equal(w.otherPool):
+		w.locked(func() { w.otherModel.capacity -= int64(len(ids)) })
 	}
 }
 
 // preemptDeletion leaves an instance Deleting in a set that is Succeeded, for ten minutes.
 func (w *world) preemptDeletion() {
-	name := slices.Max(w.nodeNames())
+	name := slices.Max(w.nodesOf(w.pool))
 	c := w.computerOf(name)
 	w.touch(name, c.ResourceID, "capacity")
 	ids := object{"instanceIds": []string{path.Base(c.ID)}}
@@ -279,7 +301,7 @@ func (w *world) lockKured(other string, d time.Duration) {
 func (w *world) changeModel() {
 	w.touch("model")
 	if w.story.Pool.Mode == "Rolling" { // Azure replaces what runs
-		w.touch(w.nodeNames()...)
+		w.touch(w.nodesOf(w.pool)...)
 	}
 	_ = w.setImage(otherImage, "others")
 }

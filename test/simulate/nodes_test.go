@@ -64,9 +64,13 @@ func (w *world) stateOf(name string) (s nodeState) {
 
 func nodeName(n int) string { return fmt.Sprintf("%s%06s", poolName, strconv.FormatInt(int64(n), 36)) }
 
-func (w *world) nodeNames() (names []string) {
+// nodesOf returns the names of a scale set's Nodes.
+func (w *world) nodesOf(set fleet.ResourceID) (names []string) {
 	w.kube.Peek("nodes", func(o runtime.Object) bool {
-		names = append(names, o.(*corev1.Node).Name)
+		n := o.(*corev1.Node)
+		if id, err := fleet.ParseProviderID(n.Spec.ProviderID); err == nil && id.Parent().Equal(set) {
+			names = append(names, n.Name)
+		}
 		return true
 	})
 	return names
@@ -119,7 +123,11 @@ func (w *world) report(c *computer, life int, ready bool) {
 				"metadata": object{"namespace": workload, "name": name}, "spec": object{}}})
 		}
 		w.kube.Put(node)
-		w.locked(func() { w.nodes[name] = nodeState{annotations: node.Annotations} })
+		if !w.ofStory(fleet.ResourceID(c.ResourceID).Parent()) {
+			w.locked(func() { w.canaries[name] = true })
+		} else {
+			w.locked(func() { w.nodes[name] = nodeState{annotations: node.Annotations} })
+		}
 	}
 	if ready { // what was deleted while the kubelet was away ends now
 		for _, p := range w.podsOn(name) {

@@ -39,6 +39,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			return
 		}
 		p.changes.Add(1)
+		w.checkQuarantine(p)
 		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !ownLock(lock) {
 			w.broken(12, "%s replaces kured's lock of %s by one of %q", p.name, lock, now)
 		}
@@ -100,9 +101,7 @@ func (w *world) checkStop(p *process, about string) {
 	if what != "poweroff" && what != "deallocate" {
 		return
 	}
-	id := low(w.pool.Child("virtualMachines", path.Base(path.Dir(about))))
-	var c *computer
-	w.locked(func() { c = w.computers[id] })
+	c := w.find(func(c *computer) bool { return strings.HasSuffix(c.ID, "/"+low(path.Dir(about))) })
 	if c == nil || !w.isOn(c, 0) || w.isTouched(c.node()) {
 		return
 	}
@@ -145,7 +144,7 @@ func (w *world) kuredHolder() string {
 	return lock.NodeID
 }
 
-// observeRest notes since when the set is not at rest.
+// observeRest notes since when the pool is not at rest.
 func (w *world) observeRest() {
 	rest := true
 	w.azure.View(func(v *azsim.View) {
@@ -154,7 +153,7 @@ func (w *world) observeRest() {
 			i, ok := v.Instance(id)
 			vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
 			creating := vm != nil && vm.Properties != nil && vm.Properties.ProvisioningState != nil && *vm.Properties.ProvisioningState == "Creating"
-			rest = rest && !creating && !(ok && i.Deleting)
+			rest = rest && (!creating && !(ok && i.Deleting) || !fleet.ResourceID(id).Parent().Equal(w.pool))
 		})
 	})
 	w.mu.Lock()

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStories(t *testing.T) {
-	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks) {
+	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {

@@ -333,3 +333,14 @@ var rollbacks = []Story{
 	{Name: "other image set by others after a baked capture, and no way back", Seed: 76, Pool: fresh,
 		Asks: afterBaked(otherImage, Ask{Do: "capture"}, Ask{Do: "rollback", To: "original", Exit: 3}), Cannot: "CustomDataLost"},
 }
+
+// setStories are pools beside the scale set of another pool.
+var setStories = []Story{
+	{Name: "another pool in the cluster", Seed: 1, Pool: with(func(p *Pool) { p.Neighbour = 2 }),
+		Asks: []Ask{{Do: "capture", Grow: 1}, {Do: "rollback"}}},
+	{Name: "workbench of another pool", Seed: 2, Pool: with(func(p *Pool) { p.Neighbour, p.Others = 1, "cordoned" }), Asks: aCapture},
+	{Name: "workbench of another pool, and an autoscaler", Seed: 3, Pool: with(func(p *Pool) { p.Neighbour, p.Others = 3, "cordoned" }),
+		Asks: aCapture, Happen: at("kube POST ortet-system/pods", 2, "autoscaler deletes empty nodes")},
+	{Name: "another pool updating while the model is changed", Seed: 6, Pool: with(func(p *Pool) { p.Neighbour = 3 }), Asks: aCapture,
+		Happen: at("azure GET virtualMachineScaleSets/pool1", 5, "autoscaler deletes empty nodes")},
+}

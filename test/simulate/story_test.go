@@ -53,6 +53,8 @@ type Pool struct {
 	Copies            string // that others made under our names: snapshot, disk
 	Store             string // of saved items, which is full: items, bytes, needed
 
+	Neighbour int // instances of another pool's scale set, whose Nodes are in the same cluster
+
 	SlowBoot time.Duration // that each boot takes longer
 	Tight    time.Duration // until the budget allows an eviction
 }

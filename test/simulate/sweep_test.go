@@ -135,6 +135,9 @@ func TestSeeds(t *testing.T) {
 		for range 2 + random.IntN(3) {
 			s.Happen = append(s.Happen, events[i][random.IntN(len(events[i]))])
 		}
+		if random.IntN(8) == 0 && s.Cannot != "NoWorkbench" { // the last draw: those before it stay
+			s.Pool.Neighbour = 1 + random.IntN(3)
+		}
 		if all = append(all, s); uint64(len(all)) == *seeds {
 			playAll(t, all)
 			all = nil

@@ -62,6 +62,8 @@ type world struct {
 	end     context.CancelFunc
 	pool    fleet.ResourceID
 	names   plan.Names
+	// otherPool is a scale set in the same cluster, "" for none.
+	otherPool fleet.ResourceID
 	// oldest is the version that the first of the earlier captures made.
 	oldest fleet.ResourceID
 
@@ -88,6 +90,8 @@ type world struct {
 	nodes         map[string]nodeState                       // as others have them
 	touched       map[string]bool                            // objects that neighbours changed, by name or lower-case id
 	model         model                                      // as others have it
+	otherModel    model                                      // the other pool's, as others have it
+	canaries      map[string]bool                            // nodes of scale sets that captures made
 	original      map[string]string                          // extensions before the first capture
 	before        map[string]*armcompute.GalleryImageVersion // when the ask began
 	imageBefore   string                                     // the model's, when the ask began
@@ -121,7 +125,8 @@ func newWorld(s Story) *world {
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
-		nodes: map[string]nodeState{}, touched: map[string]bool{}, workbenches: map[string]bool{}, removed: map[string]bool{},
+		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{},
+		workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
 	}
 	w.names = plan.NamesOf(w.pool, "")
@@ -244,19 +249,23 @@ func (w *world) setUp() {
 		w.make(http.MethodPut, w.pool, computeAPI, w.setBody(object{"id": w.oldest}, p.Old))
 	}
 	w.make(http.MethodPut, w.pool, computeAPI, w.setBody(image, p.Instances))
+	if p.Neighbour > 0 {
+		w.otherPool = w.pool.In("virtualMachineScaleSets", "pool2")
+		w.makeSet(w.otherPool, p.Neighbour, object{"owner": "others"})
+	}
 	w.populate()
 	w.fillStore()
-	for i, name := range w.nodeNames() {
+	for i, name := range w.nodesOf(w.pool) {
 		w.setUpNode(i, name)
 	}
 	if p.Bench != "" {
 		w.useAsWorkbench(map[string]int{"donor": 0, "other": 1}[p.Bench])
 	}
 	synctest.Wait()
-	for _, name := range w.nodeNames() {
+	for _, name := range slices.Concat(w.nodesOf(w.pool), w.nodesOf(w.otherPool)) {
 		w.nodes[name] = w.stateOf(name)
 	}
-	w.model = w.modelNow()
+	w.model, w.otherModel = w.modelNow(), w.modelOf(w.otherPool)
 	w.original = w.model.extensions
 }
 
@@ -444,9 +453,11 @@ type model struct {
 	rest              string
 }
 
-func (w *world) modelNow() (m model) {
+func (w *world) modelNow() model { return w.modelOf(w.pool) }
+
+func (w *world) modelOf(set fleet.ResourceID) (m model) {
 	w.azure.View(func(v *azsim.View) {
-		text, err := json.Marshal(v.Get(string(w.pool)))
+		text, err := json.Marshal(v.Get(string(set)))
 		var own armcompute.VirtualMachineScaleSet
 		if err == nil {
 			err = json.Unmarshal(text, &own)
