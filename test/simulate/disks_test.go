@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,6 +31,8 @@ type computer struct {
 	life    int // counts boots and ends
 	ready   int // life in which its node became Ready
 	copies  map[int32]azsim.Volume
+	bad     string // what is wrong with its image
+	twin    string // node whose machine id is on its image
 }
 
 func (c *computer) node() string { return strings.ToLower(c.HostName) }
@@ -72,7 +75,7 @@ func (m *machines) DeleteVolume(_ context.Context, v azsim.Volume) error {
 	return nil
 }
 
-func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
+func (m *machines) Boot(ctx context.Context, c azsim.Computer) error {
 	w := (*world)(m)
 	w.mu.Lock()
 	d := w.disks[c.OSDisk]
@@ -98,7 +101,17 @@ func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
 		}
 	}
 	version := d.version
+	if c.Provision {
+		there.bad, there.twin = "", ""
+	}
+	if c.Provision && version != "" && d.of != "" && d.of != "others" { // a command built it
+		there.bad, there.twin = w.story.Pool.Bad, map[string]string{"twin": d.of}[w.story.Pool.Bad]
+	}
+	bad := there.bad
 	w.mu.Unlock()
+	if bad == "no boot" {
+		return cmp.Or(sleep(ctx, bootLimit), fmt.Errorf("%s: its OS does not start", c.Name))
+	}
 	if c.Provision && version != "" {
 		w.checkClone(c, version)
 	}

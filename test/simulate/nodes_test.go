@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,7 @@ import (
 
 const (
 	bootTime         = 15 * time.Second // from the OS's start to a Ready node; up to twice that
+	bootLimit        = 20 * time.Minute // for which Azure waits for an OS; no limit of a boot is longer
 	nodeMonitorGrace = 40 * time.Second // five minutes in a quarter of the stories
 	unreachable      = "node.kubernetes.io/unreachable"
 	kuredLock        = "weave.works/kured-node-lock"
@@ -84,6 +86,12 @@ func (w *world) booted(c *computer) {
 		return
 	}
 	takes := w.between(bootTime, 2*bootTime, "boot", c.node(), life) + w.story.Pool.SlowBoot
+	switch c.bad {
+	case "no join":
+		return
+	case "slow":
+		takes += bootLimit
+	}
 	w.after(takes*2/3, func() { w.report(c, life, false) })
 	w.after(takes, func() { w.report(c, life, true) })
 }
@@ -99,9 +107,12 @@ func (w *world) report(c *computer, life int, ready bool) {
 		w.locked(func() { c.ready = life })
 		condition.Status, condition.Reason = corev1.ConditionTrue, "KubeletReady"
 	}
+	n := w.hash("address", name)
+	address := fmt.Sprintf("10.%d.%d.%d", n>>16&0xff, n>>8&0xff, n&0xff)
 	status := corev1.NodeStatus{
-		NodeInfo:   corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", BootID: fmt.Sprintf("%s-%d", name, life), KubeletVersion: "v1.36.3"},
-		Conditions: []corev1.NodeCondition{condition}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}},
+		NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3",
+			BootID: fmt.Sprintf("%s-%d", name, life), MachineID: cmp.Or(c.twin, name), SystemUUID: c.VMID},
+		Conditions: []corev1.NodeCondition{condition}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
 	}
 	if !w.kube.Change("nodes", "", name, func(o runtime.Object) {
 		n := o.(*corev1.Node)
@@ -130,6 +141,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 		}
 	}
 	if ready { // what was deleted while the kubelet was away ends now
+		w.runDaemons(c)
 		for _, p := range w.podsOn(name) {
 			if p.DeletionTimestamp != nil {
 				w.kube.Remove("pods", p.Namespace, p.Name)
@@ -231,16 +243,30 @@ func (w *world) populate() {
 		w.kube.Put(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: "db"},
 			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, MaxUnavailable: &at}})
 	}
-	for i := range p.Daemons {
-		w.putPod(donor, "agent", i, func(pod *corev1.Pod) {
-			pod.OwnerReferences[0].Kind = "DaemonSet"
-			w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: "agent", UID: pod.OwnerReferences[0].UID},
-				Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
-					Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"none": "none"}}}}})
-		})
+	for i := range p.Daemons { // kubesim places their pods
+		labels := map[string]string{"app": fmt.Sprintf("agent-%d", i)}
+		w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: labels["app"], UID: types.UID(labels["app"])},
+			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "agent"}}}}}})
+	}
+	for _, name := range slices.Concat(w.nodesOf(w.pool), w.nodesOf(w.otherPool)) {
+		w.runDaemons(w.computerOf(name))
 	}
 	if p.Unmanaged {
 		w.putPod(donor, "alone", 0, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	}
+}
+
+// runDaemons has a kubelet run the pods of DaemonSets.
+func (w *world) runDaemons(c *computer) {
+	is := corev1.ConditionTrue
+	if c.bad == "daemon" {
+		is = corev1.ConditionFalse
+	}
+	for _, p := range w.podsOn(c.node()) {
+		if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" && p.Status.Phase != corev1.PodRunning {
+			w.setStatus(p, corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}})
+		}
 	}
 }
 

@@ -1,15 +1,65 @@
 package simulate
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 )
+
+// TestBadImages captures, and adds a node whose image is bad. Nothing looks at its Node, so grow
+// counts as done by the capacity.
+func TestBadImages(t *testing.T) {
+	for bad, want := range map[string]string{
+		"": "Succeeded Ready pool1000004", "no boot": "Failed", "slow": "Succeeded, later Succeeded Ready pool1000004", "no join": "Succeeded",
+		"twin": "Succeeded Ready pool1000000", "daemon": "Succeeded Ready pool1000004 without agent-0",
+	} {
+		t.Run(cmp.Or(bad, "good"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Bad = bad })})
+				defer w.close()
+				w.pursue(0, Ask{Do: "capture", Grow: 1, Once: true})
+				time.Sleep(5 * time.Minute)
+				got := w.describe(w.instance(4))
+				time.Sleep(time.Hour)
+				if later := w.describe(w.instance(4)); later != got {
+					got += ", later " + later
+				}
+				if got != want || len(w.violations) > 0 {
+					t.Errorf("%s, want %s\n%s", got, want, strings.Join(append(w.violations, w.lines...), "\n"))
+				}
+			})
+		})
+	}
+}
+
+// describe returns an instance's state, and the machine id of its Node once it is Ready.
+func (w *world) describe(id fleet.ResourceID) (is string) {
+	c := w.find(func(c *computer) bool { return c.ID == low(id) })
+	w.azure.View(func(v *azsim.View) {
+		is = *v.Get(string(id)).(*armcompute.VirtualMachineScaleSetVM).Properties.ProvisioningState
+	})
+	n := w.kube.Node(c.node())
+	if n == nil || !w.isReady(c) {
+		return is
+	}
+	is += " Ready " + n.Status.NodeInfo.MachineID
+	for _, p := range w.podsOn(n.Name) {
+		if p.Status.Conditions[0].Status != corev1.ConditionTrue {
+			is += " without " + p.Labels["app"]
+		}
+	}
+	return is
+}
 
 // TestJudgeOfSets shows worlds to the judge that are as they must not be.
 func TestJudgeOfSets(t *testing.T) {

@@ -31,16 +31,17 @@ type Pool struct {
 	Extensions          []string // cse, bootstrap, billing, monitor; each waits for the one before it
 	Settings            string   // protected ones of cse: sealed, unknown, or "" for none
 
-	Pods, Budgeted, Daemons int // on the donor
-	LatePods                int // bound to the donor just after it is cordoned
-	Unmanaged               bool
-	Cordoned, Protected     bool          // the donor, by its owners
-	Kept                    bool          // the donor, from repairs and scale set actions, by its owners
-	ScaleDown               string        // the donor's annotation
-	PodsTake                time.Duration // to end
-	Rebooting               time.Duration // how long kured reboots a node of another pool
-	Disk                    string        // secrets, preserve, nojoin, lost
-	Image                   string        // of ortet's pods: none, unpullable, hanging, foreign
+	Pods, Budgeted      int // on the donor
+	Daemons             int // DaemonSets with a pod on each node
+	LatePods            int // bound to the donor just after it is cordoned
+	Unmanaged           bool
+	Cordoned, Protected bool          // the donor, by its owners
+	Kept                bool          // the donor, from repairs and scale set actions, by its owners
+	ScaleDown           string        // the donor's annotation
+	PodsTake            time.Duration // to end
+	Rebooting           time.Duration // how long kured reboots a node of another pool
+	Disk                string        // secrets, preserve, nojoin, lost
+	Image               string        // of ortet's pods: none, unpullable, hanging, foreign
 
 	Mode              string // of upgrades; "" is Manual
 	Spelling          string // lower: provider ids; upper: ids in Azure's answers; model: the image's id in the model, in upper case
@@ -53,7 +54,8 @@ type Pool struct {
 	Copies            string // that others made under our names: snapshot, disk
 	Store             string // of saved items, which is full: items, bytes, needed
 
-	Neighbour int // instances of another pool's scale set, whose Nodes are in the same cluster
+	Neighbour int    // instances of another pool's scale set, whose Nodes are in the same cluster
+	Bad       string // what is wrong with instances of each version that a capture of this story builds: no boot, slow, no join, twin, daemon
 
 	SlowBoot time.Duration // that each boot takes longer
 	Tight    time.Duration // until the budget allows an eviction
