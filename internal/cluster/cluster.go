@@ -102,6 +102,13 @@ type EvictionBlockers interface {
 	EvictionBlockers(ctx context.Context, node string, leave []string) ([]fleet.BlockedPod, error)
 }
 
+// Pods observes pods.
+type Pods interface {
+	// Pods lists the pods bound to a node, also those that ended or are being deleted. A
+	// missing node has none.
+	Pods(ctx context.Context, node string) ([]fleet.Pod, error)
+}
+
 // Job is a pod that works on a disk attached to a node.
 type Job struct {
 	Name    string // of the pod; deterministic
@@ -245,6 +252,7 @@ type Cluster interface {
 	Nodes
 	Drainer
 	EvictionBlockers
+	Pods
 	Jobs
 	SecretStore
 	Leases

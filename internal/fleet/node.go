@@ -36,6 +36,17 @@ type Taint struct{ Key, Value, Effect string }
 // A Condition of a node. Status is "True", "False" or "Unknown".
 type Condition struct{ Type, Status, Reason string }
 
+// A Pod on a node.
+type Pod struct {
+	Name        string // "namespace/name"
+	DaemonSet   string // "namespace/name" of its owner; "" if that is another or none
+	Mirror      bool   // of a static pod
+	Ready       bool
+	ReadySince  time.Time // since when it is Ready and no container of it was started; zero if not Ready
+	NotReadyWhy string    // "container: reason", or the pod's; "" if Ready
+	Restarts    int32     // of its containers
+}
+
 // A BlockedPod is a pod that a drain could not evict, or would not without force.
 type BlockedPod struct {
 	Pod    string // "namespace/name"

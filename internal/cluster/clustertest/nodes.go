@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,5 +135,94 @@ func recorderEvent(w *world) {
 	w.must(err, "list events")
 	if len(list.Items) != 1 || list.Items[0].Type != corev1.EventTypeWarning || list.Items[0].InvolvedObject.Kind != "Node" {
 		w.Errorf("events: %+v", list.Items)
+	}
+}
+
+func podsRead(w *world) {
+	ns, owner := w.namespace()
+	node, other := w.node("", nil), w.node("-other", nil)
+	read := func() map[string]fleet.Pod {
+		pods, err := w.under.Pods(w.ctx, node)
+		w.must(err, "list pods")
+		all := map[string]fleet.Pod{}
+		for _, p := range pods {
+			all[p.Name] = p
+		}
+		if pods == nil || len(all) != len(pods) {
+			w.Errorf("pods %v", pods)
+		}
+		return all
+	}
+	if pods := read(); len(pods) != 0 {
+		w.Errorf("on an empty node: %v", pods)
+	}
+	agent := w.daemon(ns, node)
+	report := func(name string, status corev1.PodStatus) {
+		pod, err := w.admin.CoreV1().Pods(ns).Get(w.ctx, name, metav1.GetOptions{})
+		w.must(err, "read pod")
+		pod.ResourceVersion, pod.Status = "", status
+		_, err = w.admin.CoreV1().Pods(ns).UpdateStatus(w.ctx, pod, metav1.UpdateOptions{})
+		w.must(err, "report pod status")
+	}
+	readySince := func(at metav1.Time, status corev1.ConditionStatus, reason string) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.PodReady, Status: status, Reason: reason, LastTransitionTime: at}}
+	}
+	container := func(name string, restarts int32, state corev1.ContainerState) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, RestartCount: restarts, State: state}
+	}
+	running := func(at metav1.Time) corev1.ContainerState {
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}
+	}
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+	}
+	at := metav1.NewTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	later := metav1.NewTime(at.Add(time.Minute))
+	report(agent, corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readySince(at, corev1.ConditionTrue, ""),
+		ContainerStatuses: []corev1.ContainerStatus{container("a", 2, running(later)), container("b", 1, running(at))}})
+	mirror := w.pod(ns, node, "mirror", metav1.OwnerReference{}, func(p *corev1.Pod) {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	})
+	report(mirror.Name, corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readySince(at, corev1.ConditionTrue, "")})
+	w.pod(ns, node, "loop", owner, nil)
+	report("loop", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readySince(at, corev1.ConditionFalse, "ContainersNotReady"),
+		ContainerStatuses: []corev1.ContainerStatus{container("a", 0, running(at)), container("c", 7, waiting("CrashLoopBackOff")), container("d", 0, waiting("ImagePullBackOff"))}})
+	w.pod(ns, node, "init", owner, nil)
+	report("init", corev1.PodStatus{Phase: corev1.PodPending,
+		InitContainerStatuses: []corev1.ContainerStatus{
+			container("done", 0, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}),
+			container("first", 1, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1}})},
+		ContainerStatuses: []corev1.ContainerStatus{container("c", 0, waiting("PodInitializing"))}})
+	w.pod(ns, node, "probe", owner, nil)
+	report("probe", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readySince(at, corev1.ConditionFalse, "ContainersNotReady"),
+		ContainerStatuses: []corev1.ContainerStatus{container("c", 0, running(at))}})
+	w.pod(ns, node, "young", owner, nil)
+	report("young", corev1.PodStatus{Phase: corev1.PodPending})
+	w.pod(ns, other, "elsewhere", owner, nil)
+
+	want := map[string]fleet.Pod{}
+	for _, p := range []fleet.Pod{
+		{Name: agent, DaemonSet: ns + "/agent", Ready: true, ReadySince: later.Time, Restarts: 3},
+		{Name: "mirror", Mirror: true, Ready: true, ReadySince: at.Time},
+		{Name: "loop", NotReadyWhy: "c: CrashLoopBackOff", Restarts: 7},
+		{Name: "init", NotReadyWhy: "first: Error", Restarts: 1},
+		{Name: "probe", NotReadyWhy: "ContainersNotReady"},
+		{Name: "young", NotReadyWhy: "Pending"},
+	} {
+		p.Name = ns + "/" + p.Name
+		want[p.Name] = p
+	}
+	got := read()
+	for name, p := range got {
+		p.ReadySince = p.ReadySince.UTC()
+		got[name] = p
+	}
+	if !maps.Equal(got, want) {
+		w.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	cancel()
+	if _, err := w.under.Pods(ctx, node); !errors.Is(err, context.Canceled) {
+		w.Errorf("after the context's end: %v", err)
 	}
 }

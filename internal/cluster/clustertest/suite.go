@@ -117,6 +117,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Nodes/Annotate", nodeAnnotate},
 		{"Nodes/AnnotatedByTwo", nodeAnnotatedByTwo},
 		{"Nodes/Cordon", nodeCordon},
+		{"Pods/Read", podsRead},
 		{"Drain/Leaves", drainLeaves},
 		{"Drain/LeavesNamed", drainLeavesNamed},
 		{"Drain/Uncordoned", drainUncordoned},
