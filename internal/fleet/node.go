@@ -36,6 +36,10 @@ type Taint struct{ Key, Value, Effect string }
 // A Condition of a node. Status is "True", "False" or "Unknown".
 type Condition struct{ Type, Status, Reason string }
 
+// ConditionBootSucceeded is the type of the controller's condition on Nodes. Its reason is
+// the catalogue's (internal/boots/verdict), or the state of a boot without one.
+const ConditionBootSucceeded = "ortet.io/BootSucceeded"
+
 // A Pod on a node.
 type Pod struct {
 	Name        string // "namespace/name"

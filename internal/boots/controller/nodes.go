@@ -24,7 +24,7 @@ import (
 
 // ConditionType is the type of our condition on Nodes, Machines and Azure's
 // machines. Nobody else writes it, and we write no other.
-const ConditionType = "ortet.io/BootSucceeded"
+const ConditionType = fleet.ConditionBootSucceeded
 
 // nodeKeyField indexes Nodes by the instance that they are.
 const nodeKeyField = "ortet.key"

@@ -10,11 +10,8 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// The types of conditions that ortet itself sets on Nodes.
-const (
-	conditionVerdict       = "ortet.io/BootSucceeded" // the controller's
-	conditionConfiguration = "ConfigurationApplied"   // the agent's
-)
+// conditionConfiguration is the type of the agent's condition on Nodes.
+const conditionConfiguration = "ConfigurationApplied"
 
 type row struct {
 	Rule
@@ -152,7 +149,7 @@ func ready(s *statistics, m *Member) (reason, unknown string) {
 func verdict(_ *statistics, m *Member) (reason, unknown string) {
 	for _, c := range m.Node.Conditions {
 		switch {
-		case c.Type != conditionVerdict:
+		case c.Type != fleet.ConditionBootSucceeded:
 		case c.Status == "True":
 			return "", ""
 		case c.Status == "False":

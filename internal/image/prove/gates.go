@@ -1,0 +1,123 @@
+package prove
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// begun is when a clone's boot began. Clocks differ: none began before it was requested.
+func (o Observation) begun(c Clone) time.Time {
+	if c.Instance.Created.After(o.Begun) {
+		return c.Instance.Created
+	}
+	return o.Begun
+}
+
+// judge takes a clone through the gates: the first that does not hold decides.
+func (o Observation) judge(c Clone, b Baseline) Finding {
+	i, n, age := c.Instance, c.Node, o.Now.Sub(o.begun(c))
+	late := age >= b.Limit
+	result := func(r Result, gate, format string, args ...any) Finding {
+		return Finding{i.Name, r, gate, i.Name + " " + fmt.Sprintf(format, args...)}
+	}
+	// by is for gates with a limit: until it is due, the clone is waited for.
+	by := func(due bool, gate, format string, args ...any) Finding {
+		if !due {
+			return result(Waits, "", format, args...)
+		}
+		return result(Failed, gate, format+", after %s", append(args, short(age))...)
+	}
+	power := func(states ...fleet.PowerState) bool { return slices.Contains(states, i.Power) }
+	switch {
+	case strings.EqualFold(i.ProvisioningState, "Deleting"):
+		return result(NoResult, "", "is being deleted")
+	case power(fleet.PowerDeallocating, fleet.PowerDeallocated):
+		return result(NoResult, "", "is %s, as by an eviction", i.Power)
+	case n == nil && late && power("", fleet.PowerStarting):
+		return result(NoResult, "", "was not started by Azure within %s (%s)", short(age), i.ProvisioningState)
+	case n == nil && power(fleet.PowerStopping, fleet.PowerStopped):
+		return by(late, "boot", "is %s and has no Node", i.Power)
+	case n == nil && !strings.EqualFold(i.ProvisioningState, "Succeeded"):
+		return by(late, "boot", "has no Node, and its provisioning state is %s", i.ProvisioningState)
+	case n == nil:
+		return by(late, "join", "runs and has no Node")
+	}
+	if twin := o.twin(n, b); twin != "" {
+		return result(Failed, "identity", "has the machine id of %s", twin)
+	}
+	took := cameUp(n).Sub(o.begun(c))
+	switch {
+	case !n.Ready:
+		return by(late, "ready", "is not Ready (%s)", n.NotReadyWhy)
+	case took > b.Limit:
+		return result(Failed, "slow", "took %s to become Ready, more than %s; 90%% of the pool took at most %s",
+			short(took), short(b.Limit), short(b.Boot))
+	}
+	due := func(soak time.Duration) bool {
+		return age >= 2*b.Limit+soak || o.Now.Sub(n.ReadySince) >= b.Limit+soak
+	}
+	if falseVerdict(n) != "" {
+		return by(due(0), "verdict", "is Ready, and its condition %s is False", fleet.ConditionBootSucceeded)
+	}
+	for _, m := range marksOf(n) {
+		if b.Siblings > 0 && !slices.Contains(b.Marks, m) {
+			return by(due(0), "conditions", "has %s, which most nodes of the pool lack", m)
+		}
+	}
+	last, since := "its Node", n.ReadySince
+	for _, set := range b.DaemonSets {
+		p := podOf(c.Pods, set)
+		if !p.Ready {
+			return by(due(0), "daemonset", "has no Ready pod of DaemonSet %s (%s)", set, p.NotReadyWhy)
+		}
+		if p.ReadySince.After(since) {
+			last, since = fmt.Sprintf("pod %s, %s", p.Name, fleet.Count(int(p.Restarts), "restart")), p.ReadySince
+		}
+	}
+	if o.Now.Sub(since) < o.Soak {
+		return by(due(o.Soak), "restarts", "was not Ready for %s without a break (last: %s)", short(o.Soak), last)
+	}
+	return Finding{Clone: i.Name, Result: Passed}
+}
+
+// twin names the Node whose machine id a clone has; "" without one. The donor's counts also
+// when its Node is deleted.
+func (o Observation) twin(n *fleet.Node, b Baseline) (twin string) {
+	if n.MachineID == b.MachineID && n.Name != b.Donor {
+		twin = b.Donor
+	}
+	for _, other := range o.Nodes {
+		if n.MachineID != "" && other.MachineID == n.MachineID && other.Name != n.Name && (twin == "" || other.Name < twin) {
+			twin = other.Name
+		}
+	}
+	return twin
+}
+
+// falseVerdict is the reason of the controller's condition if the boot did not succeed; "" otherwise.
+func falseVerdict(n *fleet.Node) string {
+	if n != nil {
+		for _, c := range n.Conditions {
+			if c.Type == fleet.ConditionBootSucceeded && c.Status == "False" {
+				return c.Reason
+			}
+		}
+	}
+	return ""
+}
+
+// podOf returns a DaemonSet's pod, one that is Ready if there is one: while the set is updated
+// there may be two.
+func podOf(pods []fleet.Pod, set string) fleet.Pod {
+	pod := fleet.Pod{NotReadyWhy: "no pod"}
+	for _, p := range pods {
+		if p.DaemonSet == set && !pod.Ready {
+			pod = p
+		}
+	}
+	return pod
+}

@@ -1,0 +1,122 @@
+package prove
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// A Clone is an instance of the image under judgement, with what the cluster has of it.
+// Instances of other images, which clones are compared with, have the same form.
+type Clone struct {
+	Instance fleet.Instance
+	Node     *fleet.Node // nil: none has its provider id
+	Pods     []fleet.Pod // on the Node; nil: not read. Read them for each clone that is Ready
+	// Reason is the catalogue's name (internal/boots/verdict) for a boot that failed, if it is
+	// known from outside the Node, as from the serial log; the Node's condition goes first.
+	Reason string
+}
+
+// Pair finds each instance's Node, by its provider id.
+func Pair(instances []fleet.Instance, nodes []fleet.Node) (clones []Clone) {
+	for _, i := range instances {
+		c := Clone{Instance: i}
+		for k := range nodes {
+			n := &nodes[k]
+			id, err := fleet.ParseProviderID(n.ProviderID)
+			// An earlier pool of this name may have left a Node: the youngest is this pool's.
+			if err == nil && id.Equal(i.ID) && (c.Node == nil || n.Created.After(c.Node.Created)) {
+				c.Node = n
+			}
+		}
+		clones = append(clones, c)
+	}
+	return clones
+}
+
+// An Observation is what is seen of clones at one time.
+type Observation struct {
+	Clones []Clone
+	// Others are the pool's instances of other images. They only turn failures into no result,
+	// so they may be read after a clone failed; with Pods for some, for the gate daemonset.
+	Others []Clone
+	Nodes  []fleet.Node  // all of the cluster
+	Begun  time.Time     // when the clones were requested, or the version went live
+	Soak   time.Duration // how long a clone has to stay Ready
+	Outage time.Time     // when the cluster last answered again after a minute or more; zero: it always did
+	Now    time.Time
+}
+
+// A Result is what is known of a clone, of a canary, or of a version that is watched.
+type Result string
+
+// The results.
+const (
+	Waits    Result = "waits"
+	Passed   Result = "passed"    // by Watch: the version is proven
+	Failed   Result = "failed"    // for a reason that is the image's; by Watch: take the version back
+	NoResult Result = "no result" // nothing is known of the image
+	Unproven Result = "unproven"  // by Watch only: the time is over, and no node came up
+)
+
+// A Finding is what is known of one clone.
+type Finding struct {
+	Clone  string `json:"clone,omitempty"` // the instance's name; "" for one that does not exist
+	Result Result `json:"result"`
+	Gate   string `json:"gate,omitempty"` // that it failed, "boot"; only with Failed
+	Why    string `json:"why,omitempty"`  // what it waits for, how it failed, why there is no result
+}
+
+// A Judgement is the Finding that decides, and all of them in the order of clones' names.
+type Judgement struct {
+	Finding
+	Findings []Finding
+}
+
+// Judge decides about a canary that shall have want instances: Failed if one has failed,
+// NoResult if one gives none or does not exist after Baseline.Limit, Passed if all have passed.
+func Judge(o Observation, b Baseline, want int) Judgement {
+	findings := o.findings(b)
+	if missing := want - len(o.Clones); missing > 0 {
+		f := Finding{Result: Waits, Why: fleet.Count(missing, "instance") + " to be made"}
+		if age := o.Now.Sub(o.Begun); age >= b.Limit {
+			f.Result, f.Why = NoResult, fmt.Sprintf("%d of %d instances exist after %s", len(o.Clones), want, short(age))
+		}
+		findings = append(findings, f)
+	}
+	return Judgement{first(findings, Failed, NoResult, Waits), findings}
+}
+
+// first returns the first Finding of the first result that there is; Passed without any.
+func first(findings []Finding, results ...Result) Finding {
+	for _, r := range results {
+		if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Result == r }); i >= 0 {
+			return findings[i]
+		}
+	}
+	return Finding{Result: Passed, Why: fleet.Count(count(findings, Passed), "clone") + " passed"}
+}
+
+func count(findings []Finding, r Result) (n int) {
+	for _, f := range findings {
+		if f.Result == r {
+			n++
+		}
+	}
+	return n
+}
+
+// findings judges each clone.
+func (o Observation) findings(b Baseline) (all []Finding) {
+	for _, c := range o.Clones {
+		all = append(all, o.excuse(o.judge(c, b), c, b))
+	}
+	slices.SortFunc(all, func(a, b Finding) int { return cmp.Compare(a.Clone, b.Clone) })
+	return all
+}
+
+// short rounds a duration for people: "3m10s".
+func short(d time.Duration) string { return d.Round(time.Second).String() }

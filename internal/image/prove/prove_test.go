@@ -1,0 +1,514 @@
+package prove_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/prove"
+)
+
+var begun = time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC)
+
+const (
+	set   = fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/")
+	limit = 4 * time.Minute // of the baseline
+	soak  = 2 * time.Minute
+)
+
+// clone is one that came up: Ready a minute after it was made, its pods 10 s later.
+func clone(pool string, number int, made time.Time) prove.Clone {
+	name := fmt.Sprintf("%s_%d", pool, number)
+	id := set + fleet.ResourceID(fmt.Sprintf("%s/virtualMachines/%d", pool, number))
+	return prove.Clone{
+		Instance: fleet.Instance{ID: id, Name: name, Created: made, ProvisioningState: "Succeeded", Power: fleet.PowerRunning},
+		Node: &fleet.Node{Name: "node-" + name, ProviderID: "azure://" + string(id), MachineID: "machine-" + name, Ready: true,
+			Created: made.Add(50 * time.Second), ReadySince: made.Add(time.Minute),
+			Taints: []fleet.Taint{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
+			Conditions: []fleet.Condition{{Type: "MemoryPressure", Status: "False"},
+				{Type: fleet.ConditionBootSucceeded, Status: "True", Reason: "Succeeded"}}},
+		Pods: []fleet.Pod{
+			{Name: "kube-system/cni-" + name, DaemonSet: "kube-system/cni", Ready: true, ReadySince: made.Add(70 * time.Second)},
+			{Name: "kube-system/log-" + name, DaemonSet: "kube-system/log", Ready: true, ReadySince: made.Add(55 * time.Second)},
+			{Name: "apps/web-" + name},
+		},
+	}
+}
+
+// siblings booted in 120 s, so that the limit is 4 minutes.
+func siblings() (all []prove.Clone) {
+	for i := range 4 {
+		c := clone("pool1", i, begun.Add(-time.Hour*24*time.Duration(i+1)))
+		c.Node.ReadySince = c.Instance.Created.Add(2 * time.Minute)
+		c.Node.Created = c.Node.ReadySince.Add(-20 * time.Second)
+		all = append(all, c)
+	}
+	return all
+}
+
+type world struct {
+	prove.Observation
+	base prove.Baseline
+}
+
+// newWorld has clones that all passed at the very moment.
+func newWorld(clones int) *world {
+	w := &world{base: prove.NewBaseline(siblings(), "node-pool1_0")}
+	w.Begun, w.Soak, w.Others = begun, soak, siblings()
+	for i := range clones {
+		w.Clones = append(w.Clones, clone("pool1-canary", i, begun))
+	}
+	w.Now = begun.Add(70*time.Second + soak)
+	return w
+}
+
+// others makes more of them.
+func (w *world) others(n int) {
+	for len(w.Others) < n {
+		w.Others = append(w.Others, clone("pool1", len(w.Others), begun.Add(-time.Hour)))
+	}
+}
+
+// at sets the time since Begun.
+func (w *world) at(d time.Duration) { w.Now = begun.Add(d) }
+
+// seen has the cluster show the Nodes of clones and others.
+func (w *world) seen() prove.Observation {
+	o := w.Observation
+	for _, c := range slices.Concat(o.Clones, o.Others) {
+		if c.Node != nil {
+			o.Nodes = append(o.Nodes, *c.Node)
+		}
+	}
+	return o
+}
+
+func noNode(c *prove.Clone) { c.Node, c.Pods = nil, nil }
+
+func notReady(c *prove.Clone) {
+	c.Node.Ready, c.Node.ReadySince, c.Node.NotReadyWhy = false, c.Node.Created, "KubeletNotReady: no network"
+}
+
+func condition(c *prove.Clone, kind, status, reason string) {
+	others := slices.DeleteFunc(slices.Clone(c.Node.Conditions), func(x fleet.Condition) bool { return x.Type == kind })
+	c.Node.Conditions = append(others, fleet.Condition{Type: kind, Status: status, Reason: reason})
+}
+
+const (
+	second = time.Second
+	ready  = time.Minute           // when the clone that is changed is Ready: its limits from then end at 5 and 7 minutes
+	soaked = 70*time.Second + soak // when it has passed, unless it is changed
+)
+
+type change func(w *world, c *prove.Clone)
+
+func off(power fleet.PowerState, state string) change {
+	return func(_ *world, c *prove.Clone) {
+		noNode(c)
+		c.Instance.Power, c.Instance.ProvisioningState = power, state
+	}
+}
+
+func provisioning(state string) change {
+	return func(_ *world, c *prove.Clone) { c.Instance.ProvisioningState = state }
+}
+
+func only(do func(c *prove.Clone)) change { return func(_ *world, c *prove.Clone) { do(c) } }
+
+func isMachine(id string) change { return only(func(c *prove.Clone) { c.Node.MachineID = id }) }
+
+func has(kind, status, reason string) change {
+	return only(func(c *prove.Clone) { condition(c, kind, status, reason) })
+}
+
+func tainted(key, value string) change {
+	return only(func(c *prove.Clone) {
+		c.Node.Taints = append(c.Node.Taints, fleet.Taint{Key: key, Value: value, Effect: "NoExecute"})
+	})
+}
+
+func readyAt(at time.Duration) change {
+	return only(func(c *prove.Clone) { c.Node.ReadySince = begun.Add(at) })
+}
+
+func made(at time.Duration) change {
+	return only(func(c *prove.Clone) { c.Instance.Created = begun.Add(at) })
+}
+
+func because(reason string) change { return only(func(c *prove.Clone) { c.Reason = reason }) }
+
+func noCNI(_ *world, c *prove.Clone) { c.Pods = c.Pods[1:] }
+
+func restarted(at time.Duration, times int32) change {
+	return only(func(c *prove.Clone) { c.Pods[0].ReadySince, c.Pods[0].Restarts = begun.Add(at), times })
+}
+
+func beside(pod fleet.Pod) change {
+	pod.DaemonSet = "kube-system/cni"
+	return only(func(c *prove.Clone) { c.Pods = append(append([]fleet.Pod{pod}, c.Pods...), pod) })
+}
+
+// oddSiblings gives some siblings a condition that the clone has.
+func oddSiblings(n int) change {
+	return func(w *world, c *prove.Clone) {
+		all := siblings()
+		for i := range n {
+			condition(&all[i], "Odd", "True", "")
+		}
+		condition(c, "Odd", "True", "")
+		w.base = prove.NewBaseline(all, "")
+	}
+}
+
+func away(at time.Duration) change {
+	return func(w *world, _ *prove.Clone) { w.Outage = begun.Add(at) }
+}
+
+// sick has others not be Ready since then.
+func sick(n, of int, since time.Duration) change {
+	return func(w *world, _ *prove.Clone) {
+		w.others(of)
+		for i := range n {
+			w.Others[i].Node.Ready, w.Others[i].Node.ReadySince = false, begun.Add(since)
+		}
+	}
+}
+
+// another has an instance of another image that was made then not join.
+func another(at time.Duration) change {
+	return func(w *world, _ *prove.Clone) {
+		c := clone("pool1", 9, begun.Add(at))
+		noNode(&c)
+		w.Others = append(w.Others, c)
+	}
+}
+
+func all(changes ...change) change {
+	return func(w *world, c *prove.Clone) {
+		for _, do := range changes {
+			do(w, c)
+		}
+	}
+}
+
+// TestGates changes the second of two clones that pass otherwise.
+func TestGates(t *testing.T) {
+	const verdict = fleet.ConditionBootSucceeded
+	unregistered, unready := only(noNode), only(notReady)
+	for _, c := range []struct {
+		name   string
+		change change
+		at     time.Duration
+		waits  bool // a second before
+		want   prove.Result
+		gate   string
+		why    string
+	}{
+		{"all hold", all(), soaked, true, prove.Passed, "", "2 clones passed"},
+		{"no soak", func(w *world, _ *prove.Clone) { w.Soak = 0 }, 70 * second, false, prove.Passed, "", ""},
+
+		{"stopped", off("stopped", "Succeeded"), limit, true, prove.Failed, "boot", "is stopped and has no Node, after 4m0s"},
+		{"stopping", off("stopping", "Creating"), limit, true, prove.Failed, "boot", "is stopping"},
+		{"not provisioned", off("running", "Creating"), limit, true, prove.Failed, "boot", "state is Creating, after"},
+		{"provisioning failed", off("running", "Failed"), limit, true, prove.Failed, "boot", "state is Failed, after"},
+		{"provisioning failed, and Ready", provisioning("Failed"), soaked, true, prove.Passed, "", ""},
+		{"no capacity", off("", "Failed"), limit, true, prove.NoResult, "", "was not started by Azure within 4m0s (Failed)"},
+		{"starting", off("starting", "Creating"), limit, true, prove.NoResult, "", "not started"},
+
+		{"no Node", unregistered, limit, true, prove.Failed, "join", "pool1-canary_1 runs and has no Node, after 4m0s"},
+		{"made later, no Node", all(made(time.Minute), unregistered), limit + time.Minute, true, prove.Failed, "join", "after 4m0s"},
+		{"made at an unknown time, no Node", all(only(func(c *prove.Clone) { c.Instance.Created = time.Time{} }), unregistered),
+			limit, true, prove.Failed, "join", ""},
+
+		{"not Ready", unready, limit, true, prove.Failed, "ready", "is not Ready (KubeletNotReady: no network), after 4m0s"},
+		{"Ready at the limit", readyAt(limit), limit + soak, true, prove.Passed, "", ""},
+		{"Ready after the limit", readyAt(limit + second), limit + second, false, prove.Failed, "slow",
+			"took 4m1s to become Ready, more than 4m0s; 90% of the pool took at most 2m0s"},
+		{"Ready again long after", readyAt(10 * time.Minute), 10*time.Minute + soak, false, prove.Passed, "", ""},
+
+		{"twin of a node", isMachine("machine-pool1_2"), ready, false, prove.Failed, "identity", "_1 has the machine id of node-pool1_2"},
+		{"twin of the donor, which is deleted", all(isMachine("machine-pool1_0"), func(w *world, _ *prove.Clone) { w.Others = w.Others[1:] }),
+			ready, false, prove.Failed, "identity", "of node-pool1_0"},
+		{"twin of the other clone", isMachine("machine-pool1-canary_0"), ready, false, prove.Failed, "identity",
+			"pool1-canary_0 has the machine id of node-pool1-canary_1"},
+		{"twin that is not Ready", all(isMachine("machine-pool1_2"), unready), ready, false, prove.Failed, "identity", ""},
+		{"twin in an outage", all(isMachine("machine-pool1_2"), away(ready)), ready, false, prove.Failed, "identity", ""},
+		{"no machine ids", all(isMachine(""), func(w *world, _ *prove.Clone) { w.Clones[0].Node.MachineID = "" }),
+			soaked, true, prove.Passed, "", ""},
+
+		{"verdict", has(verdict, "False", "UnitFailed"), ready + limit, true, prove.Failed, "verdict",
+			"its condition ortet.io/BootSucceeded is False, after 5m0s: UnitFailed, a unit failed"},
+		{"verdict without a reason", has(verdict, "False", "TimedOut"), ready + limit, true, prove.Failed, "verdict", ": TimedOut"},
+		{"no verdict", only(func(c *prove.Clone) { c.Node.Conditions = nil }), soaked, true, prove.Passed, "", ""},
+		{"verdict Unknown", has(verdict, "Unknown", "Booting"), soaked, true, prove.Passed, "", ""},
+		{"not Ready, the network's", all(unready, has(verdict, "False", "DNSFailed")), limit, true, prove.NoResult, "",
+			"DNSFailed, names are not resolved; the reason is the network's"},
+		{"not Ready, the image's", all(unready, has(verdict, "False", "KubeletMissing")), limit, true, prove.Failed, "ready",
+			"KubeletMissing, the kubelet is not installed"},
+		{"no Node, the platform's", all(unregistered, because("DiskErrors")), limit, true, prove.NoResult, "", "the platform's"},
+		{"no Node, the image's", all(unregistered, because("KernelPanic")), limit, true, prove.Failed, "join", "KernelPanic, the kernel stopped"},
+
+		{"another taint", tainted("broken", ""), ready + limit, true, prove.Failed, "conditions",
+			"has taint broken:NoExecute, which most nodes of the pool lack, after 5m0s"},
+		{"cordoned", tainted("node.kubernetes.io/unschedulable", ""), soaked, true, prove.Passed, "", ""},
+		{"to be scaled in", tainted("ToBeDeletedByClusterAutoscaler", "1"), soaked, true, prove.Passed, "", ""},
+		{"pressure", has("DiskPressure", "True", "Full"), ready + limit, true, prove.Failed, "conditions", "condition DiskPressure=True,"},
+		{"configuration not applied", has("ConfigurationApplied", "False", "Refused"), ready + limit, true, prove.Failed, "conditions",
+			"condition ConfigurationApplied=False"},
+		{"configuration applied", has("ConfigurationApplied", "True", "Applied"), soaked, true, prove.Passed, "", ""},
+		{"as two of four siblings", oddSiblings(2), soaked, true, prove.Passed, "", ""},
+		{"as one of four siblings", oddSiblings(1), ready + limit, true, prove.Failed, "conditions", "Odd"},
+
+		{"DaemonSet missing", noCNI, ready + limit, true, prove.Failed, "daemonset",
+			"has no Ready pod of DaemonSet kube-system/cni (no pod), after 5m0s"},
+		{"DaemonSet not Ready", all(noCNI, beside(fleet.Pod{Name: "kube-system/cni-x", NotReadyWhy: "cni: CrashLoopBackOff"})),
+			ready + limit, true, prove.Failed, "daemonset", "kube-system/cni (cni: CrashLoopBackOff)"},
+		{"DaemonSet missing, its Node flaps", all(noCNI, readyAt(2*limit-time.Minute)), 2 * limit, true, prove.Failed, "daemonset", ""},
+		{"DaemonSet updated, two pods", beside(fleet.Pod{Name: "kube-system/cni-x", NotReadyWhy: "ends"}), soaked, true, prove.Passed, "", ""},
+		{"DaemonSet not Ready elsewhere either", all(noCNI, func(w *world, _ *prove.Clone) { w.Others[2].Pods = w.Others[2].Pods[1:] }),
+			ready + limit, true, prove.NoResult, "", "so does pool1_2"},
+		{"DaemonSet not known elsewhere", all(noCNI, func(w *world, _ *prove.Clone) { w.Others[2].Pods = nil }),
+			ready + limit, true, prove.Failed, "daemonset", ""},
+
+		{"restarted once", restarted(2*time.Minute, 1), 2*time.Minute + soak, true, prove.Passed, "", ""},
+		{"restarts and restarts", restarted(6*time.Minute, 5), ready + limit + soak, true, prove.Failed, "restarts",
+			"was not Ready for 2m0s without a break (last: pod kube-system/cni-pool1-canary_1, 5 restarts), after 7m0s"},
+		{"its Node flaps", readyAt(2*limit + soak - time.Minute), 2*limit + soak, true, prove.Failed, "restarts", "last: its Node"},
+
+		{"deleted", provisioning("Deleting"), soaked, false, prove.NoResult, "", "is being deleted"},
+		{"evicted", only(func(c *prove.Clone) { c.Instance.Power = fleet.PowerDeallocated }), soaked, false, prove.NoResult, "", "deallocated"},
+		{"evicted just now", only(func(c *prove.Clone) { c.Instance.Power = fleet.PowerDeallocating }), soaked, false, prove.NoResult, "", ""},
+
+		{"an outage", all(unregistered, away(time.Minute)), limit, true, prove.NoResult, "", "did not answer"},
+		{"an outage before", all(unregistered, away(0)), limit, true, prove.Failed, "join", ""},
+		{"an outage, and no failure", away(time.Minute), soaked, true, prove.Passed, "", ""},
+		{"one of ten others fails", all(unregistered, sick(1, 10, time.Minute)), limit, true, prove.NoResult, "",
+			"4m0s; so does pool1_0, of another image"},
+		{"one of eleven others fails", all(unregistered, sick(1, 11, time.Minute)), limit, true, prove.Failed, "join", ""},
+		{"others failed before", all(unregistered, sick(3, 4, -time.Minute)), limit, true, prove.Failed, "join", ""},
+		{"others are cordoned", all(unregistered, sick(1, 4, time.Minute), func(w *world, _ *prove.Clone) {
+			w.Others[0].Node.Unschedulable = true
+		}),
+			limit, true, prove.Failed, "join", ""},
+		{"others are deleted", all(unregistered, sick(1, 4, time.Minute), func(w *world, _ *prove.Clone) {
+			w.Others[0].Instance.ProvisioningState = "Deleting"
+		}),
+			limit, true, prove.Failed, "join", ""},
+		{"a new one fails, too", all(unregistered, another(-limit)), limit, true, prove.NoResult, "", "so does pool1_9"},
+		{"a new one does not yet", all(unregistered, another(second)), limit, true, prove.Failed, "join", ""},
+		{"a new one failed before", all(unregistered, another(-limit-second)), limit, true, prove.Failed, "join", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(2)
+			c.change(w, &w.Clones[1])
+			w.at(c.at)
+			j := prove.Judge(w.seen(), w.base, 2)
+			if j.Result != c.want || j.Gate != c.gate || !strings.Contains(j.Why, c.why) {
+				t.Errorf("%s, gate %q: %s; want %s, gate %q: %s", j.Result, j.Gate, j.Why, c.want, c.gate, c.why)
+			}
+			w.at(c.at - second)
+			if j := prove.Judge(w.seen(), w.base, 2); c.waits && (j.Result != prove.Waits || j.Gate != "" || j.Why == "") {
+				t.Errorf("a second before: %s, gate %q: %s", j.Result, j.Gate, j.Why)
+			}
+		})
+	}
+}
+
+func TestMissingInstances(t *testing.T) {
+	for _, c := range []struct {
+		clones, want int
+		at           time.Duration
+		result       prove.Result
+		why          string
+	}{
+		{2, 3, limit - time.Second, prove.Waits, "1 instance to be made"},
+		{2, 3, limit, prove.NoResult, "2 of 3 instances exist after 4m0s"},
+		{0, 2, limit, prove.NoResult, "0 of 2"},
+		{3, 2, limit, prove.Passed, "3 clones passed"}, // scaled by a person
+	} {
+		w := newWorld(c.clones)
+		w.at(c.at)
+		if j := prove.Judge(w.seen(), w.base, c.want); j.Result != c.result || !strings.Contains(j.Why, c.why) {
+			t.Errorf("%d of %d after %s: %s, %s; want %s, %s", c.clones, c.want, c.at, j.Result, j.Why, c.result, c.why)
+		}
+	}
+	// A failure says more than a missing instance.
+	w := newWorld(1)
+	noNode(&w.Clones[0])
+	w.at(limit)
+	if j := prove.Judge(w.seen(), w.base, 2); j.Result != prove.Failed || j.Gate != "join" {
+		t.Errorf("%+v", j)
+	}
+}
+
+func TestBaseline(t *testing.T) {
+	booted := func(all []prove.Clone, boots ...time.Duration) []prove.Clone {
+		all = all[:len(boots)]
+		for i, d := range boots {
+			all[i].Node.ReadySince = all[i].Instance.Created.Add(d)
+			all[i].Node.Created = all[i].Node.ReadySince.Add(-time.Second)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name        string
+		siblings    []prove.Clone
+		boot, limit time.Duration
+	}{
+		{"none", nil, 0, 15 * time.Minute},
+		{"fast", booted(siblings(), 10*time.Second), 10 * time.Second, 3 * time.Minute},
+		{"80 s are 3 minutes", booted(siblings(), 80*time.Second), 80 * time.Second, 3 * time.Minute},
+		{"slow", booted(siblings(), 20*time.Second, 10*time.Minute), 10 * time.Minute, 16 * time.Minute},
+		{"registered again", booted(siblings(), 2*time.Minute, 61*time.Minute), 2 * time.Minute, limit},
+		{"Ready again a day later", func() []prove.Clone {
+			all := booted(siblings(), 2*time.Minute)
+			all[0].Node.ReadySince = all[0].Node.ReadySince.Add(24 * time.Hour)
+			return all
+		}(), 119 * time.Second, 3*time.Minute + 58500*time.Millisecond},
+		{"one of ten is slow", func() (all []prove.Clone) {
+			for range 3 {
+				all = append(all, siblings()...)
+			}
+			booted(all[:1], 10*time.Minute)
+			return all[:10]
+		}(), 2 * time.Minute, limit},
+		{"not Ready", func() []prove.Clone { all := siblings()[:1]; notReady(&all[0]); return all }(), 0, 15 * time.Minute},
+	} {
+		if b := prove.NewBaseline(c.siblings, ""); b.Boot != c.boot || b.Limit != c.limit {
+			t.Errorf("%s: %s, limit %s; want %s, %s", c.name, b.Boot, b.Limit, c.boot, c.limit)
+		}
+	}
+	all := siblings()
+	all[1].Pods = nil                         // not read
+	all[2].Pods = all[2].Pods[1:]             // without cni
+	for _, name := range []string{"a", "b"} { // while it is updated
+		all[0].Pods = append(all[0].Pods, fleet.Pod{Name: name, DaemonSet: "two", Ready: true}, fleet.Pod{DaemonSet: "bad"})
+	}
+	all[2].Pods = append(all[2].Pods, fleet.Pod{DaemonSet: "bad"})
+	all[3].Pods, all[3].Node = nil, nil // not registered
+	b := prove.NewBaseline(all, "node-pool1_1")
+	want := prove.Baseline{Boot: 2 * time.Minute, Limit: limit, Siblings: 3, Marks: []string{"taint gpu=yes:NoSchedule"},
+		DaemonSets: []string{"kube-system/log"}, Donor: "node-pool1_1", MachineID: "machine-pool1_1"}
+	if !reflect.DeepEqual(b, want) {
+		t.Errorf("got  %+v\nwant %+v", b, want)
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read prove.Baseline
+	if err := json.Unmarshal(text, &read); err != nil || !reflect.DeepEqual(read, b) {
+		t.Errorf("%v: %s is read as %+v", err, text, read)
+	}
+}
+
+func TestPair(t *testing.T) {
+	a, b := clone("pool1", 1, begun), clone("pool1", 2, begun)
+	old := *a.Node
+	old.Name, old.Created, old.MachineID = "node-of-an-earlier-pool", begun.Add(-24*time.Hour), "old"
+	other := *a.Node
+	other.Name, other.ProviderID = "elsewhere", "k3s://elsewhere"
+	upper := *b.Node
+	upper.ProviderID = strings.Replace(upper.ProviderID, "resourceGroups/g", "resourceGroups/G", 1)
+	none := fleet.Instance{ID: set + "pool1/virtualMachines/3"}
+	got := prove.Pair([]fleet.Instance{a.Instance, b.Instance, none}, []fleet.Node{old, other, *a.Node, upper, old})
+	if len(got) != 3 || !reflect.DeepEqual(got[0].Node, a.Node) || !reflect.DeepEqual(got[1].Node, &upper) || got[2].Node != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAnyObservation judges clones, others and clusters in random states.
+func TestAnyObservation(t *testing.T) {
+	gates := strings.Fields("boot join ready slow identity verdict conditions daemonset restarts")
+	results := map[prove.Result]int{}
+	failed := map[string]int{}
+	for seed := range uint64(4000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		any := func(n int) bool { return r.IntN(n) == 0 }
+		w := newWorld(1 + r.IntN(4))
+		change := func(c *prove.Clone) {
+			c.Instance.Created = begun.Add(time.Duration(r.IntN(240)) * time.Second)
+			for _, x := range []func(){
+				func() { c.Reason = []string{"KernelPanic", "DiskErrors"}[r.IntN(2)] },
+				func() { notReady(c) }, func() { c.Node.ReadySince = begun.Add(time.Duration(r.IntN(1200)) * time.Second) },
+				func() { c.Node.Created = c.Node.ReadySince },
+				func() { c.Node.MachineID = "machine-pool1_2" }, func() {
+					condition(c, fleet.ConditionBootSucceeded, "False", []string{"DNSFailed", "UnitFailed"}[r.IntN(2)])
+				},
+				func() { condition(c, "Odd", "True", "") }, func() { c.Pods = c.Pods[1:] },
+				func() { c.Pods[0].ReadySince = begun.Add(time.Duration(r.IntN(1200)) * time.Second) },
+				func() { c.Instance.Power = []fleet.PowerState{"", "stopped", "deallocated", "starting"}[r.IntN(4)] },
+				func() { c.Instance.ProvisioningState = []string{"Failed", "Creating", "Deleting"}[r.IntN(3)] },
+				func() { noNode(c) },
+			} {
+				if any(8) {
+					x()
+				}
+			}
+		}
+		for i := range w.Clones {
+			change(&w.Clones[i])
+		}
+		if any(4) {
+			w.Outage = begun.Add(time.Minute)
+		}
+		w.at(time.Duration(r.IntN(1500)) * time.Second)
+		want := 1 + r.IntN(4)
+		o := w.seen()
+		j := prove.Judge(o, w.base, want)
+		results[j.Result]++
+		failed[j.Gate]++
+
+		check := func(r prove.Result, gate, why string) {
+			known := gate == "" || slices.Contains(gates, gate)
+			if !known || (gate != "") != (r == prove.Failed) || r != prove.Passed && why == "" || r == prove.Unproven {
+				t.Errorf("seed %d: %s at gate %q: %s", seed, r, gate, why)
+			}
+		}
+		check(j.Result, j.Gate, j.Why)
+		passed := 0
+		for _, f := range j.Findings {
+			check(f.Result, f.Gate, f.Why)
+			if f.Result == prove.Passed {
+				passed++
+			}
+			// Nothing is waited for without end.
+			if f.Result == prove.Waits && w.Now.Sub(begun) >= 4*time.Minute+2*limit+soak {
+				t.Errorf("seed %d: %s waits: %s", seed, f.Clone, f.Why)
+			}
+		}
+		if j.Result == prove.Passed && (passed != len(w.Clones) || passed < want) {
+			t.Errorf("seed %d: passed with %d of %d: %+v", seed, passed, want, j)
+		}
+		r.Shuffle(len(o.Clones), func(a, b int) { o.Clones[a], o.Clones[b] = o.Clones[b], o.Clones[a] })
+		r.Shuffle(len(o.Nodes), func(a, b int) { o.Nodes[a], o.Nodes[b] = o.Nodes[b], o.Nodes[a] })
+		if again := prove.Judge(o, w.base, want); !reflect.DeepEqual(j, again) {
+			t.Errorf("seed %d: in another order:\n%+v, want\n%+v", seed, again, j)
+		}
+		if o.Outage.IsZero() {
+			// An ill cluster makes failures no result, and changes nothing else.
+			o.Outage = o.Now.Add(time.Hour)
+			for i, f := range prove.Judge(o, w.base, want).Findings {
+				if was := j.Findings[i]; f != was && (was.Result != prove.Failed || was.Gate == "identity" || f.Result != prove.NoResult) {
+					t.Errorf("seed %d: in an ill cluster %+v, was %+v", seed, f, was)
+				}
+			}
+		}
+	}
+	for _, gate := range gates {
+		if failed[gate] < 5 {
+			t.Errorf("%d observations fail at the gate %s", failed[gate], gate)
+		}
+	}
+	for _, r := range []prove.Result{prove.Passed, prove.Failed, prove.NoResult, prove.Waits} {
+		if results[r] < 50 {
+			t.Errorf("%d observations are %s", results[r], r)
+		}
+	}
+}

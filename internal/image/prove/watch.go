@@ -1,0 +1,66 @@
+package prove
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Watch looks at the first nodes of a version that went live.
+type Watch struct {
+	Need   int           // nodes that prove the version
+	Within time.Duration // from Observation.Begun on
+	// Known are the Findings of the last Decide: instances come and go. What passed or failed
+	// stays so, but for a twin that comes later; what gave no result can only pass.
+	Known []Finding
+}
+
+// clocks is how far Azure's clock, the API server's and ours are apart at most.
+const clocks = 2 * time.Minute
+
+// Decide decides about the version: Failed once two of its nodes have failed, or the only one
+// within the time; Passed once Need have passed and none has failed, or if one has at the end.
+// Nodes that are on their way at the end are waited for, as long as their limits allow.
+//
+// An instance that is older than Begun was given the version by an upgrade or a reimage, when is
+// not known: it passes with a Node that is Ready since Begun, and fails only by its identity.
+func (w Watch) Decide(o Observation, b Baseline) Judgement {
+	findings := slices.DeleteFunc(slices.Clone(w.Known), func(f Finding) bool { return f.Result == Waits })
+	now := o.findings(b)
+	for _, c := range o.Clones {
+		i := slices.IndexFunc(now, func(f Finding) bool { return f.Clone == c.Instance.Name })
+		f, k := now[i], slices.IndexFunc(findings, func(f Finding) bool { return f.Clone == c.Instance.Name })
+		before := o.Begun.Add(-clocks)
+		old := !c.Instance.Created.IsZero() && c.Instance.Created.Before(before)
+		if old && f.Gate != "identity" && (f.Result != Passed || c.Node.ReadySince.Before(before)) {
+			f = Finding{Clone: f.Clone, Result: Waits, Why: f.Clone + " is older than the version, and has not come up with it"}
+		}
+		switch {
+		case k < 0:
+			findings = append(findings, f)
+		case f.Gate == "identity", findings[k].Result == NoResult && f.Result == Passed:
+			findings[k] = f
+		}
+	}
+	slices.SortFunc(findings, func(a, b Finding) int { return cmp.Compare(a.Clone, b.Clone) })
+
+	passed, failed := count(findings, Passed), count(findings, Failed)
+	end := o.Begun.Add(w.Within)
+	over := !o.Now.Before(end)
+	onTheirWay := count(findings, Waits) > 0 && o.Now.Before(end.Add(2*b.Limit+o.Soak))
+	proven := Finding{Result: Passed, Why: fleet.Count(passed, "node") + " passed"}
+	switch {
+	case failed > 1, failed == 1 && passed == 0 && over && !onTheirWay:
+		return Judgement{first(findings, Failed), findings}
+	case failed == 0 && passed >= w.Need, over && passed > 0:
+		return Judgement{proven, findings}
+	case !over || onTheirWay:
+		proven.Result = Waits
+		return Judgement{proven, findings}
+	case count(findings, NoResult) > 0:
+		return Judgement{first(findings, NoResult), findings}
+	}
+	return Judgement{Finding{Result: Unproven, Why: "no node of the version came up in " + short(w.Within)}, findings}
+}

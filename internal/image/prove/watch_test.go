@@ -1,0 +1,154 @@
+package prove_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/prove"
+)
+
+// A node of the version that is watched: made so long after it went live.
+type node struct {
+	made   time.Duration
+	change func(c *prove.Clone)
+}
+
+const within = 30 * time.Minute
+
+func TestWatch(t *testing.T) {
+	const passes = 70*time.Second + soak // after it was made
+	evicted := func(c *prove.Clone) { c.Instance.Power = fleet.PowerDeallocated }
+	twin := func(c *prove.Clone) { c.Node.MachineID = "machine-pool1_2" }
+	undated := func(c *prove.Clone) { noNode(c); c.Instance.Created = time.Time{} }
+	reimaged := func(at time.Duration) func(c *prove.Clone) {
+		return func(c *prove.Clone) { c.Node.ReadySince = begun.Add(at) }
+	}
+	const old = -24 * time.Hour
+	for _, c := range []struct {
+		name  string
+		nodes []node
+		at    time.Duration
+		want  prove.Result
+		gate  string
+	}{
+		{"none came", nil, within - time.Second, prove.Waits, ""},
+		{"none came", nil, within, prove.Unproven, ""},
+		{"two of three passed", []node{{0, nil}, {0, nil}}, within - time.Second, prove.Waits, ""},
+		{"two of three passed, the time is over", []node{{0, nil}, {0, nil}}, within, prove.Passed, ""},
+		{"the third soaks", []node{{0, nil}, {0, nil}, {time.Minute, nil}}, time.Minute + passes - time.Second, prove.Waits, ""},
+		{"three passed", []node{{0, nil}, {0, nil}, {time.Minute, nil}}, time.Minute + passes, prove.Passed, ""},
+		{"three passed, one failed", []node{{0, nil}, {0, nil}, {0, nil}, {0, noNode}}, limit, prove.Waits, ""},
+		{"three passed, one failed, the time is over", []node{{0, nil}, {0, nil}, {0, nil}, {0, noNode}}, within, prove.Passed, ""},
+		{"three passed, one waits", []node{{0, nil}, {0, nil}, {0, nil}, {time.Minute, noNode}}, limit, prove.Passed, ""},
+		{"one failed", []node{{0, noNode}}, within - time.Second, prove.Waits, ""},
+		{"the only one failed", []node{{0, noNode}}, within, prove.Failed, "join"},
+		{"two failed", []node{{0, noNode}, {0, noNode}}, limit - time.Second, prove.Waits, ""},
+		{"two failed", []node{{0, noNode}, {0, noNode}, {0, nil}}, limit, prove.Failed, "join"},
+		{"one failed, another evicted", []node{{0, noNode}, {0, evicted}}, within, prove.Failed, "join"},
+		{"the only one was evicted", []node{{0, evicted}}, within - time.Second, prove.Waits, ""},
+		{"the only one was evicted", []node{{0, evicted}}, within, prove.NoResult, ""},
+		{"one failed, another comes at the end", []node{{0, noNode}, {within - time.Minute, notReady}}, within, prove.Waits, ""},
+		{"one comes at the end", []node{{within - time.Minute, nil}}, within - time.Minute + passes, prove.Passed, ""},
+		{"one comes at the end, and fails", []node{{within - time.Minute, noNode}}, within - time.Minute + limit, prove.Failed, "join"},
+		{"nodes come and come", []node{{within + 2*limit + soak - time.Minute, noNode}}, within + 2*limit + soak, prove.Unproven, ""},
+		{"reimaged, and not up yet", []node{{old, nil}, {old, noNode}, {old, noNode}, {old, notReady}}, within - time.Second, prove.Waits, ""},
+		{"reimaged, and not up", []node{{old, nil}}, within + 2*limit + soak, prove.Unproven, ""},
+		{"reimaged, and up", []node{{old, reimaged(20 * time.Minute)}}, within, prove.Passed, ""},
+		{"made at an unknown time", []node{{0, undated}}, within, prove.Failed, "join"},
+		{"reimaged, and twins", []node{{old, twin}, {old, twin}}, time.Minute, prove.Failed, "identity"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(0)
+			for i, n := range c.nodes {
+				x := clone("pool1", 20+i, begun.Add(n.made))
+				if n.change != nil {
+					n.change(&x)
+				}
+				w.Clones = append(w.Clones, x)
+			}
+			w.at(c.at)
+			j := prove.Watch{Need: 3, Within: within}.Decide(w.seen(), w.base)
+			if j.Result != c.want || j.Gate != c.gate || j.Why == "" {
+				t.Errorf("%s, gate %q: %s; want %s, gate %q", j.Result, j.Gate, j.Why, c.want, c.gate)
+			}
+		})
+	}
+}
+
+// TestWatchRemembers has instances go, as an autoscaler deletes those that do not join, while
+// what is known is written and read between two looks.
+func TestWatchRemembers(t *testing.T) {
+	var known []prove.Finding
+	look := func(at time.Duration, o func(w *world), clones ...prove.Clone) prove.Judgement {
+		t.Helper()
+		w := newWorld(0)
+		w.Clones = clones
+		w.at(at)
+		if o != nil {
+			o(w)
+		}
+		j := prove.Watch{Need: 3, Within: within, Known: known}.Decide(w.seen(), w.base)
+		text, err := json.Marshal(j.Findings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = nil
+		if err := json.Unmarshal(text, &known); err != nil || !slices.Equal(known, j.Findings) {
+			t.Fatalf("%v: %s is read as %+v, want %+v", err, text, known, j.Findings)
+		}
+		return j
+	}
+	want := func(j prove.Judgement, r prove.Result, findings int, why string) {
+		t.Helper()
+		if j.Result != r || len(j.Findings) != findings || !strings.Contains(j.Why, why) {
+			t.Errorf("%s: %s; %+v; want %s: %s", j.Result, j.Why, j.Findings, r, why)
+		}
+	}
+	made := func(number int, at time.Duration, change func(*prove.Clone)) prove.Clone {
+		c := clone("pool1", number, begun.Add(at))
+		if change != nil {
+			change(&c)
+		}
+		return c
+	}
+	a, b := made(12, 0, noNode), made(11, 15*time.Minute, noNode)
+	want(look(limit-time.Second, nil, a), prove.Waits, 1, "0 nodes passed")
+	want(look(limit, nil, a), prove.Waits, 1, "0 nodes passed")
+	want(look(15*time.Minute, nil, b), prove.Waits, 2, "0 nodes passed")
+	want(look(15*time.Minute+limit, nil, b), prove.Failed, 2, "pool1_11 runs and has no Node, after 4m0s")
+	if known[0].Clone != "pool1_11" {
+		t.Errorf("order of %+v", known)
+	}
+
+	// What waited, and is deleted, counts for nothing.
+	known = nil
+	want(look(time.Minute, nil, a), prove.Waits, 1, "")
+	want(look(within, nil), prove.Unproven, 0, "")
+
+	// What passed stays so, whatever becomes of it.
+	known = nil
+	want(look(10*time.Minute, nil, made(13, 0, nil)), prove.Waits, 1, "1 node passed")
+	want(look(20*time.Minute, nil, made(13, 0, notReady)), prove.Waits, 1, "1 node passed")
+	want(look(within, nil), prove.Passed, 1, "1 node passed")
+
+	// Its twin comes later.
+	known = nil
+	first := made(13, 0, nil)
+	second := made(14, 5*time.Minute, func(c *prove.Clone) { c.Node.MachineID = first.Node.MachineID })
+	want(look(4*time.Minute, nil, first), prove.Waits, 1, "1 node passed")
+	want(look(7*time.Minute, nil, first, second), prove.Failed, 2, "pool1_13 has the machine id of node-pool1_14")
+
+	// What failed in an outage does not fail after it, but can pass.
+	known = nil
+	away := func(w *world) { w.Outage = begun.Add(2 * time.Minute) }
+	want(look(limit, away, made(15, 0, noNode)), prove.Waits, 1, "0 nodes")
+	slow := made(15, 0, func(c *prove.Clone) {
+		c.Node.Created, c.Node.ReadySince = begun.Add(5*time.Minute), begun.Add(6*time.Minute)
+	})
+	want(look(within, nil, slow), prove.NoResult, 1, "did not answer")
+	want(look(within, nil, made(15, 0, nil)), prove.Passed, 1, "1 node passed")
+}
