@@ -10,6 +10,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -21,6 +22,7 @@ type captureFlags struct {
 	image      string
 	pullSecret string
 	lease      leaseDuration
+	watch      watch.Request // after the capture; For 0 is none
 
 	poolSelection
 	policySet   *pflag.FlagSet // flags that go with pools only
@@ -84,6 +86,9 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
 	flags.StringVar(&f.image, "image", "", "container `IMAGE` of this version for the pods on donor and workbench; required, since none is published (make image builds it)")
 	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image, in --namespace")
+	flags.DurationVar(&f.watch.For, "watch", 0, "time for which the first nodes of the new version are watched; if they fail, it is taken back (ortet watch --help); 0 is not at all")
+	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
+	badNodesFlag(flags, &f.watch)
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools that are captured at a time")
@@ -109,6 +114,11 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--bootstrap %s: want %s or %s", r.Bootstrap, plan.BootstrapKeep, plan.BootstrapBaked)
 	case len(r.AcceptSecrets) > wire.MaxAcceptedSecrets:
 		return usagef("--accept-secret: %d paths; give at most %d, a folder that ends in / stands for all below it", len(r.AcceptSecrets), wire.MaxAcceptedSecrets)
+	}
+	if f.watch.For != 0 {
+		if err := checkWatch("watch", "watch-nodes", f.watch); err != nil {
+			return err
+		}
 	}
 	for _, at := range r.AcceptSecrets {
 		if err := wire.CheckAcceptedSecret(at); err != nil {
@@ -151,19 +161,24 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 		return o.printPlan(p)
 	}
 	stop := o.explainInterrupt(ctx, show)
-	result, err := s.Capture(ctx, f.request)
+	result, err := s.captureAndWatch(ctx, f.request, f.watch)
 	stop()
 	show.Close()
 	if err != nil {
-		return o.printFailure(result, result.Notes, err)
+		return o.printFailure(result, result.notes(), err)
 	}
-	return o.print(result, func(w io.Writer) { writeCapture(w, result) })
+	return o.print(result, func(w io.Writer) {
+		writeCapture(w, result.Result)
+		if result.Watch != nil {
+			writeWatch(w, *result.Watch)
+		}
+	})
 }
 
 func (f *captureFlags) work(o *options) work {
 	needs := kube.Everything(o.namespace)
 	needs.Force = f.request.ForceDrain
-	return work{image: f.image, pullSecret: f.pullSecret, rules: kube.Rules(needs), lease: f.lease}
+	return work{image: f.image, pullSecret: f.pullSecret, rules: kube.Rules(needs), lease: f.lease, watch: f.watch}
 }
 
 func writeCapture(w io.Writer, r capture.Result) {

@@ -23,6 +23,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -31,6 +32,7 @@ type work struct {
 	image, pullSecret string      // of the pod that prepares the disk
 	rules             []kube.Rule // what Kubernetes has to allow, for preflight
 	lease             leaseDuration
+	watch             watch.Request // after each capture; For 0 is none
 }
 
 // A leaseDuration is --lease-duration. With less than 5s, one slow renewal would lose the
@@ -82,6 +84,12 @@ func (s services) Rollback(ctx context.Context, q rollback.Request) (rollback.Re
 	result, err := s.rollback.Rollback(ctx, q)
 	ended(err)
 	return result, err
+}
+
+// Watch is that of watch.Service, with this process's rollback.
+func (s services) Watch(ctx context.Context, q watch.Request) (watch.Result, error) {
+	w := watch.Service{Config: s.Config, Rollback: s.rollback}
+	return w.Watch(ctx, q)
 }
 
 // services makes them for show, with a Lease holder of their own.

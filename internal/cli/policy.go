@@ -98,7 +98,7 @@ func (o *options) openPools(ctx context.Context, w work, show poolShow, config *
 		return nil, err
 	}
 	config.Nodes = c.config.Cluster
-	config.Service = func(pool fleet.ResourceID) auto.Service { return c.services(show(pool)) }
+	config.Service = func(pool fleet.ResourceID) auto.Service { return watching{c.services(show(pool)), w.watch} }
 	return c.client, nil
 }
 

@@ -145,8 +145,15 @@ func versionState(v capture.VersionStatus) string {
 	switch {
 	case v.ProvisioningState != plan.Succeeded:
 		state = v.ProvisioningState
+	case v.Tags[fleet.TagQuarantine] != "":
+		gate, _, _ := strings.Cut(v.Tags[fleet.TagQuarantine], ":")
+		state = "quarantined: " + gate
 	case v.RolledBack:
 		state = "rolled back"
+	case v.Tags[fleet.TagProven] != "":
+		state = "proven"
+	case v.Tags[fleet.TagWatch] != "":
+		state = "not proven yet"
 	}
 	if v.InModel {
 		state = strings.TrimSuffix("in use, "+state, ", ")

@@ -91,6 +91,9 @@ const (
 	TagCapture     = "ortet.io_capture"
 	TagGeneralized = "ortet.io_generalized" // value: the capture; only such a snapshot becomes a version
 	TagRolledBack  = "ortet.io_rolled-back" // value: RFC 3339; such a version is not brought back by itself
+	TagWatch       = "ortet.io_watch"       // on a version: when a watch began, how long it lasts, how many nodes have to come up
+	TagProven      = "ortet.io_proven"      // on a version: RFC 3339; its nodes came up
+	TagQuarantine  = "ortet.io_quarantine"  // beside TagRolledBack: the gate that the version's nodes failed, and how
 	TagCreatedBy   = "ortet.io_created-by"  // value: "ortet <version>"
 	TagReason      = "ortet.io_reason"      // for people
 	// TagCustomData is the SHA-256 of the customData that goes with the version

@@ -62,10 +62,11 @@ func Held(pool string, by cluster.Holding) *Refused {
 // ExitNeedsPerson: something remains that Ortet cannot mend; ExitInterrupted: the same command
 // resumes.
 type Outcome struct { //nolint:errname // an outcome
-	Exit int
-	Step string   // "" if all steps are done
-	Left []string // what is left, each with what to do
-	Err  error
+	Exit  int
+	Step  string   // "" if all steps are done
+	Left  []string // what is left, each with what to do
+	Ended string   // how things are now; "" is what Exit says
+	Err   error
 }
 
 func (e *Outcome) Error() string {
@@ -73,8 +74,8 @@ func (e *Outcome) Error() string {
 	if e.Step != "" {
 		s = "step " + e.Step + ": " + s
 	}
-	s += map[int]string{ExitFailed: "all changes were undone", ExitNeedsPerson: "this needs a person",
-		ExitInterrupted: "interrupted, run the same command to resume"}[e.Exit]
+	s += cmp.Or(e.Ended, map[int]string{ExitFailed: "all changes were undone", ExitNeedsPerson: "this needs a person",
+		ExitInterrupted: "interrupted, run the same command to resume"}[e.Exit])
 	return strings.Join(append([]string{s}, e.Left...), "\n  - ")
 }
 

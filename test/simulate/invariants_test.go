@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -73,12 +75,16 @@ func (w *world) checkEnd(p *process) {
 	w.mu.Unlock()
 	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
 	model := w.modelNow()
-	w.checkModel(p, model)
+	if p.ask.Do == "watch" {
+		w.checkWatch(p, model)
+	} else {
+		w.checkModel(p, model)
+	}
 	w.checkRollback(p, model)
 	w.checkVersions(p, model)
 	w.checkNeighbour()
 	w.checkQuarantine(p)
-	passed := code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing()
+	passed := code == workflow.ExitFailed && p.watch.Outcome != watch.TakenBack && w.story.Cannot == "" && w.onlyPassing()
 	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
 	switch changes := p.changes.Load(); {
 	case interrupted && code == workflow.ExitFailed && !p.failed.Load():
@@ -109,7 +115,7 @@ func (w *world) checkEnd(p *process) {
 			w.broken(11, "%s ends with exit %d, and %s is open in the journal", p.name, code, j.Name)
 		}
 	}
-	if code == workflow.ExitDone {
+	if code == workflow.ExitDone || p.watch.Outcome == watch.TakenBack {
 		w.locked(func() { w.model = model })
 	}
 }
@@ -224,6 +230,22 @@ func (w *world) setLacks() (all []lack) {
 	return all
 }
 
+func (w *world) isQuarantined(id string) bool {
+	v := w.versions()[low(id)]
+	return v != nil && v.Tags[fleet.TagQuarantine] != nil && v.Tags[fleet.TagRolledBack] != nil
+}
+
+// badComputers are those of bad versions.
+func (w *world) badComputers() (all []*computer) {
+	w.find(func(c *computer) bool {
+		if c.bad != "" {
+			all = append(all, c)
+		}
+		return false
+	})
+	return all
+}
+
 // checkNeighbour: the other pool's model and capacity are as others have them.
 func (w *world) checkNeighbour() {
 	var was model
@@ -233,22 +255,64 @@ func (w *world) checkNeighbour() {
 	}
 }
 
-// tagQuarantine is on a version of which clones did not come up, and says why.
-const tagQuarantine = "ortet.io_quarantine"
-
 // checkQuarantine: the pool's model names no version that failed a gate, unless a rollback was
 // asked for it by name.
 func (w *world) checkQuarantine(p *process) {
 	versions := w.versions()
 	id := w.used(versions)
 	v, asked := versions[id], p.ask.Do == "rollback" && p.ask.To == path.Base(id)
-	if v != nil && v.Tags[tagQuarantine] != nil && !asked && !w.isTouched("model") && !w.isWatched(id) {
-		w.broken(17, "the model names %s at the time of %s, which is quarantined: %s", id, p.name, *v.Tags[tagQuarantine])
+	if v != nil && v.Tags[fleet.TagQuarantine] != nil && !asked && !w.isTouched("model") && !w.isWatched() {
+		w.broken(17, "the model names %s at the time of %s, which is quarantined: %s", id, p.name, *v.Tags[fleet.TagQuarantine])
 	}
 }
 
-// isWatched reports whether a watch has still to take a version back. There is no watch yet.
-func (*world) isWatched(string) bool { return false }
+// isWatched reports whether a watch has still to take a version back.
+func (w *world) isWatched() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.processes, func(p *process) bool {
+		select {
+		case <-p.done:
+			return p.ask.Do == "watch" && (p.isDead() || p.code() == workflow.ExitNeedsPerson || p.code() == workflow.ExitInterrupted)
+		default:
+			return p.ask.Do == "watch"
+		}
+	})
+}
+
+// checkWatch: a version is proven or taken back as its nodes are, and none of a version that was
+// taken back serves, but for those that passed.
+func (w *world) checkWatch(p *process, now model) {
+	was, id := w.expected(), low(p.watch.Version)
+	v := w.versions()[id]
+	back := p.watch.Outcome == watch.TakenBack
+	good := w.story.Pool.Bad == "" && !w.isTouched("model")
+	// Others that fail at the same time say that the cluster is ill.
+	nodesHit := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return regexp.MustCompile("instance|node|away|sleeps").MatchString(e.What) })
+	switch code := p.code(); {
+	case back && good:
+		w.broken(18, "%s takes back %s, whose nodes are good: %v", p.name, id, p.err)
+	case !back && !strings.EqualFold(now.image, was.image) && code != workflow.ExitInterrupted && !w.isTouched("model") && !w.isQuarantined(was.image):
+		w.broken(18, "%s ends with exit %d and %q, and the model has %s, and had %s", p.name, code, p.watch.Outcome, now.image, was.image)
+	case p.watch.Outcome == watch.Proven && (v == nil || v.Tags[fleet.TagProven] == nil):
+		w.broken(18, "%s reports that %s is proven, which has no such tag", p.name, id)
+	case !back && code == workflow.ExitDone && w.story.Pool.Bad != "" && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
+		w.broken(18, "%s ends with %s, and the nodes of %s are %s", p.name, p.watch.Outcome, id, w.story.Pool.Bad)
+	case back && code == workflow.ExitFailed && !w.isTouched("model"):
+		if to := w.wanted(""); low(now.image) != to && to != "" {
+			w.broken(18, "%s takes back %s, and the model has %s, not %s", p.name, id, now.image, to)
+		}
+		untold := !strings.Contains(strings.Join(p.watch.Notes, ""), "could not be tagged")
+		if !w.isQuarantined(id) && !w.isTouched("versions") && untold {
+			w.broken(18, "%s takes back %s, which is not quarantined", p.name, id)
+		}
+		for _, c := range w.badComputers() {
+			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable {
+				w.broken(18, "%s takes back %s, and its node %s is not cordoned", p.name, id, n.Name)
+			}
+		}
+	}
+}
 
 func stateOf(v *armcompute.GalleryImageVersion) string {
 	if v.Properties == nil || v.Properties.ProvisioningState == nil {

@@ -134,9 +134,12 @@ func (w *world) report(c *computer, life int, ready bool) {
 				"metadata": object{"namespace": workload, "name": name}, "spec": object{}}})
 		}
 		w.kube.Put(node)
-		if !w.ofStory(fleet.ResourceID(c.ResourceID).Parent()) {
+		switch {
+		case !w.ofStory(fleet.ResourceID(c.ResourceID).Parent()):
 			w.locked(func() { w.canaries[name] = true })
-		} else {
+		case c.bad != "": // a watch may cordon and delete it
+			w.touch(name)
+		default:
 			w.locked(func() { w.nodes[name] = nodeState{annotations: node.Annotations} })
 		}
 	}

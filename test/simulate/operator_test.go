@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -99,7 +100,7 @@ func (w *world) pursue(i int, ask Ask) {
 			w.broken(9, "%s ends with exit %d, expected %d and %q: %v", p.name, code, ask.Exit, w.story.Cannot, p.err)
 		}
 		switch {
-		case violations > 0, ask.Once, ended && code == workflow.ExitDone, as && quiet, ended && w.lost(p.err):
+		case violations > 0, ask.Once, ended && code == workflow.ExitDone, p.watch.Outcome == watch.TakenBack && code == workflow.ExitFailed, as && quiet, ended && w.lost(p.err):
 			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)

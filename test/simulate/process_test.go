@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -43,6 +45,7 @@ type process struct {
 
 	capture  capture.Result
 	rollback rollback.Result
+	watch    watch.Result
 	err      error
 }
 
@@ -105,9 +108,13 @@ func (w *world) start(ask Ask) (*process, error) {
 	w.trace("%s begins: %s", p.name, ask.Do)
 	go func() {
 		defer close(p.done)
-		if ask.Do == "rollback" {
+		switch ask.Do {
+		case "watch":
+			s := watch.Service{Config: config, Rollback: rollback.New(config)}
+			p.watch, p.err = s.Watch(p.ctx, watch.Request{Pool: w.pool, For: 30 * time.Minute, Nodes: 2, BadNodes: cmp.Or(ask.Bad, watch.Cordon)})
+		case "rollback":
 			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost})
-		} else {
+		default:
 			q := capture.Request{Node: nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, AllowRolling: ask.Rolling,
 				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}

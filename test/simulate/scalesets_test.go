@@ -78,7 +78,7 @@ func TestJudgeOfSets(t *testing.T) {
 			w.make(http.MethodDelete, canary, computeAPI, nil)
 		}, "invariant 16: p1 ends with exit 3, and web-7 "},
 		"quarantine": {func(w *world) {
-			w.make(http.MethodPatch, fleet.ResourceID(w.modelNow().image), galleryAPI, object{"tags": object{tagQuarantine: "join: no Node"}})
+			w.make(http.MethodPatch, fleet.ResourceID(w.modelNow().image), galleryAPI, object{"tags": object{fleet.TagQuarantine: "join: no Node"}})
 			time.Sleep(time.Hour)
 		}, "invariant 17: the model names "},
 		"neighbour's model": {func(w *world) {

@@ -63,7 +63,8 @@ type Pool struct {
 
 // An Ask is one command of an operator, or what others do between two commands.
 type Ask struct {
-	Do             string // capture, rollback, scale out, set image, wait
+	Do             string // capture, rollback, watch, scale out, set image, wait
+	Bad            string // what a watch does with bad nodes
 	Node           int    // the donor's instance
 	To             string // of a rollback; image of set image
 	N              int64  // of scale out

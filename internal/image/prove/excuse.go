@@ -22,7 +22,8 @@ func (o Observation) excuse(f Finding, c Clone, b Baseline) Finding {
 	if name != "" {
 		f.Why += ": " + name
 	}
-	ill, why := o.ill(b), ""
+	ill := o.ill(b)
+	var why string
 	switch {
 	case reason.Owner == wire.OwnerPlatform || reason.Owner == wire.OwnerNetwork:
 		why = "the reason is the " + string(reason.Owner) + "'s"

@@ -97,7 +97,7 @@ func notReady(c *prove.Clone) {
 
 func condition(c *prove.Clone, kind, status, reason string) {
 	others := slices.DeleteFunc(slices.Clone(c.Node.Conditions), func(x fleet.Condition) bool { return x.Type == kind })
-	c.Node.Conditions = append(others, fleet.Condition{Type: kind, Status: status, Reason: reason})
+	c.Node.Conditions = append(slices.Clip(others), fleet.Condition{Type: kind, Status: status, Reason: reason})
 }
 
 const (
@@ -430,7 +430,7 @@ func TestAnyObservation(t *testing.T) {
 	failed := map[string]int{}
 	for seed := range uint64(4000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		any := func(n int) bool { return r.IntN(n) == 0 }
+		one := func(n int) bool { return r.IntN(n) == 0 }
 		w := newWorld(1 + r.IntN(4))
 		change := func(c *prove.Clone) {
 			c.Instance.Created = begun.Add(time.Duration(r.IntN(240)) * time.Second)
@@ -447,7 +447,7 @@ func TestAnyObservation(t *testing.T) {
 				func() { c.Instance.ProvisioningState = []string{"Failed", "Creating", "Deleting"}[r.IntN(3)] },
 				func() { noNode(c) },
 			} {
-				if any(8) {
+				if one(8) {
 					x()
 				}
 			}
@@ -455,7 +455,7 @@ func TestAnyObservation(t *testing.T) {
 		for i := range w.Clones {
 			change(&w.Clones[i])
 		}
-		if any(4) {
+		if one(4) {
 			w.Outage = begun.Add(time.Minute)
 		}
 		w.at(time.Duration(r.IntN(1500)) * time.Second)

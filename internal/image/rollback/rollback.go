@@ -30,6 +30,7 @@ const Kind = "rollback"
 type Request struct {
 	Pool fleet.ResourceID `json:"pool,omitempty"`
 	Node string           `json:"node,omitempty"` // any node of the pool
+	From string           `json:"from,omitempty"` // version that the model has to name; "" is any
 	To   string           `json:"to,omitempty"`   // a version's name, "2026.11.20", plan.Previous or ToOriginal; "" is Previous
 
 	AllowRolling         bool `json:"allowRolling,omitempty"` // as for a capture
@@ -253,6 +254,9 @@ func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []f
 // choose decides what the request comes down to, and which customData goes with it.
 func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
 	s := &r.s
+	now, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location)
+	d.Refuse(r.req.From != "" && r.req.From != now.Name, "ModelChanged", string(pool.ID),
+		"the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From, "see ortet status for what new nodes come from")
 	back, problems := plan.ReturnTo(versions, pool, s.Original, r.req.To)
 	before, unfinished := r.unfinished(rec, pool, versions)
 	switch {

@@ -186,11 +186,11 @@ func (r *rollback) untagStep() workflow.Step {
 // Failed: the next update that succeeds repairs it, unless it was Failed before.
 func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		value := ""
+		tags := map[string]string{fleet.TagRolledBack: "", fleet.TagQuarantine: "", fleet.TagWatch: ""}
 		if rolledBack {
-			value = r.Now().UTC().Format(time.RFC3339)
+			tags = map[string]string{fleet.TagRolledBack: r.Now().UTC().Format(time.RFC3339)}
 		}
-		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: value}},
+		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: tags},
 			func(ctx context.Context) (bool, error) {
 				v, err := r.Cloud.Version(ctx, id)
 				if err != nil {

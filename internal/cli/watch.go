@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/watch"
+)
+
+func newWatch(o *options) *cobra.Command {
+	var (
+		request watch.Request
+		lease   leaseDuration
+	)
+	cmd := &cobra.Command{
+		Use:   "watch NODE|POOL",
+		Short: "Watch a pool's first new nodes, and take back a bad image",
+		Long: `watch looks at the nodes that were made from the image version that a pool's model
+names. If enough of them come up, the version is tagged as proven. If two fail, or
+the only one, the version is quarantined, the model goes back to the version before
+it (as with ortet rollback), and the bad nodes are cordoned.
+
+A pool is named by one of its nodes, or by the scale set's name or ARM id.
+
+A watch that was interrupted is gone on with by the same command: when it began, and
+how many nodes have to come up, stand in tags of the version. It adds no nodes: if
+nobody scales the pool, the version stays unproven.`,
+		Example: `  ortet watch k8s-pool1-12345678-vmss
+  ortet watch k8s-pool1-12345678-vmss --for 2h --nodes 5 --bad-nodes delete`,
+		Args: oneArgument("a node of the pool, or the scale set's name or ARM id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.HasPrefix(args[0], "/") {
+				if err := checkPool(args[0]); err != nil {
+					return err
+				}
+			}
+			if err := checkWatch("for", "nodes", request); err != nil {
+				return err
+			}
+			return o.watch(cmd.Context(), args[0], request, lease)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&request.For, "for", watch.DefaultFor, "time limit, from the first watch of the version")
+	f.IntVar(&request.Nodes, "nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
+	badNodesFlag(f, &request)
+	leaseFlag(f, &lease)
+	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "take back although the scale set's upgrade policy is Rolling; Azure then replaces running instances")
+	f.BoolVar(&request.AllowOwned, "allow-owned", false, "take back although Cluster API owns the scale set's model and may revert it")
+	return cmd
+}
+
+func badNodesFlag(f *pflag.FlagSet, q *watch.Request) {
+	f.StringVar(&q.BadNodes, "bad-nodes", watch.Cordon, "what to do with the nodes of a version that is taken back: cordon, delete (after a drain of a minute) or leave")
+}
+
+// checkWatch checks a request, whose flags for time and nodes have these names.
+func checkWatch(within, nodes string, q watch.Request) error {
+	switch {
+	case q.For < watch.MinFor || q.For > watch.MaxFor:
+		return usagef("--%s %s: want %s to %s", within, q.For, duration(watch.MinFor), duration(watch.MaxFor))
+	case q.Nodes < 1 || q.Nodes > watch.MaxNodes:
+		return usagef("--%s %d: want 1 to %d", nodes, q.Nodes, watch.MaxNodes)
+	case !slices.Contains([]string{watch.Cordon, watch.Delete, watch.Leave}, q.BadNodes):
+		return usagef("--bad-nodes %s: want cordon, delete or leave", q.BadNodes)
+	}
+	return nil
+}
+
+func (o *options) watch(ctx context.Context, of string, q watch.Request, lease leaseDuration) error {
+	show := newProgress(o.process.Err, o.process.Getenv)
+	defer show.Close()
+	c, err := o.open(ctx, work{rules: watchRules(o.namespace, q.BadNodes == watch.Delete), lease: lease})
+	if err != nil {
+		return err
+	}
+	node, pool, err := o.nodeOrPool(ctx, c.client, of)
+	if err != nil {
+		return err
+	}
+	if q.Pool = pool; node != "" {
+		n, err := c.config.Cluster.Node(ctx, node)
+		id, invalid := fleet.ParseProviderID(n.ProviderID)
+		switch {
+		case fleet.Is(err, fleet.KindNotFound):
+			return refuse(nodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one", "name a node of the pool, or the scale set by its ARM id (az vmss list)")
+		case err != nil:
+			return err
+		case invalid != nil:
+			return refuse("NotAnInstance", "node "+node, invalid.Error(), "name a node of a Uniform scale set")
+		}
+		q.Pool = id.Parent()
+	}
+	result, err := c.services(show).Watch(ctx, q)
+	show.Close()
+	if err != nil {
+		return o.printFailure(result, result.Notes, err)
+	}
+	return o.print(result, func(w io.Writer) { writeWatch(w, result) })
+}
+
+// watchRules are those of a rollback, and what it takes to see nodes and to cordon or drain them.
+func watchRules(namespace string, drains bool) []kube.Rule {
+	all := slices.Concat(rollbackRules(namespace), slices.DeleteFunc(kube.Rules(kube.Needs{Namespace: namespace}), func(r kube.Rule) bool {
+		sees := r.Namespace == "" && (r.Resource == "nodes" || r.Resource == "pods") || r.Resource == "events"
+		evicts := r.Resource == "pods/eviction" || r.Resource == "daemonsets" || r.Resource == "poddisruptionbudgets"
+		return !sees && !(drains && evicts)
+	}))
+	return all
+}
+
+func writeWatch(w io.Writer, r watch.Result) {
+	version := r.Version.Name()
+	switch r.Outcome {
+	case watch.Proven:
+		say(w, "%s is proven: %s.", version, r.Why)
+	case watch.StoodDown:
+		say(w, "Nothing was taken back: %s.", r.Why)
+	case watch.Unproven:
+		say(w, "%s is not proven: %s.", version, r.Why)
+	}
+	list(w, "Note", r.Notes)
+}
+
+// captured is a capture with the watch of what went live; nil without one.
+type captured struct {
+	capture.Result
+	Watch *watch.Result `json:"watch,omitempty"`
+}
+
+func (c captured) notes() []string {
+	if c.Watch == nil {
+		return c.Notes
+	}
+	return slices.Concat(c.Notes, c.Watch.Notes)
+}
+
+// captureAndWatch captures, and watches what went live if w says for how long.
+func (s services) captureAndWatch(ctx context.Context, q capture.Request, w watch.Request) (captured, error) {
+	result, err := s.Capture(ctx, q)
+	if err != nil || w.For == 0 {
+		return captured{Result: result}, err
+	}
+	w.Pool, w.Version, w.AllowRolling, w.AllowOwned = result.Pool, result.Version, q.AllowRolling, q.AllowOwned
+	watched, err := s.Watch(ctx, w)
+	return captured{result, &watched}, err
+}
+
+// watching is services whose captures are watched.
+type watching struct {
+	services
+	request watch.Request
+}
+
+// Capture implements auto.Service.
+func (s watching) Capture(ctx context.Context, q capture.Request) (capture.Result, error) {
+	result, err := s.captureAndWatch(ctx, q, s.request)
+	return result.Result, err
+}

@@ -1,0 +1,154 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// tagValue cuts what is longer than Azure's limit of a tag's value, 256 characters.
+func tagValue(text string) string {
+	r := []rune(text)
+	return string(r[:min(len(r), 250)])
+}
+
+// takeBack rolls back to the version before, and then sees to the nodes that did not come up.
+func (w *watch) takeBack(ctx context.Context, why string) error {
+	w.result.Outcome, w.result.Why = "", why
+	w.note("%s is quarantined: %s", w.version.Name, why)
+	result, err := w.Rollback.Rollback(ctx, w.back())
+	for held(err) { // by a capture or a rollback of somebody else
+		w.say("waits for the pool's lock: " + err.Error())
+		if err := azure.Sleep(ctx, interval); err != nil {
+			return err
+		}
+		result, err = w.Rollback.Rollback(ctx, w.back())
+	}
+	w.result.Rollback = &result
+	failed := fmt.Errorf("%s is quarantined: %s", w.version.Name, why)
+	var refused *workflow.Refused
+	switch {
+	case errors.As(err, &refused) && refused.Problems[0].Code == "ModelChanged":
+		return w.end(StoodDown, refused.Problems[0].What)
+	case errors.As(err, &refused):
+		out := &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: Step, Err: failed,
+			Left: []string{"the model still names " + w.version.Name + ", since there is no way back:"}}
+		for _, p := range refused.Problems {
+			out.Left = append(out.Left, p.String())
+		}
+		return out
+	case err != nil:
+		return err
+	}
+	w.result.Outcome = TakenBack
+	to := result.To.Name()
+	if result.Original != nil {
+		to = result.Original.Image.Text()
+	}
+	out := &workflow.Outcome{Exit: workflow.ExitFailed, Step: Step, Err: failed, Ended: "new nodes come from " + to + " again"}
+	if err := w.removeBad(ctx, why); err != nil {
+		out.Exit, out.Left = workflow.ExitNeedsPerson, []string{fmt.Sprintf("not all nodes of %s were seen to: %v", w.version.Name, err)}
+	}
+	for _, c := range w.bad() {
+		if c.Node == nil && w.req.BadNodes == Cordon {
+			out.Left = append(out.Left, c.Instance.Name+" has no Node that could be cordoned: az vmss delete-instances --ids "+string(w.result.Pool)+" --instance-ids "+c.Instance.InstanceID)
+		}
+	}
+	return out
+}
+
+// held reports a refusal since another process has the pool's lock.
+func held(err error) bool {
+	var refused *workflow.Refused
+	return errors.As(err, &refused) && refused.Problems[0].Code == "Held"
+}
+
+// bad returns the clones that did not pass.
+func (w *watch) bad() (bad []prove.Clone) {
+	for _, c := range w.seen.Clones {
+		if !slices.ContainsFunc(w.result.Nodes, func(f prove.Finding) bool { return f.Clone == c.Instance.Name && f.Result == prove.Passed }) {
+			bad = append(bad, c)
+		}
+	}
+	return bad
+}
+
+// cordon cordons the nodes of bad clones, and tells why on each. It reports how many clones may
+// join yet.
+func (w *watch) cordon(ctx context.Context, why string) (pending int, err error) {
+	if w.req.BadNodes == Leave {
+		return 0, nil
+	}
+	for _, c := range w.bad() {
+		if c.Node == nil && w.Now().Sub(c.Instance.Created) < 2*w.base.Limit {
+			pending++
+		}
+		if c.Node == nil || slices.Contains(w.result.Bad, c.Node.Name) {
+			continue
+		}
+		if err := w.Cluster.SetUnschedulable(ctx, c.Node.Name, true); fleet.IgnoreNotFound(err) != nil {
+			return pending, err
+		}
+		w.Cluster.Event(ctx, *c.Node, true, "BadImage", "cordoned: "+w.version.Name+", from which it was made, is quarantined: "+why)
+		w.result.Bad = append(w.result.Bad, c.Node.Name)
+	}
+	return pending, nil
+}
+
+// removeBad cordons also the nodes that join later, and deletes the machines if that is asked for.
+func (w *watch) removeBad(ctx context.Context, why string) error {
+	if err := w.until(ctx, func() (ended bool, err error) {
+		pool, err := w.Cloud.Pool(ctx, w.result.Pool)
+		if err == nil {
+			_, _, err = w.judge(ctx, pool)
+		}
+		pending := 0
+		if err == nil {
+			pending, err = w.cordon(ctx, why)
+		}
+		w.say(fleet.Count(pending, "instance") + " of " + w.version.Name + " may still join, to be cordoned")
+		return pending == 0, err
+	}); err != nil {
+		return err
+	}
+	return w.deleteBad(ctx)
+}
+
+func (w *watch) deleteBad(ctx context.Context) error {
+	if w.req.BadNodes != Delete {
+		return nil
+	}
+	for _, c := range w.bad() {
+		if c.Node == nil {
+			continue
+		}
+		drain := cluster.DrainOptions{UID: c.Node.UID, GracePeriod: -1, Deadline: drainFor, Fit: true}
+		if err := w.Cluster.Drain(ctx, c.Node.Name, drain, nil); err != nil && ctx.Err() != nil {
+			return err
+		}
+	}
+	var unread error
+	_, err := w.writer().ScaleSet(ctx, w.result.Pool, func(pool fleet.Pool) fleet.Change {
+		// Azure deletes none of them if one is gone.
+		if w.seen, unread = w.read(ctx, pool); unread != nil {
+			return nil
+		}
+		var ids []string
+		for _, c := range w.bad() {
+			ids = append(ids, c.Instance.InstanceID)
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		return fleet.DeleteInstances{Pool: pool.ID, Instances: ids}
+	}, nil)
+	return cmp.Or(unread, err)
+}

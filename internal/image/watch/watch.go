@@ -1,0 +1,470 @@
+// Package watch looks at the first real nodes of a version that went live, and takes the
+// version back if they do not come up.
+//
+// Everything that a watch knows stands in Azure: the version that the model names, its
+// instances, and tags of the version (when the watch began, how many nodes have to come up,
+// what was decided). So it has no record, and a watch that was killed is gone on with by
+// another one. The way back is the rollback, which has a record. Whether a node came up is
+// decided by internal/image/prove.
+package watch
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Step is what a watch is called in events and outcomes.
+const Step = "watch"
+
+const (
+	interval = 15 * time.Second // from one look at the nodes to the next
+	passes   = time.Hour        // limit for what passes: an API server that is away
+	drainFor = time.Minute      // of a node that is deleted
+
+	maxClones   = 20 // whose pods are read at one look
+	maxSiblings = 3
+)
+
+// Defaults and bounds of a Request.
+const (
+	DefaultFor   = 30 * time.Minute
+	MinFor       = time.Minute
+	MaxFor       = 7 * 24 * time.Hour
+	DefaultNodes = 3
+	MaxNodes     = 1000
+)
+
+// What becomes of the bad nodes of a version that was taken back.
+const (
+	Cordon = "cordon"
+	Delete = "delete" // drained for a minute before
+	Leave  = "leave"
+)
+
+// A Request says what to watch. Pool is required.
+type Request struct {
+	Pool     fleet.ResourceID
+	Version  fleet.ResourceID // that the model has to name; "" is the one that it names now
+	For      time.Duration    // after its begin
+	Nodes    int              // that have to come up
+	BadNodes string           // Cordon, Delete or Leave
+
+	AllowRolling, AllowOwned bool // as for a rollback
+}
+
+// An Outcome is how a watch ended.
+type Outcome string
+
+// Outcomes.
+const (
+	Proven    Outcome = "Proven"
+	Unproven  Outcome = "Unproven"  // the time is over, and nothing is known
+	TakenBack Outcome = "TakenBack" // the model names another version again, or needs a person
+	StoodDown Outcome = "StoodDown" // somebody else changed the model's image
+)
+
+// A Result says how a watch ended, and what it saw last.
+type Result struct {
+	Pool     fleet.ResourceID `json:"pool"`
+	Version  fleet.ResourceID `json:"version"`
+	Outcome  Outcome          `json:"outcome,omitempty"` // "" where it was interrupted or failed
+	Why      string           `json:"why,omitempty"`
+	Since    time.Time        `json:"since,omitzero"` // when the watch of this version began
+	Nodes    []prove.Finding  `json:"nodes"`
+	Rollback *rollback.Result `json:"rollback,omitempty"`
+	Bad      []string         `json:"bad,omitempty"` // nodes that were cordoned or deleted
+	Notes    []string         `json:"notes,omitempty"`
+}
+
+// A Service watches. It may be used from several goroutines.
+type Service struct {
+	capture.Config
+	Rollback *rollback.Service // with the same Config
+}
+
+// A watch is one call of Watch.
+type watch struct {
+	*Service
+	req     Request
+	version fleet.ImageVersion
+	base    prove.Baseline
+	result  Result
+	seen    prove.Observation // last
+	outage  time.Time         // when the cluster last answered again, after a minute or more
+	said    string
+}
+
+// Watch looks at the nodes of the version that the pool's model names until it is proven,
+// until the time is over, or until it is bad: then the model goes back to the version before
+// it. A version that was watched before keeps its begin, time and number of nodes. Errors are
+// *workflow.Refused, *workflow.Outcome, or of a cluster that does not answer.
+func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
+	w := &watch{Service: s, req: q, result: Result{Pool: q.Pool, Version: q.Version, Nodes: []prove.Finding{}}}
+	begun := s.Now()
+	w.event(workflow.Event{Kind: workflow.EventBegun, Title: "Watch the first nodes of " + cmp.Or(q.Version.Name(), q.Pool.Name())})
+	err := w.run(ctx)
+	var outcome *workflow.Outcome
+	switch {
+	case ctx.Err() != nil && !errors.As(err, &outcome):
+		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: cmp.Or(err, context.Cause(ctx))}
+	case fleet.Is(err, fleet.KindNotFound) && w.version.ID != "":
+		err = w.end(StoodDown, "the version or the scale set was deleted")
+	}
+	end := workflow.Event{Kind: workflow.EventDone, Message: w.result.Why, Elapsed: s.Now().Sub(begun)}
+	if err != nil {
+		end.Kind, end.Message = workflow.EventFailed, err.Error()
+	}
+	w.event(end)
+	return w.result, err
+}
+
+func (w *watch) run(ctx context.Context) error {
+	var pool fleet.Pool
+	stands, resumes := false, false
+	if err := w.until(ctx, func() (ended bool, err error) {
+		if resumes, err = w.interrupted(ctx); err == nil {
+			pool, stands, err = w.observe(ctx)
+		}
+		return true, err
+	}); err != nil || !stands && !resumes {
+		return err
+	}
+	if resumes {
+		return w.finish(ctx, pool)
+	}
+	if at := w.version.Tags[fleet.TagProven]; at != "" {
+		return w.end(Proven, "its nodes came up, as was decided at "+at)
+	}
+	for _, f := range []func(context.Context, fleet.Pool) error{w.preflight, w.begin, w.baseline} {
+		if err := w.until(ctx, func() (bool, error) { return true, f(ctx, pool) }); err != nil {
+			return err
+		}
+	}
+	why := w.version.Tags[fleet.TagQuarantine] // by a watch that was killed, or that found no way back
+	return w.until(ctx, func() (ended bool, err error) {
+		j, stands, err := w.look(ctx)
+		switch {
+		case err != nil || !stands:
+			return true, err
+		case why != "":
+			return true, w.takeBack(ctx, why)
+		}
+		return w.decide(ctx, j)
+	})
+}
+
+// interrupted reports whether the take-back of an earlier watch is open in the journal: the model
+// may name another version already.
+func (w *watch) interrupted(ctx context.Context) (bool, error) {
+	rec, err := w.Journal.Load(ctx, string(w.req.Pool))
+	if err != nil || !rec.Open() || rec.Kind != rollback.Kind {
+		return false, fleet.IgnoreNotFound(err)
+	}
+	var q rollback.Request
+	_ = json.Unmarshal(rec.Request, &q) // what cannot be read names no version
+	if !fleet.ValidName(q.From) {       // a person's
+		return false, nil
+	}
+	v, err := w.Cloud.Version(ctx, plan.DefinitionOf(w.req.Pool).Child("versions", q.From))
+	if err == nil {
+		w.version, w.result.Version = v, v.ID
+	}
+	return err == nil, fleet.IgnoreNotFound(err)
+}
+
+// finish goes on with the take-back of an earlier watch.
+func (w *watch) finish(ctx context.Context, pool fleet.Pool) error {
+	if err := w.until(ctx, func() (bool, error) {
+		err := w.begin(ctx, pool)
+		if err == nil {
+			err = w.baseline(ctx, pool)
+		}
+		if err == nil {
+			_, _, err = w.judge(ctx, pool)
+		}
+		return true, err
+	}); err != nil {
+		return err
+	}
+	return w.takeBack(ctx, cmp.Or(w.version.Tags[fleet.TagQuarantine], "its nodes failed"))
+}
+
+// until calls f until it has ended, and waits for what passes.
+func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) error {
+	for lost := (time.Time{}); ; {
+		ended, err := f()
+		passing := slices.Contains([]fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut}, fleet.KindOf(err))
+		now := w.Now()
+		switch {
+		case err == nil:
+			if !lost.IsZero() && now.Sub(lost) >= time.Minute {
+				w.outage = now
+			}
+			if lost = (time.Time{}); ended {
+				return nil
+			}
+		case ctx.Err() != nil || !passing || !lost.IsZero() && now.Sub(lost) > passes:
+			return err
+		default:
+			lost = cmp.Or(lost, now)
+			w.say("waits: " + err.Error())
+		}
+		if err := azure.Sleep(ctx, interval); err != nil {
+			return err
+		}
+	}
+}
+
+// observe reads the pool and the version that its model names, and reports whether that is
+// still the one that is watched.
+func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err error) {
+	var d plan.Problems
+	pool, err = w.Cloud.Pool(ctx, w.req.Pool)
+	if fleet.Is(err, fleet.KindNotFound) && w.version.ID != "" {
+		return pool, false, w.end(StoodDown, "the scale set is gone")
+	}
+	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(w.req.Pool), "the scale set does not exist",
+		"check its name, and the credentials' subscription")
+	if len(d) > 0 {
+		return pool, false, &workflow.Refused{Problems: d}
+	}
+	if err != nil {
+		return pool, false, err
+	}
+	w.result.Pool = pool.ID
+	versions, err := w.Cloud.Versions(ctx, plan.DefinitionOf(pool.ID))
+	if fleet.IgnoreNotFound(err) != nil {
+		return pool, false, err
+	}
+	version, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
+	watched := cmp.Or(w.version.ID, w.req.Version)
+	switch {
+	case watched != "" && !known && pool.Model.Image.ID.Equal(watched):
+		return pool, false, w.end(StoodDown, "the version was deleted")
+	case watched != "" && !version.ID.Equal(watched):
+		return pool, false, w.end(StoodDown, "the model names "+pool.Model.Image.Text()+" by now")
+	case !known:
+		d.Refuse(true, "NotAPrototype", string(pool.ID), "its model names "+pool.Model.Image.Text()+", which is no version of this pool's",
+			"capture a node of the pool first")
+		return pool, false, &workflow.Refused{Problems: d}
+	}
+	w.version, w.result.Version = version, version.ID
+	return pool, true, nil
+}
+
+// preflight refuses a watch that could not take back for lack of rights. Another reason why
+// there is no way back is told, since the version may be good.
+func (w *watch) preflight(ctx context.Context, _ fleet.Pool) error {
+	p, err := w.Rollback.Plan(ctx, w.back())
+	if err != nil {
+		return err
+	}
+	for _, x := range p.Problems {
+		if x.Code == "AzureDenied" || x.Code == "ClusterDenied" {
+			return &workflow.Refused{Problems: p.Problems}
+		}
+		w.note("if its nodes fail, there is no way back: %s", x.What)
+	}
+	return nil
+}
+
+// back is what a take-back asks for.
+func (w *watch) back() rollback.Request {
+	return rollback.Request{Pool: w.result.Pool, From: w.version.Name, AllowRolling: w.req.AllowRolling, AllowOwned: w.req.AllowOwned}
+}
+
+// begin notes the begin of the watch on the version, or goes on with an earlier one.
+func (w *watch) begin(ctx context.Context, _ fleet.Pool) error {
+	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
+	if err == nil {
+		w.result.Since, w.req.For, w.req.Nodes = since, within, nodes
+		return nil
+	}
+	w.result.Since = w.Now().UTC().Truncate(time.Second)
+	return w.tag(ctx, map[string]string{fleet.TagWatch: formatBegin(w.result.Since, w.req.For, w.req.Nodes)})
+}
+
+// formatBegin is the value of fleet.TagWatch.
+func formatBegin(since time.Time, within time.Duration, nodes int) string {
+	return fmt.Sprintf("%s %s %d", since.UTC().Format(time.RFC3339), within, nodes)
+}
+
+// parseBegin reads it. Whoever may tag versions may write it: what is out of bounds is an error.
+func parseBegin(value string) (since time.Time, within time.Duration, nodes int, err error) {
+	words := strings.Fields(value)
+	if len(words) != 3 {
+		return since, 0, 0, fmt.Errorf("%q is not BEGIN DURATION NODES", value)
+	}
+	since, err1 := time.Parse(time.RFC3339, words[0])
+	within, err2 := time.ParseDuration(words[1])
+	nodes, err3 := strconv.Atoi(words[2])
+	if err = errors.Join(err1, err2, err3); err == nil && (within < MinFor || within > MaxFor || nodes < 1 || nodes > MaxNodes) {
+		err = fmt.Errorf("%q is out of bounds", value)
+	}
+	return since, within, nodes, err
+}
+
+// tag sets tags of the version, and waits until Azure has them.
+func (w *watch) tag(ctx context.Context, tags map[string]string) error {
+	return w.writer().Do(ctx, fleet.TagVersion{ID: w.version.ID, Tags: tags})
+}
+
+func (w *watch) writer() azure.Writer {
+	return azure.Writer{Cloud: w.Cloud, Now: w.Now, Within: passes, Report: w.note}
+}
+
+// read reads the instances of the version and their Nodes, and those of others.
+func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation, err error) {
+	instances, err := w.Cloud.Instances(ctx, pool.ID)
+	if err != nil {
+		return o, err
+	}
+	for n, err := range w.Cluster.Nodes(ctx) {
+		if err != nil {
+			return o, err
+		}
+		o.Nodes = append(o.Nodes, n)
+	}
+	for _, c := range prove.Pair(instances, o.Nodes) {
+		if c.Instance.Image.Exact().Equal(w.version.ID) {
+			o.Clones = append(o.Clones, c)
+		} else {
+			o.Others = append(o.Others, c)
+		}
+	}
+	return o, nil
+}
+
+// pods reads the pods of at most limit of those clones whose Node is Ready and that are wanted.
+func (w *watch) pods(ctx context.Context, clones []prove.Clone, limit int, wanted func(prove.Clone) bool) (err error) {
+	for i := range clones {
+		if c := &clones[i]; limit > 0 && c.Node != nil && c.Node.Ready && wanted(*c) {
+			limit--
+			if c.Pods, err = w.Cluster.Pods(ctx, c.Node.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func each(prove.Clone) bool { return true }
+
+// baseline is the pool's nodes of other images.
+func (w *watch) baseline(ctx context.Context, pool fleet.Pool) error {
+	o, err := w.read(ctx, pool)
+	if err == nil {
+		err = w.pods(ctx, o.Others, maxSiblings, each)
+	}
+	w.base = prove.NewBaseline(o.Others, w.version.Tags[fleet.TagBuiltFrom])
+	return err
+}
+
+// look judges the nodes of the version, and reports whether the model still names it.
+func (w *watch) look(ctx context.Context) (j prove.Judgement, stands bool, err error) {
+	pool, stands, err := w.observe(ctx)
+	if err != nil || !stands {
+		return j, stands, err
+	}
+	return w.judge(ctx, pool)
+}
+
+func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, stands bool, err error) {
+	o, err := w.read(ctx, pool)
+	if err != nil {
+		return j, true, err
+	}
+	judged := 0
+	if err = w.pods(ctx, o.Clones, maxClones, func(c prove.Clone) bool {
+		open := !slices.ContainsFunc(w.result.Nodes, func(f prove.Finding) bool {
+			return f.Clone == c.Instance.Name && f.Result == prove.Passed
+		})
+		if open {
+			judged++
+		}
+		return open
+	}); err == nil && judged > 0 && len(w.base.DaemonSets) > 0 {
+		err = w.pods(ctx, o.Others, maxSiblings, each)
+	}
+	if err != nil {
+		return j, true, err
+	}
+	now := w.Now()
+	o.Begun, o.Outage, o.Now = w.result.Since, w.outage, now
+	if at := w.version.Published; !at.IsZero() && at.Before(o.Begun) { // nodes may have come before the watch
+		o.Begun = at
+	}
+	w.seen = o
+	end := w.result.Since.Add(w.req.For)
+	j = prove.Watch{Need: w.req.Nodes, Within: end.Sub(o.Begun), Known: w.result.Nodes}.Decide(o, w.base)
+	w.result.Nodes = j.Findings
+	return j, true, nil
+}
+
+// decide acts on a judgement, and reports whether the watch has ended.
+func (w *watch) decide(ctx context.Context, j prove.Judgement) (ended bool, err error) {
+	now := w.Now().UTC().Format(time.RFC3339)
+	switch j.Result {
+	case prove.Passed:
+		if err := w.tag(ctx, map[string]string{fleet.TagProven: now}); err != nil {
+			return true, err
+		}
+		return true, w.end(Proven, j.Why)
+	case prove.Failed:
+		why := j.Gate + ": " + j.Why
+		_, _ = w.cordon(ctx, why) // at once; what fails is tried again
+		err := w.tag(ctx, map[string]string{fleet.TagRolledBack: now, fleet.TagQuarantine: tagValue(why)})
+		if err != nil { // the model is what matters
+			w.note("%s could not be tagged as quarantined: %v", w.version.Name, err)
+		}
+		return true, w.takeBack(ctx, why)
+	case prove.NoResult, prove.Unproven:
+		return true, w.end(Unproven, j.Why)
+	}
+	w.say(j.Why)
+	return false, nil
+}
+
+// end ends the watch.
+func (w *watch) end(how Outcome, why string) error {
+	w.result.Outcome, w.result.Why = how, why
+	return nil
+}
+
+// note tells what a person should know.
+func (w *watch) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(w.result.Notes, text) {
+		w.result.Notes = append(w.result.Notes, text)
+		w.event(workflow.Event{Kind: workflow.EventNote, Message: text})
+	}
+}
+
+// say tells what is waited for, when that changes.
+func (w *watch) say(text string) {
+	if text != w.said {
+		w.said = text
+		w.event(workflow.Event{Kind: workflow.EventProgress, Message: text})
+	}
+}
+
+func (w *watch) event(e workflow.Event) {
+	if e.At, e.Step, e.Percent = w.Now(), Step, -1; w.Report != nil {
+		w.Report(e)
+	}
+}
