@@ -104,8 +104,9 @@
 //
 // # How to add a resource type
 //
-// Return a resourceType from resourceTypes (types.go), or from scaleSetTypes for
-// what belongs to scale sets:
+// One that is mostly stored is a storedType with storedRules (stored.go), listed in
+// network_stored.go or the like. For another return a resourceType from resourceTypes
+// (types.go), or from scaleSetTypes for what belongs to scale sets:
 //
 //	{
 //		name:     "Microsoft.Compute/disks", // the spelling of ARM; routing ignores case

@@ -1,6 +1,5 @@
-// Package azure is what Ortet asks of the cloud, in the fleet's words: the port,
-// its decorators (retry, limit, audit), and the contract suite that every
-// implementation passes. The adapter to Azure Resource Manager is azure/arm.
+// Package azure is what Ortet asks of the cloud, in the fleet's words: the port and
+// its decorators (retry, limit, audit). The adapter to Azure Resource Manager is azure/arm.
 //
 // Every method returns a *fleet.Error. Reads are fresh: nothing is cached, since
 // Azure says success where nothing happened and failure where it did, and only
