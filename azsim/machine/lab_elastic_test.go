@@ -26,7 +26,7 @@ func elasticLab(t *testing.T) *Substrate {
 	must(t, os.WriteFile(trusted, []byte("a certificate\n"), 0o600))
 	must(t, lab.ElasticOverlay(filepath.Join(work, "overlay"), lab.Elastic{ResourceManager: "https://10.96.0.2", AttestationProxy: "http://10.96.0.2:80", StorageSuffix: "azsim.invalid"}))
 	image := filepath.Join(work, "elastic.img")
-	must(t, lab.Overlay(t.Context(), "../../..", base, filepath.Join(work, "overlay"), image))
+	must(t, lab.Overlay(t.Context(), "../..", base, filepath.Join(work, "overlay"), image))
 	return newLabOf(t, Config{
 		Images: map[string]string{"*": image}, Subnet: netip.MustParsePrefix("10.151.7.0/24"),
 		Trust: map[string]string{"arm.pem": trusted},
