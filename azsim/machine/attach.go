@@ -129,7 +129,7 @@ func (c *computer) showOSDisk(disk *loopDisk) error {
 		if err := dev.MkdirAll(path.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := dev.Symlink("../../internal/"+b.Name, name); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := dev.Symlink("../../"+b.Name, name); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
