@@ -130,6 +130,7 @@ func TestMachineBoots(t *testing.T) {
 		{"curl -s -H Metadata:true http://169.254.169.254/metadata/instance | grep -c pool1_1", "1"},
 		{"grep -c '<CustomData>' /var/lib/waagent/ovf-env.xml", "1"},
 		{"grep -c AAAAIBbb /home/azureuser/.ssh/authorized_keys", "1"},
+		{"for l in /dev/disk/by-label/*; do test -b $l || echo no $l; done", ""},
 		{"systemctl list-units --failed --plain --no-legend", ""},
 	} {
 		if got := command(ctx, t, s, c.ID, "sh", "-c", tc.command); got != tc.want {
