@@ -49,7 +49,7 @@ nobody scales the pool, the version stays unproven.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&request.For, "for", watch.DefaultFor, "time limit, from the first watch of the version")
+	f.DurationVar(&request.For, "for", watch.DefaultFor, "time limit of a new watch; one that runs keeps its own")
 	f.IntVar(&request.Nodes, "nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(f, &request)
 	leaseFlag(f, &lease)

@@ -296,10 +296,10 @@ func (w *world) checkWatch(p *process, now model) {
 		w.broken(18, "%s ends with exit %d and %q, and the model has %s, and had %s", p.name, code, p.watch.Outcome, now.image, was.image)
 	case p.watch.Outcome == watch.Proven && (v == nil || v.Tags[fleet.TagProven] == nil):
 		w.broken(18, "%s reports that %s is proven, which has no such tag", p.name, id)
-	case !back && code == workflow.ExitDone && w.story.Pool.Bad != "" && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
+	case !back && code == workflow.ExitDone && len(w.badComputers()) > 0 && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
 		w.broken(18, "%s ends with %s, and the nodes of %s are %s", p.name, p.watch.Outcome, id, w.story.Pool.Bad)
 	case back && code == workflow.ExitFailed && !w.isTouched("model"):
-		if to := w.wanted(""); low(now.image) != to && to != "" {
+		if to := w.wanted(""); low(now.image) != to && to != "" && low(w.imageBefore) == id {
 			w.broken(18, "%s takes back %s, and the model has %s, not %s", p.name, id, now.image, to)
 		}
 		untold := !strings.Contains(strings.Join(p.watch.Notes, ""), "could not be tagged")
@@ -485,7 +485,7 @@ func (w *world) checkVersions(p *process, now model) {
 		}
 		if now := versions[id]; now != nil {
 			for tag, value := range was.Tags { // a version of another capture has other tags
-				if is := now.Tags[tag]; stateOf(was) == plan.Succeeded && tag != fleet.TagRolledBack && (is == nil || *is != *value) {
+				if is := now.Tags[tag]; stateOf(was) == plan.Succeeded && tag != fleet.TagRolledBack && tag != fleet.TagWatch && (is == nil || *is != *value) {
 					w.broken(6, "%s replaced complete version %s, or its tag %s", p.name, id, tag)
 				}
 			}

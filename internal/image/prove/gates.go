@@ -71,6 +71,9 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 	last, since := "its Node", n.ReadySince
 	for _, set := range b.DaemonSets {
 		p := podOf(c.Pods, set)
+		if c.Pods == nil { // not read yet
+			return by(false, "", "is Ready, and its pods are still to be read")
+		}
 		if !p.Ready {
 			return by(due(0), "daemonset", "has no Ready pod of DaemonSet %s (%s)", set, p.NotReadyWhy)
 		}

@@ -20,8 +20,8 @@ type Watch struct {
 // clocks is how far Azure's clock, the API server's and ours are apart at most.
 const clocks = 2 * time.Minute
 
-// Decide decides about the version: Failed once two of its nodes have failed, or the only one
-// within the time; Passed once Need have passed and none has failed, or if one has at the end.
+// Decide decides about the version: Failed once two of its nodes have failed, and more than a tenth
+// of those that passed, or the only one within the time; Passed once Need have passed and none has failed, or if one has at the end.
 // Nodes that are on their way at the end are waited for, as long as their limits allow.
 //
 // An instance that is older than Begun was given the version by an upgrade or a reimage, when is
@@ -52,7 +52,7 @@ func (w Watch) Decide(o Observation, b Baseline) Judgement {
 	onTheirWay := count(findings, Waits) > 0 && o.Now.Before(end.Add(2*b.Limit+o.Soak))
 	proven := Finding{Result: Passed, Why: fleet.Count(passed, "node") + " passed"}
 	switch {
-	case failed > 1, failed == 1 && passed == 0 && over && !onTheirWay:
+	case failed > 1 && 10*failed > passed, failed == 1 && passed == 0 && over && !onTheirWay:
 		return Judgement{first(findings, Failed), findings}
 	case failed == 0 && passed >= w.Need, over && passed > 0:
 		return Judgement{proven, findings}

@@ -59,7 +59,12 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		return pool.Model.Image.Same(image) && (r.customData == nil || p.Accepted())
 	}
 	return r.Change(ctx, p, r.s.Pool, patch, is, func(ctx context.Context, pool fleet.Pool) error {
-		err := capture.Refuse("patch model", string(pool.ID), plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned))
+		problems := plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)
+		if now := pool.Model.Image.Exact(); now != "" && now.Name() != r.req.From && !pool.Model.Image.Same(image) {
+			problems.Refuse(r.req.From != "", "ModelChanged", string(pool.ID), "the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From,
+				"see ortet status for what new nodes come from")
+		}
+		err := capture.Refuse("patch model", string(pool.ID), problems)
 		if err == nil {
 			r.s.LastCustomData = cmp.Or(r.s.CustomData, r.s.LastCustomData)
 		}

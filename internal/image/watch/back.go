@@ -25,7 +25,7 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 	w.result.Outcome, w.result.Why = "", why
 	w.note("%s is quarantined: %s", w.version.Name, why)
 	result, err := w.Rollback.Rollback(ctx, w.back())
-	for held(err) { // by a capture or a rollback of somebody else
+	for refusedFor(err, "Held") { // by a capture or a rollback of somebody else
 		w.say("waits for the pool's lock: " + err.Error())
 		if err := azure.Sleep(ctx, interval); err != nil {
 			return err
@@ -34,41 +34,51 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 	}
 	w.result.Rollback = &result
 	failed := fmt.Errorf("%s is quarantined: %s", w.version.Name, why)
+	to := result.To.Name()
+	if result.Original != nil {
+		to = result.Original.Image.Text()
+	}
 	var refused *workflow.Refused
-	switch {
-	case errors.As(err, &refused) && refused.Problems[0].Code == "ModelChanged":
-		return w.end(StoodDown, refused.Problems[0].What)
-	case errors.As(err, &refused):
+	switch is := errors.As(err, &refused); {
+	case err != nil && (!is || refusedFor(err, "ModelChanged")): // by somebody, or by the watch that did not finish
+		pool, unread := w.Cloud.Pool(ctx, w.result.Pool)
+		now := pool.Model.Image.Exact()
+		if unread != nil || ctx.Err() != nil || !is && (now == "" || now.Equal(w.version.ID)) {
+			return err
+		}
+		if to = cmp.Or(now.Name(), pool.Model.Image.Text()); !is {
+			w.note("the rollback did not end well: %v", err)
+		}
+	case is:
 		out := &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: Step, Err: failed,
 			Left: []string{"the model still names " + w.version.Name + ", since there is no way back:"}}
 		for _, p := range refused.Problems {
 			out.Left = append(out.Left, p.String())
 		}
 		return out
-	case err != nil:
-		return err
 	}
 	w.result.Outcome = TakenBack
-	to := result.To.Name()
-	if result.Original != nil {
-		to = result.Original.Image.Text()
+	out := &workflow.Outcome{Exit: workflow.ExitFailed, Step: Step, Err: failed, Ended: "new nodes come from " + to}
+	if err = w.removeBad(ctx, why); err == nil {
+		err = fleet.IgnoreNotFound(w.tag(ctx, passes, map[string]string{fleet.TagWatch: ""}))
 	}
-	out := &workflow.Outcome{Exit: workflow.ExitFailed, Step: Step, Err: failed, Ended: "new nodes come from " + to + " again"}
-	if err := w.removeBad(ctx, why); err != nil {
-		out.Exit, out.Left = workflow.ExitNeedsPerson, []string{fmt.Sprintf("not all nodes of %s were seen to: %v", w.version.Name, err)}
+	if err != nil {
+		out.Exit, out.Left = workflow.ExitNeedsPerson, []string{fmt.Sprintf("not all nodes of %s were seen to; ortet watch %s goes on: %v",
+			w.version.Name, w.result.Pool.Name(), err)}
 	}
 	for _, c := range w.bad() {
 		if c.Node == nil && w.req.BadNodes == Cordon {
-			out.Left = append(out.Left, c.Instance.Name+" has no Node that could be cordoned: az vmss delete-instances --ids "+string(w.result.Pool)+" --instance-ids "+c.Instance.InstanceID)
+			out.Left = append(out.Left, c.Instance.Name+" has no Node that could be cordoned: az vmss delete-instances --ids "+
+				string(w.result.Pool)+" --instance-ids "+c.Instance.InstanceID)
 		}
 	}
 	return out
 }
 
-// held reports a refusal since another process has the pool's lock.
-func held(err error) bool {
+// refusedFor reports a refusal for a problem with this code.
+func refusedFor(err error, code string) bool {
 	var refused *workflow.Refused
-	return errors.As(err, &refused) && refused.Problems[0].Code == "Held"
+	return errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == code })
 }
 
 // bad returns the clones that did not pass.
@@ -87,7 +97,18 @@ func (w *watch) cordon(ctx context.Context, why string) (pending int, err error)
 	if w.req.BadNodes == Leave {
 		return 0, nil
 	}
-	for _, c := range w.bad() {
+	bad := w.bad()
+	for _, c := range w.seen.Clones { // it passed since
+		i := slices.IndexFunc(bad, func(b prove.Clone) bool { return b.Instance.ID.Equal(c.Instance.ID) })
+		if c.Node == nil || i >= 0 || !slices.Contains(w.result.Bad, c.Node.Name) {
+			continue
+		}
+		if err := w.Cluster.SetUnschedulable(ctx, c.Node.Name, false); fleet.IgnoreNotFound(err) != nil {
+			return 0, err
+		}
+		w.result.Bad = slices.DeleteFunc(w.result.Bad, func(name string) bool { return name == c.Node.Name })
+	}
+	for _, c := range bad {
 		if c.Node == nil && w.Now().Sub(c.Instance.Created) < 2*w.base.Limit {
 			pending++
 		}
@@ -108,7 +129,7 @@ func (w *watch) removeBad(ctx context.Context, why string) error {
 	if err := w.until(ctx, func() (ended bool, err error) {
 		pool, err := w.Cloud.Pool(ctx, w.result.Pool)
 		if err == nil {
-			_, _, err = w.judge(ctx, pool)
+			_, err = w.judge(ctx, pool)
 		}
 		pending := 0
 		if err == nil {
@@ -136,14 +157,16 @@ func (w *watch) deleteBad(ctx context.Context) error {
 		}
 	}
 	var unread error
-	_, err := w.writer().ScaleSet(ctx, w.result.Pool, func(pool fleet.Pool) fleet.Change {
+	_, err := w.writer(passes).ScaleSet(ctx, w.result.Pool, func(pool fleet.Pool) fleet.Change {
 		// Azure deletes none of them if one is gone.
 		if w.seen, unread = w.read(ctx, pool); unread != nil {
 			return nil
 		}
 		var ids []string
 		for _, c := range w.bad() {
-			ids = append(ids, c.Instance.InstanceID)
+			if !c.Instance.Protection.Protects() {
+				ids = append(ids, c.Instance.InstanceID)
+			}
 		}
 		if len(ids) == 0 {
 			return nil

@@ -11,7 +11,6 @@ package watch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,7 +33,9 @@ const Step = "watch"
 const (
 	interval = 15 * time.Second // from one look at the nodes to the next
 	passes   = time.Hour        // limit for what passes: an API server that is away
+	clocks   = 2 * time.Minute  // how far clocks are apart at most; and limit of a tag that does not matter
 	drainFor = time.Minute      // of a node that is deleted
+	soak     = 2 * time.Minute  // how long all gates have to hold
 
 	maxClones   = 20 // whose pods are read at one look
 	maxSiblings = 3
@@ -121,7 +122,8 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	var outcome *workflow.Outcome
 	switch {
 	case ctx.Err() != nil && !errors.As(err, &outcome):
-		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: cmp.Or(err, context.Cause(ctx))}
+		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: cmp.Or(err, context.Cause(ctx)),
+			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " goes on with the watch"}
 	case fleet.Is(err, fleet.KindNotFound) && w.version.ID != "":
 		err = w.end(StoodDown, "the version or the scale set was deleted")
 	}
@@ -135,79 +137,57 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 
 func (w *watch) run(ctx context.Context) error {
 	var pool fleet.Pool
-	stands, resumes := false, false
+	stands := false
 	if err := w.until(ctx, func() (ended bool, err error) {
-		if resumes, err = w.interrupted(ctx); err == nil {
-			pool, stands, err = w.observe(ctx)
-		}
+		pool, stands, err = w.observe(ctx)
 		return true, err
-	}); err != nil || !stands && !resumes {
+	}); err != nil || !stands {
 		return err
-	}
-	if resumes {
-		return w.finish(ctx, pool)
 	}
 	if at := w.version.Tags[fleet.TagProven]; at != "" {
 		return w.end(Proven, "its nodes came up, as was decided at "+at)
 	}
-	for _, f := range []func(context.Context, fleet.Pool) error{w.preflight, w.begin, w.baseline} {
-		if err := w.until(ctx, func() (bool, error) { return true, f(ctx, pool) }); err != nil {
+	why := w.version.Tags[fleet.TagQuarantine] // by a watch that did not finish
+	for _, f := range []func(context.Context) error{w.preflight, w.begin, func(ctx context.Context) error { return w.baseline(ctx, pool) }} {
+		if err := w.until(ctx, func() (bool, error) { return true, f(ctx) }); err != nil {
 			return err
 		}
 	}
-	why := w.version.Tags[fleet.TagQuarantine] // by a watch that was killed, or that found no way back
+	if why != "" {
+		if err := w.until(ctx, func() (bool, error) { _, err := w.judge(ctx, pool); return true, err }); err != nil {
+			return err
+		}
+		return w.takeBack(ctx, why)
+	}
 	return w.until(ctx, func() (ended bool, err error) {
-		j, stands, err := w.look(ctx)
-		switch {
-		case err != nil || !stands:
+		pool, stands, err := w.observe(ctx)
+		if err != nil || !stands {
 			return true, err
-		case why != "":
-			return true, w.takeBack(ctx, why)
+		}
+		j, err := w.judge(ctx, pool)
+		if err != nil {
+			return true, err
 		}
 		return w.decide(ctx, j)
 	})
 }
 
-// interrupted reports whether the take-back of an earlier watch is open in the journal: the model
-// may name another version already.
-func (w *watch) interrupted(ctx context.Context) (bool, error) {
-	rec, err := w.Journal.Load(ctx, string(w.req.Pool))
-	if err != nil || !rec.Open() || rec.Kind != rollback.Kind {
-		return false, fleet.IgnoreNotFound(err)
-	}
-	var q rollback.Request
-	_ = json.Unmarshal(rec.Request, &q) // what cannot be read names no version
-	if !fleet.ValidName(q.From) {       // a person's
-		return false, nil
-	}
-	v, err := w.Cloud.Version(ctx, plan.DefinitionOf(w.req.Pool).Child("versions", q.From))
-	if err == nil {
-		w.version, w.result.Version = v, v.ID
-	}
-	return err == nil, fleet.IgnoreNotFound(err)
-}
-
-// finish goes on with the take-back of an earlier watch.
-func (w *watch) finish(ctx context.Context, pool fleet.Pool) error {
-	if err := w.until(ctx, func() (bool, error) {
-		err := w.begin(ctx, pool)
-		if err == nil {
-			err = w.baseline(ctx, pool)
+// unfinished returns a version whose take-back an earlier watch did not finish: the tag of the
+// watch goes last. The model may name another version already.
+func (w *watch) unfinished(versions []fleet.ImageVersion) (fleet.ImageVersion, bool) {
+	for _, v := range plan.NewestFirst(versions) {
+		if v.Tags[fleet.TagWatch] != "" && v.Tags[fleet.TagQuarantine] != "" && (w.req.Version == "" || v.ID.Equal(w.req.Version)) {
+			return v, true
 		}
-		if err == nil {
-			_, _, err = w.judge(ctx, pool)
-		}
-		return true, err
-	}); err != nil {
-		return err
 	}
-	return w.takeBack(ctx, cmp.Or(w.version.Tags[fleet.TagQuarantine], "its nodes failed"))
+	return fleet.ImageVersion{}, false
 }
 
 // until calls f until it has ended, and waits for what passes.
 func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) error {
 	for lost := (time.Time{}); ; {
 		ended, err := f()
+		var outcome *workflow.Outcome
 		passing := slices.Contains([]fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut}, fleet.KindOf(err))
 		now := w.Now()
 		switch {
@@ -218,7 +198,7 @@ func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) err
 			if lost = (time.Time{}); ended {
 				return nil
 			}
-		case ctx.Err() != nil || !passing || !lost.IsZero() && now.Sub(lost) > passes:
+		case ctx.Err() != nil || errors.As(err, &outcome) || !passing || !lost.IsZero() && now.Sub(lost) > passes:
 			return err
 		default:
 			lost = cmp.Or(lost, now)
@@ -235,10 +215,7 @@ func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) err
 func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err error) {
 	var d plan.Problems
 	pool, err = w.Cloud.Pool(ctx, w.req.Pool)
-	if fleet.Is(err, fleet.KindNotFound) && w.version.ID != "" {
-		return pool, false, w.end(StoodDown, "the scale set is gone")
-	}
-	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(w.req.Pool), "the scale set does not exist",
+	d.Refuse(fleet.Is(err, fleet.KindNotFound) && w.version.ID == "", "PoolNotFound", string(w.req.Pool), "the scale set does not exist",
 		"check its name, and the credentials' subscription")
 	if len(d) > 0 {
 		return pool, false, &workflow.Refused{Problems: d}
@@ -252,6 +229,10 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 		return pool, false, err
 	}
 	version, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
+	if v, found := w.unfinished(versions); found && w.version.ID == "" {
+		w.version, w.result.Version = v, v.ID
+		return pool, true, nil
+	}
 	watched := cmp.Or(w.version.ID, w.req.Version)
 	switch {
 	case watched != "" && !known && pool.Model.Image.ID.Equal(watched):
@@ -269,16 +250,29 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 
 // preflight refuses a watch that could not take back for lack of rights. Another reason why
 // there is no way back is told, since the version may be good.
-func (w *watch) preflight(ctx context.Context, _ fleet.Pool) error {
+func (w *watch) preflight(ctx context.Context) error {
 	p, err := w.Rollback.Plan(ctx, w.back())
 	if err != nil {
 		return err
 	}
+	var d plan.Problems
+	if w.req.BadNodes == Delete {
+		group := w.result.Pool.Group()
+		denied, err := w.Cloud.Denied(ctx, group, azure.ActionsOf(fleet.DeleteInstances{}))
+		if err != nil {
+			return err
+		}
+		d.Denied(group, denied, nil)
+	}
 	for _, x := range p.Problems {
 		if x.Code == "AzureDenied" || x.Code == "ClusterDenied" {
-			return &workflow.Refused{Problems: p.Problems}
+			d = append(d, x)
+		} else if w.version.Tags[fleet.TagQuarantine] == "" {
+			w.note("if its nodes fail, there is no way back: %s", x.What)
 		}
-		w.note("if its nodes fail, there is no way back: %s", x.What)
+	}
+	if len(d) > 0 {
+		return &workflow.Refused{Problems: d}
 	}
 	return nil
 }
@@ -288,44 +282,48 @@ func (w *watch) back() rollback.Request {
 	return rollback.Request{Pool: w.result.Pool, From: w.version.Name, AllowRolling: w.req.AllowRolling, AllowOwned: w.req.AllowOwned}
 }
 
-// begin notes the begin of the watch on the version, or goes on with an earlier one.
-func (w *watch) begin(ctx context.Context, _ fleet.Pool) error {
-	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
-	if err == nil {
-		w.result.Since, w.req.For, w.req.Nodes = since, within, nodes
+// begin notes the begin of the watch on the version, or goes on with one whose time is not over
+// or whose take-back is not finished.
+func (w *watch) begin(ctx context.Context) error {
+	now := w.Now().UTC().Truncate(time.Second)
+	since, q, err := parseBegin(w.version.Tags[fleet.TagWatch])
+	if runs := since.Before(now.Add(clocks)) && now.Before(since.Add(q.For)); err == nil && (runs || w.version.Tags[fleet.TagQuarantine] != "") {
+		w.result.Since = since
+		if q.For != w.req.For || q.Nodes != w.req.Nodes || q.BadNodes != w.req.BadNodes {
+			w.note("goes on with the watch of %s: %d nodes within %s, bad nodes: %s", since.Format(time.RFC3339), q.Nodes, q.For, q.BadNodes)
+		}
+		w.req.For, w.req.Nodes, w.req.BadNodes = q.For, q.Nodes, q.BadNodes
 		return nil
 	}
-	w.result.Since = w.Now().UTC().Truncate(time.Second)
-	return w.tag(ctx, map[string]string{fleet.TagWatch: formatBegin(w.result.Since, w.req.For, w.req.Nodes)})
+	w.result.Since = now
+	return w.tag(ctx, passes, map[string]string{fleet.TagWatch: fmt.Sprintf("%s %s %d %s", now.Format(time.RFC3339), w.req.For, w.req.Nodes, w.req.BadNodes)})
 }
 
-// formatBegin is the value of fleet.TagWatch.
-func formatBegin(since time.Time, within time.Duration, nodes int) string {
-	return fmt.Sprintf("%s %s %d", since.UTC().Format(time.RFC3339), within, nodes)
-}
-
-// parseBegin reads it. Whoever may tag versions may write it: what is out of bounds is an error.
-func parseBegin(value string) (since time.Time, within time.Duration, nodes int, err error) {
+// parseBegin reads what begin wrote. Whoever may tag versions may write it: what is out of bounds
+// is an error.
+func parseBegin(value string) (since time.Time, q Request, err error) {
 	words := strings.Fields(value)
-	if len(words) != 3 {
-		return since, 0, 0, fmt.Errorf("%q is not BEGIN DURATION NODES", value)
+	if len(words) != 4 {
+		return since, q, fmt.Errorf("%q is not BEGIN DURATION NODES BAD-NODES", value)
 	}
 	since, err1 := time.Parse(time.RFC3339, words[0])
 	within, err2 := time.ParseDuration(words[1])
 	nodes, err3 := strconv.Atoi(words[2])
-	if err = errors.Join(err1, err2, err3); err == nil && (within < MinFor || within > MaxFor || nodes < 1 || nodes > MaxNodes) {
+	q = Request{For: within, Nodes: nodes, BadNodes: words[3]}
+	if err = errors.Join(err1, err2, err3); err == nil && (within < MinFor || within > MaxFor || nodes < 1 || nodes > MaxNodes ||
+		!slices.Contains([]string{Cordon, Delete, Leave}, q.BadNodes)) {
 		err = fmt.Errorf("%q is out of bounds", value)
 	}
-	return since, within, nodes, err
+	return since, q, err
 }
 
 // tag sets tags of the version, and waits until Azure has them.
-func (w *watch) tag(ctx context.Context, tags map[string]string) error {
-	return w.writer().Do(ctx, fleet.TagVersion{ID: w.version.ID, Tags: tags})
+func (w *watch) tag(ctx context.Context, within time.Duration, tags map[string]string) error {
+	return w.writer(within).Do(ctx, fleet.TagVersion{ID: w.version.ID, Tags: tags})
 }
 
-func (w *watch) writer() azure.Writer {
-	return azure.Writer{Cloud: w.Cloud, Now: w.Now, Within: passes, Report: w.note}
+func (w *watch) writer(within time.Duration) azure.Writer {
+	return azure.Writer{Cloud: w.Cloud, Now: w.Now, Within: within, Report: w.note}
 }
 
 // read reads the instances of the version and their Nodes, and those of others.
@@ -375,19 +373,11 @@ func (w *watch) baseline(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-// look judges the nodes of the version, and reports whether the model still names it.
-func (w *watch) look(ctx context.Context) (j prove.Judgement, stands bool, err error) {
-	pool, stands, err := w.observe(ctx)
-	if err != nil || !stands {
-		return j, stands, err
-	}
-	return w.judge(ctx, pool)
-}
-
-func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, stands bool, err error) {
+// judge judges the nodes of the version.
+func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, err error) {
 	o, err := w.read(ctx, pool)
 	if err != nil {
-		return j, true, err
+		return j, err
 	}
 	judged := 0
 	if err = w.pods(ctx, o.Clones, maxClones, func(c prove.Clone) bool {
@@ -402,10 +392,10 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 		err = w.pods(ctx, o.Others, maxSiblings, each)
 	}
 	if err != nil {
-		return j, true, err
+		return j, err
 	}
 	now := w.Now()
-	o.Begun, o.Outage, o.Now = w.result.Since, w.outage, now
+	o.Begun, o.Outage, o.Now, o.Soak = w.result.Since, w.outage, now, soak
 	if at := w.version.Published; !at.IsZero() && at.Before(o.Begun) { // nodes may have come before the watch
 		o.Begun = at
 	}
@@ -413,7 +403,7 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 	end := w.result.Since.Add(w.req.For)
 	j = prove.Watch{Need: w.req.Nodes, Within: end.Sub(o.Begun), Known: w.result.Nodes}.Decide(o, w.base)
 	w.result.Nodes = j.Findings
-	return j, true, nil
+	return j, nil
 }
 
 // decide acts on a judgement, and reports whether the watch has ended.
@@ -421,14 +411,14 @@ func (w *watch) decide(ctx context.Context, j prove.Judgement) (ended bool, err 
 	now := w.Now().UTC().Format(time.RFC3339)
 	switch j.Result {
 	case prove.Passed:
-		if err := w.tag(ctx, map[string]string{fleet.TagProven: now}); err != nil {
+		if err := w.tag(ctx, passes, map[string]string{fleet.TagProven: now}); err != nil {
 			return true, err
 		}
 		return true, w.end(Proven, j.Why)
 	case prove.Failed:
 		why := j.Gate + ": " + j.Why
 		_, _ = w.cordon(ctx, why) // at once; what fails is tried again
-		err := w.tag(ctx, map[string]string{fleet.TagRolledBack: now, fleet.TagQuarantine: tagValue(why)})
+		err := w.tag(ctx, clocks, map[string]string{fleet.TagRolledBack: now, fleet.TagQuarantine: tagValue(why)})
 		if err != nil { // the model is what matters
 			w.note("%s could not be tagged as quarantined: %v", w.version.Name, err)
 		}
