@@ -20,7 +20,7 @@ type mutant struct {
 	file, old, now             string
 }
 
-// mutants are bugs that break a promise of docs/reference/capture.md.
+// mutants are bugs that break a promise of docs/reference/capture.md or docs/how-to/hands-off.md.
 var mutants = []mutant{
 	{"what was there before written ahead", "killed after the cordon", "1", "internal/image/capture/donor.go",
 		`return node.Unschedulable, err`,
@@ -191,6 +191,27 @@ var mutants = []mutant{
 	{"rollback goes to the version before", "rollback past a version that was rolled back", "4", "internal/image/plan/gallery.go",
 		`v.ProvisioningState == Succeeded && !RolledBack(v) && !v.ID.Equal(current.ID) {`,
 		`v.ProvisioningState == Succeeded && !v.ID.Equal(current.ID) {`},
+	{"version quarantined when it is taken back", "test/simulate TestWatch", "", "internal/image/watch/watch.go",
+		`fleet.TagRolledBack: now, fleet.TagQuarantine: tagValue(why)}`,
+		`fleet.TagRolledBack: now}`},
+	{"bad nodes cordoned", "test/simulate TestWatch", "", "internal/image/watch/back.go",
+		`w.Cluster.SetUnschedulable(ctx, c.Node.Name, true)`,
+		`ctx.Err()`},
+	{"take-back gone on with", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/watch/watch.go",
+		`if v, found := w.unfinished(versions); found && w.version.ID == "" {`,
+		`if v, found := w.unfinished(versions); found && len(versions) == 0 {`},
+	{"tag of the watch kept until bad nodes are seen to", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/watch/watch.go",
+		`fleet.TagQuarantine: tagValue(why)}`,
+		`fleet.TagQuarantine: tagValue(why), fleet.TagWatch: ""}`},
+	{"another's image left alone by a take-back", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/rollback/steps.go",
+		`problems.Refuse(r.req.From != "",`,
+		`problems.Refuse(r.req.From == "none",`},
+	{"pods that were not read are no missing ones", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/prove/gates.go",
+		`if c.Pods == nil { // not read yet`,
+		`if c.Pods == nil && len(o.Others) == 0 {`},
+	{"a new watch after the time of the last", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/watch/watch.go",
+		`now.Before(since.Add(q.For))`,
+		`!now.IsZero()`},
 }
 
 // TestMutants checks that the bugs still apply to the code; with -mutants it plants them.
