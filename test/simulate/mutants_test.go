@@ -129,8 +129,8 @@ var mutants = []mutant{
 		`plan.ModelProblems(pool, c.req.AllowRolling, c.req.`,
 		`plan.ModelProblems(pool, true, c.req.`},
 	{"upgrade mode checked again before a rollback", "TestResumedAtModel", "", "internal/image/rollback/steps.go",
-		`plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned))`,
-		`plan.ModelProblems(pool, true, true, r.req.AllowOwned))`},
+		`problems := plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)`,
+		`problems := plan.ModelProblems(pool, true, true, r.req.AllowOwned)`},
 	{"rollback refused at its change", "TestResumedAtModel", "", "internal/image/rollback/steps.go",
 		`		if err == nil {
 			r.s.LastCustomData`,
