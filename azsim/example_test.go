@@ -59,15 +59,11 @@ scaleSets:
         osProfile: {computerNamePrefix: pool1, adminUsername: azureuser, adminPassword: Secret-of-an-example}
         storageProfile: {imageReference: {publisher: Debian, offer: debian-12, sku: 12-gen2, version: latest}}
 `)))
-	if err := azure.Create(ctx, spec); err != nil {
-		panic(err)
-	}
-	if err := azure.AddFault(azsim.Fault{
+	must(0, azure.Create(ctx, spec))
+	must(0, azure.AddFault(azsim.Fault{
 		Action: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/allocate",
 		Effect: azsim.EffectError, Code: "OverconstrainedAllocationRequest", Count: 1,
-	}); err != nil {
-		panic(err)
-	}
+	}))
 
 	compute := must(armcompute.NewClientFactory(azsim.DefaultSubscription, azure.Credential(""), azure.ClientOptions()))
 	two := armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Capacity: to.Ptr[int64](2)}}

@@ -30,9 +30,9 @@ it (as with ortet rollback), and the bad nodes are cordoned.
 
 A pool is named by one of its nodes, or by the scale set's name or ARM id.
 
-A watch that was interrupted is gone on with by the same command: when it began, and
-how many nodes have to come up, stand in tags of the version. It adds no nodes: if
-nobody scales the pool, the version stays unproven.`,
+The same command continues an interrupted watch: its begin, time limit and number of
+nodes are in a tag of the version. A watch adds no nodes: unless the pool is scaled,
+the version stays unproven.`,
 		Example: `  ortet watch k8s-pool1-12345678-vmss
   ortet watch k8s-pool1-12345678-vmss --for 2h --nodes 5 --bad-nodes delete`,
 		Args: oneArgument("a node of the pool, or the scale set's name or ARM id"),
@@ -49,7 +49,7 @@ nobody scales the pool, the version stays unproven.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&request.For, "for", watch.DefaultFor, "time limit of a new watch; one that runs keeps its own")
+	f.DurationVar(&request.For, "for", watch.DefaultFor, "time limit of the watch; a watch in progress keeps its own")
 	f.IntVar(&request.Nodes, "nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(f, &request)
 	leaseFlag(f, &lease)

@@ -210,7 +210,7 @@ var mutants = []mutant{
 		`if c.Pods == nil { // not read yet`,
 		`if c.Pods == nil && len(o.Others) == 0 {`},
 	{"a new watch after the time of the last", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/watch/watch.go",
-		`now.Before(since.Add(q.For))`,
+		`now.Before(since.Add(within))`,
 		`!now.IsZero()`},
 }
 

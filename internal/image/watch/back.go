@@ -63,7 +63,7 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 		err = fleet.IgnoreNotFound(w.tag(ctx, passes, map[string]string{fleet.TagWatch: ""}))
 	}
 	if err != nil {
-		out.Exit, out.Left = workflow.ExitNeedsPerson, []string{fmt.Sprintf("not all nodes of %s were seen to; ortet watch %s goes on: %v",
+		out.Exit, out.Left = workflow.ExitNeedsPerson, []string{fmt.Sprintf("not all nodes of %s were seen to; ortet watch %s continues: %v",
 			w.version.Name, w.result.Pool.Name(), err)}
 	}
 	for _, c := range w.bad() {
@@ -81,26 +81,22 @@ func refusedFor(err error, code string) bool {
 	return errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == code })
 }
 
-// bad returns the clones that did not pass.
-func (w *watch) bad() (bad []prove.Clone) {
-	for _, c := range w.seen.Clones {
-		if !slices.ContainsFunc(w.result.Nodes, func(f prove.Finding) bool { return f.Clone == c.Instance.Name && f.Result == prove.Passed }) {
-			bad = append(bad, c)
-		}
-	}
-	return bad
+// passed reports whether a clone has passed.
+func (w *watch) passed(c prove.Clone) bool {
+	return slices.ContainsFunc(w.result.Nodes, func(f prove.Finding) bool { return f.Clone == c.Instance.Name && f.Result == prove.Passed })
 }
 
-// cordon cordons the nodes of bad clones, and tells why on each. It reports how many clones may
-// join yet.
+// bad returns the clones that did not pass.
+func (w *watch) bad() []prove.Clone { return slices.DeleteFunc(slices.Clone(w.seen.Clones), w.passed) }
+
+// cordon cordons the nodes of bad clones, with an Event that says why, and uncordons those that
+// passed since. It returns how many clones may still join.
 func (w *watch) cordon(ctx context.Context, why string) (pending int, err error) {
 	if w.req.BadNodes == Leave {
 		return 0, nil
 	}
-	bad := w.bad()
-	for _, c := range w.seen.Clones { // it passed since
-		i := slices.IndexFunc(bad, func(b prove.Clone) bool { return b.Instance.ID.Equal(c.Instance.ID) })
-		if c.Node == nil || i >= 0 || !slices.Contains(w.result.Bad, c.Node.Name) {
+	for _, c := range w.seen.Clones {
+		if c.Node == nil || !w.passed(c) || !slices.Contains(w.result.Bad, c.Node.Name) {
 			continue
 		}
 		if err := w.Cluster.SetUnschedulable(ctx, c.Node.Name, false); fleet.IgnoreNotFound(err) != nil {
@@ -108,7 +104,7 @@ func (w *watch) cordon(ctx context.Context, why string) (pending int, err error)
 		}
 		w.result.Bad = slices.DeleteFunc(w.result.Bad, func(name string) bool { return name == c.Node.Name })
 	}
-	for _, c := range bad {
+	for _, c := range w.bad() {
 		if c.Node == nil && w.Now().Sub(c.Instance.Created) < 2*w.base.Limit {
 			pending++
 		}

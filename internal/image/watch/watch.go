@@ -1,10 +1,10 @@
 // Package watch looks at the first real nodes of a version that went live, and takes the
 // version back if they do not come up.
 //
-// Everything that a watch knows stands in Azure: the version that the model names, its
-// instances, and tags of the version (when the watch began, how many nodes have to come up,
-// what was decided). So it has no record, and a watch that was killed is gone on with by
-// another one. The way back is the rollback, which has a record. Whether a node came up is
+// Its state is in Azure: the version that the model names, its instances, and tags of the
+// version (when the watch began, how many nodes have to come up, what was decided). So it has
+// no record, and the next watch continues one that was killed. Failures of nodes that were
+// deleted meanwhile are not kept. The way back is the rollback, which has a record. Whether a node came up is
 // decided by internal/image/prove.
 package watch
 
@@ -60,7 +60,7 @@ const (
 // A Request says what to watch. Pool is required.
 type Request struct {
 	Pool     fleet.ResourceID
-	Version  fleet.ResourceID // that the model has to name; "" is the one that it names now
+	Version  fleet.ResourceID // that the model has to name; "": any
 	For      time.Duration    // after its begin
 	Nodes    int              // that have to come up
 	BadNodes string           // Cordon, Delete or Leave
@@ -75,7 +75,7 @@ type Outcome string
 const (
 	Proven    Outcome = "Proven"
 	Unproven  Outcome = "Unproven"  // the time is over, and nothing is known
-	TakenBack Outcome = "TakenBack" // the model names another version again, or needs a person
+	TakenBack Outcome = "TakenBack" // the model names another version again
 	StoodDown Outcome = "StoodDown" // somebody else changed the model's image
 )
 
@@ -123,7 +123,7 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	switch {
 	case ctx.Err() != nil && !errors.As(err, &outcome):
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: cmp.Or(err, context.Cause(ctx)),
-			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " goes on with the watch"}
+			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " continues the watch"}
 	case fleet.Is(err, fleet.KindNotFound) && w.version.ID != "":
 		err = w.end(StoodDown, "the version or the scale set was deleted")
 	}
@@ -210,8 +210,8 @@ func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) err
 	}
 }
 
-// observe reads the pool and the version that its model names, and reports whether that is
-// still the one that is watched.
+// observe reads the pool and the version that its model names, and reports whether the model
+// still names the watched version.
 func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err error) {
 	var d plan.Problems
 	pool, err = w.Cloud.Pool(ctx, w.req.Pool)
@@ -249,7 +249,7 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 }
 
 // preflight refuses a watch that could not take back for lack of rights. Another reason why
-// there is no way back is told, since the version may be good.
+// there is no way back is a note, since the version may be good.
 func (w *watch) preflight(ctx context.Context) error {
 	p, err := w.Rollback.Plan(ctx, w.back())
 	if err != nil {
@@ -282,39 +282,37 @@ func (w *watch) back() rollback.Request {
 	return rollback.Request{Pool: w.result.Pool, From: w.version.Name, AllowRolling: w.req.AllowRolling, AllowOwned: w.req.AllowOwned}
 }
 
-// begin notes the begin of the watch on the version, or goes on with one whose time is not over
-// or whose take-back is not finished.
+// begin tags the version with the begin of the watch, or continues an earlier watch whose time is
+// not over or whose take-back is not finished.
 func (w *watch) begin(ctx context.Context) error {
 	now := w.Now().UTC().Truncate(time.Second)
-	since, q, err := parseBegin(w.version.Tags[fleet.TagWatch])
-	if runs := since.Before(now.Add(clocks)) && now.Before(since.Add(q.For)); err == nil && (runs || w.version.Tags[fleet.TagQuarantine] != "") {
+	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
+	if runs := since.Before(now.Add(clocks)) && now.Before(since.Add(within)); err == nil && (runs || w.version.Tags[fleet.TagQuarantine] != "") {
 		w.result.Since = since
-		if q.For != w.req.For || q.Nodes != w.req.Nodes || q.BadNodes != w.req.BadNodes {
-			w.note("goes on with the watch of %s: %d nodes within %s, bad nodes: %s", since.Format(time.RFC3339), q.Nodes, q.For, q.BadNodes)
+		if within != w.req.For || nodes != w.req.Nodes {
+			w.note("continues the watch that began at %s: %d nodes within %s", since.Format(time.RFC3339), nodes, within)
 		}
-		w.req.For, w.req.Nodes, w.req.BadNodes = q.For, q.Nodes, q.BadNodes
+		w.req.For, w.req.Nodes = within, nodes
 		return nil
 	}
 	w.result.Since = now
-	return w.tag(ctx, passes, map[string]string{fleet.TagWatch: fmt.Sprintf("%s %s %d %s", now.Format(time.RFC3339), w.req.For, w.req.Nodes, w.req.BadNodes)})
+	return w.tag(ctx, passes, map[string]string{fleet.TagWatch: fmt.Sprintf("%s %s %d", now.Format(time.RFC3339), w.req.For, w.req.Nodes)})
 }
 
-// parseBegin reads what begin wrote. Whoever may tag versions may write it: what is out of bounds
-// is an error.
-func parseBegin(value string) (since time.Time, q Request, err error) {
+// parseBegin reads what begin wrote. Whoever may tag versions may write it, so values out of
+// bounds are an error, and what is done with nodes is not in it.
+func parseBegin(value string) (since time.Time, within time.Duration, nodes int, err error) {
 	words := strings.Fields(value)
-	if len(words) != 4 {
-		return since, q, fmt.Errorf("%q is not BEGIN DURATION NODES BAD-NODES", value)
+	if len(words) != 3 {
+		return since, 0, 0, fmt.Errorf("%q is not BEGIN DURATION NODES", value)
 	}
 	since, err1 := time.Parse(time.RFC3339, words[0])
 	within, err2 := time.ParseDuration(words[1])
 	nodes, err3 := strconv.Atoi(words[2])
-	q = Request{For: within, Nodes: nodes, BadNodes: words[3]}
-	if err = errors.Join(err1, err2, err3); err == nil && (within < MinFor || within > MaxFor || nodes < 1 || nodes > MaxNodes ||
-		!slices.Contains([]string{Cordon, Delete, Leave}, q.BadNodes)) {
+	if err = errors.Join(err1, err2, err3); err == nil && (within < MinFor || within > MaxFor || nodes < 1 || nodes > MaxNodes) {
 		err = fmt.Errorf("%q is out of bounds", value)
 	}
-	return since, q, err
+	return since, within, nodes, err
 }
 
 // tag sets tags of the version, and waits until Azure has them.
@@ -381,13 +379,11 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 	}
 	judged := 0
 	if err = w.pods(ctx, o.Clones, maxClones, func(c prove.Clone) bool {
-		open := !slices.ContainsFunc(w.result.Nodes, func(f prove.Finding) bool {
-			return f.Clone == c.Instance.Name && f.Result == prove.Passed
-		})
-		if open {
-			judged++
+		if w.passed(c) {
+			return false
 		}
-		return open
+		judged++
+		return true
 	}); err == nil && judged > 0 && len(w.base.DaemonSets) > 0 {
 		err = w.pods(ctx, o.Others, maxSiblings, each)
 	}
@@ -436,7 +432,7 @@ func (w *watch) end(how Outcome, why string) error {
 	return nil
 }
 
-// note tells what a person should know.
+// note reports what a person should know, once.
 func (w *watch) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !slices.Contains(w.result.Notes, text) {
@@ -445,7 +441,7 @@ func (w *watch) note(format string, args ...any) {
 	}
 }
 
-// say tells what is waited for, when that changes.
+// say reports what the watch waits for, when that changes.
 func (w *watch) say(text string) {
 	if text != w.said {
 		w.said = text
