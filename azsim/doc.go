@@ -133,7 +133,7 @@
 // Refusals are *armError (refuse, badRequest, badParameter, notFound).
 //
 // Nested types ("…/virtualMachineScaleSets/virtualMachines") are stored under
-// their own id; their parent must be stored, and they go with it (drop tells).
+// their own id; their parent must be stored, and they go with it (see drop).
 // entry.extra holds what a type keeps beside the model. s.preempt ends a running
 // operation as Canceled; with resourceType.preempts a newer write does so itself,
 // and a task (operation.go) is work that goes on nevertheless. c.authorizeLinked checks permission on a resource that

@@ -32,7 +32,7 @@ func walk(v any, visit func(key string, v any)) {
 	}
 }
 
-// text is the string at a path; "" where there is none.
+// text is the string at a path; "" if it is missing.
 func text(v any, path ...string) string {
 	out, _ := at(v, path...).(string)
 	return out
@@ -50,7 +50,7 @@ func texts(v any, path ...string) []string {
 	return out
 }
 
-// number is the whole number at a path; 0 where there is none.
+// number is the whole number at a path; 0 if it is missing.
 func number(v any, path ...string) int64 {
 	n, _ := at(v, path...).(json.Number)
 	out, _ := n.Int64()

@@ -26,7 +26,7 @@ const (
 )
 
 // A ScheduledEvent is what the platform is about to do to instances, as the newest
-// API version tells it.
+// API version has it.
 type ScheduledEvent struct {
 	EventID           string   `json:"EventId"`
 	EventStatus       string   `json:"EventStatus"`
@@ -39,7 +39,7 @@ type ScheduledEvent struct {
 	DurationInSeconds int      `json:"DurationInSeconds"`
 }
 
-// asOf returns an event as an API version tells it; false where it tells none of it.
+// asOf returns an event as an API version has it; false where it tells none of it.
 func (v ScheduledEvent) asOf(version string) (map[string]any, bool) {
 	if v.EventType == eventPreempt && version < "2017-11-01" || v.EventType == eventTerminate && version < "2019-01-01" {
 		return nil, false

@@ -230,7 +230,7 @@ func refuseVersion(w http.ResponseWriter) {
 
 func refuseGone(w http.ResponseWriter) { Refuse(w, http.StatusGone, "Gone") }
 
-// write ignores a client that hung up: there is nobody left to tell.
+// write ignores a client that hung up: no reader is left.
 func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Server", "IMDS/150.870.65.1")

@@ -113,7 +113,7 @@ func falseVerdict(n *fleet.Node) string {
 	return ""
 }
 
-// podOf returns a DaemonSet's pod, one that is Ready if there is one: while the set is updated
+// podOf returns a DaemonSet's pod, preferably a Ready one: while the set is updated
 // there may be two.
 func podOf(pods []fleet.Pod, set string) fleet.Pod {
 	pod := fleet.Pod{NotReadyWhy: "no pod"}

@@ -64,7 +64,7 @@ const (
 
 // A Finding is what is known of one clone.
 type Finding struct {
-	Clone  string `json:"clone,omitempty"` // the instance's name; "" for one that does not exist
+	Clone  string `json:"clone,omitempty"` // the instance's name; "" for a missing instance
 	Result Result `json:"result"`
 	Gate   string `json:"gate,omitempty"` // that it failed, "boot"; only with Failed
 	Why    string `json:"why,omitempty"`  // what it waits for, how it failed, why there is no result

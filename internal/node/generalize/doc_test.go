@@ -12,7 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/generalize.md anew")
+var update = flag.Bool("update", false, "write docs/reference/generalize.md")
 
 // docs/reference/generalize.md is written from the table and the rules, so that it cannot
 // say anything else than what is done: go test ./internal/node/generalize -run
