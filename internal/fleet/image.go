@@ -94,6 +94,7 @@ const (
 	TagWatch       = "ortet.io_watch"       // on a version: when a watch began, how long it lasts, how many nodes have to come up
 	TagProven      = "ortet.io_proven"      // on a version: RFC 3339; its nodes came up
 	TagQuarantine  = "ortet.io_quarantine"  // beside TagRolledBack: the gate that the version's nodes failed, and how
+	TagCanary      = "ortet.io_canary"      // RFC 3339: on a canary's scale set, when it expires; on a version, when its clones came up in one
 	TagCreatedBy   = "ortet.io_created-by"  // value: "ortet <version>"
 	TagReason      = "ortet.io_reason"      // for people
 	// TagCustomData is the SHA-256 of the customData that goes with the version

@@ -41,6 +41,25 @@ type Pool struct {
 	Model Model `json:"model"`
 }
 
+const canarySuffix = "-canary"
+
+// CanaryOf returns the scale set in which a capture proves a version of the pool by clones
+// before the pool's model names it. A pool has one at most.
+func CanaryOf(pool ResourceID) ResourceID {
+	return pool.Group().In("virtualMachineScaleSets", pool.Name()+canarySuffix)
+}
+
+// Canary returns the pool whose canary the scale set is, by its tag and its name, and when it
+// expires. Whoever may tag scale sets may set the tag.
+func (p Pool) Canary() (of ResourceID, expires time.Time, is bool) {
+	expires, err := time.Parse(time.RFC3339, p.Tags[TagCanary])
+	name, suffixed := strings.CutSuffix(p.ID.Name(), canarySuffix)
+	if err != nil || !suffixed || name == "" {
+		return "", time.Time{}, false
+	}
+	return p.ID.Group().In("virtualMachineScaleSets", name), expires, true
+}
+
 // A Model is the recipe for the pool's new instances.
 type Model struct {
 	Image        ImageReference `json:"image"`
