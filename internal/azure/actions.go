@@ -11,8 +11,29 @@ import (
 func PoolChanges() []fleet.Change {
 	return []fleet.Change{
 		fleet.SetModelUserData{}, fleet.SetUserData{}, fleet.SetSize{}, fleet.UpgradeInstances{}, fleet.DeleteInstances{},
-		fleet.DeallocateScaleSet{}, fleet.StartScaleSet{}, fleet.DeleteScaleSet{}, fleet.ReimageInstance{}, fleet.RestartInstance{},
+		fleet.DeallocateScaleSet{}, fleet.StartScaleSet{}, fleet.ReimageInstance{}, fleet.RestartInstance{},
 	}
+}
+
+// CanaryChanges lists a zero change of the verbs that a capture uses for a canary alone.
+func CanaryChanges() []fleet.Change {
+	return []fleet.Change{fleet.CreateCanary{}, fleet.DeleteScaleSet{}}
+}
+
+// The actions on other resources that whoever makes instances joined to them needs: Azure's
+// linked checks of a scale set's PUT.
+const (
+	JoinSubnet        = "Microsoft.Network/virtualNetworks/subnets/join/action"
+	JoinSecurityGroup = "Microsoft.Network/networkSecurityGroups/join/action"
+	JoinBackendPool   = "Microsoft.Network/loadBalancers/backendAddressPools/join/action"
+	JoinApplication   = "Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action"
+	JoinPrefix        = "Microsoft.Network/publicIPPrefixes/join/action"
+	AssignIdentity    = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+)
+
+// JoinActions lists these.
+func JoinActions() []string {
+	return []string{JoinSubnet, JoinSecurityGroup, JoinBackendPool, JoinApplication, JoinPrefix, AssignIdentity}
 }
 
 // Changes lists a zero change of every other verb: for tables, and for tests that
@@ -23,7 +44,7 @@ func Changes() []fleet.Change {
 		fleet.CreateSnapshot{}, fleet.DeleteSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
 		fleet.AttachDisk{}, fleet.DetachDisk{},
 		fleet.CreateGallery{}, fleet.CreateDefinition{},
-		fleet.CreateVersion{}, fleet.TagVersion{}, fleet.DeleteVersion{},
+		fleet.CreateVersion{}, fleet.TagVersion{}, fleet.PublishVersion{}, fleet.DeleteVersion{},
 		fleet.PatchModel{}, fleet.DeleteExtension{}, fleet.WriteExtension{}, fleet.SetCapacity{},
 	}
 }
@@ -71,12 +92,14 @@ func Actions(verb string) []string {
 		a = []string{"Microsoft.Compute/galleries/images/read", "Microsoft.Compute/galleries/images/write"}
 	case fleet.CreateVersion{}.Verb():
 		a = []string{versionActions + "read", versionActions + "write", "Microsoft.Compute/snapshots/beginGetAccess/action"}
-	case fleet.TagVersion{}.Verb():
+	case fleet.TagVersion{}.Verb(), fleet.PublishVersion{}.Verb():
 		a = []string{versionActions + "read", versionActions + "write"}
 	case fleet.DeleteVersion{}.Verb():
 		a = []string{versionActions + "delete"}
 	case fleet.PatchModel{}.Verb():
 		a = []string{scaleSetActions + "write", versionActions + "read"}
+	case fleet.CreateCanary{}.Verb():
+		a = []string{scaleSetActions + "read", scaleSetActions + "write", versionActions + "read"}
 	case fleet.DeleteExtension{}.Verb():
 		a = []string{scaleSetActions + "extensions/delete"}
 	case fleet.WriteExtension{}.Verb():

@@ -300,7 +300,7 @@ level=WARN msg="cloud change" verb="delete disk" target=/disk outcome=refused to
 
 func TestActions(t *testing.T) {
 	seen := map[string]bool{}
-	for _, ch := range append(azure.Changes(), azure.PoolChanges()...) {
+	for _, ch := range slices.Concat(azure.Changes(), azure.PoolChanges(), azure.CanaryChanges()) {
 		a := azure.Actions(ch.Verb())
 		if len(a) == 0 || !slices.IsSorted(a) {
 			t.Errorf("%s: %v", ch.Verb(), a)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 const permissionsDoc = "../../docs/reference/azure-permissions.md"
@@ -24,7 +25,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	}
 	want := string(data)
 	for name, text := range map[string]string{
-		"changes": changesTable(), "reads": list(azure.ReadActions()),
+		"changes": changesTable(azure.Changes()), "canary": changesTable(azure.CanaryChanges()), "joins": list(azure.JoinActions()), "reads": list(azure.ReadActions()),
 		"boots": list(azure.BootActions()), "members": list(azure.MemberActions()), "configuration": list(azure.ConfigurationActions()), "subscription": list(azure.SubscriptionReadActions()), "role": role(t),
 	} {
 		head, rest, ok := strings.Cut(want, "<!-- "+name+" -->\n")
@@ -45,10 +46,10 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	}
 }
 
-func changesTable() string {
+func changesTable(changes []fleet.Change) string {
 	var b strings.Builder
 	b.WriteString("| change | actions (`Microsoft.Compute/`…) |\n|---|---|\n")
-	for _, ch := range azure.Changes() {
+	for _, ch := range changes {
 		var short []string
 		for _, a := range azure.Actions(ch.Verb()) {
 			short = append(short, "`"+strings.TrimPrefix(a, "Microsoft.Compute/")+"`")

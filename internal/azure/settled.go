@@ -48,6 +48,8 @@ func source(c fleet.Change) fleet.ResourceID {
 		return c.Source
 	case fleet.AttachDisk:
 		return c.Disk
+	case fleet.CreateCanary:
+		return c.Image
 	case fleet.PatchModel:
 		return c.Image.ID
 	}

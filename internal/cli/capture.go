@@ -58,6 +58,10 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 		Args: f.checkSelection,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
+				if !cmd.Flags().Changed("canary") {
+					f.request.Canary, f.request.CanaryIfPossible = plan.DefaultCanary, true
+				}
+				f.request.TakeUnjudged = true
 				return f.runPools(cmd.Context(), o)
 			}
 			return f.run(cmd, o, args[0])
@@ -80,6 +84,8 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.StringVar(&f.extensions, "extensions", "default", "`SET` of extensions to delete from the model: default (CustomScript and CAPZ's bootstrapping), all, or none")
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
 	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add after the model is updated")
+	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up in a scale set of their own before the model is updated, 0 to 10; 0 is none (default with --pool and --all: 2 where they can be made)")
+	flags.DurationVar(&r.CanarySoak, "canary-soak", 2*time.Minute, "time for which the clones have to stay Ready, with their DaemonSets; at most 30m")
 	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the copied disk on (default: a suitable one)")
 	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "continue if the scale set has automatic OS upgrades; the version is excluded from them")
@@ -108,6 +114,10 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--replicas %d: want 1 to 100", r.Replicas)
 	case r.GracePeriod < 0 || r.GracePeriod > 24*time.Hour:
 		return usagef("--grace-period %s: want 0s to 24h", r.GracePeriod)
+	case r.Canary < 0 || r.Canary > plan.MaxCanary:
+		return usagef("--canary %d: want 0 to %d", r.Canary, plan.MaxCanary)
+	case r.CanarySoak < 0 || r.CanarySoak > plan.MaxSoak:
+		return usagef("--canary-soak %s: want at most %s", r.CanarySoak, plan.MaxSoak)
 	case r.NewNodes < 0 || r.NewNodes > 1000:
 		return usagef("--grow %d: want 0 to 1000; a scale set has at most 1,000 instances", r.NewNodes)
 	case r.Bootstrap != plan.BootstrapKeep && r.Bootstrap != plan.BootstrapBaked:

@@ -31,6 +31,8 @@ type Nodes interface {
 	// SetUnschedulable cordons or uncordons. It changes nothing where the node
 	// is so already.
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
+	// Isolate cordons a node, and labels it so that no external load balancer sends it requests.
+	Isolate(ctx context.Context, node string) error
 	// Machine returns the annotations of the Cluster API Machine that owns the node,
 	// and false where no Machine or no such API is known.
 	Machine(ctx context.Context, node fleet.Node) (annotations map[string]string, known bool, err error)

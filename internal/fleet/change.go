@@ -85,6 +85,12 @@ type (
 		ID   ResourceID
 		Tags map[string]string
 	}
+	// PublishVersion takes a version into what the definition's latest may be, and merges tags
+	// as TagVersion does.
+	PublishVersion struct {
+		ID   ResourceID
+		Tags map[string]string
+	}
 	// DeleteVersion removes one; a missing one is no error.
 	DeleteVersion struct{ ID ResourceID }
 	// PatchModel points the model at an exact image version, with publisher,
@@ -145,8 +151,24 @@ type (
 	DeallocateScaleSet struct{ Pool ResourceID }
 	// StartScaleSet starts all instances.
 	StartScaleSet struct{ Pool ResourceID }
-	// DeleteScaleSet deletes the scale set with its instances; a missing one is no error.
-	DeleteScaleSet struct{ Pool ResourceID }
+	// DeleteScaleSet deletes the scale set with its instances; a missing one is no error. With
+	// Force Azure does not wait for what runs on them.
+	DeleteScaleSet struct {
+		Pool  ResourceID
+		Force bool `json:",omitempty"`
+	}
+	// CreateCanary makes a scale set whose instances are what the pool's new ones would be with
+	// Image: its model is the pool's as Azure shows it, without what would scale, upgrade or
+	// repair it, or lead requests to it from outside. What Azure does not show comes with it.
+	CreateCanary struct {
+		ID, Pool, Image ResourceID
+		Instances       int64
+		HostPrefix      string            // of host names
+		CustomData      *Secret           `json:",omitempty"`
+		Without         []string          // extensions of the model that it does not get
+		Protected       map[string]Secret // protected settings, by the extension's name
+		Tags            map[string]string
+	}
 	// ReimageInstance gives an instance a new OS disk; repeated, another one.
 	ReimageInstance struct{ Instance ResourceID }
 	// RestartInstance restarts; repeated, again.
@@ -174,6 +196,8 @@ func (c CreateGallery) Target() ResourceID    { return c.ID }
 func (c CreateDefinition) Target() ResourceID { return c.Definition.ID }
 func (c CreateVersion) Target() ResourceID    { return c.ID }
 func (c TagVersion) Target() ResourceID       { return c.ID }
+func (c PublishVersion) Target() ResourceID   { return c.ID }
+func (c CreateCanary) Target() ResourceID     { return c.ID }
 func (c DeleteVersion) Target() ResourceID    { return c.ID }
 func (c PatchModel) Target() ResourceID       { return c.Pool }
 func (c DeleteExtension) Target() ResourceID  { return c.Pool.Child("extensions", c.Name) }
@@ -209,6 +233,8 @@ func (CreateGallery) Verb() string    { return "create gallery" }
 func (CreateDefinition) Verb() string { return "create image definition" }
 func (CreateVersion) Verb() string    { return "create image version" }
 func (TagVersion) Verb() string       { return "tag image version" }
+func (PublishVersion) Verb() string   { return "publish image version" }
+func (CreateCanary) Verb() string     { return "create canary" }
 func (DeleteVersion) Verb() string    { return "delete image version" }
 func (PatchModel) Verb() string       { return "patch model" }
 func (DeleteExtension) Verb() string  { return "delete extension" }

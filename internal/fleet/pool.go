@@ -39,6 +39,15 @@ type Pool struct {
 	Etag string `json:"etag,omitempty"`
 
 	Model Model `json:"model"`
+
+	SystemIdentity bool   `json:"-"` // it has a system-assigned identity, which another scale set has not
+	Joins          []Join `json:"-"` // what its instances are joined to and identified by
+}
+
+// A Join is a right that whoever makes instances needs on another resource.
+type Join struct {
+	Resource ResourceID // of any resource group
+	Action   string     // "Microsoft.Network/virtualNetworks/subnets/join/action"
 }
 
 const canarySuffix = "-canary"

@@ -110,6 +110,10 @@ type ImageStore struct {
 	ByForm bool   `json:"byForm,omitempty"`
 }
 
+// NoSealKey ends an entry of GeneralizeReport.Unsaved, "KIND NAME: …", for what could be read, as
+// at an inspection.
+const NoSealKey = "there is no key to seal it to (--seal-to)"
+
 // SealedKind says what a SealedItem holds.
 type SealedKind string
 

@@ -93,7 +93,7 @@ func (p *Pass) Progress(percent int32, format string, args ...any) {
 // inEffect does not observe the effect, it saves and begins the change, and saves its token. An
 // operation's result alone proves nothing.
 func (p *Pass) Ensure(ctx context.Context, c fleet.Change, inEffect func(context.Context) (bool, error)) (Wait, error) {
-	name := c.Verb() + " " + string(c.Target())
+	name := named(c)
 	recheck := func() (Wait, error) {
 		return Wait{RequeueAfter: recheckIn << min(max(p.step().Tries-1, 0), 3), Percent: -1, Status: "waiting for the effect"}, nil
 	}
@@ -163,6 +163,16 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, inEffect func(context
 	}
 	return recheck()
 }
+
+// Preempts forgets an operation in progress that is not of this change, for an undo whose change
+// ends the one that Do began.
+func (p *Pass) Preempts(c fleet.Change) {
+	if st := p.step(); st.Token != "" && st.Change != named(c) {
+		p.set(func(st *journal.Step) { st.Token, st.Asked = "", time.Time{} })
+	}
+}
+
+func named(c fleet.Change) string { return c.Verb() + " " + string(c.Target()) }
 
 // Begun reports whether a change that Do requested may have begun and has not succeeded. It is
 // false if none was requested, or the service refused it.

@@ -84,6 +84,7 @@ func (w *world) checkEnd(p *process) {
 	w.checkVersions(p, model)
 	w.checkNeighbour()
 	w.checkQuarantine(p)
+	w.checkCanary(p, model)
 	passed := code == workflow.ExitFailed && p.watch.Outcome != watch.TakenBack && w.story.Cannot == "" && w.onlyPassing()
 	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
 	switch changes := p.changes.Load(); {
@@ -263,6 +264,25 @@ func (w *world) checkQuarantine(p *process) {
 	v, asked := versions[id], p.ask.Do == "rollback" && p.ask.To == path.Base(id)
 	if v != nil && v.Tags[fleet.TagQuarantine] != nil && !asked && !w.isTouched("model") && !w.isWatched() {
 		w.broken(17, "the model names %s at the time of %s, which is quarantined: %s", id, p.name, *v.Tags[fleet.TagQuarantine])
+	}
+}
+
+// checkCanary: what a canary decides is what the nodes of its version are.
+func (w *world) checkCanary(p *process, now model) {
+	if p.ask.Canary == 0 || w.isTouched("model") {
+		return
+	}
+	bad := w.story.Pool.Bad
+	for id, v := range w.versions() {
+		made := published(v).After(w.begin)
+		switch live := id == low(now.image); {
+		case made && live && bad != "" && p.code() == workflow.ExitDone:
+			w.broken(17, "%s has %s go live, whose nodes are %s", p.name, id, bad)
+		case made && bad == "" && w.isQuarantined(id):
+			w.broken(17, "%s quarantines %s, whose nodes are good: %s", p.name, id, *v.Tags[fleet.TagQuarantine])
+		case made && live && p.code() == workflow.ExitDone && v.Tags[fleet.TagCanary] != nil && *v.Tags[fleet.TagCanary] == plan.Unjudged && !w.isTouched("versions"):
+			w.broken(17, "%s has %s go live, which is tagged as unjudged", p.name, id)
+		}
 	}
 }
 

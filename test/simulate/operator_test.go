@@ -119,7 +119,7 @@ func (w *world) pursue(i int, ask Ask) {
 func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	donor := w.computerOf(nodeName(ask.Node))
 	if ask.Do == "capture" && donor == nil && workflow.ExitCode(err) != workflow.ExitInterrupted {
-		if w.removed[nodeName(ask.Node)] && len(w.story.Happen) == 1 {
+		if w.removed[nodeName(ask.Node)] && len(w.story.Happen) == 1 && w.story.Cannot == "" {
 			w.broken(10, "the donor was deleted when it was back, and capture ends with %v", err)
 		}
 		return true

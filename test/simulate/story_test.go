@@ -69,7 +69,7 @@ type Ask struct {
 	To             string // of a rollback; image of set image
 	N              int64  // of scale out
 	For            time.Duration
-	Grow           int64
+	Grow, Canary   int64
 	History        int
 	Again          bool
 	Baked          bool

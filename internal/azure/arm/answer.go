@@ -143,9 +143,12 @@ type instanceAnswer struct {
 	} `json:"properties"`
 }
 
-type diskAnswer struct {
+// link is a reference to another resource.
+type link struct {
 	ID string `json:"id"`
 }
+
+type diskAnswer = link
 
 // imageAnswer is an ImageReference.
 type imageAnswer struct {
@@ -172,6 +175,10 @@ type setAnswer struct {
 		Tier     string `json:"tier"`
 		Capacity *int64 `json:"capacity"`
 	} `json:"sku"`
+	Identity struct {
+		Type     string              `json:"type"`
+		Assigned map[string]struct{} `json:"userAssignedIdentities"`
+	} `json:"identity"`
 	Properties *struct {
 		ProvisioningState string `json:"provisioningState"`
 		OrchestrationMode string `json:"orchestrationMode"`
@@ -218,6 +225,19 @@ type profileAnswer struct {
 		NetworkInterfaceConfigurations []*struct {
 			Properties struct {
 				EnableAcceleratedNetworking bool `json:"enableAcceleratedNetworking"`
+				NetworkSecurityGroup        link `json:"networkSecurityGroup"`
+				IPConfigurations            []struct {
+					Properties struct {
+						Subnet                          link   `json:"subnet"`
+						LoadBalancerBackendAddressPools []link `json:"loadBalancerBackendAddressPools"`
+						ApplicationSecurityGroups       []link `json:"applicationSecurityGroups"`
+						PublicIPAddressConfiguration    struct {
+							Properties struct {
+								PublicIPPrefix link `json:"publicIPPrefix"`
+							} `json:"properties"`
+						} `json:"publicIPAddressConfiguration"`
+					} `json:"properties"`
+				} `json:"ipConfigurations"`
 			} `json:"properties"`
 		} `json:"networkInterfaceConfigurations"`
 	} `json:"networkProfile"`

@@ -36,6 +36,10 @@ func (c *Cloud) Begin(ctx context.Context, change fleet.Change) (fleet.Token, er
 		return c.createVersion(ctx, ch)
 	case fleet.TagVersion:
 		return c.tagVersion(ctx, ch)
+	case fleet.PublishVersion:
+		return c.publishVersion(ctx, ch)
+	case fleet.CreateCanary:
+		return c.createCanary(ctx, ch)
 	case fleet.DeleteVersion:
 		return c.deleteVersion(ctx, ch)
 	case fleet.PatchModel:

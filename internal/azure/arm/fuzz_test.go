@@ -115,6 +115,9 @@ func changes() []fleet.Change {
 		fleet.WriteExtension{Pool: pool, Extension: fleet.Extension{Name: "e", Type: "t", Settings: fleet.NewSecret("{}")}, Protected: fleet.NewSecret(`{"k":"v"}`)}, fleet.SetCapacity{Pool: pool, Capacity: 3},
 		fleet.SetModelUserData{Pool: pool, UserData: "eA=="}, fleet.SetUserData{Instance: instance, UserData: "eA=="}, fleet.SetSize{Pool: pool, Size: "Standard_D4s_v5"},
 		fleet.UpgradeInstances{Pool: pool, Instances: []string{"0"}}, fleet.DeleteInstances{Pool: pool, Instances: []string{"0"}},
+		fleet.PublishVersion{ID: version, Tags: map[string]string{"a": "b", "c": ""}},
+		fleet.CreateCanary{ID: pool + "-canary", Pool: pool, Image: version, Instances: 2, HostPrefix: "p-c", CustomData: &secret, Without: []string{"e"},
+			Protected: map[string]fleet.Secret{"f": fleet.NewSecret(`{"k":"v"}`)}},
 		fleet.DeallocateScaleSet{Pool: pool}, fleet.StartScaleSet{Pool: pool}, fleet.DeleteScaleSet{Pool: pool},
 		fleet.ReimageInstance{Instance: instance}, fleet.RestartInstance{Instance: instance},
 	}

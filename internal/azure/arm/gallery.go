@@ -3,6 +3,8 @@ package arm
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -324,6 +326,42 @@ func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Toke
 	}
 	op, err := p.NewGalleryImageVersionsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2],
 		armcompute.GalleryImageVersionUpdate{Tags: tags}, nil)
+	return begun(ctx, ch, op, err)
+}
+
+// publishVersion replaces the version by itself, as az sig image-version update does: what a
+// PATCH of a publishing profile leaves out is not documented.
+func (c *Cloud) publishVersion(ctx context.Context, ch fleet.PublishVersion) (fleet.Token, error) {
+	fail := func(err error) (fleet.Token, error) { return "", failed(ctx, ch.Verb(), ch.ID, err) }
+	p, err := c.at(ch.ID, typeVersion)
+	if err != nil {
+		return fail(err)
+	}
+	have, err := p.NewGalleryImageVersionsClient().Get(ctx, p.group, p.names[0], p.names[1], p.names[2], nil)
+	if err != nil {
+		return fail(err)
+	}
+	v := have.GalleryImageVersion
+	if v.Properties == nil || v.Properties.PublishingProfile == nil {
+		return fail(errors.New("it has no publishing profile"))
+	}
+	q, pub := *v.Properties, *v.Properties.PublishingProfile
+	q.ProvisioningState, q.ReplicationStatus, pub.PublishedDate, pub.ExcludeFromLatest = nil, nil, nil, ptr(false)
+	for _, region := range pub.TargetRegions {
+		if region != nil {
+			region.ExcludeFromLatest = nil
+		}
+	}
+	q.PublishingProfile = &pub
+	tags := map[string]*string{}
+	maps.Copy(tags, v.Tags)
+	for k, value := range ch.Tags {
+		if tags[k] = ptr(value); value == "" {
+			delete(tags, k)
+		}
+	}
+	op, err := p.NewGalleryImageVersionsClient().BeginCreateOrUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2],
+		armcompute.GalleryImageVersion{Location: v.Location, Tags: tags, Properties: &q}, nil)
 	return begun(ctx, ch, op, err)
 }
 

@@ -154,10 +154,12 @@ func (c *Cloud) resumeVerb(t token) (operation, error) {
 		return resume[armcompute.GalleriesClientCreateOrUpdateResponse](c, t.Operation)
 	case fleet.CreateDefinition{}.Verb():
 		return resume[armcompute.GalleryImagesClientCreateOrUpdateResponse](c, t.Operation)
-	case fleet.CreateVersion{}.Verb():
+	case fleet.CreateVersion{}.Verb(), fleet.PublishVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientCreateOrUpdateResponse](c, t.Operation)
 	case fleet.TagVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientUpdateResponse](c, t.Operation)
+	case fleet.CreateCanary{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetsClientCreateOrUpdateResponse](c, t.Operation)
 	case fleet.DeleteVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientDeleteResponse](c, t.Operation)
 	case fleet.PatchModel{}.Verb(), fleet.SetCapacity{}.Verb(), fleet.SetModelUserData{}.Verb(), fleet.SetSize{}.Verb():

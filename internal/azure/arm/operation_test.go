@@ -181,11 +181,15 @@ func TestEveryVerbResumes(t *testing.T) {
 				answers = append([]answer{{status: 200, body: `{}`}}, answers...)
 			case fleet.DetachDisk:
 				answers = append([]answer{{status: 200, body: `{"properties":{"storageProfile":{"dataDisks":[{"lun":1,"managedDisk":{"id":"` + string(disk) + `"}}]}}}`}}, answers...)
+			case fleet.PublishVersion:
+				answers = append([]answer{{status: 200, body: `{"properties":{"publishingProfile":{"excludeFromLatest":true}}}`}}, answers...)
+			case fleet.CreateCanary:
+				answers = append([]answer{refusal(404, "ResourceNotFound", ""), {status: 200, body: `{"properties":{}}`}}, answers...)
 			case fleet.CreateSnapshot, fleet.CreateDisk, fleet.CreateGallery, fleet.CreateDefinition, fleet.CreateVersion:
 				answers = append([]answer{refusal(404, "ResourceNotFound", "")}, answers...)
 			}
 			switch n := len(answers) - 2; ch.(type) { // the answer to the change
-			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion, fleet.WriteExtension, fleet.SetModelUserData, fleet.SetUserData, fleet.SetSize:
+			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion, fleet.PublishVersion, fleet.CreateCanary, fleet.WriteExtension, fleet.SetModelUserData, fleet.SetUserData, fleet.SetSize:
 				answers[n].status, answers[n].body = 200, `{"properties":{"provisioningState":"Updating"}}`
 			case fleet.CreateSnapshot, fleet.CreateDisk, fleet.CreateGallery, fleet.CreateDefinition, fleet.CreateVersion:
 				answers[n].status, answers[n].body = 202, `{"properties":{"provisioningState":"Creating"}}`
@@ -208,7 +212,7 @@ func TestEveryVerbResumes(t *testing.T) {
 			}
 		})
 	}
-	if n := len(azure.Changes()) + len(azure.PoolChanges()); n != len(changes()) {
+	if n := len(azure.Changes()) + len(azure.PoolChanges()) + len(azure.CanaryChanges()); n != len(changes()) {
 		t.Errorf("there are %d changes: add the new one to changes", n)
 	}
 }

@@ -5,13 +5,16 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -52,6 +55,10 @@ func poolOf(v *setAnswer) fleet.Pool {
 		pool.Size = v.SKU.Name
 		pool.Capacity = value(v.SKU.Capacity)
 	}
+	for _, id := range slices.Sorted(maps.Keys(v.Identity.Assigned)) {
+		pool.Joins = append(pool.Joins, fleet.Join{Resource: fleet.ResourceID(id), Action: azure.AssignIdentity})
+	}
+	pool.SystemIdentity = strings.Contains(strings.ToLower(v.Identity.Type), "systemassigned")
 	p := v.Properties
 	if p == nil {
 		return pool
@@ -72,6 +79,7 @@ func poolOf(v *setAnswer) fleet.Pool {
 		pool.Spot = strings.EqualFold(m.Priority, "Spot") || strings.EqualFold(m.Priority, "Low")
 		pool.EvictionPolicy = m.EvictionPolicy
 		pool.Model = modelOf(m)
+		pool.Joins = append(pool.Joins, joinsOf(m)...)
 	}
 	return pool
 }
@@ -98,6 +106,31 @@ func modelOf(p *profileAnswer) fleet.Model {
 		}
 	}
 	return m
+}
+
+// joinsOf lists what the interfaces of new instances join.
+func joinsOf(p *profileAnswer) (joins []fleet.Join) {
+	join := func(action string, links ...link) {
+		for _, l := range links {
+			if j := (fleet.Join{Resource: fleet.ResourceID(l.ID), Action: action}); l.ID != "" && !slices.Contains(joins, j) {
+				joins = append(joins, j)
+			}
+		}
+	}
+	for _, n := range p.NetworkProfile.NetworkInterfaceConfigurations {
+		if n == nil {
+			continue
+		}
+		join(azure.JoinSecurityGroup, n.Properties.NetworkSecurityGroup)
+		for _, c := range n.Properties.IPConfigurations {
+			q := c.Properties
+			join(azure.JoinSubnet, q.Subnet)
+			join(azure.JoinBackendPool, q.LoadBalancerBackendAddressPools...)
+			join(azure.JoinApplication, q.ApplicationSecurityGroups...)
+			join(azure.JoinPrefix, q.PublicIPAddressConfiguration.Properties.PublicIPPrefix)
+		}
+	}
+	return joins
 }
 
 func imageOf(r *imageAnswer) fleet.ImageReference {
@@ -266,6 +299,7 @@ func (c *Cloud) deleteScaleSet(ctx context.Context, ch fleet.DeleteScaleSet) (fl
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Pool, err)
 	}
-	op, err := p.NewVirtualMachineScaleSetsClient().BeginDelete(ctx, p.group, p.names[0], nil)
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginDelete(ctx, p.group, p.names[0],
+		&armcompute.VirtualMachineScaleSetsClientBeginDeleteOptions{ForceDeletion: orNil(ch.Force)})
 	return gone(begun(ctx, ch, op, err))
 }

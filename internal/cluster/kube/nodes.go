@@ -89,6 +89,14 @@ func (c *Cluster) SetUnschedulable(ctx context.Context, node string, unschedulab
 	return c.patchNode(ctx, op, node, map[string]any{"spec": map[string]any{"unschedulable": value}})
 }
 
+// Isolate is one merge patch, so that no request comes between its two halves.
+func (c *Cluster) Isolate(ctx context.Context, node string) error {
+	return c.patchNode(ctx, "isolate node", node, map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{corev1.LabelNodeExcludeBalancers: "true"}},
+		"spec":     map[string]any{"unschedulable": true},
+	})
+}
+
 func (c *Cluster) patchNode(ctx context.Context, op, node string, patch any) error {
 	a := onNode(op, "patch", node)
 	body, err := json.Marshal(patch)

@@ -23,6 +23,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -49,6 +50,7 @@ type Result struct {
 	PoolCredentials []string         `json:"poolCredentials,omitempty"` // accepted, by path
 	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
+	Canary          []prove.Finding  `json:"canary,omitempty"` // of each clone, as it was seen last
 	Timing          Timing           `json:"timing"`
 }
 
@@ -123,6 +125,7 @@ type capture struct {
 	inspected bool             // the inspection pod is created
 	lost      []string         // workbenches, by node: another that can serve takes their place
 	gone      bool             // the donor of the open record, its Node and its instance
+	judging   judging
 }
 
 func (s *Service) capture(q Request) *capture {
@@ -167,7 +170,11 @@ func (c *capture) run(ctx context.Context) error {
 	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
 		return refused // the inspection changes nothing
 	}
-	if out := new(workflow.Outcome); errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" &&
+	out := new(workflow.Outcome)
+	if errors.As(err, &out) && out.Exit == workflow.ExitFailed {
+		out.Ended = c.endedAtCanary(out.Step)
+	}
+	if errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" &&
 		len(out.Left) == 0 {
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
@@ -314,6 +321,12 @@ type state struct {
 	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
 	Secrets         string   `json:"secrets,omitempty"` // the version's tag
 	ScanNotes       []string `json:"scanNotes,omitempty"`
+
+	NoCustomData bool   `json:"noCustomData,omitempty"` // new nodes get none
+	NoCanary     string `json:"noCanary,omitempty"`     // why the one that was not asked for is left out
+	Quarantine   string `json:"quarantine,omitempty"`   // the gate that the clones failed, and how
+	Proved       bool   `json:"proved,omitempty"`       // they came up
+	Excluded     bool   `json:"excluded,omitempty"`     // the version stays out of the definition's latest
 
 	StorageType string `json:"storageType,omitempty"`
 	GrowTo      int64  `json:"growTo,omitempty"`

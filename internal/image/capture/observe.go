@@ -76,6 +76,9 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	if !c.req.Again {
 		names.Version = names.Definition.Child("versions", plan.TodaysVersion(o.Versions, now))
 	}
+	if v, found := plan.Retried(o.Versions, now); found && c.req.TakeUnjudged && !o.Pool.Model.Image.Exact().Equal(v.ID) {
+		names.Version = v.ID
+	}
 	if i := o.Instance; i != nil {
 		o.Size = c.size(ctx, *o.Pool, *i)
 		if i.OSDisk != "" {
@@ -244,7 +247,9 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	case err != nil:
 		return done, nil, err
 	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
-		return done, c.inspectionProblems(*report), nil
+		problems := c.inspectionProblems(*report)
+		more, err := c.inspectedForCanary(ctx, *report)
+		return done, append(problems, more...), err
 	case s.Done && s.ExitCode == exitFlags:
 		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + tail(s.Output)), nil
 	case s.Exists && !s.Ran && (s.Done || since >= inspectFor || s.Why != "" && since >= startFor):

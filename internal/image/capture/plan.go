@@ -67,8 +67,11 @@ func (c *capture) table(v view) workflow.Table {
 		c.saveStep(v),
 		c.generalizedSnapshotStep(v),
 		c.versionStep(v),
+		c.canaryStep(v),
+		c.judgeStep(v),
 		c.pruneStep(v),
 		c.modelStep(v),
+		c.publishStep(v),
 		c.extensionsStep(),
 		c.growStep(),
 	}
@@ -116,8 +119,15 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	resume := plan.Resume(o, names, c.req, c.begun, own)
 	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(c.req, resume)...))
 	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
+	if r.Open() && c.get().Quarantine != "" { // judge ends the run
+		resume.Problems = slices.DeleteFunc(resume.Problems, func(p fleet.Problem) bool { return p.Code == "RolledBack" })
+	}
 	p.Notes, p.Problems = resume.Notes, plan.CaptureProblems(o, c.req, resume)
 	c.begin(r, o, resume, names)
+	if c.req.Canary != 0 && (view{o, resume, nil}).judged(c.req, c.get().ModelChanged) == "" && c.get().Quarantine == "" {
+		note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
+		p.Problems = append(p.Problems, c.mayClone(c.canaryProblems(ctx, *o.Pool, resume), note)...)
+	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
@@ -170,11 +180,16 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {
 		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
 	}
+	// What was made for a canary has no such tag only where there is none.
+	none := func(tags map[string]string) bool {
+		return tags[fleet.TagCanary] == plan.Unjudged && tags[fleet.TagCustomData] == ""
+	}
 	if g := o.Generalized; g != nil && resume.From >= plan.AtGeneralized {
 		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
+		s.NoCustomData = none(g.Tags)
 	}
 	if v := resume.Version; v != nil {
-		s.BuiltFrom, s.CustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData]
+		s.BuiltFrom, s.CustomData, s.NoCustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags)
 	}
 	c.set(func(old *state) { *old = s })
 }

@@ -101,7 +101,7 @@ func (c *capture) modelStep(v view) workflow.Step {
 		Title:    "Point the model at " + version,
 		Usual:    30 * time.Second,
 		Deadline: time.Hour,
-		After:    []string{stepVersion},
+		After:    []string{stepVersion, stepJudge},
 		Skip:     workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version),
 		Commits:  true,
 		Do:       c.model,
@@ -387,6 +387,8 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 		err = c.readPool(ctx, s.Pool)
 		change.ExcludeFromLatest = c.pool.Model.Image.LatestOf().Equal(s.Names.Definition)
 	}
+	c.set(func(s *state) { s.Excluded = change.ExcludeFromLatest })
+	change.ExcludeFromLatest = change.ExcludeFromLatest || change.Tags[fleet.TagCanary] != ""
 	return change, err
 }
 
@@ -394,6 +396,9 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 func (c *capture) imageTags() map[string]string {
 	s := c.get()
 	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
+	if c.req.Canary > 0 && s.NoCanary == "" {
+		tags[fleet.TagCanary] = plan.Unjudged
+	}
 	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
 	return tags
 }
@@ -418,7 +423,7 @@ func (c *capture) pruneStep(v view) workflow.Step {
 		Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
 		Usual:    time.Duration(len(old)) * time.Minute,
 		Deadline: time.Hour,
-		After:    []string{stepVersion},
+		After:    []string{stepVersion, stepJudge},
 		Skip:     workflow.SkipIf(v.published() && len(old) == 0, "no older versions"),
 		Optional: true,
 		Do:       c.prune,

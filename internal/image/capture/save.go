@@ -77,7 +77,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	c.set(func(s *state) {
 		s.learn(*report, custom)
 		s.keepScan(*report)
-		s.CustomData = custom
+		s.CustomData, s.NoCustomData = custom, custom == "" && !customDataUnread(*report)
 		if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == plan.NoopSHA256 {
 			s.CustomData = plan.NoopSHA256 // the no-op that stays in the model is not sealed
 		}

@@ -100,6 +100,32 @@ const (
 // RolledBack reports whether somebody went back from the version.
 func RolledBack(v fleet.ImageVersion) bool { return v.Tags[fleet.TagRolledBack] != "" }
 
+// Unjudged is the value of fleet.TagCanary until the version's clones came up, or it goes live
+// without.
+const Unjudged = "unjudged"
+
+// IsUnjudged reports whether nothing is known of a version that never was live.
+func IsUnjudged(v fleet.ImageVersion) bool { return v.Tags[fleet.TagCanary] == Unjudged }
+
+func isGood(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(v) }
+
+// Retried returns the newest version if it is unjudged, of use, and no older than two days.
+func Retried(versions []fleet.ImageVersion, now time.Time) (v fleet.ImageVersion, found bool) {
+	for _, v := range NewestFirst(versions) {
+		if v.ProvisioningState == Succeeded && !RolledBack(v) {
+			return v, IsUnjudged(v) && Ours(v.Tags) && now.Sub(v.Published) < 48*time.Hour
+		}
+	}
+	return v, false
+}
+
+// Quarantine returns the tags of a version that failed a gate, with the reason as far as it fits
+// into Azure's limit of a tag's value, 256 characters.
+func Quarantine(now time.Time, why string) map[string]string {
+	r := []rune(why)
+	return map[string]string{fleet.TagRolledBack: now.UTC().Format(time.RFC3339), fleet.TagQuarantine: string(r[:min(len(r), 250)])}
+}
+
 // Ours reports whether Ortet or kamino made what has these tags.
 func Ours(tags map[string]string) bool {
 	return tags[fleet.TagCapture] != "" || tags[fleet.TagBuiltFrom] != ""
@@ -155,7 +181,7 @@ func compareNumbers(a, b string) int {
 }
 
 // Prune says which versions go when the newest history are kept, and two of them that
-// were not rolled back, and which others are kept, with the reason. Where Azure does not say which version of the definition an
+// are good, and which others are kept, with the reason. Where Azure does not say which version of the definition an
 // instance runs, none goes.
 func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID,
 	history int) (obsolete []fleet.ImageVersion, kept []string) {
@@ -172,12 +198,12 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 			unknown = u.By
 		}
 	}
-	newest, good := 1, 1 // of the history; current, which may be about to be made
+	newest, goods := 1, 1 // of the history; current, which may be about to be made
 	for _, v := range slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) }) {
-		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || good < 2 && !RolledBack(v)) {
+		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || goods < 2 && isGood(v)) {
 			newest++
-			if !RolledBack(v) {
-				good++
+			if isGood(v) {
+				goods++
 			}
 			continue
 		}
@@ -210,7 +236,7 @@ type Return struct {
 	To          fleet.ResourceID `json:"to,omitempty"`   // "" with ToOriginal
 	ToOriginal  bool             `json:"toOriginal,omitempty"`
 	TagFrom     fleet.ResourceID `json:"tagFrom,omitempty"` // to tag as rolled back; "" if the model goes forward
-	Untag       bool             `json:"untag,omitempty"`   // To was rolled back earlier, and is wanted again
+	Untag       bool             `json:"untag,omitempty"`   // To was rolled back or never judged, and is wanted now
 	NothingToDo bool             `json:"-"`                 // the model uses it already, and its tag is right
 }
 
@@ -230,7 +256,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	var target *fleet.ImageVersion
 	for _, v := range NewestFirst(versions) {
 		older := !known || v.Published.Before(current.Published)
-		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && !RolledBack(v) && !v.ID.Equal(current.ID) {
+		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && isGood(v) && !v.ID.Equal(current.ID) {
 			target = &v
 			break
 		}
@@ -256,7 +282,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	default:
 		uses := target.ID.Equal(pool.Model.Image.ID)
 		older := known && target.Published.Before(current.Published)
-		untag := RolledBack(*target)
+		untag := !isGood(*target)
 		r = Return{From: current.ID, To: target.ID, TagFrom: when(older && !uses, current.ID), Untag: untag, NothingToDo: uses && !untag}
 	}
 	return r, problems

@@ -76,6 +76,10 @@ type Request struct {
 	Extensions            ExtensionRule `json:"extensions"`                      // which of the model's go
 	NewNodes              int64         `json:"newNodes,omitempty"`              // to add once the model is changed
 	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any that fits
+	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live, at most MaxCanary
+	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they have to stay Ready; 0 is 2 minutes
+	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made
+	TakeUnjudged          bool          `json:"takeUnjudged,omitempty"`          // prove the version of the last days that has no judgement, instead of a new one
 	AllowRolling          bool          `json:"allowRolling,omitempty"`
 	ExcludeFromLatest     bool          `json:"excludeFromLatest,omitempty"`
 	AllowOwned            bool          `json:"allowOwned,omitempty"`
@@ -84,10 +88,17 @@ type Request struct {
 	Check func(ctx context.Context) error `json:"-"`
 }
 
+// Limits of a Request, and the canary of pools that are captured by rules.
+const (
+	MaxCanary     = 10
+	MaxSoak       = 30 * time.Minute
+	DefaultCanary = 2
+)
+
 // WithDefaults sets what is 0.
 func (q Request) WithDefaults() Request {
 	q.GracePeriod, q.History, q.Replicas = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3), cmp.Or(q.Replicas, 3)
-	q.Bootstrap = cmp.Or(q.Bootstrap, BootstrapKeep)
+	q.Bootstrap, q.CanarySoak = cmp.Or(q.Bootstrap, BootstrapKeep), cmp.Or(q.CanarySoak, 2*time.Minute)
 	return q
 }
 
@@ -113,14 +124,18 @@ func (r ExtensionRule) Check() error {
 	return nil
 }
 
+// Bootstraps reports whether an extension bootstraps a node once.
+func Bootstraps(e fleet.Extension) bool {
+	return slices.Contains([]string{"customscript", "customscriptforlinux", "capz.linux.bootstrapping"}, strings.ToLower(e.Type))
+}
+
 // goes reports whether the rule deletes the extension.
 func (r ExtensionRule) goes(e fleet.Extension) bool {
-	once := slices.Contains([]string{"customscript", "customscriptforlinux", "capz.linux.bootstrapping"}, strings.ToLower(e.Type))
 	keeps := slices.ContainsFunc(r.Keep, func(pattern string) bool {
 		ok, _ := path.Match(strings.ToLower(pattern), strings.ToLower(e.Name))
 		return ok
 	})
-	return !r.None && !keeps && (r.All || once)
+	return !r.None && !keeps && (r.All || Bootstraps(e))
 }
 
 // ToDelete returns the extensions that the rule deletes, dependents first, since
@@ -272,7 +287,10 @@ func Resume(o Observed, names Names, options Request, now time.Time, own string)
 func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 	c := ResumePlan{From: AtVersion, Version: &v}
 	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
-	refuse(RolledBack(v), "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
+	bad := v.Tags[fleet.TagQuarantine]
+	refuse(RolledBack(v) && bad != "", "RolledBack", on, "today's version is quarantined: "+bad,
+		"mend the node and say --again to make another today, or "+back+" to use it after all")
+	refuse(RolledBack(v) && bad == "", "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
 		"say --again to make another today, or "+back+" to use it after all")
 	refuse(!RolledBack(v) && !Ours(v.Tags), "ForeignVersion", on, "a version of today's name is there that neither Ortet nor kamino made",
 		"say --again to make another today, or delete it")
@@ -283,7 +301,7 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 	refuse(q.Bakes() && custom != "" && custom != NoopSHA256, "OtherBootstrap", on,
 		"today's version was made with --bootstrap keep: its nodes need the model's customData to join", "say --again to make another today, or --bootstrap keep")
 	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
-		c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
+		c.Notes = append(c.Notes, fmt.Sprintf("version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
 	}
 	return c
 }
@@ -294,6 +312,7 @@ func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
 	type changes = []fleet.Change
 	return slices.Concat(
 		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}},
+		when(q.Canary > 0, changes{fleet.TagVersion{}, fleet.PublishVersion{}}),
 		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
 		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
 		when(resume.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),

@@ -14,12 +14,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// tagValue cuts what is longer than Azure's limit of a tag's value, 256 characters.
-func tagValue(text string) string {
-	r := []rune(text)
-	return string(r[:min(len(r), 250)])
-}
-
 // takeBack rolls back to the version before, and then sees to the nodes that did not come up.
 func (w *watch) takeBack(ctx context.Context, why string) error {
 	w.result.Outcome, w.result.Why = "", why

@@ -330,11 +330,8 @@ func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation,
 	if err != nil {
 		return o, err
 	}
-	for n, err := range w.Cluster.Nodes(ctx) {
-		if err != nil {
-			return o, err
-		}
-		o.Nodes = append(o.Nodes, n)
+	if o.Nodes, err = w.Nodes(ctx); err != nil {
+		return o, err
 	}
 	for _, c := range prove.Pair(instances, o.Nodes) {
 		if c.Instance.Image.Exact().Equal(w.version.ID) {
@@ -346,26 +343,13 @@ func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation,
 	return o, nil
 }
 
-// pods reads the pods of at most limit of those clones whose Node is Ready and that are wanted.
-func (w *watch) pods(ctx context.Context, clones []prove.Clone, limit int, wanted func(prove.Clone) bool) (err error) {
-	for i := range clones {
-		if c := &clones[i]; limit > 0 && c.Node != nil && c.Node.Ready && wanted(*c) {
-			limit--
-			if c.Pods, err = w.Cluster.Pods(ctx, c.Node.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func each(prove.Clone) bool { return true }
 
 // baseline is the pool's nodes of other images.
 func (w *watch) baseline(ctx context.Context, pool fleet.Pool) error {
 	o, err := w.read(ctx, pool)
 	if err == nil {
-		err = w.pods(ctx, o.Others, maxSiblings, each)
+		err = w.Pods(ctx, o.Others, maxSiblings, each)
 	}
 	w.base = prove.NewBaseline(o.Others, w.version.Tags[fleet.TagBuiltFrom])
 	return err
@@ -378,14 +362,14 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 		return j, err
 	}
 	judged := 0
-	if err = w.pods(ctx, o.Clones, maxClones, func(c prove.Clone) bool {
+	if err = w.Pods(ctx, o.Clones, maxClones, func(c prove.Clone) bool {
 		if w.passed(c) {
 			return false
 		}
 		judged++
 		return true
 	}); err == nil && judged > 0 && len(w.base.DaemonSets) > 0 {
-		err = w.pods(ctx, o.Others, maxSiblings, each)
+		err = w.Pods(ctx, o.Others, maxSiblings, each)
 	}
 	if err != nil {
 		return j, err
@@ -414,7 +398,7 @@ func (w *watch) decide(ctx context.Context, j prove.Judgement) (ended bool, err 
 	case prove.Failed:
 		why := j.Gate + ": " + j.Why
 		_, _ = w.cordon(ctx, why) // at once; what fails is tried again
-		err := w.tag(ctx, clocks, map[string]string{fleet.TagRolledBack: now, fleet.TagQuarantine: tagValue(why)})
+		err := w.tag(ctx, clocks, plan.Quarantine(w.Now(), why))
 		if err != nil { // the model is what matters
 			w.note("%s could not be tagged as quarantined: %v", w.version.Name, err)
 		}

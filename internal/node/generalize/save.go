@@ -348,7 +348,7 @@ func (s *savings) seal(o Options) ([]wire.SealedItem, error) {
 	var items []wire.SealedItem
 	for _, x := range s.secrets {
 		if o.SealTo == nil {
-			s.fail("%s: there is no key to seal it to (--seal-to)", strings.TrimSpace(string(x.kind)+" "+x.name))
+			s.fail("%s: %s", strings.TrimSpace(string(x.kind)+" "+x.name), wire.NoSealKey)
 			continue
 		}
 		pub, err := hpke.NewDHKEMPublicKey(o.SealTo)

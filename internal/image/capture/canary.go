@@ -1,0 +1,333 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Ids of steps and undos.
+const (
+	stepCanary       = "canary"
+	undoDeleteCanary = "delete-canary"
+	stepPublish      = "publish"
+)
+
+const (
+	canaryLife = 24 * time.Hour
+	emptyFor   = time.Minute // of the drains of all clones
+	maxSetName = 64          // of a scale set of Linux machines
+)
+
+// judged returns why the version needs no canary.
+func (v view) judged(q Request, modelChanged bool) string {
+	return cmp.Or(
+		workflow.SkipIf(q.Canary == 0, "not requested"),
+		workflow.SkipIf(v.published() && modelChanged, "the model uses the version"),
+		workflow.SkipIf(v.published() && v.resume.Version.Tags[fleet.TagCanary] != "" && !plan.IsUnjudged(*v.resume.Version), "clones of it came up"))
+}
+
+func (c *capture) canaryStep(v view) workflow.Step {
+	s := c.get()
+	id := fleet.CanaryOf(s.Pool)
+	return workflow.Step{
+		ID:       stepCanary,
+		Title:    fmt.Sprintf("Create the scale set %s with %s", id.Name(), fleet.Count(int(c.req.Canary), "clone")),
+		Usual:    10 * time.Second,
+		Deadline: 30 * time.Minute,
+		After:    []string{stepVersion},
+		Skip:     cmp.Or(v.judged(c.req, s.ModelChanged), workflow.SkipIf(s.Quarantine != "", "the version is quarantined")),
+		Do:       c.canary,
+		Undo: &workflow.Undo{
+			ID:       undoDeleteCanary,
+			Title:    "Delete the scale set " + id.Name(),
+			Usual:    time.Minute,
+			Deadline: time.Hour,
+			When:     []string{stepJudge},
+			Do:       c.deleteCanary,
+			Manual:   func() string { return "az vmss delete --ids " + string(id) },
+		},
+	}
+}
+
+// canary creates the scale set. It does not wait for Azure's operation, which ends once each
+// machine has reported: an image that does not boot would hold up its deletion.
+func (c *capture) canary(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	if s.NoCanary != "" {
+		return done, nil
+	}
+	id := fleet.CanaryOf(s.Pool)
+	set, err := c.Cloud.Pool(ctx, id)
+	_, _, ours := set.Canary()
+	deletes := fleet.DeleteScaleSet{Pool: id, Force: true}
+	switch {
+	case fleet.IgnoreNotFound(err) != nil:
+		return done, err
+	case err == nil && !ours:
+		return done, invalid("create canary", string(id), "rename or delete it", "a scale set of this name exists that Ortet did not make")
+	case err == nil && set.Tags[fleet.TagCapture] == c.name && set.ProvisioningState != plan.Deleting:
+		return done, nil
+	case err == nil: // another capture left it
+		return goOn(p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id)))
+	}
+	change, err := c.newCanary(ctx, p, id)
+	if err != nil {
+		return done, err
+	}
+	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		set, err := c.Cloud.Pool(ctx, id)
+		return err == nil && set.Tags[fleet.TagCapture] == c.name, fleet.IgnoreNotFound(err)
+	})
+}
+
+// newCanary makes clones of what new nodes will be.
+func (c *capture) newCanary(ctx context.Context, p *workflow.Pass, id fleet.ResourceID) (change fleet.CreateCanary, err error) {
+	s := c.get()
+	pool, err := c.Cloud.Pool(ctx, s.Pool)
+	if err != nil {
+		return change, err
+	}
+	if problems := c.uncloned(pool, c.knowsCustomData(), nil); len(problems) > 0 {
+		return change, invalid("create canary", string(id), problems[0].WayOut, "%s", problems[0].What)
+	}
+	now := c.Now().UTC()
+	host := regexp.MustCompile(`[^a-z0-9-]+`).ReplaceAllString(strings.ToLower(s.Pool.Name()), "-")
+	change = fleet.CreateCanary{
+		ID: id, Pool: s.Pool, Image: s.Names.Version, Instances: c.req.Canary,
+		HostPrefix: host[:min(len(host), 40)] + now.Format("-c0102150405"), // a Node's name is never used twice
+		Protected:  map[string]fleet.Secret{},
+		Tags:       c.tags(map[string]string{fleet.TagCanary: now.Add(canaryLife).Format(time.RFC3339)}),
+	}
+	if sha := c.clonesCustomData(); sha != "" {
+		data, err := CustomData(ctx, c.Cluster, s.Pool, sha)
+		if err != nil {
+			return change, err
+		}
+		change.CustomData = &data
+	}
+	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
+	for _, e := range deleted {
+		change.Without = append(change.Without, e.Name)
+	}
+	for _, e := range pool.Model.Extensions {
+		sha := c.protectedSettings(e)
+		switch {
+		case slices.Contains(change.Without, e.Name) || sha == plan.NoSettings:
+		case strings.HasPrefix(strings.ToLower(e.Type), "applicationhealth"):
+			change.Without = append(change.Without, e.Name)
+		case sha == "":
+			change.Without = append(change.Without, e.Name)
+			p.Note("clones are made without extension %s, whose protected settings Azure does not show", e.Name)
+		default:
+			kept, err := c.Cluster.GetSecret(ctx, s.Pool, string(wire.ProtectedSettings), sha)
+			if err != nil {
+				return change, err
+			}
+			change.Protected[e.Name] = kept.Data
+		}
+	}
+	return change, nil
+}
+
+// clonesCustomData is the SHA-256 of the customData that new nodes of the version will have.
+func (c *capture) clonesCustomData() string {
+	s := c.get()
+	if c.req.Bakes() {
+		return plan.NoopSHA256
+	}
+	return first(s.CustomData, s.LastCustomData)
+}
+
+func (c *capture) knowsCustomData() bool { return c.clonesCustomData() != "" || c.get().NoCustomData }
+
+// protectedSettings is the SHA-256 of an extension's protected settings; plan.NoSettings if it
+// needs none to be given, "" if they are not known.
+func (c *capture) protectedSettings(e fleet.Extension) string {
+	if !e.HasProtectedSettings || e.KeyVault != nil {
+		return plan.NoSettings
+	}
+	if o := c.get().Original; o != nil {
+		return plan.OriginalExtensions([]fleet.Extension{e}, o.Extensions)[0].ProtectedSHA256
+	}
+	return ""
+}
+
+// uncloned returns what of new nodes no clone can be given, since Azure does not show it. saved
+// are the handlers whose protected settings are about to be kept.
+func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p plan.Problems) {
+	on := string(pool.ID)
+	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
+		"capture with --bootstrap baked, or without --canary")
+	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
+	for _, e := range pool.Model.Extensions {
+		goes := slices.ContainsFunc(deleted, func(d fleet.Extension) bool { return d.Name == e.Name })
+		handler := plan.OriginalExtension{Extension: e}.Handler()
+		known := c.protectedSettings(e) != "" || slices.ContainsFunc(saved, func(name string) bool {
+			return strings.EqualFold(name, handler) || strings.EqualFold(name, handler+"/"+e.Name)
+		})
+		p.Refuse(plan.Bootstraps(e) && !goes && !known, "CanaryNeedsExtension", on,
+			"its extension "+e.Name+" bootstraps new nodes, and its protected settings are not known: Azure does not show them",
+			"let the capture delete it (--extensions), or capture without --canary")
+	}
+	return p
+}
+
+// canaryProblems are the reasons why a canary cannot be made, as far as they can be known before
+// the donor is touched.
+func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume plan.ResumePlan) (p plan.Problems) {
+	on, id := string(pool.ID), fleet.CanaryOf(pool.ID)
+	n, soak := c.req.Canary, c.req.CanarySoak
+	p.Refuse(n < 0 || n > plan.MaxCanary, "BadNumber", "--canary", fleet.Count(int(n), "clone"), fmt.Sprintf("give 0 to %d", plan.MaxCanary))
+	p.Refuse(soak < 0 || soak > plan.MaxSoak, "BadNumber", "--canary-soak", soak.String(), "give at most "+plan.MaxSoak.String())
+	p.Refuse(len(id.Name()) > maxSetName, "CanaryName", on, fmt.Sprintf("the name of its canary, %s, is longer than %d characters", id.Name(), maxSetName),
+		"capture without --canary")
+	set, err := c.Cloud.Pool(ctx, id)
+	_, _, ours := set.Canary()
+	p.Unreadable(string(id), err)
+	p.Refuse(err == nil && !ours, "ForeignScaleSet", string(id), "a scale set with the name of the canary exists that Ortet did not make",
+		"rename or delete it, or capture without --canary")
+	assigned := slices.ContainsFunc(pool.Joins, func(j fleet.Join) bool { return j.Action == azure.AssignIdentity })
+	p.Refuse(pool.SystemIdentity && !assigned, "CanaryIdentity", on, "its nodes have a system-assigned identity only: a canary's would be another, without roles",
+		"give the pool a user-assigned identity, or capture without --canary")
+	denied, err := c.Cloud.Denied(ctx, pool.ID.Group(), azure.ActionsOf(azure.CanaryChanges()...))
+	p.Unreadable("what "+string(pool.ID.Group())+" allows", err)
+	p.Denied(pool.ID.Group(), denied, nil)
+	for _, j := range pool.Joins {
+		denied, err := c.Cloud.Denied(ctx, j.Resource, []string{j.Action})
+		p.Unreadable("what "+string(j.Resource)+" allows", err)
+		p.Refuse(len(denied) > 0, "AzureDenied", string(j.Resource), "these credentials may not do "+j.Action+", which making a clone needs",
+			"grant them a role with this action on it, or capture without --canary")
+	}
+	if resume.From >= plan.AtGeneralized {
+		p = append(p, c.uncloned(pool, c.knowsCustomData(), nil)...)
+	}
+	if sha := c.clonesCustomData(); sha != "" {
+		_, err := CustomData(ctx, c.Cluster, pool.ID, sha)
+		lost := fleet.Is(err, fleet.KindNotFound) && resume.From >= plan.AtGeneralized
+		p.Refuse(lost, "CanaryCannotBoot", on, "the customData that its new nodes get is not kept (SHA-256 "+sha+")",
+			"capture with --bootstrap baked, or without --canary")
+		p.Unreadable("the customData of new nodes", err)
+	}
+	return p
+}
+
+// mayClone refuses a canary that cannot be made, or leaves out one that was not asked for.
+func (c *capture) mayClone(problems plan.Problems, note func(format string, args ...any)) plan.Problems {
+	if len(problems) == 0 || !c.req.CanaryIfPossible {
+		return problems
+	}
+	why := problems[0].What
+	c.set(func(s *state) { s.NoCanary = why })
+	note("no canary: %s", why)
+	return nil
+}
+
+// inspectedForCanary adds what the inspection of the donor's disk says of its clones.
+func (c *capture) inspectedForCanary(ctx context.Context, report wire.GeneralizeReport) (p plan.Problems, err error) {
+	if c.req.Canary == 0 || c.get().NoCanary != "" {
+		return nil, nil
+	}
+	pool, err := c.Cloud.Pool(ctx, c.get().Pool)
+	if err != nil {
+		return nil, err
+	}
+	saved, unread := slices.Clone(report.NoProtected), false
+	for _, text := range report.Unsaved {
+		what, readable := strings.CutSuffix(text, ": "+wire.NoSealKey)
+		kind, name, _ := strings.Cut(what, " ")
+		if readable && kind == string(wire.ProtectedSettings) {
+			saved = append(saved, name)
+		}
+		unread = unread || !readable && strings.HasPrefix(text, string(wire.CustomData))
+	}
+	return c.mayClone(c.uncloned(pool, !unread || c.knowsCustomData(), saved), c.Note), nil
+}
+
+// deleteCanary deletes the scale set once what was scheduled there before its nodes were cordoned
+// has left.
+func (c *capture) deleteCanary(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	id := fleet.CanaryOf(c.get().Pool)
+	deletes := fleet.DeleteScaleSet{Pool: id, Force: true}
+	set, err := c.Cloud.Pool(ctx, id)
+	switch {
+	case err == nil && set.Tags[fleet.TagCapture] != c.name:
+		return done, nil
+	case err == nil && set.ProvisioningState != plan.Deleting:
+		if c.emptyCanary(ctx, id); ctx.Err() != nil {
+			return done, context.Cause(ctx)
+		}
+		p.Preempts(deletes)
+	}
+	return p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id))
+}
+
+// emptyCanary evicts pods from the clones. What fails is no reason to leave them there.
+func (c *capture) emptyCanary(ctx context.Context, id fleet.ResourceID) {
+	end := c.Now().Add(emptyFor)
+	nodes, err := c.Nodes(ctx)
+	for _, n := range nodes {
+		of, idErr := fleet.ParseProviderID(n.ProviderID)
+		left := end.Sub(c.Now())
+		if err != nil || idErr != nil || !of.Parent().Equal(id) || left <= 0 {
+			continue
+		}
+		if err = c.Cluster.Isolate(ctx, n.Name); err == nil {
+			drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: left, Fit: true}
+			err = c.Cluster.Drain(ctx, n.Name, drain, nil)
+		}
+		if err != nil {
+			c.Log.Debug("cannot empty a clone", "node", n.Name, "error", err)
+			err = nil
+		}
+	}
+}
+
+func (c *capture) publishStep(v view) workflow.Step {
+	unjudged := v.resume.Version != nil && plan.IsUnjudged(*v.resume.Version)
+	return workflow.Step{
+		ID:       stepPublish,
+		Title:    "Record that the version is live",
+		Usual:    time.Minute,
+		Deadline: time.Hour,
+		After:    []string{stepModel},
+		Skip:     workflow.SkipIf(!unjudged && v.judged(c.req, c.get().ModelChanged) != "", "no canary"),
+		Optional: true,
+		Do:       c.publish,
+	}
+}
+
+// publish tags the version, and includes it in the definition's latest unless the request
+// excludes it.
+func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	id, value := s.Names.Version, ""
+	if s.Proved {
+		value = c.Now().UTC().Format(time.RFC3339)
+	}
+	v, err := c.Cloud.Version(ctx, id)
+	if err != nil {
+		return done, err
+	}
+	tags := map[string]string{fleet.TagCanary: value}
+	latest := !c.req.ExcludeFromLatest && !plan.AgainNamed(id.Name()) && !s.Excluded
+	var change fleet.Change = fleet.TagVersion{ID: id, Tags: tags}
+	if latest && v.ExcludeFromLatest {
+		change = fleet.PublishVersion{ID: id, Tags: tags}
+	}
+	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		v, err := c.Cloud.Version(ctx, id)
+		return err == nil && v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) && (v.Tags[fleet.TagCanary] != "") == s.Proved && !(latest && v.ExcludeFromLatest), err
+	})
+}

@@ -1,0 +1,227 @@
+package capture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+const stepJudge = "judge"
+
+const (
+	judgeEvery  = 10 * time.Second // from one judgement of the clones to the next
+	lookEvery   = 2 * time.Second  // from one look for Nodes of clones to the next
+	outageAfter = time.Minute      // without an answer of the cluster
+	maxSiblings = 3                // whose pods are read
+)
+
+// A judging is what one process knows of a canary.
+type judging struct {
+	clones   []fleet.Instance // as listed last
+	listed   time.Time
+	isolated map[string]bool // clones, by host name
+	answered time.Time       // when the cluster answered last
+	outage   time.Time       // when it answered again
+	final    prove.Judgement // its Result is "" until there is one
+}
+
+// Nodes returns all of the cluster.
+func (c Config) Nodes(ctx context.Context) (all []fleet.Node, err error) {
+	for n, err := range c.Cluster.Nodes(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// Pods reads the pods of at most limit of those clones whose Node is Ready and that are wanted.
+func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wanted func(prove.Clone) bool) (err error) {
+	for i := range clones {
+		if x := &clones[i]; limit > 0 && x.Node != nil && x.Node.Ready && wanted(*x) {
+			limit--
+			if x.Pods, err = c.Cluster.Pods(ctx, x.Node.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func each(prove.Clone) bool { return true }
+
+func (c *capture) judgeStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepJudge,
+		Title:    "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String(),
+		Usual:    3*time.Minute + c.req.CanarySoak,
+		Deadline: 4 * time.Hour,
+		After:    []string{stepVersion, stepCanary},
+		Skip:     v.judged(c.req, c.get().ModelChanged),
+		Do:       c.judge,
+	}
+}
+
+// judge compares the clones with the pool's nodes. A version whose clones fail is tagged before
+// the step fails: nothing makes it live again by itself.
+func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	version := s.Names.Version
+	if s.NoCanary != "" {
+		return done, nil
+	}
+	if s.Quarantine == "" {
+		base, err := workflow.Before(ctx, p, func() (prove.Baseline, error) { return c.baseline(ctx) })
+		if err != nil {
+			return done, err
+		}
+		w, err := c.look(ctx, base, c.Now().Add(-p.Since()))
+		if err != nil || w.RequeueAfter > 0 {
+			return w, err
+		}
+		switch j := c.judging.final; j.Result {
+		case prove.Passed:
+			c.set(func(s *state) { s.Proved = true })
+			p.Note("%s of %s", j.Why, version.Name())
+			return done, nil
+		case prove.NoResult:
+			return done, invalid("judge canary", string(version), "run the same command again, which makes another canary of this version",
+				"the clones say nothing of the version: %s", j.Why)
+		default:
+			s.Quarantine = j.Gate + ": " + j.Why
+			c.set(func(now *state) { now.Quarantine = s.Quarantine })
+			p.Note("%s failed %s", version.Name(), s.Quarantine)
+		}
+	}
+	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Now(), s.Quarantine)}, func(ctx context.Context) (bool, error) {
+		v, err := c.Cloud.Version(ctx, version)
+		return err == nil && v.ProvisioningState == plan.Succeeded && v.Tags[fleet.TagQuarantine] != "" && plan.RolledBack(v), err
+	})
+	if err == nil && w.RequeueAfter == 0 {
+		err = invalid("judge canary", string(version), "mend the donor and capture it with --again, or capture another node",
+			"it is quarantined: %s", s.Quarantine)
+	}
+	return w, err
+}
+
+// baseline is the pool as it is: no clone is in its scale set.
+func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
+	others, _, err := c.pair(ctx, c.get().Pool)
+	if err == nil {
+		err = c.Pods(ctx, others, maxSiblings, each)
+	}
+	return prove.NewBaseline(others, first(c.get().BuiltFrom, c.req.Node)), err
+}
+
+// pair reads a scale set's instances and their Nodes.
+func (c *capture) pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, []fleet.Node, error) {
+	instances, err := c.Cloud.Instances(ctx, set)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, err := c.Nodes(ctx)
+	return prove.Pair(instances, nodes), nodes, err
+}
+
+// look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
+// waits until there is a final judgement.
+func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time) (workflow.Wait, error) {
+	j, now, want := &c.judging, c.Now(), int(c.req.Canary)
+	if j.isolated == nil {
+		*j = judging{isolated: map[string]bool{}, answered: now}
+	}
+	judges := len(j.clones) < want || now.Sub(j.listed) >= judgeEvery
+	if judges {
+		clones, err := c.Cloud.Instances(ctx, fleet.CanaryOf(c.get().Pool))
+		switch {
+		case fleet.Is(err, fleet.KindNotFound):
+			j.final.Finding = prove.Finding{Result: prove.NoResult, Why: "others deleted their scale set"}
+			return done, nil
+		case err != nil:
+			return done, err
+		}
+		j.clones, j.listed = clones, now
+	}
+	if err := c.isolate(ctx); err != nil {
+		return done, err
+	}
+	if !judges {
+		return in(lookEvery, "%s", j.final.Why), nil
+	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return done, err
+	}
+	if answered := c.Now(); answered.Sub(j.answered) > outageAfter {
+		j.outage = answered
+	}
+	j.answered = c.Now()
+	o := prove.Observation{Clones: prove.Pair(j.clones, nodes), Nodes: nodes, Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
+	if err := c.Pods(ctx, o.Clones, plan.MaxCanary, each); err != nil {
+		return done, err
+	}
+	verdict := prove.Judge(o, base, want)
+	if verdict.Result == prove.Failed { // is it the image, or the cluster?
+		if o.Others, _, err = c.pair(ctx, c.get().Pool); err == nil {
+			err = c.Pods(ctx, o.Others, maxSiblings, each)
+		}
+		if err != nil {
+			return done, err
+		}
+		verdict = prove.Judge(o, base, want)
+	}
+	c.result.Canary = verdict.Findings
+	if j.final.Why = verdict.Why; verdict.Result != prove.Waits {
+		j.final = verdict
+		return done, nil
+	}
+	pause := lookEvery
+	if len(j.isolated) >= want {
+		pause = judgeEvery
+	}
+	return in(pause, "%s", verdict.Why), nil
+}
+
+// isolate finds Nodes by the clones' host names, which are known before they boot. Kubernetes
+// keeps pods off a Node that is not Ready, as each is at first.
+func (c *capture) isolate(ctx context.Context) error {
+	for _, i := range c.judging.clones {
+		name := strings.ToLower(i.HostName)
+		if c.judging.isolated[name] || name == "" {
+			continue
+		}
+		n, err := c.Cluster.Node(ctx, name)
+		switch {
+		case fleet.Is(err, fleet.KindNotFound):
+			continue
+		case err == nil && n.ProviderID != "" && !strings.EqualFold(n.ProviderID, "azure://"+string(i.ID)):
+			continue
+		case err == nil:
+			err = c.Cluster.Isolate(ctx, name)
+		}
+		if fleet.IgnoreNotFound(err) != nil {
+			return err
+		}
+		c.judging.isolated[name] = err == nil
+	}
+	return nil
+}
+
+// endedAtCanary says how things are after a capture that the canary ended.
+func (c *capture) endedAtCanary(step string) string {
+	switch s := c.get(); {
+	case step != stepCanary && step != stepJudge:
+		return ""
+	case s.Quarantine != "":
+		return fmt.Sprintf("the model was not changed, and %s stays, quarantined", s.Names.Version.Name())
+	default:
+		return fmt.Sprintf("the model was not changed, and %s is kept", s.Names.Version.Name())
+	}
+}

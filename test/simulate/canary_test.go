@@ -1,0 +1,99 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// provenFirst is a capture with a canary.
+func provenFirst(bad string) Story {
+	s := Story{Name: "canary of nodes that are " + cmp.Or(bad, "good"), Seed: 7, Pool: with(func(p *Pool) { p.Daemons, p.Bad = 1, bad }),
+		Asks: []Ask{{Do: "capture", Canary: 2}}}
+	if bad != "" {
+		s.Asks, s.Cannot = []Ask{{Do: "capture", Canary: 2, Exit: 1, Once: true}, {Do: "capture", Canary: 2, Exit: 3}}, "RolledBack"
+	}
+	return s
+}
+
+// TestCanary proves a good image and five bad ones by clones. The judge sees to the outcome.
+func TestCanary(t *testing.T) {
+	for _, bad := range []string{"", "no boot", "slow", "no join", "twin", "daemon"} {
+		s := provenFirst(bad)
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			r := play(t, s)
+			if len(r.violations) > 0 {
+				t.Fatal(explain(s, r))
+			}
+			for _, l := range r.trace {
+				if strings.Contains(l, " ends: ") {
+					t.Log(l)
+				}
+			}
+			if bad == "" {
+				s.Asks[0].Canary = 0
+				with, without := costOf(t, r), costOf(t, play(t, s))
+				azure, kube, took := with[0]-without[0], with[1]-without[1], with[2]-without[2]
+				t.Logf("a good canary costs %.0f requests to Azure, %.0f to the API server and %.0f seconds", azure, kube, took)
+				if azure > 100 || kube > 200 || took > 300 {
+					t.Error("want at most 100, 200 and 300")
+				}
+			}
+		})
+	}
+}
+
+// costOf counts requests to Azure and to the API server, and seconds, which are virtual.
+func costOf(t *testing.T, r result) (cost [3]float64) {
+	t.Helper()
+	for _, q := range r.requests {
+		if q.side() == "azure" {
+			cost[0]++
+		} else {
+			cost[1]++
+		}
+	}
+	for _, l := range r.trace {
+		if strings.Contains(l, " ends: ") {
+			if _, err := fmt.Sscan(l, &cost[2]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return cost
+}
+
+// TestSweepCanary plays them with one event at each request from the canary on.
+func TestSweepCanary(t *testing.T) {
+	match := regexp.MustCompile(*only)
+	for _, s := range []Story{provenFirst(""), provenFirst("no join")} {
+		t.Run(s.Name, func(t *testing.T) {
+			plain := play(t, s)
+			if len(plain.violations) > 0 {
+				t.Fatal(explain(s, plain))
+			}
+			from := 0
+			for i, r := range plain.requests {
+				if from == 0 && strings.HasPrefix(r.name, "azure PUT virtualMachineScaleSets/"+poolName+"-canary") {
+					from = i
+				}
+			}
+			events := cases(plain.requests[from:])
+			if !*sweepAll {
+				events = sample(events)
+			}
+			var all []Story
+			for _, e := range events {
+				if match.MatchString(e.What) {
+					one := s
+					one.Happen = []Event{e}
+					all = append(all, one)
+				}
+			}
+			playAll(t, all)
+		})
+	}
+}
