@@ -61,7 +61,7 @@ func New(c Config) (*Auto, error) {
 type Observation struct {
 	donors.Choice
 	// Left says why the pool is left out: AKS or Cluster API owns it, it is gone, not
-	// Linux, or a control plane. "" where it is not.
+	// Linux, a control plane, or a canary. "" where it is not.
 	Left string `json:"left,omitempty"`
 	// Resumes is the donor of an interrupted capture of the pool, which is finished
 	// first, and may be under way; "" without one.

@@ -302,6 +302,9 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 	w.pool("capz", 1, func(s *capture.PoolStatus) {
 		s.Pool.Tags = map[string]string{"sigs.k8s.io_cluster-api-provider-azure_cluster_c": "owned"}
 	})
+	w.pool("web-canary", 1, func(s *capture.PoolStatus) {
+		s.Pool.Tags = map[string]string{fleet.TagCanary: now.Format(time.RFC3339)}
+	})
 	w.pool("gone", 1, func(s *capture.PoolStatus) { s.Gone, s.Unread, s.Problem = true, true, "404" })
 	w.pool("windows", 1, func(s *capture.PoolStatus) { s.Pool.Model.Linux = false })
 	w.pool("masters", 2, func(s *capture.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
@@ -310,13 +313,13 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 	}
 	lines, code := all(t, w.auto(t, nil))
 	expect(t, lines, "aks: left out 0 … AKS manages it", "capz: left out 0 … Cluster API", "gone: left out 0 … no such scale set",
-		"masters: left out 0 … control plane", "windows: left out 0 … Linux")
+		"masters: left out 0 … control plane", "web-canary: left out 0 … a canary of web", "windows: left out 0 … Linux")
 	if code != 0 || len(w.captured) > 0 {
 		t.Errorf("exit %d, captured %v", code, w.captured)
 	}
 	// No Node's providerID names one: it is known by its ARM id alone.
 	w.pool("flexible", 0, func(s *capture.PoolStatus) { s.Pool.Orchestration = "Flexible" })
-	for _, name := range []string{"aks", "capz", "flexible", "gone", "masters", "windows"} {
+	for _, name := range []string{"aks", "capz", "flexible", "gone", "masters", "web-canary", "windows"} {
 		r := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{fleet.ResourceID(group + name)}, false, false)[0]
 		if r.Exit != 3 {
 			t.Errorf("%s by name: exit %d %s, want a refusal", name, r.Exit, r.Error)

@@ -194,7 +194,7 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
 	}
 	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned) {
-		if p.Code == "OwnedByClusterAPI" {
+		if p.Code == "OwnedByClusterAPI" || p.Code == "IsCanary" {
 			return &p
 		}
 	}

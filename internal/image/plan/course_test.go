@@ -55,6 +55,9 @@ func TestCaptureProblems(t *testing.T) {
 		"flexible":    {func(o *Observed, _ *Request) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
 		"ephemeral": {func(o *Observed, _ *Request) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" },
 			"EphemeralDisk"},
+		"canary": {func(o *Observed, _ *Request) {
+			o.Pool.ID, o.Pool.Tags[fleet.TagCanary] = fleet.CanaryOf(o.Pool.ID), "2026-11-28T00:00:00Z"
+		}, "IsCanary"},
 		"automatic":           {func(o *Observed, _ *Request) { o.Pool.UpgradeMode = "automatic" }, "AutomaticUpgrade"},
 		"rolling":             {func(o *Observed, _ *Request) { o.Pool.UpgradeMode = fleet.Rolling }, "RollingUpgrade"},
 		"rolling, allowed":    {func(o *Observed, q *Request) { o.Pool.UpgradeMode = fleet.Rolling; q.AllowRolling = true }, ""},

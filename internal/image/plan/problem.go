@@ -236,6 +236,9 @@ const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 // looked at again right before it is changed.
 func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) (p Problems) {
 	refuse, on := p.Refuse, string(pool.ID)
+	of, _, canary := pool.Canary()
+	refuse(canary, "IsCanary", on, "it is a canary of "+of.Name()+": a capture made it to prove an image version, and deletes it",
+		"name a node of "+of.Name()+", or that scale set")
 	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Automatic), "AutomaticUpgrade", on,
 		"its upgrade mode is Automatic: a changed model may take down all instances at once", "set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
 	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling, "RollingUpgrade", on,
