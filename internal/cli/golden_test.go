@@ -114,6 +114,14 @@ func TestShown(t *testing.T) {
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
 	underway.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Running: []string{"drain"}, Undo: []string{"cordon", "stop", "protection"}, Why: "interrupt signal received", Holder: "operator/4711/1d2c3b4a"}
 
+	proving := underway
+	proving.Problem = ""
+	proving.Canary = &capture.CanaryStatus{ID: fleet.CanaryOf(pool1), Instances: 2, Capture: captureName, Expires: noon.Add(24 * time.Hour)}
+	leftover, canary := fresh, fresh
+	leftover.Canary = &capture.CanaryStatus{ID: fleet.CanaryOf(pool1), Instances: 1, Capture: captureName, Expires: noon.Add(-time.Hour), Obsolete: true}
+	canary.Pool.ID, canary.Pool.Name = fleet.CanaryOf(pool1), fleet.CanaryOf(pool1).Name()
+	canary.Pool.Tags = map[string]string{fleet.TagCanary: noon.Format(time.RFC3339)}
+
 	for name, show := range map[string]func(io.Writer){
 		"plan-first":   func(w io.Writer) { writePlan(w, thePlan()) },
 		"plan-resumed": func(w io.Writer) { writePlan(w, resumed) },
@@ -135,6 +143,11 @@ func TestShown(t *testing.T) {
 		"status-latest":   func(w io.Writer) { writeStatus(w, kamino, noon) },
 		"status-fresh":    func(w io.Writer) { writeStatus(w, fresh, noon) },
 		"status-underway": func(w io.Writer) { writeStatus(w, underway, noon) },
+		"status-canary": func(w io.Writer) {
+			for _, s := range []capture.PoolStatus{proving, leftover, canary} {
+				writeStatus(w, s, noon)
+			}
+		},
 		"capture": func(w io.Writer) {
 			writeCapture(w, capture.Result{
 				Pool: pool1, Donor: donor, Version: theVersion, BuiltFrom: donor, Pruned: []string{"2026.11.01"},

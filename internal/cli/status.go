@@ -104,6 +104,17 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 	if c := s.Capture; c != nil {
 		writeLast(w, c)
 	}
+	if c := s.Canary; c != nil {
+		expires, at := "expires ", c.Expires.UTC().Format("2006-01-02 15:04:05")
+		if c.Obsolete {
+			expires, at = "expired ", at+", and no open capture deletes it: az vmss delete --ids "+string(c.ID)
+		}
+		paragraph(w, resultWidth, "  ", "    ", fmt.Sprintf("canary: %s, %s, of %s, %s", c.ID.Name(),
+			fleet.Count(int(c.Instances), "instance"), dash(c.Capture), expires+at))
+	}
+	if of, _, is := s.Pool.Canary(); is {
+		paragraph(w, resultWidth, "  ", "    ", "a canary: a capture of "+of.Name()+" made it, and deletes it; see ortet status "+of.Name())
+	}
 	inModel := false
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(s.Versions) > 0 {

@@ -23,6 +23,7 @@ type PoolStatus struct {
 	Versions      []VersionStatus  `json:"versions"` // newest first by publishing date
 	Instances     []InstanceStatus `json:"instances"`
 	Capture       *RunStatus       `json:"capture,omitempty"`       // newest capture or rollback, open or ended; nil if none
+	Canary        *CanaryStatus    `json:"canary,omitempty"`        // nil if Azure has none of the pool
 	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
 	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
 	Gone          bool             `json:"gone,omitempty"`          // Azure has no such scale set
@@ -65,10 +66,20 @@ type RunStatus struct {
 	Resumes bool         `json:"resumes,omitempty"` // no process works on the pool, and the same command resumes the run
 }
 
-// Status reports on pools; on all that the cluster's nodes are in if pools is empty. A
-// pool that cannot be read says so in its Problem.
+// CanaryStatus is the scale set in which a capture proves a version of the pool.
+type CanaryStatus struct {
+	ID        fleet.ResourceID `json:"id"`
+	Instances int64            `json:"instances"`
+	Capture   string           `json:"capture"` // name of the capture that made it, by a tag
+	Expires   time.Time        `json:"expires"`
+	Obsolete  bool             `json:"obsolete,omitempty"` // expired, and no open capture will delete it
+}
+
+// Status reports on pools; on all that the cluster's nodes are in if pools is empty, with
+// each canary in its pool's status. A pool that cannot be read says so in its Problem.
 func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) (_ []PoolStatus, err error) {
-	if len(pools) == 0 {
+	all := len(pools) == 0
+	if all {
 		if pools, err = s.pools(ctx); err != nil {
 			return nil, err
 		}
@@ -82,7 +93,28 @@ func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) (_ []Poo
 			return ctx.Err()
 		})
 	}
-	return out, group.Wait()
+	if err := group.Wait(); err != nil || !all {
+		return out, err
+	}
+	return s.withoutCanaries(ctx, out), nil
+}
+
+// withoutCanaries returns the pools' statuses, also of a pool of which only the canary has
+// Nodes. The canary of a pool that Azure no longer has stays.
+func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus) (out []PoolStatus) {
+	for _, st := range all {
+		of, _, canary := st.Pool.Canary()
+		if canary && slices.ContainsFunc(all, func(o PoolStatus) bool { return o.Pool.ID.Equal(of) && !o.Gone }) {
+			continue
+		}
+		if canary {
+			if pool := s.status(ctx, of); !pool.Gone {
+				st = pool
+			}
+		}
+		out = append(out, st)
+	}
+	return out
 }
 
 func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
@@ -90,6 +122,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	pool, poolErr := s.Cloud.Pool(ctx, id)
 	versions, versionErr := s.Cloud.Versions(ctx, st.Definition)
 	instances, instErr := s.Cloud.Instances(ctx, id)
+	canary, canaryErr := s.Cloud.Pool(ctx, fleet.CanaryOf(id))
 	holding, locked, leaseErr := s.Cluster.Holding(ctx, string(id)) // before the journal: the Lease goes last
 	rec, jrErr := s.Journal.Load(ctx, string(id))
 	if jrErr == nil {
@@ -100,8 +133,14 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 			}
 		}
 	}
-	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), instErr, fleet.IgnoreNotFound(jrErr)); err != nil {
+	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), instErr, fleet.IgnoreNotFound(canaryErr),
+		fleet.IgnoreNotFound(jrErr)); err != nil {
 		st.Problem = err.Error()
+	}
+	if of, expires, is := canary.Canary(); canaryErr == nil && is && of.Equal(id) {
+		st.Canary = &CanaryStatus{ID: canary.ID, Instances: canary.Capacity, Capture: canary.Tags[fleet.TagCapture], Expires: expires}
+		mayDelete := fleet.IgnoreNotFound(jrErr) != nil || jrErr == nil && rec.Open() && rec.Name == st.Canary.Capture
+		st.Canary.Obsolete = !mayDelete && expires.Before(s.Now())
 	}
 	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
 	if st.Unread = poolErr != nil; !st.Unread {
