@@ -72,6 +72,9 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 	if member.VMID != document.VMID {
 		return proven{}, refuse(VMIDMismatch, fmt.Errorf("the instance that Azure has is vmId %s", member.VMID))
 	}
+	if err := s.admits(ctx, member); err != nil {
+		return proven{}, err
+	}
 	facts.node = member.NodeName()
 	if !nodeName(member.NodeName()) {
 		return proven{}, refuse(BadHostName, fmt.Errorf("computer name %.100q", member.HostName))
@@ -90,7 +93,7 @@ func (s *Server) mayAsk(machine string, facts *facts) error {
 	return nil
 }
 
-// member asks the cloud for an instance, of an admitted scale set.
+// member asks the cloud for an instance, of an admitted scale set or one that may be its canary.
 func (s *Server) member(ctx context.Context, id fleet.ResourceID) (fleet.Member, error) {
 	done := s.meters.stage("cloud")
 	member, err := s.config.Directory.Member(ctx, id)
@@ -103,7 +106,7 @@ func (s *Server) member(ctx context.Context, id fleet.ResourceID) (fleet.Member,
 	case err != nil:
 		return member, ofPort(ctx, CloudUnavailable, err)
 	}
-	if !slices.ContainsFunc(s.config.Pools, member.Pool.Equal) {
+	if !s.ours(member.Pool) {
 		return member, refuse(PoolNotAllowed, fmt.Errorf("the instance is of %.300q", member.Pool))
 	}
 	return member, nil
@@ -123,18 +126,17 @@ func (s *Server) spend(ctx context.Context, who proven) error {
 }
 
 // allowed reads the id of an instance of a Uniform scale set, which has to be one of
-// ours, or of a virtual machine in the resource group of one: whose it is, the cloud
-// tells.
+// ours or may be a canary of one, or of a virtual machine in the resource group of one:
+// whose it is, the cloud tells.
 func (s *Server) allowed(text string) (fleet.ResourceID, error) {
 	id := fleet.ResourceID(text)
 	uniform, ok := instanceID(text)
 	if !ok {
 		return "", refuse(BadResourceID, fmt.Errorf("resource id %.300q", text))
 	}
-	for _, pool := range s.config.Pools {
-		if uniform && id.Parent().Equal(pool) || !uniform && id.Group().Equal(pool.Group()) {
-			return id, nil
-		}
+	inGroup := func(pool fleet.ResourceID) bool { return id.Group().Equal(pool.Group()) }
+	if uniform && s.ours(id.Parent()) || !uniform && slices.ContainsFunc(s.config.Pools, inGroup) {
+		return id, nil
 	}
 	return "", refuse(PoolNotAllowed, fmt.Errorf("resource id %.300q", text))
 }

@@ -58,6 +58,9 @@ type Cluster interface {
 	// AdmittedAt tells when the machine was admitted that has a Node's name; the zero
 	// time is of one that was not.
 	AdmittedAt(ctx context.Context, node string) (time.Time, error)
+	// HeldUntil returns when the Lease expires by which a capture or rollback keeps the
+	// pool to itself; the zero time means that no process holds it.
+	HeldUntil(ctx context.Context, pool fleet.ResourceID) (time.Time, error)
 	// Admit lets the member's Node be registered and makes a token for it, of this
 	// distribution, in place of one that it had. What an earlier machine of the name
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A

@@ -187,7 +187,7 @@ type ReaperConfig struct {
 	// Azure's limits.
 	Members azure.Members
 	// Pools are the scale sets whose instances are admitted; no other's Nodes are
-	// touched.
+	// touched, but for those of their canaries.
 	Pools []fleet.ResourceID
 	// Interval is from the end of a round to the begin of the next; 0 is DefaultReapInterval.
 	Interval time.Duration
@@ -230,6 +230,9 @@ func alone(ctx context.Context, run func(context.Context)) error {
 func NewReaper(c ReaperConfig) (*Reaper, error) {
 	if c.Admissions == nil || c.Members == nil || len(c.Pools) == 0 {
 		return nil, &fleet.Error{Op: "start the reaper", Kind: fleet.KindInvalid, Err: errors.New("no admissions, members or scale set")}
+	}
+	for _, pool := range c.Pools {
+		c.Pools = append(slices.Clip(c.Pools), fleet.CanaryOf(pool))
 	}
 	if c.Interval <= 0 {
 		c.Interval = DefaultReapInterval

@@ -303,6 +303,24 @@ func TestReaperRound(t *testing.T) {
 	}
 }
 
+// The Node of a canary goes with its scale set.
+func TestReaperOfADeletedCanary(t *testing.T) {
+	c := &smallCloud{}
+	c.put(1, oldVM)
+	node := lost(2)
+	node.Name, node.Pool = "canary000000", fleet.CanaryOf(reapPool)
+	node.Instance = node.Pool.Child("virtualMachines", "0")
+	node.ProviderID = "azure://" + string(node.Instance)
+	h := held(lost(1), node)
+	r, _ := newTestReaper(t, h, c)
+	for range roundsGone {
+		if err := r.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantNodes(t, h, "agents000001")
+}
+
 // What changes while the reaper looks is not deleted.
 func TestReaperIsOvertaken(t *testing.T) {
 	c := &smallCloud{}

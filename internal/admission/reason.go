@@ -35,6 +35,7 @@ const (
 	CloudUnavailable      Reason = "CloudUnavailable"
 	VMIDMismatch          Reason = "VMIDMismatch"
 	BadHostName           Reason = "BadHostName"
+	CanaryNotAdmitted     Reason = "CanaryNotAdmitted"
 	NodeReady             Reason = "NodeReady"
 	KubeletHeard          Reason = "KubeletHeard"
 	NameTaken             Reason = "NameTaken"
@@ -103,6 +104,7 @@ func Reasons() []Meaning {
 		{InstanceGone, http.StatusForbidden, false, "Azure has no such instance", "none for an instance that was deleted; one that is new is found a little later"},
 		{CloudUnavailable, http.StatusServiceUnavailable, false, "Azure cannot be asked", "the audit log says why: permissions, throttling or the network"},
 		{VMIDMismatch, http.StatusForbidden, true, "the instance is another machine", "somebody uses another machine's document; or the instance was made anew under the same id, and the node's agent has the old one's"},
+		{CanaryNotAdmitted, http.StatusForbidden, false, "the scale set is a canary, which is not admitted now", "run its capture again if that was killed; else somebody made a scale set of a canary's name, and the audit log says what it lacks"},
 		{BadHostName, http.StatusForbidden, true, "the instance's computer name is no name of a Node", "change the scale set's computer name prefix"},
 		{NodeReady, http.StatusConflict, false, "a Node of this name is Ready", "none where the machine was just made anew: it is admitted once the old Node is not Ready; else somebody uses a running node's identity"},
 		{KubeletHeard, http.StatusConflict, false, "the kubelet of a Node of this name was heard of in the last minute", "none where the machine was just made anew or restarted, or its Node was deleted: it is admitted within minutes; else a pod asks in its node's name: keep pods from the metadata service"},

@@ -69,6 +69,9 @@ type Config struct {
 	ClientCAs func(context.Context) ([]byte, error)
 	// Pools are the scale sets whose instances are admitted.
 	Pools []fleet.ResourceID
+	// ScaleSets reads canaries of Pools, whose instances are admitted while a capture works
+	// on the pool; nil admits none.
+	ScaleSets ScaleSets
 	// CallbackTimeout is how long a node has to answer; 0 is 3 s. Dial reaches it; nil
 	// is a net.Dialer's.
 	CallbackTimeout time.Duration

@@ -106,8 +106,9 @@ type cluster struct {
 	verdicts []wire.Verdict
 	boots    []wire.BootReport
 	err      error
-	admits   error                 // of Admit alone
-	hold     func(context.Context) // what a Leave waits for
+	admits   error                          // of Admit alone
+	hold     func(context.Context)          // what a Leave waits for
+	held     map[fleet.ResourceID]time.Time // until when a pool's Lease is
 }
 
 func (c *cluster) lock() func() { c.mu.Lock(); return c.mu.Unlock }
@@ -139,6 +140,11 @@ func (c *cluster) Heard(_ context.Context, name string) (time.Time, error) {
 func (c *cluster) AdmittedAt(context.Context, string) (time.Time, error) {
 	defer c.lock()()
 	return c.admitted, c.err
+}
+
+func (c *cluster) HeldUntil(_ context.Context, pool fleet.ResourceID) (time.Time, error) {
+	defer c.lock()()
+	return c.held[pool], c.err
 }
 
 func (c *cluster) Admit(_ context.Context, m fleet.Member, distribution string, _ admission.NodeState) (wire.Join, error) {

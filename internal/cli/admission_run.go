@@ -152,7 +152,7 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 		return nil, err
 	}
 	a.server, err = admission.New(admission.Config{
-		Directory: a.directory, Cluster: a.cluster, Attest: verifier, ClientCAs: a.cluster.ClientCAs, Pools: pools,
+		Directory: a.directory, Cluster: a.cluster, Attest: verifier, ClientCAs: a.cluster.ClientCAs, Pools: pools, ScaleSets: azure.Limit(azureCloud, azure.Limits{}),
 		CallbackTimeout: f.callback, CallbackPorts: ports, Dial: o.process.Dial, Limits: f.limits(), Evicted: evicted, Log: o.log, Audit: audit, Metrics: a.registry,
 	})
 	return a, err
@@ -199,7 +199,7 @@ func (o *options) admissionCluster(ctx context.Context, config *rest.Config, f a
 	if err != nil {
 		return admissionkube.Config{}, err
 	}
-	c := admissionkube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: holder, TokenTTL: f.ttl, Server: f.apiServer, Supervisor: f.supervisor, Drainer: drainer}
+	c := admissionkube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: holder, TokenTTL: f.ttl, Server: f.apiServer, Supervisor: f.supervisor, Drainer: drainer, Leases: drainer}
 	if f.ca != "" {
 		if c.CA, err = os.ReadFile(f.ca); err != nil {
 			return c, err

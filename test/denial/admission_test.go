@@ -134,7 +134,7 @@ func (w *admissionWorld) open(now func() time.Time) (*admissionkube.Cluster, err
 	if err != nil {
 		return nil, err
 	}
-	return admissionkube.New(admissionkube.Config{REST: config, Namespace: w.name, Server: w.cp.Server, CA: w.cp.CA(), Drainer: drainer, Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	return admissionkube.New(admissionkube.Config{REST: config, Namespace: w.name, Server: w.cp.Server, CA: w.cp.CA(), Drainer: drainer, Leases: drainer, Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 }
 
 // nowhere is a directory of nobody.
@@ -328,6 +328,9 @@ func (w *admissionWorld) depart(ctx context.Context, c *admissionkube.Cluster, m
 		return err
 	}
 	if err := c.Return(ctx, name); err != nil {
+		return err
+	}
+	if _, err := c.HeldUntil(ctx, m.Pool); err != nil {
 		return err
 	}
 	return c.Forget(ctx, name, m.ProviderID())

@@ -71,6 +71,8 @@ type Config struct {
 	CA []byte
 	// Drainer evicts the pods of a node that leaves.
 	Drainer cluster.Drainer
+	// Leases tells whether a capture works on a pool: those of the captures' namespace.
+	Leases cluster.Leases
 	// Metrics gets the approver's figures; nil registers nowhere.
 	Metrics prometheus.Registerer
 }
@@ -90,6 +92,7 @@ type Cluster struct {
 	ca         []byte
 	caHash     string
 	drainer    cluster.Drainer
+	leases     cluster.Leases
 	names      *names
 	absences   *absences
 	decisions  *prometheus.CounterVec
@@ -163,7 +166,7 @@ func New(c Config) (*Cluster, error) {
 	}
 	out := &Cluster{
 		client: client, metadata: lean, namespace: c.Namespace, log: c.Logger, identity: c.Identity, now: c.Now, ttl: c.TokenTTL,
-		server: c.Server, supervisor: c.Supervisor, ca: bytes.Clone(c.CA), caHash: hash, drainer: c.Drainer,
+		server: c.Server, supervisor: c.Supervisor, ca: bytes.Clone(c.CA), caHash: hash, drainer: c.Drainer, leases: c.Leases,
 	}
 	out.names, out.absences = &names{cluster: out}, newAbsences()
 	if out.decisions, err = newDecisions(c.Metrics); err != nil {

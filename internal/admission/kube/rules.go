@@ -38,7 +38,7 @@ func Rules(namespace string) []Rule {
 		{Namespace: KeysNamespace(namespace), Resource: "secrets", Verbs: []string{"create"}, Why: "the keys of the nonces and of the records, and the authority of the server's certificates"},
 		{Namespace: KeysNamespace(namespace), Resource: "secrets", Names: keys, Verbs: []string{"get"}, Why: "the same"},
 		{Namespace: namespace, Resource: "secrets", Names: keys, Verbs: []string{"delete", "get"}, Why: "the same of earlier versions, which are copied, and deleted an hour later"},
-		{Namespace: namespace, Group: leases, Resource: "leases", Verbs: []string{"create", "deletecollection"}, Why: "spent nonces, made one by one and swept by their label"},
-		{Namespace: namespace, Group: leases, Resource: "leases", Names: []string{LeadName}, Verbs: []string{"get", "update"}, Why: "one replica does what one is enough for"},
+		{Namespace: namespace, Group: leases, Resource: "leases", Verbs: []string{"create", "deletecollection", "get"}, Why: "spent nonces, made one by one and swept by their label; whether a capture works on a pool whose canary asks to join"},
+		{Namespace: namespace, Group: leases, Resource: "leases", Names: []string{LeadName}, Verbs: []string{"update"}, Why: "one replica does what one is enough for"},
 	}
 }
