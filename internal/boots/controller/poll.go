@@ -46,7 +46,7 @@ type PollerConfig struct {
 	// Budget.Meter); otherwise a call counts as one.
 	Metered bool
 	// Groups are the resource groups whose scale sets are polled; more are added by
-	// AddGroup. Pools, if any, are polled instead of all.
+	// AddGroup. Pools, if any, and their canaries are polled instead of all.
 	Groups, Pools []fleet.ResourceID
 	Interval      time.Duration // 0 is DefaultInterval
 	Log           *slog.Logger
@@ -387,7 +387,8 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 	seen := map[Key]bool{}
 	for _, pool := range list {
 		k := KeyOf(pool.ID)
-		if len(p.only) > 0 && !p.only[k] {
+		of, _, _ := pool.Canary()
+		if len(p.only) > 0 && !p.only[k] && !p.only[KeyOf(of)] {
 			continue
 		}
 		seen[k] = true

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -404,6 +405,46 @@ func (d *denied) Boots(_ context.Context, pool fleet.Pool) ([]fleet.Boot, error)
 
 func (*denied) SerialLog(context.Context, fleet.ResourceID) ([]byte, error) {
 	return nil, &fleet.Error{Op: "read serial log", Kind: fleet.KindDenied}
+}
+
+// listing is a cloud with these scale sets, and keeps which of them were listed.
+type listing struct {
+	cloud
+	sets   []fleet.Pool
+	listed map[string]bool
+}
+
+func (l *listing) Pools(context.Context, fleet.ResourceID) ([]fleet.Pool, error) { return l.sets, nil }
+
+func (l *listing) Boots(_ context.Context, pool fleet.Pool) ([]fleet.Boot, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listed[pool.ID.Name()] = true
+	return nil, nil
+}
+
+// Of the named pools and their canaries, all is looked at; a scale set that only has a canary's
+// name is another's.
+func TestNamedPools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listing{listed: map[string]bool{}}
+		for name, tag := range map[string]string{
+			"web": "", "web-canary": "2026-11-27T12:00:00Z", "api": "", "api-canary": "", "db": "", "db-canary": "2026-11-27T12:00:00Z",
+		} {
+			l.sets = append(l.sets, fleet.Pool{ID: someGroup.In("virtualMachineScaleSets", name), Tags: map[string]string{fleet.TagCanary: tag}})
+		}
+		p := NewPoller(PollerConfig{Boots: l, Budget: NewBudget(60, time.Now), Fleet: NewFleet(), Now: time.Now,
+			Pools: []fleet.ResourceID{someGroup.In("virtualMachineScaleSets", "web"), someGroup.In("virtualMachineScaleSets", "api")}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { p.Run(ctx); close(done) }()
+		time.Sleep(10 * time.Minute)
+		cancel()
+		<-done
+		if got := slices.Sorted(maps.Keys(l.listed)); !slices.Equal(got, []string{"api", "web", "web-canary"}) {
+			t.Errorf("listed were %v", got)
+		}
+	})
 }
 
 // What may not be read is asked for rarely, and does not keep the rest waiting.
