@@ -246,7 +246,7 @@ func (s *Server) bringUp(ctx context.Context, e *entry) error {
 	if err := s.allocate(e); err != nil {
 		return err
 	}
-	if err := s.makeOSDisk(ctx, e); err != nil {
+	if err := s.makeOSDisk(ctx, e, ""); err != nil {
 		return err
 	}
 	if err := s.makeDataDisks(ctx, e); err != nil {

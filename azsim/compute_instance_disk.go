@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -76,15 +77,15 @@ func (s *Server) insertDisk(e *entry, name, sku string, p *armcompute.DiskProper
 	return s.insert(id, rt, d, now)
 }
 
-// makeOSDisk resolves the recipe's image as it is now and makes the instance's OS
-// disk of it. A disk that the instance had before is deleted.
-func (s *Server) makeOSDisk(ctx context.Context, e *entry) error {
+// makeOSDisk makes the instance's OS disk of the recipe's image in that version; ""
+// is what the recipe stands for now. A disk that the instance had before is deleted.
+func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error {
 	x, body := instanceOf(e)
 	var img bootImage
 	var fresh, before *entry
 	var failed error
 	s.locked(func() {
-		img, failed = s.resolveImage(imageOf(x.profile), val(body.Location))
+		img, failed = s.resolveVersion(imageOf(x.profile), version, val(body.Location))
 		if failed != nil {
 			return
 		}
@@ -193,18 +194,69 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// renew brings an instance to the scale set's model as it is now. With reimage
-// the OS disk is made anew in any case; without, only if the model's image or OS
-// disk is another than the instance's. An instance that does not run is not
-// started, but for a reimage.
-func (s *Server) renew(ctx context.Context, e *entry, reimage bool, o actionOptions) error {
+// A reimage is what a request to reimage says.
+type reimage struct {
+	version    string // "" is the one that the instance has
+	customData *string
+}
+
+// decodeReimage reads the body of a reimage, of an instance or of a scale set. What only
+// an ephemeral OS disk knows (tempDisk, forceUpdateOSDiskForEphemeral) has no effect, and
+// nothing knows passwords.
+func decodeReimage(c *call) (*reimage, error) {
+	in, err := decode[armcompute.VirtualMachineScaleSetReimageParameters](c)
+	if err != nil {
+		return nil, err
+	}
+	r := &reimage{version: val(in.ExactVersion)}
+	if in.OSProfile != nil {
+		r.customData = in.OSProfile.CustomData
+	}
+	return r, checkCustomData(r.customData)
+}
+
+// prepare takes over what a reimage changes of the recipe, and returns the version of its
+// new OS disk. Azure documents that the image's version stays ("if exactVersion is not
+// provided, the OS disk is reimaged to the existing version"), and that a changed OS
+// profile of the scale set comes with a reimage. The caller holds the lock.
+func (r *reimage) prepare(x *instance, set *armcompute.VirtualMachineScaleSet) string {
+	if os := clone(profileOf(set).OSProfile); os != nil {
+		if x.keyWith(set) == x.key {
+			x.key = modelKey(set) // nothing but the OS profile was behind
+		}
+		if r.customData != nil {
+			os.CustomData = r.customData
+		}
+		p := *x.profile
+		p.OSProfile, x.profile = os, &p
+	}
+	return cmp.Or(r.version, val(x.image.ref.ExactVersion))
+}
+
+// keyWith is the key of the scale set's model with the instance's OS profile.
+func (x *instance) keyWith(set *armcompute.VirtualMachineScaleSet) string {
+	model, props, p := *set, *set.Properties, *profileOf(set)
+	p.OSProfile, props.VirtualMachineProfile, model.Properties = x.profile.OSProfile, &p, &props
+	return modelKey(&model)
+}
+
+// renew gives an instance a new OS disk where that is a reimage, and starts it. Without
+// a reimage it brings it to the scale set's model as it is now: the OS disk is made
+// again only if the model's image is another than the instance's, and an instance that
+// does not run is not started.
+func (s *Server) renew(ctx context.Context, e *entry, o actionOptions) error {
 	begun := time.Now()
 	x, body := instanceOf(e)
-	var newDisk, newSize, run bool
+	newDisk, newSize, run, version := o.reimage != nil, false, o.reimage != nil, ""
 	var failed error
 	var before *armcompute.VirtualMachineScaleSetVMProfile
 	s.locked(func() {
 		_, set := setOf(x.set)
+		before = x.profile
+		if o.reimage != nil {
+			version = o.reimage.prepare(x, set)
+			return
+		}
 		img, err := s.resolveImage(imageOf(profileOf(set)), val(body.Location))
 		if err == nil {
 			size, _ := findSize(sizeOf(set))
@@ -213,10 +265,9 @@ func (s *Server) renew(ctx context.Context, e *entry, reimage bool, o actionOpti
 		if failed = err; failed != nil {
 			return
 		}
-		newDisk = reimage || !sameImage(x.image, img)
+		newDisk = !sameImage(x.image, img)
 		newSize = x.size != sizeOf(set)
-		before = x.profile
-		run = x.power == powerRunning || x.power == powerStarting || reimage
+		run = x.power == powerRunning || x.power == powerStarting
 		x.adopt(set)
 		body.SKU = nil
 	})
@@ -229,7 +280,7 @@ func (s *Server) renew(ctx context.Context, e *entry, reimage bool, o actionOpti
 			return err
 		}
 		if newDisk {
-			if err := s.makeOSDisk(ctx, e); err != nil {
+			if err := s.makeOSDisk(ctx, e, version); err != nil {
 				return err
 			}
 		}

@@ -30,6 +30,17 @@ type action struct {
 type actionOptions struct {
 	span         time.Duration
 	skipShutdown bool
+	reimage      *reimage
+}
+
+// options reads what a request says beside the action and its instances.
+func (c *call) options(a action) (actionOptions, error) {
+	o := actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")}
+	var err error
+	if a.name == "reimage" {
+		o.reimage, err = decodeReimage(c)
+	}
+	return o, err
 }
 
 func actStart() action {
@@ -105,7 +116,7 @@ func actReimage() action {
 			}
 			return nil
 		},
-		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error { return s.renew(ctx, e, true, o) },
+		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error { return s.renew(ctx, e, o) },
 	}
 }
 
@@ -113,7 +124,7 @@ func actUpgrade() action {
 	return action{
 		name: "manualUpgrade", span: "instance.upgrade",
 		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error {
-			return s.renew(ctx, e, false, o)
+			return s.renew(ctx, e, o)
 		},
 	}
 }
@@ -194,8 +205,12 @@ func instanceAction(get func() action) handler {
 		if err != nil {
 			return nil, err
 		}
-		o := actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")}
-		return c.act(get(), []*entry{e}, o)
+		a := get()
+		o, err := c.options(a)
+		if err != nil {
+			return nil, err
+		}
+		return c.act(a, []*entry{e}, o)
 	}
 }
 
@@ -237,7 +252,11 @@ func setAction(get func() action) handler {
 		if len(free) == 0 && refused != nil {
 			return nil, refused
 		}
-		return c.act(a, free, actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")})
+		o, err := c.options(a)
+		if err != nil {
+			return nil, err
+		}
+		return c.act(a, free, o)
 	}
 }
 

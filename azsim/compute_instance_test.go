@@ -3,6 +3,7 @@ package azsim
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -386,5 +387,129 @@ func TestDeleteWhileCreating(t *testing.T) {
 		if v := l.sub.volumesLike("/disks/"); len(v) != 1 {
 			t.Errorf("volumes %v", v)
 		}
+	})
+}
+
+// reimageTo reimages pool1's instance 0 with a body.
+func (l *lab) reimageTo(in armcompute.VirtualMachineScaleSetVMReimageParameters) error {
+	l.t.Helper()
+	p, err := l.vms.BeginReimage(context.Background(), labGroup, "pool1", "0",
+		&armcompute.VirtualMachineScaleSetVMsClientBeginReimageOptions{VMScaleSetVMReimageInput: &in})
+	_, err = tryDone(p, err)
+	return err
+}
+
+// upgrade brings pool1's instance 0 to the model.
+func (l *lab) upgrade() {
+	l.t.Helper()
+	p, err := l.sets.BeginUpdateInstances(context.Background(), labGroup, "pool1",
+		armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: []*string{ptr("0")}}, nil)
+	done(l.t, p, err)
+}
+
+// A reimage keeps the version of the instance's image, or takes the one that its body names;
+// the model's image comes by a manual upgrade. An OS profile of the model comes with both.
+func TestReimageKeepsTheImage(t *testing.T) {
+	withPool(t, 1, nil, func(t *testing.T, l *lab) {
+		const newer, named = "24.04.202501010", "24.04.202501020"
+		if err := l.patch("pool1", newVersion()); err != nil {
+			t.Fatal(err)
+		}
+		disks := map[string]bool{}
+		want := func(after, version string, latest bool) {
+			t.Helper()
+			vm := l.vm("pool1", "0").Properties
+			c := l.sub.computer(t, "pool1000000")
+			l.sub.mu.Lock()
+			from := l.sub.volumes[c.OSDisk].Platform
+			l.sub.mu.Unlock()
+			got, has := val(vm.StorageProfile.ImageReference.ExactVersion), val(vm.LatestModelApplied)
+			if got != version || !strings.HasSuffix(from, ":"+version) || has != latest {
+				t.Errorf("%s: image %s, a disk of %s, latest model %t; want %s, %t", after, got, from, has, version, latest)
+			}
+			if disk := val(vm.StorageProfile.OSDisk.Name); disks[disk] || !c.Provision {
+				t.Errorf("%s: the OS disk is no new one", after)
+			} else {
+				disks[disk] = true
+			}
+		}
+		want("a new model", platformLatest, false)
+		if err := l.reimageTo(armcompute.VirtualMachineScaleSetVMReimageParameters{}); err != nil {
+			t.Fatal(err)
+		}
+		want("a reimage", platformLatest, false)
+		all, err := l.sets.BeginReimage(context.Background(), labGroup, "pool1", nil)
+		done(t, all, err)
+		want("a reimage of the set", platformLatest, false)
+		own := "own customData"
+		if err := l.reimageTo(armcompute.VirtualMachineScaleSetVMReimageParameters{ExactVersion: ptr(named), TempDisk: ptr(false),
+			OSProfile: &armcompute.OSProfileProvisioningData{CustomData: ptr(base64.StdEncoding.EncodeToString([]byte(own)))}}); err != nil {
+			t.Fatal(err)
+		}
+		want("a reimage to a version", named, false)
+		if got := string(l.sub.computer(t, "pool1000000").CustomData); got != own {
+			t.Errorf("customData %q, want that of the reimage", got)
+		}
+		l.upgrade()
+		want("an upgrade", newer, true)
+
+		// An OS profile is all that the model changes here.
+		if err := l.patch("pool1", armcompute.VirtualMachineScaleSetUpdate{Properties: &armcompute.VirtualMachineScaleSetUpdateProperties{
+			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetUpdateVMProfile{OSProfile: &armcompute.VirtualMachineScaleSetUpdateOSProfile{
+				CustomData: ptr(base64.StdEncoding.EncodeToString([]byte("the model's")))}}}}); err != nil {
+			t.Fatal(err)
+		}
+		if val(l.vm("pool1", "0").Properties.LatestModelApplied) {
+			t.Error("an instance has an OS profile that came after it")
+		}
+		if err := l.reimageTo(armcompute.VirtualMachineScaleSetVMReimageParameters{}); err != nil {
+			t.Fatal(err)
+		}
+		want("a reimage for the OS profile", newer, true)
+		if got := string(l.sub.computer(t, "pool1000000").CustomData); got != "the model's" {
+			t.Errorf("customData %q, want the model's", got)
+		}
+		bad := armcompute.VirtualMachineScaleSetVMReimageParameters{OSProfile: &armcompute.OSProfileProvisioningData{CustomData: ptr("?")}}
+		wantRefusal(t, l.reimageTo(bad), "InvalidParameter", "Base64")
+		bad = armcompute.VirtualMachineScaleSetVMReimageParameters{ExactVersion: ptr("new")}
+		wantRefusal(t, l.reimageTo(bad), "InvalidParameter", "is not available")
+	})
+}
+
+func TestReimageKeepsAGalleryVersion(t *testing.T) {
+	withPool(t, 1, nil, func(t *testing.T, l *lab) {
+		b := newBench(t, l.s, "")
+		b.gen2Image()
+		v1 := l.prototype(b, "1.0.0")
+		definition := v1[:strings.Index(v1, "/versions/")]
+		if err := l.pin(definition); err != nil {
+			t.Fatal(err)
+		}
+		want := func(after, id, version string) {
+			t.Helper()
+			if ref := l.vm("pool1", "0").Properties.StorageProfile.ImageReference; val(ref.ID) != id || val(ref.ExactVersion) != version {
+				t.Errorf("%s: image %s, version %s", after, val(ref.ID), val(ref.ExactVersion))
+			}
+		}
+		l.upgrade()
+		v2 := l.prototype(b, "2.0.0")
+		want("a new version", definition, "1.0.0")
+		if err := l.reimageTo(armcompute.VirtualMachineScaleSetVMReimageParameters{}); err != nil {
+			t.Fatal(err)
+		}
+		want("a reimage", definition, "1.0.0")
+		if err := l.pin(v2); err != nil {
+			t.Fatal(err)
+		}
+		l.upgrade()
+		want("an upgrade", v2, "2.0.0")
+		if err := l.reimageTo(armcompute.VirtualMachineScaleSetVMReimageParameters{ExactVersion: ptr("1.0.0")}); err != nil {
+			t.Fatal(err)
+		}
+		want("a reimage to a version", v1, "1.0.0")
+		if err := l.reimageTo(armcompute.VirtualMachineScaleSetVMReimageParameters{}); err != nil {
+			t.Fatal(err)
+		}
+		want("a reimage of what was reimaged to a version", v1, "1.0.0")
 	})
 }

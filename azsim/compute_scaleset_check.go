@@ -218,13 +218,8 @@ func checkOSProfile(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	} else if len(prefix) > 58 {
 		return badParameter("computerNamePrefix", "Computer name prefix '%s' is too long. The maximum length is 58 characters for Linux.", prefix)
 	}
-	if o.CustomData != nil {
-		if _, err := base64.StdEncoding.DecodeString(*o.CustomData); err != nil {
-			return badParameter("customData", "Custom data in OSProfile must be in Base64 encoding and with a maximum length of 87380 characters.")
-		}
-		if len(*o.CustomData) > 87380 {
-			return badParameter("customData", "Custom data in OSProfile must be in Base64 encoding and with a maximum length of 87380 characters.")
-		}
+	if err := checkCustomData(o.CustomData); err != nil {
+		return err
 	}
 	if val(o.AdminUsername) == "" {
 		return badParameter("adminUsername", "Required parameter 'adminUsername' is missing (null).")
@@ -234,6 +229,13 @@ func checkOSProfile(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	}
 	o.AllowExtensionOperations = orDefault(o.AllowExtensionOperations, true)
 	o.RequireGuestProvisionSignal = orDefault(o.RequireGuestProvisionSignal, true)
+	return nil
+}
+
+func checkCustomData(data *string) error {
+	if _, err := base64.StdEncoding.DecodeString(val(data)); err != nil || len(val(data)) > 87380 {
+		return badParameter("customData", "Custom data in OSProfile must be in Base64 encoding and with a maximum length of 87380 characters.")
+	}
 	return nil
 }
 

@@ -61,6 +61,30 @@ func (s *Server) resolveImage(ref *armcompute.ImageReference, location string) (
 	return bootImage{}, badParameter("imageReference.id", "The value of parameter imageReference.id is invalid.")
 }
 
+// resolveVersion resolves an image reference to another version of its image; "" is what
+// it stands for. A managed image has one version. The caller holds the lock.
+func (s *Server) resolveVersion(ref *armcompute.ImageReference, version, location string) (bootImage, error) {
+	if ref == nil || version == "" {
+		return s.resolveImage(ref, location)
+	}
+	pinned, latest := *ref, false
+	switch id, err := parseID(val(ref.ID)); {
+	case val(ref.ID) == "":
+		pinned.Version, latest = &version, strings.EqualFold(val(ref.Version), "latest")
+	case err == nil && len(id.types) > 1:
+		if latest = len(id.types) == 2 || strings.EqualFold(id.name(), "latest"); len(id.types) > 2 {
+			id = id.parent()
+		}
+		pinned.ID = ptr(id.child("versions", version).String())
+	}
+	img, err := s.resolveImage(&pinned, location)
+	if latest && err == nil { // the reference goes on to stand for the latest
+		img.ref = *ref
+		img.ref.ExactVersion = &version
+	}
+	return img, err
+}
+
 func galleryImageNotFound(id, location string) *armError {
 	e := refuse(http.StatusNotFound, "GalleryImageNotFound",
 		"\"The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.\"", id, location)

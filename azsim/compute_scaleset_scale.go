@@ -157,7 +157,7 @@ func (s *Server) upgradeOne(ctx context.Context, e *entry) error {
 			if before != nil {
 				<-before.ended
 			}
-			return s.settle(e, s.renew(x.alive, e, false, actionOptions{span: span}))
+			return s.settle(e, s.renew(x.alive, e, actionOptions{span: span}))
 		}, func(error) {})
 		t = x.upgrade
 	})
