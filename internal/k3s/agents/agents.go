@@ -57,7 +57,9 @@ type Machine struct {
 	Node     string // the name that its Node has: the computer name in lower case
 	Power    fleet.PowerState
 	Latest   bool // it has the scale set's current model
-	Deleting bool // and so it is not counted by the capacity
+	Image    fleet.ImageReference
+	OSDisk   fleet.ResourceID // "" for an ephemeral one
+	Deleting bool             // and so it is not counted by the capacity
 }
 
 // Pool finds a pool by its name.
@@ -76,7 +78,9 @@ func (c *Control) Machines(ctx context.Context, pool fleet.ResourceID) ([]Machin
 	var out []Machine
 	for _, i := range list {
 		n, _ := strconv.Atoi(i.InstanceID) // of Uniform scale sets it is a number
-		out = append(out, Machine{ID: i.ID, Instance: i.InstanceID, Number: n, Name: i.Name, Node: strings.ToLower(i.HostName), Power: i.Power, Latest: i.LatestModelApplied, Deleting: strings.EqualFold(i.ProvisioningState, "Deleting")})
+		out = append(out, Machine{ID: i.ID, Instance: i.InstanceID, Number: n, Name: i.Name, Node: strings.ToLower(i.HostName),
+			Power: i.Power, Latest: i.LatestModelApplied, Image: i.Image, OSDisk: i.OSDisk,
+			Deleting: strings.EqualFold(i.ProvisioningState, "Deleting")})
 	}
 	slices.SortFunc(out, func(a, b Machine) int { return a.Number - b.Number })
 	return out, err

@@ -29,14 +29,15 @@ type world struct {
 	control *agents.Control
 	lines   []string
 
-	mu      sync.Mutex
-	nodes   map[string]*fleet.Node
-	boots   int
-	drained []string
-	blocked string // a Node whose drain is blocked
-	drains  func() // called once, at the first drain
-	pool    fleet.ResourceID
-	arm     azure.Resources
+	mu       sync.Mutex
+	nodes    map[string]*fleet.Node
+	boots    int
+	reimages int
+	drained  []string
+	blocked  string // a Node whose drain is blocked
+	drains   func() // called once, at the first drain
+	pool     fleet.ResourceID
+	arm      azure.Resources
 }
 
 // play runs a test in virtual time, with a pool of n machines.
@@ -85,7 +86,7 @@ func play(t *testing.T, n int, test func(w *world)) {
 }
 
 // request has the Nodes follow what is done to machines: a restart is another boot, a
-// reimage another Node, and new machines join some minutes later.
+// reimage or a start without a Node another Node, and new machines join some minutes later.
 func (w *world) request(r azsim.Request) {
 	if r.Status >= 300 {
 		return
@@ -95,6 +96,11 @@ func (w *world) request(r azsim.Request) {
 	case !below:
 	case r.Method == http.MethodPost && one && (action == "restart" || action == "reimage"):
 		w.boot(fmt.Sprintf("agents%06s", instance))
+		w.reimages += strings.Count(action, "reimage")
+	case r.Method == http.MethodPost && instance != "" && action == "start":
+		if n := fmt.Sprintf("agents%06s", instance); !slices.Contains(w.names(), n) {
+			w.boot(n)
+		}
 	case r.Method == http.MethodPost && (path == "/start" || path == "/manualupgrade"):
 		for _, n := range w.names() {
 			w.boot(n)
@@ -308,6 +314,51 @@ func TestReimageGoesOn(t *testing.T) {
 		if err != nil || pool.Tags[agents.TagReimage] != "" {
 			t.Errorf("tags in the end: %v, %v", pool.Tags, err)
 		}
+	})
+}
+
+// A machine behind the model gets it by an upgrade; a reimage would keep its image's version.
+// One that has it, or had no new disk of the upgrade, is reimaged.
+func TestReimageBringsTheModelsImage(t *testing.T) {
+	play(t, 2, func(w *world) {
+		change := func(body string) {
+			t.Helper()
+			op, err := w.arm.Send(w.t.Context(), "change", http.MethodPatch, w.pool, "2024-07-01", json.RawMessage(body))
+			if err == nil {
+				_, err = op.Wait(w.t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Minute) // until the PATCH's machines have joined
+		}
+		disks := map[fleet.ResourceID]bool{}
+		reimage := func(when, version string, reimages int) {
+			t.Helper()
+			for _, m := range w.machines() {
+				disks[m.OSDisk] = true
+			}
+			before := w.reimages
+			if err := w.control.Reimage(w.t.Context(), "agents", 2); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range w.machines() {
+				if m.Image.ExactVersion != version || !m.Latest || disks[m.OSDisk] {
+					t.Errorf("%s: %s has image %s, latest model %t, a new disk %t; want image %s",
+						when, m.Name, m.Image.ExactVersion, m.Latest, !disks[m.OSDisk], version)
+				}
+			}
+			if n := w.reimages - before; n != reimages {
+				t.Errorf("%s: %d reimages, want %d", when, n, reimages)
+			}
+			w.wantNodes(2)
+		}
+		const pinned = "24.04.202501010"
+		change(`{"properties": {"virtualMachineProfile": {"storageProfile": {"imageReference": {"version": "` + pinned + `"}}}}}`)
+		reimage("another image", pinned, 0)
+		reimage("the model's image", pinned, 2)
+		change(`{"sku": {"name": "Standard_D4s_v5"}}`)
+		reimage("another size", pinned, 2)
 	})
 }
 

@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -15,9 +16,10 @@ const (
 	AnnotationReimage = "ortet.io/reimage"
 )
 
-// Reimage gives each machine of a pool a new OS disk, parallel machines at a time:
-// drained, powered off, its Node deleted, reimaged, and its new Node awaited. It stops
-// at the first that does not come up. Interrupted, the same call goes on.
+// Reimage gives each machine of a pool a new OS disk of the model's image, parallel
+// machines at a time: drained, powered off, its Node deleted, upgraded to the model or
+// reimaged, and its new Node awaited. It stops at the first that does not come up.
+// Interrupted, the same call goes on.
 func (c *Control) Reimage(ctx context.Context, name string, parallel int) error {
 	pool, machines, err := c.load(ctx, name)
 	if err != nil {
@@ -33,7 +35,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int) error 
 		c.report(name, "going on with reimage %s", run)
 	}
 	if err := each(ctx, machines, parallel, func(ctx context.Context, m Machine) error {
-		return c.reimage(ctx, m, run)
+		return c.reimage(ctx, pool, m, run)
 	}); err != nil {
 		return err
 	}
@@ -41,7 +43,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int) error 
 }
 
 // reimage renews one machine, unless its Node says that this reimage did so already.
-func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
+func (c *Control) reimage(ctx context.Context, pool fleet.Pool, m Machine, run string) error {
 	if n, err := c.Nodes.Node(ctx, m.Node); err == nil && n.Ready && n.Annotations[AnnotationReimage] == run {
 		return c.release(ctx, n)
 	}
@@ -62,8 +64,7 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 			return err
 		}
 	}
-	c.report(m.Node, "reimaging")
-	if err := c.writer().Do(ctx, fleet.ReimageInstance{Instance: m.ID}); err != nil {
+	if err := c.newDisk(ctx, pool, m); err != nil {
 		return err
 	}
 	if err := c.writer().Do(ctx, fleet.StartInstance{Instance: m.ID}); err != nil { // of a running one it changes nothing
@@ -73,6 +74,26 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 		return err
 	}
 	return c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationReimage: &run})
+}
+
+// newDisk gives a machine a new OS disk of the model's image. Azure documents that a
+// reimage keeps the version of the image that the machine has, so one that may have
+// another is upgraded to the model, which makes a new disk where the image differs.
+func (c *Control) newDisk(ctx context.Context, pool fleet.Pool, m Machine) error {
+	image := pool.Model.Image
+	if latest := image.LatestOf() != "" || strings.EqualFold(image.Version, "latest"); latest || !m.Latest || !m.Image.Same(image) {
+		c.report(m.Node, "upgrading to the pool's model")
+		upgrade := fleet.UpgradeInstances{Pool: pool.ID, Instances: instances([]Machine{m})}
+		if _, err := c.writer().ScaleSet(ctx, pool.ID, once(upgrade), nil); err != nil {
+			return err
+		}
+		now, err := c.Cloud.Instance(ctx, m.ID)
+		if err != nil || now.OSDisk != m.OSDisk {
+			return err
+		}
+	}
+	c.report(m.Node, "reimaging")
+	return c.writer().Do(ctx, fleet.ReimageInstance{Instance: m.ID})
 }
 
 // Resize gives a pool's machines another size, one after the other: drained, upgraded
