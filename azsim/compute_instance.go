@@ -280,8 +280,12 @@ func (s *Server) allocate(e *entry) error {
 	return fault.failure()
 }
 
-// boot starts the computer and waits for it to be ready. The reasons that it is
-// not are reported as Azure does.
+// osProvisioningTimeout is how long Azure waits for an instance's OS to report, whatever
+// the server's speed: 20 minutes (CAPZ issue 1768).
+const osProvisioningTimeout = 20 * time.Minute
+
+// boot starts the computer and waits for it to be ready, up to osProvisioningTimeout. The
+// reasons that it is not are reported as Azure does.
 func (s *Server) boot(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
 	var c Computer
@@ -294,7 +298,11 @@ func (s *Server) boot(ctx context.Context, e *entry) error {
 	if fault != nil {
 		return fault.failure()
 	}
-	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Boot(ctx, c) })
+	err := s.onSubstrate(ctx, x, func(sub Substrate) error {
+		bounded, cancel := context.WithTimeout(ctx, osProvisioningTimeout)
+		defer cancel()
+		return sub.Boot(bounded, c)
+	})
 	if err == nil {
 		s.locked(func() { x.provisioned = true })
 		return nil

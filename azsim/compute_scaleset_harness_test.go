@@ -28,6 +28,7 @@ type modelSubstrate struct {
 	booted   map[string][]bool // Provision of each boot
 	unclean  map[string]int    // shutdowns that were not graceful
 	refuse   map[string]error  // by instance name: Boot fails
+	silent   bool              // no OS reports: Boot starts it, and waits to the end of ctx
 	console  map[string]string
 }
 
@@ -56,7 +57,15 @@ func (m *modelSubstrate) DeleteVolume(_ context.Context, v Volume) error {
 	return nil
 }
 
-func (m *modelSubstrate) Boot(_ context.Context, c Computer) error {
+func (m *modelSubstrate) Boot(ctx context.Context, c Computer) error {
+	if err := m.start(c); err != nil || !m.silent {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (m *modelSubstrate) start(c Computer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.refuse[c.Name]; err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -199,6 +200,51 @@ func TestSetThatIsDeletedTakesNoChange(t *testing.T) {
 		}
 		if names := l.sub.names(); len(names) != 0 {
 			t.Errorf("left behind: %v", names)
+		}
+	})
+}
+
+// A scale set whose instances' OS does not report is being created until Azure gives up, and
+// can be deleted at any time before.
+func TestCreateWaitsForProvisioning(t *testing.T) {
+	silent := func(test func(l *lab, create *runtime.Poller[armcompute.VirtualMachineScaleSetsClientCreateOrUpdateResponse])) {
+		synctest.Test(t, func(t *testing.T) {
+			sub := newModelSubstrate()
+			sub.silent = true
+			s := &Server{Substrate: sub}
+			defer s.Close()
+			l := newLab(t, s)
+			create, err := l.sets.BeginCreateOrUpdate(context.Background(), labGroup, "pool1", pool(2), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(15 * time.Minute)
+			wantList(t, "while no OS has reported", l.ids("pool1"), "0 Creating running", "1 Creating running")
+			if got := val(l.set("pool1").Properties.ProvisioningState); got != stateCreating && got != stateUpdating {
+				t.Errorf("the set is %s", got)
+			}
+			test(l, create)
+		})
+	}
+	silent(func(l *lab, create *runtime.Poller[armcompute.VirtualMachineScaleSetsClientCreateOrUpdateResponse]) {
+		_, err := tryDone(create, nil)
+		wantRefusal(l.t, err, "OSProvisioningTimedOut", "pool1_")
+		wantList(l.t, "in the end", l.ids("pool1"), "0 Failed running", "1 Failed running")
+	})
+	silent(func(l *lab, create *runtime.Poller[armcompute.VirtualMachineScaleSetsClientCreateOrUpdateResponse]) {
+		begun := time.Now()
+		del, err := l.sets.BeginDelete(context.Background(), labGroup, "pool1",
+			&armcompute.VirtualMachineScaleSetsClientBeginDeleteOptions{ForceDeletion: ptr(true)})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		wantPreempted(l.t, create)
+		done(l.t, del, nil)
+		if d := time.Since(begun); d > 3*time.Minute {
+			l.t.Errorf("the deletion waited for the creation: %v", d)
+		}
+		if _, err := l.sets.Get(context.Background(), labGroup, "pool1", nil); code(err) != "ResourceNotFound" || len(l.sub.names()) != 0 {
+			l.t.Errorf("left behind: %v, %v", err, l.sub.names())
 		}
 	})
 }
