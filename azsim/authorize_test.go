@@ -3,6 +3,7 @@ package azsim
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,4 +222,58 @@ func TestSDKRegistersTheProvider(t *testing.T) {
 		p, err := c.BeginCreateOrUpdate(b.ctx, b.group, "g", armcompute.Gallery{Location: ptr(DefaultLocation)}, nil)
 		await(b, p, err)
 	})
+}
+
+// A PUT of a scale set needs an action on each resource that its body names.
+func TestScaleSetNeedsLinkedActions(t *testing.T) {
+	const groupID = "/subscriptions/" + DefaultSubscription + "/resourceGroups/" + labGroup
+	const network = groupID + "/providers/Microsoft.Network"
+	const identity = groupID + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/pool"
+	linked := []string{
+		"Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+		"Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
+		"Microsoft.Network/loadBalancers/backendAddressPools/join/action",
+		"Microsoft.Network/networkSecurityGroups/join/action",
+		"Microsoft.Network/publicIPPrefixes/join/action",
+		"Microsoft.Network/virtualNetworks/subnets/join/action",
+	}
+	body := pool(0)
+	body.Identity = &armcompute.VirtualMachineScaleSetIdentity{Type: ptr(armcompute.ResourceIdentityTypeUserAssigned),
+		UserAssignedIdentities: map[string]*armcompute.UserAssignedIdentitiesValue{identity: {}}}
+	sub := func(id string) *armcompute.SubResource { return &armcompute.SubResource{ID: ptr(network + id)} }
+	ip := &armcompute.VirtualMachineScaleSetIPConfigurationProperties{
+		Subnet:                          &armcompute.APIEntityReference{ID: ptr(network + "/virtualNetworks/v/subnets/s")},
+		ApplicationSecurityGroups:       []*armcompute.SubResource{sub("/applicationSecurityGroups/a")},
+		LoadBalancerBackendAddressPools: []*armcompute.SubResource{sub("/loadBalancers/l/backendAddressPools/b")},
+		PublicIPAddressConfiguration: &armcompute.VirtualMachineScaleSetPublicIPAddressConfiguration{Name: ptr("public"),
+			Properties: &armcompute.VirtualMachineScaleSetPublicIPAddressConfigurationProperties{PublicIPPrefix: sub("/publicIPPrefixes/p")}},
+	}
+	nic := &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{
+		Primary: ptr(true), NetworkSecurityGroup: sub("/networkSecurityGroups/g"),
+		IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{Name: ptr("ip"), Properties: ip}},
+	}
+	body.Properties.VirtualMachineProfile.NetworkProfile = &armcompute.VirtualMachineScaleSetNetworkProfile{
+		NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{{Name: ptr("nic"), Properties: nic}},
+	}
+	own := []string{setType + "/write", setType + "/read"}
+	for i := range len(linked) + 1 { // the last lacks nothing
+		lacks, actions := "", append(slices.Clone(own), linked...)
+		if i < len(linked) {
+			lacks = linked[i]
+			actions = slices.Delete(actions, len(own)+i, len(own)+i+1)
+		}
+		configure := withHelper(Grant{Role: "pools", Scope: groupID, Actions: actions})
+		inVirtualTime(t, func(s *Server) {
+			configure(s)
+			s.Principals = append(s.Principals, Principal{Name: "pool", ClientID: "60000000-0000-4000-8000-000000000000", ResourceID: identity})
+		}, func(b *bench) {
+			h := newBench(b.T, b.s, helperID)
+			p, err := h.f.NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(h.ctx, h.group, "pool1", body, nil)
+			if _, err = tryDone(p, err); lacks == "" && err != nil {
+				b.Errorf("with all of the actions: %v", err)
+			} else if lacks != "" {
+				wantRefusal(b.T, err, "LinkedAuthorizationFailed", lacks)
+			}
+		})
+	}
 }

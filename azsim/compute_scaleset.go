@@ -304,6 +304,10 @@ func (c *call) checkLinked(tree map[string]any) error {
 			need("Microsoft.Network/networkInterfaces/join/action", id)
 		case strings.Contains(lower, "/networksecuritygroups/"):
 			need("Microsoft.Network/networkSecurityGroups/join/action", id)
+		case strings.Contains(lower, "/applicationsecuritygroups/"):
+			need("Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action", id)
+		case strings.Contains(lower, "/publicipprefixes/"):
+			need("Microsoft.Network/publicIPPrefixes/join/action", id)
 		case strings.Contains(lower, "/backendaddresspools/") && strings.Contains(lower, "/loadbalancers/"):
 			need("Microsoft.Network/loadBalancers/backendAddressPools/join/action", id)
 		}
