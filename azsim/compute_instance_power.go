@@ -322,6 +322,17 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 			}
 		}
 	}
+	if a.name == "start" && len(list) > 0 {
+		more := vCPUs{}
+		for _, e := range list {
+			if x, _ := instanceOf(e); x.power == powerDeallocated {
+				more.add(1, x.size, isSpot(x.profile))
+			}
+		}
+		if err := c.checkQuota(s.locationOf(list[0]), more); err != nil {
+			return nil, err
+		}
+	}
 	type turn struct {
 		e     *entry
 		was   string

@@ -47,6 +47,16 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 	if err := c.checkRecipe(old, next); err != nil {
 		return err
 	}
+	missing := capacityOf(next)
+	if old != nil {
+		if set := c.s.findID(val(old.ID)); set != nil {
+			living, _ := c.s.livingOf(set)
+			missing -= len(living)
+		}
+	}
+	if err := c.checkQuota(val(next.Location), newVCPUs(missing, next)); err != nil {
+		return err
+	}
 	return c.fillScaleSet(old, next)
 }
 

@@ -110,6 +110,10 @@ func putMachine(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, model := setOf(set)
+	if err := c.checkQuota(val(next.Location), newVCPUs(1, model)); err != nil {
+		return nil, err
+	}
 	s := c.s
 	p := next.Properties
 	vm := &armcompute.VirtualMachineScaleSetVM{

@@ -51,7 +51,8 @@
 //   - Without a Substrate nothing runs: disks have no bytes, and instances are ready once
 //     their time has passed. Packages hollow and machine are substrates.
 //   - No data plane: no blobs, no packets but for those of a Substrate, no load balancers.
-//   - No Microsoft Graph, locks, policies, quotas, moves, cost, metrics or activity log.
+//   - No Microsoft Graph, locks, policies, quotas but for vCPUs, moves, cost, metrics or
+//     activity log.
 //   - Instance repairs, automatic OS upgrades, overprovisioning and autoscale settings are
 //     stored, and do nothing.
 //   - Resource Manager throttles by a Fault alone; the metadata service has Azure's limit.

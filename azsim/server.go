@@ -47,6 +47,11 @@ type Server struct {
 	TakenStorageAccounts []string
 	// RetiredOffers accepts what Azure has retired: Basic public addresses.
 	RetiredOffers bool
+	// Quota limits the vCPUs of instances in each region, by the names that
+	// locations/{location}/usages has: "cores" for all but Spot ones, "lowPriorityCores"
+	// for Spot ones, and the families of sizes ("standardDSv5Family"). What it does not
+	// name is 100000.
+	Quota map[string]int
 	// UserDataMakesCustom lets a change of an instance's own userData make its model
 	// its own: latestModelApplied is false from then on. It is not documented.
 	UserDataMakesCustom bool

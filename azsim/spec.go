@@ -35,6 +35,8 @@ type Spec struct {
 	TakenStorageAccounts []string `json:"takenStorageAccounts,omitempty"`
 	// RetiredOffers is Server.RetiredOffers.
 	RetiredOffers bool `json:"retiredOffers,omitempty"`
+	// Quota is Server.Quota.
+	Quota map[string]int `json:"quota,omitempty"`
 	// UserDataMakesCustom is Server.UserDataMakesCustom.
 	UserDataMakesCustom bool `json:"userDataMakesCustom,omitempty"`
 
@@ -176,6 +178,11 @@ func (spec *Spec) check() []error {
 	if p, err := netip.ParsePrefix(spec.PublicAddresses); spec.PublicAddresses != "" && (err != nil || !p.Addr().Is4()) {
 		bad("publicAddresses %q is no IPv4 prefix such as 127.77.0.0/24", spec.PublicAddresses)
 	}
+	for _, name := range sortedKeys(spec.Quota) {
+		if !slices.Contains(quotaNames(), name) || spec.Quota[name] < 0 {
+			bad("quota: %s: %d: want 0 or more for one of %s", name, spec.Quota[name], strings.Join(quotaNames(), ", "))
+		}
+	}
 	if spec.PageSize < 0 || spec.TokenSeconds < 0 {
 		bad("pageSize and tokenSeconds cannot be negative")
 	}
@@ -236,6 +243,9 @@ func (spec *Spec) Apply(s *Server) error {
 	}
 	s.TakenStorageAccounts = append(s.TakenStorageAccounts, spec.TakenStorageAccounts...)
 	s.RetiredOffers = s.RetiredOffers || spec.RetiredOffers
+	if spec.Quota != nil {
+		s.Quota = spec.Quota
+	}
 	s.UserDataMakesCustom = s.UserDataMakesCustom || spec.UserDataMakesCustom
 	s.AttestationChain = s.AttestationChain || spec.AttestationChain
 	if spec.Seed != 0 {
