@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -70,6 +71,26 @@ func TestFaultDomainIsTheSameEverywhere(t *testing.T) {
 					t.Errorf("instance %d in zones %v: the view says %s, the computer %q in zone %q, its metadata %+v", id, vm.Zones, shown, c.FaultDomain, c.Zone, metadata.Compute)
 				}
 			}
+		})
+	}
+}
+
+// A fault whose path names an instance fails that one, and the others come up: at their
+// allocation or at their boot.
+func TestOneInstanceOfACreationFails(t *testing.T) {
+	for step, want := range map[string]string{"allocate": "1 Failed ", "provision": "1 Failed running"} {
+		synctest.Test(t, func(t *testing.T) {
+			fault := Fault{Action: instanceType + "/" + step, Path: "/pool1/virtualMachines/1$", Effect: EffectError,
+				Status: http.StatusConflict, Code: "Planned"}
+			s := &Server{Substrate: newModelSubstrate(), Faults: []Fault{fault}}
+			defer s.Close()
+			l := newLab(t, s)
+			p, err := l.sets.BeginCreateOrUpdate(context.Background(), labGroup, "pool1", pool(3), nil)
+			_, err = tryDone(p, err)
+			wantRefusal(t, err, "Planned", "")
+			wantList(t, step, l.ids("pool1"), "0 Succeeded running", want, "2 Succeeded running")
+			wantList(t, "computers", l.sub.names(), "pool1000000", "pool1000002")
+			l.wantSet(step, stateFailed, 3)
 		})
 	}
 }
