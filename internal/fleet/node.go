@@ -40,6 +40,14 @@ type Condition struct{ Type, Status, Reason string }
 // the catalogue's (internal/boots/verdict), or the state of a boot without one.
 const ConditionBootSucceeded = "ortet.io/BootSucceeded"
 
+// Taints that keep workloads off a Node until its verdict, each NoSchedule; its kubelet
+// registers with one of them. The controller removes TaintUnproven, whose prefix
+// cluster-autoscaler knows; a NodeReadinessRule (deploy/readiness) manages TaintReadiness.
+const (
+	TaintUnproven  = "startup-taint.cluster-autoscaler.kubernetes.io/ortet-unproven"
+	TaintReadiness = "readiness.k8s.io/ortet-boot"
+)
+
 // A Pod on a node.
 type Pod struct {
 	Name        string // "namespace/name"

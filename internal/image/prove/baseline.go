@@ -85,7 +85,8 @@ func cameUp(n *fleet.Node) time.Time {
 func marksOf(n *fleet.Node) (marks []string) {
 	for _, t := range n.Taints {
 		anyImages := func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) }
-		if !slices.ContainsFunc([]string{"node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/"}, anyImages) {
+		owners := []string{"node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/"}
+		if !slices.ContainsFunc(owners, anyImages) && !unproven(t) {
 			marks = append(marks, "taint "+strings.TrimSuffix(t.Key+"="+t.Value, "=")+":"+t.Effect)
 		}
 	}

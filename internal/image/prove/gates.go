@@ -74,6 +74,9 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		if c.Pods == nil { // not read yet
 			return by(false, "", "is Ready, and its pods are still to be read")
 		}
+		if p.Name == "" && due(0) && slices.ContainsFunc(n.Taints, unproven) {
+			return result(NoResult, "", "has no pod of DaemonSet %s, and the taint of Nodes without a verdict", set)
+		}
 		if !p.Ready {
 			return by(due(0), "daemonset", "has no Ready pod of DaemonSet %s (%s)", set, p.NotReadyWhy)
 		}
@@ -111,6 +114,11 @@ func falseVerdict(n *fleet.Node) string {
 		}
 	}
 	return ""
+}
+
+// unproven reports whether a taint keeps pods off until the verdict, those of DaemonSets too.
+func unproven(t fleet.Taint) bool {
+	return t.Key == fleet.TaintUnproven || t.Key == fleet.TaintReadiness
 }
 
 // podOf returns a DaemonSet's pod, preferably a Ready one: while the set is updated
