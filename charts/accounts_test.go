@@ -5,6 +5,9 @@ package charts
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +22,7 @@ import (
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
 )
@@ -47,6 +51,7 @@ const (
 	byPolicy = "denied request"
 	alone    = "is for the pods of its Deployment alone"
 	record   = "is for the admission server alone"
+	oneTaint = "removes the taint " + fleet.TaintUnproven + ":NoSchedule from a Node; it changes nothing else"
 )
 
 func makePod(p *corev1.Pod) func(context.Context, kubernetes.Interface, string) error {
@@ -205,7 +210,13 @@ func attempts() map[string][]attempt {
 				_, err := by.CoordinationV1().Leases(namespace).Update(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "ortet-p-0123456789ab"}}, metav1.UpdateOptions{DryRun: dry})
 				return err
 			}},
-			{"patches a Node", byRBAC, patchNode(reachNode, `{"metadata":{"annotations":{"a":"b"}}}`)},
+			{"annotates a Node by its object", oneTaint, patchNode(reachNode, `{"metadata":{"annotations":{"a":"b"}}}`)},
+			{"labels a Node by its object", oneTaint, patchNode(reachNode, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)},
+			{"gives a Node an owner by its object", oneTaint,
+				patchNode(reachNode, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"u"}]}}`)},
+			{"cordons a Node", oneTaint, patchNode(reachNode, `{"spec":{"unschedulable":true}}`)},
+			{"taints a Node", oneTaint, patchNode(reachNode, `{"spec":{"taints":[{"key":"k","effect":"NoExecute"}]}}`)},
+			{"removes another taint", oneTaint, patchNode(reachNode, `{"spec":{"taints":[]}}`)},
 			{"labels a Node", "changes nothing else", patchNode(reachNode, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "status")},
 			{"annotates a Node", "changes nothing else", patchNode(reachNode, `{"metadata":{"annotations":{"a":"b"}}}`, "status")},
 			{"gives a Node an owner", "changes nothing else", patchNode(reachNode, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"u"}]}}`, "status")},
@@ -273,6 +284,21 @@ func TestAccountsDoNotReachTheAdmissionServer(t *testing.T) {
 		if err != nil || n.Annotations[wire.BootAnnotation] != "" || len(n.Status.Conditions) != 2 {
 			t.Errorf("%v: %v, %v", err, n.Annotations, n.Status.Conditions)
 		}
+		ours := func(t corev1.Taint) bool { return t.Key == fleet.TaintUnproven }
+		eventually(t, "the startup taint to be removed", func() error {
+			n, err := nodes.Get(i.ctx, reachNode, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": slices.DeleteFunc(n.Spec.Taints, ours)}})
+			if err == nil {
+				n, err = nodes.Patch(i.ctx, reachNode, types.MergePatchType, patch, metav1.PatchOptions{})
+			}
+			if err == nil && (slices.ContainsFunc(n.Spec.Taints, ours) || len(n.Spec.Taints) == 0) {
+				return fmt.Errorf("its taints are %v", n.Spec.Taints)
+			}
+			return err
+		})
 	})
 	t.Run("a capture", func(t *testing.T) { i.captures(t, i.capture(), reachNode) })
 	t.Run("the server", func(t *testing.T) {

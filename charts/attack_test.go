@@ -138,12 +138,14 @@ func TestPoliciesNameAllFieldsOfNodes(t *testing.T) {
 			captures = append(captures, []byte(doc))
 		}
 	}
+	lifting := renderOrtet(t, "--set", "controller.liftTaint=true")
 	for _, c := range []struct {
 		what, policy string
 		fields       reflect.Type
 		free         []string
 	}{
 		{"status", of(renderOrtet(t)["ValidatingAdmissionPolicy"], "status."), reflect.TypeFor[corev1.NodeStatus](), nil},
+		{"spec", of(lifting["ValidatingAdmissionPolicy"], "taint."), reflect.TypeFor[corev1.NodeSpec](), nil},
 		{"spec", of(captures, "capture-nodes."), reflect.TypeFor[corev1.NodeSpec](), []string{"unschedulable"}},
 	} {
 		for f := range c.fields.Fields() {

@@ -76,7 +76,7 @@ func manifests(t *testing.T, namespace, exempt string) string {
 // releases are both charts of today, each as a release's name, its chart and its values.
 func releases(namespace, exempt string) [][]string {
 	return [][]string{
-		append([]string{"r", "ortet", "--namespace", namespace, "--set", "admission.policy.enabled=false,azure.configSecret=" + configSecret + ",admission.policy.exempt={" + exempt + "}"}, admitting...),
+		append([]string{"r", "ortet", "--namespace", namespace, "--set", "controller.liftTaint=true,admission.policy.enabled=false,azure.configSecret=" + configSecret + ",admission.policy.exempt={" + exempt + "}"}, admitting...),
 		{"c", "vmss-prototype", "--namespace", namespace, "--set", "kamino.targetNode=" + node + ",ortet.pools={" + accountsPool + "},ortet.namespace=" + namespace + ",ortet.exempt={" + exempt + "-2}"},
 	}
 }
@@ -188,6 +188,7 @@ metadata: {name: %[2]s}
 apiVersion: v1
 kind: Node
 metadata: {name: %[3]s, annotations: {%[4]s: x}}
+spec: {taints: [{key: theirs, effect: NoSchedule}, {key: %[5]s, effect: NoSchedule}]}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -215,7 +216,7 @@ metadata: {name: debug, namespace: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: debug}
 subjects: [{kind: ServiceAccount, name: tenant, namespace: %[1]s}]
 `
-	manifest := fmt.Sprintf(others, i.namespace, control, worker, wire.BootAnnotation)
+	manifest := fmt.Sprintf(others, i.namespace, control, worker, wire.BootAnnotation, fleet.TaintUnproven)
 	i.kubectl(manifest, "apply", "--filename", "-")
 	i.Cleanup(func() { i.kubectl(manifest, "delete", "--ignore-not-found", "--wait=false", "--filename", "-") })
 	ready := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)

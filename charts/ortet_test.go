@@ -6,15 +6,18 @@ import (
 	"bytes"
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/cli"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // renderOrtet returns the chart's objects by kind.
@@ -45,10 +48,10 @@ func TestOrtetChartIsWellFormed(t *testing.T) {
 
 func TestOrtetChartGrantsExactlyWhatIsUsed(t *testing.T) {
 	for _, all := range []bool{true, false} {
-		var args []string
+		args := []string{"--set", "controller.liftTaint=true"}
 		want := map[string][]rbacv1.PolicyRule{}
 		if !all {
-			args = []string{"--set", "clusterAPI=false,controller.firstPod=false"}
+			args = []string{"--set", "clusterAPI=false,controller.firstPod=false,controller.liftTaint=false"}
 		}
 		for _, r := range controller.Rules("ortet-system") {
 			if all || r.Needed == "always" {
@@ -88,6 +91,12 @@ func TestOrtetChartArgumentsAreTheCommandLines(t *testing.T) {
 			var d appsv1.Deployment
 			if err := yaml.UnmarshalStrict(renderOrtet(t, c.args...)["Deployment"][0], &d); err != nil {
 				t.Fatal(err)
+			}
+			for _, key := range []string{fleet.TaintUnproven, fleet.TaintReadiness} {
+				tolerated := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+				if !slices.Contains(d.Spec.Template.Spec.Tolerations, tolerated) {
+					t.Errorf("where all nodes are new, no node takes the controller: it does not tolerate %s", key)
+				}
 			}
 			container := d.Spec.Template.Spec.Containers[0]
 			var out, complaint bytes.Buffer

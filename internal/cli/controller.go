@@ -30,6 +30,8 @@ type controllerFlags struct {
 	mostBoots       int
 	keepBoots       time.Duration
 	firstPod        bool
+	liftTaint       bool
+	liftAfter       time.Duration
 	metrics, health string
 	elect           bool
 }
@@ -48,7 +50,10 @@ why:
   - in ConfigMaps, which remain after the machine is deleted
 
 It also stores the boot reports of nodes for ortet boot. It changes nothing in
-Azure.`,
+Azure. With --lift-taint it removes the taint with which kubelets may keep
+workloads off a node until then:
+
+  ` + fleet.TaintUnproven + `:NoSchedule`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -69,6 +74,9 @@ Azure.`,
 	p.IntVar(&f.mostBoots, "max-boots", controller.DefaultMaxBoots, "limit of stored boot reports in total")
 	p.DurationVar(&f.keepBoots, "keep-boots", controller.DefaultKeepBoots, "retention of boot reports; twelve times as long for a pool's last two image versions")
 	p.BoolVar(&f.firstPod, "first-pod", true, "find out when the first pod ran on a booted node")
+	p.BoolVar(&f.liftTaint, "lift-taint", false, "remove the startup taint ortet-unproven from Nodes that came up")
+	p.DurationVar(&f.liftAfter, "lift-after", controller.DefaultLiftAfter,
+		"time after which a Ready Node without a verdict loses that taint, too")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "listen `ADDRESS` for metrics; 0 disables it")
 	p.StringVar(&f.health, "health-address", ":8081", "listen `ADDRESS` for /healthz and /readyz; 0 disables it")
 	p.BoolVar(&f.elect, "leader-elect", true, "run only while holding the Lease "+controller.LeaseName)
@@ -99,6 +107,8 @@ func (f controllerFlags) check() error {
 		return usagef("--max-boots %d: want 1 to 10000", f.mostBoots)
 	case f.keepBoots < time.Minute:
 		return usagef("--keep-boots %s: want 1m at least", f.keepBoots)
+	case f.liftAfter < time.Minute || f.liftAfter > 24*time.Hour:
+		return usagef("--lift-after %s: want 1m to 24h", f.liftAfter)
 	}
 	return nil
 }
@@ -154,6 +164,7 @@ func (o *options) runController(ctx context.Context, f controllerFlags) error {
 		REST: config, Namespace: o.namespace, Identity: localHolder(), Boots: look.boots, Budget: budget, Metered: look.metered,
 		Pools: pools, Groups: also, Interval: f.interval, Deadlines: controller.Deadlines{Boot: f.deadline}, Keep: f.keep, MaxEvidence: f.most,
 		BootsPerVersion: f.perVersion, MaxBoots: f.mostBoots, KeepBoots: f.keepBoots, FirstPods: f.firstPod,
+		LiftTaint: f.liftTaint, LiftAfter: f.liftAfter,
 		Metrics: f.metrics, Health: f.health, Elect: f.elect, Log: o.log,
 	})
 }

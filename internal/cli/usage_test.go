@@ -75,6 +75,7 @@ func TestUsageErrors(t *testing.T) {
 		{"capture --all --min-ready 1d12h", `"1d12h" for "--min-ready" flag: want seconds (90), whole days (2d), or a duration`},
 		{"capture --all --min-ready -5m", "want seconds (90)"},
 		{"capture --all --skip-rule patch", `cannot switch off rule "patch": it always applies`},
+		{"controller --lift-after 30s", "--lift-after 30s: want 1m to 24h"},
 		{"donors a/b", `"a/b" is neither the name of a scale set nor its ARM id`},
 		{"donors p --all", "name pools or give --all, not both"},
 		{"donors --skip-rule luck", `cannot switch off rule "luck": it does not exist`},

@@ -46,6 +46,7 @@ type site struct {
 	as      func(controlplane.Client) (*rest.Config, error)
 	space   string
 	cloud   *cloud
+	lift    time.Duration // --lift-after; 0 is without --lift-taint
 }
 
 func newSite(t *testing.T) *site {
@@ -84,7 +85,8 @@ func (s *site) start(t *testing.T, name string) (metrics string, stop func()) {
 	go func() {
 		ended <- Run(ctx, Config{
 			REST: s.user, Namespace: s.space, Identity: name, Boots: s.cloud, Budget: NewBudget(6000, time.Now), Groups: []fleet.ResourceID{somePool.Group()},
-			Interval: time.Second, FirstPods: true, Metrics: metrics, Elect: true, Log: slog.New(slog.NewTextHandler(log, nil)),
+			Interval: time.Second, FirstPods: true, Metrics: metrics, Elect: true, LiftTaint: s.lift > 0, LiftAfter: s.lift,
+			Log: slog.New(slog.NewTextHandler(log, nil)),
 		})
 	}()
 	var once sync.Once
@@ -250,24 +252,30 @@ func (s *site) installCRDs(t *testing.T) {
 		"testdata/crds/infrastructure.cluster.x-k8s.io_azuremachines.yaml",
 		"testdata/crds/infrastructure.cluster.x-k8s.io_azuremachinepoolmachines.yaml",
 	}
-	crds := s.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(text, &u.Object); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := crds.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		until(t, u.GetName()+" is served", func() (bool, error) {
-			got, err := crds.Get(t.Context(), u.GetName(), metav1.GetOptions{})
-			return err == nil && hasCondition(got, "Established", "True"), err
-		})
+		s.installCRD(t, f)
 	}
+}
+
+func (s *site) installCRD(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	kind := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds := s.dynamic.Resource(kind)
+	if _, err := crds.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, u.GetName()+" is served", func() (bool, error) {
+		got, err := crds.Get(t.Context(), u.GetName(), metav1.GetOptions{})
+		return err == nil && hasCondition(got, "Established", "True"), err
+	})
 }
 
 func conditionIn(u *unstructured.Unstructured, kind string) map[string]any {

@@ -61,6 +61,10 @@ type Config struct {
 	KeepBoots                 time.Duration
 	// FirstPods makes it ask when the first pod ran on a node that booted.
 	FirstPods bool
+	// LiftTaint makes it remove fleet.TaintUnproven from Nodes that came up, and from those
+	// that are Ready for LiftAfter without a verdict; 0 is DefaultLiftAfter.
+	LiftTaint bool
+	LiftAfter time.Duration
 	// Metrics and Health are addresses to listen on; "0" listens not.
 	Metrics, Health string
 	// Elect makes it work only while it has the Lease.
@@ -93,6 +97,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.KeepBoots <= 0 {
 		c.KeepBoots = DefaultKeepBoots
+	}
+	if c.LiftAfter <= 0 {
+		c.LiftAfter = DefaultLiftAfter
 	}
 	if c.Interval <= 0 {
 		c.Interval = DefaultInterval
@@ -220,7 +227,7 @@ func newReconciler(ctx context.Context, c Config, m manager.Manager, direct clie
 	if err := r.watchChanged(); err != nil {
 		return nil, fmt.Errorf("watch instances: %w", err)
 	}
-	if err := r.addBoots(m); err != nil {
+	if err := errors.Join(r.addBoots(m), r.addLifter(m)); err != nil {
 		return nil, err
 	}
 	for _, do := range []func(context.Context) error{

@@ -58,5 +58,6 @@
 // on the condition, such as a MachineHealthCheck. A node that is Ready and stays
 // so is never published as failed, since somebody may act on it. It writes
 // conditions of its own type only, and none that another controller owns; of a
-// Node's annotations it removes that one. What it quotes of logs is redacted first.
+// Node's annotations it removes that one, and of its taints, with Config.LiftTaint,
+// fleet.TaintUnproven. What it quotes of logs is redacted first.
 package controller

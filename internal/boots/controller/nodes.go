@@ -146,6 +146,11 @@ func trim(o any) (any, error) {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, fleet.AnnotationCapture, capture)
 		}
 		out.Spec.ProviderID = x.Spec.ProviderID
+		for _, t := range x.Spec.Taints {
+			if unproven(t) {
+				out.Spec.Taints = append(out.Spec.Taints, t)
+			}
+		}
 		out.Status.NodeInfo.BootID = x.Status.NodeInfo.BootID
 		for _, c := range x.Status.Conditions {
 			if c.Type == corev1.NodeReady || c.Type == ConditionType {

@@ -1,5 +1,7 @@
 package controller
 
+import "github.com/ortet/ortet/internal/fleet"
+
 // A Rule is what RBAC has to allow the controller of one resource. It uses what
 // is listed and nothing else; the chart grants exactly these.
 type Rule struct {
@@ -20,6 +22,7 @@ func Rules(namespace string) []Rule {
 			Why: "see which instances became Ready Nodes, and read what they report of their boots", Needed: always},
 		{Resource: "nodes/status", Verbs: []string{"patch"},
 			Why: "the condition " + ConditionType + "; take the boot's report from its annotation", Needed: always},
+		{Resource: "nodes", Verbs: []string{"patch"}, Why: "remove the taint " + fleet.TaintUnproven, Needed: "`--lift-taint`"},
 		{Resource: "pods", Verbs: []string{"list"}, Why: "when the first pod ran on a node that booted", Needed: "`--first-pod`"},
 		{Resource: "events", Verbs: []string{"create"}, Why: "tell of boots that failed, on Nodes and Machines", Needed: always},
 		{Namespace: namespace, Resource: "configmaps", Verbs: []string{"create", "delete", "get", "list", "update"},
