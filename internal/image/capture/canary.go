@@ -303,7 +303,6 @@ func (c *capture) publishStep(v view) workflow.Step {
 		Deadline: time.Hour,
 		After:    []string{stepModel},
 		Skip:     workflow.SkipIf(!unjudged && v.judged(c.req, c.get().ModelChanged) != "", "no canary"),
-		Optional: true,
 		Do:       c.publish,
 	}
 }
