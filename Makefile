@@ -30,12 +30,17 @@ build: ## bin/ortet, bin/ortet-node, bin/azsim
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/... $(ALSO)
 	@hack/agent.sh --check bin/ortet-node
 
+# CANARY=N proves the image by N clones first; BAD=1 breaks it.
+CANARY ?=
+BAD ?=
+export CANARY BAD
+
 # CONTROLPLANE=real takes Kubernetes' own programs; the default is an API server in
 # memory, which needs no build.
 CONTROLPLANE ?=
 export CONTROLPLANE
 
-demo: story ## a capture in a simulated Azure; CONTROLPLANE=real
+demo: story ## a capture in a simulated Azure; CANARY=2, BAD=1, CONTROLPLANE=real
 	bin/demo
 
 playground: story ## its world, kept until Ctrl-C; CONTROLPLANE=real

@@ -285,6 +285,8 @@ func (i *installation) captures(t *testing.T, c *kube.Cluster, on string) {
 	check("annotate", c.Annotate(i.ctx, on, map[string]*string{"ortet.io/capture": &value}))
 	check("cordon", c.SetUnschedulable(i.ctx, on, true))
 	check("uncordon", c.SetUnschedulable(i.ctx, on, false))
+	check("isolate a clone", c.Isolate(i.ctx, on))
+	check("uncordon it", c.SetUnschedulable(i.ctx, on, false))
 	held, err := c.HoldReboots(i.ctx, captureHolder, time.Minute)
 	check("hold kured", err)
 	if !held {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -31,10 +32,17 @@ const (
 	workers = 3
 )
 
-// run tells the story; every step is something that a user would do. With keep it
-// makes the story's world only, and waits for ctx's end.
-func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (err error) {
-	if !keep {
+// A plot says which story run tells.
+type plot struct {
+	controlPlane string
+	canary       string // number of clones that prove the image first; "" is none
+	bad          bool   // no node of the image can join
+	keep         bool   // the story's world only, until ctx's end
+}
+
+// run tells the story; every step is something that a user would do.
+func run(ctx context.Context, out io.Writer, p plot) (err error) {
+	if !p.keep {
 		limited, cancel := context.WithTimeout(ctx, budget)
 		defer cancel()
 		ctx = limited
@@ -45,7 +53,7 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 	}
 	defer cleanly(ctx, &err, func(context.Context) error { return os.RemoveAll(dir) })
 
-	kube, err := startCluster(ctx, out, dir, controlPlane)
+	kube, err := startCluster(ctx, out, dir, p.controlPlane)
 	if err != nil {
 		return err
 	}
@@ -85,7 +93,7 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 	if err := showNodes(ctx, out, client, azure); err != nil {
 		return err
 	}
-	if keep {
+	if p.keep {
 		if err := invite(out, dir, kube, azure, nodes[0]); err != nil {
 			return err
 		}
@@ -99,12 +107,23 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 	}
 
 	donor := nodes[0]
-	if err := ortet(ctx, out, kube, azure, "capture", donor, "--image="+image, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"); err != nil {
-		return err
+	args := []string{"capture", donor, "--image=" + image, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"}
+	if p.canary != "" {
+		args = append(args, "--canary="+p.canary, "--canary-soak=10s")
 	}
+	if p.bad {
+		say(out, "Breaking what clones of %s join with: the address of the API server on the disks", donor)
+		if err := spoil(dir); err != nil {
+			return err
+		}
+	}
+	captureErr := ortet(ctx, out, kube, azure, args...)
 	after, err := azure.Model(ctx, pool)
 	if err != nil {
 		return err
+	}
+	if captureErr != nil {
+		return refusedImage(ctx, out, kube, azure, p, before == after, captureErr)
 	}
 	say(out, "What changed in the scale set's model")
 	// Where everything lies is the same for all, and long.
@@ -126,6 +145,36 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 	}
 	say(out, "The new node is Ready, and it came from the prototype. Cleaning up")
 	return nil
+}
+
+// refusedImage ends the story of an image that its canary kept out of the pool.
+func refusedImage(ctx context.Context, out io.Writer, kube cluster, azure *simulation.Azure, p plot, same bool, err error) error {
+	if !p.bad || p.canary == "" {
+		return err
+	}
+	if err := ortet(ctx, out, kube, azure, "status"); err != nil {
+		return err
+	}
+	if !same {
+		return errors.New("the scale set's model changed all the same")
+	}
+	say(out, "The image is bad, and the scale set's model is as it was. Cleaning up")
+	return nil
+}
+
+// spoil has the bootstrap kubeconfig on each disk name an API server that is not there. Nodes that
+// have joined do not read it again.
+func spoil(dir string) error {
+	return filepath.WalkDir(dir, func(at string, d os.DirEntry, err error) error {
+		if err != nil || d.Name() != "bootstrap-kubelet.conf" {
+			return err
+		}
+		text, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(at, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: https://127.0.0.1:1")), 0o600)
+	})
 }
 
 // invite says how a user's own commands reach the world.

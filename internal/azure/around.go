@@ -92,6 +92,12 @@ func (a around) Size(ctx context.Context, subscription, location, size string) (
 	})
 }
 
+func (a around) Usages(ctx context.Context, subscription, location string) (map[string]fleet.Usage, error) {
+	return call(ctx, a, "list usages", func(ctx context.Context) (map[string]fleet.Usage, error) {
+		return a.next.Usages(ctx, subscription, location)
+	})
+}
+
 func (a around) Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error) {
 	return call(ctx, a, "list permissions", func(ctx context.Context) ([]string, error) { return a.next.Denied(ctx, scope, actions) })
 }

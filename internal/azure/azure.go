@@ -36,6 +36,9 @@ type Reader interface {
 	Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error)
 	// Size says what a VM size can do in a region.
 	Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error)
+	// Usages returns a region's quotas of vCPUs by their names in lower case: SizeInfo.Family,
+	// "cores" of all, "lowprioritycores" of Spot machines.
+	Usages(ctx context.Context, subscription, location string) (map[string]fleet.Usage, error)
 	// Denied returns those of the actions ("Microsoft.Compute/disks/write") that
 	// the credentials may not do on the scope, by the permissions API: it tries
 	// nothing.

@@ -163,8 +163,12 @@ func versionState(v capture.VersionStatus) string {
 		state = "rolled back"
 	case v.Tags[fleet.TagProven] != "":
 		state = "proven"
+	case plan.IsUnjudged(v.ImageVersion):
+		state = "not judged"
 	case v.Tags[fleet.TagWatch] != "":
 		state = "not proven yet"
+	case v.Tags[fleet.TagCanary] != "":
+		state = "clones came up"
 	}
 	if v.InModel {
 		state = strings.TrimSuffix("in use, "+state, ", ")

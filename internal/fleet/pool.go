@@ -244,6 +244,9 @@ type Snapshot struct {
 	SizeGB            int32             `json:"sizeGB"`
 }
 
+// A Usage is how much of a quota is used in a region.
+type Usage struct{ Used, Limit int64 }
+
 // A SizeInfo is what the region's catalogue says of a VM size.
 type SizeInfo struct {
 	Name         string   `json:"name"`
@@ -251,4 +254,6 @@ type SizeInfo struct {
 	Generations  []string `json:"generations,omitempty"`  // "V1", "V2"
 	Controllers  []string `json:"controllers,omitempty"`  // "SCSI", "NVMe"
 	MaxDataDisks int32    `json:"maxDataDisks"`
+	VCPUs        int64    `json:"vcpus,omitempty"`  // 0: not known
+	Family       string   `json:"family,omitempty"` // name of its quota, "standardDSv5Family"
 }

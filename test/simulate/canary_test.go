@@ -4,16 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // provenFirst is a capture with a canary.
 func provenFirst(bad string) Story {
-	s := Story{Name: "canary of nodes that are " + cmp.Or(bad, "good"), Seed: 7, Pool: with(func(p *Pool) { p.Daemons, p.Bad = 1, bad }),
+	s := Story{Name: "canary of nodes that are " + cmp.Or(bad, "good"), Seed: 7, Pool: with(func(p *Pool) { p.Daemons, p.Versions, p.Bad = 1, 2, bad }),
 		Asks: []Ask{{Do: "capture", Canary: 2}}}
 	if bad != "" {
-		s.Asks, s.Cannot = []Ask{{Do: "capture", Canary: 2, Exit: 1, Once: true}, {Do: "capture", Canary: 2, Exit: 3}}, "RolledBack"
+		s.Asks, s.Cannot = []Ask{{Do: "capture", Canary: 2, History: 2, Exit: 1, Once: true}, {Do: "capture", Canary: 2, Exit: 3}}, "RolledBack"
 	}
 	return s
 }
@@ -33,6 +35,9 @@ func TestCanary(t *testing.T) {
 					t.Log(l)
 				}
 			}
+			if took := canaryTook(t, r); bad != "" && bad != "daemon" && took > 8*time.Minute { // nodes of the pool take 3 to boot
+				t.Errorf("the canary is there for %s, and its limit is 6 minutes", took)
+			}
 			if bad == "" {
 				s.Asks[0].Canary = 0
 				with, without := costOf(t, r), costOf(t, play(t, s))
@@ -41,6 +46,51 @@ func TestCanary(t *testing.T) {
 				if azure > 100 || kube > 200 || took > 300 {
 					t.Error("want at most 100, 200 and 300")
 				}
+			}
+		})
+	}
+}
+
+// canaryTook is from the request that makes the scale set to that which deletes it.
+func canaryTook(t *testing.T, r result) time.Duration {
+	t.Helper()
+	at := func(request string) (seconds float64) {
+		i := slices.IndexFunc(r.trace, func(l string) bool { return strings.Contains(l, request) })
+		if i < 0 {
+			t.Fatalf("no %s in\n%s", request, strings.Join(r.trace, "\n"))
+		}
+		if _, err := fmt.Sscan(r.trace[i], &seconds); err != nil {
+			t.Fatal(err)
+		}
+		return seconds
+	}
+	return time.Duration((at(" DELETE virtualMachineScaleSets/pool1-canary 1:") - at(" PUT virtualMachineScaleSets/pool1-canary 1:")) * float64(time.Second))
+}
+
+// canaries are stories of canaries without a result, or that were killed.
+var canaries = []Story{
+	killedAfterQuarantine(),
+	{Name: "canary refused, and the same command", Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }), Single: powerOff,
+		Asks: []Ask{{Do: "capture", Canary: 2, Once: true}, {Do: "capture", Canary: 2}}, Happen: at(putCanary, 1, "refused")},
+	{Name: "canary refused, and a rollback two versions later", Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }),
+		Asks:   []Ask{{Do: "capture", Canary: 2, Once: true}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback"}},
+		Happen: at(putCanary, 1, "refused")},
+}
+
+const putCanary = "azure PUT virtualMachineScaleSets/pool1-canary"
+
+func killedAfterQuarantine() Story {
+	s := provenFirst("no join")
+	s.Name, s.Happen = "killed after its quarantine", at("azure PATCH galleries/SIG_azsim/images/kamino-pool1-prototype/versions/2000.01.01", 1, "kill after")
+	return s
+}
+
+func TestCanariesThatDoNotFinish(t *testing.T) {
+	for _, s := range canaries {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+				t.Error(explain(s, r))
 			}
 		})
 	}
@@ -77,7 +127,7 @@ func TestSweepCanary(t *testing.T) {
 			}
 			from := 0
 			for i, r := range plain.requests {
-				if from == 0 && strings.HasPrefix(r.name, "azure PUT virtualMachineScaleSets/"+poolName+"-canary") {
+				if from == 0 && r.name == putCanary {
 					from = i
 				}
 			}

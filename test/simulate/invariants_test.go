@@ -280,10 +280,16 @@ func (w *world) checkCanary(p *process, now model) {
 			w.broken(17, "%s has %s go live, whose nodes are %s", p.name, id, bad)
 		case made && bad == "" && w.isQuarantined(id):
 			w.broken(17, "%s quarantines %s, whose nodes are good: %s", p.name, id, *v.Tags[fleet.TagQuarantine])
-		case made && live && p.code() == workflow.ExitDone && v.Tags[fleet.TagCanary] != nil && *v.Tags[fleet.TagCanary] == plan.Unjudged && !w.isTouched("versions"):
+		case made && bad != "" && !*v.Properties.PublishingProfile.ExcludeFromLatest:
+			w.broken(17, "%s has %s be the definition's latest, whose nodes are %s", p.name, id, bad)
+		case made && live && p.code() == workflow.ExitDone && isUnjudged(v) && !w.isTouched("versions"):
 			w.broken(17, "%s has %s go live, which is tagged as unjudged", p.name, id)
 		}
 	}
+}
+
+func isUnjudged(v *armcompute.GalleryImageVersion) bool {
+	return tagsOf(v)[fleet.TagCanary] == plan.Unjudged
 }
 
 // isWatched reports whether a watch has still to take a version back.
@@ -410,7 +416,7 @@ func (w *world) wanted(to string) string {
 	case "":
 		used, newest := published(w.before[w.imageBefore]), time.Time{}
 		for id, v := range w.before {
-			at, good := published(v), stateOf(v) == plan.Succeeded && v.Tags[fleet.TagRolledBack] == nil
+			at, good := published(v), stateOf(v) == plan.Succeeded && v.Tags[fleet.TagRolledBack] == nil && !isUnjudged(v)
 			if good && at.After(newest) && (used.IsZero() || at.Before(used)) {
 				to, newest = id, at
 			}
@@ -505,7 +511,7 @@ func (w *world) checkVersions(p *process, now model) {
 		}
 		if now := versions[id]; now != nil {
 			for tag, value := range was.Tags { // a version of another capture has other tags
-				if is := now.Tags[tag]; stateOf(was) == plan.Succeeded && tag != fleet.TagRolledBack && tag != fleet.TagWatch && (is == nil || *is != *value) {
+				if is := now.Tags[tag]; stateOf(was) == plan.Succeeded && !slices.Contains([]string{fleet.TagRolledBack, fleet.TagWatch, fleet.TagCanary}, tag) && (is == nil || *is != *value) {
 					w.broken(6, "%s replaced complete version %s, or its tag %s", p.name, id, tag)
 				}
 			}

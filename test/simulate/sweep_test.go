@@ -121,7 +121,7 @@ func TestSweep(t *testing.T) {
 
 // TestSeeds plays stories with two to four events, drawn from what the sweep plays one by one.
 func TestSeeds(t *testing.T) {
-	from := slices.Concat(stories, extensionStories, swept)
+	from := slices.Concat(stories, extensionStories, swept, []Story{provenFirst(""), provenFirst("no join"), provenFirst("twin")})
 	events := make([][]Event, len(from))
 	var all []Story
 	for seed, begun := *firstSeed, time.Now(); seed < *firstSeed+*seeds || time.Since(begun) < *within && !t.Failed(); seed++ {

@@ -183,6 +183,12 @@ template:
 {{- with .Values.ortet.workbench }}
 - --workbench={{ . }}
 {{- end }}
+{{- if ne (toString .Values.ortet.canary) "<nil>" }}
+- --canary={{ .Values.ortet.canary }}
+{{- end }}
+{{- with .Values.ortet.watch }}
+- --watch={{ . }}
+{{- end }}
 - --image={{ include "ortet.image" . }}
 {{- with .Values.kamino.container.pullSecret }}
 - --image-pull-secret={{ . }}

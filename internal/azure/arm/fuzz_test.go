@@ -91,6 +91,7 @@ func readers() []func(context.Context, azure.Cloud) (any, error) {
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Versions(ctx, image) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Version(ctx, version) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Uses(ctx, image) },
+		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Usages(ctx, "s", "l") },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Size(ctx, "s", "l", "x") },
 		func(ctx context.Context, c azure.Cloud) (any, error) {
 			return c.Denied(ctx, group, []string{"Microsoft.Compute/disks/write", "a/b/read"})

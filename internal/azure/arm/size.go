@@ -57,11 +57,32 @@ func (c *Cloud) Size(ctx context.Context, subscription, location, size string) (
 		Err: fmt.Errorf("%s is not offered in %s", size, location)}
 }
 
+// Usages lists a region's quotas of vCPUs by their names in lower case.
+func (c *Cloud) Usages(ctx context.Context, subscription, location string) (map[string]fleet.Usage, error) {
+	on := fleet.ResourceID("/subscriptions/" + subscription + "/providers/Microsoft.Compute/locations/" + location + "/usages")
+	usages := map[string]fleet.Usage{}
+	err := list(ctx, c, c.address(on, computeVersion), func(u *usageAnswer) error {
+		usages[strings.ToLower(u.Name.Value)] = fleet.Usage{Used: u.CurrentValue, Limit: u.Limit}
+		return nil
+	})
+	return usages, failed(ctx, "list usages", on, err)
+}
+
+// usageAnswer is what is wanted of a Usage.
+type usageAnswer struct {
+	CurrentValue int64 `json:"currentValue"`
+	Limit        int64 `json:"limit"`
+	Name         struct {
+		Value string `json:"value"`
+	} `json:"name"`
+}
+
 // skuAnswer is what is wanted of a ResourceSKU.
 type skuAnswer struct {
 	ResourceType string   `json:"resourceType"`
 	Name         string   `json:"name"`
 	Locations    []string `json:"locations"`
+	Family       string   `json:"family"`
 	Capabilities []struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
@@ -154,7 +175,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 }
 
 func sizeOf(sku *skuAnswer) fleet.SizeInfo {
-	s := fleet.SizeInfo{Name: sku.Name}
+	s := fleet.SizeInfo{Name: sku.Name, Family: sku.Family}
 	list := func(v string) []string {
 		var out []string
 		for _, x := range strings.Split(v, ",") {
@@ -172,6 +193,8 @@ func sizeOf(sku *skuAnswer) fleet.SizeInfo {
 			s.Generations = list(v)
 		case "DiskControllerTypes":
 			s.Controllers = list(v)
+		case "vCPUs":
+			s.VCPUs, _ = strconv.ParseInt(v, 10, 64) // 0 is not known
 		case "MaxDataDiskCount":
 			if n, err := strconv.ParseInt(v, 10, 32); err == nil {
 				s.MaxDataDisks = int32(n)

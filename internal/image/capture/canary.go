@@ -31,10 +31,11 @@ const (
 )
 
 // judged returns why the version needs no canary.
-func (v view) judged(q Request, modelChanged bool) string {
+func (v view) judged(q Request, s state) string {
 	return cmp.Or(
 		workflow.SkipIf(q.Canary == 0, "not requested"),
-		workflow.SkipIf(v.published() && modelChanged, "the model uses the version"),
+		workflow.SkipIf(s.NoCanary != "", "it cannot be made"),
+		workflow.SkipIf(v.published() && s.ModelChanged, "the model uses the version"),
 		workflow.SkipIf(v.published() && v.resume.Version.Tags[fleet.TagCanary] != "" && !plan.IsUnjudged(*v.resume.Version), "clones of it came up"))
 }
 
@@ -47,7 +48,7 @@ func (c *capture) canaryStep(v view) workflow.Step {
 		Usual:    10 * time.Second,
 		Deadline: 30 * time.Minute,
 		After:    []string{stepVersion},
-		Skip:     cmp.Or(v.judged(c.req, s.ModelChanged), workflow.SkipIf(s.Quarantine != "", "the version is quarantined")),
+		Skip:     cmp.Or(v.judged(c.req, s), workflow.SkipIf(s.Quarantine != "", "the version is quarantined")),
 		Do:       c.canary,
 		Undo: &workflow.Undo{
 			ID:       undoDeleteCanary,
@@ -186,7 +187,7 @@ func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p 
 
 // canaryProblems are the reasons why a canary cannot be made, as far as they can be known before
 // the donor is touched.
-func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume plan.ResumePlan) (p plan.Problems) {
+func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume plan.ResumePlan, note func(format string, args ...any)) (p plan.Problems) {
 	on, id := string(pool.ID), fleet.CanaryOf(pool.ID)
 	n, soak := c.req.Canary, c.req.CanarySoak
 	p.Refuse(n < 0 || n > plan.MaxCanary, "BadNumber", "--canary", fleet.Count(int(n), "clone"), fmt.Sprintf("give 0 to %d", plan.MaxCanary))
@@ -210,6 +211,9 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 		p.Refuse(len(denied) > 0, "AzureDenied", string(j.Resource), "these credentials may not do "+j.Action+", which making a clone needs",
 			"grant them a role with this action on it, or capture without --canary")
 	}
+	cost, fits := c.quota(ctx, pool)
+	p.Refuse(!fits, "CanaryQuota", on, "its canary has no room in the quota: "+cost, "raise the subscription's quota, or capture without --canary")
+	note("%s", cost)
 	if resume.From >= plan.AtGeneralized {
 		p = append(p, c.uncloned(pool, c.knowsCustomData(), nil)...)
 	}
@@ -223,14 +227,38 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 	return p
 }
 
+// quota says what the clones take of which quota, and whether there is room. What cannot be read
+// is no reason to refuse: sizes and usages need rights on the subscription.
+func (c *capture) quota(ctx context.Context, pool fleet.Pool) (cost string, fits bool) {
+	n, subscription := c.req.Canary, pool.ID.Segment("subscriptions")
+	cost = fmt.Sprintf("the canary takes %d × %s for about %s", n, pool.Size, (3*time.Minute + c.req.CanarySoak).Round(time.Second))
+	size, sizeErr := c.Cloud.Size(ctx, subscription, pool.Location, pool.Size)
+	usages, usageErr := c.Cloud.Usages(ctx, subscription, pool.Location)
+	if err := cmp.Or(sizeErr, usageErr); err != nil || size.VCPUs == 0 {
+		return cost + "; whether the quota of vCPUs has room could not be read", true
+	}
+	names := []string{size.Family, "cores"}
+	if pool.Spot {
+		names = []string{"lowPriorityCores"}
+	}
+	fits = true
+	for _, name := range names {
+		if u, known := usages[strings.ToLower(name)]; known {
+			cost += fmt.Sprintf("; %d vCPUs of %s, of which %d of %d are in use", n*size.VCPUs, name, u.Used, u.Limit)
+			fits = fits && u.Used+n*size.VCPUs <= u.Limit
+		}
+	}
+	return cost, fits
+}
+
 // mayClone refuses a canary that cannot be made, or leaves out one that was not asked for.
 func (c *capture) mayClone(problems plan.Problems, note func(format string, args ...any)) plan.Problems {
 	if len(problems) == 0 || !c.req.CanaryIfPossible {
 		return problems
 	}
-	why := problems[0].What
+	why := "no canary: " + problems[0].What
 	c.set(func(s *state) { s.NoCanary = why })
-	note("no canary: %s", why)
+	note("%s", why)
 	return nil
 }
 
@@ -302,7 +330,7 @@ func (c *capture) publishStep(v view) workflow.Step {
 		Usual:    time.Minute,
 		Deadline: time.Hour,
 		After:    []string{stepModel},
-		Skip:     workflow.SkipIf(!unjudged && v.judged(c.req, c.get().ModelChanged) != "", "no canary"),
+		Skip:     workflow.SkipIf(!unjudged && v.judged(c.req, c.get()) != "", "no canary"),
 		Do:       c.publish,
 	}
 }

@@ -64,7 +64,7 @@ func (c *capture) judgeStep(v view) workflow.Step {
 		Usual:    3*time.Minute + c.req.CanarySoak,
 		Deadline: 4 * time.Hour,
 		After:    []string{stepVersion, stepCanary},
-		Skip:     v.judged(c.req, c.get().ModelChanged),
+		Skip:     v.judged(c.req, c.get()),
 		Do:       c.judge,
 	}
 }
@@ -89,24 +89,24 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		switch j := c.judging.final; j.Result {
 		case prove.Passed:
 			c.set(func(s *state) { s.Proved = true })
-			p.Note("%s of %s", j.Why, version.Name())
+			p.Note("%s: %s", version.Name(), j.Why)
 			return done, nil
 		case prove.NoResult:
-			return done, invalid("judge canary", string(version), "run the same command again, which makes another canary of this version",
-				"the clones say nothing of the version: %s", j.Why)
+			return done, fmt.Errorf("the clones say nothing of %s: %s; run the same command again, which makes others", version.Name(), j.Why)
 		default:
 			s.Quarantine = j.Gate + ": " + j.Why
 			c.set(func(now *state) { now.Quarantine = s.Quarantine })
-			p.Note("%s failed %s", version.Name(), s.Quarantine)
 		}
 	}
 	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Now(), s.Quarantine)}, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, version)
 		return err == nil && v.ProvisioningState == plan.Succeeded && v.Tags[fleet.TagQuarantine] != "" && plan.RolledBack(v), err
 	})
-	if err == nil && w.RequeueAfter == 0 {
-		err = invalid("judge canary", string(version), "mend the donor and capture it with --again, or capture another node",
-			"it is quarantined: %s", s.Quarantine)
+	switch {
+	case err == nil && w.RequeueAfter == 0:
+		err = fmt.Errorf("%s is quarantined: %s; mend the donor and capture it with --again, or capture another node", version.Name(), s.Quarantine)
+	case err != nil:
+		err = fmt.Errorf("tag %s as quarantined, which failed %s: %w", version.Name(), s.Quarantine, err)
 	}
 	return w, err
 }

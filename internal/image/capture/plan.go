@@ -85,6 +85,9 @@ func list(names []string) string {
 // An open record keeps its names and request, and is planned as a new one.
 func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, error) {
 	t, p, err := c.decide(ctx, r)
+	if why := c.get().NoCanary; why != "" {
+		c.Note("%s", why)
+	}
 	begins := err == nil && len(p.Problems) == 0 && !r.Open()
 	if begins && c.asked.Check != nil {
 		err = c.asked.Check(ctx)
@@ -124,9 +127,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	p.Notes, p.Problems = resume.Notes, plan.CaptureProblems(o, c.req, resume)
 	c.begin(r, o, resume, names)
-	if c.req.Canary != 0 && (view{o, resume, nil}).judged(c.req, c.get().ModelChanged) == "" && c.get().Quarantine == "" {
+	if c.req.Canary != 0 && (view{o, resume, nil}).judged(c.req, c.get()) == "" && c.get().Quarantine == "" {
 		note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
-		p.Problems = append(p.Problems, c.mayClone(c.canaryProblems(ctx, *o.Pool, resume), note)...)
+		p.Problems = append(p.Problems, c.mayClone(c.canaryProblems(ctx, *o.Pool, resume, note), note)...)
 	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	t = c.table(view{o, resume, old})

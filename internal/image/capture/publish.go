@@ -315,7 +315,7 @@ func (c *capture) versionStep(v view) workflow.Step {
 		Do:       c.version,
 		Undo: &workflow.Undo{
 			ID:       undoDeleteVersion,
-			Title:    "Delete the unfinished image version",
+			Title:    "Delete the image version if it is unfinished",
 			Usual:    time.Minute,
 			Deadline: time.Hour,
 			Keep:     journal.Running,
