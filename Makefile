@@ -72,7 +72,7 @@ fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
 
 simulate: ## captures that go wrong: all, or seeds only by SEEDS=N, FROM=M, WITHIN=2h
-	go test -count=1 -timeout 0 -v ./test/simulate -run '^Test($(if $(SEEDS)$(WITHIN),,Stories|Sweep|)Seeds)$$' \
+	go test -count=1 -timeout 0 -v ./test/simulate -run '^Test($(if $(SEEDS)$(WITHIN),,Stories|Sweep|SweepWatch|SweepCanary|)Seeds)$$' \
 		-args -sweep -seeds=$(or $(SEEDS),$(if $(WITHIN),100,1000)) -first=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
 
 mutants: ## plant bugs; a story or a test has to find each

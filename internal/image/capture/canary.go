@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -231,7 +232,7 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 // is no reason to refuse: sizes and usages need rights on the subscription.
 func (c *capture) quota(ctx context.Context, pool fleet.Pool) (cost string, fits bool) {
 	n, subscription := c.req.Canary, pool.ID.Segment("subscriptions")
-	cost = fmt.Sprintf("the canary takes %d × %s for about %s", n, pool.Size, (3*time.Minute + c.req.CanarySoak).Round(time.Second))
+	cost = fmt.Sprintf("the canary takes %d × %s for about %.0f minutes", n, pool.Size, math.Ceil((3*time.Minute + c.req.CanarySoak).Minutes()))
 	size, sizeErr := c.Cloud.Size(ctx, subscription, pool.Location, pool.Size)
 	usages, usageErr := c.Cloud.Usages(ctx, subscription, pool.Location)
 	if err := cmp.Or(sizeErr, usageErr); err != nil || size.VCPUs == 0 {
@@ -242,13 +243,14 @@ func (c *capture) quota(ctx context.Context, pool fleet.Pool) (cost string, fits
 		names = []string{"lowPriorityCores"}
 	}
 	fits = true
+	var used []string
 	for _, name := range names {
 		if u, known := usages[strings.ToLower(name)]; known {
-			cost += fmt.Sprintf("; %d vCPUs of %s, of which %d of %d are in use", n*size.VCPUs, name, u.Used, u.Limit)
+			used = append(used, fmt.Sprintf("%d of %d %s", u.Used, u.Limit, name))
 			fits = fits && u.Used+n*size.VCPUs <= u.Limit
 		}
 	}
-	return cost, fits
+	return fmt.Sprintf("%s, %d vCPUs; in use are %s", cost, n*size.VCPUs, strings.Join(used, " and ")), fits
 }
 
 // mayClone refuses a canary that cannot be made, or leaves out one that was not asked for.
