@@ -48,7 +48,7 @@ func TestPlayground(t *testing.T) {
 	var out output
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, &out, "", true) }()
+	go func() { ended <- run(ctx, &out, plot{keep: true}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
