@@ -7,7 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // provenFirst is a capture with a canary.
@@ -164,4 +170,25 @@ func TestSweepCanary(t *testing.T) {
 			playAll(t, all)
 		})
 	}
+}
+
+// TestNodesOfAnEarlierCanary has Nodes in the cluster that are still Ready, of clones of an
+// earlier canary: Azure numbers those of the next one alike.
+func TestNodesOfAnEarlierCanary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Bad = "no join" })})
+		defer w.close()
+		for i := range 2 {
+			w.kube.Put(&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pool1-c110112000000000%d", i)},
+				Spec:       corev1.NodeSpec{ProviderID: fmt.Sprintf("azure://%s-canary/virtualMachines/%d", w.pool, i), Unschedulable: true},
+				Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", MachineID: fmt.Sprint("earlier-", i)},
+					Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}},
+			})
+		}
+		w.pursue(0, Ask{Do: "capture", Canary: 2, Once: true})
+		if p := w.processes[0]; p.code() != workflow.ExitFailed || !strings.Contains(fmt.Sprint(p.err), "join: pool1-canary_0 runs and has no Node") {
+			t.Errorf("exit %d: %v\n%s", p.code(), p.err, strings.Join(append(w.violations, w.lines...), "\n"))
+		}
+	})
 }

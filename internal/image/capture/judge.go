@@ -163,7 +163,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 		j.outage = answered
 	}
 	j.answered = c.Now()
-	o := prove.Observation{Clones: prove.Pair(j.clones, nodes), Nodes: nodes, Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
+	o := prove.Observation{Clones: ownNodes(prove.Pair(j.clones, nodes)), Nodes: nodes, Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
 	if err := c.Pods(ctx, o.Clones, plan.MaxCanary, each); err != nil {
 		return done, err
 	}
@@ -187,6 +187,17 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 		pause = judgeEvery
 	}
 	return in(pause, "%s", verdict.Why), nil
+}
+
+// ownNodes leaves out Nodes that are older than their clones: Azure numbers the instances of each
+// canary alike, and a Node of an earlier one may still be there, and Ready.
+func ownNodes(clones []prove.Clone) []prove.Clone {
+	for i := range clones {
+		if x := &clones[i]; x.Node != nil && x.Node.Created.Before(x.Instance.Created) {
+			x.Node = nil
+		}
+	}
+	return clones
 }
 
 // isolate finds Nodes by the clones' host names, which are known before they boot. Kubernetes
