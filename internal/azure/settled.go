@@ -79,6 +79,10 @@ func (s *settled) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, er
 	return read(ctx, s, id, s.Cloud.Pool)
 }
 
+func (s *settled) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
+	return read(ctx, s, pool, s.Cloud.Instances)
+}
+
 func (s *settled) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
 	return read(ctx, s, id, s.Cloud.Instance)
 }

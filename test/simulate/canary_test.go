@@ -172,6 +172,20 @@ func TestSweepCanary(t *testing.T) {
 	}
 }
 
+// TestCanaryNotFoundYet has ARM answer 404 for what the capture has just made.
+func TestCanaryNotFoundYet(t *testing.T) {
+	for _, list := range []string{"", "/virtualMachines"} {
+		s := provenFirst("")
+		s.Happen = at("azure GET virtualMachineScaleSets/"+poolName+"-canary"+list, 1, "not found yet")
+		if list == "" {
+			s.Happen[0].N = 5
+		}
+		if r := play(t, s); len(r.violations) > 0 || !strings.Contains(strings.Join(r.trace, "\n"), "p1 ends: 0 ") {
+			t.Error(explain(s, r))
+		}
+	}
+}
+
 // TestNodesOfAnEarlierCanary has Nodes in the cluster that are still Ready, of clones of an
 // earlier canary: Azure numbers those of the next one alike.
 func TestNodesOfAnEarlierCanary(t *testing.T) {
