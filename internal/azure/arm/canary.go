@@ -96,6 +96,8 @@ func (t tree) toCanary(ch fleet.CreateCanary) {
 	p := t.in("properties")
 	p.without("provisioningState", "uniqueId", "timeCreated", "automaticRepairsPolicy", "scaleInPolicy", "spotRestorePolicy",
 		"scheduledEventsPolicy", "doNotRunExtensionsOnOverprovisionedVMs")
+	resiliency, _ := p["resiliencyPolicy"].(map[string]any)
+	tree(resiliency).without("automaticZoneRebalancingPolicy") // Azure wants health monitoring with it
 	p["overprovision"], p["upgradePolicy"] = false, tree{"mode": fleet.Manual}
 	vm := p.in("virtualMachineProfile")
 	vm.without("timeCreated", "scheduledEventsProfile") // a notice of termination delays each deletion by minutes
@@ -103,7 +105,10 @@ func (t tree) toCanary(ch fleet.CreateCanary) {
 	vm.in("networkProfile").without("healthProbe")
 	for _, nic := range vm.in("networkProfile").each("networkInterfaceConfigurations") {
 		for _, ip := range nic.in("properties").each("ipConfigurations") {
-			ip.in("properties").without("loadBalancerInboundNatPools", "applicationGatewayBackendAddressPools")
+			q := ip.in("properties")
+			q.without("loadBalancerInboundNatPools", "applicationGatewayBackendAddressPools")
+			public, _ := q["publicIPAddressConfiguration"].(map[string]any)
+			tree(public).in("properties").without("dnsSettings") // two scale sets cannot have the same names
 		}
 	}
 	os := vm.in("osProfile")
