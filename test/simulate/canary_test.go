@@ -186,6 +186,18 @@ func TestCanaryNotFoundYet(t *testing.T) {
 	}
 }
 
+// TestCanaries are captures with one in other pools, by other means.
+func TestCanaries(t *testing.T) {
+	proving := func(a Ask) []Ask { a.Do, a.Canary = "capture", 2; return []Ask{a} }
+	kept := Ask{KeepExtensions: true, Exit: 3}
+	playAll(t, []Story{
+		{Name: "canary with an extension whose settings are on the disk", Seed: 11, Asks: proving(Ask{KeepExtensions: true}),
+			Pool: Pool{Instances: 3, Extensions: []string{"cse", "monitor"}, Settings: "sealed"}},
+		{Name: "canary with an extension that an earlier capture did not learn", Seed: 11, Asks: proving(kept), Cannot: "CanaryNeedsExtension",
+			Pool: Pool{Instances: 3, Versions: 2, Extensions: []string{"cse"}, Settings: "sealed"}},
+	})
+}
+
 // TestNodesOfAnEarlierCanary has Nodes in the cluster that are still Ready, of clones of an
 // earlier canary: Azure numbers those of the next one alike.
 func TestNodesOfAnEarlierCanary(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,8 +92,10 @@ func (w *world) inspected(p *corev1.Pod, command []string) {
 	if w.runsOn(p) == nil {
 		return
 	}
-	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, DryRun: true,
-		Unsaved: []string{"customData: there is no key to seal it to (--seal-to)"}}
+	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, DryRun: true}
+	for _, x := range w.saved(&report) {
+		report.Unsaved = append(report.Unsaved, strings.TrimSpace(string(x.kind)+" "+x.name)+": "+wire.NoSealKey)
+	}
 	code := int32(0)
 	if w.story.Pool.Disk == "preserve" {
 		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3

@@ -264,7 +264,8 @@ func (c *capture) mayClone(problems plan.Problems, note func(format string, args
 	return nil
 }
 
-// inspectedForCanary adds what the inspection of the donor's disk says of its clones.
+// inspectedForCanary adds what the inspection of the donor's disk says of its clones. Protected
+// settings on it are learned only as the original's.
 func (c *capture) inspectedForCanary(ctx context.Context, report wire.GeneralizeReport) (p plan.Problems, err error) {
 	if c.req.Canary == 0 || c.get().NoCanary != "" {
 		return nil, nil
@@ -281,6 +282,9 @@ func (c *capture) inspectedForCanary(ctx context.Context, report wire.Generalize
 			saved = append(saved, name)
 		}
 		unread = unread || !readable && strings.HasPrefix(text, string(wire.CustomData))
+	}
+	if !c.get().LearnsOriginal {
+		saved = nil
 	}
 	return c.mayClone(c.uncloned(pool, !unread || c.knowsCustomData(), saved), c.Note), nil
 }
