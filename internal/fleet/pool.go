@@ -62,11 +62,12 @@ func CanaryOf(pool ResourceID) ResourceID {
 // expires. Whoever may tag scale sets may set the tag.
 func (p Pool) Canary() (of ResourceID, expires time.Time, is bool) {
 	expires, err := time.Parse(time.RFC3339, p.Tags[TagCanary])
-	name, suffixed := strings.CutSuffix(p.ID.Name(), canarySuffix)
-	if err != nil || !suffixed || name == "" {
+	name := p.ID.Name()
+	at := max(0, len(name)-len(canarySuffix))
+	if err != nil || at == 0 || !strings.EqualFold(name[at:], canarySuffix) { // ids have any letter case
 		return "", time.Time{}, false
 	}
-	return p.ID.Group().In("virtualMachineScaleSets", name), expires, true
+	return p.ID.Group().In("virtualMachineScaleSets", name[:at]), expires, true
 }
 
 // A Model is the recipe for the pool's new instances.

@@ -191,6 +191,7 @@ func TestCanaries(t *testing.T) {
 	proving := func(a Ask) []Ask { a.Do, a.Canary = "capture", 2; return []Ask{a} }
 	kept := Ask{KeepExtensions: true, Exit: 3}
 	playAll(t, []Story{
+		{Name: "canary of a pool whose ids Azure answers in upper case", Seed: 11, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: proving(Ask{})},
 		{Name: "canary with an extension whose settings are on the disk", Seed: 11, Asks: proving(Ask{KeepExtensions: true}),
 			Pool: Pool{Instances: 3, Extensions: []string{"cse", "monitor"}, Settings: "sealed"}},
 		{Name: "canary with an extension that an earlier capture did not learn", Seed: 11, Asks: proving(kept), Cannot: "CanaryNeedsExtension",
