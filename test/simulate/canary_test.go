@@ -199,6 +199,20 @@ func TestCanaries(t *testing.T) {
 	})
 }
 
+// TestCanaryDeleted has a person delete the canary: what the message says goes on with the version
+// that is there.
+func TestCanaryDeleted(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		s := Story{Name: "canary deleted", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Canary: 2, Again: again, Once: true}, {Do: "capture", Canary: 2}},
+			Happen: at("azure GET virtualMachineScaleSets/"+poolName+"-canary/virtualMachines", 5, "canary deleted"),
+			Single: "azure POST virtualMachineScaleSets/" + poolName + "/virtualMachines/0/powerOff"}
+		r := play(t, s)
+		if said := strings.Contains(strings.Join(r.trace, "\n"), "again without --again, which makes another canary"); len(r.violations) > 0 || said != again {
+			t.Error(explain(s, r))
+		}
+	}
+}
+
 // TestNodesOfAnEarlierCanary has Nodes in the cluster that are still Ready, of clones of an
 // earlier canary: Azure numbers those of the next one alike.
 func TestNodesOfAnEarlierCanary(t *testing.T) {

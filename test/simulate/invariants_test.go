@@ -511,7 +511,8 @@ func (w *world) checkVersions(p *process, now model) {
 		}
 		if now := versions[id]; now != nil {
 			for tag, value := range was.Tags { // a version of another capture has other tags
-				if is := now.Tags[tag]; stateOf(was) == plan.Succeeded && !slices.Contains([]string{fleet.TagRolledBack, fleet.TagWatch, fleet.TagCanary}, tag) && (is == nil || *is != *value) {
+				judged := tag == fleet.TagCanary && *value == plan.Unjudged
+				if is := now.Tags[tag]; !judged && stateOf(was) == plan.Succeeded && tag != fleet.TagRolledBack && tag != fleet.TagWatch && (is == nil || *is != *value) {
 					w.broken(6, "%s replaced complete version %s, or its tag %s", p.name, id, tag)
 				}
 			}

@@ -97,6 +97,8 @@ func (w *world) neighbour(e Event, p *process) bool {
 		w.useAsWorkbench(1)
 		now := w.stateOf(nodeName(1))
 		w.locked(func() { w.nodes[nodeName(1)] = now })
+	case "canary deleted":
+		w.make(http.MethodDelete, fleet.CanaryOf(w.pool), computeAPI, nil)
 	case "disk made by others":
 		w.foreign = append(w.foreign, w.names.WorkDisk)
 		w.make(http.MethodPut, w.names.WorkDisk, disksAPI, object{"location": location, "sku": object{"name": "Premium_LRS"},
