@@ -189,11 +189,14 @@ func TestCanaryNotFoundYet(t *testing.T) {
 // TestCanaries are captures with one in other pools, by other means.
 func TestCanaries(t *testing.T) {
 	proving := func(a Ask) []Ask { a.Do, a.Canary = "capture", 2; return []Ask{a} }
+	const set = "virtualMachineScaleSets/" + poolName + "-canary"
 	kept := Ask{KeepExtensions: true, Exit: 3}
 	playAll(t, []Story{
 		{Name: "canary of a pool whose ids Azure answers in upper case", Seed: 11, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: proving(Ask{})},
 		{Name: "canary with an extension whose settings are on the disk", Seed: 11, Asks: proving(Ask{KeepExtensions: true}),
 			Pool: Pool{Instances: 3, Extensions: []string{"cse", "monitor"}, Settings: "sealed"}},
+		{Name: "canary if possible, and Azure cannot be read", Seed: 11, Pool: usual, Asks: proving(Ask{IfPossible: true}),
+			Happen: []Event{{At: "azure GET " + set, N: 1, What: "away for 20 minutes", For: time.Minute}}, Single: "azure PUT " + set},
 		{Name: "canary with an extension that an earlier capture did not learn", Seed: 11, Asks: proving(kept), Cannot: "CanaryNeedsExtension",
 			Pool: Pool{Instances: 3, Versions: 2, Extensions: []string{"cse"}, Settings: "sealed"}},
 	})

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -77,7 +78,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 	switch e.What {
 	case "away for 20 minutes":
 		side, _, _ := strings.Cut(e.At, " ")
-		until := time.Now().Add(20 * time.Minute)
+		until := time.Now().Add(cmp.Or(e.For, 20*time.Minute))
 		w.locked(func() { w.down[side], w.lastEvent = until, until })
 		return true
 	case "operation preempted":

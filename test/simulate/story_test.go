@@ -70,6 +70,7 @@ type Ask struct {
 	N              int64  // of scale out
 	For            time.Duration
 	Grow, Canary   int64
+	IfPossible     bool // the canary
 	History        int
 	Again          bool
 	Baked          bool

@@ -187,8 +187,15 @@ func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p 
 }
 
 // canaryProblems are the reasons why a canary cannot be made, as far as they can be known before
-// the donor is touched.
-func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume plan.ResumePlan, note func(format string, args ...any)) (p plan.Problems) {
+// the donor is touched. What could not be read is none: it may be read the next time.
+func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume plan.ResumePlan, note func(format string, args ...any)) (p, unread plan.Problems) {
+	unreadable := func(on string, err error) {
+		if fleet.Is(err, fleet.KindDenied) {
+			p.Unreadable(on, err)
+		} else {
+			unread.Unreadable(on, err)
+		}
+	}
 	on, id := string(pool.ID), fleet.CanaryOf(pool.ID)
 	n, soak := c.req.Canary, c.req.CanarySoak
 	p.Refuse(n < 0 || n > plan.MaxCanary, "BadNumber", "--canary", fleet.Count(int(n), "clone"), fmt.Sprintf("give 0 to %d", plan.MaxCanary))
@@ -197,24 +204,23 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 		"capture without --canary")
 	set, err := c.Cloud.Pool(ctx, id)
 	_, _, ours := set.Canary()
-	p.Unreadable(string(id), err)
+	unreadable(string(id), err)
 	p.Refuse(err == nil && !ours, "ForeignScaleSet", string(id), "a scale set with the name of the canary exists that Ortet did not make",
 		"rename or delete it, or capture without --canary")
 	assigned := slices.ContainsFunc(pool.Joins, func(j fleet.Join) bool { return j.Action == azure.AssignIdentity })
 	p.Refuse(pool.SystemIdentity && !assigned, "CanaryIdentity", on, "its nodes have a system-assigned identity only: a canary's would be another, without roles",
 		"give the pool a user-assigned identity, or capture without --canary")
 	denied, err := c.Cloud.Denied(ctx, pool.ID.Group(), azure.ActionsOf(azure.CanaryChanges()...))
-	p.Unreadable("what "+string(pool.ID.Group())+" allows", err)
+	unreadable("what "+string(pool.ID.Group())+" allows", err)
 	p.Denied(pool.ID.Group(), denied, nil)
 	for _, j := range pool.Joins {
 		denied, err := c.Cloud.Denied(ctx, j.Resource, []string{j.Action})
-		p.Unreadable("what "+string(j.Resource)+" allows", err)
+		unreadable("what "+string(j.Resource)+" allows", err)
 		p.Refuse(len(denied) > 0, "AzureDenied", string(j.Resource), "these credentials may not do "+j.Action+", which making a clone needs",
 			"grant them a role with this action on it, or capture without --canary")
 	}
 	cost, fits := c.quota(ctx, pool)
 	p.Refuse(!fits, "CanaryQuota", on, "its canary has no room in the quota: "+cost, "raise the subscription's quota, or capture without --canary")
-	note("%s", cost)
 	if resume.From >= plan.AtGeneralized {
 		p = append(p, c.uncloned(pool, c.knowsCustomData(), nil)...)
 	}
@@ -223,9 +229,12 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 		lost := fleet.Is(err, fleet.KindNotFound) && resume.From >= plan.AtGeneralized
 		p.Refuse(lost, "CanaryCannotBoot", on, "the customData that its new nodes get is not kept (SHA-256 "+sha+")",
 			"capture with --bootstrap baked, or without --canary")
-		p.Unreadable("the customData of new nodes", err)
+		unreadable("the customData of new nodes", err)
 	}
-	return p
+	if len(p) == 0 {
+		note("%s", cost)
+	}
+	return p, unread
 }
 
 // quota says what the clones take of which quota, and whether there is room. What cannot be read

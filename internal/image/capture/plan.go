@@ -129,7 +129,8 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	c.begin(r, o, resume, names)
 	if c.req.Canary != 0 && (view{o, resume, nil}).judged(c.req, c.get()) == "" && c.get().Quarantine == "" {
 		note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
-		p.Problems = append(p.Problems, c.mayClone(c.canaryProblems(ctx, *o.Pool, resume, note), note)...)
+		problems, unread := c.canaryProblems(ctx, *o.Pool, resume, note)
+		p.Problems = slices.Concat(p.Problems, unread, c.mayClone(problems, note))
 	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	t = c.table(view{o, resume, old})
