@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -214,6 +216,33 @@ func TestCanaryDeleted(t *testing.T) {
 			t.Error(explain(s, r))
 		}
 	}
+}
+
+// TestClonesRegisteredAgain has the Nodes of clones be deleted and registered again, as nothing
+// cordons them.
+func TestClonesRegisteredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(provenFirst(""))
+		defer w.close()
+		seen, open := 0, 0
+		w.after(840*time.Second, func() {
+			for _, name := range w.nodesOf(fleet.CanaryOf(w.pool)) {
+				seen++
+				w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
+			}
+		})
+		w.after(855*time.Second, func() {
+			for _, name := range w.nodesOf(fleet.CanaryOf(w.pool)) {
+				if !w.kube.Node(name).Spec.Unschedulable {
+					open++
+				}
+			}
+		})
+		w.pursue(0, Ask{Do: "capture", Canary: 2, Once: true})
+		if seen != 2 || open > 0 {
+			t.Errorf("of %d clones' Nodes, %d are open for pods\n%s", seen, open, strings.Join(append(w.violations, w.lines...), "\n"))
+		}
+	})
 }
 
 // TestNodesOfAnEarlierCanary has Nodes in the cluster that are still Ready, of clones of an

@@ -168,6 +168,13 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 	}
 	j.answered = c.Now()
 	o := prove.Observation{Clones: ownNodes(prove.Pair(j.clones, nodes)), Nodes: nodes, Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
+	for _, x := range o.Clones { // whose Node is not named as its host, or was registered again
+		if x.Node != nil && !x.Node.Unschedulable {
+			if err := c.Cluster.Isolate(ctx, x.Node.Name); fleet.IgnoreNotFound(err) != nil {
+				return done, err
+			}
+		}
+	}
 	if err := c.Pods(ctx, o.Clones, plan.MaxCanary, each); err != nil {
 		return done, err
 	}
