@@ -182,6 +182,11 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 		old(s)
 		s.Versions[0].RolledBack = true // it counts, so that the next night does not undo the rollback
 	})
+	w.pool("unjudged", 2, func(s *capture.PoolStatus) { // and a rollback after its capture
+		old(s)
+		s.Versions[0].Tags = map[string]string{fleet.TagCanary: plan.Unjudged}
+		s.Capture = &capture.RunStatus{Kind: rollback.Kind, Ended: &journal.End{}}
+	})
 	w.pool("failed", 2, func(s *capture.PoolStatus) {
 		old(s)
 		s.Versions[0].ProvisioningState = "Failed" // not a version that nodes can come from
@@ -189,7 +194,8 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 	a := w.auto(t, func(c *auto.Config) { c.MaxParallel = 2 })
 	lines, code := all(t, a)
 	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0",
-		"failed: captured 0 failed0", "old: not due 0 … 2026.11.23 is there", "rolledback: not due 0 … version 2026.11.23 (rolled back) is there")
+		"failed: captured 0 failed0", "old: not due 0 … 2026.11.23 is there", "rolledback: not due 0 … version 2026.11.23 (rolled back) is there",
+		"unjudged: captured 0 unjudged0")
 	if code != 0 || w.most != 2 {
 		t.Errorf("exit %d, %d at a time; want 0 and 2", code, w.most)
 	}

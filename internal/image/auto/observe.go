@@ -202,13 +202,14 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 }
 
 // counts reports whether a version decides when the next one is due. One that the last
-// capture made before it failed, as at the model, does not: nodes never came from it.
+// capture made before it failed, as at the model, does not: nodes never came from it. Nor does
+// one without a canary's result.
 func counts(v capture.VersionStatus, last *capture.RunStatus) bool {
 	if v.ProvisioningState == "Failed" || v.ProvisioningState == "Deleting" {
 		return false
 	}
 	failed := last != nil && last.Kind == capture.Kind && last.Ended != nil && last.Ended.Exit != workflow.ExitDone
-	return !failed || v.InModel || v.RolledBack || v.Instances > 0
+	return !failed && !plan.IsUnjudged(v.ImageVersion) || v.InModel || v.RolledBack || v.Instances > 0
 }
 
 // madeAt is when a version's disk was captured, or else when the version was published.
