@@ -481,7 +481,7 @@ func TestReimageKeepsAGalleryVersion(t *testing.T) {
 		b := newBench(t, l.s, "")
 		b.gen2Image()
 		v1 := l.prototype(b, "1.0.0")
-		definition := v1[:strings.Index(v1, "/versions/")]
+		definition, _, _ := strings.Cut(v1, "/versions/")
 		if err := l.pin(definition); err != nil {
 			t.Fatal(err)
 		}

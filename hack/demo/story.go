@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,15 +166,20 @@ func refusedImage(ctx context.Context, out io.Writer, kube cluster, azure *simul
 // spoil has the bootstrap kubeconfig on each disk name an API server that is not there. Nodes that
 // have joined do not read it again.
 func spoil(dir string) error {
-	return filepath.WalkDir(dir, func(at string, d os.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "bootstrap-kubelet.conf" {
 			return err
 		}
-		text, err := os.ReadFile(at)
+		text, err := root.ReadFile(at)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(at, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: https://127.0.0.1:1")), 0o600)
+		return root.WriteFile(at, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: https://127.0.0.1:1")), 0o600)
 	})
 }
 

@@ -95,6 +95,10 @@ var canaries = []Story{
 	killedAfterQuarantine(),
 	{Name: "canary refused, and the same command", Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }), Single: powerOff,
 		Asks: []Ask{{Do: "capture", Canary: 2, Once: true}, {Do: "capture", Canary: 2}}, Happen: at(putCanary, 1, "refused")},
+	{Name: "canary refused in auto mode", Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }), Single: putCanary,
+		Asks: []Ask{{Do: "capture", Canary: 2, Auto: true}}, Happen: at(putCanary, 1, "refused")},
+	{Name: "canary refused, and auto mode the next night", Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }), Single: powerOff,
+		Asks: []Ask{{Do: "capture", Canary: 2, Once: true}, {Do: "wait", For: day}, {Do: "capture", Canary: 2, Auto: true}}, Happen: at(putCanary, 1, "refused")},
 	{Name: "canary refused, and a rollback two versions later", Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }),
 		Asks:   []Ask{{Do: "capture", Canary: 2, Once: true}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback"}},
 		Happen: at(putCanary, 1, "refused")},
@@ -197,7 +201,7 @@ func TestCanaries(t *testing.T) {
 		{Name: "canary of a pool whose ids Azure answers in upper case", Seed: 11, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: proving(Ask{})},
 		{Name: "canary with an extension whose settings are on the disk", Seed: 11, Asks: proving(Ask{KeepExtensions: true}),
 			Pool: Pool{Instances: 3, Extensions: []string{"cse", "monitor"}, Settings: "sealed"}},
-		{Name: "canary if possible, and Azure cannot be read", Seed: 11, Pool: usual, Asks: proving(Ask{IfPossible: true}),
+		{Name: "canary if possible, and Azure cannot be read", Seed: 11, Pool: usual, Asks: proving(Ask{Auto: true}),
 			Happen: []Event{{At: "azure GET " + set, N: 1, What: "away for 20 minutes", For: time.Minute}}, Single: "azure PUT " + set},
 		{Name: "canary with an extension that an earlier capture did not learn", Seed: 11, Asks: proving(kept), Cannot: "CanaryNeedsExtension",
 			Pool: Pool{Instances: 3, Versions: 2, Extensions: []string{"cse"}, Settings: "sealed"}},
@@ -212,7 +216,7 @@ func TestCanaryDeleted(t *testing.T) {
 			Happen: at("azure GET virtualMachineScaleSets/"+poolName+"-canary/virtualMachines", 5, "canary deleted"),
 			Single: "azure POST virtualMachineScaleSets/" + poolName + "/virtualMachines/0/powerOff"}
 		r := play(t, s)
-		if said := strings.Contains(strings.Join(r.trace, "\n"), "again without --again, which makes another canary"); len(r.violations) > 0 || said != again {
+		if said := strings.Contains(strings.Join(r.trace, "\n"), "again without --again, which makes others"); len(r.violations) > 0 || said != again {
 			t.Error(explain(s, r))
 		}
 	}

@@ -70,9 +70,9 @@ type Ask struct {
 	N              int64  // of scale out
 	For            time.Duration
 	Grow, Canary   int64
-	IfPossible     bool // the canary
 	History        int
 	Again          bool
+	Auto           bool // with the options of auto mode
 	Baked          bool
 	Accept         bool
 	Force          bool

@@ -135,13 +135,13 @@ func (t tree) setExtensions(ch fleet.CreateCanary) {
 		if goes(e["name"]) {
 			continue
 		}
-		q, name := e.in("properties"), ""
+		q := e.in("properties")
 		e.without("id", "type")
 		q.without("provisioningState")
 		if after, _ := q["provisionAfterExtensions"].([]any); after != nil {
 			q["provisionAfterExtensions"] = slices.DeleteFunc(after, goes)
 		}
-		name, _ = e["name"].(string)
+		name, _ := e["name"].(string)
 		if protected, ok := ch.Protected[name]; ok {
 			q["protectedSettings"] = json.RawMessage(protected.Reveal())
 		}

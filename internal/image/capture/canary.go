@@ -63,13 +63,27 @@ func (c *capture) canaryStep(v view) workflow.Step {
 	}
 }
 
-// canary creates the scale set. It does not wait for Azure's operation, which ends once each
-// machine has reported: an image that does not boot would hold up its deletion.
+// canary creates the scale set, or leaves out one that was not asked for and that Azure refuses
+// for good, as by a policy.
 func (c *capture) canary(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	if s.NoCanary != "" {
+	if c.get().NoCanary != "" {
 		return done, nil
 	}
+	w, err := c.makeCanary(ctx, p)
+	refused := []fleet.Kind{fleet.KindDenied, fleet.KindInvalid, fleet.KindUnsupported}
+	if err != nil && c.req.CanaryIfPossible && slices.Contains(refused, fleet.KindOf(err)) {
+		why := "no canary: " + err.Error()
+		c.set(func(s *state) { s.NoCanary = why })
+		p.Note("%s", why)
+		return done, nil
+	}
+	return w, err
+}
+
+// makeCanary does not wait for Azure's operation, which ends once each machine has reported: an
+// image that does not boot would hold up its deletion.
+func (c *capture) makeCanary(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
 	id := fleet.CanaryOf(s.Pool)
 	set, err := c.Cloud.Pool(ctx, id)
 	_, _, ours := set.Canary()
@@ -233,6 +247,9 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 	}
 	if len(p) == 0 {
 		note("%s", cost)
+	}
+	if len(p) == 0 && pool.SystemIdentity {
+		note("the clones have the pool's user-assigned identities, and not its system-assigned one")
 	}
 	return p, unread
 }

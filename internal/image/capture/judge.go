@@ -117,7 +117,7 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 
 // baseline is the pool as it is: no clone is in its scale set.
 func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
-	others, _, err := c.pair(ctx, c.get().Pool)
+	others, err := c.pair(ctx, c.get().Pool)
 	if err == nil {
 		err = c.Pods(ctx, others, maxSiblings, each)
 	}
@@ -125,13 +125,13 @@ func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
 }
 
 // pair reads a scale set's instances and their Nodes.
-func (c *capture) pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, []fleet.Node, error) {
+func (c *capture) pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, error) {
 	instances, err := c.Cloud.Instances(ctx, set)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	nodes, err := c.Nodes(ctx)
-	return prove.Pair(instances, nodes), nodes, err
+	return prove.Pair(instances, nodes), err
 }
 
 // look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
@@ -180,7 +180,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 	}
 	verdict := prove.Judge(o, base, want)
 	if verdict.Result == prove.Failed { // is it the image, or the cluster?
-		if o.Others, _, err = c.pair(ctx, c.get().Pool); err == nil {
+		if o.Others, err = c.pair(ctx, c.get().Pool); err == nil {
 			err = c.Pods(ctx, o.Others, maxSiblings, each)
 		}
 		if err != nil {
