@@ -90,11 +90,11 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 	return Finding{Clone: i.Name, Result: Passed}
 }
 
-// twin names the Node whose machine id a clone has; "" without one. The donor's counts also
-// when its Node is deleted.
+// twin names the Node whose machine id a clone has, the donor first; "" without one. The donor's
+// counts also when its Node is deleted.
 func (o Observation) twin(n *fleet.Node, b Baseline) (twin string) {
 	if n.MachineID == b.MachineID && n.Name != b.Donor {
-		twin = b.Donor
+		return b.Donor
 	}
 	for _, other := range o.Nodes {
 		if n.MachineID != "" && other.MachineID == n.MachineID && other.Name != n.Name && (twin == "" || other.Name < twin) {

@@ -235,6 +235,8 @@ func TestGates(t *testing.T) {
 		{"twin of a node", isMachine("machine-pool1_2"), ready, false, prove.Failed, "identity", "_1 has the machine id of node-pool1_2"},
 		{"twin of the donor, which is deleted", all(isMachine("machine-pool1_0"), func(w *world, _ *prove.Clone) { w.Others = w.Others[1:] }),
 			ready, false, prove.Failed, "identity", "of node-pool1_0"},
+		{"both twins of the donor", all(isMachine("machine-pool1_0"), func(w *world, c *prove.Clone) { w.Clones[0].Node.MachineID = c.Node.MachineID }),
+			ready, false, prove.Failed, "identity", "pool1-canary_0 has the machine id of node-pool1_0"},
 		{"twin of the other clone", isMachine("machine-pool1-canary_0"), ready, false, prove.Failed, "identity",
 			"pool1-canary_0 has the machine id of node-pool1-canary_1"},
 		{"twin that is not Ready", all(isMachine("machine-pool1_2"), unready), ready, false, prove.Failed, "identity", ""},
