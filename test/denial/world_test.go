@@ -56,6 +56,7 @@ type world struct {
 	actions []azsim.Request   // Ortet's
 	asks    []kubesim.Request // Ortet's
 	boots   int
+	hosts   map[string]string // of computers, by id
 	// settings are the protected settings of the donor's CustomScript.
 	settings string
 }
@@ -65,7 +66,13 @@ type world struct {
 // subscription, and in the cluster what the rules say.
 func newWorld(t *testing.T, onGroup, onSubscription []string, rules []kube.Rule, others ...azsim.Principal) *world {
 	t.Helper()
-	w := &world{t: t, client: clientID}
+	return newWorldOf(t, azsim.Spec{}, nil, rules, append([]azsim.Principal{principal(clientID, onGroup, onSubscription)}, others...)...)
+}
+
+// newWorldOf does so in an Azure with what the spec has, for a pool with that change.
+func newWorldOf(t *testing.T, spec azsim.Spec, change func(map[string]any), rules []kube.Rule, principals ...azsim.Principal) *world {
+	t.Helper()
+	w := &world{t: t, client: clientID, hosts: map[string]string{}}
 	w.kube = &kubesim.Server{
 		Users: map[string][]kubesim.Grant{user: kubesim.Grants(kube.PolicyRules(rules))},
 		Log:   w.log, OnRequest: w.kubelet, Machines: true,
@@ -75,11 +82,12 @@ func newWorld(t *testing.T, onGroup, onSubscription []string, rules []kube.Rule,
 	w.azure = &azsim.Server{
 		Seed: 1, Substrate: machines{w: w},
 		Principals: append([]azsim.Principal{
-			{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}}, principal(clientID, onGroup, onSubscription),
-		}, others...),
+			{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}},
+		}, principals...),
 	}
 	t.Cleanup(w.azure.Close)
-	must(t, simulation.Pool{Name: pool.Name(), Capacity: 3, CustomData: customData}.CreateIn(t.Context(), w.azure))
+	must(t, w.azure.Create(t.Context(), &spec))
+	must(t, simulation.Pool{Name: pool.Name(), Capacity: 3, CustomData: customData, Change: change}.CreateIn(t.Context(), w.azure))
 	w.azure.OnRequest = func(r azsim.Request) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -220,6 +228,7 @@ func (m machines) Boot(_ context.Context, c azsim.Computer) error {
 	}
 	w.mu.Lock()
 	w.boots++
+	w.hosts[c.ID] = name
 	boot := fmt.Sprintf("boot-%d", w.boots)
 	w.mu.Unlock()
 	w.report(name, corev1.ConditionTrue, boot)
@@ -227,7 +236,10 @@ func (m machines) Boot(_ context.Context, c azsim.Computer) error {
 }
 
 func (m machines) Shutdown(_ context.Context, id string, _ bool) error {
-	m.w.report("pool100000"+fleet.ResourceID(id).Name(), corev1.ConditionUnknown, "")
+	m.w.mu.Lock()
+	name := m.w.hosts[id]
+	m.w.mu.Unlock()
+	m.w.report(name, corev1.ConditionUnknown, "")
 	return nil
 }
 
