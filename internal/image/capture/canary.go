@@ -140,9 +140,10 @@ func (c *capture) newCanary(ctx context.Context, p *workflow.Pass, id fleet.Reso
 	for _, e := range pool.Model.Extensions {
 		sha := c.protectedSettings(e)
 		switch {
-		case slices.Contains(change.Without, e.Name) || sha == plan.NoSettings:
-		case strings.HasPrefix(strings.ToLower(e.Type), "applicationhealth"):
+		case slices.Contains(change.Without, e.Name):
+		case strings.HasPrefix(strings.ToLower(e.Type), "applicationhealth"): // it is for repairs and upgrades
 			change.Without = append(change.Without, e.Name)
+		case sha == plan.NoSettings:
 		case sha == "":
 			change.Without = append(change.Without, e.Name)
 			p.Note("clones are made without extension %s, whose protected settings Azure does not show", e.Name)
