@@ -6,8 +6,9 @@
 #
 #   hack/lab/run.sh                 everything
 #   hack/lab/run.sh --machines      without what needs root but no machine, for those
-#                                   who ran make test as root, and without three tests of
-#                                   the lab itself, which other tests use: what CI runs
+#                                   who ran make test as root, without three tests of
+#                                   the lab itself, which other tests use, and without the
+#                                   canary's, for its minutes: what CI runs
 #   hack/lab/run.sh --elastic       ortet cluster on real machines (make elastic)
 #   hack/lab/run.sh -run REGEXP     those tests; any flag of `go test` will do
 set -euo pipefail
@@ -29,7 +30,7 @@ if [ "${1:-}" = --elastic ]; then
 elif [ "${1:-}" = --machines ]; then
 	shift
 	# make elastic's machines run the same k3s, and those of test/lab join and run pods.
-	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay)\$"
+	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines)\$"
 else
 	packages=(./internal/node/... ./cmd/ortet-node "${packages[@]:2}")
 fi

@@ -1,7 +1,8 @@
 // Package lab captures a prototype on real machines, from end to end: the Helm
 // chart's Job runs in a pod on a real kubelet, reaches azsim over TLS as it would
 // reach Azure, and what it made boots and joins by itself. A further capture runs
-// while an autoscaler deletes every empty node. And it boots machines
+// while an autoscaler deletes every empty node, and two more with a canary, of a donor
+// whose clones come up and of one whose clones do not. And it boots machines
 // that come up and machines that do not, and asks ortet nodes what became of each.
 // And it has machines join by themselves: by an admission server that runs beside
 // them, and by one that docs/how-to/join.md has installed in their cluster.
