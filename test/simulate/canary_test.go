@@ -222,8 +222,8 @@ func TestCanaryDeleted(t *testing.T) {
 	}
 }
 
-// TestClonesRegisteredAgain has the Nodes of clones be deleted and registered again, as nothing
-// cordons them.
+// TestClonesRegisteredAgain has the Nodes of clones open for pods, as after they were deleted and
+// registered again: they are cordoned, and pods leave long before the end of the canary.
 func TestClonesRegisteredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(provenFirst(""))
@@ -233,11 +233,12 @@ func TestClonesRegisteredAgain(t *testing.T) {
 			for _, name := range w.nodesOf(fleet.CanaryOf(w.pool)) {
 				seen++
 				w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
+				w.putPod(name, "web", 90+seen, nil)
 			}
 		})
-		w.after(855*time.Second, func() {
+		w.after(870*time.Second, func() {
 			for _, name := range w.nodesOf(fleet.CanaryOf(w.pool)) {
-				if !w.kube.Node(name).Spec.Unschedulable {
+				if !w.kube.Node(name).Spec.Unschedulable || len(w.evictable(name)) > 0 {
 					open++
 				}
 			}

@@ -238,6 +238,14 @@ var mutants = []mutant{
 	{"version without a result used again", "test/simulate TestCanariesThatDoNotFinish", "", "internal/image/capture/publish.go",
 		`kept := err == nil && (v.ProvisioningState == plan.Succeeded || v`,
 		`kept := err == nil && (v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) || v`},
+	{"pods evicted from clones at once", "test/simulate TestClonesRegisteredAgain", "", "internal/image/capture/canary.go",
+		`	drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: within, Fit: true}
+	if err := c`,
+		`	drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: within, Fit: true}
+	if err := ctx.Err(); err != nil || within == evictFor {
+		return err
+	}
+	if err := c`},
 	{"canary deleted once it is judged", "test/simulate TestCanary", "", "internal/image/capture/canary.go",
 		`When:     []string{stepJudge},`,
 		``},

@@ -27,8 +27,9 @@ const (
 
 const (
 	canaryLife = 24 * time.Hour
-	emptyFor   = time.Minute // of the drains of all clones
-	maxSetName = 64          // of a scale set of Linux machines
+	emptyFor   = time.Minute      // of the drains of all clones at the end
+	evictFor   = 20 * time.Second // of one, when it is cordoned
+	maxSetName = 64               // of a scale set of Linux machines
 )
 
 // judged returns why the version needs no canary.
@@ -340,19 +341,25 @@ func (c *capture) emptyCanary(ctx context.Context, id fleet.ResourceID) {
 	nodes, err := c.Nodes(ctx)
 	for _, n := range nodes {
 		of, idErr := fleet.ParseProviderID(n.ProviderID)
-		left := end.Sub(c.Now())
-		if err != nil || idErr != nil || !of.Parent().Equal(id) || left <= 0 {
-			continue
-		}
-		if err = c.Cluster.Isolate(ctx, n.Name); err == nil {
-			drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: left, Fit: true}
-			err = c.Cluster.Drain(ctx, n.Name, drain, nil)
-		}
-		if err != nil {
-			c.Log.Debug("cannot empty a clone", "node", n.Name, "error", err)
-			err = nil
+		if left := end.Sub(c.Now()); err == nil && idErr == nil && of.Parent().Equal(id) && left > 0 {
+			if err := c.setAside(ctx, n, left); err != nil {
+				c.Log.Debug("cannot cordon a clone", "node", n.Name, "error", err)
+			}
 		}
 	}
+}
+
+// setAside isolates a clone's Node, and evicts what was scheduled there before. That pods do not
+// leave in time is no error.
+func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Duration) error {
+	if err := c.Cluster.Isolate(ctx, n.Name); err != nil {
+		return err
+	}
+	drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: within, Fit: true}
+	if err := c.Cluster.Drain(ctx, n.Name, drain, nil); err != nil {
+		c.Log.Debug("cannot empty a clone", "node", n.Name, "error", err)
+	}
+	return nil
 }
 
 func (c *capture) publishStep(v view) workflow.Step {

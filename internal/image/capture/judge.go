@@ -170,7 +170,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 	o := prove.Observation{Clones: ownNodes(prove.Pair(j.clones, nodes)), Nodes: nodes, Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
 	for _, x := range o.Clones { // whose Node is not named as its host, or was registered again
 		if x.Node != nil && !x.Node.Unschedulable {
-			if err := c.Cluster.Isolate(ctx, x.Node.Name); fleet.IgnoreNotFound(err) != nil {
+			if err := c.setAside(ctx, *x.Node, evictFor); fleet.IgnoreNotFound(err) != nil {
 				return done, err
 			}
 		}
@@ -212,7 +212,7 @@ func ownNodes(clones []prove.Clone) []prove.Clone {
 }
 
 // isolate finds Nodes by the clones' host names, which are known before they boot. Kubernetes
-// keeps pods off a Node that is not Ready, as each is at first.
+// keeps pods off a Node that is not Ready, as each is for a second or more.
 func (c *capture) isolate(ctx context.Context) error {
 	for _, i := range c.judging.clones {
 		name := strings.ToLower(i.HostName)
@@ -226,7 +226,7 @@ func (c *capture) isolate(ctx context.Context) error {
 		case err == nil && n.ProviderID != "" && !strings.EqualFold(n.ProviderID, "azure://"+string(i.ID)):
 			continue
 		case err == nil:
-			err = c.Cluster.Isolate(ctx, name)
+			err = c.setAside(ctx, n, evictFor)
 		}
 		if fleet.IgnoreNotFound(err) != nil {
 			return err
