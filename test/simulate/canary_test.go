@@ -250,6 +250,27 @@ func TestClonesRegisteredAgain(t *testing.T) {
 	})
 }
 
+// TestClockOfTheAPIServer has the API server's clock be ten minutes behind Azure's.
+func TestClockOfTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(provenFirst(""))
+		defer w.close()
+		seen := 0
+		w.after(830*time.Second, func() {
+			for _, name := range w.nodesOf(fleet.CanaryOf(w.pool)) {
+				seen++
+				w.kube.Change("nodes", "", name, func(o runtime.Object) {
+					o.(*corev1.Node).CreationTimestamp = metav1.NewTime(time.Now().Add(-10 * time.Minute))
+				})
+			}
+		})
+		w.pursue(0, Ask{Do: "capture", Canary: 2, Once: true})
+		if p := w.processes[0]; seen != 2 || p.code() != workflow.ExitDone {
+			t.Errorf("of %d clones, exit %d: %v\n%s", seen, p.code(), p.err, strings.Join(append(w.violations, w.lines...), "\n"))
+		}
+	})
+}
+
 // TestNodesOfAnEarlierCanary has Nodes in the cluster that are still Ready, of clones of an
 // earlier canary: Azure numbers those of the next one alike.
 func TestNodesOfAnEarlierCanary(t *testing.T) {

@@ -200,11 +200,12 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 	return in(pause, "%s", verdict.Why), nil
 }
 
-// ownNodes leaves out Nodes that are older than their clones: Azure numbers the instances of each
-// canary alike, and a Node of an earlier one may still be there, and Ready.
+// ownNodes leaves out Nodes of an earlier canary, which may still be Ready: Azure numbers the
+// instances of each alike. By age alone a good clone's would be one, where clocks differ.
 func ownNodes(clones []prove.Clone) []prove.Clone {
 	for i := range clones {
-		if x := &clones[i]; x.Node != nil && x.Node.Created.Before(x.Instance.Created) {
+		x := &clones[i]
+		if x.Node != nil && !strings.HasPrefix(x.Node.Name, strings.ToLower(x.Instance.HostName)) && x.Node.Created.Before(x.Instance.Created) {
 			x.Node = nil
 		}
 	}
