@@ -120,7 +120,8 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 		attached = attached || d != nil && w.disks[v] == d
 	}
 	again := attached && d.generalized
-	if attached && !lost && !again && !secrets {
+	preserves := disk == "preserve"
+	if attached && !lost && !again && !secrets && !preserves {
 		d.generalized, d.partly = true, half
 	}
 	w.mu.Unlock()
@@ -130,6 +131,8 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 		return
 	case !attached:
 		report.Outcome, report.Message = wire.DiskRefused, "there is no disk at the LUN"
+	case preserves:
+		report.Outcome, report.Message = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true"
 	case again:
 		report.Outcome, report.Message = wire.DiskRefused, "it is generalised already"
 	case secrets:
