@@ -89,11 +89,8 @@ func TestCanaryOnRealMachines(t *testing.T) {
 		} else {
 			t.Logf("clone %s was cordoned %v after it was there, and open to pods for %v", name, c.cordoned.Sub(c.seen), open)
 		}
-		// As the cloud's controllers do, which the lab does not have.
-		if err := l.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
 	}
+	l.deleteClones(ctx, t)
 	l.checkCanaryGone(ctx, t, nodes)
 
 	line.begin("the donor's kubelet unit is broken, and it is captured again")
@@ -281,4 +278,22 @@ func (e *evictions) names() map[string]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.all)
+}
+
+// deleteClones deletes the Nodes of a canary that is gone, as the cloud's controllers do, which the
+// lab does not have.
+func (l *lab) deleteClones(ctx context.Context, t *testing.T) {
+	t.Helper()
+	nodes, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		if !strings.Contains(n.Spec.ProviderID, poolName+"-canary/") {
+			continue
+		}
+		if err := l.client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
 }

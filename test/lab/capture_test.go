@@ -79,6 +79,7 @@ func TestCaptureOnRealMachines(t *testing.T) {
 	line.begin("the same chart again")
 	t.Run("a second capture has nothing to do", func(t *testing.T) { l.checkAgain(ctx, t, donor, version) })
 
+	l.deleteClones(ctx, t)
 	line.begin("two clones boot and join by themselves")
 	if err := l.azure.ScaleOut(ctx, poolName, 2); err != nil {
 		t.Fatal(err)
