@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -248,6 +249,60 @@ func TestClonesRegisteredAgain(t *testing.T) {
 			t.Errorf("of %d clones' Nodes, %d are open for pods\n%s", seen, open, strings.Join(append(w.violations, w.lines...), "\n"))
 		}
 	})
+}
+
+// TestImpossibleCanaries refuses a canary that cannot be made before the donor is touched, and
+// leaves it out in auto mode.
+func TestImpossibleCanaries(t *testing.T) {
+	for code, c := range map[string]struct {
+		disk  string
+		setUp func(w *world)
+	}{
+		"CanaryCannotBoot": {disk: "unread"},
+		"CanaryIdentity": {setUp: func(w *world) {
+			w.make(http.MethodPatch, w.pool, computeAPI, object{"identity": object{"type": "SystemAssigned"}})
+		}},
+		"CanaryQuota":     {setUp: func(w *world) { w.azure.Quota = map[string]int{"cores": 9} }}, // 4 machines have 8
+		"ForeignScaleSet": {setUp: func(w *world) { w.makeSet(fleet.CanaryOf(w.pool), 1, nil) }},
+	} {
+		for _, auto := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, auto %t", code, auto), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Disk = c.disk })})
+					defer w.close()
+					if c.setUp != nil {
+						w.azure.Instant(true)
+						c.setUp(w)
+						w.azure.Instant(false)
+					}
+					made := w.counts[putCanary]
+					w.pursue(0, Ask{Do: "capture", Canary: 2, Auto: auto, Once: true})
+					p := w.processes[0]
+					leftOut := p.code() == workflow.ExitDone && strings.Contains(strings.Join(p.capture.Notes, "\n"), "no canary: ")
+					refused := refusedFor(p.err, code) && w.counts[powerOff] == 0
+					if auto != leftOut || auto == refused || w.counts[putCanary] != made {
+						t.Errorf("exit %d: %v; %d PUTs of a canary, notes %q", p.code(), p.err, w.counts[putCanary]-made, p.capture.Notes)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestCanaryAndLatest has the version stay out of latest where the user says so, and be in it
+// where a canary alone kept it out.
+func TestCanaryAndLatest(t *testing.T) {
+	for _, excluded := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(provenFirst(""))
+			defer w.close()
+			w.pursue(0, Ask{Do: "capture", Canary: 2, Excluded: excluded, Once: true})
+			v := w.versions()[low(w.modelNow().image)]
+			if is := v.Properties.PublishingProfile.ExcludeFromLatest; w.processes[0].code() != workflow.ExitDone || is == nil || *is != excluded {
+				t.Errorf("exit %d; excluded %t of a version that is to be so: %t", w.processes[0].code(), *is, excluded)
+			}
+		})
+	}
 }
 
 // TestClockOfTheAPIServer has the API server's clock be ten minutes behind Azure's.

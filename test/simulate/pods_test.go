@@ -197,6 +197,9 @@ type toSave struct {
 // saved returns what is on the disk, and reports the handlers without protected settings.
 func (w *world) saved(report *wire.GeneralizeReport) []toSave {
 	all := []toSave{{wire.CustomData, "", firstCustomData}}
+	if w.story.Pool.Disk == "unread" {
+		all, report.Unsaved = nil, []string{"customData: ovf-env.xml is no XML"}
+	}
 	for _, e := range w.story.Pool.Extensions {
 		handler := kinds[e][1] + "." + kinds[e][2]
 		switch {

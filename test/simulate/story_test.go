@@ -40,7 +40,7 @@ type Pool struct {
 	ScaleDown           string        // the donor's annotation
 	PodsTake            time.Duration // to end
 	Rebooting           time.Duration // how long kured reboots a node of another pool
-	Disk                string        // secrets, preserve, nojoin, lost
+	Disk                string        // secrets, preserve, nojoin, lost, unread
 	Image               string        // of ortet's pods: none, unpullable, hanging, foreign
 
 	Mode              string // of upgrades; "" is Manual
@@ -72,6 +72,7 @@ type Ask struct {
 	Grow, Canary   int64
 	History        int
 	Again          bool
+	Excluded       bool // from latest
 	Auto           bool // with the options of auto mode
 	Baked          bool
 	Accept         bool
