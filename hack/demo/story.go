@@ -33,7 +33,7 @@ const (
 	workers = 3
 )
 
-// A plot says which story run tells.
+// A plot selects what run shows.
 type plot struct {
 	controlPlane string
 	canary       string // number of clones that prove the image first; "" is none
@@ -41,7 +41,7 @@ type plot struct {
 	keep         bool   // the story's world only, until ctx's end
 }
 
-// run tells the story; every step is something that a user would do.
+// run shows the story; every step is something that a user would do.
 func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	if !p.keep {
 		limited, cancel := context.WithTimeout(ctx, budget)

@@ -15,10 +15,7 @@ type ScaleSets interface {
 	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
 }
 
-const (
-	maxCanary = 10              // instances that a capture gives a canary
-	leaseSkew = 5 * time.Minute // between a capture's clock and ours
-)
+const leaseSkew = 5 * time.Minute // between a capture's clock and ours
 
 // ours reports whether a scale set is a configured one, or may be the canary of one.
 func (s *Server) ours(set fleet.ResourceID) bool {
@@ -27,7 +24,7 @@ func (s *Server) ours(set fleet.ResourceID) bool {
 	})
 }
 
-// admits refuses a machine of a canary, unless the pool's Lease is held: no right in Azure gives
+// admits refuses a machine of a canary, unless a process has the pool's Lease: no right in Azure gives
 // that. Name and tags of a scale set prove nothing by themselves, since others may write them.
 func (s *Server) admits(ctx context.Context, member fleet.Member) error {
 	if slices.ContainsFunc(s.config.Pools, member.Pool.Equal) {
@@ -43,14 +40,14 @@ func (s *Server) admits(ctx context.Context, member fleet.Member) error {
 		return ofPort(ctx, ClusterUnavailable, err)
 	}
 	if !now.Before(until.Add(leaseSkew)) {
-		return refuse(CanaryNotAdmitted, fmt.Errorf("no process holds the Lease of %s", pool))
+		return refuse(CanaryNotAdmitted, fmt.Errorf("no process has the Lease of %s", pool))
 	}
 	set, err := s.config.ScaleSets.Pool(ctx, member.Pool)
 	if fleet.IgnoreNotFound(err) != nil {
 		return ofPort(ctx, CloudUnavailable, err)
 	}
 	// Without a valid tag it is long expired.
-	if _, expires, _ := set.Canary(); !now.Before(expires) || set.Capacity > maxCanary {
+	if _, expires, _ := set.Canary(); !now.Before(expires) || set.Capacity > fleet.MaxCanary {
 		return refuse(CanaryNotAdmitted, fmt.Errorf("scale set %s of capacity %d has tag %s=%.50q", set.ID, set.Capacity,
 			fleet.TagCanary, set.Tags[fleet.TagCanary]))
 	}

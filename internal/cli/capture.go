@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/watch"
@@ -114,8 +115,8 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--replicas %d: want 1 to 100", r.Replicas)
 	case r.GracePeriod < 0 || r.GracePeriod > 24*time.Hour:
 		return usagef("--grace-period %s: want 0s to 24h", r.GracePeriod)
-	case r.Canary < 0 || r.Canary > plan.MaxCanary:
-		return usagef("--canary %d: want 0 to %d", r.Canary, plan.MaxCanary)
+	case r.Canary < 0 || r.Canary > fleet.MaxCanary:
+		return usagef("--canary %d: want 0 to %d", r.Canary, fleet.MaxCanary)
 	case r.CanarySoak < 0 || r.CanarySoak > plan.MaxSoak:
 		return usagef("--canary-soak %s: want at most %s", r.CanarySoak, plan.MaxSoak)
 	case r.NewNodes < 0 || r.NewNodes > 1000:

@@ -52,6 +52,9 @@ type Join struct {
 
 const canarySuffix = "-canary"
 
+// MaxCanary bounds the instances of a canary.
+const MaxCanary = 10
+
 // CanaryOf returns the scale set in which a capture proves a version of the pool by clones
 // before the pool's model names it. A pool has one at most.
 func CanaryOf(pool ResourceID) ResourceID {

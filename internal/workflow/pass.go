@@ -165,7 +165,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, inEffect func(context
 }
 
 // Preempts forgets an operation in progress that is not of this change, for an undo whose change
-// ends the one that Do began.
+// ends the operation that Do began.
 func (p *Pass) Preempts(c fleet.Change) {
 	if st := p.step(); st.Token != "" && st.Change != named(c) {
 		p.set(func(st *journal.Step) { st.Token, st.Asked = "", time.Time{} })

@@ -71,7 +71,7 @@ type Config struct {
 	CA []byte
 	// Drainer evicts the pods of a node that leaves.
 	Drainer cluster.Drainer
-	// Leases tells whether a capture works on a pool: those of the captures' namespace.
+	// Leases says whether a capture works on a pool: those of the captures' namespace.
 	Leases cluster.Leases
 	// Metrics gets the approver's figures; nil registers nowhere.
 	Metrics prometheus.Registerer

@@ -118,7 +118,7 @@ func (t tree) toCanary(ch fleet.CreateCanary) {
 		os["customData"] = base64.StdEncoding.EncodeToString([]byte(ch.CustomData.Reveal()))
 	}
 	if off, _ := os.in("linuxConfiguration")["disablePasswordAuthentication"].(bool); !off {
-		os["adminPassword"] = "Aa1-" + rand.Text() // Azure wants one and shows none: nobody is to know it
+		os["adminPassword"] = "Aa1-" + rand.Text() // Azure requires a password, and it is not kept
 	}
 	vm.setExtensions(ch)
 }

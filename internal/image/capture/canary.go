@@ -64,8 +64,8 @@ func (c *capture) canaryStep(v view) workflow.Step {
 	}
 }
 
-// canary creates the scale set, or leaves out one that was not asked for and that Azure refuses
-// for good, as by a policy.
+// canary creates the scale set. If it is optional and Azure refuses it for good, as by a
+// policy, it is left out.
 func (c *capture) canary(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if c.get().NoCanary != "" {
 		return done, nil
@@ -73,9 +73,7 @@ func (c *capture) canary(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	w, err := c.makeCanary(ctx, p)
 	refused := []fleet.Kind{fleet.KindDenied, fleet.KindInvalid, fleet.KindUnsupported}
 	if err != nil && c.req.CanaryIfPossible && slices.Contains(refused, fleet.KindOf(err)) {
-		why := "no canary: " + err.Error()
-		c.set(func(s *state) { s.NoCanary = why })
-		p.Note("%s", why)
+		c.leaveOut(err.Error(), p.Note)
 		return done, nil
 	}
 	return w, err
@@ -214,7 +212,7 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 	}
 	on, id := string(pool.ID), fleet.CanaryOf(pool.ID)
 	n, soak := c.req.Canary, c.req.CanarySoak
-	p.Refuse(n < 0 || n > plan.MaxCanary, "BadNumber", "--canary", fleet.Count(int(n), "clone"), fmt.Sprintf("give 0 to %d", plan.MaxCanary))
+	p.Refuse(n < 0 || n > fleet.MaxCanary, "BadNumber", "--canary", fleet.Count(int(n), "clone"), fmt.Sprintf("give 0 to %d", fleet.MaxCanary))
 	p.Refuse(soak < 0 || soak > plan.MaxSoak, "BadNumber", "--canary-soak", soak.String(), "give at most "+plan.MaxSoak.String())
 	p.Refuse(len(id.Name()) > maxSetName, "CanaryName", on, fmt.Sprintf("the name of its canary, %s, is longer than %d characters", id.Name(), maxSetName),
 		"capture without --canary")
@@ -281,15 +279,18 @@ func (c *capture) quota(ctx context.Context, pool fleet.Pool) (cost string, fits
 	return fmt.Sprintf("%s, %d vCPUs; in use are %s", cost, n*size.VCPUs, strings.Join(used, " and ")), fits
 }
 
-// mayClone refuses a canary that cannot be made, or leaves out one that was not asked for.
+// mayClone refuses a canary that cannot be made, or leaves it out if it is optional.
 func (c *capture) mayClone(problems plan.Problems, note func(format string, args ...any)) plan.Problems {
 	if len(problems) == 0 || !c.req.CanaryIfPossible {
 		return problems
 	}
-	why := "no canary: " + problems[0].What
-	c.set(func(s *state) { s.NoCanary = why })
-	note("%s", why)
+	c.leaveOut(problems[0].What, note)
 	return nil
+}
+
+func (c *capture) leaveOut(why string, note func(format string, args ...any)) {
+	c.set(func(s *state) { s.NoCanary = "no canary: " + why })
+	note("no canary: %s", why)
 }
 
 // inspectedForCanary adds what the inspection of the donor's disk says of its clones. Protected

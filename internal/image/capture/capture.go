@@ -323,7 +323,7 @@ type state struct {
 	ScanNotes       []string `json:"scanNotes,omitempty"`
 
 	NoCustomData bool   `json:"noCustomData,omitempty"` // new nodes get none
-	NoCanary     string `json:"noCanary,omitempty"`     // why the one that was not asked for is left out
+	NoCanary     string `json:"noCanary,omitempty"`     // why an optional canary is left out
 	Quarantine   string `json:"quarantine,omitempty"`   // the gate that the clones failed, and how
 	Proved       bool   `json:"proved,omitempty"`       // they came up
 	Excluded     bool   `json:"excluded,omitempty"`     // the version stays out of the definition's latest

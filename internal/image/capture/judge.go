@@ -18,7 +18,6 @@ const (
 	judgeEvery  = 10 * time.Second // from one judgement of the clones to the next
 	lookEvery   = 2 * time.Second  // from one look for Nodes of clones to the next
 	outageAfter = time.Minute      // without an answer of the cluster
-	maxSiblings = 3                // whose pods are read
 )
 
 // A judging is what one process knows of a canary.
@@ -42,10 +41,14 @@ func (c Config) Nodes(ctx context.Context) (all []fleet.Node, err error) {
 	return all, nil
 }
 
-// Pods reads the pods of at most limit of those clones whose Node is Ready and that are wanted.
+// MaxSiblings bounds the pool's other nodes whose pods are read.
+const MaxSiblings = 3
+
+// Pods reads the pods of at most limit of those clones whose Node is Ready and that are wanted;
+// nil wants all.
 func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wanted func(prove.Clone) bool) (err error) {
 	for i := range clones {
-		if x := &clones[i]; limit > 0 && x.Node != nil && x.Node.Ready && wanted(*x) {
+		if x := &clones[i]; limit > 0 && x.Node != nil && x.Node.Ready && (wanted == nil || wanted(*x)) {
 			limit--
 			if x.Pods, err = c.Cluster.Pods(ctx, x.Node.Name); err != nil {
 				return err
@@ -54,8 +57,6 @@ func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wante
 	}
 	return nil
 }
-
-func each(prove.Clone) bool { return true }
 
 func (c *capture) judgeStep(v view) workflow.Step {
 	return workflow.Step{
@@ -119,7 +120,7 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
 	others, err := c.pair(ctx, c.get().Pool)
 	if err == nil {
-		err = c.Pods(ctx, others, maxSiblings, each)
+		err = c.Pods(ctx, others, MaxSiblings, nil)
 	}
 	return prove.NewBaseline(others, first(c.get().BuiltFrom, c.req.Node)), err
 }
@@ -175,13 +176,13 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 			}
 		}
 	}
-	if err := c.Pods(ctx, o.Clones, plan.MaxCanary, each); err != nil {
+	if err := c.Pods(ctx, o.Clones, fleet.MaxCanary, nil); err != nil {
 		return done, err
 	}
 	verdict := prove.Judge(o, base, want)
 	if verdict.Result == prove.Failed { // is it the image, or the cluster?
 		if o.Others, err = c.pair(ctx, c.get().Pool); err == nil {
-			err = c.Pods(ctx, o.Others, maxSiblings, each)
+			err = c.Pods(ctx, o.Others, MaxSiblings, nil)
 		}
 		if err != nil {
 			return done, err

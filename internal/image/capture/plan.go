@@ -184,7 +184,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {
 		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
 	}
-	// What was made for a canary has no such tag only where there is none.
+	// What was made for a canary lacks this tag only if new nodes get no customData.
 	none := func(tags map[string]string) bool {
 		return tags[fleet.TagCanary] == plan.Unjudged && tags[fleet.TagCustomData] == ""
 	}

@@ -76,7 +76,7 @@ type Request struct {
 	Extensions            ExtensionRule `json:"extensions"`                      // which of the model's go
 	NewNodes              int64         `json:"newNodes,omitempty"`              // to add once the model is changed
 	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any that fits
-	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live, at most MaxCanary
+	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live
 	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they have to stay Ready; 0 is 2 minutes
 	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made
 	TakeUnjudged          bool          `json:"takeUnjudged,omitempty"`          // prove the version of the last days that has no judgement, instead of a new one
@@ -90,7 +90,6 @@ type Request struct {
 
 // Limits of a Request, and the canary of pools that are captured by rules.
 const (
-	MaxCanary     = 10
 	MaxSoak       = 30 * time.Minute
 	DefaultCanary = 2
 )

@@ -3,7 +3,7 @@
 //
 // Its state is in Azure: the version that the model names, its instances, and tags of the
 // version (when the watch began, how many nodes have to come up, what was decided). So it has
-// no record, and the next watch continues one that was killed. Failures of nodes that were
+// no record, and the next watch continues after a kill. Failures of nodes that were
 // deleted meanwhile are not kept. The way back is the rollback, which has a record. Whether a node came up is
 // decided by internal/image/prove.
 package watch
@@ -37,8 +37,7 @@ const (
 	drainFor = time.Minute      // of a node that is deleted
 	soak     = 2 * time.Minute  // how long all gates have to hold
 
-	maxClones   = 20 // whose pods are read at one look
-	maxSiblings = 3
+	maxClones = 20 // whose pods are read at one look
 )
 
 // Defaults and bounds of a Request.
@@ -343,13 +342,11 @@ func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation,
 	return o, nil
 }
 
-func each(prove.Clone) bool { return true }
-
 // baseline is the pool's nodes of other images.
 func (w *watch) baseline(ctx context.Context, pool fleet.Pool) error {
 	o, err := w.read(ctx, pool)
 	if err == nil {
-		err = w.Pods(ctx, o.Others, maxSiblings, each)
+		err = w.Pods(ctx, o.Others, capture.MaxSiblings, nil)
 	}
 	w.base = prove.NewBaseline(o.Others, w.version.Tags[fleet.TagBuiltFrom])
 	return err
@@ -369,7 +366,7 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 		judged++
 		return true
 	}); err == nil && judged > 0 && len(w.base.DaemonSets) > 0 {
-		err = w.Pods(ctx, o.Others, maxSiblings, each)
+		err = w.Pods(ctx, o.Others, capture.MaxSiblings, nil)
 	}
 	if err != nil {
 		return j, err
