@@ -31,6 +31,15 @@ type Spec struct {
 	Storage   Storage   `json:"storage"`
 	Access    Access    `json:"access,omitzero"`
 	Options   Options   `json:"options,omitzero"`
+	// Manifests are applied by the server, and again when they change. What an entry
+	// made stays in the cluster when the entry goes, which is k3s's rule.
+	Manifests []Manifest `json:"manifests,omitempty"`
+}
+
+// A Manifest is a file of Kubernetes objects, in YAML, and its digest.
+type Manifest struct {
+	Name     string `json:"name"` // a DNS label, unique
+	Artifact        // where it is
 }
 
 // Groups are the resource groups of a cluster.
@@ -80,6 +89,7 @@ type Server struct {
 	DiskGB   int    `json:"diskGB,omitempty"`   // default 32
 	DiskType string `json:"diskType,omitempty"` // Standard_LRS, StandardSSD_LRS (default) or Premium_LRS
 	Image    Image  `json:"image,omitzero"`     // default spec.image
+	StateGB  int    `json:"stateGB,omitempty"`  // of the state disk, which outlives the server; grows only; default 8
 }
 
 // Priorities and eviction policies of a pool, as Azure spells them.

@@ -9,6 +9,7 @@ const (
 	defaultSize     = "Standard_D2s_v5"
 	defaultDiskType = "StandardSSD_LRS"
 	defaultDiskGB   = 32
+	defaultStateGB  = 8
 )
 
 // SetDefaults sets all fields that have a default and are not set. Parse calls it.
@@ -26,6 +27,7 @@ func (c *Cluster) SetDefaults() {
 	set(&s.Server.Size, defaultSize)
 	set(&s.Server.DiskGB, defaultDiskGB)
 	set(&s.Server.DiskType, defaultDiskType)
+	set(&s.Server.StateGB, defaultStateGB)
 	image(&s.Server.Image, s.Image)
 	for i := range s.Pools {
 		p := &s.Pools[i]

@@ -18,8 +18,14 @@ const (
 	TagCount      = "ortet.io_count"        // pool: the count of cluster.yaml that was last applied
 	TagCAHash     = "ortet.io_ca-hash"      // server VM, written by itself: of the admission server's CA
 	TagSSHHostKey = "ortet.io_ssh-host-key" // server VM, written by itself: "ssh-ed25519 AAAA…"
-	TagBoot       = "ortet.io_boot"         // server VM, written by itself: state of its boot, or why it failed
+	TagBoot       = "ortet.io_boot"         // server VM, written by itself: state of its boot, or why it failed; BootReady at its end
+	TagSettings   = "ortet.io_settings"     // server VM, written by itself: digest of the settings that it runs by
+	TagK3s        = "ortet.io_k3s"          // server VM, written by itself, and state disk, written by up: version of k3s
+	TagRanges     = "ortet.io_ranges"       // state disk: address ranges of pods and Services that its datastore has
 )
+
+// BootReady is the value of TagBoot of a server whose Node is Ready in this boot.
+const BootReady = "ready"
 
 // Facts are what rendering needs besides the file.
 type Facts struct {
@@ -62,4 +68,5 @@ const (
 	ServerIdentity = "ortet-server" // user-assigned identity, in the storage group
 	AgentIdentity  = "ortet-agent"  // user-assigned identity, in the storage group
 	VNetName       = "ortet"        // compute group
+	StateDisk      = "state"        // managed disk, in the storage group: the server's state, which outlives its VM
 )
