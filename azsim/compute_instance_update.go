@@ -153,6 +153,9 @@ func (c *call) planDisks(e *entry, want []*armcompute.DataDisk) (*diskPlan, erro
 			if d.Caching != nil {
 				old.Caching = d.Caching
 			}
+			if d.DeleteOption != nil {
+				old.DeleteOption = d.DeleteOption
+			}
 			plan.after = append(plan.after, old)
 			continue
 		}

@@ -126,12 +126,40 @@ func putMachine(c *call) (*reply, error) {
 		x.hostName = *p.OSProfile.ComputerName
 	}
 	s.plugIn(x)
+	if err := c.attachNew(e, p.StorageProfile); err != nil {
+		x.end()
+		s.delete(e)
+		return nil, err
+	}
 	op := c.begin(e, work{run: func(context.Context) error {
 		err := s.createInstance(e)
 		s.republish() // one that did not boot is reached too
 		return err
 	}})
 	return &reply{status: 201, body: renderMachine(c, e), op: op}, nil
+}
+
+// attachNew attaches the disks that exist already to a machine that is made: they are
+// there when it boots. The caller holds the lock.
+func (c *call) attachNew(e *entry, sp *armcompute.StorageProfile) error {
+	if sp == nil {
+		return nil
+	}
+	isNew := func(d *armcompute.DataDisk) bool {
+		return val(d.CreateOption) != armcompute.DiskCreateOptionTypesAttach
+	}
+	plan, err := c.planDisks(e, slices.DeleteFunc(slices.Clone(sp.DataDisks), isNew))
+	if err != nil || len(plan.attach) == 0 {
+		return err
+	}
+	for _, d := range plan.attach {
+		if _, disk := load[armcompute.Disk](c.s, diskIDOf(d)); disk != nil {
+			hold(disk, e.id, true)
+		}
+	}
+	_, body := instanceOf(e)
+	body.Properties.StorageProfile = &armcompute.StorageProfile{DataDisks: plan.attach}
+	return nil
 }
 
 // plainMachine checks what a new machine has of its own.
@@ -188,8 +216,11 @@ func (c *call) machineSet(vm *armcompute.VirtualMachine) (*entry, error) {
 				DiffDiskSettings: d.DiffDiskSettings, ManagedDisk: setDisk(d.ManagedDisk)}
 		}
 		for _, d := range sp.DataDisks {
+			if val(d.CreateOption) == armcompute.DiskCreateOptionTypesAttach {
+				continue // attachNew's
+			}
 			if val(d.CreateOption) != armcompute.DiskCreateOptionTypesEmpty {
-				return nil, badParameter("dataDisk.createOption", "azsim makes virtual machines with empty data disks: attach '%s' once the machine is there.", val(d.Name))
+				return nil, badParameter("dataDisk.createOption", "azsim makes virtual machines with data disks that are Empty or Attach, not '%s'.", val(d.CreateOption))
 			}
 			out.DataDisks = append(out.DataDisks, &armcompute.VirtualMachineScaleSetDataDisk{Lun: d.Lun, Name: d.Name, CreateOption: d.CreateOption, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB, ManagedDisk: setDisk(d.ManagedDisk)})
 		}

@@ -1,0 +1,196 @@
+package azsim
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+const otherGroup = "/subscriptions/" + DefaultSubscription + "/resourceGroups/other"
+
+// withServerNIC runs the test with a group "other" and the network of machineBody.
+func withServerNIC(t *testing.T, test func(b *bench, sub *modelSubstrate, vms *armcompute.VirtualMachinesClient)) {
+	t.Helper()
+	sub := newModelSubstrate()
+	inVirtualTime(t, func(s *Server) { s.Substrate = sub }, func(b *bench) {
+		network(b)
+		for _, nic := range []string{"nic", "nic2"} {
+			b.made("PUT", "Microsoft.Network/networkInterfaces/"+nic, netVersion, interfaceBody("servers", "", ""))
+		}
+		b.made("PUT", otherGroup, "2021-04-01", `{"location":"westeurope"}`)
+		test(b, sub, b.f.NewVirtualMachinesClient())
+	})
+}
+
+// plainVM is machineBody with data disks, on the network interface.
+func (b *bench) plainVM(nic string, disks ...*armcompute.DataDisk) armcompute.VirtualMachine {
+	b.Helper()
+	var vm armcompute.VirtualMachine
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(machineBody(""), `networkInterfaces/nic"`, `networkInterfaces/`+nic+`"`)), &vm); err != nil {
+		b.Fatal(err)
+	}
+	vm.Properties.StorageProfile.OSDisk.Name = nil
+	vm.Properties.StorageProfile.DataDisks = disks
+	return vm
+}
+
+func emptyDisk(gb int32) armcompute.Disk {
+	return armcompute.Disk{Location: ptr("westeurope"), SKU: &armcompute.DiskSKU{Name: ptr(armcompute.DiskStorageAccountTypesStandardSSDLRS)},
+		Properties: &armcompute.DiskProperties{DiskSizeGB: &gb, CreationData: &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionEmpty)}}}
+}
+
+// makeDisk makes an empty disk in group "other" and returns its id.
+func (b *bench) makeDisk(name string) string {
+	b.Helper()
+	p, err := b.f.NewDisksClient().BeginCreateOrUpdate(b.ctx, "other", name, emptyDisk(8), nil)
+	return val(await(b, p, err).ID)
+}
+
+func (b *bench) putVM(name string, vm armcompute.VirtualMachine) armcompute.VirtualMachine {
+	b.Helper()
+	p, err := b.f.NewVirtualMachinesClient().BeginCreateOrUpdate(b.ctx, b.group, name, vm, nil)
+	return await(b, p, err).VirtualMachine
+}
+
+func (b *bench) deleteVM(name string) {
+	b.Helper()
+	p, err := b.f.NewVirtualMachinesClient().BeginDelete(b.ctx, b.group, name, nil)
+	await(b, p, err)
+}
+
+// wantDisk checks the owner of a disk in group "other": "" is none.
+func (b *bench) wantDisk(name, vm string, state armcompute.DiskState) {
+	b.Helper()
+	d, err := b.f.NewDisksClient().Get(b.ctx, "other", name, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	by := val(d.ManagedBy)
+	if by[strings.LastIndexByte(by, '/')+1:] != vm || val(d.Properties.DiskState) != state {
+		b.Errorf("disk %s is %s, managed by %q, want %s by %q", name, val(d.Properties.DiskState), by, state, vm)
+	}
+}
+
+func attachAs(lun int32, id string, option armcompute.DiskDeleteOptionTypes) *armcompute.DataDisk {
+	d := attach(id, lun)
+	d.DeleteOption = &option
+	return d
+}
+
+func TestMachineIsMadeWithExistingDisks(t *testing.T) {
+	withServerNIC(t, func(b *bench, sub *modelSubstrate, vms *armcompute.VirtualMachinesClient) {
+		state, scratch := b.makeDisk("state"), b.makeDisk("scratch")
+		body := func(nic string) armcompute.VirtualMachine {
+			return b.plainVM(nic, attachAs(0, state, armcompute.DiskDeleteOptionTypesDetach), attachAs(3, scratch, armcompute.DiskDeleteOptionTypesDelete))
+		}
+		got := b.putVM("server", body("nic"))
+		if list := got.Properties.StorageProfile.DataDisks; len(list) != 2 || diskIDOf(list[0]) != state || val(list[1].DeleteOption) != armcompute.DiskDeleteOptionTypesDelete {
+			t.Errorf("data disks %v", list)
+		}
+		if c := sub.computer(t, "server"); len(c.DataDisks) != 2 || !strings.HasSuffix(string(c.DataDisks[0]), "/disks/state") {
+			t.Errorf("at the boot: %v", c.DataDisks)
+		}
+		b.wantDisk("state", "server", armcompute.DiskStateAttached)
+		b.putVM("server", body("nic")) // the same again
+		b.wantDisk("state", "server", armcompute.DiskStateAttached)
+		p, err := vms.BeginCreateOrUpdate(b.ctx, b.group, "second", body("nic2"), nil)
+		awaitRefusal(b, "ConflictingUserInput", p, err)
+		p, err = vms.BeginCreateOrUpdate(b.ctx, b.group, "second", b.plainVM("nic2", attach(state[:len(state)-5]+"none", 0)), nil)
+		awaitRefusal(b, "ResourceNotFound", p, err)
+		made, err := b.f.NewDisksClient().BeginCreateOrUpdate(b.ctx, "other", "late", emptyDisk(8), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err = vms.BeginCreateOrUpdate(b.ctx, b.group, "second", b.plainVM("nic2", attach(otherGroup+"/providers/Microsoft.Compute/disks/late", 0)), nil)
+		awaitRefusal(b, "OperationNotAllowed", p, err)
+		await(b, made, nil)
+		if _, err := vms.Get(b.ctx, b.group, "second", nil); err == nil {
+			t.Error("a refused machine was stored")
+		}
+		d, err := b.f.NewDisksClient().BeginDelete(b.ctx, "other", "state", nil)
+		awaitRefusal(b, "OperationNotAllowed", d, err)
+
+		b.deleteVM("server")
+		b.wantDisk("state", "", armcompute.DiskStateUnattached)
+		if _, err := b.f.NewDisksClient().Get(b.ctx, "other", "scratch", nil); err == nil {
+			t.Error("disk scratch is left")
+		}
+		b.putVM("second", b.plainVM("nic", attachAs(0, state, armcompute.DiskDeleteOptionTypesDetach)))
+		if c := sub.computer(t, "server"); !strings.HasSuffix(string(c.DataDisks[0]), "/disks/state") {
+			t.Errorf("at the next machine's boot: %v", c.DataDisks)
+		}
+	})
+}
+
+func TestUserDataOfALiveMachine(t *testing.T) {
+	withServerNIC(t, func(b *bench, sub *modelSubstrate, vms *armcompute.VirtualMachinesClient) {
+		vm := b.plainVM("nic")
+		vm.Properties.UserData = ptr("QQ==")
+		b.putVM("server", vm)
+		c := sub.computer(t, "server")
+		ask := func(path string) string {
+			r := httptest.NewRequest(http.MethodGet, "http://169.254.169.254/metadata/instance/compute"+path, nil)
+			r.Header.Set("Metadata", "true")
+			w := httptest.NewRecorder()
+			c.IMDS.ServeHTTP(w, r)
+			body, _ := io.ReadAll(w.Result().Body) // from memory
+			return string(body)
+		}
+		patch := func(data string) error {
+			p, err := vms.BeginUpdate(b.ctx, b.group, "server", armcompute.VirtualMachineUpdate{Properties: &armcompute.VirtualMachineProperties{UserData: &data}}, nil)
+			_, err = tryDone(p, err)
+			return err
+		}
+		want := func(data string) {
+			t.Helper()
+			time.Sleep(time.Minute) // the metadata service's delay
+			var compute struct {
+				UserData string `json:"userData"`
+			}
+			if err := json.Unmarshal([]byte(ask("?api-version=2021-02-01")), &compute); err != nil || compute.UserData != data {
+				t.Errorf("metadata: %q (%v), want %q", compute.UserData, err, data)
+			}
+			if got := ask("/userData?api-version=2021-02-01&format=text"); got != data {
+				t.Errorf("metadata as text: %q, want %q", got, data)
+			}
+			plain, err := vms.Get(b.ctx, b.group, "server", nil)
+			if err != nil || plain.Properties.UserData != nil {
+				t.Errorf("GET: %v (%v)", plain.Properties.UserData, err)
+			}
+			whole, err := vms.Get(b.ctx, b.group, "server", &armcompute.VirtualMachinesClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesUserData)})
+			if err != nil || val(whole.Properties.UserData) != data {
+				t.Errorf("GET with $expand: %q (%v)", val(whole.Properties.UserData), err)
+			}
+		}
+		want("QQ==")
+		if err := patch("Qg=="); err != nil {
+			t.Fatal(err)
+		}
+		want("Qg==")
+		vm.Properties.UserData = ptr("Qw==")
+		b.putVM("server", vm)
+		want("Qw==")
+		vm.Properties.UserData = nil
+		b.putVM("server", vm) // which keeps it
+		most := base64.StdEncoding.EncodeToString(make([]byte, 64<<10))
+		wantRefusal(t, patch(most+"AAAA"), "InvalidParameter", "UserData must be in Base64")
+		wantRefusal(t, patch("~"), "InvalidParameter", "UserData must be in Base64")
+		want("Qw==")
+		if err := patch(most); err != nil {
+			t.Error(err)
+		}
+		vm.Properties.OSProfile.CustomData = ptr("QQ==")
+		p, err := vms.BeginCreateOrUpdate(b.ctx, b.group, "server", vm, nil)
+		awaitRefusal(b, "PropertyChangeNotAllowed", p, err)
+		if n := len(sub.booted["server"]); n != 1 {
+			t.Errorf("%d boots", n)
+		}
+	})
+}
