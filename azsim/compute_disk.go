@@ -195,11 +195,15 @@ func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 	return work{span: c.duration("disk.create"), run: c.s.makeVolumes(copying{e.volume(), from})}
 }
 
+// diskAttached is the refusal to delete a disk that a machine holds.
+func diskAttached(e *entry) *armError {
+	return refuse(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", e.id.name(), val(e.body.(*armcompute.Disk).ManagedBy))
+}
+
 func removeDisk(c *call) (*reply, error) {
 	return c.remove(func(e *entry) error {
-		d := e.body.(*armcompute.Disk)
-		if by := val(d.ManagedBy); by != "" {
-			return refuse(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", e.id.name(), by)
+		if val(e.body.(*armcompute.Disk).ManagedBy) != "" {
+			return diskAttached(e)
 		}
 		if e.extra == ephemeralOSDisk {
 			return notFound(e.id)

@@ -118,11 +118,22 @@ func (s *Server) destroy(ctx context.Context, e *entry) error {
 // dropInstance ends the computer of an instance that goes with its resource
 // group, without Azure's ceremony. The caller holds the lock.
 func dropInstance(s *Server, e *entry) {
-	x, _ := instanceOf(e)
+	x, body := instanceOf(e)
 	if x.gone || x.end == nil {
 		return
 	}
 	x.gone = true
+	for _, d := range dataDisksOf(body) { // those of other groups
+		de, disk := load[armcompute.Disk](s, diskIDOf(d))
+		if disk == nil {
+			continue
+		}
+		release(disk)
+		if val(d.DeleteOption) == armcompute.DiskDeleteOptionTypesDelete {
+			s.delete(de)
+			dropVolume(s, de)
+		}
+	}
 	x.disconnect()
 	x.end()
 	s.inBackground(s.republished)

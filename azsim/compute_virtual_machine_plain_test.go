@@ -194,3 +194,33 @@ func TestUserDataOfALiveMachine(t *testing.T) {
 		}
 	})
 }
+
+// A group's deletion releases the disks of other groups, and fails while machines of
+// other groups hold its own: the rest of it is gone then.
+func TestGroupsAreDeletedBesideAttachedDisks(t *testing.T) {
+	withServerNIC(t, func(b *bench, sub *modelSubstrate, _ *armcompute.VirtualMachinesClient) {
+		state, scratch := b.makeDisk("state"), b.makeDisk("scratch")
+		b.makeDisk("free")
+		b.putVM("server", b.plainVM("nic", attachAs(0, state, armcompute.DiskDeleteOptionTypesDetach), attachAs(1, scratch, armcompute.DiskDeleteOptionTypesDelete)))
+		status := b.sendAbsolute("DELETE", otherGroup, "2021-04-01", "")
+		time.Sleep(time.Hour)
+		var failed object
+		if err := json.NewDecoder(b.sendAbsolute("GET", strings.TrimPrefix(status.Header.Get("Location"), InProcess), "", "").Body).Decode(&failed); err != nil {
+			t.Fatal(err)
+		}
+		if text(failed, "error", "code") != "ResourceGroupDeletionBlocked" || !strings.Contains(text(failed, "error", "message"), "disks/state") {
+			t.Errorf("deletion of the disks' group: %v", failed)
+		}
+		b.wantDisk("state", "server", armcompute.DiskStateAttached)
+		if _, err := b.f.NewDisksClient().Get(b.ctx, "other", "free", nil); err == nil {
+			t.Error("disk free is left")
+		}
+		b.made("DELETE", "/subscriptions/"+DefaultSubscription+"/resourceGroups/"+DefaultResourceGroup, "2021-04-01", "")
+		b.wantDisk("state", "", armcompute.DiskStateUnattached)
+		if _, err := b.f.NewDisksClient().Get(b.ctx, "other", "scratch", nil); err == nil || len(sub.volumesLike("scratch")) > 0 {
+			t.Error("disk scratch is left")
+		}
+		b.made("DELETE", otherGroup, "2021-04-01", "")
+		b.refused("ResourceGroupNotFound", "GET", otherGroup, "2021-04-01", "")
+	})
+}

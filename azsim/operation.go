@@ -253,10 +253,17 @@ func (s *Server) EndHung() {
 	}
 }
 
+// groupResults is where the deletion of a group is asked about, in the subscription; it
+// has no Azure-AsyncOperation.
+const groupResults = "operationresults"
+
 // url is where the operation can be asked about.
 func (o *operation) url(base string, monitor bool) string {
 	if o.segment == deploymentStatuses {
 		return base + o.target.String() + "/" + o.segment + "/" + o.id + "?api-version=" + o.version
+	}
+	if o.segment == groupResults {
+		return base + "/subscriptions/" + o.target.subscription + "/" + o.segment + "/" + o.id + "?api-version=" + o.version
 	}
 	u := base + "/subscriptions/" + o.target.subscription + "/providers/" + o.ns + "/locations/" + o.location + "/" + o.segment + "/" + o.id + "?p=" + o.id[:8]
 	if monitor {
@@ -267,7 +274,9 @@ func (o *operation) url(base string, monitor bool) string {
 
 // announce adds the headers by which a client follows the operation.
 func (o *operation) announce(s *Server, base string, h http.Header) {
-	h.Set("Azure-AsyncOperation", o.url(base, false))
+	if o.segment != groupResults {
+		h.Set("Azure-AsyncOperation", o.url(base, false))
+	}
 	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment != "operations" && o.segment != deploymentStatuses {
 		h.Set("Location", o.url(base, true))
 	}
@@ -290,7 +299,7 @@ func (c *call) showOperation(id string) (*reply, error) {
 	if op == nil || !strings.EqualFold(op.target.subscription, c.id.subscription) {
 		return nil, refuse(http.StatusNotFound, "NotFound", "The entity was not found in this Azure location: operation '%s'.", id)
 	}
-	if c.query("monitor") == "true" || op.segment == "operationresults" {
+	if c.query("monitor") == "true" || op.segment == groupResults {
 		return c.monitorOperation(op)
 	}
 	body := map[string]any{

@@ -3,9 +3,13 @@ package azsim
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
 // A resource group is stored among the entries, with a group as its body.
@@ -120,15 +124,62 @@ func deleteGroup(c *call) (*reply, error) {
 		return nil, err
 	}
 	g.Properties.State = stateDeleting
-	op := c.begin(e, work{span: c.duration("group.delete"), run: c.s.removeComputers(e), done: func(failure *armError) {
-		if failure != nil {
-			g.Properties.State = stateSucceeded
+	var kept []*entry
+	verify := func() *armError {
+		if kept = c.s.attachedElsewhere(e); len(kept) > 0 {
+			return deletionBlocked(c.id.group, kept)
+		}
+		return nil
+	}
+	op := c.begin(e, work{span: c.duration("group.delete"), run: c.s.removeComputers(e), verify: verify, done: func(failure *armError) {
+		if failure == nil {
+			c.s.delete(e)
 			return
 		}
-		c.s.delete(e)
+		g.Properties.State = stateSucceeded
+		if len(kept) == 0 {
+			return
+		}
+		for _, x := range slices.Clone(c.s.order) { // all others go
+			if strings.HasPrefix(x.key, e.key+"/") && !slices.Contains(kept, x) && c.s.entries[x.key] == x {
+				c.s.delete(x)
+				if x.rt.drop != nil {
+					x.rt.drop(c.s, x)
+				}
+			}
+		}
 	}})
-	op.segment = "operationresults"
+	op.segment = groupResults
 	return accepted(op), nil
+}
+
+// attachedElsewhere lists the disks of a group that machines of other groups hold. The
+// caller holds the lock.
+func (s *Server) attachedElsewhere(group *entry) []*entry {
+	var out []*entry
+	for _, e := range s.ofType("Microsoft.Compute/disks", group.id.subscription, group.id.group) {
+		by := strings.ToLower(val(e.body.(*armcompute.Disk).ManagedBy))
+		if by != "" && !strings.HasPrefix(by, group.key+"/") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// deletionBlocked is the failure of a group's deletion: Azure reports what could not be
+// deleted, each with the answer to its own deletion as text (bicep-registry-modules pull
+// request 1607).
+func deletionBlocked(group string, kept []*entry) *armError {
+	var names []string
+	var details []*armError
+	for _, e := range kept {
+		names = append(names, e.id.short())
+		text, _ := json.Marshal(map[string]any{"error": diskAttached(e)}) // strings only
+		details = append(details, &armError{target: e.id.String(), message: string(text)})
+	}
+	out := conflict("Deletion of resource group '%s' failed as resources with identifiers '%s' could not be deleted. The provisioning state of the resource group will be rolled back.", group, strings.Join(names, ","))
+	out.code, out.details = "ResourceGroupDeletionBlocked", details
+	return out
 }
 
 // removeComputers is an operation's run that removes the computers of a group, which
