@@ -213,8 +213,7 @@ func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 	p := profileOf(next)
 	size, ok := findSize(sizeOf(next))
 	if !ok {
-		return badParameter("vmSize", "The value %s provided for the VM size is not valid. The valid sizes in the current region are: %s. Find out more on the valid VM sizes in each region at https://aka.ms/azure-regions.",
-			sizeOf(next), sizeNames())
+		return unknownSize(sizeOf(next))
 	}
 	if isSpot(p) && !size.spot {
 		return badRequest("BadRequest", "Azure Spot Virtual Machine is not supported for this VM size %s.", size.name)
@@ -233,6 +232,11 @@ func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 		return err
 	}
 	return checkBootImage(img, size, p)
+}
+
+func unknownSize(name string) *armError {
+	return badParameter("vmSize", "The value %s provided for the VM size is not valid. The valid sizes in the current region are: %s. Find out more on the valid VM sizes in each region at https://aka.ms/azure-regions.",
+		name, sizeNames())
 }
 
 // checkBootImage refuses an image that cannot boot on the size with the profile's

@@ -312,6 +312,10 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 			return nil, err
 		}
 	}
+	size, err := c.newSize(x, next)
+	if err != nil {
+		return nil, err
+	}
 	_, set := setOf(x.set)
 	if next.Identity != nil && x.plain != nil {
 		old := *set
@@ -331,13 +335,36 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 			}
 		}
 	}
-	span := c.duration("instance.update")
+	span, restart, before := c.duration("instance.update"), false, x.size
+	resize := func(name string) {
+		set.SKU.Name, x.size = &name, name
+		x.key = modelKey(set)
+	}
+	if size != "" {
+		resize(size)
+		if restart = x.power == powerRunning; restart {
+			span = c.duration("instance.restart")
+			x.setPower(powerStarting)
+		}
+	}
 	c.setUserData(x, next.Properties.UserData, span)
 	c.s.stampEtag(body, e.key)
 	setState(body, stateUpdating)
 	op := c.begin(e, work{
 		span: span,
-		run:  func(ctx context.Context) error { return c.s.moveDisks(ctx, e, plan) },
+		run: func(ctx context.Context) error {
+			if err := c.s.moveDisks(ctx, e, plan); err != nil || !restart {
+				return err
+			}
+			if err := c.s.allocate(e); err != nil {
+				c.s.locked(func() {
+					resize(before)
+					x.setPower(powerRunning)
+				})
+				return err
+			}
+			return c.s.cycle(x.alive, e, true, actionOptions{span: span})
+		},
 		done: func(failure *armError) {
 			if x.gone {
 				return
@@ -349,6 +376,33 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 		},
 	})
 	return &reply{status: 200, body: renderMachine(c, e), op: op}, nil
+}
+
+// newSize is the size that a change asks for, "" where that is the machine's. A running
+// machine restarts for it, another only changes ("Change the size of a virtual machine" in
+// Azure's documentation, as that sizes with and without a temporary disk do not mix).
+func (c *call) newSize(x *instance, next *armcompute.VirtualMachine) (string, error) {
+	h := next.Properties.HardwareProfile
+	if h == nil || h.VMSize == nil || strings.EqualFold(string(*h.VMSize), x.size) {
+		return "", nil
+	}
+	size, ok := findSize(string(*h.VMSize))
+	if !ok {
+		return "", unknownSize(string(*h.VMSize))
+	}
+	if old, _ := findSize(x.size); (old.tempMB == 0) != (size.tempMB == 0) {
+		return "", conflict("Unable to resize the VM '%s' since changing from resource disk to non-resource disk VM size and vice-versa is not allowed. Please refer to https://aka.ms/AAah4sj for more details.", c.id.name()).withTarget("vmSize")
+	}
+	if err := checkBootImage(x.image, size, x.profile); err != nil {
+		return "", err
+	}
+	if x.power == powerDeallocated {
+		return size.name, nil
+	}
+	more := vCPUs{}
+	more.add(1, size.name, isSpot(x.profile))
+	more.add(-1, x.size, isSpot(x.profile))
+	return size.name, c.checkQuota(c.s.locationOf(x.set), more)
 }
 
 // unchangedMachine refuses changes of what is fixed at creation. Custom data is
@@ -372,8 +426,8 @@ func unchangedMachine(x *instance, p *armcompute.VirtualMachineProperties) error
 			return notChangeable("imageReference")
 		}
 	}
-	if h := p.HardwareProfile; h != nil && h.VMSize != nil && !strings.EqualFold(string(*h.VMSize), x.size) {
-		return refuse(501, "NotImplemented", "azsim does not change the size of a virtual machine: delete it, and make it with size '%s'.", *h.VMSize)
+	if h := p.HardwareProfile; x.plain == nil && h != nil && h.VMSize != nil && !strings.EqualFold(string(*h.VMSize), x.size) {
+		return refuse(501, "NotImplemented", "azsim does not change the size of a member of a scale set: delete it, and make one of size '%s'.", *h.VMSize)
 	}
 	if x.plain == nil || p.NetworkProfile == nil {
 		return nil

@@ -224,3 +224,67 @@ func TestGroupsAreDeletedBesideAttachedDisks(t *testing.T) {
 		b.refused("ResourceGroupNotFound", "GET", otherGroup, "2021-04-01", "")
 	})
 }
+
+func TestMachineChangesItsSize(t *testing.T) {
+	withServerNIC(t, func(b *bench, sub *modelSubstrate, vms *armcompute.VirtualMachinesClient) {
+		b.putVM("server", b.plainVM("nic"))
+		resize := func(size string) error {
+			p, err := vms.BeginUpdate(b.ctx, b.group, "server", armcompute.VirtualMachineUpdate{Properties: &armcompute.VirtualMachineProperties{
+				HardwareProfile: &armcompute.HardwareProfile{VMSize: ptr(armcompute.VirtualMachineSizeTypes(size))}}}, nil)
+			_, err = tryDone(p, err)
+			return err
+		}
+		want := func(size, power string, boots int) {
+			t.Helper()
+			vm, err := vms.Get(b.ctx, b.group, "server", &armcompute.VirtualMachinesClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)})
+			if err != nil || string(val(vm.Properties.HardwareProfile.VMSize)) != size || machinePower(&vm.VirtualMachine) != power || val(vm.Properties.ProvisioningState) != "Succeeded" {
+				t.Errorf("size %v, %s, %s (%v), want %s, %s", val(vm.Properties.HardwareProfile.VMSize), machinePower(&vm.VirtualMachine), val(vm.Properties.ProvisioningState), err, size, power)
+			}
+			if n := sub.booted["server"]; len(n) != boots || n[boots-1] != (boots == 1) {
+				t.Errorf("boots %v, want %d", n, boots)
+			}
+		}
+		if err := resize("Standard_D4s_v5"); err != nil {
+			t.Fatal(err)
+		}
+		want("Standard_D4s_v5", "running", 2)
+		if c := sub.computer(t, "server"); c.Size != "Standard_D4s_v5" {
+			t.Errorf("the machine has %s", c.Size)
+		}
+		if err := resize("standard_d4s_v5"); err != nil { // the same
+			t.Fatal(err)
+		}
+		want("Standard_D4s_v5", "running", 2)
+		wantRefusal(t, resize("Standard_Nothing"), "InvalidParameter", "not valid")
+		wantRefusal(t, resize("Standard_D4ds_v5"), "OperationNotAllowed", "resource disk")
+		wantRefusal(t, resize("Standard_D4ps_v5"), "BadRequest", "Arm64")
+		b.s.locked(func() { b.s.Quota = map[string]int{"standardDSv5Family": 7} })
+		wantRefusal(t, resize("Standard_D8s_v5"), "OperationNotAllowed", "quota")
+		b.s.locked(func() { b.s.Quota = nil })
+		if err := b.s.AddFault(Fault{Name: "full", Effect: EffectError, Action: machineType + "/allocate"}); err != nil {
+			t.Fatal(err)
+		}
+		wantRefusal(t, resize("Standard_D8s_v5"), "AllocationFailed", "capacity")
+		if vm, err := vms.Get(b.ctx, b.group, "server", nil); err != nil || val(vm.Properties.HardwareProfile.VMSize) != "Standard_D4s_v5" {
+			t.Errorf("without room: %v (%v)", val(vm.Properties.HardwareProfile.VMSize), err)
+		}
+		deallocate, err := vms.BeginDeallocate(b.ctx, b.group, "server", nil)
+		await(b, deallocate, err)
+		if err := resize("Standard_D8s_v5"); err != nil {
+			t.Fatal(err)
+		}
+		want("Standard_D8s_v5", "deallocated", 2)
+		b.s.RemoveFault("full")
+		start, err := vms.BeginStart(b.ctx, b.group, "server", nil)
+		await(b, start, err)
+		want("Standard_D8s_v5", "running", 3)
+		off, err := vms.BeginPowerOff(b.ctx, b.group, "server", nil)
+		await(b, off, err)
+		want("Standard_D8s_v5", "stopped", 3)
+		start, err = vms.BeginStart(b.ctx, b.group, "server", nil)
+		await(b, start, err)
+		restart, err := vms.BeginRestart(b.ctx, b.group, "server", nil)
+		await(b, restart, err)
+		want("Standard_D8s_v5", "running", 5)
+	})
+}
