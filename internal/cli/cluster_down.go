@@ -14,20 +14,24 @@ import (
 
 func newClusterDown(c *clusterOptions) *cobra.Command {
 	var (
-		all, storage bool
-		yes          string
+		all, storage, state bool
+		yes                 string
 	)
-	cmd := clusterCommand("down", "Delete the cluster's machines, or its storage too", `down deletes the compute group and waits. Storage stays, and ortet cluster up brings
-the cluster back with its data. It asks for the cluster's name, and refuses groups that
-it did not make or in which others have resources.`, func(ctx context.Context, _ []string) error {
+	cmd := clusterCommand("down", "Delete the cluster's machines, or its storage too", `down deletes the compute group and waits. Storage stays, and with it the state disk:
+ortet cluster up brings the cluster back with its objects, certificates and data. With
+--state the disk goes too, and the next up makes another cluster. It asks for the
+cluster's name, and refuses groups that it did not make or in which others have
+resources.`, func(ctx context.Context, _ []string) error {
 		roles := []string{lifecycle.RoleCompute}
 		switch {
-		case all && storage:
-			return usagef("--all deletes storage too; give one of --all and --storage")
+		case all && (storage || state), storage && state:
+			return usagef("--all deletes everything, and --storage the state disk too; give one of --all, --storage and --state")
 		case all:
 			roles = append(roles, lifecycle.RoleStorage)
 		case storage:
 			roles = []string{lifecycle.RoleStorage}
+		case state:
+			roles = append(roles, lifecycle.RoleState)
 		}
 		show := newProgress(c.process.Err, c.process.Getenv)
 		defer show.Close()
@@ -42,6 +46,9 @@ it did not make or in which others have resources.`, func(ctx context.Context, _
 		what := fmt.Sprintf("This deletes %s of cluster %s", fleet.Count(n, "resource"), m.Cluster.Metadata.Name)
 		if all || storage {
 			what += ", and all data on its storage"
+		}
+		if state {
+			what += ", and its state disk: objects, certificates and local volumes"
 		}
 		if n > 0 {
 			if err := c.confirm("cluster", m.Cluster.Metadata.Name, yes, what+"."); err != nil {
@@ -63,12 +70,13 @@ it did not make or in which others have resources.`, func(ctx context.Context, _
 			}
 			list(w, "Kept", r.Kept)
 			if !all && !storage && len(r.Deleted) > 0 {
-				say(w, "Storage stays. ortet cluster up brings the cluster back; ortet cluster down --storage deletes the storage.")
+				say(w, "Storage stays; ortet cluster down --storage deletes it. ortet cluster up makes the cluster again.")
 			}
 		})
 	})
 	f := cmd.Flags()
 	f.BoolVar(&storage, "storage", false, "delete the storage group instead, with all data; compute must be deleted before")
+	f.BoolVar(&state, "state", false, "delete the state disk too; its backups stay")
 	f.BoolVar(&all, "all", false, "delete the compute group, then the storage group with all data")
 	f.StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")
 	return cmd

@@ -19,6 +19,8 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/agents"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -43,6 +45,23 @@ come up; the same command goes on.`, "", func(ctx context.Context, p poolChange,
 		return p.Reimage(ctx, args[0], parallel)
 	})
 	reimage.Flags().IntVar(&parallel, "parallel", 1, "`NUMBER` of agents that are reimaged at a time")
+	replace := c.poolCommand("replace NODE", "Delete an agent and let its pool make another, or the server", `replace drains an agent and deletes it; its pool makes another in its place, which is
+awaited until its Node is Ready.
+
+replace server deletes the server's VM, after a backup, and makes it again on the same
+state disk: for another image, OS disk or user. Agents, their pods and your kubeconfig
+stay as they are; the API is away meanwhile.`, "", each((*agents.Control).Replace))
+	var own ownAddresses
+	own.add(replace)
+	agent := replace.RunE
+	replace.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] != recipe.ServerName {
+			return agent(cmd, args)
+		}
+		return c.deploy(cmd.Context(), own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
+			return m.ReplaceServer(ctx, lifecycle.UpOptions{})
+		})
+	}
 	return []*cobra.Command{
 		c.poolCommand("scale POOL N", "Change how many agents a pool has", `scale changes the number of agents of a pool. New ones are awaited until their Nodes
 are Ready. For fewer, agents without a Ready Node go first, then by the pool's scale-in
@@ -70,8 +89,7 @@ them. Their OS disks stay, and are billed.`, "", each((*agents.Control).Stop)),
 a drain, to show what that does to what runs there. It asks first.`, "All agents of pool %s will be restarted in random order, without a drain.", func(ctx context.Context, p poolChange, args []string) error {
 			return p.Chaos(ctx, args[0], rand.Shuffle)
 		}),
-		c.poolCommand("replace NODE", "Delete an agent and let its pool make another", `replace drains an agent and deletes it; its pool makes another in its place, which is
-awaited until its Node is Ready.`, "", each((*agents.Control).Replace)),
+		replace,
 	}
 }
 

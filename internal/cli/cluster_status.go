@@ -105,8 +105,9 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 	}
 	if v := s.Server; v != nil {
 		fmt.Fprintln(w)
-		recipe := map[bool]string{true: "current", false: "another"}[v.SameRecipe]
-		writeTable(w, [][]string{{"SERVER", "STATE", "POWER", "READY", "RECIPE"}, cells(v.Size, v.State, v.Power, yes(v.Ready), recipe)})
+		same := map[bool]string{true: "current", false: "others"}
+		writeTable(w, [][]string{{"SERVER", "STATE", "POWER", "READY", "K3S", "SETTINGS", "RECIPE"},
+			cells(v.Size, v.State, v.Power, yes(v.Ready), v.K3s, same[v.SameSettings], same[v.SameRecipe])}, shrink{4, 12}, shrink{0, 16})
 		if v.Boot != "" {
 			paragraph(w, resultWidth, "boot: ", "  ", v.Boot)
 		}

@@ -20,9 +20,10 @@ func newClusterUp(c *clusterOptions) *cobra.Command {
 	)
 	cmd := clusterCommand("up", "Make the cluster what cluster.yaml says, or repair it", `up makes the cluster that cluster.yaml describes: the storage group, then the compute
 group, then it waits until the server admits agents. What exists is changed to what the
-file says, and what is missing is made again. Three things stay as they are:
+file says, and what is missing is made again. A server that runs takes over k3s, settings
+and size; its state is backed up before another k3s. Three things stay as they are:
 
-  - the server, once it was made (plan says when its recipe changed)
+  - the server's image, OS disk and user: ortet cluster replace server
   - the number of agents in a pool, unless the file's count changed since
   - pools that boot from an image of ortet capture
 
@@ -30,30 +31,14 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 		if dryRun {
 			return c.plan(ctx, own)
 		}
-		show := newProgress(c.process.Err, c.process.Getenv)
-		defer show.Close()
-		m, err := c.manager(ctx, show.Report, &own)
-		if err != nil {
-			return err
-		}
-		if options.Prune {
-			if err := c.confirm("cluster", m.Cluster.Metadata.Name, yes, "Pools that are not in "+c.file+" will be deleted with their agents."); err != nil {
-				return err
+		return c.deploy(ctx, own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
+			if options.Prune {
+				if err := c.confirm("cluster", m.Cluster.Metadata.Name, yes, "Pools that are not in "+c.file+" will be deleted with their agents."); err != nil {
+					return nil, err
+				}
 			}
-		}
-		defer c.goesOn(ctx, show)()
-		r, err := m.Up(ctx, options)
-		show.Close()
-		if err == nil {
-			return c.print(r, func(w io.Writer) { writeUp(w, r, c.file) })
-		}
-		if r == nil {
-			return c.printFailure(nil, nil, err)
-		}
-		if c.output == "table" {
-			writeFailures(c.process.Err, r.Failures)
-		}
-		return c.printFailure(r, r.Notes, err)
+			return m.Up(ctx, options)
+		})
 	})
 	own.add(cmd)
 	f := cmd.Flags()
@@ -62,6 +47,29 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 	f.StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")
 	f.BoolVar(&dryRun, "dry-run", false, "show what would change, as ortet cluster plan does")
 	return cmd
+}
+
+// deploy runs what makes or changes the cluster, and shows how it ended.
+func (c *clusterOptions) deploy(ctx context.Context, own ownAddresses, do func(context.Context, *lifecycle.Manager) (*lifecycle.Result, error)) error {
+	show := newProgress(c.process.Err, c.process.Getenv)
+	defer show.Close()
+	m, err := c.manager(ctx, show.Report, &own)
+	if err != nil {
+		return err
+	}
+	defer c.goesOn(ctx, show)()
+	r, err := do(ctx, m)
+	show.Close()
+	if err == nil {
+		return c.print(r, func(w io.Writer) { writeUp(w, r, c.file) })
+	}
+	if r == nil {
+		return c.printFailure(nil, nil, err)
+	}
+	if c.output == "table" {
+		writeFailures(c.process.Err, r.Failures)
+	}
+	return c.printFailure(r, r.Notes, err)
 }
 
 // writeUp shows how up ended, and how to go on.

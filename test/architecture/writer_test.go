@@ -22,6 +22,7 @@ var writers = map[string]string{
 	"internal/k3s/lifecycle/manager.go":   "deletion of roles and autoscale settings",
 	"internal/k3s/lifecycle/plan.go":      "deployments/whatIf",
 	"internal/k3s/lifecycle/preflight.go": "resource groups, deployments/validate",
+	"internal/k3s/lifecycle/server.go":    "the server's virtual machine, its state disk and backups, tags",
 }
 
 // TestHole08OneWriterOfScaleSets: scale sets and their instances are written by

@@ -2,6 +2,8 @@ package lifecycle_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -86,14 +88,22 @@ func (x *site) send(method, id, version string, body any) {
 	}
 }
 
-// boot writes the tags that the server's machine writes.
+// boot writes the tags that the server's machine writes, as soon as it runs by other
+// settings.
 func (x *site) boot() {
-	id := fleet.ResourceID(computeGroup + "/providers/Microsoft.Compute/virtualMachines/server")
+	id := fleet.ResourceID(serverVM)
 	for x.ctx.Err() == nil {
-		var vm struct{ Tags map[string]string }
-		if x.arm.Get(x.ctx, id, "2024-07-01", &vm) == nil && vm.Tags[recipe.TagCAHash] == "" {
-			_, _ = x.arm.Send(x.ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
-				object{"operation": "Merge", "properties": object{"tags": object{recipe.TagBoot: "ready", recipe.TagCAHash: "sha256:1"}}})
+		var vm struct {
+			Tags       map[string]string
+			Properties struct{ UserData []byte }
+		}
+		if x.arm.Get(x.ctx, id, "2024-07-01", &vm, "$expand", "userData") == nil {
+			sum := sha256.Sum256(vm.Properties.UserData)
+			tags := object{recipe.TagBoot: recipe.BootReady, recipe.TagCAHash: "sha256:1", recipe.TagSettings: hex.EncodeToString(sum[:])[:16], recipe.TagK3s: "v1.36.3+k3s1"}
+			if vm.Tags[recipe.TagBoot] != recipe.BootReady || vm.Tags[recipe.TagSettings] != tags[recipe.TagSettings] {
+				_, _ = x.arm.Send(x.ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+					object{"operation": "Merge", "properties": object{"tags": tags}})
+			}
 		}
 		select {
 		case <-x.ctx.Done():
@@ -136,7 +146,7 @@ func TestAzsim(t *testing.T) {
 		if p, err = x.manager(twoPools).Plan(x.Context()); err != nil || len(p.Changes) != 1 || p.Changes[0].Change != "Create" || p.Changes[0].Name != "more" || len(p.Notes) != 0 {
 			x.Errorf("plan of a second pool: %v %+v", err, p)
 		}
-		if p, err = x.manager(strings.Replace(file, "  pools:", "  options: {swapGB: 1}\n  pools:", 1)).Plan(x.Context()); err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "another recipe") {
+		if p, err = x.manager(strings.Replace(file, "  pools:", "  server: {diskGB: 64}\n  pools:", 1)).Plan(x.Context()); err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "another recipe") {
 			x.Errorf("plan of another recipe: %v %+v", err, p)
 		}
 		s, err := x.manager(file).Status(x.Context())

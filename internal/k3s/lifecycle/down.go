@@ -17,7 +17,7 @@ type DownResult struct {
 	Cluster string   `json:"cluster"`
 	Deleted []string `json:"deleted"`           // groups
 	Missing []string `json:"missing,omitempty"` // groups that did not exist
-	Kept    []string `json:"kept,omitempty"`    // groups that stay, and why
+	Kept    []string `json:"kept,omitempty"`    // what stays, and why
 }
 
 // Check returns what Down would delete, or refuses: groups that ortet cluster did not
@@ -30,7 +30,15 @@ func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err
 	var p problems
 	for _, role := range roles {
 		id := m.group(role)
-		if o.groups[role] == nil || m.keeps(role) {
+		if role == RoleState || m.keeps(role) {
+			if own := m.own(o, role); len(own) > 0 && !slices.Contains(roles, RoleCompute) && o.groups[RoleCompute] != nil {
+				p.add("ComputeExists", id, "compute group "+m.group(RoleCompute).Name()+" still uses what is in it", "ortet cluster down deletes it")
+			} else {
+				resources += len(own)
+			}
+			continue
+		}
+		if o.groups[role] == nil {
 			continue
 		}
 		if why := m.foreignGroup(o, role); why != "" {
@@ -72,8 +80,18 @@ func (m *Manager) checkForeign(ctx context.Context, group fleet.ResourceID, all 
 	return nil
 }
 
-// Down deletes the groups of the roles, in their order, and waits. What is deleted
-// already is done. It refuses what Check refuses. When ctx ends, Azure goes on.
+// own are the resources of the storage group that a role is, where the group stays: the
+// state disk, or all that have the cluster's tag. Disks come first.
+func (m *Manager) own(o *observation, role string) []resource {
+	all := slices.DeleteFunc(slices.Clone(o.resources[RoleStorage]), func(r resource) bool {
+		return r.Tags[recipe.TagCluster] != m.name() || role == RoleState && !r.ID.Equal(m.stateID()) || r.ID.Equal(m.accountID())
+	})
+	return all
+}
+
+// Down deletes the groups of the roles, in their order, and waits; RoleState is the state
+// disk alone, and of the group of an existing account it deletes what has the cluster's
+// tag. What is deleted already is done. It refuses what Check refuses. When ctx ends, Azure goes on.
 func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error) {
 	r := &DownResult{Cluster: m.name(), Deleted: []string{}}
 	if _, err := m.Check(ctx, roles); err != nil {
@@ -81,8 +99,14 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 	}
 	for _, role := range roles {
 		name := m.group(role).Name()
-		if m.keeps(role) {
-			r.Kept = append(r.Kept, name+": group of an existing storage account")
+		if role == RoleState || m.keeps(role) {
+			deleted, err := m.deleteOwn(ctx, role)
+			if r.Deleted = append(r.Deleted, deleted...); err != nil {
+				return r, interrupted(ctx, role, "the rest is still there; the same command goes on", err)
+			}
+			if m.keeps(role) && role == RoleStorage {
+				r.Kept = append(r.Kept, name+": group of an existing storage account")
+			}
 			continue
 		}
 		found, err := m.deleteGroup(ctx, role)
@@ -95,7 +119,34 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 			r.Missing = append(r.Missing, name)
 		}
 	}
-	return r, nil
+	disk, err := m.get(ctx, m.stateID(), diskVersion)
+	if disk != nil && disk.Tags[recipe.TagCluster] == m.name() {
+		r.Kept = append(r.Kept, fmt.Sprintf("disk %s in %s, %d GiB: the cluster's objects, certificates and local volumes; billed until ortet cluster down --state",
+			disk.Name, m.group(RoleStorage).Name(), disk.Properties.DiskSizeGB))
+	}
+	return r, interrupted(ctx, RoleState, "what was to be deleted is deleted", err)
+}
+
+// deleteOwn deletes what a role is in a group that stays.
+func (m *Manager) deleteOwn(ctx context.Context, role string) (deleted []string, err error) {
+	o, err := m.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions := map[string]string{"disk": diskVersion, "snapshot": diskVersion, "identity": identityVersion}
+	for _, r := range m.own(o, role) {
+		kind := strings.TrimSuffix(kindName(r.Type), "s")
+		if versions[kind] == "" {
+			continue
+		}
+		c := m.begin("delete "+r.Name, "Delete "+kind+" "+r.Name)
+		err := m.delete(ctx, kind+" "+r.Name, r.ID, versions[kind])
+		if c.end(err); err != nil {
+			return deleted, err
+		}
+		deleted = append(deleted, kind+" "+r.Name)
+	}
+	return deleted, nil
 }
 
 func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err error) {

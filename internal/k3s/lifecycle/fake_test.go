@@ -2,6 +2,9 @@ package lifecycle_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -81,8 +84,21 @@ func (f *fake) Get(ctx context.Context, id fleet.ResourceID, _ string, into any,
 	}
 	if id.Name() == "server" && strings.Contains(string(id), "virtualMachines") {
 		tags := o["tags"].(object)
-		tags[recipe.TagBoot] = "ready"
+		tags[recipe.TagBoot] = recipe.BootReady
 		tags[recipe.TagCAHash] = "sha256:1"
+		properties, ok := o["properties"].(object)
+		if !ok {
+			return f.answer(into, o)
+		}
+		properties["instanceView"] = object{"statuses": []object{{"code": "PowerState/running"}}}
+		if data, ok := properties["userData"].(string); ok {
+			settings, err := base64.StdEncoding.DecodeString(data)
+			if err != nil {
+				return err
+			}
+			sum := sha256.Sum256(settings)
+			tags[recipe.TagSettings] = hex.EncodeToString(sum[:])[:16]
+		}
 	}
 	return f.answer(into, o)
 }
@@ -201,9 +217,10 @@ func (f *fake) advance(group string, r *run) {
 	o := r.todo[0]
 	r.todo = r.todo[1:]
 	kind, name := o["type"].(string), o["name"].(string)
-	exists, _ := r.values["serverExists"].(object)
-	if kind == "Microsoft.Compute/virtualMachines" && exists["value"] == true {
-		return
+	for parameter, of := range map[string]string{"serverExists": "Microsoft.Compute/virtualMachines", "stateExists": "Microsoft.Compute/disks"} {
+		if exists, _ := r.values[parameter].(object); kind == of && exists["value"] == true {
+			return
+		}
 	}
 	child := strings.Count(kind, "/") > 1 // not listed among a group's resources
 	step := object{"provisioningState": "Succeeded", "targetResource": object{"resourceType": kind, "resourceName": name}}
@@ -215,6 +232,9 @@ func (f *fake) advance(group string, r *run) {
 	}
 	id := "/subscriptions/s/resourceGroups/" + group + "/providers/" + kind + "/" + name
 	made := object{"id": id, "name": name, "type": kind, "tags": o["tags"], "properties": object{"provisioningState": "Succeeded"}}
+	if properties, ok := o["properties"].(object); ok && kind == "Microsoft.Compute/virtualMachines" {
+		made["properties"].(object)["userData"], made["properties"].(object)["hardwareProfile"] = properties["userData"], properties["hardwareProfile"]
+	}
 	if capacity, ok := r.values["capacity"].(object); ok && strings.HasSuffix(kind, "ScaleSets") {
 		made["sku"] = object{"name": "Standard_D2s_v5", "capacity": capacity["value"].(object)[name]}
 	}

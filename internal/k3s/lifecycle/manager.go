@@ -22,16 +22,19 @@ const (
 	computeVersion   = "2024-07-01"
 	autoscaleVersion = "2022-10-01"
 	diskVersion      = "2023-10-02"
+	identityVersion  = "2023-01-31"
 	galleryVersion   = "2023-07-03"
 	networkVersion   = "2024-05-01"
 	storageVersion   = "2023-05-01"
 	roleVersion      = "2022-04-01"
 )
 
-// The two groups' roles, the values of recipe.TagRole.
+// The two groups' roles, the values of recipe.TagRole, and what Down can delete of the
+// storage group alone.
 const (
 	RoleStorage = "storage"
 	RoleCompute = "compute"
+	RoleState   = "state" // the state disk
 )
 
 // A Config says which cluster, and where.
@@ -88,7 +91,7 @@ func (m *Manager) subscription() fleet.ResourceID {
 // group returns the id of the group of a role.
 func (m *Manager) group(role string) fleet.ResourceID {
 	name := m.Cluster.Spec.Groups.Compute
-	if role == RoleStorage {
+	if role == RoleStorage || role == RoleState {
 		name = m.Cluster.Spec.Groups.Storage
 	}
 	return m.subscription().Child("resourceGroups", name)

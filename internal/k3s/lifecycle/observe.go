@@ -42,7 +42,12 @@ type resource struct {
 			Name string `json:"resourceName"`
 		} `json:"targetResource"`
 
+		// Disks and snapshots.
+		DiskSizeGB  int       `json:"diskSizeGB"`
+		TimeCreated time.Time `json:"timeCreated"`
+
 		// Machines and scale sets.
+		UserData        string `json:"userData"`
 		HardwareProfile struct {
 			VMSize string `json:"vmSize"`
 		} `json:"hardwareProfile"`
@@ -92,6 +97,7 @@ type observation struct {
 	groups    map[string]*resource // by role; nil is missing
 	resources map[string][]resource
 	account   *resource           // the storage account, in the storage group
+	state     *resource           // the state disk, in the storage group
 	server    *resource           // its VM
 	sets      map[string]resource // by pool's name, ours only
 	captured  map[string]bool     // pools whose image ortet capture made
@@ -107,6 +113,7 @@ func (m *Manager) observe(ctx context.Context) (*observation, error) {
 	}
 	if o.groups[RoleStorage] != nil {
 		o.account = r.get(ctx, m.accountID(), storageVersion)
+		o.state = r.get(ctx, m.stateID(), diskVersion)
 	}
 	if o.groups[RoleCompute] != nil {
 		o.server = r.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
@@ -149,7 +156,10 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 // render makes the templates for what exists. A pool keeps the number of instances that
 // it has, unless the count in cluster.yaml was changed since it was last applied.
 func (m *Manager) render(o *observation) (*recipe.Documents, error) {
-	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, Capacity: map[string]int{}, Leave: o.captured, ServerExists: o.server != nil}
+	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, Capacity: map[string]int{}, Leave: o.captured, ServerExists: o.server != nil, StateExists: o.state != nil}
+	if o.server == nil && o.state == nil {
+		f.Renew = sorted(o.sets)
+	}
 	for _, p := range m.Cluster.Spec.Pools {
 		s, exists := o.sets[p.Name]
 		if !exists {

@@ -60,6 +60,13 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 			p.add(Change{Change: "Create", Group: name, Type: r.Type, Name: shownName(r.Name)})
 		}
 	}
+	change, err := m.serverChange(ctx, o, d)
+	if err != nil {
+		return nil, err
+	}
+	if what := change.lines(); len(what) > 0 {
+		p.add(Change{Change: "Modify", Group: m.group(RoleCompute).Name(), Type: "Microsoft.Compute/virtualMachines", Name: recipe.ServerName, What: what})
+	}
 	return p, nil
 }
 

@@ -135,6 +135,9 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 			p.add("ProviderNotRegistered", m.subscription(), "resource provider "+ns+" is not registered", "az provider register --wait --namespace "+ns)
 		}
 	}
+	if d := o.state; d != nil && d.ManagedBy != "" && !d.ManagedBy.Equal(m.serverID()) {
+		p.add("StateDiskAttached", d.ID, "state disk is attached to "+string(d.ManagedBy), "detach it there: az vm disk detach")
+	}
 	if o.server != nil || len(o.sets) > 0 {
 		for _, name := range m.lostIdentities(o) {
 			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")

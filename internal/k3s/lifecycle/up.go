@@ -1,10 +1,8 @@
 package lifecycle
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -26,6 +24,7 @@ type Result struct {
 	Groups   map[string]string `json:"groups"`             // role to the group's name
 	Ready    bool              `json:"ready"`              // the server has booted and admits agents
 	Boot     string            `json:"boot,omitempty"`     // what the server reported last
+	Backup   string            `json:"backup,omitempty"`   // of the state disk, made before another k3s
 	Failures []Failure         `json:"failures,omitempty"` // what could not be made
 	Notes    []string          `json:"notes,omitempty"`    // what was left as it is, and why
 }
@@ -58,12 +57,39 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 			}
 		}
 	}
+	if r.Backup, err = m.changeServer(ctx, d); err != nil {
+		return r, interrupted(ctx, "server", "the server was not changed wholly; the same command goes on", err)
+	}
 	if options.NoWait {
 		return r, nil
 	}
-	r.Boot, err = m.awaitServer(ctx)
-	r.Ready = err == nil
-	return r, interrupted(ctx, "server", "the server goes on booting", err)
+	wayBack := ""
+	if r.Backup != "" {
+		wayBack = "the cluster as it was before: ortet cluster restore " + r.Backup + ", with the former k3s in cluster.yaml"
+	}
+	if r.Boot, err = m.awaitServer(ctx, d, wayBack); err != nil {
+		return r, interrupted(ctx, "server", "the server goes on booting", err)
+	}
+	r.Ready = true
+	note, err := m.renewAgents(ctx)
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	if err == nil {
+		err = m.keepVersion(ctx)
+	}
+	return r, interrupted(ctx, "agents", "the server is ready; the same command goes on", err)
+}
+
+// keepVersion copies the version of k3s from the server to its state disk, which outlives
+// it: an older k3s cannot read the datastore of a newer one.
+func (m *Manager) keepVersion(ctx context.Context) error {
+	r := &reads{m: m}
+	server, disk := r.get(ctx, m.serverID(), computeVersion), r.get(ctx, m.stateID(), diskVersion)
+	if r.err != nil || server == nil || disk == nil || server.Tags[recipe.TagK3s] == disk.Tags[recipe.TagK3s] {
+		return r.err
+	}
+	return m.tag(ctx, m.stateID(), map[string]string{recipe.TagK3s: server.Tags[recipe.TagK3s]})
 }
 
 // deployFailed turns the end of a deployment into the command's.
@@ -77,33 +103,6 @@ func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err 
 	}
 	r.Failures = failed.failures
 	return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
-}
-
-// awaitServer waits until the server publishes the hash of its admission server's CA,
-// which is the last that its boot does.
-func (m *Manager) awaitServer(ctx context.Context) (boot string, err error) {
-	c := m.begin("boot", "Wait for the server")
-	defer func() { c.end(err) }()
-	deadline := m.Now().Add(m.Ready)
-	err = m.poll(ctx, func() (bool, error) {
-		vm, err := m.get(ctx, m.serverID(), computeVersion)
-		if err != nil && !fleet.Is(err, fleet.KindTransient) {
-			return false, err
-		}
-		if vm != nil && vm.Tags[recipe.TagBoot] != "" && vm.Tags[recipe.TagBoot] != boot {
-			boot = vm.Tags[recipe.TagBoot]
-			c.report(workflow.EventProgress, boot)
-		}
-		if vm != nil && vm.Tags[recipe.TagCAHash] != "" {
-			return true, nil
-		}
-		if m.Now().After(deadline) {
-			return false, &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
-				Left: []string{"see the boot's log: az vm boot-diagnostics get-boot-log --ids " + string(m.serverID())}}
-		}
-		return false, nil
-	})
-	return boot, err
 }
 
 // prune deletes a scale set, with its autoscale setting if there is one.
@@ -155,7 +154,7 @@ func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documen
 func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []string {
 	var notes []string
 	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
-		notes = append(notes, "server was made by another recipe and stays as it is; to make it again: ortet cluster down, then ortet cluster up (data on /srv stays)")
+		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster replace server makes it again, with its state")
 	}
 	for _, name := range sorted(o.sets) {
 		switch {

@@ -2,19 +2,23 @@
 """Prepares a machine of an Ortet cluster, at every boot, before k3s starts.
 
 boot.py          everything up to /run/ortet/booted, run by ortet-boot.service
-boot.py publish  the server's tags and the pools of its admission server, every minute,
-                 run by ortet-publish.service
+boot.py publish  the server's tags, the pools of its admission server, and settings that
+                 change while it runs, by ortet-publish.service
 
-Settings are in /etc/ortet/boot.json; they hold no secret. Whatever fails is retried for
-ever, with pauses, and each new reason is logged once. The server's state, or the reason
-why it cannot go on, is also a tag of its VM.
+What a machine is, and an agent's settings, are in /etc/ortet/boot.json; the server's
+settings are its VM's userData. They hold no secret. Whatever fails is retried for ever,
+with pauses, and each new reason is logged once. The server's state, or the reason why it
+cannot go on, is also a tag of its VM.
 """
+import base64
+import datetime
 import glob
 import hashlib
 import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -38,6 +42,15 @@ NETWORK_API = "2024-05-01"
 STORAGE_API = "2023-05-01"
 TAGS_API = "2021-04-01"
 
+# The state disk, and which folders are on it. k3s keeps a hash of each node's password in
+# the datastore, the server's too: without "node" it would refuse its own kubelet.
+STATE = "/var/lib/ortet/state"
+FOLDERS = {"server": "/var/lib/rancher/k3s/server", "storage": "/var/lib/rancher/k3s/storage", "node": "/etc/rancher/node"}
+# Units that have to start again with another of these artifacts.
+RESTART = {"k3s": "k3s.service", "images": "k3s.service", "ortet": "ortet-admission.service"}
+APPLIED = "/run/ortet/settings"  # digest of the settings that the server runs by
+MANIFESTS = "/var/lib/rancher/k3s/server/manifests/"
+
 
 def path(name):
     return ROOT + name
@@ -48,14 +61,26 @@ def log(text):
 
 
 def write(name, text, mode=0o600):
-    """Writes a file wholly or not at all."""
+    """Writes a file wholly or not at all. Returns whether its content is another."""
     file = path(name)
+    if os.path.isfile(file) and open(file).read() == text:
+        os.chmod(file, mode)
+        return False
     os.makedirs(os.path.dirname(file), exist_ok=True)
     temporary = file + ".part"
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as f:
         os.fchmod(f.fileno(), mode)
         f.write(text)
     os.replace(temporary, file)
+    return True
+
+
+def once(what, do):
+    """Does a step, and names it if it fails."""
+    try:
+        return do()
+    except Exception as e:
+        raise RuntimeError("%s: %s" % (what, e)) from None
 
 
 def run(*command, **options):
@@ -95,14 +120,35 @@ class Machine:
     def __init__(self):
         with open(path("/etc/ortet/boot.json")) as f:
             self.settings = json.load(f)
+        self.machine = self.settings
         self.server = self.settings["role"] == "server"
         self.cloud = None
         self.said = self.published = self.unpublished = self.unlabelled = None
 
+    def metadata(self):
+        return request("GET", IMDS + "/metadata/instance/compute?api-version=2021-02-01",
+                       headers={"Metadata": "true"}, direct=True)
+
+    def read_settings(self):
+        """Returns the settings in the VM's userData, and their digest."""
+        data, s = self.metadata().get("userData") or "", None
+        try:
+            data = base64.b64decode(data, validate=True)
+            s = json.loads(data)
+        except ValueError:
+            pass
+        if not isinstance(s, dict) or s.get("cluster") != self.machine["cluster"]:
+            raise RuntimeError("userData of VM %s is not that of cluster %s; ortet cluster up writes it" % (
+                self.machine["serverName"], self.machine["cluster"]))
+        return s, hashlib.sha256(data).hexdigest()[:16]
+
+    def load(self):
+        s, self.digest = self.read_settings()
+        self.settings = dict(s, **self.machine)
+
     def discover(self):
         """Learns subscription, group and endpoints."""
-        where = request("GET", IMDS + "/metadata/instance/compute?api-version=2021-02-01",
-                        headers={"Metadata": "true"}, direct=True)
+        where = self.metadata()
         environment = where.get("azEnvironment") or "AzurePublicCloud"
         manager = os.environ.get("ORTET_RESOURCE_MANAGER") or CLOUDS.get(environment)
         if not manager:
@@ -165,20 +211,120 @@ class Machine:
             pause = min(pause * 2, PAUSE * 15)
 
     def boot(self):
-        s = self.settings
-        self.forever("installing packages", self.packages)
-        self.forever("starting the metadata guard", lambda: run("systemctl", "start", "ortet-metadata-guard.service"))
         self.forever("asking Azure about this machine", self.discover)
-        self.forever("mounting share %s of %s" % (s["share"], s["account"]), self.mount)
-        for artifact in s["artifacts"]:
-            self.forever("fetching " + artifact["name"], lambda a=artifact: fetch(a))
-        self.forever("setting up the temporary disk", self.temporary_disk)
         if self.server:
-            self.forever("writing k3s's settings", self.configure_server)
-        else:
-            self.forever("waiting for the server", self.configure_agent)
+            self.forever("reading the settings", self.load)
+        self.install(self.forever)
+        if self.server:
+            write(APPLIED, self.digest)
         write("/run/ortet/booted", "")
         self.state("starting k3s")
+
+    def install(self, step):
+        """Makes the machine what its settings say. Returns the units that run by what
+        changed. step does the steps, by forever or once."""
+        s, units = self.settings, set()
+        step("installing packages", self.packages)
+        step("starting the metadata guard", lambda: run("systemctl", "start", "ortet-metadata-guard.service"))
+        step("mounting share %s of %s" % (s["share"], s["account"]), self.mount)
+        if self.server:
+            step("mounting the state disk", self.mount_state)
+        # All are fetched before one takes its place: with a wrong digest all stays as it is.
+        fetched = [(a, step("fetching " + a["name"], lambda a=a: fetch(a))) for a in s["artifacts"]]
+        for artifact in [a for a, new in fetched if new]:
+            os.replace(path(artifact["path"]) + ".part", path(artifact["path"]))
+            units.add(RESTART.get(artifact["name"], ""))
+        step("setting up the temporary disk", self.temporary_disk)
+        if self.server:
+            units |= step("writing settings", self.files)
+            units |= step("writing k3s's settings", self.configure_server)
+        else:
+            step("waiting for the server", self.configure_agent)
+        return units - {""}
+
+    def mount_state(self):
+        """Mounts the state disk, LUN 0, and binds what k3s keeps to its folders. It formats
+        only a disk that is blank."""
+        disk = path(STATE)
+        if not os.path.ismount(disk):
+            links = [path("/dev/disk/azure/" + d) for d in ("data/by-lun/0", "scsi1/lun0")]
+            device = next((os.path.realpath(d) for d in links if os.path.exists(d)), None)
+            if not device:
+                raise RuntimeError("no disk at LUN 0 yet; ortet cluster up attaches disk state")
+            found = subprocess.run(["blkid", "-p", "-o", "export", device], capture_output=True, text=True).stdout.split()
+            if "TYPE=ext4" in found and "LABEL=ortet-state" in found:
+                checked = subprocess.run(["fsck.ext4", "-p", device], capture_output=True, text=True)
+                if checked.returncode > 1:  # 1: corrected
+                    raise RuntimeError("fsck.ext4 -p: exit code %d: %s" % (checked.returncode, " ".join(checked.stdout.split())[-150:]))
+            else:
+                other = " ".join(found) or " ".join(run("wipefs", "--no-act", "--noheadings", device).split())
+                if not other and blank(device):
+                    log("formatting the state disk, which is blank")
+                    run("mkfs.ext4", "-q", "-L", "ortet-state", device)
+                else:
+                    raise RuntimeError("the disk at LUN 0 is neither blank nor a state disk: " + (other or "it has data without a signature"))
+            os.makedirs(disk, exist_ok=True)
+            run("mount", "-t", "ext4", device, disk)
+            run("resize2fs", device)  # after the disk grew
+        for name, target in FOLDERS.items():
+            os.makedirs(disk + "/" + name, mode=0o700, exist_ok=True)
+            os.makedirs(path(target), exist_ok=True)
+            if not os.path.ismount(path(target)):
+                run("mount", "--bind", disk + "/" + name, path(target))
+        self.host_keys(disk + "/ssh/")
+
+    def host_keys(self, kept):
+        """A server that was made again has the SSH host keys that clients know."""
+        os.makedirs(kept, mode=0o700, exist_ok=True)
+        keys = [k for k in sorted(os.listdir(kept)) if not k.endswith(".part")]
+        changed = False
+        for key in keys:
+            with open(kept + key) as f:
+                changed |= write("/etc/ssh/" + key, f.read(), 0o644 if key.endswith(".pub") else 0o600)
+        if changed:
+            self.restart({"ssh.service"})
+        for key in [] if keys else sorted(glob.glob(path("/etc/ssh/ssh_host_*"))):
+            shutil.copy2(key, kept + os.path.basename(key) + ".part")
+            os.replace(kept + os.path.basename(key) + ".part", kept + os.path.basename(key))
+
+    def files(self):
+        """Writes the files of the settings, and deletes those that left the list."""
+        s, units, listed = self.settings, set(), "/etc/ortet/files.json"
+        now = s.get("files", [])
+        before = json.load(open(path(listed))) if os.path.exists(path(listed)) else {}
+        for f in now:
+            if write(f["path"], f["content"], int(f["mode"], 8)):
+                units.update(f.get("restart", []))
+        for name in set(before) - {f["path"] for f in now}:
+            if os.path.lexists(path(name)):
+                os.unlink(path(name))
+                units.update(before[name])
+        write(listed, json.dumps({f["path"]: f.get("restart", []) for f in now}))
+        zone = s.get("timeZone")
+        if zone and os.path.exists(path("/usr/share/zoneinfo/" + zone)):
+            if os.path.lexists(path("/etc/localtime")):
+                os.unlink(path("/etc/localtime"))
+            os.symlink("/usr/share/zoneinfo/" + zone, path("/etc/localtime"))
+            write("/etc/timezone", zone + "\n", 0o644)
+        return units
+
+    def restart(self, units):
+        """Restarts units that run. k3s takes its time, and is not waited for."""
+        for unit in sorted(units):
+            try:
+                run("systemctl", "try-restart", "--no-block", unit)
+            except Exception as e:  # not every system has each of them
+                log("cannot restart %s: %s" % (unit, e))
+
+    def apply(self):
+        """Applies settings that changed while the server runs."""
+        self.load()
+        if open(path(APPLIED)).read() == self.digest:
+            return
+        log("applying settings " + self.digest)
+        units = self.install(once)
+        self.restart(units)
+        write(APPLIED, self.digest)
 
     def packages(self):
         """Installs what is missing. Images that have it need no package mirror."""
@@ -246,21 +392,22 @@ class Machine:
             "service-cidr": s["services"],
             "write-kubeconfig-mode": "0600",
         }
+        units = set()
         # JSON's scalars and lists are YAML.
-        write("/etc/rancher/k3s/config.yaml",
-              "".join("%s: %s\n" % (k, json.dumps(v)) for k, v in config.items()))
+        if write("/etc/rancher/k3s/config.yaml", "".join("%s: %s\n" % (k, json.dumps(v)) for k, v in config.items())):
+            units.add("k3s.service")
         azure = dict(self.where, useManagedIdentityExtension=True, userAssignedIdentityID=self.identity)
         if os.environ.get("ORTET_RESOURCE_MANAGER"):
             azure["cloud"] = "AzureStackCloud"
             azure["resourceManagerEndpoint"] = self.cloud
         write("/etc/ortet/azure.json", json.dumps(azure, indent=1) + "\n")
         self.configure_admission()
-        manifests = "/var/lib/rancher/k3s/server/manifests/"
-        for file in sorted(glob.glob(path("/srv/autostart/*.yaml"))):
+        for file in glob.glob(path("/usr/local/lib/ortet/manifests/*.yaml")):
             with open(file) as f:
-                write(manifests + "autostart-" + os.path.basename(file), f.read())
+                write(MANIFESTS + os.path.basename(file), f.read())
         if not os.path.lexists(path("/usr/local/bin/kubectl")):
             os.symlink("k3s", path("/usr/local/bin/kubectl"))
+        return units
 
     def pools(self):
         """Lists the ids of the cluster's scale sets. Lists of ARM give names of groups in
@@ -299,34 +446,72 @@ class Machine:
         write("/etc/ortet/join.json", json.dumps(join, indent=1) + "\n", 0o644)
 
     def publish(self):
-        """Publishes the server's tags as long as it runs."""
+        """Publishes the server's tags and applies new settings, as long as it runs."""
         self.forever("asking Azure about this machine", self.discover)
+        signal.signal(signal.SIGTERM, self.stopped)
         while True:
+            self.forever("applying the settings", self.apply, announce=False)
             self.forever("starting k3s and the admission server", self.publish_once, announce=False)
             self.said = self.published = None
             self.label_nodes()
             if "ORTET_ONCE" in os.environ:
                 return
-            time.sleep(60)
+            for _ in range(4):
+                time.sleep(15)
+                if self.changed():
+                    break
+
+    def stopped(self, *_):
+        """Nobody should read "ready" of a server that goes down."""
+        self.state("stopped")
+        sys.exit(0)
+
+    def changed(self):
+        """Reports whether the VM has other userData than what is applied."""
+        try:
+            return self.read_settings()[1] != open(path(APPLIED)).read()
+        except Exception:
+            return True  # apply says why
 
     def publish_once(self):
-        s = self.settings["tags"]
+        s = self.machine["tags"]
         changed = self.configure_admission()
         if changed is None and not os.path.exists(path("/run/ortet/admission.env")):
-            raise RuntimeError("no scale set has tag %s=%s yet" % (s["cluster"], self.settings["cluster"]))
+            raise RuntimeError("no scale set has tag %s=%s yet" % (s["cluster"], self.machine["cluster"]))
         if changed:
             run("systemctl", "restart", "ortet-admission.service")
             log("the admission server was restarted with another list of pools")
+        space = os.statvfs(path(STATE))
+        if space.f_bavail == 0:
+            raise RuntimeError("the state disk is full; a larger spec.server.stateGB makes it grow")
+        version = self.node()
         ca = run(path("/usr/local/bin/ortet"), "admission", "--print-ca-hash",
                  "--kubeconfig", path("/etc/rancher/k3s/k3s.yaml"))
         run("systemctl", "is-active", "--quiet", "ortet-admission.service")
         with open(path("/etc/ssh/ssh_host_ed25519_key.pub")) as f:
             key = " ".join(f.read().split()[:2])
-        tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["boot"]: "ready"}
+        tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["k3s"]: version, s["settings"]: open(path(APPLIED)).read(), s["boot"]: "ready"}
         has = self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}
         if any(has.get(k) != v for k, v in tags.items()):
             self.tag(tags)
             log("published: " + ", ".join(sorted(tags)))
+
+    def node(self):
+        """Returns the version of k3s that the server's own Node runs, if the Node is Ready
+        in this boot and its kubelet lives: each of these alone was seen without the rest."""
+        name = self.machine["serverName"]
+        run("systemctl", "is-active", "--quiet", "k3s.service")
+        found = json.loads(run(path("/usr/local/bin/k3s"), "kubectl", "get", "--namespace", "kube-node-lease", "--output", "json",
+                               "node/" + name, "lease/" + name))["items"]
+        node, lease = (next(o for o in found if o["kind"] == kind) for kind in ("Node", "Lease"))
+        ready = next((c["status"] for c in node["status"].get("conditions", []) if c["type"] == "Ready"), "")
+        with open(path("/proc/sys/kernel/random/boot_id")) as f:
+            boot = f.read().strip()
+        renewed = datetime.datetime.strptime(lease["spec"]["renewTime"][:19] + "+0000", "%Y-%m-%dT%H:%M:%S%z")
+        age = (datetime.datetime.now(datetime.timezone.utc) - renewed).total_seconds()
+        if ready != "True" or node["status"]["nodeInfo"]["bootID"] != boot or age > 40:  # a kubelet renews each 10 s
+            raise RuntimeError("Node %s is not Ready in this boot" % name)
+        return node["status"]["nodeInfo"]["kubeletVersion"]
 
     def label_nodes(self):
         """Gives agents a role; a kubelet may not label its own Node so."""
@@ -349,12 +534,13 @@ def digest(file):
 
 
 def fetch(artifact):
-    """Fetches a file, unless a valid one is there."""
+    """Fetches a file to its path with .part, unless a valid one is there. Returns whether
+    it did."""
     target, url, want = path(artifact["path"]), artifact["url"], artifact["sha256"]
     mode = int(artifact["mode"], 8)
     if os.path.exists(target) and digest(target) == want:
         os.chmod(target, mode)
-        return
+        return False
     os.makedirs(os.path.dirname(target), exist_ok=True)
     temporary = target + ".part"
     h = hashlib.sha256()
@@ -373,7 +559,13 @@ def fetch(artifact):
         os.unlink(temporary)
         raise RuntimeError("checksum of %s does not match: want %s, got %s" % (url.split("?")[0], want, h.hexdigest()))
     os.chmod(temporary, mode)
-    os.replace(temporary, target)
+    return True
+
+
+def blank(device):
+    """A disk that Azure has just made is all zeros."""
+    with open(device, "rb") as f:
+        return not f.read(1 << 20).strip(b"\0")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,6 +42,7 @@ type world struct {
 	programs string   // PATH before the system's
 
 	mu     sync.Mutex
+	data   []byte // the machine's userData
 	tags   map[string]string
 	pools  []string       // names of the cluster's scale sets
 	states []string       // values that TagBoot had
@@ -94,7 +96,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	case metadata && r.Header.Get("Metadata") != "true":
 		reply(http.StatusBadRequest, nil)
 	case r.URL.Path == "/metadata/instance/compute":
-		reply(http.StatusOK, object{"azEnvironment": "AzureStackCloud", "subscriptionId": "sub", "resourceGroupName": "demo-compute", "location": "westeurope"})
+		reply(http.StatusOK, object{"azEnvironment": "AzureStackCloud", "subscriptionId": "sub", "resourceGroupName": "demo-compute", "location": "westeurope", "userData": base64.StdEncoding.EncodeToString(w.data)})
 	case r.URL.Path == "/metadata/endpoints":
 		reply(http.StatusOK, []any{object{"resourceManager": w.url, "authentication": object{"audiences": []string{"https://management.example/"}}, "suffixes": object{"storage": "storage.example"}}})
 	case r.URL.Path == "/metadata/identity/oauth2/token":
@@ -167,18 +169,57 @@ func (w *world) install(machine string, change func(*k3s.Cluster)) {
 	c := minimal()
 	w.mu.Lock()
 	for path, a := range map[string]*k3s.Artifact{"/k3s": &c.Spec.Artifacts.K3s, "/ortet": &c.Spec.Artifacts.Ortet, "/ortet-node": &c.Spec.Artifacts.OrtetNode} {
-		w.files[path] = "#!/bin/sh\n# " + path + "\ncase \"$*\" in *print-ca-hash*) echo " + caHash + ";; esac\n"
+		w.files[path] = "#!/bin/sh\n# " + path + program
 		*a = k3s.Artifact{URL: w.url + path, SHA256: sha256Of(w.files[path])}
 	}
 	w.mu.Unlock()
 	if change != nil {
 		change(c)
 	}
-	for _, f := range parse(w.t, render(w.t, c, facts()).CloudInit[machine]).WriteFiles {
-		if strings.HasSuffix(f.Path, "/boot.json") || strings.HasSuffix(f.Path, "/boot.py") {
+	d := render(w.t, c, facts())
+	for _, f := range parse(w.t, d.CloudInit[machine]).WriteFiles {
+		if strings.HasSuffix(f.Path, "/boot.json") || strings.HasSuffix(f.Path, "/boot.py") || strings.Contains(f.Path, "/manifests/") {
 			w.put(w.root+f.Path, f.Content, 0o755)
 		}
 	}
+	if machine != "server" {
+		return
+	}
+	w.setData(d.Settings)
+	w.put(w.root+"/proc/sys/kernel/random/boot_id", "this-boot\n", 0o644)
+	w.node("True", "this-boot", 0)
+	disk := w.root + "/dev/disk/azure/scsi1/lun0"
+	if _, err := os.Stat(disk); err != nil {
+		w.put(disk, "", 0o600)
+		if err := os.Truncate(disk, 16<<20); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// program is what k3s and ortet are here.
+const program = `
+case "$*" in
+*print-ca-hash*) echo ` + caHash + ` ;;
+*"kubectl get"*) sed "s/NOW/$(date -u +%FT%T.000000Z -d @$(($(date +%s) - $(cat "$ORTET_ROOT/lease"))))/" "$ORTET_ROOT/node.json" ;;
+esac
+`
+
+// setData is what ortet cluster up does to a server that runs.
+func (w *world) setData(data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.data = data
+}
+
+// node is what the API server says of the server's Node; its Lease was renewed so many
+// seconds ago.
+func (w *world) node(ready, boot string, lease int) {
+	w.t.Helper()
+	w.put(w.root+"/lease", strconv.Itoa(lease), 0o644)
+	w.put(w.root+"/node.json", `{"kind": "List", "items": [
+ {"kind": "Node", "status": {"conditions": [{"type": "Ready", "status": "`+ready+`"}], "nodeInfo": {"bootID": "`+boot+`", "kubeletVersion": "v1.36.3+k3s1"}}},
+ {"kind": "Lease", "spec": {"renewTime": "NOW"}}]}`, 0o644)
 }
 
 // start runs boot.py until it ends by itself or ctx does.
@@ -236,7 +277,6 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestServerBoots(t *testing.T) {
 	w := newWorld(t)
 	w.install("server", nil)
-	w.put(w.root+"/srv/autostart/app.yaml", "kind: Namespace\n", 0o644)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
 	w.boot()
 
@@ -273,8 +313,8 @@ write-kubeconfig-mode: "0600"
 	if got := w.read("/run/ortet/admission.env"); got != "ORTET_ADMISSION_ARGS=--tls-san=10.16.0.10 --api-server=https://10.16.0.10:6443 --pool="+testGroup+"Microsoft.Compute/virtualMachineScaleSets/agents\n" {
 		t.Errorf("admission.env is %s", got)
 	}
-	if got := w.read("/var/lib/rancher/k3s/server/manifests/autostart-app.yaml"); got != "kind: Namespace\n" {
-		t.Errorf("the manifest of autostart is %q", got)
+	if got := w.read("/var/lib/rancher/k3s/server/manifests/ortet-admission.yaml"); !strings.Contains(got, "ValidatingAdmissionPolicy") {
+		t.Errorf("the manifest of admission is %q", got)
 	}
 	var azure object
 	if err := json.Unmarshal([]byte(w.read("/etc/ortet/azure.json")), &azure); err != nil || azure["useManagedIdentityExtension"] != true || azure["resourceManagerEndpoint"] != w.url {
@@ -286,7 +326,10 @@ write-kubeconfig-mode: "0600"
 	}
 
 	w.boot("publish")
-	for name, want := range map[string]string{recipe.TagBoot: "ready", recipe.TagCAHash: caHash, recipe.TagSSHHostKey: "ssh-ed25519 AAAAhost"} {
+	for name, want := range map[string]string{
+		recipe.TagBoot: recipe.BootReady, recipe.TagCAHash: caHash, recipe.TagSSHHostKey: "ssh-ed25519 AAAAhost",
+		recipe.TagSettings: sha256Of(string(w.data))[:16], recipe.TagK3s: "v1.36.3+k3s1",
+	} {
 		if got := w.tag(name); got != want {
 			t.Errorf("tag %s is %q, want %q", name, got, want)
 		}

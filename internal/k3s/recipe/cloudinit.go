@@ -17,8 +17,12 @@ import (
 	"github.com/ortet/ortet/internal/k3s"
 )
 
-// maxCustomData is Azure's limit, in bytes before base64 (REST API, OSProfile).
-const maxCustomData = 65535
+// Azure's limits, in bytes before base64 (REST API, OSProfile; "User Data for Azure Virtual
+// Machine").
+const (
+	maxCustomData = 65535
+	maxUserData   = 65536
+)
 
 //go:embed boot.py
 var bootProgram string
@@ -46,31 +50,49 @@ type file struct {
 	Content     string `json:"content"`
 }
 
-// settings are /etc/ortet/boot.json, which boot.py reads.
+// An identity is what a machine is for as long as it exists: the beginning of
+// /etc/ortet/boot.json, which boot.py reads.
+type identity struct {
+	Role          string            `json:"role"`
+	Cluster       string            `json:"cluster"`
+	ServerName    string            `json:"serverName"`
+	ServerAddress string            `json:"serverAddress"`
+	StorageGroup  string            `json:"storageGroup"`
+	Account       string            `json:"account"`
+	Share         string            `json:"share"`
+	Identity      string            `json:"identity"`
+	User          string            `json:"user"`
+	Tags          map[string]string `json:"tags"`
+}
+
+// settings are what a machine runs by: an agent's are in boot.json too, the server's are
+// its VM's userData, so that they change while it runs. Every process of the server can
+// read them: they hold no secret.
 type settings struct {
-	Role          string              `json:"role"`
-	Cluster       string              `json:"cluster"`
-	ServerName    string              `json:"serverName"`
-	ServerAddress string              `json:"serverAddress"`
-	StorageGroup  string              `json:"storageGroup"`
-	Account       string              `json:"account"`
-	Share         string              `json:"share"`
-	Identity      string              `json:"identity"`
-	User          string              `json:"user"`
-	Tags          map[string]string   `json:"tags"`
-	Packages      map[string][]string `json:"packages"` // by a program that shows that they are there
-	Artifacts     []artifact          `json:"artifacts"`
-	SwapGB        int                 `json:"swapGB,omitempty"`
-	Scratch       bool                `json:"scratch,omitempty"`
+	Packages  map[string][]string `json:"packages"` // by a program that shows that they are there
+	Artifacts []artifact          `json:"artifacts"`
+	SwapGB    int                 `json:"swapGB,omitempty"`
+	Scratch   bool                `json:"scratch,omitempty"`
 
 	// The server's.
-	Pods     string `json:"pods,omitempty"`
-	Services string `json:"services,omitempty"`
+	Pods     string         `json:"pods,omitempty"`
+	Services string         `json:"services,omitempty"`
+	TimeZone string         `json:"timeZone,omitempty"`
+	Files    []settingsFile `json:"files,omitempty"` // one that leaves the list is deleted
 
 	// An agent's: those of join.json.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 	NodeTaints []string          `json:"nodeTaints,omitempty"`
 	Registries string            `json:"registries,omitempty"`
+}
+
+// A settingsFile is a file and the units that read it: they are restarted when it changes,
+// if they run.
+type settingsFile struct {
+	Path    string   `json:"path"`
+	Mode    string   `json:"mode"`
+	Content string   `json:"content"`
+	Restart []string `json:"restart,omitempty"`
 }
 
 type artifact struct {
@@ -85,52 +107,88 @@ const (
 	unitDirectory = "/etc/systemd/system/"
 	imagesFolder  = "/var/lib/rancher/k3s/agent/images/"
 	registryPort  = "5000"
-	manifests     = "/var/lib/rancher/k3s/server/manifests/"
 )
 
+// serverDocument is constant for a version of Ortet and what its VM is.
 func (r *renderer) serverDocument() ([]byte, error) {
-	s := r.settings("server", ServerIdentity)
-	n, o := r.Spec.Network, r.Spec.Options
-	s.Pods, s.Services = n.Pods, n.Services
-	s.Artifacts = append(s.Artifacts, program("ortet", r.Spec.Artifacts.Ortet))
 	files := []file{
-		r.text(manifests+"ortet-admission.yaml", "0600", admissionManifest),
+		// boot.py copies it to k3s's folder, which is on the state disk.
+		r.text("/usr/local/lib/ortet/manifests/ortet-admission.yaml", "0600", admissionManifest),
 		r.text("/etc/bash_completion.d/kubectl", "0644", "command -v kubectl >/dev/null && eval \"$(kubectl completion bash 2>/dev/null)\"\n"),
 	}
-	if o.PrivateRegistry {
-		files = append(files, r.text("/etc/rancher/k3s/registries.yaml", "0600", r.registries()))
-	}
-	if a := r.Spec.Access; a.Fail2ban {
-		s.Packages["fail2ban-client"] = []string{"fail2ban", "python3-systemd"}
-		files = append(files, r.text("/etc/fail2ban/jail.d/50-ortet.conf", "0644",
-			fmt.Sprintf("[sshd]\nenabled = true\nbackend = systemd\nport = %d\n", a.SSHPort)))
-	}
-	return r.document(s, files, []string{
+	return r.document("server", r.identity("server", ServerIdentity), files, []string{
 		"ortet-metadata-guard.service", "ortet-boot.service", "k3s.service", "ortet-admission.service", "ortet-publish.service",
 	})
 }
 
+// serverSettings are the server's userData.
+func (r *renderer) serverSettings() ([]byte, error) {
+	s := r.settings()
+	n, o, a := r.Spec.Network, r.Spec.Options, r.Spec.Access
+	s.Pods, s.Services, s.TimeZone = n.Pods, n.Services, o.TimeZone
+	s.Artifacts = append(s.Artifacts, program("ortet", r.Spec.Artifacts.Ortet))
+	if o.PrivateRegistry {
+		s.Files = append(s.Files, settingsFile{"/etc/rancher/k3s/registries.yaml", "0600", r.registries(), []string{"k3s.service"}})
+	}
+	if a.Fail2ban {
+		s.Packages["fail2ban-client"] = []string{"fail2ban", "python3-systemd"}
+		// Debian 12 has nftables and no iptables, which is fail2ban's default.
+		s.Files = append(s.Files, settingsFile{"/etc/fail2ban/jail.d/50-ortet.conf", "0644",
+			fmt.Sprintf("[DEFAULT]\nbanaction = nftables-multiport\n[sshd]\nenabled = true\nbackend = systemd\nport = %d\n", a.SSHPort), []string{"fail2ban.service"}})
+	}
+	if a.SSHPort != 22 {
+		s.Files = append(s.Files, settingsFile{sshdFile, "0644", sshdPort(a.SSHPort), sshUnits})
+	}
+	text, err := json.Marshal(struct {
+		Cluster string `json:"cluster"` // whose userData it is
+		settings
+	}{r.Metadata.Name, s})
+	if err != nil {
+		return nil, fmt.Errorf("encode the server's settings: %w", err)
+	}
+	if len(text) > maxUserData {
+		return nil, fmt.Errorf("render the server's userData: %d bytes exceed Azure's limit of %d; use shorter URLs, or fewer of them", len(text), maxUserData)
+	}
+	return text, nil
+}
+
+const sshdFile = "/etc/ssh/sshd_config.d/50-ortet.conf"
+
+// sshUnits are those that listen: Ubuntu 24.04 does so by the socket.
+var sshUnits = []string{"ssh.socket", "ssh.service"}
+
+func sshdPort(port int) string { return "Port " + strconv.Itoa(port) + "\n" }
+
 func (r *renderer) agentDocument(p *k3s.Pool) ([]byte, error) {
-	s := r.settings("agent", AgentIdentity)
+	s := r.settings()
 	s.NodeLabels, s.NodeTaints = p.Labels, p.Taints
 	s.Scratch = r.Spec.Options.Scratch
 	if r.Spec.Options.PrivateRegistry {
 		s.Registries = r.registries()
 	}
 	s.Artifacts = append(s.Artifacts, program("ortet-node", r.Spec.Artifacts.OrtetNode))
-	return r.document(s, nil, []string{
+	return r.document("agent", struct {
+		identity
+		settings
+	}{r.identity("agent", AgentIdentity), s}, nil, []string{
 		"ortet-metadata-guard.service", "ortet-boot.service", "ortet-join.service", "k3s-agent.service", "ortet-events.service",
 	}, "k3s-agent.service.d/20-ortet.conf")
 }
 
-// settings are those that all machines have.
-func (r *renderer) settings(role, identity string) *settings {
+func (r *renderer) identity(role, name string) identity {
 	spec := &r.Spec
-	s := &settings{
+	return identity{
 		Role: role, Cluster: r.Metadata.Name, ServerName: ServerName, ServerAddress: r.ServerAddress,
-		StorageGroup: spec.Groups.Storage, Account: spec.Storage.Account, Share: spec.Storage.Mount,
-		Identity: identity, User: spec.Access.User, SwapGB: spec.Options.SwapGB,
-		Tags:      map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot},
+		StorageGroup: spec.Groups.Storage, Account: spec.Storage.Account, Share: spec.Storage.Mount, Identity: name, User: spec.Access.User,
+		Tags: map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot, "settings": TagSettings, "k3s": TagK3s},
+	}
+}
+
+// settings are those that all machines have.
+func (r *renderer) settings() settings {
+	spec := &r.Spec
+	s := settings{
+		SwapGB:    spec.Options.SwapGB,
 		Packages:  map[string][]string{"mount.cifs": {"cifs-utils"}, "nft": {"nftables"}},
 		Artifacts: []artifact{program("k3s", spec.Artifacts.K3s)},
 	}
@@ -163,13 +221,14 @@ func (r *renderer) registries() string {
 }
 
 // document makes the cloud-config document that writes files and enables units.
-func (r *renderer) document(s *settings, files []file, units []string, dropIns ...string) ([]byte, error) {
-	boot, err := json.MarshalIndent(s, "", " ")
+// boot is boot.json.
+func (r *renderer) document(role string, boot any, files []file, units []string, dropIns ...string) ([]byte, error) {
+	text, err := json.MarshalIndent(boot, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("encode boot.json: %w", err)
 	}
 	c := config{WriteFiles: []file{
-		r.text("/etc/ortet/boot.json", "0600", string(boot)+"\n"),
+		r.text("/etc/ortet/boot.json", "0600", string(text)+"\n"),
 		r.text("/usr/local/lib/ortet/boot.py", "0755", bootProgram),
 	}}
 	for _, name := range append(append([]string{}, units...), dropIns...) {
@@ -186,14 +245,15 @@ func (r *renderer) document(s *settings, files []file, units []string, dropIns .
 	c.WriteFiles = append(c.WriteFiles, r.text("/etc/ortet/ortet-metadata-guard.nft", "0644", guard))
 	c.WriteFiles = append(c.WriteFiles, files...)
 	o := r.Spec.Options
-	c.TimeZone = o.TimeZone
 	c.UpdatePackage, c.Upgrade, c.Reboot = o.RebootAfterUpdates, o.RebootAfterUpdates, o.RebootAfterUpdates
 	// Waiting happens in units: until these commands return, Azure says "Creating".
 	c.RunCommands = [][]string{{"systemctl", "daemon-reload"}}
-	if port := r.Spec.Access.SSHPort; port != 22 {
-		c.WriteFiles = append(c.WriteFiles, r.text("/etc/ssh/sshd_config.d/50-ortet.conf", "0644", "Port "+strconv.Itoa(port)+"\n"))
-		// Ubuntu 24.04 listens by the socket.
-		c.RunCommands = append(c.RunCommands, []string{"systemctl", "try-restart", "--no-block", "ssh.socket", "ssh.service"})
+	if role == "agent" {
+		c.TimeZone = o.TimeZone
+		if port := r.Spec.Access.SSHPort; port != 22 {
+			c.WriteFiles = append(c.WriteFiles, r.text(sshdFile, "0644", sshdPort(port)))
+			c.RunCommands = append(c.RunCommands, append([]string{"systemctl", "try-restart", "--no-block"}, sshUnits...))
+		}
 	}
 	// boot.py starts the guard, once nft is there.
 	start := units[1:]
@@ -206,7 +266,7 @@ func (r *renderer) document(s *settings, files []file, units []string, dropIns .
 	}
 	all := append([]byte("#cloud-config\n"), body...)
 	if len(all) > maxCustomData {
-		return nil, fmt.Errorf("render customData of role %s: %d bytes exceed Azure's limit of %d; use fewer labels and taints, or shorter URLs", s.Role, len(all), maxCustomData)
+		return nil, fmt.Errorf("render customData of role %s: %d bytes exceed Azure's limit of %d; use fewer labels and taints, or shorter URLs", role, len(all), maxCustomData)
 	}
 	return all, nil
 }

@@ -16,7 +16,9 @@ import (
 func everything(t *testing.T, c *k3s.Cluster) string {
 	t.Helper()
 	var b strings.Builder
-	for _, document := range render(t, c, facts()).CloudInit {
+	d := render(t, c, facts())
+	b.Write(d.Settings)
+	for _, document := range d.CloudInit {
 		all := parse(t, document)
 		for _, f := range all.WriteFiles {
 			b.WriteString(f.Path + "\n" + f.Content + "\n")
@@ -75,7 +77,7 @@ func TestDefectTimeZoneAndPortAreNotFixed(t *testing.T) {
 	lacks(t, document, "timezone")
 	c := full()
 	c.Spec.Access.SSHPort = 2200
-	if text := everything(t, c); !strings.Contains(text, "\nPort 2200\n") || !strings.Contains(text, "port = 2200\n") {
+	if text := everything(t, c); !strings.Contains(text, "\nPort 2200\n") || !strings.Contains(text, `"content":"Port 2200\n"`) || !strings.Contains(text, `port = 2200\n`) {
 		t.Error("sshd or fail2ban has another port than access.sshPort")
 	}
 }

@@ -81,6 +81,12 @@ func (d *deployed) on(machine string, id fleet.ResourceID) *world {
 	w.imds, w.manager = d.url+"/azsim/imds"+string(id), d.url
 	w.install(machine, nil)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
+	if machine == "server" { // the artifacts that are here
+		_, err := d.arm.Send(d.t.Context(), "write userData", http.MethodPatch, id, "2024-07-01", object{"properties": object{"userData": w.data}})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+	}
 	return w
 }
 

@@ -14,7 +14,7 @@ const DeploymentName = "ortet"
 const (
 	TagCluster    = "ortet.io_cluster"      // the cluster's name: groups and resources
 	TagRole       = "ortet.io_role"         // storage, compute: groups; server, pool: machines
-	TagRecipe     = "ortet.io_recipe"       // digest of the customData that a server VM was made with
+	TagRecipe     = "ortet.io_recipe"       // server VM: digest of what only another VM changes, such as customData and image
 	TagCount      = "ortet.io_count"        // pool: the count of cluster.yaml that was last applied
 	TagCAHash     = "ortet.io_ca-hash"      // server VM, written by itself: of the admission server's CA
 	TagSSHHostKey = "ortet.io_ssh-host-key" // server VM, written by itself: "ssh-ed25519 AAAA…"
@@ -22,6 +22,13 @@ const (
 	TagSettings   = "ortet.io_settings"     // server VM, written by itself: digest of the settings that it runs by
 	TagK3s        = "ortet.io_k3s"          // server VM, written by itself, and state disk, written by up: version of k3s
 	TagRanges     = "ortet.io_ranges"       // state disk: address ranges of pods and Services that its datastore has
+)
+
+// More tags, and values of TagRole.
+const (
+	TagRenew   = "ortet.io_renew" // state disk: pools whose agents are of a cluster that is gone, with commas
+	TagWhy     = "ortet.io_why"   // backup: why Ortet made it by itself
+	RoleBackup = "backup"
 )
 
 // BootReady is the value of TagBoot of a server whose Node is Ready in this boot.
@@ -33,6 +40,12 @@ type Facts struct {
 	SSHPublicKey string
 	// OwnAddresses are what k3s.Own stands for.
 	OwnAddresses []string
+	// StateExists leaves the state disk out of the storage template: what a disk was made
+	// of cannot be changed.
+	StateExists bool
+	// Renew are the pools that were there when the state disk was lost: the value of
+	// TagRenew of the disk that is made.
+	Renew []string
 	// ServerExists leaves the server's VM out of the compute template: its customData
 	// cannot be changed (409 PropertyChangeNotAllowed), and ARM would try.
 	ServerExists bool
@@ -53,6 +66,10 @@ type Documents struct {
 	CloudInit map[string][]byte
 	// ServerRecipe is the value of TagRecipe of a server made by these documents.
 	ServerRecipe string
+	// Settings is what the server's VM has as userData, JSON, which boot.py applies while
+	// the server runs; SettingsDigest is the value of TagSettings then.
+	Settings       []byte
+	SettingsDigest string
 }
 
 // A Deployment is a template with its parameters' values, and the group it is for.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"text/template"
 
 	"sigs.k8s.io/yaml"
@@ -34,18 +35,26 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 	if d.CloudInit[ServerName], err = r.serverDocument(); err != nil {
 		return nil, err
 	}
+	if d.Settings, err = r.serverSettings(); err != nil {
+		return nil, err
+	}
+	d.SettingsDigest = short(d.Settings)
 	for _, p := range c.Spec.Pools {
 		if d.CloudInit[p.Name], err = r.agentDocument(&p); err != nil {
 			return nil, err
 		}
 	}
-	sum := sha256.Sum256(d.CloudInit[ServerName])
-	d.ServerRecipe = hex.EncodeToString(sum[:])[:16]
+	server := c.Spec.Server
+	made, err := json.Marshal([]any{d.CloudInit[ServerName], server.Image, server.DiskGB, server.DiskType, c.Spec.Access.User})
+	if err != nil {
+		return nil, fmt.Errorf("encode the server's recipe: %w", err)
+	}
+	d.ServerRecipe = short(made)
 	r.Documents = d
 	if r.Access, err = r.access(); err != nil {
 		return nil, err
 	}
-	if d.Storage, err = r.deployment("storage.yaml", c.Spec.Groups.Storage, object{}, "account"); err != nil {
+	if d.Storage, err = r.deployment("storage.yaml", c.Spec.Groups.Storage, object{"stateExists": f.StateExists}, "account"); err != nil {
 		return nil, err
 	}
 	capacity := r.FirstCapacity()
@@ -57,6 +66,12 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 	d.Compute, err = r.deployment("compute.yaml", c.Spec.Groups.Compute,
 		object{"sshPublicKey": f.SSHPublicKey, "capacity": capacity, "serverExists": f.ServerExists}, "group", "server")
 	return d, err
+}
+
+// short is a digest that names content.
+func short(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])[:16]
 }
 
 type object = map[string]any
@@ -79,8 +94,10 @@ func (r *renderer) deployment(name, group string, parameters object, scopes ...s
 	d := Deployment{Group: group, Parameters: parameters}
 	t, err := template.New(name).Funcs(template.FuncMap{
 		"json": inJSON, "rule": rule, "image": image, "count": fileCount,
+		"join":       func(all []string) string { return strings.Join(all, ",") },
 		"list":       func(all ...string) []string { return all },
 		"customData": func(name string) string { return base64.StdEncoding.EncodeToString(r.CloudInit[name]) },
+		"settings":   func() string { return base64.StdEncoding.EncodeToString(r.Settings) },
 	}).ParseFS(templates, "roles.yaml", name)
 	if err != nil {
 		return d, fmt.Errorf("cannot parse the templates: %w", err)

@@ -132,6 +132,15 @@ func TestGolden(t *testing.T) {
 		for machine, document := range d.CloudInit {
 			golden(t, name+"/"+machine+".txt", readable(t, document))
 		}
+		var settings any
+		if err := json.Unmarshal(d.Settings, &settings); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.MarshalIndent(settings, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+"/settings.json", append(text, '\n'))
 	}
 }
 
@@ -143,6 +152,9 @@ func abbreviate(value any, d *recipe.Documents) {
 		for key, below := range v {
 			if below == d.ServerRecipe {
 				v[key] = "(recipe)"
+			}
+			if below == base64.StdEncoding.EncodeToString(d.Settings) {
+				v[key] = "(settings)"
 			}
 			for name, document := range d.CloudInit {
 				if key == "customData" && below == base64.StdEncoding.EncodeToString(document) {

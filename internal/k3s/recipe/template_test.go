@@ -236,20 +236,49 @@ func TestExistingServerIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestRecipeChangesWithTheDocumentOnly(t *testing.T) {
-	first := render(t, minimal(), facts()).ServerRecipe
+// What a server that runs can take over is in its settings, and everything else in its
+// recipe.
+func TestRecipeIsWhatOnlyAnotherServerChanges(t *testing.T) {
+	first := render(t, minimal(), facts())
+	for what, c := range map[string]struct {
+		change           func(*k3s.Spec)
+		recipe, settings bool
+	}{
+		"count":      {func(s *k3s.Spec) { s.Pools[0].Count = number(7) }, false, false},
+		"pool":       {func(s *k3s.Spec) { s.Pools = append(s.Pools, k3s.Pool{Name: "more", Count: number(1)}) }, false, false},
+		"size":       {func(s *k3s.Spec) { s.Server.Size = "Standard_D4s_v5" }, false, false},
+		"k3s":        {func(s *k3s.Spec) { s.Artifacts.K3s.SHA256 = digest('9') }, false, true},
+		"ortet":      {func(s *k3s.Spec) { s.Artifacts.Ortet.SHA256 = digest('9') }, false, true},
+		"ortet-node": {func(s *k3s.Spec) { s.Artifacts.OrtetNode.SHA256 = digest('9') }, false, false},
+		"time zone":  {func(s *k3s.Spec) { s.Options.TimeZone = "Europe/Lisbon" }, false, true},
+		"SSH port":   {func(s *k3s.Spec) { s.Access.SSHPort = 2200 }, false, true},
+		"fail2ban":   {func(s *k3s.Spec) { s.Access.Fail2ban = true }, false, true},
+		"registry":   {func(s *k3s.Spec) { s.Options.PrivateRegistry = true }, false, true},
+		"image":      {func(s *k3s.Spec) { s.Server.Image.Version = "24.04.202601010" }, true, false},
+		"OS disk":    {func(s *k3s.Spec) { s.Server.DiskGB = 64 }, true, false},
+		"user":       {func(s *k3s.Spec) { s.Access.User = "ops" }, true, false},
+	} {
+		spec := minimal()
+		c.change(&spec.Spec)
+		d := render(t, spec, facts())
+		if got := d.ServerRecipe != first.ServerRecipe; got != c.recipe {
+			t.Errorf("%s: the recipe is another: %v, want %v", what, got, c.recipe)
+		}
+		if got := d.SettingsDigest != first.SettingsDigest; got != c.settings {
+			t.Errorf("%s: the settings are others: %v, want %v", what, got, c.settings)
+		}
+	}
+	if n := len(first.ServerRecipe); n != 16 || len(first.SettingsDigest) != 16 {
+		t.Errorf("digests %q and %q", first.ServerRecipe, first.SettingsDigest)
+	}
+}
+
+// userData is what boot.py reads, and fits Azure's limit.
+func TestTooLargeSettingsAreRefused(t *testing.T) {
 	c := minimal()
-	c.Spec.Pools[0].Count = number(7)
-	if again := render(t, c, facts()).ServerRecipe; again != first {
-		t.Error("the recipe of the server changed with a pool's count")
-	}
-	c.Spec.Pools = append(c.Spec.Pools, k3s.Pool{Name: "more", Count: number(1)})
-	if again := render(t, c, facts()).ServerRecipe; again != first {
-		t.Error("the recipe of the server changed with another pool")
-	}
-	c.Spec.Artifacts.K3s.SHA256 = digest('9')
-	if changed := render(t, c, facts()).ServerRecipe; changed == first || len(changed) != 16 {
-		t.Errorf("the recipe with another k3s is %q, was %q", changed, first)
+	c.Spec.Artifacts.K3s.URL = "https://artifacts.example/" + strings.Repeat("k", 1<<16)
+	if _, err := recipe.Render(c, facts()); err == nil || !strings.Contains(err.Error(), "userData") {
+		t.Errorf("settings of more than 64 KiB: %v", err)
 	}
 }
 

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+)
+
+func newClusterBackup(c *clusterOptions) *cobra.Command {
+	var (
+		list   bool
+		remove string
+	)
+	cmd := clusterCommand("backup", "Back up the state disk, or list and delete backups", `backup makes a snapshot of the cluster's state disk: its objects, certificates, tokens
+and local volumes. The server goes on running. A backup lies in the storage group and
+stays until it is deleted; of those that up and replace server make, three stay. Without
+NAME it is named after the time.`, nil)
+	cmd.Use = "backup [NAME]"
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if list && remove != "" || len(args) > 0 && (list || remove != "") {
+			return usagef("give one of NAME, --list and --delete")
+		}
+		show := newProgress(c.process.Err, c.process.Getenv)
+		defer show.Close()
+		m, err := c.manager(ctx, show.Report, nil)
+		if err != nil {
+			return err
+		}
+		switch {
+		case list:
+			all, err := m.Backups(ctx)
+			if err != nil {
+				return err
+			}
+			return c.print(all, func(w io.Writer) { writeBackups(w, all, time.Now()) })
+		case remove != "":
+			if err := m.DeleteBackup(ctx, remove); err != nil {
+				return c.printFailure(nil, nil, err)
+			}
+			return c.print(map[string]string{"deleted": remove}, func(w io.Writer) { say(w, "Deleted: backup %s.", remove) })
+		}
+		name := ""
+		if len(args) > 0 {
+			name = args[0]
+		}
+		b, err := m.Backup(ctx, name, "")
+		show.Close()
+		if err != nil {
+			return c.printFailure(nil, nil, err)
+		}
+		return c.print(b, func(w io.Writer) { say(w, "Backup %s of %d GiB is made.", b.Name, b.SizeGB) })
+	}
+	cmd.Flags().BoolVar(&list, "list", false, "list the backups")
+	cmd.Flags().StringVar(&remove, "delete", "", "delete backup `NAME`")
+	return cmd
+}
+
+func writeBackups(w io.Writer, all []lifecycle.Backup, now time.Time) {
+	if len(all) == 0 {
+		say(w, "The cluster has no backups.")
+		return
+	}
+	rows := [][]string{{"BACKUP", "AGE", "K3S", "GIB", "WHY"}}
+	for _, b := range all {
+		rows = append(rows, cells(b.Name, age(b.Created, now), b.K3s, b.SizeGB, b.Why))
+	}
+	writeTable(w, rows, shrink{0, 20}, shrink{4, 10})
+}

@@ -1,0 +1,298 @@
+package lifecycle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// ready reports whether a server runs, its Node is Ready in this boot, and it runs by these
+// settings. The tags are the machine's own word, which it takes back when it goes down.
+func ready(vm *resource, d *recipe.Documents) bool {
+	return vm != nil && vm.power() == "running" && vm.Tags[recipe.TagBoot] == recipe.BootReady &&
+		vm.Tags[recipe.TagSettings] == d.SettingsDigest && vm.Tags[recipe.TagCAHash] != ""
+}
+
+// awaitServer waits until the server is ready. wayBack is what a person may do if it does
+// not get so; "" is nothing but to look.
+func (m *Manager) awaitServer(ctx context.Context, d *recipe.Documents, wayBack string) (boot string, err error) {
+	c := m.begin("boot", "Wait for the server")
+	defer func() { c.end(err) }()
+	deadline := m.Now().Add(m.Ready)
+	err = m.poll(ctx, func() (bool, error) {
+		vm, err := m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
+		if err != nil && !fleet.Is(err, fleet.KindTransient) {
+			return false, err
+		}
+		if vm != nil && vm.Tags[recipe.TagBoot] != "" && vm.Tags[recipe.TagBoot] != boot {
+			boot = vm.Tags[recipe.TagBoot]
+			c.report(workflow.EventProgress, boot)
+		}
+		if ready(vm, d) {
+			return true, nil
+		}
+		if m.Now().After(deadline) {
+			left := []string{"see the boot's log: az vm boot-diagnostics get-boot-log --ids " + string(m.serverID())}
+			if wayBack != "" {
+				left = append(left, wayBack)
+			}
+			return false, &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "server", Left: left,
+				Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing"))}
+		}
+		return false, nil
+	})
+	return boot, err
+}
+
+// A serverChange is what Up has to change of a server that exists, whose VM is left out of
+// the template.
+type serverChange struct {
+	settings bool // its userData
+	size     bool
+	grow     bool // the state disk
+	start    bool // it does not run
+	k3s      bool // among the settings, another k3s
+}
+
+// serverChange compares the server with what it should be.
+func (m *Manager) serverChange(ctx context.Context, o *observation, d *recipe.Documents) (c serverChange, err error) {
+	if o.server == nil || o.server.is("Deleting") {
+		return c, nil
+	}
+	c.size = !strings.EqualFold(o.server.Properties.HardwareProfile.VMSize, m.Cluster.Spec.Server.Size)
+	c.grow = o.state != nil && o.state.Properties.DiskSizeGB < m.Cluster.Spec.Server.StateGB
+	power := o.server.power()
+	c.start = power == "deallocated" || power == "stopped" || power == "deallocating" || power == "stopping"
+	vm, err := m.get(ctx, m.serverID(), computeVersion, "$expand", "userData")
+	if err != nil || vm == nil {
+		return c, err
+	}
+	before, _ := base64.StdEncoding.DecodeString(vm.Properties.UserData) // what is no base64 is not ours
+	c.settings = !bytes.Equal(before, d.Settings)
+	c.k3s = c.settings && k3sOf(before) != k3sOf(d.Settings)
+	return c, nil
+}
+
+// k3sOf is the digest of k3s in settings.
+func k3sOf(settings []byte) string {
+	var s struct {
+		Artifacts []struct{ Name, SHA256 string } `json:"artifacts"`
+	}
+	if json.Unmarshal(settings, &s) == nil {
+		for _, a := range s.Artifacts {
+			if a.Name == "k3s" {
+				return a.SHA256
+			}
+		}
+	}
+	return ""
+}
+
+// lines are the changes for a person.
+func (c serverChange) lines() (all []string) {
+	for _, one := range []struct {
+		is   bool
+		text string
+	}{
+		{c.k3s, "k3s: another, after a backup; the API is away for some seconds"},
+		{c.settings && !c.k3s, "settings: others, applied while it runs"},
+		{c.grow, "state disk: grows, and the server is deallocated for it"},
+		{c.size, "size: another, and the server restarts"},
+		{c.start && !c.grow, "power: started"},
+	} {
+		if one.is {
+			all = append(all, one.text)
+		}
+	}
+	return all
+}
+
+// changeServer brings a server that exists to its settings, size and disk. It returns
+// the backup that it made before another k3s, or "".
+func (m *Manager) changeServer(ctx context.Context, d *recipe.Documents) (backup string, err error) {
+	o, err := m.observe(ctx)
+	if err != nil {
+		return "", err
+	}
+	change, err := m.serverChange(ctx, o, d)
+	if err != nil || change == (serverChange{}) {
+		return "", err
+	}
+	c := m.begin("server", "Change the server")
+	defer func() { c.end(err) }()
+	if change.k3s {
+		if backup, err = m.backUp(ctx, "before another k3s"); err != nil {
+			return "", err
+		}
+	}
+	// What it said of itself before is not waited for.
+	if err := m.tag(ctx, m.serverID(), map[string]string{recipe.TagBoot: "waiting for the server"}); err != nil {
+		return backup, err
+	}
+	if change.settings {
+		c.report(workflow.EventProgress, "writing its settings")
+		if err := m.send(ctx, "write the server's settings", http.MethodPatch, m.serverID(), computeVersion,
+			map[string]any{"properties": map[string]any{"userData": base64.StdEncoding.EncodeToString(d.Settings)}}); err != nil {
+			return backup, err
+		}
+	}
+	if change.grow { // Azure: the disk's machine has to be deallocated
+		if err := m.power(ctx, "deallocate"); err != nil {
+			return backup, err
+		}
+		if err := m.send(ctx, "grow the state disk", http.MethodPatch, m.stateID(), diskVersion,
+			map[string]any{"properties": map[string]any{"diskSizeGB": m.Cluster.Spec.Server.StateGB}}); err != nil {
+			return backup, err
+		}
+	}
+	if change.size {
+		c.report(workflow.EventProgress, "changing its size to "+m.Cluster.Spec.Server.Size)
+		if err := m.resizeServer(ctx); err != nil {
+			return backup, err
+		}
+	}
+	if change.start || change.grow {
+		return backup, m.power(ctx, "start")
+	}
+	return backup, nil
+}
+
+// resizeServer gives the server its size. Where its host has no room for it, Azure takes
+// another host for a machine that is deallocated.
+func (m *Manager) resizeServer(ctx context.Context) error {
+	resize := func() error {
+		return m.send(ctx, "change the server's size", http.MethodPatch, m.serverID(), computeVersion,
+			map[string]any{"properties": map[string]any{"hardwareProfile": map[string]any{"vmSize": m.Cluster.Spec.Server.Size}}})
+	}
+	err := resize()
+	switch codeOf(err) {
+	case "AllocationFailed", "OverconstrainedAllocationRequest", "ZonalAllocationFailed", "OperationNotAllowed":
+	default:
+		return err
+	}
+	if err := m.power(ctx, "deallocate"); err != nil {
+		return err
+	}
+	if err := resize(); err != nil {
+		return err
+	}
+	return m.power(ctx, "start")
+}
+
+// power has the server's VM do start, powerOff or deallocate, and waits.
+func (m *Manager) power(ctx context.Context, do string) error {
+	return m.send(ctx, do+" the server", http.MethodPost, m.serverID()+fleet.ResourceID("/"+do), computeVersion, nil)
+}
+
+// send sends a request and waits for its end.
+func (m *Manager) send(ctx context.Context, what, method string, id fleet.ResourceID, version string, body any) error {
+	op, err := m.ARM.Send(ctx, what, method, id, version, body)
+	if err == nil {
+		_, err = op.Wait(ctx)
+	}
+	return err
+}
+
+// tag merges tags of a resource or group.
+func (m *Manager) tag(ctx context.Context, id fleet.ResourceID, tags map[string]string) error {
+	return m.send(ctx, "tag "+id.Name(), http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
+		map[string]any{"operation": "Merge", "properties": map[string]any{"tags": tags}})
+}
+
+func (m *Manager) untag(ctx context.Context, id fleet.ResourceID, name, value string) error {
+	return m.send(ctx, "remove tag "+name, http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
+		map[string]any{"operation": "Delete", "properties": map[string]any{"tags": map[string]string{name: value}}})
+}
+
+func (m *Manager) stateID() fleet.ResourceID {
+	return m.in(RoleStorage, "Microsoft.Compute/disks", recipe.StateDisk)
+}
+
+// ReplaceServer deletes the server's VM and has Up make it again, on the same state disk:
+// for what only another VM changes. Agents and their pods go on meanwhile. After an
+// interruption the same call goes on. Errors are those of Up.
+func (m *Manager) ReplaceServer(ctx context.Context, options UpOptions) (*Result, error) {
+	r := &Result{Cluster: m.name()}
+	if err := m.deleteServer(ctx); err != nil {
+		return r, interrupted(ctx, "server", "the server is being deleted, or still there; the same command goes on", err)
+	}
+	return m.Up(ctx, options)
+}
+
+func (m *Manager) deleteServer(ctx context.Context) error {
+	o, err := m.observe(ctx)
+	if err != nil {
+		return err
+	}
+	// An earlier call's deployment makes the server now: Up follows it.
+	deployment, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion)
+	if err != nil || o.server == nil || deployment != nil && deployment.is("Running") {
+		return err
+	}
+	if _, err := m.check(ctx, o); err != nil {
+		return err
+	}
+	if o.state == nil || !o.state.ManagedBy.Equal(m.serverID()) {
+		var p problems
+		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", "ortet cluster down, then ortet cluster up make another cluster")
+		return p.err()
+	}
+	c := m.begin("server", "Delete the server's VM")
+	defer func() { c.end(err) }()
+	if !o.server.is("Deleting") {
+		if _, err = m.backUp(ctx, "before replace server"); err != nil {
+			return err
+		}
+		c.report(workflow.EventProgress, "powering it off")
+		if err = m.power(ctx, "powerOff"); err != nil { // a clean end for the datastore
+			return err
+		}
+	}
+	c.report(workflow.EventProgress, "deleting it; its state disk stays")
+	err = m.delete(ctx, "the server", m.serverID(), computeVersion)
+	return err
+}
+
+// renewAgents reimages all agents of pools that were there when the cluster lost its state
+// disk: their certificates are of a cluster that is gone. A tag of the new disk says so
+// until it is done.
+func (m *Manager) renewAgents(ctx context.Context) (note string, err error) {
+	disk, err := m.get(ctx, m.stateID(), diskVersion)
+	if err != nil || disk == nil || disk.Tags[recipe.TagRenew] == "" {
+		return "", err
+	}
+	pools := strings.Split(disk.Tags[recipe.TagRenew], ",")
+	c := m.begin("agents", "Reimage agents of the cluster that is gone")
+	defer func() { c.end(err) }()
+	g, parallel := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for _, name := range pools {
+		instances, err := m.Cloud.Instances(ctx, m.in(RoleCompute, "Microsoft.Compute/virtualMachineScaleSets", name))
+		if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+			return "", err
+		}
+		c.report(workflow.EventProgress, fmt.Sprintf("reimaging pool %s: %s", name, fleet.Count(len(instances), "agent")))
+		for _, i := range instances {
+			g.Go(func() error {
+				return azure.Writer{Cloud: m.Cloud, Now: m.Now, Within: m.Ready}.Do(parallel, fleet.ReimageInstance{Instance: i.ID})
+			})
+		}
+	}
+	if err = g.Wait(); err != nil {
+		return "", err
+	}
+	err = m.untag(ctx, m.stateID(), recipe.TagRenew, disk.Tags[recipe.TagRenew])
+	return "the state disk was lost, so this is a new cluster; agents of the old one were reimaged: pool " + strings.Join(pools, ", "), err
+}
