@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"regexp"
 	"slices"
@@ -84,6 +85,9 @@ func checkDisk(c *call, old, next *armcompute.Disk) error {
 		}
 	}
 	if old != nil {
+		if err := c.checkGrowth(old, next); err != nil {
+			return err
+		}
 		return changeDisk(old, next)
 	}
 	p.DiskState = ptr(armcompute.DiskStateUnattached)
@@ -150,6 +154,19 @@ func (c *call) fromImage(next *armcompute.Disk) error {
 	return nil
 }
 
+// checkGrowth refuses to make a disk larger while the machine that holds it has a host
+// (kubernetes issue 96706). That newer data disks grow without that is not simulated.
+func (c *call) checkGrowth(old, next *armcompute.Disk) error {
+	holder := c.s.findID(val(old.ManagedBy))
+	if holder == nil || val(next.Properties.DiskSizeGB) <= val(old.Properties.DiskSizeGB) {
+		return nil
+	}
+	if x, _ := instanceOf(holder); x.power == powerDeallocated {
+		return nil
+	}
+	return conflict("Cannot resize disk %s while it is attached to running VM %s. Resizing a disk of an Azure Virtual Machine requires the virtual machine to be deallocated. Please stop your VM and retry the operation.", c.id.name(), val(old.ManagedBy))
+}
+
 // changeDisk refuses changes that a disk does not allow.
 func changeDisk(old, next *armcompute.Disk) error {
 	was, p := old.Properties, next.Properties
@@ -181,7 +198,19 @@ func notChangeable(target string) *armError {
 
 func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 	if old != nil && stateOf(old) != stateFailed {
-		return work{span: c.duration("disk.update")}
+		w := work{span: c.duration("disk.update")}
+		size := *next.Properties.DiskSizeGB
+		if g, ok := c.s.Substrate.(Grower); ok && size > *old.Properties.DiskSizeGB {
+			w.run = func(ctx context.Context) error { return g.GrowVolume(ctx, e.volume(), size) }
+		}
+		if _, vm := load[armcompute.VirtualMachineScaleSetVM](c.s, val(next.ManagedBy)); vm != nil {
+			for _, d := range dataDisksOf(vm) {
+				if c.s.findID(diskIDOf(d)) == e {
+					d.DiskSizeGB = &size
+				}
+			}
+		}
+		return w
 	}
 	from := Source{SizeGB: val(next.Properties.DiskSizeGB)}
 	cd := next.Properties.CreationData

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -287,4 +288,95 @@ func TestMachineChangesItsSize(t *testing.T) {
 		await(b, restart, err)
 		want("Standard_D8s_v5", "running", 5)
 	})
+}
+
+func TestAttachedDisksGrowAndAreCopied(t *testing.T) {
+	withServerNIC(t, func(b *bench, sub *modelSubstrate, vms *armcompute.VirtualMachinesClient) {
+		grown := &growingSubstrate{modelSubstrate: sub}
+		b.s.Substrate = grown
+		state := b.makeDisk("state")
+		b.putVM("server", b.plainVM("nic", attachAs(0, state, armcompute.DiskDeleteOptionTypesDetach)))
+		disks, snapshots := b.f.NewDisksClient(), b.f.NewSnapshotsClient()
+		update := func(u armcompute.DiskUpdate) error {
+			p, err := disks.BeginUpdate(b.ctx, "other", "state", u, nil)
+			_, err = tryDone(p, err)
+			return err
+		}
+		size := func(gb int32) armcompute.DiskUpdate {
+			return armcompute.DiskUpdate{Properties: &armcompute.DiskUpdateProperties{DiskSizeGB: &gb}}
+		}
+		tags := map[string]*string{"ortet.io_role": ptr("state")}
+		if err := update(armcompute.DiskUpdate{Tags: tags}); err != nil {
+			t.Error(err)
+		}
+		wantRefusal(t, update(size(16)), "OperationNotAllowed", "to be deallocated")
+		off, err := vms.BeginPowerOff(b.ctx, b.group, "server", nil)
+		await(b, off, err)
+		wantRefusal(t, update(size(16)), "OperationNotAllowed", "to be deallocated")
+		deallocate, err := vms.BeginDeallocate(b.ctx, b.group, "server", nil)
+		await(b, deallocate, err)
+		if err := update(size(16)); err != nil {
+			t.Error(err)
+		}
+		wantRefusal(t, update(size(8)), "BadRequest", "cannot be reduced")
+		vm, err := vms.Get(b.ctx, b.group, "server", nil)
+		if err != nil || val(vm.Properties.StorageProfile.DataDisks[0].DiskSizeGB) != 16 || len(grown.sizes) != 1 || grown.sizes[0] != 16 {
+			t.Errorf("the machine's disk has %d GB (%v), the volume grew to %v", val(vm.Properties.StorageProfile.DataDisks[0].DiskSizeGB), err, grown.sizes)
+		}
+		start, err := vms.BeginStart(b.ctx, b.group, "server", nil)
+		await(b, start, err)
+
+		snap, err := snapshots.BeginCreateOrUpdate(b.ctx, "other", "backup", armcompute.Snapshot{Location: ptr("westeurope"), Tags: map[string]*string{"a": ptr("1")},
+			Properties: &armcompute.SnapshotProperties{Incremental: ptr(true), CreationData: &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionCopy), SourceResourceID: &state}}}, nil)
+		backup := await(b, snap, err)
+		if !val(backup.Properties.Incremental) || val(backup.Properties.DiskSizeGB) != 16 || val(backup.Tags["a"]) != "1" {
+			t.Errorf("snapshot %+v", backup.Properties)
+		}
+		tag, err := snapshots.BeginUpdate(b.ctx, "other", "backup", armcompute.SnapshotUpdate{Tags: map[string]*string{"b": ptr("2")}}, nil)
+		if tagged := await(b, tag, err); val(tagged.Tags["b"]) != "2" {
+			t.Errorf("tags %v", tagged.Tags)
+		}
+		body := emptyDisk(16)
+		body.Properties.CreationData = &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionCopy), SourceResourceID: backup.ID}
+		restored, err := disks.BeginCreateOrUpdate(b.ctx, "other", "restored", body, nil)
+		made := await(b, restored, err)
+		if got := sub.volumes[Volume(strings.ToLower(val(made.ID)))]; got.Volume != Volume(strings.ToLower(val(backup.ID))) {
+			t.Errorf("the restored disk is made of %v", got)
+		}
+		var names []string
+		for pages := disks.NewListByResourceGroupPager("other", nil); pages.More(); {
+			page, err := pages.NextPage(b.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range page.Value {
+				names = append(names, val(d.Name)+" "+val(d.Tags["ortet.io_role"]))
+			}
+		}
+		wantList(t, "disks", names, "state state", "restored ")
+		names = nil
+		for pages := snapshots.NewListByResourceGroupPager("other", nil); pages.More(); {
+			page, err := pages.NextPage(b.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range page.Value {
+				names = append(names, val(d.Name))
+			}
+		}
+		wantList(t, "snapshots", names, "backup")
+	})
+}
+
+// growingSubstrate notes how large volumes grew.
+type growingSubstrate struct {
+	*modelSubstrate
+	sizes []int32
+}
+
+func (g *growingSubstrate) GrowVolume(_ context.Context, _ Volume, sizeGB int32) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sizes = append(g.sizes, sizeGB)
+	return nil
 }

@@ -53,6 +53,12 @@ type Substrate interface {
 	Console(ctx context.Context, id string) ([]byte, error)
 }
 
+// A Grower is a Substrate whose volumes can grow while no computer runs with them.
+type Grower interface {
+	// GrowVolume makes v at least that large; what is added reads as zeros.
+	GrowVolume(ctx context.Context, v Volume, sizeGB int32) error
+}
+
 // A NopSubstrate does nothing: embed it where only some of the methods matter.
 type NopSubstrate struct{ nop }
 

@@ -399,3 +399,51 @@ func TestCopyKeepsHoles(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// A data disk is there at the first boot, and what is on it outlives its machine: by
+// itself, and by a snapshot that was made while it was written to.
+func TestDataDiskOutlivesItsMachine(t *testing.T) {
+	s, ctx := newLab(t), t.Context()
+	state, copied, second := azsim.Volume("/disks/state"), azsim.Volume("/disks/copied"), instance(2)
+	must(t, s.CreateVolume(ctx, state, azsim.Source{SizeGB: 1}))
+	first := instance(1)
+	first.DataDisks = map[int32]azsim.Volume{0: state}
+	boot(ctx, t, s, first, platform)
+	command(ctx, t, s, first.ID, "sh", "-ec", `
+		test "$(readlink -f /dev/disk/azure/scsi1/lun0)" = "$(readlink -f /dev/disk/azure/data/by-lun/0)"
+		mkfs.ext4 -q -L state /dev/disk/azure/data/by-lun/0
+		mount /dev/disk/azure/data/by-lun/0 /mnt
+		echo kept >/mnt/kept
+		(while echo more >>/mnt/log; do cp /mnt/log /mnt/log.$((i = (i + 1) % 50)); done) >/dev/null 2>&1 &
+		sleep 1`)
+	snapshot := azsim.Volume("/snapshots/state")
+	must(t, s.CreateVolume(ctx, snapshot, azsim.Source{Volume: state}))
+	if out, err := exec.CommandContext(ctx, "e2fsck", "-fn", s.VolumeFile(snapshot)).CombinedOutput(); err != nil {
+		t.Errorf("the snapshot is damaged: %v\n%s", err, out)
+	}
+	command(ctx, t, s, first.ID, "sh", "-ec", "echo later >/mnt/later; sync")
+	must(t, s.Shutdown(ctx, first.ID, true))
+	must(t, s.GrowVolume(ctx, state, 2))
+	must(t, s.Remove(ctx, first.ID))
+
+	must(t, s.CreateVolume(ctx, copied, azsim.Source{Volume: snapshot, SizeGB: 1}))
+	second.DataDisks = map[int32]azsim.Volume{0: state, 1: copied}
+	boot(ctx, t, s, second, platform)
+	got := command(ctx, t, s, second.ID, "sh", "-ec", `
+		e2fsck -fp /dev/disk/azure/scsi1/lun0 >/dev/null
+		resize2fs /dev/disk/azure/scsi1/lun0 >/dev/null 2>&1 # a mounted one is refused: machines lack CAP_SYS_RESOURCE
+		for n in 0 1; do
+			blockdev --getsize64 /dev/disk/azure/scsi1/lun$n
+			blkid -p -s LABEL -o value /dev/disk/azure/scsi1/lun$n
+			mkdir -p /mnt/$n && mount /dev/disk/azure/scsi1/lun$n /mnt/$n
+			cat /mnt/$n/kept && ls /mnt/$n | grep -c later || true
+		done
+		stat -f -c '%b' /mnt/0`)
+	lines := strings.Split(got, "\n")
+	if want := "2147483648 state kept 1 1073741824 state kept 0"; len(lines) != 9 || strings.Join(lines[:8], " ") != want || !strings.HasPrefix(lines[8], "5") {
+		t.Errorf("the second machine has %q, want %s and more than 500,000 blocks", lines, want)
+	}
+	if err := s.GrowVolume(ctx, state, 3); err == nil {
+		t.Error("a disk grew while a machine ran with it")
+	}
+}

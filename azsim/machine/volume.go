@@ -131,16 +131,49 @@ func (v *volume) frozen(f func() error) (err error) {
 	if v.disk == nil {
 		return f()
 	}
-	if v.mountpoint != "" {
-		if err := freeze(v.mountpoint); err != nil {
+	mountpoint := v.mountpoint
+	if mountpoint == "" {
+		// A data disk is mounted in the computer, if at all. A second mount shares
+		// the file system, and freezing it stops both.
+		busy, err := v.disk.inUse()
+		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, thaw(v.mountpoint)) }()
+		dir, err := os.MkdirTemp("", "ortet-freeze-")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, removeIfThere(dir+".node"), os.Remove(dir)) }()
+		if busy && mountRoot(v.disk.blockDevice, dir) == nil {
+			defer func() { err = errors.Join(err, unix.Unmount(dir, 0)) }()
+			mountpoint = dir
+		}
+	}
+	if mountpoint != "" {
+		if err := freeze(mountpoint); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, thaw(mountpoint)) }()
 	}
 	if err := v.disk.flush(); err != nil {
 		return err
 	}
 	return f()
+}
+
+// GrowVolume implements azsim.Grower.
+func (s *Substrate) GrowVolume(ctx context.Context, v azsim.Volume, sizeGB int32) error {
+	locked, unlock := s.volumes.lock(v)
+	defer unlock()
+	if locked[0].disk != nil {
+		return fmt.Errorf("grow volume %s: computer %s runs with it", v, locked[0].holder)
+	}
+	file, size := s.volumes.file(v), int64(sizeGB)<<30
+	info, err := os.Stat(file)
+	if err != nil || info.Size() >= size {
+		return err
+	}
+	return copySparse(ctx, file, file, size) // other names of the file keep its size
 }
 
 func createEmpty(file string, size int64) error {
