@@ -49,6 +49,13 @@ func builtinRoles() []*role {
 			"Microsoft.Resources/deployments/*", "Microsoft.Resources/subscriptions/resourceGroups/read", "Microsoft.Storage/storageAccounts/listKeys/action", "Microsoft.Storage/storageAccounts/read"}},
 		{id: "81a9662b-bebf-436f-a333-f67b29880f12", name: "Storage Account Key Operator Service Role", builtin: true, actions: []string{
 			"Microsoft.Storage/storageAccounts/listkeys/action", "Microsoft.Storage/storageAccounts/regeneratekey/action"}},
+		{id: "c12c1c16-33a1-487b-954d-41c89c60f349", name: "Reader and Data Access", builtin: true, actions: []string{
+			"Microsoft.Storage/storageAccounts/listKeys/action", "Microsoft.Storage/storageAccounts/ListAccountSas/action", "Microsoft.Storage/storageAccounts/read"}},
+		{id: "4a9ae827-6dc8-4573-8ac7-8239d42aa03f", name: "Tag Contributor", builtin: true, actions: []string{
+			"Microsoft.Authorization/*/read", "Microsoft.Insights/alertRules/*", "Microsoft.Resources/deployments/*", "Microsoft.Resources/subscriptions/resourceGroups/read",
+			"Microsoft.Resources/subscriptions/resourceGroups/resources/read", "Microsoft.Resources/subscriptions/resources/read", "Microsoft.Support/*", "Microsoft.Resources/tags/*"}},
+		{id: "f58310d9-a9f6-439a-9e8d-f62e7b41a168", name: "Role Based Access Control Administrator", builtin: true, actions: []string{
+			"Microsoft.Authorization/roleAssignments/write", "Microsoft.Authorization/roleAssignments/delete", "*/read", "Microsoft.Support/*"}},
 	}
 }
 
