@@ -64,7 +64,7 @@ type Artifacts struct {
 	Images    *Artifact `json:"images,omitempty"`  // k3s's air-gap images, a tar archive, as it is or with gzip or zstd
 	Ortet     Artifact  `json:"ortet"`             // for the server
 	OrtetNode Artifact  `json:"ortetNode"`         // for agents
-	Version   string    `json:"version,omitempty"` // of k3s, "v1.36.3+k3s1"; informational
+	Version   string    `json:"version,omitempty"` // of k3s, "v1.36.3+k3s1"; lower than the cluster's is refused
 }
 
 // An Artifact is a file and its digest.

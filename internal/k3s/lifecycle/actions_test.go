@@ -92,6 +92,7 @@ func operations() []operation {
 		{"up", up(auto, lifecycle.UpOptions{})},
 		{"plan", func(x *site, _ *agents.Control) (any, error) { return x.manager(auto).Plan(x.ctx) }},
 		{"status", func(x *site, _ *agents.Control) (any, error) { return x.manager(auto).Status(x.ctx) }},
+		{"up", up(auto, lifecycle.UpOptions{})}, // of what exists
 		{"scale", scale(3)},
 		{"scale", scale(2)},
 		{"resize", func(x *site, c *agents.Control) (any, error) {

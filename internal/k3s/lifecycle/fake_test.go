@@ -238,6 +238,12 @@ func (f *fake) advance(group string, r *run) {
 	if capacity, ok := r.values["capacity"].(object); ok && strings.HasSuffix(kind, "ScaleSets") {
 		made["sku"] = object{"name": "Standard_D2s_v5", "capacity": capacity["value"].(object)[name]}
 	}
+	if p, _ := o["properties"].(object); strings.HasSuffix(kind, "virtualNetworks") {
+		made["properties"] = p
+	} else if profile, ok := p["virtualMachineProfile"].(object); ok {
+		made["zones"] = o["zones"]
+		made["properties"].(object)["virtualMachineProfile"] = object{"priority": profile["priority"], "evictionPolicy": profile["evictionPolicy"]}
+	}
 	if !child {
 		f.objects[strings.ToLower(id)] = made
 	}

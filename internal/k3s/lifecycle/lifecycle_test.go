@@ -201,10 +201,10 @@ func TestCapturedPoolIsLeftAlone(t *testing.T) {
 	up(t, f, file)
 	const version = "/subscriptions/5ca1ab1e-0000-4000-8000-000000000002/resourceGroups/images/providers/Microsoft.Compute/galleries/g/images/i/versions/2026.11.21"
 	f.objects[strings.ToLower(version)] = object{"id": version, "tags": object{"BuiltFrom": "agents000000"}}
-	set := f.objects[setID]
-	set["properties"] = object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{"id": version}}}}
+	profile := f.objects[setID]["properties"].(object)["virtualMachineProfile"].(object)
+	profile["storageProfile"] = object{"imageReference": object{"id": version}}
 	r := up(t, f, file)
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "pool agents boots from an image of ortet capture") || f.objects[setID]["properties"].(object)["virtualMachineProfile"] == nil {
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "pool agents boots from an image of ortet capture") || f.objects[setID]["properties"].(object)["virtualMachineProfile"].(object)["storageProfile"] == nil {
 		t.Errorf("notes %q, set %v", r.Notes, f.objects[setID])
 	}
 	// An image that cluster.yaml names is not the capture's to keep.

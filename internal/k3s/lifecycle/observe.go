@@ -21,6 +21,7 @@ type resource struct {
 	Name        string            `json:"name"`
 	Type        string            `json:"type"`
 	Location    string            `json:"location"`
+	Zones       []string          `json:"zones"`
 	Tags        map[string]string `json:"tags"`
 	ManagedBy   fleet.ResourceID  `json:"managedBy"`         // disk: its machine
 	State       string            `json:"registrationState"` // provider
@@ -57,13 +58,26 @@ type resource struct {
 			} `json:"statuses"`
 		} `json:"instanceView"`
 		Profile struct {
-			Priority       string `json:"priority"`
+			Priority       string `json:"priority"` // "" is Regular
+			EvictionPolicy string `json:"evictionPolicy"`
 			StorageProfile struct {
 				ImageReference struct {
 					ID fleet.ResourceID `json:"id"`
 				} `json:"imageReference"`
 			} `json:"storageProfile"`
 		} `json:"virtualMachineProfile"`
+
+		// Virtual networks.
+		AddressSpace struct {
+			AddressPrefixes []string `json:"addressPrefixes"`
+		} `json:"addressSpace"`
+		Subnets []struct {
+			Name       string `json:"name"`
+			Properties struct {
+				AddressPrefix   string   `json:"addressPrefix"`
+				AddressPrefixes []string `json:"addressPrefixes"` // of a subnet that has several
+			} `json:"properties"`
+		} `json:"subnets"`
 
 		// Public addresses.
 		IPAddress   string `json:"ipAddress"`

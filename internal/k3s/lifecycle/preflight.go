@@ -143,9 +143,16 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")
 		}
 	}
+	if o.groups[RoleCompute] != nil {
+		m.checkNetwork(r.get(ctx, m.in(RoleCompute, "Microsoft.Network/virtualNetworks", recipe.VNetName), networkVersion), &p)
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
+	m.checkPools(o, &p)
+	m.checkState(o, &p)
+	m.checkVersion(o, &p)
+	m.checkOtherAccounts(o, &p)
 	if err := m.checkAccount(ctx, o, &p); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,168 @@
+package lifecycle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+)
+
+// Ways out of a difference between cluster.yaml and what exists.
+const (
+	newCompute = ", or to make the network again: ortet cluster down, then ortet cluster up"
+	newState   = ", or to make a new cluster without the objects of this one: ortet cluster down --state, then ortet cluster up"
+)
+
+func (m *Manager) ours(r *resource) bool { return r != nil && r.Tags[recipe.TagCluster] == m.name() }
+
+// checkNetwork refuses other ranges than those of the network that exists. Azure refuses
+// them too, but only in the deployment, after it has changed security groups.
+func (m *Manager) checkNetwork(network *resource, p *problems) {
+	if !m.ours(network) {
+		return
+	}
+	n := m.Cluster.Spec.Network
+	check := func(field string, have []string, want string) {
+		if slices.Equal(have, []string{want}) {
+			return
+		}
+		wayOut := "write " + field + ": " + strings.Join(have, ", ")
+		if len(have) > 1 {
+			wayOut = "delete the others from the network" // cluster.yaml has one of each
+		}
+		p.add("NetworkFixed", network.ID, fmt.Sprintf("spec.network.%s is %s, but the network has %s", field, want, strings.Join(have, ", ")), wayOut+newCompute)
+	}
+	check("addressSpace", network.Properties.AddressSpace.AddressPrefixes, n.AddressSpace)
+	want := map[string]string{"servers": n.Servers, "agents": n.Agents}
+	for _, s := range network.Properties.Subnets {
+		if q, mine := want[s.Name]; mine {
+			have := s.Properties.AddressPrefixes
+			if len(have) == 0 {
+				have = []string{s.Properties.AddressPrefix}
+			}
+			check(s.Name, have, q)
+		}
+	}
+}
+
+// checkPools refuses what Azure cannot change in a scale set.
+func (m *Manager) checkPools(o *observation, p *problems) {
+	for _, name := range sorted(o.sets) {
+		set, pool := o.sets[name], m.pool(name)
+		if pool == nil {
+			continue
+		}
+		check := func(field, have, want string) {
+			if have != want {
+				p.add("PoolFixed", set.ID, fmt.Sprintf("%s of pool %s is %s and cannot become %s", field, name, cmp.Or(have, "none"), cmp.Or(want, "none")),
+					fmt.Sprintf("write %s, or give the pool another name: ortet cluster up makes it, and ortet cluster up --prune deletes pool %s", fieldLine(field, have), name))
+			}
+		}
+		priority := cmp.Or(set.Properties.Profile.Priority, k3s.Regular)
+		check("priority", priority, pool.Priority)
+		if priority == k3s.Spot && pool.Priority == k3s.Spot {
+			check("evictionPolicy", set.Properties.Profile.EvictionPolicy, pool.EvictionPolicy)
+		}
+		check("zones", zones(set.Zones), zones(pool.Zones))
+	}
+}
+
+// zones are zones in their order, as cluster.yaml has them, or "".
+func zones(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return `["` + strings.Join(slices.Sorted(slices.Values(all)), `", "`) + `"]`
+}
+
+// fieldLine is the line of cluster.yaml for a value that exists.
+func fieldLine(field, have string) string {
+	if have == "" {
+		return "no " + field
+	}
+	return field + ": " + have
+}
+
+// state is the state disk of this cluster, or nil.
+func (m *Manager) state(o *observation) *resource {
+	for i, r := range o.resources[RoleStorage] {
+		if r.ID.Equal(m.in(RoleStorage, "Microsoft.Compute/disks", recipe.StateDisk)) && m.ours(&r) {
+			return &o.resources[RoleStorage][i]
+		}
+	}
+	return nil
+}
+
+// checkState refuses what the datastore on the state disk cannot become: k3s cannot change
+// its ranges, and a disk attaches only to machines of its region.
+func (m *Manager) checkState(o *observation, p *problems) {
+	disk := m.state(o)
+	if disk == nil {
+		return
+	}
+	if !fleet.SameRegion(disk.Location, m.Cluster.Spec.Location) {
+		p.add("LocationFixed", disk.ID, fmt.Sprintf("state disk is in %s, but spec.location is %s", disk.Location, m.Cluster.Spec.Location),
+			"write location: "+disk.Location+newState)
+	}
+	pods, services, tagged := strings.Cut(disk.Tags[recipe.TagRanges], ",")
+	if !tagged {
+		return
+	}
+	for _, r := range []struct{ field, have, want string }{{"pods", pods, m.Cluster.Spec.Network.Pods}, {"services", services, m.Cluster.Spec.Network.Services}} {
+		if r.have != r.want {
+			p.add("RangesFixed", disk.ID, fmt.Sprintf("spec.network.%s is %s, but the cluster has %s", r.field, r.want, r.have), "write "+r.field+": "+r.have+newState)
+		}
+	}
+}
+
+// checkVersion refuses a lower version of k3s than the cluster's, and one that skips a
+// minor version: Kubernetes supports neither (its version skew policy).
+func (m *Manager) checkVersion(o *observation, p *problems) {
+	want, have, on := m.Cluster.Spec.Artifacts.Version, "", fleet.ResourceID("")
+	wayOut := ", or to make a new cluster: ortet cluster down, then ortet cluster up"
+	for _, r := range []*resource{m.state(o), o.server} {
+		if r != nil && r.Tags[recipe.TagK3s] != "" {
+			have, on = r.Tags[recipe.TagK3s], r.ID
+		}
+	}
+	if m.state(o) != nil {
+		wayOut = newState
+	}
+	w, err := version.ParseSemantic(want)
+	h, otherErr := version.ParseSemantic(have)
+	switch {
+	case err != nil || otherErr != nil: // not set, or of a build without a version
+	case w.LessThan(h) || w.EqualTo(h) && k3sRelease(want) < k3sRelease(have):
+		p.add("DowngradeRefused", on, fmt.Sprintf("spec.artifacts.version is %s, but the cluster runs %s; k3s cannot go back", want, have),
+			"use the artifacts of "+have+" or later"+wayOut)
+	case w.Major() != h.Major() || w.Minor() > h.Minor()+1:
+		p.add("MinorVersionSkipped", on, fmt.Sprintf("spec.artifacts.version is %s, but the cluster runs %s; Kubernetes upgrades by one minor version at a time", want, have),
+			fmt.Sprintf("use the artifacts of v%d.%d first%s", h.Major(), h.Minor()+1, wayOut))
+	}
+}
+
+// k3sRelease is the number of k3s's release of a Kubernetes version, 2 of "v1.36.3+k3s2",
+// which versions do not compare by.
+func k3sRelease(v string) int {
+	_, n, _ := strings.Cut(v, "+k3s")
+	release, _ := strconv.Atoi(n) // 0 is none
+	return release
+}
+
+// checkOtherAccounts refuses another storage account than the cluster's, which would
+// leave its data behind.
+func (m *Manager) checkOtherAccounts(o *observation, p *problems) {
+	for _, r := range o.resources[RoleStorage] {
+		if strings.EqualFold(r.Type, "Microsoft.Storage/storageAccounts") && m.ours(&r) && !r.ID.Equal(m.accountID()) {
+			p.add("AccountFixed", r.ID, fmt.Sprintf("spec.storage.account is %s, but the cluster's data is in %s", m.Cluster.Spec.Storage.Account, r.Name),
+				"write account: "+r.Name+", or to make a new cluster without that data: ortet cluster down --all, then ortet cluster up")
+		}
+	}
+}
