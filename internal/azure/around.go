@@ -92,6 +92,12 @@ func (a around) Size(ctx context.Context, subscription, location, size string) (
 	})
 }
 
+func (a around) Sizes(ctx context.Context, subscription, location string, sizes ...string) (map[string]fleet.SizeInfo, error) {
+	return call(ctx, a, "look up VM sizes", func(ctx context.Context) (map[string]fleet.SizeInfo, error) {
+		return a.next.Sizes(ctx, subscription, location, sizes...)
+	})
+}
+
 func (a around) Usages(ctx context.Context, subscription, location string) (map[string]fleet.Usage, error) {
 	return call(ctx, a, "list usages", func(ctx context.Context) (map[string]fleet.Usage, error) {
 		return a.next.Usages(ctx, subscription, location)

@@ -36,6 +36,9 @@ type Reader interface {
 	Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error)
 	// Size says what a VM size can do in a region.
 	Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error)
+	// Sizes says what VM sizes can do in a region, by their names in lower case, in one
+	// request. A size that is not offered there is missing.
+	Sizes(ctx context.Context, subscription, location string, sizes ...string) (map[string]fleet.SizeInfo, error)
 	// Usages returns a region's quotas of vCPUs by their names in lower case: SizeInfo.Family,
 	// "cores" of all, "lowprioritycores" of Spot machines.
 	Usages(ctx context.Context, subscription, location string) (map[string]fleet.Usage, error)

@@ -260,4 +260,8 @@ type SizeInfo struct {
 	MaxDataDisks int32    `json:"maxDataDisks"`
 	VCPUs        int64    `json:"vcpus,omitempty"`  // 0: not known
 	Family       string   `json:"family,omitempty"` // name of its quota, "standardDSv5Family"
+	NoSpot       bool     `json:"noSpot,omitempty"`
+	NoTempDisk   bool     `json:"noTempDisk,omitempty"` // no temporary disk, as Azure formats it
+	Zones        []string `json:"zones,omitempty"`      // in which the subscription can have it
+	Restricted   string   `json:"restricted,omitempty"` // why the subscription cannot have it there, "NotAvailableForSubscription"
 }

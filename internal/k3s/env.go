@@ -119,13 +119,16 @@ func (e *env) number(name string, otherwise int) int {
 	return n
 }
 
+// tempSize is the default size with a temporary disk, on which swap and scratch lie.
+const tempSize = "Standard_D2ds_v5"
+
 // size replaces the Makefile's default, on which k3s server has too little memory.
 func (e *env) size(name string) string {
 	if e.set[name] != "" {
 		return e.set[name]
 	}
-	e.drop(name, "its default Standard_B1ls has 0.5 GiB of memory, too little for k3s, and no Spot; "+defaultSize+" is used")
-	return defaultSize
+	e.drop(name, "its default Standard_B1ls has 0.5 GiB of memory, too little for k3s, and no Spot; "+tempSize+" is used")
+	return tempSize
 }
 
 func (e *env) pool() Pool {
@@ -136,10 +139,6 @@ func (e *env) pool() Pool {
 		p.Priority = Spot
 	case p.Priority != Spot && p.Priority != Regular:
 		e.fail("AGENT_PRIORITY is %s; use Spot or Regular", yamlfile.Quote(p.Priority))
-	}
-	if p.Priority == Spot && noSpot.MatchString(p.Size) {
-		e.drop("AGENT_PRIORITY", p.Size+" has no Spot in Azure; the size is kept and priority Regular is used, which costs more")
-		p.Priority = Regular
 	}
 	if e.set["MIN_AGENT_COUNT"]+e.set["MAX_AGENT_COUNT"] == "" {
 		n := e.number("AGENT_COUNT", 3)

@@ -33,7 +33,7 @@ func TestFromEnvOfNothingIsTheMakefile(t *testing.T) {
 		{"groups", s.Groups.Storage + " " + s.Groups.Compute, "k3s-storage k3s-compute"},
 		{"location", s.Location, "eastus"},
 		{"account", s.Storage.Account, "shared0mwjkzwziotyzyte5"},
-		{"pool", p.Name + " " + p.Size + " " + p.Priority, "agents Standard_D2s_v5 Spot"},
+		{"pool", p.Name + " " + p.Size + " " + p.Priority, "agents Standard_D2ds_v5 Spot"},
 		{"shares", strings.Join(s.Storage.Shares, " ") + " " + s.Storage.Mount, "config data registry data"},
 		{"access", s.Access.User + " " + strings.Join(append(s.Access.SSH, s.Access.Ingress...), " "), "cluster own own"},
 		{"zone", s.Options.TimeZone, "Europe/Lisbon"},
@@ -102,7 +102,7 @@ COLOUR=blue
 		{"name", c.Metadata.Name, "swarm"},
 		{"groups", s.Groups.Storage + " " + s.Groups.Compute, "shared-storage Swarm-Compute"},
 		{"server", s.Server.Size, "Standard_B2s"},
-		{"pool", p.Size + " " + p.Priority, "Standard_B2ms Regular"},
+		{"pool", p.Size + " " + p.Priority, "Standard_B2ms Spot"},
 		{"shares", strings.Join(s.Storage.Shares, " ") + ", " + s.Storage.Mount, "config data registry extra more home, home"},
 		{"access", s.Access.User + " " + strings.Join(s.Access.SSH, " ") + ", " + strings.Join(s.Access.Ingress, " "), "me any, own cloudflare"},
 		{"zone", s.Options.TimeZone, "Europe/Berlin"},
@@ -115,7 +115,7 @@ COLOUR=blue
 		t.Errorf("pool is %+v, port %d", p, s.Access.SSHPort)
 	}
 	for _, want := range []string{
-		"MASTER_COUNT: 3 makes independent clusters", "AGENT_PRIORITY: Standard_B2ms has no Spot in Azure; the size is kept",
+		"MASTER_COUNT: 3 makes independent clusters",
 		"AGENT_PRIORITY: ?= has no effect", "AGENT_COUNT: a pool has", "STORAGE_GROUP: STORAGE_ACCOUNT_GROUP is used",
 		"USE_DOCKER: ", "ENABLE_NVIDIA: ", "ENABLE_TAILSCALE: ", "K3S_VERSION: the version is that of", "OWN_KEY: set access.sshKey",
 		"COLOUR: not a variable of azure-k3s-cluster",

@@ -70,10 +70,7 @@ func (p parser) artifact(at, text string) {
 }
 
 var (
-	// B-series and promotional sizes have no Spot (Azure, "Use Azure Spot Virtual
-	// Machines", limitations).
-	noSpot = regexp.MustCompile(`^Standard_B[0-9]|_Promo$`)
-	taint  = regexp.MustCompile(`^([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+	taint = regexp.MustCompile(`^([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
 	// The API server refuses a Node whose kubelet sets labels of Kubernetes' own, but for
 	// some (admission plug-in NodeRestriction, KEP 279).
 	reserved   = regexp.MustCompile(`^(.*\.)?(kubernetes|k8s)\.io/`)
@@ -81,9 +78,6 @@ var (
 )
 
 func (p parser) pool(at string, pool Pool) {
-	if pool.Priority == Spot && noSpot.MatchString(pool.Size) {
-		p.At(at+".size", pool.Size+" has no Spot in Azure; use a size such as "+defaultSize+", or priority: Regular")
-	}
 	if pool.Priority == Regular && pool.EvictionPolicy != "" {
 		p.At(at+".evictionPolicy", "is for priority Spot only; delete it, or use priority: Spot")
 	}

@@ -60,7 +60,6 @@ var edits = []struct {
 		"16: spec.options.scratch: is a number; give true or false\n16: spec.options.swapGB: 65 is out of range; use 0 to 64"},
 
 	// Pools.
-	{"count: 2", "count: 2\n    size: Standard_B2s", `14: spec.pools[0].size: Standard_B2s has no Spot in Azure; use a size such as Standard_D2s_v5, or priority: Regular`},
 	{"count: 2", "count: 2\n    size: D2s", `14: spec.pools[0].size: "D2s" is not valid; use a VM size as Azure spells it, such as Standard_D2s_v5`},
 	{"count: 2", "count: 2\n    priority: Low", `14: spec.pools[0].priority: "Low" is not known; use Spot, Regular`},
 	{"count: 2", "count: 2\n    priority: Regular\n    evictionPolicy: Delete", `15: spec.pools[0].evictionPolicy: is for priority Spot only; delete it, or use priority: Spot`},

@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,42 +21,60 @@ import (
 // skuVersion is the API version of the SDK's ResourceSKUsClient.
 const skuVersion = "2021-07-01"
 
-// Size says what a VM size can do in a region. The catalogue of a region has
-// several megabytes, so it is read as a stream that ends with the size found.
+const lookUpSize = "look up a VM size"
+
+func skusOf(subscription string) fleet.ResourceID {
+	return fleet.ResourceID("/subscriptions/" + subscription + "/providers/Microsoft.Compute/skus")
+}
+
+// Size says what a VM size can do in a region.
 func (c *Cloud) Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error) {
-	const op = "look up a VM size"
-	on := fleet.ResourceID("/subscriptions/" + subscription + "/providers/Microsoft.Compute/skus")
+	found, err := c.Sizes(ctx, subscription, location, size)
+	if err != nil {
+		return fleet.SizeInfo{}, err
+	}
+	if info, ok := found[strings.ToLower(size)]; ok {
+		return info, nil
+	}
+	return fleet.SizeInfo{}, &fleet.Error{Op: lookUpSize, Resource: string(skusOf(subscription)), Kind: fleet.KindNotFound,
+		Err: fmt.Errorf("%s is not offered in %s", size, location)}
+}
+
+// Sizes says what VM sizes can do in a region, by their names in lower case; what is not
+// offered is missing. The catalogue of a region has several megabytes, so it is read as
+// a stream that ends with the last size found.
+func (c *Cloud) Sizes(ctx context.Context, subscription, location string, sizes ...string) (map[string]fleet.SizeInfo, error) {
+	const op = lookUpSize
+	on, missing, all := skusOf(subscription), map[string]bool{}, map[string]fleet.SizeInfo{}
+	for _, size := range sizes {
+		missing[strings.ToLower(size)] = true
+	}
 	if !fleet.ValidName(subscription) {
-		return fleet.SizeInfo{}, failed(ctx, op, on, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no subscription", subscription)})
+		return nil, failed(ctx, op, on, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no subscription", subscription)})
 	}
 	if strings.ContainsAny(location, "'") {
-		return fleet.SizeInfo{}, failed(ctx, op, on, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no region", location)})
+		return nil, failed(ctx, op, on, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no region", location)})
 	}
 	q := url.Values{"api-version": {skuVersion}, "$filter": {"location eq '" + location + "'"}}
 	next := runtime.JoinPaths(c.raw.Endpoint(), "/subscriptions/"+url.PathEscape(subscription)+"/providers/Microsoft.Compute/skus") +
 		"?" + strings.ReplaceAll(q.Encode(), "+", "%20")
-	for n := 0; next != ""; n++ {
+	for n := 0; next != "" && len(missing) > 0; n++ {
 		if n == maxPages {
-			return fleet.SizeInfo{}, endless(op, on)
+			return nil, endless(op, on)
 		}
-		var found *skuAnswer
 		var err error
 		next, err = c.streamSKUs(ctx, next, func(sku *skuAnswer) bool {
-			if !strings.EqualFold(sku.ResourceType, "virtualMachines") || !strings.EqualFold(sku.Name, size) || !offered(sku, location) {
-				return true
+			if name := strings.ToLower(sku.Name); missing[name] && strings.EqualFold(sku.ResourceType, "virtualMachines") && among(sku.Locations, location) {
+				all[name] = sizeOf(sku, location)
+				delete(missing, name)
 			}
-			found = sku
-			return false
+			return len(missing) > 0
 		})
 		if err != nil {
-			return fleet.SizeInfo{}, failed(ctx, op, on, err)
-		}
-		if found != nil {
-			return sizeOf(found), nil
+			return nil, failed(ctx, op, on, err)
 		}
 	}
-	return fleet.SizeInfo{}, &fleet.Error{Op: op, Resource: string(on), Kind: fleet.KindNotFound,
-		Err: fmt.Errorf("%s is not offered in %s", size, location)}
+	return all, nil
 }
 
 // Usages lists a region's quotas of vCPUs by their names in lower case.
@@ -87,15 +107,23 @@ type skuAnswer struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
 	} `json:"capabilities"`
+	LocationInfo []struct {
+		Location string   `json:"location"`
+		Zones    []string `json:"zones"`
+	} `json:"locationInfo"`
+	Restrictions []struct {
+		Type       string `json:"type"` // "Location", or "Zone"
+		ReasonCode string `json:"reasonCode"`
+		Info       struct {
+			Locations []string `json:"locations"`
+			Zones     []string `json:"zones"`
+		} `json:"restrictionInfo"`
+	} `json:"restrictions"`
 }
 
-func offered(sku *skuAnswer, location string) bool {
-	for _, l := range sku.Locations {
-		if fleet.SameRegion(l, location) {
-			return true
-		}
-	}
-	return len(sku.Locations) == 0
+// among reports whether a region is one of a list, of which an empty one is all regions.
+func among(locations []string, location string) bool {
+	return len(locations) == 0 || slices.ContainsFunc(locations, func(l string) bool { return fleet.SameRegion(l, location) })
 }
 
 // streamSKUs reads one page and gives the address of the next. yield returns
@@ -174,7 +202,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-func sizeOf(sku *skuAnswer) fleet.SizeInfo {
+func sizeOf(sku *skuAnswer, location string) fleet.SizeInfo {
 	s := fleet.SizeInfo{Name: sku.Name, Family: sku.Family}
 	list := func(v string) []string {
 		var out []string
@@ -195,10 +223,28 @@ func sizeOf(sku *skuAnswer) fleet.SizeInfo {
 			s.Controllers = list(v)
 		case "vCPUs":
 			s.VCPUs, _ = strconv.ParseInt(v, 10, 64) // 0 is not known
+		case "LowPriorityCapable":
+			s.NoSpot = strings.EqualFold(v, "False")
+		case "MaxResourceVolumeMB":
+			s.NoTempDisk = v == "0"
 		case "MaxDataDiskCount":
 			if n, err := strconv.ParseInt(v, 10, 32); err == nil {
 				s.MaxDataDisks = int32(n)
 			}
+		}
+	}
+	for _, in := range sku.LocationInfo {
+		if fleet.SameRegion(in.Location, location) {
+			s.Zones = in.Zones
+		}
+	}
+	for _, r := range sku.Restrictions {
+		switch {
+		case !among(r.Info.Locations, location):
+		case strings.EqualFold(r.Type, "Zone"):
+			s.Zones = slices.DeleteFunc(s.Zones, func(z string) bool { return slices.Contains(r.Info.Zones, z) })
+		default:
+			s.Restricted = cmp.Or(r.ReasonCode, "restricted")
 		}
 	}
 	if len(s.Controllers) == 0 {

@@ -224,6 +224,26 @@ func TestSizeIsStreamed(t *testing.T) {
 	}
 }
 
+func TestSizesInOneRequest(t *testing.T) {
+	c, s := newCloud(t, answer{status: 200, body: `{"value":[
+		{"resourceType":"virtualMachines","name":"Standard_A","locations":["l"],"locationInfo":[{"location":"L","zones":["1","2","3"]}],
+			"capabilities":[{"name":"LowPriorityCapable","value":"False"},{"name":"MaxResourceVolumeMB","value":"0"}],"restrictions":[
+			{"type":"Zone","reasonCode":"NotAvailableForSubscription","restrictionInfo":{"locations":["l"],"zones":["2"]}},
+			{"type":"Location","reasonCode":"QuotaId","restrictionInfo":{"locations":["other"]}}]},
+		{"resourceType":"virtualMachines","name":"Standard_B","locations":["l"],
+			"capabilities":[{"name":"LowPriorityCapable","value":"True"},{"name":"MaxResourceVolumeMB","value":"4096"}],
+			"restrictions":[{"type":"Location","reasonCode":"QuotaId","restrictionInfo":{"locations":["l"]}}]},
+		{"resourceType":"virtualMachines","name":"Standard_C","locations":["l"]}]}`})
+	got, err := c.Sizes(t.Context(), "s", "l", "standard_a", "Standard_B", "Standard_B", "Standard_none")
+	want := map[string]fleet.SizeInfo{
+		"standard_a": {Name: "Standard_A", Controllers: []string{"SCSI"}, Zones: []string{"1", "3"}, NoSpot: true, NoTempDisk: true},
+		"standard_b": {Name: "Standard_B", Controllers: []string{"SCSI"}, Restricted: "QuotaId"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) || len(s.sent) != 1 {
+		t.Errorf("%+v, %v, %d requests", got, err, len(s.sent))
+	}
+}
+
 func FuzzSizes(f *testing.F) {
 	f.Add(`{"value":[{"name":"x","resourceType":"virtualMachines"}]}`)
 	f.Add(`{"value":null}`)

@@ -300,10 +300,18 @@ type answered json.RawMessage
 func (a answered) Answer() json.RawMessage                       { return json.RawMessage(a) }
 func (a answered) Wait(context.Context) (json.RawMessage, error) { return json.RawMessage(a), nil }
 
-// A deleter is an azure.Cloud that deletes scale sets.
+// A deleter is an azure.Cloud that knows all sizes and deletes scale sets.
 type deleter struct {
 	azure.Cloud
 	ARM azure.Resources
+}
+
+func (deleter) Sizes(_ context.Context, _, _ string, sizes ...string) (map[string]fleet.SizeInfo, error) {
+	all := map[string]fleet.SizeInfo{}
+	for _, size := range sizes {
+		all[strings.ToLower(size)] = fleet.SizeInfo{Name: size}
+	}
+	return all, nil
 }
 
 func (d deleter) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {

@@ -54,12 +54,16 @@ func deploy(t *testing.T) *deployed {
 	web.Start()
 	t.Cleanup(func() { web.Close(); d.azure.Close() })
 	d.azure.Instant(true)
+	options := arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: d.azure.Credential(""), Transport: d.azure.Transport(), Version: "test"}
 	var err error
-	d.arm, err = arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: d.azure.Credential(""), Transport: d.azure.Transport(), Version: "test"})
+	if d.arm, err = arm.NewResources(options); err != nil {
+		t.Fatal(err)
+	}
+	cloud, err := arm.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := lifecycle.New(lifecycle.Config{ARM: d.arm, Subscription: azsim.DefaultSubscription, Cluster: minimal(), Render: recipe.Render,
+	m := lifecycle.New(lifecycle.Config{ARM: d.arm, Cloud: cloud, Subscription: azsim.DefaultSubscription, Cluster: minimal(), Render: recipe.Render,
 		SSHPublicKey: facts().SSHPublicKey, OwnAddresses: facts().OwnAddresses, Poll: 10 * time.Millisecond})
 	if _, err := m.Up(t.Context(), lifecycle.UpOptions{NoWait: true}); err != nil {
 		t.Fatal(err)
