@@ -34,6 +34,8 @@ type Spec struct {
 	// Manifests are applied by the server, and again when they change. What an entry
 	// made stays in the cluster when the entry goes, which is k3s's rule.
 	Manifests []Manifest `json:"manifests,omitempty"`
+	// Protect refuses what deletes: down, and up --prune.
+	Protect bool `json:"protect,omitempty"`
 }
 
 // A Manifest is a file of Kubernetes objects, in YAML, and its digest.
@@ -144,6 +146,18 @@ type Access struct {
 	API      []string `json:"api,omitempty"`     // sources for port 6443; default those of ssh
 	Ingress  []string `json:"ingress,omitempty"` // sources for ports 80 and 443; default none
 	Fail2ban bool     `json:"fail2ban,omitempty"`
+	// Rules are in the security groups besides those above.
+	Rules []AccessRule `json:"rules,omitempty"`
+}
+
+// An AccessRule lets sources reach ports of the server or of agents.
+type AccessRule struct {
+	Name     string   `json:"name"`     // of the security rule
+	Priority int      `json:"priority"` // 300 to 3999, unique per To
+	Protocol string   `json:"protocol"` // Tcp, Udp or *
+	Ports    []string `json:"ports"`    // "80", "8000-8100"
+	From     []string `json:"from"`     // sources as those of SSH; IPv4 alone has an effect
+	To       string   `json:"to"`       // ToServers or ToAgents
 }
 
 // Options are conveniences that are off unless set.

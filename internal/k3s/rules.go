@@ -46,6 +46,7 @@ func (p parser) rules(c *Cluster) {
 		p.At("spec.storage.mount", fmt.Sprintf("%q is not among spec.storage.shares (%s); use one of them, or add it", s.Storage.Mount, strings.Join(s.Storage.Shares, ", ")))
 	}
 	p.access(&s.Access)
+	p.accessRules(s)
 }
 
 func (p parser) image(at string, i Image) {
@@ -179,10 +180,13 @@ func (p parser) access(a *Access) {
 	}
 	for name, sources := range lists {
 		for i, source := range sources {
-			at := fmt.Sprintf("spec.access.%s[%d]", name, i)
-			if _, err := prefixOf(source); err != nil && !slices.Contains([]string{Own, Cloudflare, Any}, source) {
-				p.At(at, err.Error())
-			}
+			p.source(fmt.Sprintf("spec.access.%s[%d]", name, i), source)
 		}
+	}
+}
+
+func (p parser) source(at, source string) {
+	if _, err := prefixOf(source); err != nil && !slices.Contains([]string{Own, Cloudflare, Any}, source) {
+		p.At(at, err.Error())
 	}
 }

@@ -13,6 +13,11 @@ import (
 	"github.com/ortet/ortet/internal/yamlfile"
 )
 
+// rules is a file's text before storage, with these rules.
+func rules(all ...string) string {
+	return "  access: {rules: [" + strings.Join(all, ", ") + "]}\n  storage:\n"
+}
+
 // edits replace text of minimal.
 var edits = []struct {
 	old, new string
@@ -103,6 +108,32 @@ var edits = []struct {
 	{"  storage:\n", "  access: {sshPort: 0}\n  storage:\n", `14: spec.access.sshPort: 0 is out of range; use 1 to 65535`},
 	{"  storage:\n", "  access: {ssh: [me]}\n  storage:\n", `14: spec.access.ssh[0]: "me" is not a source; use own, cloudflare, any, or an address or range such as 192.0.2.0/24`},
 	{"  storage:\n", "  access: {api: [192.0.2.1/24]}\n  storage:\n", `14: spec.access.api[0]: 192.0.2.1/24 is not the start of its range; use 192.0.2.0/24`},
+	// Rules of security groups.
+	{"  storage:\n", rules("{name: mqtt, priority: 300, protocol: Tcp, ports: [\"8883\", \"9000-9100\"], from: [own, 192.0.2.0/24], to: servers}",
+		"{name: quic, priority: 301, protocol: Udp, ports: [\"443\"], from: [any], to: servers}",
+		"{name: mqtt, priority: 300, protocol: Tcp, ports: [\"443\", \"6443\"], from: [any], to: agents}"), ``},
+	{"  storage:\n", rules("{name: VXLAN, priority: 300, protocol: Tcp, ports: [\"81\"], from: [any], to: servers}"), `14: spec.access.rules[0].name: "VXLAN" is a rule of Ortet's own; use another name`},
+	{"  storage:\n", rules("{name: a, priority: 300, protocol: Tcp, ports: [\"81\"], from: [any], to: servers}", "{name: A, priority: 300, protocol: Tcp, ports: [\"82\"], from: [any], to: servers}"),
+		"14: spec.access.rules[1].name: \"A\" is the name of another rule to servers; use another name\n" +
+			"14: spec.access.rules[1].priority: 300 is the priority of another rule to servers; use another"},
+	{"  storage:\n", rules("{name: a, priority: 299, protocol: tcp, ports: [\"0x1\"], from: [any], to: pods}"), "14: spec.access.rules[0].ports[0]: \"0x1\" is not valid; use a port or a range, such as 8000-8100\n" +
+		"14: spec.access.rules[0].priority: 299 is out of range; use 300 to 3999\n" +
+		"14: spec.access.rules[0].protocol: \"tcp\" is not known; use Tcp, Udp, *\n" +
+		"14: spec.access.rules[0].to: \"pods\" is not known; use servers, agents"},
+	{"  storage:\n", rules("{name: a, priority: 300, protocol: Tcp, ports: [\"81\"], from: [me, \"2001:db8::1\"], to: servers}"),
+		"14: spec.access.rules[0].from[0]: \"me\" is not a source; use own, cloudflare, any, or an address or range such as 192.0.2.0/24\n" +
+			"14: spec.access.rules[0].from[1]: \"2001:db8::1\" is of IPv6, and the cluster's network is of IPv4; delete it"},
+	{"  storage:\n", rules("{name: a, priority: 300, protocol: \"*\", ports: [\"8000-9000\", \"8472\", \"0\", \"9-8\", \"70000\"], from: [any], to: servers}"),
+		"14: spec.access.rules[0].ports[0]: 8000-9000 has port 8443, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress\n" +
+			"14: spec.access.rules[0].ports[1]: 8472 has port 8472, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress\n" +
+			"14: spec.access.rules[0].ports[2]: \"0\" is not a port or a range of ports; use 1 to 65535, such as 8000-8100\n" +
+			"14: spec.access.rules[0].ports[3]: \"9-8\" is not a port or a range of ports; use 1 to 65535, such as 8000-8100\n" +
+			"14: spec.access.rules[0].ports[4]: \"70000\" is not a port or a range of ports; use 1 to 65535, such as 8000-8100"},
+	{"  storage:\n", rules("{name: a, priority: 300, protocol: Tcp, ports: [\"22\", \"340\", \"80\"], from: [any], to: agents}"),
+		"14: spec.access.rules[0].ports[0]: 22 has port 22, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress\n" +
+			"14: spec.access.rules[0].ports[1]: 340 has port 340, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress"},
+	{"  storage:\n", "  protect: \"yes\"\n  storage:\n", `14: spec.protect: is text; give true or false`},
+
 	{"  storage:\n", "  options: {timeZone: \"$(reboot)\"}\n  storage:\n", `14: spec.options.timeZone: "$(reboot)" is not valid; use a name such as UTC or Europe/Lisbon`},
 }
 

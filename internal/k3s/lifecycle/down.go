@@ -20,6 +20,14 @@ type DownResult struct {
 	Kept    []string `json:"kept,omitempty"`    // what stays, and why
 }
 
+// protected refuses what deletes while cluster.yaml says so.
+func (m *Manager) protected() (p problems) {
+	if m.Cluster.Spec.Protect {
+		p.add("Protected", "spec.protect", "cluster is protected from deletion", "write protect: false in cluster.yaml first")
+	}
+	return p
+}
+
 // Check returns what Down would delete, or refuses: groups that ortet cluster did not
 // make, of another cluster, or with resources of others.
 func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err error) {
@@ -27,7 +35,7 @@ func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err
 	if err != nil {
 		return 0, err
 	}
-	var p problems
+	p := m.protected()
 	for _, role := range roles {
 		id := m.group(role)
 		if role == RoleState || m.keeps(role) {

@@ -67,6 +67,14 @@ type resource struct {
 			} `json:"storageProfile"`
 		} `json:"virtualMachineProfile"`
 
+		// Security groups.
+		SecurityRules []struct {
+			Name       string `json:"name"`
+			Properties struct {
+				Description string `json:"description"`
+			} `json:"properties"`
+		} `json:"securityRules"`
+
 		// Virtual networks.
 		AddressSpace struct {
 			AddressPrefixes []string `json:"addressPrefixes"`

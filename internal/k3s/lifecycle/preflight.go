@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -145,6 +146,9 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	}
 	if o.groups[RoleCompute] != nil {
 		m.checkNetwork(r.get(ctx, m.in(RoleCompute, "Microsoft.Network/virtualNetworks", recipe.VNetName), networkVersion), &p)
+		for _, to := range []string{k3s.ToServers, k3s.ToAgents} {
+			m.checkRules(r.get(ctx, m.in(RoleCompute, "Microsoft.Network/networkSecurityGroups", to), networkVersion), to, &p)
+		}
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -40,15 +40,35 @@ func (m *Manager) checkNetwork(network *resource, p *problems) {
 		p.add("NetworkFixed", network.ID, fmt.Sprintf("spec.network.%s is %s, but the network has %s", field, want, strings.Join(have, ", ")), wayOut+newCompute)
 	}
 	check("addressSpace", network.Properties.AddressSpace.AddressPrefixes, n.AddressSpace)
-	want := map[string]string{"servers": n.Servers, "agents": n.Agents}
+	want := map[string]string{k3s.ToServers: n.Servers, k3s.ToAgents: n.Agents}
 	for _, s := range network.Properties.Subnets {
-		if q, mine := want[s.Name]; mine {
-			have := s.Properties.AddressPrefixes
-			if len(have) == 0 {
-				have = []string{s.Properties.AddressPrefix}
-			}
-			check(s.Name, have, q)
+		q, mine := want[s.Name]
+		if !mine {
+			p.add("SubnetForeign", network.ID, "subnet "+s.Name+" was not made by ortet cluster, and up would delete it", "move what is in it to another network, and delete it")
+			continue
 		}
+		have := s.Properties.AddressPrefixes
+		if len(have) == 0 {
+			have = []string{s.Properties.AddressPrefix}
+		}
+		check(s.Name, have, q)
+	}
+}
+
+// checkRules refuses to delete security rules of others, which a deployment would do, as
+// it writes the whole group.
+func (m *Manager) checkRules(group *resource, to string, p *problems) {
+	if !m.ours(group) {
+		return
+	}
+	for _, have := range group.Properties.SecurityRules {
+		kept := func(r k3s.AccessRule) bool { return r.To == to && strings.EqualFold(r.Name, have.Name) }
+		if k3s.IsRuleName(have.Name) || have.Properties.Description == recipe.RuleDescription || slices.ContainsFunc(m.Cluster.Spec.Access.Rules, kept) {
+			continue
+		}
+		p.add("RuleForeign", group.ID, "security rule "+have.Name+" is not in cluster.yaml, and up would delete it",
+			fmt.Sprintf("write it in spec.access.rules, with to: %s and the same name, or delete it: az network nsg rule delete --resource-group %s --nsg-name %s --name %s",
+				to, m.group(RoleCompute).Name(), to, have.Name))
 	}
 }
 

@@ -35,6 +35,9 @@ type Result struct {
 // ends, Azure goes on with what it has accepted: ExitInterrupted.
 func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	r := &Result{Cluster: m.name(), Groups: map[string]string{RoleStorage: m.group(RoleStorage).Name(), RoleCompute: m.group(RoleCompute).Name()}}
+	if err := m.protected().err(); options.Prune && err != nil {
+		return r, err
+	}
 	o, d, err := m.preflight(ctx)
 	if err != nil {
 		return r, interrupted(ctx, "preflight", "no deployment was begun", err)

@@ -31,6 +31,10 @@ const (
 	RoleBackup = "backup"
 )
 
+// RuleDescription is the description of security rules made of spec.access.rules: once they
+// are not in the file any more, up deletes them, and not those of others.
+const RuleDescription = "access.rules of cluster.yaml"
+
 // BootReady is the value of TagBoot of a server whose Node is Ready in this boot.
 const BootReady = "ready"
 

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -119,11 +120,37 @@ func inJSON(v any) (string, error) {
 }
 
 // rule is a security rule that allows a protocol from sources to ports.
-func rule(name string, priority int, protocol string, from, ports []string) (string, error) {
-	return inJSON(object{"name": name, "properties": object{
+func rule(name string, priority int, protocol string, from, ports []string, description ...string) (string, error) {
+	p := object{
 		"priority": priority, "direction": "Inbound", "access": "Allow", "protocol": protocol,
 		"sourceAddressPrefixes": from, "sourcePortRange": "*", "destinationAddressPrefix": "*", "destinationPortRanges": ports,
-	}})
+	}
+	if len(description) > 0 {
+		p["description"] = description[0]
+	}
+	return inJSON(object{"name": name, "properties": p})
+}
+
+// FileRules are the rules of spec.access.rules to servers or agents.
+func (r *renderer) FileRules(to string) (rules []string, err error) {
+	for _, a := range r.Spec.Access.Rules {
+		if a.To != to {
+			continue
+		}
+		from, _, err := k3s.Sources(a.From, r.OwnAddresses)
+		if err == nil && len(from) == 0 {
+			err = errors.New("no address of IPv4, which the cluster's network is of")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sources of access.rules, rule %s: %w", a.Name, err)
+		}
+		text, err := rule(a.Name, a.Priority, a.Protocol, from, a.Ports, RuleDescription)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, text)
+	}
+	return rules, nil
 }
 
 // image is an imageReference.

@@ -84,6 +84,10 @@ func full() *k3s.Cluster {
 	c.Spec.Artifacts.Images = &k3s.Artifact{URL: "file:///srv/artifacts/k3s-airgap-images-amd64.tar.zst", SHA256: digest('4')}
 	c.Spec.Access = k3s.Access{
 		User: "admin", SSHPort: 2222, SSH: []string{k3s.Own, "2001:db8::/32"}, API: []string{"198.51.100.0/24"}, Ingress: []string{k3s.Cloudflare}, Fail2ban: true,
+		Rules: []k3s.AccessRule{
+			{Name: "mqtt", Priority: 300, Protocol: "Tcp", Ports: []string{"8883", "9000-9100"}, From: []string{k3s.Own}, To: k3s.ToServers},
+			{Name: "game", Priority: 300, Protocol: "Udp", Ports: []string{"7777"}, From: []string{k3s.Cloudflare, "192.0.2.1"}, To: k3s.ToAgents},
+		},
 	}
 	c.Spec.Options = k3s.Options{PrivateRegistry: true, SwapGB: 2, Scratch: true, TimeZone: "Europe/Lisbon", RebootAfterUpdates: true}
 	c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}
