@@ -170,6 +170,7 @@ func operate(t *testing.T, lacks []lack, observe func(r azsim.Request), test fun
 		}
 		s.OnRequest = observe
 	}, func(x *site) {
+		x.k3s = "v1.36.3+k3s1"
 		go x.boot()
 		test(x, func(i int, o operation) (bool, string) {
 			as := siteOf(x.ctx, x.T, x.s, operatorID(i))

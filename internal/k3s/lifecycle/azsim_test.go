@@ -28,6 +28,7 @@ type site struct {
 	arm   *arm.Resources
 	cloud *arm.Cloud
 	ctx   context.Context // ends before the bubble waits for its goroutines
+	k3s   string          // version that the server's machine reports, set before boot; "": none
 }
 
 func play(t *testing.T, set func(*azsim.Server), test func(x *site)) {
@@ -56,7 +57,7 @@ func siteOf(ctx context.Context, t *testing.T, s *azsim.Server, clientID string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{t, s, resources, cloud, ctx}
+	return &site{T: t, s: s, arm: resources, cloud: cloud, ctx: ctx}
 }
 
 func (x *site) manager(text string) *lifecycle.Manager {
@@ -99,8 +100,11 @@ func (x *site) boot() {
 		}
 		if x.arm.Get(x.ctx, id, "2024-07-01", &vm, "$expand", "userData") == nil {
 			sum := sha256.Sum256(vm.Properties.UserData)
-			tags := object{recipe.TagBoot: recipe.BootReady, recipe.TagCAHash: "sha256:1", recipe.TagSettings: hex.EncodeToString(sum[:])[:16], recipe.TagK3s: "v1.36.3+k3s1"}
+			tags := object{recipe.TagBoot: recipe.BootReady, recipe.TagCAHash: "sha256:1", recipe.TagSettings: hex.EncodeToString(sum[:])[:16]}
 			if vm.Tags[recipe.TagBoot] != recipe.BootReady || vm.Tags[recipe.TagSettings] != tags[recipe.TagSettings] {
+				if x.k3s != "" {
+					tags[recipe.TagK3s] = x.k3s
+				}
 				_, _ = x.arm.Send(x.ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
 					object{"operation": "Merge", "properties": object{"tags": tags}})
 			}

@@ -143,7 +143,7 @@ func (m *Manager) deleteOwn(ctx context.Context, role string) (deleted []string,
 	}
 	versions := map[string]string{"disk": diskVersion, "snapshot": diskVersion, "identity": identityVersion}
 	for _, r := range m.own(o, role) {
-		kind := strings.TrimSuffix(kindName(r.Type), "s")
+		kind := kindName(r.Type)
 		if versions[kind] == "" {
 			continue
 		}

@@ -231,7 +231,7 @@ func (f *fake) advance(group string, r *run) {
 		return
 	}
 	id := "/subscriptions/s/resourceGroups/" + group + "/providers/" + kind + "/" + name
-	made := object{"id": id, "name": name, "type": kind, "tags": o["tags"], "properties": object{"provisioningState": "Succeeded"}}
+	made := object{"id": id, "name": name, "type": kind, "location": "westeurope", "tags": o["tags"], "properties": object{"provisioningState": "Succeeded"}}
 	if properties, ok := o["properties"].(object); ok && kind == "Microsoft.Compute/virtualMachines" {
 		made["properties"].(object)["userData"], made["properties"].(object)["hardwareProfile"] = properties["userData"], properties["hardwareProfile"]
 	}

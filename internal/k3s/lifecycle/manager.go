@@ -220,5 +220,6 @@ func kindName(kind string) string {
 		"virtualmachines": "vm", "virtualmachinescalesets": "scale set", "networkinterfaces": "nic", "publicipaddresses": "address",
 		"networksecuritygroups": "nsg", "virtualnetworks": "vnet", "natgateways": "nat", "storageaccounts": "account", "shares": "share",
 		"userassignedidentities": "identity", "roledefinitions": "role", "roleassignments": "grant", "autoscalesettings": "autoscale",
+		"disks": "disk", "snapshots": "snapshot",
 	}[last], last)
 }

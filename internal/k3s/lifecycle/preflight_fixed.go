@@ -127,7 +127,7 @@ func (m *Manager) checkState(o *observation, p *problems) {
 	if disk == nil {
 		return
 	}
-	if !fleet.SameRegion(disk.Location, m.Cluster.Spec.Location) {
+	if want := m.Cluster.Spec.Location; !fleet.SameRegion(disk.Location, want) && fleet.SameRegion(o.groups[RoleStorage].Location, want) {
 		p.add("LocationFixed", disk.ID, fmt.Sprintf("state disk is in %s, but spec.location is %s", disk.Location, m.Cluster.Spec.Location),
 			"write location: "+disk.Location+newState)
 	}

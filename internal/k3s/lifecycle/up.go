@@ -89,7 +89,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 func (m *Manager) keepVersion(ctx context.Context) error {
 	r := &reads{m: m}
 	server, disk := r.get(ctx, m.serverID(), computeVersion), r.get(ctx, m.stateID(), diskVersion)
-	if r.err != nil || server == nil || disk == nil || server.Tags[recipe.TagK3s] == disk.Tags[recipe.TagK3s] {
+	if r.err != nil || server == nil || disk == nil || server.Tags[recipe.TagK3s] == "" || server.Tags[recipe.TagK3s] == disk.Tags[recipe.TagK3s] {
 		return r.err
 	}
 	return m.tag(ctx, m.stateID(), map[string]string{recipe.TagK3s: server.Tags[recipe.TagK3s]})
