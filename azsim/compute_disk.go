@@ -164,7 +164,7 @@ func (c *call) checkGrowth(old, next *armcompute.Disk) error {
 	if x, _ := instanceOf(holder); x.power == powerDeallocated {
 		return nil
 	}
-	return conflict("Cannot resize disk %s while it is attached to running VM %s. Resizing a disk of an Azure Virtual Machine requires the virtual machine to be deallocated. Please stop your VM and retry the operation.", c.id.name(), val(old.ManagedBy))
+	return conflict("Cannot resize disk %s while it is attached to running VM %s: that has to be deallocated.", c.id.name(), val(old.ManagedBy))
 }
 
 // changeDisk refuses changes that a disk does not allow.
@@ -226,7 +226,7 @@ func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 
 // diskAttached is the refusal to delete a disk that a machine holds.
 func diskAttached(e *entry) *armError {
-	return refuse(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", e.id.name(), val(e.body.(*armcompute.Disk).ManagedBy))
+	return conflict("Disk %s is attached to VM %s.", e.id.name(), val(e.body.(*armcompute.Disk).ManagedBy))
 }
 
 func removeDisk(c *call) (*reply, error) {

@@ -227,6 +227,9 @@ func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 	if old != nil && modelKey(old) == modelKey(next) && capacityOf(next) <= capacityOf(old) {
 		return nil
 	}
+	if err := c.s.checkRestricted(size, val(next.Location)); err != nil {
+		return err
+	}
 	img, err := c.s.resolveImage(ref, val(next.Location))
 	if err != nil {
 		return err

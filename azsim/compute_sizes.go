@@ -141,7 +141,7 @@ func (s vmSize) entry() map[string]any {
 }
 
 // sku is the size as Microsoft.Compute/skus lists it for one location.
-func (s vmSize) sku(location string, zones []string) map[string]any {
+func (s vmSize) sku(location string, zones []string, restricted bool) map[string]any {
 	caps := [][2]string{
 		{"MaxResourceVolumeMB", strconv.Itoa(int(s.tempMB))},
 		{"OSVhdSizeMB", "1047552"},
@@ -173,6 +173,11 @@ func (s vmSize) sku(location string, zones []string) map[string]any {
 	for _, z := range zones {
 		zoneList = append(zoneList, z)
 	}
+	restrictions := []any{}
+	if restricted {
+		restrictions = append(restrictions, map[string]any{"type": "Location", "values": []any{location},
+			"reasonCode": "NotAvailableForSubscription", "restrictionInfo": map[string]any{"locations": []any{location}}})
+	}
 	return map[string]any{
 		"resourceType": "virtualMachines",
 		"name":         s.name,
@@ -182,7 +187,7 @@ func (s vmSize) sku(location string, zones []string) map[string]any {
 		"locations":    []any{location},
 		"locationInfo": []any{map[string]any{"location": location, "zones": zoneList, "zoneDetails": []any{}}},
 		"capabilities": list,
-		"restrictions": []any{},
+		"restrictions": restrictions,
 	}
 }
 

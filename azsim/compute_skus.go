@@ -3,6 +3,7 @@ package azsim
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -51,7 +52,7 @@ func (s *Server) skusOf(l Location) ([]any, error) {
 	}
 	var out []any
 	for _, z := range vmSizes() {
-		data, err := json.Marshal(z.sku(l.Name, l.Zones))
+		data, err := json.Marshal(z.sku(l.Name, l.Zones, s.checkRestricted(z, l.Name) != nil))
 		if err != nil {
 			return nil, err
 		}
@@ -59,6 +60,15 @@ func (s *Server) skusOf(l Location) ([]any, error) {
 	}
 	s.skus[l.Name] = out
 	return out, nil
+}
+
+// checkRestricted refuses a size that the subscription may not use (Azure's page on
+// "SkuNotAvailable").
+func (s *Server) checkRestricted(z vmSize, location string) error {
+	if !slices.ContainsFunc(s.RestrictedSizes, func(name string) bool { return strings.EqualFold(name, z.name) }) {
+		return nil
+	}
+	return refuse(409, "SkuNotAvailable", "The VM size %s is not available in location '%s'.", z.name, normLocation(location))
 }
 
 func listSizes(c *call) (*reply, error) {

@@ -220,7 +220,7 @@ func (c *call) machineSet(vm *armcompute.VirtualMachine) (*entry, error) {
 				continue // attachNew's
 			}
 			if val(d.CreateOption) != armcompute.DiskCreateOptionTypesEmpty {
-				return nil, badParameter("dataDisk.createOption", "azsim makes virtual machines with data disks that are Empty or Attach, not '%s'.", val(d.CreateOption))
+				return nil, badParameter("dataDisk.createOption", "azsim makes machines with Empty and Attach data disks, not '%s'.", val(d.CreateOption))
 			}
 			out.DataDisks = append(out.DataDisks, &armcompute.VirtualMachineScaleSetDataDisk{Lun: d.Lun, Name: d.Name, CreateOption: d.CreateOption, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB, ManagedDisk: setDisk(d.ManagedDisk)})
 		}
@@ -335,17 +335,9 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 			}
 		}
 	}
-	span, restart, before := c.duration("instance.update"), false, x.size
-	resize := func(name string) {
-		set.SKU.Name, x.size = &name, name
-		x.key = modelKey(set)
-	}
-	if size != "" {
-		resize(size)
-		if restart = x.power == powerRunning; restart {
-			span = c.duration("instance.restart")
-			x.setPower(powerStarting)
-		}
+	span, restart := c.duration("instance.update"), size != "" && x.power == powerRunning
+	if restart {
+		span = c.duration("instance.restart")
 	}
 	c.setUserData(x, next.Properties.UserData, span)
 	c.s.stampEtag(body, e.key)
@@ -353,15 +345,19 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 	op := c.begin(e, work{
 		span: span,
 		run: func(ctx context.Context) error {
-			if err := c.s.moveDisks(ctx, e, plan); err != nil || !restart {
+			err := c.s.moveDisks(ctx, e, plan)
+			if err == nil && restart {
+				err = c.s.allocate(e)
+			}
+			if err != nil || size == "" {
 				return err
 			}
-			if err := c.s.allocate(e); err != nil {
-				c.s.locked(func() {
-					resize(before)
-					x.setPower(powerRunning)
-				})
-				return err
+			c.s.locked(func() {
+				set.SKU.Name, x.size = &size, size
+				x.key = modelKey(set)
+			})
+			if !restart {
+				return nil
 			}
 			return c.s.cycle(x.alive, e, true, actionOptions{span: span})
 		},
@@ -391,9 +387,9 @@ func (c *call) newSize(x *instance, next *armcompute.VirtualMachine) (string, er
 		return "", unknownSize(string(*h.VMSize))
 	}
 	if old, _ := findSize(x.size); (old.tempMB == 0) != (size.tempMB == 0) {
-		return "", conflict("Unable to resize the VM '%s' since changing from resource disk to non-resource disk VM size and vice-versa is not allowed. Please refer to https://aka.ms/AAah4sj for more details.", c.id.name()).withTarget("vmSize")
+		return "", conflict("Unable to resize VM '%s' between sizes with and without a resource disk.", c.id.name()).withTarget("vmSize")
 	}
-	if err := checkBootImage(x.image, size, x.profile); err != nil {
+	if err := cmp.Or(c.s.checkRestricted(size, c.s.locationOf(x.set)), checkBootImage(x.image, size, x.profile)); err != nil {
 		return "", err
 	}
 	if x.power == powerDeallocated {
@@ -427,7 +423,7 @@ func unchangedMachine(x *instance, p *armcompute.VirtualMachineProperties) error
 		}
 	}
 	if h := p.HardwareProfile; x.plain == nil && h != nil && h.VMSize != nil && !strings.EqualFold(string(*h.VMSize), x.size) {
-		return refuse(501, "NotImplemented", "azsim does not change the size of a member of a scale set: delete it, and make one of size '%s'.", *h.VMSize)
+		return refuse(501, "NotImplemented", "azsim does not change the size of a scale set's member to '%s'.", *h.VMSize)
 	}
 	if x.plain == nil || p.NetworkProfile == nil {
 		return nil

@@ -3,7 +3,6 @@ package azsim
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -137,11 +136,8 @@ func deleteGroup(c *call) (*reply, error) {
 			return
 		}
 		g.Properties.State = stateSucceeded
-		if len(kept) == 0 {
-			return
-		}
 		for _, x := range slices.Clone(c.s.order) { // all others go
-			if strings.HasPrefix(x.key, e.key+"/") && !slices.Contains(kept, x) && c.s.entries[x.key] == x {
+			if len(kept) > 0 && strings.HasPrefix(x.key, e.key+"/") && !slices.Contains(kept, x) && c.s.entries[x.key] == x {
 				c.s.delete(x)
 				if x.rt.drop != nil {
 					x.rt.drop(c.s, x)
@@ -167,17 +163,15 @@ func (s *Server) attachedElsewhere(group *entry) []*entry {
 }
 
 // deletionBlocked is the failure of a group's deletion: Azure reports what could not be
-// deleted, each with the answer to its own deletion as text (bicep-registry-modules pull
-// request 1607).
+// deleted, and why (bicep-registry-modules pull request 1607).
 func deletionBlocked(group string, kept []*entry) *armError {
 	var names []string
 	var details []*armError
 	for _, e := range kept {
 		names = append(names, e.id.short())
-		text, _ := json.Marshal(map[string]any{"error": diskAttached(e)}) // strings only
-		details = append(details, &armError{target: e.id.String(), message: string(text)})
+		details = append(details, diskAttached(e).withTarget(e.id.String()))
 	}
-	out := conflict("Deletion of resource group '%s' failed as resources with identifiers '%s' could not be deleted. The provisioning state of the resource group will be rolled back.", group, strings.Join(names, ","))
+	out := conflict("Deletion of resource group '%s' failed: '%s' could not be deleted.", group, strings.Join(names, ","))
 	out.code, out.details = "ResourceGroupDeletionBlocked", details
 	return out
 }

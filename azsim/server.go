@@ -45,6 +45,8 @@ type Server struct {
 	PublicAddresses netip.Prefix
 	// TakenStorageAccounts are names of storage accounts that others in Azure have.
 	TakenStorageAccounts []string
+	// RestrictedSizes are VM sizes that the subscription may not use, in any region.
+	RestrictedSizes []string
 	// RetiredOffers accepts what Azure has retired: Basic public addresses.
 	RetiredOffers bool
 	// Quota limits the vCPUs of instances in each region, by the names that

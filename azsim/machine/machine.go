@@ -69,10 +69,8 @@ type Substrate struct {
 	sharing sync.Mutex // of what is beneath sharesDir
 }
 
-var (
-	_ azsim.Substrate = (*Substrate)(nil)
-	_ azsim.Grower    = (*Substrate)(nil)
-)
+var _ azsim.Substrate = (*Substrate)(nil)
+var _ azsim.Grower = (*Substrate)(nil)
 
 // Prefix is the beginning of every name on the host that a lab in dir makes:
 // network namespaces, devices, control groups.

@@ -131,20 +131,17 @@ func (v *volume) frozen(f func() error) (err error) {
 	if v.disk == nil {
 		return f()
 	}
+	busy, err := v.disk.inUse()
+	if err != nil {
+		return err
+	}
 	mountpoint := v.mountpoint
-	if mountpoint == "" {
-		// A data disk is mounted in the computer, if at all. A second mount shares
-		// the file system, and freezing it stops both.
-		busy, err := v.disk.inUse()
-		if err != nil {
-			return err
-		}
-		dir, err := os.MkdirTemp("", "ortet-freeze-")
-		if err != nil {
-			return err
-		}
+	if busy && mountpoint == "" {
+		// The computer has a data disk mounted. A second mount shares the file system, and
+		// freezing it stops both.
+		dir := v.disk.File + ".frozen"
 		defer func() { err = errors.Join(err, removeIfThere(dir+".node"), os.Remove(dir)) }()
-		if busy && mountRoot(v.disk.blockDevice, dir) == nil {
+		if mountRoot(v.disk.blockDevice, dir) == nil {
 			defer func() { err = errors.Join(err, unix.Unmount(dir, 0)) }()
 			mountpoint = dir
 		}
