@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,9 +39,81 @@ func TestElasticShort(t *testing.T) {
 	w.make()
 	w.cluster("scale", poolName, "2")
 	w.wantNodes(2)
+	w.deploy()
+	w.replaceServer()
 	w.tomorrow()
-	w.wantNodes(1)
+	w.wantNodes(2)
 	t.Log("\n" + strings.Join(w.times, "\n"))
+}
+
+// replaceServer makes the server's machine again: agents and what runs there notice
+// nothing but a server that is away, and the operator's kubeconfig stays good.
+func (w *world) replaceServer() {
+	w.t.Helper()
+	if _, err := w.kube().CoreV1().ConfigMaps("default").Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Data: map[string]string{"kept": "yes"}}, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	key, before := w.ssh("cat /etc/ssh/ssh_host_ed25519_key.pub"), w.uids()
+	away := w.outage()
+	w.cluster("replace", "server")
+	w.step("API away for " + away().Round(100*time.Millisecond).String())
+	w.wantNodes(len(before) - 1)
+	if after := w.uids(); !maps.Equal(before, after) {
+		w.t.Errorf("Nodes are %v, were %v", after, before)
+	}
+	if now := w.ssh("cat /etc/ssh/ssh_host_ed25519_key.pub"); now != key {
+		w.t.Errorf("the server's SSH host key is %s, was %s", now, key)
+	}
+	w.wantMine()
+	w.wantAvailable()
+}
+
+// wantMine: the operator's object is there.
+func (w *world) wantMine() {
+	w.t.Helper()
+	m, err := w.kube().CoreV1().ConfigMaps("default").Get(w.ctx, "mine", metav1.GetOptions{})
+	if err != nil || m.Data["kept"] != "yes" {
+		w.t.Errorf("the object of before: %v, %v", m, err)
+	}
+}
+
+// uids are what agents' Nodes keep while their machines go on, and the server's name.
+func (w *world) uids() map[string]string {
+	w.t.Helper()
+	list, err := w.kube().CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, n := range list.Items {
+		if all[n.Name] = string(n.UID); n.Name != "server" {
+			all[n.Name] += " boot " + n.Status.NodeInfo.BootID
+		}
+	}
+	return all
+}
+
+// outage measures for how long the API does not answer at a time; it returns the longest.
+func (w *world) outage() (longest func() time.Duration) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	result, client := make(chan time.Duration), w.kube()
+	go func() {
+		most, last := time.Duration(0), time.Now()
+		for ctx.Err() == nil {
+			once, end := context.WithTimeout(ctx, time.Second)
+			if _, err := client.CoreV1().Namespaces().Get(once, "default", metav1.GetOptions{}); err == nil {
+				most, last = max(most, time.Since(last)), time.Now()
+			}
+			end()
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+		result <- most
+	}()
+	return func() time.Duration { cancel(); return <-result }
 }
 
 // make makes the cluster, with data on the share.
@@ -60,7 +133,7 @@ func (w *world) tomorrow() {
 	w.t.Helper()
 	w.cluster("down", "--yes", clusterName)
 	w.cluster("up")
-	w.cluster("kubeconfig")
+	w.wantMine() // by the kubeconfig of yesterday
 	if got := w.ssh("cat /srv/data"); got != "today" {
 		w.t.Errorf("/srv/data is %q after down and up, want what was written before", got)
 	}

@@ -253,9 +253,9 @@ class Machine:
                 raise RuntimeError("no disk at LUN 0 yet; ortet cluster up attaches disk state")
             found = subprocess.run(["blkid", "-p", "-o", "export", device], capture_output=True, text=True).stdout.split()
             if "TYPE=ext4" in found and "LABEL=ortet-state" in found:
-                checked = subprocess.run(["fsck.ext4", "-p", device], capture_output=True, text=True)
+                checked = subprocess.run(["fsck.ext4", "-f", "-p", device], capture_output=True, text=True)
                 if checked.returncode > 1:  # 1: corrected
-                    raise RuntimeError("fsck.ext4 -p: exit code %d: %s" % (checked.returncode, " ".join(checked.stdout.split())[-150:]))
+                    raise RuntimeError("fsck.ext4 -f -p: exit code %d: %s" % (checked.returncode, " ".join(checked.stdout.split())[-150:]))
             else:
                 other = " ".join(found) or " ".join(run("wipefs", "--no-act", "--noheadings", device).split())
                 if not other and blank(device):
@@ -263,9 +263,9 @@ class Machine:
                     run("mkfs.ext4", "-q", "-L", "ortet-state", device)
                 else:
                     raise RuntimeError("the disk at LUN 0 is neither blank nor a state disk: " + (other or "it has data without a signature"))
+            run("resize2fs", device)  # after the disk grew; it wants the check of before
             os.makedirs(disk, exist_ok=True)
             run("mount", "-t", "ext4", device, disk)
-            run("resize2fs", device)  # after the disk grew
         for name, target in FOLDERS.items():
             os.makedirs(disk + "/" + name, mode=0o700, exist_ok=True)
             os.makedirs(path(target), exist_ok=True)
