@@ -15,8 +15,8 @@
 //  5. the document (admission/attest): signature by its only signer, whose name is
 //     Azure's metadata service; chain; nonce; age
 //  6. the cloud (Directory): the instance is there, and its vmId is the attested one
-//  7. the cluster: no Node of that name is Ready, or another instance's, or has a
-//     kubelet that was heard of in the last minute
+//  7. the cluster: no Node of that name is another instance's, has a kubelet that was heard
+//     of in the last minute (its Lease), or is Ready and this machine's own
 //  8. the nonce is spent, for all replicas, by creating an object
 //  9. the callback: who answers a challenge at the address that Azure gives the instance
 //     holds the key

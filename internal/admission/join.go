@@ -21,20 +21,12 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 	if err != nil {
 		return wire.Join{}, ofPort(ctx, ClusterUnavailable, err)
 	}
-	if node.Exists && node.Ready {
-		return wire.Join{}, refuse(NodeReady, fmt.Errorf("node %s is Ready, with provider id %.300q", who.node, node.ProviderID))
-	}
 	if of := node.ProviderID; strings.HasPrefix(of, "azure://") && !strings.EqualFold(of, who.member.ProviderID()) {
 		return wire.Join{}, refuse(NameTaken, fmt.Errorf("node %s has provider id %.300q", who.node, of))
 	}
 	if node.Exists {
-		// A Node is not Ready for moments, and its pods are there still.
-		ago, err := s.silence(ctx, who.node)
-		if err != nil {
+		if err := s.lives(ctx, who.node, node.Ready); err != nil {
 			return wire.Join{}, err
-		}
-		if left := leaseFresh - ago; left > 0 {
-			return wire.Join{}, &refusal{reason: KubeletHeard, err: errHeard(who.node, ago), after: min(max(left, time.Second), leaseFresh)}
 		}
 	}
 	if err := s.spend(ctx, who); err != nil {
@@ -66,4 +58,27 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 		return wire.Join{}, refuse(Internal, errors.New("the cluster admitted another node"))
 	}
 	return joined, nil
+}
+
+// lives refuses the name of a Node whose kubelet lives. The Lease decides: a Node is not
+// Ready for moments while its pods run, and is Ready until the controller of Nodes sees
+// that its machine is gone, after a night without an API server a minute late. Without a
+// Lease, Ready is the only sign of life there is.
+func (s *Server) lives(ctx context.Context, node string, ready bool) error {
+	heard, err := s.config.Cluster.Heard(ctx, node)
+	if err != nil {
+		return ofPort(ctx, ClusterUnavailable, err)
+	}
+	if heard.IsZero() && ready {
+		return refuse(NodeReady, fmt.Errorf("node %s is Ready, and has no Lease", node))
+	}
+	ago := s.config.Now().Sub(heard)
+	if ago >= leaseFresh {
+		return nil
+	}
+	reason := KubeletHeard
+	if ready {
+		reason = NodeReady
+	}
+	return &refusal{reason: reason, err: errHeard(node, ago), after: min(max(leaseFresh-ago, time.Second), leaseFresh)}
 }

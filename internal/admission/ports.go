@@ -23,7 +23,8 @@ var ErrSpent = errors.New("the nonce was used before")
 // ErrTaken is that of a name that another instance has.
 var ErrTaken = errors.New("the name is another instance's")
 
-// ErrReady is that of a name whose Node is Ready, and became so after Node was asked.
+// ErrReady is that of a name whose Node is Ready, and is this machine's, or was renewed by
+// its kubelet after Heard was asked.
 var ErrReady = errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")
 
 // ErrHeard means that the machine's kubelet may still run: its Node, and with it the
@@ -66,7 +67,8 @@ type Cluster interface {
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A
 	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
 	// used again with their names, but two instances have two names. A name whose Node
-	// is Ready is ErrReady. A machine that was admitted before and has no Node now is
+	// is Ready is ErrReady, but where an earlier machine left that Node, and its Lease is
+	// older than a minute: a machine of yesterday looks Ready until it is noticed. A machine that was admitted before and has no Node now is
 	// ErrHeard for the first minute in which it asks. A revoked machine is ErrRevoked. What was signed for the machine before does not count any
 	// more.
 	// node is what Node told of the name just now: one that did not exist then is not

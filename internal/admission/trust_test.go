@@ -36,6 +36,28 @@ func TestPodDoesNotJoinWhileItsKubeletLives(t *testing.T) {
 	}
 }
 
+// A Node of yesterday says Ready until the controller of Nodes looks: its Lease decides, so
+// the first try joins. One whose kubelet lives is refused, and so is one without a Lease.
+func TestLeaseDecidesOverReady(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.nodes[nodeName] = ready()
+	for _, heard := range []time.Time{{}, today.Add(time.Hour), today, today.Add(-59 * time.Second)} {
+		s.cluster.heard[nodeName] = heard
+		r := s.join()
+		s.refused(r, admission.NodeReady)
+		if r.refusal.Final || r.refusal.After < 1 || r.refusal.After > 60 {
+			t.Errorf("heard %s: come back after %d s, final %v", heard, r.refusal.After, r.refusal.Final)
+		}
+	}
+	if len(s.cluster.spent) != 0 {
+		t.Error("a nonce was used")
+	}
+	s.cluster.heard[nodeName] = today.Add(-time.Minute)
+	if r := s.join(); r.status != http.StatusOK {
+		t.Errorf("the first try after the Lease is a minute old: %d %s", r.status, r.body)
+	}
+}
+
 // What Azure signs for every process of a machine deletes no Node, and changes no
 // capacity: the machine's absence is the reaper's to find.
 func TestDocumentDeletesNoNodeAndNotesNoEviction(t *testing.T) {

@@ -164,9 +164,7 @@ func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Membe
 	if err != nil {
 		return fail(ctx, "read node", "node "+name, err)
 	}
-	if ready, _ := readiness(node); ready {
-		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrReady}
-	}
+	ready, _ := readiness(node)
 	before, known, err := c.admission(ctx, name)
 	if err != nil {
 		return err
@@ -175,10 +173,28 @@ func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Membe
 	case known && !before.Instance.Equal(member.Instance):
 		// It may restart just now. If it is gone, the reaper frees its name.
 		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
+	case known && before.VMID != member.VMID && ready:
+		// Azure has another machine in its place. It may still say Ready of itself, and the
+		// Lease tells whether anything does.
+		heard, err := c.Heard(ctx, name)
+		if err != nil {
+			return err
+		}
+		if heard.IsZero() || c.now().Sub(heard) < absentFor {
+			return readyError(name)
+		}
+		return c.deleteNode(ctx, node)
 	case known && before.VMID != member.VMID:
 		return c.deleteNode(ctx, node)
+	case ready:
+		// While the API server was away no Lease was renewed: this machine's pods run.
+		return readyError(name)
 	}
 	return c.giveBack(ctx, node)
+}
+
+func readyError(node string) error {
+	return &fleet.Error{Op: "admit", Resource: "node " + node, Kind: fleet.KindConflict, Err: admission.ErrReady}
 }
 
 // deletePassword deletes what k3s and RKE2 keep of a node's password: with another

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,6 +264,53 @@ func TestAdmitClears(t *testing.T) {
 		t.Errorf("the other machine's Node is there: %q", got)
 	}
 	must(t, c.Forget(w.ctx, "clears001", ""))
+}
+
+// A Node that says Ready goes where an earlier machine left it and its Lease is old: a
+// kubelet that renews it lives. This machine's own stays, since while the API server was
+// away no Lease was renewed and its pods run.
+func TestAdmitClearsReadyNodeOfAnEarlierMachine(t *testing.T) {
+	w := newWorld(t, "ortet-yesterday")
+	base := time.Now()
+	w.now = func() time.Time { return base }
+	c := w.open()
+	const name = "yesterd001"
+	m := w.member(name, "1", machineA)
+	_, err := c.Admit(w.ctx, m, wire.K3s, admission.NodeState{})
+	must(t, err)
+	refused := func(m fleet.Member, when string) {
+		t.Helper()
+		w.nodeReady(name, m.ProviderID())
+		if _, err := c.Admit(w.ctx, m, wire.K3s, admission.NodeState{Exists: true, Ready: true}); !errors.Is(err, admission.ErrReady) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	base = base.Add(time.Hour)
+	other := w.member(name, "1", machineB)
+	refused(other, "another machine, without a Lease")
+	leases := w.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	renewed := coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: base}}
+	_, err = leases.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: renewed}, metav1.CreateOptions{})
+	must(t, err)
+	w.Cleanup(func() { _ = leases.Delete(w.ctx, name, metav1.DeleteOptions{}) })
+	base = base.Add(59 * time.Second)
+	refused(other, "another machine, renewed 59 s ago")
+	base = base.Add(time.Second)
+	refused(m, "the machine that has the Node")
+	password := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + ".node-password.k3s"}}
+	_, err = w.admin.CoreV1().Secrets(metav1.NamespaceSystem).Create(w.ctx, password, metav1.CreateOptions{})
+	must(t, err)
+	uid := w.nodeReady(name, m.ProviderID()).UID
+	if _, err := c.Admit(w.ctx, other, wire.K3s, admission.NodeState{Exists: true, Ready: true}); err != nil {
+		t.Errorf("another machine, a minute after the last renewal: %v", err)
+	}
+	if n, err := w.admin.CoreV1().Nodes().Get(w.ctx, name, metav1.GetOptions{}); err == nil && n.UID == uid {
+		t.Error("the earlier machine's Node is there")
+	}
+	if got := w.remains(name); strings.Contains(got, "password") {
+		t.Errorf("there is %q", got)
+	}
+	must(t, c.Forget(w.ctx, name, ""))
 }
 
 // Two instances of one name, as of two scale sets with one computer name prefix: while the
