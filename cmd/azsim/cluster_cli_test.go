@@ -193,14 +193,14 @@ func TestAzureCLIDeploysClusterExport(t *testing.T) {
 	d := deploying{c, "demo-compute", filepath.Join(dir, "changed", "compute.json"), []string{"@" + filepath.Join(dir, "changed", "compute.parameters.json"), "serverExists=true"}}
 	changes, paths := d.whatIf()
 	want := []string{
-		"agents:properties.scaleInPolicy.rules", "agents:sku.capacity", "agents:tags.ortet.io_count",
+		"agents:properties.scaleInPolicy.rules", "agents:sku.capacity", "agents:tags.ortet.io_applied",
 		"servers:properties.securityRules",
 	}
 	if !slices.Equal(paths, want) || len(changes["Modify"]) != 2 || len(changes["Create"]) != 0 {
 		t.Errorf("what-if of a changed cluster.yaml: %v, want %v; %v", paths, want, changes)
 	}
 	d.want("Succeeded", "properties.provisioningState", d.args("create")...)
-	d.want([]any{3, "3"}, "[sku.capacity, tags.\"ortet.io_count\"]", "resource", "show", "-g", d.group, "-n", "agents",
+	d.want([]any{3, true}, "[sku.capacity, starts_with(tags.\"ortet.io_applied\", 'count=3 ')]", "resource", "show", "-g", d.group, "-n", "agents",
 		"--resource-type", "Microsoft.Compute/virtualMachineScaleSets", "--api-version", "2024-07-01")
 	if changes, _ := d.whatIf(); len(changes["Modify"])+len(changes["Create"]) != 0 {
 		t.Errorf("what-if after the change: %v", changes)

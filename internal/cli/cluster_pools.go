@@ -78,7 +78,8 @@ policy; each is drained before it is deleted. ortet cluster up keeps that number
 			return p.Scale(ctx, args[0], int64(n))
 		}),
 		c.poolCommand("resize POOL SIZE", "Give a pool's agents another VM size, one by one", `resize changes the VM size of a pool. Its agents follow one by one: each is drained,
-restarted with the new size, and awaited until it is Ready.`, "", func(ctx context.Context, p poolChange, args []string) error {
+restarted with the new size, and awaited until it is Ready. ortet cluster up keeps that
+size until the file's changes.`, "", func(ctx context.Context, p poolChange, args []string) error {
 			return p.Resize(ctx, args[0], args[1])
 		}),
 		c.poolCommand("stop POOL", "Drain and deallocate a pool's agents, so that they cost nothing", `stop drains the agents of a pool as far as --drain-timeout allows, and deallocates

@@ -21,11 +21,11 @@ func newClusterUp(c *clusterOptions) *cobra.Command {
 	cmd := clusterCommand("up", "Make the cluster what cluster.yaml says, or repair it", `up makes the cluster that cluster.yaml describes: the storage group, then the compute
 group, then it waits until the server admits agents. What exists is changed to what the
 file says, and what is missing is made again. A server that runs takes over k3s, settings
-and size; its state is backed up before another k3s. Three things stay as they are:
+and size; its state is backed up before another k3s. Two things stay as they are:
 
   - the server's image, OS disk and user: ortet cluster replace server
-  - the number of agents in a pool, unless the file's count changed since
-  - pools that boot from an image of ortet capture
+  - number, size and image of a pool's agents as ortet cluster scale, resize and
+    ortet capture left them, each until the file's own changes
 
 Interrupted, Azure goes on with what it has accepted; the same command follows it.`, func(ctx context.Context, _ []string) error {
 		if dryRun {
@@ -103,7 +103,8 @@ func writeFailures(w io.Writer, failures []lifecycle.Failure) {
 func newClusterPlan(c *clusterOptions) *cobra.Command {
 	var own ownAddresses
 	cmd := clusterCommand("plan", "Show what up would change", `plan asks Azure what up would change, and changes nothing. It names what up leaves as
-it is: a server that was made by another recipe, and pools of ortet capture.`, func(ctx context.Context, _ []string) error {
+it is: a server that was made by another recipe, and sizes and images of pools that were
+set since the file was applied.`, func(ctx context.Context, _ []string) error {
 		return c.plan(ctx, own)
 	})
 	own.add(cmd)

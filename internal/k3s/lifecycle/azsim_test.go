@@ -331,6 +331,38 @@ func TestHole08DeploymentDuringAScaleUp(t *testing.T) {
 	})
 }
 
+// A size and an image that were set at the scale set stay, and to Azure's what-if too.
+func TestAzsimKeepsSizeAndImage(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		before, err := x.cloud.Pool(x.ctx, pool)
+		if err != nil {
+			x.Fatal(err)
+		}
+		i := before.Model.Image
+		version := object{"publisher": i.Publisher, "offer": i.Offer, "sku": i.SKU, "version": "0.20260101.1"}
+		x.send(http.MethodPatch, pool, "2024-07-01", object{"sku": object{"name": "Standard_D4s_v5", "tier": "Standard", "capacity": 2},
+			"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": version}}}})
+		set, err := x.cloud.Pool(x.ctx, pool)
+		if err != nil || set.Model.Image.Version != "0.20260101.1" {
+			x.Fatalf("%+v %v", set.Model, err)
+		}
+		kept := func(p *lifecycle.Plan, err error) {
+			x.Helper()
+			if err != nil || len(p.Changes) > 0 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "keeps size Standard_D4s_v5 and image ") {
+				x.Errorf("plan: %v %+v", err, p)
+			}
+		}
+		kept(x.manager(file).Plan(x.ctx))
+		x.up(file)
+		kept(x.manager(file).Plan(x.ctx))
+		if now, err := x.cloud.Pool(x.ctx, pool); err != nil || now.Size != "Standard_D4s_v5" || !now.Model.Image.Same(set.Model.Image) {
+			x.Errorf("after up: %s, %+v, %v", now.Size, now.Model.Image, err)
+		}
+	})
+}
+
 func TestAzsimChecksumIsShown(t *testing.T) {
 	const reason = "fetching k3s: checksum of https://m.example/k3s does not match: want 1, got 2"
 	play(t, nil, func(x *site) {

@@ -236,7 +236,8 @@ func (f *fake) advance(group string, r *run) {
 		made["properties"].(object)["userData"], made["properties"].(object)["hardwareProfile"] = properties["userData"], properties["hardwareProfile"]
 	}
 	if capacity, ok := r.values["capacity"].(object); ok && strings.HasSuffix(kind, "ScaleSets") {
-		made["sku"] = object{"name": "Standard_D2s_v5", "capacity": capacity["value"].(object)[name]}
+		made["sku"] = object{"name": o["sku"].(object)["name"], "capacity": capacity["value"].(object)[name]}
+		made["properties"] = o["properties"]
 	}
 	if p, _ := o["properties"].(object); strings.HasSuffix(kind, "virtualNetworks") {
 		made["properties"] = p

@@ -195,29 +195,79 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// The model of a pool that was captured is ortet capture's: up would take it back.
-func TestCapturedPoolIsLeftAlone(t *testing.T) {
+// What was changed at a scale set since the file was applied stays, each setting until the
+// file's own changes: a size by resize, an image by a capture. All else follows the file.
+func TestUpKeepsWhatWasSetSince(t *testing.T) {
+	const (
+		group   = "/subscriptions/5ca1ab1e-0000-4000-8000-000000000002/resourceGroups/images"
+		version = group + "/providers/Microsoft.Compute/galleries/g/images/agents/versions/2026.11.21"
+		other   = group + "/providers/Microsoft.Compute/galleries/g/images/others"
+	)
+	profile := func(f *fake) object { return f.objects[setID]["properties"].(object)["virtualMachineProfile"].(object) }
+	image := func(f *fake) any { return profile(f)["storageProfile"].(object)["imageReference"].(object)["id"] }
+	size := func(f *fake) any { return f.objects[setID]["sku"].(object)["name"] }
+	changed := func(f *fake) { // by resize, and by a capture with --bootstrap=baked
+		f.objects[setID]["sku"].(object)["name"] = "Standard_D4s_v5"
+		profile(f)["storageProfile"] = object{"imageReference": object{"id": version}}
+		delete(profile(f)["osProfile"].(object), "customData")
+	}
 	f := newFake()
 	up(t, f, file)
-	const version = "/subscriptions/5ca1ab1e-0000-4000-8000-000000000002/resourceGroups/images/providers/Microsoft.Compute/galleries/g/images/i/versions/2026.11.21"
-	f.objects[strings.ToLower(version)] = object{"id": version, "tags": object{"BuiltFrom": "agents000000"}}
-	profile := f.objects[setID]["properties"].(object)["virtualMachineProfile"].(object)
-	profile["storageProfile"] = object{"imageReference": object{"id": version}}
-	r := up(t, f, file)
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "pool agents boots from an image of ortet capture") || f.objects[setID]["properties"].(object)["virtualMachineProfile"].(object)["storageProfile"] == nil {
-		t.Errorf("notes %q, set %v", r.Notes, f.objects[setID])
+	changed(f)
+	before := profile(f)["osProfile"]
+	labeled := strings.Replace(file, "count: 2", "count: 3, labels: {a: b}", 1)
+	r := up(t, f, labeled)
+	if size(f) != "Standard_D4s_v5" || image(f) != version || capacity(f) != 3.0 || profile(f)["osProfile"].(object)["customData"] == nil {
+		t.Errorf("size %v, image %v, capacity %v, osProfile %v, was %v", size(f), image(f), capacity(f), profile(f)["osProfile"], before)
 	}
-	// An image that cluster.yaml names is not the capture's to keep.
-	if r := up(t, f, strings.Replace(file, "count: 2", "count: 2, image: {id: "+version+"}", 1)); len(r.Notes) != 0 {
-		t.Errorf("notes %q", r.Notes)
+	if want := "pool agents keeps size Standard_D4s_v5 and image agents/2026.11.21,"; len(r.Notes) != 1 || !strings.Contains(r.Notes[0], want) {
+		t.Errorf("notes %q, want %q", r.Notes, want)
+	}
+	// The first did not make them the file's.
+	if r := up(t, f, labeled); len(r.Notes) != 1 || size(f) != "Standard_D4s_v5" || image(f) != version {
+		t.Errorf("again: size %v, image %v, notes %q", size(f), image(f), r.Notes)
+	}
+	sized := strings.Replace(labeled, "count: 3", "count: 3, size: Standard_D8s_v5", 1)
+	if r := up(t, f, sized); size(f) != "Standard_D8s_v5" || image(f) != version || len(r.Notes) != 1 || strings.Contains(r.Notes[0], "keeps size") {
+		t.Errorf("the file's size changed: size %v, image %v, notes %q", size(f), image(f), r.Notes)
+	}
+	if r := up(t, f, strings.Replace(sized, "count: 3", "count: 3, image: {id: "+other+"}", 1)); image(f) != other || len(r.Notes) != 0 {
+		t.Errorf("the file's image changed: image %v, notes %q", image(f), r.Notes)
+	}
+}
+
+// Of a set whose tag says less, what is unknown stays: nothing that somebody set is undone.
+func TestUpKeepsWhatItDoesNotKnow(t *testing.T) {
+	for name, tags := range map[string]object{
+		"the count alone": {recipe.TagCluster: "demo", "ortet.io_count": "2"},
+		"nothing":         {recipe.TagCluster: "demo"},
+	} {
+		f := newFake()
+		up(t, f, file)
+		set := f.objects[setID]
+		set["tags"], set["sku"] = tags, object{"name": "Standard_D4s_v5", "capacity": 5}
+		r := up(t, f, file)
+		if s := f.objects[setID]["sku"].(object); s["name"] != "Standard_D4s_v5" || capacity(f) != 5.0 || len(r.Notes) != 1 {
+			t.Errorf("%s: sku %v, notes %q", name, s, r.Notes)
+		}
+		f.objects[setID]["tags"] = tags
+		want := 5.0
+		if len(tags) > 1 {
+			want = 3 // its count was applied, and changed
+		}
+		if up(t, f, strings.Replace(file, "count: 2", "count: 3", 1)); capacity(f) != want {
+			t.Errorf("%s, the file's count changed: capacity %v, want %v", name, capacity(f), want)
+		}
 	}
 }
 
 func TestRemovedPool(t *testing.T) {
 	f := newFake()
 	up(t, f, file)
+	profile := f.objects[setID]["properties"].(object)["virtualMachineProfile"].(object)
+	profile["storageProfile"] = object{"imageReference": object{"id": "/x/images/agents/versions/1.0.0"}} // it was captured
 	renamed := strings.Replace(file, "name: agents", "name: workers", 1)
-	if r := up(t, f, renamed); !strings.Contains(strings.Join(r.Notes, " "), "up --prune deletes it") || f.objects[setID] == nil {
+	if r := up(t, f, renamed); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "up --prune deletes it") || f.objects[setID] == nil {
 		t.Errorf("notes %q, set %v", r.Notes, f.objects[setID])
 	}
 	r, err := manager(t, f, renamed, nil).Up(t.Context(), lifecycle.UpOptions{Prune: true})

@@ -23,7 +23,6 @@ const (
 	autoscaleVersion = "2022-10-01"
 	diskVersion      = "2023-10-02"
 	identityVersion  = "2023-01-31"
-	galleryVersion   = "2023-07-03"
 	networkVersion   = "2024-05-01"
 	storageVersion   = "2023-05-01"
 	roleVersion      = "2022-04-01"

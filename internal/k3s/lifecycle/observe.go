@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -61,9 +60,7 @@ type resource struct {
 			Priority       string `json:"priority"` // "" is Regular
 			EvictionPolicy string `json:"evictionPolicy"`
 			StorageProfile struct {
-				ImageReference struct {
-					ID fleet.ResourceID `json:"id"`
-				} `json:"imageReference"`
+				ImageReference k3s.Image `json:"imageReference"`
 			} `json:"storageProfile"`
 		} `json:"virtualMachineProfile"`
 
@@ -122,11 +119,10 @@ type observation struct {
 	state     *resource           // the state disk, in the storage group
 	server    *resource           // its VM
 	sets      map[string]resource // by pool's name, ours only
-	captured  map[string]bool     // pools whose image ortet capture made
 }
 
 func (m *Manager) observe(ctx context.Context) (*observation, error) {
-	o := &observation{groups: map[string]*resource{}, resources: map[string][]resource{}, sets: map[string]resource{}, captured: map[string]bool{}}
+	o := &observation{groups: map[string]*resource{}, resources: map[string][]resource{}, sets: map[string]resource{}}
 	r := &reads{m: m}
 	for _, role := range roles() {
 		if o.groups[role] = r.get(ctx, m.group(role), resourcesVersion); o.groups[role] != nil {
@@ -141,23 +137,11 @@ func (m *Manager) observe(ctx context.Context) (*observation, error) {
 		o.server = r.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
 		for _, s := range r.list(ctx, m.group(RoleCompute)+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion) {
 			if s.Tags[recipe.TagCluster] == m.name() {
-				o.sets[s.Name], o.captured[s.Name] = s, m.captured(ctx, r, s)
+				o.sets[s.Name] = s
 			}
 		}
 	}
 	return o, r.err
-}
-
-// captured reports whether new instances boot from an image that ortet capture made,
-// and not from the one of cluster.yaml. docs/reference/capture.md has the tags.
-func (m *Manager) captured(ctx context.Context, r *reads, s resource) bool {
-	id := s.Properties.Profile.StorageProfile.ImageReference.ID
-	p := m.pool(s.Name)
-	if id == "" || p != nil && id.Equal(fleet.ResourceID(p.Image.ID)) {
-		return false
-	}
-	image := r.get(ctx, id, galleryVersion)
-	return image != nil && (image.Tags["BuiltFrom"] != "" || image.Tags[fleet.TagCreatedBy] != "")
 }
 
 func (m *Manager) pool(name string) *k3s.Pool {
@@ -175,22 +159,19 @@ func (m *Manager) removed(o *observation) []string {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// render makes the templates for what exists. A pool keeps the number of instances that
-// it has, unless the count in cluster.yaml was changed since it was last applied.
+// render makes the templates for what exists.
 func (m *Manager) render(o *observation) (*recipe.Documents, error) {
-	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, Capacity: map[string]int{}, Leave: o.captured, ServerExists: o.server != nil, StateExists: o.state != nil}
+	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, ServerExists: o.server != nil, StateExists: o.state != nil, Live: map[string]recipe.Live{}}
 	if o.server == nil && o.state == nil {
 		f.Renew = sorted(o.sets)
 	}
-	for _, p := range m.Cluster.Spec.Pools {
-		s, exists := o.sets[p.Name]
-		if !exists {
-			continue
+	for name, s := range o.sets {
+		image := s.Properties.Profile.StorageProfile.ImageReference
+		live := recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: image, Applied: s.Tags[recipe.TagApplied]}
+		if n, before := s.Tags["ortet.io_count"]; before && live.Applied == "" { // of a version that wrote no more
+			live.Applied = "count=" + n
 		}
-		f.Capacity[p.Name] = s.SKU.Capacity
-		if p.Count != nil && s.Tags[recipe.TagCount] != strconv.Itoa(*p.Count) {
-			f.Capacity[p.Name] = *p.Count
-		}
+		f.Live[name] = live
 	}
 	d, err := m.Render(m.Cluster, f)
 	if err == nil && o.server != nil && o.server.is("Failed") && d.ServerRecipe == o.server.Tags[recipe.TagRecipe] {

@@ -58,7 +58,6 @@ type PoolStatus struct {
 	States    map[string]int `json:"states,omitempty"` // provisioning state to instances
 	State     string         `json:"state"`            // provisioning state of the scale set
 	InFile    bool           `json:"inFile"`           // cluster.yaml has it
-	Captured  bool           `json:"captured"`         // it boots from an image of ortet capture
 }
 
 // A StorageStatus is the storage account.
@@ -107,7 +106,7 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	for _, name := range sorted(o.sets) {
 		set := o.sets[name]
 		p := PoolStatus{Name: name, Size: set.SKU.Name, Priority: cmp.Or(set.Properties.Profile.Priority, "Regular"), Wanted: set.SKU.Capacity,
-			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, Captured: o.captured[name], States: map[string]int{}}
+			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, States: map[string]int{}}
 		for _, i := range r.list(ctx, set.ID+"/virtualMachines", computeVersion, "$expand", "instanceView") {
 			p.Instances++
 			p.States[i.Properties.ProvisioningState]++

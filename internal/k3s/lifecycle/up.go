@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -164,8 +166,9 @@ func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []strin
 		case m.pool(name) == nil && prune:
 		case m.pool(name) == nil:
 			notes = append(notes, "pool "+name+" is not in cluster.yaml and stays as it is; ortet cluster up --prune deletes it")
-		case o.captured[name]:
-			notes = append(notes, "pool "+name+" boots from an image of ortet capture and stays as it is")
+		case len(d.Kept[name]) > 0:
+			notes = append(notes, "pool "+name+" keeps "+strings.Join(d.Kept[name], " and ")+
+				", set since cluster.yaml was last applied (ortet capture, ortet cluster resize, or by hand), until cluster.yaml changes it")
 		}
 	}
 	return notes

@@ -15,7 +15,7 @@ const (
 	TagCluster    = "ortet.io_cluster"      // the cluster's name: groups and resources
 	TagRole       = "ortet.io_role"         // storage, compute: groups; server, pool: machines
 	TagRecipe     = "ortet.io_recipe"       // server VM: digest of what only another VM changes, such as customData and image
-	TagCount      = "ortet.io_count"        // pool: the count of cluster.yaml that was last applied
+	TagApplied    = "ortet.io_applied"      // pool: what cluster.yaml said when it was last applied: "count=2 size=… image=DIGEST"
 	TagCAHash     = "ortet.io_ca-hash"      // server VM, written by itself: of the admission server's CA
 	TagSSHHostKey = "ortet.io_ssh-host-key" // server VM, written by itself: "ssh-ed25519 AAAA…"
 	TagBoot       = "ortet.io_boot"         // server VM, written by itself: state of its boot, or why it failed; BootReady at its end
@@ -53,12 +53,8 @@ type Facts struct {
 	// ServerExists leaves the server's VM out of the compute template: its customData
 	// cannot be changed (409 PropertyChangeNotAllowed), and ARM would try.
 	ServerExists bool
-	// Capacity is the number of instances that each pool has, by name; a pool that is
-	// missing here does not exist yet.
-	Capacity map[string]int
-	// Leave are the pools whose scale sets are left out of the compute template: their
-	// models are those of a capture.
-	Leave map[string]bool
+	// Live are the pools' scale sets that exist, by name.
+	Live map[string]Live
 }
 
 // Documents are a rendered cluster.
@@ -68,6 +64,9 @@ type Documents struct {
 	// CloudInit are the cloud-config documents, "server" and one for each pool by its
 	// name, as they are in the compute template's customData.
 	CloudInit map[string][]byte
+	// Kept is by pool what its scale set keeps although the file says otherwise: "size
+	// Standard_D4s_v5", "image agents/2026.11.21". The number of instances is not told.
+	Kept map[string][]string
 	// ServerRecipe is the value of TagRecipe of a server made by these documents.
 	ServerRecipe string
 	// Settings is what the server's VM has as userData, JSON, which boot.py applies while

@@ -58,14 +58,11 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 	if d.Storage, err = r.deployment("storage.yaml", c.Spec.Groups.Storage, object{"stateExists": f.StateExists}, "account"); err != nil {
 		return nil, err
 	}
-	capacity := r.FirstCapacity()
-	for _, p := range c.Spec.Pools {
-		if n, some := f.Capacity[p.Name]; some {
-			capacity[p.Name] = float64(n)
-		}
+	if err := r.settlePools(); err != nil {
+		return nil, err
 	}
 	d.Compute, err = r.deployment("compute.yaml", c.Spec.Groups.Compute,
-		object{"sshPublicKey": f.SSHPublicKey, "capacity": capacity, "serverExists": f.ServerExists}, "group", "server")
+		object{"sshPublicKey": f.SSHPublicKey, "capacity": r.Capacity, "serverExists": f.ServerExists}, "group", "server")
 	return d, err
 }
 
@@ -84,6 +81,8 @@ type renderer struct {
 	*Documents
 	ServerAddress string
 	Access        []access
+	Pools         []pool
+	Capacity      object // by pool
 	Roles         []Grant
 	packed        map[string]file // by content
 	zip           *gzip.Writer
@@ -165,31 +164,6 @@ func image(i, byDefault k3s.Image) (string, error) {
 		i.Version = "latest"
 	}
 	return inJSON(object{"publisher": i.Publisher, "offer": i.Offer, "sku": i.SKU, "version": i.Version})
-}
-
-// fileCount is the number of instances that cluster.yaml gives a pool, the value of
-// TagCount: count, or min of a pool that Azure scales.
-func fileCount(p k3s.Pool) int {
-	for _, n := range []*int{p.Count, p.Min} {
-		if n != nil {
-			return *n
-		}
-	}
-	return 0
-}
-
-// FirstCapacity is the capacity of pools that do not exist yet.
-func (r *renderer) FirstCapacity() object {
-	all := object{}
-	for _, p := range r.Spec.Pools {
-		all[p.Name] = float64(fileCount(p))
-	}
-	return all
-}
-
-// Pools are those whose scale sets are in the template.
-func (r *renderer) Pools() []k3s.Pool {
-	return slices.DeleteFunc(slices.Clone(r.Spec.Pools), func(p k3s.Pool) bool { return r.Leave[p.Name] })
 }
 
 // Identities are the machines' managed identities.

@@ -64,7 +64,7 @@ func TestEveryResourceIsTagged(t *testing.T) {
 	if at(server, "tags", recipe.TagRecipe) != d.ServerRecipe || at(server, "tags", recipe.TagRole) != "server" {
 		t.Errorf("the server has tags %v", server["tags"])
 	}
-	if pool := of(t, d, "Microsoft.Compute/virtualMachineScaleSets")[1]; at(pool, "tags", recipe.TagCount) != "1" || at(pool, "tags", recipe.TagRole) != "pool" {
+	if pool := of(t, d, "Microsoft.Compute/virtualMachineScaleSets")[1]; at(pool, "tags", recipe.TagApplied) != "count=auto size=Standard_D4s_v5 image=5656e04e1d2ff7d6" || at(pool, "tags", recipe.TagRole) != "pool" {
 		t.Errorf("the pool has tags %v", pool["tags"])
 	}
 }
@@ -197,7 +197,7 @@ func TestRulesDoNotMixAddressFamilies(t *testing.T) {
 
 func TestPools(t *testing.T) {
 	f := facts()
-	f.Capacity = map[string]int{"agents": 4}
+	f.Live = map[string]recipe.Live{"agents": {Count: 4}, "auto": {Count: 3, Applied: "count=1"}}
 	d := render(t, full(), f)
 	pools := of(t, d, "Microsoft.Compute/virtualMachineScaleSets")
 	spot, regular := at(pools[0], "properties", "virtualMachineProfile").(object), at(pools[1], "properties", "virtualMachineProfile").(object)
@@ -213,7 +213,7 @@ func TestPools(t *testing.T) {
 			t.Errorf("pool %d: %v", i, p)
 		}
 	}
-	if text, _ := json.Marshal(d.Compute.Parameters["capacity"]); string(text) != `{"agents":4,"auto":1}` {
+	if text, _ := json.Marshal(d.Compute.Parameters["capacity"]); string(text) != `{"agents":4,"auto":3}` {
 		t.Errorf("capacity is %s: a pool that exists keeps its number of instances", text)
 	}
 	scale := of(t, d, "Microsoft.Insights/autoscaleSettings")
