@@ -34,17 +34,18 @@ func newClusterPools(c *clusterOptions) []*cobra.Command {
 	each := func(do func(*agents.Control, context.Context, string) error) func(context.Context, poolChange, []string) error {
 		return func(ctx context.Context, p poolChange, args []string) error { return do(p.Control, ctx, args[0]) }
 	}
-	parallel := 1
+	parallel, outdated := 1, false
 	reimage := c.poolCommand("reimage POOL", "Give a pool's agents a new OS disk, one by one", `reimage renews the OS disks of a pool's agents with the pool's image: each is drained
 and powered off, its Node is deleted, and after the reimage its new Node is awaited. An
 agent behind the pool's model is upgraded to it. It stops at the first that does not
-come up; the same command goes on.`, "", func(ctx context.Context, p poolChange, args []string) error {
+come up; the same command goes on. --outdated leaves out agents that have the model.`, "", func(ctx context.Context, p poolChange, args []string) error {
 		if parallel < 1 {
 			return usagef("--parallel %d: want 1 or more", parallel)
 		}
-		return p.Reimage(ctx, args[0], parallel)
+		return p.Reimage(ctx, args[0], parallel, outdated)
 	})
 	reimage.Flags().IntVar(&parallel, "parallel", 1, "`NUMBER` of agents that are reimaged at a time")
+	reimage.Flags().BoolVar(&outdated, "outdated", false, "reimage only agents behind the pool's model")
 	replace := c.poolCommand("replace NODE", "Delete an agent and let its pool make another, or the server", `replace drains an agent and deletes it; its pool makes another in its place, which is
 awaited until its Node is Ready.
 

@@ -114,11 +114,11 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 	}
 	if len(s.Pools) > 0 {
 		fmt.Fprintln(w)
-		rows := [][]string{{"POOL", "SIZE", "PRIORITY", "WANTED", "INSTANCES", "RUNNING", "STATE"}}
+		rows := [][]string{{"POOL", "SIZE", "PRIORITY", "WANTED", "INSTANCES", "RUNNING", "BEHIND", "STATE"}}
 		for _, p := range s.Pools {
-			rows = append(rows, cells(p.Name, p.Size, p.Priority, p.Wanted, p.Instances, p.Running, p.State))
+			rows = append(rows, cells(p.Name, p.Size, p.Priority, p.Wanted, p.Instances, p.Running, p.Behind, p.State))
 		}
-		writeTable(w, rows, shrink{1, 16})
+		writeTable(w, rows, shrink{1, 12})
 	}
 	if a := s.Storage; a != nil {
 		fmt.Fprintln(w)

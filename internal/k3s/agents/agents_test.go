@@ -123,7 +123,7 @@ func (w *world) boot(node string) {
 	w.boots++
 	n := w.nodes[node]
 	if n == nil {
-		n = &fleet.Node{Name: node, UID: fmt.Sprint("uid-", w.boots), Ready: true}
+		n = &fleet.Node{Name: node, UID: fmt.Sprint("uid-", w.boots), Ready: true, Created: time.Now()}
 		w.nodes[node] = n
 	}
 	n.BootID = fmt.Sprint("boot-", w.boots)
@@ -290,7 +290,7 @@ func TestReimageGoesOn(t *testing.T) {
 			before[name] = n.UID
 		}
 		w.blocked = "agents000001"
-		if err := w.control.Reimage(w.t.Context(), "agents", 1); !fleet.Is(err, fleet.KindBlocked) {
+		if err := w.control.Reimage(w.t.Context(), "agents", 1, false); !fleet.Is(err, fleet.KindBlocked) {
 			t.Fatalf("reimage past a budget: %v", err)
 		}
 		if w.nodes["agents000000"].UID == before["agents000000"] || w.nodes["agents000002"].UID != before["agents000002"] {
@@ -298,7 +298,7 @@ func TestReimageGoesOn(t *testing.T) {
 		}
 		first := w.nodes["agents000000"].UID
 		w.blocked = ""
-		if err := w.control.Reimage(w.t.Context(), "agents", 2); err != nil {
+		if err := w.control.Reimage(w.t.Context(), "agents", 2, false); err != nil {
 			t.Fatal(err)
 		}
 		if w.nodes["agents000000"].UID != first {
@@ -339,7 +339,7 @@ func TestReimageBringsTheModelsImage(t *testing.T) {
 				disks[m.OSDisk] = true
 			}
 			before := w.reimages
-			if err := w.control.Reimage(w.t.Context(), "agents", 2); err != nil {
+			if err := w.control.Reimage(w.t.Context(), "agents", 2, false); err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range w.machines() {
@@ -359,6 +359,82 @@ func TestReimageBringsTheModelsImage(t *testing.T) {
 		reimage("the model's image", pinned, 2)
 		change(`{"sku": {"name": "Standard_D4s_v5"}}`)
 		reimage("another size", pinned, 2)
+	})
+}
+
+// With outdated only machines behind the model are reimaged. Interrupted anywhere, the same
+// call goes on, also with a machine that has the model already and not yet its new disk.
+func TestReimageOutdated(t *testing.T) {
+	interrupted := 0
+	for after := 10 * time.Second; ; after += 20 * time.Second {
+		done := false
+		play(t, 2, func(w *world) {
+			time.Sleep(time.Hour)
+			body := json.RawMessage(`{"sku": {"name": "Standard_D4s_v5", "capacity": 3}}`)
+			op, err := w.arm.Send(w.t.Context(), "change", http.MethodPatch, w.pool, "2024-07-01", body)
+			if err == nil {
+				_, err = op.Wait(w.t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour) // until the third, which has the model, has joined
+			disks := map[string]fleet.ResourceID{}
+			for _, m := range w.machines() {
+				disks[m.Name] = m.OSDisk
+			}
+			ctx, cancel := context.WithTimeout(w.t.Context(), after)
+			defer cancel()
+			if done = w.control.Reimage(ctx, "agents", 1, true) == nil; !done {
+				interrupted++
+				if err := w.control.Reimage(w.t.Context(), "agents", 1, true); err != nil {
+					t.Fatalf("after %s: %v", after, err)
+				}
+			}
+			for _, m := range w.machines() {
+				if renewed := m.OSDisk != disks[m.Name]; !m.Latest || m.Power != "running" || renewed != (m.Name != "agents_2") {
+					t.Errorf("after %s: %s is %s, has the latest model %t, a new disk %t", after, m.Name, m.Power, m.Latest, renewed)
+				}
+			}
+			w.wantNodes(3)
+			if pool, err := w.control.Pool(w.t.Context(), "agents"); err != nil || pool.Tags[agents.TagReimage] != "" {
+				t.Errorf("after %s: tags in the end: %v, %v", after, pool.Tags, err)
+			}
+		})
+		if done || t.Failed() {
+			break
+		}
+	}
+	if interrupted < 5 {
+		t.Errorf("%d interruptions: too few", interrupted)
+	}
+}
+
+// What a reimage has done is to do again where the model changed before it ended.
+func TestReimageOutdatedAfterAnotherModel(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.blocked = "agents000001"
+		if err := w.control.Reimage(w.t.Context(), "agents", 1, false); !fleet.Is(err, fleet.KindBlocked) {
+			t.Fatal(err)
+		}
+		w.blocked = ""
+		body := json.RawMessage(`{"sku": {"name": "Standard_D4s_v5"}}`)
+		op, err := w.arm.Send(w.t.Context(), "change", http.MethodPatch, w.pool, "2024-07-01", body)
+		if err == nil {
+			_, err = op.Wait(w.t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.control.Reimage(w.t.Context(), "agents", 1, true); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range w.machines() {
+			if !m.Latest {
+				t.Errorf("%s does not have the pool's model", m.Name)
+			}
+		}
+		w.wantNodes(2)
 	})
 }
 
@@ -429,10 +505,10 @@ func TestReimageAfterAnInterruption(t *testing.T) {
 	play(t, 1, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 		defer cancel()
-		if err := w.control.Reimage(ctx, "agents", 1); err == nil {
+		if err := w.control.Reimage(ctx, "agents", 1, false); err == nil {
 			t.Fatal("the reimage was not interrupted")
 		}
-		if err := w.control.Reimage(w.t.Context(), "agents", 1); err != nil {
+		if err := w.control.Reimage(w.t.Context(), "agents", 1, false); err != nil {
 			t.Fatal(err)
 		}
 		w.wantNodes(1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -19,15 +20,21 @@ const (
 // Reimage gives each machine of a pool a new OS disk of the model's image, parallel
 // machines at a time: drained, powered off, its Node deleted, upgraded to the model or
 // reimaged, and its new Node awaited. It stops at the first that does not come up.
-// Interrupted, the same call goes on.
-func (c *Control) Reimage(ctx context.Context, name string, parallel int) error {
+// Interrupted, the same call goes on. With outdated it is about those behind the model alone.
+func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdated bool) error {
 	pool, machines, err := c.load(ctx, name)
 	if err != nil {
 		return err
 	}
 	run := pool.Tags[TagReimage]
+	if outdated {
+		if machines, err = c.outdated(ctx, machines, run); err != nil {
+			return err
+		}
+		c.report(name, "%d agents to reimage", len(machines))
+	}
 	if run == "" {
-		run = c.Now().UTC().Format("20060102T150405Z")
+		run = c.Now().UTC().Format(runLayout)
 		if err := c.tag(ctx, pool.ID, "Merge", map[string]string{TagReimage: run}); err != nil {
 			return err
 		}
@@ -42,9 +49,34 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int) error 
 	return c.tag(ctx, pool.ID, "Delete", map[string]string{TagReimage: run})
 }
 
-// reimage renews one machine, unless its Node says that this reimage did so already.
+// runLayout makes the name of a reimage of when it began.
+const runLayout = "20060102T150405Z"
+
+// outdated returns the machines behind their pool's model, and those in which an
+// unfinished reimage was interrupted: a machine has the model before it has a new disk.
+// They are without a Node, or have one that is newer than the reimage.
+func (c *Control) outdated(ctx context.Context, machines []Machine, run string) (out []Machine, err error) {
+	began, _ := time.Parse(runLayout, run) // all Nodes are newer than one that is no time
+	for _, m := range machines {
+		behind := !m.Latest
+		if !behind && run != "" {
+			n, err := c.node(ctx, m)
+			if err != nil {
+				return nil, err
+			}
+			behind = n.Name == "" || n.Created.After(began)
+		}
+		if behind {
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// reimage renews one machine, unless its Node says that this reimage did so already, and
+// the model is the same since.
 func (c *Control) reimage(ctx context.Context, pool fleet.Pool, m Machine, run string) error {
-	if n, err := c.Nodes.Node(ctx, m.Node); err == nil && n.Ready && n.Annotations[AnnotationReimage] == run {
+	if n, err := c.Nodes.Node(ctx, m.Node); err == nil && n.Ready && m.Latest && n.Annotations[AnnotationReimage] == run {
 		return c.release(ctx, n)
 	}
 	n, err := c.drain(ctx, m, false)

@@ -100,7 +100,7 @@ func operations() []operation {
 		}},
 		{"stop", func(x *site, c *agents.Control) (any, error) { return nil, c.Stop(x.ctx, "agents") }},
 		{"start", func(x *site, c *agents.Control) (any, error) { return nil, c.Start(x.ctx, "agents") }},
-		{"reimage", func(x *site, c *agents.Control) (any, error) { return nil, c.Reimage(x.ctx, "agents", 1) }},
+		{"reimage", func(x *site, c *agents.Control) (any, error) { return nil, c.Reimage(x.ctx, "agents", 1, false) }},
 		{"replace", func(x *site, c *agents.Control) (any, error) { return nil, c.Replace(x.ctx, "agents_1") }},
 		{"chaos", func(x *site, c *agents.Control) (any, error) {
 			return nil, c.Chaos(x.ctx, "agents", func(int, func(i, j int)) {})

@@ -350,7 +350,7 @@ func TestAzsimKeepsSizeAndImage(t *testing.T) {
 		}
 		kept := func(p *lifecycle.Plan, err error) {
 			x.Helper()
-			if err != nil || len(p.Changes) > 0 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "keeps size Standard_D4s_v5 and image ") {
+			if err != nil || len(p.Changes) > 0 || len(p.Notes) != 2 || !strings.Contains(p.Notes[0], "keeps size Standard_D4s_v5 and image ") {
 				x.Errorf("plan: %v %+v", err, p)
 			}
 		}
@@ -359,6 +359,33 @@ func TestAzsimKeepsSizeAndImage(t *testing.T) {
 		kept(x.manager(file).Plan(x.ctx))
 		if now, err := x.cloud.Pool(x.ctx, pool); err != nil || now.Size != "Standard_D4s_v5" || !now.Model.Image.Same(set.Model.Image) {
 			x.Errorf("after up: %s, %+v, %v", now.Size, now.Model.Image, err)
+		}
+	})
+}
+
+// Agents keep the model that they have when up changes it: plan, up and status count those,
+// and name the command.
+func TestAzsimCountsAgentsBehindTheModel(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		const note = "pool agents: 2 of 2 agents are behind the pool's model; ortet cluster reimage agents --outdated renews them"
+		labeled := strings.Replace(file, "count: 2", "count: 2, labels: {a: b}", 1) // it is in customData
+		if p, err := x.manager(labeled).Plan(x.ctx); err != nil || len(p.Notes) != 0 {
+			x.Errorf("plan before: %v %+v", err, p)
+		}
+		if r := x.up(labeled); len(r.Notes) != 1 || r.Notes[0] != note {
+			x.Errorf("up: %q", r.Notes)
+		}
+		if p, err := x.manager(labeled).Plan(x.ctx); err != nil || len(p.Notes) != 1 || p.Notes[0] != note {
+			x.Errorf("plan: %v %+v", err, p)
+		}
+		s, err := x.manager(labeled).Status(x.ctx)
+		if err != nil || len(s.Notes) != 1 || s.Notes[0] != note || len(s.Pools) != 1 {
+			x.Fatalf("status: %v %+v", err, s)
+		}
+		if p := s.Pools[0]; p.Behind != 2 || p.Instances != 2 || p.Running != 2 || p.States["Succeeded"] != 2 {
+			x.Errorf("status: %+v", p)
 		}
 	})
 }

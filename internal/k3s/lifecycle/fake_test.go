@@ -301,7 +301,8 @@ type answered json.RawMessage
 func (a answered) Answer() json.RawMessage                       { return json.RawMessage(a) }
 func (a answered) Wait(context.Context) (json.RawMessage, error) { return json.RawMessage(a), nil }
 
-// A deleter is an azure.Cloud that knows all sizes and deletes scale sets.
+// A deleter is an azure.Cloud that knows all sizes and deletes scale sets, which have no
+// instances.
 type deleter struct {
 	azure.Cloud
 	ARM azure.Resources
@@ -318,4 +319,8 @@ func (deleter) Sizes(_ context.Context, _, _ string, sizes ...string) (map[strin
 func (d deleter) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
 	_, err := d.ARM.Send(ctx, change.Verb(), http.MethodDelete, change.Target(), "2024-07-01", nil)
 	return "", err
+}
+
+func (deleter) Instances(context.Context, fleet.ResourceID) ([]fleet.Instance, error) {
+	return nil, nil
 }

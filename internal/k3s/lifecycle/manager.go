@@ -39,7 +39,7 @@ const (
 // A Config says which cluster, and where.
 type Config struct {
 	ARM          azure.Resources
-	Cloud        azure.Cloud // looks up VM sizes, deletes scale sets
+	Cloud        azure.Cloud // looks up VM sizes, lists instances, deletes scale sets
 	Subscription string
 	Cluster      *k3s.Cluster // with its defaults
 	// Render makes the templates: recipe.Render.

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -142,6 +143,36 @@ func (m *Manager) observe(ctx context.Context) (*observation, error) {
 		}
 	}
 	return o, r.err
+}
+
+// agents lists the instances of the pools, by the pool's name.
+func (m *Manager) agents(ctx context.Context, o *observation) (map[string][]fleet.Instance, error) {
+	all := map[string][]fleet.Instance{}
+	for _, name := range sorted(o.sets) {
+		list, err := m.Cloud.Instances(ctx, o.sets[name].ID)
+		if fleet.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		all[name] = list
+	}
+	return all, nil
+}
+
+// behind notes the pools of which some agents do not have the model, and what gives it to them.
+func behind(agents map[string][]fleet.Instance) (notes []string) {
+	for _, name := range sorted(agents) {
+		n := 0
+		for _, i := range agents[name] {
+			if !i.LatestModelApplied {
+				n++
+			}
+		}
+		if n > 0 {
+			notes = append(notes, fmt.Sprintf("pool %s: %d of %d agents are behind the pool's model; ortet cluster reimage %[1]s --outdated renews them",
+				name, n, len(agents[name])))
+		}
+	}
+	return notes
 }
 
 func (m *Manager) pool(name string) *k3s.Pool {

@@ -46,7 +46,11 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: m.notes(o, d, false)}
+	agents, err := m.agents(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: append(m.notes(o, d, false), behind(agents)...)}
 	for _, role := range roles() {
 		if o.groups[role] != nil {
 			if err := m.whatIf(ctx, role, document(d, role), p); err != nil {

@@ -55,6 +55,7 @@ type PoolStatus struct {
 	Wanted    int            `json:"wanted"`   // its capacity
 	Instances int            `json:"instances"`
 	Running   int            `json:"running"`
+	Behind    int            `json:"behind"`           // instances that do not have the scale set's model
 	States    map[string]int `json:"states,omitempty"` // provisioning state to instances
 	State     string         `json:"state"`            // provisioning state of the scale set
 	InFile    bool           `json:"inFile"`           // cluster.yaml has it
@@ -89,8 +90,12 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	agents, err := m.agents(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	r := &reads{m: m}
-	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: m.notes(o, d, false)}
+	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: append(m.notes(o, d, false), behind(agents)...)}
 	for _, role := range roles() {
 		g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
 		if g.Exists {
@@ -107,11 +112,14 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		set := o.sets[name]
 		p := PoolStatus{Name: name, Size: set.SKU.Name, Priority: cmp.Or(set.Properties.Profile.Priority, "Regular"), Wanted: set.SKU.Capacity,
 			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, States: map[string]int{}}
-		for _, i := range r.list(ctx, set.ID+"/virtualMachines", computeVersion, "$expand", "instanceView") {
+		for _, i := range agents[name] {
 			p.Instances++
-			p.States[i.Properties.ProvisioningState]++
-			if i.power() == "running" {
+			p.States[i.ProvisioningState]++
+			if i.Power == "running" {
 				p.Running++
+			}
+			if !i.LatestModelApplied {
+				p.Behind++
 			}
 		}
 		s.Pools = append(s.Pools, p)

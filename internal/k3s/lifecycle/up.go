@@ -68,6 +68,10 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if options.NoWait {
 		return r, nil
 	}
+	agents, unread := m.agents(ctx, o)
+	if r.Notes = append(r.Notes, behind(agents)...); unread != nil {
+		r.Notes = append(r.Notes, "cannot count agents behind their pool's model: "+unread.Error())
+	}
 	wayBack := ""
 	if r.Backup != "" {
 		wayBack = "the cluster as it was before: ortet cluster restore " + r.Backup + ", with the former k3s in cluster.yaml"
