@@ -87,6 +87,7 @@ func (t *target) ssh(ctx context.Context, options []string, remote ...string) *e
 	args := append([]string{
 		"-p", strconv.Itoa(access.SSHPort), "-i", t.key,
 		"-o", "UserKnownHostsFile=" + t.known, "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlias=server", "-o", "LogLevel=ERROR",
+		"-o", "ConnectTimeout=15", // a rule of access.ssh that leaves this computer out drops packets
 		"-o", "ForwardAgent=no", "-o", "ForwardX11=no", // a "Host *" of the operator's may lend both to any server
 	}, options...)
 	args = append(args, access.User+"@"+t.address)
