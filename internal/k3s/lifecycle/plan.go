@@ -15,11 +15,12 @@ import (
 
 // A Change is what Up would do to a resource.
 type Change struct {
-	Change string   `json:"change"`         // Azure's: Create, Modify, Delete, Deploy, Unsupported
-	Group  string   `json:"group"`          // resource group
-	Type   string   `json:"type"`           // "Microsoft.Compute/virtualMachines"
-	Name   string   `json:"name"`           // "server"
-	What   []string `json:"what,omitempty"` // changed properties, "sku.capacity: 1 -> 2"
+	Change string       `json:"change"`          // Azure's: Create, Modify, Delete, Deploy, Unsupported
+	Group  string       `json:"group"`           // resource group
+	Type   string       `json:"type"`            // "Microsoft.Compute/virtualMachines"
+	Name   string       `json:"name"`            // "server"
+	What   []string     `json:"what,omitempty"`  // changed properties, "sku.capacity"
+	Delta  []Difference `json:"delta,omitempty"` // Azure's, with the values
 }
 
 // Kind is the type in a word, "vm".
@@ -114,7 +115,7 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 				Type   string           `json:"changeType"`
 				Before resourceType     `json:"before"`
 				After  resourceType     `json:"after"`
-				Delta  []difference     `json:"delta"`
+				Delta  []Difference     `json:"delta"`
 				Reason string           `json:"unsupportedReason"`
 			} `json:"changes"`
 		} `json:"properties"`
@@ -130,8 +131,9 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 		c := Change{Change: r.Type, Group: name, Type: cmp.Or(r.After.Type, r.Before.Type), Name: shownName(r.ID.Name())}
 		switch {
 		case r.Type == "Modify":
+			c.Delta = r.Delta
 			for _, one := range r.Delta {
-				c.What = append(c.What, one.lines("")...)
+				c.What = append(c.What, one.paths("")...)
 			}
 		case r.Reason != "":
 			c.What = []string{r.Reason}
@@ -147,54 +149,34 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 	return nil
 }
 
-// A difference is a change of a property, as what-if gives it.
-type difference struct {
+// A Difference is a change of a property, as what-if gives it.
+type Difference struct {
 	Path     string       `json:"path"`
 	Type     string       `json:"propertyChangeType"` // Create, Modify, Delete, Array, NoEffect
-	Before   any          `json:"before"`
-	After    any          `json:"after"`
-	Children []difference `json:"children"`
+	Before   any          `json:"before,omitempty"`
+	After    any          `json:"after,omitempty"`
+	Children []Difference `json:"children,omitempty"`
 }
 
-// lines are the changes as text, without what-if's noise (Azure/arm-template-whatif,
-// label "noise"): what the service has set by itself looks deleted, ids differ in letter
-// case, and functions that run only in the deployment look like values.
-func (d difference) lines(parent string) []string {
+// paths are the changed properties, a list as a whole, without what-if's noise
+// (Azure/arm-template-whatif, label "noise"): what the service has set by itself looks
+// deleted, ids differ in letter case, and functions that run only in the deployment look
+// like values.
+func (d Difference) paths(parent string) (all []string) {
 	path := strings.TrimPrefix(parent+"."+d.Path, ".")
-	short := strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")
+	for _, c := range d.Children {
+		all = append(all, c.paths(path)...)
+	}
 	before, _ := d.Before.(string)
 	after, isText := d.After.(string)
 	_, err := strconv.Atoi(d.Path)
 	element := err == nil // of a list
 	switch {
-	case d.Type == "Array" || len(d.Children) > 0:
-		var all []string
-		for _, c := range d.Children {
-			all = append(all, c.lines(path)...)
-		}
-		if d.Type == "Array" && len(all) > 2 {
-			return []string{short + ": another list"}
-		}
+	case d.Type != "Array" && len(d.Children) > 0:
 		return all
-	case d.Type == "NoEffect", d.Type == "Delete" && !element && !strings.HasPrefix(path, "tags."),
-		isText && (strings.HasPrefix(after, "[") || strings.EqualFold(before, after)):
+	case d.Type == "Array" && len(all) == 0, d.Type == "NoEffect", d.Type == "Delete" && !element && !strings.HasPrefix(path, "tags."),
+		d.Type != "Array" && isText && (strings.HasPrefix(after, "[") || strings.EqualFold(before, after)):
 		return nil
 	}
-	return []string{short + ": " + brief(d.Before) + " -> " + brief(d.After)}
-}
-
-// brief is a value in some dozen characters.
-func brief(v any) string {
-	const limit = 40
-	text, isText := v.(string)
-	if v == nil {
-		text = "none"
-	} else if !isText {
-		data, _ := json.Marshal(v) // it was JSON
-		text = string(data)
-	}
-	if r := []rune(text); len(r) > limit {
-		return string(r[:limit-1]) + "…"
-	}
-	return text
+	return []string{strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")}
 }
