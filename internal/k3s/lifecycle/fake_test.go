@@ -241,9 +241,8 @@ func (f *fake) advance(group string, r *run) {
 	}
 	if p, _ := o["properties"].(object); strings.HasSuffix(kind, "virtualNetworks") {
 		made["properties"] = p
-	} else if profile, ok := p["virtualMachineProfile"].(object); ok {
+	} else if _, ok := p["virtualMachineProfile"].(object); ok {
 		made["zones"] = o["zones"]
-		made["properties"].(object)["virtualMachineProfile"] = object{"priority": profile["priority"], "evictionPolicy": profile["evictionPolicy"]}
 	}
 	if !child {
 		f.objects[strings.ToLower(id)] = made

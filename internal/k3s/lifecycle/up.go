@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
