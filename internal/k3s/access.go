@@ -87,7 +87,8 @@ func (p parser) rulePorts(at, text string, own []int) {
 	}
 	for _, port := range own {
 		if first <= port && port <= last {
-			p.At(at, fmt.Sprintf("%s has port %d, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress", text, port))
+			p.At(at, fmt.Sprintf("%s has port %d, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress",
+				text, port))
 		}
 	}
 }

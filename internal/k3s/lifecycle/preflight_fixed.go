@@ -37,14 +37,16 @@ func (m *Manager) checkNetwork(network *resource, p *problems) {
 		if len(have) > 1 {
 			wayOut = "delete the others from the network" // cluster.yaml has one of each
 		}
-		p.add("NetworkFixed", network.ID, fmt.Sprintf("spec.network.%s is %s, but the network has %s", field, want, strings.Join(have, ", ")), wayOut+newCompute)
+		what := fmt.Sprintf("spec.network.%s is %s, but the network has %s", field, want, strings.Join(have, ", "))
+		p.add("NetworkFixed", network.ID, what, wayOut+newCompute)
 	}
 	check("addressSpace", network.Properties.AddressSpace.AddressPrefixes, n.AddressSpace)
 	want := map[string]string{k3s.ToServers: n.Servers, k3s.ToAgents: n.Agents}
 	for _, s := range network.Properties.Subnets {
 		q, mine := want[s.Name]
 		if !mine {
-			p.add("SubnetForeign", network.ID, "subnet "+s.Name+" was not made by ortet cluster, and up would delete it", "move what is in it to another network, and delete it")
+			p.add("SubnetForeign", network.ID, "subnet "+s.Name+" was not made by ortet cluster, and up would delete it",
+				"move what is in it to another network, and delete it")
 			continue
 		}
 		have := s.Properties.AddressPrefixes
@@ -63,11 +65,13 @@ func (m *Manager) checkRules(group *resource, to string, p *problems) {
 	}
 	for _, have := range group.Properties.SecurityRules {
 		kept := func(r k3s.AccessRule) bool { return r.To == to && strings.EqualFold(r.Name, have.Name) }
-		if k3s.IsRuleName(have.Name) || have.Properties.Description == recipe.RuleDescription || slices.ContainsFunc(m.Cluster.Spec.Access.Rules, kept) {
+		if k3s.IsRuleName(have.Name) || have.Properties.Description == recipe.RuleDescription ||
+			slices.ContainsFunc(m.Cluster.Spec.Access.Rules, kept) {
 			continue
 		}
 		p.add("RuleForeign", group.ID, "security rule "+have.Name+" is not in cluster.yaml, and up would delete it",
-			fmt.Sprintf("write it in spec.access.rules, with to: %s and the same name, or delete it: az network nsg rule delete --resource-group %s --nsg-name %s --name %s",
+			fmt.Sprintf("write it in spec.access.rules, with to: %s and the same name, "+
+				"or delete it: az network nsg rule delete --resource-group %s --nsg-name %s --name %s",
 				to, m.group(RoleCompute).Name(), to, have.Name))
 	}
 }
@@ -81,8 +85,10 @@ func (m *Manager) checkPools(o *observation, p *problems) {
 		}
 		check := func(field, have, want string) {
 			if have != want {
-				p.add("PoolFixed", set.ID, fmt.Sprintf("%s of pool %s is %s and cannot become %s", field, name, cmp.Or(have, "none"), cmp.Or(want, "none")),
-					fmt.Sprintf("write %s, or give the pool another name: ortet cluster up makes it, and ortet cluster up --prune deletes pool %s", fieldLine(field, have), name))
+				what := fmt.Sprintf("%s of pool %s is %s and cannot become %s", field, name, cmp.Or(have, "none"), cmp.Or(want, "none"))
+				p.add("PoolFixed", set.ID, what,
+					fmt.Sprintf("write %s, or give the pool another name: ortet cluster up makes it, and ortet cluster up --prune deletes pool %s",
+						fieldLine(field, have), name))
 			}
 		}
 		priority := cmp.Or(set.Properties.Profile.Priority, k3s.Regular)
@@ -135,9 +141,11 @@ func (m *Manager) checkState(o *observation, p *problems) {
 	if !tagged {
 		return
 	}
-	for _, r := range []struct{ field, have, want string }{{"pods", pods, m.Cluster.Spec.Network.Pods}, {"services", services, m.Cluster.Spec.Network.Services}} {
+	n := m.Cluster.Spec.Network
+	for _, r := range []struct{ field, have, want string }{{"pods", pods, n.Pods}, {"services", services, n.Services}} {
 		if r.have != r.want {
-			p.add("RangesFixed", disk.ID, fmt.Sprintf("spec.network.%s is %s, but the cluster has %s", r.field, r.want, r.have), "write "+r.field+": "+r.have+newState)
+			p.add("RangesFixed", disk.ID, fmt.Sprintf("spec.network.%s is %s, but the cluster has %s", r.field, r.want, r.have),
+				"write "+r.field+": "+r.have+newState)
 		}
 	}
 }
@@ -163,7 +171,9 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 		p.add("DowngradeRefused", on, fmt.Sprintf("spec.artifacts.version is %s, but the cluster runs %s; k3s cannot go back", want, have),
 			"use the artifacts of "+have+" or later"+wayOut)
 	case w.Major() != h.Major() || w.Minor() > h.Minor()+1:
-		p.add("MinorVersionSkipped", on, fmt.Sprintf("spec.artifacts.version is %s, but the cluster runs %s; Kubernetes upgrades by one minor version at a time", want, have),
+		p.add("MinorVersionSkipped", on,
+			fmt.Sprintf("spec.artifacts.version is %s, but the cluster runs %s; Kubernetes upgrades by one minor version at a time",
+				want, have),
 			fmt.Sprintf("use the artifacts of v%d.%d first%s", h.Major(), h.Minor()+1, wayOut))
 	}
 }
@@ -181,7 +191,8 @@ func k3sRelease(v string) int {
 func (m *Manager) checkOtherAccounts(o *observation, p *problems) {
 	for _, r := range o.resources[RoleStorage] {
 		if strings.EqualFold(r.Type, "Microsoft.Storage/storageAccounts") && m.ours(&r) && !r.ID.Equal(m.accountID()) {
-			p.add("AccountFixed", r.ID, fmt.Sprintf("spec.storage.account is %s, but the cluster's data is in %s", m.Cluster.Spec.Storage.Account, r.Name),
+			p.add("AccountFixed", r.ID, fmt.Sprintf("spec.storage.account is %s, but the cluster's data is in %s",
+				m.Cluster.Spec.Storage.Account, r.Name),
 				"write account: "+r.Name+", or to make a new cluster without that data: ortet cluster down --all, then ortet cluster up")
 		}
 	}

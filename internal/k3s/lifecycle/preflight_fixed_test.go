@@ -88,21 +88,29 @@ func TestFixedByALiveCluster(t *testing.T) {
 		x.up(file)
 		other := "{addressSpace: 10.20.0.0/16, servers: 10.20.0.0/24, agents: 10.20.16.0/20}"
 		x.refuses(withNetwork(other),
-			refusal{code: "NetworkFixed", wants: []string{"spec.network.addressSpace is 10.20.0.0/16", "write addressSpace: 10.16.0.0/16", "ortet cluster down, then ortet cluster up"}},
+			refusal{code: "NetworkFixed", wants: []string{"spec.network.addressSpace is 10.20.0.0/16", "write addressSpace: 10.16.0.0/16",
+				"ortet cluster down, then ortet cluster up"}},
 			refusal{code: "NetworkFixed", wants: []string{"spec.network.servers is 10.20.0.0/24", "write servers: 10.16.0.0/24"}},
 			refusal{code: "NetworkFixed", wants: []string{"spec.network.agents is 10.20.16.0/20", "write agents: 10.16.16.0/20"}})
-		x.refuses(withNetwork("{agents: 10.16.16.0/21}"), refusal{code: "NetworkFixed", wants: []string{"agents is 10.16.16.0/21, but the network has 10.16.16.0/20"}})
+		x.refuses(withNetwork("{agents: 10.16.16.0/21}"), refusal{code: "NetworkFixed",
+			wants: []string{"agents is 10.16.16.0/21, but the network has 10.16.16.0/20"}})
 
-		x.refuses(withPool("priority: Regular"), refusal{code: "PoolFixed", wants: []string{"priority of pool agents is Spot and cannot become Regular",
-			"write priority: Spot, or give the pool another name", "ortet cluster up --prune deletes pool agents"}})
-		x.refuses(withPool("evictionPolicy: Deallocate"), refusal{code: "PoolFixed", wants: []string{"evictionPolicy of pool agents is Delete and cannot become Deallocate"}})
-		x.refuses(withPool(`zones: ["2", "1"]`), refusal{code: "PoolFixed", wants: []string{`zones of pool agents is none and cannot become ["1", "2"]`, "write no zones"}})
+		x.refuses(withPool("priority: Regular"), refusal{code: "PoolFixed",
+			wants: []string{"priority of pool agents is Spot and cannot become Regular",
+				"write priority: Spot, or give the pool another name", "ortet cluster up --prune deletes pool agents"}})
+		x.refuses(withPool("evictionPolicy: Deallocate"), refusal{code: "PoolFixed",
+			wants: []string{"evictionPolicy of pool agents is Delete and cannot become Deallocate"}})
+		x.refuses(withPool(`zones: ["2", "1"]`), refusal{code: "PoolFixed",
+			wants: []string{`zones of pool agents is none and cannot become ["1", "2"]`, "write no zones"}})
 
-		x.refuses(strings.Replace(file, "demo1234567", "demo7654321", 1), refusal{code: "AccountFixed", wants: []string{"the cluster's data is in demo1234567", "ortet cluster down --all"}})
+		x.refuses(strings.Replace(file, "demo1234567", "demo7654321", 1), refusal{code: "AccountFixed",
+			wants: []string{"the cluster's data is in demo1234567", "ortet cluster down --all"}})
 		x.refuses(strings.Replace(file, "westeurope", "northeurope", 1), refusal{code: "GroupLocation"}, refusal{code: "GroupLocation"})
 		// All at once, and the file of before is still right.
-		x.refuses(strings.Replace(strings.Replace(withNetwork(other), "count: 2", "count: 2, priority: Regular", 1), "demo1234567", "demo7654321", 1),
-			refusal{code: "NetworkFixed"}, refusal{code: "NetworkFixed"}, refusal{code: "NetworkFixed"}, refusal{code: "PoolFixed"}, refusal{code: "AccountFixed"})
+		x.refuses(strings.Replace(strings.Replace(withNetwork(other), "count: 2", "count: 2, priority: Regular", 1), "demo1234567",
+			"demo7654321", 1),
+			refusal{code: "NetworkFixed"}, refusal{code: "NetworkFixed"}, refusal{code: "NetworkFixed"},
+			refusal{code: "PoolFixed"}, refusal{code: "AccountFixed"})
 		x.up(file)
 	})
 }
@@ -114,7 +122,8 @@ func TestZonesAndPriorityOfAPool(t *testing.T) {
 		x.up(regular)
 		x.up(withPool(`priority: Regular, zones: ["1", "2"]`)) // another order
 		x.refuses(withPool(`zones: ["1", "2"]`), refusal{code: "PoolFixed", wants: []string{"Regular and cannot become Spot"}})
-		x.refuses(withPool(`priority: Regular, zones: ["1"]`), refusal{code: "PoolFixed", wants: []string{`zones of pool agents is ["1", "2"]`, `write zones: ["1", "2"]`}})
+		x.refuses(withPool(`priority: Regular, zones: ["1"]`), refusal{code: "PoolFixed",
+			wants: []string{`zones of pool agents is ["1", "2"]`, `write zones: ["1", "2"]`}})
 	})
 }
 
@@ -135,9 +144,11 @@ func TestFixedByAStateDisk(t *testing.T) {
 		x.up(file)
 		x.disk("westeurope", object{recipe.TagCluster: "demo", recipe.TagRanges: "10.42.0.0/16,10.43.0.0/16", recipe.TagK3s: "v1.33.4+k3s1"})
 		x.refuses(withNetwork("{pods: 10.52.0.0/16, services: 10.53.0.0/16}"),
-			refusal{code: "RangesFixed", wants: []string{"spec.network.pods is 10.52.0.0/16, but the cluster has 10.42.0.0/16", "write pods: 10.42.0.0/16", "ortet cluster down --state, then"}},
+			refusal{code: "RangesFixed", wants: []string{"spec.network.pods is 10.52.0.0/16, but the cluster has 10.42.0.0/16",
+				"write pods: 10.42.0.0/16", "ortet cluster down --state, then"}},
 			refusal{code: "RangesFixed", wants: []string{"write services: 10.43.0.0/16"}})
-		x.refuses(withVersion("v1.33.3+k3s1"), refusal{code: "DowngradeRefused", wants: []string{"runs v1.33.4+k3s1", "ortet cluster down --state"}})
+		x.refuses(withVersion("v1.33.3+k3s1"), refusal{code: "DowngradeRefused", wants: []string{"runs v1.33.4+k3s1",
+			"ortet cluster down --state"}})
 		for _, v := range []string{"v1.33.4+k3s1", "v1.33.4+k3s2", "v1.33.9+k3s1", "v1.34.0+k3s1"} {
 			x.up(withVersion(v))
 		}

@@ -15,7 +15,8 @@ import (
 // rule makes a security rule by hand.
 func (x *site) rule(group, name string, priority int) {
 	x.Helper()
-	x.send(http.MethodPut, group+"/securityRules/"+name, "2024-05-01", object{"properties": object{"priority": priority, "direction": "Inbound", "access": "Allow", "protocol": "Tcp",
+	x.send(http.MethodPut, group+"/securityRules/"+name, "2024-05-01", object{"properties": object{"priority": priority,
+		"direction": "Inbound", "access": "Allow", "protocol": "Tcp",
 		"sourceAddressPrefix": "192.0.2.0/24", "sourcePortRange": "*", "destinationAddressPrefix": "*", "destinationPortRange": "8883"}})
 }
 
@@ -46,9 +47,11 @@ func TestRulesOfOthers(t *testing.T) {
 		x.rule(serversNSG, "mqtt", 300)
 		x.rule(agentsNSG, "game", 310)
 		x.rule(serversNSG, "ssh-ipv6", 320) // of an up from another address
-		foreign := refusal{code: "RuleForeign", wants: []string{"security rule game is not in cluster.yaml", "with to: agents", "az network nsg rule delete --resource-group demo-compute --nsg-name agents --name game"}}
+		foreign := refusal{code: "RuleForeign", wants: []string{"security rule game is not in cluster.yaml", "with to: agents",
+			"az network nsg rule delete --resource-group demo-compute --nsg-name agents --name game"}}
 		x.refuses(file, refusal{code: "RuleForeign", wants: []string{"security rule mqtt is not in cluster.yaml", "with to: servers"}}, foreign)
-		x.refuses(withRules(strings.Replace(mqtt, "to: servers", "to: agents", 1)), refusal{code: "RuleForeign", wants: []string{"security rule mqtt"}}, foreign)
+		x.refuses(withRules(strings.Replace(mqtt, "to: servers", "to: agents", 1)), refusal{code: "RuleForeign",
+			wants: []string{"security rule mqtt"}}, foreign)
 		x.refuses(withRules(mqtt), foreign)
 		x.send(http.MethodDelete, agentsNSG+"/securityRules/game", "2024-05-01", nil)
 
@@ -71,8 +74,10 @@ func TestSubnetsOfOthers(t *testing.T) {
 	play(t, nil, func(x *site) {
 		go x.boot()
 		x.up(file)
-		x.send(http.MethodPut, networkID+"/subnets/AzureBastionSubnet", "2024-05-01", object{"properties": object{"addressPrefix": "10.16.1.0/24"}})
-		x.refuses(file, refusal{code: "SubnetForeign", wants: []string{"subnet AzureBastionSubnet was not made by ortet cluster, and up would delete it"}})
+		x.send(http.MethodPut, networkID+"/subnets/AzureBastionSubnet", "2024-05-01",
+			object{"properties": object{"addressPrefix": "10.16.1.0/24"}})
+		x.refuses(file, refusal{code: "SubnetForeign",
+			wants: []string{"subnet AzureBastionSubnet was not made by ortet cluster, and up would delete it"}})
 		x.send(http.MethodDelete, networkID+"/subnets/AzureBastionSubnet", "2024-05-01", nil)
 		x.up(file)
 	})

@@ -71,10 +71,12 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, p *problems) e
 			refuse("SizeNoSpot", "has no Spot in Azure", "use a size such as Standard_D2s_v5, or priority: Regular")
 		}
 		if strings.EqualFold(info.Architecture, "Arm64") {
-			refuse("SizeArm64", "is an Arm64 machine, but programs of spec.artifacts are for amd64", "use a size without p in its name, such as Standard_D2s_v5")
+			refuse("SizeArm64", "is an Arm64 machine, but programs of spec.artifacts are for amd64",
+				"use a size without p in its name, such as Standard_D2s_v5")
 		}
 		if one.needsTemp != "" && info.NoTempDisk {
-			refuse("SizeNoTempDisk", "has no temporary disk, which "+one.needsTemp+" needs", "use a size such as Standard_D2ds_v5, or delete "+one.needsTemp)
+			refuse("SizeNoTempDisk", "has no temporary disk, which "+one.needsTemp+" needs",
+				"use a size such as Standard_D2ds_v5, or delete "+one.needsTemp)
 		}
 	}
 	return nil

@@ -35,17 +35,25 @@ func TestSizes(t *testing.T) {
 			text  string
 			wants []string // all that is refused
 		}{
-			"default":        {file, nil},
-			"unknown":        {withServer(withPool("size: Standard_D2s_v99"), "Standard_X1"), []string{"spec.server.size: size Standard_X1 is not offered in westeurope", "spec.pools[0].size: size Standard_D2s_v99 is not offered", "az vm list-skus"}},
-			"no Spot":        {withPool("size: Standard_B2ms"), []string{"spec.pools[0].size: size Standard_B2ms has no Spot in Azure", "priority: Regular"}},
-			"Regular":        {withPool("size: Standard_B2ms, priority: Regular"), nil},
-			"Arm64":          {withServer(withPool("size: Standard_D4ps_v5"), "Standard_D2ps_v5"), []string{"spec.server.size: size Standard_D2ps_v5 is an Arm64", "spec.pools[0].size: size Standard_D4ps_v5 is an Arm64"}},
-			"swap":           {withOptions(file, "{swapGB: 1}"), []string{"spec.server.size: size Standard_D2s_v5 has no temporary disk, which options.swapGB", "spec.pools[0].size: size Standard_D2s_v5 has no temporary disk, which options.swapGB"}},
-			"scratch":        {withOptions(file, "{scratch: true}"), []string{"spec.pools[0].size: size Standard_D2s_v5 has no temporary disk, which options.scratch"}},
+			"default": {file, nil},
+			"unknown": {withServer(withPool("size: Standard_D2s_v99"), "Standard_X1"),
+				[]string{"spec.server.size: size Standard_X1 is not offered in westeurope",
+					"spec.pools[0].size: size Standard_D2s_v99 is not offered", "az vm list-skus"}},
+			"no Spot": {withPool("size: Standard_B2ms"), []string{"spec.pools[0].size: size Standard_B2ms has no Spot in Azure",
+				"priority: Regular"}},
+			"Regular": {withPool("size: Standard_B2ms, priority: Regular"), nil},
+			"Arm64": {withServer(withPool("size: Standard_D4ps_v5"), "Standard_D2ps_v5"),
+				[]string{"spec.server.size: size Standard_D2ps_v5 is an Arm64", "spec.pools[0].size: size Standard_D4ps_v5 is an Arm64"}},
+			"swap": {withOptions(file, "{swapGB: 1}"),
+				[]string{"spec.server.size: size Standard_D2s_v5 has no temporary disk, which options.swapGB",
+					"spec.pools[0].size: size Standard_D2s_v5 has no temporary disk, which options.swapGB"}},
+			"scratch": {withOptions(file, "{scratch: true}"),
+				[]string{"spec.pools[0].size: size Standard_D2s_v5 has no temporary disk, which options.scratch"}},
 			"temporary disk": {withOptions(temp, "{swapGB: 1, scratch: true}"), nil},
 			"zones":          {withPool(`zones: ["1", "3"]`), nil},
-			"zone": {strings.Replace(withPool(`zones: ["1", "3"]`), "westeurope", "westcentralus", 1), []string{"spec.pools[0].size: size Standard_D2s_v5 is not offered to this subscription in zone 1 of westcentralus",
-				"spec.pools[0].size: size Standard_D2s_v5 is not offered to this subscription in zone 3 of westcentralus"}},
+			"zone": {strings.Replace(withPool(`zones: ["1", "3"]`), "westeurope", "westcentralus", 1),
+				[]string{"spec.pools[0].size: size Standard_D2s_v5 is not offered to this subscription in zone 1 of westcentralus",
+					"spec.pools[0].size: size Standard_D2s_v5 is not offered to this subscription in zone 3 of westcentralus"}},
 		} {
 			requests = 0
 			_, err := x.manager(c.text).Plan(x.ctx)
@@ -109,7 +117,8 @@ func TestRestrictedSizes(t *testing.T) {
 		}
 		_, err := restricted(file).Up(x.ctx, lifecycle.UpOptions{})
 		for _, field := range []string{"spec.server.size", "spec.pools[0].size"} {
-			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), field+": size Standard_D2s_v5 is not offered to this subscription in westeurope: NotAvailableForSubscription") {
+			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(),
+				field+": size Standard_D2s_v5 is not offered to this subscription in westeurope: NotAvailableForSubscription") {
 				x.Errorf("%s: %v", field, err)
 			}
 		}
@@ -117,7 +126,8 @@ func TestRestrictedSizes(t *testing.T) {
 		if _, err := restricted(file).Up(x.ctx, lifecycle.UpOptions{}); err != nil {
 			x.Errorf("up of what runs: %v", err)
 		}
-		if _, err := restricted(twoPools).Up(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused || strings.Contains(err.Error(), "pools[0]") || !strings.Contains(err.Error(), "pools[1]") {
+		if _, err := restricted(twoPools).Up(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused ||
+			strings.Contains(err.Error(), "pools[0]") || !strings.Contains(err.Error(), "pools[1]") {
 			x.Errorf("up of another pool: %v", err)
 		}
 	})
