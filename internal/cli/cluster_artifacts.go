@@ -18,9 +18,10 @@ import (
 
 func newClusterArtifacts(c *clusterOptions) *cobra.Command {
 	var binary, images, ortet, ortetNode, prefix, version string
-	cmd := clusterCommand("artifacts DIR", "Copy the programs that machines fetch, with their digests", `artifacts copies k3s, its images, ortet and ortet-node into DIR, which a web server or
-the share publishes under --url, and prints the block spec.artifacts with their digests.
-Machines verify each file by its digest.`, func(_ context.Context, args []string) error {
+	var manifests []string
+	cmd := clusterCommand("artifacts DIR", "Copy the files that machines fetch, with their digests", `artifacts copies k3s, its images, ortet, ortet-node and manifests into DIR, which a web
+server or the share publishes under --url, and prints the blocks spec.artifacts and
+spec.manifests with their digests. Machines verify each file by its digest.`, func(_ context.Context, args []string) error {
 		if binary == "" {
 			return usagef("--k3s is missing: name the k3s binary of a release")
 		}
@@ -34,7 +35,11 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 			}
 			ortet = own
 		}
-		a := k3s.Artifacts{Version: version}
+		var a struct { // as cluster.yaml has them
+			k3s.Artifacts
+			Manifests []k3s.Manifest `json:"manifests,omitempty"`
+		}
+		a.Version, a.Manifests = version, make([]k3s.Manifest, len(manifests))
 		type file struct {
 			from, name, flag string
 			to               *k3s.Artifact
@@ -44,6 +49,11 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 		if images != "" {
 			a.Images = new(k3s.Artifact)
 			files = append(files, file{images, filepath.Base(images), "images", a.Images})
+		}
+		for i, from := range manifests {
+			name := filepath.Base(from)
+			a.Manifests[i].Name = strings.TrimSuffix(strings.TrimSuffix(name, ".yml"), ".yaml")
+			files = append(files, file{from, name, "manifest", &a.Manifests[i].Artifact})
 		}
 		if err := os.MkdirAll(args[0], 0o755); err != nil {
 			return fmt.Errorf("cannot make directory: %w", err)
@@ -55,7 +65,7 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 			}
 			*f.to = k3s.Artifact{URL: strings.TrimRight(prefix, "/") + "/" + f.name, SHA256: digest}
 		}
-		block, err := k3s.ArtifactsBlock(a)
+		block, err := k3s.ArtifactsBlock(a.Artifacts, a.Manifests)
 		if err != nil {
 			return err
 		}
@@ -66,6 +76,7 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 	f.StringVar(&images, "images", "", "`FILE` of k3s's air-gap images; without it machines pull them")
 	f.StringVar(&ortet, "ortet", "", "`FILE` of ortet for Linux (default: this program)")
 	f.StringVar(&ortetNode, "ortet-node", "", "`FILE` of ortet-node (default: beside ortet)")
+	f.StringArrayVar(&manifests, "manifest", nil, "`FILE` of Kubernetes objects that the server applies; repeatable")
 	f.StringVar(&version, "k3s-version", "", "`VERSION` of k3s, for people to read: v1.36.3+k3s1")
 	f.StringVar(&prefix, "url", "", "`PREFIX` under which DIR is published: https://mirror.example.com/k3s, file:///srv/artifacts")
 	return cmd

@@ -44,15 +44,19 @@ func TestClusterOffline(t *testing.T) {
 	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "keys"); code != workflow.ExitRefused || !strings.Contains(err, "exists") {
 		t.Errorf("keys again: exit code %d: %s", code, err)
 	}
-	for _, name := range []string{"k3s-amd64", "ortet", "ortet-node"} {
+	for _, name := range []string{"k3s-amd64", "ortet", "ortet-node", "app.yaml"} {
 		if err := os.WriteFile(in(name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out := offline(t, dir, "artifacts", in("www"), "--k3s", in("k3s-amd64"), "--ortet", in("ortet"), "--url", "file:///srv/artifacts/")
+	out := offline(t, dir, "artifacts", in("www"), "--k3s", in("k3s-amd64"), "--ortet", in("ortet"), "--manifest", in("app.yaml"), "--url", "file:///srv/artifacts/")
 	sum := sha256.Sum256([]byte("k3s-amd64"))
 	if !strings.Contains(out, "file:///srv/artifacts/k3s\n") || !strings.Contains(out, hex.EncodeToString(sum[:])) {
 		t.Errorf("block:\n%s", out)
+	}
+	sum = sha256.Sum256([]byte("app.yaml"))
+	if want := "  manifests:\n  - name: app\n    url: file:///srv/artifacts/app.yaml\n    sha256: \"" + hex.EncodeToString(sum[:]) + "\"\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("block:\n%s\nwant at its end\n%s", out, want)
 	}
 	if data, err := os.ReadFile(in("www/ortet-node")); err != nil || string(data) != "ortet-node" {
 		t.Errorf("copy: %q %v", data, err)

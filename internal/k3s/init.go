@@ -41,8 +41,11 @@ func inline(value any) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// ArtifactsBlock is spec.artifacts of cluster.yaml, indented as it is there.
-func ArtifactsBlock(a Artifacts) ([]byte, error) { return render("artifacts", a) }
+// ArtifactsBlock is spec.artifacts of cluster.yaml, and spec.manifests if there are any,
+// indented as they are there.
+func ArtifactsBlock(a Artifacts, manifests []Manifest) ([]byte, error) {
+	return render("blocks", Spec{Artifacts: a, Manifests: manifests})
+}
 
 // Placeholders are the names of artifacts whose digest is all zeros, as init writes
 // it: a cluster cannot boot by them.
@@ -65,7 +68,7 @@ type InitOptions struct {
 	Name string
 	// Spec needs no more than Location: what it does not set has its default. Without
 	// pools there is one pool "agents" of 3 Spot machines, without artifacts there are
-	// placeholders. Images by id, zones, labels and taints are not written.
+	// placeholders. Images by id, zones, labels, taints and manifests are not written.
 	Spec Spec
 	// Random makes up the storage account's name if Spec has none: crypto/rand.Reader.
 	Random io.Reader

@@ -2,6 +2,7 @@ package k3s_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,7 +72,8 @@ func TestArtifactsBlockFitsIntoFile(t *testing.T) {
 	want := k3s.Artifacts{K3s: a, Images: &a, Ortet: a, OrtetNode: a, Version: "v1.36.3+k3s1"}
 	before, rest, _ := strings.Cut(minimal, "  artifacts:\n")
 	_, after, _ := strings.Cut(rest, "  pools:\n")
-	block, err := k3s.ArtifactsBlock(want)
+	manifests := []k3s.Manifest{{Name: "app", Artifact: a}, {Name: "b", Artifact: k3s.Artifact{URL: "file:///srv/b", SHA256: digest}}}
+	block, err := k3s.ArtifactsBlock(want, manifests)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,5 +83,8 @@ func TestArtifactsBlockFitsIntoFile(t *testing.T) {
 	}
 	if got := c.Spec.Artifacts; *got.Images != a || got.K3s != a || got.Ortet != a || got.OrtetNode != a || got.Version != want.Version {
 		t.Errorf("artifacts are %+v", got)
+	}
+	if !slices.Equal(c.Spec.Manifests, manifests) {
+		t.Errorf("manifests are %+v", c.Spec.Manifests)
 	}
 }

@@ -27,6 +27,7 @@ func (p parser) rules(c *Cluster) {
 			p.artifact("spec.artifacts."+name+".url", a.URL)
 		}
 	}
+	p.manifests(s.Manifests)
 	names, agents := map[string]string{"server": "the server"}, 0
 	for i, pool := range s.Pools {
 		at := fmt.Sprintf("spec.pools[%d]", i)
@@ -67,6 +68,18 @@ func (p parser) artifact(at, text string) {
 		p.At(at, "has a password or a signature in it, which everybody on a machine could read; use a URL without, or file:///srv/PATH on the share")
 	case u.Scheme == "file" && (path.Clean(u.Path) != u.Path || u.RawQuery != "" || u.Fragment != ""):
 		p.At(at, yamlfile.Quote(text)+" is not a file of the share; use file:///srv/PATH, without .. and ?")
+	}
+}
+
+func (p parser) manifests(all []Manifest) {
+	names := map[string]string{"admission": "a manifest of Ortet's own"} // ortet-admission.yaml
+	for i, m := range all {
+		at := fmt.Sprintf("spec.manifests[%d]", i)
+		if other := names[m.Name]; other != "" {
+			p.At(at+".name", fmt.Sprintf("%q is the name of %s already; use another", m.Name, other))
+		}
+		names[m.Name] = at
+		p.artifact(at+".url", m.URL)
 	}
 }
 

@@ -18,6 +18,8 @@ func rules(all ...string) string {
 	return "  access: {rules: [" + strings.Join(all, ", ") + "]}\n  storage:\n"
 }
 
+var ones = strings.Repeat("1", 64)
+
 // edits replace text of minimal.
 var edits = []struct {
 	old, new string
@@ -41,6 +43,14 @@ var edits = []struct {
 	{"    account", "    shares: []\n    account", `15: spec.storage.shares: has length 0; use 1 to 50 items`},
 	{"  artifacts", "  groups: {storage: x., compute: ok}\n  artifacts", `7: spec.groups.storage: "x." is not valid; use a resource group's name: letters, digits, and _ ( ) - . but no . at the end`},
 	{"  artifacts", "  groups: {storage: same, compute: Same}\n  artifacts", `7: spec.groups.compute: is the same group as spec.groups.storage, which outlives it; use two`},
+
+	{"  artifacts", "  manifests:\n  - {name: app, url: 'http://h/a', sha256: \"" + ones + "\"}\n  - {name: app, url: 'file:///srv/../a', sha256: \"" + ones + "\"}\n  artifacts",
+		"9: spec.manifests[1].name: \"app\" is the name of spec.manifests[0] already; use another\n" +
+			"9: spec.manifests[1].url: \"file:///srv/../a\" is not a file of the share; use file:///srv/PATH, without .. and ?"},
+	{"  artifacts", "  manifests: [{name: admission, url: 'http://h/a', sha256: \"" + ones + "\"}]\n  artifacts",
+		`7: spec.manifests[0].name: "admission" is the name of a manifest of Ortet's own already; use another`},
+	{"  artifacts", "  manifests: [{name: ../a, url: 'http://h/a', sha256: \"" + ones + "\"}]\n  artifacts",
+		`7: spec.manifests[0].name: "../a" is not valid; use a-z, 0-9 and -, with no - at either end`},
 
 	// Structure.
 	{"kind: Cluster", "kind: Cluster\nkind: Cluster", `3: invalid YAML: mapping key "kind" already defined at line 2; check indentation and quotes`},

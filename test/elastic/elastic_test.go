@@ -18,17 +18,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
 )
 
-const autostart = `apiVersion: v1
-kind: ConfigMap
-metadata: {name: from-srv, namespace: default}
-data: {kept: "yes"}
-`
+// configMap is a manifest.
+func configMap(name string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: default}\ndata: {kept: \"yes\"}\n"
+}
 
 // TestElasticShort is the day of somebody who wants a cheap cluster: made, grown, torn
 // down tonight and back tomorrow with the same data.
@@ -125,7 +125,8 @@ func (w *world) make() {
 	w.cluster("up")
 	w.cluster("kubeconfig")
 	w.wantNodes(1)
-	w.ssh("sudo mkdir -p /srv/autostart && echo today | sudo tee /srv/data >/dev/null && echo " + shellQuote(autostart) + " | sudo tee /srv/autostart/kept.yaml >/dev/null && sync")
+	w.ssh("sudo mkdir -p /srv/autostart && echo today | sudo tee /srv/data >/dev/null && echo " + shellQuote(configMap("of-the-share")) +
+		" | sudo tee /srv/autostart/evil.yaml >/dev/null && sync")
 }
 
 // tomorrow takes compute away and makes it again.
@@ -140,21 +141,25 @@ func (w *world) tomorrow() {
 	w.wantConfigMap()
 }
 
-// wantConfigMap waits for what /srv/autostart has.
+// wantConfigMap waits for what the manifest of cluster.yaml has. The server applies
+// nothing else.
 func (w *world) wantConfigMap() {
 	w.t.Helper()
 	client := w.kube()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		m, err := client.CoreV1().ConfigMaps("default").Get(w.ctx, "from-srv", metav1.GetOptions{})
+		m, err := client.CoreV1().ConfigMaps("default").Get(w.ctx, manifest, metav1.GetOptions{})
 		if err == nil && m.Data["kept"] == "yes" {
-			return
+			break
 		}
 		if time.Now().After(deadline) {
-			w.t.Errorf("the manifest of /srv/autostart was not applied: %v", err)
+			w.t.Errorf("the manifest was not applied: %v", err)
 			return
 		}
 		time.Sleep(time.Second)
+	}
+	if _, err := client.CoreV1().ConfigMaps("default").Get(w.ctx, "of-the-share", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		w.t.Errorf("the server applied a manifest of the share: %v", err)
 	}
 }
 

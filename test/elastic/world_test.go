@@ -45,6 +45,7 @@ const (
 	speed       = 60
 	clusterName = "lab"
 	poolName    = "agents"
+	manifest    = "applied" // and the ConfigMap in it
 )
 
 // A world is an Azure with nothing in it, and an operator's computer.
@@ -324,8 +325,12 @@ func (w *world) wantNodes(n int) {
 // clusterYAML writes the operator's file, with the artifacts that the mirror serves.
 func (w *world) clusterYAML() {
 	w.t.Helper()
+	file := w.path(manifest + ".yaml")
+	if err := os.WriteFile(file, []byte(configMap(manifest)), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 	out := w.cluster("artifacts", w.path("mirror"), "--url", "http://"+mirrorAddress, "--k3s", w.path("k3s"), "--images", w.path("images.tar"),
-		"--ortet", filepath.Join(w.bin, "ortet"), "--ortet-node", filepath.Join(w.bin, "ortet-node"))
+		"--ortet", filepath.Join(w.bin, "ortet"), "--ortet-node", filepath.Join(w.bin, "ortet-node"), "--manifest", file)
 	var block map[string]any
 	if err := yaml.Unmarshal([]byte(out), &block); err != nil {
 		w.t.Fatalf("artifacts printed no YAML: %v\n%s", err, out)
@@ -340,6 +345,7 @@ func (w *world) clusterYAML() {
 			"location":  "westeurope",
 			"image":     map[string]any{"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"},
 			"artifacts": artifacts,
+			"manifests": block["manifests"],
 			"network":   map[string]any{"addressSpace": subnet, "servers": "10.150.0.0/26", "agents": "10.150.0.64/26"},
 			"pools":     []any{map[string]any{"name": poolName, "size": "Standard_D2s_v5", "count": 1, "labels": map[string]any{"lab": "yes"}}},
 			"storage":   map[string]any{"account": "ortetlab"},

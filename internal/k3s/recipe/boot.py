@@ -19,6 +19,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -230,7 +231,7 @@ class Machine:
         if self.server:
             step("mounting the state disk", self.mount_state)
         # All are fetched before one takes its place: with a wrong digest all stays as it is.
-        fetched = [(a, step("fetching " + a["name"], lambda a=a: fetch(a))) for a in s["artifacts"]]
+        fetched = [(a, step("fetching " + a["name"], lambda a=a: fetch(a))) for a in s["artifacts"] + s.get("manifests", [])]
         for artifact in [a for a, new in fetched if new]:
             os.replace(path(artifact["path"]) + ".part", path(artifact["path"]))
             units.add(RESTART.get(artifact["name"], ""))
@@ -350,7 +351,7 @@ class Machine:
             owner = (user.pw_uid, user.pw_gid)
         except KeyError:
             owner = (1000, 1000)
-        options = "vers=3.1.1,credentials=%s,dir_mode=0770,file_mode=0660,uid=%d,gid=%d,mfsymlinks,serverino"
+        options = "vers=3.1.1,credentials=%s,noperm,dir_mode=0777,file_mode=0666,uid=%d,gid=%d,mfsymlinks,serverino"
         share = "//%s.file.%s/%s" % (s["account"], self.suffix, s["share"])
         run("mount", "-t", "cifs", share, path("/srv"), "-o", options % ((path(credentials),) + owner))
 
@@ -402,12 +403,22 @@ class Machine:
             azure["resourceManagerEndpoint"] = self.cloud
         write("/etc/ortet/azure.json", json.dumps(azure, indent=1) + "\n")
         self.configure_admission()
-        for file in glob.glob(path("/usr/local/lib/ortet/manifests/*.yaml")):
-            with open(file) as f:
-                write(MANIFESTS + os.path.basename(file), f.read())
+        self.manifests()
         if not os.path.lexists(path("/usr/local/bin/kubectl")):
             os.symlink("k3s", path("/usr/local/bin/kubectl"))
         return units
+
+    def manifests(self):
+        """Puts Ortet's own manifests beside those of the settings, and deletes those of
+        earlier settings. Nothing else that a share holds gets to k3s: agents write there."""
+        keep = [m["path"] for m in self.settings.get("manifests", [])]
+        for file in glob.glob(path("/usr/local/lib/ortet/manifests/*.yaml")):
+            keep.append(MANIFESTS + os.path.basename(file))
+            with open(file) as f:
+                write(keep[-1], f.read())
+        for file in glob.glob(path(MANIFESTS + "ortet-*.yaml")):
+            if file not in map(path, keep):
+                os.unlink(file)
 
     def pools(self):
         """Lists the ids of the cluster's scale sets. Lists of ARM give names of groups in
@@ -533,6 +544,16 @@ def digest(file):
     return h.hexdigest()
 
 
+def open_regular(file):
+    """Opens a file of the share, where others could put a pipe or a link to a device, which
+    have no end."""
+    fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError("no regular file")
+    return open(fd, "rb")
+
+
 def fetch(artifact):
     """Fetches a file to its path with .part, unless a valid one is there. Returns whether
     it did."""
@@ -546,7 +567,7 @@ def fetch(artifact):
     h = hashlib.sha256()
     try:
         if url.startswith("file://"):
-            source = open(path(urllib.parse.unquote(url[len("file://"):])), "rb")
+            source = open_regular(path(urllib.parse.unquote(url[len("file://"):])))
         else:
             source = urllib.request.urlopen(url, timeout=60)
         with source, open(temporary, "wb") as out:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -14,11 +15,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
@@ -283,7 +287,7 @@ func TestServerBoots(t *testing.T) {
 	commands := w.read("/commands")
 	for _, want := range []string{
 		"systemctl start ortet-metadata-guard.service\n",
-		"mount -t cifs //ortetdemo123.file.storage.example/data " + w.root + "/srv -o vers=3.1.1,credentials=" + w.root + "/run/ortet/share-credentials,",
+		"mount -t cifs //ortetdemo123.file.storage.example/data " + w.root + "/srv -o vers=3.1.1,credentials=" + w.root + "/run/ortet/share-credentials,noperm,dir_mode=0777,file_mode=0666,",
 	} {
 		if !strings.Contains(commands, want) {
 			t.Errorf("commands lack %q:\n%s", want, commands)
@@ -448,6 +452,112 @@ func TestArtifactFromTheShare(t *testing.T) {
 	w.boot()
 	if got := w.read("/var/lib/rancher/k3s/agent/images/ortet.tar.zst"); got != "images" {
 		t.Errorf("the images are %q", got)
+	}
+}
+
+const manifestFolder = "/var/lib/rancher/k3s/server/manifests/"
+
+// withManifests has the server apply an object by URL, and one of the share that is no YAML.
+func withManifests(w *world) func(*k3s.Cluster) {
+	w.files["/web.yaml"] = "kind: Namespace\n"
+	w.put(w.root+"/srv/manifests/broken.yaml", "kind: [", 0o644)
+	return func(c *k3s.Cluster) {
+		c.Spec.Manifests = []k3s.Manifest{
+			{Name: "web", Artifact: k3s.Artifact{URL: w.url + "/web.yaml", SHA256: sha256Of("kind: Namespace\n")}},
+			{Name: "broken", Artifact: k3s.Artifact{URL: "file:///srv/manifests/broken.yaml", SHA256: sha256Of("kind: [")}},
+		}
+	}
+}
+
+// wantManifests: k3s's folder holds these and nothing else.
+func (w *world) wantManifests(want map[string]string) {
+	w.t.Helper()
+	got := map[string]string{}
+	entries, err := os.ReadDir(w.root + manifestFolder)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range entries {
+		content := w.read(manifestFolder + e.Name())
+		if e.Name() == "ortet-admission.yaml" && strings.Contains(content, "ValidatingAdmissionPolicy") {
+			content = "Ortet's"
+		}
+		if !strings.HasSuffix(e.Name(), ".part") { // k3s does not read these
+			got[e.Name()] = content
+		}
+	}
+	if !maps.Equal(got, want) {
+		w.t.Errorf("manifests are %q, want %q", got, want)
+	}
+}
+
+func TestManifestsAreApplied(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", withManifests(w))
+	own := map[string]string{"ortet-admission.yaml": "Ortet's", "coredns.yaml": "k3s's"}
+	for name, content := range own {
+		w.put(w.root+manifestFolder+name, content, 0o600)
+	}
+	w.put(w.root+manifestFolder+"ortet-earlier.yaml", "of an earlier cluster.yaml", 0o600)
+	w.boot()
+	want := map[string]string{"ortet-web.yaml": "kind: Namespace\n", "ortet-broken.yaml": "kind: ["}
+	maps.Copy(want, own)
+	w.wantManifests(want)
+	if i, err := os.Stat(w.root + manifestFolder + "ortet-web.yaml"); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("ortet-web.yaml: %v %v", i, err)
+	}
+	w.install("server", nil)
+	w.boot()
+	w.wantManifests(own)
+}
+
+// An agent's root has the account's key, so everything on the share is as it wants: the
+// server applies nothing of it, and does not hang.
+func TestServerAppliesNothingOfTheShare(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", withManifests(w))
+	const evil = "kind: ClusterRoleBinding\n"
+	at := func(name string) string { return w.root + "/srv/" + name }
+	errs := []error{}
+	for _, folder := range []string{"autostart", "manifests", "server/manifests"} {
+		w.put(at(folder+"/evil.yaml"), evil, 0o777)
+		w.put(at(folder+"/ortet-admission.yaml"), evil, 0o777)
+		w.put(at(folder+"/\xff\xfe.yaml"), evil, 0o777)
+		w.put(at(folder+"/folder.yaml/evil.yaml"), evil, 0o777)
+		errs = append(errs, unix.Mkfifo(at(folder+"/pipe.yaml"), 0o777), os.Symlink("/dev/zero", at(folder+"/zero.yaml")),
+			os.Symlink(folder, at(folder+"/loop.yaml")), os.Symlink(w.root+manifestFolder, at(folder+"/manifests.yaml")))
+	}
+	broken := at("manifests/broken.yaml")
+	for name, replace := range map[string]func() error{
+		"other content":      func() error { return os.WriteFile(broken, []byte(evil), 0o777) },
+		"a pipe":             func() error { return unix.Mkfifo(broken, 0o777) },
+		"a folder":           func() error { return os.Mkdir(broken, 0o777) },
+		"a link to a device": func() error { return os.Symlink("/dev/zero", broken) },
+		"nothing":            func() error { return nil },
+	} {
+		if err := errors.Join(append(errs, os.RemoveAll(broken), os.RemoveAll(w.root+manifestFolder), replace())...); err != nil {
+			t.Fatal(err)
+		}
+		errs = nil
+		w.mu.Lock()
+		w.states = nil
+		w.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		wait := w.start(ctx)
+		eventually(t, name+" is reported", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.ContainsFunc(w.states, func(s string) bool { return strings.HasPrefix(s, "fetching manifest broken: ") })
+		})
+		w.wantManifests(map[string]string{})
+		if err := errors.Join(os.RemoveAll(broken), os.WriteFile(broken, []byte("kind: ["), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := wait(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		cancel()
+		w.wantManifests(map[string]string{"ortet-web.yaml": "kind: Namespace\n", "ortet-broken.yaml": "kind: [", "ortet-admission.yaml": "Ortet's"})
 	}
 }
 

@@ -79,6 +79,8 @@ type settings struct {
 	Services string         `json:"services,omitempty"`
 	TimeZone string         `json:"timeZone,omitempty"`
 	Files    []settingsFile `json:"files,omitempty"` // one that leaves the list is deleted
+	// Manifests are those of cluster.yaml, in k3s's folder of manifests.
+	Manifests []artifact `json:"manifests,omitempty"`
 
 	// An agent's: those of join.json.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
@@ -107,6 +109,7 @@ const (
 	unitDirectory = "/etc/systemd/system/"
 	imagesFolder  = "/var/lib/rancher/k3s/agent/images/"
 	registryPort  = "5000"
+	manifests     = "/var/lib/rancher/k3s/server/manifests/"
 )
 
 // serverDocument is constant for a version of Ortet and what its VM is.
@@ -127,6 +130,9 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	n, o, a := r.Spec.Network, r.Spec.Options, r.Spec.Access
 	s.Pods, s.Services, s.TimeZone = n.Pods, n.Services, o.TimeZone
 	s.Artifacts = append(s.Artifacts, program("ortet", r.Spec.Artifacts.Ortet))
+	for _, m := range r.Spec.Manifests {
+		s.Manifests = append(s.Manifests, artifact{"manifest " + m.Name, m.URL, m.SHA256, manifests + "ortet-" + m.Name + ".yaml", "0600"})
+	}
 	if o.PrivateRegistry {
 		s.Files = append(s.Files, settingsFile{"/etc/rancher/k3s/registries.yaml", "0600", r.registries(), []string{"k3s.service"}})
 	}
