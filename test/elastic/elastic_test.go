@@ -37,6 +37,7 @@ func TestElasticShort(t *testing.T) {
 	defer cancel()
 	w := newWorld(ctx, t)
 	w.make()
+	w.admissionIsBound()
 	w.cluster("scale", poolName, "2")
 	w.wantNodes(2)
 	w.deploy()
@@ -160,6 +161,35 @@ func (w *world) wantConfigMap() {
 	}
 	if _, err := client.CoreV1().ConfigMaps("default").Get(w.ctx, "of-the-share", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		w.t.Errorf("the server applied a manifest of the share: %v", err)
+	}
+}
+
+// admissionIsBound tries, by the credentials and as the user of the admission server,
+// what its policies, RBAC and the files' modes forbid.
+func (w *world) admissionIsBound() {
+	w.t.Helper()
+	for command, want := range map[string]string{
+		"create secret generic planted --namespace kube-system":                  "secrets.ortet-system-ortet.ortet.io",
+		"create --filename /tmp/lease.yaml":                                      "leases.ortet-system-ortet.ortet.io",
+		"get secrets --all-namespaces":                                           "is forbidden",
+		"create clusterrolebinding planted --clusterrole cluster-admin --user x": "is forbidden",
+		"create token default --namespace kube-system":                           "is forbidden",
+		"auth whoami --output jsonpath={.status.userInfo.username}":              "system:serviceaccount:ortet-system:ortet-admission",
+		"run planted --namespace kube-system --image x":                          "is forbidden",
+	} {
+		out := w.ssh("printf 'apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: planted, namespace: ortet-system}\n' >/tmp/lease.yaml; " +
+			"sudo -u ortet-admission k3s kubectl --kubeconfig /run/ortet/admission/kubeconfig " + command + " 2>&1 || true")
+		if !strings.Contains(out, want) {
+			w.t.Errorf("kubectl %s as the admission server: %s; want %s", command, out, want)
+		}
+	}
+	out := w.ssh("for f in /etc/rancher/k3s/k3s.yaml /run/ortet/share-credentials /var/lib/rancher/k3s/server/token; do sudo -u ortet-admission cat $f 2>&1; done; " +
+		"sudo grep -h -E '^(Uid|CapBnd|CapEff|NoNewPrivs):' /proc/$(systemctl show --property MainPID --value ortet-admission.service)/status; id -u ortet-admission")
+	lines := strings.Split(out, "\n")
+	uid := lines[len(lines)-1]
+	if strings.Count(out, "Permission denied") != 3 || len(lines) != 8 || uid == "0" || lines[3] != "Uid:\t"+strings.Join([]string{uid, uid, uid, uid}, "\t") ||
+		!strings.HasSuffix(lines[4], "\t0000000000000000") || !strings.HasSuffix(lines[5], "\t0000000000000000") || lines[6] != "NoNewPrivs:\t1" {
+		w.t.Errorf("the admission server's files and process: %s", out)
 	}
 }
 

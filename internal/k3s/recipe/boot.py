@@ -50,6 +50,8 @@ FOLDERS = {"server": "/var/lib/rancher/k3s/server", "storage": "/var/lib/rancher
 # Units that have to start again with another of these artifacts.
 RESTART = {"k3s": "k3s.service", "images": "k3s.service", "ortet": "ortet-admission.service"}
 APPLIED = "/run/ortet/settings"  # digest of the settings that the server runs by
+ADMISSION = "/run/ortet/admission/"  # what the admission server reaches k3s by
+TOKEN_AGE = 20 * 60  # seconds, of a token that is valid for an hour
 MANIFESTS = "/var/lib/rancher/k3s/server/manifests/"
 
 
@@ -401,7 +403,8 @@ class Machine:
         if os.environ.get("ORTET_RESOURCE_MANAGER"):
             azure["cloud"] = "AzureStackCloud"
             azure["resourceManagerEndpoint"] = self.cloud
-        write("/etc/ortet/azure.json", json.dumps(azure, indent=1) + "\n")
+        write("/etc/ortet/azure.json", json.dumps(azure, indent=1) + "\n", 0o644)
+        make_admission_user()
         self.configure_admission()
         self.manifests()
         if not os.path.lexists(path("/usr/local/bin/kubectl")):
@@ -486,18 +489,20 @@ class Machine:
 
     def publish_once(self):
         s = self.machine["tags"]
+        first = renew_admission_token()
         changed = self.configure_admission()
         if changed is None and not os.path.exists(path("/run/ortet/admission.env")):
             raise RuntimeError("no scale set has tag %s=%s yet" % (s["cluster"], self.machine["cluster"]))
-        if changed:
+        if changed or first:
             run("systemctl", "restart", "ortet-admission.service")
+        if changed:
             log("the admission server was restarted with another list of pools")
         space = os.statvfs(path(STATE))
         if space.f_bavail == 0:
             raise RuntimeError("the state disk is full; a larger spec.server.stateGB makes it grow")
         version = self.node()
         ca = run(path("/usr/local/bin/ortet"), "admission", "--print-ca-hash",
-                 "--kubeconfig", path("/etc/rancher/k3s/k3s.yaml"))
+                 "--kubeconfig", path(ADMISSION + "kubeconfig"))
         run("systemctl", "is-active", "--quiet", "ortet-admission.service")
         with open(path("/etc/ssh/ssh_host_ed25519_key.pub")) as f:
             key = " ".join(f.read().split()[:2])
@@ -534,6 +539,37 @@ class Machine:
             if "no resources found" not in str(e).lower() and str(e) != self.unlabelled:
                 log("cannot label nodes: %s" % e)
                 self.unlabelled = str(e)
+
+
+def make_admission_user():
+    """Makes the admission server's user, and the folder that only it and root may read."""
+    try:
+        run("id", "ortet-admission")
+    except RuntimeError:
+        run("useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", "ortet-admission")
+    os.makedirs(path(ADMISSION), exist_ok=True)
+    run("chgrp", "ortet-admission", path(ADMISSION))
+    os.chmod(path(ADMISSION), 0o2750)  # new files have its group
+
+
+def renew_admission_token():
+    """Gives the admission server a token of its ServiceAccount, so that RBAC and its own
+    policies bind it. Returns whether it had none: client-go reads a new one by itself."""
+    token, first = path(ADMISSION + "token"), not os.path.exists(path(ADMISSION + "token"))
+    if not first and abs(time.time() - os.stat(token).st_mtime) < TOKEN_AGE:
+        return False
+    with open(path("/var/lib/rancher/k3s/server/tls/server-ca.crt"), "rb") as f:
+        ca = base64.b64encode(f.read()).decode()
+    kubeconfig = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "default",
+        "clusters": [{"name": "default", "cluster": {"server": "https://127.0.0.1:6443", "certificate-authority-data": ca}}],
+        "users": [{"name": "default", "user": {"tokenFile": token}}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+    }
+    write(ADMISSION + "kubeconfig", json.dumps(kubeconfig, indent=1) + "\n", 0o640)
+    write(ADMISSION + "token", run(path("/usr/local/bin/k3s"), "kubectl", "create", "token", "ortet-admission",
+                                   "--namespace=ortet-system", "--duration=1h"), 0o640)
+    return first
 
 
 def digest(file):

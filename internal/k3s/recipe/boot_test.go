@@ -24,6 +24,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ortet/ortet/deploy/systemd"
 	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
@@ -64,9 +67,11 @@ func newWorld(t *testing.T) *world {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	for _, name := range []string{"mount", "systemctl", "mount.cifs", "nft", "apt-get"} {
+	for _, name := range []string{"mount", "systemctl", "mount.cifs", "nft", "apt-get", "useradd", "chgrp"} {
 		w.program(filepath.Join(w.programs, name), `echo "`+name+` $*" >>"$ORTET_ROOT/commands"`)
 	}
+	w.program(filepath.Join(w.programs, "id"), "exit 1")
+	w.put(w.root+"/var/lib/rancher/k3s/server/tls/server-ca.crt", "CA", 0o600)
 	return w
 }
 
@@ -205,6 +210,7 @@ func (w *world) install(machine string, change func(*k3s.Cluster)) {
 const program = `
 case "$*" in
 *print-ca-hash*) echo ` + caHash + ` ;;
+*"create token"*) date +%N ;;
 *"kubectl get"*) sed "s/NOW/$(date -u +%FT%T.000000Z -d @$(($(date +%s) - $(cat "$ORTET_ROOT/lease"))))/" "$ORTET_ROOT/node.json" ;;
 esac
 `
@@ -558,6 +564,42 @@ func TestServerAppliesNothingOfTheShare(t *testing.T) {
 		}
 		cancel()
 		w.wantManifests(map[string]string{"ortet-web.yaml": "kind: Namespace\n", "ortet-broken.yaml": "kind: [", "ortet-admission.yaml": "Ortet's"})
+	}
+}
+
+// The admission server has a token of its ServiceAccount, and no way to k3s's kubeconfig.
+func TestAdmissionHasATokenOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", nil)
+	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
+	const folder = "/run/ortet/admission"
+	for range 2 {
+		w.boot()
+		w.boot("publish")
+	}
+	if commands := w.read("/commands"); !strings.Contains(commands, "useradd --system ") || !strings.Contains(commands, "chgrp ortet-admission "+w.root+folder) ||
+		strings.Count(commands, "systemctl restart ortet-admission.service\n") != 1 {
+		t.Errorf("commands are\n%s", commands)
+	}
+	for file, mode := range map[string]os.FileMode{"": os.ModeDir | os.ModeSetgid | 0o750, "/token": 0o640, "/kubeconfig": 0o640} {
+		if i, err := os.Stat(w.root + folder + file); err != nil || i.Mode() != mode {
+			t.Errorf("%s: %v, want mode %v", folder+file, i.Mode(), mode)
+		}
+	}
+	config, err := clientcmd.LoadFromFile(w.root + folder + "/kubeconfig")
+	if user := config.AuthInfos["default"]; err != nil || len(config.AuthInfos) != 1 || user.TokenFile != w.root+folder+"/token" || user.ClientKeyData != nil {
+		t.Errorf("kubeconfig: %v %+v", err, config)
+	}
+	first := w.read(folder + "/token")
+	if err := os.Chtimes(w.root+folder+"/token", time.Time{}, time.Now().Add(-21*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if w.boot("publish"); w.read(folder+"/token") == first || strings.Count(w.read("/commands"), "systemctl restart ortet-admission.service\n") != 1 {
+		t.Errorf("the token was not renewed, or the admission server restarted:\n%s", w.read("/commands"))
+	}
+	unit, err := systemd.Files.ReadFile("ortet-admission.service")
+	if err != nil || !strings.Contains(string(unit), "\nUser=ortet-admission\nCapabilityBoundingSet=\n") || strings.Contains(string(unit), "k3s.yaml") {
+		t.Errorf("%v: the unit runs as root, has capabilities or names k3s's kubeconfig:\n%s", err, unit)
 	}
 }
 
