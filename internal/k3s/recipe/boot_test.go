@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -236,6 +237,9 @@ func (w *world) node(ready, boot string, lease int) {
 func (w *world) start(ctx context.Context, arguments ...string) (wait func() (string, error)) {
 	w.t.Helper()
 	c := exec.CommandContext(ctx, "python3", append([]string{w.root + "/usr/local/lib/ortet/boot.py"}, arguments...)...)
+	// With the programs that it runs, which would write to a folder that is being removed.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return unix.Kill(-c.Process.Pid, unix.SIGKILL) }
 	c.Env = []string{
 		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + cmp.Or(w.imds, w.url), "ORTET_RESOURCE_MANAGER=" + cmp.Or(w.manager, w.url), "ORTET_ONCE=1",
 		"PATH=" + w.programs + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1",
