@@ -88,7 +88,15 @@ func exported(d *recipe.Documents, c *k3s.Cluster) (map[string][]byte, error) {
 		readme += fmt.Sprintf("az deployment group create --resource-group %s --name %s --template-file %[3]s.json --parameters @%[3]s.parameters.json\n",
 			v.d.Group, recipe.DeploymentName, v.role)
 	}
-	files["README"] = []byte(readme + "\nOnce the server exists, add --parameters serverExists=true to the last command:\nAzure refuses another cloud-init document for a virtual machine.\n")
+	files["README"] = []byte(readme + fmt.Sprintf(`
+Once disk %[3]s exists, add --parameters stateExists=true to the deployment of the
+storage group, and once the server exists, --parameters serverExists=true to that of the
+compute group: what a disk was made of and a cloud-init document cannot be changed. The
+server takes over other settings while it runs:
+
+az vm update --resource-group %[1]s --name %[2]s --user-data @settings.json
+`, d.Compute.Group, recipe.ServerName, recipe.StateDisk))
+	files["settings.json"] = append(slices.Clone(d.Settings), '\n')
 	for name, document := range d.CloudInit {
 		text, err := readable(document)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -269,18 +270,19 @@ func (m *Manager) deleteServer(ctx context.Context) error {
 // disk: their certificates are of a cluster that is gone. A tag of the new disk says so
 // until it is done.
 func (m *Manager) renewAgents(ctx context.Context) (note string, err error) {
-	disk, err := m.get(ctx, m.stateID(), diskVersion)
-	if err != nil || disk == nil || disk.Tags[recipe.TagRenew] == "" {
+	o, err := m.observe(ctx)
+	if err != nil || o.state == nil || o.state.Tags[recipe.TagRenew] == "" {
 		return "", err
 	}
-	pools := strings.Split(disk.Tags[recipe.TagRenew], ",")
+	renew := o.state.Tags[recipe.TagRenew]
+	pools := slices.DeleteFunc(strings.Split(renew, ","), func(name string) bool { return o.sets[name].ID == "" })
 	c := m.begin("agents", "Reimage agents of the cluster that is gone")
 	defer func() { c.end(err) }()
 	g, parallel := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	for _, name := range pools {
-		instances, err := m.Cloud.Instances(ctx, m.in(RoleCompute, "Microsoft.Compute/virtualMachineScaleSets", name))
-		if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+		instances, err := m.Cloud.Instances(ctx, o.sets[name].ID)
+		if err != nil {
 			return "", err
 		}
 		c.report(workflow.EventProgress, fmt.Sprintf("reimaging pool %s: %s", name, fleet.Count(len(instances), "agent")))
@@ -293,6 +295,6 @@ func (m *Manager) renewAgents(ctx context.Context) (note string, err error) {
 	if err = g.Wait(); err != nil {
 		return "", err
 	}
-	err = m.untag(ctx, m.stateID(), recipe.TagRenew, disk.Tags[recipe.TagRenew])
+	err = m.untag(ctx, m.stateID(), recipe.TagRenew, renew)
 	return "the state disk was lost, so this is a new cluster; agents of the old one were reimaged: pool " + strings.Join(pools, ", "), err
 }
