@@ -165,7 +165,7 @@ func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err
 	c := m.begin(role, "Delete group "+m.group(role).Name())
 	defer func() { c.end(err) }()
 	if !g.is("Deleting") {
-		if err := m.deleteRoles(ctx, m.group(role)); err != nil {
+		if err := m.deleteAssignments(ctx, role); err != nil {
 			return true, err
 		}
 		if _, err := m.ARM.Send(ctx, "delete the resource group", http.MethodDelete, m.group(role), resourcesVersion, nil); err != nil && !fleet.Is(err, fleet.KindNotFound) {
@@ -192,32 +192,16 @@ func (m *Manager) awaitDeletion(ctx context.Context, role string, c *clock) erro
 	})
 }
 
-// deleteRoles deletes the cluster's roles that are for this group alone, and their
-// assignments. Role definitions are objects of the tenant: they stay when the group
-// goes, and Azure limits their number to 5,000.
-func (m *Manager) deleteRoles(ctx context.Context, group fleet.ResourceID) error {
-	const definition = "/providers/Microsoft.Authorization/roleDefinitions"
-	r := &reads{m: m}
-	definitions := slices.DeleteFunc(r.list(ctx, group+definition, roleVersion, "$filter", "type eq 'CustomRole'"), func(d resource) bool {
-		s := d.Properties.AssignableScopes
-		return len(s) != 1 || !s[0].Equal(group) || !strings.HasPrefix(d.Properties.RoleName, "Ortet "+m.name()+" ")
-	})
-	if len(definitions) == 0 {
-		return r.err
+// deleteAssignments deletes the cluster's role assignments in a group. They may outlive
+// their identity, and Azure refuses another principal in one of the same name
+// (RoleAssignmentUpdateNotPermitted).
+func (m *Manager) deleteAssignments(ctx context.Context, role string) error {
+	account := ""
+	if role == RoleStorage {
+		account = m.Cluster.Spec.Storage.Account
 	}
-	assignments := r.list(ctx, group+"/providers/Microsoft.Authorization/roleAssignments", roleVersion)
-	if r.err != nil {
-		return r.err
-	}
-	for _, d := range definitions {
-		for _, a := range assignments {
-			if strings.EqualFold(a.Properties.RoleDefinitionID.Name(), d.ID.Name()) {
-				if err := m.delete(ctx, "the role assignment", a.ID, roleVersion); err != nil {
-					return err
-				}
-			}
-		}
-		if err := m.delete(ctx, "the role definition", group+fleet.ResourceID(definition+"/"+d.ID.Name()), roleVersion); err != nil {
+	for _, id := range recipe.Assignments(string(m.group(role)), account) {
+		if err := m.delete(ctx, "the role assignment", fleet.ResourceID(id), roleVersion); err != nil {
 			return err
 		}
 	}

@@ -90,11 +90,6 @@ type resource struct {
 		DNSSettings struct {
 			FQDN string `json:"fqdn"`
 		} `json:"dnsSettings"`
-
-		// Role definitions and assignments.
-		RoleName         string             `json:"roleName"`
-		AssignableScopes []fleet.ResourceID `json:"assignableScopes"`
-		RoleDefinitionID fleet.ResourceID   `json:"roleDefinitionId"`
 	} `json:"properties"`
 }
 

@@ -14,9 +14,8 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// neededRole is what the templates need, since they define and assign roles. Role Based
-// Access Control Administrator may assign, but not define them.
-const neededRole = "have Owner, or Contributor and User Access Administrator, on the subscription"
+// neededRole is what the templates need, since they assign roles.
+const neededRole = "have Owner, or Contributor and Role Based Access Control Administrator, on the subscription"
 
 // problems collects all reasons to refuse a command.
 type problems []fleet.Problem
@@ -56,11 +55,10 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 		return nil, nil, err
 	}
 	if len(m.lostIdentities(o)) > 0 {
-		// Azure refuses another principal in an assignment of the same name. Roles that a
-		// deployment of another up is making are not old.
+		// Assignments that a deployment of another up is making are not old.
 		earlier, err := m.get(ctx, m.deploymentID(RoleStorage), resourcesVersion)
 		if earlier != nil && (earlier.is("Succeeded") || earlier.is("Failed") || earlier.is("Canceled")) {
-			err = m.deleteRoles(ctx, m.group(RoleStorage))
+			err = m.deleteAssignments(ctx, RoleStorage)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -2,14 +2,10 @@ package recipe_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,23 +29,14 @@ type deployed struct {
 	azure *azsim.Server
 	url   string
 	arm   *arm.Resources
-
-	mu      sync.Mutex
-	actions map[string]bool // "client id action" that were granted
 }
 
 func deploy(t *testing.T) *deployed {
 	t.Helper()
-	d := &deployed{t: t, actions: map[string]bool{}}
+	d := &deployed{t: t}
 	web := httptest.NewUnstartedServer(nil)
 	d.url = "http://" + web.Listener.Addr().String()
-	d.azure = &azsim.Server{Seed: 1, Base: d.url, OnRequest: func(r azsim.Request) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if r.Status < 400 {
-			d.actions[r.Principal+" "+strings.ToLower(r.Action)] = true
-		}
-	}}
+	d.azure = &azsim.Server{Seed: 1, Base: d.url}
 	web.Config.Handler = d.azure
 	web.Start()
 	t.Cleanup(func() { web.Close(); d.azure.Close() })
@@ -94,31 +81,22 @@ func (d *deployed) on(machine string, id fleet.ResourceID) *world {
 	return w
 }
 
-// may gives the custom role of a grant other actions.
-func (d *deployed) may(g recipe.Grant, actions []string) {
+// assignment returns where a grant's assignment is.
+func (d *deployed) assignment(g recipe.Grant) fleet.ResourceID {
 	d.t.Helper()
-	group := azsimCompute
-	if g.Scope == "account" {
-		group = azsimStorage
-	}
-	found := 0
-	err := d.arm.List(d.t.Context(), group+"/providers/Microsoft.Authorization/roleDefinitions", "2022-04-01", func(raw json.RawMessage) error {
-		var role struct {
-			ID         fleet.ResourceID `json:"id"`
-			Properties object           `json:"properties"`
+	storage, compute := recipe.Assignments(string(azsimStorage), "ortetdemo123"), recipe.Assignments(string(azsimCompute), "")
+	for _, other := range recipe.Grants() {
+		list := &compute
+		if other.Scope == "account" {
+			list = &storage
 		}
-		if err := json.Unmarshal(raw, &role); err != nil || !strings.HasPrefix(role.Properties["roleName"].(string), "Ortet demo "+g.Name+" ") {
-			return err
+		if other == g {
+			return fleet.ResourceID((*list)[0])
 		}
-		found++
-		role.Properties["permissions"] = []any{object{"actions": actions, "notActions": []string{}}}
-		_, err := d.arm.Send(d.t.Context(), "change the role", http.MethodPut, group+"/providers/Microsoft.Authorization/roleDefinitions/"+fleet.ResourceID(role.ID.Name()),
-			"2022-04-01", object{"properties": role.Properties})
-		return err
-	})
-	if err != nil || found != 1 {
-		d.t.Fatalf("role %s: %d found: %v", g.Name, found, err)
+		*list = (*list)[1:]
 	}
+	d.t.Fatalf("no grant %s", g.Name)
+	return ""
 }
 
 // identity returns the client and object id of an identity.
@@ -206,49 +184,105 @@ func (w *world) until(denied string, arguments ...string) string {
 	}
 }
 
-func TestMachinesNeedTheActionsAlone(t *testing.T) {
+// Without any one of their roles a machine cannot go on, and names what it lacks.
+func TestMachineLacksARole(t *testing.T) {
+	lacks := map[string]string{ // the first action of a grant that a machine uses
+		"server-share": "Microsoft.Storage/storageAccounts/listKeys/action",
+		"agent-share":  "Microsoft.Storage/storageAccounts/listKeys/action",
+		"server-group": "Microsoft.Network/publicIPAddresses/read",
+		"server-tags":  "Microsoft.Resources/tags/write",
+		"agent-server": "Microsoft.Compute/virtualMachines/read",
+	}
 	d := deploy(t)
 	if message := d.lives(""); message != "" {
 		t.Fatal(message)
 	}
-	for _, name := range []string{recipe.ServerIdentity, recipe.AgentIdentity} {
-		var want, got []string
-		for _, g := range recipe.Actions() {
-			for _, a := range g.Actions {
-				if g.Identity == name {
-					want = append(want, strings.ToLower(a))
-				}
+	for _, g := range recipe.Grants() {
+		t.Run(g.Name, func(t *testing.T) {
+			d.t = t
+			id, action := d.assignment(g), lacks[g.Name]
+			was := object{}
+			if err := d.arm.Get(t.Context(), id, "2022-04-01", &was); err != nil {
+				t.Fatal(err)
 			}
-		}
-		_, object := d.identity(name)
-		d.mu.Lock()
-		for asked := range d.actions {
-			if action, its := strings.CutPrefix(asked, object+" "); its && action != "" {
-				got = append(got, action)
+			d.send(http.MethodDelete, id, "2022-04-01", nil)
+			if message := d.lives(action); !strings.Contains(strings.ToLower(message), strings.ToLower(action)) {
+				t.Errorf("without %s: %q", g.Role.Name, message)
 			}
-		}
-		d.mu.Unlock()
-		slices.Sort(want)
-		slices.Sort(got)
-		if want = slices.Compact(want); !slices.Equal(got, want) {
-			t.Errorf("%s used\n%s\nand may do\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+			d.send(http.MethodPut, id, "2022-04-01", object{"properties": was["properties"]})
+		})
 	}
 }
 
-func TestMachineLacksAnAction(t *testing.T) {
+func (d *deployed) send(method string, id fleet.ResourceID, version string, body any) {
+	d.t.Helper()
+	if _, err := d.arm.Send(d.t.Context(), "change the world", method, id, version, body); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// What the machines' identities may do in Azure, and what not.
+func TestIdentitiesMayDoNoMore(t *testing.T) {
+	const (
+		may, tagsOnly, never = "both", "server", ""
+		account              = azsimStorage + "/providers/Microsoft.Storage/storageAccounts/ortetdemo123"
+		identities           = azsimStorage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"
+		machine              = azsimPool + "/virtualMachines/0"
+	)
+	tags := object{"operation": "Merge", "properties": object{"tags": object{"a": "b"}}}
+	assignment := object{"properties": object{"roleDefinitionId": "/subscriptions/" + azsim.DefaultSubscription +
+		"/providers/Microsoft.Authorization/roleDefinitions/8e3af657-a8ff-443c-a75c-2fe8c4bcb635", "principalId": "PRINCIPAL"}}
 	d := deploy(t)
-	for _, g := range recipe.Actions() {
-		for i, a := range g.Actions {
-			t.Run(fmt.Sprint(g.Identity, " on ", g.Scope, " ", a), func(t *testing.T) {
-				d.t = t
-				d.may(g, slices.Delete(slices.Clone(g.Actions), i, i+1))
-				if message := d.lives(a); !strings.Contains(strings.ToLower(message), strings.ToLower(a)) {
-					t.Errorf("without %s: %q", a, message)
-				}
-			})
-			d.t = t
-			d.may(g, g.Actions)
+	for _, ask := range []struct {
+		who, method string
+		id          fleet.ResourceID
+		version     string
+		body        object
+	}{
+		{may, http.MethodPost, account + "/listKeys", "2023-05-01", object{}},
+		{may, http.MethodGet, account, "2023-05-01", nil},
+		{may, http.MethodGet, azsimServer, "2024-07-01", nil},
+		{tagsOnly, http.MethodPatch, azsimServer + "/providers/Microsoft.Resources/tags/default", "2021-04-01", tags},
+		{tagsOnly, http.MethodGet, azsimPool, "2024-07-01", nil},
+		{tagsOnly, http.MethodGet, machine, "2024-07-01", nil},
+		{tagsOnly, http.MethodGet, azsimCompute + "/providers/Microsoft.Network/publicIPAddresses/server", "2024-05-01", nil},
+		{tagsOnly, http.MethodGet, azsimCompute, "2021-04-01", nil},
+		{never, http.MethodPost, account + "/regenerateKey", "2023-05-01", object{"keyName": "key1"}},
+		{never, http.MethodPatch, account, "2023-05-01", object{"properties": object{"allowBlobPublicAccess": true}}},
+		{never, http.MethodDelete, account, "2023-05-01", nil},
+		{never, http.MethodGet, azsimStorage, "2021-04-01", nil},
+		{never, http.MethodGet, azsimStorage + "/resources", "2021-04-01", nil},
+		{never, http.MethodGet, azsimStorage + "/providers/Microsoft.Compute/disks", "2023-10-02", nil},
+		{never, http.MethodGet, azsimStorage + "/providers/Microsoft.Compute/snapshots", "2023-10-02", nil},
+		{never, http.MethodGet, identities + recipe.ServerIdentity, "2023-01-31", nil},
+		{never, http.MethodPatch, azsimServer, "2024-07-01", object{"properties": object{"userData": "e30="}}},
+		{never, http.MethodDelete, azsimServer, "2024-07-01", nil},
+		{never, http.MethodPost, azsimServer + "/restart", "2024-07-01", nil},
+		{never, http.MethodPost, azsimServer + "/retrieveBootDiagnosticsData", "2024-07-01", nil},
+		{never, http.MethodPatch, azsimPool, "2024-07-01", object{"sku": object{"capacity": 5}}},
+		{never, http.MethodPatch, azsimPool + "/providers/Microsoft.Resources/tags/default", "2021-04-01", tags},
+		{never, http.MethodDelete, machine, "2024-07-01", nil},
+		{never, http.MethodPost, machine + "/reimage", "2024-07-01", object{}},
+		{never, http.MethodDelete, azsimCompute, "2021-04-01", nil},
+		{never, http.MethodPut, azsimServer + "/providers/Microsoft.Authorization/roleAssignments/00000000-0000-4000-8000-000000000001", "2022-04-01", assignment},
+		{never, http.MethodPut, account + "/providers/Microsoft.Authorization/roleAssignments/00000000-0000-4000-8000-000000000002", "2022-04-01", assignment},
+		{never, http.MethodGet, "/subscriptions/" + azsim.DefaultSubscription + "/resourcegroups", "2021-04-01", nil},
+	} {
+		for _, name := range []string{recipe.ServerIdentity, recipe.AgentIdentity} {
+			client, _ := d.identity(name)
+			c, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: d.azure.Credential(client), Transport: d.azure.Transport(), Version: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ask.method == http.MethodGet {
+				err = c.Get(t.Context(), ask.id, ask.version, &object{})
+			} else {
+				_, err = c.Send(t.Context(), "try", ask.method, ask.id, ask.version, ask.body)
+			}
+			allowed := ask.who == may || ask.who == tagsOnly && name == recipe.ServerIdentity
+			if denied := fleet.Is(err, fleet.KindDenied); allowed && err != nil || !allowed && !denied {
+				t.Errorf("%s, %s %s: %v", name, ask.method, ask.id, err)
+			}
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 func TestPermissionsAreDocumented(t *testing.T) {
 	const page, begin, end = "../../../docs/reference/azure-permissions.md", "<!-- cluster -->\n", "<!-- end -->"
 	var b strings.Builder
-	b.WriteString("| identity | on | actions |\n|---|---|---|\n")
-	for _, g := range recipe.Actions() {
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` |\n", g.Identity, g.Scope, strings.Join(g.Actions, "`, `"))
+	b.WriteString("| identity | on | role |\n|---|---|---|\n")
+	for _, g := range recipe.Grants() {
+		fmt.Fprintf(&b, "| `%s` | %s | *%s* `%s` |\n", g.Identity, g.Scope, g.Role.Name, g.Role.ID)
 	}
 	text, err := os.ReadFile(page)
 	if err != nil {

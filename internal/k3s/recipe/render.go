@@ -90,7 +90,7 @@ type renderer struct {
 
 // deployment fills in a template, with the roles of these scopes.
 func (r *renderer) deployment(name, group string, parameters object, scopes ...string) (Deployment, error) {
-	r.Roles = slices.DeleteFunc(Actions(), func(g Grant) bool { return !slices.Contains(scopes, g.Scope) })
+	r.Roles = slices.DeleteFunc(Grants(), func(g Grant) bool { return !slices.Contains(scopes, g.Scope) })
 	d := Deployment{Group: group, Parameters: parameters}
 	t, err := template.New(name).Funcs(template.FuncMap{
 		"json": inJSON, "rule": rule, "image": image, "count": fileCount,

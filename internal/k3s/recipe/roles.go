@@ -1,22 +1,27 @@
 package recipe
 
 import (
-	"slices"
 	"strings"
 
-	"github.com/ortet/ortet/internal/azure"
+	"github.com/google/uuid"
 )
 
-// A Grant is a custom role of a cluster and where it is assigned.
+// A Role is a built-in role of Azure's, by the name of its definition: "Azure built-in
+// roles", the same in all clouds.
+type Role struct{ Name, ID string }
+
+var (
+	reader         = Role{"Reader", "acdd72a7-3385-48ef-bd42-f606fba81ae7"}
+	readerAndData  = Role{"Reader and Data Access", "c12c1c16-33a1-487b-954d-41c89c60f349"} // the account's keys
+	tagContributor = Role{"Tag Contributor", "4a9ae827-6dc8-4573-8ac7-8239d42aa03f"}
+)
+
+// A Grant is an assignment of a role to an identity of a cluster.
 type Grant struct {
-	// Name is that of the role definition, before a GUID that makes it unique in the
-	// tenant, as Azure requires.
-	Name string
-	// Identity is ServerIdentity or AgentIdentity.
-	Identity string
-	// Scope is "account", "group" (the compute group) or "server" (its VM).
-	Scope   string
-	Actions []string
+	Name     string // unique in the cluster
+	Identity string // ServerIdentity or AgentIdentity
+	Scope    string // "account", "group" (the compute group) or "server" (its VM)
+	Role     Role
 }
 
 // Scopes of a Grant.
@@ -26,21 +31,38 @@ const (
 	scopeServer  = "server"
 )
 
-// Actions lists what the identities of a cluster may do in Azure: exactly the actions
-// that boot.py and the admission server use.
-func Actions() []Grant {
-	keys := []string{"Microsoft.Storage/storageAccounts/listKeys/action"}
-	const readServer = "Microsoft.Compute/virtualMachines/read"
-	// Pools are Uniform scale sets, so admission needs no right on plain VMs.
-	admission := slices.DeleteFunc(azure.MemberActions(), func(a string) bool {
-		return !strings.HasPrefix(a, "Microsoft.Compute/virtualMachineScaleSets/")
-	})
-	slices.Sort(admission)
+// Grants lists what the identities of a cluster may do in Azure.
+func Grants() []Grant {
 	return []Grant{
-		{"server-share", ServerIdentity, scopeAccount, keys},
-		{"agent-share", AgentIdentity, scopeAccount, keys},
-		{"server-admission", ServerIdentity, scopeGroup, append(admission, "Microsoft.Network/publicIPAddresses/read")},
-		{"server-tags", ServerIdentity, scopeServer, []string{readServer, "Microsoft.Resources/tags/write"}},
-		{"agent-server", AgentIdentity, scopeServer, []string{readServer}},
+		{"server-share", ServerIdentity, scopeAccount, readerAndData},
+		{"agent-share", AgentIdentity, scopeAccount, readerAndData},
+		{"server-group", ServerIdentity, scopeGroup, reader},
+		{"server-tags", ServerIdentity, scopeServer, tagContributor},
+		{"agent-server", AgentIdentity, scopeServer, reader},
 	}
+}
+
+// guidSpace is the namespace of ARM's guid(), a UUID of version 5 of its arguments with
+// hyphens between (Microsoft's "String functions for ARM templates", guid).
+var guidSpace = uuid.MustParse("11fb06fb-712d-4ddd-98c7-e71bbd588830")
+
+// Assignments are the ARM ids of the role assignments in one of a cluster's groups, as
+// roles.yaml names them: in that of storage, which has the account, or in that of compute
+// ("" for the account). A name cannot have the identity's principal in it: ARM refuses
+// reference() there.
+func Assignments(group, account string) (ids []string) {
+	for _, g := range Grants() {
+		scope := group
+		switch g.Scope {
+		case scopeAccount:
+			scope += "/providers/Microsoft.Storage/storageAccounts/" + account
+		case scopeServer:
+			scope += "/providers/Microsoft.Compute/virtualMachines/" + ServerName
+		}
+		if (g.Scope == scopeAccount) == (account != "") {
+			name := uuid.NewSHA1(guidSpace, []byte(strings.ToLower(group)+"-ortet grant "+g.Name)).String()
+			ids = append(ids, scope+"/providers/Microsoft.Authorization/roleAssignments/"+name)
+		}
+	}
+	return ids
 }

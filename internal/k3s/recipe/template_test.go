@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
@@ -51,7 +50,7 @@ func clusters() map[string]*k3s.Cluster {
 }
 
 func TestEveryResourceIsTagged(t *testing.T) {
-	untaggable := []string{"Microsoft.Storage/storageAccounts/fileServices/shares", "Microsoft.Authorization/roleDefinitions", "Microsoft.Authorization/roleAssignments"}
+	untaggable := []string{"Microsoft.Storage/storageAccounts/fileServices/shares", "Microsoft.Authorization/roleAssignments"}
 	for name, c := range clusters() {
 		for _, r := range resources(render(t, c, facts())) {
 			if !slices.Contains(untaggable, r["type"].(string)) && at(r, "tags", recipe.TagCluster) != c.Metadata.Name {
@@ -279,26 +278,6 @@ func TestTooLargeSettingsAreRefused(t *testing.T) {
 	c.Spec.Artifacts.K3s.URL = "https://artifacts.example/" + strings.Repeat("k", 1<<16)
 	if _, err := recipe.Render(c, facts()); err == nil || !strings.Contains(err.Error(), "userData") {
 		t.Errorf("settings of more than 64 KiB: %v", err)
-	}
-}
-
-func TestIdentitiesHaveTheActionsOfAdmission(t *testing.T) {
-	got := map[string][]string{}
-	for _, g := range recipe.Actions() {
-		got[g.Identity] = append(got[g.Identity], g.Actions...)
-		for _, a := range g.Actions {
-			if strings.Contains(a, "*") {
-				t.Errorf("%s has a wildcard: %s", g.Name, a)
-			}
-		}
-	}
-	for _, a := range azure.MemberActions() {
-		if strings.Contains(a, "/virtualMachineScaleSets/") && !slices.Contains(got[recipe.ServerIdentity], a) {
-			t.Errorf("the server lacks %s, which admission needs", a)
-		}
-	}
-	if want := []string{"Microsoft.Storage/storageAccounts/listKeys/action", "Microsoft.Compute/virtualMachines/read"}; !slices.Equal(got[recipe.AgentIdentity], want) {
-		t.Errorf("agents may do %v, want %v", got[recipe.AgentIdentity], want)
 	}
 }
 
