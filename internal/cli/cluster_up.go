@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ func newClusterUp(c *clusterOptions) *cobra.Command {
 		own     ownAddresses
 		dryRun  bool
 		yes     string
+		timeout time.Duration
 	)
 	cmd := clusterCommand("up", "Make the cluster what cluster.yaml says, or repair it", `up makes the cluster that cluster.yaml describes: the storage group, then the compute
 group, then it waits until the server admits agents. What exists is changed to what the
@@ -37,11 +39,13 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 					return nil, err
 				}
 			}
+			m.Ready = timeout
 			return m.Up(ctx, options)
 		})
 	})
 	own.add(cmd)
 	f := cmd.Flags()
+	f.DurationVar(&timeout, "timeout", 30*time.Minute, "time limit for the server to be ready")
 	f.BoolVar(&options.NoWait, "no-wait", false, "end when Azure has accepted the compute deployment")
 	f.BoolVar(&options.Prune, "prune", false, "delete pools that are not in cluster.yaml; asks for the cluster's name")
 	f.StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")

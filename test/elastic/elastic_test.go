@@ -375,6 +375,74 @@ func (w *world) secondPool() {
 	w.cluster("up", "--prune", "--yes", clusterName)
 }
 
+// keepsSize: what resize did stays when up runs.
+func (w *world) keepsSize() {
+	w.t.Helper()
+	w.cluster("up")
+	if out := w.cluster("status"); !strings.Contains(out, "Standard_D4s_v5") {
+		w.t.Errorf("up took the size of resize back:\n%s", out)
+	}
+}
+
+// backUpAndRestore: an object that was deleted after a backup is there again.
+func (w *world) backUpAndRestore() {
+	w.t.Helper()
+	maps := w.kube().CoreV1().ConfigMaps("default")
+	if _, err := maps.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "saved"}}, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cluster("backup", "noon")
+	if err := maps.Delete(w.ctx, "saved", metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cluster("restore", "noon", "--yes", clusterName)
+	if _, err := maps.Get(w.ctx, "saved", metav1.GetOptions{}); err != nil {
+		w.t.Errorf("the object of before the backup: %v", err)
+	}
+	w.wantNodes(2)
+	w.wantAvailable()
+}
+
+// stopAndStart: a cluster that was stopped comes back as it was.
+func (w *world) stopAndStart() {
+	w.t.Helper()
+	w.cluster("stop")
+	if out := w.cluster("status"); !strings.Contains(out, "deallocated") {
+		w.t.Errorf("status of a stopped cluster:\n%s", out)
+	}
+	w.cluster("start")
+	w.wantNodes(2)
+	w.wantAvailable()
+}
+
+// brokenUpgrade: a k3s that exits at once ends up with exit code 4 and the way back, which
+// works.
+func (w *world) brokenUpgrade() {
+	w.t.Helper()
+	file := filepath.Join(w.home, "cluster.yaml")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	broken := []byte("#!/bin/sh\nexit 1\n")
+	if err := os.WriteFile(w.path("mirror", "k3s-broken"), broken, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	w.edit(`k3s:\s+sha256: [0-9a-f]{64}\n\s+url: \S+`, fmt.Sprintf("k3s: {sha256: %x, url: \"http://%s/k3s-broken\"}", sha256.Sum256(broken), mirrorAddress))
+	r := w.try("", "--azure-config", w.azure.Endpoint.AzureConfig, "cluster", "up", "--timeout", "40s")
+	w.t.Logf("exit %d\n%s", r.code, r.err)
+	way := regexp.MustCompile(`ortet\s+cluster\s+restore\s+(state-[0-9-]+)`).FindStringSubmatch(r.err)
+	if r.code != 4 || way == nil {
+		w.t.Fatalf("up with a k3s that exits: exit %d, %s", r.code, r.err)
+	}
+	if err := os.WriteFile(file, before, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cluster("restore", way[1], "--yes", clusterName)
+	w.wantNodes(2)
+	w.wantAvailable()
+}
+
 // wrongDigest makes compute again by a file whose digest of k3s is another's: status
 // names it.
 func (w *world) wrongDigest() {
@@ -456,6 +524,10 @@ func TestElastic(t *testing.T) {
 			w.wantNodes(step.agents)
 		}
 	}
+	w.keepsSize()
+	w.backUpAndRestore()
+	w.stopAndStart()
+	w.brokenUpgrade()
 	w.evict()
 	w.wantNodes(1)
 	w.wantAvailable()
