@@ -40,8 +40,8 @@ func newClusterKubeconfig(c *clusterOptions) *cobra.Command {
 	var name string
 	cmd := c.serverCommand("kubeconfig", "Get the cluster's kubeconfig and merge it into yours", `kubeconfig fetches the administrator's kubeconfig from the server by SSH and merges it
 into the file of --kubeconfig, $KUBECONFIG or ~/.kube/config, as a context named after
-the cluster, which becomes the current one. After ortet cluster down and up run it
-again: the cluster has a new certificate authority then.
+the cluster, which becomes the current one. It stays good for as long as the state disk
+does, over ortet cluster down and up.
 
 Of the server's file it takes the authority, the client certificate and its key. A file
 with any other setting is refused: kubectl would run or obey it on this computer.`, func(ctx context.Context, t *target, _ []string) error {
