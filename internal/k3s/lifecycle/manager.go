@@ -124,14 +124,14 @@ func (m *Manager) get(ctx context.Context, id fleet.ResourceID, version string, 
 }
 
 // list reads the items of a collection; a missing one is empty.
-func (m *Manager) list(ctx context.Context, id fleet.ResourceID, version string, query ...string) ([]resource, error) {
+func (m *Manager) list(ctx context.Context, id fleet.ResourceID, version string) ([]resource, error) {
 	var all []resource
 	err := m.ARM.List(ctx, id, version, func(raw json.RawMessage) error {
 		var r resource
 		err := json.Unmarshal(raw, &r)
 		all = append(all, r)
 		return err
-	}, query...)
+	})
 	if fleet.Is(err, fleet.KindNotFound) {
 		return nil, nil
 	}
@@ -152,9 +152,9 @@ func (r *reads) get(ctx context.Context, id fleet.ResourceID, version string, qu
 	return found
 }
 
-func (r *reads) list(ctx context.Context, id fleet.ResourceID, version string, query ...string) (all []resource) {
+func (r *reads) list(ctx context.Context, id fleet.ResourceID, version string) (all []resource) {
 	if r.err == nil {
-		all, r.err = r.m.list(ctx, id, version, query...)
+		all, r.err = r.m.list(ctx, id, version)
 	}
 	return all
 }
