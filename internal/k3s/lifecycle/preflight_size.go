@@ -39,7 +39,11 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, p *problems) e
 			spot: pool.Priority == k3s.Spot, exists: exists && strings.EqualFold(set.SKU.Name, pool.Size),
 		})
 	}
-	var names []string
+	runs := spec.Server.Size // the server's size now
+	if o.server != nil {
+		runs = o.server.Properties.HardwareProfile.VMSize
+	}
+	names := []string{runs}
 	for _, one := range all {
 		names = append(names, one.size)
 	}
@@ -48,6 +52,12 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, p *problems) e
 		return err
 	}
 	list := "use another size: az vm list-skus --output table --resource-type virtualMachines --location " + spec.Location
+	was, known := sizes[strings.ToLower(runs)]
+	will, offered := sizes[strings.ToLower(spec.Server.Size)]
+	if known && offered && was.NoTempDisk != will.NoTempDisk {
+		p.add("SizeTempDiskFixed", m.serverID(), fmt.Sprintf("spec.server.size is %s, but the server has %s, and Azure changes no machine between sizes with and without a temporary disk",
+			spec.Server.Size, runs), "write size: "+runs+", or make the server again, with its state: ortet cluster replace server")
+	}
 	for _, one := range all {
 		info, known := sizes[strings.ToLower(one.size)]
 		refuse := func(code, why, wayOut string) {

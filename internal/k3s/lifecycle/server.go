@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -120,54 +121,83 @@ func (c serverChange) lines() (all []string) {
 	return all
 }
 
-// changeServer brings a server that exists to its settings, size and disk. It returns
-// the backup that it made before another k3s, or "".
+// changeServer brings a server that exists to its settings, size and disk, and waits while
+// somebody else changes it. A server that is not changed wholly runs again. It returns the
+// backup that it made before another k3s, or "".
 func (m *Manager) changeServer(ctx context.Context, d *recipe.Documents) (backup string, err error) {
-	o, err := m.observe(ctx)
-	if err != nil {
-		return "", err
-	}
-	change, err := m.serverChange(ctx, o, d)
-	if err != nil || change == (serverChange{}) {
-		return "", err
-	}
-	c := m.begin("server", "Change the server")
-	defer func() { c.end(err) }()
-	if change.k3s {
-		if backup, err = m.backUp(ctx, "before another k3s"); err != nil {
-			return "", err
+	var c *clock
+	deadline := m.Now().Add(azure.RestFor)
+	err = m.poll(ctx, func() (bool, error) {
+		o, err := m.observe(ctx)
+		if err != nil {
+			return false, err
 		}
+		change, err := m.serverChange(ctx, o, d)
+		if err != nil || change == (serverChange{}) {
+			return true, err
+		}
+		if c == nil {
+			c = m.begin("server", "Change the server")
+		}
+		if azure.Busy(o.server.Properties.ProvisioningState) && m.Now().Before(deadline) {
+			return false, nil
+		}
+		if change.k3s && backup == "" {
+			if backup, err = m.backUp(ctx, "before another k3s"); err != nil {
+				return false, err
+			}
+		}
+		if err = m.applyChange(ctx, d, c, change); err == nil || ctx.Err() != nil {
+			return true, err
+		}
+		vm, unread := m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
+		switch {
+		case unread != nil || vm == nil:
+			return false, errors.Join(err, unread)
+		case azure.Busy(vm.Properties.ProvisioningState) && m.Now().Before(deadline):
+			return false, nil // another up's change is what was in the way
+		case vm.power() != "running":
+			err = errors.Join(err, m.power(ctx, "start"))
+		}
+		return false, err
+	})
+	if c != nil {
+		c.end(err)
 	}
+	return backup, err
+}
+
+func (m *Manager) applyChange(ctx context.Context, d *recipe.Documents, c *clock, change serverChange) error {
 	// What it said of itself before is not waited for.
 	if err := m.tag(ctx, m.serverID(), map[string]string{recipe.TagBoot: "waiting for the server"}); err != nil {
-		return backup, err
+		return err
 	}
 	if change.settings {
 		c.report(workflow.EventProgress, "writing its settings")
 		if err := m.send(ctx, "write the server's settings", http.MethodPatch, m.serverID(), computeVersion,
 			map[string]any{"properties": map[string]any{"userData": base64.StdEncoding.EncodeToString(d.Settings)}}); err != nil {
-			return backup, err
+			return err
 		}
 	}
 	if change.grow { // Azure: the disk's machine has to be deallocated
 		if err := m.power(ctx, "deallocate"); err != nil {
-			return backup, err
+			return err
 		}
 		if err := m.send(ctx, "grow the state disk", http.MethodPatch, m.stateID(), diskVersion,
 			map[string]any{"properties": map[string]any{"diskSizeGB": m.Cluster.Spec.Server.StateGB}}); err != nil {
-			return backup, err
+			return err
 		}
 	}
 	if change.size {
 		c.report(workflow.EventProgress, "changing its size to "+m.Cluster.Spec.Server.Size)
 		if err := m.resizeServer(ctx); err != nil {
-			return backup, err
+			return err
 		}
 	}
 	if change.start || change.grow {
-		return backup, m.power(ctx, "start")
+		return m.power(ctx, "start")
 	}
-	return backup, nil
+	return nil
 }
 
 // resizeServer gives the server its size. Where its host has no room for it, Azure takes
@@ -195,6 +225,25 @@ func (m *Manager) resizeServer(ctx context.Context) error {
 // power has the server's VM do start, powerOff or deallocate, and waits.
 func (m *Manager) power(ctx context.Context, do string) error {
 	return m.send(ctx, do+" the server", http.MethodPost, m.serverID()+fleet.ResourceID("/"+do), computeVersion, nil)
+}
+
+// powerOff powers the server off, after what else goes on at it.
+func (m *Manager) powerOff(ctx context.Context) error {
+	deadline, again := m.Now().Add(azure.RestFor), false
+	return m.poll(ctx, func() (bool, error) {
+		vm, err := m.get(ctx, m.serverID(), computeVersion)
+		if err != nil || vm == nil || vm.is("Deleting") {
+			return true, err
+		}
+		if azure.Busy(vm.Properties.ProvisioningState) && m.Now().Before(deadline) {
+			return false, nil
+		}
+		if err = m.power(ctx, "powerOff"); err != nil && !again {
+			again = true // it may have become busy since it was read
+			return false, nil
+		}
+		return true, err
+	})
 }
 
 // send sends a request and waits for its end.
@@ -242,11 +291,19 @@ func (m *Manager) deleteServer(ctx context.Context) error {
 	if err != nil || o.server == nil || deployment != nil && deployment.is("Running") {
 		return err
 	}
-	if _, err := m.check(ctx, o); err != nil {
+	// What makes it again is refused before it is deleted: as if it were gone already.
+	var p problems
+	m.checkVersion(o, &p)
+	missing := *o
+	missing.server = nil
+	if _, err := m.check(ctx, &missing); err != nil {
 		return err
 	}
-	if o.state == nil || !o.state.ManagedBy.Equal(m.serverID()) {
-		var p problems
+	if err := p.err(); err != nil {
+		return err
+	}
+	// A machine that is being deleted has lost its disk before its name.
+	if !o.server.is("Deleting") && (o.state == nil || !o.state.ManagedBy.Equal(m.serverID())) {
 		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", "ortet cluster down, then ortet cluster up make another cluster")
 		return p.err()
 	}
@@ -257,7 +314,7 @@ func (m *Manager) deleteServer(ctx context.Context) error {
 			return err
 		}
 		c.report(workflow.EventProgress, "powering it off")
-		if err = m.power(ctx, "powerOff"); err != nil { // a clean end for the datastore
+		if err = m.powerOff(ctx); err != nil { // a clean end for the datastore
 			return err
 		}
 	}

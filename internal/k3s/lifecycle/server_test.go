@@ -1,0 +1,214 @@
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+const stateDisk = storageGroup + "/providers/Microsoft.Compute/disks/state"
+
+// machine is what Azure has as the server: its size, power state and state disk's size.
+func (x *site) machine() string {
+	x.Helper()
+	var vm struct {
+		Properties struct {
+			HardwareProfile struct{ VMSize string }
+			InstanceView    struct{ Statuses []struct{ Code string } }
+		}
+	}
+	var disk struct{ Properties struct{ DiskSizeGB int } }
+	if err := x.arm.Get(x.ctx, serverVM, "2024-07-01", &vm, "$expand", "instanceView"); err != nil {
+		x.Fatal(err)
+	}
+	if err := x.arm.Get(x.ctx, stateDisk, "2023-10-02", &disk); err != nil {
+		x.Fatal(err)
+	}
+	power := ""
+	for _, s := range vm.Properties.InstanceView.Statuses {
+		if p, ok := strings.CutPrefix(s.Code, "PowerState/"); ok {
+			power = p
+		}
+	}
+	return fmt.Sprintf("%s %s %d GB", vm.Properties.HardwareProfile.VMSize, power, disk.Properties.DiskSizeGB)
+}
+
+func withState(text string, gb int, size string) string {
+	return strings.Replace(text, "  pools:", fmt.Sprintf("  server: {size: %s, stateGB: %d}\n  pools:", size, gb), 1)
+}
+
+// A change that Azure refuses leaves the server running, also where it was deallocated
+// for the change.
+func TestRefusedChangeLeavesTheServerRunning(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		before := x.machine()
+		for name, text := range map[string]string{"temporary disk": withServer(file, "Standard_D2ds_v5"), "disk": withState(file, 16, "Standard_D2s_v5")} {
+			if err := x.s.AddFault(azsim.Fault{Name: name, Method: http.MethodPatch, Path: "disks/state$", Effect: "error", Status: 409, Code: "Refused"}); err != nil {
+				x.Fatal(err)
+			}
+			for range 2 {
+				_, err := x.manager(text).Up(x.ctx, lifecycle.UpOptions{})
+				if now := x.machine(); err == nil || now != before {
+					x.Errorf("%s: %v, the server is %s, want %s", name, err, now, before)
+				}
+			}
+			x.s.RemoveFault(name)
+		}
+		if err := x.s.AddFault(azsim.Fault{Name: "size", Method: http.MethodPatch, Path: "virtualMachines/server$", Effect: "error", Status: 409, Code: "OperationNotAllowed"}); err != nil {
+			x.Fatal(err)
+		}
+		if _, err := x.manager(withServer(file, "Standard_D4s_v5")).Up(x.ctx, lifecycle.UpOptions{}); err == nil || x.machine() != before {
+			x.Errorf("size: %v, the server is %s, want %s", err, x.machine(), before)
+		}
+		x.s.RemoveFault("size")
+		x.up(file)
+	})
+}
+
+// Ctrl-C at any time of a change, and the same up again.
+func TestInterruptedChange(t *testing.T) {
+	text := strings.ReplaceAll(withState(file, 16, "Standard_D4s_v5"), "ea5647", "0b5647")
+	for after := time.Second; ; after += 37 * time.Second {
+		done := false
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(file)
+			ctx, cancel := context.WithTimeout(x.ctx, after)
+			defer cancel()
+			_, err := x.manager(text).Up(ctx, lifecycle.UpOptions{})
+			if done = err == nil; !done && workflow.ExitCode(err) != workflow.ExitInterrupted {
+				x.Errorf("after %s: exit code %d: %v", after, workflow.ExitCode(err), err)
+			}
+			was := x.machine()
+			if _, err := x.manager(text).Up(x.ctx, lifecycle.UpOptions{}); err != nil || x.machine() != "Standard_D4s_v5 running 16 GB" {
+				x.Errorf("after %s, with %s: %v: %s", after, was, err, x.machine())
+			}
+		})
+		if done {
+			return
+		}
+	}
+}
+
+// Two ups with one change wait for each other.
+func TestTwoChanges(t *testing.T) {
+	text := strings.ReplaceAll(withState(file, 16, "Standard_D4s_v5"), "ea5647", "0b5647")
+	for apart := time.Duration(0); apart < 3*time.Minute; apart += 41 * time.Second {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(file)
+			ends := make(chan error)
+			for i := range 2 {
+				go func() {
+					time.Sleep(time.Duration(i) * apart)
+					_, err := x.manager(text).Up(x.ctx, lifecycle.UpOptions{})
+					ends <- err
+				}()
+			}
+			for range 2 {
+				if err := <-ends; err != nil {
+					x.Errorf("%s apart: %v", apart, err)
+				}
+			}
+			if now := x.machine(); now != "Standard_D4s_v5 running 16 GB" {
+				x.Errorf("%s apart: %s", apart, now)
+			}
+		})
+	}
+}
+
+// A server that somebody stopped or deallocated, or is about to, runs after up.
+func TestUpStartsTheServer(t *testing.T) {
+	for _, do := range []string{"deallocate", "powerOff"} {
+		for wait := range 2 {
+			play(t, nil, func(x *site) {
+				go x.boot()
+				x.up(file)
+				op, err := x.arm.Send(x.ctx, do, http.MethodPost, fleet.ResourceID(serverVM+"/"+do), "2024-07-01", nil)
+				if err == nil && wait == 1 {
+					_, err = op.Wait(x.ctx)
+				}
+				if err != nil {
+					x.Fatal(err)
+				}
+				if _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); err != nil || x.machine() != "Standard_D2s_v5 running 8 GB" {
+					x.Errorf("%s %d: %v: %s", do, wait, err, x.machine())
+				}
+			})
+		}
+	}
+}
+
+// Ctrl-C at any time of replace server, and the same command again.
+func TestInterruptedReplaceServer(t *testing.T) {
+	for after := time.Second; ; after += 37 * time.Second {
+		done := false
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(file)
+			ctx, cancel := context.WithTimeout(x.ctx, after)
+			defer cancel()
+			_, err := x.manager(file).ReplaceServer(ctx, lifecycle.UpOptions{})
+			if done = err == nil; !done && workflow.ExitCode(err) != workflow.ExitInterrupted {
+				x.Errorf("after %s: exit code %d: %v", after, workflow.ExitCode(err), err)
+			}
+			if r, err := x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{}); err != nil || !r.Ready {
+				x.Errorf("after %s: %v", after, err)
+			}
+		})
+		if done {
+			return
+		}
+	}
+}
+
+// At the same moment one of them is refused, for the other's backup.
+func TestTwoReplaceServers(t *testing.T) {
+	for apart := 3 * time.Second; apart < 3*time.Minute; apart += 57 * time.Second {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(file)
+			ends := make(chan error)
+			for i := range 2 {
+				go func() {
+					time.Sleep(time.Duration(i) * apart)
+					_, err := x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{})
+					ends <- err
+				}()
+			}
+			for range 2 {
+				if err := <-ends; err != nil {
+					x.Errorf("%s apart: %v", apart, err)
+				}
+			}
+		})
+	}
+}
+
+// A server that could not be made again is not deleted.
+func TestReplaceServerIsRefusedBefore(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		m := x.manager(file)
+		m.Cloud = restricting{m.Cloud}
+		if _, err := m.ReplaceServer(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "spec.server.size: size Standard_D2s_v5 is not offered") {
+			x.Errorf("replace server: %v", err)
+		}
+		x.machine()
+		// The size that up cannot give it, replace server does.
+		if _, err := x.manager(withServer(file, "Standard_D2ds_v5")).ReplaceServer(x.ctx, lifecycle.UpOptions{}); err != nil || x.machine() != "Standard_D2ds_v5 running 8 GB" {
+			x.Errorf("replace server: %v", err)
+		}
+	})
+}
