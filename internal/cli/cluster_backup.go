@@ -16,8 +16,8 @@ func newClusterBackup(c *clusterOptions) *cobra.Command {
 	)
 	cmd := clusterCommand("backup", "Back up the state disk, or list and delete backups", `backup makes a snapshot of the cluster's state disk: its objects, certificates, tokens
 and local volumes. The server goes on running. A backup lies in the storage group and
-stays until it is deleted; of those that up and replace server make, three stay. Without
-NAME it is named after the time.`, nil)
+stays until it is deleted; of those that up and replace server make, three stay, and all
+while the server is not ready. Without NAME it is named after the time.`, nil)
 	cmd.Use = "backup [NAME]"
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

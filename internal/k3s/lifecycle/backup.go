@@ -113,11 +113,15 @@ func (m *Manager) noBackup(name string, all []Backup) error {
 }
 
 // backUp makes a backup before something that may go wrong, and deletes the oldest of its
-// kind. It returns the backup's name.
+// kind while the server is ready. It returns the backup's name.
 func (m *Manager) backUp(ctx context.Context, why string) (string, error) {
 	b, err := m.Backup(ctx, "", why)
 	if err != nil {
 		return "", err
+	}
+	server, err := m.get(ctx, m.serverID(), computeVersion)
+	if err != nil || server == nil || server.Tags[recipe.TagBoot] != recipe.BootReady {
+		return b.Name, err // the oldest may be the last one of a state that serves
 	}
 	all, err := m.Backups(ctx)
 	if err != nil {

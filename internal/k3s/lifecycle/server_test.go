@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,6 +210,50 @@ func TestReplaceServerIsRefusedBefore(t *testing.T) {
 		// The size that up cannot give it, replace server does.
 		if _, err := x.manager(withServer(file, "Standard_D2ds_v5")).ReplaceServer(x.ctx, lifecycle.UpOptions{}); err != nil || x.machine() != "Standard_D2ds_v5 running 8 GB" {
 			x.Errorf("replace server: %v", err)
+		}
+	})
+}
+
+// Attempts at a server that does not get ready keep the backups of when it was.
+func TestBackupOfAReadyServerStays(t *testing.T) {
+	play(t, nil, func(x *site) {
+		good := *x
+		ctx, cancel := context.WithCancel(x.ctx)
+		good.ctx = ctx
+		go good.boot()
+		x.up(file)
+		replace := func() error {
+			_, err := x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{})
+			return err
+		}
+		backups := func() (names []string) {
+			all, err := x.manager(file).Backups(x.ctx)
+			if err != nil {
+				x.Fatal(err)
+			}
+			for _, b := range all {
+				names = append(names, b.Name)
+			}
+			return names
+		}
+		for range 4 {
+			if err := replace(); err != nil {
+				x.Fatal(err)
+			}
+		}
+		before := backups()
+		if len(before) != 3 {
+			x.Errorf("backups of a ready server: %q", before)
+		}
+		cancel()
+		time.Sleep(time.Minute)
+		for range 5 { // the first one of a ready server
+			if err := replace(); workflow.ExitCode(err) != workflow.ExitNeedsPerson {
+				x.Fatal(err)
+			}
+		}
+		if after := backups(); !slices.Contains(after, before[2]) || len(after) < 3 {
+			x.Errorf("before %q, after %q", before, after)
 		}
 	})
 }
