@@ -141,6 +141,11 @@ func (m *Manager) deleteOwn(ctx context.Context, role string) (deleted []string,
 	if err != nil {
 		return nil, err
 	}
+	if m.keeps(role) {
+		if err := m.deleteRoles(ctx, m.group(role)); err != nil {
+			return nil, err
+		}
+	}
 	versions := map[string]string{"disk": diskVersion, "snapshot": diskVersion, "identity": identityVersion}
 	for _, r := range m.own(o, role) {
 		kind := kindName(r.Type)

@@ -257,3 +257,24 @@ func TestBackupOfAReadyServerStays(t *testing.T) {
 		}
 	})
 }
+
+// Of the group of an existing account, down --all leaves what is not the cluster's alone.
+func TestDownOfAnExistingAccount(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.send(http.MethodPut, storageGroup, "2021-04-01", object{"location": "westeurope"})
+		x.send(http.MethodPut, storageGroup+"/providers/Microsoft.Storage/storageAccounts/demo1234567", "2023-05-01",
+			object{"location": "westeurope", "kind": "StorageV2", "sku": object{"name": "Standard_LRS"}})
+		existing := strings.Replace(file, "account: demo1234567", "account: demo1234567, existing: true", 1)
+		x.up(existing)
+		r, err := x.manager(existing).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage})
+		if err != nil || len(r.Kept) != 1 || !slices.Contains(r.Deleted, "disk state") {
+			x.Errorf("%v %+v", err, r)
+		}
+		x.rolesAreGone()
+		s, err := x.manager(existing).Status(x.ctx)
+		if err != nil || !s.Groups[0].Exists || s.Groups[0].Resources != 1 {
+			x.Errorf("%v %+v", err, s)
+		}
+	})
+}
