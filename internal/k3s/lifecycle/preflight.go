@@ -155,7 +155,7 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	m.checkState(o, &p)
 	m.checkVersion(o, &p)
 	m.checkOtherAccounts(o, &p)
-	if err := m.checkSizes(ctx, o, &p); err != nil {
+	if err := m.checkSizes(ctx, o, d, &p); err != nil {
 		return nil, err
 	}
 	if err := m.checkAccount(ctx, o, &p); err != nil {

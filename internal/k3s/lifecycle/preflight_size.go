@@ -8,11 +8,12 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // checkSizes refuses VM sizes by what Azure's catalogue says of them. Whether a size can be
 // had is asked only for new machines: Azure keeps what runs.
-func (m *Manager) checkSizes(ctx context.Context, o *observation, p *problems) error {
+func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Documents, p *problems) error {
 	type machine struct {
 		field, size string
 		exists      bool // with this size
@@ -34,6 +35,9 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, p *problems) e
 	}}
 	for i, pool := range spec.Pools {
 		set, exists := o.sets[pool.Name]
+		if slices.ContainsFunc(d.Kept[pool.Name], func(kept string) bool { return strings.HasPrefix(kept, "size ") }) {
+			continue // the file's size is not used
+		}
 		all = append(all, machine{
 			field: fmt.Sprintf("spec.pools[%d].size", i), size: pool.Size, needsTemp: scratch, zones: pool.Zones,
 			spot: pool.Priority == k3s.Spot, exists: exists && strings.EqualFold(set.SKU.Name, pool.Size),

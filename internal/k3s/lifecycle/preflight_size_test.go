@@ -130,5 +130,10 @@ func TestRestrictedSizes(t *testing.T) {
 			strings.Contains(err.Error(), "pools[0]") || !strings.Contains(err.Error(), "pools[1]") {
 			x.Errorf("up of another pool: %v", err)
 		}
+		// A pool that was resized does not use the file's size.
+		x.send(http.MethodPatch, pool, "2024-07-01", object{"sku": object{"name": "Standard_D4s_v5", "tier": "Standard", "capacity": 2}})
+		if _, err := restricted(file).Up(x.ctx, lifecycle.UpOptions{}); err != nil {
+			x.Errorf("up of a resized pool: %v", err)
+		}
 	})
 }
