@@ -22,8 +22,12 @@ while the server is not ready. Without NAME it is named after the time.`, nil)
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		if list && remove != "" || len(args) > 0 && (list || remove != "") {
+		deletes := cmd.Flags().Changed("delete")
+		if list && deletes || len(args) > 0 && (list || deletes) {
 			return usagef("give one of NAME, --list and --delete")
+		}
+		if deletes && remove == "" || len(args) > 0 && args[0] == "" { // as of a variable that is not set
+			return usagef("name of the backup is empty")
 		}
 		show := newProgress(c.process.Err, c.process.Getenv)
 		defer show.Close()
@@ -38,7 +42,7 @@ while the server is not ready. Without NAME it is named after the time.`, nil)
 				return err
 			}
 			return c.print(all, func(w io.Writer) { writeBackups(w, all, time.Now()) })
-		case remove != "":
+		case deletes:
 			if err := m.DeleteBackup(ctx, remove); err != nil {
 				return c.printFailure(nil, nil, err)
 			}

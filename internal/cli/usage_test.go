@@ -34,6 +34,8 @@ func run(t *testing.T, args ...string) (code int, out, err string) {
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"capture", "name the node to capture"},
+		{"cluster backup --delete=", "name of the backup is empty"},
+		{"cluster backup a --delete=", "give one of NAME, --list and --delete"},
 		{"capture a b", `takes one argument, not ["a" "b"]`},
 		{"capture n --history 1", "--history 1: at least 2 versions are kept"},
 		{"capture n --history x", "invalid argument"},

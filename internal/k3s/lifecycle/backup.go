@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,9 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
+
+// snapshotName is Azure's rule ("Naming rules and restrictions for Azure resources").
+var snapshotName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,78}[A-Za-z0-9_])?$`)
 
 // keptBackups is how many backups of those that Ortet makes by itself stay.
 const keptBackups = 3
@@ -49,6 +53,11 @@ func (m *Manager) Backup(ctx context.Context, name, why string) (b Backup, err e
 	if name == "" {
 		name = "state-" + m.Now().UTC().Format("20060102-150405")
 	}
+	var p problems
+	if !snapshotName.MatchString(name) {
+		p.add("BackupName", fleet.ResourceID(name), "Azure has no such name of a snapshot", "use 1 to 80 letters, digits, _, . and -, with a letter or digit at the beginning and none of . and - at the end")
+		return b, p.err()
+	}
 	c := m.begin("backup", "Back up the state disk")
 	defer func() { c.end(err) }()
 	r := &reads{m: m}
@@ -57,7 +66,6 @@ func (m *Manager) Backup(ctx context.Context, name, why string) (b Backup, err e
 	if r.err != nil {
 		return b, r.err
 	}
-	var p problems
 	switch {
 	case disk == nil:
 		p.add("NoStateDisk", m.stateID(), "cluster has no state disk", "ortet cluster up makes one")

@@ -278,3 +278,24 @@ func TestDownOfAnExistingAccount(t *testing.T) {
 		}
 	})
 }
+
+// Names that Azure refuses, or that are no name of a snapshot but a path to something else.
+func TestBackupNames(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		for _, name := range []string{"../../x", "a/b", "a b", "a?b", "ä", ".a", "-a", "a.", "a-", strings.Repeat("a", 81)} {
+			if _, err := x.manager(file).Backup(x.ctx, name, ""); workflow.ExitCode(err) != workflow.ExitRefused {
+				x.Errorf("%q: %v", name, err)
+			}
+		}
+		for _, name := range []string{"a", "1_", strings.Repeat("a", 80), "before-1.36_x"} {
+			if b, err := x.manager(file).Backup(x.ctx, name, ""); err != nil || b.Name != name {
+				x.Errorf("%q: %v %+v", name, err, b)
+			}
+		}
+		if all, err := x.manager(file).Backups(x.ctx); err != nil || len(all) != 4 {
+			x.Errorf("%v %+v", err, all)
+		}
+	})
+}
