@@ -92,7 +92,12 @@ type Server struct {
 	DiskType string `json:"diskType,omitempty"` // Standard_LRS, StandardSSD_LRS (default) or Premium_LRS
 	Image    Image  `json:"image,omitzero"`     // default spec.image
 	StateGB  int    `json:"stateGB,omitempty"`  // of the state disk, which outlives the server; grows only; default 8
+	K3s      K3s    `json:"k3s,omitempty"`
 }
+
+// A K3s has options of k3s by their names in k3s's own configuration file; a value is a
+// text, a number, true or false, or a list of those. They are no place for secrets.
+type K3s map[string]any
 
 // Priorities and eviction policies of a pool, as Azure spells them.
 const (
@@ -120,6 +125,7 @@ type Pool struct {
 	Image          Image             `json:"image,omitzero"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Taints         []string          `json:"taints,omitempty"` // KEY=VALUE:EFFECT
+	K3s            K3s               `json:"k3s,omitempty"`
 }
 
 // Storage is what outlives compute.

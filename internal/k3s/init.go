@@ -68,7 +68,7 @@ type InitOptions struct {
 	Name string
 	// Spec needs no more than Location: what it does not set has its default. Without
 	// pools there is one pool "agents" of 3 Spot machines, without artifacts there are
-	// placeholders. Images by id, zones, labels, taints and manifests are not written.
+	// placeholders. Images by id, zones, labels, taints, options of k3s and manifests are not written.
 	Spec Spec
 	// Random makes up the storage account's name if Spec has none: crypto/rand.Reader.
 	Random io.Reader

@@ -22,6 +22,7 @@ func (p parser) rules(c *Cluster) {
 	}
 	p.image("spec.image", s.Image)
 	p.image("spec.server.image", s.Server.Image)
+	p.k3s("spec.server.k3s", s.Server.K3s, nil)
 	for name, a := range s.Artifacts.all() {
 		if a != nil {
 			p.artifact("spec.artifacts."+name+".url", a.URL)
@@ -83,6 +84,36 @@ func (p parser) manifests(all []Manifest) {
 	}
 }
 
+var option = regexp.MustCompile(`^[a-z][a-z0-9-]*[a-z0-9]$`) // longer than k3s's abbreviations, -t of --token
+
+// ownOptions are those of k3s that are not for cluster.yaml, and what is in their place.
+// An end of "-*" is for all that begin so.
+var ownOptions = map[string]string{
+	"token-*": "k3s makes it", "agent-token-*": "k3s makes it", "datastore-*": "the datastore is on the state disk",
+	"server": "agents join by admission", "node-name": "it is the machine's", "node-ip": "it is the machine's",
+	"data-dir": "the state disk is mounted there", "config": "put its options here", "tls-san": "it has the server's addresses and name",
+	"cluster-init": "the cluster has one server", "cluster-reset-*": "it is no setting",
+	"cluster-cidr": "use spec.network.pods", "service-cidr": "use spec.network.services", "https-listen-port": "it is 6443",
+	"write-kubeconfig-*": "use ortet cluster kubeconfig",
+}
+
+// k3s checks options of k3s; own are more that Ortet sets.
+func (p parser) k3s(at string, options K3s, own map[string]string) {
+	for key := range options {
+		instead := own[key]
+		for name, text := range ownOptions {
+			if all, family := strings.CutSuffix(name, "-*"); key == name || family && (key == all || strings.HasPrefix(key, all+"-")) {
+				instead = text
+			}
+		}
+		if instead != "" {
+			p.At(yamlfile.Join(at, key), "is set by Ortet; delete it: "+instead)
+		} else if !option.MatchString(key) {
+			p.At(yamlfile.Join(at, key), yamlfile.Quote(key)+" is not an option; use its name in k3s's config.yaml, such as kubelet-arg")
+		}
+	}
+}
+
 var (
 	taint = regexp.MustCompile(`^([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
 	// The API server refuses a Node whose kubelet sets labels of Kubernetes' own, but for
@@ -105,6 +136,7 @@ func (p parser) pool(at string, pool Pool) {
 		p.At(at+".min", fmt.Sprintf("%d is larger than max, %d; swap them", *pool.Min, *pool.Max))
 	}
 	p.image(at+".image", pool.Image)
+	p.k3s(at+".k3s", pool.K3s, map[string]string{"node-label": "use labels of the pool", "node-taint": "use taints of the pool"})
 	for key, value := range pool.Labels {
 		at := at + ".labels[" + key + "]"
 		if problems := validation.IsQualifiedName(key); problems != nil {

@@ -57,7 +57,7 @@ var edits = []struct {
 	{"v1alpha1", "v2", `1: apiVersion: "ortet.io/v2" is not known; use ortet.io/v1alpha1`},
 	{"  location: westeurope\n", "", `6: spec.location: is missing; add it`},
 	{"    count: 2", "    size: Standard_D2s_v5\n    colour: blue\n    count: 2",
-		`14: spec.pools[0].colour: unknown field; use one of count, diskGB, diskType, evictionPolicy, image, labels, max, min, name, priority, scaleInPolicy, size, taints, zones`},
+		`14: spec.pools[0].colour: unknown field; use one of count, diskGB, diskType, evictionPolicy, image, k3s, labels, max, min, name, priority, scaleInPolicy, size, taints, zones`},
 	{"count: 2", "count: two", `13: spec.pools[0].count: is text; give a whole number`},
 	{"count: 2", "count: 2.5", `13: spec.pools[0].count: is a number; give a whole number`},
 	{"count: 2", "count: -1", `13: spec.pools[0].count: -1 is out of range; use 0 to 1000`},
@@ -142,6 +142,21 @@ var edits = []struct {
 	{"  storage:\n", rules("{name: a, priority: 300, protocol: Tcp, ports: [\"22\", \"340\", \"80\"], from: [any], to: agents}"),
 		"14: spec.access.rules[0].ports[0]: 22 has port 22, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress\n" +
 			"14: spec.access.rules[0].ports[1]: 340 has port 340, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress"},
+	// Options of k3s.
+	{"count: 2", "count: 2\n    k3s: {kubelet-arg: [max-pods=60, v=2], debug: true, max: 3}", ``},
+	{"count: 2", "count: 2\n    k3s: {node-label: [a=b], node-taint: a, token-file: /t, t: x, \"kubelet-arg+\": [a]}",
+		"14: spec.pools[0].k3s.node-label: is set by Ortet; delete it: use labels of the pool\n" +
+			"14: spec.pools[0].k3s.node-taint: is set by Ortet; delete it: use taints of the pool\n" +
+			"14: spec.pools[0].k3s.t: \"t\" is not an option; use its name in k3s's config.yaml, such as kubelet-arg\n" +
+			"14: spec.pools[0].k3s.token-file: is set by Ortet; delete it: k3s makes it\n" +
+			"14: spec.pools[0].k3s[kubelet-arg+]: \"kubelet-arg+\" is not an option; use its name in k3s's config.yaml, such as kubelet-arg"},
+	{"  pools:\n", "  server: {k3s: {node-taint: [a=b:NoSchedule], cluster-cidr: 10.0.0.0/8, datastore-endpoint: x, server-url: y}}\n  pools:\n",
+		"11: spec.server.k3s.cluster-cidr: is set by Ortet; delete it: use spec.network.pods\n" +
+			"11: spec.server.k3s.datastore-endpoint: is set by Ortet; delete it: the datastore is on the state disk"},
+	{"  pools:\n", "  server: {k3s: {disable: {traefik: true}, kubelet-arg: [[a]], debug: }}\n  pools:\n",
+		"11: spec.server.k3s.debug: is empty; give a value, or delete the line\n" +
+			"11: spec.server.k3s.disable: is a mapping; give true or false, a number, text, a list\n" +
+			"11: spec.server.k3s.kubelet-arg[0]: is a list; give true or false, a number, text"},
 	{"  storage:\n", "  protect: \"yes\"\n  storage:\n", `14: spec.protect: is text; give true or false`},
 
 	{"  storage:\n", "  options: {timeZone: \"$(reboot)\"}\n  storage:\n", `14: spec.options.timeZone: "$(reboot)" is not valid; use a name such as UTC or Europe/Lisbon`},

@@ -290,7 +290,11 @@ func (p *Parser) report(e *jsonschema.ValidationError, doc any) {
 		case k.Want[0] == "string" && n.Kind == yaml.ScalarNode:
 			p.At(field, "is "+typeNames[k.Got]+`; put it in quotes: "`+n.Value+`"`)
 		default:
-			p.At(field, "is "+typeNames[k.Got]+"; give "+typeNames[k.Want[0]])
+			var want []string
+			for _, name := range k.Want {
+				want = append(want, typeNames[name])
+			}
+			p.At(field, "is "+typeNames[k.Got]+"; give "+strings.Join(want, ", "))
 		}
 	case *kind.InvalidJsonValue:
 		p.At(field, "is of type "+n.ShortTag()+", or has a name that is not text; put it in quotes")

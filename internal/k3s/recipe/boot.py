@@ -238,8 +238,8 @@ class Machine:
             os.replace(path(artifact["path"]) + ".part", path(artifact["path"]))
             units.add(RESTART.get(artifact["name"], ""))
         step("setting up the temporary disk", self.temporary_disk)
+        units |= step("writing settings", self.files)
         if self.server:
-            units |= step("writing settings", self.files)
             units |= step("writing k3s's settings", self.configure_server)
         else:
             step("waiting for the server", self.configure_agent)

@@ -370,6 +370,7 @@ func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
 	w.install("agents", func(c *k3s.Cluster) {
 		c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}
 		c.Spec.Pools[0].Taints = []string{"spot=true:NoSchedule"}
+		c.Spec.Pools[0].K3s = k3s.K3s{"kubelet-arg": "max-pods=60"}
 		c.Spec.Options.PrivateRegistry = true
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -406,6 +407,9 @@ func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
 		!strings.Contains(join.Registries, "http://10.16.0.10:5000") {
 		t.Errorf("join.json is %+v", join)
 	}
+	if got := w.read(optionsFile); got != "kubelet-arg: max-pods=60\n" {
+		t.Errorf("options of k3s are %q", got)
+	}
 	if len(w.states) != 0 {
 		t.Errorf("an agent wrote the server's tag: %q", w.states)
 	}
@@ -416,6 +420,32 @@ func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
 	w.mu.Unlock()
 	if w.boot(); !strings.Contains(w.read("/etc/ortet/join.json"), "sha256:ffff") {
 		t.Error("join.json has the old hash after a second boot")
+	}
+}
+
+const optionsFile = "/etc/rancher/k3s/config.yaml.d/50-cluster.yaml"
+
+// The server takes over options of k3s while it runs, and goes back to those of before.
+func TestOptionsOfK3sAreAppliedInPlace(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", nil)
+	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
+	w.boot()
+	restarts := func() int {
+		return strings.Count(w.read("/commands"), "systemctl try-restart --no-block k3s.service\n")
+	}
+	option := func(options k3s.K3s) {
+		w.install("server", func(c *k3s.Cluster) { c.Spec.Server.K3s = options })
+		w.boot("publish")
+	}
+	option(k3s.K3s{"kubelet-arg": []any{"max-pods=60"}, "debug": true})
+	option(k3s.K3s{"debug": true, "kubelet-arg": []any{"max-pods=60"}})
+	if got := w.read(optionsFile); got != "debug: true\nkubelet-arg:\n- max-pods=60\n" || restarts() != 1 {
+		t.Errorf("%d restarts, and the file is %q", restarts(), got)
+	}
+	option(nil)
+	if _, err := os.Stat(w.root + optionsFile); !errors.Is(err, os.ErrNotExist) || restarts() != 2 {
+		t.Errorf("without options: %d restarts, %v", restarts(), err)
 	}
 }
 

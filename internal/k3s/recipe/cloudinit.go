@@ -73,12 +73,12 @@ type settings struct {
 	Artifacts []artifact          `json:"artifacts"`
 	SwapGB    int                 `json:"swapGB,omitempty"`
 	Scratch   bool                `json:"scratch,omitempty"`
+	Files     []settingsFile      `json:"files,omitempty"` // one that leaves the list is deleted
 
 	// The server's.
-	Pods     string         `json:"pods,omitempty"`
-	Services string         `json:"services,omitempty"`
-	TimeZone string         `json:"timeZone,omitempty"`
-	Files    []settingsFile `json:"files,omitempty"` // one that leaves the list is deleted
+	Pods     string `json:"pods,omitempty"`
+	Services string `json:"services,omitempty"`
+	TimeZone string `json:"timeZone,omitempty"`
 	// Manifests are those of cluster.yaml, in k3s's folder of manifests.
 	Manifests []artifact `json:"manifests,omitempty"`
 
@@ -126,7 +126,7 @@ func (r *renderer) serverDocument() ([]byte, error) {
 
 // serverSettings are the server's userData.
 func (r *renderer) serverSettings() ([]byte, error) {
-	s := r.settings()
+	s := r.settings(r.Spec.Server.K3s, "k3s.service")
 	n, o, a := r.Spec.Network, r.Spec.Options, r.Spec.Access
 	s.Pods, s.Services, s.TimeZone = n.Pods, n.Services, o.TimeZone
 	s.Artifacts = append(s.Artifacts, program("ortet", r.Spec.Artifacts.Ortet))
@@ -166,7 +166,7 @@ var sshUnits = []string{"ssh.socket", "ssh.service"}
 func sshdPort(port int) string { return "Port " + strconv.Itoa(port) + "\n" }
 
 func (r *renderer) agentDocument(p *k3s.Pool) ([]byte, error) {
-	s := r.settings()
+	s := r.settings(p.K3s)
 	s.NodeLabels, s.NodeTaints = p.Labels, p.Taints
 	s.Scratch = r.Spec.Options.Scratch
 	if r.Spec.Options.PrivateRegistry {
@@ -190,8 +190,8 @@ func (r *renderer) identity(role, name string) identity {
 	}
 }
 
-// settings are those that all machines have.
-func (r *renderer) settings() settings {
+// settings are those that all machines have, with options of k3s that these units read.
+func (r *renderer) settings(k3sOptions k3s.K3s, units ...string) settings {
 	spec := &r.Spec
 	s := settings{
 		SwapGB:    spec.Options.SwapGB,
@@ -200,6 +200,10 @@ func (r *renderer) settings() settings {
 	}
 	if i := spec.Artifacts.Images; i != nil {
 		s.Artifacts = append(s.Artifacts, artifact{"images", i.URL, strings.ToLower(i.SHA256), imagesFolder + imagesName(i.URL), "0644"})
+	}
+	if len(k3sOptions) > 0 {
+		text, _ := yaml.Marshal(k3sOptions) // as it came out of YAML
+		s.Files = []settingsFile{{"/etc/rancher/k3s/config.yaml.d/50-cluster.yaml", "0600", string(text), units}}
 	}
 	return s
 }

@@ -94,6 +94,8 @@ func full() *k3s.Cluster {
 	c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}
 	c.Spec.Pools[0].Taints = []string{"spot=true:NoSchedule"}
 	c.Spec.Pools[0].EvictionPolicy = k3s.Deallocate
+	c.Spec.Pools[0].K3s = k3s.K3s{"kubelet-arg": []any{"max-pods=60"}}
+	c.Spec.Server.K3s = k3s.K3s{"disable": []any{"traefik", "servicelb"}, "flannel-backend": "host-gw", "node-taint": []any{"dedicated=server:NoSchedule"}}
 	c.Spec.Pools = append(c.Spec.Pools, k3s.Pool{
 		Name: "auto", Size: "Standard_D4s_v5", Min: number(1), Max: number(200), Priority: k3s.Regular, Zones: []string{"1", "2"}, ScaleInPolicy: "OldestVM",
 		DiskGB: 64, DiskType: "Premium_LRS", Image: k3s.Image{ID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/gallery/images/agent"},
