@@ -142,6 +142,10 @@ var edits = []struct {
 	{"  storage:\n", rules("{name: a, priority: 300, protocol: Tcp, ports: [\"22\", \"340\", \"80\"], from: [any], to: agents}"),
 		"14: spec.access.rules[0].ports[0]: 22 has port 22, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress\n" +
 			"14: spec.access.rules[0].ports[1]: 340 has port 340, for which Ortet has a rule; leave it out, and use access.ssh, access.api or access.ingress"},
+	{"  storage:\n", "  packages: [g++, nfs-common, x-, --help, g++]\n  storage:\n",
+		"14: spec.packages[2]: \"x-\" is not valid; use the name of a Debian package, such as nfs-common\n" +
+			"14: spec.packages[3]: \"--help\" is not valid; use the name of a Debian package, such as nfs-common\n" +
+			"14: spec.packages[4]: \"g++\" is in the list already; delete one of them"},
 	// Options of k3s.
 	{"count: 2", "count: 2\n    k3s: {kubelet-arg: [max-pods=60, v=2], debug: true, max: 3}", ``},
 	{"count: 2", "count: 2\n    k3s: {node-label: [a=b], node-taint: a, token-file: /t, t: x, \"kubelet-arg+\": [a]}",

@@ -334,6 +334,7 @@ class Machine:
         where = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
         missing = [p for program, names in self.settings["packages"].items()
                    if not shutil.which(program, path=where) for p in names]
+        missing += [p for p in self.settings.get("extraPackages", []) if not installed(p)]
         if missing:
             environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
             run("apt-get", "update", "-q", env=environment)
@@ -570,6 +571,11 @@ def renew_admission_token():
     write(ADMISSION + "token", run(path("/usr/local/bin/k3s"), "kubectl", "create", "token", "ortet-admission",
                                    "--namespace=ortet-system", "--duration=1h"), 0o640)
     return first
+
+
+def installed(package):
+    done = subprocess.run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ", package], capture_output=True, text=True)
+    return "installed" in done.stdout.split()
 
 
 def digest(file):

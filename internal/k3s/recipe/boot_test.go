@@ -423,6 +423,32 @@ func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
 	}
 }
 
+// Packages of the file are installed where dpkg does not have them, also while the server runs.
+func TestMissingPackagesAreInstalled(t *testing.T) {
+	w := newWorld(t)
+	w.program(filepath.Join(w.programs, "dpkg-query"), `for name; do :; done
+cat "$ORTET_ROOT/dpkg/$name"`)
+	w.program(filepath.Join(w.programs, "apt-get"), `echo "apt-get $*" >>"$ORTET_ROOT/commands"
+for name; do [ "$1" != install ] || printf "installed " >"$ORTET_ROOT/dpkg/$name"; done`)
+	w.put(w.root+"/dpkg/jq", "installed installed ", 0o644) // of two architectures
+	w.put(w.root+"/dpkg/gone", "config-files ", 0o644)
+	packages := func(names ...string) func(*k3s.Cluster) {
+		return func(c *k3s.Cluster) { c.Spec.Packages = names }
+	}
+	w.install("server", packages("jq"))
+	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
+	if w.boot(); strings.Contains(w.read("/commands"), "apt-get") {
+		t.Errorf("a package that is there was installed:\n%s", w.read("/commands"))
+	}
+	w.install("server", packages("jq", "nfs-common", "gone"))
+	w.boot("publish")
+	w.boot()
+	want := "apt-get install -q -y -o DPkg::Lock::Timeout=600 nfs-common gone\n"
+	if commands := w.read("/commands"); strings.Count(commands, "apt-get install") != 1 || !strings.Contains(commands, want) || strings.Contains(commands, "try-restart") {
+		t.Errorf("commands lack %q, or have more:\n%s", want, commands)
+	}
+}
+
 const optionsFile = "/etc/rancher/k3s/config.yaml.d/50-cluster.yaml"
 
 // The server takes over options of k3s while it runs, and goes back to those of before.

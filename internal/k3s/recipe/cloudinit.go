@@ -69,11 +69,12 @@ type identity struct {
 // its VM's userData, so that they change while it runs. Every process of the server can
 // read them: they hold no secret.
 type settings struct {
-	Packages  map[string][]string `json:"packages"` // by a program that shows that they are there
-	Artifacts []artifact          `json:"artifacts"`
-	SwapGB    int                 `json:"swapGB,omitempty"`
-	Scratch   bool                `json:"scratch,omitempty"`
-	Files     []settingsFile      `json:"files,omitempty"` // one that leaves the list is deleted
+	Packages      map[string][]string `json:"packages"`                // by a program that shows that they are there
+	ExtraPackages []string            `json:"extraPackages,omitempty"` // those of cluster.yaml
+	Artifacts     []artifact          `json:"artifacts"`
+	SwapGB        int                 `json:"swapGB,omitempty"`
+	Scratch       bool                `json:"scratch,omitempty"`
+	Files         []settingsFile      `json:"files,omitempty"` // one that leaves the list is deleted
 
 	// The server's.
 	Pods     string `json:"pods,omitempty"`
@@ -194,9 +195,10 @@ func (r *renderer) identity(role, name string) identity {
 func (r *renderer) settings(k3sOptions k3s.K3s, units ...string) settings {
 	spec := &r.Spec
 	s := settings{
-		SwapGB:    spec.Options.SwapGB,
-		Packages:  map[string][]string{"mount.cifs": {"cifs-utils"}, "nft": {"nftables"}},
-		Artifacts: []artifact{program("k3s", spec.Artifacts.K3s)},
+		SwapGB:        spec.Options.SwapGB,
+		Packages:      map[string][]string{"mount.cifs": {"cifs-utils"}, "nft": {"nftables"}},
+		ExtraPackages: spec.Packages,
+		Artifacts:     []artifact{program("k3s", spec.Artifacts.K3s)},
 	}
 	if i := spec.Artifacts.Images; i != nil {
 		s.Artifacts = append(s.Artifacts, artifact{"images", i.URL, strings.ToLower(i.SHA256), imagesFolder + imagesName(i.URL), "0644"})

@@ -253,6 +253,7 @@ func TestRecipeIsWhatOnlyAnotherServerChanges(t *testing.T) {
 		"SSH port":   {func(s *k3s.Spec) { s.Access.SSHPort = 2200 }, false, true},
 		"fail2ban":   {func(s *k3s.Spec) { s.Access.Fail2ban = true }, false, true},
 		"registry":   {func(s *k3s.Spec) { s.Options.PrivateRegistry = true }, false, true},
+		"packages":   {func(s *k3s.Spec) { s.Packages = []string{"nfs-common"} }, false, true},
 		"kubelet":    {func(s *k3s.Spec) { s.Server.K3s = k3s.K3s{"kubelet-arg": "max-pods=60"} }, false, true},
 		"pool's k3s": {func(s *k3s.Spec) { s.Pools[0].K3s = k3s.K3s{"kubelet-arg": "max-pods=60"} }, false, false},
 		"image":      {func(s *k3s.Spec) { s.Server.Image.Version = "24.04.202601010" }, true, false},
