@@ -85,7 +85,14 @@ type Network struct {
 	Agents       string `json:"agents,omitempty"`       // subnet; default 10.16.16.0/20
 	Pods         string `json:"pods,omitempty"`         // default 10.42.0.0/16, k3s's
 	Services     string `json:"services,omitempty"`     // default 10.43.0.0/16, k3s's
+	Outbound     string `json:"outbound,omitempty"`     // Gateway (default) or Addresses
 }
+
+// Ways of agents to the internet: a NAT gateway, or a public address of each of them.
+const (
+	Gateway   = "gateway"
+	Addresses = "addresses"
+)
 
 // A Server is the machine that runs k3s server.
 type Server struct {

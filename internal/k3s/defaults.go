@@ -23,6 +23,7 @@ func (c *Cluster) SetDefaults() {
 	set(&s.Network.Agents, "10.16.16.0/20")
 	set(&s.Network.Pods, "10.42.0.0/16")
 	set(&s.Network.Services, "10.43.0.0/16")
+	set(&s.Network.Outbound, Gateway)
 
 	set(&s.Server.Size, defaultSize)
 	set(&s.Server.DiskGB, defaultDiskGB)

@@ -112,6 +112,8 @@ var edits = []struct {
 		"11: spec.network.agents: 10.16.16.0/28 has 11 addresses for 12 agents; use a larger range\n" +
 			"11: spec.network.pods: 11.0.0.0/23 has a /24 for 1 agents of 12; use a larger range"},
 
+	{"  pools:\n", "  network: {outbound: none}\n  pools:\n", `11: spec.network.outbound: "none" is not known; use gateway, addresses`},
+
 	// Access.
 	{"  storage:\n", "  access: {user: root}\n  storage:\n", `14: spec.access.user: root is refused by Azure or is a system user; use another, such as ortet`},
 	{"  storage:\n", "  access: {sshPort: 6443}\n  storage:\n", `14: spec.access.sshPort: 6443 is a port of the cluster itself; use another, such as 22`},

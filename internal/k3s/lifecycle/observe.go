@@ -82,6 +82,7 @@ type resource struct {
 			Properties struct {
 				AddressPrefix   string   `json:"addressPrefix"`
 				AddressPrefixes []string `json:"addressPrefixes"` // of a subnet that has several
+				NATGateway      any      `json:"natGateway"`
 			} `json:"properties"`
 		} `json:"subnets"`
 

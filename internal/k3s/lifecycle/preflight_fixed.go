@@ -54,6 +54,14 @@ func (m *Manager) checkNetwork(network *resource, p *problems) {
 			have = []string{s.Properties.AddressPrefix}
 		}
 		check(s.Name, have, q)
+		// Without its gateway, an agent that has no address yet would be cut off.
+		outbound := k3s.Gateway
+		if s.Properties.NATGateway == nil {
+			outbound = k3s.Addresses
+		}
+		if s.Name == k3s.ToAgents {
+			check("outbound", []string{outbound}, n.Outbound)
+		}
 	}
 }
 

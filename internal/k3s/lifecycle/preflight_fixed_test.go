@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -82,6 +83,27 @@ func withNetwork(network string) string {
 
 func withPool(fields string) string { return strings.Replace(file, "count: 2", "count: 2, "+fields, 1) }
 
+// Each agent has an address of its own, and nothing is billed for a gateway.
+func TestOutboundByAddresses(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(withNetwork("{outbound: addresses}"))
+		if p, err := x.manager(withNetwork("{outbound: addresses}")).Plan(x.ctx); err != nil || len(p.Changes) > 0 {
+			x.Errorf("plan of what up has made: %v %+v", err, p)
+		}
+		has := map[string]int{}
+		err := x.arm.List(x.ctx, computeGroup+"/resources", "2021-04-01", func(raw json.RawMessage) error {
+			var one struct{ Type string }
+			defer func() { has[one.Type]++ }()
+			return json.Unmarshal(raw, &one)
+		})
+		if err != nil || has["Microsoft.Network/natGateways"] != 0 || has["Microsoft.Network/publicIPAddresses"] != 1 {
+			x.Errorf("%v: the group has %v", err, has)
+		}
+		x.refuses(file, refusal{code: "NetworkFixed", wants: []string{"spec.network.outbound is gateway, but the network has addresses", "write outbound: addresses"}})
+	})
+}
+
 func TestFixedByALiveCluster(t *testing.T) {
 	play(t, nil, func(x *site) {
 		go x.boot()
@@ -94,6 +116,9 @@ func TestFixedByALiveCluster(t *testing.T) {
 			refusal{code: "NetworkFixed", wants: []string{"spec.network.agents is 10.20.16.0/20", "write agents: 10.16.16.0/20"}})
 		x.refuses(withNetwork("{agents: 10.16.16.0/21}"), refusal{code: "NetworkFixed",
 			wants: []string{"agents is 10.16.16.0/21, but the network has 10.16.16.0/20"}})
+
+		x.refuses(withNetwork("{outbound: addresses}"), refusal{code: "NetworkFixed",
+			wants: []string{"spec.network.outbound is addresses, but the network has gateway", "ortet cluster down, then"}})
 
 		x.refuses(withPool("priority: Regular"), refusal{code: "PoolFixed",
 			wants: []string{"priority of pool agents is Spot and cannot become Regular",

@@ -174,6 +174,9 @@ func (r *renderer) Subnets() []string {
 	return []string{r.Spec.Network.Servers, r.Spec.Network.Agents}
 }
 
+// NAT reports whether machines reach the internet by a NAT gateway.
+func (r *renderer) NAT() bool { return r.Spec.Network.Outbound != k3s.Addresses }
+
 // SSHPort is the port of sshd on all machines.
 func (r *renderer) SSHPort() string { return strconv.Itoa(r.Spec.Access.SSHPort) }
 

@@ -90,6 +90,7 @@ func full() *k3s.Cluster {
 		},
 	}
 	c.Spec.Manifests = []k3s.Manifest{{Name: "app", Artifact: k3s.Artifact{URL: "file:///srv/manifests/app.yaml", SHA256: digest('5')}}}
+	c.Spec.Network.Outbound = k3s.Addresses
 	c.Spec.Packages = []string{"nfs-common"}
 	c.Spec.Options = k3s.Options{PrivateRegistry: true, SwapGB: 2, Scratch: true, TimeZone: "Europe/Lisbon", RebootAfterUpdates: true}
 	c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}

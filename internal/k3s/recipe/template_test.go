@@ -127,16 +127,25 @@ func TestPublicAddressesAreStandard(t *testing.T) {
 	}
 }
 
-func TestEverySubnetHasSecurityGroupAndGateway(t *testing.T) {
+// All machines reach the internet: by the gateway, or by addresses of a security group's subnet.
+func TestEverySubnetHasSecurityGroupAndWayOut(t *testing.T) {
 	for _, c := range clusters() {
-		vnet := of(t, render(t, c, facts()), "Microsoft.Network/virtualNetworks")[0]
+		d := render(t, c, facts())
+		vnet := of(t, d, "Microsoft.Network/virtualNetworks")[0]
+		addresses := c.Spec.Network.Outbound == k3s.Addresses
+		for _, p := range of(t, d, "Microsoft.Compute/virtualMachineScaleSets") {
+			text, _ := json.Marshal(p)
+			if got := strings.Contains(string(text), `"publicIPAddressConfiguration":{"name":"agent","properties":{"publicIPAddressVersion":"IPv4"},"sku":{"name":"Standard"}}`); got != addresses {
+				t.Errorf("agents of %s have addresses of their own: %v, want %v", p["name"], got, addresses)
+			}
+		}
 		subnets := at(vnet, "properties", "subnets").([]any)
 		if len(subnets) != 2 {
 			t.Fatalf("want 2 subnets, got %d", len(subnets))
 		}
 		for _, s := range subnets {
 			p := at(s, "properties")
-			if at(p, "networkSecurityGroup", "id") == nil || at(p, "natGateway", "id") == nil || at(p, "defaultOutboundAccess") != false {
+			if at(p, "networkSecurityGroup", "id") == nil || (at(p, "natGateway", "id") == nil) != addresses || at(p, "defaultOutboundAccess") != false {
 				t.Errorf("subnet %v", s)
 			}
 		}
