@@ -24,13 +24,20 @@ func azureLists(location string) string {
 }
 
 func newClusterStatus(c *clusterOptions) *cobra.Command {
-	var watch bool
+	var (
+		watch bool
+		money prices
+	)
 	cmd := clusterCommand("status", "Show what exists of the cluster in Azure", `status shows the cluster's groups, their deployments, the server and how far it has
-booted, the pools, the storage and the endpoints.
+booted, the pools, the storage, the endpoints and what is billed of it all: while it is
+up, also while its machines are stopped, or always.
 
 Lists of what Azure offers come from the Azure CLI:
 
 `+azureLists("LOCATION"), func(ctx context.Context, _ []string) error {
+		if err := money.check(); err != nil {
+			return err
+		}
 		m, err := c.manager(ctx, nil, nil)
 		if err != nil {
 			return err
@@ -45,6 +52,7 @@ Lists of what Azure offers come from the Azure CLI:
 			if err != nil {
 				return err
 			}
+			money.price(ctx, s.Location, &s.Billed, &s.Notes)
 			if watch && columnsOf(c.process.Out) > 0 {
 				fmt.Fprint(c.process.Out, "\x1b[H\x1b[2J")
 			}
@@ -61,6 +69,7 @@ Lists of what Azure offers come from the Azure CLI:
 			}
 		}
 	})
+	money.add(cmd)
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every 10s, until Ctrl-C")
 	return cmd
 }
@@ -128,11 +137,13 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		fmt.Fprintln(w)
 		writeEndpoints(w, s.Endpoints)
 	}
+	fmt.Fprintln(w)
+	writeBill(w, &s.Billed)
 	if len(s.Notes) > 0 {
-		fmt.Fprintln(w)
 		list(w, "Note", s.Notes)
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\nImages, locations and sizes that Azure offers:\n%s\n", azureLists(s.Location))
+	fmt.Fprintf(w, "Images, locations and sizes that Azure offers:\n%s\n", azureLists(s.Location))
 }
 
 func writeEndpoints(w io.Writer, all []lifecycle.Endpoint) {

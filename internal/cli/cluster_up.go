@@ -31,7 +31,7 @@ and size; its state is backed up before another k3s. Two things stay as they are
 
 Interrupted, Azure goes on with what it has accepted; the same command follows it.`, func(ctx context.Context, _ []string) error {
 		if dryRun {
-			return c.plan(ctx, own)
+			return c.plan(ctx, own, &prices{})
 		}
 		return c.deploy(ctx, own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
 			if options.Prune {
@@ -105,17 +105,25 @@ func writeFailures(w io.Writer, failures []lifecycle.Failure) {
 }
 
 func newClusterPlan(c *clusterOptions) *cobra.Command {
-	var own ownAddresses
+	var (
+		own ownAddresses
+		p   prices
+	)
 	cmd := clusterCommand("plan", "Show what up would change", `plan asks Azure what up would change, and changes nothing. It names what up leaves as
 it is: a server that was made by another recipe, and sizes and images of pools that were
-set since the file was applied.`, func(ctx context.Context, _ []string) error {
-		return c.plan(ctx, own)
+set since the file was applied. It lists what is billed of the cluster, without traffic:
+while it is up, also while its machines are stopped, or always.`, func(ctx context.Context, _ []string) error {
+		if err := p.check(); err != nil {
+			return err
+		}
+		return c.plan(ctx, own, &p)
 	})
 	own.add(cmd)
+	p.add(cmd)
 	return cmd
 }
 
-func (c *clusterOptions) plan(ctx context.Context, own ownAddresses) error {
+func (c *clusterOptions) plan(ctx context.Context, own ownAddresses, money *prices) error {
 	m, err := c.manager(ctx, nil, &own)
 	if err != nil {
 		return err
@@ -124,6 +132,7 @@ func (c *clusterOptions) plan(ctx context.Context, own ownAddresses) error {
 	if err != nil {
 		return err
 	}
+	money.price(ctx, m.Cluster.Spec.Location, &p.Billed, &p.Notes)
 	return c.print(p, func(w io.Writer) { writeClusterPlan(w, p) })
 }
 
@@ -146,5 +155,7 @@ func writeClusterPlan(w io.Writer, p *lifecycle.Plan) {
 		}
 	}
 	say(w, "%s%d unchanged.", text, p.Unchanged)
+	fmt.Fprintln(w)
+	writeBill(w, &p.Billed)
 	list(w, "Note", p.Notes)
 }

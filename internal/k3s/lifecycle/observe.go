@@ -52,6 +52,9 @@ type resource struct {
 		HardwareProfile struct {
 			VMSize string `json:"vmSize"`
 		} `json:"hardwareProfile"`
+		StorageProfile struct {
+			OSDisk osDisk `json:"osDisk"`
+		} `json:"storageProfile"`
 		InstanceView struct {
 			Statuses []struct {
 				Code string `json:"code"` // "PowerState/running"
@@ -62,6 +65,7 @@ type resource struct {
 			EvictionPolicy string `json:"evictionPolicy"`
 			StorageProfile struct {
 				ImageReference k3s.Image `json:"imageReference"`
+				OSDisk         osDisk    `json:"osDisk"`
 			} `json:"storageProfile"`
 		} `json:"virtualMachineProfile"`
 
@@ -92,6 +96,13 @@ type resource struct {
 			FQDN string `json:"fqdn"`
 		} `json:"dnsSettings"`
 	} `json:"properties"`
+}
+
+type osDisk struct {
+	DiskSizeGB  int `json:"diskSizeGB"`
+	ManagedDisk struct {
+		Type string `json:"storageAccountType"`
+	} `json:"managedDisk"`
 }
 
 func (r *resource) is(state string) bool {

@@ -33,6 +33,7 @@ type Plan struct {
 	Counts    map[string]int `json:"counts"`              // by change
 	Unchanged int            `json:"unchanged"`           // resources that stay as they are
 	NewGroups []string       `json:"newGroups,omitempty"` // groups that do not exist yet
+	Billed    Bill           `json:"billed"`              // of what Up would make
 	Notes     []string       `json:"notes,omitempty"`     // what Up leaves as it is, and why
 }
 
@@ -64,6 +65,9 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 		for _, r := range templateResources(document(d, role)) {
 			p.add(Change{Change: "Create", Group: name, Type: r.Type, Name: shownName(r.Name)})
 		}
+	}
+	if p.Billed, err = m.billed(ctx, o, d, agents); err != nil {
+		return nil, err
 	}
 	change, err := m.serverChange(ctx, o, d)
 	if err != nil {

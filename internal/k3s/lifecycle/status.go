@@ -18,6 +18,7 @@ type Status struct {
 	Pools        []PoolStatus   `json:"pools"`
 	Storage      *StorageStatus `json:"storage,omitempty"`
 	Endpoints    []Endpoint     `json:"endpoints"`
+	Billed       Bill           `json:"billed"`          // of what exists
 	Notes        []string       `json:"notes,omitempty"` // what Up would leave as it is
 }
 
@@ -131,6 +132,9 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		}
 	}
 	s.Endpoints = m.endpoints(ctx, r)
+	if s.Billed, err = m.billed(ctx, o, nil, agents); err != nil {
+		return nil, err
+	}
 	return s, r.err
 }
 
