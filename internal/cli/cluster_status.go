@@ -120,6 +120,9 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		if v.Boot != "" {
 			paragraph(w, resultWidth, "boot: ", "  ", v.Boot)
 		}
+		if v.Datastore != "" {
+			paragraph(w, resultWidth, "datastore: ", "  ", v.Datastore)
+		}
 	}
 	if len(s.Pools) > 0 {
 		fmt.Fprintln(w)

@@ -37,13 +37,14 @@ type GroupStatus struct {
 // A ServerStatus is the server's VM.
 type ServerStatus struct {
 	Size       string `json:"size"`
-	State      string `json:"state"`          // provisioning state
-	Power      string `json:"power"`          // "running", "deallocated"
-	Boot       string `json:"boot,omitempty"` // what the machine reported last
-	Ready      bool   `json:"ready"`          // it runs by the settings of cluster.yaml, its Node is Ready, and it admits agents
-	K3s        string `json:"k3s,omitempty"`  // version that its Node runs
-	Recipe     string `json:"recipe"`         // that it was made with
-	SameRecipe bool   `json:"sameRecipe"`     // it is the one of cluster.yaml
+	State      string `json:"state"`               // provisioning state
+	Power      string `json:"power"`               // "running", "deallocated"
+	Boot       string `json:"boot,omitempty"`      // what the machine reported last
+	Ready      bool   `json:"ready"`               // it runs by the settings of cluster.yaml, its Node is Ready, and it admits agents
+	K3s        string `json:"k3s,omitempty"`       // version that its Node runs
+	Datastore  string `json:"datastore,omitempty"` // damage of SQLite's file, and which copy serves
+	Recipe     string `json:"recipe"`              // that it was made with
+	SameRecipe bool   `json:"sameRecipe"`          // it is the one of cluster.yaml
 	// SameSettings says that it runs by the settings of cluster.yaml.
 	SameSettings bool `json:"sameSettings"`
 }
@@ -107,7 +108,8 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	}
 	if vm := o.server; vm != nil {
 		s.Server = &ServerStatus{Size: vm.Properties.HardwareProfile.VMSize, State: vm.Properties.ProvisioningState, Power: vm.power(), Boot: vm.Tags[recipe.TagBoot],
-			Ready: ready(vm, d), K3s: vm.Tags[recipe.TagK3s], SameSettings: vm.Tags[recipe.TagSettings] == d.SettingsDigest, Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
+			Ready: ready(vm, d), K3s: vm.Tags[recipe.TagK3s], Datastore: vm.Tags[recipe.TagDatastore],
+			SameSettings: vm.Tags[recipe.TagSettings] == d.SettingsDigest, Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
 	}
 	for _, name := range sorted(o.sets) {
 		set := o.sets[name]

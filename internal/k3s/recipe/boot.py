@@ -27,6 +27,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import state
+
 # Tests run this program on another root, with other pauses and another metadata service.
 ROOT = os.environ.get("ORTET_ROOT", "")
 PAUSE = float(os.environ.get("ORTET_PAUSE", "2"))
@@ -50,6 +52,8 @@ FOLDERS = {"server": "/var/lib/rancher/k3s/server", "storage": "/var/lib/rancher
 # Units that have to start again with another of these artifacts.
 RESTART = {"k3s": "k3s.service", "images": "k3s.service", "ortet": "ortet-admission.service"}
 APPLIED = "/run/ortet/settings"  # digest of the settings that the server runs by
+RESTARTS = "/run/ortet/restarts"  # units that have to start again, noted before what they read changes
+DATASTORE = "/var/lib/rancher/k3s/server/db"
 ADMISSION = "/run/ortet/admission/"  # what the admission server reaches k3s by
 TOKEN_AGE = 20 * 60  # seconds, of a token that is valid for an hour
 MANIFESTS = "/var/lib/rancher/k3s/server/manifests/"
@@ -63,8 +67,8 @@ def log(text):
     print("ortet-boot: " + text, flush=True)
 
 
-def write(name, text, mode=0o600):
-    """Writes a file wholly or not at all. Returns whether its content is another."""
+def write(name, text, mode=0o600, units=()):
+    """Writes a file wholly or not at all, and notes who reads it. Returns whether it changed."""
     file = path(name)
     if os.path.isfile(file) and open(file).read() == text:
         os.chmod(file, mode)
@@ -74,8 +78,21 @@ def write(name, text, mode=0o600):
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as f:
         os.fchmod(f.fileno(), mode)
         f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    note(units)
     os.replace(temporary, file)
     return True
+
+
+def noted():
+    return open(path(RESTARTS)).read().split() if os.path.exists(path(RESTARTS)) else []
+
+
+def note(units):
+    """Notes units to restart. What is interrupted after a change still restarts them."""
+    if units:
+        write(RESTARTS, " ".join(sorted({*noted(), *units})))
 
 
 def once(what, do):
@@ -125,7 +142,7 @@ class Machine:
             self.settings = json.load(f)
         self.machine = self.settings
         self.server = self.settings["role"] == "server"
-        self.cloud = None
+        self.cloud = self.digest = self.damage = None
         self.said = self.published = self.unpublished = self.unlabelled = None
 
     def metadata(self):
@@ -200,18 +217,21 @@ class Machine:
                 log("cannot publish the state as a tag: %s" % e)
             self.unpublished = str(e)
 
-    def forever(self, what, do, announce=True):
-        """Does a step until it succeeds."""
-        if announce:
+    def forever(self, what, do):
+        """Does a step until it succeeds. A boot that fails by its settings starts again
+        with those that ortet cluster up corrects."""
+        if what:
             self.state(what)
         pause = PAUSE
         while True:
             try:
                 return do()
             except Exception as e:
-                self.state("%s: %s" % (what, e))
+                self.state("%s: %s" % (what, e) if what else str(e))
             time.sleep(pause)
             pause = min(pause * 2, PAUSE * 15)
+            if what and self.digest and self.changed():
+                os.execv(sys.executable, [sys.executable, *sys.argv])
 
     def boot(self):
         self.forever("asking Azure about this machine", self.discover)
@@ -219,14 +239,15 @@ class Machine:
             self.forever("reading the settings", self.load)
         self.install(self.forever)
         if self.server:
-            write(APPLIED, self.digest)
+            if not os.path.exists(path("/run/ortet/booted")):  # k3s does not run
+                self.forever("checking the datastore", lambda: state.repair(path(DATASTORE)))
+            self.settle()
         write("/run/ortet/booted", "")
-        self.state("starting k3s")
+        self.state("; ".join(filter(None, ["starting k3s", state.repaired(path(DATASTORE))])))
 
     def install(self, step):
-        """Makes the machine what its settings say. Returns the units that run by what
-        changed. step does the steps, by forever or once."""
-        s, units = self.settings, set()
+        """Makes the machine what its settings say. step does the steps, by forever or once."""
+        s = self.settings
         step("installing packages", self.packages)
         step("starting the metadata guard", lambda: run("systemctl", "start", "ortet-metadata-guard.service"))
         step("mounting share %s of %s" % (s["share"], s["account"]), self.mount)
@@ -235,38 +256,24 @@ class Machine:
         # All are fetched before one takes its place: with a wrong digest all stays as it is.
         fetched = [(a, step("fetching " + a["name"], lambda a=a: fetch(a))) for a in s["artifacts"] + s.get("manifests", [])]
         for artifact in [a for a, new in fetched if new]:
+            note([RESTART[artifact["name"]]] if artifact["name"] in RESTART else [])
             os.replace(path(artifact["path"]) + ".part", path(artifact["path"]))
-            units.add(RESTART.get(artifact["name"], ""))
         step("setting up the temporary disk", self.temporary_disk)
-        units |= step("writing settings", self.files)
+        step("writing settings", self.files)
         if self.server:
-            units |= step("writing k3s's settings", self.configure_server)
+            step("writing k3s's settings", self.configure_server)
         else:
             step("waiting for the server", self.configure_agent)
-        return units - {""}
 
     def mount_state(self):
-        """Mounts the state disk, LUN 0, and binds what k3s keeps to its folders. It formats
-        only a disk that is blank."""
+        """Mounts the state disk, LUN 0, and binds what k3s keeps to its folders."""
         disk = path(STATE)
         if not os.path.ismount(disk):
             links = [path("/dev/disk/azure/" + d) for d in ("data/by-lun/0", "scsi1/lun0")]
             device = next((os.path.realpath(d) for d in links if os.path.exists(d)), None)
             if not device:
                 raise RuntimeError("no disk at LUN 0 yet; ortet cluster up attaches disk state")
-            found = subprocess.run(["blkid", "-p", "-o", "export", device], capture_output=True, text=True).stdout.split()
-            if "TYPE=ext4" in found and "LABEL=ortet-state" in found:
-                checked = subprocess.run(["fsck.ext4", "-f", "-p", device], capture_output=True, text=True)
-                if checked.returncode > 1:  # 1: corrected
-                    raise RuntimeError("fsck.ext4 -f -p: exit code %d: %s" % (checked.returncode, " ".join(checked.stdout.split())[-150:]))
-            else:
-                other = " ".join(found) or " ".join(run("wipefs", "--no-act", "--noheadings", device).split())
-                if not other and blank(device):
-                    log("formatting the state disk, which is blank")
-                    run("mkfs.ext4", "-q", "-L", "ortet-state", device)
-                else:
-                    raise RuntimeError("the disk at LUN 0 is neither blank nor a state disk: " + (other or "it has data without a signature"))
-            run("resize2fs", device)  # after the disk grew; it wants the check of before
+            state.prepare(device, run, log)
             os.makedirs(disk, exist_ok=True)
             run("mount", "-t", "ext4", device, disk)
         for name, target in FOLDERS.items():
@@ -274,50 +281,48 @@ class Machine:
             os.makedirs(path(target), exist_ok=True)
             if not os.path.ismount(path(target)):
                 run("mount", "--bind", disk + "/" + name, path(target))
-        self.host_keys(disk + "/ssh/")
+        self.host_keys(STATE + "/ssh/")
 
     def host_keys(self, kept):
         """A server that was made again has the SSH host keys that clients know."""
-        os.makedirs(kept, mode=0o700, exist_ok=True)
-        keys = [k for k in sorted(os.listdir(kept)) if not k.endswith(".part")]
         changed = False
-        for key in keys:
-            with open(kept + key) as f:
-                changed |= write("/etc/ssh/" + key, f.read(), 0o644 if key.endswith(".pub") else 0o600)
-        if changed:
-            self.restart({"ssh.service"})
-        for key in [] if keys else sorted(glob.glob(path("/etc/ssh/ssh_host_*"))):
-            shutil.copy2(key, kept + os.path.basename(key) + ".part")
-            os.replace(kept + os.path.basename(key) + ".part", kept + os.path.basename(key))
+        for source, target in (kept, "/etc/ssh/"), ("/etc/ssh/", kept):  # the kept ones win
+            for key in sorted(glob.glob(path(source) + "ssh_host_*_key")) + sorted(glob.glob(path(source) + "ssh_host_*_key.pub")):
+                with open(key) as f:
+                    changed |= write(target + os.path.basename(key), f.read(), 0o644 if key.endswith(".pub") else 0o600) and source == kept
+        if changed:  # not every system has the unit
+            subprocess.run(["systemctl", "try-restart", "--no-block", "ssh.service"])
 
     def files(self):
         """Writes the files of the settings, and deletes those that left the list."""
-        s, units, listed = self.settings, set(), "/etc/ortet/files.json"
-        now = s.get("files", [])
+        s, listed = self.settings, "/etc/ortet/files.json"
+        now = {f["path"]: f for f in s.get("files", [])}
         before = json.load(open(path(listed))) if os.path.exists(path(listed)) else {}
-        for f in now:
-            if write(f["path"], f["content"], int(f["mode"], 8)):
-                units.update(f.get("restart", []))
-        for name in set(before) - {f["path"] for f in now}:
+        units = {name: f.get("restart", []) for name, f in now.items()}
+        write(listed, json.dumps({**before, **units}))  # also what an interrupted run writes is deleted later
+        for name, f in now.items():
+            write(name, f["content"], int(f["mode"], 8), units[name])
+        for name in set(before) - set(now):
             if os.path.lexists(path(name)):
+                note(before[name])
                 os.unlink(path(name))
-                units.update(before[name])
-        write(listed, json.dumps({f["path"]: f.get("restart", []) for f in now}))
+        write(listed, json.dumps(units))
         zone = s.get("timeZone")
         if zone and os.path.exists(path("/usr/share/zoneinfo/" + zone)):
             if os.path.lexists(path("/etc/localtime")):
                 os.unlink(path("/etc/localtime"))
             os.symlink("/usr/share/zoneinfo/" + zone, path("/etc/localtime"))
             write("/etc/timezone", zone + "\n", 0o644)
-        return units
 
-    def restart(self, units):
-        """Restarts units that run. k3s takes its time, and is not waited for."""
-        for unit in sorted(units):
+    def settle(self):
+        """Restarts what runs by what changed. k3s takes its time, and is not waited for."""
+        for command in [["daemon-reload"]] * bool(noted()) + [["try-restart", "--no-block", u] for u in noted()]:
             try:
-                run("systemctl", "try-restart", "--no-block", unit)
+                run("systemctl", *command)
             except Exception as e:  # not every system has each of them
-                log("cannot restart %s: %s" % (unit, e))
+                log(str(e))
+        write(RESTARTS, "")
+        write(APPLIED, self.digest)
 
     def apply(self):
         """Applies settings that changed while the server runs."""
@@ -325,9 +330,9 @@ class Machine:
         if open(path(APPLIED)).read() == self.digest:
             return
         log("applying settings " + self.digest)
-        units = self.install(once)
-        self.restart(units)
-        write(APPLIED, self.digest)
+        write(APPLIED, "")  # the earlier ones too have to be applied, if they come back
+        self.install(once)
+        self.settle()
 
     def packages(self):
         """Installs what is missing. Images that have it need no package mirror."""
@@ -396,10 +401,9 @@ class Machine:
             "service-cidr": s["services"],
             "write-kubeconfig-mode": "0600",
         }
-        units = set()
         # JSON's scalars and lists are YAML.
-        if write("/etc/rancher/k3s/config.yaml", "".join("%s: %s\n" % (k, json.dumps(v)) for k, v in config.items())):
-            units.add("k3s.service")
+        write("/etc/rancher/k3s/config.yaml", "".join("%s: %s\n" % (k, json.dumps(v)) for k, v in config.items()),
+              units=["k3s.service"])
         azure = dict(self.where, useManagedIdentityExtension=True, userAssignedIdentityID=self.identity)
         if os.environ.get("ORTET_RESOURCE_MANAGER"):
             azure["cloud"] = "AzureStackCloud"
@@ -410,7 +414,6 @@ class Machine:
         self.manifests()
         if not os.path.lexists(path("/usr/local/bin/kubectl")):
             os.symlink("k3s", path("/usr/local/bin/kubectl"))
-        return units
 
     def manifests(self):
         """Puts Ortet's own manifests beside those of the settings, and deletes those of
@@ -435,18 +438,12 @@ class Machine:
         return [self.compute + "virtualMachineScaleSets/" + name for name in sorted(found)]
 
     def configure_admission(self):
-        """Writes which pools' machines are admitted. Returns whether that changed, or None
-        while there is no pool: the admission server needs one, and waits."""
-        pools = self.pools()
-        if not pools:
-            return None
-        address, file = self.settings["serverAddress"], "/run/ortet/admission.env"
-        arguments = ["--tls-san=" + address, "--api-server=https://%s:6443" % address] + ["--pool=" + p for p in pools]
-        text = "ORTET_ADMISSION_ARGS=%s\n" % " ".join(arguments)
-        if os.path.exists(path(file)) and open(path(file)).read() == text:
-            return False
-        write(file, text)
-        return True
+        """Writes which pools' machines are admitted. Without a pool it leaves what is there:
+        the admission server needs one, and waits."""
+        address = self.settings["serverAddress"]
+        arguments = ["--tls-san=" + address, "--api-server=https://%s:6443" % address] + ["--pool=" + p for p in self.pools()]
+        if len(arguments) > 2:
+            write("/run/ortet/admission.env", "ORTET_ADMISSION_ARGS=%s\n" % " ".join(arguments), units=["ortet-admission.service"])
 
     def configure_agent(self):
         s = self.settings
@@ -465,10 +462,12 @@ class Machine:
         self.forever("asking Azure about this machine", self.discover)
         signal.signal(signal.SIGTERM, self.stopped)
         while True:
-            self.forever("applying the settings", self.apply, announce=False)
-            self.forever("starting k3s and the admission server", self.publish_once, announce=False)
+            self.forever("", self.publish_once)
             self.said = self.published = None
             self.label_nodes()
+            before, self.damage = self.damage, state.copy(path(DATASTORE))
+            if self.damage not in ("", before):
+                log(self.damage)
             if "ORTET_ONCE" in os.environ:
                 return
             for _ in range(4):
@@ -482,24 +481,37 @@ class Machine:
         sys.exit(0)
 
     def changed(self):
-        """Reports whether the VM has other userData than what is applied."""
+        """Reports whether the VM has other userData than what was read."""
         try:
-            return self.read_settings()[1] != open(path(APPLIED)).read()
+            return self.read_settings()[1] != self.digest
         except Exception:
-            return True  # apply says why
+            return True  # load says why
 
     def publish_once(self):
+        failed = None
+        for what, do in (
+            ("applying the settings", self.apply),  # also those that correct a k3s that does not start
+            ("starting k3s and the admission server", renew_admission_token),  # also while settings are wrong for hours
+        ):
+            try:
+                once(what, do)
+            except Exception as e:
+                failed = failed or e
+        if failed:
+            raise failed
+        once("starting k3s and the admission server", self.ready)
+
+    def ready(self):
+        """Writes the tags, once k3s and the admission server run."""
         s = self.machine["tags"]
-        first = renew_admission_token()
-        changed = self.configure_admission()
-        if changed is None and not os.path.exists(path("/run/ortet/admission.env")):
+        self.configure_admission()
+        if not os.path.exists(path("/run/ortet/admission.env")):
             raise RuntimeError("no scale set has tag %s=%s yet" % (s["cluster"], self.machine["cluster"]))
-        if changed or first:
+        if noted():
             run("systemctl", "restart", "ortet-admission.service")
-        if changed:
+            write(RESTARTS, "")
             log("the admission server was restarted with another list of pools")
-        space = os.statvfs(path(STATE))
-        if space.f_bavail == 0:
+        if os.statvfs(path(STATE)).f_bavail == 0:
             raise RuntimeError("the state disk is full; a larger spec.server.stateGB makes it grow")
         version = self.node()
         ca = run(path("/usr/local/bin/ortet"), "admission", "--print-ca-hash",
@@ -507,9 +519,11 @@ class Machine:
         run("systemctl", "is-active", "--quiet", "ortet-admission.service")
         with open(path("/etc/ssh/ssh_host_ed25519_key.pub")) as f:
             key = " ".join(f.read().split()[:2])
-        tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["k3s"]: version, s["settings"]: open(path(APPLIED)).read(), s["boot"]: "ready"}
+        tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["k3s"]: version, s["settings"]: open(path(APPLIED)).read(), s["boot"]: "ready",
+                s["datastore"]: (self.damage or state.repaired(path(DATASTORE)))[:256]}
         has = self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}
-        if any(has.get(k) != v for k, v in tags.items()):
+        tags = {k: v for k, v in tags.items() if has.get(k, "") != v}
+        if tags:
             self.tag(tags)
             log("published: " + ", ".join(sorted(tags)))
 
@@ -518,6 +532,7 @@ class Machine:
         in this boot and its kubelet lives: each of these alone was seen without the rest."""
         name = self.machine["serverName"]
         run("systemctl", "is-active", "--quiet", "k3s.service")
+        since = run("systemctl", "show", "--value", "--property", "ExecMainStartTimestampMonotonic", "k3s.service")
         found = json.loads(run(path("/usr/local/bin/k3s"), "kubectl", "get", "--namespace", "kube-node-lease", "--output", "json",
                                "node/" + name, "lease/" + name))["items"]
         node, lease = (next(o for o in found if o["kind"] == kind) for kind in ("Node", "Lease"))
@@ -526,7 +541,8 @@ class Machine:
             boot = f.read().strip()
         renewed = datetime.datetime.strptime(lease["spec"]["renewTime"][:19] + "+0000", "%Y-%m-%dT%H:%M:%S%z")
         age = (datetime.datetime.now(datetime.timezone.utc) - renewed).total_seconds()
-        if ready != "True" or node["status"]["nodeInfo"]["bootID"] != boot or age > 40:  # a kubelet renews each 10 s
+        # A kubelet renews each 10 s; that of before k3s restarted does not count.
+        if ready != "True" or node["status"]["nodeInfo"]["bootID"] != boot or age > min(time.monotonic() - int(since or 0) / 1e6, 40):
             raise RuntimeError("Node %s is not Ready in this boot" % name)
         return node["status"]["nodeInfo"]["kubeletVersion"]
 
@@ -555,10 +571,11 @@ def make_admission_user():
 
 def renew_admission_token():
     """Gives the admission server a token of its ServiceAccount, so that RBAC and its own
-    policies bind it. Returns whether it had none: client-go reads a new one by itself."""
-    token, first = path(ADMISSION + "token"), not os.path.exists(path(ADMISSION + "token"))
+    policies bind it. client-go reads a new one by itself."""
+    token = path(ADMISSION + "token")
+    first = not os.path.exists(token)
     if not first and abs(time.time() - os.stat(token).st_mtime) < TOKEN_AGE:
-        return False
+        return
     with open(path("/var/lib/rancher/k3s/server/tls/server-ca.crt"), "rb") as f:
         ca = base64.b64encode(f.read()).decode()
     kubeconfig = {
@@ -569,8 +586,7 @@ def renew_admission_token():
     }
     write(ADMISSION + "kubeconfig", json.dumps(kubeconfig, indent=1) + "\n", 0o640)
     write(ADMISSION + "token", run(path("/usr/local/bin/k3s"), "kubectl", "create", "token", "ortet-admission",
-                                   "--namespace=ortet-system", "--duration=1h"), 0o640)
-    return first
+                                   "--namespace=ortet-system", "--duration=1h"), 0o640, ["ortet-admission.service"] if first else [])
 
 
 def installed(package):
@@ -600,12 +616,12 @@ def fetch(artifact):
     """Fetches a file to its path with .part, unless a valid one is there. Returns whether
     it did."""
     target, url, want = path(artifact["path"]), artifact["url"], artifact["sha256"]
-    mode = int(artifact["mode"], 8)
-    if os.path.exists(target) and digest(target) == want:
-        os.chmod(target, mode)
-        return False
+    mode, temporary = int(artifact["mode"], 8), target + ".part"
+    for file in target, temporary:
+        if os.path.exists(file) and digest(file) == want:
+            os.chmod(file, mode)
+            return file == temporary
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    temporary = target + ".part"
     h = hashlib.sha256()
     try:
         if url.startswith("file://"):
@@ -623,12 +639,6 @@ def fetch(artifact):
         raise RuntimeError("checksum of %s does not match: want %s, got %s" % (url.split("?")[0], want, h.hexdigest()))
     os.chmod(temporary, mode)
     return True
-
-
-def blank(device):
-    """A disk that Azure has just made is all zeros."""
-    with open(device, "rb") as f:
-        return not f.read(1 << 20).strip(b"\0")
 
 
 if __name__ == "__main__":

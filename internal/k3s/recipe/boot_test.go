@@ -48,9 +48,13 @@ type world struct {
 	root     string
 	log      *os.File // where boot.py writes; nil: what start's wait gives
 	programs string   // PATH before the system's
+	wrap     []string // what runs boot.py
+	stay     bool     // publish goes on
+	started  func(pid int)
 
 	mu     sync.Mutex
 	data   []byte // the machine's userData
+	raw    bool   // which is no base64
 	tags   map[string]string
 	pools  []string       // names of the cluster's scale sets
 	states []string       // values that TagBoot had
@@ -68,9 +72,11 @@ func newWorld(t *testing.T) *world {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	for _, name := range []string{"mount", "systemctl", "mount.cifs", "nft", "apt-get", "useradd", "chgrp"} {
+	for _, name := range []string{"mount", "mount.cifs", "nft", "apt-get", "useradd", "chgrp"} {
 		w.program(filepath.Join(w.programs, name), `echo "`+name+` $*" >>"$ORTET_ROOT/commands"`)
 	}
+	w.program(filepath.Join(w.programs, "systemctl"), `case "$*" in show*) cat "$ORTET_ROOT/k3s-started" ;; *) echo "systemctl $*" >>"$ORTET_ROOT/commands" ;; esac`)
+	w.put(w.root+"/k3s-started", "0", 0o644)
 	w.program(filepath.Join(w.programs, "id"), "exit 1")
 	w.put(w.root+"/var/lib/rancher/k3s/server/tls/server-ca.crt", "CA", 0o600)
 	return w
@@ -106,7 +112,11 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	case metadata && r.Header.Get("Metadata") != "true":
 		reply(http.StatusBadRequest, nil)
 	case r.URL.Path == "/metadata/instance/compute":
-		reply(http.StatusOK, object{"azEnvironment": "AzureStackCloud", "subscriptionId": "sub", "resourceGroupName": "demo-compute", "location": "westeurope", "userData": base64.StdEncoding.EncodeToString(w.data)})
+		userData := base64.StdEncoding.EncodeToString(w.data)
+		if w.raw {
+			userData = "{" + string(w.data)
+		}
+		reply(http.StatusOK, object{"azEnvironment": "AzureStackCloud", "subscriptionId": "sub", "resourceGroupName": "demo-compute", "location": "westeurope", "userData": userData})
 	case r.URL.Path == "/metadata/endpoints":
 		reply(http.StatusOK, []any{object{"resourceManager": w.url, "authentication": object{"audiences": []string{"https://management.example/"}}, "suffixes": object{"storage": "storage.example"}}})
 	case r.URL.Path == "/metadata/identity/oauth2/token":
@@ -188,7 +198,7 @@ func (w *world) install(machine string, change func(*k3s.Cluster)) {
 	}
 	d := render(w.t, c, facts())
 	for _, f := range parse(w.t, d.CloudInit[machine]).WriteFiles {
-		if strings.HasSuffix(f.Path, "/boot.json") || strings.HasSuffix(f.Path, "/boot.py") || strings.Contains(f.Path, "/manifests/") {
+		if strings.HasSuffix(f.Path, "/boot.json") || strings.HasSuffix(f.Path, ".py") || strings.Contains(f.Path, "/manifests/") {
 			w.put(w.root+f.Path, f.Content, 0o755)
 		}
 	}
@@ -233,16 +243,30 @@ func (w *world) node(ready, boot string, lease int) {
  {"kind": "Lease", "spec": {"renewTime": "NOW"}}]}`, 0o644)
 }
 
+// k3sStarted is when systemd started k3s, by the clock since the machine's boot.
+func (w *world) k3sStarted(ago time.Duration) {
+	w.t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		w.t.Fatal(err)
+	}
+	w.put(w.root+"/k3s-started", strconv.FormatInt((now.Nano()-ago.Nanoseconds())/1000, 10), 0o644)
+}
+
 // start runs boot.py until it ends by itself or ctx does.
 func (w *world) start(ctx context.Context, arguments ...string) (wait func() (string, error)) {
 	w.t.Helper()
-	c := exec.CommandContext(ctx, "python3", append([]string{w.root + "/usr/local/lib/ortet/boot.py"}, arguments...)...)
+	command := append(slices.Concat(w.wrap, []string{"python3", w.root + "/usr/local/lib/ortet/boot.py"}), arguments...)
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	// With the programs that it runs, which would write to a folder that is being removed.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return unix.Kill(-c.Process.Pid, unix.SIGKILL) }
 	c.Env = []string{
-		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + cmp.Or(w.imds, w.url), "ORTET_RESOURCE_MANAGER=" + cmp.Or(w.manager, w.url), "ORTET_ONCE=1",
+		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + cmp.Or(w.imds, w.url), "ORTET_RESOURCE_MANAGER=" + cmp.Or(w.manager, w.url),
 		"PATH=" + w.programs + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1",
+	}
+	if !w.stay {
+		c.Env = append(c.Env, "ORTET_ONCE=1")
 	}
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
@@ -251,6 +275,9 @@ func (w *world) start(ctx context.Context, arguments ...string) (wait func() (st
 	}
 	if err := c.Start(); err != nil {
 		w.t.Fatal(err)
+	}
+	if w.started != nil {
+		w.started(c.Process.Pid)
 	}
 	return func() (string, error) { err := c.Wait(); return out.String(), err }
 }

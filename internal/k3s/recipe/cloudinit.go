@@ -3,7 +3,7 @@ package recipe
 import (
 	"bytes"
 	"compress/gzip"
-	_ "embed" // boot.py and the manifests
+	_ "embed" // programs and the manifests
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -26,6 +26,9 @@ const (
 
 //go:embed boot.py
 var bootProgram string
+
+//go:embed state.py
+var stateProgram string
 
 // admissionManifest is the chart's policies and RBAC of admission, with the server's
 // Node exempt; a test with helm compares them, and writes the file with -update.
@@ -187,7 +190,7 @@ func (r *renderer) identity(role, name string) identity {
 	return identity{
 		Role: role, Cluster: r.Metadata.Name, ServerName: ServerName, ServerAddress: r.ServerAddress,
 		StorageGroup: spec.Groups.Storage, Account: spec.Storage.Account, Share: spec.Storage.Mount, Identity: name, User: spec.Access.User,
-		Tags: map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot, "settings": TagSettings, "k3s": TagK3s},
+		Tags: map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot, "settings": TagSettings, "k3s": TagK3s, "datastore": TagDatastore},
 	}
 }
 
@@ -242,6 +245,7 @@ func (r *renderer) document(role string, boot any, files []file, units []string,
 	c := config{WriteFiles: []file{
 		r.text("/etc/ortet/boot.json", "0600", string(text)+"\n"),
 		r.text("/usr/local/lib/ortet/boot.py", "0755", bootProgram),
+		r.text("/usr/local/lib/ortet/state.py", "0644", stateProgram),
 	}}
 	for _, name := range append(append([]string{}, units...), dropIns...) {
 		unit, err := shipped(name)

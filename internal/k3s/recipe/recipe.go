@@ -21,6 +21,7 @@ const (
 	TagBoot       = "ortet.io_boot"         // server VM, written by itself: state of its boot, or why it failed; BootReady at its end
 	TagSettings   = "ortet.io_settings"     // server VM, written by itself: digest of the settings that it runs by
 	TagK3s        = "ortet.io_k3s"          // server VM, written by itself, and state disk, written by up: version of k3s
+	TagDatastore  = "ortet.io_datastore"    // server VM, written by itself: damage of SQLite's file, and which copy serves
 	TagRanges     = "ortet.io_ranges"       // state disk: address ranges of pods and Services that its datastore has
 )
 
