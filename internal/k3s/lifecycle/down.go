@@ -142,7 +142,7 @@ func (m *Manager) deleteOwn(ctx context.Context, role string) (deleted []string,
 		return nil, err
 	}
 	if m.keeps(role) {
-		if err := m.deleteRoles(ctx, m.group(role)); err != nil {
+		if err := m.deleteAssignments(ctx, role); err != nil {
 			return nil, err
 		}
 	}
