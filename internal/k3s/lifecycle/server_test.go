@@ -271,7 +271,6 @@ func TestDownOfAnExistingAccount(t *testing.T) {
 		if err != nil || len(r.Kept) != 1 || !slices.Contains(r.Deleted, "disk state") {
 			x.Errorf("%v %+v", err, r)
 		}
-		x.rolesAreGone()
 		s, err := x.manager(existing).Status(x.ctx)
 		if err != nil || !s.Groups[0].Exists || s.Groups[0].Resources != 1 {
 			x.Errorf("%v %+v", err, s)

@@ -467,6 +467,7 @@ for name; do [ "$1" != install ] || printf "installed " >"$ORTET_ROOT/dpkg/$name
 	if w.boot(); strings.Contains(w.read("/commands"), "apt-get") {
 		t.Errorf("a package that is there was installed:\n%s", w.read("/commands"))
 	}
+	w.put(w.root+"/commands", "", 0o644)
 	w.install("server", packages("jq", "nfs-common", "gone"))
 	w.boot("publish")
 	w.boot()
@@ -484,6 +485,7 @@ func TestOptionsOfK3sAreAppliedInPlace(t *testing.T) {
 	w.install("server", nil)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
 	w.boot()
+	w.put(w.root+"/commands", "", 0o644)
 	restarts := func() int {
 		return strings.Count(w.read("/commands"), "systemctl try-restart --no-block k3s.service\n")
 	}

@@ -217,7 +217,10 @@ func TestSettingsAreCorrectedWhileK3sDoesNotStart(t *testing.T) {
 	w := newReadyServer(t, nil)
 	w.node("False", "this-boot", 0)
 	w.publishing("Node server is not Ready in this boot", func() {
-		w.install("server", w.newer("/newer")) // whose Node is Ready
+		w.install("server", w.newer("/newer"))
+		w.node("False", "this-boot", 0)
+		eventually(t, "the newer k3s is there", func() bool { return w.read("/usr/local/bin/k3s") == w.files["/newer"] })
+		w.node("True", "this-boot", 0)
 	})
 	w.wantRestarts("k3s.service")
 	w.wantSettings()
