@@ -44,7 +44,7 @@ same command again repairs, and goes on after an interruption.`,
 	f.StringVar(&c.subscription, "subscription", "", "`ID` of the Azure subscription (default: $AZURE_SUBSCRIPTION_ID, that of the credentials)")
 	cmd.AddCommand(newClusterUp(c), newClusterPlan(c), newClusterStatus(c), newClusterEndpoints(c), newClusterDown(c),
 		newClusterInit(c), newClusterKeys(c), newClusterValidate(c), newClusterArtifacts(c), newClusterExport(c),
-		newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c), newClusterBackup(c))
+		newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c), newClusterBackup(c), newClusterRestore(c))
 	cmd.AddCommand(newClusterPools(c)...)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -61,6 +62,33 @@ while the server is not ready. Without NAME it is named after the time.`, nil)
 	}
 	cmd.Flags().BoolVar(&list, "list", false, "list the backups")
 	cmd.Flags().StringVar(&remove, "delete", "", "delete backup `NAME`")
+	return cmd
+}
+
+func newClusterRestore(c *clusterOptions) *cobra.Command {
+	var (
+		own ownAddresses
+		yes string
+	)
+	cmd := clusterCommand("restore NAME", "Make the state disk again of a backup, and the server on it", `restore brings the cluster's state back to a backup: objects, certificates, tokens and
+local volumes. What is there now is backed up before. The server's VM is deleted, the
+disk is made again of the backup, and then it does what up does. After an upgrade that
+failed, write the backup's k3s into cluster.yaml first. It asks for the cluster's name.
+
+Agents go on meanwhile. Those that joined after the backup have no Ready Node then:
+ortet cluster reimage POOL has them join again. Interrupted, the same command goes on,
+and so does up.`, nil)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.deploy(cmd.Context(), own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
+			name := m.Cluster.Metadata.Name
+			if err := c.confirm("cluster", name, yes, "Backup "+args[0]+" will replace the state of cluster "+name+": objects, certificates and local volumes."); err != nil {
+				return nil, err
+			}
+			return m.Restore(ctx, args[0])
+		})
+	}
+	own.add(cmd)
+	cmd.Flags().StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")
 	return cmd
 }
 

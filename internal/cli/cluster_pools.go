@@ -63,6 +63,20 @@ stay as they are; the API is away meanwhile.`, "", each((*agents.Control).Replac
 			return m.ReplaceServer(ctx, lifecycle.UpOptions{})
 		})
 	}
+	stop := c.poolCommand("stop POOL", "Deallocate the cluster, or a drained pool", `stop deallocates all agents and then the server. It drains none of them, since no
+machine is left for their pods. Disks, addresses and the gateway stay, and are billed.
+
+stop POOL drains the agents of a pool as far as --drain-timeout allows, and deallocates
+them. Their OS disks stay, and are billed.`, "", each((*agents.Control).Stop))
+	orCluster(stop, c.stop)
+	start := c.poolCommand("start POOL", "Start a stopped cluster, or a pool's stopped agents", `start starts the server, waits until it is ready, and starts the pools that stop without
+POOL stopped. Nothing else of the cluster changes: that is what up is for.
+
+start POOL starts the agents of a pool and waits until their Nodes are Ready.`, "", each((*agents.Control).Start))
+	own.add(start)
+	orCluster(start, func(ctx context.Context) error {
+		return c.deploy(ctx, own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) { return m.Start(ctx) })
+	})
 	return []*cobra.Command{
 		c.poolCommand("scale POOL N", "Change how many agents a pool has", `scale changes the number of agents of a pool. New ones are awaited until their Nodes
 are Ready. For fewer, agents without a Ready Node go first, then by the pool's scale-in
@@ -83,9 +97,7 @@ restarted with the new size, and awaited until it is Ready. ortet cluster up kee
 size until the file's changes.`, "", func(ctx context.Context, p poolChange, args []string) error {
 			return p.Resize(ctx, args[0], args[1])
 		}),
-		c.poolCommand("stop POOL", "Drain and deallocate a pool's agents, so that they cost nothing", `stop drains the agents of a pool as far as --drain-timeout allows, and deallocates
-them. Their OS disks stay, and are billed.`, "", each((*agents.Control).Stop)),
-		c.poolCommand("start POOL", "Start a pool's stopped agents", `start starts the agents of a pool and waits until their Nodes are Ready.`, "", each((*agents.Control).Start)),
+		stop, start,
 		reimage,
 		c.poolCommand("chaos POOL", "Restart a pool's agents in random order, without a drain", `chaos restarts the agents of a pool one after the other, in random order and without
 a drain, to show what that does to what runs there. It asks first.`, "All agents of pool %s will be restarted in random order, without a drain.", func(ctx context.Context, p poolChange, args []string) error {
@@ -93,6 +105,42 @@ a drain, to show what that does to what runs there. It asks first.`, "All agents
 		}),
 		replace,
 	}
+}
+
+// orCluster has a command of a pool do something else without one.
+func orCluster(cmd *cobra.Command, do func(context.Context) error) {
+	cmd.Use = cmd.Name() + " [POOL]"
+	cmd.Args = cobra.MaximumNArgs(1)
+	pool := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return pool(cmd, args)
+		}
+		return do(cmd.Context())
+	}
+}
+
+// stop stops the whole cluster.
+func (c *clusterOptions) stop(ctx context.Context) error {
+	show := newProgress(c.process.Err, c.process.Getenv)
+	defer show.Close()
+	m, err := c.manager(ctx, show.Report, nil)
+	if err != nil {
+		return err
+	}
+	defer c.goesOn(ctx, show)()
+	r, err := m.Stop(ctx)
+	show.Close()
+	if err != nil {
+		return c.printFailure(r, nil, err)
+	}
+	return c.print(r, func(w io.Writer) {
+		if len(r.Stopped) == 0 {
+			say(w, "No machine of cluster %s was running.", r.Cluster)
+			return
+		}
+		say(w, "Stopped: %s. ortet cluster start starts it.", strings.Join(r.Stopped, ", "))
+	})
 }
 
 // poolCommand is a command that changes a pool or an agent, after a person has agreed to

@@ -116,6 +116,18 @@ func operations() []operation {
 		{"replace server", func(x *site, _ *agents.Control) (any, error) {
 			return x.manager(auto).ReplaceServer(x.ctx, lifecycle.UpOptions{})
 		}},
+		{"restore", func(x *site, _ *agents.Control) (any, error) {
+			all, err := x.manager(file).Backups(x.ctx)
+			if err == nil && !slices.ContainsFunc(all, func(b lifecycle.Backup) bool { return b.Name == "good" }) {
+				_, err = x.manager(file).Backup(x.ctx, "good", "")
+			}
+			if err != nil {
+				return all, err
+			}
+			return x.manager(auto).Restore(x.ctx, "good")
+		}},
+		{"stop of the cluster", func(x *site, _ *agents.Control) (any, error) { return x.manager(auto).Stop(x.ctx) }},
+		{"start of the cluster", func(x *site, _ *agents.Control) (any, error) { return x.manager(auto).Start(x.ctx) }},
 		{"up --prune", up(file, lifecycle.UpOptions{Prune: true})},
 		{"down", func(x *site, _ *agents.Control) (any, error) {
 			return x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleState, lifecycle.RoleStorage})
@@ -210,7 +222,7 @@ func TestOperatorNeedsTheActionsAlone(t *testing.T) {
 			return is && (grant{command: of}).of(command)
 		})
 		if action != "" && !slices.ContainsFunc(grants, func(g grant) bool {
-			of := g.of(command) || g.command == "status" || g.command == "up" && (strings.HasPrefix(command, "up") || command == "replace server")
+			of := g.of(command) || g.command == "status" || g.command == "up" && (strings.HasPrefix(command, "up") || command == "replace server" || command == "restore")
 			return of && g.scope == scopeOf(r.Path) && slices.ContainsFunc(g.actions, func(a string) bool { return strings.ToLower(a) == action })
 		}) {
 			t.Errorf("%s uses %s on %s", command, r.Action, r.Path)

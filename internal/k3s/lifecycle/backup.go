@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"regexp"
@@ -103,6 +104,11 @@ func (m *Manager) DeleteBackup(ctx context.Context, name string) error {
 	if !slices.ContainsFunc(all, func(b Backup) bool { return b.Name == name }) {
 		return m.noBackup(name, all)
 	}
+	if restoring, err := m.restoring(ctx); err != nil || restoring == name {
+		var p problems
+		p.add("BackupInUse", m.backupID(name), "backup is being restored", "ortet cluster restore "+name+" goes on with that")
+		return cmp.Or(err, p.err())
+	}
 	return m.delete(ctx, "backup "+name, m.backupID(name), diskVersion)
 }
 
@@ -121,9 +127,14 @@ func (m *Manager) noBackup(name string, all []Backup) error {
 }
 
 // backUp makes a backup before something that may go wrong, and deletes the oldest of its
-// kind while the server is ready. It returns the backup's name.
-func (m *Manager) backUp(ctx context.Context, why string) (string, error) {
-	b, err := m.Backup(ctx, "", why)
+// kind while the server is ready, but not one that is being restored. It returns the
+// backup's name.
+func (m *Manager) backUp(ctx context.Context, name, why string) (string, error) {
+	b, err := m.Backup(ctx, name, why)
+	if err != nil {
+		return "", err
+	}
+	restoring, err := m.restoring(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +146,7 @@ func (m *Manager) backUp(ctx context.Context, why string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all = slices.DeleteFunc(all, func(b Backup) bool { return b.Why == "" })
+	all = slices.DeleteFunc(all, func(b Backup) bool { return b.Why == "" || b.Name == restoring })
 	for _, old := range all[:max(0, len(all)-keptBackups)] {
 		if err := m.delete(ctx, "backup "+old.Name, old.ID, diskVersion); err != nil {
 			return "", err

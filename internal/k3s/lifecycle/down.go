@@ -108,6 +108,9 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 	for _, role := range roles {
 		name := m.group(role).Name()
 		if role == RoleState || m.keeps(role) {
+			if err := m.endRestore(ctx); err != nil {
+				return r, interrupted(ctx, role, "nothing of it was deleted; the same command goes on", err)
+			}
 			deleted, err := m.deleteOwn(ctx, role)
 			if r.Deleted = append(r.Deleted, deleted...); err != nil {
 				return r, interrupted(ctx, role, "the rest is still there; the same command goes on", err)

@@ -127,6 +127,14 @@ type observation struct {
 	state     *resource           // the state disk, in the storage group
 	server    *resource           // its VM
 	sets      map[string]resource // by pool's name, ours only
+	restore   string              // the backup that an unfinished restore names, or ""
+	before    string              // its recipe.TagRestoreBefore
+	backup    *resource           // the snapshot of that backup
+}
+
+// restored reports whether the state disk was made by the unfinished restore.
+func (o *observation) restored() bool {
+	return o.state != nil && o.state.Tags[recipe.TagRestoreBefore] == o.before && !o.state.is("Failed")
 }
 
 func (m *Manager) observe(ctx context.Context) (*observation, error) {
@@ -137,9 +145,12 @@ func (m *Manager) observe(ctx context.Context) (*observation, error) {
 			o.resources[role] = r.list(ctx, m.group(role)+"/resources", resourcesVersion)
 		}
 	}
-	if o.groups[RoleStorage] != nil {
+	if g := o.groups[RoleStorage]; g != nil {
 		o.account = r.get(ctx, m.accountID(), storageVersion)
 		o.state = r.get(ctx, m.stateID(), diskVersion)
+		if o.restore, o.before = g.Tags[recipe.TagRestore], g.Tags[recipe.TagRestoreBefore]; o.restore != "" {
+			o.backup = r.get(ctx, m.backupID(o.restore), diskVersion)
+		}
 	}
 	if o.groups[RoleCompute] != nil {
 		o.server = r.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
@@ -199,13 +210,14 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // render makes the templates for what exists.
 func (m *Manager) render(o *observation) (*recipe.Documents, error) {
-	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, ServerExists: o.server != nil, StateExists: o.state != nil, Live: map[string]recipe.Live{}}
-	if o.server == nil && o.state == nil {
+	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, ServerExists: o.server != nil, Live: map[string]recipe.Live{}}
+	f.StateExists = o.state != nil || o.restore != "" // a restore makes it of a backup, never blank
+	if o.server == nil && !f.StateExists {
 		f.Renew = sorted(o.sets)
 	}
 	for name, s := range o.sets {
 		image := s.Properties.Profile.StorageProfile.ImageReference
-		live := recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: image, Applied: s.Tags[recipe.TagApplied]}
+		live := recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: image, Applied: s.Tags[recipe.TagApplied], Stopped: s.Tags[recipe.TagStopped]}
 		if n, before := s.Tags["ortet.io_count"]; before && live.Applied == "" { // of a version that wrote no more
 			live.Applied = "count=" + n
 		}

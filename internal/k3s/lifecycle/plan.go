@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,7 +53,7 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: append(m.notes(o, d, false), behind(agents)...)}
+	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), behind(agents))}
 	for _, role := range roles() {
 		if o.groups[role] != nil {
 			if err := m.whatIf(ctx, role, document(d, role), p); err != nil {

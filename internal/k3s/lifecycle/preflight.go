@@ -152,6 +152,7 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 		return nil, r.err
 	}
 	m.checkPools(o, &p)
+	m.checkRestore(o, &p)
 	m.checkState(o, &p)
 	m.checkVersion(o, &p)
 	m.checkOtherAccounts(o, &p)

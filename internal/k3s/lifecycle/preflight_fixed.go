@@ -20,6 +20,22 @@ const (
 	newState   = ", or to make a new cluster without the objects of this one: ortet cluster down --state, then ortet cluster up"
 )
 
+// anotherBackup is the way out of a backup that cannot be restored; "" without a restore.
+func anotherBackup(o *observation) string {
+	if o.restore == "" {
+		return ""
+	}
+	return ", or restore another backup: ortet cluster backup --list"
+}
+
+// backupOr is what is being restored, or otherwise.
+func backupOr(otherwise string, o *observation) string {
+	if o.restore != "" {
+		return "backup " + o.restore
+	}
+	return otherwise
+}
+
 func (m *Manager) ours(r *resource) bool { return r != nil && r.Tags[recipe.TagCluster] == m.name() }
 
 // checkNetwork refuses other ranges than those of the network that exists. Azure refuses
@@ -124,8 +140,12 @@ func fieldLine(field, have string) string {
 	return field + ": " + have
 }
 
-// state is the state disk of this cluster, or nil.
+// state is what the datastore is made of: the state disk of this cluster, the backup that
+// is being restored, or nil.
 func (m *Manager) state(o *observation) *resource {
+	if o.restore != "" {
+		return o.backup
+	}
 	for i, r := range o.resources[RoleStorage] {
 		if r.ID.Equal(m.in(RoleStorage, "Microsoft.Compute/disks", recipe.StateDisk)) && m.ours(&r) {
 			return &o.resources[RoleStorage][i]
@@ -141,8 +161,9 @@ func (m *Manager) checkState(o *observation, p *problems) {
 	if disk == nil {
 		return
 	}
+	newState := cmp.Or(anotherBackup(o), newState)
 	if want := m.Cluster.Spec.Location; !fleet.SameRegion(disk.Location, want) && fleet.SameRegion(o.groups[RoleStorage].Location, want) {
-		p.add("LocationFixed", disk.ID, fmt.Sprintf("state disk is in %s, but spec.location is %s", disk.Location, m.Cluster.Spec.Location),
+		p.add("LocationFixed", disk.ID, fmt.Sprintf("%s is in %s, but spec.location is %s", backupOr("state disk", o), disk.Location, m.Cluster.Spec.Location),
 			"write location: "+disk.Location+newState)
 	}
 	pods, services, tagged := strings.Cut(disk.Tags[recipe.TagRanges], ",")
@@ -152,7 +173,7 @@ func (m *Manager) checkState(o *observation, p *problems) {
 	n := m.Cluster.Spec.Network
 	for _, r := range []struct{ field, have, want string }{{"pods", pods, n.Pods}, {"services", services, n.Services}} {
 		if r.have != r.want {
-			p.add("RangesFixed", disk.ID, fmt.Sprintf("spec.network.%s is %s, but the cluster has %s", r.field, r.want, r.have),
+			p.add("RangesFixed", disk.ID, fmt.Sprintf("spec.network.%s is %s, but %s has %s", r.field, r.want, backupOr("the cluster", o), r.have),
 				"write "+r.field+": "+r.have+newState)
 		}
 	}
@@ -164,24 +185,29 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 	want, have, on := m.Cluster.Spec.Artifacts.Version, "", fleet.ResourceID("")
 	wayOut := ", or to make a new cluster: ortet cluster down, then ortet cluster up"
 	for _, r := range []*resource{m.state(o), o.server} {
-		if r != nil && r.Tags[recipe.TagK3s] != "" {
+		// A restore ends what the server runs now: it is the way back from a newer k3s.
+		if r != nil && r.Tags[recipe.TagK3s] != "" && (r != o.server || o.restore == "") {
 			have, on = r.Tags[recipe.TagK3s], r.ID
 		}
 	}
+	runs := "the cluster runs "
 	if m.state(o) != nil {
 		wayOut = newState
+	}
+	if o.restore != "" {
+		wayOut, runs = anotherBackup(o), "backup "+o.restore+" is of "
 	}
 	w, err := version.ParseSemantic(want)
 	h, otherErr := version.ParseSemantic(have)
 	switch {
 	case err != nil || otherErr != nil: // not set, or of a build without a version
 	case w.LessThan(h) || w.EqualTo(h) && k3sRelease(want) < k3sRelease(have):
-		p.add("DowngradeRefused", on, fmt.Sprintf("spec.artifacts.version is %s, but the cluster runs %s; k3s cannot go back", want, have),
+		p.add("DowngradeRefused", on, fmt.Sprintf("spec.artifacts.version is %s, but %s; k3s cannot go back", want, runs+have),
 			"use the artifacts of "+have+" or later"+wayOut)
 	case w.Major() != h.Major() || w.Minor() > h.Minor()+1:
 		p.add("MinorVersionSkipped", on,
-			fmt.Sprintf("spec.artifacts.version is %s, but the cluster runs %s; Kubernetes upgrades by one minor version at a time",
-				want, have),
+			fmt.Sprintf("spec.artifacts.version is %s, but %s; Kubernetes upgrades by one minor version at a time",
+				want, runs+have),
 			fmt.Sprintf("use the artifacts of v%d.%d first%s", h.Major(), h.Minor()+1, wayOut))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -143,11 +144,14 @@ func (m *Manager) changeServer(ctx context.Context, d *recipe.Documents) (backup
 			return false, nil
 		}
 		if change.k3s && backup == "" {
-			if backup, err = m.backUp(ctx, "before another k3s"); err != nil {
+			if backup, err = m.backUp(ctx, "", "before another k3s"); err != nil {
 				return false, err
 			}
 		}
-		if err = m.applyChange(ctx, d, c, change); err == nil || ctx.Err() != nil {
+		if err = m.applyChange(ctx, d, c, change); err == nil {
+			err = m.untag(ctx, o.server, recipe.TagStopped)
+		}
+		if err == nil || ctx.Err() != nil {
 			return true, err
 		}
 		vm, unread := m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
@@ -261,9 +265,15 @@ func (m *Manager) tag(ctx context.Context, id fleet.ResourceID, tags map[string]
 		map[string]any{"operation": "Merge", "properties": map[string]any{"tags": tags}})
 }
 
-func (m *Manager) untag(ctx context.Context, id fleet.ResourceID, name, value string) error {
-	return m.send(ctx, "remove tag "+name, http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
-		map[string]any{"operation": "Delete", "properties": map[string]any{"tags": map[string]string{name: value}}})
+// untag removes tags of a resource or group, of which it has some: those of names.
+func (m *Manager) untag(ctx context.Context, r *resource, names ...string) error {
+	tags := maps.Clone(r.Tags)
+	maps.DeleteFunc(tags, func(name, _ string) bool { return !slices.Contains(names, name) })
+	if len(tags) == 0 {
+		return nil
+	}
+	return m.send(ctx, "remove tags of "+r.ID.Name(), http.MethodPatch, r.ID+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
+		map[string]any{"operation": "Delete", "properties": map[string]any{"tags": tags}})
 }
 
 func (m *Manager) stateID() fleet.ResourceID {
@@ -288,8 +298,8 @@ func (m *Manager) deleteServer(ctx context.Context) error {
 	}
 	// An earlier call's deployment makes the server now: Up follows it.
 	deployment, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion)
-	if err != nil || o.server == nil || deployment != nil && deployment.is("Running") {
-		return err
+	if err != nil || o.server == nil || deployment != nil && deployment.is("Running") || o.restore != "" && !o.restored() {
+		return err // or Up goes on with a restore, which makes the server again
 	}
 	// What makes it again is refused before it is deleted: as if it were gone already.
 	var p problems
@@ -310,17 +320,39 @@ func (m *Manager) deleteServer(ctx context.Context) error {
 	c := m.begin("server", "Delete the server's VM")
 	defer func() { c.end(err) }()
 	if !o.server.is("Deleting") {
-		if _, err = m.backUp(ctx, "before replace server"); err != nil {
-			return err
-		}
-		c.report(workflow.EventProgress, "powering it off")
-		if err = m.powerOff(ctx); err != nil { // a clean end for the datastore
+		if _, err = m.backUp(ctx, "", "before replace server"); err != nil {
 			return err
 		}
 	}
-	c.report(workflow.EventProgress, "deleting it; its state disk stays")
-	err = m.delete(ctx, "the server", m.serverID(), computeVersion)
+	err = m.deleteVM(ctx, c)
 	return err
+}
+
+// restingServer waits until no operation changes the server's VM, such as one that an
+// interrupted call began, and returns it; nil is missing.
+func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
+	deadline := m.Now().Add(azure.RestFor)
+	err = m.poll(ctx, func() (bool, error) {
+		vm, err = m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
+		return vm == nil || !vm.is("Updating") || m.Now().After(deadline), err
+	})
+	return vm, err
+}
+
+// deleteVM deletes the server's VM; its state disk stays.
+func (m *Manager) deleteVM(ctx context.Context, c *clock) error {
+	vm, err := m.restingServer(ctx)
+	if vm == nil || err != nil {
+		return err
+	}
+	if power := vm.power(); !vm.is("Deleting") && power != "stopped" && power != "deallocated" && power != "deallocating" {
+		c.report(workflow.EventProgress, "powering the server off")
+		if err := m.powerOff(ctx); err != nil { // a clean end for the datastore
+			return err
+		}
+	}
+	c.report(workflow.EventProgress, "deleting the server; its state disk stays")
+	return m.delete(ctx, "the server", m.serverID(), computeVersion)
 }
 
 // renewAgents reimages all agents of pools that were there when the cluster lost its state
@@ -331,8 +363,7 @@ func (m *Manager) renewAgents(ctx context.Context) (note string, err error) {
 	if err != nil || o.state == nil || o.state.Tags[recipe.TagRenew] == "" {
 		return "", err
 	}
-	renew := o.state.Tags[recipe.TagRenew]
-	pools := slices.DeleteFunc(strings.Split(renew, ","), func(name string) bool { return o.sets[name].ID == "" })
+	pools := slices.DeleteFunc(strings.Split(o.state.Tags[recipe.TagRenew], ","), func(name string) bool { return o.sets[name].ID == "" })
 	c := m.begin("agents", "Reimage agents of the cluster that is gone")
 	defer func() { c.end(err) }()
 	g, parallel := errgroup.WithContext(ctx)
@@ -352,6 +383,6 @@ func (m *Manager) renewAgents(ctx context.Context) (note string, err error) {
 	if err = g.Wait(); err != nil {
 		return "", err
 	}
-	err = m.untag(ctx, m.stateID(), recipe.TagRenew, renew)
+	err = m.untag(ctx, o.state, recipe.TagRenew)
 	return "the state disk was lost, so this is a new cluster; agents of the old one were reimaged: pool " + strings.Join(pools, ", "), err
 }

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/k3s/recipe"
@@ -39,6 +40,7 @@ type ServerStatus struct {
 	Size       string `json:"size"`
 	State      string `json:"state"`               // provisioning state
 	Power      string `json:"power"`               // "running", "deallocated"
+	Stopped    bool   `json:"stopped"`             // by ortet cluster stop
 	Boot       string `json:"boot,omitempty"`      // what the machine reported last
 	Ready      bool   `json:"ready"`               // it runs by the settings of cluster.yaml, its Node is Ready, and it admits agents
 	K3s        string `json:"k3s,omitempty"`       // version that its Node runs
@@ -61,6 +63,7 @@ type PoolStatus struct {
 	States    map[string]int `json:"states,omitempty"` // provisioning state to instances
 	State     string         `json:"state"`            // provisioning state of the scale set
 	InFile    bool           `json:"inFile"`           // cluster.yaml has it
+	Stopped   bool           `json:"stopped"`          // by ortet cluster stop
 }
 
 // A StorageStatus is the storage account.
@@ -97,7 +100,7 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	r := &reads{m: m}
-	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: append(m.notes(o, d, false), behind(agents)...)}
+	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), behind(agents))}
 	for _, role := range roles() {
 		g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
 		if g.Exists {
@@ -107,14 +110,14 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		s.Groups = append(s.Groups, g)
 	}
 	if vm := o.server; vm != nil {
-		s.Server = &ServerStatus{Size: vm.Properties.HardwareProfile.VMSize, State: vm.Properties.ProvisioningState, Power: vm.power(), Boot: vm.Tags[recipe.TagBoot],
+		s.Server = &ServerStatus{Size: vm.Properties.HardwareProfile.VMSize, State: vm.Properties.ProvisioningState, Power: vm.power(), Stopped: stoppedServer(o), Boot: vm.Tags[recipe.TagBoot],
 			Ready: ready(vm, d), K3s: vm.Tags[recipe.TagK3s], Datastore: vm.Tags[recipe.TagDatastore],
 			SameSettings: vm.Tags[recipe.TagSettings] == d.SettingsDigest, Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
 	}
 	for _, name := range sorted(o.sets) {
 		set := o.sets[name]
 		p := PoolStatus{Name: name, Size: set.SKU.Name, Priority: cmp.Or(set.Properties.Profile.Priority, "Regular"), Wanted: set.SKU.Capacity,
-			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, States: map[string]int{}}
+			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, Stopped: stoppedPool(set, agents[name]), States: map[string]int{}}
 		for _, i := range agents[name] {
 			p.Instances++
 			p.States[i.ProvisioningState]++

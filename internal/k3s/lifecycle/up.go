@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -30,18 +31,33 @@ type Result struct {
 	Notes    []string          `json:"notes,omitempty"`    // what was left as it is, and why
 }
 
+func (m *Manager) result() *Result {
+	return &Result{Cluster: m.name(), Groups: map[string]string{RoleStorage: m.group(RoleStorage).Name(), RoleCompute: m.group(RoleCompute).Name()}}
+}
+
 // Up makes the cluster what cluster.yaml says. What it refuses is *workflow.Refused, and
 // nothing was made then. A deployment that failed halfway is a *workflow.Outcome with
 // ExitNeedsPerson, and the failures are in the result; the same call repairs. When ctx
 // ends, Azure goes on with what it has accepted: ExitInterrupted.
 func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
-	r := &Result{Cluster: m.name(), Groups: map[string]string{RoleStorage: m.group(RoleStorage).Name(), RoleCompute: m.group(RoleCompute).Name()}}
+	r := m.result()
 	if err := m.protected().err(); options.Prune && err != nil {
 		return r, err
 	}
 	o, d, err := m.preflight(ctx)
 	if err != nil {
 		return r, interrupted(ctx, "preflight", "no deployment was begun", err)
+	}
+	if o.restore != "" {
+		if r.Backup, err = m.restoreDisk(ctx); err == nil {
+			o, err = m.observe(ctx)
+		}
+		if err == nil {
+			d, err = m.render(o)
+		}
+		if err != nil {
+			return r, interrupted(ctx, "restore", "the restore is unfinished; the same command goes on, and so does ortet cluster up", err)
+		}
 	}
 	r.Notes = m.notes(o, d, options.Prune)
 	for _, role := range roles() {
@@ -61,14 +77,15 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 			}
 		}
 	}
-	if r.Backup, err = m.changeServer(ctx, d); err != nil {
+	backup, err := m.changeServer(ctx, d)
+	if r.Backup = cmp.Or(backup, r.Backup); err != nil {
 		return r, interrupted(ctx, "server", "the server was not changed wholly; the same command goes on", err)
 	}
 	if options.NoWait {
 		return r, nil
 	}
 	agents, unread := m.agents(ctx, o)
-	if r.Notes = append(r.Notes, behind(agents)...); unread != nil {
+	if r.Notes = append(append(r.Notes, behind(agents)...), stoppedNotes(o, agents)...); unread != nil {
 		r.Notes = append(r.Notes, "cannot count agents behind their pool's model: "+unread.Error())
 	}
 	wayBack := ""
@@ -79,6 +96,15 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true
+	if o.restore != "" {
+		if err := m.endRestore(ctx); err != nil {
+			return r, interrupted(ctx, "restore", "the server is ready; the same command goes on", err)
+		}
+		if r.Notes = append(r.Notes, "backup "+o.restore+" is restored"); len(o.sets) > 0 {
+			r.Notes = append(r.Notes, "agents that joined after the backup have no Ready Node (ortet cluster agents); "+
+				"ortet cluster reimage POOL has a pool's agents join again, ortet cluster replace NODE one")
+		}
+	}
 	note, err := m.renewAgents(ctx)
 	if note != "" {
 		r.Notes = append(r.Notes, note)

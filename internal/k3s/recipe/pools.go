@@ -16,6 +16,7 @@ type Live struct {
 	Size    string
 	Image   k3s.Image
 	Applied string // its TagApplied; settings that are missing there are unknown
+	Stopped string // its TagStopped, which stays
 }
 
 // keeps reports whether the live value of a setting stays: the file says of it what it
@@ -34,6 +35,7 @@ func (l Live) keeps(setting, file string) bool {
 type pool struct {
 	k3s.Pool
 	Applied string // value of TagApplied: what the file says
+	Stopped string // value of TagStopped, or ""
 }
 
 // settlePools decides what pools that exist keep.
@@ -50,9 +52,10 @@ func (r *renderer) settlePools() error {
 		}
 		sum := sha256.Sum256([]byte(strings.ToLower(reference))) // Azure's names and ids have any letter case
 		digest := hex.EncodeToString(sum[:])[:16]
-		out := pool{p, fmt.Sprintf("count=%s size=%s image=%s", count, p.Size, digest)}
+		out := pool{Pool: p, Applied: fmt.Sprintf("count=%s size=%s image=%s", count, p.Size, digest)}
 		n := fileCount(p)
 		if live, exists := r.Live[p.Name]; exists {
+			out.Stopped = live.Stopped
 			if p.Count == nil || live.keeps("count", count) { // Azure scales a pool without count
 				n = live.Count
 			}

@@ -27,9 +27,19 @@ const (
 
 // More tags, and values of TagRole.
 const (
-	TagRenew   = "ortet.io_renew" // state disk: pools whose agents are of a cluster that is gone, with commas
-	TagWhy     = "ortet.io_why"   // backup: why Ortet made it by itself
+	TagRenew   = "ortet.io_renew"   // state disk: pools whose agents are of a cluster that is gone, with commas
+	TagWhy     = "ortet.io_why"     // backup: why Ortet made it by itself
+	TagStopped = "ortet.io_stopped" // server VM, pool: Stopped when ortet cluster stop deallocated it
 	RoleBackup = "backup"
+	Stopped    = "yes"
+)
+
+// Tags of a restore: which backup, and the name of the backup of what was before it. The
+// storage group has both until the restore is done. The name is another one for each
+// restore, so a state disk that has it was made by that restore.
+const (
+	TagRestore       = "ortet.io_restore"
+	TagRestoreBefore = "ortet.io_restore-before"
 )
 
 // RuleDescription is the description of security rules made of spec.access.rules: once they

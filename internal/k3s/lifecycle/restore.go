@@ -1,0 +1,207 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Restore makes the state disk again of a backup, and the server on it. What was there is
+// backed up before. The storage group has a tag from then on, by which Up goes on after an
+// interruption; nothing makes a blank disk while it is there. Errors are those of Up.
+func (m *Manager) Restore(ctx context.Context, name string) (*Result, error) {
+	r := m.result()
+	if err := m.beginRestore(ctx, name); err != nil {
+		return r, interrupted(ctx, "restore", "the state disk was not changed; the same command goes on", err)
+	}
+	return m.Up(ctx, UpOptions{})
+}
+
+// beginRestore tags the storage group, unless an earlier call did.
+func (m *Manager) beginRestore(ctx context.Context, name string) error {
+	o, err := m.observe(ctx)
+	if err != nil {
+		return err
+	}
+	backup, err := m.get(ctx, m.backupID(name), diskVersion)
+	if err != nil {
+		return err
+	}
+	if !m.ours(backup) || backup.Tags[recipe.TagRole] != recipe.RoleBackup {
+		all, err := m.Backups(ctx)
+		if err != nil {
+			return err
+		}
+		return m.noBackup(name, all)
+	}
+	again := false // a disk that another k3s than the file's has written meanwhile is not gone on with
+	if o.restore == name && o.restored() {
+		d, err := m.render(o)
+		if err != nil {
+			return err
+		}
+		change, err := m.serverChange(ctx, o, d)
+		if err != nil {
+			return err
+		}
+		again = change.k3s
+	}
+	if o.restore == name && !again {
+		return nil
+	}
+	o.restore, o.backup, o.before = name, backup, "before-restore-"+m.Now().UTC().Format("20060102-150405")
+	if _, err := m.check(ctx, o); err != nil {
+		return err
+	}
+	group := m.group(RoleStorage)
+	if err := m.tag(ctx, group, map[string]string{recipe.TagRestore: name, recipe.TagRestoreBefore: o.before}); err != nil {
+		return err
+	}
+	return m.poll(ctx, func() (bool, error) { // ARM's reads may be older than its writes
+		g, err := m.get(ctx, group, resourcesVersion)
+		return g != nil && g.Tags[recipe.TagRestoreBefore] == o.before, err
+	})
+}
+
+// restoring returns the backup that an unfinished restore names, or "".
+func (m *Manager) restoring(ctx context.Context) (string, error) {
+	g, err := m.get(ctx, m.group(RoleStorage), resourcesVersion)
+	if g == nil || err != nil {
+		return "", err
+	}
+	return g.Tags[recipe.TagRestore], nil
+}
+
+// checkRestore refuses to go on with a restore whose backup was deleted or is not complete.
+func (m *Manager) checkRestore(o *observation, p *problems) {
+	const others = "restore another backup (ortet cluster backup --list), or for a new cluster: ortet cluster down --state"
+	switch {
+	case o.restore == "" || o.restored():
+	case o.backup == nil:
+		p.add("BackupNotFound", m.backupID(o.restore), "backup of the unfinished restore does not exist", others)
+	case !o.backup.is("Succeeded"):
+		p.add("BackupNotReady", o.backup.ID, "backup is in state "+o.backup.Properties.ProvisioningState, "wait until it is Succeeded, or "+others)
+	}
+}
+
+// restoreDisk makes the state disk of the backup that an unfinished restore names, unless
+// an earlier call did, after a backup of what was there. It returns that backup, or "".
+func (m *Manager) restoreDisk(ctx context.Context) (saved string, err error) {
+	c := m.begin("restore", "Make the state disk of a backup")
+	defer func() { c.end(err) }()
+	if err = m.awaitDeployments(ctx); err != nil {
+		return "", err
+	}
+	o, err := m.observe(ctx)
+	if err != nil {
+		return "", err
+	}
+	if saved, err = m.saveState(ctx, o, c); err != nil {
+		return "", err
+	}
+	if !o.restored() {
+		if err = m.deleteVM(ctx, c); err != nil {
+			return "", err
+		}
+		if err = m.delete(ctx, "the state disk", m.stateID(), diskVersion); err != nil {
+			return "", err
+		}
+		c.report(workflow.EventProgress, "making the state disk of backup "+o.restore)
+		tags := map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: RoleState, recipe.TagRestoreBefore: o.before}
+		for _, name := range []string{recipe.TagRanges, recipe.TagK3s} {
+			if v := o.backup.Tags[name]; v != "" {
+				tags[name] = v
+			}
+		}
+		if err = m.send(ctx, "make the state disk", http.MethodPut, m.stateID(), diskVersion, map[string]any{
+			"location": o.backup.Location, "tags": tags, "sku": map[string]any{"name": "StandardSSD_LRS"},
+			"properties": map[string]any{"diskSizeGB": max(o.backup.Properties.DiskSizeGB, m.Cluster.Spec.Server.StateGB),
+				"creationData": map[string]any{"createOption": "Copy", "sourceResourceId": o.backup.ID}},
+		}); err != nil {
+			return "", err
+		}
+	}
+	err = m.awaitMade(ctx, m.stateID())
+	return saved, err
+}
+
+// awaitDeployments waits until deployments of an earlier up have ended, which make machines
+// and the state disk.
+func (m *Manager) awaitDeployments(ctx context.Context) error {
+	for _, role := range roles() {
+		d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
+		if err == nil && d != nil && d.is("Running") {
+			c := m.begin(role, "Wait for the "+role+" group's deployment")
+			err = m.follow(ctx, role, "", c)
+			c.end(err)
+		}
+		var ended *deploymentError
+		if err != nil && !errors.As(err, &ended) {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveState backs up what a restore replaces, under the name that its tag has. It returns
+// that name, or "" where nothing was there.
+func (m *Manager) saveState(ctx context.Context, o *observation, c *clock) (string, error) {
+	before, err := m.get(ctx, m.backupID(o.before), diskVersion)
+	if err != nil {
+		return "", err
+	}
+	replaced := o.state != nil && o.state.Tags[recipe.TagRestoreBefore] != o.before
+	if before != nil && before.is("Failed") && replaced {
+		if err := m.delete(ctx, "backup "+o.before, before.ID, diskVersion); err != nil {
+			return "", err
+		}
+		before = nil
+	}
+	switch {
+	case before == nil && !replaced:
+		return "", nil
+	case before == nil:
+		c.report(workflow.EventProgress, "backing up what the disk has now")
+		if _, err := m.backUp(ctx, o.before, "before restore"); err != nil {
+			return "", err
+		}
+	}
+	return o.before, m.awaitMade(ctx, m.backupID(o.before))
+}
+
+// awaitMade waits until a disk or snapshot is complete, which an interrupted call began.
+func (m *Manager) awaitMade(ctx context.Context, id fleet.ResourceID) error {
+	return m.poll(ctx, func() (bool, error) {
+		r, err := m.get(ctx, id, diskVersion)
+		if err == nil && r != nil && r.is("Failed") {
+			err = fmt.Errorf("cannot make %s: it is in state Failed; run the same command again", id.Name())
+		}
+		return r != nil && r.is("Succeeded"), err
+	})
+}
+
+// endRestore removes the tag of a restore, when the server is ready or the disk is to be
+// deleted.
+func (m *Manager) endRestore(ctx context.Context) error {
+	g, err := m.get(ctx, m.group(RoleStorage), resourcesVersion)
+	if g == nil || err != nil {
+		return err
+	}
+	return m.untag(ctx, g, recipe.TagRestore, recipe.TagRestoreBefore)
+}
+
+// unfinished notes a restore that was interrupted, and that the cluster is stopped.
+func (m *Manager) unfinished(o *observation, agents map[string][]fleet.Instance) (notes []string) {
+	if o.restore != "" {
+		notes = append(notes, "restore of backup "+o.restore+" is unfinished; ortet cluster up goes on with it")
+	}
+	if stoppedServer(o) {
+		notes = append(notes, "cluster is stopped; ortet cluster start starts it")
+	}
+	return append(notes, stoppedNotes(o, agents)...)
+}
