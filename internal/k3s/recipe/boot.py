@@ -602,13 +602,14 @@ def digest(file):
     return h.hexdigest()
 
 
-def open_regular(file):
+def open_regular(file, room):
     """Opens a file of the share, where others could put a pipe or a link to a device, which
-    have no end."""
+    have no end, or a file that fills the disk."""
     fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > room:
         os.close(fd)
-        raise OSError("no regular file")
+        raise OSError("no regular file, or larger than half of the disk's free space")
     return open(fd, "rb")
 
 
@@ -625,7 +626,7 @@ def fetch(artifact):
     h = hashlib.sha256()
     try:
         if url.startswith("file://"):
-            source = open_regular(path(urllib.parse.unquote(url[len("file://"):])))
+            source = open_regular(path(urllib.parse.unquote(url[len("file://"):])), shutil.disk_usage(os.path.dirname(target)).free / 2)
         else:
             source = urllib.request.urlopen(url, timeout=60)
         with source, open(temporary, "wb") as out:
@@ -633,6 +634,8 @@ def fetch(artifact):
                 h.update(block)
                 out.write(block)
     except OSError as e:
+        if os.path.exists(temporary):
+            os.unlink(temporary)  # which may be what filled the disk
         raise RuntimeError("GET %s: %s" % (url.split("?")[0], e)) from None
     if h.hexdigest() != want:
         os.unlink(temporary)

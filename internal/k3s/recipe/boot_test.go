@@ -741,3 +741,25 @@ func TestServerAdmitsPoolsThatAreAddedLater(t *testing.T) {
 		t.Error("restarted without a pool")
 	}
 }
+
+// An agent's root may write a file to the share that no disk holds.
+func TestHugeFileOnTheShare(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", func(c *k3s.Cluster) {
+		c.Spec.Artifacts.Images = &k3s.Artifact{URL: "file:///srv/images.tar", SHA256: sha256Of("images")}
+	})
+	w.put(w.root+"/srv/images.tar", "", 0o644)
+	if err := os.Truncate(w.root+"/srv/images.tar", 8<<40); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	wait := w.start(ctx)
+	eventually(t, "the reason is published", func() bool {
+		return strings.HasSuffix(w.tag(recipe.TagBoot), "larger than half of the disk's free space")
+	})
+	w.put(w.root+"/srv/images.tar", "images", 0o644)
+	if out, err := wait(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
