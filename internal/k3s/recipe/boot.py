@@ -315,8 +315,9 @@ class Machine:
             write("/etc/timezone", zone + "\n", 0o644)
 
     def settle(self):
-        """Restarts what runs by what changed. k3s takes its time, and is not waited for."""
-        for command in [["daemon-reload"]] * bool(noted()) + [["try-restart", "--no-block", u] for u in noted()]:
+        """Restarts what runs by what changed, at once: a socket does not start while its
+        service runs. k3s takes its time, and is not waited for."""
+        for command in [["daemon-reload"], ["try-restart", "--no-block", *noted()]] if noted() else []:
             try:
                 run("systemctl", *command)
             except Exception as e:  # not every system has each of them
