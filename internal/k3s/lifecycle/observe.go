@@ -217,7 +217,7 @@ func (m *Manager) render(o *observation) (*recipe.Documents, error) {
 	}
 	for name, s := range o.sets {
 		image := s.Properties.Profile.StorageProfile.ImageReference
-		live := recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: image, Applied: s.Tags[recipe.TagApplied], Stopped: s.Tags[recipe.TagStopped]}
+		live := recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: image, Applied: s.Tags[recipe.TagApplied], Tags: s.Tags}
 		if n, before := s.Tags["ortet.io_count"]; before && live.Applied == "" { // of a version that wrote no more
 			live.Applied = "count=" + n
 		}

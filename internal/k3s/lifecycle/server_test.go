@@ -12,6 +12,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -295,6 +296,60 @@ func TestBackupNames(t *testing.T) {
 		}
 		if all, err := x.manager(file).Backups(x.ctx); err != nil || len(all) != 4 {
 			x.Errorf("%v %+v", err, all)
+		}
+	})
+}
+
+// A cluster that lost its state disk has all agents of before reimaged, once. The names of
+// as many pools as there may be fit into a tag.
+func TestLostStateDisk(t *testing.T) {
+	pools := "pools: ["
+	for i := range 19 {
+		pools += fmt.Sprintf("{name: apool%03d, count: 0}, ", i)
+	}
+	text := strings.Replace(file, "pools: [", pools, 1)
+	text = strings.Replace(text, "count: 2}", "count: 1}", 1)
+	reimaged := 0
+	play(t, func(s *azsim.Server) {
+		s.OnRequest = func(r azsim.Request) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/reimage") {
+				reimaged++
+			}
+		}
+	}, func(x *site) {
+		go x.boot()
+		x.up(text)
+		x.send(http.MethodDelete, serverVM, "2024-07-01", nil)
+		x.send(http.MethodDelete, stateDisk, "2023-10-02", nil)
+		if r := x.up(text); reimaged != 1 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "the state disk was lost") {
+			x.Errorf("%d agents reimaged: %q", reimaged, r.Notes)
+		}
+		if r := x.up(text); reimaged != 1 || len(r.Notes) != 0 {
+			x.Errorf("again: %d agents reimaged: %q", reimaged, r.Notes)
+		}
+	})
+}
+
+// Tags of a scale set that others set stay, as that of a reimage that was interrupted.
+func TestUpKeepsTagsOfOthers(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		others := map[string]string{"ortet.io_reimage": "20260101T000000Z", "note": "[none]"}
+		x.send(http.MethodPatch, pool+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+			object{"operation": "Merge", "properties": object{"tags": others}})
+		x.up(strings.Replace(file, "count: 2", "count: 1", 1))
+		var set struct{ Tags map[string]string }
+		if err := x.arm.Get(x.ctx, pool, "2024-07-01", &set); err != nil {
+			x.Fatal(err)
+		}
+		for name, want := range others {
+			if set.Tags[name] != want {
+				x.Errorf("tag %s is %q, want %q", name, set.Tags[name], want)
+			}
+		}
+		if !strings.HasPrefix(set.Tags[recipe.TagApplied], "count=1 ") {
+			x.Errorf("tags %v", set.Tags)
 		}
 	})
 }

@@ -15,8 +15,8 @@ type Live struct {
 	Count   int
 	Size    string
 	Image   k3s.Image
-	Applied string // its TagApplied; settings that are missing there are unknown
-	Stopped string // its TagStopped, which stays
+	Applied string            // its TagApplied; settings that are missing there are unknown
+	Tags    map[string]string // all: a template replaces them whole, and others set some
 }
 
 // keeps reports whether the live value of a setting stays: the file says of it what it
@@ -34,8 +34,7 @@ func (l Live) keeps(setting, file string) bool {
 // A pool is one of cluster.yaml as the template has it: with what its scale set keeps.
 type pool struct {
 	k3s.Pool
-	Applied string // value of TagApplied: what the file says
-	Stopped string // value of TagStopped, or ""
+	Tags map[string]string
 }
 
 // settlePools decides what pools that exist keep.
@@ -52,10 +51,17 @@ func (r *renderer) settlePools() error {
 		}
 		sum := sha256.Sum256([]byte(strings.ToLower(reference))) // Azure's names and ids have any letter case
 		digest := hex.EncodeToString(sum[:])[:16]
-		out := pool{Pool: p, Applied: fmt.Sprintf("count=%s size=%s image=%s", count, p.Size, digest)}
+		out := pool{p, map[string]string{}}
+		for name, value := range r.Live[p.Name].Tags {
+			if strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") {
+				value = "[" + value // or it would be an expression
+			}
+			out.Tags[name] = value
+		}
+		out.Tags[TagCluster], out.Tags[TagRole] = r.Metadata.Name, "pool"
+		out.Tags[TagApplied] = fmt.Sprintf("count=%s size=%s image=%s", count, p.Size, digest)
 		n := fileCount(p)
 		if live, exists := r.Live[p.Name]; exists {
-			out.Stopped = live.Stopped
 			if p.Count == nil || live.keeps("count", count) { // Azure scales a pool without count
 				n = live.Count
 			}
