@@ -90,7 +90,7 @@ func (m *Manager) Backup(ctx context.Context, name, why string) (b Backup, err e
 		tags[recipe.TagWhy] = why
 	}
 	return b, m.send(ctx, "make backup "+name, http.MethodPut, b.ID, diskVersion, map[string]any{
-		"location": m.Cluster.Spec.Location, "tags": tags, "sku": map[string]any{"name": "Standard_LRS"},
+		"location": disk.Location, "tags": tags, "sku": map[string]any{"name": "Standard_LRS"},
 		"properties": map[string]any{"incremental": true, "creationData": map[string]any{"createOption": "Copy", "sourceResourceId": m.stateID()}},
 	})
 }

@@ -173,6 +173,11 @@ func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err
 	c := m.begin(role, "Delete group "+m.group(role).Name())
 	defer func() { c.end(err) }()
 	if !g.is("Deleting") {
+		if role == RoleCompute { // which no up has read since the server became ready
+			if err := m.keepVersion(ctx); err != nil {
+				return true, err
+			}
+		}
 		if err := m.deleteAssignments(ctx, role); err != nil {
 			return true, err
 		}

@@ -227,5 +227,12 @@ func TestVersionsOfTheServer(t *testing.T) {
 		x.up(withVersion("v1.34.10+k3s10"))
 		tag("dev")
 		x.up(withVersion("v1.20.0+k3s1"))
+		tag("v1.35.2+k3s1") // since the last up
+		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute}); err != nil {
+			x.Fatal(err)
+		}
+		if _, err := x.manager(withVersion("v1.35.1+k3s1")).Plan(x.ctx); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "runs v1.35.2+k3s1") {
+			x.Errorf("plan of an older k3s after down: %v", err)
+		}
 	})
 }

@@ -82,8 +82,8 @@ func (m *Manager) checkRestore(o *observation, p *problems) {
 	const others = "restore another backup (ortet cluster backup --list), or for a new cluster: ortet cluster down --state"
 	switch {
 	case o.restore == "" || o.restored():
-	case o.backup == nil:
-		p.add("BackupNotFound", m.backupID(o.restore), "backup of the unfinished restore does not exist", others)
+	case o.backup == nil || !m.ours(o.backup):
+		p.add("BackupNotFound", m.backupID(o.restore), "backup of the unfinished restore does not exist, or is not of this cluster", others)
 	case !o.backup.is("Succeeded"):
 		p.add("BackupNotReady", o.backup.ID, "backup is in state "+o.backup.Properties.ProvisioningState, "wait until it is Succeeded, or "+others)
 	}

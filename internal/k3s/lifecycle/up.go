@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -189,6 +190,9 @@ func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []strin
 	var notes []string
 	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
 		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster replace server makes it again, with its state")
+	}
+	if d := o.state; d != nil && d.Properties.DiskSizeGB > m.Cluster.Spec.Server.StateGB {
+		notes = append(notes, fmt.Sprintf("state disk has %d GiB and keeps them; write stateGB: %[1]d", d.Properties.DiskSizeGB))
 	}
 	for _, name := range sorted(o.sets) {
 		switch {
