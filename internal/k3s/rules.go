@@ -88,7 +88,7 @@ var option = regexp.MustCompile(`^[a-z][a-z0-9-]*[a-z0-9]$`) // longer than k3s'
 
 // ownOptions are those of k3s that are not for cluster.yaml, and what is in their place.
 // An end of "-*" is for all that begin so.
-var ownOptions = map[string]string{
+var ownOptions = map[string]string{ // #nosec G101 -- names of options
 	"token-*": "k3s makes it", "agent-token-*": "k3s makes it", "datastore-*": "the datastore is on the state disk",
 	"server": "agents join by admission", "node-name": "it is the machine's", "node-ip": "it is the machine's",
 	"data-dir": "the state disk is mounted there", "config": "put its options here", "tls-san": "it has the server's addresses and name",
