@@ -130,8 +130,10 @@ func TestPrices(t *testing.T) {
 		"negative":   {text(`{"Items": [{"currencyCode": "USD", "retailPrice": -1, "unitOfMeasure": "1 Hour"}]}`), "has none for westeurope"},
 		"a currency": {text(`{"Items": [{"currencyCode": "\u001b[2J", "retailPrice": 1, "unitOfMeasure": "1 Hour"}]}`), `currency is "\x1b[2J"`},
 		"busy":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, "answer is HTTP 429"},
-		"redirected": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound) }, "answer is HTTP 302"},
-		"slow":       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
+		"redirected": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+		}, "answer is HTTP 302"},
+		"slow": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
 		"slow half way": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write([]byte(`{"Items`))
 			w.(http.Flusher).Flush()
