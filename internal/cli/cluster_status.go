@@ -16,8 +16,6 @@ import (
 // watchInterval is the interval between two observations of status --watch.
 const watchInterval = 10 * time.Second
 
-const stoppedState = "stopped" // by ortet cluster stop
-
 // azureLists are the Azure CLI's commands for what Azure offers in a location.
 func azureLists(location string) string {
 	return fmt.Sprintf(`  az vm image list -l %[1]s --publisher Debian --all -o table
@@ -116,13 +114,9 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 	}
 	if v := s.Server; v != nil {
 		fmt.Fprintln(w)
-		power := v.Power
-		if v.Stopped {
-			power = stoppedState
-		}
 		same := map[bool]string{true: "current", false: "others"}
 		writeTable(w, [][]string{{"SERVER", "STATE", "POWER", "READY", "K3S", "SETTINGS", "RECIPE"},
-			cells(v.Size, v.State, power, yes(v.Ready), v.K3s, same[v.SameSettings], same[v.SameRecipe])}, shrink{4, 12}, shrink{0, 16})
+			cells(v.Size, v.State, v.Power, yes(v.Ready), v.K3s, same[v.SameSettings], same[v.SameRecipe])}, shrink{4, 12}, shrink{0, 16})
 		if v.Boot != "" {
 			paragraph(w, resultWidth, "boot: ", "  ", v.Boot)
 		}
@@ -136,7 +130,7 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		for _, p := range s.Pools {
 			state := p.State
 			if p.Stopped {
-				state = stoppedState
+				state = "stopped" // by ortet cluster stop
 			}
 			rows = append(rows, cells(p.Name, p.Size, p.Priority, p.Wanted, p.Instances, p.Running, p.Behind, state))
 		}

@@ -68,7 +68,7 @@ func (w *world) edit(pattern, with string) {
 }
 
 // changeServer changes the server while it runs: its time zone, for which k3s goes on, and
-// then k3s itself, of which this is another build.
+// then k3s itself, to the next version.
 func (w *world) changeServer() {
 	w.t.Helper()
 	const started = "systemctl show --property ExecMainStartTimestampMonotonic --value k3s.service"
@@ -85,7 +85,7 @@ func (w *world) changeServer() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	k3s = append(k3s, "another build"...)
+	k3s = bytes.ReplaceAll(k3s, []byte(version), []byte(nextVersion)) // as long as before
 	if err := os.WriteFile(w.path("mirror", "k3s-next"), k3s, 0o644); err != nil {
 		w.t.Fatal(err)
 	}
@@ -102,8 +102,56 @@ func (w *world) changeServer() {
 	if after := w.uids(); !maps.Equal(nodes, after) {
 		w.t.Errorf("Nodes are %v, were %v", after, nodes)
 	}
+	w.wantVersions(nextVersion, version)
 	if backups := w.cluster("backup", "--list"); !strings.Contains(backups, "before another k3s") {
 		w.t.Errorf("no backup was made before another k3s:\n%s", backups)
+	}
+	w.wantAvailable()
+}
+
+// The lab's k3s has Kubernetes' version.
+const version, nextVersion = "v1.36.3", "v1.36.4"
+
+// wantVersions are those of the server's Node and of all agents'.
+func (w *world) wantVersions(server, agents string) {
+	w.t.Helper()
+	list, err := w.kube().CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		want := agents
+		if n.Name == "server" {
+			want = server
+		}
+		w.t.Logf("%s  %s", n.Name, n.Status.NodeInfo.KubeletVersion)
+		if n.Status.NodeInfo.KubeletVersion != want {
+			w.t.Errorf("Node %s has version %s, want %s", n.Name, n.Status.NodeInfo.KubeletVersion, want)
+		}
+	}
+}
+
+// renewAgents: what up changed for agents reaches them by reimage --outdated: the next
+// k3s, and an option of kubelet. The server takes its own over while it runs.
+func (w *world) renewAgents() {
+	w.t.Helper()
+	w.edit(`\n  pools:\n  - count`, "\n  server: {k3s: {kubelet-arg: [max-pods=61]}}\n  pools:\n  - k3s: {kubelet-arg: [max-pods=51]}\n    count")
+	w.cluster("up")
+	w.cluster("reimage", poolName, "--outdated")
+	w.wantNodes(2)
+	w.wantVersions(nextVersion, nextVersion)
+	list, err := w.kube().CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		want := int64(51)
+		if n.Name == "server" {
+			want = 61
+		}
+		if n.Status.Capacity.Pods().Value() != want {
+			w.t.Errorf("Node %s has room for %s pods, want %d", n.Name, n.Status.Capacity.Pods(), want)
+		}
 	}
 	w.wantAvailable()
 }
@@ -525,6 +573,8 @@ func TestElastic(t *testing.T) {
 		}
 	}
 	w.keepsSize()
+	w.changeServer()
+	w.renewAgents()
 	w.backUpAndRestore()
 	w.stopAndStart()
 	w.brokenUpgrade()

@@ -183,5 +183,9 @@ func (d Difference) paths(parent string) (all []string) {
 		d.Type != "Array" && isText && (strings.HasPrefix(after, "[") || strings.EqualFold(before, after)):
 		return nil
 	}
-	return []string{strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")}
+	text := strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")
+	if d.Type == "Modify" {
+		text += fmt.Sprintf(": %.40v -> %.40v", d.Before, d.After)
+	}
+	return []string{text}
 }
