@@ -160,9 +160,6 @@ func (w *world) renewAgents() {
 // nothing but a server that is away, and the operator's kubeconfig stays good.
 func (w *world) replaceServer() {
 	w.t.Helper()
-	if _, err := w.kube().CoreV1().ConfigMaps("default").Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Data: map[string]string{"kept": "yes"}}, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
 	key, before := w.ssh("cat /etc/ssh/ssh_host_ed25519_key.pub"), w.uids()
 	away := w.outage()
 	w.cluster("replace", "server")
@@ -235,6 +232,9 @@ func (w *world) make() {
 	w.cluster("up")
 	w.cluster("kubeconfig")
 	w.wantNodes(1)
+	if _, err := w.kube().CoreV1().ConfigMaps("default").Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Data: map[string]string{"kept": "yes"}}, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 	w.ssh("sudo mkdir -p /srv/autostart && echo today | sudo tee /srv/data >/dev/null && echo " + shellQuote(configMap("of-the-share")) +
 		" | sudo tee /srv/autostart/evil.yaml >/dev/null && sync")
 }
