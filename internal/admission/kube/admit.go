@@ -175,7 +175,7 @@ func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Membe
 		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
 	case known && before.VMID != member.VMID && ready:
 		// Azure has another machine in its place. It may still say Ready of itself, and the
-		// Lease tells whether anything does.
+		// Lease says whether anything does.
 		heard, err := c.Heard(ctx, name)
 		if err != nil {
 			return err

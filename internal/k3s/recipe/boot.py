@@ -477,7 +477,7 @@ class Machine:
                     break
 
     def stopped(self, *_):
-        """Nobody should read "ready" of a server that goes down."""
+        """Takes "ready" back when the server goes down."""
         self.state("stopped")
         sys.exit(0)
 

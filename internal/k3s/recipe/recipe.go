@@ -76,7 +76,7 @@ type Documents struct {
 	// name, as they are in the compute template's customData.
 	CloudInit map[string][]byte
 	// Kept is by pool what its scale set keeps although the file says otherwise: "size
-	// Standard_D4s_v5", "image agents/2026.11.21". The number of instances is not told.
+	// Standard_D4s_v5", "image agents/2026.11.21". The number of instances is not among them.
 	Kept map[string][]string
 	// ServerRecipe is the value of TagRecipe of a server made by these documents.
 	ServerRecipe string

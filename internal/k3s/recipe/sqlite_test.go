@@ -190,7 +190,7 @@ func TestSQLiteWithoutCopy(t *testing.T) {
 	}
 }
 
-// Damage that the hourly copy finds keeps the good copies, and is told.
+// Damage that the hourly copy finds keeps the good copies, and is published.
 func TestSQLiteDamageKeepsTheGoodCopies(t *testing.T) {
 	w := newReadyServer(t, nil)
 	w.writeRows("first")
