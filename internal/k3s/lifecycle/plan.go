@@ -179,6 +179,8 @@ func (d Difference) paths(parent string) (all []string) {
 	switch {
 	case d.Type != "Array" && len(d.Children) > 0:
 		return all
+	case path == "tags."+recipe.TagApplied: // of Ortet's own, beside what it says
+		return nil
 	case d.Type == "Array" && len(all) == 0, d.Type == "NoEffect", d.Type == "Delete" && !element && !strings.HasPrefix(path, "tags."),
 		d.Type != "Array" && isText && (strings.HasPrefix(after, "[") || strings.EqualFold(before, after)):
 		return nil

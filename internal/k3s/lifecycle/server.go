@@ -64,9 +64,10 @@ func (m *Manager) awaitServer(ctx context.Context, d *recipe.Documents, wayBack 
 type serverChange struct {
 	settings bool // its userData
 	size     bool
-	grow     bool // the state disk
-	start    bool // it does not run
-	k3s      bool // among the settings, another k3s
+	sizes    string // from and to, if they differ
+	grow     bool   // the state disk
+	start    bool   // it does not run
+	k3s      bool   // among the settings, another k3s
 }
 
 // serverChange compares the server with what it should be.
@@ -75,6 +76,9 @@ func (m *Manager) serverChange(ctx context.Context, o *observation, d *recipe.Do
 		return c, nil
 	}
 	c.size = !strings.EqualFold(o.server.Properties.HardwareProfile.VMSize, m.Cluster.Spec.Server.Size)
+	if c.size {
+		c.sizes = o.server.Properties.HardwareProfile.VMSize + " -> " + m.Cluster.Spec.Server.Size
+	}
 	c.grow = o.state != nil && o.state.Properties.DiskSizeGB < m.Cluster.Spec.Server.StateGB
 	power := o.server.power()
 	c.start = power == "deallocated" || power == "stopped" || power == "deallocating" || power == "stopping"
@@ -112,7 +116,7 @@ func (c serverChange) lines() (all []string) {
 		{c.k3s, "k3s: another, after a backup; the API is away for some seconds"},
 		{c.settings && !c.k3s, "settings: others, applied while it runs"},
 		{c.grow, "state disk: grows, and the server is deallocated for it"},
-		{c.size, "size: another, and the server restarts"},
+		{c.size, "size: " + c.sizes + "; the server restarts"},
 		{c.start && !c.grow, "power: started"},
 	} {
 		if one.is {
