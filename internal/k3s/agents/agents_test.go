@@ -19,6 +19,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/agents"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 const group = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup
@@ -457,10 +458,18 @@ func TestResizeStopStartReplaceChaos(t *testing.T) {
 				t.Errorf("%s is %s, which is billed", m.Name, m.Power)
 			}
 		}
+		// As ortet cluster stop of the whole cluster has it.
+		if _, err := w.arm.Send(w.t.Context(), "tag", http.MethodPatch, w.pool+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+			json.RawMessage(`{"operation": "Merge", "properties": {"tags": {"`+recipe.TagStopped+`": "yes"}}}`)); err != nil {
+			t.Fatal(err)
+		}
 		if err := w.control.Start(w.t.Context(), "agents"); err != nil {
 			t.Fatal(err)
 		}
 		w.wantNodes(2)
+		if pool, err := w.control.Pool(w.t.Context(), "agents"); err != nil || pool.Tags[recipe.TagStopped] != "" {
+			t.Errorf("tags of a pool that was started: %v (%v)", pool.Tags, err)
+		}
 		boots := map[string]string{}
 		for name, n := range w.nodes {
 			boots[name] = n.BootID

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // Stop drains all machines of a pool, as far as there is time, and deallocates them:
@@ -46,6 +47,12 @@ func (c *Control) Start(ctx context.Context, name string) error {
 	c.report(name, "starting")
 	if _, err := c.writer().ScaleSet(ctx, pool.ID, once(fleet.StartScaleSet{Pool: pool.ID}), nil); err != nil {
 		return err
+	}
+	// A later start of the whole cluster is not to start what is stopped by itself until then.
+	if value := pool.Tags[recipe.TagStopped]; value != "" {
+		if err := c.tag(ctx, pool.ID, "Delete", map[string]string{recipe.TagStopped: value}); err != nil {
+			return err
+		}
 	}
 	return each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error { return c.back(ctx, m, before[m.Node]) })
 }
