@@ -67,6 +67,13 @@ func (w *world) edit(pattern, with string) {
 	}
 }
 
+const k3sPattern = `k3s:\n\s+sha256: [0-9a-f]{64}\n\s+url: \S+`
+
+// k3sBlock is what cluster.yaml says of a k3s that the mirror serves.
+func k3sBlock(program []byte, name string) string {
+	return fmt.Sprintf("k3s:\n        sha256: %x\n        url: http://%s/%s", sha256.Sum256(program), mirrorAddress, name)
+}
+
 // changeServer changes the server while it runs: its time zone, for which k3s goes on, and
 // then k3s itself, to the next version.
 func (w *world) changeServer() {
@@ -89,7 +96,7 @@ func (w *world) changeServer() {
 	if err := os.WriteFile(w.path("mirror", "k3s-next"), k3s, 0o644); err != nil {
 		w.t.Fatal(err)
 	}
-	w.edit(`k3s:\n\s+sha256: [0-9a-f]{64}\n\s+url: \S+`, fmt.Sprintf("k3s: {sha256: %x, url: \"http://%s/k3s-next\"}", sha256.Sum256(k3s), mirrorAddress))
+	w.edit(k3sPattern, k3sBlock(k3s, "k3s-next"))
 	away := w.outage()
 	w.cluster("up")
 	w.step("API away for " + away().Round(100*time.Millisecond).String())
@@ -476,7 +483,7 @@ func (w *world) brokenUpgrade() {
 	if err := os.WriteFile(w.path("mirror", "k3s-broken"), broken, 0o644); err != nil {
 		w.t.Fatal(err)
 	}
-	w.edit(`k3s:\s+sha256: [0-9a-f]{64}\n\s+url: \S+`, fmt.Sprintf("k3s: {sha256: %x, url: \"http://%s/k3s-broken\"}", sha256.Sum256(broken), mirrorAddress))
+	w.edit(k3sPattern, k3sBlock(broken, "k3s-broken"))
 	r := w.try("", "--azure-config", w.azure.Endpoint.AzureConfig, "cluster", "up", "--timeout", "40s")
 	w.t.Logf("exit %d\n%s", r.code, r.err)
 	way := regexp.MustCompile(`ortet\s+cluster\s+restore\s+(state-[0-9-]+)`).FindStringSubmatch(r.err)
