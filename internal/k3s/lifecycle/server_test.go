@@ -102,6 +102,23 @@ func TestInterruptedChange(t *testing.T) {
 	}
 }
 
+// twice does the same two times, apart from each other; both have to end well.
+func (x *site) twice(apart time.Duration, do func() error) {
+	x.Helper()
+	ends := make(chan error)
+	for i := range 2 {
+		go func() {
+			time.Sleep(time.Duration(i) * apart)
+			ends <- do()
+		}()
+	}
+	for range 2 {
+		if err := <-ends; err != nil {
+			x.Errorf("%s apart: %v", apart, err)
+		}
+	}
+}
+
 // Two ups with one change wait for each other.
 func TestTwoChanges(t *testing.T) {
 	text := strings.ReplaceAll(withState(file, 16, "Standard_D4s_v5"), "ea5647", "0b5647")
@@ -109,19 +126,7 @@ func TestTwoChanges(t *testing.T) {
 		play(t, nil, func(x *site) {
 			go x.boot()
 			x.up(file)
-			ends := make(chan error)
-			for i := range 2 {
-				go func() {
-					time.Sleep(time.Duration(i) * apart)
-					_, err := x.manager(text).Up(x.ctx, lifecycle.UpOptions{})
-					ends <- err
-				}()
-			}
-			for range 2 {
-				if err := <-ends; err != nil {
-					x.Errorf("%s apart: %v", apart, err)
-				}
-			}
+			x.twice(apart, func() error { _, err := x.manager(text).Up(x.ctx, lifecycle.UpOptions{}); return err })
 			if now := x.machine(); now != "Standard_D4s_v5 running 16 GB" {
 				x.Errorf("%s apart: %s", apart, now)
 			}
@@ -151,48 +156,13 @@ func TestUpStartsTheServer(t *testing.T) {
 	}
 }
 
-// Ctrl-C at any time of replace server, and the same command again.
-func TestInterruptedReplaceServer(t *testing.T) {
-	for after := time.Second; ; after += 37 * time.Second {
-		done := false
-		play(t, nil, func(x *site) {
-			go x.boot()
-			x.up(file)
-			ctx, cancel := context.WithTimeout(x.ctx, after)
-			defer cancel()
-			_, err := x.manager(file).ReplaceServer(ctx, lifecycle.UpOptions{})
-			if done = err == nil; !done && workflow.ExitCode(err) != workflow.ExitInterrupted {
-				x.Errorf("after %s: exit code %d: %v", after, workflow.ExitCode(err), err)
-			}
-			if r, err := x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{}); err != nil || !r.Ready {
-				x.Errorf("after %s: %v", after, err)
-			}
-		})
-		if done {
-			return
-		}
-	}
-}
-
 // At the same moment one of them is refused, for the other's backup.
 func TestTwoReplaceServers(t *testing.T) {
 	for apart := 3 * time.Second; apart < 3*time.Minute; apart += 57 * time.Second {
 		play(t, nil, func(x *site) {
 			go x.boot()
 			x.up(file)
-			ends := make(chan error)
-			for i := range 2 {
-				go func() {
-					time.Sleep(time.Duration(i) * apart)
-					_, err := x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{})
-					ends <- err
-				}()
-			}
-			for range 2 {
-				if err := <-ends; err != nil {
-					x.Errorf("%s apart: %v", apart, err)
-				}
-			}
+			x.twice(apart, func() error { _, err := x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{}); return err })
 		})
 	}
 }
