@@ -21,7 +21,10 @@ func newClusterArtifacts(c *clusterOptions) *cobra.Command {
 	var manifests []string
 	cmd := clusterCommand("artifacts DIR", "Copy the files that machines fetch, with their digests", `artifacts copies k3s, its images, ortet, ortet-node and manifests into DIR, which a web
 server or the share publishes under --url, and prints the blocks spec.artifacts and
-spec.manifests with their digests. Machines verify each file by its digest.`, func(_ context.Context, args []string) error {
+spec.manifests with their digests. Machines verify each file by its digest.
+
+Give each k3s a DIR and --url of its own. Until up, machines fetch by the former block;
+restore to an earlier k3s needs its files.`, func(_ context.Context, args []string) error {
 		if binary == "" {
 			return usagef("--k3s is missing: name the k3s binary of a release")
 		}
@@ -77,7 +80,7 @@ spec.manifests with their digests. Machines verify each file by its digest.`, fu
 	f.StringVar(&ortet, "ortet", "", "`FILE` of ortet for Linux (default: this program)")
 	f.StringVar(&ortetNode, "ortet-node", "", "`FILE` of ortet-node (default: beside ortet)")
 	f.StringArrayVar(&manifests, "manifest", nil, "`FILE` of Kubernetes objects that the server applies; repeatable")
-	f.StringVar(&version, "k3s-version", "", "`VERSION` of k3s, for people to read: v1.36.3+k3s1")
+	f.StringVar(&version, "k3s-version", "", "`VERSION` of k3s, v1.36.3+k3s1; with it up refuses a downgrade and a skipped minor version")
 	f.StringVar(&prefix, "url", "", "`PREFIX` under which DIR is published: https://mirror.example.com/k3s, file:///srv/artifacts")
 	return cmd
 }
