@@ -80,6 +80,9 @@ ortet cluster reimage POOL has them join again. Interrupted, the same command go
 and so does up.`, nil)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.deploy(cmd.Context(), own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
+			if err := m.CheckRestore(ctx, args[0]); err != nil {
+				return nil, err
+			}
 			name := m.Cluster.Metadata.Name
 			if err := c.confirm("cluster", name, yes, "Backup "+args[0]+" will replace the state of cluster "+name+": objects, certificates and local volumes."); err != nil {
 				return nil, err

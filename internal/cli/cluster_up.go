@@ -35,6 +35,9 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 		}
 		return c.deploy(ctx, own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
 			if options.Prune {
+				if _, err := m.Check(ctx, nil); err != nil { // before it asks
+					return nil, err
+				}
 				if err := c.confirm("cluster", m.Cluster.Metadata.Name, yes, "Pools that are not in "+c.file+" will be deleted with their agents."); err != nil {
 					return nil, err
 				}

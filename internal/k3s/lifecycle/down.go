@@ -109,11 +109,11 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 		name := m.group(role).Name()
 		if role == RoleState || m.keeps(role) {
 			if err := m.endRestore(ctx); err != nil {
-				return r, interrupted(ctx, role, "nothing of it was deleted; the same command goes on", err)
+				return r, interrupted(ctx, role, "nothing of it was deleted", err)
 			}
 			deleted, err := m.deleteOwn(ctx, role)
 			if r.Deleted = append(r.Deleted, deleted...); err != nil {
-				return r, interrupted(ctx, role, "the rest is still there; the same command goes on", err)
+				return r, interrupted(ctx, role, "the rest is still there", err)
 			}
 			if m.keeps(role) && role == RoleStorage {
 				r.Kept = append(r.Kept, name+": group of an existing storage account")

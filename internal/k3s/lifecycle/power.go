@@ -25,7 +25,7 @@ type StopResult struct {
 // After an interruption the same call goes on.
 func (m *Manager) Stop(ctx context.Context) (*StopResult, error) {
 	r := &StopResult{Cluster: m.name(), Stopped: []string{}}
-	return r, interrupted(ctx, "stop", "Azure goes on with what it has accepted; the same command stops the rest", m.stop(ctx, r))
+	return r, interrupted(ctx, "stop", "Azure goes on with what it has accepted", m.stop(ctx, r))
 }
 
 func (m *Manager) stop(ctx context.Context, r *StopResult) error {
@@ -99,7 +99,7 @@ func (m *Manager) Start(ctx context.Context) (*Result, error) {
 		}
 		r.Notes = nil // of pools that are started now
 	}
-	return r, interrupted(ctx, "start", "Azure goes on with what it has accepted; the same command starts the rest", m.start(ctx, r))
+	return r, interrupted(ctx, "start", "Azure goes on with what it has accepted", m.start(ctx, r))
 }
 
 func (m *Manager) start(ctx context.Context, r *Result) error {

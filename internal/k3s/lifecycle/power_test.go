@@ -255,7 +255,11 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 		refuses := func(text, name, want string) {
 			x.Helper()
+			check := x.manager(text).CheckRestore(x.ctx, name)
 			_, err := x.manager(text).Restore(x.ctx, name)
+			if check == nil || err == nil || check.Error() != err.Error() {
+				x.Errorf("before it asks: %v; restore: %v", check, err)
+			}
 			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), want) {
 				x.Errorf("exit code %d, %v; want %q", workflow.ExitCode(err), err, want)
 			}
@@ -267,8 +271,12 @@ func TestRestoreRefuses(t *testing.T) {
 		refuses(withVersion("v1.36.2+k3s1"), "1", "but backup 1 is of v1.36.3+k3s1; k3s cannot go back")
 		refuses(withVersion("v1.38.0+k3s1"), "1", "but backup 1 is of v1.36.3+k3s1; Kubernetes upgrades by one")
 		refuses(withNetwork("{pods: 10.52.0.0/16}"), "1", "but backup 1 has 10.42.0.0/16")
-		if _, err := x.manager(withVersion("v1.36.3+k3s1")).Up(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused {
+		if _, err := x.manager(withVersion("v1.36.3+k3s1")).Up(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused ||
+			!strings.Contains(err.Error(), "then ortet cluster restore NAME") {
 			x.Errorf("up with the older k3s: %v", err)
+		}
+		if err := x.manager(withVersion("v1.36.3+k3s1")).CheckRestore(x.ctx, "1"); err != nil || x.tags(storageGroup)[recipe.TagRestore] != "" {
+			x.Errorf("check of a restore: %v, %v", err, x.tags(storageGroup))
 		}
 		r, err := x.manager(withVersion("v1.36.3+k3s1")).Restore(x.ctx, "1")
 		if err != nil || !r.Ready || !strings.HasPrefix(r.Backup, "before-restore-") {

@@ -191,11 +191,12 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 		}
 	}
 	runs := "the cluster runs "
+	back := ""
 	if m.state(o) != nil {
-		wayOut = newState
+		back, wayOut = ", or to go back to "+want+": ortet cluster backup --list, then ortet cluster restore NAME", newState
 	}
 	if o.restore != "" {
-		wayOut, runs = anotherBackup(o), "backup "+o.restore+" is of "
+		back, wayOut, runs = "", anotherBackup(o), "backup "+o.restore+" is of "
 	}
 	w, err := version.ParseSemantic(want)
 	h, otherErr := version.ParseSemantic(have)
@@ -203,7 +204,7 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 	case err != nil || otherErr != nil: // not set, or of a build without a version
 	case w.LessThan(h) || w.EqualTo(h) && k3sRelease(want) < k3sRelease(have):
 		p.add("DowngradeRefused", on, fmt.Sprintf("spec.artifacts.version is %s, but %s; k3s cannot go back", want, runs+have),
-			"use the artifacts of "+have+" or later"+wayOut)
+			"use the artifacts of "+have+" or later"+back+wayOut)
 	case w.Major() != h.Major() || w.Minor() > h.Minor()+1:
 		p.add("MinorVersionSkipped", on,
 			fmt.Sprintf("spec.artifacts.version is %s, but %s; Kubernetes upgrades by one minor version at a time",

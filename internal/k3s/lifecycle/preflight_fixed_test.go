@@ -215,7 +215,8 @@ func TestVersionsOfTheServer(t *testing.T) {
 		}
 		tag("v1.33.4+k3s2")
 		for v, want := range map[string]refusal{
-			"v1.33.4+k3s1": {code: "DowngradeRefused", wants: []string{"use the artifacts of v1.33.4+k3s2 or later", "ortet cluster down --state, then"}},
+			"v1.33.4+k3s1": {code: "DowngradeRefused", wants: []string{"use the artifacts of v1.33.4+k3s2 or later",
+				"then ortet cluster restore NAME", "ortet cluster down --state, then"}},
 			"v1.32.9+k3s1": {code: "DowngradeRefused"},
 			"v1.35.0+k3s1": {code: "MinorVersionSkipped", wants: []string{"use the artifacts of v1.34 first"}},
 			"v2.33.4+k3s1": {code: "MinorVersionSkipped"},

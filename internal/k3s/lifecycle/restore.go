@@ -17,45 +17,59 @@ import (
 func (m *Manager) Restore(ctx context.Context, name string) (*Result, error) {
 	r := m.result()
 	if err := m.beginRestore(ctx, name); err != nil {
-		return r, interrupted(ctx, "restore", "the state disk was not changed; the same command goes on", err)
+		return r, interrupted(ctx, "restore", "the state disk was not changed", err)
 	}
 	return m.Up(ctx, UpOptions{})
 }
 
-// beginRestore tags the storage group, unless an earlier call did.
-func (m *Manager) beginRestore(ctx context.Context, name string) error {
+// CheckRestore refuses what Restore refuses, and changes nothing.
+func (m *Manager) CheckRestore(ctx context.Context, name string) error {
+	_, err := m.planRestore(ctx, name)
+	return err
+}
+
+// planRestore observes the cluster as a restore of the backup begins it; nil is a restore
+// that an earlier call began.
+func (m *Manager) planRestore(ctx context.Context, name string) (*observation, error) {
 	o, err := m.observe(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	backup, err := m.get(ctx, m.backupID(name), diskVersion)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !m.ours(backup) || backup.Tags[recipe.TagRole] != recipe.RoleBackup {
 		all, err := m.Backups(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return m.noBackup(name, all)
+		return nil, m.noBackup(name, all)
 	}
 	again := false // a disk that another k3s than the file's has written meanwhile is not gone on with
 	if o.restore == name && o.restored() {
 		d, err := m.render(o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		change, err := m.serverChange(ctx, o, d)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		again = change.k3s
 	}
 	if o.restore == name && !again {
-		return nil
+		return nil, nil //nolint:nilnil // nothing is to begin
 	}
 	o.restore, o.backup, o.before = name, backup, "before-restore-"+m.Now().UTC().Format("20060102-150405")
-	if _, err := m.check(ctx, o); err != nil {
+	_, err = m.check(ctx, o)
+	return o, err
+}
+
+// beginRestore tags the storage group, unless an earlier call did.
+func (m *Manager) beginRestore(ctx context.Context, name string) error {
+	o, err := m.planRestore(ctx, name)
+	if err != nil || o == nil {
 		return err
 	}
 	group := m.group(RoleStorage)

@@ -290,7 +290,7 @@ func (m *Manager) stateID() fleet.ResourceID {
 func (m *Manager) ReplaceServer(ctx context.Context, options UpOptions) (*Result, error) {
 	r := &Result{Cluster: m.name()}
 	if err := m.deleteServer(ctx); err != nil {
-		return r, interrupted(ctx, "server", "the server is being deleted, or still there; the same command goes on", err)
+		return r, interrupted(ctx, "server", "the server is being deleted, or still there", err)
 	}
 	return m.Up(ctx, options)
 }

@@ -57,7 +57,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 			d, err = m.render(o)
 		}
 		if err != nil {
-			return r, interrupted(ctx, "restore", "the restore is unfinished; the same command goes on, and so does ortet cluster up", err)
+			return r, interrupted(ctx, "restore", "the restore is unfinished, and ortet cluster up goes on with it too", err)
 		}
 	}
 	r.Notes = m.notes(o, d, options.Prune)
@@ -80,7 +80,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	}
 	backup, err := m.changeServer(ctx, d)
 	if r.Backup = cmp.Or(backup, r.Backup); err != nil {
-		return r, interrupted(ctx, "server", "the server was not changed wholly; the same command goes on", err)
+		return r, interrupted(ctx, "server", "the server was not changed wholly", err)
 	}
 	if options.NoWait {
 		return r, nil
@@ -91,7 +91,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	}
 	wayBack := ""
 	if r.Backup != "" {
-		wayBack = "the cluster as it was before: ortet cluster restore " + r.Backup + ", with the former k3s in cluster.yaml"
+		wayBack = "to have the cluster as it was before: write the former artifacts into cluster.yaml, then ortet cluster restore " + r.Backup
 	}
 	if r.Boot, err = m.awaitServer(ctx, d, wayBack); err != nil {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
@@ -99,7 +99,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	r.Ready = true
 	if o.restore != "" {
 		if err := m.endRestore(ctx); err != nil {
-			return r, interrupted(ctx, "restore", "the server is ready; the same command goes on", err)
+			return r, interrupted(ctx, "restore", "the server is ready", err)
 		}
 		if r.Notes = append(r.Notes, "backup "+o.restore+" is restored"); len(o.sets) > 0 {
 			r.Notes = append(r.Notes, "agents that joined after the backup have no Ready Node (ortet cluster agents); "+
@@ -113,7 +113,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if err == nil {
 		err = m.keepVersion(ctx)
 	}
-	return r, interrupted(ctx, "agents", "the server is ready; the same command goes on", err)
+	return r, interrupted(ctx, "agents", "the server is ready", err)
 }
 
 // keepVersion copies the version of k3s from the server to its state disk, which outlives
