@@ -380,6 +380,10 @@ func TestAzsimCountsAgentsBehindTheModel(t *testing.T) {
 		if p, err := x.manager(labeled).Plan(x.ctx); err != nil || len(p.Notes) != 1 || p.Notes[0] != note {
 			x.Errorf("plan: %v %+v", err, p)
 		}
+		newer := strings.Replace(labeled, "sha256: ea", "sha256: eb", 1)
+		if p, err := x.manager(newer).Plan(x.ctx); err != nil || len(p.Notes) != 2 || !strings.HasPrefix(p.Notes[1], "agents keep their k3s; after up, ortet cluster reimage") {
+			x.Errorf("plan of another k3s: %v %+v", err, p)
+		}
 		s, err := x.manager(labeled).Status(x.ctx)
 		if err != nil || len(s.Notes) != 1 || s.Notes[0] != note || len(s.Pools) != 1 {
 			x.Fatalf("status: %v %+v", err, s)

@@ -74,6 +74,9 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if change.k3s && len(o.sets) > 0 { // Azure does not return customData, so what-if is silent on pools
+		p.Notes = append(p.Notes, "agents keep their k3s; after up, ortet cluster reimage POOL --outdated gives them the new one")
+	}
 	if what := change.lines(); len(what) > 0 {
 		p.add(Change{Change: "Modify", Group: m.group(RoleCompute).Name(), Type: "Microsoft.Compute/virtualMachines", Name: recipe.ServerName, What: what})
 	}
