@@ -70,7 +70,11 @@ resources.`, func(ctx context.Context, _ []string) error {
 			}
 			list(w, "Kept", r.Kept)
 			if !all && !storage && len(r.Deleted) > 0 {
-				say(w, "Storage stays; ortet cluster down --storage deletes it. ortet cluster up makes the cluster again.")
+				next := "ortet cluster up makes the cluster again."
+				if state {
+					next = "ortet cluster up makes a new cluster; ortet cluster restore NAME makes that of a backup."
+				}
+				say(w, "Storage stays; ortet cluster down --storage deletes it. %s", next)
 			}
 		})
 	})

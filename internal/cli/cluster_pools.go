@@ -46,7 +46,7 @@ come up; the same command goes on. --outdated leaves out agents that have the mo
 	})
 	reimage.Flags().IntVar(&parallel, "parallel", 1, "`NUMBER` of agents that are reimaged at a time")
 	reimage.Flags().BoolVar(&outdated, "outdated", false, "reimage only agents behind the pool's model")
-	replace := c.poolCommand("replace NODE", "Delete an agent and let its pool make another, or the server", `replace drains an agent and deletes it; its pool makes another in its place, which is
+	replace := c.poolCommand("replace NODE|server", "Delete an agent and let its pool make another, or the server", `replace drains an agent and deletes it; its pool makes another in its place, which is
 awaited until its Node is Ready.
 
 replace server deletes the server's VM, after a backup, and makes it again on the same

@@ -138,6 +138,12 @@ func shortly(on string) string {
 		return "snapshot " + id.Name()
 	case "disks":
 		return "disk " + id.Name()
+	case "virtualnetworks":
+		return "network " + id.Name()
+	case "networksecuritygroups":
+		return "security group " + id.Name()
+	case "storageaccounts":
+		return "storage account " + id.Name()
 	case "galleries":
 		return "gallery " + id.Name()
 	case "images":

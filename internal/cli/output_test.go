@@ -82,15 +82,18 @@ func TestShortly(t *testing.T) {
 	group := "/subscriptions/s/resourceGroups/g"
 	compute := group + "/providers/Microsoft.Compute/"
 	for on, want := range map[string]string{
-		"node a":                         "node a",
-		"":                               "",
-		group:                            "resource group g",
-		somePool:                         "scale set k8s-pool1-12345678-vmss",
-		compute + "snapshots/s":          "snapshot s",
-		compute + "Disks/d":              "disk d",
-		compute + "galleries/g":          "gallery g",
-		compute + "galleries/g/images/i": "image definition i",
-		compute + "galleries/g/images/i/versions/2026.11.21": "image version 2026.11.21",
+		"node a":                "node a",
+		"":                      "",
+		group:                   "resource group g",
+		somePool:                "scale set k8s-pool1-12345678-vmss",
+		compute + "snapshots/s": "snapshot s",
+		compute + "Disks/d":     "disk d",
+		compute + "galleries/g": "gallery g",
+		group + "/providers/Microsoft.Network/virtualNetworks/ortet":         "network ortet",
+		group + "/providers/Microsoft.Network/networkSecurityGroups/servers": "security group servers",
+		group + "/providers/Microsoft.Storage/storageAccounts/tidy1":         "storage account tidy1",
+		compute + "galleries/g/images/i":                                     "image definition i",
+		compute + "galleries/g/images/i/versions/2026.11.21":                 "image version 2026.11.21",
 		"/subscriptions/s": "/subscriptions/s",
 		"/subscriptions/":  "/subscriptions/",
 	} {
