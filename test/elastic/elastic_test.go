@@ -519,7 +519,7 @@ func (w *world) wrongDigest() {
 	deadline := time.Now().Add(3 * time.Minute)
 	for {
 		out := w.cluster("status")
-		if regexp.MustCompile(`checksum of http://`+mirrorAddress+`/k3s\S* does not match`).MatchString(strings.Join(strings.Fields(out), " ")) {
+		if regexp.MustCompile(`checksum of http://` + mirrorAddress + `/k3s\S* does not match`).MatchString(strings.Join(strings.Fields(out), " ")) {
 			w.t.Log(out)
 			break
 		}
