@@ -106,7 +106,7 @@ func Reasons() []Meaning {
 		{VMIDMismatch, http.StatusForbidden, true, "the instance is another machine", "somebody uses another machine's document; or the instance was made anew under the same id, and the node's agent has the old one's"},
 		{CanaryNotAdmitted, http.StatusForbidden, false, "the scale set is a canary, which is not admitted now", "run its capture again if that was killed; else somebody made a scale set of a canary's name, and the audit log says what it lacks"},
 		{BadHostName, http.StatusForbidden, true, "the instance's computer name is no name of a Node", "change the scale set's computer name prefix"},
-		{NodeReady, http.StatusConflict, false, "a Node of this name is Ready", "none where the machine was just made anew: it is admitted once the old machine's Lease is a minute old; else somebody uses a running node's identity"},
+		{NodeReady, http.StatusConflict, false, "a Node of this name is Ready", "none where the machine was just made or reimaged: it is admitted once the old machine's Lease is a minute old; else somebody uses a running node's identity"},
 		{KubeletHeard, http.StatusConflict, false, "the kubelet of a Node of this name was heard of in the last minute", "none where the machine was just made anew or restarted, or its Node was deleted: it is admitted within minutes; else a pod asks in its node's name: keep pods from the metadata service"},
 		{NameTaken, http.StatusConflict, false, "the node name belongs to another instance", "none where the other machine is gone: the reaper frees its name; else give each scale set a computer name prefix of its own"},
 		{NonceSpent, http.StatusConflict, false, "the nonce was used before", "none where the node asks with a new nonce; else somebody replays requests"},

@@ -34,7 +34,7 @@ type Spec struct {
 	// Manifests are applied by the server, and again when they change. What an entry
 	// made stays in the cluster when the entry goes, which is k3s's rule.
 	Manifests []Manifest `json:"manifests,omitempty"`
-	// Packages are Debian packages of all machines. One that leaves the list stays.
+	// Packages are Debian packages of all machines. A package that leaves the list stays installed.
 	Packages []string `json:"packages,omitempty"`
 	// Protect refuses what deletes: down, and up --prune.
 	Protect bool `json:"protect,omitempty"`

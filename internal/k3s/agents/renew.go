@@ -54,9 +54,9 @@ const runLayout = "20060102T150405Z"
 
 // outdated returns the machines behind their pool's model, and those in which an
 // unfinished reimage was interrupted: a machine has the model before it has a new disk.
-// They are without a Node, or have one that is newer than the reimage.
+// They are without a Node, or their Node is newer than the reimage.
 func (c *Control) outdated(ctx context.Context, machines []Machine, run string) (out []Machine, err error) {
-	began, _ := time.Parse(runLayout, run) // all Nodes are newer than one that is no time
+	began, _ := time.Parse(runLayout, run) // where it is no time, all Nodes are newer
 	for _, m := range machines {
 		behind := !m.Latest
 		if !behind && run != "" {

@@ -26,7 +26,7 @@ type Backup struct {
 	ID      fleet.ResourceID `json:"id"`
 	Created time.Time        `json:"created"`
 	K3s     string           `json:"k3s,omitempty"` // version that ran, "v1.36.3+k3s1"
-	Why     string           `json:"why,omitempty"` // of one that Ortet made by itself
+	Why     string           `json:"why,omitempty"` // Ortet made it by itself; "": a person did
 	SizeGB  int              `json:"sizeGB"`        // of the disk
 	State   string           `json:"state"`         // provisioning state
 }
@@ -95,7 +95,7 @@ func (m *Manager) Backup(ctx context.Context, name, why string) (b Backup, err e
 	})
 }
 
-// DeleteBackup deletes a backup; one that is missing is refused.
+// DeleteBackup deletes a backup, and refuses a name that no backup has.
 func (m *Manager) DeleteBackup(ctx context.Context, name string) error {
 	all, err := m.Backups(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (m *Manager) noBackup(name string, all []Backup) error {
 }
 
 // backUp makes a backup before something that may go wrong, and deletes the oldest of its
-// kind while the server is ready, but not one that is being restored. It returns the
+// kind while the server is ready, but not the backup that is being restored. It returns the
 // backup's name.
 func (m *Manager) backUp(ctx context.Context, name, why string) (string, error) {
 	b, err := m.Backup(ctx, name, why)

@@ -2,9 +2,7 @@ package lifecycle
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -178,8 +176,7 @@ func (m *Manager) awaitSettings(ctx context.Context) (boot string, err error) {
 	if vm != nil {
 		d.Settings, _ = base64.StdEncoding.DecodeString(vm.Properties.UserData) // what is no base64 is not ours
 	}
-	sum := sha256.Sum256(d.Settings)
-	d.SettingsDigest = hex.EncodeToString(sum[:])[:16]
+	d.SettingsDigest = recipe.Digest(d.Settings)
 	return m.awaitServer(ctx, d, "")
 }
 
@@ -198,7 +195,7 @@ func runs(agents []fleet.Instance) bool {
 	return false
 }
 
-// stoppedServer reports whether the server is one that Stop stopped.
+// stoppedServer reports whether Stop stopped the server, and it was not started since.
 func stoppedServer(o *observation) bool {
 	return o.server != nil && o.server.Tags[recipe.TagStopped] != "" && o.server.power() != "running"
 }

@@ -179,7 +179,7 @@ func (m *Manager) checkState(o *observation, p *problems) {
 	}
 }
 
-// checkVersion refuses a lower version of k3s than the cluster's, and one that skips a
+// checkVersion refuses a lower version of k3s than the cluster's, and a version that skips a
 // minor version: Kubernetes supports neither (its version skew policy).
 func (m *Manager) checkVersion(o *observation, p *problems) {
 	want, have, on := m.Cluster.Spec.Artifacts.Version, "", fleet.ResourceID("")

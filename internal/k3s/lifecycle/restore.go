@@ -24,52 +24,51 @@ func (m *Manager) Restore(ctx context.Context, name string) (*Result, error) {
 
 // CheckRestore refuses what Restore refuses, and changes nothing.
 func (m *Manager) CheckRestore(ctx context.Context, name string) error {
-	_, err := m.planRestore(ctx, name)
+	_, _, err := m.planRestore(ctx, name)
 	return err
 }
 
-// planRestore observes the cluster as a restore of the backup begins it; nil is a restore
-// that an earlier call began.
-func (m *Manager) planRestore(ctx context.Context, name string) (*observation, error) {
-	o, err := m.observe(ctx)
-	if err != nil {
-		return nil, err
+// planRestore observes the cluster as a restore of the backup begins it. begun is a restore
+// that an earlier call began, and that goes on.
+func (m *Manager) planRestore(ctx context.Context, name string) (o *observation, begun bool, err error) {
+	if o, err = m.observe(ctx); err != nil {
+		return nil, false, err
 	}
 	backup, err := m.get(ctx, m.backupID(name), diskVersion)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !m.ours(backup) || backup.Tags[recipe.TagRole] != recipe.RoleBackup {
 		all, err := m.Backups(ctx)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		return nil, m.noBackup(name, all)
+		return nil, false, m.noBackup(name, all)
 	}
 	again := false // a disk that another k3s than the file's has written meanwhile is not gone on with
 	if o.restore == name && o.restored() {
 		d, err := m.render(o)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		change, err := m.serverChange(ctx, o, d)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		again = change.k3s
 	}
 	if o.restore == name && !again {
-		return nil, nil //nolint:nilnil // nothing is to begin
+		return o, true, nil
 	}
 	o.restore, o.backup, o.before = name, backup, "before-restore-"+m.Now().UTC().Format("20060102-150405")
 	_, err = m.check(ctx, o)
-	return o, err
+	return o, false, err
 }
 
 // beginRestore tags the storage group, unless an earlier call did.
 func (m *Manager) beginRestore(ctx context.Context, name string) error {
-	o, err := m.planRestore(ctx, name)
-	if err != nil || o == nil {
+	o, begun, err := m.planRestore(ctx, name)
+	if err != nil || begun {
 		return err
 	}
 	group := m.group(RoleStorage)

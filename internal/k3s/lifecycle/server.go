@@ -62,9 +62,8 @@ func (m *Manager) awaitServer(ctx context.Context, d *recipe.Documents, wayBack 
 // A serverChange is what Up has to change of a server that exists, whose VM is left out of
 // the template.
 type serverChange struct {
-	settings bool // its userData
-	size     bool
-	sizes    string // from and to, if they differ
+	settings bool   // its userData
+	size     string // "FROM -> TO", if they differ
 	grow     bool   // the state disk
 	start    bool   // it does not run
 	k3s      bool   // among the settings, another k3s
@@ -75,9 +74,8 @@ func (m *Manager) serverChange(ctx context.Context, o *observation, d *recipe.Do
 	if o.server == nil || o.server.is("Deleting") {
 		return c, nil
 	}
-	c.size = !strings.EqualFold(o.server.Properties.HardwareProfile.VMSize, m.Cluster.Spec.Server.Size)
-	if c.size {
-		c.sizes = o.server.Properties.HardwareProfile.VMSize + " -> " + m.Cluster.Spec.Server.Size
+	if from, to := o.server.Properties.HardwareProfile.VMSize, m.Cluster.Spec.Server.Size; !strings.EqualFold(from, to) {
+		c.size = from + " -> " + to
 	}
 	c.grow = o.state != nil && o.state.Properties.DiskSizeGB < m.Cluster.Spec.Server.StateGB
 	power := o.server.power()
@@ -116,7 +114,7 @@ func (c serverChange) lines() (all []string) {
 		{c.k3s, "k3s: another, after a backup; the API is away for some seconds"},
 		{c.settings && !c.k3s, "settings: others, applied while it runs"},
 		{c.grow, "state disk: grows, and the server is deallocated for it"},
-		{c.size, "size: " + c.sizes + "; the server restarts"},
+		{c.size != "", "size: " + c.size + "; the server restarts"},
 		{c.start && !c.grow, "power: started"},
 	} {
 		if one.is {
@@ -196,8 +194,8 @@ func (m *Manager) applyChange(ctx context.Context, d *recipe.Documents, c *clock
 			return err
 		}
 	}
-	if change.size {
-		c.report(workflow.EventProgress, "changing its size to "+m.Cluster.Spec.Server.Size)
+	if change.size != "" {
+		c.report(workflow.EventProgress, "changing its size: "+change.size)
 		if err := m.resizeServer(ctx); err != nil {
 			return err
 		}
@@ -236,16 +234,20 @@ func (m *Manager) power(ctx context.Context, do string) error {
 }
 
 // powerOff powers the server off, after what else goes on at it.
-func (m *Manager) powerOff(ctx context.Context) error {
+func (m *Manager) powerOff(ctx context.Context, c *clock) error {
 	deadline, again := m.Now().Add(azure.RestFor), false
 	return m.poll(ctx, func() (bool, error) {
-		vm, err := m.get(ctx, m.serverID(), computeVersion)
+		vm, err := m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
 		if err != nil || vm == nil || vm.is("Deleting") {
 			return true, err
 		}
 		if azure.Busy(vm.Properties.ProvisioningState) && m.Now().Before(deadline) {
 			return false, nil
 		}
+		if power := vm.power(); power == "stopped" || power == "deallocated" || power == "deallocating" {
+			return true, nil
+		}
+		c.report(workflow.EventProgress, "powering the server off")
 		if err = m.power(ctx, "powerOff"); err != nil && !again {
 			again = true // it may have become busy since it was read
 			return false, nil
@@ -288,7 +290,7 @@ func (m *Manager) stateID() fleet.ResourceID {
 // for what only another VM changes. Agents and their pods go on meanwhile. After an
 // interruption the same call goes on. Errors are those of Up.
 func (m *Manager) ReplaceServer(ctx context.Context, options UpOptions) (*Result, error) {
-	r := &Result{Cluster: m.name()}
+	r := m.result()
 	if err := m.deleteServer(ctx); err != nil {
 		return r, interrupted(ctx, "server", "the server is being deleted, or still there", err)
 	}
@@ -332,7 +334,7 @@ func (m *Manager) deleteServer(ctx context.Context) error {
 	return err
 }
 
-// restingServer waits until no operation changes the server's VM, such as one that an
+// restingServer waits until no operation changes the server's VM, such as what an
 // interrupted call began, and returns it; nil is missing.
 func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
 	deadline := m.Now().Add(azure.RestFor)
@@ -345,15 +347,8 @@ func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
 
 // deleteVM deletes the server's VM; its state disk stays.
 func (m *Manager) deleteVM(ctx context.Context, c *clock) error {
-	vm, err := m.restingServer(ctx)
-	if vm == nil || err != nil {
+	if err := m.powerOff(ctx, c); err != nil { // a clean end for the datastore
 		return err
-	}
-	if power := vm.power(); !vm.is("Deleting") && power != "stopped" && power != "deallocated" && power != "deallocating" {
-		c.report(workflow.EventProgress, "powering the server off")
-		if err := m.powerOff(ctx); err != nil { // a clean end for the datastore
-			return err
-		}
 	}
 	c.report(workflow.EventProgress, "deleting the server; its state disk stays")
 	return m.delete(ctx, "the server", m.serverID(), computeVersion)

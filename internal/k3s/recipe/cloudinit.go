@@ -77,7 +77,7 @@ type settings struct {
 	Artifacts     []artifact          `json:"artifacts"`
 	SwapGB        int                 `json:"swapGB,omitempty"`
 	Scratch       bool                `json:"scratch,omitempty"`
-	Files         []settingsFile      `json:"files,omitempty"` // one that leaves the list is deleted
+	Files         []settingsFile      `json:"files,omitempty"` // a file that leaves the list is deleted
 
 	// The server's.
 	Pods     string `json:"pods,omitempty"`

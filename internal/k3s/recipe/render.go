@@ -39,7 +39,7 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 	if d.Settings, err = r.serverSettings(); err != nil {
 		return nil, err
 	}
-	d.SettingsDigest = short(d.Settings)
+	d.SettingsDigest = Digest(d.Settings)
 	for _, p := range c.Spec.Pools {
 		if d.CloudInit[p.Name], err = r.agentDocument(&p); err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the server's recipe: %w", err)
 	}
-	d.ServerRecipe = short(made)
+	d.ServerRecipe = Digest(made)
 	r.Documents = d
 	if r.Access, err = r.access(); err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 	return d, err
 }
 
-// short is a digest that names content.
-func short(content []byte) string {
+// Digest names content: the value of TagSettings of a server with these settings.
+func Digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])[:16]
 }
