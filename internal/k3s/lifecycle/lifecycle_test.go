@@ -239,7 +239,7 @@ func TestUpKeepsWhatWasSetSince(t *testing.T) {
 // Of a set whose tag says less, what is unknown stays: nothing that somebody set is undone.
 func TestUpKeepsWhatItDoesNotKnow(t *testing.T) {
 	for name, tags := range map[string]object{
-		"the count alone": {recipe.TagCluster: "demo", "ortet.io_count": "2"},
+		"the count alone": {recipe.TagCluster: "demo", recipe.TagApplied: "count=2"},
 		"nothing":         {recipe.TagCluster: "demo"},
 	} {
 		f := newFake()

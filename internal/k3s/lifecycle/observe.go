@@ -216,12 +216,8 @@ func (m *Manager) render(o *observation) (*recipe.Documents, error) {
 		f.Renew = sorted(o.sets)
 	}
 	for name, s := range o.sets {
-		image := s.Properties.Profile.StorageProfile.ImageReference
-		live := recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: image, Applied: s.Tags[recipe.TagApplied], Tags: s.Tags}
-		if n, before := s.Tags["ortet.io_count"]; before && live.Applied == "" { // of a version that wrote no more
-			live.Applied = "count=" + n
-		}
-		f.Live[name] = live
+		f.Live[name] = recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: s.Properties.Profile.StorageProfile.ImageReference,
+			Applied: s.Tags[recipe.TagApplied], Tags: s.Tags}
 	}
 	d, err := m.Render(m.Cluster, f)
 	if err == nil && o.server != nil && o.server.is("Failed") && d.ServerRecipe == o.server.Tags[recipe.TagRecipe] {
