@@ -100,7 +100,7 @@ func instanceOf(e *entry) (*instance, *armcompute.VirtualMachineScaleSetVM) {
 func instanceResourceType() *resourceType {
 	rt := &resourceType{
 		name: instanceType, versions: scaleSetVersions(),
-		get: numbered(getStored), put: numbered(putInstance), remove: numbered(removeInstance), list: listInstances, render: renderInstance,
+		get: protectable(getStored), put: protectable(putInstance), remove: numbered(removeInstance), list: listInstances, render: renderInstance,
 		views:   map[string]handler{"instanceview": numbered(getInstanceView)},
 		actions: instanceActions(),
 		drop:    dropInstance,

@@ -113,6 +113,28 @@ func numbered(h handler) handler {
 	}
 }
 
+// protectable finds a Flexible set's member below the set where its protection is read
+// or set, which Azure does from API version 2023-09-01 on (documentation of instance
+// protection). What else a GET shows there, and that a PUT changes nothing else, is
+// inferred.
+func protectable(h handler) handler {
+	return func(c *call) (*reply, error) {
+		set := c.s.find(c.id.parent())
+		if set == nil || !isFlexible(set) || c.query("api-version") < "2023-09-01" {
+			return numbered(h)(c)
+		}
+		e := c.s.instanceNamed(set, c.id.name())
+		if e == nil {
+			return nil, notActive(c.id.name())
+		}
+		if c.verb == "read" {
+			return ok(renderInstance(c, e)), nil
+		}
+		c.id = e.id
+		return h(c)
+	}
+}
+
 // A bareInstance is all that the list below a Flexible set tells of a member.
 type bareInstance struct{ e *entry }
 

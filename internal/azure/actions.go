@@ -2,6 +2,7 @@ package azure
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -52,6 +53,7 @@ func Changes() []fleet.Change {
 const (
 	scaleSetActions = "Microsoft.Compute/virtualMachineScaleSets/"
 	instanceActions = scaleSetActions + "virtualMachines/"
+	machineActions  = "Microsoft.Compute/virtualMachines/"
 	versionActions  = "Microsoft.Compute/galleries/images/versions/"
 )
 
@@ -141,7 +143,7 @@ func ReadActions() []string {
 		"Microsoft.Compute/snapshots/read",
 		scaleSetActions + "read",
 		instanceActions + "read",
-		"Microsoft.Compute/virtualMachines/read",
+		machineActions + "read",
 	}
 }
 
@@ -155,6 +157,28 @@ func ActionsOf(changes ...fleet.Change) []string {
 	all := ReadActions()
 	for _, c := range changes {
 		all = append(all, Actions(c.Verb())...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// OfFlexible returns the actions that the same changes need in a Flexible scale set,
+// sorted: its members are virtual machines, but for their protection, which the scale
+// set's API sets (documentation of instance protection, API version 2023-09-01).
+func OfFlexible(actions []string) []string {
+	protects := slices.Contains(actions, instanceActions+"write")
+	var all []string
+	for _, a := range actions {
+		if verb, ok := strings.CutPrefix(a, instanceActions); ok {
+			if protects && (verb == "read" || verb == "write") {
+				all = append(all, a)
+			}
+			if verb == "write" {
+				continue
+			}
+			a = machineActions + verb
+		}
+		all = append(all, a)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -58,6 +58,12 @@ func (a around) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instan
 	return callOn(ctx, a, "get instance", id, func(ctx context.Context) (fleet.Instance, error) { return a.next.Instance(ctx, id) })
 }
 
+func (a around) Machines(ctx context.Context, group fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
+	return call(ctx, a, "list virtual machines", func(ctx context.Context) (map[fleet.ResourceID]fleet.ResourceID, error) {
+		return a.next.Machines(ctx, group)
+	})
+}
+
 func (a around) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
 	return call(ctx, a, "get disk", func(ctx context.Context) (fleet.Disk, error) { return a.next.Disk(ctx, id) })
 }

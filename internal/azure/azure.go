@@ -18,8 +18,11 @@ type Reader interface {
 	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
 	// Instances lists a pool's instances with their instance views.
 	Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error)
-	// Instance returns one instance with its instance view.
+	// Instance returns one instance, or one virtual machine, with its instance view.
 	Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error)
+	// Machines lists the virtual machines of a resource group, by their ids in lower case,
+	// each with its scale set; "" where it is in none.
+	Machines(ctx context.Context, group fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error)
 	Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error)
 	Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error)
 	Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error)

@@ -29,11 +29,9 @@ type Rest struct{ since time.Time }
 // Updating says which operation the scale set has in progress; "" for none. From RestFor
 // on overdue says it instead: the change is made all the same.
 func (r *Rest) Updating(ctx context.Context, cloud Instances, pool fleet.Pool, now time.Time) (why, overdue string, err error) {
-	var instances []fleet.Instance
-	if !strings.EqualFold(pool.Orchestration, "Flexible") { // whose machines Azure does not list so
-		if instances, err = cloud.Instances(ctx, pool.ID); err != nil {
-			return "", "", err
-		}
+	instances, err := cloud.Instances(ctx, pool.ID)
+	if err != nil {
+		return "", "", err
 	}
 	for _, i := range instances {
 		if strings.EqualFold(i.ProvisioningState, "Creating") || strings.EqualFold(i.ProvisioningState, "Deleting") {

@@ -33,6 +33,15 @@ func (id ResourceID) Segment(after string) string {
 	return ""
 }
 
+// UniformPool returns the scale set of a Uniform set's instance; "" for a virtual
+// machine, whose id does not name its scale set.
+func (id ResourceID) UniformPool() ResourceID {
+	if id.Segment("virtualMachineScaleSets") == "" || id.Segment("virtualMachines") == "" {
+		return ""
+	}
+	return id.Parent()
+}
+
 // Group returns the id of the resource group that the resource lies in.
 func (id ResourceID) Group() ResourceID {
 	return ResourceID("/subscriptions/" + id.Segment("subscriptions") + "/resourceGroups/" + id.Segment("resourceGroups"))
@@ -63,14 +72,15 @@ func (id ResourceID) In(kind, name string) ResourceID {
 // is far below.
 const maxProviderID = 1024
 
-// ParseProviderID reads a Node's spec.providerID of a Uniform scale set's
-// instance,
+// ParseMachine reads a Node's spec.providerID: that of a Uniform scale set's instance, or
+// of a virtual machine, which may be a Flexible scale set's member,
 //
 //	azure:///subscriptions/<s>/resourceGroups/<g>/providers/Microsoft.Compute/virtualMachineScaleSets/<pool>/virtualMachines/<instance>
+//	azure:///subscriptions/<s>/resourceGroups/<g>/providers/Microsoft.Compute/virtualMachines/<name>
 //
-// in any letter case, and gives the instance's ARM id. Anything else is
-// KindInvalid, with what the node is instead where that is known.
-func ParseProviderID(providerID string) (ResourceID, error) {
+// in any letter case, and returns the machine's ARM id. Anything else is KindInvalid,
+// with what the node is instead where that is known.
+func ParseMachine(providerID string) (ResourceID, error) {
 	fail := func(why string) (ResourceID, error) {
 		shown := providerID
 		if len(shown) > 120 {
@@ -90,8 +100,8 @@ func ParseProviderID(providerID string) (ResourceID, error) {
 	}
 	parts := strings.Split(path, "/")
 	want := []string{"", "subscriptions", "", "resourceGroups", "", "providers", "Microsoft.Compute", "virtualMachineScaleSets", "", "virtualMachines", ""}
-	if len(parts) == 9 && strings.EqualFold(parts[7], "virtualMachines") {
-		return fail("a virtual machine of its own or of a Flexible scale set, not an instance of a Uniform scale set")
+	if len(parts) == 9 {
+		want = []string{"", "subscriptions", "", "resourceGroups", "", "providers", "Microsoft.Compute", "virtualMachines", ""}
 	}
 	if len(parts) != len(want) {
 		return fail("not the id of a scale set's instance")
@@ -107,6 +117,16 @@ func ParseProviderID(providerID string) (ResourceID, error) {
 		}
 	}
 	return ResourceID(path), nil
+}
+
+// ParseProviderID is ParseMachine for Uniform scale sets alone: a virtual machine is
+// KindInvalid.
+func ParseProviderID(providerID string) (ResourceID, error) {
+	id, err := ParseMachine(providerID)
+	if err == nil && id.UniformPool() == "" {
+		return "", &Error{Op: "read provider id", Kind: KindInvalid, Err: fmt.Errorf("%q: a virtual machine of its own or of a Flexible scale set, not an instance of a Uniform scale set", providerID)}
+	}
+	return id, err
 }
 
 // ValidName reports whether s can stand as one segment in an ARM id: it is what

@@ -21,6 +21,7 @@ type Node struct {
 	Revision      string   // of the object, opaque
 	BootID        string
 	MachineID     string
+	SystemUUID    string // status.nodeInfo.systemUUID, as it is
 	OSImage       string
 	Kernel        string    // "5.15.0-1057-azure"
 	Runtime       string    // "containerd://1.7.12"
@@ -28,6 +29,12 @@ type Node struct {
 	Created       time.Time // when the Node was registered
 	Taints        []Taint
 	Conditions    []Condition // all but Ready
+}
+
+// A Place is where a Node runs.
+type Place struct {
+	Instance ResourceID // an instance of a Uniform pool, or a virtual machine of a Flexible one
+	Pool     ResourceID // the scale set
 }
 
 // A Taint of a node.

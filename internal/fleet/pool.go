@@ -84,6 +84,7 @@ type Model struct {
 	OSDiskSKU    string         `json:"osDiskSku,omitempty"`    // "Premium_LRS"
 	Accelerated  bool           `json:"accelerated"`            // accelerated networking on any interface
 	Linux        bool           `json:"linux"`
+	Created      time.Time      `json:"-"` // each change gives another; zero where Azure does not say
 }
 
 // An ImageReference is either a gallery image (ID) or a marketplace one.
@@ -178,15 +179,17 @@ const (
 	PowerDeallocated  PowerState = "deallocated"
 )
 
-// An Instance is one computer of a Uniform pool, with its instance view.
+// An Instance is one computer of a pool, with its instance view.
 type Instance struct {
-	ID                 ResourceID     `json:"id"`
+	ID                 ResourceID     `json:"id"`                   // of a virtual machine in a Flexible pool
+	Pool               ResourceID     `json:"pool,omitempty"`       // "" for a virtual machine of its own
 	InstanceID         string         `json:"instanceId,omitempty"` // "3"
 	Name               string         `json:"name"`                 // "pool1_3"
 	HostName           string         `json:"hostName,omitempty"`   // "pool1000003"; Node names are lower case
 	VMID               string         `json:"vmId,omitempty"`
 	Zone               string         `json:"zone,omitempty"` // "" without zones
 	Size               string         `json:"size,omitempty"`
+	ModelCreated       time.Time      `json:"-"`                // of a Flexible pool's: that of the model it was made from, to the second
 	Created            time.Time      `json:"created,omitzero"` // zero where Azure does not say
 	ProvisioningState  string         `json:"provisioningState,omitempty"`
 	Power              PowerState     `json:"power,omitempty"`
@@ -197,6 +200,12 @@ type Instance struct {
 	SecurityType       string         `json:"securityType,omitempty"`
 	OSDisk             ResourceID     `json:"osDisk,omitempty"` // "" for an ephemeral one
 	DataDisks          []AttachedDisk `json:"dataDisks,omitempty"`
+}
+
+// MadeFrom reports whether the instance was made from the pool's model as it is now: Azure
+// says so of a Uniform pool's, and of a Flexible one's by the time of the model.
+func (i Instance) MadeFrom(p Pool) bool {
+	return i.LatestModelApplied || !i.ModelCreated.IsZero() && i.ModelCreated.Equal(p.Model.Created.Truncate(time.Second))
 }
 
 // Protection is Azure's instance protection; the zero value is an instance without

@@ -98,10 +98,11 @@ func list[T any](ctx context.Context, c *Cloud, address string, do func(*T) erro
 
 // instanceAnswer is what is wanted of a VirtualMachineScaleSetVM.
 type instanceAnswer struct {
-	ID         string   `json:"id"`
-	InstanceID string   `json:"instanceId"`
-	Name       string   `json:"name"`
-	Zones      []string `json:"zones"`
+	ID         string            `json:"id"`
+	InstanceID string            `json:"instanceId"`
+	Name       string            `json:"name"`
+	Zones      []string          `json:"zones"`
+	Tags       map[string]string `json:"tags"` // of a virtual machine
 	SKU        struct {
 		Name string `json:"name"`
 	} `json:"sku"`
@@ -110,7 +111,9 @@ type instanceAnswer struct {
 		TimeCreated        moment `json:"timeCreated"`
 		ProvisioningState  string `json:"provisioningState"`
 		LatestModelApplied bool   `json:"latestModelApplied"`
-		OSProfile          struct {
+		// Of a virtual machine alone.
+		VirtualMachineScaleSet link `json:"virtualMachineScaleSet"`
+		OSProfile              struct {
 			ComputerName string `json:"computerName"`
 		} `json:"osProfile"`
 		HardwareProfile struct {
@@ -199,8 +202,13 @@ type setAnswer struct {
 	} `json:"properties"`
 }
 
+func (v *setAnswer) flexible() bool {
+	return v.Properties != nil && strings.EqualFold(v.Properties.OrchestrationMode, fleet.Flexible)
+}
+
 // profileAnswer is what is wanted of a scale set's model.
 type profileAnswer struct {
+	TimeCreated    moment `json:"timeCreated"`
 	Priority       string `json:"priority"`
 	EvictionPolicy string `json:"evictionPolicy"`
 	StorageProfile struct {

@@ -156,15 +156,15 @@ func TestIDsAreChecked(t *testing.T) {
 
 // The bearer token goes to Azure alone, whatever an answer says.
 func TestTokenStaysAtHome(t *testing.T) {
-	c, s := newCloud(t, answer{status: 200, body: `{"value":[],"nextLink":"https://evil.invalid/more"}`})
+	c, s := newCloud(t, answer{status: 200, body: `{}`}, answer{status: 200, body: `{"value":[],"nextLink":"https://evil.invalid/more"}`})
 	_, err := c.Instances(t.Context(), pool)
 	if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "evil.invalid") {
 		t.Errorf("%v", err)
 	}
-	if len(s.sent) != 1 {
+	if len(s.sent) != 2 {
 		t.Errorf("%d requests", len(s.sent))
 	}
-	if s.sent[0].header.Get("Authorization") != "Bearer the-bearer" {
+	if s.sent[1].header.Get("Authorization") != "Bearer the-bearer" {
 		t.Errorf("not authorized at home: %v", s.sent[0].header)
 	}
 	_ = http.NoBody

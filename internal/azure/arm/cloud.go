@@ -69,6 +69,8 @@ type Cloud struct {
 	timeout   time.Duration
 	maxBody   int64
 
+	flexible sync.Map // bool, of scale sets by their ids in lower case: it never changes
+
 	mu        sync.Mutex
 	factories map[string]*armcompute.ClientFactory // by subscription, lower case
 	pollers   map[fleet.Token]*poller              // of operations that run

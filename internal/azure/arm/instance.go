@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -17,11 +18,22 @@ const (
 	typeInstance = "virtualMachineScaleSets/virtualMachines"
 )
 
-// Instances lists a pool's instances with their instance views.
+// Instances lists a pool's instances with their instance views. Protection of a Flexible
+// pool's is in no list.
 func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
+	flexible, known := c.flexible.Load(strings.ToLower(string(pool)))
+	if !known {
+		set, err := c.scaleSet(ctx, pool)
+		if err != nil {
+			return nil, err
+		}
+		flexible = set.flexible()
+	}
 	var out []fleet.Instance
-	err := c.eachInstance(ctx, pool, true, func(vm *instanceAnswer) {
-		out = append(out, instanceOf(vm))
+	err := c.eachInstance(ctx, pool, flexible == true, true, func(vm *instanceAnswer) {
+		if flexible == false || pool.Equal(fleet.ResourceID(vm.Properties.VirtualMachineScaleSet.ID)) { // should the filter have been ignored
+			out = append(out, instanceOf(vm, pool))
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -30,16 +42,34 @@ func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.I
 }
 
 // eachInstance pages through a scale set's instances.
-func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, views bool, do func(*instanceAnswer)) error {
+func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, flexible, views bool, do func(*instanceAnswer)) error {
 	const op = "list instances"
 	p, err := c.at(pool, typeScaleSet)
 	if err != nil {
 		return failed(ctx, op, pool, err)
 	}
-	return failed(ctx, op, pool, list(ctx, c, c.instances(p, pool, false, views), func(vm *instanceAnswer) error {
+	return failed(ctx, op, pool, list(ctx, c, c.instances(p, pool, flexible, views), func(vm *instanceAnswer) error {
 		do(vm)
 		return nil
 	}))
+}
+
+// Machines lists a resource group's virtual machines, with their scale sets.
+func (c *Cloud) Machines(ctx context.Context, group fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
+	const op = "list virtual machines"
+	p, err := c.at(group.In(typeMachine, "any"), typeMachine)
+	if err != nil {
+		return nil, failed(ctx, op, group, err)
+	}
+	out := map[fleet.ResourceID]fleet.ResourceID{}
+	err = list(ctx, c, c.address(p.below+typeMachine, computeVersion), func(vm *instanceAnswer) error {
+		out[fleet.ResourceID(strings.ToLower(vm.ID))] = fleet.ResourceID(vm.Properties.VirtualMachineScaleSet.ID)
+		return nil
+	})
+	if err != nil {
+		return nil, failed(ctx, op, group, err)
+	}
+	return out, nil
 }
 
 func endless(op string, on fleet.ResourceID) error {
@@ -49,28 +79,57 @@ func endless(op string, on fleet.ResourceID) error {
 // Instance returns one instance with its instance view.
 func (c *Cloud) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
 	const op = "get instance"
-	p, err := c.at(id, typeInstance)
+	m, err := c.machine(id)
 	if err != nil {
 		return fleet.Instance{}, failed(ctx, op, id, err)
 	}
 	var vm instanceAnswer
-	if err := c.get(ctx, c.address(p.id, computeVersion, "$expand", "instanceView"), &vm); err != nil {
+	if err := c.get(ctx, c.address(m.id, computeVersion, "$expand", "instanceView"), &vm); err != nil {
 		return fleet.Instance{}, failed(ctx, op, id, err)
 	}
-	return instanceOf(&vm), nil
+	pool := id.UniformPool()
+	if set := vm.Properties.VirtualMachineScaleSet; pool == "" && set.ID != "" {
+		// Protection stands below the set alone, by Azure's documentation; no recording has it.
+		pool = fleet.ResourceID(set.ID)
+		var below instanceAnswer
+		err := failed(ctx, op, id, c.get(ctx, c.address(pool.Child("virtualMachines", vm.Name), computeVersion), &below))
+		if fleet.Is(err, fleet.KindTransient) || fleet.Is(err, fleet.KindThrottled) || ctx.Err() != nil {
+			return fleet.Instance{}, err
+		}
+		vm.Properties.ProtectionPolicy = below.Properties.ProtectionPolicy
+	}
+	return instanceOf(&vm, pool), nil
 }
 
-func instanceOf(vm *instanceAnswer) fleet.Instance {
+// A machine is what can be done to an instance of a Uniform scale set and, by another
+// client, to a virtual machine.
+type machine struct {
+	place
+	uniform bool
+}
+
+func (c *Cloud) machine(id fleet.ResourceID) (machine, error) {
+	uniform, typ := id.UniformPool() != "", typeMachine
+	if uniform {
+		typ = typeInstance
+	}
+	p, err := c.at(id, typ)
+	return machine{p, uniform}, err
+}
+
+func instanceOf(vm *instanceAnswer, pool fleet.ResourceID) fleet.Instance {
 	p := &vm.Properties
 	i := fleet.Instance{
 		ID:                 fleet.ResourceID(vm.ID),
-		InstanceID:         vm.InstanceID,
+		Pool:               pool,
+		InstanceID:         cmp.Or(vm.InstanceID, vm.Name),
 		Name:               vm.Name,
 		Size:               cmp.Or(vm.SKU.Name, p.HardwareProfile.VMSize),
 		VMID:               p.VMID,
 		Created:            p.TimeCreated.Time,
 		ProvisioningState:  p.ProvisioningState,
 		LatestModelApplied: p.LatestModelApplied,
+		ModelCreated:       modelTime(vm.Tags["VirtualMachineProfileTimeCreated"]),
 		HostName:           p.OSProfile.ComputerName,
 		SecurityType:       p.SecurityProfile.SecurityType,
 		Image:              imageOf(p.StorageProfile.ImageReference),
@@ -102,10 +161,30 @@ func instanceOf(vm *instanceAnswer) fleet.Instance {
 	return i
 }
 
+// modelTime reads when the model of a Flexible set was made from which a member was made,
+// as Azure writes it into the member's tag: "8/26/2024 9:42:41 AM +00:00". The user may
+// change the tag; what is no time is none.
+func modelTime(tag string) time.Time {
+	t, err := time.Parse("1/2/2006 3:04:05 PM -07:00", tag)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
 func (c *Cloud) stop(ctx context.Context, ch fleet.StopInstance) (fleet.Token, error) {
-	p, err := c.at(ch.Instance, typeInstance)
+	p, err := c.machine(ch.Instance)
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	if !p.uniform {
+		client := p.NewVirtualMachinesClient()
+		if ch.Deallocate {
+			op, err := client.BeginDeallocate(ctx, p.group, p.names[0], nil)
+			return begun(ctx, ch, op, err)
+		}
+		op, err := client.BeginPowerOff(ctx, p.group, p.names[0], &armcompute.VirtualMachinesClientBeginPowerOffOptions{SkipShutdown: ptr(false)})
+		return begun(ctx, ch, op, err)
 	}
 	client := p.NewVirtualMachineScaleSetVMsClient()
 	if ch.Deallocate {
@@ -118,9 +197,13 @@ func (c *Cloud) stop(ctx context.Context, ch fleet.StopInstance) (fleet.Token, e
 }
 
 func (c *Cloud) start(ctx context.Context, ch fleet.StartInstance) (fleet.Token, error) {
-	p, err := c.at(ch.Instance, typeInstance)
+	p, err := c.machine(ch.Instance)
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	if !p.uniform {
+		op, err := p.NewVirtualMachinesClient().BeginStart(ctx, p.group, p.names[0], nil)
+		return begun(ctx, ch, op, err)
 	}
 	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginStart(ctx, p.group, p.names[0], p.names[1], nil)
 	return begun(ctx, ch, op, err)
@@ -170,7 +253,10 @@ func (c *Cloud) protect(ctx context.Context, ch fleet.ProtectInstance) (fleet.To
 	if now.Protection == ch.Protection {
 		return "", nil
 	}
-	p, err := c.at(ch.Instance, typeInstance)
+	if now.Pool == "" {
+		return "", nil // a virtual machine of its own: no scale set can delete it
+	}
+	p, err := c.at(now.Pool.Child("virtualMachines", ch.Instance.Name()), typeInstance)
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Instance, err)
 	}
@@ -236,9 +322,13 @@ func (c *Cloud) detach(ctx context.Context, ch fleet.DetachDisk) (fleet.Token, e
 }
 
 func (c *Cloud) attachDetach(ctx context.Context, ch fleet.Change, body armcompute.AttachDetachDataDisksRequest) (fleet.Token, error) {
-	p, err := c.at(ch.Target(), typeInstance)
+	p, err := c.machine(ch.Target())
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Target(), err)
+	}
+	if !p.uniform {
+		op, err := p.NewVirtualMachinesClient().BeginAttachDetachDataDisks(ctx, p.group, p.names[0], body, nil)
+		return begun(ctx, ch, op, err)
 	}
 	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginAttachDetachDataDisks(ctx, p.group, p.names[0], p.names[1], body, nil)
 	return begun(ctx, ch, op, err)

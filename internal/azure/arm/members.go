@@ -197,7 +197,7 @@ func (c *Cloud) members(ctx context.Context, pool fleet.ResourceID, views bool) 
 	if !pool.Equal(fleet.ResourceID(set.ID)) {
 		return nil, another(set.ID)
 	}
-	flexible := set.Properties != nil && strings.EqualFold(set.Properties.OrchestrationMode, fleet.Flexible)
+	flexible := set.flexible()
 	var out []fleet.Member
 	seen := map[string]bool{} // by id, lower case
 	take := func(vm *memberAnswer) error {

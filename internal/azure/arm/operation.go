@@ -117,6 +117,18 @@ func resume[T any](c *Cloud, sdk string) (operation, error) {
 
 // resumeVerb rebuilds the poller of a verb's response.
 func (c *Cloud) resumeVerb(t token) (operation, error) {
+	if vm := t.Target.UniformPool() == ""; vm {
+		switch t.Verb { // of a virtual machine; its protection is its scale set's
+		case fleet.StopInstance{}.Verb():
+			return resume[armcompute.VirtualMachinesClientPowerOffResponse](c, t.Operation)
+		case fleet.StopInstance{Deallocate: true}.Verb():
+			return resume[armcompute.VirtualMachinesClientDeallocateResponse](c, t.Operation)
+		case fleet.StartInstance{}.Verb():
+			return resume[armcompute.VirtualMachinesClientStartResponse](c, t.Operation)
+		case fleet.AttachDisk{}.Verb(), fleet.DetachDisk{}.Verb():
+			return resume[armcompute.VirtualMachinesClientAttachDetachDataDisksResponse](c, t.Operation)
+		}
+	}
 	switch t.Verb {
 	case fleet.StopInstance{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetVMsClientPowerOffResponse](c, t.Operation)

@@ -37,6 +37,7 @@ func (c *Cloud) scaleSet(ctx context.Context, id fleet.ResourceID) (*setAnswer, 
 	if err := c.get(ctx, c.address(p.id, computeVersion), &set); err != nil {
 		return nil, failed(ctx, op, id, err)
 	}
+	c.flexible.Store(strings.ToLower(string(id)), set.flexible())
 	return &set, nil
 }
 
@@ -94,6 +95,7 @@ func modelOf(p *profileAnswer) fleet.Model {
 		Linux:        strings.EqualFold(d.OSType, "Linux") || p.OSProfile.LinuxConfiguration != nil,
 		OSDiskSKU:    d.ManagedDisk.StorageAccountType,
 		SecurityType: p.SecurityProfile.SecurityType,
+		Created:      p.TimeCreated.Time,
 	}
 	for _, n := range p.NetworkProfile.NetworkInterfaceConfigurations {
 		if n != nil && n.Properties.EnableAcceleratedNetworking {

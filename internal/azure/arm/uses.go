@@ -27,14 +27,10 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 
 	var sets []fleet.ResourceID
 	if err := list(ctx, c, c.address(p.below+typeScaleSet, computeVersion), func(v *setAnswer) error {
-		flexible := false
-		if q := v.Properties; q != nil {
-			flexible = strings.EqualFold(q.OrchestrationMode, "Flexible")
-			if q.VirtualMachineProfile != nil {
-				note(q.VirtualMachineProfile.StorageProfile.ImageReference, v.ID)
-			}
+		if q := v.Properties; q != nil && q.VirtualMachineProfile != nil {
+			note(q.VirtualMachineProfile.StorageProfile.ImageReference, v.ID)
 		}
-		if !flexible { // a Flexible set's instances are virtual machines
+		if !v.flexible() { // a Flexible set's instances are virtual machines
 			sets = append(sets, fleet.ResourceID(v.ID))
 		}
 		return nil
@@ -42,7 +38,7 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 		return nil, failed(ctx, op, definition, err)
 	}
 	for _, set := range sets {
-		err := c.eachInstance(ctx, set, false, func(vm *instanceAnswer) {
+		err := c.eachInstance(ctx, set, false, false, func(vm *instanceAnswer) {
 			note(vm.Properties.StorageProfile.ImageReference, vm.ID)
 		})
 		if err != nil && !fleet.Is(err, fleet.KindNotFound) {

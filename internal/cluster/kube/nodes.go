@@ -119,7 +119,7 @@ func lean(n *corev1.Node) fleet.Node {
 		Zone:          firstOf(n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelFailureDomainBetaZone]),
 		Unschedulable: n.Spec.Unschedulable,
 		Annotations:   n.Annotations, Labels: n.Labels,
-		BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
+		BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID, SystemUUID: n.Status.NodeInfo.SystemUUID,
 		OSImage: n.Status.NodeInfo.OSImage, Kernel: n.Status.NodeInfo.KernelVersion,
 		Runtime: n.Status.NodeInfo.ContainerRuntimeVersion, Kubelet: n.Status.NodeInfo.KubeletVersion,
 		Created:     n.CreationTimestamp.Time,

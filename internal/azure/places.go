@@ -1,0 +1,69 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// PoolOf returns the scale set of a machine: of a Uniform set's instance without a
+// request, of a virtual machine as Azure says. One of its own, in no scale set, is
+// fleet.KindInvalid.
+func PoolOf(ctx context.Context, r Reader, machine fleet.ResourceID) (fleet.ResourceID, error) {
+	if pool := machine.UniformPool(); pool != "" {
+		return pool, nil
+	}
+	i, err := r.Instance(ctx, machine)
+	if err == nil && i.Pool == "" {
+		err = alone(machine)
+	}
+	return i.Pool, err
+}
+
+func alone(machine fleet.ResourceID) error {
+	return &fleet.Error{Op: "find the scale set of", Resource: string(machine), Kind: fleet.KindInvalid, Err: errors.New("a virtual machine of its own, in no scale set")}
+}
+
+// Places finds the machines of Nodes, and their scale sets. It asks Azure once for each
+// resource group with virtual machines, however many Nodes there are, and keeps what it
+// was answered: use it for one list of Nodes. It is not safe for concurrent use.
+type Places struct {
+	Reader Reader
+
+	machines map[string]map[fleet.ResourceID]fleet.ResourceID // by resource group, in lower case
+}
+
+// Of returns where a Node runs. With the reason, fleet.KindInvalid is a Node that is no
+// machine of a scale set, and fleet.KindNotFound one whose virtual machine is gone; all
+// other errors are Azure's.
+func (p *Places) Of(ctx context.Context, n fleet.Node) (fleet.Place, error) {
+	id, err := fleet.ParseMachine(n.ProviderID)
+	if err != nil {
+		return fleet.Place{}, err
+	}
+	if pool := id.UniformPool(); pool != "" {
+		return fleet.Place{Instance: id, Pool: pool}, nil
+	}
+	group := strings.ToLower(string(id.Group()))
+	if p.machines[group] == nil {
+		list, err := p.Reader.Machines(ctx, id.Group())
+		if err != nil {
+			return fleet.Place{}, fmt.Errorf("find the scale set of node %s: %w", n.Name, err)
+		}
+		if p.machines == nil {
+			p.machines = map[string]map[fleet.ResourceID]fleet.ResourceID{}
+		}
+		p.machines[group] = list
+	}
+	pool, there := p.machines[group][fleet.ResourceID(strings.ToLower(string(id)))]
+	switch {
+	case !there:
+		return fleet.Place{}, &fleet.Error{Op: "find the scale set of", Resource: string(id), Kind: fleet.KindNotFound, Err: errors.New("the virtual machine does not exist any more")}
+	case pool == "":
+		return fleet.Place{}, alone(id)
+	}
+	return fleet.Place{Instance: id, Pool: pool}, nil
+}
