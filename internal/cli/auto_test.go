@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -140,6 +141,7 @@ func (p *pooled) run(t *testing.T, args string) (code int, out, err string) {
 		pools: func(_ context.Context, _ work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
 			p.show = show
 			config.Nodes, config.Now = p, func() time.Time { return noon }
+			config.Places = func() auto.Places { return &azure.Places{} }
 			config.Service = func(fleet.ResourceID) auto.Service { return p }
 			var ids []string
 			for _, n := range p.nodes {

@@ -115,8 +115,17 @@ func (c *configOptions) open(ctx context.Context, arg string, show *progress) (p
 	if err != nil {
 		return nil, "", err
 	}
-	id, err := c.pool(ctx, client, arg)
+	id, err := c.pool(ctx, client, uniformOnly{}, arg)
 	return p, id, err
+}
+
+// uniformOnly finds Uniform scale sets alone, which are what a configuration is pushed to.
+type uniformOnly struct{}
+
+// Of implements auto.Places.
+func (uniformOnly) Of(_ context.Context, n fleet.Node) (fleet.Place, error) {
+	id, err := fleet.ParseProviderID(n.ProviderID)
+	return fleet.Place{Instance: id, Pool: id.UniformPool()}, err
 }
 
 // read reads nodeconfig.yaml; "-" is standard input.

@@ -21,6 +21,7 @@ import (
 	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
@@ -62,6 +63,9 @@ type connection struct {
 	client kubernetes.Interface
 	config capture.Config // all but Holder, Report and Others
 }
+
+// places finds the scale sets of one list of Nodes.
+func (c connection) places() auto.Places { return &azure.Places{Reader: c.config.Cloud} }
 
 // services capture and roll back. Each undoes what the other has begun.
 type services struct {

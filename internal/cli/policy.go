@@ -75,7 +75,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	}
 	var pools []fleet.ResourceID
 	for _, arg := range s.pools {
-		id, err := o.pool(ctx, client, arg)
+		id, err := o.pool(ctx, client, config.Places(), arg)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -89,7 +89,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 // poolShow gives the display of a pool's capture; nil without one.
 type poolShow func(pool fleet.ResourceID) *progress
 
-// openPools sets the Service and Nodes of config; tests replace it.
+// openPools sets the Service, Nodes and Places of config; tests replace it.
 type openPools func(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error)
 
 func (o *options) openPools(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
@@ -97,7 +97,7 @@ func (o *options) openPools(ctx context.Context, w work, show poolShow, config *
 	if err != nil {
 		return nil, err
 	}
-	config.Nodes = c.config.Cluster
+	config.Nodes, config.Places = c.config.Cluster, c.places
 	config.Service = func(pool fleet.ResourceID) auto.Service { return watching{c.services(show(pool)), w.watch} }
 	return c.client, nil
 }

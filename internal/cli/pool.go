@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/auto"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -46,7 +49,7 @@ func checkPool(arg string) error {
 
 // pool finds a scale set by its ARM id, or by its name among those that the cluster's
 // Nodes are instances of. Letter case does not count.
-func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg string) (fleet.ResourceID, error) {
+func (o *options) pool(ctx context.Context, client kubernetes.Interface, places auto.Places, arg string) (fleet.ResourceID, error) {
 	if err := checkPool(arg); err != nil {
 		return "", err
 	}
@@ -57,13 +60,21 @@ func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg str
 	if err != nil {
 		return "", err
 	}
+	return poolNamed(ctx, nodes, places, arg)
+}
+
+// poolNamed is pool for a name.
+func poolNamed(ctx context.Context, nodes []controller.NodeView, places auto.Places, arg string) (fleet.ResourceID, error) {
 	pools, names := map[controller.Key]fleet.ResourceID{}, map[string]bool{}
 	for i := range nodes {
-		instance, err := fleet.ParseProviderID(nodes[i].ProviderID)
-		if err != nil {
+		place, err := places.Of(ctx, fleet.Node{Name: nodes[i].Name, ProviderID: nodes[i].ProviderID})
+		if capture.Unplaced(err) {
 			continue // a machine of its own, or of another cloud
 		}
-		pool := instance.Parent()
+		if err != nil {
+			return "", err
+		}
+		pool := place.Pool
 		names[pool.Name()] = true
 		if strings.EqualFold(pool.Name(), arg) {
 			pools[controller.KeyOf(pool)] = pool
@@ -87,24 +98,24 @@ func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg str
 
 // nodeOrPool returns the node or the scale set that an argument names. A Node goes before
 // a scale set of the same name; what is neither is taken for a node, which is not found.
-func (o *options) nodeOrPool(ctx context.Context, client kubernetes.Interface, arg string) (node string, pool fleet.ResourceID, err error) {
-	if !strings.HasPrefix(arg, "/") {
-		nodes, err := listNodes(ctx, client)
-		if err != nil && !apierrors.IsForbidden(err) { // then it can only be a node
-			return "", "", err
-		}
-		isPool := false
-		for i := range nodes {
-			id, invalid := fleet.ParseProviderID(nodes[i].ProviderID)
-			isPool = isPool || invalid == nil && strings.EqualFold(id.Parent().Name(), arg)
-			if nodes[i].Name == arg {
-				return arg, "", nil
-			}
-		}
-		if !isPool {
-			return arg, "", nil
-		}
+func (o *options) nodeOrPool(ctx context.Context, client kubernetes.Interface, places auto.Places, arg string) (node string, pool fleet.ResourceID, err error) {
+	if strings.HasPrefix(arg, "/") {
+		pool, err = o.pool(ctx, client, places, arg)
+		return "", pool, err
 	}
-	pool, err = o.pool(ctx, client, arg)
+	nodes, err := listNodes(ctx, client)
+	switch {
+	case apierrors.IsForbidden(err): // then it can only be a node
+		return arg, "", nil
+	case err != nil:
+		return "", "", err
+	case slices.ContainsFunc(nodes, func(n controller.NodeView) bool { return n.Name == arg }):
+		return arg, "", nil
+	}
+	pool, err = poolNamed(ctx, nodes, places, arg)
+	var refused *workflow.Refused
+	if errors.As(err, &refused) && refused.Problems[0].Code == poolNotFound {
+		return arg, "", nil
+	}
 	return "", pool, err
 }

@@ -51,7 +51,7 @@ on the same day does not use it again.`,
 			if err != nil {
 				return err
 			}
-			if request.Node, request.Pool, err = o.nodeOrPool(ctx, c.client, args[0]); err != nil {
+			if request.Node, request.Pool, err = o.nodeOrPool(ctx, c.client, c.places(), args[0]); err != nil {
 				return err
 			}
 			s := c.services(show)

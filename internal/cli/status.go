@@ -42,7 +42,7 @@ a scale set's name or ARM id.`,
 			}
 			var pools []fleet.ResourceID
 			for _, a := range args {
-				id, err := o.pool(ctx, c.client, a)
+				id, err := o.pool(ctx, c.client, c.places(), a)
 				if err != nil {
 					return err
 				}
@@ -80,7 +80,7 @@ func (o *options) printStatus(all []capture.PoolStatus, now time.Time) error {
 	}
 	err := o.print(all, func(w io.Writer) {
 		if len(all) == 0 {
-			fmt.Fprintln(w, "No node of this cluster is an instance of a Uniform scale set.")
+			fmt.Fprintln(w, "No node of this cluster is an instance of a scale set.")
 		}
 		shown := 0
 		for _, s := range all {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -82,22 +83,26 @@ func (o *options) watch(ctx context.Context, of string, q watch.Request, lease l
 	if err != nil {
 		return err
 	}
-	node, pool, err := o.nodeOrPool(ctx, c.client, of)
+	node, pool, err := o.nodeOrPool(ctx, c.client, c.places(), of)
 	if err != nil {
 		return err
 	}
 	if q.Pool = pool; node != "" {
 		n, err := c.config.Cluster.Node(ctx, node)
-		id, invalid := fleet.ParseProviderID(n.ProviderID)
+		id, invalid := fleet.ParseMachine(n.ProviderID)
+		if err == nil && invalid == nil {
+			if q.Pool, err = azure.PoolOf(ctx, c.config.Cloud, id); capture.Unplaced(err) {
+				invalid, err = err, nil
+			}
+		}
 		switch {
 		case fleet.Is(err, fleet.KindNotFound):
 			return refuse(nodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one", "name a node of the pool, or the scale set by its ARM id (az vmss list)")
 		case err != nil:
 			return err
 		case invalid != nil:
-			return refuse("NotAnInstance", "node "+node, invalid.Error(), "name a node of a Uniform scale set")
+			return refuse("NotAnInstance", "node "+node, invalid.Error(), "name a node of a scale set")
 		}
-		q.Pool = id.Parent()
 	}
 	result, err := c.services(show).Watch(ctx, q)
 	show.Close()

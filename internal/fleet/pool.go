@@ -38,7 +38,8 @@ type Pool struct {
 	// the cloud gives none: Compute's API does from 2023-09-01 on.
 	Etag string `json:"etag,omitempty"`
 
-	Model Model `json:"model"`
+	Model     Model `json:"model"`
+	NoProfile bool  `json:"noProfile,omitempty"` // of a Flexible set: it has no model, and makes no instances
 
 	SystemIdentity bool   `json:"-"` // it has a system-assigned identity, which another scale set has not
 	Joins          []Join `json:"-"` // what its instances are joined to and identified by
@@ -49,6 +50,9 @@ type Join struct {
 	Resource ResourceID // of any resource group
 	Action   string     // "Microsoft.Network/virtualNetworks/subnets/join/action"
 }
+
+// Flexible reports whether the pool's instances are virtual machines.
+func (p Pool) Flexible() bool { return strings.EqualFold(p.Orchestration, Flexible) }
 
 const canarySuffix = "-canary"
 

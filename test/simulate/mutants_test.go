@@ -143,8 +143,8 @@ var mutants = []mutant{
 		`return when(!by.Equal(pool), by)`,
 		`return when(by != pool, by)`},
 	{"pool preferred for the workbench in other letter case", "TestWorkbench", "", "internal/image/plan/problem.go",
-		`!id.Parent().Equal(pool.Parent()), n.ControlPlane`,
-		`id.Parent() != pool.Parent(), n.ControlPlane`},
+		`!c.Pool.Equal(pool), c.Pool == ""`,
+		`c.Pool != pool, c.Pool == ""`},
 	{"rollback target in other letter case", "TestReturnTo", "", "internal/image/plan/gallery.go",
 		`uses := target.ID.Equal(pool.Model.Image.ID)`,
 		`uses := target.ID == pool.Model.Image.ID`},
@@ -165,17 +165,17 @@ var mutants = []mutant{
 		`fleet.AnnotationSkipRemediation: was.Skip, was.Mark: nil`,
 		`fleet.AnnotationSkipRemediation: nil, was.Mark: nil`},
 	{"protection from scale set actions restored", "donor kept by its owners", "1", "internal/image/capture/donor.go",
-		`w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)`,
-		`w, err := c.ensureProtection(ctx, p, was.Instance, fleet.Protection{ScaleIn: was.Protection.ScaleIn})`},
+		`w, err := c.ensureProtection(ctx, p, was.Mark, was.Protection)`,
+		`w, err := c.ensureProtection(ctx, p, was.Mark, fleet.Protection{ScaleIn: was.Protection.ScaleIn})`},
 	{"workbench of another pool left alone", "workbench that another pool's capture takes", "2", "internal/image/capture/copy.go",
 		`if by := plan.UsedBy(node, c.get().Pool); by != "" {`,
 		`if by := plan.UsedBy(node, c.get().Pool); by == "x" {`},
 	{"workbench of another pool's scale set restored", "workbench of another pool", "2", "internal/image/capture/donor.go",
-		`w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)`,
-		`if was.Instance.Parent() != c.get().Pool {
+		`w, err := c.ensureProtection(ctx, p, was.Mark, was.Protection)`,
+		`if was.Mark == fleet.AnnotationWorkbench && c.get().Bench.Instance.Parent() != c.get().Pool {
 		return done, nil
 	}
-	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)`},
+	w, err := c.ensureProtection(ctx, p, was.Mark, was.Protection)`},
 	{"workbench marked only as it was read", "workbench that another pool takes in the same second", "2", "internal/image/capture/donor.go",
 		`c.Cluster.AnnotateUnchanged(ctx, node, map`,
 		`c.Cluster.Annotate(ctx, node.Name, map`},

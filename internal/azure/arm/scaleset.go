@@ -76,6 +76,7 @@ func poolOf(v *setAnswer) fleet.Pool {
 	pool.UpgradeMode = p.UpgradePolicy.Mode
 	pool.AutomaticOSUpgrade = p.UpgradePolicy.AutomaticOSUpgradePolicy.EnableAutomaticOSUpgrade
 	pool.AutomaticRepairs = p.AutomaticRepairsPolicy.Enabled
+	pool.NoProfile = v.flexible() && p.VirtualMachineProfile == nil
 	if m := p.VirtualMachineProfile; m != nil {
 		pool.Spot = strings.EqualFold(m.Priority, "Spot") || strings.EqualFold(m.Priority, "Low")
 		pool.EvictionPolicy = m.EvictionPolicy

@@ -24,11 +24,17 @@ type Nodes interface {
 	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
 }
 
-// Config is what an Auto works with. Service and Nodes are required.
+// Places finds the scale sets of Nodes; azure.Places does.
+type Places interface {
+	Of(ctx context.Context, n fleet.Node) (fleet.Place, error)
+}
+
+// Config is what an Auto works with. Service, Nodes and Places are required.
 type Config struct {
 	// Service gives that for one pool, so that what it reports can name the pool.
 	Service func(pool fleet.ResourceID) Service
 	Nodes   Nodes
+	Places  func() Places // for one list of Nodes
 	Policy  donors.Policy
 	// Request is that of every capture, but for its Node and Check.
 	Request capture.Request
@@ -42,8 +48,8 @@ type Auto struct{ c Config }
 
 // New checks the configuration. It asks nothing of Azure or the cluster.
 func New(c Config) (*Auto, error) {
-	if c.Service == nil || c.Nodes == nil {
-		return nil, errors.New("auto: a service that captures and the cluster's nodes are needed")
+	if c.Service == nil || c.Nodes == nil || c.Places == nil {
+		return nil, errors.New("auto: a service that captures, and the cluster's nodes with their places are needed")
 	}
 	if err := c.Policy.Check(); err != nil {
 		return nil, err
@@ -72,7 +78,8 @@ type Observation struct {
 	Unread []fleet.Problem `json:"-"`
 	// Blockers are reasons why the capture that is due would be refused, as far as the
 	// cluster's Nodes show.
-	Blockers []fleet.Problem `json:"blockers,omitempty"`
+	Blockers  []fleet.Problem             `json:"blockers,omitempty"`
+	instances map[string]fleet.ResourceID // of the pool's Nodes, by name
 	// Notes name annotations of its Nodes, and ignored names, that have no effect.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -127,7 +128,7 @@ func version(at time.Time) capture.VersionStatus {
 func (w *world) auto(t *testing.T, change func(*auto.Config)) *auto.Auto {
 	t.Helper()
 	c := auto.Config{
-		Service: func(fleet.ResourceID) auto.Service { return w }, Nodes: w, Now: func() time.Time { return now },
+		Service: func(fleet.ResourceID) auto.Service { return w }, Nodes: w, Places: func() auto.Places { return &azure.Places{} }, Now: func() time.Time { return now },
 		Policy: donors.Policy{MinReady: time.Hour},
 	}
 	if change != nil {
@@ -324,8 +325,8 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 		t.Errorf("exit %d, captured %v", code, w.captured)
 	}
 	// No Node's providerID names one: it is known by its ARM id alone.
-	w.pool("flexible", 0, func(s *capture.PoolStatus) { s.Pool.Orchestration = "Flexible" })
-	for _, name := range []string{"aks", "capz", "flexible", "gone", "masters", "web-canary", "windows"} {
+	w.pool("by-hand", 0, func(s *capture.PoolStatus) { s.Pool.NoProfile, s.Pool.Model = true, fleet.Model{} })
+	for _, name := range []string{"aks", "by-hand", "capz", "gone", "masters", "web-canary", "windows"} {
 		r := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{fleet.ResourceID(group + name)}, false, false)[0]
 		if r.Exit != 3 {
 			t.Errorf("%s by name: exit %d %s, want a refusal", name, r.Exit, r.Error)

@@ -18,7 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Pools returns the Uniform scale sets that the cluster's Nodes are instances of, by id.
+// Pools returns the scale sets that the cluster's Nodes are instances of, by id.
 func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 	nodes, err := a.nodes(ctx)
 	if err != nil {
@@ -26,8 +26,7 @@ func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 	}
 	var pools []fleet.ResourceID
 	for _, key := range slices.Sorted(maps.Keys(nodes.of)) {
-		id, _ := fleet.ParseProviderID(nodes.of[key][0].ProviderID) // it was read before
-		pools = append(pools, id.Parent())
+		pools = append(pools, nodes.of[key][0].place.Pool)
 	}
 	return pools, nil
 }
@@ -60,19 +59,28 @@ func keyOf(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) 
 // members are the cluster's Nodes, and those of each pool by its id in lower case.
 type members struct {
 	all []fleet.Node
-	of  map[string][]fleet.Node
+	of  map[string][]member
+}
+
+type member struct {
+	fleet.Node
+	place fleet.Place
 }
 
 func (a *Auto) nodes(ctx context.Context) (members, error) {
-	m := members{of: map[string][]fleet.Node{}}
+	m, places := members{of: map[string][]member{}}, a.c.Places()
 	for n, err := range a.c.Nodes.Nodes(ctx) {
 		if err != nil {
 			return members{}, err
 		}
 		m.all = append(m.all, n)
-		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil {
-			key := keyOf(id.Parent())
-			m.of[key] = append(m.of[key], n)
+		place, err := places.Of(ctx, n)
+		switch {
+		case err == nil:
+			key := keyOf(place.Pool)
+			m.of[key] = append(m.of[key], member{n, place})
+		case !capture.Unplaced(err):
+			return members{}, err
 		}
 	}
 	return m, nil
@@ -88,17 +96,18 @@ func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolS
 
 // observe judges a pool.
 func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observation {
-	nodes := cluster.of[keyOf(s.Pool.ID)]
+	var nodes []fleet.Node
+	of := map[string]fleet.ResourceID{}
 	p := donors.Pool{ID: s.Pool.ID}
 	instances := map[string]capture.InstanceStatus{}
 	for _, i := range s.Instances {
-		instances[i.InstanceID] = i
+		instances[strings.ToLower(i.InstanceID)] = i
 	}
-	for _, n := range nodes {
-		id, _ := fleet.ParseProviderID(n.ProviderID) // it was read before
+	for _, m := range cluster.of[keyOf(s.Pool.ID)] {
+		nodes, of[m.Name] = append(nodes, m.Node), m.place.Instance
 		// A Node outlives its instance by a minute or so.
-		if i, ok := instances[id.Name()]; ok {
-			p.Members = append(p.Members, donors.Member{Node: n, Created: i.Created})
+		if i, ok := instances[strings.ToLower(m.place.Instance.Name())]; ok {
+			p.Members = append(p.Members, donors.Member{Node: m.Node, Created: i.Created})
 		}
 	}
 	for _, v := range s.Versions {
@@ -106,7 +115,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
-	l := Observation{Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: a.c.Policy.Notes(nodes, cluster.all)}
+	l := Observation{instances: of, Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: a.c.Policy.Notes(nodes, cluster.all)}
 	refuse := func(code, what, wayOut string) {
 		l.Refused = append(l.Refused, fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
 	}
@@ -130,7 +139,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 	case c != nil && c.Ended == nil:
 		l.Resumes = c.Donor
 	case l.Due:
-		l.Blockers = a.blockers(l.Candidates, cluster.all)
+		l.Blockers = a.blockers(s.Pool.ID, l.Candidates, cluster.all)
 	}
 	if s.JournalDenied || s.Problem != "" {
 		l.Unread = l.Refused
@@ -140,7 +149,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 
 // blockers says that no other node can be the workbench of any donor that qualifies. Which
 // of those that may be has room for a disk only a capture finds.
-func (a *Auto) blockers(candidates []donors.Candidate, all []fleet.Node) []fleet.Problem {
+func (a *Auto) blockers(pool fleet.ResourceID, candidates []donors.Candidate, all []fleet.Node) []fleet.Problem {
 	why, on := map[string]int{}, ""
 	for _, c := range candidates {
 		i := slices.IndexFunc(all, func(n fleet.Node) bool { return n.Name == c.Node })
@@ -149,7 +158,7 @@ func (a *Auto) blockers(candidates []donors.Candidate, all []fleet.Node) []fleet
 		}
 		counted := map[string]int{}
 		for _, n := range all {
-			reason := plan.CannotServe(all[i], n)
+			reason := plan.CannotServe(all[i], n, pool)
 			if only := a.c.Request.Workbench; reason == "" && (only == "" || only == n.Name) {
 				return nil
 			}
@@ -188,13 +197,11 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 		return problem("ControlPlane", "its nodes are control plane nodes", "name a pool of workers")
 	case s.Unread:
 		return nil
-	case p.Orchestration != "" && p.Orchestration != fleet.Uniform:
-		return problem("NotUniform", "its orchestration mode is "+p.Orchestration, "name a Uniform scale set")
-	case !p.Model.Linux:
+	case !p.NoProfile && !p.Model.Linux:
 		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
 	}
 	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned) {
-		if p.Code == "OwnedByClusterAPI" || p.Code == "IsCanary" {
+		if p.Code == "OwnedByClusterAPI" || p.Code == "IsCanary" || p.Code == "NoProfile" {
 			return &p
 		}
 	}

@@ -136,7 +136,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			return r
 		}
 		r.Err = err
-		if !a.another(ctx, pool, donor, err) {
+		if !a.another(ctx, pool, donor, l.instances[donor], err) {
 			return r
 		}
 		passed[donor] = true
@@ -220,12 +220,10 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 // another reports whether the next donor is to be tried after err: where it was refused
 // for reasons of its own, or is gone and all is undone. Credentials that all nodes of the
 // pool share are no such reason: the next disk would only be inspected for the same.
-func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
+func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, instance fleet.ResourceID, err error) bool {
 	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool {
-			instance := fleet.ResourceID(p.On)
-			return p.Code == "PoolCredentials" || p.On != "node "+donor &&
-				!(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
+			return p.Code == "PoolCredentials" || p.On != "node "+donor && !(instance != "" && instance.Equal(fleet.ResourceID(p.On)))
 		})
 	}
 	if failed := new(workflow.Outcome); !errors.As(err, &failed) || failed.Exit != workflow.ExitFailed {

@@ -340,9 +340,10 @@ func (c *capture) deleteCanary(ctx context.Context, p *workflow.Pass) (workflow.
 func (c *capture) emptyCanary(ctx context.Context, id fleet.ResourceID) {
 	end := c.Now().Add(emptyFor)
 	nodes, err := c.Nodes(ctx)
+	places := azure.Places{Reader: c.Cloud}
 	for _, n := range nodes {
-		of, idErr := fleet.ParseProviderID(n.ProviderID)
-		if left := end.Sub(c.Now()); err == nil && idErr == nil && of.Parent().Equal(id) && left > 0 {
+		place, placeErr := places.Of(ctx, n)
+		if left := end.Sub(c.Now()); err == nil && placeErr == nil && place.Pool.Equal(id) && left > 0 {
 			if err := c.setAside(ctx, n, left); err != nil {
 				c.Log.Debug("cannot cordon a clone", "node", n.Name, "error", err)
 			}

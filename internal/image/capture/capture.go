@@ -186,11 +186,18 @@ func (c *capture) run(ctx context.Context) error {
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
 	if !fleet.Is(err, fleet.KindNotFound) {
-		id, _ := fleet.ParseProviderID(n.ProviderID)
 		if fleet.Is(err, fleet.KindDenied) {
 			err = nil
 		}
-		return id.Parent(), err
+		id, invalid := fleet.ParseMachine(n.ProviderID)
+		if err != nil || invalid != nil {
+			return "", err
+		}
+		pool, err := azure.PoolOf(ctx, c.Cloud, id)
+		if Unplaced(err) {
+			err = nil // as preflight says
+		}
+		return pool, err
 	}
 	pools, err := c.pools(ctx)
 	for _, pool := range pools {
@@ -198,7 +205,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
 			var s state
 			if json.Unmarshal(rec.State, &s) == nil && s.Instance != "" {
-				_, err = c.Cloud.Instance(ctx, s.Instance)
+				_, err = c.machine(ctx, s.Instance, s.VMID)
 				c.gone = fleet.Is(err, fleet.KindNotFound) // if it cannot be read, preflight says so
 			}
 			return pool, nil
@@ -209,14 +216,25 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	return "", err
 }
 
+// Unplaced reports why a Node has no scale set: it is not of one, its machine is gone, or these
+// credentials may not read it, as in another cluster's resource group.
+func Unplaced(err error) bool {
+	return slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied}, fleet.KindOf(err))
+}
+
 // pools returns those of the cluster's nodes, sorted.
 func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err error) {
+	places := azure.Places{Reader: s.Cloud}
 	for n, err := range s.Cluster.Nodes(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil && !slices.ContainsFunc(pools, id.Parent().Equal) {
-			pools = append(pools, id.Parent())
+		place, err := places.Of(ctx, n)
+		if err == nil && !slices.ContainsFunc(pools, place.Pool.Equal) {
+			pools = append(pools, place.Pool)
+		}
+		if err != nil && !Unplaced(err) {
+			return nil, err
 		}
 	}
 	slices.Sort(pools)
@@ -255,6 +273,7 @@ func (c *capture) Kind() string { return Kind }
 
 // Restore implements workflow.Workflow. Names are derived from the pool, and instances
 // checked: who can write the Secret must not have Ortet change or delete what is not the pool's.
+// The id of a virtual machine does not name its pool, so acts on it ask Azure (donorInstance).
 func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	var q Request
 	var s state
@@ -263,9 +282,10 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	}
 	s.Names = plan.NamesOf(s.Pool, s.Names.Version.Name())
 	s.Definition.ID = s.Names.Definition
-	donor, err := fleet.ParseProviderID("azure://" + string(s.Instance))
-	_, benchErr := fleet.ParseProviderID("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
-	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !donor.Parent().Equal(s.Pool) ||
+	donor, err := fleet.ParseMachine("azure://" + string(s.Instance))
+	_, benchErr := fleet.ParseMachine("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
+	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) ||
+		donor.UniformPool() != "" && !donor.UniformPool().Equal(s.Pool) ||
 		!fleet.ValidName(s.Names.Version.Name()) {
 		return nil, false, fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
@@ -296,7 +316,8 @@ type state struct {
 	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location   string           `json:"location"`
 	Instance   fleet.ResourceID `json:"instance"` // the donor's
-	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
+	VMID       string           `json:"vmId,omitempty"`
+	Disk       fleet.ResourceID `json:"disk"` // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
 	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
@@ -343,6 +364,7 @@ type Inherited struct {
 type workbench struct {
 	Node     string           `json:"node,omitempty"`
 	Instance fleet.ResourceID `json:"instance,omitempty"`
+	VMID     string           `json:"vmId,omitempty"`
 	Zone     string           `json:"zone,omitempty"`
 	LUN      int32            `json:"lun"`
 	BootID   string           `json:"bootId,omitempty"` // another one may be of a boot from the copy
@@ -376,7 +398,7 @@ func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instan
 	s.Original.Extensions = plan.OriginalExtensions(pool.Model.Extensions, s.Original.Extensions)
 	// A donor that was created after the record has customData at least as new.
 	s.LearnsOriginal = donor != nil && donor.Image.Same(image) &&
-		(s.Original.CustomData == "" || donor.LatestModelApplied || donor.Created.After(s.Original.At))
+		(s.Original.CustomData == "" || donor.MadeFrom(pool) || donor.Created.After(s.Original.At))
 }
 
 // deletes notes that a capture deletes an extension: the original still has it, also if a

@@ -126,7 +126,7 @@ func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	if err != nil || w.RequeueAfter > 0 {
 		return w, err
 	}
-	i, err := c.Cloud.Instance(ctx, s.Instance)
+	i, err := c.donorInstance(ctx)
 	if err == nil && !isDown(i) {
 		err = invalid("create snapshot", string(s.Instance), "", "the donor is %s: it was started while its disk was copied", i.Power)
 	}
@@ -202,7 +202,7 @@ func (c *capture) protectWorkbenchStep(v view) workflow.Step {
 // instance's policy, the cluster's the Node's annotation.
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	b := c.get().Bench
-	w, err := c.protectNode(ctx, p, b.Node, b.Instance, fleet.AnnotationWorkbench, string(c.get().Pool))
+	w, err := c.protectNode(ctx, p, b.Node, fleet.AnnotationWorkbench, string(c.get().Pool))
 	return w, c.onBench(ctx, err)
 }
 
@@ -236,7 +236,7 @@ func replan(format string, args ...any) error {
 // is not Ready for less than silent.
 func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 	b := c.get().Bench
-	i, err := c.Cloud.Instance(ctx, b.Instance)
+	i, err := c.benchInstance(ctx)
 	node, nodeErr := c.Cluster.Node(ctx, b.Node)
 	used := c.usedByOthers(node)
 	var why string
@@ -324,7 +324,7 @@ func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	s := c.get()
 	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN},
 		func(ctx context.Context) (bool, error) {
-			i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
+			i, err := c.benchInstance(ctx)
 			return err == nil && attached(i, s.Names.WorkDisk) && !azure.Busy(i.ProvisioningState), err
 		})
 	return w, c.onBench(ctx, err)
@@ -337,13 +337,17 @@ func attached(i fleet.Instance, disk fleet.ResourceID) bool {
 func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	return p.Ensure(ctx, fleet.DetachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
-		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
+		i, err := c.benchInstance(ctx)
 		return fleet.Is(err, fleet.KindNotFound) || err == nil && !attached(i, s.Names.WorkDisk), fleet.IgnoreNotFound(err)
 	})
 }
 
 func (c *capture) manualDetach() string {
-	return fmt.Sprintf("disk %s may be attached to instance %s: az vmss disk detach", c.get().Names.WorkDisk.Name(), c.get().Bench.Instance)
+	s, detach := c.get(), "az vmss disk detach"
+	if s.Bench.Instance.UniformPool() == "" {
+		detach = "az vm disk detach"
+	}
+	return fmt.Sprintf("disk %s may be attached to instance %s: %s", s.Names.WorkDisk.Name(), s.Bench.Instance, detach)
 }
 
 func (c *capture) generalizedSnapshotStep(v view) workflow.Step {

@@ -43,7 +43,6 @@ type protection struct {
 	Value       string            `json:"value"`
 	Annotations map[string]string `json:"annotations"`    // scale-down's, and the donor's that name its Machine, which may outlive the Node
 	Skip        *string           `json:"skip,omitempty"` // the Machine's
-	Instance    fleet.ResourceID  `json:"instance"`
 	Protection  fleet.Protection  `json:"protection"`
 }
 
@@ -80,13 +79,13 @@ func (c *capture) protectStep(v view) workflow.Step {
 
 // protect keeps autoscalers, health checks and upgrades off the donor.
 func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return c.protectNode(ctx, p, c.req.Node, c.get().Instance, fleet.AnnotationCapture, c.name)
+	return c.protectNode(ctx, p, c.req.Node, fleet.AnnotationCapture, c.name)
 }
 
 // protectNode protects a node and its instance. It marks the Node first, and only if that is
 // unchanged since it was read: of two captures in the same second one has to read it again.
 func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
-	name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
+	name, mark, value string) (workflow.Wait, error) {
 	node, err := c.Cluster.Node(ctx, name)
 	if err = cmp.Or(err, c.usedByOthers(node)); err != nil {
 		return done, err
@@ -96,13 +95,13 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
 		p.Forget() // its owners may have changed it since an earlier pass
 	}
 	was, err := workflow.Before(ctx, p, func() (protection, error) {
-		was := protection{Node: name, Mark: mark, Value: value, Annotations: maps.Clone(node.Annotations), Instance: instance}
+		was := protection{Node: name, Mark: mark, Value: value, Annotations: maps.Clone(node.Annotations)}
 		maps.DeleteFunc(was.Annotations, func(key, _ string) bool {
 			return key != fleet.AnnotationScaleDownDisabled &&
 				(!isDonor || key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace)
 		})
 		machine, _, machineErr := c.Cluster.Machine(ctx, was.node())
-		i, err := c.Cloud.Instance(ctx, instance)
+		i, err := c.machineOf(ctx, mark)
 		was.Skip, was.Protection = valueOf(machine, fleet.AnnotationSkipRemediation), i.Protection
 		return was, cmp.Or(machineErr, err)
 	})
@@ -118,17 +117,21 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
 	if err != nil {
 		return done, err
 	}
-	return c.ensureProtection(ctx, p, instance, fleet.Protection{ScaleIn: true, ScaleSetActions: isDonor || was.Protection.ScaleSetActions})
+	return c.ensureProtection(ctx, p, mark, fleet.Protection{ScaleIn: true, ScaleSetActions: isDonor || was.Protection.ScaleSetActions})
 }
 
 // ensureProtection sets an instance's protection. An empty policy removes it: Azure does
 // not document that null does.
-func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass,
-	id fleet.ResourceID, want fleet.Protection) (workflow.Wait, error) {
+func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, mark string, want fleet.Protection) (workflow.Wait, error) {
 	want.Off = !want.Protects()
+	id := c.get().Instance
+	if mark == fleet.AnnotationWorkbench {
+		id = c.get().Bench.Instance
+	}
 	return p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
-		i, err := c.Cloud.Instance(ctx, id)
-		return err == nil && i.Protection.ScaleIn == want.ScaleIn && i.Protection.ScaleSetActions == want.ScaleSetActions, err
+		i, err := c.machineOf(ctx, mark)
+		alone := id.UniformPool() == "" && i.Pool == "" // no scale set can delete it
+		return err == nil && (alone || i.Protection.ScaleIn == want.ScaleIn && i.Protection.ScaleSetActions == want.ScaleSetActions), err
 	})
 }
 
@@ -157,7 +160,7 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	if err != nil {
 		return done, err
 	}
-	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
+	w, err := c.ensureProtection(ctx, p, was.Mark, was.Protection)
 	return w, fleet.IgnoreNotFound(err)
 }
 
@@ -277,7 +280,7 @@ func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	}
 	id := c.get().Instance
 	return p.Ensure(ctx, fleet.StopInstance{Instance: id, Deallocate: c.req.Deallocate}, func(ctx context.Context) (bool, error) {
-		i, err := c.Cloud.Instance(ctx, id)
+		i, err := c.donorInstance(ctx)
 		if err != nil || !isDown(i) {
 			return false, err
 		}
@@ -307,7 +310,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return done, nil
 	}
 	w, err := p.Ensure(ctx, fleet.StartInstance{Instance: s.Instance}, func(ctx context.Context) (bool, error) {
-		i, err := c.Cloud.Instance(ctx, s.Instance)
+		i, err := c.donorInstance(ctx)
 		if err == nil && i.Power != fleet.PowerRunning && i.Power != fleet.PowerStarting {
 			c.set(func(s *state) { s.Stopped = true })
 		}

@@ -38,16 +38,21 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	unreadable(on, err)
 	if err == nil {
 		o.Donor = &donor
-		o.InstanceID, o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
+		o.InstanceID, o.NotInstance = fleet.ParseMachine(donor.ProviderID)
 	}
-	pool := o.InstanceID.Parent()
+	pool := o.InstanceID.UniformPool()
+	if pool == "" && o.InstanceID != "" {
+		pool = c.placeMember(ctx, &o)
+	}
 	o.DeniedCluster, err = c.Denied(ctx, pool)
 	unreadable("what the cluster allows", err)
 	if pool == "" {
 		return o, names
 	}
 	o.Pool = read(ctx, &o, pool, c.Cloud.Pool)
-	o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
+	if o.Instance == nil {
+		o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
+	}
 	if !c.req.ForceDrain {
 		// a missing permission is named by ClusterDenied
 		o.EvictionBlockers, err = c.Cluster.EvictionBlockers(ctx, c.req.Node, []string{inspectionPod(pool)})
@@ -89,6 +94,20 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	return o, names
 }
 
+// placeMember reads the donor that is a virtual machine, and returns its scale set, which its
+// id does not name; "" if it is in none, or cannot be read.
+func (c *capture) placeMember(ctx context.Context, o *plan.Observed) fleet.ResourceID {
+	i, err := c.Cloud.Instance(ctx, o.InstanceID)
+	on := string(o.InstanceID)
+	o.Unreadable.Refuse(fleet.Is(err, fleet.KindNotFound), "InstanceNotFound", on, "there is no such virtual machine", "the node is stale: delete it")
+	o.Unreadable.Unreadable(on, err)
+	o.Unreadable.Refuse(err == nil && i.Pool == "", "NoPool", on, "it is a virtual machine in no scale set", "name a node of a scale set")
+	if err == nil {
+		o.Instance = &i
+	}
+	return i.Pool
+}
+
 // read reads one resource; a missing one is nil.
 func read[T any](ctx context.Context, o *plan.Observed, id fleet.ResourceID,
 	get func(context.Context, fleet.ResourceID) (T, error)) *T {
@@ -115,14 +134,16 @@ func (c *capture) size(ctx context.Context, pool fleet.Pool, i fleet.Instance) *
 // disk. It counts the others by why not.
 func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 	donor, only, why := *o.Donor, c.req.Workbench, map[string]int{}
-	var candidates []fleet.Node
+	var candidates []plan.Candidate
+	places := azure.Places{Reader: c.Cloud}
 	for n, err := range c.Cluster.Nodes(ctx) {
 		if err != nil {
 			o.Unreadable.Unreadable("the cluster's nodes", err)
 			break
 		}
-		reason := plan.CannotServe(donor, n)
-		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && id.Equal(o.InstanceID) {
+		reason := plan.CannotServe(donor, n, o.Pool.ID)
+		id, err := fleet.ParseMachine(n.ProviderID)
+		if err == nil && n.Name != donor.Name && id.Equal(o.InstanceID) {
 			reason = "claims the donor's instance"
 			o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+n.Name+" says that it is the same instance",
 				"delete the stale Node")
@@ -134,16 +155,22 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 		case slices.Contains(c.lost, n.Name):
 			why["was lost"]++
 		default:
-			candidates = append(candidates, n)
+			pool := id.UniformPool()
+			if pool == "" && o.InstanceID.UniformPool() == "" { // in a Uniform pool it is another's anyway
+				place, _ := places.Of(ctx, n) // if that is not known, it is ranked last
+				pool = place.Pool
+			}
+			candidates = append(candidates, plan.Candidate{Node: n, Pool: pool})
 		}
 	}
 	if o.Instance == nil {
 		return
 	}
-	plan.RankWorkbenches(donor, candidates)
+	plan.RankWorkbenches(donor, o.Pool.ID, candidates)
 	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
-	for _, n := range candidates[:min(len(candidates), maxCandidates)] {
-		id, _ := fleet.ParseProviderID(n.ProviderID) // as CannotServe has seen to
+	for _, candidate := range candidates[:min(len(candidates), maxCandidates)] {
+		n := candidate.Node
+		id, _ := fleet.ParseMachine(n.ProviderID) // as CannotServe has seen to
 		i, err := c.Cloud.Instance(ctx, id)
 		if err != nil {
 			why["cannot be read in Azure"]++

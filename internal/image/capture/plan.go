@@ -120,7 +120,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		return nil, p, nil
 	}
 	resume := plan.Resume(o, names, c.req, c.begun, own)
-	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(c.req, resume)...))
+	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), actions(o, plan.CaptureChanges(c.req, resume)))
 	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
 	if r.Open() && c.get().Quarantine != "" { // judge ends the run
 		resume.Problems = slices.DeleteFunc(resume.Problems, func(p fleet.Problem) bool { return p.Code == "RolledBack" })
@@ -154,12 +154,52 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	return t, p, nil
 }
 
+// Actions returns the Azure actions that changes of a pool need.
+func Actions(pool fleet.Pool, changes []fleet.Change) []string {
+	all := azure.ActionsOf(changes...)
+	if pool.Flexible() {
+		all = azure.OfFlexible(all)
+	}
+	return all
+}
+
+// actions returns the Azure actions that a capture's changes need, of the donor's pool and of the workbench,
+// which may be of the other kind.
+func actions(o plan.Observed, changes []fleet.Change) []string {
+	other := fleet.Pool{Orchestration: fleet.Uniform}
+	if !o.Pool.Flexible() {
+		other.Orchestration = fleet.Flexible
+	}
+	if o.Workbench == nil || o.Workbench.Instance.ID.UniformPool() == "" == o.Pool.Flexible() {
+		return Actions(*o.Pool, changes)
+	}
+	var bench []fleet.Change
+	changes = slices.DeleteFunc(changes, func(c fleet.Change) bool {
+		is := c.Verb() == fleet.AttachDisk{}.Verb() || c.Verb() == fleet.DetachDisk{}.Verb()
+		if is || c.Verb() == (fleet.ProtectInstance{}).Verb() {
+			bench = append(bench, c)
+		}
+		return is
+	})
+	all := Actions(*o.Pool, changes)
+	if len(bench) > 0 {
+		all = append(all, Actions(other, bench)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // begin sets the state of a run, from what was observed and from the record before. A
 // resumed run keeps what it does not observe.
 func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePlan, names plan.Names) {
 	s := c.get()
 	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
-	s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name())
+	if s.Instance = o.InstanceID; o.InstanceID.UniformPool() != "" {
+		s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name()) // as Azure spells it
+	}
+	if o.Instance != nil {
+		s.VMID = o.Instance.VMID
+	}
 	s.ModelChanged = resume.From == plan.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
 	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
 	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
@@ -179,7 +219,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		})
 	}
 	if w := o.Workbench; w != nil {
-		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
+		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, VMID: w.Instance.VMID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
 	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {
 		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]

@@ -52,7 +52,7 @@ func TestCaptureProblems(t *testing.T) {
 		"workbench":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationWorkbench] = "pool2" }, "IsWorkbench"},
 		"rebooting":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
 		"stopped":     {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
-		"flexible":    {func(o *Observed, _ *Request) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
+		"no profile":  {func(o *Observed, _ *Request) { o.Pool.NoProfile, o.Pool.Model = true, fleet.Model{} }, "NoProfile"},
 		"ephemeral": {func(o *Observed, _ *Request) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" },
 			"EphemeralDisk"},
 		"canary": {func(o *Observed, _ *Request) {
@@ -244,18 +244,18 @@ func TestWorkbench(t *testing.T) {
 			n.Annotations = map[string]string{fleet.AnnotationWorkbench: "x"}
 		}, "is another capture's workbench"},
 		"reboots":      {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationKuredReboot: "x"} }, "is about to reboot"},
-		"not in Azure": {func(n *fleet.Node) { n.ProviderID = "k3s://x" }, "is not an instance of a Uniform scale set"},
+		"not in Azure": {func(n *fleet.Node) { n.ProviderID = "k3s://x" }, "is no virtual machine of Azure"},
 	} {
 		n := fit
 		c.change(&n)
-		if got := CannotServe(donor, n); got != c.want {
+		if got := CannotServe(donor, n, pool); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	other := fleet.Node{Name: "a", ProviderID: "azure://" + string(pool) + "2/virtualMachines/1"}
-	ranked := []fleet.Node{other, fit}
-	if RankWorkbenches(donor, ranked); ranked[0].Name != "n" {
-		t.Error("a node of another pool is ranked before one of the donor's")
+	ranked := []Candidate{{Node: fleet.Node{Name: "alone"}}, {Node: fleet.Node{Name: "other", ControlPlane: true}, Pool: pool + "2"}, {Node: fit, Pool: fleet.ResourceID(strings.ToUpper(string(pool)))}}
+	RankWorkbenches(donor, pool, ranked)
+	if order := ranked[0].Node.Name + " " + ranked[1].Node.Name + " " + ranked[2].Node.Name; order != "n other alone" {
+		t.Errorf("workbenches are ranked %q", order)
 	}
 	i := fleet.Instance{Power: fleet.PowerRunning, Zone: "1", DataDisks: []fleet.AttachedDisk{{LUN: 3}}}
 	if lun, why := BenchLUN(fleet.Instance{Zone: "1"}, i, fleet.SizeInfo{MaxDataDisks: 4}); lun != 2 || why != "" {

@@ -15,8 +15,8 @@ import (
 // what leads there is missing, is nil.
 type Observed struct {
 	Donor            *fleet.Node
-	InstanceID       fleet.ResourceID // from the donor's provider id
-	NotInstance      error            // why that id is none
+	InstanceID       fleet.ResourceID // the donor's machine
+	NotInstance      error            // why the Node names none, or none of a scale set
 	Pool             *fleet.Pool
 	Instance         *fleet.Instance
 	Disk             *fleet.Disk // the donor's OS disk
@@ -45,21 +45,20 @@ type Workbench struct {
 	LUN      int32 // free on it
 }
 
-// CannotServe says why a node cannot be the donor's workbench, as far as
+// CannotServe says why a node cannot be the workbench of a donor of this pool, as far as
 // Kubernetes knows; "" means that it may. The words are for counting.
-func CannotServe(donor, node fleet.Node) string {
-	id, _ := fleet.ParseProviderID(donor.ProviderID) // without one, no pool is its own
-	_, err := fleet.ParseProviderID(node.ProviderID)
+func CannotServe(donor, node fleet.Node, pool fleet.ResourceID) string {
+	_, err := fleet.ParseMachine(node.ProviderID)
 	_, marked := node.Annotations[fleet.AnnotationCapture]
 	return cmp.Or(
 		when(node.Name == donor.Name, "is the donor"),
-		when(err != nil, "is not an instance of a Uniform scale set"),
+		when(err != nil, "is no virtual machine of Azure"),
 		when(!strings.EqualFold(node.OS, "linux"), "is not Linux"),
 		when(node.Architecture != donor.Architecture, "has another architecture"),
 		when(!node.Ready, "is not Ready"),
 		when(node.Unschedulable, "is cordoned"),
 		when(marked, "is being captured"),
-		when(UsedBy(node, id.Parent()) != "", "is another capture's workbench"),
+		when(UsedBy(node, pool) != "", "is another capture's workbench"),
 		when(node.Annotations[fleet.AnnotationKuredReboot] != "", "is about to reboot"),
 	)
 }
@@ -74,15 +73,20 @@ func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 	return when(!by.Equal(pool), by)
 }
 
-// RankWorkbenches sorts candidates, the best first: of the donor's pool, no
+// A Candidate is a node that may be a workbench, and its scale set; "" for a virtual
+// machine that is in none, or of which that is not known.
+type Candidate struct {
+	Node fleet.Node
+	Pool fleet.ResourceID
+}
+
+// RankWorkbenches sorts candidates, the best first: of the donor's pool, of a known one, no
 // control plane, of the donor's zone, then by name.
-func RankWorkbenches(donor fleet.Node, candidates []fleet.Node) {
-	pool, _ := fleet.ParseProviderID(donor.ProviderID)
-	rank := func(n fleet.Node) string { // false sorts before true
-		id, _ := fleet.ParseProviderID(n.ProviderID)
-		return fmt.Sprintf("%t %t %t %s", !id.Parent().Equal(pool.Parent()), n.ControlPlane, n.Zone != donor.Zone, n.Name)
+func RankWorkbenches(donor fleet.Node, pool fleet.ResourceID, candidates []Candidate) {
+	rank := func(c Candidate) string { // false sorts before true
+		return fmt.Sprintf("%t %t %t %t %s", !c.Pool.Equal(pool), c.Pool == "", c.Node.ControlPlane, c.Node.Zone != donor.Zone, c.Node.Name)
 	}
-	slices.SortFunc(candidates, func(a, b fleet.Node) int { return strings.Compare(rank(a), rank(b)) })
+	slices.SortFunc(candidates, func(a, b Candidate) int { return strings.Compare(rank(a), rank(b)) })
 }
 
 // BenchLUN returns a free LUN of an instance that may be the donor's workbench,
@@ -152,9 +156,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 		p.ofDonor(o, *pool, q, resume)
 	}
 	if on := string(pool.ID); o.Pool != nil {
-		refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration,
-			"only Uniform scale sets are served")
-		refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
+		refuse(!pool.NoProfile && !pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
 		p = append(p, ModelProblems(*pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
 		refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
 			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
@@ -185,7 +187,7 @@ func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
 
 func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume ResumePlan) {
 	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
-	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a Uniform scale set")
+	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a scale set")
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.
@@ -205,7 +207,7 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 		refuse(q.Deallocate && pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
 			"leave out --deallocate: power-off keeps its place")
 	}
-	by := string(UsedBy(d, o.InstanceID.Parent()))
+	by := string(UsedBy(d, pool.ID))
 	refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
 		"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
 	for _, x := range o.EvictionBlockers {
@@ -236,6 +238,8 @@ const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 // looked at again right before it is changed.
 func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) (p Problems) {
 	refuse, on := p.Refuse, string(pool.ID)
+	refuse(pool.NoProfile, "NoProfile", on, "it has no profile: its members were made one by one, and no new node comes from it",
+		"use a scale set with a profile; machines that are made by hand take an image by themselves")
 	of, _, canary := pool.Canary()
 	refuse(canary, "IsCanary", on, "it is a canary of "+of.Name()+": a capture made it to prove an image version, and deletes it",
 		"name a node of "+of.Name()+", or that scale set")

@@ -26,7 +26,7 @@ func Pair(instances []fleet.Instance, nodes []fleet.Node) (clones []Clone) {
 		c := Clone{Instance: i}
 		for k := range nodes {
 			n := &nodes[k]
-			id, err := fleet.ParseProviderID(n.ProviderID)
+			id, err := fleet.ParseMachine(n.ProviderID)
 			// An earlier pool of this name may have left a Node: the youngest is this pool's.
 			if err == nil && id.Equal(i.ID) && (c.Node == nil || n.Created.After(c.Node.Created)) {
 				c.Node = n

@@ -130,13 +130,17 @@ func (r *rollback) findPool(ctx context.Context) (problems plan.Problems, err er
 		return nil, nil
 	}
 	n, err := r.Cluster.Node(ctx, r.req.Node)
-	id, invalid := fleet.ParseProviderID(n.ProviderID)
 	if fleet.Is(err, fleet.KindDenied) {
 		problems.Denied("", nil, []string{"get nodes"})
 		return problems, nil
 	}
-	r.pool = id.Parent()
-	why := cmp.Or(err, invalid)
+	id, why := fleet.ParseMachine(n.ProviderID)
+	if err == nil && why == nil {
+		if r.pool, why = azure.PoolOf(ctx, r.Cloud, id); !capture.Unplaced(why) {
+			err = why
+		}
+	}
+	why = cmp.Or(err, why)
 	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why),
 		"name a node of the pool, or the scale set by its ARM id (az vmss list); by its name, if it has nodes and you may list them")
 	return problems, fleet.IgnoreNotFound(err)
@@ -213,7 +217,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	}
 	inCluster, err := r.Denied(ctx, r.pool)
 	d.Unreadable("what the cluster allows", err)
-	inAzure, err := r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsOf(changes...))
+	inAzure, err := r.Cloud.Denied(ctx, r.pool.Group(), capture.Actions(pool, changes))
 	d.Unreadable("what "+string(r.pool.Group())+" allows", err)
 	d.Denied(r.pool.Group(), inAzure, inCluster)
 	if ctx.Err() != nil || len(d) > 0 {

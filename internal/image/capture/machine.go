@@ -1,0 +1,49 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// machine reads an instance. A virtual machine that was deleted and created again under its name
+// is fleet.KindNotFound, as its vmId shows.
+func (c *capture) machine(ctx context.Context, id fleet.ResourceID, vmID string) (fleet.Instance, error) {
+	i, err := c.Cloud.Instance(ctx, id)
+	if err == nil && id.UniformPool() == "" && vmID != "" && !strings.EqualFold(i.VMID, vmID) {
+		err = &fleet.Error{Op: "get instance", Resource: string(id), Kind: fleet.KindNotFound,
+			Err: errors.New("it was deleted, and another virtual machine has its name")}
+	}
+	return i, err
+}
+
+// donorInstance reads the donor's instance. A virtual machine is believed to be of the pool only
+// after Azure says so: its id, which a record may have, does not name its scale set.
+func (c *capture) donorInstance(ctx context.Context) (fleet.Instance, error) {
+	s := c.get()
+	i, err := c.machine(ctx, s.Instance, s.VMID)
+	if err == nil && s.Instance.UniformPool() == "" && !i.Pool.Equal(s.Pool) {
+		of := "no scale set"
+		if i.Pool != "" {
+			of = string(i.Pool)
+		}
+		err = invalid("use instance", string(s.Instance), "", "it is of %s, not of %s", of, s.Pool)
+	}
+	return i, err
+}
+
+// benchInstance reads the workbench's instance, which may be of any pool, or of none.
+func (c *capture) benchInstance(ctx context.Context) (fleet.Instance, error) {
+	b := c.get().Bench
+	return c.machine(ctx, b.Instance, b.VMID)
+}
+
+// machineOf reads the donor's or the workbench's instance, by the annotation that marks its Node.
+func (c *capture) machineOf(ctx context.Context, mark string) (fleet.Instance, error) {
+	if mark == fleet.AnnotationWorkbench {
+		return c.benchInstance(ctx)
+	}
+	return c.donorInstance(ctx)
+}
