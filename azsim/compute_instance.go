@@ -27,7 +27,7 @@ type instance struct {
 	set      *entry
 	id       int           // of a Uniform set's instance its name, of a Flexible set's only its turn
 	flex     bool          // a virtual machine of its own, in a Flexible set
-	plain    *plainMachine // nil: a member of a scale set
+	plain    *plainMachine // nil: a scale set made it
 	hostName string
 	vmID     string
 	zone     string
@@ -146,6 +146,9 @@ func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
 	if zone != "" {
 		vm.Zones = []*string{ptr(zone)}
 	}
+	if flex {
+		tagModel(vm, body)
+	}
 	e, in := s.insertInstance(set, id, vm, n, zone, now)
 	in.hostName = computerName(prefixOf(set, in.profile), n)
 	if flex {
@@ -166,6 +169,15 @@ func (s *Server) insertInstance(set *entry, id resourceID, vm *armcompute.Virtua
 	s.stampEtag(vm, e.key)
 	e.extra = in
 	return e, in
+}
+
+// scaleSet is the stored scale set that the instance is a member of; nil for a machine of
+// its own.
+func (x *instance) scaleSet() *entry {
+	if x.plain != nil {
+		return x.plain.joined
+	}
+	return x.set
 }
 
 // prefixOf is the host name's prefix; a specialized image has its own host name,

@@ -14,7 +14,7 @@ func (s *Server) computerOf(e *entry) Computer {
 	size, _ := findSize(x.size)
 	c := Computer{
 		ID: e.id.key(), ResourceID: e.id.String(), VMID: x.vmID, Name: val(body.Name), HostName: x.hostName,
-		ScaleSet: x.set.id.name(), ResourceGroup: e.id.group, Subscription: e.id.subscription,
+		ResourceGroup: e.id.group, Subscription: e.id.subscription,
 		Location: normLocation(val(body.Location)), Zone: x.zone, FaultDomain: strconv.Itoa(x.faultDomain()), Size: x.size,
 		Architecture: x.image.arch, Generation: x.image.generation, NVMe: wantsNVMe(size, x.profile),
 		DataDisks: map[int32]Volume{}, Tags: map[string]string{}, Provision: !x.provisioned,
@@ -27,7 +27,9 @@ func (s *Server) computerOf(e *entry) Computer {
 	}
 	if x.plain != nil {
 		s.plugIn(x)
-		c.ScaleSet = ""
+	}
+	if set := x.scaleSet(); set != nil {
+		c.ScaleSet = set.id.name()
 	}
 	if len(x.nics) > 0 && x.nics[0].configs[0].subnet.stored.IsValid() {
 		c.Address = x.nics[0].configs[0].address()

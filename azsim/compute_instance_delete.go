@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -161,7 +162,7 @@ func removeInstance(c *call) (*reply, error) {
 		return nil, err
 	}
 	x, _ := instanceOf(e)
-	return c.deleteMembers(x.set, []*entry{e})
+	return c.deleteMembers(cmp.Or(x.scaleSet(), x.set), []*entry{e})
 }
 
 // deleteMembers begins the deletion of members by their ids: beside others, and of

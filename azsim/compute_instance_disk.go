@@ -270,6 +270,9 @@ func (s *Server) renew(ctx context.Context, e *entry, o actionOptions) error {
 		run = x.power == powerRunning || x.power == powerStarting
 		x.adopt(set)
 		body.SKU = nil
+		if x.flex && x.plain == nil {
+			tagModel(body, set)
+		}
 	})
 	if failed != nil {
 		return failed

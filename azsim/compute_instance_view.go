@@ -57,8 +57,8 @@ func (s *Server) showInstance(e *entry, view bool) *armcompute.VirtualMachineSca
 			if x.flex {
 				ref.ID = ptr(memberNIC(e, val(nic.Name)))
 			}
-			if nic.Properties != nil && nic.Properties.Primary != nil {
-				ref.Properties = &armcompute.NetworkInterfaceReferenceProperties{Primary: nic.Properties.Primary}
+			if nic.Properties != nil && (nic.Properties.Primary != nil || nic.Properties.DeleteOption != nil) {
+				ref.Properties = &armcompute.NetworkInterfaceReferenceProperties{Primary: nic.Properties.Primary, DeleteOption: nic.Properties.DeleteOption}
 			}
 			props.NetworkProfile.NetworkInterfaces = append(props.NetworkProfile.NetworkInterfaces, ref)
 		}

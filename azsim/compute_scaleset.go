@@ -49,12 +49,12 @@ func scaleSetType() *resourceType {
 		actions: map[string]handler{
 			"start":         uniformOnly("start.POST", setAction(actStart)),
 			"poweroff":      uniformOnly("powerOff.POST", setAction(actPowerOff)),
-			"deallocate":    uniformOnly("deallocate.POST", setAction(actDeallocate)),
+			"deallocate":    setAction(actDeallocate),
 			"restart":       uniformOnly("restart.POST", setAction(actRestart)),
 			"redeploy":      uniformOnly("redeploy.POST", setAction(actRedeploy)),
 			"reimage":       uniformOnly("reimage.POST", setAction(actReimage)),
 			"reimageall":    uniformOnly("reimageAll.POST", setAction(actReimage)),
-			"manualupgrade": uniformOnly("manualUpgrade.POST", setAction(actUpgrade)),
+			"manualupgrade": setAction(actUpgrade),
 			"delete":        deleteInstances,
 		},
 	}
@@ -152,7 +152,9 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 				setState(e.body, stateUpdating)
 			case failure != nil && old != nil && c.opFault.is(EffectFailAtEnd):
 				// What was deleted meanwhile stays so.
-				old.SKU.Capacity = ptr(int64(max(0, capacityOf(old)-asked+capacityOf(next))))
+				if old.SKU != nil {
+					old.SKU.Capacity = ptr(int64(max(0, capacityOf(old)-asked+capacityOf(next))))
+				}
 				e.body, x.key = old, was
 				s.stampEtag(old, e.key)
 				setState(old, stateFailed)

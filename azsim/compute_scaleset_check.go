@@ -25,6 +25,9 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 	if !slices.Contains(armcompute.PossibleOrchestrationModeValues(), *p.OrchestrationMode) {
 		return badParameter("orchestrationMode", "The value of parameter orchestrationMode is invalid.")
 	}
+	if hasNoProfile(next) {
+		return c.checkWithoutProfile(old, next)
+	}
 	if next.SKU == nil || val(next.SKU.Name) == "" {
 		return badParameter("sku.name", "Required parameter 'sku.name' is missing (null).")
 	}
@@ -294,14 +297,10 @@ func missingDependency(set, name, gone string) *armError {
 // fillScaleSet sets what Azure decides.
 func (c *call) fillScaleSet(old, next *armcompute.VirtualMachineScaleSet) error {
 	p := next.Properties
-	p.UniqueID = nil
-	if old != nil {
-		p.UniqueID = old.Properties.UniqueID
+	c.fillUniqueID(old, next)
+	if val(p.OrchestrationMode) == armcompute.OrchestrationModeUniform {
+		p.Overprovision = orDefault(p.Overprovision, true)
 	}
-	if p.UniqueID == nil {
-		p.UniqueID = ptr(c.s.newUUID("scale set", c.id.key()))
-	}
-	p.Overprovision = orDefault(p.Overprovision, val(p.OrchestrationMode) == armcompute.OrchestrationModeUniform)
 	if p.PlatformFaultDomainCount == nil {
 		p.PlatformFaultDomainCount = ptr(int32(5))
 		if len(next.Zones) > 0 {
@@ -309,7 +308,6 @@ func (c *call) fillScaleSet(old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	v := p.VirtualMachineProfile
-	v.TimeCreated = nil
 	if v.StorageProfile != nil {
 		if v.StorageProfile.OSDisk == nil {
 			v.StorageProfile.OSDisk = &armcompute.VirtualMachineScaleSetOSDisk{}
@@ -329,7 +327,19 @@ func (c *call) fillScaleSet(old, next *armcompute.VirtualMachineScaleSet) error 
 	if v.Priority != nil && isSpot(v) {
 		v.EvictionPolicy = orDefault(v.EvictionPolicy, armcompute.VirtualMachineEvictionPolicyTypesDeallocate)
 	}
+	c.fillFlexible(old, next)
 	return c.fillIdentity(old, next)
+}
+
+func (c *call) fillUniqueID(old, next *armcompute.VirtualMachineScaleSet) {
+	p := next.Properties
+	p.UniqueID = nil
+	if old != nil {
+		p.UniqueID = old.Properties.UniqueID
+	}
+	if p.UniqueID == nil {
+		p.UniqueID = ptr(c.s.newUUID("scale set", c.id.key()))
+	}
 }
 
 // fillIdentity makes the principal of a system-assigned identity, and names

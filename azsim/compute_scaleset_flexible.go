@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -23,7 +24,7 @@ func isFlexible(set *entry) bool {
 func (s *Server) membersOf(set *entry) []*entry {
 	var out []*entry
 	for _, e := range s.order {
-		if x, isInstance := e.extra.(*instance); isInstance && x.flex && x.set == set {
+		if x, isInstance := e.extra.(*instance); isInstance && x.flex && x.scaleSet() == set {
 			out = append(out, e)
 		}
 	}
@@ -41,9 +42,9 @@ func (s *Server) memberName(set *entry, n int) string {
 	}
 }
 
-// memberHostName is the prefix and six characters: Kubernetes' cloud provider
-// cuts off as many to find the set. That they are random, of base 36, is
-// inferred.
+// memberHostName is the prefix and six upper-case characters, as the Azure CLI recorded
+// it; Kubernetes' cloud provider cuts off as many to find the set. That they are random, of
+// base 36, is inferred.
 func (s *Server) memberHostName(prefix string, id resourceID) string {
 	hex := strings.ReplaceAll(s.newUUID("host name", id.key()), "-", "")
 	n, err := strconv.ParseUint(hex[:12], 16, 64)
@@ -74,7 +75,7 @@ func (s *Server) instanceNamed(set *entry, id string) *entry {
 		if e == nil {
 			return nil
 		}
-		if x, _ := instanceOf(e); x.set != set {
+		if x, _ := instanceOf(e); x.scaleSet() != set {
 			return nil
 		}
 		return e
@@ -92,7 +93,8 @@ func notForFlexible(what, set string) *armError {
 }
 
 // uniformOnly refuses an operation on a Flexible scale set: its members are acted
-// on one by one (documentation, "Orchestration modes API comparison").
+// on one by one (documentation, "Orchestration modes API comparison"). The Azure CLI's
+// recordings have two that Azure does on a set: deallocate and manualupgrade.
 func uniformOnly(what string, h handler) handler {
 	return func(c *call) (*reply, error) {
 		if set := c.s.find(c.id); set != nil && isFlexible(set) {
@@ -135,19 +137,21 @@ func protectable(h handler) handler {
 	}
 }
 
-// A bareInstance is all that the list below a Flexible set tells of a member.
+// A bareInstance is all that the list below a Flexible set shows of a member: names, and
+// a zone that is null whatever the member's (the Azure CLI's recordings).
 type bareInstance struct{ e *entry }
 
 func (b bareInstance) MarshalJSON() ([]byte, error) {
 	x, body := instanceOf(b.e)
 	return json.Marshal(map[string]any{
-		"id":   x.set.id.child("virtualMachines", val(body.Name)).String(),
+		"id":   x.scaleSet().id.child("virtualMachines", val(body.Name)).String(),
 		"name": val(body.Name), "instanceId": val(body.Name), "location": val(body.Location), "type": instanceType,
+		"zones": []any{nil},
 	})
 }
 
 // listFlexible is the list below a Flexible set: names and no more, and refused
-// where more is asked for. That the ids lie below the set is inferred.
+// where more is asked for.
 func (c *call) listFlexible(set *entry) (*reply, error) {
 	if c.query("$expand") != "" || c.query("$filter") != "" {
 		return nil, notForFlexible("virtualMachines.GET", set.id.name())
@@ -165,8 +169,12 @@ func checkFlexible(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	if val(p.OrchestrationMode) != armcompute.OrchestrationModeFlexible {
 		return nil
 	}
-	if val(p.SinglePlacementGroup) {
-		return badParameter("singlePlacementGroup", "The value of parameter singlePlacementGroup is invalid: it must be false for Virtual Machine Scale Sets with orchestration mode 'Flexible'.")
+	if p.PlatformFaultDomainCount == nil {
+		return badParameter("platformFaultDomainCount", "Required parameter 'platformFaultDomainCount' is missing (null).")
+	}
+	if p.ScaleInPolicy != nil && len(p.ScaleInPolicy.Rules) > 0 { // azure-docs issue 95901; the words are inferred
+		return badParameter("scaleInPolicy",
+			"Property 'scaleInPolicy' is not supported for Virtual Machine Scale Sets with orchestration mode 'Flexible'.")
 	}
 	if val(p.Overprovision) {
 		return badParameter("overprovision", "Property 'overprovision' is not supported for Virtual Machine Scale Sets with orchestration mode 'Flexible'.")
@@ -174,8 +182,11 @@ func checkFlexible(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	if n := profileOf(next).NetworkProfile; n != nil && len(n.NetworkInterfaceConfigurations) > 0 && n.NetworkAPIVersion == nil {
 		return badParameter("networkProfile.networkApiVersion", "Required parameter 'networkProfile.networkApiVersion' is missing (null).")
 	}
-	p.SinglePlacementGroup = ptr(false)
-	p.PlatformFaultDomainCount = orDefault(p.PlatformFaultDomainCount, 1)
+	p.Overprovision = nil
+	p.SinglePlacementGroup = orDefault(p.SinglePlacementGroup, false)
+	if p.VirtualMachineProfile == nil {
+		return nil
+	}
 	if p.UpgradePolicy == nil {
 		p.UpgradePolicy = &armcompute.UpgradePolicy{}
 	}
@@ -183,7 +194,95 @@ func checkFlexible(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	return nil
 }
 
-// notSimulated is the answer to a PUT of a Flexible set's member.
-func notSimulated() error {
-	return refuse(http.StatusNotImplemented, "NotImplemented", "azsim changes members of Flexible scale sets by PATCH only.")
+// fillFlexible sets what Azure decides of a Flexible set's profile. Its time is renewed by a
+// change of the model alone; that one of the size counts is inferred.
+func (c *call) fillFlexible(old, next *armcompute.VirtualMachineScaleSet) {
+	v := next.Properties.VirtualMachineProfile
+	v.TimeCreated = nil
+	if val(next.Properties.OrchestrationMode) != armcompute.OrchestrationModeFlexible {
+		return
+	}
+	if v.StorageProfile != nil {
+		v.StorageProfile.OSDisk.DeleteOption = orDefault(v.StorageProfile.OSDisk.DeleteOption, armcompute.DiskDeleteOptionTypesDelete)
+	}
+	if v.NetworkProfile != nil {
+		for _, n := range v.NetworkProfile.NetworkInterfaceConfigurations {
+			if n.Properties != nil {
+				n.Properties.DeleteOption = orDefault(n.Properties.DeleteOption, armcompute.DeleteOptionsDelete)
+			}
+		}
+	}
+	v.TimeCreated = ptr(c.now)
+	if old != nil && modelKey(old) == modelKey(next) {
+		v.TimeCreated = profileOf(old).TimeCreated
+	}
+}
+
+// tagModel writes into a member's tag when the model was made that the member is made
+// from; that a manual upgrade renews it is inferred.
+func tagModel(vm *armcompute.VirtualMachineScaleSetVM, set *armcompute.VirtualMachineScaleSet) {
+	at := profileOf(set).TimeCreated
+	if at == nil {
+		return
+	}
+	if vm.Tags == nil {
+		vm.Tags = map[string]*string{}
+	}
+	vm.Tags["VirtualMachineProfileTimeCreated"] = ptr(at.UTC().Format("1/2/2006 3:04:05 PM -07:00"))
+}
+
+// hasNoProfile reports whether a Flexible set is made without a profile and a size: its
+// members are machines that join it when they are made.
+func hasNoProfile(set *armcompute.VirtualMachineScaleSet) bool {
+	p := set.Properties
+	return val(p.OrchestrationMode) == armcompute.OrchestrationModeFlexible && p.VirtualMachineProfile == nil && set.SKU == nil
+}
+
+func (c *call) checkWithoutProfile(old, next *armcompute.VirtualMachineScaleSet) error {
+	if old != nil {
+		if err := checkUnchanged(old, next); err != nil {
+			return err
+		}
+	}
+	if err := cmp.Or(checkFlexible(c, next), checkZones(c, next)); err != nil {
+		return err
+	}
+	c.fillUniqueID(old, next)
+	return c.fillIdentity(old, next)
+}
+
+// joinable finds the scale set that a new machine is to join. The refusals are inferred.
+func (c *call) joinable(id string, vm *armcompute.VirtualMachine) (*entry, error) {
+	set := c.s.findID(id)
+	if set == nil || set.rt.name != setType {
+		return nil, refuse(http.StatusNotFound, "NotFound",
+			"The Virtual Machine Scale Set '%s' referenced by resource '%s' was not found.", id, c.id.String())
+	}
+	_, body := setOf(set)
+	switch {
+	case !isFlexible(set):
+		return nil, badParameter("virtualMachineScaleSet",
+			"Virtual Machine Scale Set '%s' has orchestration mode 'Uniform': no virtual machine can be added.", set.id.name())
+	case vm.Properties.AvailabilitySet != nil:
+		return nil, badParameter("availabilitySet",
+			"A virtual machine cannot be in an availability set and in a Virtual Machine Scale Set.")
+	case normLocation(val(body.Location)) != normLocation(val(vm.Location)):
+		return nil, badParameter("virtualMachineScaleSet", "Virtual Machine Scale Set '%s' is in location '%s'.", set.id.name(), val(body.Location))
+	}
+	return set, nil
+}
+
+// join counts a machine among a scale set's members; that the capacity, if the set has
+// one, grows by it is inferred. The caller holds the lock.
+func (s *Server) join(x *instance, set *entry) {
+	if set == nil {
+		return
+	}
+	n, body := setOf(set)
+	x.id = n.next
+	n.next++
+	if body.SKU != nil {
+		body.SKU.Capacity = ptr(val(body.SKU.Capacity) + 1)
+		s.stampEtag(body, set.key)
+	}
 }

@@ -74,6 +74,7 @@ func modelKey(set *armcompute.VirtualMachineScaleSet) string {
 	if len(extensionsOf(&profile)) == 0 {
 		profile.ExtensionProfile = nil // an empty list is none
 	}
+	profile.TimeCreated = nil // it follows from the rest
 	data, err := json.Marshal(map[string]any{"size": sizeOf(set), "profile": &profile})
 	if err != nil {
 		return ""

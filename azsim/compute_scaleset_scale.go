@@ -34,6 +34,9 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 			return // preempted: set.op is another
 		}
 		_, body := setOf(set)
+		if body.Properties.VirtualMachineProfile == nil {
+			return // it makes and deletes none: its members join by hand
+		}
 		list, members := s.livingOf(set)
 		want := capacityOf(body)
 		for _, zone := range placeZones(zonesOf(body.Zones), members, max(0, want-len(list))) {
@@ -98,7 +101,7 @@ func (s *Server) upgradeByPolicy(ctx context.Context, set *entry) error {
 		mode, rolling = val(body.Properties.UpgradePolicy.Mode), body.Properties.UpgradePolicy.RollingUpgradePolicy
 		list, _ := s.livingOf(set)
 		for _, e := range list {
-			if i, vm := instanceOf(e); i.key != x.key && !protectedFromActions(vm) && (e.op == nil || e.op.superseded) {
+			if i, vm := instanceOf(e); i.plain == nil && i.key != x.key && !protectedFromActions(vm) && (e.op == nil || e.op.superseded) {
 				e.op = op
 				old = append(old, e)
 			}

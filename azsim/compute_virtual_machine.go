@@ -58,9 +58,10 @@ func (s *Server) showMachine(e *entry, view bool) *armcompute.VirtualMachine {
 			Priority: x.profile.Priority, EvictionPolicy: x.profile.EvictionPolicy,
 		},
 	}
-	if x.plain == nil {
-		out.Properties.VirtualMachineScaleSet = &armcompute.SubResource{ID: ptr(x.set.id.String())}
-	} else {
+	if set := x.scaleSet(); set != nil {
+		out.Properties.VirtualMachineScaleSet = &armcompute.SubResource{ID: ptr(set.id.String())}
+	}
+	if x.plain != nil {
 		out.Properties.AvailabilitySet, out.Properties.NetworkProfile = x.plain.availabilitySet, x.plain.network
 		if d := out.Properties.StorageProfile.OSDisk; d != nil {
 			d.DeleteOption = ptr(armcompute.DiskDeleteOptionTypes(x.plain.osDiskDelete))
@@ -113,7 +114,7 @@ func listMachines(c *call) (*reply, error) {
 		set := c.s.findID(m[1])
 		var kept []*entry
 		for _, e := range all {
-			if x, _ := instanceOf(e); set != nil && x.set == set {
+			if x, _ := instanceOf(e); set != nil && x.scaleSet() == set {
 				kept = append(kept, e)
 			}
 		}

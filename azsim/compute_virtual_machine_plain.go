@@ -10,13 +10,14 @@ import (
 )
 
 // A virtual machine that is made by hand is in the server the only member of a
-// Flexible scale set that is not stored, whose id is the machine's. Its network
-// interfaces are stored resources.
+// Flexible scale set that is not stored, whose id is the machine's; it may join a stored
+// one. Its network interfaces are stored resources.
 
 // A plainMachine is what such a machine has beside what an instance has.
 type plainMachine struct {
 	network         *armcompute.NetworkProfile
 	availabilitySet *armcompute.SubResource
+	joined          *entry // the Flexible scale set that it joined, nil for none
 	osDiskName      string // "" is made up
 	osDiskDelete    string // "Delete" or "Detach"
 }
@@ -94,9 +95,6 @@ func putMachine(c *call) (*reply, error) {
 		return nil, err
 	}
 	if e := c.s.find(c.id); e != nil {
-		if x, _ := instanceOf(e); x.plain == nil {
-			return nil, notSimulated()
-		}
 		return c.changeMachine(e, next)
 	}
 	if err := c.needLocation((*armcompute.VirtualMachine)(nil), next); err != nil {
@@ -122,6 +120,7 @@ func putMachine(c *call) (*reply, error) {
 	}
 	e, x := s.insertInstance(set, c.id, vm, 0, first(zonesOf(next.Zones)), c.now)
 	x.plain, x.hostName = plain, c.id.name()
+	s.join(x, plain.joined)
 	if p.OSProfile != nil && val(p.OSProfile.ComputerName) != "" {
 		x.hostName = *p.OSProfile.ComputerName
 	}
@@ -129,6 +128,9 @@ func putMachine(c *call) (*reply, error) {
 	if err := c.attachNew(e, p.StorageProfile); err != nil {
 		x.end()
 		s.delete(e)
+		if plain.joined != nil {
+			s.lowerCapacity(plain.joined, 1)
+		}
 		return nil, err
 	}
 	op := c.begin(e, work{run: func(context.Context) error {
@@ -169,6 +171,12 @@ func (c *call) plainMachine(next *armcompute.VirtualMachine) (*plainMachine, err
 		return nil, badParameter("networkProfile", "Required parameter 'networkProfile.networkInterfaces' is missing (null).")
 	}
 	out := &plainMachine{network: p.NetworkProfile, availabilitySet: p.AvailabilitySet, osDiskDelete: "Detach"}
+	if ref := p.VirtualMachineScaleSet; ref != nil {
+		var err error
+		if out.joined, err = c.joinable(val(ref.ID), next); err != nil {
+			return nil, err
+		}
+	}
 	if sp := p.StorageProfile; sp != nil && sp.OSDisk != nil {
 		out.osDiskName = val(sp.OSDisk.Name)
 		if sp.OSDisk.DeleteOption != nil {
@@ -353,8 +361,11 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 				return err
 			}
 			c.s.locked(func() {
-				set.SKU.Name, x.size = &size, size
-				x.key = modelKey(set)
+				x.size, x.custom = size, x.plain == nil
+				if x.plain != nil {
+					set.SKU.Name = &size
+					x.key = modelKey(set)
+				}
 			})
 			if !restart {
 				return nil
@@ -422,8 +433,8 @@ func unchangedMachine(x *instance, p *armcompute.VirtualMachineProperties) error
 			return notChangeable("imageReference")
 		}
 	}
-	if h := p.HardwareProfile; x.plain == nil && h != nil && h.VMSize != nil && !strings.EqualFold(string(*h.VMSize), x.size) {
-		return refuse(501, "NotImplemented", "azsim does not change the size of a scale set's member to '%s'.", *h.VMSize)
+	if set := x.scaleSet(); p.VirtualMachineScaleSet != nil && (set == nil || !strings.EqualFold(val(p.VirtualMachineScaleSet.ID), set.id.String())) {
+		return notChangeable("virtualMachineScaleSet.id")
 	}
 	if x.plain == nil || p.NetworkProfile == nil {
 		return nil

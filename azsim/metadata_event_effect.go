@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (s *Server) begin(v Event, list []*entry) *postedEvent {
 		for _, e := range list {
 			s.tell(e, p)
 			x, _ := instanceOf(e)
-			s.lowerCapacity(x.set, 1)
+			s.lowerCapacity(cmp.Or(x.scaleSet(), x.set), 1)
 		}
 	}
 	s.running.Add(1)
@@ -271,7 +272,7 @@ func (s *Server) takeAway(e *entry) error {
 		}
 		if remove = val(x.profile.EvictionPolicy) == armcompute.VirtualMachineEvictionPolicyTypesDelete; remove {
 			s.markDeleting(e)
-			s.lowerCapacity(x.set, 1)
+			s.lowerCapacity(cmp.Or(x.scaleSet(), x.set), 1)
 			return
 		}
 		x.setPower(powerDeallocating)

@@ -93,9 +93,9 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 			osDisk["diffDiskSettings"] = map[string]any{"option": string(val(d.DiffDiskSettings.Option))}
 		}
 	}
-	setName, setID := x.set.id.name(), x.set.id.String()
-	if x.plain != nil {
-		setName, setID = "", ""
+	setName, setID := "", ""
+	if set := x.scaleSet(); set != nil {
+		setName, setID = set.id.name(), set.id.String()
 	}
 	return map[string]any{
 		"compute": map[string]any{

@@ -174,7 +174,7 @@ func TestNetworkInterfaces(t *testing.T) {
 func TestNetworkInterfacesOfMembers(t *testing.T) {
 	withPool(t, 2, func(b *armcompute.VirtualMachineScaleSet) {
 		twoNICs(b)
-		b.Properties.OrchestrationMode = ptr(armcompute.OrchestrationModeFlexible)
+		b.Properties.OrchestrationMode, b.Properties.PlatformFaultDomainCount = ptr(armcompute.OrchestrationModeFlexible), ptr(int32(1))
 		b.Properties.VirtualMachineProfile.NetworkProfile.NetworkAPIVersion = ptr(armcompute.NetworkAPIVersionTwoThousandTwenty1101)
 	}, func(t *testing.T, l *lab) {
 		list, status := l.get(nicType, "2024-05-01")
