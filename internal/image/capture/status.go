@@ -100,11 +100,14 @@ func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) (_ []Poo
 }
 
 // withoutCanaries returns the pools' statuses, also of a pool of which only the canary has
-// Nodes. The canary of a pool that Azure no longer has stays.
+// Nodes. A canary that was deleted may have Nodes for some minutes. The canary of a pool
+// that Azure no longer has stays.
 func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus) (out []PoolStatus) {
 	for _, st := range all {
 		of, _, canary := st.Pool.Canary()
-		if canary && slices.ContainsFunc(all, func(o PoolStatus) bool { return o.Pool.ID.Equal(of) && !o.Gone }) {
+		if slices.ContainsFunc(all, func(o PoolStatus) bool {
+			return !o.Gone && (canary && o.Pool.ID.Equal(of) || st.Gone && st.Pool.ID.Equal(fleet.CanaryOf(o.Pool.ID)))
+		}) {
 			continue
 		}
 		if canary {

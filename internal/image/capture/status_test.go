@@ -64,6 +64,7 @@ func TestStatusOfCanaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		tag     string // ortet.io_canary of scale set web-canary
 		gone    bool   // scale set web
+		lost    bool   // scale set web-canary
 		nodes   []string
 		record  journal.Record // of web
 		denied  bool           // that
@@ -77,6 +78,7 @@ func TestStatusOfCanaries(t *testing.T) {
 		"alone with a Node":    {tag: later, nodes: []string{"web-canary"}, record: open, want: []string{"web"}, canary: true},
 		"of a gone pool":       {tag: later, gone: true, nodes: []string{"web", "web-canary"}, want: []string{"web", "web-canary"}, canary: true},
 		"alone of a gone pool": {tag: later, gone: true, nodes: []string{"web-canary"}, want: []string{"web-canary"}},
+		"lost, with a Node":    {lost: true, nodes: []string{"web", "web-canary"}, want: []string{"web"}},
 		"not tagged":           {nodes: []string{"web", "web-canary"}, want: []string{"web", "web-canary"}},
 		"expired, open":        {tag: before, nodes: []string{"web"}, record: open, want: []string{"web"}, canary: true},
 		"expired, another open": {tag: before, nodes: []string{"web"}, record: journal.Record{Name: "capture-20261126-110000"},
@@ -95,6 +97,9 @@ func TestStatusOfCanaries(t *testing.T) {
 			}}
 			if c.gone {
 				delete(world.pools, "web")
+			}
+			if c.lost {
+				delete(world.pools, "web-canary")
 			}
 			var store journal.Store = &journaltest.Memory{}
 			if c.record.Name != "" {
