@@ -6,5 +6,6 @@
 // It needs root on Debian. Run it as
 //
 //	make elastic SHORT=1   # up, scale, down, up: what CI runs
-//	make elastic           # every command, and an eviction
+//	make elastic           # every command, an eviction, and the capture of an agent
+//	hack/lab/run.sh --elastic -run Capture   # that alone
 package elastic

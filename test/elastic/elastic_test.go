@@ -593,6 +593,7 @@ func TestElastic(t *testing.T) {
 	w.wantNodes(1)
 	w.wrongDigest()
 	w.tomorrow()
+	w.capture()
 	w.cluster("down", "--all", "--yes", clusterName)
 	t.Log("\n" + strings.Join(w.times, "\n"))
 }

@@ -111,7 +111,9 @@ func (w *world) artifacts(controlplane string) {
 	w.build("go", "run", "./hack/lab/images", "--out", w.path("images"))
 	images := map[name.Reference]v1.Image{}
 	// k3s's own archive has the pause image under this name.
-	for ref, file := range map[string]string{"docker.io/rancher/mirrored-pause:3.6": "pause.tar", rootfs.WebImage: "web.tar"} {
+	// Ortet's own is for captures.
+	w.build("go", "run", "./hack/image", "-name", ortetImage, "-out", w.path("images", "ortet.tar"), filepath.Join(w.bin, "ortet"), filepath.Join(w.bin, "ortet-node"))
+	for ref, file := range map[string]string{"docker.io/rancher/mirrored-pause:3.6": "pause.tar", rootfs.WebImage: "web.tar", ortetImage: "ortet.tar"} {
 		image, err := tarball.ImageFromPath(w.path("images", file), nil)
 		if err != nil {
 			w.t.Fatal(err)
