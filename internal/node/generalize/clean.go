@@ -114,6 +114,9 @@ func (c *cleaner) apply(ctx context.Context, j job) (tree.Count, error) {
 	case Truncate:
 		return c.t.Truncate(j.at)
 	case Edit:
+		if j.row.lines != nil {
+			return c.dropLines(j.at, j.row.lines)
+		}
 		return j.row.edit(ctx, c, j.at)
 	default:
 		return tree.Count{}, fmt.Errorf("the table has an unknown action %q", j.row.Action)

@@ -177,16 +177,16 @@ func (d *donor) tlsBootstrap() *donor {
 func (d *donor) k3s() *donor {
 	cert, key := d.nodeCertificate()
 	d.write(map[string]string{
-		"etc/rancher/node/password":                         "0123456789abcdef0123456789abcdef\n",
-		"var/lib/rancher/k3s/agent/client-kubelet.crt":      cert,
-		"var/lib/rancher/k3s/agent/client-kubelet.key":      key,
-		"var/lib/rancher/k3s/agent/kubelet.kubeconfig":      kubeconfigYAML("user", "client-certificate: /var/lib/rancher/k3s/agent/client-kubelet.crt"),
-		"var/lib/rancher/k3s/agent/etc/k3s-agent-lb.json":   `{"ServerAddresses":["10.0.0.1:6443"]}`,
-		"var/lib/rancher/k3s/agent/images/airgap.tar":       "image",
-		"etc/systemd/system/k3s-agent.service.env":          "K3S_TOKEN='K10" + strings.Repeat("ab", 32) + "::server:secret'\nK3S_URL='https://10.0.0.1:6443'\n",
-		"etc/systemd/system/k3s-agent.service":              "ExecStart=/usr/local/bin/k3s agent\n",
-		"var/lib/rancher/k3s/agent/pod-manifests/.keep":     "",
-		"var/lib/rancher/k3s/agent/logs/kubelet-server.log": donorName,
+		"etc/rancher/node/password":                                  "0123456789abcdef0123456789abcdef\n",
+		"var/lib/rancher/k3s/agent/client-kubelet.crt":               cert,
+		"var/lib/rancher/k3s/agent/client-kubelet.key":               key,
+		"var/lib/rancher/k3s/agent/kubelet.kubeconfig":               kubeconfigYAML("user", "client-certificate: /var/lib/rancher/k3s/agent/client-kubelet.crt"),
+		"var/lib/rancher/k3s/agent/etc/k3s-agent-load-balancer.json": `{"ServerAddresses":["10.0.0.1:6443"]}`,
+		"var/lib/rancher/k3s/agent/images/airgap.tar":                "image",
+		"etc/systemd/system/k3s-agent.service.env":                   "K3S_TOKEN='K10" + strings.Repeat("ab", 32) + "::server:secret'\nK3S_URL='https://10.0.0.1:6443'\n",
+		"etc/systemd/system/k3s-agent.service":                       "ExecStart=/usr/local/bin/k3s agent\n",
+		"var/lib/rancher/k3s/agent/pod-manifests/.keep":              "",
+		"var/lib/rancher/k3s/agent/logs/kubelet-server.log":          donorName,
 	})
 	return d
 }

@@ -61,7 +61,7 @@ func TestShapes(t *testing.T) {
 		{name: "k3s, baked", make: (*donor).k3s, change: func(o *Options) { accept(o); o.Bootstrap = Baked },
 			gone: []string{"etc/rancher/node/password", "var/lib/rancher/k3s/agent/client-kubelet.crt", "var/lib/rancher/k3s/agent/client-kubelet.key",
 				"var/lib/rancher/k3s/agent/kubelet.kubeconfig", "var/lib/rancher/k3s/agent/logs/kubelet-server.log"},
-			kept:  []string{"var/lib/rancher/k3s/agent/images/airgap.tar", "etc/systemd/system/k3s-agent.service.env", "var/lib/rancher/k3s/agent/etc/k3s-agent-lb.json"},
+			kept:  []string{"var/lib/rancher/k3s/agent/images/airgap.tar", "etc/systemd/system/k3s-agent.service.env", "var/lib/rancher/k3s/agent/etc/k3s-agent-load-balancer.json"},
 			joins: []string{"/etc/systemd/system/k3s-agent.service.env"}, accepted: []string{ruleK3sToken}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -443,7 +443,7 @@ func TestEveryRow(t *testing.T) {
 		}
 	}
 	for _, row := range Table() {
-		if row.Group == "" || row.Why == "" || !strings.HasPrefix(row.Path, "/") || (row.Action == Edit) != (row.edit != nil) || (row.Action == ShredIf) != (row.cond != nil) || (row.Action == Edit || row.Action == ShredIf) != (row.What != "") {
+		if row.Group == "" || row.Why == "" || !strings.HasPrefix(row.Path, "/") || (row.Action == Edit) != ((row.edit != nil) != (row.lines != nil)) || (row.Action == ShredIf) != (row.cond != nil) || (row.Action == Edit || row.Action == ShredIf) != (row.What != "") {
 			t.Errorf("the row for %s is not complete", row.Path)
 		}
 	}

@@ -177,7 +177,11 @@ func preservesHostname(t *tree.Tree) (string, error) {
 }
 
 func controlPlane(t *tree.Tree) (string, error) {
-	for _, file := range []string{"/etc/kubernetes/manifests/kube-apiserver.yaml", "/var/lib/etcd/member", "/var/lib/rancher/k3s/server/db", "/var/lib/rancher/rke2/server/db"} {
+	for _, file := range []string{
+		"/etc/kubernetes/manifests/kube-apiserver.yaml", "/var/lib/etcd/member",
+		// A server whose datastore is elsewhere has no db.
+		"/var/lib/rancher/k3s/server/db", "/var/lib/rancher/rke2/server/db", "/var/lib/rancher/k3s/server/tls", "/var/lib/rancher/rke2/server/tls",
+	} {
 		if ok, err := t.Exists(file); err != nil {
 			return "", err
 		} else if ok {

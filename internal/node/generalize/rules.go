@@ -325,6 +325,7 @@ func (s *scanner) donorTraces(p piece) {
 	if p.Path == ancestryFile || p.layer {
 		return // it is there to name them; a layer is the same on every node
 	}
+	p.Data = s.blank(p)
 	look := func(rule, needle string) {
 		if needle == "" {
 			return

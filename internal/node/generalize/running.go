@@ -53,12 +53,12 @@ func scanRunning(ctx context.Context, t *tree.Tree, o Options, found inspection,
 	return s.judge(t, r)
 }
 
-// doomEdited adds what the table's Edit rows change, and what container runtimes
+// doomEdited adds what the table's Edit rows change as a whole, and what container runtimes
 // write while they run.
 func (c *cleaner) doomEdited() error {
 	patterns := []string{"/var/lib/docker", "/var/lib/containers/storage"}
 	for _, row := range Table() {
-		if row.Action == Edit && row.Path != "/" && row.What != wipesSwap {
+		if row.Action == Edit && row.Path != "/" && row.What != wipesSwap && row.lines == nil {
 			patterns = append(patterns, row.Path)
 		}
 	}

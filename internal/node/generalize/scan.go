@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -45,6 +46,7 @@ type scanner struct {
 	known      *redact.Known
 	skip       map[string]bool // paths that are going to be removed
 	agentFiles []agentFile
+	lineRows   []Row // that drop lines
 	progress   func(string)
 
 	bytes, told int64
@@ -97,6 +99,7 @@ func scan(ctx context.Context, t *tree.Tree, o Options, donor facts, skip map[st
 		ctx: ctx, o: o, donor: donor, known: known, skip: skip, progress: progress, agentFiles: agentFiles(),
 		findings: map[findingKey]wire.SecretFinding{}, perRule: map[string]int{}, mentions: map[string]bool{},
 		nodeKeys: map[[32]byte]string{}, stores: map[string]*wire.ImageStore{},
+		lineRows: slices.DeleteFunc(Table(), func(r Row) bool { return r.lines == nil }),
 	}
 	for k, v := range donor.nodeKeys {
 		s.nodeKeys[k] = v

@@ -28,6 +28,7 @@ type Row struct {
 	When   Bootstrap // "" always, else only with this bootstrap
 	Last   bool      // only after the scan: the run itself reads it
 	edit   editor
+	lines  donorLines // of an Edit that drops lines, in place of edit
 	cond   condition
 }
 
@@ -41,6 +42,12 @@ const (
 	groupImages  = "Container runtimes (images stay)"
 	groupHygiene = "Hygiene"
 	groupAgents  = "Identities of other agents"
+)
+
+// What the rows of donorOptions do.
+const (
+	dropsOptions = "drop `node-name`, `node-ip` and `node-external-ip` with the donor's name or addresses"
+	whyOptions   = "a clone would register as the donor; without them the host name and the addresses of the machine count"
 )
 
 // Table returns the whole list in the order in which it is worked off, but
@@ -163,6 +170,15 @@ func Table() []Row {
 		{Group: groupK3s, Path: "/etc/rancher/*/config.yaml.d/" + ortetDropIn, Action: Remove, Why: "names the donor; ortet-node join writes it on each node"},
 		{Group: groupK3s, Path: "/etc/rancher/*/config.yaml.d/.*.ortet", Action: Remove, Why: "as above, where it was killed"},
 		{Group: groupK3s, Path: "/etc/rancher/*/.*.ortet", Action: Shred, Why: "what ortet-node join was writing when it was killed"},
+		{Group: groupK3s, Path: "/etc/rancher/*/config.yaml", Action: Edit, What: dropsOptions, lines: donorOptions, Why: whyOptions},
+		{Group: groupK3s, Path: "/etc/rancher/*/config.yaml.d/*.yaml", Action: Edit, What: dropsOptions, lines: donorOptions, Why: whyOptions},
+		{Group: groupK3s, Path: "/etc/rancher/*/config.yaml.d/*.yml", Action: Edit, What: dropsOptions, lines: donorOptions, Why: whyOptions},
+		{Group: groupK3s, Path: "/etc/systemd/system/k3s*.service.env", Action: Edit, What: "drop `K3S_NODE_NAME` with the donor's name", lines: donorVariables, Why: "as above"},
+		{Group: groupK3s, Path: "/etc/default/rke2-*", Action: Edit, What: "drop `RKE2_NODE_NAME` with the donor's name", lines: donorVariables, Why: "as above"},
+		// RKE2's pkg/executor/staticpod removes it before its agent starts, and writes it for
+		// that Node. Others in this folder, and in k3s's, are the user's.
+		{Group: groupK3s, Path: "/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy.yaml", Action: Remove, Why: "names the donor; RKE2 writes it at each start"},
+		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/containerd/*.log*", Action: Remove, Why: "logs of the donor's containerd"},
 		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/pod-manifests/.cache", Action: Remove, Why: "the donor's static pods"},
 		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/logs/*", Action: Remove, Why: "the donor's logs"},
 
