@@ -60,6 +60,8 @@ func (v *View) Running(id string) bool {
 // An InstanceState is what the server knows of an instance beside its model.
 type InstanceState struct {
 	Image    string // id of the image version on its OS disk, or "publisher:offer:sku:version"
+	ScaleSet string // its id, "" for a virtual machine of its own
+	HostName string
 	Deleting bool
 }
 
@@ -70,7 +72,10 @@ func (v *View) Instance(id string) (InstanceState, bool) {
 		return InstanceState{}, false
 	}
 	x, _ := instanceOf(e)
-	out := InstanceState{Deleting: x.leaves()}
+	out := InstanceState{HostName: x.hostName, Deleting: x.leaves()}
+	if x.plain == nil {
+		out.ScaleSet = x.set.id.String()
+	}
 	if x.osDisk != nil {
 		out.Image = x.image.source.Platform
 		if out.Image == "" {

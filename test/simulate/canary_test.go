@@ -263,7 +263,7 @@ func TestImpossibleCanaries(t *testing.T) {
 			w.make(http.MethodPatch, w.pool, computeAPI, object{"identity": object{"type": "SystemAssigned"}})
 		}},
 		"CanaryQuota":     {setUp: func(w *world) { w.azure.Quota = map[string]int{"cores": 9} }}, // 4 machines have 8
-		"ForeignScaleSet": {setUp: func(w *world) { w.makeSet(fleet.CanaryOf(w.pool), 1, nil) }},
+		"ForeignScaleSet": {setUp: func(w *world) { w.makeSet(fleet.CanaryOf(w.pool), 1, false, nil) }},
 	} {
 		for _, auto := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, auto %t", code, auto), func(t *testing.T) {

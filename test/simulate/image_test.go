@@ -35,7 +35,7 @@ func TestHole07ImageThatCannotRun(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, err := capture.New(config).Plan(w.ctx, capture.Request{Node: nodeName(0)})
+				plan, err := capture.New(config).Plan(w.ctx, capture.Request{Node: w.nodeName(0)})
 				if err != nil || len(plan.Problems) != 1 || plan.Problems[0].Code != want[0] {
 					t.Errorf("the dry run: %v, %+v, want %s", err, plan.Problems, want[0])
 				}

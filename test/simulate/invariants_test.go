@@ -142,7 +142,7 @@ func (w *world) nodeLacks(p *process) (all []lack) {
 		}
 		invariant := 3
 		switch {
-		case name == nodeName(p.ask.Node) && p.ask.Do == "capture":
+		case name == w.nodeName(p.ask.Node) && p.ask.Do == "capture":
 			invariant = 1
 		case benches[name]:
 			invariant = 2
@@ -466,7 +466,7 @@ func (w *world) checkRollback(p *process, now model) {
 // checkVersions: the model's version is whole and what the command was asked for, and none is
 // gone that is in use or of the history.
 func (w *world) checkVersions(p *process, now model) {
-	versions, id, donor := w.versions(), low(now.image), nodeName(p.ask.Node)
+	versions, id, donor := w.versions(), low(now.image), w.nodeName(p.ask.Node)
 	v, was, sum := versions[id], w.before[id], sha256.Sum256([]byte(now.customData))
 	of, copied, custom := "", time.Time{}, map[bool]string{false: firstCustomData, true: plan.NoopCustomData}[p.ask.Baked]
 	w.locked(func() {
@@ -525,11 +525,13 @@ func (w *world) checkVersions(p *process, now model) {
 			w.broken(6, "%s pruned %s, and %d versions are left", p.name, id, succeeded)
 		}
 		w.azure.View(func(v *azsim.View) {
-			v.Each(memberType, func(member string, _ any) {
-				if i, ok := v.Instance(member); ok && strings.EqualFold(i.Image, id) {
-					w.broken(6, "%s deleted %s, which %s uses", p.name, id, member)
-				}
-			})
+			for _, typ := range []string{memberType, machineType} {
+				v.Each(typ, func(member string, _ any) {
+					if i, ok := v.Instance(member); ok && strings.EqualFold(i.Image, id) {
+						w.broken(6, "%s deleted %s, which %s uses", p.name, id, member)
+					}
+				})
+			}
 		})
 	}
 }

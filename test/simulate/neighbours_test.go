@@ -68,7 +68,7 @@ func (w *world) isTouched(names ...string) bool {
 // target returns the computer that an event is about, nil without one.
 func (w *world) target(e Event, p *process) *computer {
 	if e.Target == "donor" {
-		return w.computerOf(nodeName(p.ask.Node))
+		return w.computerOf(w.nodeName(p.ask.Node))
 	}
 	return w.workbench()
 }
@@ -87,17 +87,18 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "autoscaler adds a node":
 		w.scaleOut(1)
 	case "autoscaler deletes empty nodes":
-		w.scaleIn(nodeName(p.ask.Node))
+		w.scaleIn(w.nodeName(p.ask.Node))
 	case "autoscaler adds a node while it deletes one":
 		w.preemptDeletion()
 	case "kured reboots":
 		w.lockKured("pool2000000", e.For)
 	case "another pool locks kured": // by a capture that began in the same second
-		w.lockKured("ortet/"+w.stateOf(nodeName(p.ask.Node)).annotations[fleet.AnnotationCapture]+"/pool2", e.For)
+		w.lockKured("ortet/"+w.stateOf(w.nodeName(p.ask.Node)).annotations[fleet.AnnotationCapture]+"/pool2", e.For)
 	case "another pool takes the workbench":
 		w.useAsWorkbench(1)
-		now := w.stateOf(nodeName(1))
-		w.locked(func() { w.nodes[nodeName(1)] = now })
+		name := w.nodeName(1)
+		now := w.stateOf(name)
+		w.locked(func() { w.nodes[name] = now })
 	case "canary deleted":
 		w.make(http.MethodDelete, fleet.CanaryOf(w.pool), computeAPI, nil)
 	case "disk made by others":
@@ -144,7 +145,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 		changed := w.modelNow().extensions["vmssCSE"]
 		w.locked(func() { w.original["vmssCSE"] = changed })
 	case "another pool takes the node", "owners protect the node": // that is about to be annotated, as its workbench
-		name := path.Base(e.At)
+		name := path.Base(w.byName(e.At))
 		w.kube.Change("nodes", "", name, func(o runtime.Object) {
 			n := o.(*corev1.Node)
 			if e.What == "another pool takes the node" {
@@ -175,7 +176,7 @@ func (w *world) changeNode(what string, c *computer) {
 	w.touch(name, c.ResourceID)
 	switch what {
 	case "instance deleted":
-		w.deleteInstances(id.Parent(), id.Name())
+		w.deleteInstances(w.setOf(id), id.Name())
 	case "instance started":
 		_ = w.request(http.MethodPost, id+"/start", computeAPI, nil)
 	case "instance stopped":
@@ -203,9 +204,10 @@ func (w *world) sets() []fleet.ResourceID { return []fleet.ResourceID{w.pool, w.
 func (w *world) ofStory(set fleet.ResourceID) bool { return slices.ContainsFunc(w.sets(), set.Equal) }
 
 // makeSet makes a scale set like the pool, of the first image.
-func (w *world) makeSet(id fleet.ResourceID, instances int, tags object) {
+func (w *world) makeSet(id fleet.ResourceID, instances int, flexible bool, tags object) {
 	body := w.setBody(object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}, instances)
 	body["tags"] = tags
+	body["properties"].(object)["orchestrationMode"] = modes[flexible]
 	body["properties"].(object)["virtualMachineProfile"].(object)["osProfile"].(object)["computerNamePrefix"] = id.Name()
 	w.make(http.MethodPut, id, computeAPI, body)
 }
@@ -249,7 +251,8 @@ func (w *world) deleteInstances(set fleet.ResourceID, ids ...string) {
 
 // preemptDeletion leaves an instance Deleting in a set that is Succeeded, for ten minutes.
 func (w *world) preemptDeletion() {
-	name := slices.Max(w.nodesOf(w.pool))
+	names := w.nodesOf(w.pool)
+	name := names[len(names)-1]
 	c := w.computerOf(name)
 	w.touch(name, c.ResourceID, "capacity")
 	ids := object{"instanceIds": []string{path.Base(c.ID)}}
@@ -275,7 +278,7 @@ func (w *world) preemptDeletion() {
 
 // useAsWorkbench has a capture of another pool protect a node as its workbench.
 func (w *world) useAsWorkbench(i int) {
-	w.kube.Change("nodes", "", nodeName(i), func(o runtime.Object) {
+	w.kube.Change("nodes", "", w.nodeName(i), func(o runtime.Object) {
 		n := o.(*corev1.Node)
 		n.Annotations = maps.Clone(n.Annotations)
 		n.Annotations[fleet.AnnotationWorkbench], n.Annotations[fleet.AnnotationScaleDownDisabled] = string(w.pool)+"2", "true"

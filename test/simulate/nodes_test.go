@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -64,17 +63,16 @@ func (w *world) stateOf(name string) (s nodeState) {
 	return s
 }
 
-func nodeName(n int) string { return fmt.Sprintf("%s%06s", poolName, strconv.FormatInt(int64(n), 36)) }
-
-// nodesOf returns the names of a scale set's Nodes.
+// nodesOf returns the names of a scale set's Nodes in the order of their instances' creation.
 func (w *world) nodesOf(set fleet.ResourceID) (names []string) {
 	w.kube.Peek("nodes", func(o runtime.Object) bool {
 		n := o.(*corev1.Node)
-		if id, err := fleet.ParseProviderID(n.Spec.ProviderID); err == nil && id.Parent().Equal(set) {
+		if id, err := fleet.ParseMachine(n.Spec.ProviderID); err == nil && w.setOf(id).Equal(set) {
 			names = append(names, n.Name)
 		}
 		return true
 	})
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(w.byNumber(a), w.byNumber(b)) })
 	return names
 }
 
@@ -135,7 +133,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 		}
 		w.kube.Put(node)
 		switch {
-		case !w.ofStory(fleet.ResourceID(c.ResourceID).Parent()):
+		case !w.ofStory(w.setOf(fleet.ResourceID(c.ResourceID))):
 			w.locked(func() { w.canaries[name] = true })
 		case c.bad != "": // a watch may cordon and delete it
 			w.touch(name)
@@ -211,7 +209,7 @@ func (w *world) evictable(node string) (pods []*corev1.Pod) {
 
 // populate puts the workload on the donor, and what its owners set on it.
 func (w *world) populate() {
-	p, donor := w.story.Pool, nodeName(0)
+	p, donor := w.story.Pool, w.nodeName(0)
 	w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if p.Kured {
 		w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kured"}, Spec: appsv1.DaemonSetSpec{
@@ -225,7 +223,7 @@ func (w *world) populate() {
 	budgeted := p.Budgeted
 	if p.Tight > 0 { // one more elsewhere, which is not Ready until then
 		budgeted++
-		w.putPod(nodeName(1), "db", tightPod, func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })
+		w.putPod(w.nodeName(1), "db", tightPod, func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })
 		w.after(p.Tight, func() {
 			w.kube.Change("pods", workload, fmt.Sprintf("db-%d", tightPod), func(o runtime.Object) { o.(*corev1.Pod).Status.Conditions[0].Status = corev1.ConditionTrue })
 		})

@@ -18,7 +18,7 @@ import (
 // checkRequest judges a request that is about to be served; what it returns judges its answer.
 func (w *world) checkRequest(p *process, req request, r *http.Request) func(*http.Response) {
 	w.observeRest()
-	about := req.about()
+	about := w.byName(req.about())
 	toPool := req.write() && (req.side() == "azure" || strings.HasPrefix(about, "nodes/") || strings.HasPrefix(about, workload+"/") || strings.HasPrefix(about, "kube-system/"))
 	if !toPool {
 		return func(*http.Response) {}
@@ -73,7 +73,7 @@ func (w *world) checkOrder(p *process, req request) {
 	if strings.HasPrefix(req.name, "azure DELETE ") && strings.Contains(req.name, "/extensions/") && !w.isTouched("model") && strings.EqualFold(w.modelNow().image, before.image) {
 		w.broken(4, "%s sends %s while the model uses %s", p.name, req.name, before.image)
 	}
-	donor := nodeName(p.ask.Node)
+	donor := w.nodeName(p.ask.Node)
 	c := w.computerOf(donor)
 	var deleted, back bool
 	w.locked(func() { back, deleted = w.removed[donor] })
@@ -106,7 +106,7 @@ func (w *world) checkStop(p *process, about string) {
 	if c == nil || !w.isOn(c, 0) || w.isTouched(c.node()) {
 		return
 	}
-	if c.node() != nodeName(p.ask.Node) {
+	if c.node() != w.nodeName(p.ask.Node) {
 		w.broken(3, "%s stops %s, which is not its donor", p.name, c.node())
 	}
 	for _, pod := range w.evictable(c.node()) {
@@ -150,12 +150,14 @@ func (w *world) observeRest() {
 	rest := true
 	w.azure.View(func(v *azsim.View) {
 		rest = !v.Running(string(w.pool))
-		v.Each(memberType, func(id string, body any) {
-			i, ok := v.Instance(id)
-			vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
-			creating := vm != nil && vm.Properties != nil && vm.Properties.ProvisioningState != nil && *vm.Properties.ProvisioningState == "Creating"
-			rest = rest && (!creating && !(ok && i.Deleting) || !fleet.ResourceID(id).Parent().Equal(w.pool))
-		})
+		for _, typ := range []string{memberType, machineType} {
+			v.Each(typ, func(id string, body any) {
+				i, ok := v.Instance(id)
+				vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
+				creating := vm != nil && vm.Properties != nil && vm.Properties.ProvisioningState != nil && *vm.Properties.ProvisioningState == "Creating"
+				rest = rest && (!creating && !(ok && i.Deleting) || !w.pool.Equal(fleet.ResourceID(i.ScaleSet)))
+			})
+		}
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()

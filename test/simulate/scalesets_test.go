@@ -68,10 +68,10 @@ func TestJudgeOfSets(t *testing.T) {
 		want  string // "" for none
 	}{
 		"nothing":   {func(*world) {}, ""},
-		"scale set": {func(w *world) { w.makeSet(w.pool+"-canary", 1, nil) }, "invariant 15: p1 ends with exit 3, and pool1-canary "},
+		"scale set": {func(w *world) { w.makeSet(w.pool+"-canary", 1, false, nil) }, "invariant 15: p1 ends with exit 3, and pool1-canary "},
 		"pod": {func(w *world) {
 			canary := w.pool + "-canary"
-			w.makeSet(canary, 1, nil)
+			w.makeSet(canary, 1, false, nil)
 			time.Sleep(time.Hour)
 			w.putPod(w.nodesOf(canary)[0], "web", 7, nil)
 			w.azure.Instant(true)

@@ -25,6 +25,7 @@ type Pool struct {
 	Instances, Versions int
 	Zones               int
 	PageSize            int
+	Flexible            bool // its members are virtual machines
 	Kured, Machines     bool
 	Latest              bool // the model refers to the image definition
 	NoZRS, NVMe, Spot   bool
@@ -55,6 +56,7 @@ type Pool struct {
 	Store             string // of saved items, which is full: items, bytes, needed
 
 	Neighbour int    // instances of another pool's scale set, whose Nodes are in the same cluster
+	Mixed     bool   // that scale set is of the other kind
 	Bad       string // what is wrong with instances of each version that a capture of this story builds: no boot, slow, no join, twin, daemon
 
 	SlowBoot time.Duration // that each boot takes longer

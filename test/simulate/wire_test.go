@@ -188,7 +188,7 @@ func (w *world) azureName(r *http.Request) string {
 	for i := 1; i < len(parts) && w.story.Pool.Spelling == "upper"; i += 2 {
 		parts[i] = strings.ToLower(parts[i])
 	}
-	return diskID.ReplaceAllString(strings.Join(parts, "/"), "")
+	return w.byNumber(diskID.ReplaceAllString(strings.Join(parts, "/"), ""))
 }
 
 // diskID is what Azure ends the name of an instance's disk with; it is another for each seed.
@@ -223,7 +223,7 @@ type kubeWire struct{ p *process }
 
 func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := kubesim.ParseRequest(r)
-	name := captureTime.ReplaceAllString(path.Join(c.Namespace, c.Resource, c.Name, c.Subresource, c.Path), "")
+	name := k.p.w.byNumber(captureTime.ReplaceAllString(path.Join(c.Namespace, c.Resource, c.Name, c.Subresource, c.Path), ""))
 	if c.Resource == accessReviews {
 		review, err := readReview(r)
 		if err != nil {

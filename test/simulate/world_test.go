@@ -96,6 +96,7 @@ type world struct {
 	before        map[string]*armcompute.GalleryImageVersion // when the ask began
 	imageBefore   string                                     // the model's, when the ask began
 	workbenches   map[string]bool
+	members       []member           // of Flexible sets
 	foreign       []fleet.ResourceID // copies that others made under our names
 	removed       map[string]bool    // nodes of deleted instances: whether they were Ready since a stop
 	updatingSince time.Time          // since when the set has not been at rest; zero at rest
@@ -251,7 +252,7 @@ func (w *world) setUp() {
 	w.make(http.MethodPut, w.pool, computeAPI, w.setBody(image, p.Instances))
 	if p.Neighbour > 0 {
 		w.otherPool = w.pool.In("virtualMachineScaleSets", "pool2")
-		w.makeSet(w.otherPool, p.Neighbour, object{"owner": "others"})
+		w.makeSet(w.otherPool, p.Neighbour, p.Flexible != p.Mixed, object{"owner": "others"})
 	}
 	w.populate()
 	w.fillStore()
@@ -310,7 +311,7 @@ func (w *world) setUpNode(i int, name string) {
 }
 
 func (w *world) setProtection(i int, actions bool) {
-	w.make(http.MethodPut, w.instance(i), computeAPI, object{"location": location,
+	w.make(http.MethodPut, w.belowSet(w.instance(i)), computeAPI, object{"location": location,
 		"properties": object{"protectionPolicy": object{"protectFromScaleIn": true, "protectFromScaleSetActions": actions}}})
 }
 
@@ -326,10 +327,6 @@ func (w *world) spelled(id fleet.ResourceID) string {
 const volumePrefix = "pvc-"
 
 func ofOthers(v azsim.Volume) bool { return strings.Contains(string(v), "/disks/"+volumePrefix) }
-
-func (w *world) instance(n int) fleet.ResourceID {
-	return w.pool.Child("virtualMachines", fmt.Sprint(n))
-}
 
 // setUpGallery makes the versions of earlier captures, a week apart, and gives the newest.
 func (w *world) setUpGallery() (newest fleet.ResourceID) {
@@ -409,6 +406,8 @@ var kinds = map[string][3]string{
 	"monitor":   {"monitor", "Microsoft.Azure.Monitor", "AzureMonitorLinuxAgent"},
 }
 
+var modes = map[bool]string{false: "Uniform", true: "Flexible"}
+
 func (w *world) setBody(image object, instances int) object {
 	p := w.story.Pool
 	var extensions []object
@@ -436,7 +435,7 @@ func (w *world) setBody(image object, instances int) object {
 	}
 	body := object{
 		"location": location, "sku": object{"name": w.size(), "tier": "Standard", "capacity": instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
-		"properties": object{"orchestrationMode": "Uniform", "overprovision": false, "singlePlacementGroup": false,
+		"properties": object{"orchestrationMode": modes[p.Flexible], "overprovision": false, "singlePlacementGroup": false,
 			"upgradePolicy": object{"mode": cmp.Or(p.Mode, "Manual")}, "virtualMachineProfile": profile},
 	}
 	if p.Zones > 0 {

@@ -1,0 +1,152 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const machineType = "Microsoft.Compute/virtualMachines"
+
+// A member is a virtual machine of a Flexible scale set. Its name and its Node's end at random; in
+// the names of requests, and so in stories, both end with its number in the order of creation.
+type member struct {
+	id, set            fleet.ResourceID
+	name, node         string // in lower case
+	nameByNo, nodeByNo string
+}
+
+// findMembers notes the members that there are; those that were deleted stay noted.
+func (w *world) findMembers() {
+	if p := w.story.Pool; !p.Flexible && !p.Mixed {
+		return
+	}
+	var all []member
+	w.azure.View(func(v *azsim.View) {
+		v.Each(machineType, func(id string, _ any) {
+			if i, ok := v.Instance(id); ok && i.ScaleSet != "" {
+				all = append(all, member{id: fleet.ResourceID(id), set: fleet.ResourceID(i.ScaleSet), name: low(fleet.ResourceID(id).Name()), node: low(i.HostName)})
+			}
+		})
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range all {
+		if slices.ContainsFunc(w.members, func(known member) bool { return known.id == m.id }) {
+			continue
+		}
+		n := 0
+		for _, known := range w.members {
+			if known.set.Equal(m.set) {
+				n++
+			}
+		}
+		m.nameByNo, m.nodeByNo = fmt.Sprintf("%s_%d", low(m.set.Name()), n), nameBy(m.node[:max(0, len(m.node)-nodeDigits)], n)
+		w.members = append(w.members, m)
+	}
+}
+
+const nodeDigits = 6
+
+// nameBy is the name of an instance's Node in a Uniform set.
+func nameBy(prefix string, n int) string {
+	return fmt.Sprintf("%s%0*s", prefix, nodeDigits, strconv.FormatInt(int64(n), 36))
+}
+
+// member returns the first member that is as asked for.
+func (w *world) member(is func(member) bool) (m member, found bool) {
+	w.findMembers()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.IndexFunc(w.members, is); i >= 0 {
+		return w.members[i], true
+	}
+	return member{}, false
+}
+
+// nodeName is the name of the Node of the pool's n-th instance.
+func (w *world) nodeName(n int) string {
+	name := nameBy(poolName, n)
+	if m, found := w.member(func(m member) bool { return m.nodeByNo == name && m.set.Equal(w.pool) }); found {
+		return m.node
+	}
+	return name
+}
+
+// instance is the id of the pool's n-th instance.
+func (w *world) instance(n int) fleet.ResourceID {
+	if m, found := w.member(func(m member) bool { return m.nameByNo == fmt.Sprintf("%s_%d", poolName, n) && m.set.Equal(w.pool) }); found {
+		return m.id
+	}
+	return w.pool.Child("virtualMachines", fmt.Sprint(n))
+}
+
+// setOf returns the scale set of an instance, "" for a virtual machine of its own.
+func (w *world) setOf(id fleet.ResourceID) fleet.ResourceID {
+	if set := id.UniformPool(); set != "" {
+		return set
+	}
+	m, _ := w.member(func(m member) bool { return m.id.Equal(id) })
+	return m.set
+}
+
+// byNumber is a path in which members have their numbers.
+func (w *world) byNumber(path string) string {
+	return w.renamed(path, func(m member) []string { return []string{m.name, m.nameByNo, m.node, m.nodeByNo} })
+}
+
+// byName is a path of a request's name as it was sent.
+func (w *world) byName(path string) string {
+	return w.renamed(path, func(m member) []string { return []string{m.nameByNo, m.name, m.nodeByNo, m.node} })
+}
+
+// renamed replaces names of members, and what begins the names of their disks.
+func (w *world) renamed(path string, pairs func(member) []string) string {
+	w.findMembers()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		for _, m := range w.members {
+			for p := pairs(m); len(p) > 1; p = p[2:] {
+				if rest, begins := strings.CutPrefix(strings.ToLower(part), p[0]); begins && (rest == "" || rest[0] == '_') {
+					parts[i] = p[1] + part[len(p[0]):]
+				}
+			}
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// onFlexible is a story that is played on a Flexible scale set.
+func onFlexible(s Story) Story {
+	const below = "virtualMachineScaleSets/" + poolName + "/virtualMachines/"
+	renamed := func(request string) string {
+		before, n, found := strings.Cut(request, below)
+		switch {
+		case !found || n == "":
+			return request
+		case strings.HasSuffix(before, " PUT "): // protection
+			return before + below + poolName + "_" + n
+		}
+		return before + "virtualMachines/" + poolName + "_" + n
+	}
+	s.Name, s.Pool.Flexible, s.Single = "Flexible: "+s.Name, true, renamed(s.Single)
+	s.Happen = slices.Clone(s.Happen)
+	for i := range s.Happen {
+		s.Happen[i].At = renamed(s.Happen[i].At)
+	}
+	return s
+}
+
+// belowSet is the id of an instance below its scale set, where its protection is set.
+func (w *world) belowSet(id fleet.ResourceID) fleet.ResourceID {
+	if set := w.setOf(id); id.UniformPool() == "" && set != "" {
+		return set.Child("virtualMachines", id.Name())
+	}
+	return id
+}
