@@ -30,20 +30,22 @@ build: ## bin/ortet, bin/ortet-node, bin/azsim
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/... $(ALSO)
 	@hack/agent.sh --check bin/ortet-node
 
-# CANARY=N proves the image by N clones first; BAD=1 breaks it.
+# POOL=flexible has a Flexible scale set. CANARY=N proves the image by N clones first; BAD=1
+# breaks it.
+POOL ?=
 CANARY ?=
 BAD ?=
-export CANARY BAD
+export POOL CANARY BAD
 
 # CONTROLPLANE=real takes Kubernetes' own programs; the default is an API server in
 # memory, which needs no build.
 CONTROLPLANE ?=
 export CONTROLPLANE
 
-demo: story ## a capture in a simulated Azure; CANARY=2, BAD=1, CONTROLPLANE=real
+demo: story ## a capture in a simulated Azure; POOL=flexible, CANARY=2, BAD=1, CONTROLPLANE=real
 	bin/demo
 
-playground: story ## its world, kept until Ctrl-C; CONTROLPLANE=real
+playground: story ## its world, kept until Ctrl-C; POOL=flexible, CONTROLPLANE=real
 	bin/demo -keep
 
 # All programs by one go build, so that both processors have work until the end.

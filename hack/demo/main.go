@@ -34,7 +34,7 @@ func main() {
 			}
 		}
 	}()
-	err := run(ctx, os.Stdout, plot{controlPlane: os.Getenv("CONTROLPLANE"), canary: os.Getenv("CANARY"), bad: os.Getenv("BAD") != "", keep: *keep})
+	err := run(ctx, os.Stdout, plot{controlPlane: os.Getenv("CONTROLPLANE"), canary: os.Getenv("CANARY"), bad: os.Getenv("BAD") != "", pool: os.Getenv("POOL"), keep: *keep})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)

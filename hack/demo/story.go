@@ -38,6 +38,7 @@ type plot struct {
 	controlPlane string
 	canary       string // number of clones that prove the image first; "" is none
 	bad          bool   // no node of the image can join
+	pool         string // the pool's kind: "" is a Uniform scale set, "flexible" a Flexible one
 	keep         bool   // the story's world only, until ctx's end
 }
 
@@ -47,6 +48,14 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 		limited, cancel := context.WithTimeout(ctx, budget)
 		defer cancel()
 		ctx = limited
+	}
+	kind, change := "", (func(map[string]any))(nil)
+	switch p.pool {
+	case "":
+	case "flexible":
+		kind, change = ", a Flexible scale set", simulation.Flexible
+	default:
+		return fmt.Errorf("unknown kind of pool %q: leave POOL empty, or set it to flexible", p.pool)
 	}
 	dir, err := os.MkdirTemp("", "ortet-demo-")
 	if err != nil {
@@ -60,14 +69,14 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	}
 	defer cleanly(ctx, &err, kube.stop)
 
-	say(out, "Starting a simulated Azure, %d times as fast, with a pool of %d hollow nodes", speed, workers)
+	say(out, "Starting a simulated Azure, %d times as fast, with a pool of %d hollow nodes%s", speed, workers, kind)
 	bootstrap, err := kube.bootstrap(ctx, time.Now().Add(7*24*time.Hour))
 	if err != nil {
 		return err
 	}
 	azure, err := simulation.Start(ctx, simulation.Config{
 		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: kube.kubeconfig, Instances: simulation.Hollow, ClientCA: kube.caFile,
-		Pools: []simulation.Pool{{Name: pool, Capacity: workers, CustomData: simulation.CloudConfig(map[string][]byte{
+		Pools: []simulation.Pool{{Name: pool, Capacity: workers, Change: change, CustomData: simulation.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
 		})}},
 	})

@@ -44,6 +44,15 @@ func (p Pool) CreateIn(ctx context.Context, s *azsim.Server) error {
 // Bare is a Change to a pool without extensions, whose machines nobody makes nodes.
 func Bare(body map[string]any) { delete(profileOf(body), "extensionProfile") }
 
+// Flexible is a Change to a pool whose members are virtual machines.
+func Flexible(body map[string]any) {
+	properties, _ := body["properties"].(map[string]any)
+	properties["orchestrationMode"], properties["singlePlacementGroup"] = "Flexible", false
+	delete(properties, "overprovision")
+	network, _ := profileOf(body)["networkProfile"].(map[string]any)
+	network["networkApiVersion"] = "2020-11-01"
+}
+
 // Spot returns a Change to such a pool of spot instances, which Azure evicts by the policy:
 // Deallocate or Delete.
 func Spot(policy string) func(map[string]any) {
@@ -64,11 +73,44 @@ func profileOf(body map[string]any) map[string]any {
 // id that its Node has, in lower case: publisher:offer:sku:version of the Marketplace,
 // or the version's name in a gallery.
 func (a *Azure) Images(ctx context.Context, pool string) (map[string]string, error) {
+	set, err := a.Pool(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
 	f, err := a.Clients()
 	if err != nil {
 		return nil, err
 	}
 	images := map[string]string{}
+	note := func(id *string, storage *armcompute.StorageProfile) {
+		if id == nil || storage == nil || storage.ImageReference == nil {
+			return
+		}
+		image := storage.ImageReference
+		name := ""
+		if image.ID != nil {
+			name = path.Base(*image.ID)
+		} else if image.Publisher != nil && image.Offer != nil && image.SKU != nil && image.Version != nil {
+			name = strings.Join([]string{*image.Publisher, *image.Offer, *image.SKU, *image.Version}, ":")
+		}
+		images["azure://"+strings.ToLower(*id)] = name
+	}
+	if mode := set.Properties.OrchestrationMode; mode != nil && *mode == armcompute.OrchestrationModeFlexible {
+		members := "'virtualMachineScaleSet/id' eq '" + *set.ID + "'"
+		pager := f.NewVirtualMachinesClient().NewListPager(a.Endpoint.ResourceGroup, &armcompute.VirtualMachinesClientListOptions{Filter: &members})
+		for pager.More() {
+			page, err := pager.NextPage(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("list members of %s: %w", pool, err)
+			}
+			for _, vm := range page.Value {
+				if vm.Properties != nil {
+					note(vm.ID, vm.Properties.StorageProfile)
+				}
+			}
+		}
+		return images, nil
+	}
 	pager := f.NewVirtualMachineScaleSetVMsClient().NewListPager(a.Endpoint.ResourceGroup, pool, nil)
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
@@ -76,17 +118,9 @@ func (a *Azure) Images(ctx context.Context, pool string) (map[string]string, err
 			return nil, fmt.Errorf("list instances of %s: %w", pool, err)
 		}
 		for _, vm := range page.Value {
-			if vm.ID == nil || vm.Properties == nil || vm.Properties.StorageProfile == nil || vm.Properties.StorageProfile.ImageReference == nil {
-				continue
+			if vm.Properties != nil {
+				note(vm.ID, vm.Properties.StorageProfile)
 			}
-			image := vm.Properties.StorageProfile.ImageReference
-			name := ""
-			if image.ID != nil {
-				name = path.Base(*image.ID)
-			} else if image.Publisher != nil && image.Offer != nil && image.SKU != nil && image.Version != nil {
-				name = strings.Join([]string{*image.Publisher, *image.Offer, *image.SKU, *image.Version}, ":")
-			}
-			images["azure://"+strings.ToLower(*vm.ID)] = name
 		}
 	}
 	return images, nil
