@@ -104,10 +104,10 @@ func newWorld(ctx context.Context, bin string, speed float64, version map[string
 
 // capture runs the real binary and gives its result and its peak of anonymous
 // memory in bytes.
-func (w *world) capture(ctx context.Context) (capture.Result, int64, error) {
+func (w *world) capture(ctx context.Context, flags ...string) (capture.Result, int64, error) {
 	var result capture.Result
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "ortet"), "capture", pool+"000000", "--image=example.invalid/ortet:1", "--bootstrap=baked", "--accept-pool-credentials",
-		"--grace-period=30s", "-o", "json", "--azure-config="+w.azure.Endpoint.AzureConfig, "--kubeconfig="+w.kubeconfig)
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "ortet"), append([]string{"capture", pool + "000000", "--image=example.invalid/ortet:1", "--bootstrap=baked", "--accept-pool-credentials",
+		"--grace-period=30s", "-o", "json", "--azure-config=" + w.azure.Endpoint.AzureConfig, "--kubeconfig=" + w.kubeconfig}, flags...)...)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+w.azure.Endpoint.CAFile)
 	var out, complaint strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &complaint

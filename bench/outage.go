@@ -41,7 +41,7 @@ func operationOf(name, resource string) string {
 		return opSnapshot
 	case !strings.HasSuffix(resource, "/virtualmachines/0"):
 		return ""
-	case strings.Contains(name, "poweroff"):
+	case strings.Contains(name, "poweroff"), strings.Contains(name, "deallocate"):
 		return opStop
 	case strings.Contains(name, "/start"):
 		return opStart
@@ -60,10 +60,30 @@ type outage struct {
 	bootID     string
 }
 
-// outOfService measures how long a donor is cordoned, and how much of that its own
+// outOfService measures a donor's time out of service for each way of a capture.
+func outOfService(ctx context.Context, o options) ([]figure, error) {
+	figures := []figure{free("speed", o.speed, "x")}
+	for _, way := range []struct {
+		name  string
+		flags []string
+	}{{"stop", nil}, {"deallocate", []string{"--deallocate"}}} {
+		fmt.Fprintf(os.Stderr, "bench:   %s\n", way.name)
+		of, err := outOfServiceBy(ctx, o, way.flags)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", way.name, err)
+		}
+		for _, f := range of {
+			f.name = way.name + "/" + f.name
+			figures = append(figures, f)
+		}
+	}
+	return figures, nil
+}
+
+// outOfServiceBy measures how long a donor is cordoned, and how much of that its own
 // operations took: the drain, the stop, the snapshot, and from the start's begin
 // until its Node is Ready after a new boot. The rest is Ortet's.
-func outOfService(ctx context.Context, o options) (_ []figure, err error) {
+func outOfServiceBy(ctx context.Context, o options, flags []string) (_ []figure, err error) {
 	w, err := newWorld(ctx, o.bin, o.speed, map[string]any{"min": "20s", "max": "20s"})
 	if err != nil {
 		return nil, err
@@ -87,7 +107,7 @@ func outOfService(ctx context.Context, o options) (_ []figure, err error) {
 	go func() { watched <- w.watchDonor(watching, seen) }()
 	go func() { watched <- w.watchOperations(watching, seen) }()
 	go func() { watched <- w.watchRequests(watching, azure) }()
-	result, _, err := w.capture(ctx)
+	result, _, err := w.capture(ctx, flags...)
 	stop()
 	if err = errors.Join(err, <-watched, <-watched, <-watched); err != nil {
 		return nil, err
@@ -116,7 +136,6 @@ func outOfService(ctx context.Context, o options) (_ []figure, err error) {
 		return nil, fmt.Errorf("not all of the outage was seen: cordoned %s, operations %v, back %s, uncordoned %s", seen.cordoned, seen.began, seen.back, seen.uncordoned)
 	}
 	return []figure{
-		free("speed", o.speed, "x"),
 		free("cordon-to-uncordon", out.Seconds(), "s"),
 		free("cloud", cloud.Seconds(), "s"),
 		atMost("own", (out - cloud).Seconds(), "s", 2),
