@@ -32,6 +32,15 @@ func provenFirst(bad string) Story {
 // TestCanary proves a good image and five bad ones by clones, and watches the bad ones where they
 // went live without. The judge sees to the outcome.
 func TestCanary(t *testing.T) {
+	for _, bad := range []string{"", "no join"} {
+		s := onFlexible(provenFirst(bad))
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			if r := play(t, s); len(r.violations) > 0 {
+				t.Fatal(explain(s, r))
+			}
+		})
+	}
 	for _, bad := range []string{"", "no boot", "slow", "no join", "twin", "daemon"} {
 		s := provenFirst(bad)
 		t.Run(s.Name, func(t *testing.T) {

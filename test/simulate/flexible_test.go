@@ -139,6 +139,9 @@ func onFlexible(s Story) Story {
 	s.Happen = slices.Clone(s.Happen)
 	for i := range s.Happen {
 		s.Happen[i].At = renamed(s.Happen[i].At)
+		if strings.HasSuffix(s.Happen[i].At, "/"+nameBy(poolName, 1)) {
+			s.Seed = 61 // by which this Node is the first by name of those that may be the workbench
+		}
 	}
 	return s
 }
@@ -149,4 +152,15 @@ func (w *world) belowSet(id fleet.ResourceID) fleet.ResourceID {
 		return set.Child("virtualMachines", id.Name())
 	}
 	return id
+}
+
+// flexibles are stories of Flexible scale sets alone.
+var flexibles []Story
+
+// onBoth are stories that are played on both kinds of scale sets.
+func onBoth() (all []Story) {
+	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories) {
+		all = append(all, s, onFlexible(s))
+	}
+	return append(all, flexibles...)
 }

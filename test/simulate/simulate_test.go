@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStories(t *testing.T) {
-	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories) {
+	for _, s := range onBoth() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
@@ -61,13 +61,15 @@ func TestHole10RefusedStopUncordonsAtOnce(t *testing.T) {
 
 // TestSame plays a story with a crash and a neighbour three times: all that happens is the same.
 func TestSame(t *testing.T) {
-	s := stories[0]
-	s.Happen = append(at(putSnapshot, 1, "kill after"), at(patchModel, 1, "autoscaler adds a node")...)
-	first := play(t, s).trace
-	for range 2 {
-		again := play(t, s).trace
-		if !slices.Equal(again, first) {
-			t.Fatalf("the traces differ:\n%s\n\n%s", strings.Join(first, "\n"), strings.Join(again, "\n"))
+	uniform := stories[0]
+	uniform.Happen = append(at(putSnapshot, 1, "kill after"), at(patchModel, 1, "autoscaler adds a node")...)
+	for _, s := range []Story{uniform, onFlexible(uniform)} {
+		first := play(t, s).trace
+		for range 2 {
+			again := play(t, s).trace
+			if !slices.Equal(again, first) {
+				t.Fatalf("the traces differ:\n%s\n\n%s", strings.Join(first, "\n"), strings.Join(again, "\n"))
+			}
 		}
 	}
 }

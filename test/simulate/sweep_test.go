@@ -30,6 +30,9 @@ var swept = []Story{
 	{Name: "sweep rollback", Seed: 2, Pool: Pool{Instances: 3, Versions: 3, Extensions: []string{"monitor"}}, Asks: []Ask{{Do: "rollback"}}},
 }
 
+// sweptOnBoth are those, and the first on a Flexible set.
+func sweptOnBoth() []Story { return append(slices.Clone(swept), onFlexible(swept[0])) }
+
 // cases returns what may happen at each request of a story that was played: a crash before and
 // after each write, and each fault and each deed that fits.
 func cases(requests []request) (all []Event) {
@@ -92,7 +95,7 @@ func sample(all []Event) (some []Event) {
 // TestSweep plays stories with one event at each of their requests.
 func TestSweep(t *testing.T) {
 	match := regexp.MustCompile(*only)
-	for _, s := range swept {
+	for _, s := range sweptOnBoth() {
 		t.Run(s.Name, func(t *testing.T) {
 			plain := play(t, s)
 			if len(plain.violations) > 0 {
@@ -138,6 +141,10 @@ func TestSeeds(t *testing.T) {
 		if random.IntN(8) == 0 && s.Cannot != "NoWorkbench" { // the last draw: those before it stay
 			s.Pool.Neighbour = 1 + random.IntN(3)
 		}
+		if random.IntN(6) == 0 {
+			s = onFlexible(s)
+		}
+		s.Pool.Mixed = s.Pool.Neighbour > 0 && random.IntN(2) == 0
 		if all = append(all, s); uint64(len(all)) == *seeds {
 			playAll(t, all)
 			all = nil

@@ -33,6 +33,15 @@ func TestWatch(t *testing.T) {
 			})
 		}
 	}
+	for nodes, bad := range map[string]string{"cordon": "", "delete": "no join"} {
+		s := onFlexible(watched(bad, nodes))
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			if r := play(t, s); len(r.violations) > 0 {
+				t.Fatal(explain(s, r))
+			}
+		})
+	}
 }
 
 // TestSweepWatch plays them with one event at each request of the watch.
