@@ -170,7 +170,7 @@ func TestSweepCanary(t *testing.T) {
 			}
 			events := cases(plain.requests[from:])
 			if !*sweepAll {
-				events = sample(events)
+				events = sample(events, 1)
 			}
 			var all []Story
 			for i, e := range events {

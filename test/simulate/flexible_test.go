@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 )
+
+const networkAPI = "2024-05-01"
 
 const machineType = "Microsoft.Compute/virtualMachines"
 
@@ -59,13 +62,16 @@ func nameBy(prefix string, n int) string {
 
 // member returns the first member that is as asked for.
 func (w *world) member(is func(member) bool) (m member, found bool) {
-	w.findMembers()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if i := slices.IndexFunc(w.members, is); i >= 0 {
-		return w.members[i], true
+	look := func() {
+		if i := slices.IndexFunc(w.members, is); i >= 0 {
+			m, found = w.members[i], true
+		}
 	}
-	return member{}, false
+	if w.locked(look); !found {
+		w.findMembers()
+		w.locked(look)
+	}
+	return m, found
 }
 
 // nodeName is the name of the Node of the pool's n-th instance.
@@ -106,7 +112,9 @@ func (w *world) byName(path string) string {
 
 // renamed replaces names of members, and what begins the names of their disks.
 func (w *world) renamed(path string, pairs func(member) []string) string {
-	w.findMembers()
+	if strings.Contains(path, "virtualMachines/") { // names of Nodes and disks are not seen before
+		w.findMembers()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	parts := strings.Split(path, "/")
@@ -155,7 +163,42 @@ func (w *world) belowSet(id fleet.ResourceID) fleet.ResourceID {
 }
 
 // flexibles are stories of Flexible scale sets alone.
-var flexibles []Story
+var flexibles = []Story{
+	{Name: "member deleted between preflight and stop", Seed: 1, Pool: flexible(func(*Pool) {}), Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+		Cannot: "was not found", Happen: []Event{{At: memberPowerOff, What: "instance deleted", Target: "donor"}}},
+	{Name: "member deleted between preflight and stop, and its name in no scale set", Seed: 1, Pool: flexible(func(*Pool) {}), Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+		Cannot: "another virtual machine has its name", Happen: []Event{{At: "azure GET virtualMachines/pool1_0", N: 7, What: "donor's name given to another machine"}}},
+	{Name: "autoscaler adds and deletes members", Seed: 4, Pool: flexible(func(*Pool) {}), Asks: []Ask{{Do: "capture", Grow: 1}}, Happen: []Event{
+		{At: memberPowerOff, What: "autoscaler adds a node"}, {At: putSnapshot, What: "autoscaler deletes empty nodes"}, {At: putVersion, What: "autoscaler adds a node"}}},
+	{Name: "workbench in a Uniform scale set", Seed: 5, Pool: flexible(func(p *Pool) { p.Neighbour, p.Mixed, p.Others = 2, true, "cordoned" }), Asks: aCapture},
+	{Name: "workbench in a Flexible scale set", Seed: 6, Pool: with(func(p *Pool) { p.Neighbour, p.Mixed, p.Others = 2, true, "cordoned" }), Asks: aCapture},
+}
+
+const memberPowerOff = "azure POST virtualMachines/pool1_0/powerOff"
+
+func flexible(change func(*Pool)) Pool {
+	return with(func(p *Pool) {
+		p.Flexible = true
+		change(p)
+	})
+}
+
+// giveName deletes a member, and makes a virtual machine of its name that is in no scale set.
+func (w *world) giveName(c *computer) {
+	w.azure.Instant(true)
+	defer w.azure.Instant(false)
+	w.changeNode("instance deleted", c)
+	nic := w.pool.Group() + "/providers/Microsoft.Network/networkInterfaces/another"
+	network := w.pool.Group() + "/providers/Microsoft.Network/virtualNetworks/another"
+	w.make(http.MethodPut, network, networkAPI, object{"location": location, "properties": object{"addressSpace": object{"addressPrefixes": []string{"10.0.0.0/8"}},
+		"subnets": []object{{"name": "nodes", "properties": object{"addressPrefix": "10.0.0.0/16"}}}}})
+	w.make(http.MethodPut, nic, networkAPI, object{"location": location, "properties": object{"ipConfigurations": []object{
+		{"name": "ip", "properties": object{"subnet": object{"id": string(network) + "/subnets/nodes"}}}}}})
+	w.make(http.MethodPut, fleet.ResourceID(c.ResourceID), computeAPI, object{"location": location, "properties": object{
+		"hardwareProfile": object{"vmSize": w.size()}, "networkProfile": object{"networkInterfaces": []object{{"id": string(nic)}}},
+		"osProfile":      object{"computerName": "another", "adminUsername": "azureuser", "adminPassword": "Corr3ct-horse"},
+		"storageProfile": object{"imageReference": object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}, "osDisk": object{"createOption": "FromImage"}}}})
+}
 
 // onBoth are stories that are played on both kinds of scale sets.
 func onBoth() (all []Story) {

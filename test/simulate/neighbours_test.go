@@ -156,6 +156,8 @@ func (w *world) neighbour(e Event, p *process) bool {
 				w.nodes[name] = nodeState{annotations: maps.Clone(n.Annotations), machine: w.nodes[name].machine, scaleIn: w.nodes[name].scaleIn, actions: w.nodes[name].actions}
 			})
 		})
+	case "donor's name given to another machine":
+		w.giveName(w.computerOf(w.nodeName(p.ask.Node)))
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
 		if c := w.target(e, p); c != nil {
 			w.changeNode(e.What, c)

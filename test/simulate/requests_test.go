@@ -120,7 +120,7 @@ func (w *world) checkAttached(node string) {
 		return
 	}
 	s := w.stateOf(node)
-	if s.annotations[fleet.AnnotationScaleDownDisabled] != "true" || !s.scaleIn {
+	if s.annotations[fleet.AnnotationScaleDownDisabled] != "true" || !s.scaleIn && !w.story.Pool.Unprotectable {
 		w.broken(12, "a copy is attached to %s, which is not protected", node)
 	}
 	if by := s.annotations[fleet.AnnotationWorkbench]; by != "" && !w.pool.Equal(fleet.ResourceID(by)) {

@@ -26,6 +26,7 @@ type Pool struct {
 	Zones               int
 	PageSize            int
 	Flexible            bool // its members are virtual machines
+	Unprotectable       bool // Azure refuses their protection
 	Kured, Machines     bool
 	Latest              bool // the model refers to the image definition
 	NoZRS, NVMe, Spot   bool

@@ -72,8 +72,8 @@ func cases(requests []request) (all []Event) {
 	return all
 }
 
-// sample takes some of each kind of event, evenly spaced, and more of crashes.
-func sample(all []Event) (some []Event) {
+// sample takes some of each kind of event, evenly spaced, and more of crashes; of so many, one.
+func sample(all []Event, of int) (some []Event) {
 	kinds := map[Event][]Event{}
 	for _, e := range all {
 		kind := Event{What: e.What, Target: e.Target, For: e.For}
@@ -84,7 +84,7 @@ func sample(all []Event) (some []Event) {
 		if strings.HasPrefix(kind.What, "kill") {
 			n = 24
 		}
-		n = min(n, len(events))
+		n = min(n/of, len(events))
 		for i := range n {
 			some = append(some, events[(2*i+1)*len(events)/(2*n)])
 		}
@@ -108,7 +108,11 @@ func TestSweep(t *testing.T) {
 			}
 			events := cases(plain.requests[from:])
 			if !*sweepAll {
-				events = sample(events)
+				of := 1
+				if s.Pool.Flexible { // most is as on a Uniform set
+					of = 3
+				}
+				events = sample(events, of)
 			}
 			for _, e := range events {
 				if match.MatchString(fmt.Sprintf("%+v", e)) {

@@ -57,7 +57,7 @@ func TestSweepWatch(t *testing.T) {
 			before.Asks = s.Asks[:1]
 			events := cases(plain.requests[len(play(t, before).requests):])
 			if !*sweepAll {
-				events = sample(events)
+				events = sample(events, 1)
 			}
 			var all []Story
 			for _, e := range events {

@@ -259,6 +259,12 @@ func (w *world) setUp() {
 	for i, name := range w.nodesOf(w.pool) {
 		w.setUpNode(i, name)
 	}
+	if p.Unprotectable {
+		refuse := azsim.Fault{Action: memberType + "/write", Effect: azsim.EffectError, Status: http.StatusBadRequest, Code: "InvalidParameter"}
+		if err := w.azure.AddFault(refuse); err != nil {
+			w.broken(0, "cannot refuse protection: %v", err)
+		}
+	}
 	if p.Bench != "" {
 		w.useAsWorkbench(map[string]int{"donor": 0, "other": 1}[p.Bench])
 	}
