@@ -168,6 +168,9 @@ var flexibles = []Story{
 		Cannot: "was not found", Happen: []Event{{At: memberPowerOff, What: "instance deleted", Target: "donor"}}},
 	{Name: "member deleted between preflight and stop, and its name in no scale set", Seed: 1, Pool: flexible(func(*Pool) {}), Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
 		Cannot: "another virtual machine has its name", Happen: []Event{{At: "azure GET virtualMachines/pool1_0", N: 7, What: "donor's name given to another machine"}}},
+	{Name: "protection of members refused", Seed: 2, Pool: flexible(func(p *Pool) { p.Unprotectable = true }), Asks: []Ask{{Do: "capture", Grow: 1}, {Do: "rollback"}}},
+	{Name: "protection of members refused, and killed", Seed: 3, Pool: flexible(func(p *Pool) { p.Unprotectable = true }), Asks: aCapture,
+		Happen: at(putSnapshot, 1, "kill after")},
 	{Name: "autoscaler adds and deletes members", Seed: 4, Pool: flexible(func(*Pool) {}), Asks: []Ask{{Do: "capture", Grow: 1}}, Happen: []Event{
 		{At: memberPowerOff, What: "autoscaler adds a node"}, {At: putSnapshot, What: "autoscaler deletes empty nodes"}, {At: putVersion, What: "autoscaler adds a node"}}},
 	{Name: "workbench in a Uniform scale set", Seed: 5, Pool: flexible(func(p *Pool) { p.Neighbour, p.Mixed, p.Others = 2, true, "cordoned" }), Asks: aCapture},
