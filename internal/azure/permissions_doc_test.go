@@ -26,7 +26,8 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	want := string(data)
 	for name, text := range map[string]string{
 		"changes": changesTable(azure.Changes()), "canary": changesTable(azure.CanaryChanges()), "joins": list(azure.JoinActions()), "reads": list(azure.ReadActions()),
-		"boots": list(azure.BootActions()), "members": list(azure.MemberActions()), "configuration": list(azure.ConfigurationActions()), "subscription": list(azure.SubscriptionReadActions()), "role": role(t),
+		"boots": list(azure.BootActions()), "members": list(azure.MemberActions()), "configuration": list(azure.ConfigurationActions()), "subscription": list(azure.SubscriptionReadActions()), "role": role(t, "Ortet", azure.ActionsOf(azure.Changes()...)),
+		"flexible role": role(t, "Ortet on Flexible pools", azure.OfFlexible(azure.ActionsOf(azure.Changes()...))),
 	} {
 		head, rest, ok := strings.Cut(want, "<!-- "+name+" -->\n")
 		_, tail, end := strings.Cut(rest, "<!-- end -->")
@@ -67,12 +68,12 @@ func list(actions []string) string {
 	return b.String()
 }
 
-func role(t *testing.T) string {
+func role(t *testing.T, name string, actions []string) string {
 	t.Helper()
-	actions := append(azure.ActionsOf(azure.Changes()...), azure.SubscriptionReadActions()...)
+	actions = append(actions, azure.SubscriptionReadActions()...)
 	slices.Sort(actions)
 	data, err := json.MarshalIndent(map[string]any{
-		"Name": "Ortet", "Description": "Capture prototypes of scale sets' nodes", "Actions": actions,
+		"Name": name, "Description": "Capture prototypes of scale sets' nodes", "Actions": actions,
 		"AssignableScopes": []string{"/subscriptions/<subscription>"},
 	}, "", "  ")
 	if err != nil {

@@ -50,7 +50,7 @@ func newConfig(o *options) *cobra.Command {
 certificates of a pool's running nodes, without a reimage, a reboot or a drain. The
 configuration is one file, nodeconfig.yaml, and is the whole state: what a later push
 omits goes back to what the node had. A node that is not healthy afterwards restores
-what it had, and the push stops.`,
+what it had, and the push stops. Pools are Uniform scale sets: Flexible ones are refused.`,
 	}
 	cmd.AddCommand(newConfigKeygen(c), newConfigValidate(c), newConfigPlan(c), newConfigPush(c), newConfigStatus(c), newConfigRollback(c))
 	return cmd

@@ -221,6 +221,14 @@ type machines struct {
 
 func (m machines) Boot(_ context.Context, c azsim.Computer) error {
 	w, name := m.w, strings.ToLower(c.HostName)
+	if fleet.ResourceID(c.ResourceID).UniformPool() == "" { // a Flexible set's host names are random
+		w.mu.Lock()
+		if name = w.hosts[c.ID]; name == "" {
+			name = fmt.Sprintf("%s%06d", pool.Name(), len(w.hosts))
+			w.hosts[c.ID] = name
+		}
+		w.mu.Unlock()
+	}
 	if w.kube.Node(name) == nil {
 		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			fleet.AnnotationCapiMachine: name, fleet.AnnotationCapiNamespace: "default",

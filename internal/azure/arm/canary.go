@@ -98,7 +98,10 @@ func (t tree) toCanary(ch fleet.CreateCanary) {
 		"scheduledEventsPolicy", "doNotRunExtensionsOnOverprovisionedVMs")
 	resiliency, _ := p["resiliencyPolicy"].(map[string]any)
 	tree(resiliency).without("automaticZoneRebalancingPolicy") // Azure wants health monitoring with it
-	p["overprovision"], p["upgradePolicy"] = false, tree{"mode": fleet.Manual}
+	p["upgradePolicy"] = tree{"mode": fleet.Manual}
+	if mode, _ := p["orchestrationMode"].(string); !strings.EqualFold(mode, fleet.Flexible) { // which has no such property
+		p["overprovision"] = false
+	}
 	vm := p.in("virtualMachineProfile")
 	vm.without("timeCreated", "scheduledEventsProfile") // a notice of termination delays each deletion by minutes
 	vm.in("storageProfile")["imageReference"] = tree{"id": string(ch.Image)}

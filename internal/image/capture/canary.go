@@ -224,7 +224,7 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 	assigned := slices.ContainsFunc(pool.Joins, func(j fleet.Join) bool { return j.Action == azure.AssignIdentity })
 	p.Refuse(pool.SystemIdentity && !assigned, "CanaryIdentity", on, "its nodes have a system-assigned identity only: a canary's would be another, without roles",
 		"give the pool a user-assigned identity, or capture without --canary")
-	denied, err := c.Cloud.Denied(ctx, pool.ID.Group(), azure.ActionsOf(azure.CanaryChanges()...))
+	denied, err := c.Cloud.Denied(ctx, pool.ID.Group(), Actions(pool, azure.CanaryChanges()))
 	unreadable("what "+string(pool.ID.Group())+" allows", err)
 	p.Denied(pool.ID.Group(), denied, nil)
 	for _, j := range pool.Joins {

@@ -323,6 +323,8 @@ type state struct {
 	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
 	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
 
+	Unprotected bool `json:"unprotected,omitempty"` // Azure refuses to protect instances
+
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
 	DonorGone bool `json:"donorGone,omitempty"`
 

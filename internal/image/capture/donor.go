@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -128,11 +129,36 @@ func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, mark s
 	if mark == fleet.AnnotationWorkbench {
 		id = c.get().Bench.Instance
 	}
-	return p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
+	if want.Protects() && c.get().Unprotected {
+		return done, nil
+	}
+	w, err := p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
 		i, err := c.machineOf(ctx, mark)
 		alone := id.UniformPool() == "" && i.Pool == "" // no scale set can delete it
 		return err == nil && (alone || i.Protection.ScaleIn == want.ScaleIn && i.Protection.ScaleSetActions == want.ScaleSetActions), err
 	})
+	refused := fleet.Is(err, fleet.KindUnsupported) || fleet.Is(err, fleet.KindInvalid)
+	if e := (*fleet.Error)(nil); errors.As(err, &e) { // else it may pass
+		refused = refused || e.Code == "OperationNotAllowed" && p.Since() > time.Minute
+	}
+	if refused && want.Protects() && id.UniformPool() == "" {
+		return done, c.unprotected(ctx, mark, err)
+	}
+	return w, err
+}
+
+// unprotected goes on although Azure refuses to protect a virtual machine: its documentation
+// contradicts itself on whether it can. What is wrong with the machine itself is an error.
+func (c *capture) unprotected(ctx context.Context, mark string, why error) error {
+	if _, err := c.machineOf(ctx, mark); err != nil {
+		return err
+	}
+	said := false
+	c.set(func(s *state) { said, s.Unprotected = s.Unprotected, true })
+	if !said {
+		c.Note("Azure does not protect instances of this scale set from scale-in: %v; the Nodes' annotations keep cluster-autoscaler off them", why)
+	}
+	return nil
 }
 
 // unprotect restores what protectNode found. A Node that its kubelet registered

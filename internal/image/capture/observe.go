@@ -86,6 +86,9 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	}
 	if i := o.Instance; i != nil {
 		o.Size = c.size(ctx, *o.Pool, *i)
+		if o.Pool.Flexible() && !strings.EqualFold(i.Size, o.Pool.Size) {
+			o.ModelSize = c.size(ctx, *o.Pool, fleet.Instance{})
+		}
 		if i.OSDisk != "" {
 			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
 		}

@@ -52,7 +52,13 @@ func TestCaptureProblems(t *testing.T) {
 		"workbench":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationWorkbench] = "pool2" }, "IsWorkbench"},
 		"rebooting":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
 		"stopped":     {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
-		"no profile":  {func(o *Observed, _ *Request) { o.Pool.NoProfile, o.Pool.Model = true, fleet.Model{} }, "NoProfile"},
+		"other size": {func(o *Observed, _ *Request) {
+			o.ModelSize = &fleet.SizeInfo{Architecture: "x64", Generations: []string{"V1", "V2"}}
+		}, ""},
+		"size of another architecture": {func(o *Observed, _ *Request) { o.ModelSize = &fleet.SizeInfo{Architecture: "Arm64"} }, "MixedPool"},
+		"size of another generation":   {func(o *Observed, _ *Request) { o.ModelSize = &fleet.SizeInfo{Generations: []string{"V3"}} }, "MixedPool"},
+		"size with NVMe alone":         {func(o *Observed, _ *Request) { o.ModelSize = &fleet.SizeInfo{Controllers: []string{"NVMe"}} }, "MixedPool"},
+		"no profile":                   {func(o *Observed, _ *Request) { o.Pool.NoProfile, o.Pool.Model = true, fleet.Model{} }, "NoProfile"},
 		"ephemeral": {func(o *Observed, _ *Request) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" },
 			"EphemeralDisk"},
 		"canary": {func(o *Observed, _ *Request) {

@@ -21,6 +21,7 @@ type Observed struct {
 	Instance         *fleet.Instance
 	Disk             *fleet.Disk // the donor's OS disk
 	Size             *fleet.SizeInfo
+	ModelSize        *fleet.SizeInfo // that new nodes have, of a Flexible pool where the donor's is another
 	Gallery          *fleet.Gallery
 	Definition       *fleet.Definition
 	Versions         []fleet.ImageVersion
@@ -273,6 +274,11 @@ func (p *Problems) ofDisk(o Observed) {
 		"use a pool with managed OS disks")
 	refuse(o.Disk != nil && strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Instance.OSDisk),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
+	if o.Disk != nil && o.ModelSize != nil {
+		why := doesNotFit(o, *o.ModelSize)
+		refuse(why != "", "MixedPool", string(o.Instance.ID), "new nodes have size "+o.Pool.Size+", and its disk does not fit: "+why,
+			"name a node of that size")
+	}
 	if o.Disk == nil || o.Definition == nil {
 		return
 	}
@@ -311,6 +317,21 @@ func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) flee
 	return d
 }
 
+// doesNotFit says why machines of a size that is not the donor's cannot have its disk.
+func doesNotFit(o Observed, size fleet.SizeInfo) string {
+	d := NewDefinition("", o, nil)
+	return cmp.Or(
+		when(size.Architecture != "" && !strings.EqualFold(size.Architecture, d.Architecture), "the architecture is "+size.Architecture+", not "+d.Architecture),
+		when(len(size.Generations) > 0 && !slices.Contains(size.Generations, d.Generation), "the size does not boot generation "+d.Generation),
+		when(onlyNVMe(&size) && !strings.Contains(d.Controllers, "NVMe"), "the size has its disks by NVMe alone"),
+	)
+}
+
+func onlyNVMe(size *fleet.SizeInfo) bool {
+	return size != nil && len(size.Controllers) > 0 &&
+		!slices.ContainsFunc(size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+}
+
 func securityType(o Observed) string {
 	return cmp.Or(o.Instance.SecurityType, o.Disk.SecurityType, o.Pool.Model.SecurityType, "Standard")
 }
@@ -318,7 +339,5 @@ func securityType(o Observed) string {
 // needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
 // so, or its size knows nothing else.
 func needsNVMe(o Observed) bool {
-	only := o.Size != nil && len(o.Size.Controllers) > 0 &&
-		!slices.ContainsFunc(o.Size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
-	return o.Pool.Model.NVMe || only
+	return o.Pool.Model.NVMe || onlyNVMe(o.Size)
 }

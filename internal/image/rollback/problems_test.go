@@ -33,6 +33,8 @@ type fake struct {
 	locked                                 bool
 	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
 	begun                                  int
+	machine                                *fleet.Instance  // the donor's; nil: there is none
+	vm                                     fleet.ResourceID // the donor, if it is a virtual machine
 }
 
 type clusterOf struct {
@@ -76,9 +78,13 @@ func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersi
 
 // The rest of what a capture's plan reads is there and empty, but for the instance.
 
-func (cloudOf) Instance(context.Context, fleet.ResourceID) (i fleet.Instance, _ error) {
+func (c cloudOf) Instance(context.Context, fleet.ResourceID) (i fleet.Instance, _ error) {
+	if c.f.machine != nil {
+		return *c.f.machine, nil
+	}
 	return i, &fleet.Error{Kind: fleet.KindNotFound}
 }
+func (cloudOf) Size(context.Context, string, string, string) (x fleet.SizeInfo, _ error)   { return }
 func (cloudOf) Gallery(context.Context, fleet.ResourceID) (x fleet.Gallery, _ error)       { return }
 func (cloudOf) Definition(context.Context, fleet.ResourceID) (x fleet.Definition, _ error) { return }
 func (cloudOf) Snapshot(context.Context, fleet.ResourceID) (x fleet.Snapshot, _ error)     { return }
@@ -94,8 +100,11 @@ func (c clusterOf) Denied(context.Context, []cluster.Access) ([]cluster.Access, 
 }
 
 func (c clusterOf) Node(context.Context, string) (fleet.Node, error) {
-	return fleet.Node{Name: "n", ProviderID: "azure://" + string(pool) + "/virtualMachines/0"}, c.f.nodeErr
+	id := cmp.Or(c.f.vm, pool.Child("virtualMachines", "0"))
+	return fleet.Node{Name: "n", ProviderID: "azure://" + string(id)}, c.f.nodeErr
 }
+
+func (clusterOf) Machine(context.Context, fleet.Node) (_ map[string]string, _ bool, _ error) { return }
 
 func (c clusterOf) GetSecret(context.Context, fleet.ResourceID, string, string) (cluster.SecretItem, error) {
 	return cluster.SecretItem{}, c.f.keptErr
@@ -211,6 +220,73 @@ func TestResumedAtModel(t *testing.T) {
 			if has := strings.Contains(string(rec.State), `"key"`); has != (kind == capture.Kind) || strings.Contains(string(closed), `"key"`) {
 				t.Errorf("%s: open %s, closed %s", kind, rec.State, closed)
 			}
+		}
+	}
+}
+
+// TestRecordOfAnotherMachine: a record that names a virtual machine which Azure does not say to be
+// the donor, of this pool, changes nothing of it.
+func TestRecordOfAnotherMachine(t *testing.T) {
+	vm := pool.In("virtualMachines", "pool1_1c0ffee0")
+	state, _ := json.Marshal(map[string]any{
+		"pool": pool, "instance": vm, "vmId": "a", "stopped": true, "names": map[string]string{"version": "2026.01.03"},
+	})
+	for name, c := range map[string]struct {
+		machine fleet.Instance
+		changed bool
+	}{
+		"the donor":                           {fleet.Instance{Pool: fleet.ResourceID(strings.ToUpper(string(pool))), VMID: "A"}, true},
+		"of another pool":                     {fleet.Instance{Pool: pool + "2", VMID: "a"}, false},
+		"of another group's pool of its name": {fleet.Instance{Pool: fleet.ResourceID(strings.Replace(string(pool), "/g/", "/h/", 1)), VMID: "a"}, false},
+		"of no pool":                          {fleet.Instance{VMID: "a"}, false},
+		"made again under its name":           {fleet.Instance{Pool: pool, VMID: "b"}, false},
+		"made again in another pool":          {fleet.Instance{Pool: pool + "2", VMID: "b"}, false},
+	} {
+		for _, act := range []string{"stop", "start", "unprotect"} {
+			f := fake{machine: &c.machine}
+			if c.machine.Power = fleet.PowerRunning; act == "start" {
+				c.machine.Power = fleet.PowerStopped
+			}
+			c.machine.Protection.ScaleIn = act == "unprotect"
+			config := f.config()
+			w := capture.New(config).Workflow()
+			rec := journal.Record{Kind: capture.Kind, Name: "20260103-090000", Pool: string(pool), Request: []byte("{}"), State: state,
+				Steps: map[string]journal.Step{"stop": {State: journal.Done, Before: []byte(`"boot"`)}, "protect": {State: journal.Done, Before: []byte(`{"node":"n","mark":"ortet.io/capture","value":"x"}`)}}}
+			table, _, err := w.Restore(rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(table, func(s workflow.Step) bool { return s.ID == act || s.Undo != nil && s.Undo.ID == act })
+			_, _ = config.Runner("1", &workflow.Summary{}).Pass(t.Context(), &rec, table, w, workflow.Action{Step: table[at], Undo: table[at].ID != act})
+			if c.changed != (f.begun > 0) {
+				t.Errorf("%s, %s: %d changes begun", name, act, f.begun)
+			}
+		}
+	}
+}
+
+// TestMachinesPool: the pool of a virtual machine is what Azure says, whatever the machine is named.
+func TestMachinesPool(t *testing.T) {
+	for name, c := range map[string]struct {
+		machine *fleet.Instance
+		pool    fleet.ResourceID
+		code    string // of the capture's refusal
+	}{
+		"in no scale set":        {&fleet.Instance{}, "", "NoPool"},
+		"gone":                   {nil, "", "InstanceNotFound"},
+		"of the pool":            {&fleet.Instance{Pool: pool}, pool, ""},
+		"of another of one name": {&fleet.Instance{Pool: fleet.ResourceID(strings.Replace(string(pool), "/g/", "/h/", 1))}, pool, ""},
+	} {
+		f := fake{machine: c.machine, vm: pool.In("virtualMachines", "pool1_1c0ffee0")}
+		p, err := capture.New(f.config()).Plan(t.Context(), capture.Request{Node: "n"})
+		has := slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool { return p.Code == c.code })
+		if err != nil || has != (c.code != "") || !p.Pool.Equal(c.pool) {
+			t.Errorf("%s: capture of %s: %v, %v", name, p.Pool, p.Problems, err)
+		}
+		back, err := rollback.New(f.config()).Plan(t.Context(), rollback.Request{Node: "n"})
+		refused := len(back.Problems) > 0 && back.Problems[0].Code == "NoPool"
+		if err != nil || refused != (c.pool == "") {
+			t.Errorf("%s: rollback: %v, %v", name, back.Problems, err)
 		}
 	}
 }

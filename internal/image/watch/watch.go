@@ -147,7 +147,10 @@ func (w *watch) run(ctx context.Context) error {
 		return w.end(Proven, "its nodes came up, as was decided at "+at)
 	}
 	why := w.version.Tags[fleet.TagQuarantine] // by a watch that did not finish
-	for _, f := range []func(context.Context) error{w.preflight, w.begin, func(ctx context.Context) error { return w.baseline(ctx, pool) }} {
+	for _, f := range []func(context.Context) error{
+		func(ctx context.Context) error { return w.preflight(ctx, pool) }, w.begin,
+		func(ctx context.Context) error { return w.baseline(ctx, pool) },
+	} {
 		if err := w.until(ctx, func() (bool, error) { return true, f(ctx) }); err != nil {
 			return err
 		}
@@ -249,7 +252,7 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 
 // preflight refuses a watch that could not take back for lack of rights. Another reason why
 // there is no way back is a note, since the version may be good.
-func (w *watch) preflight(ctx context.Context) error {
+func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 	p, err := w.Rollback.Plan(ctx, w.back())
 	if err != nil {
 		return err
@@ -257,7 +260,7 @@ func (w *watch) preflight(ctx context.Context) error {
 	var d plan.Problems
 	if w.req.BadNodes == Delete {
 		group := w.result.Pool.Group()
-		denied, err := w.Cloud.Denied(ctx, group, azure.ActionsOf(fleet.DeleteInstances{}))
+		denied, err := w.Cloud.Denied(ctx, group, capture.Actions(pool, []fleet.Change{fleet.DeleteInstances{}}))
 		if err != nil {
 			return err
 		}
