@@ -30,9 +30,17 @@ func alone(machine fleet.ResourceID) error {
 // Places finds the machines of Nodes, and their scale sets. It asks Azure once for each
 // resource group with virtual machines, however many Nodes there are, and keeps what it
 // was answered: use it for one list of Nodes. It is not safe for concurrent use.
+//
+// A Node without Azure's provider id is a member of one of Sets if that one's vmId is the
+// Node's systemUUID, no other member's is, and its host name is the Node's name. Both of the
+// Node are the kubelet's own word, so it is none where another of Nodes has either.
 type Places struct {
 	Reader Reader
+	Sets   func(context.Context) ([]fleet.ResourceID, error) // candidates; nil for none
+	Nodes  []fleet.Node                                      // of the cluster, where there are Sets
 
+	members  []fleet.Instance // of Sets
+	sets     []fleet.ResourceID
 	machines map[string]map[fleet.ResourceID]fleet.ResourceID // by resource group, in lower case
 }
 
@@ -41,6 +49,9 @@ type Places struct {
 // other errors are Azure's.
 func (p *Places) Of(ctx context.Context, n fleet.Node) (fleet.Place, error) {
 	id, err := fleet.ParseMachine(n.ProviderID)
+	if err != nil && p.Sets != nil && !strings.HasPrefix(n.ProviderID, azureScheme) {
+		return p.match(ctx, n)
+	}
 	if err != nil {
 		return fleet.Place{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type work struct {
 	image, pullSecret string      // of the pod that prepares the disk
 	rules             []kube.Rule // what Kubernetes has to allow, for preflight
 	lease             leaseDuration
+	pools             []string      // as given: the groups of those that are ARM ids have candidates for Nodes
 	watch             watch.Request // after each capture; For 0 is none
 }
 
@@ -141,13 +143,14 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 	if err := o.reach(ctx, config); err != nil {
 		return connection{}, err
 	}
-	cloud, _, err := logIn(ctx, o, arm.New)
+	cloud, who, err := logIn(ctx, o, arm.New)
 	if err != nil {
 		return connection{}, err
 	}
+	decorated := o.decorate(cloud)
 	return connection{client: client, config: capture.Config{
-		Cloud:      o.decorate(cloud),
-		Cluster:    c,
+		Cloud:      decorated,
+		Cluster:    capture.Identify(c, decorated, scaleSetsOf(cloud, who, w.pools), time.Now),
 		Journal:    c.Journals(),
 		Log:        o.log,
 		Now:        time.Now,
@@ -159,6 +162,43 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		LockFor:    time.Duration(w.lease),
 	}}, nil
+}
+
+// scaleSetsOf lists the scale sets that a Node without Azure's provider id may be of: those
+// of the resource group that the credentials name, and of the groups of pools, a canary's
+// among them.
+func scaleSetsOf(cloud *arm.Cloud, who credential.Credentials, pools []string) func(context.Context) ([]fleet.ResourceID, error) {
+	var groups []fleet.ResourceID
+	if group := groupOf(who); group != "" {
+		groups = append(groups, group)
+	}
+	for _, arg := range pools {
+		if group := fleet.ResourceID(arg).Group(); strings.HasPrefix(arg, "/") && !slices.ContainsFunc(groups, group.Equal) {
+			groups = append(groups, group)
+		}
+	}
+	boots := azure.RetryBoots(azure.LimitBoots(cloud, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
+	return func(ctx context.Context) (sets []fleet.ResourceID, err error) {
+		for _, group := range groups {
+			found, err := boots.Pools(ctx, group)
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range found {
+				sets = append(sets, p.ID)
+			}
+		}
+		return sets, nil
+	}
+}
+
+// groupOf returns the resource group that the credentials name, by azure.json or
+// AZURE_RESOURCE_GROUP; "" where they name none.
+func groupOf(who credential.Credentials) fleet.ResourceID {
+	if !fleet.ValidName(who.Subscription) || !fleet.ValidName(who.ResourceGroup) {
+		return ""
+	}
+	return fleet.ResourceID("/subscriptions/" + who.Subscription + "/resourceGroups/" + who.ResourceGroup)
 }
 
 // decorate makes a cloud as all that change something use it.

@@ -189,9 +189,7 @@ func (o *options) connectBoots(ctx context.Context, budget *controller.Budget) (
 	if err != nil {
 		return lookout{}, err
 	}
-	if fleet.ValidName(who.Subscription) && fleet.ValidName(who.ResourceGroup) {
-		l.group = fleet.ResourceID("/subscriptions/" + who.Subscription + "/resourceGroups/" + who.ResourceGroup)
-	}
+	l.group = groupOf(who)
 	l.boots = azure.RetryBoots(azure.LimitBoots(c, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
 	return l, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const noPools = "No node of this cluster is an instance of a scale set."
+const noPools = "No node of this cluster is known to be an instance of a scale set."
 
 func newDonors(o *options) *cobra.Command {
 	s := &poolSelection{}

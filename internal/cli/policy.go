@@ -60,6 +60,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	if o.process.pools != nil {
 		connect = o.process.pools
 	}
+	w.pools = s.pools
 	client, err := connect(ctx, w, show, &config)
 	if err != nil {
 		return nil, nil, err

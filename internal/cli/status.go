@@ -80,7 +80,7 @@ func (o *options) printStatus(all []capture.PoolStatus, now time.Time) error {
 	}
 	err := o.print(all, func(w io.Writer) {
 		if len(all) == 0 {
-			fmt.Fprintln(w, "No node of this cluster is an instance of a scale set.")
+			fmt.Fprintln(w, "No node of this cluster is known to be an instance of a scale set.")
 		}
 		shown := 0
 		for _, s := range all {

@@ -79,7 +79,7 @@ func checkWatch(within, nodes string, q watch.Request) error {
 func (o *options) watch(ctx context.Context, of string, q watch.Request, lease leaseDuration) error {
 	show := newProgress(o.process.Err, o.process.Getenv)
 	defer show.Close()
-	c, err := o.open(ctx, work{rules: watchRules(o.namespace, q.BadNodes == watch.Delete), lease: lease})
+	c, err := o.open(ctx, work{pools: []string{of}, rules: watchRules(o.namespace, q.BadNodes == watch.Delete), lease: lease})
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (o *options) watch(ctx context.Context, of string, q watch.Request, lease l
 	}
 	if q.Pool = pool; node != "" {
 		n, err := c.config.Cluster.Node(ctx, node)
-		id, invalid := fleet.ParseMachine(n.ProviderID)
+		id, invalid := n.Instance()
 		if err == nil && invalid == nil {
 			if q.Pool, err = azure.PoolOf(ctx, c.config.Cloud, id); capture.Unplaced(err) {
 				invalid, err = err, nil

@@ -29,6 +29,15 @@ type Node struct {
 	Created       time.Time // when the Node was registered
 	Taints        []Taint
 	Conditions    []Condition // all but Ready
+	Unmatched     error       // why its provider id is not Azure's, and no instance was found to be the Node
+}
+
+// Instance returns the ARM id of the machine that the Node is, or KindInvalid.
+func (n Node) Instance() (ResourceID, error) {
+	if n.Unmatched != nil {
+		return "", n.Unmatched
+	}
+	return ParseMachine(n.ProviderID)
 }
 
 // A Place is where a Node runs.

@@ -208,6 +208,7 @@ func TestCanaries(t *testing.T) {
 	const set = "virtualMachineScaleSets/" + poolName + "-canary"
 	kept := Ask{KeepExtensions: true, Exit: 3}
 	playAll(t, []Story{
+		{Name: "canary of a pool of k3s", Seed: 12, Pool: with(func(p *Pool) { p.Spelling = "k3s" }), Asks: proving(Ask{})},
 		{Name: "canary of a pool whose ids Azure answers in upper case", Seed: 11, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: proving(Ask{})},
 		{Name: "canary with an extension whose settings are on the disk", Seed: 11, Asks: proving(Ask{KeepExtensions: true}),
 			Pool: Pool{Instances: 3, Extensions: []string{"cse", "monitor"}, Settings: "sealed"}},

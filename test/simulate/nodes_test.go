@@ -67,13 +67,30 @@ func (w *world) stateOf(name string) (s nodeState) {
 func (w *world) nodesOf(set fleet.ResourceID) (names []string) {
 	w.kube.Peek("nodes", func(o runtime.Object) bool {
 		n := o.(*corev1.Node)
-		if id, err := fleet.ParseMachine(n.Spec.ProviderID); err == nil && w.setOf(id).Equal(set) {
+		if id, err := fleet.ParseMachine(w.azures(n.Spec.ProviderID)); err == nil && w.setOf(id).Equal(set) {
 			names = append(names, n.Name)
 		}
 		return true
 	})
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(w.byNumber(a), w.byNumber(b)) })
 	return names
+}
+
+// providerID is what a Node is registered with: of k3s its name, and no id of Azure's.
+func (w *world) providerID(c *computer) string {
+	id := "azure://" + c.ResourceID
+	if w.story.Pool.Spelling == "k3s" {
+		own := "k3s://" + c.node()
+		w.locked(func() { w.ofK3s[own] = id })
+		return own
+	}
+	return id
+}
+
+// azures is Azure's provider id of the machine that was registered with one.
+func (w *world) azures(providerID string) (id string) {
+	w.locked(func() { id = cmp.Or(w.ofK3s[providerID], providerID) })
+	return id
 }
 
 // booted has a computer's kubelet report, after a while.
@@ -121,7 +138,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 	}) {
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}},
-			Spec:       corev1.NodeSpec{ProviderID: "azure://" + c.ResourceID}, Status: status,
+			Spec:       corev1.NodeSpec{ProviderID: w.providerID(c)}, Status: status,
 		}
 		if c.Zone != "" {
 			node.Labels[corev1.LabelTopologyZone] = location + "-" + c.Zone
@@ -172,7 +189,7 @@ func (w *world) halted(c *computer) {
 
 // removeNode is the cloud controller, which deletes the Node of a deleted instance.
 func (w *world) removeNode(c *computer) {
-	if n := w.kube.Node(c.node()); n == nil || !strings.EqualFold(n.Spec.ProviderID, "azure://"+c.ResourceID) {
+	if n := w.kube.Node(c.node()); n == nil || !strings.EqualFold(n.Spec.ProviderID, w.providerID(c)) {
 		return
 	}
 	pods := w.podsOn(c.node())

@@ -64,10 +64,11 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 		return capture.Config{}, err
 	}
 	config := capture.Config{
-		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{api, p}, Journal: api.Journals(),
+		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: api, Journal: api.Journals(),
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 		Accesses: func(fleet.ResourceID) []cluster.Access { return nil },
 	}
+	config.Cluster = capture.Identify(mortal{api, p}, config.Cloud, setsOf(cloud), p.now)
 	if w.story.Pool.Image == "none" {
 		config.Image = ""
 	}
@@ -78,6 +79,17 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 		return capture.New(config).Workflow(), nil
 	}
 	return config, nil
+}
+
+// setsOf lists the scale sets of the world's resource group.
+func setsOf(cloud *arm.Cloud) func(context.Context) ([]fleet.ResourceID, error) {
+	return func(ctx context.Context) (sets []fleet.ResourceID, err error) {
+		pools, err := cloud.Pools(ctx, fleet.ResourceID("/subscriptions/"+azsim.DefaultSubscription+"/resourceGroups/"+azsim.DefaultResourceGroup))
+		for _, p := range pools {
+			sets = append(sets, p.ID)
+		}
+		return sets, err
+	}
 }
 
 // mortal ends the run of a killed process, whose requests wait for ever.

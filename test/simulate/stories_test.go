@@ -121,6 +121,7 @@ var stories = []Story{
 	{Name: "rolling mode", Seed: 40, Pool: rolling, Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "RollingUpgrade"},
 	{Name: "rolling mode allowed", Seed: 40, Pool: rolling, Asks: []Ask{{Do: "capture", Rolling: true}, {Do: "wait", For: day}, {Do: "rollback", Rolling: true}}},
 	{Name: "provider ids in lower case", Seed: 41, Pool: with(func(p *Pool) { p.Spelling = "lower" }), Asks: []Ask{{Do: "capture"}, {Do: "rollback"}}},
+	{Name: "provider ids of k3s", Seed: 76, Pool: with(func(p *Pool) { p.Spelling = "k3s" }), Asks: []Ask{{Do: "capture"}, {Do: "scale out", N: 1}, {Do: "rollback"}}},
 	{Name: "ids in Azure's answers in upper case", Seed: 42, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: []Ask{{Do: "capture"}, {Do: "rollback"}}},
 	{Name: "the model's definition id in upper case, baked", Seed: 68, Pool: with(func(p *Pool) { p.Spelling, p.Latest = "model", true }), Asks: []Ask{{Do: "capture", Baked: true}}},
 	{Name: "ids in Azure's answers in upper case, and a rollback that is killed", Seed: 42, Pool: with(func(p *Pool) { p.Spelling = "upper" }), Asks: []Ask{{Do: "capture"}, {Do: "rollback"}},

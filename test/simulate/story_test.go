@@ -46,7 +46,7 @@ type Pool struct {
 	Image               string        // of ortet's pods: none, unpullable, hanging, foreign
 
 	Mode              string // of upgrades; "" is Manual
-	Spelling          string // lower: provider ids; upper: ids in Azure's answers; model: the image's id in the model, in upper case
+	Spelling          string // lower: provider ids; k3s: those of k3s; upper: ids in Azure's answers; model: the image's id in the model, in upper case
 	Others            string // the other nodes: cordoned, protected
 	Old               int    // instances made of the oldest version
 	Foreign, Leftover bool   // others made the oldest version; snapshot and disk of an earlier capture are left

@@ -92,6 +92,7 @@ type world struct {
 	model         model                                      // as others have it
 	otherModel    model                                      // the other pool's, as others have it
 	canaries      map[string]bool                            // nodes of scale sets that captures made
+	ofK3s         map[string]string                          // provider ids of Azure by those of k3s
 	original      map[string]string                          // extensions before the first capture
 	before        map[string]*armcompute.GalleryImageVersion // when the ask began
 	imageBefore   string                                     // the model's, when the ask began
@@ -126,7 +127,7 @@ func newWorld(s Story) *world {
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
-		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{},
+		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{}, ofK3s: map[string]string{},
 		workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
 	}

@@ -38,7 +38,10 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	unreadable(on, err)
 	if err == nil {
 		o.Donor = &donor
-		o.InstanceID, o.NotInstance = fleet.ParseMachine(donor.ProviderID)
+		if o.InstanceID, err = donor.Instance(); Unplaced(err) {
+			o.NotInstance, err = err, nil
+		}
+		unreadable(on, err)
 	}
 	pool := o.InstanceID.UniformPool()
 	if pool == "" && o.InstanceID != "" {

@@ -134,7 +134,7 @@ func (r *rollback) findPool(ctx context.Context) (problems plan.Problems, err er
 		problems.Denied("", nil, []string{"get nodes"})
 		return problems, nil
 	}
-	id, why := fleet.ParseMachine(n.ProviderID)
+	id, why := n.Instance()
 	if err == nil && why == nil {
 		if r.pool, why = azure.PoolOf(ctx, r.Cloud, id); !capture.Unplaced(why) {
 			err = why

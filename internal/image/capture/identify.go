@@ -1,0 +1,106 @@
+package capture
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// unmatchedFor is how long a Node without an instance is not looked for again: a cluster
+// may have machines elsewhere, and a canary lists its Nodes every few seconds.
+const unmatchedFor = 30 * time.Second
+
+// Identify returns the cluster with a provider id of Azure on each Node that is a member
+// of a scale set: Nodes that k3s, RKE2 or nobody gave one are matched as azure.Places says,
+// and have Unmatched otherwise. sets lists the candidates. No Node is changed.
+func Identify(c cluster.Cluster, reader azure.Reader, sets func(context.Context) ([]fleet.ResourceID, error),
+	now func() time.Time) cluster.Cluster {
+	return &identified{Cluster: c, reader: reader, sets: sets, now: now, known: map[nodeKey]match{}}
+}
+
+type identified struct {
+	cluster.Cluster
+	reader azure.Reader
+	sets   func(context.Context) ([]fleet.ResourceID, error)
+	now    func() time.Time
+
+	mu    sync.Mutex
+	known map[nodeKey]match
+}
+
+// A nodeKey is all that a match goes by, and the Node's UID: names are used again.
+type nodeKey struct{ name, uid, systemUUID string }
+
+type match struct {
+	instance fleet.ResourceID // "" with err
+	err      error
+	at       time.Time
+}
+
+func foreign(n fleet.Node) bool { return !strings.HasPrefix(n.ProviderID, "azure://") }
+
+func (c *identified) Node(ctx context.Context, name string) (fleet.Node, error) {
+	n, err := c.Cluster.Node(ctx, name)
+	if err != nil || !foreign(n) || c.recall(&n) {
+		return n, err
+	}
+	for one, err := range c.Nodes(ctx) {
+		if err != nil {
+			return n, err
+		}
+		if one.Name == name && one.UID == n.UID {
+			n.ProviderID, n.Unmatched = one.ProviderID, one.Unmatched
+		}
+	}
+	return n, nil
+}
+
+// Nodes gives those that have to be matched last, once all are known.
+func (c *identified) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		var waiting, all []fleet.Node
+		for n, err := range c.Cluster.Nodes(ctx) {
+			if err == nil {
+				all = append(all, fleet.Node{Name: n.Name, ProviderID: n.ProviderID, SystemUUID: n.SystemUUID})
+			}
+			if err == nil && foreign(n) && !c.recall(&n) {
+				waiting = append(waiting, n)
+			} else if !yield(n, err) || err != nil {
+				return
+			}
+		}
+		places := azure.Places{Reader: c.reader, Sets: c.sets, Nodes: all}
+		for _, n := range waiting {
+			place, err := places.Of(ctx, n)
+			c.mu.Lock()
+			c.known[keyOf(n)] = match{place.Instance, err, c.now()}
+			c.mu.Unlock()
+			c.recall(&n)
+			if !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+func keyOf(n fleet.Node) nodeKey { return nodeKey{n.Name, n.UID, n.SystemUUID} }
+
+// recall sets what is known of a Node, and reports whether that still counts.
+func (c *identified) recall(n *fleet.Node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, known := c.known[keyOf(*n)]
+	if !known || m.err != nil && c.now().Sub(m.at) >= unmatchedFor {
+		return false
+	}
+	if n.Unmatched = m.err; m.err == nil {
+		n.ProviderID = "azure://" + string(m.instance)
+	}
+	return true
+}
