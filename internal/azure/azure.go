@@ -18,7 +18,8 @@ type Reader interface {
 	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
 	// Instances lists a pool's instances with their instance views.
 	Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error)
-	// Instance returns one instance, or one virtual machine, with its instance view.
+	// Instance returns one instance, or one virtual machine, with its instance view. Where
+	// Azure does not show a Flexible set's member below the set, Protection is the zero value.
 	Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error)
 	// Machines lists the virtual machines of a resource group, by their ids in lower case,
 	// each with its scale set; "" where it is in none.
@@ -59,7 +60,9 @@ type Changer interface {
 	// before, the token follows theirs. What exists under the name but was made
 	// from something else is fleet.KindConflict, and so is anything under way
 	// on the target that the change cannot join. A change whose Etag is not the
-	// target's any more is fleet.KindStale. After an error the change may have
+	// target's any more is fleet.KindStale. A fleet.ProtectInstance that Azure
+	// refuses for all members of a Flexible scale set is fleet.KindUnsupported.
+	// After an error the change may have
 	// begun all the same, but for KindStale: observe before repeating.
 	Begin(ctx context.Context, change fleet.Change) (fleet.Token, error)
 	// Poll asks once, without waiting. Progress.Done says that the operation

@@ -58,6 +58,10 @@ func (f *fake) Instance(context.Context, fleet.ResourceID) (fleet.Instance, erro
 	return fleet.Instance{}, f.next()
 }
 
+func (f *fake) Machines(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
+	return nil, f.next()
+}
+
 func (f *fake) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
 	err := f.next()
 	return fleet.Pool{Name: "p"}, err
@@ -144,6 +148,17 @@ func TestRetryKnowsTheEnd(t *testing.T) {
 	if !p.Done || !fleet.Is(err, fleet.KindTransient) || len(f.at) != 1 {
 		t.Errorf("%+v, %v, %d tries", p, err, len(f.at))
 	}
+}
+
+func TestMachinesAreDecorated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{errs: []error{fail(fleet.KindTransient, 0)}, began: time.Now()}
+		var b bytes.Buffer
+		c := azure.Audit(azure.Retry(azure.Limit(f, azure.Limits{}), azure.RetryPolicy{}), slog.New(slog.NewTextHandler(&b, nil)))
+		if _, err := c.Machines(t.Context(), "/subscriptions/s/resourceGroups/g"); err != nil || len(f.at) != 2 || b.Len() > 0 {
+			t.Errorf("%v after %d tries, logged %q", err, len(f.at), b.String())
+		}
+	})
 }
 
 func TestRetryHeedsTheContext(t *testing.T) {

@@ -27,7 +27,7 @@ type Limits struct {
 	// Burst is how many may go at once after a quiet time; 0 means 40 reads and
 	// 20 changes. It must be at least 1 where it is set.
 	ReadBurst, ChangeBurst int
-	// One scale set or instance has limits of its own in Compute: 36 reads at
+	// One scale set, instance or virtual machine has limits of its own in Compute: 36 reads at
 	// once, refilled by 12 a minute, and 12 changes, by 4 (documentation of Compute
 	// throttling limits). Half of that is taken, so that two processes, or a cluster
 	// autoscaler beside one, stay below it. These say how many a minute, and at

@@ -27,7 +27,8 @@ type (
 	StartInstance struct{ Instance ResourceID }
 	// ProtectInstance sets both of Azure's instance protections as given; the zero
 	// Protection removes the policy. It leaves the instance's other properties as
-	// they are.
+	// they are. Where Azure does not know protection of a Flexible pool's virtual
+	// machines, it is KindUnsupported, and nothing else is.
 	ProtectInstance struct {
 		Instance   ResourceID
 		Protection Protection

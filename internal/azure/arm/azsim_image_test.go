@@ -96,7 +96,11 @@ func testImages(t *testing.T, f fixture) {
 	if im := now.Model.Image; !im.ID.Equal(v1.ID) || im.Publisher != "" || im.Offer != "" || im.SKU != "" || im.Version != "" {
 		t.Errorf("model's image %+v", im)
 	}
-	now.Model.Image, now.Etag = before.Model.Image, before.Etag
+	if now.Model.Created.Equal(before.Model.Created) && f.flexible {
+		t.Errorf("another model of the same time, %v", now.Model.Created)
+	}
+	changed := now
+	now.Model.Image, now.Etag, now.Model.Created = before.Model.Image, before.Etag, before.Model.Created
 	if fmt.Sprint(now) != fmt.Sprint(before) {
 		t.Errorf("something else changed:\n%+v\n%+v", before, now)
 	}
@@ -109,7 +113,10 @@ func testImages(t *testing.T, f fixture) {
 	for _, i := range f.instances(3) {
 		if i.Image.ID.Equal(v1.ID) {
 			fresh++
-		} else if i.LatestModelApplied {
+			if !i.MadeFrom(changed) {
+				t.Errorf("%s was made from the model, not so it is reported", i.Name)
+			}
+		} else if i.MadeFrom(changed) {
 			t.Errorf("%s has the latest model, it says", i.Name)
 		}
 	}

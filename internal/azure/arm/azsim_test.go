@@ -39,6 +39,15 @@ type fixture struct {
 	s              *azsim.Server
 	cloud, another *arm.Cloud // another is what another process has
 	wait           func(time.Duration)
+	flexible       bool // the pool's instances are virtual machines
+}
+
+// instance is the id of an instance of the pool, which need not exist.
+func (f fixture) instance(name string) fleet.ResourceID {
+	if f.flexible {
+		return simPool.In("virtualMachines", name)
+	}
+	return simPool.Child("virtualMachines", name)
 }
 
 func connect(t *testing.T, where cloud.Configuration, credential azcore.TokenCredential, transport policy.Transporter) *arm.Cloud {
@@ -80,6 +89,17 @@ func poolBody(instances int64) armcompute.VirtualMachineScaleSet {
 	}
 }
 
+// flexBody is poolBody as a Flexible scale set.
+func flexBody(instances int64) armcompute.VirtualMachineScaleSet {
+	b := poolBody(instances)
+	b.Properties.OrchestrationMode, b.Properties.PlatformFaultDomainCount, b.Properties.Overprovision = ptr(armcompute.OrchestrationModeFlexible), ptr(int32(1)), nil
+	nic := &armcompute.VirtualMachineScaleSetNetworkConfiguration{Name: ptr("nic"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{
+		Primary: ptr(true), IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{Name: ptr("ip")}}}}
+	b.Properties.VirtualMachineProfile.NetworkProfile = &armcompute.VirtualMachineScaleSetNetworkProfile{
+		NetworkAPIVersion: ptr(armcompute.NetworkAPIVersionTwoThousandTwenty1101), NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{nic}}
+	return b
+}
+
 // done waits until what was begun with the SDK has ended.
 func done[T any](t *testing.T, p *runtime.Poller[T], err error) {
 	t.Helper()
@@ -101,25 +121,29 @@ func sdk(t *testing.T, s *azsim.Server) *armcompute.ClientFactory {
 	return factory
 }
 
-// onAzsim runs a test in one process and virtual time: hours of Azure in milliseconds.
+// onAzsim runs a test in one process and virtual time, on a Uniform and a Flexible pool:
+// hours of Azure in milliseconds.
 func onAzsim(t *testing.T, name string, do func(t *testing.T, f fixture)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := &azsim.Server{Seed: 1}
-			defer s.Close()
-			p, err := sdk(t, s).NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", poolBody(2), nil)
-			done(t, p, err)
-			do(t, fixture{t, s, inProcess(t, s, ""), inProcess(t, s, ""), time.Sleep})
+	for kind, body := range map[string]armcompute.VirtualMachineScaleSet{fleet.Uniform: poolBody(2), fleet.Flexible: flexBody(2)} {
+		t.Run(name+"/"+kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &azsim.Server{Seed: 1}
+				defer s.Close()
+				p, err := sdk(t, s).NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", body, nil)
+				done(t, p, err)
+				do(t, fixture{t, s, inProcess(t, s, ""), inProcess(t, s, ""), time.Sleep, kind == fleet.Flexible})
+			})
 		})
-	})
+	}
 }
 
 // What the adapter does shows in a fresh read of the simulated Azure.
 func TestOnAzsim(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, f fixture){
 		"Reads": testReads, "Missing": testMissing, "Power": testPower, "Protection": testProtection, "Snapshot": testSnapshots, "DataDisk": testDataDisks, "Image": testImages,
-		"Latest": testLatest, "Extensions": testExtensions, "Capacity": testCapacity, "Conditions": testConditions, "Resume": testResume, "Faults": testFaults,
+		"Latest": testLatest, "Extensions": testExtensions, "Capacity": testCapacity, "Conditions": testConditions, "Resume": testResume, "Faults": testFaults, "Unprotectable": testUnprotectable,
+		"Remade": testRemade, "Rest": testRest, "Requests": testRequests, "Machines": testMachines,
 	} {
 		onAzsim(t, name, do)
 	}
@@ -144,7 +168,7 @@ func TestFaultsOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	testFaults(t, fixture{t, s, connect(t, where, credential, web.Client()), connect(t, where, credential, web.Client()),
-		func(d time.Duration) { time.Sleep(min(d, 20*time.Millisecond)) }})
+		func(d time.Duration) { time.Sleep(min(d, 20*time.Millisecond)) }, false})
 }
 
 // maxPolls bounds how often one operation is polled.
@@ -161,10 +185,14 @@ func (f fixture) finish(change fleet.Change) {
 // try also checks that beginning a change needs no action that is not documented.
 func (f fixture) try(change fleet.Change) error {
 	f.t.Helper()
+	allowed := azure.Actions(change.Verb())
+	if f.flexible {
+		allowed = azure.OfFlexible(allowed)
+	}
 	before := len(f.s.Requests())
 	tok, err := f.cloud.Begin(f.t.Context(), change)
 	for _, r := range f.s.Requests()[before:] {
-		if r.Action != "" && !slices.ContainsFunc(azure.Actions(change.Verb()), func(a string) bool { return strings.EqualFold(a, r.Action) }) {
+		if r.Action != "" && !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, r.Action) }) {
 			f.t.Errorf("%s needs %s", change.Verb(), r.Action)
 		}
 	}
@@ -235,7 +263,7 @@ func testReads(t *testing.T, f fixture) {
 	if !p.ID.Equal(simPool) || p.Name != simPool.Name() || p.Location != region || p.Size != size || p.Capacity != 2 {
 		t.Errorf("pool %+v", p)
 	}
-	if p.Orchestration != fleet.Uniform || p.UpgradeMode != fleet.Manual || p.AutomaticOSUpgrade || p.AutomaticRepairs || p.Spot || p.ProvisioningState != "Succeeded" || len(p.Zones) == 0 {
+	if (p.Orchestration == fleet.Flexible) != f.flexible || p.Model.Created.IsZero() == f.flexible || p.UpgradeMode != fleet.Manual || p.AutomaticOSUpgrade || p.AutomaticRepairs || p.Spot || p.ProvisioningState != "Succeeded" || len(p.Zones) == 0 {
 		t.Errorf("pool %+v", p)
 	}
 	m := p.Model
@@ -246,7 +274,7 @@ func testReads(t *testing.T, f fixture) {
 		t.Errorf("extensions %+v", m.Extensions)
 	}
 	for _, i := range f.instances(2) {
-		if !i.ID.Parent().Equal(simPool) || i.InstanceID != i.ID.Name() || i.HostName == "" || i.VMID == "" || i.Size != size || !i.LatestModelApplied {
+		if !i.ID.Equal(f.instance(i.ID.Name())) || !i.Pool.Equal(simPool) || i.InstanceID != i.ID.Name() || i.HostName == "" || i.VMID == "" || i.Size != size || !i.MadeFrom(p) {
 			t.Errorf("instance %+v", i)
 		}
 		if i.Power != fleet.PowerRunning || i.ProvisioningState != "Succeeded" || i.Generation == "" || i.OSDisk == "" || len(i.DataDisks) != 0 || i.Zone == "" {
@@ -275,7 +303,7 @@ func testMissing(t *testing.T, f fixture) {
 	gallery := simPool.In("galleries", "none")
 	definition := gallery.Child("images", "none")
 	version := definition.Child("versions", "1.0.0")
-	instance := simPool.Child("virtualMachines", "999")
+	instance := f.instance("999")
 	for name, err := range map[string]error{
 		"pool":             only(f.cloud.Pool(ctx, simPool.In("virtualMachineScaleSets", "none"))),
 		"pool's instances": only(f.cloud.Instances(ctx, simPool.In("virtualMachineScaleSets", "none"))),

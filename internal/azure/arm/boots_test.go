@@ -83,7 +83,7 @@ func onTwoPools(t *testing.T, do func(t *testing.T, s *azsim.Server, c *arm.Clou
 			}
 			body.Properties.OrchestrationMode = ptr(armcompute.OrchestrationMode(pool.Orchestration))
 			if pool.Orchestration == fleet.Flexible {
-				body.Properties.UpgradePolicy = nil
+				body.Properties.UpgradePolicy, body.Properties.PlatformFaultDomainCount = nil, ptr(int32(1))
 				profile.NetworkProfile.NetworkAPIVersion = ptr(armcompute.NetworkAPIVersion("2020-11-01"))
 			}
 			p, err := sdk(t, s).NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, pool.Name, body, nil)
@@ -218,12 +218,11 @@ func without(all []string, action string) []string {
 
 // A node of a Flexible pool is refused with the reason, and its pool does not disturb
 // what is read of others.
-func TestFlexiblePoolsAreLeftAlone(t *testing.T) {
+func TestFlexibleMembersAreMachines(t *testing.T) {
 	onTwoPools(t, func(t *testing.T, _ *azsim.Server, c *arm.Cloud) {
 		for _, b := range bootsOf(t, c, flexiblePool) {
-			_, err := fleet.ParseProviderID("azure://" + string(b.Instance))
-			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "of a Flexible scale set, not an instance of a Uniform scale set") {
-				t.Errorf("%v", err)
+			if id, err := fleet.ParseMachine("azure://" + string(b.Instance)); err != nil || !id.Equal(b.Instance) {
+				t.Errorf("%s, %v", id, err)
 			}
 		}
 		if uses, err := c.Uses(t.Context(), simGroup.In("galleries", "g").Child("images", "i")); err != nil || len(uses) > 0 {

@@ -69,7 +69,7 @@ type Cloud struct {
 	timeout   time.Duration
 	maxBody   int64
 
-	flexible sync.Map // bool, of scale sets by their ids in lower case: it never changes
+	flexible sync.Map // bool, of scale sets by their ids in lower case: it changes only with another set of the name
 
 	mu        sync.Mutex
 	factories map[string]*armcompute.ClientFactory // by subscription, lower case

@@ -26,6 +26,7 @@ const (
 const (
 	pool     = fleet.ResourceID(comp + "/virtualMachineScaleSets/p")
 	instance = pool + "/virtualMachines/3"
+	virtual  = fleet.ResourceID(comp + "/virtualMachines/p_1a2b3c4d")
 	disk     = fleet.ResourceID(comp + "/disks/d")
 	snapshot = fleet.ResourceID(comp + "/snapshots/s")
 	gallery  = fleet.ResourceID(comp + "/galleries/gal")

@@ -92,6 +92,8 @@ func readers() []func(context.Context, azure.Cloud) (any, error) {
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Version(ctx, version) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Uses(ctx, image) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Usages(ctx, "s", "l") },
+		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Instance(ctx, virtual) },
+		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Machines(ctx, group) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Size(ctx, "s", "l", "x") },
 		func(ctx context.Context, c azure.Cloud) (any, error) {
 			return c.Denied(ctx, group, []string{"Microsoft.Compute/disks/write", "a/b/read"})
@@ -121,6 +123,15 @@ func changes() []fleet.Change {
 			Protected: map[string]fleet.Secret{"f": fleet.NewSecret(`{"k":"v"}`)}},
 		fleet.DeallocateScaleSet{Pool: pool}, fleet.StartScaleSet{Pool: pool}, fleet.DeleteScaleSet{Pool: pool},
 		fleet.ReimageInstance{Instance: instance}, fleet.RestartInstance{Instance: instance},
+	}
+}
+
+// machineChanges are those that virtual machines know, too.
+func machineChanges() []fleet.Change {
+	return []fleet.Change{
+		fleet.StopInstance{Instance: virtual}, fleet.StopInstance{Instance: virtual, Deallocate: true}, fleet.StartInstance{Instance: virtual},
+		fleet.ProtectInstance{Instance: virtual, Protection: fleet.Protection{ScaleIn: true}},
+		fleet.AttachDisk{Instance: virtual, Disk: disk, LUN: 1}, fleet.DetachDisk{Instance: virtual, Disk: disk},
 	}
 }
 
@@ -168,6 +179,10 @@ func FuzzRead(f *testing.F) {
 	add(8, `{"value":[{"id":"`+string(pool)+`","properties":{"virtualMachineProfile":{"storageProfile":{"imageReference":{"sharedGalleryImageId":"`+string(version)+`"}}},"storageProfile":{"imageReference":{"id":"`+string(version)+`"}}}}]}`)
 	add(8, `{"value":[{"id":"/subscriptions/s/resourceGroups/../x"}]}`)
 	add(9, `{"value":[{"resourceType":"virtualMachines","name":"x","locations":["l"],"capabilities":[null,{"name":"MaxDataDiskCount","value":"-3"}]}]}`)
+	add(11, `{"id":"`+string(virtual)+`","tags":{"VirtualMachineProfileTimeCreated":"13/26/2024 9:42:41 AM +00:00"},"properties":{"virtualMachineScaleSet":{"id":"`+string(pool)+`"}}}`)
+	add(11, `{"id":"`+string(virtual)+`","properties":{"virtualMachineScaleSet":{"id":"@elsewhere.invalid`+string(pool)+`"}}}`)
+	add(11, `{"id":"`+string(virtual)+`","name":"..","properties":{"virtualMachineScaleSet":{"id":"`+string(pool)+`"}}}`)
+	add(12, `{"value":[{"id":"`+strings.ToUpper(string(virtual))+`","properties":{"virtualMachineScaleSet":{"id":"`+string(pool)+`"}}},null,{"id":"/"}]}`)
 	add(10, `{"value":[{"actions":["*"],"notActions":["Microsoft.Compute/*/write"]},{"actions":null}]}`)
 	f.Add(uint8(10), 200, "", "<html>\n")
 
@@ -204,7 +219,8 @@ func FuzzRead(f *testing.F) {
 // it began. Credentials go to Azure alone, and what comes is an error or a
 // progress that asks again later.
 func FuzzBegin(f *testing.F) {
-	for i := range changes() {
+	all := append(changes(), machineChanges()...)
+	for i := range all {
 		f.Add(uint8(i), 202, base+"/op", base+"/result", "5", `{"status":"InProgress","properties":{"provisioningState":"Creating"}}`)
 		f.Add(uint8(i), 200, "", "", "", `{"properties":{"provisioningState":"Succeeded"}}`)
 		f.Add(uint8(i), 404, "", "", "", `{"error":{"code":"ResourceNotFound"}}`)
@@ -219,7 +235,7 @@ func FuzzBegin(f *testing.F) {
 		if status < 200 || status > 599 {
 			return
 		}
-		change := changes()[int(which)%len(changes())]
+		change := all[int(which)%len(all)]
 		h := http.Header{}
 		for name, v := range map[string]string{"Azure-Asyncoperation": async, "Location": location, "Retry-After": wait} {
 			if v != "" {
@@ -248,7 +264,7 @@ func FuzzBegin(f *testing.F) {
 // refused before anything is sent, or each request stays in the group that the
 // id names.
 func FuzzTarget(f *testing.F) {
-	for _, id := range []fleet.ResourceID{pool, instance, disk, snapshot, gallery, image, version, pool + "/extensions/e"} {
+	for _, id := range []fleet.ResourceID{pool, instance, virtual, disk, snapshot, gallery, image, version, pool + "/extensions/e"} {
 		for _, odd := range []string{"", "/", "/..", "/../x", "?x=y", "#x", "%2f..%2f", `\..\x`, "\x00", "/../../../../g2/providers/Microsoft.Compute/disks/d"} {
 			f.Add(string(id)+odd, "e")
 		}
@@ -283,6 +299,7 @@ func FuzzTarget(f *testing.F) {
 			func() error { _, err := c.Pool(t.Context(), id); return err },
 			func() error { _, err := c.Instances(t.Context(), id); return err },
 			func() error { _, err := c.Instance(t.Context(), id); return err },
+			func() error { _, err := c.Machines(t.Context(), id.Group()); return err },
 			func() error { _, err := c.Disk(t.Context(), id); return err },
 			func() error { _, err := c.Snapshot(t.Context(), id); return err },
 			func() error { _, err := c.Gallery(t.Context(), id); return err },

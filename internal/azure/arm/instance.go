@@ -3,7 +3,9 @@ package arm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,17 +23,26 @@ const (
 // Instances lists a pool's instances with their instance views. Protection of a Flexible
 // pool's is in no list.
 func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
-	flexible, known := c.flexible.Load(strings.ToLower(string(pool)))
-	if !known {
-		set, err := c.scaleSet(ctx, pool)
-		if err != nil {
-			return nil, err
+	if flexible, known := c.flexible.Load(strings.ToLower(string(pool))); known {
+		out, err := c.instancesOf(ctx, pool, flexible == true)
+		// A set that was deleted, and perhaps made again in the other mode, answers a
+		// Flexible set's list with nothing, and refuses a Uniform set's.
+		if fleet.Is(err, fleet.KindInvalid) || err == nil && flexible == true && len(out) == 0 {
+			c.flexible.Delete(strings.ToLower(string(pool)))
+		} else {
+			return out, err
 		}
-		flexible = set.flexible()
 	}
-	var out []fleet.Instance
-	err := c.eachInstance(ctx, pool, flexible == true, true, func(vm *instanceAnswer) {
-		if flexible == false || pool.Equal(fleet.ResourceID(vm.Properties.VirtualMachineScaleSet.ID)) { // should the filter have been ignored
+	set, err := c.scaleSet(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	return c.instancesOf(ctx, pool, set.flexible())
+}
+
+func (c *Cloud) instancesOf(ctx context.Context, pool fleet.ResourceID, flexible bool) (out []fleet.Instance, err error) {
+	err = c.eachInstance(ctx, pool, flexible, true, func(vm *instanceAnswer) {
+		if !flexible || pool.Equal(fleet.ResourceID(vm.Properties.VirtualMachineScaleSet.ID)) { // should the filter have been ignored
 			out = append(out, instanceOf(vm, pool))
 		}
 	})
@@ -76,8 +87,27 @@ func endless(op string, on fleet.ResourceID) error {
 	return &fleet.Error{Op: op, Resource: string(on), Kind: fleet.KindInvalid, Err: fmt.Errorf("the list has more than %d pages", maxPages)}
 }
 
-// Instance returns one instance with its instance view.
+// Instance returns one instance with its instance view. The protection of a virtual machine
+// is a second GET: it stands below the set alone, by Azure's documentation; no recording has it.
 func (c *Cloud) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	i, err := c.unprotected(ctx, id)
+	if err != nil || i.Pool == "" || id.UniformPool() != "" {
+		return i, err
+	}
+	var below instanceAnswer
+	p, err := c.at(i.Pool.Child("virtualMachines", i.Name), typeInstance)
+	if err == nil {
+		err = c.get(ctx, c.address(p.id, computeVersion), &below)
+	}
+	if err = failed(ctx, "get instance", id, err); err != nil && !refusesProtection(err) && !fleet.Is(err, fleet.KindDenied) {
+		return fleet.Instance{}, err
+	}
+	i.Protection = protectionOf(&below)
+	return i, nil
+}
+
+// unprotected is Instance without the protection of a virtual machine.
+func (c *Cloud) unprotected(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
 	const op = "get instance"
 	m, err := c.machine(id)
 	if err != nil {
@@ -87,18 +117,13 @@ func (c *Cloud) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instan
 	if err := c.get(ctx, c.address(m.id, computeVersion, "$expand", "instanceView"), &vm); err != nil {
 		return fleet.Instance{}, failed(ctx, op, id, err)
 	}
-	pool := id.UniformPool()
-	if set := vm.Properties.VirtualMachineScaleSet; pool == "" && set.ID != "" {
-		// Protection stands below the set alone, by Azure's documentation; no recording has it.
-		pool = fleet.ResourceID(set.ID)
-		var below instanceAnswer
-		err := failed(ctx, op, id, c.get(ctx, c.address(pool.Child("virtualMachines", vm.Name), computeVersion), &below))
-		if fleet.Is(err, fleet.KindTransient) || fleet.Is(err, fleet.KindThrottled) || ctx.Err() != nil {
-			return fleet.Instance{}, err
-		}
-		vm.Properties.ProtectionPolicy = below.Properties.ProtectionPolicy
-	}
-	return instanceOf(&vm, pool), nil
+	return instanceOf(&vm, cmp.Or(id.UniformPool(), fleet.ResourceID(vm.Properties.VirtualMachineScaleSet.ID))), nil
+}
+
+// refusesProtection reports that Azure does not have a Flexible set's member, which it has
+// elsewhere, below the set.
+func refusesProtection(err error) bool {
+	return slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindNotFound, fleet.KindUnsupported}, fleet.KindOf(err))
 }
 
 // A machine is what can be done to an instance of a Uniform scale set and, by another
@@ -135,10 +160,7 @@ func instanceOf(vm *instanceAnswer, pool fleet.ResourceID) fleet.Instance {
 		Image:              imageOf(p.StorageProfile.ImageReference),
 		Generation:         p.InstanceView.HyperVGeneration,
 	}
-	if policy := p.ProtectionPolicy; policy != nil {
-		i.Protection = fleet.Protection{ScaleIn: policy.ProtectFromScaleIn, ScaleSetActions: policy.ProtectFromScaleSetActions}
-		i.Protection.Off = !i.Protection.Protects()
-	}
+	i.Protection = protectionOf(vm)
 	if len(vm.Zones) > 0 {
 		i.Zone = vm.Zones[0]
 	}
@@ -159,6 +181,14 @@ func instanceOf(vm *instanceAnswer, pool fleet.ResourceID) fleet.Instance {
 		}
 	}
 	return i
+}
+
+func protectionOf(vm *instanceAnswer) (p fleet.Protection) {
+	if policy := vm.Properties.ProtectionPolicy; policy != nil {
+		p = fleet.Protection{ScaleIn: policy.ProtectFromScaleIn, ScaleSetActions: policy.ProtectFromScaleSetActions}
+		p.Off = !p.Protects()
+	}
+	return p
 }
 
 // modelTime reads when the model of a Flexible set was made from which a member was made,
@@ -270,13 +300,20 @@ func (c *Cloud) protect(ctx context.Context, ch fleet.ProtectInstance) (fleet.To
 	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], armcompute.VirtualMachineScaleSetVM{
 		Properties: &armcompute.VirtualMachineScaleSetVMProperties{ProtectionPolicy: policy},
 	}, nil)
-	return begun(ctx, ch, op, err)
+	tok, err := begun(ctx, ch, op, err)
+	var e *fleet.Error
+	if errors.As(err, &e) && ch.Instance.UniformPool() == "" && refusesProtection(err) {
+		unsupported := *e
+		unsupported.Kind = fleet.KindUnsupported
+		return tok, &unsupported
+	}
+	return tok, err
 }
 
 // attach uses the action that adds one disk, and not the PUT of the instance
 // with the list of all, which races the cluster's own volumes.
 func (c *Cloud) attach(ctx context.Context, ch fleet.AttachDisk) (fleet.Token, error) {
-	now, err := c.Instance(ctx, ch.Instance)
+	now, err := c.unprotected(ctx, ch.Instance)
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Instance, err)
 	}
@@ -304,7 +341,7 @@ func (c *Cloud) attach(ctx context.Context, ch fleet.AttachDisk) (fleet.Token, e
 }
 
 func (c *Cloud) detach(ctx context.Context, ch fleet.DetachDisk) (fleet.Token, error) {
-	now, err := c.Instance(ctx, ch.Instance)
+	now, err := c.unprotected(ctx, ch.Instance)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return "", nil // and so it is attached to nothing
 	}

@@ -173,7 +173,7 @@ func TestBegin(t *testing.T) {
 
 // Every verb's token must be resumable, or a capture killed at that step is lost.
 func TestEveryVerbResumes(t *testing.T) {
-	for _, ch := range changes() {
+	for _, ch := range append(changes(), machineChanges()...) {
 		t.Run(ch.Verb(), func(t *testing.T) {
 			answers := []answer{accepted(), status(`{"status":"InProgress"}`)}
 			switch ch.(type) {
@@ -187,6 +187,10 @@ func TestEveryVerbResumes(t *testing.T) {
 				answers = append([]answer{refusal(404, "ResourceNotFound", ""), {status: 200, body: `{"properties":{}}`}}, answers...)
 			case fleet.CreateSnapshot, fleet.CreateDisk, fleet.CreateGallery, fleet.CreateDefinition, fleet.CreateVersion:
 				answers = append([]answer{refusal(404, "ResourceNotFound", "")}, answers...)
+			}
+			if _, protects := ch.(fleet.ProtectInstance); protects && ch.Target() == virtual {
+				vm := answer{status: 200, body: `{"name":"p_1a2b3c4d","properties":{"virtualMachineScaleSet":{"id":"` + string(pool) + `"}}}`}
+				answers = append([]answer{vm}, answers...)
 			}
 			switch n := len(answers) - 2; ch.(type) { // the answer to the change
 			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion, fleet.PublishVersion, fleet.CreateCanary, fleet.WriteExtension, fleet.SetModelUserData, fleet.SetUserData, fleet.SetSize:

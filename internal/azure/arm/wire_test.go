@@ -55,6 +55,21 @@ func TestPatchModelOnTheWire(t *testing.T) {
 	wantBody(t, bodyOf(t, fleet.PatchModel{Pool: pool, CustomData: &secret}), "PATCH", pool, `{"properties":{"virtualMachineProfile":{"osProfile":{"customData":"I2Nsb3VkLWNvbmZpZwo="}}}}`)
 }
 
+func TestVirtualMachineOnTheWire(t *testing.T) {
+	now := answer{status: 200, body: `{"id":"` + string(virtual) + `","name":"p_1a2b3c4d","properties":{"virtualMachineScaleSet":{"id":"` + string(pool) + `"}}}`}
+	wantBody(t, bodyOf(t, fleet.ProtectInstance{Instance: virtual, Protection: fleet.Protection{ScaleIn: true}}, now, answer{status: 200, body: `{}`}), "PUT",
+		pool+"/virtualMachines/p_1a2b3c4d", `{"properties":{"protectionPolicy":{"protectFromScaleIn":true,"protectFromScaleSetActions":false}}}`)
+	wantBody(t, bodyOf(t, fleet.AttachDisk{Instance: virtual, Disk: disk, LUN: 7}, now), "POST", virtual+"/attachDetachDataDisks",
+		`{"dataDisksToAttach":[{"diskId":"`+string(disk)+`","lun":7,"caching":"None"}]}`)
+	stop := bodyOf(t, fleet.StopInstance{Instance: virtual})
+	wantBody(t, stop, "POST", virtual+"/powerOff", "")
+	if !strings.Contains(stop.query, "skipShutdown=false") {
+		t.Errorf("stopped by %s", stop.query)
+	}
+	wantBody(t, bodyOf(t, fleet.StopInstance{Instance: virtual, Deallocate: true}), "POST", virtual+"/deallocate", "")
+	wantBody(t, bodyOf(t, fleet.StartInstance{Instance: virtual}), "POST", virtual+"/start", "")
+}
+
 func TestInstanceOnTheWire(t *testing.T) {
 	full := answer{status: 200, body: `{"id":"` + string(instance) + `","properties":{"protectionPolicy":{"protectFromScaleIn":true},
 		"networkProfile":{"networkInterfaces":[{"id":"/nic"}]},

@@ -1,0 +1,178 @@
+package arm_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const belowSet = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/"
+
+// fault has Azure refuse an action from now on.
+func (f fixture) fault(action string, status int, code string) {
+	f.t.Helper()
+	if err := f.s.AddFault(azsim.Fault{Name: action, Action: action, Effect: azsim.EffectError, Status: status, Code: code}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// testUnprotectable: what Azure refuses of all members of a Flexible set alone is
+// unsupported. An instance whose protection is not shown has none, but not where Azure
+// fails for another reason.
+func testUnprotectable(t *testing.T, f fixture) {
+	id := f.instances(2)[0].ID
+	protect := fleet.ProtectInstance{Instance: id, Protection: fleet.Protection{ScaleIn: true}}
+	for _, c := range []struct {
+		status   int
+		code     string
+		uniform  fleet.Kind
+		flexible fleet.Kind
+	}{
+		{400, "InvalidParameter", fleet.KindInvalid, fleet.KindUnsupported},
+		{404, "NotFound", fleet.KindNotFound, fleet.KindUnsupported},
+		{403, "AuthorizationFailed", fleet.KindDenied, fleet.KindDenied},
+		{409, "OperationNotAllowed", fleet.KindConflict, fleet.KindConflict},
+		{503, "ServerBusy", fleet.KindTransient, fleet.KindTransient},
+	} {
+		want := c.uniform
+		if f.flexible {
+			want = c.flexible
+		}
+		f.fault(belowSet+"write", c.status, c.code)
+		wantKind(t, f.try(protect), want)
+		f.s.RemoveFault(belowSet + "write")
+	}
+	if !f.flexible {
+		return
+	}
+	f.finish(protect)
+	for status, want := range map[int]fleet.Kind{400: "", 403: "", 503: fleet.KindTransient, 401: fleet.KindUnauthenticated} {
+		f.fault(belowSet+"read", status, "Refused")
+		i, err := f.cloud.Instance(t.Context(), id)
+		if fleet.KindOf(err) != want || want == "" && (err != nil || !i.ID.Equal(id) || i.Protection != fleet.Protection{}) {
+			t.Errorf("%d: %+v, %v, want %q", status, i, err, want)
+		}
+		f.s.RemoveFault(belowSet + "read")
+	}
+}
+
+// testRemade: a set that is deleted and made again in the other mode is listed as what it
+// is now, by a process that knew the first one; one that is gone is not found.
+func testRemade(t *testing.T, f fixture) {
+	f.instances(2)
+	sets := sdk(t, f.s).NewVirtualMachineScaleSetsClient()
+	gone, err := sets.BeginDelete(t.Context(), azsim.DefaultResourceGroup, "pool1", nil)
+	done(t, gone, err)
+	wantKind(t, only(f.cloud.Instances(t.Context(), simPool)), fleet.KindNotFound)
+	f.cloud = inProcess(t, f.s, "")
+	other := flexBody(2)
+	if f.flexible {
+		other = poolBody(2)
+	}
+	for _, body := range []armcompute.VirtualMachineScaleSet{other, poolBody(3), flexBody(1)} {
+		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", body, nil)
+		done(t, p, err)
+		f.instances(int(*body.SKU.Capacity))
+		gone, err = sets.BeginDelete(t.Context(), azsim.DefaultResourceGroup, "pool1", nil)
+		done(t, gone, err)
+	}
+}
+
+// testRest: a writer does not preempt a scale-out that another began.
+func testRest(t *testing.T, f fixture) {
+	three := armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Name: ptr(size), Capacity: ptr(int64(3))}}
+	p, err := sdk(t, f.s).NewVirtualMachineScaleSetsClient().BeginUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", three, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := azure.Writer{Cloud: f.cloud, Now: time.Now, Within: time.Minute}
+	secret := fleet.NewSecret("#cloud-config\n")
+	if _, err := w.ScaleSet(t.Context(), simPool, func(p fleet.Pool) fleet.Change {
+		return fleet.PatchModel{Pool: simPool, CustomData: &secret, Etag: p.Etag}
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Poll(t.Context()); err != nil || !p.Done() {
+		t.Errorf("the scale-out was preempted or goes on: %v", err)
+	}
+}
+
+// testRequests counts what reads and changes of an instance ask: protection of a Flexible
+// set's member is a second GET.
+func testRequests(t *testing.T, f fixture) {
+	i := f.instances(2)[0]
+	count := func(what string, uniform, flexible int, do func()) {
+		t.Helper()
+		want := uniform
+		if f.flexible {
+			want = flexible
+		}
+		before := len(f.s.Requests())
+		do()
+		if all := f.s.Requests()[before:]; len(all) != want {
+			t.Errorf("%s: %d requests, want %d: %+v", what, len(all), want, all)
+		}
+	}
+	count("list", 1, 1, func() { f.instances(2) })
+	count("one", 1, 2, func() { get(t, f.cloud.Instance, i.ID) })
+	count("list by another process", 2, 2, func() { get(t, f.another.Instances, simPool) })
+	count("group", 1, 1, func() { get(t, f.cloud.Machines, simGroup) })
+	count("pool of one", 0, 2, func() {
+		if pool, err := azure.PoolOf(t.Context(), f.cloud, i.ID); err != nil || !pool.Equal(simPool) {
+			t.Errorf("%s, %v", pool, err)
+		}
+	})
+	count("stop", 1, 1, func() {
+		if _, err := f.cloud.Begin(t.Context(), fleet.StopInstance{Instance: i.ID}); err != nil {
+			t.Error(err)
+		}
+	})
+	path := f.s.Requests()[len(f.s.Requests())-1].Path
+	if want := strings.ToLower(string(i.ID)) + "/poweroff"; path != want {
+		t.Errorf("stopped by %s, want %s", path, want)
+	}
+}
+
+// testMachines: the map of a group's virtual machines, and where Nodes run by it.
+func testMachines(t *testing.T, f fixture) {
+	list := f.instances(2)
+	machines := get(t, f.cloud.Machines, simGroup)
+	want := 0
+	if f.flexible {
+		want = 2
+	}
+	if len(machines) != want {
+		t.Errorf("%d virtual machines: %v", len(machines), machines)
+	}
+	places := azure.Places{Reader: f.cloud}
+	for _, id := range []string{string(list[0].ID), strings.ToUpper(string(list[1].ID)), strings.ToLower(string(list[1].ID))} {
+		p, err := places.Of(t.Context(), fleet.Node{Name: "n", ProviderID: "azure://" + id})
+		if err != nil || !p.Instance.Equal(fleet.ResourceID(id)) || !p.Pool.Equal(simPool) {
+			t.Errorf("%s: %+v, %v", id, p, err)
+		}
+	}
+	for id, kind := range map[fleet.ResourceID]fleet.Kind{
+		simPool.In("virtualMachines", "gone"): fleet.KindNotFound,
+		"/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/none/providers/Microsoft.Compute/virtualMachines/m": fleet.KindNotFound,
+	} {
+		_, err := places.Of(t.Context(), fleet.Node{Name: "n", ProviderID: "azure://" + string(id)})
+		if !fleet.Is(err, kind) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	lists := 0
+	for _, r := range f.s.Requests() {
+		if strings.HasSuffix(r.Path, "/resourcegroups/"+azsim.DefaultResourceGroup+"/providers/microsoft.compute/virtualmachines") {
+			lists++
+		}
+	}
+	if f.flexible && lists > 4 { // those of Instances, Machines, and one of Places
+		t.Errorf("%d lists", lists)
+	}
+}
