@@ -67,8 +67,9 @@ check: lint test e2e ## lint, test, e2e
 browser: ## the page of a boot, looked at in headless Chromium
 	cd test/browser && go vet . && go test -count=1 -v -timeout 10m .
 
-azclient: controlplane ## azsim used by cluster-autoscaler's Azure client
+azclient: controlplane ## azsim used by the Azure client of cluster-autoscaler and the cloud provider
 	cd test/azclient && go vet ./... && go test -count=1 -v -timeout 10m ./...
+	cd test/azclient && POOL=flexible go test -count=1 -v -timeout 10m ./beside
 
 fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)

@@ -66,6 +66,46 @@ func grow(t *testing.T, c *Cloud, set *armcompute.VirtualMachineScaleSet, n int6
 	}
 }
 
+// listsFlexible has the cloud provider's client list the members of a Flexible set, while
+// the autoscaler's deletes one by its name.
+func listsFlexible(t *testing.T, c *Cloud) {
+	t.Helper()
+	body := armcompute.VirtualMachineScaleSet{}
+	if err := body.UnmarshalJSON([]byte(flexible)); err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.Sets.BeginCreateOrUpdate(t.Context(), c.Group, "flex1", body, nil)
+	if err == nil {
+		_, err = made.PollUntilDone(t.Context(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Members(t.Context(), "flex1")
+	if err != nil || len(first) != 2 || !strings.HasPrefix(first[0].InstanceID, "flex1_") || first[0].VMID == first[1].VMID {
+		t.Fatalf("members of a Flexible set: %+v, %v", first, err)
+	}
+	p, err := c.Sets.BeginDeleteInstances(t.Context(), c.Group, "flex1", armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: []*string{&first[0].InstanceID}}, nil)
+	if err == nil {
+		_, err = p.PollUntilDone(t.Context(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := c.Members(t.Context(), "flex1"); err != nil || !slices.Equal(left, first[1:]) {
+		t.Errorf("after the deletion of %s: %+v, %v", first[0].InstanceID, left, err)
+	}
+}
+
+// flexible is a Flexible set of two.
+const flexible = `{"location": "westeurope", "sku": {"name": "Standard_D2s_v5", "capacity": 2}, "properties": {
+	"orchestrationMode": "Flexible", "platformFaultDomainCount": 1,
+	"virtualMachineProfile": {
+		"osProfile": {"computerNamePrefix": "flex1", "adminUsername": "azureuser", "adminPassword": "Corr3ct-horse"},
+		"storageProfile": {"imageReference": {"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"}},
+		"networkProfile": {"networkApiVersion": "2020-11-01", "networkInterfaceConfigurations": [
+			{"name": "nic", "properties": {"primary": true, "ipConfigurations": [{"name": "ip"}]}}]}}}}`
+
 // The requests of cluster-autoscaler's Azure provider in their order: zones of
 // the region, scale sets and machines of the group, members with their instance
 // views, a scale-up by a sparse PUT with the set's ETag, a deletion by ids, and one
@@ -126,4 +166,5 @@ func TestAsTheAutoscalerActs(t *testing.T) {
 	if got := members(t, c); len(got) != 3 || slices.Contains(got, want[1]) {
 		t.Errorf("in the end: %q", got)
 	}
+	listsFlexible(t, c)
 }

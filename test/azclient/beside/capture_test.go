@@ -40,16 +40,24 @@ scaleSets:
             osDisk: {createOption: FromImage}
 `
 
+// kinds are the pool's body by $POOL: "" is Uniform.
+var kinds = map[string]string{"": spec, "flexible": strings.Replace(spec, `        virtualMachineProfile:
+`, `        orchestrationMode: Flexible
+        platformFaultDomainCount: 1
+        virtualMachineProfile:
+          networkProfile: {networkApiVersion: "2020-11-01", networkInterfaceConfigurations: [{name: nic, properties: {primary: true, ipConfigurations: [{name: ip}]}}]}
+`, 1)}
+
 // machines returns the id of the machine behind each computer name.
 func machines(t *testing.T, c *azclient.Cloud) map[string]string {
 	t.Helper()
-	list, err := c.GetVirtualMachineScaleSetVMClient().ListVMInstanceView(t.Context(), c.Group, pool)
+	list, err := c.Members(t.Context(), pool)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
 	for _, vm := range list {
-		out[strings.ToLower(*vm.Properties.OSProfile.ComputerName)] = *vm.Properties.VMID
+		out[strings.ToLower(vm.Computer)] = vm.VMID
 	}
 	return out
 }
@@ -80,7 +88,7 @@ func scaleDown(t *testing.T, k cluster, c *azclient.Cloud) func() []string {
 func TestCaptureBesideTheAutoscaler(t *testing.T) {
 	k := startCluster(t)
 	bin := azclient.Build(t, azclient.Root(t), "./cmd/ortet", "./cmd/ortet-node")
-	c := azclient.Serve(t, spec, "--speed", speed, "--kubeconfig", k.kubeconfig, "--program", "ortet-node="+filepath.Join(bin, "ortet-node"))
+	c := azclient.Serve(t, kinds[os.Getenv("POOL")], "--speed", speed, "--kubeconfig", k.kubeconfig, "--program", "ortet-node="+filepath.Join(bin, "ortet-node"))
 	nodes := k.awaitReady(t, 5)
 	donor, bench := nodes[0].Metadata.Name, nodes[1].Metadata.Name
 	before := machines(t, c)

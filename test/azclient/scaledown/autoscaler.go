@@ -49,7 +49,7 @@ func (a *autoscaler) run(ctx context.Context, stop <-chan struct{}, every time.D
 
 // scan deletes once a node is cordoned, and waits until its deletions have ended.
 func (a *autoscaler) scan(ctx context.Context) error {
-	members, err := a.azure.GetVirtualMachineScaleSetVMClient().ListVMInstanceView(ctx, a.azure.Group, a.pool)
+	members, err := a.azure.Members(ctx, a.pool)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (a *autoscaler) scan(ctx context.Context) error {
 	}
 	there := map[string]*string{} // instance ids, by provider id
 	for _, vm := range members {
-		if *vm.Properties.ProvisioningState != "Deleting" {
-			there[strings.ToLower("azure://"+*vm.ID)] = vm.InstanceID
+		if vm.State != "Deleting" {
+			there[strings.ToLower("azure://"+vm.ID)] = &vm.InstanceID
 		}
 	}
 	for _, n := range nodes {
