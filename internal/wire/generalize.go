@@ -63,6 +63,12 @@ type GeneralizeReport struct {
 	// Partial says that an inspection of a running node ended at one of its limits:
 	// Findings are what it found until then.
 	Partial bool `json:"partial,omitempty"`
+	// Flushed is when the flush of a running node's disk began, by its own clock; zero
+	// where none was asked for.
+	Flushed time.Time `json:"flushed,omitzero"`
+	// Emptied names files of a copy that was taken online which are empty, and were
+	// written in the minute before the flush: what was in them may be lost.
+	Emptied []string `json:"emptied,omitempty"`
 	// HooksNotRun names cloud-init's clean.d hooks on the disk: they are programs
 	// of the donor's, and are not run beside the workbench's devices.
 	HooksNotRun []string `json:"hooksNotRun,omitempty"`

@@ -56,6 +56,7 @@ func (s *scanner) accepts(class wire.SecretClass, at string) bool {
 // that into the report, and sets its outcome.
 func (s *scanner) judge(t *tree.Tree, r *wire.GeneralizeReport) error {
 	s.dropDoubles()
+	r.Emptied = s.emptied
 	for k, f := range s.findings {
 		f.Accepted = s.accepts(f.Class, k.path)
 		s.findings[k] = f

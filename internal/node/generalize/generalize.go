@@ -30,7 +30,7 @@ func Run(ctx context.Context, t *tree.Tree, o Options, progress func(string), lo
 		r = Fail(r, err)
 	}
 	// Names on the disk may hold anything; the report may not.
-	for _, list := range []*[]string{&r.Joins, &r.Unsaved, &r.HooksNotRun, &r.Unscanned, &r.Mentions} {
+	for _, list := range []*[]string{&r.Joins, &r.Unsaved, &r.HooksNotRun, &r.Unscanned, &r.Mentions, &r.Emptied} {
 		*list = (*list)[:min(len(*list), maxListed)]
 		for i, s := range *list {
 			(*list)[i] = printable(s, 1024)
@@ -61,6 +61,9 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 		return err
 	}
 	r.OS, r.Joins, r.Resumed = found.os, found.joins, found.resumed
+	if o.Flush {
+		return flush(ctx, t, o, r)
+	}
 	if r.HooksNotRun, err = hooks(t); err != nil {
 		return err
 	}

@@ -116,6 +116,15 @@ func inspect(t *tree.Tree, o Options) (inspection, error) {
 	if plane != "" {
 		problems = append(problems, fmt.Sprintf("this is the disk of a control plane (%s): only workers can be captured", plane))
 	}
+	if o.Flush || !o.Online.IsZero() {
+		why, err := packagesAtWork(t, o.Flush || o.Inspect)
+		if err != nil {
+			return found, err
+		}
+		if why != "" {
+			problems = append(problems, why+": a copy of the running node's disk would have half a package; wait until it is done, mend it (dpkg --configure -a), or capture without --online")
+		}
+	}
 	open, err := t.Exists(configurationJournal)
 	if err != nil {
 		return found, err

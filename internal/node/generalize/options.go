@@ -34,9 +34,12 @@ type Options struct {
 	RemoveSecrets         bool     // delete files with other secrets from the copy, where that is safe
 	ScanImages            bool     // search image layers for secrets by form too
 	Bootstrap             Bootstrap
-	SealTo                *ecdh.PublicKey // X25519; nil: nothing can be saved
-	DryRun                bool            // look, count and scan; change nothing
-	Inspect               bool            // the tree is a running node's root: scan it for what its copy would be refused for; change nothing
+	SealTo                *ecdh.PublicKey  // X25519; nil: nothing can be saved
+	DryRun                bool             // look, count and scan; change nothing
+	Flush                 bool             // the tree is a running node's root: write out what it has in memory, and nothing else
+	Online                time.Time        // when the disk was flushed of which the tree is a copy, by the donor's clock; of a running node's root, that it will be; zero: the donor was stopped
+	Now                   func() time.Time // for Flush
+	Inspect               bool             // the tree is a running node's root: scan it for what its copy would be refused for; change nothing
 	Limits                Limits
 }
 
@@ -84,6 +87,9 @@ func (o Options) Validate() error {
 		if err := wire.CheckAcceptedSecret(at); err != nil {
 			problems = append(problems, "accepted secret "+err.Error())
 		}
+	}
+	if o.Flush && o.Now == nil {
+		problems = append(problems, "a flush needs a clock")
 	}
 	if o.SealTo != nil && o.SealTo.Curve() != ecdh.X25519() {
 		problems = append(problems, "the key to seal to is not an X25519 key")

@@ -54,6 +54,7 @@ type scanner struct {
 	running     running
 	work        chan work
 	free        chan []byte
+	emptied     []string // files of which a copy that was taken online may have lost the content
 	removals    []string // files that --remove-secrets deletes
 
 	mu       sync.Mutex // guards what follows
@@ -224,6 +225,9 @@ func (s *scanner) file(root *os.Root, name, at, store string) error {
 		return nil
 	}
 	defer func() { _ = f.Close() }() // only read from
+	if store == "" && s.o.isEmptied(info) && len(s.emptied) <= maxListed {
+		s.emptied = append(s.emptied, "/"+at)
+	}
 	if s.o.Inspect {
 		if ok, err := s.opens(info); err != nil || !ok {
 			return err

@@ -1,0 +1,95 @@
+package generalize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/tree"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// flushFor limits a flush: on a busy node it takes 0.1 s.
+const flushFor = 30 * time.Second
+
+// emptyWithin is how long before the flush an empty file was written that is reported:
+// Linux writes back what is 30 s old, and looks each 5 s.
+const emptyWithin = time.Minute
+
+// flush writes out what a running node has in memory of its disk's root file system, so
+// that a snapshot has it. It changes nothing, and leaves it to the caller's end if it hangs.
+func flush(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport) error {
+	limited, cancel := context.WithTimeout(ctx, flushFor)
+	defer cancel()
+	begun, done := o.Now().UTC(), make(chan error, 1)
+	go func() { done <- t.Sync() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return refuse("what the node has in memory cannot be written to its disk: %v", err)
+		}
+	case <-limited.Done():
+		return refuse("what the node has in memory was not on its disk within %s: is a disk or a mount of it dead?", flushFor)
+	}
+	r.Flushed, r.Outcome = begun, wire.Generalized
+	return nil
+}
+
+// packagesAtWork says which package manager has not ended its work on the disk, of a
+// running node also by its locks; "" for none. A copy would have half a package.
+func packagesAtWork(t *tree.Tree, running bool) (string, error) {
+	for _, name := range []string{"/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock"} {
+		if !running {
+			break
+		}
+		f, _, err := t.OpenRegular(name, os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		held, err := writeLocked(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", fmt.Errorf("asking for the lock of %s: %w", name, err)
+		}
+		if held {
+			return "a package manager is at work: " + name + " is locked", nil
+		}
+	}
+	updates, err := t.Glob("/var/lib/dpkg/updates/[0-9]*")
+	if err != nil || len(updates) > 0 {
+		return "dpkg has not ended: there are files in /var/lib/dpkg/updates", err
+	}
+	status, err := readOptional(t, "/var/lib/dpkg/status", maxPackages)
+	if err != nil {
+		return "", err
+	}
+	var name []byte
+	for line := range bytes.Lines(status) {
+		if p, ok := bytes.CutPrefix(line, []byte("Package: ")); ok {
+			name = bytes.TrimSpace(p)
+		}
+		words := bytes.Fields(line)
+		if len(words) == 4 && string(words[0]) == "Status:" {
+			switch state := string(words[3]); state {
+			case "half-installed", "unpacked", "half-configured":
+				return fmt.Sprintf("package %s is %s", printable(string(name), 128), state), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// maxPackages bounds what is read of dpkg's list of packages; that of a desktop has 5 MiB.
+const maxPackages = 64 << 20
+
+// isEmptied reports whether a file of a copy that was taken online may have lost what was
+// written into it: it is empty, and was written just before.
+func (o Options) isEmptied(info fs.FileInfo) bool {
+	return !o.Online.IsZero() && !o.Inspect && info.Size() == 0 && info.ModTime().After(o.Online.Add(-emptyWithin))
+}
