@@ -72,6 +72,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and all blockers; change nothing (a short-lived pod inspects the node's disk)")
 	flags.BoolVar(&r.Again, "again", false, "build another version even if today's exists")
 	flags.BoolVar(&r.Deallocate, "deallocate", false, "deallocate the node instead of powering it off; slower, and Azure may have no capacity to start it again")
+	flags.BoolVar(&r.Online, "online", false, "copy the disk while the node stays in service: no drain, no stop, and no proof that it boots from this disk")
 	flags.DurationVar(&r.GracePeriod, "grace-period", 300*time.Second, "time limit for each pod to exit; the drain as a whole has three times that")
 	flags.BoolVar(&r.ForceDrain, "force", false, "delete pods that remain when the drain times out, and pods without a controller")
 	flags.IntVar(&r.History, "history", 3, "`NUMBER` of image versions to keep, at least 2; versions in use are always kept")
@@ -111,6 +112,8 @@ func (f *captureFlags) complete(node string) error {
 	switch {
 	case r.History < 2:
 		return usagef("--history %d: at least 2 versions are kept, the new one and the one before it", r.History)
+	case r.Online && r.Deallocate:
+		return usagef("--online leaves the node in service, and --deallocate stops it: leave out one of them")
 	case r.Replicas < 1 || r.Replicas > 100:
 		return usagef("--replicas %d: want 1 to 100", r.Replicas)
 	case r.GracePeriod < 0 || r.GracePeriod > 24*time.Hour:

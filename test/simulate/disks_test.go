@@ -52,7 +52,8 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 		}
 		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running, of: source.of, at: source.at}
 		if c := w.computers[source.user]; c != nil {
-			d.running, d.of, d.at = c.running, c.node(), time.Now()
+			flushed := time.Since(w.flushedAt) < 2*time.Minute // of a capture with --online
+			d.running, d.of, d.at = c.running && !flushed, c.node(), time.Now()
 		}
 		if strings.Contains(string(from.Volume), "/versions/") {
 			d.version = from.Volume

@@ -205,7 +205,7 @@ func (w *world) giveName(c *computer) {
 
 // onBoth are stories that are played on both kinds of scale sets.
 func onBoth() (all []Story) {
-	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories) {
+	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories, online) {
 		all = append(all, s, onFlexible(s))
 	}
 	return append(all, flexibles...)

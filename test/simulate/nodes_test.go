@@ -332,6 +332,9 @@ func (w *world) podDeleted(d kubesim.Deletion) {
 	if d.User == ortetUser && !d.Eviction && !forced && d.Pod.Namespace == workload {
 		w.broken(12, "pod %s is deleted and not evicted, without --force", d.Pod.Name)
 	}
+	if d.User == ortetUser && d.Pod.Namespace != namespace && w.captures(d.Pod.Spec.NodeName) {
+		w.broken(19, "pod %s of the donor is evicted", d.Pod.Name)
+	}
 	if d.Pod.DeletionTimestamp == nil {
 		w.replace(d.Pod)
 	}

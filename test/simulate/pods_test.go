@@ -48,6 +48,7 @@ func (w *world) podStarts(p *corev1.Pod) {
 	if c == nil {
 		return
 	}
+	w.locked(func() { delete(w.logs, p.Name) }) // of an earlier one of the name
 	name := p.Spec.Containers[0].Name
 	waits := func(why, message string) {
 		w.setStatus(p, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
@@ -71,6 +72,10 @@ func (w *world) podStarts(p *corev1.Pod) {
 	command := p.Spec.Containers[0].Command
 	if slices.Contains(command, "--inspect") {
 		w.after(time.Second, func() { w.inspected(p, command) })
+		return
+	}
+	if slices.Contains(command, "--flush") {
+		w.after(time.Second, func() { w.flushed(p, command) })
 		return
 	}
 	w.mu.Lock()
@@ -97,10 +102,23 @@ func (w *world) inspected(p *corev1.Pod, command []string) {
 		report.Unsaved = append(report.Unsaved, strings.TrimSpace(string(x.kind)+" "+x.name)+": "+wire.NoSealKey)
 	}
 	code := int32(0)
+	if w.story.Pool.Disk == "dead" && slices.Contains(command, "--flush") {
+		report.Outcome, report.Message, code = wire.DiskRefused, "what the node has in memory was not on its disk within 30s", 4
+	}
 	if w.story.Pool.Disk == "preserve" {
 		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3
 	}
 	w.reported(p, code, report)
+}
+
+// flushed is the end of ortet-node generalize --flush.
+func (w *world) flushed(p *corev1.Pod, command []string) {
+	if w.runsOn(p) == nil || w.story.Pool.Disk == "dying" { // syncfs does not return
+		return
+	}
+	w.locked(func() { w.flushedAt = time.Now() })
+	w.reported(p, 0, wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"),
+		Outcome: wire.Generalized, DryRun: true, Flushed: time.Now().UTC()})
 }
 
 // generalized is the end of ortet-node generalize on a copy.

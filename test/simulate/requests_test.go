@@ -33,6 +33,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		w.checkOrder(p, req)
 		w.checkDetach(p, about)
 	}
+	w.checkOnline(p, req)
 	node, _ := strings.CutPrefix(about, "nodes/")
 	before, lock := w.kube.Node(node), w.kuredHolder()
 	return func(answer *http.Response) {
@@ -58,6 +59,9 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			}
 		}
 		c := w.computerOf(node)
+		if p.online() && node == w.nodeName(p.ask.Node) && before.Spec.Unschedulable != after.Spec.Unschedulable {
+			w.broken(19, "%s has unschedulable=%t at its donor %s", p.name, after.Spec.Unschedulable, node)
+		}
 		if c != nil && before.Spec.Unschedulable && !after.Spec.Unschedulable && !w.isTouched(node) && !w.isReady(c) {
 			w.broken(12, "%s uncordons %s, which is not Ready since its last boot", p.name, node)
 		}

@@ -42,7 +42,7 @@ type Pool struct {
 	ScaleDown           string        // the donor's annotation
 	PodsTake            time.Duration // to end
 	Rebooting           time.Duration // how long kured reboots a node of another pool
-	Disk                string        // secrets, preserve, nojoin, lost, unread
+	Disk                string        // secrets, preserve, nojoin, lost, unread, dead, dying
 	Image               string        // of ortet's pods: none, unpullable, hanging, foreign
 
 	Mode              string // of upgrades; "" is Manual
@@ -81,6 +81,7 @@ type Ask struct {
 	Accept         bool
 	Force          bool
 	Deallocate     bool
+	Online         bool
 	Rolling        bool
 	Once           bool // not repeated, however it ends
 	KeepExtensions bool

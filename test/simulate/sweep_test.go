@@ -27,6 +27,7 @@ var swept = []Story{
 	{Name: "sweep first capture and original", Seed: 2, Pool: Pool{Instances: 3, Extensions: []string{"cse"}, Pods: 1},
 		Asks: []Ask{{Do: "capture", Deallocate: true}, {Do: "rollback", To: "original"}}},
 	{Name: "sweep resume", Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: at("azure PUT snapshots/snapshot_pool1_generalized", 1, "kill after")},
+	{Name: "sweep online", Seed: 4, Pool: usual, Asks: []Ask{{Do: "capture", Online: true, Grow: 1, History: 2}}},
 	{Name: "sweep rollback", Seed: 2, Pool: Pool{Instances: 3, Versions: 3, Extensions: []string{"monitor"}}, Asks: []Ask{{Do: "rollback"}}},
 }
 

@@ -98,6 +98,7 @@ type world struct {
 	imageBefore   string                                     // the model's, when the ask began
 	workbenches   map[string]bool
 	members       []member           // of Flexible sets
+	flushedAt     time.Time          // when a donor disk was, last
 	foreign       []fleet.ResourceID // copies that others made under our names
 	removed       map[string]bool    // nodes of deleted instances: whether they were Ready since a stop
 	updatingSince time.Time          // since when the set has not been at rest; zero at rest

@@ -122,6 +122,8 @@ type capture struct {
 	builds    int              // of the version, that Azure failed
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete
+	flushing  time.Time        // since when the pod that flushes the donor's disk is there; zero: it is not
+	flushed   time.Time        // when the flush that has ended began; zero: by another process
 	inspected bool             // the inspection pod is created
 	lost      []string         // workbenches, by node: another that can serve takes their place
 	gone      bool             // the donor of the open record, its Node and its instance
@@ -325,6 +327,9 @@ type state struct {
 
 	Unprotected bool `json:"unprotected,omitempty"` // Azure refuses to protect instances
 
+	Online string `json:"online,omitempty"` // when a donor that stayed in service was flushed: TagOnline
+	BootID string `json:"bootId,omitempty"` // its boot then
+
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
 	DonorGone bool `json:"donorGone,omitempty"`
 
@@ -430,6 +435,9 @@ func (c *capture) tags(more map[string]string) map[string]string {
 		fleet.TagCreatedBy: "ortet " + c.Version,
 		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
 		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
+	}
+	if s.Online != "" {
+		tags[fleet.TagOnline] = s.Online
 	}
 	maps.Copy(tags, more)
 	return tags

@@ -93,14 +93,17 @@ func goOn(w workflow.Wait, err error) (workflow.Wait, error) {
 }
 
 func (c *capture) snapshotStep(v view) workflow.Step {
-	id := c.get().Names.Snapshot
+	id, after := c.get().Names.Snapshot, []string{stepStop}
+	if c.req.Online {
+		after = []string{stepFlush}
+	}
 	return workflow.Step{
 		ID:             stepSnapshot,
 		Title:          "Take a snapshot of " + c.req.Node + "'s OS disk",
 		Usual:          6 * time.Second,
 		Deadline:       30 * time.Minute,
 		Every:          time.Second / 2,
-		After:          []string{stepStop},
+		After:          after,
 		Skip:           v.copied(),
 		EffectMayExist: v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags),
 		Do:             c.snapshot,
@@ -116,15 +119,23 @@ func (c *capture) snapshotStep(v view) workflow.Step {
 	}
 }
 
-// snapshot copies the stopped donor's OS disk. It counts only if the donor is stopped
-// before and after it.
+// snapshot copies the donor's OS disk. It counts only if the donor is stopped before and
+// after it or, with --online, runs all the time.
 func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	c.set(func(s *state) { s.BuiltAt = cmp.Or(s.BuiltAt, c.Now().UTC().Format(fleet.BuiltAtLayout)) })
 	s := c.get()
+	if c.req.Online && !c.flushedNow() {
+		if _, err := c.Cloud.Snapshot(ctx, s.Names.Snapshot); fleet.Is(err, fleet.KindNotFound) {
+			return goOn(c.flush(ctx, p))
+		}
+	}
 	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil),
 		Closed: true})
 	if err != nil || w.RequeueAfter > 0 {
 		return w, err
+	}
+	if c.req.Online {
+		return done, c.stayed(ctx)
 	}
 	i, err := c.donorInstance(ctx)
 	if err == nil && !isDown(i) {

@@ -202,7 +202,7 @@ func (c *capture) cordonStep(v view) workflow.Step {
 		ID:    stepCordon,
 		Title: "Cordon " + donor,
 		After: []string{stepProtect, stepProtectWorkbench},
-		Skip:  v.copied(),
+		Skip:  c.outOfService(v),
 		Do:    c.cordon,
 		Undo: &workflow.Undo{
 			ID:     undoUncordon,
@@ -248,7 +248,7 @@ func (c *capture) drainStep(v view) workflow.Step {
 		Usual:    time.Minute,
 		Deadline: deadline,
 		After:    []string{stepCordon},
-		Skip:     v.copied(),
+		Skip:     c.outOfService(v),
 		Do:       c.drain,
 	}
 }
@@ -281,7 +281,7 @@ func (c *capture) stopStep(v view) workflow.Step {
 		Deadline: 20 * time.Minute,
 		Every:    time.Second,
 		After:    []string{stepDrain},
-		Skip:     v.copied(),
+		Skip:     c.outOfService(v),
 		Do:       c.stop,
 		Undo: &workflow.Undo{
 			ID:       undoStart,

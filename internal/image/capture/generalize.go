@@ -68,6 +68,9 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		}
 		job := c.job(name, s.Bench.Node, "generalize", c.name, c.begun, "--host", "/host", "--lun", fmt.Sprint(s.Bench.LUN), "--seal-to",
 			base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()))
+		if s.Online != "" {
+			job.Command = append(job.Command, "--online", s.Online)
+		}
 		job.Labels["ortet.io/capture"], job.Deadline = c.name, time.Hour
 		if err = c.Cluster.StartJob(ctx, job); err == nil {
 			c.set(func(s *state) { s.Pod = name })

@@ -56,7 +56,7 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	if o.Instance == nil {
 		o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
 	}
-	if !c.req.ForceDrain {
+	if !c.req.ForceDrain && !c.req.Online {
 		// a missing permission is named by ClusterDenied
 		o.EvictionBlockers, err = c.Cluster.EvictionBlockers(ctx, c.req.Node, []string{inspectionPod(pool)})
 		if !fleet.Is(err, fleet.KindDenied) {
@@ -269,6 +269,9 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		if err == nil {
 			job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
 			job.Deadline, job.ReadOnly = inspectFor, true
+			if c.req.Online {
+				job.Command = append(job.Command, "--flush") // that it can
+			}
 			err = c.Cluster.StartJob(ctx, job)
 		}
 		c.inspected = err == nil
@@ -279,7 +282,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	switch {
 	case err != nil:
 		return done, nil, err
-	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
+	case report != nil && report.Outcome != wire.GeneralizeFailed:
 		problems := c.inspectionProblems(*report)
 		more, err := c.inspectedForCanary(ctx, *report)
 		return done, append(problems, more...), err

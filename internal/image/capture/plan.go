@@ -50,7 +50,7 @@ func (v view) made(start plan.ResumePoint, tags map[string]string) bool {
 // succeeded at once, so After names every row to wait for. Usual durations are those of kamino's
 // published logs and of Azure's documentation.
 func (c *capture) table(v view) workflow.Table {
-	return workflow.Table{
+	rows := workflow.Table{
 		c.inspectStep(v),
 		c.galleryStep(v),
 		c.definitionStep(v),
@@ -59,6 +59,7 @@ func (c *capture) table(v view) workflow.Table {
 		c.cordonStep(v),
 		c.drainStep(v),
 		c.stopStep(v),
+		c.flushStep(v),
 		c.snapshotStep(v),
 		c.holdRebootsStep(v),
 		c.workDiskStep(v),
@@ -75,6 +76,10 @@ func (c *capture) table(v view) workflow.Table {
 		c.extensionsStep(),
 		c.growStep(),
 	}
+	if !c.req.Online {
+		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush })
+	}
+	return rows
 }
 
 func list(names []string) string {
@@ -147,7 +152,8 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Donor.Unschedulable {
 		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
 	}
-	if resume.From == plan.AtDonor {
+	p.Notes = append(p.Notes, onlineNotes(c.req)...)
+	if resume.From == plan.AtDonor && !c.req.Online {
 		p.Notes = append(p.Notes, "draining "+p.Donor+" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later; the model is changed after that")
 	}
 	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
@@ -222,7 +228,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, VMID: w.Instance.VMID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
 	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {
-		s.BuiltAt = o.Snapshot.Tags[fleet.TagBuiltAt]
+		s.BuiltAt, s.Online = o.Snapshot.Tags[fleet.TagBuiltAt], o.Snapshot.Tags[fleet.TagOnline]
 	}
 	// What was made for a canary lacks this tag only if new nodes get no customData.
 	none := func(tags map[string]string) bool {
@@ -230,7 +236,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	if g := o.Generalized; g != nil && resume.From >= plan.AtGeneralized {
 		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
-		s.NoCustomData = none(g.Tags)
+		s.NoCustomData, s.Online = none(g.Tags), g.Tags[fleet.TagOnline]
 	}
 	if v := resume.Version; v != nil {
 		s.BuiltFrom, s.CustomData, s.NoCustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags)

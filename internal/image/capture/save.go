@@ -166,6 +166,7 @@ func (s *state) keepScan(report wire.GeneralizeReport) {
 	if pool, other, removed := len(s.Credentials), len(s.AcceptedSecrets), report.SecretsRemoved; pool+other+removed > 0 {
 		s.Secrets = fmt.Sprintf("pool %d, other %d, removed %d", pool, other, removed)
 	}
+	s.ScanNotes = append(s.ScanNotes, emptied(report)...)
 	var stores []string
 	var bytes int64
 	for _, x := range report.Stores {

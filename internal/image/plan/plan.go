@@ -63,6 +63,7 @@ type Request struct {
 	Node                  string        `json:"node"`                            // the donor
 	Again                 bool          `json:"again,omitempty"`                 // a second version on the same day
 	Deallocate            bool          `json:"deallocate,omitempty"`            // instead of powering off
+	Online                bool          `json:"online,omitempty"`                // copy the donor's disk while it stays in service
 	GracePeriod           time.Duration `json:"gracePeriod,omitempty"`           // of each pod; 0 is 300 s
 	ForceDrain            bool          `json:"forceDrain,omitempty"`            // delete what is left at the drain's deadline
 	History               int           `json:"history,omitempty"`               // versions to keep; 0 is 3
@@ -266,7 +267,7 @@ func Resume(o Observed, names Names, options Request, now time.Time, own string)
 			"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
 		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
 		today := err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again &&
-			strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)
+			strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node) && (options.Online || s.Tags[fleet.TagOnline] == "")
 		if (today || own != "" && s.Tags[fleet.TagCapture] == own) && s.ProvisioningState == Succeeded && s.Tags[tag] != "" {
 			c.From = max(c.From, start)
 		} else if s.Tags[fleet.TagCapture] != "" {
@@ -302,6 +303,9 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
 		c.Notes = append(c.Notes, fmt.Sprintf("version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
 	}
+	if v.Tags[fleet.TagOnline] != "" && !q.Online {
+		c.Notes = append(c.Notes, "version "+v.Name+" was captured while its donor stayed in service; say --again to make one of a donor that is stopped")
+	}
 	return c
 }
 
@@ -317,6 +321,6 @@ func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
 		when(resume.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
 		when(resume.From <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
 			fleet.AttachDisk{}, fleet.DetachDisk{}}),
-		when(resume.From == AtDonor, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
+		when(resume.From == AtDonor && !q.Online, changes{fleet.StopInstance{Deallocate: q.Deallocate}, fleet.StartInstance{}}),
 	)
 }

@@ -148,6 +148,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
+	refuse(q.Online && q.Deallocate, "OnlineAndDeallocate", "--online", "the node stays in service, and --deallocate stops it", "leave out one of them")
 	refuse(o.NoImage && resume.From < AtGeneralized, "NoImage", "--image",
 		"no container image is given for the pods that read disks, and none is published",
 		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
@@ -159,7 +160,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	if on := string(pool.ID); o.Pool != nil {
 		refuse(!pool.NoProfile && !pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
 		p = append(p, ModelProblems(*pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
-		refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
+		refuse(pool.AutomaticRepairs && !q.Online, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
 			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
 		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted",
 			"use a pool with managed OS disks")
@@ -200,7 +201,7 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 		return
 	}
 	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
-	refuse(d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it",
+	refuse(d.Name == o.SelfNode && !q.Online, "OwnNode", on, "this process runs on it and would be evicted with it",
 		"run it elsewhere, or name another node")
 	if i := o.Instance; i != nil {
 		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"),

@@ -62,7 +62,9 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 	}
 	r.OS, r.Joins, r.Resumed = found.os, found.joins, found.resumed
 	if o.Flush {
-		return flush(ctx, t, o, r)
+		if err := flush(ctx, t, o, r); err != nil || !o.Inspect {
+			return err
+		}
 	}
 	if r.HooksNotRun, err = hooks(t); err != nil {
 		return err

@@ -117,7 +117,7 @@ func inspect(t *tree.Tree, o Options) (inspection, error) {
 		problems = append(problems, fmt.Sprintf("this is the disk of a control plane (%s): only workers can be captured", plane))
 	}
 	if o.Flush || !o.Online.IsZero() {
-		why, err := packagesAtWork(t, o.Flush || o.Inspect)
+		why, err := packagesAtWork(t, o.Flush)
 		if err != nil {
 			return found, err
 		}

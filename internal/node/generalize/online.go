@@ -91,5 +91,5 @@ const maxPackages = 64 << 20
 // isEmptied reports whether a file of a copy that was taken online may have lost what was
 // written into it: it is empty, and was written just before.
 func (o Options) isEmptied(info fs.FileInfo) bool {
-	return !o.Online.IsZero() && !o.Inspect && info.Size() == 0 && info.ModTime().After(o.Online.Add(-emptyWithin))
+	return !o.Online.IsZero() && info.Size() == 0 && info.ModTime().After(o.Online.Add(-emptyWithin))
 }

@@ -35,7 +35,7 @@ func TestHalfAPackage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for what, change := range map[string]func(*Options){
 				"flush":      func(o *Options) { o.Flush, o.DryRun, o.Now = true, true, time.Now },
-				"inspection": func(o *Options) { o.Inspect, o.DryRun, o.Online = true, true, time.Now() },
+				"inspection": func(o *Options) { o.Inspect, o.Flush, o.DryRun, o.Now = true, true, true, time.Now },
 				"copy":       func(o *Options) { o.Online = time.Now() },
 			} {
 				d := newDonor(t).capz()

@@ -36,8 +36,8 @@ type Options struct {
 	Bootstrap             Bootstrap
 	SealTo                *ecdh.PublicKey  // X25519; nil: nothing can be saved
 	DryRun                bool             // look, count and scan; change nothing
-	Flush                 bool             // the tree is a running node's root: write out what it has in memory, and nothing else
-	Online                time.Time        // when the disk was flushed of which the tree is a copy, by the donor's clock; of a running node's root, that it will be; zero: the donor was stopped
+	Flush                 bool             // the tree is a running node's root: write out what it has in memory; change nothing
+	Online                time.Time        // when the disk was flushed of which the tree is a copy, by the donor's clock; zero: the donor was stopped
 	Now                   func() time.Time // for Flush
 	Inspect               bool             // the tree is a running node's root: scan it for what its copy would be refused for; change nothing
 	Limits                Limits

@@ -81,7 +81,7 @@ func (f *Flags) Define(fs *flag.FlagSet) {
 	fs.BoolVar(&f.images, "scan-images", false, "search container image layers for all kinds of secrets, not only for the node's own")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; report what would be removed, and the secrets found")
 	fs.BoolVar(&f.inspect, "inspect", false, "inspect the root of a running node: change nothing; report blockers, within limits of time, files and bytes")
-	fs.BoolVar(&f.flush, "flush", false, "write what a running node has in memory to its disk, whose root is at --root, before a snapshot of it: change nothing else")
+	fs.BoolVar(&f.flush, "flush", false, "write what a running node has in memory to its disk, whose root is at --root, before a snapshot of it: change nothing")
 	fs.Func("online", "`RFC3339` time at which the running donor's disk was flushed: refuse half a package, report files that may have lost their content", func(s string) (err error) {
 		f.online, err = time.Parse(time.RFC3339, s)
 		return err
@@ -116,8 +116,8 @@ func (f *Flags) Options() (generalize.Options, error) {
 	if (f.root == "") == (f.lun < 0) {
 		problems = append(problems, errors.New("want one of --root and --lun"))
 	}
-	if f.flush && (f.root == "" || f.inspect) {
-		problems = append(problems, errors.New("--flush wants --root, and no --inspect"))
+	if f.flush && f.root == "" {
+		problems = append(problems, errors.New("--flush wants --root"))
 	}
 	if f.controller != "auto" && f.controller != "scsi" && f.controller != "nvme" {
 		problems = append(problems, fmt.Errorf("--controller %q: want auto, scsi or nvme", f.controller))

@@ -1,0 +1,141 @@
+package capture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Ids of the step and the undo of a capture of a node that stays in service.
+const (
+	stepFlush       = "flush"
+	undoDeleteFlush = "delete-flush"
+)
+
+// flushFresh is how old a flush may be when the snapshot begins.
+const flushFresh = time.Minute
+
+func flushPod(pool fleet.ResourceID) string { return plan.JobName(pool, "flush") }
+
+// outOfService returns why the rows that take the donor out of service are skipped.
+func (c *capture) outOfService(v view) string {
+	return first(v.copied(), workflow.SkipIf(c.req.Online, "--online: the node stays in service"))
+}
+
+func (c *capture) flushStep(v view) workflow.Step {
+	donor := c.req.Node
+	return workflow.Step{
+		ID:       stepFlush,
+		Title:    "Have " + donor + " write what it has in memory to its disk",
+		Usual:    5 * time.Second,
+		Deadline: 5 * time.Minute,
+		After:    []string{stepProtect, stepProtectWorkbench},
+		Skip:     v.copied(),
+		Do:       c.flush,
+		Undo: &workflow.Undo{
+			ID:       undoDeleteFlush,
+			Title:    "Delete the pod that writes " + donor + "'s memory to its disk",
+			Deadline: 5 * time.Minute,
+			When:     []string{stepSnapshot},
+			Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+				return done, c.Cluster.ForceDeleteJob(ctx, flushPod(c.get().Pool))
+			},
+			Manual: func() string { return "kubectl delete pod -n " + c.Namespace + " " + flushPod(c.get().Pool) },
+		},
+	}
+}
+
+// flush has a pod on the donor, which may only read, call syncfs. It reads the pod's output
+// before the pod ends, since a process that hangs in a dead disk never does.
+func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	pod := flushPod(c.get().Pool)
+	if c.flushing.IsZero() {
+		if err := p.Save(ctx); err != nil {
+			return done, err
+		}
+		node, err := c.Cluster.Node(ctx, c.req.Node)
+		if err != nil {
+			return done, err
+		}
+		i, err := c.donorInstance(ctx)
+		if err == nil {
+			err = c.Cluster.ForceDeleteJob(ctx, pod)
+		}
+		if err == nil {
+			job := c.job(pod, c.req.Node, "flush", c.name, c.Now(), "--root", "/host", "--flush")
+			job.Deadline, job.ReadOnly = inspectFor, true
+			err = c.Cluster.StartJob(ctx, job)
+		}
+		if err == nil {
+			c.flushing = c.Now()
+			c.set(func(s *state) { s.Disk, s.BootID = i.OSDisk, node.BootID })
+		}
+		return in(time.Second, "the pod is starting on %s", c.req.Node), err
+	}
+	s, err := c.Cluster.Job(ctx, pod)
+	if err != nil {
+		return done, err
+	}
+	_, report := readOutput(s.Output)
+	var problems plan.Problems
+	switch since := c.Now().Sub(c.flushing); {
+	case report != nil && report.Capture == c.name && !report.Flushed.IsZero():
+		c.flushed, c.flushing = c.flushing, time.Time{}
+		c.set(func(st *state) { st.Online = report.Flushed.Format(time.RFC3339) })
+		return done, nil
+	case report != nil:
+		problems = c.diskProblems(*report, maxNamed)
+	case s.Done && s.ExitCode == exitFlags, s.Exists && !s.Ran && since >= inspectFor:
+		problems = c.podProblem("the pod that writes its memory to its disk did not run: " + first(s.Why, tail(s.Output)))
+	case since < inspectFor && !s.Done:
+		return in(time.Second, "%s", first(s.Why, "flushing")), nil
+	default:
+		problems = plan.Problems{{What: "the pod that writes its memory to its disk gave no report within " + inspectFor.String() + strings.TrimSuffix(": "+s.Why, ": "),
+			WayOut: "look for dead disks and mounts on the node (dmesg), or capture it without --online"}}
+	}
+	c.flushing = time.Time{}
+	return done, Refuse("flush", "node "+c.req.Node, problems)
+}
+
+// flushedNow reports whether the snapshot may begin: what was flushed longer ago, by a run
+// that was interrupted, is flushed again.
+func (c *capture) flushedNow() bool {
+	return c.Now().Sub(c.flushed) < flushFresh
+}
+
+// stayed returns an error unless the donor ran from before the flush until after the snapshot.
+func (c *capture) stayed(ctx context.Context) error {
+	s := c.get()
+	i, err := c.donorInstance(ctx)
+	if err != nil {
+		return err
+	}
+	node, err := c.Cluster.Node(ctx, c.req.Node)
+	if err == nil && (node.BootID != s.BootID || i.Power != fleet.PowerRunning || !i.OSDisk.Equal(s.Disk)) {
+		err = invalid("create snapshot", string(s.Instance), "", "the donor was stopped, booted or given another disk while its disk was copied")
+	}
+	return err
+}
+
+// onlineNotes say what a capture does not show that leaves the donor in service.
+func onlineNotes(q Request) (notes []string) {
+	if q.Online && q.NewNodes == 0 && q.Canary == 0 {
+		notes = append(notes, fmt.Sprintf("with --online %s does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds one, --canary 1 makes one that is deleted again", q.Node))
+	}
+	return notes
+}
+
+// emptied is the note about files of a copy that was taken online.
+func emptied(report wire.GeneralizeReport) []string {
+	if len(report.Emptied) == 0 {
+		return nil
+	}
+	return []string{"these files are empty, and were written in the minute before the disk was copied; if they should not be, capture again: " +
+		upTo(maxNamed, report.Emptied, len(report.Emptied))}
+}
