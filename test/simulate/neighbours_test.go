@@ -210,6 +210,9 @@ func (w *world) makeSet(id fleet.ResourceID, instances int, flexible bool, tags 
 	body := w.setBody(object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}, instances)
 	body["tags"] = tags
 	body["properties"].(object)["orchestrationMode"] = modes[flexible]
+	if delete(body["properties"].(object), "platformFaultDomainCount"); flexible {
+		body["properties"].(object)["platformFaultDomainCount"] = 1
+	}
 	body["properties"].(object)["virtualMachineProfile"].(object)["osProfile"].(object)["computerNamePrefix"] = id.Name()
 	w.make(http.MethodPut, id, computeAPI, body)
 }

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,18 +29,16 @@ func (p *process) online() bool { return p.ask.Do == "capture" && p.ask.Online }
 
 // captures reports whether a node is captured online now.
 func (w *world) captures(node string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, p := range w.processes {
+	var all []*process
+	w.locked(func() { all = slices.Clone(w.processes) })
+	return slices.ContainsFunc(all, func(p *process) bool {
 		select {
 		case <-p.done:
+			return false
 		default:
-			if p.online() && node == w.nodeName(p.ask.Node) {
-				return true
-			}
+			return p.online() && node == w.nodeName(p.ask.Node)
 		}
-	}
-	return false
+	})
 }
 
 // checkOnline: a donor that is captured online is not stopped, and its disk is flushed just

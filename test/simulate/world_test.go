@@ -446,6 +446,9 @@ func (w *world) setBody(image object, instances int) object {
 		"properties": object{"orchestrationMode": modes[p.Flexible], "overprovision": false, "singlePlacementGroup": false,
 			"upgradePolicy": object{"mode": cmp.Or(p.Mode, "Manual")}, "virtualMachineProfile": profile},
 	}
+	if p.Flexible {
+		body["properties"].(object)["platformFaultDomainCount"] = 1
+	}
 	if p.Zones > 0 {
 		body["zones"] = []string{"1", "2", "3"}[:p.Zones]
 	}
@@ -485,6 +488,7 @@ func (w *world) modelOf(set fleet.ResourceID) (m model) {
 			data, _ := base64.StdEncoding.DecodeString(*profile.OSProfile.CustomData)
 			m.customData = string(data)
 		}
+		profile.TimeCreated = nil // Azure's own
 		m.extensions = map[string]string{}
 		if profile.ExtensionProfile != nil {
 			for _, e := range profile.ExtensionProfile.Extensions {

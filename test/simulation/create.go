@@ -48,6 +48,7 @@ func Bare(body map[string]any) { delete(profileOf(body), "extensionProfile") }
 func Flexible(body map[string]any) {
 	properties, _ := body["properties"].(map[string]any)
 	properties["orchestrationMode"], properties["singlePlacementGroup"] = "Flexible", false
+	properties["platformFaultDomainCount"] = 1
 	delete(properties, "overprovision")
 	network, _ := profileOf(body)["networkProfile"].(map[string]any)
 	network["networkApiVersion"] = "2020-11-01"
