@@ -163,7 +163,7 @@ func TestJobArgumentsAreTheCommandLines(t *testing.T) {
 		"status":   nil,
 		"everything": {"--set", "kamino.targetNode=" + node, "--set", "kamino.drain.force=true,kamino.drain.gracePeriod=5,kamino.imageHistory=5,kamino.newUpdatedNodes=2,kamino.logLevel=VERBOSE",
 			"--set", "ortet.again=true,ortet.deallocate=true,ortet.dryRun=true,ortet.workbench=w,ortet.bootstrap=keep,ortet.extensions=default,ortet.canary=0,ortet.watch=1h30m,kamino.container.pullSecret=p",
-			"--set", "ortet.acceptSecrets={/etc/a,/opt/b/},ortet.removeSecrets=true,ortet.scanImages=true"},
+			"--set", "ortet.online=true", "--set", "ortet.acceptSecrets={/etc/a,/opt/b/},ortet.removeSecrets=true,ortet.scanImages=true"},
 		"all pools": {"--set", "kamino.targetVMSS=ALL,kamino.auto.minimumReadyTime=3,ortet.auto.ignoreNodes={a,b},ortet.auto.ignoreAnnotations={c},ortet.auto.skipRules={kernel},ortet.auto.maxParallel=2"},
 		"a pool": {"--set", "kamino.targetVMSS=p,kamino.auto.minimumReadyTime=3d,kamino.auto.minimumCandidates=5,kamino.auto.maximumImageAge=7,kamino.auto.dryRun=true",
 			"--set", "kamino.auto.lastPatchAnnotation=LatestOSPatch,kamino.auto.pendingRebootAnnotation=RebootPending"},

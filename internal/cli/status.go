@@ -170,6 +170,9 @@ func versionState(v capture.VersionStatus) string {
 	case v.Tags[fleet.TagCanary] != "":
 		state = "clones came up"
 	}
+	if v.Tags[fleet.TagOnline] != "" {
+		state = strings.TrimPrefix(state+", online", ", ")
+	}
 	if v.InModel {
 		state = strings.TrimSuffix("in use, "+state, ", ")
 	}

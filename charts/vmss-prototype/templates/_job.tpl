@@ -174,6 +174,9 @@ template:
 {{- if .Values.ortet.again }}
 - --again
 {{- end }}
+{{- if .Values.ortet.online }}
+- --online
+{{- end }}
 {{- if .Values.ortet.deallocate }}
 - --deallocate
 {{- end }}

@@ -12,6 +12,12 @@ func Table() workflow.Table {
 	return workflowtest.NoneSkipped((&Service{}).capture(Request{Node: "n"}).table(view{}))
 }
 
+// OnlineTable returns the rows of a capture of a node that stays in service, but for those
+// that it skips.
+func OnlineTable() workflow.Table {
+	return (&Service{}).capture(Request{Node: "n", Online: true}).table(view{})
+}
+
 // Planned returns the steps of a plan in which nothing is skipped.
 func Planned() []plan.Step { return Steps(Table(), nil) }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/workflowtest"
 )
 
@@ -14,11 +15,13 @@ var walks = flag.Uint64("walks", 20_000, "random walks of the table")
 // TestTable plays the table with failures, deaths and interruptions at any action: the
 // donor is never stranded.
 func TestTable(t *testing.T) {
-	ends, err := workflowtest.PlayAll(capture.Table, *walks, func(seed uint64) workflowtest.Random { return rand.New(rand.NewPCG(seed, 1)) })
-	if err != nil {
-		t.Fatal(err)
+	for name, table := range map[string]func() workflow.Table{"out of service": capture.Table, "online": capture.OnlineTable} {
+		ends, err := workflowtest.PlayAll(table, *walks, func(seed uint64) workflowtest.Random { return rand.New(rand.NewPCG(seed, 1)) })
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		t.Logf("%s: %v", name, ends)
 	}
-	t.Logf("%v", ends)
 }
 
 // The walk has to find the defect that workflow.Next guards against.
