@@ -190,7 +190,7 @@ func TestFlexibleSetRefuses(t *testing.T) {
 
 		bare := l.list("f", nil)
 		if len(bare) != 2 || val(bare[0].InstanceID) != val(bare[0].Name) || bare[0].Properties != nil || bare[0].Tags != nil ||
-			 len(bare[0].Zones) != 1 || bare[0].Zones[0] != nil {
+			len(bare[0].Zones) != 1 || bare[0].Zones[0] != nil {
 			t.Errorf("the list below the set: %+v", bare)
 		}
 		_, err := l.vms.NewListPager(labGroup, "f", &armcompute.VirtualMachineScaleSetVMsClientListOptions{Expand: ptr("instanceView")}).NextPage(ctx)
