@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,38 +52,52 @@ func operationOf(name, resource string) string {
 
 // outage is what others saw of a donor's time out of service.
 type outage struct {
-	mu         sync.Mutex
-	cordoned   time.Time
-	uncordoned time.Time
-	began      map[string]time.Time // operations on the donor and its snapshot, by name
-	ended      map[string]time.Time
-	back       time.Time // Ready after another boot
-	bootID     string
+	mu     sync.Mutex
+	events int
+	out    time.Duration        // in which its Node was unschedulable or not Ready
+	since  time.Time            // when that began; zero while the Node is in service
+	began  map[string]time.Time // operations on the donor and its snapshot, by name
+	ended  map[string]time.Time
+	back   time.Time // Ready after another boot
+	bootID string
 }
 
-// outOfService measures a donor's time out of service for each way of a capture.
+// outOfService measures a donor's time out of service for each way of a capture, and prints
+// the same figure of all ways side by side.
 func outOfService(ctx context.Context, o options) ([]figure, error) {
 	figures := []figure{free("speed", o.speed, "x")}
+	var names []string
+	of := map[string][]figure{} // by name, one for each way
 	for _, way := range []struct {
 		name  string
 		flags []string
-	}{{"stop", nil}, {"deallocate", []string{"--deallocate"}}} {
+	}{{"stop", nil}, {"deallocate", []string{"--deallocate"}}, {"online", []string{online}}} {
 		fmt.Fprintf(os.Stderr, "bench:   %s\n", way.name)
-		of, err := outOfServiceBy(ctx, o, way.flags)
+		all, err := outOfServiceBy(ctx, o, way.flags)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", way.name, err)
 		}
-		for _, f := range of {
-			f.name = way.name + "/" + f.name
-			figures = append(figures, f)
+		for _, f := range all {
+			if of[f.name] == nil {
+				names = append(names, f.name)
+			}
+			beside := f
+			beside.name += "/" + way.name
+			of[f.name] = append(of[f.name], beside)
 		}
+	}
+	for _, name := range names {
+		figures = append(figures, of[name]...)
 	}
 	return figures, nil
 }
 
-// outOfServiceBy measures how long a donor is cordoned, and how much of that its own
-// operations took: the drain, the stop, the snapshot, and from the start's begin
-// until its Node is Ready after a new boot. The rest is Ortet's.
+const online = "--online"
+
+// outOfServiceBy measures how long a donor's Node is unschedulable or not Ready, and how much
+// of that its own operations took: the drain, the stop, the snapshot, and from the start's
+// begin until the Node is Ready after a new boot. The rest is Ortet's. With --online there
+// must be no such moment and no such operation.
 func outOfServiceBy(ctx context.Context, o options, flags []string) (_ []figure, err error) {
 	w, err := newWorld(ctx, o.bin, o.speed, map[string]any{"min": "20s", "max": "20s"})
 	if err != nil {
@@ -124,6 +139,21 @@ func outOfServiceBy(ctx context.Context, o options, flags []string) (_ []figure,
 	}
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
+	sent := []figure{
+		free("azure-requests", float64(azure.n), ""),
+		free("kubernetes-requests", float64(requests), ""),
+		free("capture", result.Timing.End.Sub(result.Timing.Begin).Seconds(), "s"),
+	}
+	fmt.Fprintf(os.Stderr, "bench:   %d events of the donor's Node\n", seen.events)
+	if seen.events == 0 || !seen.since.IsZero() {
+		return nil, fmt.Errorf("%d events of the donor's Node, out of service since %s", seen.events, seen.since)
+	}
+	if slices.Contains(flags, online) {
+		if seen.ended[opSnapshot].IsZero() || !seen.began[opStop].IsZero() || !seen.began[opStart].IsZero() || !seen.back.IsZero() {
+			return nil, fmt.Errorf("the donor was stopped, started or booted, or its snapshot was not seen: %v", seen.began)
+		}
+		return append([]figure{atMost("out", seen.out.Seconds(), "s", 0)}, sent...), nil
+	}
 	cloud := drain + seen.back.Sub(seen.began[opStart])
 	fmt.Fprintf(os.Stderr, "bench:   drain %8.3f s\n", drain.Seconds())
 	for _, name := range []string{opStop, opSnapshot} {
@@ -131,21 +161,17 @@ func outOfServiceBy(ctx context.Context, o options, flags []string) (_ []figure,
 		fmt.Fprintf(os.Stderr, "bench:   %s %8.3f s\n", name, seen.ended[name].Sub(seen.began[name]).Seconds())
 	}
 	fmt.Fprintf(os.Stderr, "bench:   start until Ready %8.3f s\n", seen.back.Sub(seen.began[opStart]).Seconds())
-	out := seen.uncordoned.Sub(seen.cordoned)
-	if seen.uncordoned.IsZero() || seen.back.IsZero() || seen.began[opStart].IsZero() || seen.ended[opStop].IsZero() || seen.ended[opSnapshot].IsZero() {
-		return nil, fmt.Errorf("not all of the outage was seen: cordoned %s, operations %v, back %s, uncordoned %s", seen.cordoned, seen.began, seen.back, seen.uncordoned)
+	if seen.out == 0 || seen.back.IsZero() || seen.began[opStart].IsZero() || seen.ended[opStop].IsZero() || seen.ended[opSnapshot].IsZero() {
+		return nil, fmt.Errorf("not all of the outage was seen: %s, operations %v, back %s", seen.out, seen.began, seen.back)
 	}
-	return []figure{
-		free("cordon-to-uncordon", out.Seconds(), "s"),
+	return append([]figure{
+		free("out", seen.out.Seconds(), "s"),
 		free("cloud", cloud.Seconds(), "s"),
-		atMost("own", (out - cloud).Seconds(), "s", 2),
-		free("azure-requests", float64(azure.n), ""),
-		free("kubernetes-requests", float64(requests), ""),
-		free("capture", result.Timing.End.Sub(result.Timing.Begin).Seconds(), "s"),
-	}, nil
+		atMost("own", (seen.out - cloud).Seconds(), "s", 2),
+	}, sent...), nil
 }
 
-// watchDonor notes when the donor is cordoned, uncordoned, and back.
+// watchDonor notes how long the donor is out of service, and when it is back.
 func (w *world) watchDonor(ctx context.Context, seen *outage) error {
 	watch, err := w.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pool + "000000"})
 	if err != nil {
@@ -176,11 +202,12 @@ func (o *outage) note(n *corev1.Node, now time.Time) {
 	if o.bootID == "" {
 		o.bootID = n.Status.NodeInfo.BootID
 	}
-	switch {
-	case n.Spec.Unschedulable && o.cordoned.IsZero():
-		o.cordoned = now
-	case !n.Spec.Unschedulable && !o.cordoned.IsZero() && o.uncordoned.IsZero():
-		o.uncordoned = now
+	o.events++
+	switch serves := ready && !n.Spec.Unschedulable; {
+	case !serves && o.since.IsZero():
+		o.since = now
+	case serves && !o.since.IsZero():
+		o.out, o.since = o.out+now.Sub(o.since), time.Time{}
 	}
 	if ready && n.Status.NodeInfo.BootID != o.bootID && o.back.IsZero() {
 		o.back = now
