@@ -1,6 +1,7 @@
 package arm_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -84,23 +85,52 @@ func testRemade(t *testing.T, f fixture) {
 	}
 }
 
-// testRest: a writer does not preempt a scale-out that another began.
+// testRest: a writer waits for a scale-out that another began, also where the scale set does
+// not show it and only its new member does.
 func testRest(t *testing.T, f fixture) {
-	three := armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Name: ptr(size), Capacity: ptr(int64(3))}}
-	p, err := sdk(t, f.s).NewVirtualMachineScaleSetsClient().BeginUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", three, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := azure.Writer{Cloud: f.cloud, Now: time.Now, Within: time.Minute}
 	secret := fleet.NewSecret("#cloud-config\n")
-	if _, err := w.ScaleSet(t.Context(), simPool, func(p fleet.Pool) fleet.Change {
-		return fleet.PatchModel{Pool: simPool, CustomData: &secret, Etag: p.Etag}
-	}, nil); err != nil {
-		t.Fatal(err)
+	for i, hidden := range []bool{false, true} {
+		capacity := int64(3 + i)
+		out := armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Name: ptr(size), Capacity: &capacity}}
+		p, err := sdk(t, f.s).NewVirtualMachineScaleSetsClient().BeginUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", out, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // the new member is listed
+		w := azure.Writer{Cloud: scalingOut{f.cloud, t, hidden}, Now: time.Now, Within: time.Minute}
+		if _, err := w.ScaleSet(t.Context(), simPool, func(p fleet.Pool) fleet.Change {
+			return fleet.PatchModel{Pool: simPool, CustomData: &secret, Etag: p.Etag}
+		}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Poll(t.Context()); err != nil || !p.Done() {
+			t.Errorf("the scale-out to %d was preempted or goes on: %v", capacity, err)
+		}
 	}
-	if _, err := p.Poll(t.Context()); err != nil || !p.Done() {
-		t.Errorf("the scale-out was preempted or goes on: %v", err)
+}
+
+// scalingOut is a cloud that is changed while no member of its pool is.
+type scalingOut struct {
+	azure.Cloud
+	t      *testing.T
+	hidden bool // the scale set's provisioningState is Succeeded throughout
+}
+
+func (c scalingOut) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	p, err := c.Cloud.Pool(ctx, id)
+	if c.hidden {
+		p.ProvisioningState = "Succeeded"
 	}
+	return p, err
+}
+
+func (c scalingOut) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
+	for _, i := range get(c.t, c.Instances, simPool) {
+		if i.ProvisioningState != "Succeeded" {
+			c.t.Errorf("%s while instance %s is %s", change.Verb(), i.InstanceID, i.ProvisioningState)
+		}
+	}
+	return c.Cloud.Begin(ctx, change)
 }
 
 // testRequests counts what reads and changes of an instance ask: protection of a Flexible
