@@ -72,6 +72,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 }
 
 // checkOrder: a version is built once the donor is back, and extensions go once the model uses it.
+// A donor that was never out of service has nothing to come back from: it may be deleted.
 func (w *world) checkOrder(p *process, req request) {
 	before := w.expected()
 	if strings.HasPrefix(req.name, "azure DELETE ") && strings.Contains(req.name, "/extensions/") && !w.isTouched("model") && strings.EqualFold(w.modelNow().image, before.image) {
@@ -81,7 +82,7 @@ func (w *world) checkOrder(p *process, req request) {
 	c := w.computerOf(donor)
 	var deleted, back bool
 	w.locked(func() { back, deleted = w.removed[donor] })
-	away := deleted && !back && !w.isTouched("stopped "+donor) || c != nil && !w.isTouched(donor) && !w.isReady(c)
+	away := !p.online() && deleted && !back && !w.isTouched("stopped "+donor) || c != nil && !w.isTouched(donor) && !w.isReady(c)
 	if strings.HasPrefix(req.name, "azure PUT ") && strings.Contains(req.name, "/versions/") && away {
 		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot, or was deleted before: %t", p.name, req.name, donor, deleted)
 	}
