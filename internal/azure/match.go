@@ -42,7 +42,7 @@ func (u uuid) is(text string) bool {
 }
 
 // nameIt is what to do where the candidates are not those of the Node.
-const nameIt = "name its scale set by --pool ID, or the resource group by azure.json or AZURE_RESOURCE_GROUP"
+const nameIt = "name its resource group by azure.json or AZURE_RESOURCE_GROUP"
 
 // match finds the member that a Node without Azure's provider id is.
 func (p *Places) match(ctx context.Context, n fleet.Node) (fleet.Place, error) {

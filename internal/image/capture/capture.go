@@ -370,6 +370,7 @@ type Inherited struct {
 
 type workbench struct {
 	Node     string           `json:"node,omitempty"`
+	Pool     fleet.ResourceID `json:"pool,omitempty"` // "" for a virtual machine of its own
 	Instance fleet.ResourceID `json:"instance,omitempty"`
 	VMID     string           `json:"vmId,omitempty"`
 	Zone     string           `json:"zone,omitempty"`

@@ -204,7 +204,7 @@ func (c *capture) protectWorkbenchStep(v view) workflow.Step {
 			When:   []string{stepSave},
 			Needs:  []string{undoDetach},
 			Do:     c.unprotect,
-			Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Instance) },
+			Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Pool, c.get().Bench.Instance) },
 		},
 	}
 }

@@ -73,7 +73,7 @@ func (c *capture) protectStep(v view) workflow.Step {
 			When:     []string{stepSnapshot},
 			After:    []string{undoStart, undoUncordon},
 			Do:       c.unprotect,
-			Manual:   func() string { return manualUnprotect(donor, c.get().Instance) },
+			Manual:   func() string { return manualUnprotect(donor, c.get().Pool, c.get().Instance) },
 		},
 	}
 }
@@ -190,10 +190,15 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	return w, fleet.IgnoreNotFound(err)
 }
 
-// manualUnprotect is for the donor and the workbench.
-func manualUnprotect(node string, id fleet.ResourceID) string {
-	return fmt.Sprintf("node %s may still be protected; remove what its owners did not set: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; kubectl annotate node %s %s- %s- %s-",
-		node, id.Group().Name(), id.Parent().Name(), id.Name(), node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
+// manualUnprotect is for the donor and the workbench, which may be in no scale set.
+func manualUnprotect(node string, pool, id fleet.ResourceID) string {
+	ofAzure := ""
+	if pool != "" {
+		ofAzure = fmt.Sprintf("az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; ",
+			pool.Group().Name(), pool.Name(), id.Name())
+	}
+	return fmt.Sprintf("node %s may still be protected; remove what its owners did not set: %skubectl annotate node %s %s- %s- %s-",
+		node, ofAzure, node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
 func (c *capture) cordonStep(v view) workflow.Step {
@@ -361,6 +366,10 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 }
 
 func (c *capture) manualStart() string {
-	return fmt.Sprintf("node %s did not come back: it is left cordoned. Check instance %s (az vmss get-instance-view), start or replace it; then run the same command again, or kubectl uncordon %s",
-		c.req.Node, c.get().Instance, c.req.Node)
+	id, view := c.get().Instance, "az vm get-instance-view"
+	if id.UniformPool() != "" {
+		view = "az vmss get-instance-view"
+	}
+	return fmt.Sprintf("node %s did not come back: it is left cordoned. Check instance %s (%s), start or replace it; "+
+		"then run the same command again, or kubectl uncordon %s", c.req.Node, id, view, c.req.Node)
 }

@@ -53,8 +53,8 @@ type cloudOf struct {
 	f *fake
 }
 
-func (c cloudOf) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
-	p := fleet.Pool{ID: pool, Name: "pool1", Model: fleet.Model{Image: fleet.ImageReference{ID: version("2026.01.02", 2).ID}}}
+func (c cloudOf) Pool(_ context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	p := fleet.Pool{ID: id, Name: "pool1", Model: fleet.Model{Image: fleet.ImageReference{ID: version("2026.01.02", 2).ID}}}
 	if c.f.owner != nil {
 		c.f.owner(&p)
 	}
@@ -265,8 +265,40 @@ func TestRecordOfAnotherMachine(t *testing.T) {
 	}
 }
 
+// TestManual: what a person is asked to do names the scale set and the commands of the donor's
+// and the workbench's kind.
+func TestManual(t *testing.T) {
+	const protect = "az vmss update -g g -n "
+	vm, uniform := pool.In("virtualMachines", "pool1_1c0ffee0"), pool.Child("virtualMachines", "0")
+	for _, c := range []struct {
+		donor, bench, benchPool fleet.ResourceID
+		want                    map[string]string // by undo: what its text has
+	}{
+		{vm, pool.In("virtualMachines", "pool2_1c0ffee0"), pool + "2", map[string]string{"start": "(az vm get-instance-view)",
+			"unprotect": protect + "pool1 --instance-id pool1_1c0ffee0 ", "unprotect-workbench": protect + "pool12 --instance-id pool2_1c0ffee0 "}},
+		{uniform, uniform, pool, map[string]string{"start": "(az vmss get-instance-view)",
+			"unprotect": protect + "pool1 --instance-id 0 ", "unprotect-workbench": protect + "pool1 --instance-id 0 "}},
+		{vm, vm, "", map[string]string{"unprotect-workbench": "did not set: kubectl annotate node b"}},
+	} {
+		state, _ := json.Marshal(map[string]any{"pool": pool, "instance": c.donor, "names": map[string]string{"version": "2026.01.03"},
+			"workbench": map[string]any{"node": "b", "pool": c.benchPool, "instance": c.bench}})
+		w := capture.New((&fake{}).config()).Workflow()
+		table, _, err := w.Restore(journal.Record{Kind: capture.Kind, Name: "20260103-090000", Pool: string(pool), Request: []byte("{}"), State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for undo, want := range c.want {
+			at := slices.IndexFunc(table, func(s workflow.Step) bool { return s.Undo != nil && s.Undo.ID == undo })
+			if text := table[at].Undo.Manual(); !strings.Contains(text, want) {
+				t.Errorf("%s of %s and %s: %q, want %q", undo, c.donor, c.bench, text, want)
+			}
+		}
+	}
+}
+
 // TestMachinesPool: the pool of a virtual machine is what Azure says, whatever the machine is named.
 func TestMachinesPool(t *testing.T) {
+	other := fleet.ResourceID(strings.Replace(string(pool), "/g/", "/h/", 1))
 	for name, c := range map[string]struct {
 		machine *fleet.Instance
 		pool    fleet.ResourceID
@@ -275,7 +307,7 @@ func TestMachinesPool(t *testing.T) {
 		"in no scale set":        {&fleet.Instance{}, "", "NoPool"},
 		"gone":                   {nil, "", "InstanceNotFound"},
 		"of the pool":            {&fleet.Instance{Pool: pool}, pool, ""},
-		"of another of one name": {&fleet.Instance{Pool: fleet.ResourceID(strings.Replace(string(pool), "/g/", "/h/", 1))}, pool, ""},
+		"of another of one name": {&fleet.Instance{Pool: other}, other, ""},
 	} {
 		f := fake{machine: c.machine, vm: pool.In("virtualMachines", "pool1_1c0ffee0")}
 		p, err := capture.New(f.config()).Plan(t.Context(), capture.Request{Node: "n"})
@@ -285,8 +317,8 @@ func TestMachinesPool(t *testing.T) {
 		}
 		back, err := rollback.New(f.config()).Plan(t.Context(), rollback.Request{Node: "n"})
 		refused := len(back.Problems) > 0 && back.Problems[0].Code == "NoPool"
-		if err != nil || refused != (c.pool == "") {
-			t.Errorf("%s: rollback: %v, %v", name, back.Problems, err)
+		if err != nil || refused != (c.pool == "") || !back.Pool.Equal(c.pool) {
+			t.Errorf("%s: rollback of %s: %v, %v", name, back.Pool, back.Problems, err)
 		}
 	}
 }
