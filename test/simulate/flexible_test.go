@@ -168,6 +168,9 @@ var flexibles = []Story{
 		Cannot: "was not found", Happen: []Event{{At: memberPowerOff, What: "instance deleted", Target: "donor"}}},
 	{Name: "member deleted between preflight and stop, and its name in no scale set", Seed: 1, Pool: flexible(func(*Pool) {}), Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
 		Cannot: "another virtual machine has its name", Happen: []Event{{At: "azure GET virtualMachines/pool1_0", N: 7, What: "donor's name given to another machine"}}},
+	{Name: "member deleted between preflight and stop, and its name in another scale set", Seed: 1, Pool: flexible(func(p *Pool) { p.Neighbour = 1 }),
+		Asks: []Ask{{Do: "capture", Once: true, Exit: 1}}, Cannot: "another virtual machine has its name",
+		Happen: []Event{{At: "azure GET virtualMachines/pool1_0", N: 7, What: "donor's name given to a member of another scale set"}}},
 	{Name: "protection of members refused", Seed: 2, Pool: flexible(func(p *Pool) { p.Unprotectable = true }), Asks: []Ask{{Do: "capture", Grow: 1}, {Do: "rollback"}}},
 	{Name: "protection of members refused, and killed", Seed: 3, Pool: flexible(func(p *Pool) { p.Unprotectable = true }), Asks: aCapture,
 		Happen: at(putSnapshot, 1, "kill after")},
@@ -186,8 +189,9 @@ func flexible(change func(*Pool)) Pool {
 	})
 }
 
-// giveName deletes a member, and makes a virtual machine of its name that is in no scale set.
-func (w *world) giveName(c *computer) {
+// giveName deletes a member, and makes a virtual machine of its name that is in another scale
+// set, or in none.
+func (w *world) giveName(c *computer, set fleet.ResourceID) {
 	w.azure.Instant(true)
 	defer w.azure.Instant(false)
 	w.changeNode("instance deleted", c)
@@ -197,10 +201,16 @@ func (w *world) giveName(c *computer) {
 		"subnets": []object{{"name": "nodes", "properties": object{"addressPrefix": "10.0.0.0/16"}}}}})
 	w.make(http.MethodPut, nic, networkAPI, object{"location": location, "properties": object{"ipConfigurations": []object{
 		{"name": "ip", "properties": object{"subnet": object{"id": string(network) + "/subnets/nodes"}}}}}})
-	w.make(http.MethodPut, fleet.ResourceID(c.ResourceID), computeAPI, object{"location": location, "properties": object{
+	machine := object{
 		"hardwareProfile": object{"vmSize": w.size()}, "networkProfile": object{"networkInterfaces": []object{{"id": string(nic)}}},
 		"osProfile":      object{"computerName": "another", "adminUsername": "azureuser", "adminPassword": "Corr3ct-horse"},
-		"storageProfile": object{"imageReference": object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}, "osDisk": object{"createOption": "FromImage"}}}})
+		"storageProfile": object{"imageReference": object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}, "osDisk": object{"createOption": "FromImage"}}}
+	if set != "" {
+		machine["virtualMachineScaleSet"] = object{"id": string(set)}
+	}
+	w.make(http.MethodPut, fleet.ResourceID(c.ResourceID), computeAPI, object{"location": location, "properties": machine})
+	joined := w.modelOf(w.otherPool)
+	w.locked(func() { w.otherModel = joined })
 }
 
 // onBoth are stories that are played on both kinds of scale sets.

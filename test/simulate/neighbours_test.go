@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/azsim"
@@ -157,7 +158,12 @@ func (w *world) neighbour(e Event, p *process) bool {
 			})
 		})
 	case "donor's name given to another machine":
-		w.giveName(w.computerOf(w.nodeName(p.ask.Node)))
+		w.giveName(w.computerOf(w.nodeName(p.ask.Node)), "")
+	case "donor's name given to a member of another scale set":
+		w.giveName(w.computerOf(w.nodeName(p.ask.Node)), w.otherPool)
+	case "twin of the donor": // whose kubelet reports what it likes
+		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twin"}, Spec: corev1.NodeSpec{ProviderID: "k3s://twin"},
+			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: w.computerOf(w.nodeName(p.ask.Node)).VMID}}})
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
 		if c := w.target(e, p); c != nil {
 			w.changeNode(e.What, c)
