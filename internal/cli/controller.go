@@ -174,6 +174,8 @@ type lookout struct {
 	boots   azure.Boots
 	metered bool             // the budget counts what is sent
 	group   fleet.ResourceID // that the credentials' file names; "" where none does
+	// machines lists a resource group's virtual machines, as azure.Reader does; nil without Azure.
+	machines func(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error)
 }
 
 // connectBoots logs in to Azure to look at boots. The budget counts the requests
@@ -189,7 +191,7 @@ func (o *options) connectBoots(ctx context.Context, budget *controller.Budget) (
 	if err != nil {
 		return lookout{}, err
 	}
-	l.group = groupOf(who)
+	l.group, l.machines = groupOf(who), o.decorate(c).Machines
 	l.boots = azure.RetryBoots(azure.LimitBoots(c, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
 	return l, nil
 }

@@ -143,6 +143,7 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 		s.assess(ctx, look, boots, nodes, kept, deadlines, named)
 	}
 	s.rest(nodes, kept)
+	s.place(ctx, look, pools)
 	s.only(pools)
 	slices.SortStableFunc(s.stories, func(a, b nodeStory) int {
 		return strings.Compare(strings.ToLower(a.Pool.Name())+" "+a.title(), strings.ToLower(b.Pool.Name())+" "+b.title())
@@ -386,6 +387,32 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 			n.Note = first(v.Why, "the node is not Ready")
 		}
 		s.stories = append(s.stories, n)
+	}
+}
+
+// place finds the scale sets of virtual machines whose Nodes alone were seen, in the groups of
+// the pools that were asked for: such an id does not name its scale set.
+func (s *survey) place(ctx context.Context, look lookout, pools []fleet.ResourceID) {
+	read := map[controller.Key]map[fleet.ResourceID]fleet.ResourceID{}
+	for i := range s.stories {
+		n := &s.stories[i]
+		group := n.Instance.Group()
+		if n.Pool != "" || n.Instance == "" || look.machines == nil ||
+			!slices.ContainsFunc(pools, func(p fleet.ResourceID) bool { return p.Group().Equal(group) }) {
+			continue
+		}
+		machines, known := read[controller.KeyOf(group)]
+		if !known {
+			var err error
+			if machines, err = look.machines(ctx, group); err != nil {
+				s.unread = append(s.unread, err.Error())
+			}
+			read[controller.KeyOf(group)] = machines
+		}
+		pool, there := machines[fleet.ResourceID(strings.ToLower(string(n.Instance)))]
+		if n.Pool = pool; machines != nil && !there {
+			s.notes = append(s.notes, "node "+n.Node+": its virtual machine "+n.Instance.Name()+" does not exist any more, and nothing says of which scale set it was")
+		}
 	}
 }
 

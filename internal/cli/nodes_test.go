@@ -102,6 +102,36 @@ func TestNodesOfOtherProviders(t *testing.T) {
 	}
 }
 
+// The Node of a Flexible set's member that was not listed with the others is shown for its scale
+// set alone; of a virtual machine that is gone, a note is.
+func TestNodesOfUnlistedMembers(t *testing.T) {
+	vm := func(name string) fleet.ResourceID { return pool1.In("virtualMachines", name) }
+	var nodes []controller.NodeView
+	for _, name := range []string{"Ours", "others", "alone", "gone"} {
+		nodes = append(nodes, controller.NodeView{Name: name, ProviderID: "azure://" + string(vm(name))})
+	}
+	asked := 0
+	look := lookout{machines: func(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
+		asked++
+		return map[fleet.ResourceID]fleet.ResourceID{
+			fleet.ResourceID(strings.ToLower(string(vm("ours")))):   fleet.ResourceID(strings.ToUpper(string(pool1))),
+			fleet.ResourceID(strings.ToLower(string(vm("others")))): pool1 + "2", fleet.ResourceID(strings.ToLower(string(vm("alone")))): "",
+		}, nil
+	}}
+	for _, pools := range [][]fleet.ResourceID{{pool1}, nil} {
+		s := survey{now: noon}
+		s.rest(nodes, nil)
+		s.place(t.Context(), look, pools)
+		s.only(pools)
+		if pools == nil {
+			pools = make([]fleet.ResourceID, len(nodes))
+		}
+		if len(s.stories) != len(pools) || s.stories[0].Node != "Ours" || asked != 1 || len(pools) == 1 && (len(s.notes) != 1 || !strings.HasPrefix(s.notes[0], "node gone: ")) {
+			t.Errorf("%d stories, %q, %d requests", len(s.stories), s.notes, asked)
+		}
+	}
+}
+
 // A configuration that was not applied is shown at its node, whatever became of the boot.
 func TestNodeWithAFailedConfiguration(t *testing.T) {
 	node := &corev1.Node{}
