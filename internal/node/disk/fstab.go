@@ -8,7 +8,7 @@ import (
 
 // entry is one line of fstab(5) that mounts something below the root.
 type entry struct {
-	spec, dir, kind string
+	spec, dir, kind, options string
 }
 
 // maxEntries bounds how many lines of a disk's fstab are followed.
@@ -26,10 +26,24 @@ func parseFstab(data []byte) []entry {
 		if dir == "/" || len(found) == maxEntries {
 			continue
 		}
-		found = append(found, entry{spec: Unescape(f[0]), dir: dir, kind: f[2]})
+		found = append(found, entry{spec: Unescape(f[0]), dir: dir, kind: f[2], options: strings.Join(f[3:min(len(f), 4)], "")})
 	}
 	slices.SortStableFunc(found, func(a, b entry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") })
 	return found
+}
+
+// Needed returns where a disk's fstab mounts devices that the system does not boot without:
+// other partitions and volumes of the disk, and not what another disk may hold (nofail).
+func Needed(fstab []byte) (dirs []string) {
+	for _, e := range parseFstab(fstab) {
+		tag, _, _ := strings.Cut(e.spec, "=")
+		device := strings.HasPrefix(tag, "/dev/") || slices.Contains([]string{"UUID", "LABEL", "PARTUUID", "PARTLABEL"}, tag)
+		options := strings.Split(e.options, ",")
+		if device && !slices.Contains(options, "nofail") && !slices.Contains(options, "noauto") {
+			dirs = append(dirs, e.dir)
+		}
+	}
+	return dirs
 }
 
 // Unescape undoes the octal escapes of blanks and backslashes in fstab and mountinfo.

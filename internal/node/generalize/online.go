@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/ortet/ortet/internal/node/disk"
 	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -20,13 +21,13 @@ const flushFor = 30 * time.Second
 // Linux writes back what is 30 s old, and looks each 5 s.
 const emptyWithin = time.Minute
 
-// flush writes out what a running node has in memory of its disk's root file system, so
-// that a snapshot has it. It changes nothing, and leaves it to the caller's end if it hangs.
+// flush writes out what a running node has in memory of its disk's file systems, so that a
+// snapshot has it. It changes nothing, and leaves it to the caller's end if it hangs.
 func flush(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport) error {
 	limited, cancel := context.WithTimeout(ctx, flushFor)
 	defer cancel()
 	begun, done := o.Now().UTC(), make(chan error, 1)
-	go func() { done <- t.Sync() }()
+	go func() { done <- syncDisk(t) }()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -37,6 +38,23 @@ func flush(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeRepor
 	}
 	r.Flushed, r.Outcome = begun, wire.Generalized
 	return nil
+}
+
+// syncDisk writes out the root's file system, and those of the disk's other partitions and
+// volumes, which the workbench mounts too.
+func syncDisk(t *tree.Tree) error {
+	fstab, err := readOptional(t, "/etc/fstab", maxConfig)
+	if err != nil {
+		return err
+	}
+	for _, dir := range disk.Needed(fstab) {
+		if info, err := t.Stat(dir); err == nil && info.IsDir() {
+			if err := t.SyncAt(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return t.Sync()
 }
 
 // packagesAtWork says which package manager has not ended its work on the disk, of a

@@ -11,13 +11,20 @@ import (
 )
 
 // Sync writes out what was changed on the file system of the tree's top.
-func (t *Tree) Sync() error {
-	top, err := t.root.Open(".")
+func (t *Tree) Sync() error { return t.SyncAt(".") }
+
+// SyncAt is Sync of the file system that a directory lies on.
+func (t *Tree) SyncAt(name string) error {
+	at, err := t.Resolve(name, true)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(unix.Syncfs(int(top.Fd())), top.Close()); err != nil {
-		return fmt.Errorf("writing out %s: %w", t.dir, err)
+	dir, err := t.root.Open(at)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()); err != nil {
+		return fmt.Errorf("writing out %s in %s: %w", at, t.dir, err)
 	}
 	return nil
 }

@@ -10,6 +10,9 @@ import (
 // Sync writes out nothing where files are synced one by one.
 func (t *Tree) Sync() error { return nil }
 
+// SyncAt is Sync of the file system that a directory lies on.
+func (t *Tree) SyncAt(string) error { return nil }
+
 func (t *Tree) syncs(fs.FileInfo) bool { return false }
 
 // SyncDirIn does nothing: elsewhere a directory cannot be written out.
