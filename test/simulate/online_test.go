@@ -22,6 +22,8 @@ var online = []Story{
 	{Name: "online: killed between flush and snapshot", Seed: 6, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at(putSnapshot, 1, "kill before")},
 	{Name: "online: killed after the snapshot was asked for", Seed: 7, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at(putSnapshot, 1, "kill after")},
 	{Name: "online: first while it is in service, then not", Seed: 8, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}, {Do: "capture", Again: true}}},
+	{Name: "online: its donor deleted after the snapshot", Seed: 4, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}},
+		Happen: []Event{{At: "azure PUT disks/disk_pool1_work", What: "instance deleted", Target: "donor"}}},
 	{Name: "online: with a canary", Seed: 9, Pool: usual, Asks: []Ask{{Do: "capture", Online: true, Canary: 1}}},
 }
 
