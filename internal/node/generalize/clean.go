@@ -21,6 +21,8 @@ type cleaner struct {
 	// doomed are the paths that a dry run would have removed, or that Last
 	// rows are going to remove; the scan passes over them.
 	doomed map[string]bool
+	// emptied are the files that the table empties: their content is not lost.
+	emptied map[string]bool
 }
 
 // editor changes one matched path (relative to the top, without links but for
@@ -107,12 +109,20 @@ func (c *cleaner) clean(ctx context.Context, rows []Row, last bool) error {
 	return nil
 }
 
+func (c *cleaner) empty(at string) (tree.Count, error) {
+	if c.emptied == nil {
+		c.emptied = map[string]bool{}
+	}
+	c.emptied[at] = true
+	return c.t.Truncate(at)
+}
+
 func (c *cleaner) apply(ctx context.Context, j job) (tree.Count, error) {
 	switch j.row.Action {
 	case Remove, Shred, ShredIf:
 		return c.t.Remove(j.at)
 	case Truncate:
-		return c.t.Truncate(j.at)
+		return c.empty(j.at)
 	case Edit:
 		if j.row.lines != nil {
 			return c.dropLines(j.at, j.row.lines)

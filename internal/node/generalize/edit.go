@@ -150,7 +150,7 @@ func (c *cleaner) emptyLogsIn(ctx context.Context, dir string, depth int) (tree.
 		case rotated.MatchString(e.Name()):
 			n, err = c.t.Remove(at)
 		default:
-			n, err = c.t.Truncate(at)
+			n, err = c.empty(at)
 		}
 		if err != nil {
 			return total, err

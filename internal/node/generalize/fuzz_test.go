@@ -92,7 +92,7 @@ func FuzzScan(f *testing.F) {
 			t.Fatal(err)
 		}
 		o := Options{Limits: Limits{}.withDefaults(false)}
-		s, err := scan(context.Background(), tr, o, facts{names: []string{"donor"}, nodeKeys: map[[32]byte]string{}}, map[string]bool{}, func(string) {})
+		s, err := scan(context.Background(), tr, o, facts{names: []string{"donor"}, nodeKeys: map[[32]byte]string{}}, map[string]bool{}, nil, func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}

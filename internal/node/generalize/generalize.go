@@ -105,7 +105,7 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 
 	r.Removed, r.Bytes = c.total.Paths, c.total.Bytes
 	progress("scanning what is left for secrets")
-	s, err := scan(ctx, t, o, found.donor, c.doomed, progress)
+	s, err := scan(ctx, t, o, found.donor, c.doomed, c.emptied, progress)
 	if err != nil {
 		return err
 	}

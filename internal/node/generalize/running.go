@@ -45,7 +45,7 @@ func scanRunning(ctx context.Context, t *tree.Tree, o Options, found inspection,
 	progress("scanning the running node for secrets")
 	limited, cancel := context.WithTimeout(ctx, o.Limits.Time)
 	defer cancel()
-	s, err := scan(limited, t, o, found.donor, c.doomed, progress)
+	s, err := scan(limited, t, o, found.donor, c.doomed, nil, progress)
 	if s == nil || ctx.Err() != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ type scanner struct {
 	donor      facts
 	known      *redact.Known
 	skip       map[string]bool // paths that are going to be removed
+	cleaned    map[string]bool // files that generalising empties
 	agentFiles []agentFile
 	lineRows   []Row // that drop lines
 	progress   func(string)
@@ -91,13 +92,13 @@ type work struct {
 // scan looks through the whole tree. Only the end of ctx, or of an inspection's
 // limits, is an error, which comes with what was found by then: what cannot be read
 // is a finding.
-func scan(ctx context.Context, t *tree.Tree, o Options, donor facts, skip map[string]bool, progress func(string)) (*scanner, error) {
+func scan(ctx context.Context, t *tree.Tree, o Options, donor facts, skip, cleaned map[string]bool, progress func(string)) (*scanner, error) {
 	known, err := redact.NewKnown(donor.secrets)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the search for the donor's secrets: %w", err)
 	}
 	s := &scanner{
-		ctx: ctx, o: o, donor: donor, known: known, skip: skip, progress: progress, agentFiles: agentFiles(),
+		ctx: ctx, o: o, donor: donor, known: known, skip: skip, cleaned: cleaned, progress: progress, agentFiles: agentFiles(),
 		findings: map[findingKey]wire.SecretFinding{}, perRule: map[string]int{}, mentions: map[string]bool{},
 		nodeKeys: map[[32]byte]string{}, stores: map[string]*wire.ImageStore{},
 		lineRows: slices.DeleteFunc(Table(), func(r Row) bool { return r.lines == nil }),
@@ -225,7 +226,7 @@ func (s *scanner) file(root *os.Root, name, at, store string) error {
 		return nil
 	}
 	defer func() { _ = f.Close() }() // only read from
-	if store == "" && s.o.isEmptied(info) && len(s.emptied) <= maxListed {
+	if store == "" && s.o.isEmptied(info) && !s.cleaned[at] && len(s.emptied) <= maxListed {
 		s.emptied = append(s.emptied, "/"+at)
 	}
 	if s.o.Inspect {
