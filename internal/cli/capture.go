@@ -38,7 +38,8 @@ func newCapture(o *options) *cobra.Command {
 		Long: `capture makes an image version of a node's OS disk and points the node's scale set
 at it. Running instances are not changed. It:
 
-  1. drains and stops the node, and takes a snapshot of its OS disk
+  1. drains and stops the node (not with --online), and takes a snapshot of its
+     OS disk
   2. starts the node, and returns it to service
   3. removes the node's identity from a copy of the disk, on another node
   4. builds an image version from the copy

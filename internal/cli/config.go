@@ -18,6 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/yamlfile"
 )
 
@@ -116,6 +117,10 @@ func (c *configOptions) open(ctx context.Context, arg string, show *progress) (p
 		return nil, "", err
 	}
 	id, err := c.pool(ctx, client, uniformOnly{}, arg)
+	var refused *workflow.Refused
+	if errors.As(err, &refused) && refused.Problems[0].Code == poolNotFound {
+		refused.Problems[0].WayOut += "; ortet config serves Uniform scale sets alone, not Flexible ones"
+	}
 	return p, id, err
 }
 

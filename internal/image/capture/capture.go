@@ -305,7 +305,7 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	}
 	c.Note("resumed %s, begun at %s", r.Name, begun)
 	if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
-		c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
+		c.Note("the options of %s were used, not those of this command: to capture with these, give them again with --again", r.Name)
 	}
 	return c.table(view{}), true, nil
 }

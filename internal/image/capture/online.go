@@ -32,7 +32,7 @@ func (c *capture) flushStep(v view) workflow.Step {
 	donor := c.req.Node
 	return workflow.Step{
 		ID:       stepFlush,
-		Title:    "Have " + donor + " write what it has in memory to its disk",
+		Title:    "Flush " + donor + "'s file system to its disk",
 		Usual:    5 * time.Second,
 		Deadline: 5 * time.Minute,
 		After:    []string{stepProtect, stepProtectWorkbench},
@@ -40,7 +40,7 @@ func (c *capture) flushStep(v view) workflow.Step {
 		Do:       c.flush,
 		Undo: &workflow.Undo{
 			ID:       undoDeleteFlush,
-			Title:    "Delete the pod that writes " + donor + "'s memory to its disk",
+			Title:    "Delete the flush pod",
 			Deadline: 5 * time.Minute,
 			When:     []string{stepSnapshot},
 			Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
@@ -92,11 +92,11 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case report != nil:
 		problems = c.diskProblems(*report, maxNamed)
 	case s.Done && s.ExitCode == exitFlags, s.Exists && !s.Ran && since >= inspectFor:
-		problems = c.podProblem("the pod that writes its memory to its disk did not run: " + first(s.Why, tail(s.Output)))
+		problems = c.podProblem("the flush pod did not run: " + first(s.Why, tail(s.Output)))
 	case since < inspectFor && !s.Done:
 		return in(time.Second, "%s", first(s.Why, "flushing")), nil
 	default:
-		problems = plan.Problems{{What: "the pod that writes its memory to its disk gave no report within " + inspectFor.String() + strings.TrimSuffix(": "+s.Why, ": "),
+		problems = plan.Problems{{What: "the flush pod gave no report within " + inspectFor.String() + strings.TrimSuffix(": "+s.Why, ": "),
 			WayOut: "look for dead disks and mounts on the node (dmesg), or capture it without --online"}}
 	}
 	c.flushing = time.Time{}

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -140,7 +141,9 @@ func (r *rollback) findPool(ctx context.Context) (problems plan.Problems, err er
 			err = why
 		}
 	}
-	why = cmp.Or(err, why)
+	if why = cmp.Or(err, why); fleet.Is(why, fleet.KindNotFound) {
+		why = errors.New("there is no such node, and no scale set of this name has one")
+	}
 	problems.Refuse(why != nil, "NoPool", "node "+r.req.Node, fmt.Sprint(why),
 		"name a node of the pool, or the scale set by its ARM id (az vmss list); by its name, if it has nodes and you may list them")
 	return problems, fleet.IgnoreNotFound(err)

@@ -37,7 +37,7 @@ func (o *observation) problems() []fleet.Problem {
 	}
 	p := o.set.Properties
 	if !o.uniform() {
-		add("NotUniform", "its orchestration mode is "+p.OrchestrationMode, "only Uniform scale sets are served")
+		out = append(out, o.notUniform())
 	} else if !strings.EqualFold(p.UpgradePolicy.Mode, fleet.Manual) {
 		add("UpgradePolicy", fmt.Sprintf("its upgrade policy is %q: Azure could replace instances when the model's userData changes", p.UpgradePolicy.Mode),
 			"set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
@@ -48,6 +48,11 @@ func (o *observation) problems() []fleet.Problem {
 		}
 	}
 	return out
+}
+
+func (o *observation) notUniform() fleet.Problem {
+	return fleet.Problem{On: string(o.pool), Code: "NotUniform", What: "its orchestration mode is " + o.set.Properties.OrchestrationMode,
+		WayOut: "ortet config serves Uniform scale sets alone"}
 }
 
 func (o *observation) uniform() bool {

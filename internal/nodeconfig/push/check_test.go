@@ -66,6 +66,8 @@ func TestFlexible(t *testing.T) {
 		w.refused(err, "NotUniform")
 		_, err = w.rollout().Push(w.ctx, set, push.Request{Config: config("one"), Key: w.key})
 		w.refused(err, "NotUniform")
+		_, err = w.rollout().Status(w.ctx, set)
+		w.refused(err, "NotUniform")
 	})
 }
 

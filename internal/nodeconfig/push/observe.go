@@ -20,6 +20,7 @@ import (
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/redact"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 const computeVersion = "2024-07-01"
@@ -351,6 +352,9 @@ func (r *Rollout) Status(ctx context.Context, pool fleet.ResourceID) (*Status, e
 	o, err := r.observe(ctx, pool)
 	if err != nil {
 		return nil, err
+	}
+	if !o.uniform() {
+		return nil, &workflow.Refused{Problems: []fleet.Problem{o.notUniform()}}
 	}
 	s := &Status{Pool: o.pool, ModelForeign: o.foreign != "", Nodes: nodesOf(o.members), History: []Entry{}}
 	if o.document != nil {
