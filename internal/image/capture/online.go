@@ -32,7 +32,7 @@ func (c *capture) flushStep(v view) workflow.Step {
 	donor := c.req.Node
 	return workflow.Step{
 		ID:       stepFlush,
-		Title:    "Flush " + donor + "'s file system to its disk",
+		Title:    "Flush " + donor + "'s file systems to their disks",
 		Usual:    5 * time.Second,
 		Deadline: 5 * time.Minute,
 		After:    []string{stepProtect, stepProtectWorkbench},
