@@ -156,6 +156,10 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 	if err := os.WriteFile(filepath.Join(platform, "boot_id"), []byte(uuid.NewString()+"\n"), 0o444); err != nil {
 		return err
 	}
+	// As the kernel has the firmware's: readable by root alone.
+	if err := os.WriteFile(filepath.Join(platform, "product_uuid"), []byte(c.desc.VMID+"\n"), 0o400); err != nil {
+		return err
+	}
 	disk, err := s.volumes.claim(ctx, c.desc.OSDisk, c.id)
 	if err != nil {
 		return err

@@ -126,6 +126,8 @@ func TestMachineBoots(t *testing.T) {
 		{"cat /etc/pool", "from custom data"},
 		{"test -e /var/lib/runcmd-ran && echo ran", "ran"},
 		{"stat -c %s /etc/machine-id", "33"},
+		{"cat /sys/class/dmi/id/product_uuid", c.VMID},
+		{"cat /sys/class/net/eth0/operstate", "up"},
 		{"ls /etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_ed25519_key"},
 		{"curl -s -H Metadata:true http://169.254.169.254/metadata/instance | grep -c pool1_1", "1"},
 		{"grep -c '<CustomData>' /var/lib/waagent/ovf-env.xml", "1"},

@@ -20,6 +20,7 @@ type (
 	ociHook struct {
 		Path string   `json:"path"`
 		Args []string `json:"args"`
+		Env  []string `json:"env,omitempty"`
 	}
 	ociProcess struct {
 		Terminal     bool            `json:"terminal"`
@@ -91,8 +92,30 @@ const (
 	seedFolder     = platformFolder + "/seed"
 	shareFolder    = platformFolder + "/shares"
 	bootID         = platformFolder + "/boot_id"
+	productUUID    = platformFolder + "/product_uuid"
 	notifySocket   = "@platform-ready" // abstract, so of the network namespace
 )
+
+// showProductUUID shows the VM's id where the firmware's is read: the kubelet reports it as
+// the Node's systemUUID. A host without such firmware has no folder for it, and none can be
+// made in sysfs: the classes of devices are then bound into a folder in memory, and it is there.
+const showProductUUID = `set -e
+id=/sys/class/dmi/id/product_uuid
+if [ ! -e $id ]; then
+	mkdir /run/class
+	mount --bind /sys/class /run/class
+	mount -t tmpfs -o mode=755,nosuid,nodev,noexec class /sys/class
+	for c in /run/class/*; do
+		mkdir "/sys/class/${c##*/}"
+		mount --bind "$c" "/sys/class/${c##*/}"
+	done
+	umount /run/class
+	rmdir /run/class
+	mkdir -p ${id%/*}
+	touch $id
+	mount -o remount,bind,ro /sys/class
+fi
+mount --bind ` + productUUID + ` $id`
 
 // A frame is what a machine's container is made from.
 type frame struct {
@@ -146,10 +169,10 @@ func (f frame) spec() ociSpec {
 		// The kernel's boot id is the host's. Journal and kubelet tell boots apart
 		// by it, so a machine gets one for each of its own. runc refuses mounts
 		// in /proc but by a hook, which runs in the machine before systemd.
-		Hooks: ociHooks{StartContainer: []ociHook{{
-			Path: "/bin/mount",
-			Args: []string{"mount", "--bind", bootID, "/proc/sys/kernel/random/boot_id"},
-		}}},
+		Hooks: ociHooks{StartContainer: []ociHook{
+			{Path: "/bin/mount", Args: []string{"mount", "--bind", bootID, "/proc/sys/kernel/random/boot_id"}},
+			{Path: "/bin/sh", Args: []string{"sh", "-c", showProductUUID}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
+		}},
 		Linux: ociLinux{
 			Namespaces: []ociNamespace{
 				{Type: "pid"}, {Type: "ipc"}, {Type: "uts"}, {Type: "mount"}, {Type: "cgroup"},
