@@ -81,8 +81,9 @@ simulate: ## captures that go wrong: all, or seeds only by SEEDS=N, FROM=M, WITH
 mutants: ## plant bugs; a story or a test has to find each
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^TestMutants$$' -args -mutants
 
-lab: build controlplane helm image ## captures on real machines; root on Debian
-	hack/lab/run.sh $(LABFLAGS)
+# LAB=NAME is the one test TestNAMECapture of test/lab, in any letter case.
+lab: build controlplane helm image ## captures on real machines; LAB=online; root on Debian
+	hack/lab/run.sh $(if $(LAB),--one '$(LAB)',$(LABFLAGS))
 
 elastic: build controlplane helm ## ortet cluster on real machines; SHORT=1; root on Debian
 	hack/lab/run.sh --elastic -run '$(if $(SHORT),^TestElasticShort$$,^TestElastic$$)'

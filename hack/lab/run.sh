@@ -10,6 +10,7 @@
 #                                   the lab itself, which other tests use, and without the
 #                                   canary's, for its minutes: what CI runs
 #   hack/lab/run.sh --elastic       ortet cluster on real machines (make elastic)
+#   hack/lab/run.sh --one NAME      TestNAMECapture of test/lab, in any letter case (make lab LAB=NAME)
 #   hack/lab/run.sh -run REGEXP     those tests; any flag of `go test` will do
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -27,6 +28,9 @@ skip='^(TestWindowsUnderWine|TestAzureAgentRunsTheExtension)$'
 if [ "${1:-}" = --elastic ]; then
 	shift
 	packages=(./test/elastic)
+elif [ "${1:-}" = --one ]; then
+	packages=(./test/lab)
+	set -- -run "(?i)^Test${2}Capture\$" "${@:3}"
 elif [ "${1:-}" = --machines ]; then
 	shift
 	# make elastic's machines run the same k3s, and those of test/lab join and run pods.

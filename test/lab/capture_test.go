@@ -448,7 +448,7 @@ func (l *lab) checkIdentity(ctx context.Context, t *testing.T, donor string, clo
 	seen := map[string][]owner{}
 	for _, n := range append([]string{donor}, clones...) {
 		marks := l.machines.identity(ctx, t, n)
-		if marks["host name"] != n || marks["/etc/hostname"] != n {
+		if !strings.EqualFold(marks["host name"], n) || !strings.EqualFold(marks["/etc/hostname"], n) {
 			t.Errorf("%s has the host name %s", n, marks["host name"])
 		}
 		for mark, value := range marks {

@@ -34,11 +34,13 @@ func (m *machines) runc(ctx context.Context, stdin []byte, args ...string) (stri
 	return out.String(), nil
 }
 
-// container finds the machine of that host name. The host name is asked of the
-// machine: azsim tells nobody which container is whose.
+// container finds the machine of that host name, in any letter case: a Node's name is in
+// lower case, and members of Flexible sets have upper case in theirs. The host name is asked
+// of the machine: azsim tells nobody which container is whose.
 func (m *machines) container(ctx context.Context, host string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	host = strings.ToLower(host)
 	if id := m.containers[host]; id != "" {
 		return id, nil
 	}
@@ -52,7 +54,7 @@ func (m *machines) container(ctx context.Context, host string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		m.containers[strings.TrimSpace(name)] = id
+		m.containers[strings.ToLower(strings.TrimSpace(name))] = id
 	}
 	if id := m.containers[host]; id != "" {
 		return id, nil
