@@ -82,7 +82,7 @@ mutants: ## plant bugs; a story or a test has to find each
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^TestMutants$$' -args -mutants
 
 # LAB=NAME is the one test TestNAMECapture of test/lab, in any letter case.
-lab: build controlplane helm image ## captures on real machines; LAB=online; root on Debian
+lab: build controlplane helm image ## captures on real machines; LAB=online, LAB=k3s; root on Debian
 	hack/lab/run.sh $(if $(LAB),--one '$(LAB)',$(LABFLAGS))
 
 elastic: build controlplane helm ## ortet cluster on real machines; SHORT=1; root on Debian

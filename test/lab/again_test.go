@@ -54,7 +54,7 @@ func (l *lab) checkKilled(ctx context.Context, t *testing.T, donor, version stri
 // error is how it ended.
 func (l *lab) change(ctx context.Context, t *testing.T, args ...string) error {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "ortet"), append(args, "--azure-config", l.azure.Endpoint.AzureConfig, "--kubeconfig", l.cp.Kubeconfig)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "ortet"), append(args, "--azure-config", l.azure.Endpoint.AzureConfig, "--kubeconfig", l.kubeconfig)...)
 	cmd.Env = l.trusting()
 	out, err := cmd.CombinedOutput()
 	t.Logf("ortet %s:\n%s", args[0], out)

@@ -394,6 +394,9 @@ func (l *lab) checkModel(ctx context.Context, t *testing.T) string {
 	if !strings.Contains(*image.ID, want) {
 		t.Fatalf("the model's image is %s, want one in %s", *image.ID, want)
 	}
+	if profile.ExtensionProfile == nil { // a bare pool's
+		profile.ExtensionProfile = &armcompute.VirtualMachineScaleSetExtensionProfile{}
+	}
 	for _, e := range profile.ExtensionProfile.Extensions {
 		if !strings.HasSuffix(*e.Name, "AKSLinuxBilling") {
 			t.Errorf("extension %s is still in the model", *e.Name)

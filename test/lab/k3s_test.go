@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,23 +195,7 @@ func newK3sSite(ctx context.Context, t *testing.T) *k3sSite {
 	if other := os.Getenv("ORTET_LAB_K3S"); other != "" { // another build, while k3s is worked on
 		binary = other
 	}
-	images := filepath.Join(k.dir, "images")
-	k.run(ctx, t, "go", "run", "./hack/lab/images", "--out", images)
-	tree, baked := filepath.Join(k.dir, "tree"), filepath.Join(k.dir, "k3s.raw")
-	plant(t, tree, map[string]string{
-		"usr/local/bin/k3s": binary,
-		"var/lib/rancher/k3s/agent/images/lab-pause.tar": filepath.Join(images, "pause.tar"),
-		"var/lib/rancher/k3s/agent/images/lab-web.tar":   filepath.Join(images, "web.tar"),
-	}, nil)
-	for name, command := range map[string]string{"k3s": "server", "k3s-agent": "agent"} {
-		file := filepath.Join(tree, "etc", "systemd", "system", name+".service")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, fmt.Appendf(nil, k3sUnit, command), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := rootfs.Overlay(ctx, k.checkout, disk, tree, baked); err != nil {
-		t.Fatal(err)
-	}
+	baked := bakeK3s(ctx, t, &lab{checkout: k.checkout, dir: k.dir}, binary, disk, nil)
 	k.machines, err = machine.New(machine.Config{
 		Dir: folder, Images: map[string]string{imageK3s: baked},
 		Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -224,6 +209,32 @@ func newK3sSite(ctx context.Context, t *testing.T) *k3sSite {
 		}
 	})
 	return k
+}
+
+// bakeK3s makes an image on which k3s is installed as its installer does it, with the lab's
+// container images and others of those files.
+func bakeK3s(ctx context.Context, t *testing.T, l *lab, binary, disk string, others map[string]string) string {
+	t.Helper()
+	images := filepath.Join(l.dir, "images")
+	l.run(ctx, t, "go", "run", "./hack/lab/images", "--out", images)
+	tree, baked := filepath.Join(l.dir, "tree"), filepath.Join(l.dir, "k3s.raw")
+	files := map[string]string{
+		"usr/local/bin/k3s": binary,
+		"var/lib/rancher/k3s/agent/images/lab-pause.tar": filepath.Join(images, "pause.tar"),
+		"var/lib/rancher/k3s/agent/images/lab-web.tar":   filepath.Join(images, "web.tar"),
+	}
+	maps.Copy(files, others)
+	plant(t, tree, files, nil)
+	for name, command := range map[string]string{"k3s": "server", "k3s-agent": "agent"} {
+		file := filepath.Join(tree, "etc", "systemd", "system", name+".service")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, fmt.Appendf(nil, k3sUnit, command), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rootfs.Overlay(ctx, l.checkout, disk, tree, baked); err != nil {
+		t.Fatal(err)
+	}
+	return baked
 }
 
 // bootK3s boots machines; the first is where kubectl is asked.

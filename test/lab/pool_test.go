@@ -43,8 +43,10 @@ type lab struct {
 	bin      string
 	cp       *controlplane.ControlPlane
 	client   kubernetes.Interface
-	azure    *simulation.Azure
-	machines *machines
+	// kubeconfig is an administrator's.
+	kubeconfig string
+	azure      *simulation.Azure
+	machines   *machines
 }
 
 // newLab starts all but the pool, in a folder of that name. bake makes the
@@ -55,7 +57,24 @@ type lab struct {
 func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake func(l *lab, disk string) map[string]string, frontends ...string) *lab {
 	t.Helper()
 	line.begin("binaries, the machines' disk image")
-	l := &lab{}
+	l, binary, disk := prepareLab(ctx, t, name)
+	images := map[string]string{"*": disk}
+	if bake != nil {
+		images = bake(l, disk)
+	}
+
+	line.begin("control plane and azsim")
+	l.cp, l.client = startCluster(ctx, t, l.dir, binary)
+	l.kubeconfig = l.cp.Kubeconfig
+	l.startAzure(ctx, t, images, append([]string{fmt.Sprintf("%s=127.0.0.1:%d", rootfs.APIServerFrontend, l.cp.Port())}, frontends...)...)
+	return l
+}
+
+// prepareLab builds what a lab in a folder of that name runs. binary is the control
+// plane's, disk the platform's image.
+func prepareLab(ctx context.Context, t *testing.T, name string) (l *lab, binary, disk string) {
+	t.Helper()
+	l = &lab{}
 	l.checkout, l.dir = clearGround(t, name, filepath.Join("azure", "machine"))
 	l.machines = &machines{dir: filepath.Join(l.dir, "azure", "machine")}
 	l.bin = filepath.Join(l.dir, "bin")
@@ -68,26 +87,20 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 	}
 	l.run(ctx, t, "go", "build", "-trimpath", "-o", l.bin+"/", "./cmd/ortet", "./cmd/azsim")
 	l.run(ctx, t, filepath.Join("hack", "agent.sh"), filepath.Join(l.bin, "ortet-node"))
-	disk, err := rootfs.BaseImage(ctx, l.checkout, binary, testWriter{t})
-	if err != nil {
+	if disk, err = rootfs.BaseImage(ctx, l.checkout, binary, testWriter{t}); err != nil {
 		t.Fatal(err)
 	}
-	images := map[string]string{"*": disk}
-	if bake != nil {
-		images = bake(l, disk)
-	}
+	return l, binary, disk
+}
 
-	line.begin("control plane and azsim")
-	l.cp, l.client = startCluster(ctx, t, l.dir, binary)
+// startAzure starts azsim, which ends with the test.
+func (l *lab) startAzure(ctx context.Context, t *testing.T, images map[string]string, frontends ...string) {
+	t.Helper()
 	arm, err := freeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{
-		"--name", armAddress,
-		"--frontend", fmt.Sprintf("%s=127.0.0.1:%d", rootfs.APIServerFrontend, l.cp.Port()),
-		"--frontend", net.JoinHostPort(armAddress, "443") + "=" + arm,
-	}
+	args := []string{"--name", armAddress, "--frontend", net.JoinHostPort(armAddress, "443") + "=" + arm}
 	for name, file := range images {
 		args = append(args, "--image", name+"="+file)
 	}
@@ -95,7 +108,7 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 		args = append(args, "--frontend", f)
 	}
 	l.azure, err = simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(l.dir, "azure"), Bin: l.bin, Speed: speed, Kubeconfig: l.cp.Kubeconfig,
+		Dir: filepath.Join(l.dir, "azure"), Bin: l.bin, Speed: speed, Kubeconfig: l.kubeconfig,
 		Instances: simulation.Machine, Listen: arm,
 		Args: args,
 	})
@@ -113,7 +126,6 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 			t.Error(err)
 		}
 	})
-	return l
 }
 
 // end ends something within bounds, even when the test's context has ended.
