@@ -90,9 +90,17 @@ func (p *Places) match(ctx context.Context, n fleet.Node) (fleet.Place, error) {
 
 // list reads the members of the candidates, once.
 func (p *Places) list(ctx context.Context) error {
-	if p.sets != nil {
-		return nil
+	if p.sets != nil || p.listErr != nil {
+		return p.listErr
 	}
+	err := p.read(ctx)
+	if refusedForGood(err) {
+		p.listErr = err
+	}
+	return err
+}
+
+func (p *Places) read(ctx context.Context) error {
 	sets, err := p.Sets(ctx)
 	if err != nil {
 		return err

@@ -41,7 +41,20 @@ type Places struct {
 
 	members  []fleet.Instance // of Sets
 	sets     []fleet.ResourceID
-	machines map[string]map[fleet.ResourceID]fleet.ResourceID // by resource group, in lower case
+	listErr  error            // of a list that Azure refuses
+	machines map[string]group // by resource group, in lower case
+}
+
+// A group has a resource group's virtual machines with their scale sets, or why Azure refuses
+// their list: each of a hundred Nodes would ask for it again.
+type group struct {
+	machines map[fleet.ResourceID]fleet.ResourceID
+	err      error
+}
+
+// refusedForGood reports that asking again would be answered the same.
+func refusedForGood(err error) bool {
+	return fleet.Is(err, fleet.KindDenied) || fleet.Is(err, fleet.KindNotFound)
 }
 
 // Of returns where a Node runs. With the reason, fleet.KindInvalid is a Node that is no
@@ -58,18 +71,21 @@ func (p *Places) Of(ctx context.Context, n fleet.Node) (fleet.Place, error) {
 	if pool := id.UniformPool(); pool != "" {
 		return fleet.Place{Instance: id, Pool: pool}, nil
 	}
-	group := strings.ToLower(string(id.Group()))
-	if p.machines[group] == nil {
-		list, err := p.Reader.Machines(ctx, id.Group())
-		if err != nil {
-			return fleet.Place{}, fmt.Errorf("find the scale set of node %s: %w", n.Name, err)
-		}
+	name := strings.ToLower(string(id.Group()))
+	known, asked := p.machines[name]
+	if !asked {
+		known.machines, known.err = p.Reader.Machines(ctx, id.Group())
 		if p.machines == nil {
-			p.machines = map[string]map[fleet.ResourceID]fleet.ResourceID{}
+			p.machines = map[string]group{}
 		}
-		p.machines[group] = list
+		if known.err == nil || refusedForGood(known.err) {
+			p.machines[name] = known
+		}
 	}
-	pool, there := p.machines[group][fleet.ResourceID(strings.ToLower(string(id)))]
+	if known.err != nil {
+		return fleet.Place{}, fmt.Errorf("find the scale set of node %s: %w", n.Name, known.err)
+	}
+	pool, there := known.machines[fleet.ResourceID(strings.ToLower(string(id)))]
 	switch {
 	case !there:
 		return fleet.Place{}, &fleet.Error{Op: "find the scale set of", Resource: string(id), Kind: fleet.KindNotFound, Err: errors.New("the virtual machine does not exist any more")}

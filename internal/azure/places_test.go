@@ -63,3 +63,25 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("a machine of a group that does not exist: %v", err)
 	}
 }
+
+// A list that Azure refuses is asked for once, however many Nodes wait for it.
+func TestPlacesAskOnceForWhatIsRefused(t *testing.T) {
+	g, asked := &groups{}, 0
+	p := azure.Places{Reader: g, Sets: func(context.Context) ([]fleet.ResourceID, error) {
+		asked++
+		return nil, fail(fleet.KindDenied, 0)
+	}}
+	for range 3 {
+		for _, n := range []fleet.Node{
+			{Name: "m", ProviderID: "azure:///subscriptions/s/resourceGroups/none/providers/Microsoft.Compute/virtualMachines/m"},
+			{Name: "k", ProviderID: "k3s://k", SystemUUID: "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d"},
+		} {
+			if _, err := p.Of(t.Context(), n); !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindDenied) {
+				t.Errorf("node %s: %v", n.Name, err)
+			}
+		}
+	}
+	if g.lists != 1 || asked != 1 {
+		t.Errorf("%d lists of virtual machines and %d of scale sets were asked for, want 1 each", g.lists, asked)
+	}
+}
