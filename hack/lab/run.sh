@@ -30,11 +30,12 @@ if [ "${1:-}" = --elastic ]; then
 	packages=(./test/elastic)
 elif [ "${1:-}" = --one ]; then
 	packages=(./test/lab)
+	go test -tags e2e -list "(?i)^Test${2}Capture\$" ./test/lab | grep ^Test >/dev/null || { echo "lab: LAB=$2: there is no such test in test/lab" >&2; exit 2; }
 	set -- -run "(?i)^Test${2}Capture\$" "${@:3}"
 elif [ "${1:-}" = --machines ]; then
 	shift
 	# make elastic's machines run the same k3s, and those of test/lab join and run pods.
-	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines)\$"
+	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines|TestK3sCapture)\$"
 else
 	packages=(./internal/node/... ./cmd/ortet-node "${packages[@]:2}")
 fi
