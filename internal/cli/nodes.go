@@ -411,7 +411,8 @@ func (s *survey) place(ctx context.Context, look lookout, pools []fleet.Resource
 		}
 		pool, there := machines[fleet.ResourceID(strings.ToLower(string(n.Instance)))]
 		if n.Pool = pool; machines != nil && !there {
-			s.notes = append(s.notes, "node "+n.Node+": its virtual machine "+n.Instance.Name()+" does not exist any more, and nothing says of which scale set it was")
+			s.notes = append(s.notes, fmt.Sprintf("node %s: its virtual machine %s does not exist any more; its scale set is unknown",
+				n.Node, n.Instance.Name()))
 		}
 	}
 }

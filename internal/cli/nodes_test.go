@@ -126,7 +126,8 @@ func TestNodesOfUnlistedMembers(t *testing.T) {
 		if pools == nil {
 			pools = make([]fleet.ResourceID, len(nodes))
 		}
-		if len(s.stories) != len(pools) || s.stories[0].Node != "Ours" || asked != 1 || len(pools) == 1 && (len(s.notes) != 1 || !strings.HasPrefix(s.notes[0], "node gone: ")) {
+		noted := len(s.notes) == 1 && strings.HasPrefix(s.notes[0], "node gone: ")
+		if len(s.stories) != len(pools) || s.stories[0].Node != "Ours" || asked != 1 || noted != (len(pools) == 1) {
 			t.Errorf("%d stories, %q, %d requests", len(s.stories), s.notes, asked)
 		}
 	}

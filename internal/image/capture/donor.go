@@ -194,8 +194,8 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 func manualUnprotect(node string, pool, id fleet.ResourceID) string {
 	ofAzure := ""
 	if pool != "" {
-		ofAzure = fmt.Sprintf("az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; ",
-			pool.Group().Name(), pool.Name(), id.Name())
+		ofAzure = fmt.Sprintf("az vmss update -g %s -n %s --instance-id %s "+
+			"--protect-from-scale-in false --protect-from-scale-set-actions false; ", pool.Group().Name(), pool.Name(), id.Name())
 	}
 	return fmt.Sprintf("node %s may still be protected; remove what its owners did not set: %skubectl annotate node %s %s- %s- %s-",
 		node, ofAzure, node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)

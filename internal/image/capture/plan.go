@@ -225,7 +225,8 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		})
 	}
 	if w := o.Workbench; w != nil {
-		s.Bench = workbench{Node: w.Node.Name, Pool: w.Instance.Pool, Instance: w.Instance.ID, VMID: w.Instance.VMID, Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
+		s.Bench = workbench{Node: w.Node.Name, Pool: w.Instance.Pool, Instance: w.Instance.ID, VMID: w.Instance.VMID,
+			Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
 	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {
 		s.BuiltAt, s.Online = o.Snapshot.Tags[fleet.TagBuiltAt], o.Snapshot.Tags[fleet.TagOnline]

@@ -283,7 +283,8 @@ func TestManual(t *testing.T) {
 		state, _ := json.Marshal(map[string]any{"pool": pool, "instance": c.donor, "names": map[string]string{"version": "2026.01.03"},
 			"workbench": map[string]any{"node": "b", "pool": c.benchPool, "instance": c.bench}})
 		w := capture.New((&fake{}).config()).Workflow()
-		table, _, err := w.Restore(journal.Record{Kind: capture.Kind, Name: "20260103-090000", Pool: string(pool), Request: []byte("{}"), State: state})
+		rec := journal.Record{Kind: capture.Kind, Name: "20260103-090000", Pool: string(pool), Request: []byte("{}"), State: state}
+		table, _, err := w.Restore(rec)
 		if err != nil {
 			t.Fatal(err)
 		}
