@@ -59,6 +59,18 @@ func TestHole10RefusedStopUncordonsAtOnce(t *testing.T) {
 	}
 }
 
+// A donor that was stopped when its capture was killed is started again, also where another
+// Node claims to be its machine by then.
+func TestTwinStrandsNoDonor(t *testing.T) {
+	i := slices.IndexFunc(stories, func(s Story) bool { return strings.HasSuffix(s.Name, "killed, and a twin of the donor") })
+	for _, s := range []Story{stories[i], onFlexible(stories[i])} {
+		r := play(t, s)
+		if len(r.violations) > 0 || !slices.ContainsFunc(r.requests, func(r request) bool { return strings.HasSuffix(r.name, "/start") }) {
+			t.Errorf("the donor is not started: %s", explain(s, r))
+		}
+	}
+}
+
 // TestSame plays a story with a crash and a neighbour three times: all that happens is the same.
 func TestSame(t *testing.T) {
 	uniform := stories[0]

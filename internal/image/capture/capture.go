@@ -126,7 +126,7 @@ type capture struct {
 	flushed   time.Time        // when the flush that has ended began; zero: by another process
 	inspected bool             // the inspection pod is created
 	lost      []string         // workbenches, by node: another that can serve takes their place
-	gone      bool             // the donor of the open record, its Node and its instance
+	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
 	judging   judging
 }
 
@@ -183,30 +183,35 @@ func (c *capture) run(ctx context.Context) error {
 	return err
 }
 
-// findPool returns the donor's pool, that of its open record if its Node was deleted; ""
-// if neither exists or the Node may not be read, as preflight then says.
+// findPool returns the donor's pool: that of its open record if its Node was deleted, or is no
+// member of a scale set by now; "" if there is none or the Node may not be read, as preflight
+// then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
-	n, err := c.Cluster.Node(ctx, c.asked.Node)
-	if !fleet.Is(err, fleet.KindNotFound) {
-		if fleet.Is(err, fleet.KindDenied) {
-			err = nil
+	n, nodeErr := c.Cluster.Node(ctx, c.asked.Node)
+	if fleet.Is(nodeErr, fleet.KindDenied) {
+		return "", nil
+	}
+	if fleet.IgnoreNotFound(nodeErr) != nil {
+		return "", nodeErr
+	}
+	if nodeErr == nil {
+		id, err := n.Instance()
+		var pool fleet.ResourceID
+		if err == nil {
+			pool, err = azure.PoolOf(ctx, c.Cloud, id)
 		}
-		id, invalid := fleet.ParseMachine(n.ProviderID)
-		if err != nil || invalid != nil {
-			return "", err
+		if err == nil || !Unplaced(err) {
+			return pool, err
 		}
-		pool, err := azure.PoolOf(ctx, c.Cloud, id)
-		if Unplaced(err) {
-			err = nil // as preflight says
-		}
-		return pool, err
 	}
 	pools, err := c.pools(ctx)
 	for _, pool := range pools {
 		rec, err := c.Journal.Load(ctx, string(pool))
 		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
 			var s state
-			if json.Unmarshal(rec.State, &s) == nil && s.Instance != "" {
+			if nodeErr == nil {
+				c.gone = true
+			} else if json.Unmarshal(rec.State, &s) == nil && s.Instance != "" {
 				_, err = c.machine(ctx, s.Instance, s.VMID)
 				c.gone = fleet.Is(err, fleet.KindNotFound) // if it cannot be read, preflight says so
 			}

@@ -63,6 +63,10 @@ func (c cloudOf) Pool(_ context.Context, id fleet.ResourceID) (fleet.Pool, error
 
 func (cloudOf) Instances(context.Context, fleet.ResourceID) (none []fleet.Instance, _ error) { return }
 
+func (cloudOf) Machines(context.Context, fleet.ResourceID) (none map[fleet.ResourceID]fleet.ResourceID, _ error) {
+	return
+}
+
 func (c cloudOf) Begin(context.Context, fleet.Change) (fleet.Token, error) {
 	c.f.begun++
 	return "token", nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/disk"
@@ -107,7 +108,9 @@ func packagesAtWork(t *tree.Tree, running bool) (string, error) {
 const maxPackages = 64 << 20
 
 // isEmptied reports whether a file of a copy that was taken online may have lost what was
-// written into it: it is empty, and was written just before.
-func (o Options) isEmptied(info fs.FileInfo) bool {
-	return !o.Online.IsZero() && info.Size() == 0 && info.ModTime().After(o.Online.Add(-emptyWithin))
+// written into it: it is empty, and was written just before. The stamps of systemd's timers
+// are never anything else.
+func (o Options) isEmptied(at string, info fs.FileInfo) bool {
+	stamp := strings.HasPrefix(at, "var/lib/systemd/timers/")
+	return !o.Online.IsZero() && !stamp && info.Size() == 0 && info.ModTime().After(o.Online.Add(-emptyWithin))
 }

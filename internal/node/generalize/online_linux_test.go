@@ -125,7 +125,7 @@ func TestFlushAndEmptied(t *testing.T) {
 		t.Errorf("a flush changed the disk: %d paths, were %d", len(after), len(paths))
 	}
 	at := r.Flushed
-	for file, age := range map[string]time.Duration{"etc/app/lost": time.Second, "srv/renamed": 50 * time.Second, "etc/app/old": time.Hour,
+	for file, age := range map[string]time.Duration{"etc/app/lost": time.Second, "srv/renamed": 50 * time.Second, "etc/app/old": time.Hour, "var/lib/systemd/timers/stamp-logrotate.timer": time.Second,
 		"var/lib/waagent/Incarnation": time.Second} {
 		d.write(map[string]string{file: ""})
 		if err := os.Chtimes(filepath.Join(d.dir, file), at.Add(-age), at.Add(-age)); err != nil {
@@ -141,7 +141,7 @@ func TestFlushAndEmptied(t *testing.T) {
 			t.Errorf("%s is not among %v", want, r.Emptied)
 		}
 	}
-	for _, other := range []string{"/etc/app/old", "/etc/app/whole", "/var/lib/waagent/Incarnation", "/var/log/wtmp", "/var/log/waagent.log"} {
+	for _, other := range []string{"/etc/app/old", "/etc/app/whole", "/var/lib/systemd/timers/stamp-logrotate.timer", "/var/lib/waagent/Incarnation", "/var/log/wtmp", "/var/log/waagent.log"} {
 		if slices.Contains(r.Emptied, other) {
 			t.Errorf("%s is among %v", other, r.Emptied)
 		}

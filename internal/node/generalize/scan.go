@@ -226,7 +226,7 @@ func (s *scanner) file(root *os.Root, name, at, store string) error {
 		return nil
 	}
 	defer func() { _ = f.Close() }() // only read from
-	if store == "" && s.o.isEmptied(info) && !s.cleaned[at] && len(s.emptied) <= maxListed {
+	if store == "" && s.o.isEmptied(at, info) && !s.cleaned[at] && len(s.emptied) <= maxListed {
 		s.emptied = append(s.emptied, "/"+at)
 	}
 	if s.o.Inspect {
