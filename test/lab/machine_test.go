@@ -36,7 +36,7 @@ func (m *machines) runc(ctx context.Context, stdin []byte, args ...string) (stri
 
 // container finds the machine of that host name, in any letter case: a Node's name is in
 // lower case, and members of Flexible sets have upper case in theirs. The host name is asked
-// of the machine: azsim tells nobody which container is whose.
+// of the machine: azsim does not say which container is whose.
 func (m *machines) container(ctx context.Context, host string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -64,7 +64,7 @@ func testUnprotectable(t *testing.T, f fixture) {
 }
 
 // testRemade: a set that is deleted and made again in the other mode is listed as what it
-// is now, by a process that knew the first one; one that is gone is not found.
+// is now, by a process that knew the first one; a set that is gone is not found.
 func testRemade(t *testing.T, f fixture) {
 	f.instances(2)
 	sets := sdk(t, f.s).NewVirtualMachineScaleSetsClient()

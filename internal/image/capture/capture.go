@@ -184,7 +184,7 @@ func (c *capture) run(ctx context.Context) error {
 }
 
 // findPool returns the donor's pool: that of its open record if its Node was deleted, or is no
-// member of a scale set by now; "" if there is none or the Node may not be read, as preflight
+// member of a scale set by now; "" if neither exists or the Node may not be read, as preflight
 // then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, nodeErr := c.Cluster.Node(ctx, c.asked.Node)

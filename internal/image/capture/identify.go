@@ -17,7 +17,7 @@ import (
 const unmatchedFor = 30 * time.Second
 
 // Identify returns the cluster with a provider id of Azure on each Node that is a member
-// of a scale set: Nodes that k3s, RKE2 or nobody gave one are matched as azure.Places says,
+// of a scale set: Nodes with none, or one of k3s or RKE2, are matched as azure.Places says,
 // and have Unmatched otherwise. sets lists the candidates. No Node is changed.
 func Identify(c cluster.Cluster, reader azure.Reader, sets func(context.Context) ([]fleet.ResourceID, error),
 	now func() time.Time) cluster.Cluster {

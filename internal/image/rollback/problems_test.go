@@ -33,7 +33,7 @@ type fake struct {
 	locked                                 bool
 	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
 	begun                                  int
-	machine                                *fleet.Instance  // the donor's; nil: there is none
+	machine                                *fleet.Instance  // the donor's; nil: not found
 	vm                                     fleet.ResourceID // the donor, if it is a virtual machine
 }
 

@@ -72,11 +72,11 @@ func packagesAtWork(t *tree.Tree, running bool) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		held, err := writeLocked(f)
+		locked, err := writeLocked(f)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return "", fmt.Errorf("asking for the lock of %s: %w", name, err)
 		}
-		if held {
+		if locked {
 			return "a package manager is at work: " + name + " is locked", nil
 		}
 	}
