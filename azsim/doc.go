@@ -45,9 +45,10 @@
 //
 // # What is not
 //
-//   - Nothing was compared with the real Azure. It was built from public documentation, the
-//     SDK's models, and what users reported; where none was found, codes, messages and
-//     orders are inferred. Ortet's pages azsim.md and not-yet-met.md list that.
+//   - It never met the real Azure. It was built from public documentation, the SDK's models,
+//     and what users reported; where none was found, codes, messages and orders are
+//     inferred. Ortet's pages azsim.md and not-yet-met.md list that. test/recorded counts
+//     how many recorded answers of Azure it gives, too.
 //   - Without a Substrate nothing runs: disks have no bytes, and instances are ready once
 //     their time has passed. Packages hollow and machine are substrates.
 //   - No data plane: no blobs, no packets but for those of a Substrate, no load balancers.

@@ -1,0 +1,178 @@
+package recorded
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// This file is what the comparison knows of Azure: which types count, what is no
+// difference, and why.
+
+// usedTypes are the types that Ortet uses; wantedTypes are those that azsim is to have for
+// others. All other types are unwanted: azsim may refuse them, and what fails for it is a
+// consequence.
+var usedTypes = []string{
+	"Microsoft.Authorization/roleAssignments", "Microsoft.Authorization/roleDefinitions",
+	"Microsoft.Compute/disks", "Microsoft.Compute/galleries", "Microsoft.Compute/galleries/images",
+	"Microsoft.Compute/galleries/images/versions", "Microsoft.Compute/snapshots",
+	"Microsoft.Compute/virtualMachineScaleSets", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
+	"Microsoft.Compute/virtualMachines", "Microsoft.Compute/virtualMachines/extensions",
+	"Microsoft.ManagedIdentity/userAssignedIdentities",
+	"Microsoft.Network/natGateways", "Microsoft.Network/networkInterfaces", "Microsoft.Network/networkSecurityGroups",
+	"Microsoft.Network/networkSecurityGroups/securityRules", "Microsoft.Network/publicIPAddresses",
+	"Microsoft.Network/virtualNetworks", "Microsoft.Network/virtualNetworks/subnets",
+	"Microsoft.Resources/deployments", "Microsoft.Resources/deployments/operations",
+	"Microsoft.Resources/resourceGroups", "Microsoft.Resources/resources", "Microsoft.Resources/locations",
+	"Microsoft.Storage/storageAccounts", "Microsoft.Storage/checkNameAvailability",
+}
+
+var wantedTypes = []string{
+	"Microsoft.Compute/availabilitySets", "Microsoft.Compute/images", "Microsoft.Compute/locations/publishers",
+	"Microsoft.Compute/locations/vmSizes", "Microsoft.Compute/proximityPlacementGroups", "Microsoft.Compute/sshPublicKeys",
+	"Microsoft.Network/loadBalancers", "Microsoft.Network/loadBalancers/backendAddressPools",
+	"Microsoft.Network/loadBalancers/networkInterfaces",
+}
+
+// views are last segments of a GET that show a resource, and are no type.
+var views = map[string]bool{"instanceview": true, "vmsizes": true, "skus": true, "checkipaddressavailability": true}
+
+// withoutZones are the regions of the recordings that have no availability zones.
+var withoutZones = map[string]bool{"westus": true, "westcentralus": true, "northcentralus": true}
+
+// sameByForm holds the rules that the form of both values decides: ids, times, GUIDs,
+// generated names, and addresses that Azure chose. They name no member, since they hold for
+// each; all are of values that Azure makes up and no client can foretell. What azsim made up
+// instead is learned, so that later requests name that.
+func (c *comparison) sameByForm(path string, recorded, got any) bool {
+	want, ok1 := recorded.(string)
+	have, ok2 := got.(string)
+	if !ok1 || !ok2 {
+		return false
+	}
+	if strings.EqualFold(c.mapping.text(want), have) && strings.HasPrefix(want, "/") {
+		return true // ids have no letter case
+	}
+	if c.mapping.values[want] == have && have != "" {
+		return true
+	}
+	name := strings.TrimSuffix(path[strings.LastIndexByte(path, '.')+1:], "[]")
+	switch {
+	case strings.HasPrefix(strings.ToLower(want), "/subscriptions/"):
+		// An id with a generated name; one of another type is a difference.
+		if !strings.EqualFold(typeOfID(want), typeOfID(have)) || !c.madeUp(want) {
+			return false
+		}
+		c.mapping.learnID(want, have)
+		return true
+	case isTime(want):
+		return isTime(have)
+	case strings.EqualFold(name, "etag"):
+		return have != "" // the name of a state, new at each change
+	case guid.MatchString(want):
+		if !guid.MatchString(have) || c.mapping.isChosen(want) {
+			return false
+		}
+		c.mapping.learn(want, have)
+		return true
+	case generatedMember.MatchString(path) && c.typ != publishersType:
+		if c.mapping.isChosen(want) {
+			return false
+		}
+		c.mapping.learn(want, have)
+		return have != ""
+	case isAddress(want):
+		if !isAddress(have) || c.mapping.isChosen(want) {
+			return false
+		}
+		c.mapping.learn(want, have)
+		return true
+	}
+	return false
+}
+
+// generatedMember matches names that Azure makes where the client gives none: of disks of a
+// machine, of instances, of deployments.
+var generatedMember = regexp.MustCompile(`(^|\[\]\.|osDisk\.)name$|(^|\.)(computerName|instanceId)$`)
+
+// madeUp reports whether a segment of a recorded id was never named by the client.
+func (c *comparison) madeUp(id string) bool {
+	for segment := range strings.SplitSeq(strings.ToLower(id), "/") {
+		if segment != "" && !c.mapping.chosen[segment] {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	guid = regexp.MustCompile(`^[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}$`)
+	mac  = regexp.MustCompile(`^([0-9A-F]{2}-){5}[0-9A-F]{2}$`)
+)
+
+func isTime(s string) bool {
+	_, err := time.Parse(time.RFC3339, s)
+	return err == nil
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil || mac.MatchString(s)
+}
+
+// A memberRule says that a difference in one member is none.
+type memberRule struct {
+	typ    string // of the resource; "" is any
+	member string // its path, or the end of it
+	how    string // "missing", "other value", "one too many"; "" is any
+	reason string
+	holds  func(c *comparison, recorded, got any) bool // nil always holds
+}
+
+func (r *memberRule) covers(c *comparison, path, how string, recorded, got any) bool {
+	return (r.typ == "" || r.typ == c.typ) && (r.member == path || strings.HasSuffix(path, "."+r.member)) &&
+		(r.how == "" || r.how == how) && (r.holds == nil || r.holds(c, recorded, got))
+}
+
+const (
+	assignmentType = "Microsoft.Authorization/roleAssignments"
+	deploymentType = "Microsoft.Resources/deployments"
+	resourceType   = "Microsoft.Resources/resources"
+	publishersType = "Microsoft.Compute/locations/publishers"
+	machineType    = "Microsoft.Compute/virtualMachines"
+	groupType      = "Microsoft.Resources/resourceGroups"
+	galleryType    = "Microsoft.Compute/galleries"
+	accountType    = "Microsoft.Storage/storageAccounts"
+)
+
+// memberRules are our own rules beside those of sameByForm: the table's second column.
+var memberRules = []memberRule{
+	{"", "value[]", "missing", "the recorder's subscription had resources of others", foreignElement},
+	{resourceType, "nextLink", "missing", "the recorder's subscription had so many resources that lists had pages", nil},
+	{resourceType, "value[]", "one too many", "the recorder's list went on in other pages", onePage},
+	{galleryType, "properties.identifier.uniqueName", "other value", "the recorder replaced the subscription and the name in it", nil},
+	{accountType, "keys[].value", "other value", "keys are replaced in the recordings", nil},
+	{deploymentType, "properties.templateHash", "", "Azure does not document how it hashes a template", nil},
+	{deploymentType, "properties.duration", "other value", "Azure's own measurement", nil},
+	{machineType, "imageReference.exactVersion", "other value", "which version is the latest changes with every week", nil},
+	{machineType, "instanceView.osVersion", "other value", "of the image that was the latest on that day", nil},
+	{machineType, "vmAgent.vmAgentVersion", "other value", "of the agent of that day", nil},
+	{accountType, "primaryEndpoints.blob", "other value", "azsim's cloud has a domain of its own", sameHost},
+	{accountType, "primaryEndpoints.file", "other value", "azsim's cloud has a domain of its own", sameHost},
+	{accountType, "primaryEndpoints.queue", "other value", "azsim's cloud has a domain of its own", sameHost},
+	{accountType, "primaryEndpoints.table", "other value", "azsim's cloud has a domain of its own", sameHost},
+	{accountType, "primaryEndpoints.dfs", "other value", "azsim's cloud has a domain of its own", sameHost},
+	{accountType, "primaryEndpoints.web", "other value", "azsim's cloud has a domain of its own", sameHost},
+}
+
+func foreignElement(c *comparison, recorded, _ any) bool { return c.foreign(recorded) }
+
+func onePage(c *comparison, _, _ any) bool { return c.paged }
+
+// sameHost compares URLs without their cloud's domain.
+func sameHost(_ *comparison, recorded, got any) bool {
+	want, _ := recorded.(string)
+	have, _ := got.(string)
+	return strings.TrimSuffix(want, ".core.windows.net/") == strings.TrimSuffix(have, ".azsim.invalid/")
+}
