@@ -177,7 +177,7 @@ func place(node AdmittedNode) (instance, pool fleet.ResourceID) {
 	if err != nil {
 		return "", ""
 	}
-	return instance, instance.Parent()
+	return instance, instance.UniformPool()
 }
 
 // ReaperConfig is what a Reaper needs.

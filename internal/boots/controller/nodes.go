@@ -49,24 +49,8 @@ func InstanceOf(providerID string) (fleet.ResourceID, bool) {
 	if len(providerID) < len(azureScheme) || !strings.EqualFold(providerID[:len(azureScheme)], azureScheme) {
 		return "", false
 	}
-	path := providerID[len(azureScheme):]
-	if id, err := fleet.ParseProviderID(azureScheme + path); err == nil {
-		return id, true
-	}
-	if len(path) > 1024 {
-		return "", false
-	}
-	parts := strings.Split(path, "/")
-	want := []string{"", "subscriptions", "", "resourceGroups", "", "providers", "Microsoft.Compute", "virtualMachines", ""}
-	if len(parts) != len(want) || parts[0] != "" {
-		return "", false
-	}
-	for i, w := range want {
-		if w != "" && !strings.EqualFold(parts[i], w) || w == "" && i > 0 && !fleet.ValidName(parts[i]) {
-			return "", false
-		}
-	}
-	return fleet.ResourceID(path), true
+	id, err := fleet.ParseMachine(azureScheme + providerID[len(azureScheme):])
+	return id, err == nil
 }
 
 // NodeFor finds the Node that an instance is: the one whose provider id names it,
