@@ -253,6 +253,16 @@ func TestFlexibleMembersBoot(t *testing.T) {
 	})
 }
 
+// newFlexLab returns a lab with the Flexible set "f", and the client of its members.
+func newFlexLab(t *testing.T, capacity int64) (*lab, *armcompute.VirtualMachinesClient) {
+	t.Helper()
+	s := &Server{}
+	t.Cleanup(s.Close)
+	l := newLab(t, s)
+	l.create("f", flexPool(capacity))
+	return l, machinesClient(t, s)
+}
+
 // modelTimes returns when the model of the set "f" was made, and those of its members'
 // models by their tags.
 func modelTimes(t *testing.T, l *lab, c *armcompute.VirtualMachinesClient) (set string, of []string) {
@@ -265,12 +275,8 @@ func modelTimes(t *testing.T, l *lab, c *armcompute.VirtualMachinesClient) (set 
 
 func TestFlexibleModelTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{}
-		defer s.Close()
-		l := newLab(t, s)
-		c := machinesClient(t, s)
+		l, c := newFlexLab(t, 1)
 		ctx := context.Background()
-		l.create("f", flexPool(1))
 		first, of := modelTimes(t, l, c)
 		wantList(t, "members' model times", of, first)
 
@@ -315,12 +321,8 @@ func TestFlexibleModelTime(t *testing.T) {
 // names and without; manualupgrade, whose way is above.
 func TestFlexibleSetDeallocates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{}
-		defer s.Close()
-		l := newLab(t, s)
-		c := machinesClient(t, s)
+		l, c := newFlexLab(t, 2)
 		ctx := context.Background()
-		l.create("f", flexPool(2))
 		list := members(t, c)
 		one, err := l.sets.BeginDeallocate(ctx, labGroup, "f", &armcompute.VirtualMachineScaleSetsClientBeginDeallocateOptions{
 			VMInstanceIDs: &armcompute.VirtualMachineScaleSetVMInstanceIDs{InstanceIDs: []*string{list[1].Name}}})

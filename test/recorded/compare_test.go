@@ -117,7 +117,7 @@ func (c *comparison) list(path string, want, have []any) {
 	}
 }
 
-// identity returns what tells an element of a list from its neighbours.
+// identity returns what makes an element of a list differ from its neighbours.
 func (c *comparison) identity(e any, recorded bool) string {
 	object, ok := e.(map[string]any)
 	if !ok {

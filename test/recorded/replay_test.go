@@ -136,7 +136,7 @@ func (r *replayer) findVersions() error {
 	return nil
 }
 
-// version is the recorded API version, or the oldest newer one that azsim serves.
+// version is the recorded API version, or the oldest newer version in azsim.
 func (r *replayer) version(typ, recorded string) string {
 	served := r.served[strings.ToLower(typ)]
 	if len(served) == 0 {

@@ -126,7 +126,7 @@ func (c *capture) stayed(ctx context.Context) error {
 // onlineNotes say what a capture does not show that leaves the donor in service.
 func onlineNotes(q Request) (notes []string) {
 	if q.Online && q.NewNodes == 0 && q.Canary == 0 {
-		notes = append(notes, fmt.Sprintf("with --online %s does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds one, --canary 1 makes one that is deleted again", q.Node))
+		notes = append(notes, fmt.Sprintf("with --online %s does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again", q.Node))
 	}
 	return notes
 }
