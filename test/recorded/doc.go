@@ -16,10 +16,11 @@
 // What fails since something of an unwanted type was refused is a consequence
 // (consequence_test.go).
 //
-// The table (table_test.go) is testdata/table.txt. It holds numbers, types, and names of
+// The table (table_test.go) is testdata/table.txt, and its shares by type are in
+// docs/reference/azsim.md (documented_test.go). It holds numbers, types, and names of
 // members, no recorded values. To accept a change of it:
 //
-//	ORTET_RECORDINGS=FOLDER go test ./test/recorded -run TestRecordings -args -update
+//	ORTET_RECORDINGS=FOLDER go test ./test/recorded -args -update
 //
 // All differences of one session, with values:
 //
