@@ -70,6 +70,10 @@ func (c *comparison) sameByForm(path string, recorded, got any) bool {
 		return isTime(have)
 	case strings.EqualFold(name, "etag"):
 		return have != "" // the name of a state, new at each change
+	case internalName.MatchString(want):
+		// The domain is generated, a host name in front of it is not.
+		host := internalName.FindStringSubmatch(have)
+		return host != nil && host[1] == internalName.FindStringSubmatch(want)[1]
 	case guid.MatchString(want):
 		if !guid.MatchString(have) || c.mapping.isChosen(want) {
 			return false
@@ -108,7 +112,9 @@ func (c *comparison) madeUp(id string) bool {
 
 var (
 	guid = regexp.MustCompile(`^[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}$`)
-	mac  = regexp.MustCompile(`^([0-9A-F]{2}-){5}[0-9A-F]{2}$`)
+	// internalName matches a name in the domain of a virtual network, or the domain.
+	internalName = regexp.MustCompile(`^(.*?)[a-z0-9]{26}\.[a-z]+\.internal\.cloudapp\.net$`)
+	mac          = regexp.MustCompile(`^([0-9A-F]{2}-){5}[0-9A-F]{2}$`)
 )
 
 func isTime(s string) bool {
