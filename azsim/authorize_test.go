@@ -267,6 +267,7 @@ func TestScaleSetNeedsLinkedActions(t *testing.T) {
 			configure(s)
 			s.Principals = append(s.Principals, Principal{Name: "pool", ClientID: "60000000-0000-4000-8000-000000000000", ResourceID: identity})
 		}, func(b *bench) {
+			b.made("PUT", "Microsoft.Network/loadBalancers/l", netVersion, `{"location":"westeurope","sku":{"name":"Standard"},"properties":{"backendAddressPools":[{"name":"b"}]}}`)
 			h := newBench(b.T, b.s, helperID)
 			p, err := h.f.NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(h.ctx, h.group, "pool1", body, nil)
 			if _, err = tryDone(p, err); lacks == "" && err != nil {

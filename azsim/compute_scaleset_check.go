@@ -41,7 +41,7 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	for _, check := range []func(*call, *armcompute.VirtualMachineScaleSet) error{
-		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkSetUserData, checkExtensions, checkTerminate, checkSubnetsExist,
+		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkSetUserData, checkExtensions, checkTerminate, checkNetworkExists,
 	} {
 		if err := check(c, next); err != nil {
 			return err
@@ -143,9 +143,9 @@ func checkZones(c *call, next *armcompute.VirtualMachineScaleSet) error {
 	return nil
 }
 
-// checkSubnetsExist refuses a subnet that its virtual network, if that is stored, does
-// not have.
-func checkSubnetsExist(c *call, next *armcompute.VirtualMachineScaleSet) error {
+// checkNetworkExists refuses a subnet that its virtual network, if that is stored, does
+// not have, and a part of a load balancer that is not there.
+func checkNetworkExists(c *call, next *armcompute.VirtualMachineScaleSet) error {
 	tree, err := toTree(profileOf(next).NetworkProfile)
 	if err != nil {
 		return err
@@ -153,7 +153,8 @@ func checkSubnetsExist(c *call, next *armcompute.VirtualMachineScaleSet) error {
 	var refused error
 	walk(tree, func(key string, v any) {
 		id, err := parseID(fmt.Sprint(v))
-		if refused == nil && key == "id" && err == nil && strings.EqualFold(id.typeName(), subnetType) && c.s.find(id.parent()) != nil {
+		inNetwork := err == nil && strings.EqualFold(id.typeName(), subnetType) && c.s.find(id.parent()) != nil
+		if refused == nil && key == "id" && (inNetwork || err == nil && strings.HasPrefix(strings.ToLower(id.typeName()), strings.ToLower(balancerType)+"/")) {
 			refused = c.checkLink(c.id, id.String())
 		}
 	})

@@ -51,7 +51,7 @@
 //     how many recorded answers of Azure it gives, too.
 //   - Without a Substrate nothing runs: disks have no bytes, and instances are ready once
 //     their time has passed. Packages hollow and machine are substrates.
-//   - No data plane: no blobs, no packets but for those of a Substrate, no load balancers.
+//   - No data plane: no blobs, no packets but for those of a Substrate, no balanced load.
 //   - No Microsoft Graph, locks, policies, quotas but for vCPUs, moves, cost, metrics or
 //     activity log.
 //   - Instance repairs, automatic OS upgrades, overprovisioning and autoscale settings are
@@ -72,7 +72,7 @@
 //
 //   - compute_: disks, snapshots, galleries, scale sets with their instances and
 //     extensions, virtual machines, sizes
-//   - network_: virtual networks, interfaces and addresses
+//   - network_: virtual networks, interfaces, addresses and load balancers
 //   - storage_: storage accounts and their shares
 //   - identity_: roles, role assignments and managed identities
 //   - resources_: resource groups, tags, deployments of templates

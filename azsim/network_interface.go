@@ -65,6 +65,13 @@ func (v shownNIC) MarshalJSON() ([]byte, error) {
 		if c.subnetID != "" {
 			p["subnet"] = map[string]any{"id": c.subnetID}
 		}
+		pools, rules := v.balancers(c.name)
+		if len(pools) > 0 {
+			p["loadBalancerBackendAddressPools"] = idList(pools)
+		}
+		if len(rules) > 0 {
+			p["loadBalancerInboundNatRules"] = idList(rules)
+		}
 		configs = append(configs, map[string]any{"name": c.name, "id": id + "/ipConfigurations/" + c.name, "properties": p})
 	}
 	var mac []string

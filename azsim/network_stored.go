@@ -252,7 +252,7 @@ func (s *Server) freePublicAddress() any {
 func showPublicAddress(s *Server, e *entry, out object) {
 	for _, user := range s.usersOf(e) {
 		member := "natGateway"
-		if strings.Contains(user, "/ipConfigurations/") {
+		if strings.Contains(strings.ToLower(user), "ipconfigurations/") {
 			member = "ipConfiguration"
 		}
 		out["properties"].(object)[member] = object{"id": user}

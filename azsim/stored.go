@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,6 +28,8 @@ type storedRules struct {
 	check func(c *call, d *draft) error
 	// together checks all children of one parent, once one of them changes.
 	together func(parent object, children []*draft) error
+	// settled says that a write has ended with its first answer; nil: it has not.
+	settled func(s *Server, d *draft) bool
 	// written is called under the lock after a write; may be nil.
 	written func(s *Server, e *entry)
 	// effect is what a write does on the Substrate, without the lock; may be nil.
@@ -55,7 +58,7 @@ func (d *draft) properties() object { return d.next["properties"].(object) }
 
 // storedTypes lists all of them.
 func storedTypes() []*resourceType {
-	types := append(storedNetworkTypes(), storedStorageTypes()...)
+	types := slices.Concat(storedNetworkTypes(), loadBalancerTypes(), storedStorageTypes())
 	types = append(types, &resourceType{name: "Microsoft.Resources/tags", versions: tagsVersions(), get: getTags, put: writeTags, patch: writeTags, remove: writeTags})
 	return append(types, identityResourceType(), autoscaleType(), availabilitySetType())
 }
@@ -250,7 +253,11 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 		do := r.effect(s, e)
 		return &reply{later: func(ctx context.Context) (*reply, error) { return out, do(ctx) }}, nil
 	}
-	e = c.commit(d, c.rt, stateUpdating)
+	state, span := stateUpdating, c.duration("stored.write")
+	if r.settled != nil && r.settled(s, d) {
+		state, span = stateSucceeded, 0
+	}
+	e = c.commit(d, c.rt, state)
 	if len(children) > 0 {
 		order := map[string]int{}
 		for i, child := range children {
@@ -268,7 +275,7 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 	if r.effect != nil {
 		do = r.effect(s, e)
 	}
-	op := c.begin(e, work{span: c.duration("stored.write"), run: do, done: func(failure *armError) {
+	op := c.begin(e, work{span: span, run: do, done: func(failure *armError) {
 		setState(e.body, stateSucceeded)
 		if failure != nil {
 			setState(e.body, stateFailed)
@@ -422,7 +429,9 @@ func (s *Server) showStored(e *entry) any {
 }
 
 // linkedTypes are those that other stored types name by id.
-var linkedTypes = []string{"Microsoft.Network/virtualNetworks/subnets", "Microsoft.Network/networkSecurityGroups", "Microsoft.Network/publicIPAddresses", "Microsoft.Network/natGateways", nicType}
+var linkedTypes = []string{"Microsoft.Network/virtualNetworks/subnets", "Microsoft.Network/networkSecurityGroups", "Microsoft.Network/publicIPAddresses", "Microsoft.Network/natGateways", nicType,
+	balancerType + "/backendAddressPools", balancerType + "/inboundNatRules", balancerType + "/inboundNatPools", balancerType + "/probes",
+	balancerType + "/frontendIPConfigurations"}
 
 // checkLinks refuses ids of resources that do not exist, or that the caller may not
 // use.
@@ -449,16 +458,21 @@ func (c *call) checkLink(id resourceID, text string) error {
 	if i < 0 {
 		return nil
 	}
-	if c.s.find(on) == nil {
-		return badRequest("InvalidResourceReference",
-			"Resource %s referenced by resource %s was not found. Please make sure that the referenced resource exists, and that both resources are in the same region.", on.String(), id.String())
+	if c.s.find(on) == nil && c.s.balancerChild(on) == nil {
+		return missingReference(on.String(), id)
 	}
-	return c.authorizeLinked(linkedTypes[i]+"/join/action", on)
+	action := strings.Replace(linkedTypes[i], "frontendIPConfigurations", "frontendIPAddresses", 1) + "/join/action"
+	return c.authorizeLinked(action, on)
+}
+
+func missingReference(on string, by resourceID) error {
+	return badRequest("InvalidResourceReference",
+		"Resource %s referenced by resource %s was not found. Please make sure that the referenced resource exists, and that both resources are in the same region.", on, by.String())
 }
 
 // usersOf lists the ids of stored resources whose properties name e, in the order of
-// their creation. For a network interface and its children id is that of the IP
-// configuration. The caller holds the lock.
+// their creation. Of a network interface or a load balancer it is the IP configuration's
+// id. The caller holds the lock.
 func (s *Server) usersOf(e *entry) []string {
 	var out []string
 	for _, user := range s.order {
@@ -467,19 +481,17 @@ func (s *Server) usersOf(e *entry) []string {
 			continue
 		}
 		p, _ := tree["properties"].(object)
-		configs, _ := p["ipConfigurations"].([]any)
-		for _, v := range configs {
-			config, _ := v.(object)
-			if names(config["properties"], e.key) {
-				name, _ := config["name"].(string)
-				out = append(out, user.id.child("ipConfigurations", name).String())
+		rest := maps.Clone(p)
+		for _, m := range []string{"ipConfigurations", "frontendIPConfigurations"} {
+			configs, _ := p[m].([]any)
+			for _, v := range configs {
+				config, _ := v.(object)
+				if names(config["properties"], e.key) {
+					name, _ := config["name"].(string)
+					out = append(out, user.id.child(m, name).String())
+				}
 			}
-		}
-		rest := object{}
-		for k, v := range p {
-			if k != "ipConfigurations" {
-				rest[k] = v
-			}
+			delete(rest, m)
 		}
 		if names(rest, e.key) {
 			out = append(out, user.id.String())
