@@ -27,4 +27,11 @@
 //	ORTET_RECORDINGS=FOLDER go test ./test/recorded -run TestRecordings -v -args -session=NAME
 //
 // An example of each kind of difference, the most frequent first: -args -list.
+//
+// The same answers are served to Ortet's own adapter, internal/azure/arm (adapter_test.go):
+// each recorded body through each public method that reads its type (adapter_doors_test.go),
+// each field of what it returns compared with the recorded member (adapter_fields_test.go),
+// and each recorded operation followed to its end (adapter_operation_test.go).
+// testdata/adapter.txt lists the members that Ortet reads and no recording has, with where
+// they are known from (adapter_known_test.go); it is accepted by -args -update, too.
 package recorded

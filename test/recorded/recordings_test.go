@@ -21,18 +21,7 @@ const golden = "testdata/table.txt"
 
 // azsim answers as Azure did as often as the table says.
 func TestRecordings(t *testing.T) {
-	folder := os.Getenv("ORTET_RECORDINGS")
-	if folder == "" {
-		t.Skip("NOT RUN: ORTET_RECORDINGS does not name the folder of the recordings")
-	}
-	cache, err := cacheFolder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions, hash, err := readSessions(folder, cache)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sessions, hash := recordings(t)
 	if *one != "" {
 		n := slices.IndexFunc(sessions, func(s *session) bool { return s.Name == *one })
 		if n < 0 {

@@ -56,3 +56,21 @@ func TestResourcesDeploy(t *testing.T) {
 		}
 	})
 }
+
+// Azure's answer to the PUT of an identity, as recorded: the Location of what was created is
+// no operation.
+func TestResourcesCreatedAtLocation(t *testing.T) {
+	const id = group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
+	c := &script{t: t, answers: []answer{{status: 201, header: map[string]string{"Location": id}, body: `{"id":"` + id + `"}`}}}
+	r, err := arm.NewResources(arm.Options{Cloud: cloudAt(base), Credential: static{}, Transport: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, err := r.Send(t.Context(), "create", http.MethodPut, id, "2023-01-31", map[string]string{"location": "l"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := op.Wait(t.Context()); err != nil || !strings.Contains(string(result), id) {
+		t.Errorf("the result is %s, %v", result, err)
+	}
+}

@@ -101,14 +101,16 @@ func (static) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acce
 	return azcore.AccessToken{Token: "the-bearer", ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
+func cloudAt(home string) cloud.Configuration {
+	return cloud.Configuration{ActiveDirectoryAuthorityHost: home + "/",
+		Services: map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: home, Audience: home}}}
+}
+
 func newCloud(t *testing.T, answers ...answer) (*arm.Cloud, *script) {
 	t.Helper()
 	s := &script{t: t, answers: answers}
 	c, err := arm.New(arm.Options{
-		Cloud: cloud.Configuration{
-			ActiveDirectoryAuthorityHost: base + "/",
-			Services:                     map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: base, Audience: base}},
-		},
+		Cloud:      cloudAt(base),
 		Credential: static{}, Transport: s, Version: "1.2.3", MaxBody: 1 << 16,
 	})
 	if err != nil {

@@ -72,7 +72,8 @@ func (r *Resources) Send(ctx context.Context, op, method string, id fleet.Resour
 	if resp.StatusCode == http.StatusNoContent {
 		return o, nil
 	}
-	if resp.Header.Get("Azure-Asyncoperation") == "" && resp.Header.Get("Location") == "" && resp.StatusCode != http.StatusAccepted {
+	// The Location of a 201 is what was created (identities: a path), not an operation.
+	if resp.Header.Get("Azure-Asyncoperation") == "" && resp.StatusCode != http.StatusAccepted {
 		return o, nil
 	}
 	o.poller, err = runtime.NewPoller[json.RawMessage](resp, r.cloud.raw.Pipeline(), nil)
