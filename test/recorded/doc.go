@@ -17,7 +17,7 @@
 // (consequence_test.go).
 //
 // The table (table_test.go) is testdata/table.txt, and its shares by type are in
-// docs/reference/azsim.md (documented_test.go). It holds numbers, types, and names of
+// docs/reference/azsim.md (shares_test.go). It holds numbers, types, and names of
 // members, no recorded values. To accept a change of it:
 //
 //	ORTET_RECORDINGS=FOLDER go test ./test/recorded -args -update
