@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,6 +76,15 @@ type nic struct {
 	primary bool
 	mac     string // "000D3A1BC721"
 	configs []ipConfig
+}
+
+// macText is the address as Azure shows it.
+func (n nic) macText() string {
+	var pairs []string
+	for m := range slices.Chunk([]byte(n.mac), 2) {
+		pairs = append(pairs, string(m))
+	}
+	return strings.Join(pairs, "-")
 }
 
 // An ipConfig is one IP configuration of a network interface.

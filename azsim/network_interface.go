@@ -10,14 +10,24 @@ const (
 	setNICType      = setType + "/networkInterfaces"
 	instanceNICType = instanceType + "/networkInterfaces"
 	nicType         = "Microsoft.Network/networkInterfaces"
+	latestNetwork   = "2025-05-01" // API version
 )
 
-// networkVersions are API versions of Microsoft.Network, from its published
-// specifications.
+// networkVersions are API versions of Microsoft.Network: those before 2023-05-01 from a
+// recorded list of Azure's (test/recorded), newer ones from its published specifications.
 func networkVersions() []string {
-	return []string{"2017-06-01", "2018-10-01", "2018-11-01", "2019-11-01", "2020-11-01", "2021-02-01", "2021-05-01", "2021-08-01", "2022-01-01", "2022-05-01", "2022-07-01", "2022-09-01", "2022-11-01",
+	return []string{
+		"2015-06-15",
+		"2016-03-30", "2016-06-01", "2016-07-01", "2016-08-01", "2016-09-01", "2016-10-01", "2016-11-01", "2016-12-01",
+		"2017-03-01", "2017-04-01", "2017-06-01", "2017-08-01", "2017-09-01", "2017-10-01", "2017-11-01",
+		"2018-01-01", "2018-02-01", "2018-03-01", "2018-04-01", "2018-05-01", "2018-06-01", "2018-07-01", "2018-08-01", "2018-10-01", "2018-11-01", "2018-12-01",
+		"2019-02-01", "2019-04-01", "2019-06-01", "2019-07-01", "2019-08-01", "2019-09-01", "2019-11-01", "2019-12-01",
+		"2020-01-01", "2020-03-01", "2020-04-01", "2020-05-01", "2020-06-01", "2020-07-01", "2020-08-01", "2020-11-01",
+		"2021-01-01", "2021-02-01", "2021-03-01", "2021-04-01", "2021-05-01", "2021-06-01", "2021-08-01", "2021-12-01",
+		"2022-01-01", "2022-05-01", "2022-07-01", "2022-09-01", "2022-11-01",
 		"2023-02-01", "2023-04-01", "2023-05-01", "2023-06-01", "2023-09-01", "2023-11-01",
-		"2024-01-01", "2024-03-01", "2024-05-01", "2024-07-01", "2024-10-01", "2025-01-01", "2025-03-01", "2025-05-01"}
+		"2024-01-01", "2024-03-01", "2024-05-01", "2024-07-01", "2024-10-01", "2025-01-01", "2025-03-01", latestNetwork,
+	}
 }
 
 // networkTypes are the network interfaces of instances. They are not stored: an
@@ -74,18 +84,15 @@ func (v shownNIC) MarshalJSON() ([]byte, error) {
 		}
 		configs = append(configs, map[string]any{"name": c.name, "id": id + "/ipConfigurations/" + c.name, "properties": p})
 	}
-	var mac []string
-	for m := range slices.Chunk([]byte(n.mac), 2) {
-		mac = append(mac, string(m))
-	}
 	out := map[string]any{"name": id[strings.LastIndexByte(id, '/')+1:], "id": id, "properties": map[string]any{
-		"provisioningState": stateSucceeded, "resourceGuid": x.vmID[:34] + n.mac[10:], "ipConfigurations": configs, "dnsSettings": map[string]any{"dnsServers": []any{}, "appliedDnsServers": []any{}},
-		"macAddress": strings.Join(mac, "-"), "primary": n.primary, "enableAcceleratedNetworking": false, "enableIPForwarding": false,
-		"virtualMachine": map[string]any{"id": v.e.id.String()}, "nicType": "Standard",
+		"provisioningState": stateSucceeded, "resourceGuid": x.vmID[:34] + n.mac[10:], "ipConfigurations": configs,
+		"macAddress": n.macText(), "primary": n.primary,
+		"virtualMachine": map[string]any{"id": v.e.id.String()},
 	}}
 	if x.flex {
 		out["type"], out["location"] = nicType, val(body.Location)
 	}
+	fillDefaults(out, interfaceDefaults, latestNetwork)
 	return json.Marshal(out)
 }
 
@@ -159,8 +166,8 @@ func listNICs(c *call) (*reply, error) {
 }
 
 func getNIC(c *call) (*reply, error) {
-	if e := c.s.find(c.id); e != nil {
-		return ok(c.render(e)), nil
+	if c.s.find(c.id) != nil {
+		return getWithETag(c)
 	}
 	for _, v := range c.memberNICs() {
 		if strings.EqualFold(v.id(), c.id.String()) {

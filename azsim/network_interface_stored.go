@@ -1,7 +1,6 @@
 package azsim
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -117,12 +116,6 @@ func (c *call) placeConfig(d *draft, v any, before []ipConfig) (ipConfig, error)
 	return out, nil
 }
 
-// guidOf derives a UUID from what it is for.
-func guidOf(what string) string {
-	sum := sha256.Sum256([]byte(what))
-	return uuidOf(sum[:])
-}
-
 func hostOf(p netip.Prefix, a netip.Addr) int {
 	base, one := p.Masked().Addr().As4(), a.As4()
 	return int(binary.BigEndian.Uint32(one[:]) - binary.BigEndian.Uint32(base[:]))
@@ -167,16 +160,46 @@ func showInterface(s *Server, e *entry, out object) {
 	p := out["properties"].(object)
 	list, _ := p["ipConfigurations"].([]any)
 	for i, c := range interfaceConfigs(e) {
-		config := list[i].(object)
-		config["id"] = e.id.child("ipConfigurations", c.name).String()
-		cp := config["properties"].(object)
-		cp["primary"], cp["provisioningState"] = c.primary, stateSucceeded
+		cp := list[i].(object)["properties"].(object)
+		cp["primary"] = c.primary
 		if a := c.address(); a.IsValid() {
 			cp["privateIPAddress"] = a.Addr().String()
 		}
 	}
-	p["resourceGuid"] = guidOf("interface " + e.key)
-	if vm := s.machineWith(e); vm != nil {
-		p["virtualMachine"], p["primary"] = object{"id": vm.id.String()}, true
+	if dns, isObject := p["dnsSettings"].(object); isObject {
+		s.showNames(e, dns)
+	}
+	vm := s.machineWith(e)
+	if vm == nil {
+		return
+	}
+	p["virtualMachine"] = object{"id": vm.id.String()}
+	x, _ := instanceOf(vm)
+	for _, n := range x.nics {
+		if n.name == e.id.name() {
+			p["primary"], p["macAddress"] = n.primary, n.macText()
+		}
+	}
+}
+
+// showNames adds the names of an interface in Azure's own DNS, whose domain the interfaces
+// of one virtual network have in common.
+func (s *Server) showNames(e *entry, dns object) {
+	configs := interfaceConfigs(e)
+	if len(configs) == 0 {
+		return
+	}
+	id, err := parseID(configs[0].subnetID)
+	if err != nil {
+		return
+	}
+	network := s.find(id.parent())
+	if network == nil {
+		return
+	}
+	domain := strings.ReplaceAll(text(network.body, "properties", "resourceGuid"), "-", "")[:26] + ".bx.internal.cloudapp.net"
+	dns["internalDomainNameSuffix"] = domain
+	if label := text(dns, "internalDnsNameLabel"); label != "" {
+		dns["internalFqdn"] = label + "." + domain
 	}
 }

@@ -132,7 +132,7 @@ func (s *Server) balancerChild(id resourceID) object {
 	if l == nil {
 		return nil
 	}
-	return named(l.members(s.showStored(e)), id.name())
+	return named(l.members(s.showStored(e, latestNetwork)), id.name())
 }
 
 func checkLoadBalancer(c *call, d *draft) error {
@@ -480,7 +480,7 @@ func listBalancerChildren(c *call) (*reply, error) {
 		return nil, err
 	}
 	items := []any{}
-	for _, child := range balancerListOf(c.id.tail).members(c.s.showStored(e)) {
+	for _, child := range balancerListOf(c.id.tail).members(c.s.showStored(e, c.version)) {
 		items = append(items, child)
 	}
 	return c.pageOf(items), nil

@@ -13,7 +13,6 @@ import (
 // to them, and the inbound NAT rules that pools make for instances.
 func showLoadBalancer(s *Server, e *entry, out object) {
 	p := out["properties"].(object)
-	p["resourceGuid"] = guidOf("load balancer " + e.key)
 	rules, _ := p["inboundNatRules"].([]any)
 	p["inboundNatRules"] = append(rules, s.instanceRules(e)...)
 	places := map[string]string{}

@@ -26,27 +26,38 @@ func storedNetworkTypes() []*resourceType {
 		}
 	}
 	nics := storedType(nicType, v, &storedRules{
-		tracked: true, slow: true, derived: []string{"virtualMachine", "macAddress", "primary", "hostedWorkloads"},
-		check: checkInterface, written: interfaceWritten, inUse: interfaceInUse, gone: interfaceGone, show: showInterface,
+		tracked: true, slow: true, derived: []string{"virtualMachine", "macAddress", "primary", "hostedWorkloads", "tapConfigurations"},
+		defaults: interfaceDefaults, parts: []string{"ipConfigurations"},
+		settled: func(s *Server, d *draft) bool { return d.e == nil || s.machineWith(d.e) == nil },
+		check:   checkInterface, written: interfaceWritten, inUse: interfaceInUse, gone: interfaceGone, show: showInterface,
 	})
 	nics.list, nics.get = listNICs, getNIC
+	networks := storedType("Microsoft.Network/virtualNetworks", v, &storedRules{
+		tracked: true, slow: true, inline: "subnets", defaults: virtualNetworkDefaults, check: checkVirtualNetwork,
+	})
+	networks.views = map[string]handler{"checkipaddressavailability": checkAddressAvailability}
 	return []*resourceType{
-		storedType("Microsoft.Network/virtualNetworks", v, &storedRules{tracked: true, slow: true, inline: "subnets", check: checkVirtualNetwork}),
+		networks,
 		storedType(subnetType, v, &storedRules{
-			slow: true, derived: []string{"ipConfigurations"}, check: checkSubnet, together: checkSubnets, written: subnetWritten, inUse: subnetInUse, show: showSubnet,
+			slow: true, derived: []string{"ipConfigurations"}, defaults: subnetDefaults, parts: []string{"delegations"},
+			check: checkSubnet, together: checkSubnets, written: subnetWritten, inUse: subnetInUse, show: showSubnet,
 			gone: func(s *Server, e *entry) { delete(s.scaleSets.subnets, e.key) },
 		}),
 		storedType(nsgType, v, &storedRules{
 			tracked: true, slow: true, inline: "securityRules", derived: []string{"subnets", "networkInterfaces", "defaultSecurityRules"},
+			show:  showSecurityGroup,
 			inUse: inUse("InUseNetworkSecurityGroupCannotBeDeleted", "Network security group %s cannot be deleted because it is in use by the following resources: (%s). In order to delete the Network security group, remove the association with the resource(s)."),
 		}),
-		storedType(nsgType+"/securityRules", v, &storedRules{slow: true, check: checkRule, together: checkPriorities}),
+		storedType(nsgType+"/securityRules", v, &storedRules{
+			slow: true, defaults: securityRuleDefaults, check: checkRule, together: checkPriorities,
+		}),
 		storedType(publicType, v, &storedRules{
-			tracked: true, slow: true, derived: []string{"ipConfiguration", "natGateway"}, check: checkPublicAddress, show: showPublicAddress,
+			tracked: true, slow: true, derived: []string{"ipConfiguration", "natGateway"}, defaults: publicAddressDefaults,
+			check: checkPublicAddress, show: showPublicAddress,
 			inUse: inUse("PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s. In order to delete the public IP, disassociate/detach the Public IP address from the resource."),
 		}),
 		storedType("Microsoft.Network/natGateways", v, &storedRules{
-			tracked: true, slow: true, derived: []string{"subnets"}, check: checkNATGateway,
+			tracked: true, slow: true, derived: []string{"subnets"}, defaults: natGatewayDefaults, check: checkNATGateway,
 			inUse: inUse("InUseNatGatewayCannotBeDeleted", "NAT gateway %s cannot be deleted because it is in use by the following resources: (%s)."),
 			show: func(s *Server, e *entry, out object) {
 				if list := idList(s.usersOf(e)); len(list) > 0 {
@@ -58,20 +69,59 @@ func storedNetworkTypes() []*resourceType {
 	}
 }
 
+func wrongPrefix(prefix string, d *draft) error {
+	return badRequest("InvalidAddressPrefixFormat", "Address prefix %s of resource %s is not formatted correctly. "+
+		"It should follow CIDR notation, for example 10.0.0.0/24.", prefix, d.id.String())
+}
+
 func checkVirtualNetwork(_ *call, d *draft) error {
 	list := texts(d.next, "properties", "addressSpace", "addressPrefixes")
 	for _, p := range list {
 		if _, err := netip.ParsePrefix(p); err != nil {
-			return badRequest("InvalidAddressPrefixFormat", "Address prefix %s of resource %s is not formatted correctly. It should follow CIDR notation, for example 10.0.0.0/24.", p, d.id.String())
+			return wrongPrefix(p, d)
 		}
 	}
 	if len(list) == 0 {
 		return badRequest("InvalidRequestFormat", "Cannot parse the request: properties.addressSpace.addressPrefixes is missing.")
 	}
-	if p := d.properties(); p["enableDdosProtection"] == nil {
-		p["enableDdosProtection"] = false // az network vnet list -o table reads it
+	if e, given := d.properties()["encryption"].(object); given && (e["enabled"] == nil || e["enabled"] == true && e["enforcement"] == nil) {
+		return badRequest("MustSpecifyBothEncryptionIntentAndEnforcementPolicy", "Cannot encrypt VirtualNetwork %s unless both encryption intent "+
+			"(Enabled true or false) and enforcement policy (AllowUnencrypted or DropUnencrypted) are specified.", d.id.String())
 	}
 	return nil
+}
+
+// checkAddressAvailability answers whether an address of a virtual network is free, and
+// where it is not, which ones are.
+func checkAddressAvailability(c *call) (*reply, error) {
+	network, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := netip.ParseAddr(c.query("ipAddress"))
+	if err != nil {
+		return nil, badRequest("InvalidIPAddress", "The IP address '%s' is no address.", c.query("ipAddress"))
+	}
+	for _, e := range c.s.children(network.id, "subnets") {
+		n := c.s.subnetOf(e.id.String())
+		if !n.prefix(false).Contains(wanted) {
+			continue
+		}
+		host := hostOf(n.prefix(false), wanted)
+		reserved := host < firstHost || host > n.last()
+		if !reserved && !n.used[host] {
+			return ok(object{"available": true, "isPlatformReserved": false}), nil
+		}
+		free := []any{}
+		for h := firstHost; h <= n.last() && len(free) < 5; h++ {
+			if !n.used[h] {
+				free = append(free, n.address(h, false).String())
+			}
+		}
+		return ok(object{"available": false, "availableIPAddresses": free, "isPlatformReserved": reserved}), nil
+	}
+	return nil, badRequest("PrivateIPAddressNotInAnySubnet",
+		"Private static IP address %s does not belong to the range of any subnet in the virtual network %s.", wanted, network.id.String())
 }
 
 // subnetPrefix is the IPv4 range of a stored subnet.
@@ -87,6 +137,9 @@ func subnetPrefix(subnet object) (netip.Prefix, string) {
 
 func checkSubnet(c *call, d *draft) error {
 	p, was := subnetPrefix(d.next)
+	if _, err := netip.ParsePrefix(strings.Split(was, ",")[0]); err != nil {
+		return wrongPrefix(was, d)
+	}
 	if !p.IsValid() {
 		return badRequest("InvalidCIDRNotation", "The address prefix %s in resource %s has an invalid CIDR notation. Want the first address of an IPv4 range of /29 or larger.", was, d.id.String())
 	}
@@ -155,9 +208,55 @@ func subnetInUse(s *Server, e *entry) error {
 	return nil
 }
 
+// delegatedActions are what a service may do in a subnet that is delegated to it: of those
+// that Azure's list of available delegations gives other actions than otherActions.
+var delegatedActions = map[string][]any{
+	"microsoft.sql/managedinstances": {
+		subnetType + "/join/action", subnetType + "/prepareNetworkPolicies/action", subnetType + "/unprepareNetworkPolicies/action",
+	},
+	"microsoft.web/serverfarms": {subnetType + "/action"},
+}
+
+var otherActions = []any{subnetType + "/action"}
+
 func showSubnet(s *Server, e *entry, out object) {
+	delegations, _ := at(out, "properties", "delegations").([]any)
+	for _, v := range delegations {
+		p, isObject := at(v, "properties").(object)
+		if !isObject {
+			continue
+		}
+		if p["actions"] = otherActions; delegatedActions[strings.ToLower(text(p, "serviceName"))] != nil {
+			p["actions"] = delegatedActions[strings.ToLower(text(p, "serviceName"))]
+		}
+		p["provisioningState"] = stateSucceeded
+	}
 	if list := idList(s.subnetUsers(e)); len(list) > 0 {
 		out["properties"].(object)["ipConfigurations"] = list
+	}
+}
+
+// showSecurityGroup adds the default rules, and what uses the group.
+func showSecurityGroup(s *Server, e *entry, out object) {
+	p := out["properties"].(object)
+	rules := []any{}
+	for _, r := range defaultSecurityRules {
+		one := object{"name": r.name, "properties": object{
+			"description": r.description, "access": r.access, "direction": r.direction, "priority": r.priority, "protocol": "*",
+			"sourceAddressPrefix": r.source, "sourcePortRange": "*", "destinationAddressPrefix": r.destination, "destinationPortRange": "*",
+		}}
+		fillDefaults(one, securityRuleDefaults, "")
+		rules = append(rules, one)
+	}
+	p["defaultSecurityRules"] = rules
+	showPart(e, out, "defaultSecurityRules")
+	for _, user := range s.usersOf(e) {
+		member := "networkInterfaces"
+		if strings.Contains(strings.ToLower(user), "/subnets/") {
+			member = "subnets"
+		}
+		list, _ := p[member].([]any)
+		p[member] = append(list, object{"id": user})
 	}
 }
 
@@ -211,6 +310,9 @@ func checkPublicAddress(c *call, d *draft) error {
 	if text(p, "publicIPAddressVersion") == "" {
 		p["publicIPAddressVersion"] = "IPv4"
 	}
+	if standard {
+		fillMember(p, []string{"ddosSettings", "protectionMode"}, "VirtualNetworkInherited")
+	}
 	if d.e != nil {
 		p["ipAddress"] = at(d.old, "properties", "ipAddress")
 	} else {
@@ -249,13 +351,23 @@ func (s *Server) freePublicAddress() any {
 	return nil
 }
 
+// showPublicAddress hides a static address until its operation has ended, and a dynamic one
+// as long as nothing has it.
 func showPublicAddress(s *Server, e *entry, out object) {
+	p := out["properties"].(object)
+	used := false
 	for _, user := range s.usersOf(e) {
 		member := "natGateway"
 		if strings.Contains(strings.ToLower(user), "ipconfigurations/") {
 			member = "ipConfiguration"
 		}
-		out["properties"].(object)[member] = object{"id": user}
+		p[member] = object{"id": user}
+		id, _ := parseID(user)
+		nic := s.find(id.parent())
+		used = used || nic == nil || nic.rt == nil || nic.rt.name != nicType || s.machineWith(nic) != nil
+	}
+	if !used && text(p, "publicIPAllocationMethod") == "Dynamic" || e.making {
+		delete(p, "ipAddress")
 	}
 }
 

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"net/http"
@@ -23,12 +24,16 @@ type storedRules struct {
 	// inline names the member of properties in which children are written and shown.
 	inline string
 	// derived are members of properties that Azure computes and ignores in a body.
-	derived []string
+	derived  []string
+	defaults []memberDefault // shown where the client gave none
+	// parts are lists in properties whose elements have an id, a type, an ETag and a state.
+	parts []string
 	// check validates d.next and fills in; may be nil.
 	check func(c *call, d *draft) error
 	// together checks all children of one parent, once one of them changes.
 	together func(parent object, children []*draft) error
-	// settled says that a write has ended with its first answer; nil: it has not.
+	// settled says that a write has ended with its first answer, as one of Microsoft.Network
+	// that changes nothing has; nil: it has not.
 	settled func(s *Server, d *draft) bool
 	// written is called under the lock after a write; may be nil.
 	written func(s *Server, e *entry)
@@ -88,7 +93,8 @@ func storedType(name string, versions []string, r *storedRules) *resourceType {
 			return c.writeStored(r, merged)
 		},
 		remove: func(c *call) (*reply, error) { return c.removeStored(r) },
-		render: func(c *call, e *entry) any { return c.s.showStored(e) },
+		get:    getWithETag,
+		render: func(c *call, e *entry) any { return c.s.showStored(e, c.version) },
 		drop: func(s *Server, e *entry) {
 			if r.gone != nil {
 				r.gone(s, e)
@@ -113,33 +119,6 @@ func (s *Server) inBackground(do func(ctx context.Context) error) {
 			s.Log.Error("substrate", "error", err)
 		}
 	}()
-}
-
-// spelledMembers are members whose letter case templates disagree about, and which
-// this package reads.
-var spelledMembers = []string{"addressPrefix", "addressPrefixes", "addressSpace", "dnsSettings", "domainNameLabel", "id", "ipConfigurations", "natGateway",
-	"networkSecurityGroup", "privateIPAddress", "privateIPAllocationMethod", "properties", "publicIPAddress", "publicIPAllocationMethod", "securityRules", "subnet", "subnets"}
-
-// spelled gives members the letter case of Azure's documentation.
-func spelled(v any) any {
-	switch v := v.(type) {
-	case object:
-		out := make(object, len(v))
-		for k, inner := range v {
-			if i := slices.IndexFunc(spelledMembers, func(m string) bool { return strings.EqualFold(m, k) }); i >= 0 {
-				k = spelledMembers[i]
-			}
-			out[k] = spelled(inner)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, inner := range v {
-			out[i] = spelled(inner)
-		}
-		return out
-	}
-	return v
 }
 
 // draftOf checks one body. The caller stores it with commit.
@@ -180,10 +159,7 @@ func (c *call) draftOf(rt *resourceType, id resourceID, tree object) (*draft, er
 		}
 	}
 	d.next["id"], d.next["name"], d.next["type"] = d.id.String(), d.id.name(), rt.name
-	if strings.HasPrefix(rt.name, "Microsoft.Network/") {
-		r := c.s.draw("etag", id.key())
-		d.next["etag"] = `W/"` + r.uuid() + `"`
-	}
+	c.s.keepResourceGUID(d, rt)
 	return d, nil
 }
 
@@ -242,7 +218,7 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 	}
 	if !r.slow {
 		e = c.commit(d, c.rt, stateSucceeded)
-		body, err := toTree(s.showStored(e))
+		body, err := toTree(s.showStored(e, c.version))
 		if err != nil {
 			return nil, err
 		}
@@ -253,11 +229,9 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 		do := r.effect(s, e)
 		return &reply{later: func(ctx context.Context) (*reply, error) { return out, do(ctx) }}, nil
 	}
-	state, span := stateUpdating, c.duration("stored.write")
-	if r.settled != nil && r.settled(s, d) {
-		state, span = stateSucceeded, 0
-	}
-	e = c.commit(d, c.rt, state)
+	before, settled := s.comparable(e, c.version), r.settled != nil && r.settled(s, d)
+	e = c.commit(d, c.rt, stateUpdating)
+	e.making = status == http.StatusCreated
 	if len(children) > 0 {
 		order := map[string]int{}
 		for i, child := range children {
@@ -275,13 +249,25 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 	if r.effect != nil {
 		do = r.effect(s, e)
 	}
-	op := c.begin(e, work{span: span, run: do, done: func(failure *armError) {
+	w, on := work{span: c.duration("stored.write"), run: do}, e
+	if settled = settled || before != nil && bytes.Equal(before, s.comparable(e, c.version)); settled {
 		setState(e.body, stateSucceeded)
-		if failure != nil {
+		on, w.span = nil, 0
+	}
+	s.stampStored(e)
+	w.done = func(failure *armError) {
+		e.making = false
+		switch {
+		case failure != nil:
 			setState(e.body, stateFailed)
+		case !settled:
+			setState(e.body, stateSucceeded)
+			s.stampStored(e)
 		}
-	}})
-	return &reply{status: status, body: s.showStored(e), op: op}, nil
+	}
+	op := c.begin(on, w)
+	op.location = s.locationOf(e)
+	return &reply{status: status, body: s.showStored(e, c.version), op: op}, nil
 }
 
 // inlineChildren checks the children that a body names, and finds those that it no
@@ -397,8 +383,9 @@ func (c *call) removeStored(r *storedRules) (*reply, error) {
 	})
 }
 
-// showStored is a stored resource as clients may see it. The caller holds the lock.
-func (s *Server) showStored(e *entry) any {
+// showStored is a stored resource as clients of an API version may see it. The caller
+// holds the lock.
+func (s *Server) showStored(e *entry, version string) any {
 	stored, _ := e.body.(object)
 	copied, err := toTree(stored)
 	if err != nil { // it was decoded from JSON
@@ -418,9 +405,17 @@ func (s *Server) showStored(e *entry) any {
 		}
 		slices.SortStableFunc(children, func(a, b *entry) int { return place(a) - place(b) })
 		for _, child := range children {
-			list = append(list, s.showStored(child))
+			shown := s.showStored(child, version)
+			if stateOf(e.body) == stateUpdating {
+				setState(shown, stateUpdating)
+			}
+			list = append(list, shown)
 		}
 		out["properties"].(object)[r.inline] = list
+	}
+	fillDefaults(out, r.defaults, version)
+	for _, part := range r.parts {
+		showPart(e, out, part)
 	}
 	if r.show != nil {
 		r.show(s, e, out)

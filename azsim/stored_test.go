@@ -324,7 +324,7 @@ func TestSpecHasRetiredOffersAndTakenNames(t *testing.T) {
 publicAddresses: 127.77.0.0/24
 takenStorageAccounts: [taken]
 resources:
-  - {type: Microsoft.Network/publicIPAddresses, name: p, body: {sku: {name: Basic}, properties: {publicIPAllocationMethod: Dynamic}}}
+  - {type: Microsoft.Network/publicIPAddresses, name: p, body: {sku: {name: Basic}, properties: {publicIPAllocationMethod: Static}}}
   - {type: Microsoft.Storage/storageAccounts, name: mine, body: {sku: {name: Standard_LRS}}}
   - {type: Microsoft.Storage/storageAccounts/fileServices/shares, name: mine/default/data}
 `))
