@@ -1,14 +1,15 @@
 package azsim
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 )
 
 func availabilitySetType() *resourceType {
-	return storedType("Microsoft.Compute/availabilitySets", append([]string{"2017-12-01"}, scaleSetVersions()...), &storedRules{
+	rt := storedType("Microsoft.Compute/availabilitySets", append([]string{"2017-12-01"}, scaleSetVersions()...), &storedRules{
 		tracked: true, derived: []string{"virtualMachines"},
-		check: func(_ *call, d *draft) error {
+		check: func(c *call, d *draft) error {
 			p := d.properties()
 			for _, m := range [][2]string{{"platformFaultDomainCount", "2"}, {"platformUpdateDomainCount", "5"}} {
 				if n, _ := strconv.Atoi(m[1]); p[m[0]] == nil {
@@ -18,7 +19,7 @@ func availabilitySetType() *resourceType {
 			if d.next["sku"] == nil {
 				d.next["sku"] = object{"name": "Classic"}
 			}
-			return nil
+			return c.checkPlacementGroup(d.next)
 		},
 		inUse: func(s *Server, e *entry) error {
 			if list := s.machinesIn(e); len(list) > 0 {
@@ -29,8 +30,16 @@ func availabilitySetType() *resourceType {
 		show: func(s *Server, e *entry, out object) {
 			list := append([]any{}, idList(s.machinesIn(e))...)
 			out["properties"].(object)["virtualMachines"] = list
+			delete(out["properties"].(object), "provisioningState")
 		},
 	})
+	rt.views = map[string]handler{"vmsizes": func(c *call) (*reply, error) {
+		if _, err := c.need(); err != nil {
+			return nil, err
+		}
+		return sizeList(), nil
+	}}
+	return withoutMembers(rt, http.StatusOK, "virtualMachines") // a new one is 200, too (as recorded)
 }
 
 // machinesIn lists the ids of the machines of an availability set.

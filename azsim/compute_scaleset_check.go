@@ -41,7 +41,7 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	for _, check := range []func(*call, *armcompute.VirtualMachineScaleSet) error{
-		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkSetUserData, checkExtensions, checkTerminate, checkNetworkExists,
+		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkSetUserData, checkExtensions, checkTerminate, checkNetworkExists, checkSetPlacement,
 	} {
 		if err := check(c, next); err != nil {
 			return err
@@ -159,6 +159,10 @@ func checkNetworkExists(c *call, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	})
 	return refused
+}
+
+func checkSetPlacement(c *call, next *armcompute.VirtualMachineScaleSet) error {
+	return c.checkPlacementGroup(next)
 }
 
 // checkTerminate settles terminate notifications: 5 to 15 minutes, and not on Spot

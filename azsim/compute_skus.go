@@ -75,11 +75,15 @@ func listSizes(c *call) (*reply, error) {
 	if err := c.knownLocation(); err != nil {
 		return nil, err
 	}
+	return sizeList(), nil
+}
+
+func sizeList() *reply {
 	items := []any{}
 	for _, z := range vmSizes() {
 		items = append(items, z.entry())
 	}
-	return ok(map[string]any{"value": items}), nil
+	return ok(map[string]any{"value": items})
 }
 
 func listScaleSetsIn(c *call) (*reply, error) {
