@@ -226,7 +226,8 @@ func (r *replayer) play(i *interaction, later []interaction) error {
 	op := &operation{result: res, request: i, later: later, url: got.header.Get("Azure-AsyncOperation"), polled: true}
 	if op.url == "" {
 		op.url, op.polled = got.header.Get("Location"), false
-		if op.url == "" || got.status != http.StatusAccepted && got.status != http.StatusCreated {
+		if op.url == "" || strings.HasPrefix(op.url, "/") || // where a new resource is: no operation
+			got.status != http.StatusAccepted && got.status != http.StatusCreated {
 			return nil
 		}
 	}
