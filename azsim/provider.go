@@ -45,6 +45,22 @@ func newProviders(types map[string]*resourceType, unregistered []string) map[str
 }
 
 func (p *provider) body(s *Server) any {
+	out := p.withTypes(s)
+	out["id"] = "/subscriptions/" + s.Subscription + "/providers/" + p.namespace
+	out["registrationState"], out["registrationPolicy"] = p.state, "RegistrationRequired"
+	return out
+}
+
+// providerTypes is the template function providers; nil for an unknown namespace.
+func (s *Server) providerTypes(namespace string) map[string]any {
+	if p := s.providers[strings.ToLower(namespace)]; p != nil {
+		return p.withTypes(s)
+	}
+	return nil
+}
+
+// withTypes is what of a provider never changes. It needs no lock.
+func (p *provider) withTypes(s *Server) map[string]any {
 	types := []any{}
 	for _, t := range p.types {
 		_, name, _ := strings.Cut(t.name, "/")
@@ -59,10 +75,7 @@ func (p *provider) body(s *Server) any {
 		}
 		types = append(types, typ)
 	}
-	return map[string]any{
-		"id": "/subscriptions/" + s.Subscription + "/providers/" + p.namespace, "namespace": p.namespace,
-		"registrationState": p.state, "registrationPolicy": "RegistrationRequired", "resourceTypes": types,
-	}
+	return map[string]any{"namespace": p.namespace, "resourceTypes": types}
 }
 
 // zoneMappings lists the regions that have zones, by display name as Azure does.

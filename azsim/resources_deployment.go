@@ -139,7 +139,7 @@ func (c *call) plan() (*deployments.Plan, error) {
 	}
 	p, err := deployments.NewPlan(c.body, c.id.String(), template.Scope{
 		Subscription: c.s.Subscription, Tenant: c.s.Tenant, Group: g.Name, Location: g.Location, Tags: g.Tags,
-		Deployment: c.id.name(), Environment: c.cloud(), Now: c.now,
+		Deployment: c.id.name(), Environment: c.cloud(), Now: c.now, Provider: c.s.providerTypes,
 	})
 	if err != nil {
 		return nil, deploymentRefusal(err)
@@ -152,11 +152,12 @@ func validateDeployment(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	correlation := c.s.newUUID("validation", c.id.key())
 	return &reply{later: func(ctx context.Context) (*reply, error) {
 		if err := p.Validate(ctx, c.deployer()); err != nil {
 			return nil, deploymentRefusal(err)
 		}
-		return ok(p.Validated()), nil
+		return ok(p.Validated(correlation)), nil
 	}}, nil
 }
 
@@ -224,12 +225,13 @@ func (c *call) deploy(p *deployments.Plan) (*reply, error) {
 		e, status = s.insert(c.id, c.rt, d, c.now), http.StatusCreated
 	}
 	e.body = d
+	body := d.Body()
 	op := c.begin(e, work{
 		yields: true,
 		run:    func(ctx context.Context) error { return deploymentRefusal(d.Run(ctx, c.deployer())) },
 		done:   func(failure *armError) { d.Finish(deploymentError(failure)) },
 	})
-	return &reply{status: status, body: d.Body(), op: op}, nil
+	return &reply{status: status, body: body, op: op}, nil
 }
 
 func deploymentOf(e *entry) *deployments.Deployment {
@@ -282,7 +284,7 @@ func removeDeployment(c *call) (*reply, error) {
 			c.s.delete(e)
 		}
 	}})
-	op.segment = "operations"
+	op.segment = groupResults
 	return accepted(op), nil
 }
 

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/azsim/template"
 )
@@ -20,9 +23,10 @@ type Plan struct {
 	IDsOnly bool
 
 	mode     string
-	source   any // the template
+	template *template.Template
 	scope    template.Scope
 	expanded *template.Deployment
+	places   map[string]string // locations of the resources by id, lower case; "" for none
 }
 
 // NewPlan reads the body of PUT, validate and whatIf: JSON, or what the Azure CLI
@@ -65,15 +69,19 @@ func NewPlan(body []byte, id string, scope template.Scope) (*Plan, error) {
 	}
 	out := &Plan{ID: id, Name: scope.Deployment, Tags: in.Tags, mode: "Incremental", scope: scope}
 	out.IDsOnly = strings.EqualFold(p.WhatIfSettings.ResultFormat, "ResourceIdOnly")
-	if out.source, err = decode(p.Template); err != nil {
+	if out.template, err = template.Parse(p.Template); err != nil {
 		return nil, asError(err)
 	}
-	t, err := template.Parse(p.Template)
-	if err != nil {
+	if out.expanded, err = out.template.Expand(scope, p.Parameters); err != nil {
 		return nil, asError(err)
 	}
-	if out.expanded, err = t.Expand(scope, p.Parameters); err != nil {
-		return nil, asError(err)
+	out.places = map[string]string{}
+	for _, r := range out.expanded.Resources {
+		body, err := r.Body(nil)
+		if err != nil {
+			return nil, asError(err)
+		}
+		out.places[strings.ToLower(r.ID)] = strings.ToLower(strings.ReplaceAll(text(body, "location"), " ", ""))
 	}
 	return out, nil
 }
@@ -97,7 +105,7 @@ func (p *Plan) find(id string) *template.Resource {
 }
 
 // Template is what exportTemplate gives.
-func (p *Plan) Template() any { return p.source }
+func (p *Plan) Template() any { return p.template.Export() }
 
 // Validate checks the template's resources with ARM, as far as this is possible
 // without a change; nil if ARM has no objection.
@@ -144,10 +152,12 @@ func (p *Plan) Validate(ctx context.Context, caller Caller) *Error {
 	}
 }
 
-// Validated is the answer to a validation without objection.
-func (p *Plan) Validated() map[string]any {
+// Validated is the answer to a validation without objection; a validation has a
+// correlation id, and no time.
+func (p *Plan) Validated(correlation string) map[string]any {
 	props := p.properties()
-	props["provisioningState"], props["timestamp"], props["duration"] = stateSucceeded, stamp(p.scope.Now), "PT0S"
+	props["provisioningState"], props["timestamp"], props["duration"] = stateSucceeded, stamp(time.Time{}), "PT0S"
+	props["correlationId"] = correlation
 	props["validatedResources"] = ids(p.expanded.Resources)
 	return p.envelope(props)
 }
@@ -170,7 +180,66 @@ func (p *Plan) envelope(props map[string]any) map[string]any {
 
 // properties are those that do not change while a deployment runs.
 func (p *Plan) properties() map[string]any {
-	return map[string]any{"parameters": p.expanded.Parameters, "mode": p.mode}
+	out := map[string]any{"mode": p.mode, "templateHash": strconv.FormatUint(p.template.Hash(), 10), "providers": p.providers(), "dependencies": p.dependencies()}
+	if p.template.Declares("parameters") {
+		out["parameters"] = p.expanded.Parameters
+	}
+	return out
+}
+
+// providers lists the types of the template's resources with their locations, in the
+// order in which the template names them first.
+func (p *Plan) providers() []any {
+	out := []any{}
+	find := func(list []any, key, value string) map[string]any {
+		for _, item := range list {
+			if strings.EqualFold(text(item, key), value) {
+				return item.(map[string]any)
+			}
+		}
+		return nil
+	}
+	for _, r := range p.expanded.Resources {
+		namespace, name, _ := strings.Cut(r.Type, "/")
+		provider := find(out, "namespace", namespace)
+		if provider == nil {
+			provider = map[string]any{"namespace": namespace, "resourceTypes": []any{}}
+			out = append(out, provider)
+		}
+		types := provider["resourceTypes"].([]any)
+		kind := find(types, "resourceType", name)
+		if kind == nil {
+			kind = map[string]any{"resourceType": name, "locations": []any{}}
+			provider["resourceTypes"] = append(types, kind)
+		}
+		var place any // null for a resource without a location
+		if at := p.places[strings.ToLower(r.ID)]; at != "" {
+			place = at
+		}
+		if places := kind["locations"].([]any); !slices.Contains(places, place) {
+			kind["locations"] = append(places, place)
+		}
+	}
+	return out
+}
+
+// dependencies lists the resources that depend on others of the template.
+func (p *Plan) dependencies() []any {
+	out := []any{}
+	for _, r := range p.expanded.Resources {
+		on := []any{}
+		for _, id := range r.DependsOn {
+			if other := p.find(id); other != nil {
+				on = append(on, target(other))
+			}
+		}
+		if len(on) > 0 {
+			entry := target(r)
+			entry["dependsOn"] = on
+			out = append(out, entry)
+		}
+	}
+	return out
 }
 
 func target(r *template.Resource) map[string]any {

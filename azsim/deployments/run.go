@@ -12,12 +12,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/ortet/ortet/azsim/template"
 )
 
 // The states of deployments and of their operations.
 const (
+	stateAccepted  = "Accepted" // until Run
 	stateRunning   = "Running"
 	stateSucceeded = "Succeeded"
 	stateFailed    = "Failed"
@@ -54,13 +56,16 @@ type operation struct {
 // New makes a deployment that Run runs. correlation is its correlation id; now is
 // the clock of what it reports.
 func New(p *Plan, correlation string, now func() time.Time) *Deployment {
-	return &Deployment{Plan: p, correlation: correlation, now: now, started: now(), state: stateRunning}
+	return &Deployment{Plan: p, correlation: correlation, now: now, started: now(), state: stateAccepted}
 }
 
 // Run puts the resources, each after those that it depends on, and evaluates the
 // outputs. After a failure, and after the end of ctx, no resource begins; those that
 // have begun go on. Finish then says how the deployment ended.
 func (d *Deployment) Run(ctx context.Context, caller Caller) error {
+	d.mu.Lock()
+	d.state = stateRunning
+	d.mu.Unlock()
 	w := world{ctx, caller, d.Plan}
 	type ending struct {
 		id  string
@@ -282,12 +287,33 @@ func (d *Deployment) Body() map[string]any {
 		p["error"] = d.failure
 	}
 	if d.state == stateSucceeded {
-		p["outputs"], p["outputResources"] = d.outputs, ids(d.expanded.Resources)
-		if d.outputs == nil {
-			p["outputs"] = map[string]any{}
+		made := slices.Clone(d.expanded.Resources)
+		slices.SortFunc(made, func(a, b *template.Resource) int {
+			return strings.Compare(strings.ToLower(a.ID), strings.ToLower(b.ID))
+		})
+		p["outputResources"] = ids(made)
+		if d.template.Declares("outputs") {
+			out := map[string]any{}
+			for name, value := range d.outputs {
+				out[camelCase(name)] = value
+			}
+			p["outputs"] = out
 		}
 	}
 	return d.envelope(p)
+}
+
+// camelCase lowers the upper-case letters at a name's beginning, but not the last before a
+// lower-case one, as .NET's serializer does: VMSS is vmss, NewNSG newNSG.
+func camelCase(name string) string {
+	letters := []rune(name)
+	for i, c := range letters {
+		if !unicode.IsUpper(c) || i > 0 && i+1 < len(letters) && !unicode.IsUpper(letters[i+1]) {
+			break
+		}
+		letters[i] = unicode.ToLower(c)
+	}
+	return string(letters)
 }
 
 // times returns timestamp and duration of what began and ended then.
@@ -295,7 +321,15 @@ func (d *Deployment) times(start, end time.Time) (string, string) {
 	if end.IsZero() {
 		end = d.now()
 	}
-	return stamp(end), "PT" + strconv.FormatFloat(end.Sub(start).Seconds(), 'f', -1, 64) + "S"
+	passed := end.Sub(start)
+	out := "PT"
+	if hours := passed / time.Hour; hours > 0 {
+		out += strconv.Itoa(int(hours)) + "H"
+	}
+	if minutes := passed / time.Minute; minutes > 0 {
+		out += strconv.Itoa(int(minutes)%60) + "M"
+	}
+	return stamp(end), out + strconv.FormatFloat((passed%time.Minute).Seconds(), 'f', -1, 64) + "S"
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

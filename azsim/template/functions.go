@@ -27,7 +27,7 @@ func (f function) arity() string {
 // functions are all of them by lower-case name; list functions match by prefix.
 func functions() map[string]function {
 	all := map[string]function{}
-	for _, some := range []map[string]function{stringFunctions(), valueFunctions(), scopeFunctions()} {
+	for _, some := range []map[string]function{stringFunctions(), valueFunctions(), listFunctions(), textFunctions(), scopeFunctions()} {
 		maps.Copy(all, some)
 	}
 	return all

@@ -26,6 +26,15 @@ func scopeFunctions() map[string]function {
 			}
 		}},
 		"environment": {0, 0, func(e evaluator, _ *arguments) any { return normalize(e.scope.Environment) }},
+		"tenant":      {0, 0, func(e evaluator, _ *arguments) any { return map[string]any{"tenantId": e.scope.Tenant} }},
+		"deployment": {0, 0, func(e evaluator, _ *arguments) any {
+			return map[string]any{
+				"name": e.scope.Deployment, "type": "Microsoft.Resources/deployments",
+				"properties": map[string]any{"mode": "Incremental", "provisioningState": "Accepted"},
+			}
+		}},
+		"tenantresourceid": {2, -1, func(_ evaluator, a *arguments) any { return providerID(a, "", a.strings(0)) }},
+		"providers":        {1, 2, providers},
 		"resourceid": {2, -1, func(e evaluator, a *arguments) any {
 			args := a.strings(0)
 			subscription, group := e.scope.Subscription, e.scope.Group
@@ -58,6 +67,31 @@ func scopeFunctions() map[string]function {
 		}},
 		"reference": {1, 3, reference},
 	}
+}
+
+// providers is providers(namespace, [type]).
+func providers(e evaluator, a *arguments) any {
+	var found map[string]any
+	if e.scope.Provider != nil {
+		known, _ := decode([]byte(toJSON(e.scope.Provider(a.string(0)))))
+		found, _ = known.(map[string]any)
+	}
+	if found == nil {
+		a.fail("the provider '%s' is not known", a.any(0))
+		return nil
+	}
+	if a.len() == 1 {
+		return found
+	}
+	types, _ := found["resourceTypes"].([]any)
+	for _, t := range types {
+		kind, _ := t.(map[string]any)
+		if strings.EqualFold(text(kind["resourceType"]), a.string(1)) {
+			return kind
+		}
+	}
+	a.fail("the provider '%s' has no resource type '%s'", a.any(0), a.any(1))
+	return nil
 }
 
 // group is the id of the deployment's resource group.

@@ -88,6 +88,11 @@ func text(value any) string {
 		}
 		return "False"
 	}
+	return toJSON(value)
+}
+
+// toJSON is a value as JSON, with < and & as they are; "" where it has no JSON.
+func toJSON(value any) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -124,9 +129,19 @@ func format(a *arguments) string {
 	return out.String() + s
 }
 
-// uniqueString is 64 bits of a hash in base 32. The hash is a 64-bit MurmurHash3 made
-// of two 32-bit lanes, as in Microsoft's ResourceStack library.
+// uniqueString is 64 bits of a hash in base 32.
 func uniqueString(s string) string {
+	hash, out := hash64(s), make([]byte, 13)
+	for i := range out {
+		out[i] = "abcdefghijklmnopqrstuvwxyz234567"[hash>>59]
+		hash <<= 5
+	}
+	return string(out)
+}
+
+// hash64 is a 64-bit MurmurHash3 made of two 32-bit lanes, as in Microsoft's ResourceStack
+// library.
+func hash64(s string) uint64 {
 	const a, b = 0x239b961b, 0xab0e9789
 	first := func(k uint32) uint32 { return bits.RotateLeft32(k*a, 15) * b }
 	second := func(k uint32) uint32 { return bits.RotateLeft32(k*b, 17) * a }
@@ -153,12 +168,7 @@ func uniqueString(s string) string {
 	h1, h2 = final(h1), final(h2)
 	h1 += h2
 	h2 += h1
-	hash, out := uint64(h2)<<32|uint64(h1), make([]byte, 13)
-	for i := range out {
-		out[i] = "abcdefghijklmnopqrstuvwxyz234567"[hash>>59]
-		hash <<= 5
-	}
-	return string(out)
+	return uint64(h2)<<32 | uint64(h1)
 }
 
 // formatTime understands the custom format strings of .NET that have a Go equivalent.

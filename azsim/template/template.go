@@ -17,7 +17,10 @@ import (
 )
 
 // A Template is a parsed template.
-type Template struct{ tree map[string]any }
+type Template struct {
+	tree   map[string]any
+	source []byte // plain JSON
+}
 
 // A Scope is what functions say of where a deployment runs.
 type Scope struct {
@@ -28,7 +31,10 @@ type Scope struct {
 	Tags         map[string]string
 	Deployment   string         // name
 	Environment  map[string]any // environment()
-	Now          time.Time      // utcNow(), only in default values of parameters
+	// Provider is providers(namespace), nil for one that is not known; its member
+	// resourceTypes lists objects with resourceType, locations and apiVersions.
+	Provider func(namespace string) map[string]any
+	Now      time.Time // utcNow(), only in default values of parameters
 }
 
 // A World answers what only the running Azure knows.
@@ -114,7 +120,13 @@ func Parse(data []byte) (*Template, error) {
 	if _, ok := resources.([]any); !ok {
 		return nil, invalidContent("Error converting value to type 'TemplateResource[]'. Path 'properties.template.resources'.")
 	}
-	return &Template{tree: tree}, nil
+	return &Template{tree: tree, source: plain}, nil
+}
+
+// Declares says whether the template has a section, as "outputs".
+func (t *Template) Declares(section string) bool {
+	_, ok := member(t.tree, section)
+	return ok
 }
 
 // member finds a member as ARM does: names ignore case.
