@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // A role is a role definition.
@@ -16,6 +17,10 @@ type role struct {
 	notActions []string
 
 	description string
+	created     time.Time // of a custom one
+	updated     time.Time
+	createdBy   string
+	updatedBy   string
 	scopes      []string // where it can be assigned; nil: the subscription
 }
 
@@ -25,20 +30,24 @@ type assignment struct {
 	role  *role
 	scope string // lower case
 	shown string // as spelled
+	given object // what the client gave: condition, description and the like
+
+	created, updated     time.Time
+	createdBy, updatedBy string // object ids; "" for null
 }
 
 // The GUIDs of the built-in roles are Azure's own (the built-in roles page of
 // its documentation).
 func builtinRoles() []*role {
 	return []*role{
-		{id: "8e3af657-a8ff-443c-a75c-2fe8c4bcb635", name: "Owner", builtin: true, actions: []string{"*"}},
-		{id: "b24988ac-6180-42a0-ab88-20f7382dd24c", name: "Contributor", builtin: true, actions: []string{"*"}, notActions: []string{
+		{id: "8e3af657-a8ff-443c-a75c-2fe8c4bcb635", name: "Owner", builtin: true, description: "Grants full access to manage all resources, including the ability to assign roles in Azure RBAC.", actions: []string{"*"}},
+		{id: "b24988ac-6180-42a0-ab88-20f7382dd24c", name: "Contributor", builtin: true, description: "Grants full access to manage all resources, but does not allow you to assign roles in Azure RBAC, manage assignments in Azure Blueprints, or share image galleries.", actions: []string{"*"}, notActions: []string{
 			"Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write", "Microsoft.Authorization/elevateAccess/Action",
 			"Microsoft.Blueprint/blueprintAssignments/write", "Microsoft.Blueprint/blueprintAssignments/delete",
 			"Microsoft.Compute/galleries/share/action", "Microsoft.Purview/consents/write", "Microsoft.Purview/consents/delete",
 			"Microsoft.Resources/deploymentStacks/manageDenySetting/action"}},
-		{id: "acdd72a7-3385-48ef-bd42-f606fba81ae7", name: "Reader", builtin: true, actions: []string{"*/read"}},
-		{id: "9980e02c-c2be-4d73-94e8-173b1dc7cf3c", name: "Virtual Machine Contributor", builtin: true, actions: []string{
+		{id: "acdd72a7-3385-48ef-bd42-f606fba81ae7", name: "Reader", builtin: true, description: "View all resources, but does not allow you to make any changes.", actions: []string{"*/read"}},
+		{id: "9980e02c-c2be-4d73-94e8-173b1dc7cf3c", name: "Virtual Machine Contributor", builtin: true, description: "Lets you manage virtual machines, but not access to them, and not the virtual network or storage account they're connected to.", actions: []string{
 			"Microsoft.Authorization/*/read", "Microsoft.Compute/availabilitySets/*", "Microsoft.Compute/locations/*", "Microsoft.Compute/virtualMachines/*",
 			"Microsoft.Compute/virtualMachineScaleSets/*", "Microsoft.Compute/cloudServices/*", "Microsoft.Compute/disks/write", "Microsoft.Compute/disks/read", "Microsoft.Compute/disks/delete",
 			"Microsoft.Insights/alertRules/*", "Microsoft.Network/applicationGateways/backendAddressPools/join/action", "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
@@ -47,14 +56,14 @@ func builtinRoles() []*role {
 			"Microsoft.Network/networkSecurityGroups/read", "Microsoft.Network/publicIPAddresses/join/action", "Microsoft.Network/publicIPAddresses/read",
 			"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/subnets/join/action", "Microsoft.ResourceHealth/availabilityStatuses/read",
 			"Microsoft.Resources/deployments/*", "Microsoft.Resources/subscriptions/resourceGroups/read", "Microsoft.Storage/storageAccounts/listKeys/action", "Microsoft.Storage/storageAccounts/read"}},
-		{id: "81a9662b-bebf-436f-a333-f67b29880f12", name: "Storage Account Key Operator Service Role", builtin: true, actions: []string{
+		{id: "81a9662b-bebf-436f-a333-f67b29880f12", name: "Storage Account Key Operator Service Role", builtin: true, description: "Storage Account Key Operators are allowed to list and regenerate keys on Storage Accounts", actions: []string{
 			"Microsoft.Storage/storageAccounts/listkeys/action", "Microsoft.Storage/storageAccounts/regeneratekey/action"}},
-		{id: "c12c1c16-33a1-487b-954d-41c89c60f349", name: "Reader and Data Access", builtin: true, actions: []string{
+		{id: "c12c1c16-33a1-487b-954d-41c89c60f349", name: "Reader and Data Access", builtin: true, description: "Lets you view everything but will not let you delete or create a storage account or contained resource. It will also allow read/write access to all data contained in a storage account via access to storage account keys.", actions: []string{
 			"Microsoft.Storage/storageAccounts/listKeys/action", "Microsoft.Storage/storageAccounts/ListAccountSas/action", "Microsoft.Storage/storageAccounts/read"}},
-		{id: "4a9ae827-6dc8-4573-8ac7-8239d42aa03f", name: "Tag Contributor", builtin: true, actions: []string{
+		{id: "4a9ae827-6dc8-4573-8ac7-8239d42aa03f", name: "Tag Contributor", builtin: true, description: "Lets you manage tags on entities, without providing access to the entities themselves.", actions: []string{
 			"Microsoft.Authorization/*/read", "Microsoft.Insights/alertRules/*", "Microsoft.Resources/deployments/*", "Microsoft.Resources/subscriptions/resourceGroups/read",
 			"Microsoft.Resources/subscriptions/resourceGroups/resources/read", "Microsoft.Resources/subscriptions/resources/read", "Microsoft.Support/*", "Microsoft.Resources/tags/*"}},
-		{id: "f58310d9-a9f6-439a-9e8d-f62e7b41a168", name: "Role Based Access Control Administrator", builtin: true, actions: []string{
+		{id: "f58310d9-a9f6-439a-9e8d-f62e7b41a168", name: "Role Based Access Control Administrator", builtin: true, description: "Manage access to Azure resources by assigning roles using Azure RBAC. This role does not allow you to manage access using other ways, such as Azure Policy.", actions: []string{
 			"Microsoft.Authorization/roleAssignments/write", "Microsoft.Authorization/roleAssignments/delete", "*/read", "Microsoft.Support/*"}},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // authorizationTypes lists the extension types that answer after roles and
@@ -52,10 +53,31 @@ func (r *role) body(s *Server) any {
 	} else if scopes == nil {
 		scopes = []string{"/subscriptions/" + s.Subscription}
 	}
+	created, updated := r.created, r.updated
+	if created.IsZero() {
+		created, updated = builtinCreated, builtinUpdated
+	}
 	return map[string]any{
 		"id": r.path(s), "name": r.id, "type": "Microsoft.Authorization/roleDefinitions",
-		"properties": map[string]any{"roleName": r.name, "type": kind, "description": r.description, "assignableScopes": scopes, "permissions": []any{r.permissions()}},
+		"properties": map[string]any{
+			"roleName": r.name, "type": kind, "description": r.description, "assignableScopes": scopes, "permissions": []any{r.permissions()},
+			"createdOn": azureTime(created), "updatedOn": azureTime(updated), "createdBy": orNull(r.createdBy), "updatedBy": orNull(r.updatedBy),
+		},
 	}
+}
+
+// When Azure made most of its built-in roles, and changed them last (recorded in 2023).
+var (
+	builtinCreated = time.Date(2015, 2, 2, 21, 55, 9, 880642300, time.UTC)
+	builtinUpdated = time.Date(2021, 11, 11, 20, 13, 47, 862868400, time.UTC)
+)
+
+// orNull is a string for JSON, null for "".
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }
 
 func listRoleDefinitions(c *call) (*reply, error) {
@@ -113,12 +135,13 @@ func putRoleDefinition(c *call) (*reply, error) {
 	}
 	status := http.StatusCreated // also for a change, as Azure answers
 	if r == nil {
-		r = &role{id: c.id.name()}
+		r = &role{id: c.id.name(), created: c.now, createdBy: c.principal.ObjectID}
 		c.s.roles = append(c.s.roles, r)
 	} else if r.builtin {
 		return nil, refuse(http.StatusForbidden, "RoleDefinitionUpdateNotPermitted", "The built-in role '%s' cannot be changed.", r.name)
 	}
 	r.name, r.description, r.scopes, r.actions, r.notActions = p.RoleName, p.Description, p.AssignableScopes, nil, nil
+	r.updated, r.updatedBy = c.now, c.principal.ObjectID
 	for _, one := range p.Permissions {
 		r.actions, r.notActions = append(r.actions, one.Actions...), append(r.notActions, one.NotActions...)
 	}
@@ -150,9 +173,19 @@ func getRoleDefinition(c *call) (*reply, error) {
 }
 
 func (a *assignment) body(s *Server, p *principal) any {
+	props := map[string]any{
+		"roleDefinitionId": a.role.path(s), "principalId": p.ObjectID, "principalType": "ServicePrincipal", "scope": a.shown,
+		"createdOn": azureTime(a.created), "updatedOn": azureTime(a.updated), "createdBy": orNull(a.createdBy), "updatedBy": orNull(a.updatedBy),
+	}
+	for _, k := range []string{"condition", "conditionVersion", "delegatedManagedIdentityResourceId", "description"} {
+		props[k] = a.given[k]
+	}
+	if kind := text(a.given, "principalType"); kind != "" {
+		props["principalType"] = kind
+	}
 	return map[string]any{
-		"id": a.shown + "/providers/Microsoft.Authorization/roleAssignments/" + a.id, "name": a.id, "type": "Microsoft.Authorization/roleAssignments",
-		"properties": map[string]any{"roleDefinitionId": a.role.path(s), "principalId": p.ObjectID, "principalType": "ServicePrincipal", "scope": a.shown},
+		"id": a.shown + "/providers/Microsoft.Authorization/roleAssignments/" + a.id, "name": a.id,
+		"type": "Microsoft.Authorization/roleAssignments", "properties": props,
 	}
 }
 
@@ -214,16 +247,22 @@ func putRoleAssignment(c *call) (*reply, error) {
 		if was != p || was.grants[n].role != c.s.roles[i] || was.grants[n].scope != scope {
 			return nil, badRequest("RoleAssignmentUpdateNotPermitted", "Tenant ID, application ID, principal ID, and scope are not allowed to be updated.")
 		}
-		return ok(was.grants[n].body(c.s, was)), nil
+		a := was.grants[n]
+		a.given, _ = in["properties"].(object)
+		a.updated, a.updatedBy = c.now, c.principal.ObjectID
+		return ok(a.body(c.s, was)), nil
 	}
 	for _, a := range p.grants {
 		if a.role == c.s.roles[i] && a.scope == scope {
 			return nil, refuse(http.StatusConflict, "RoleAssignmentExists", "The role assignment already exists. The ID of the existing role assignment is %s.", strings.ReplaceAll(a.id, "-", ""))
 		}
 	}
-	a := &assignment{id: c.id.name(), role: c.s.roles[i], shown: c.id.root(), scope: scope}
+	a := &assignment{id: c.id.name(), role: c.s.roles[i], shown: c.id.root(), scope: scope, created: c.now, updated: c.now, updatedBy: c.principal.ObjectID}
+	a.given, _ = in["properties"].(object)
 	p.grants = append(p.grants, a)
-	return &reply{status: http.StatusCreated, body: a.body(c.s, p)}, nil
+	body := a.body(c.s, p)
+	a.createdBy = a.updatedBy // the first answer does not say it
+	return &reply{status: http.StatusCreated, body: body}, nil
 }
 
 func removeRoleAssignment(c *call) (*reply, error) {

@@ -257,6 +257,10 @@ func (s *Server) EndHung() {
 // has no Azure-AsyncOperation.
 const groupResults = "operationresults"
 
+// asyncOperations is where storage accounts have their operations; they have no
+// Azure-AsyncOperation either.
+const asyncOperations = "asyncoperations"
+
 // url is where the operation can be asked about.
 func (o *operation) url(base string, monitor bool) string {
 	if o.segment == deploymentStatuses {
@@ -274,7 +278,7 @@ func (o *operation) url(base string, monitor bool) string {
 
 // announce adds the headers by which a client follows the operation.
 func (o *operation) announce(s *Server, base string, h http.Header) {
-	if o.segment != groupResults {
+	if o.segment != groupResults && o.segment != asyncOperations {
 		h.Set("Azure-AsyncOperation", o.url(base, false))
 	}
 	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment != "operations" && o.segment != deploymentStatuses {

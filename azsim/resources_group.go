@@ -119,6 +119,9 @@ func deleteGroup(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.underWay() && g.Properties.State == stateDeleting {
+		return accepted(e.op), nil // as often as one asks
+	}
 	if err := c.busy(e); err != nil {
 		return nil, err
 	}

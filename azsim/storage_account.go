@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -28,21 +30,33 @@ type Sharer interface {
 	DeleteAccount(account string) error
 }
 
+// oldAccountVersions have no shares; the first gives the SKU as properties.accountType.
+func oldAccountVersions() []string {
+	return []string{accountTypeVersion, "2016-01-01", "2016-05-01", "2016-12-01", "2017-06-01", "2017-10-01", "2018-02-01", "2018-07-01", "2018-11-01"}
+}
+
+const accountTypeVersion = "2015-06-15"
+
 func storageVersions() []string {
 	return []string{"2019-04-01", "2019-06-01", "2021-09-01", "2022-09-01", "2023-01-01", "2023-05-01", "2024-01-01"}
 }
 
 // An account is what a storage account keeps beside its model.
-type account struct{ turns [2]int } // how often each key was made
+type account struct {
+	turns [2]int       // how often each key was made
+	made  [2]time.Time // when it was last
+}
 
 func storedStorageTypes() []*resourceType {
 	v := storageVersions()
-	accounts := storedType(storageAccountType, v, &storedRules{
-		tracked: true, slow: true, derived: []string{"primaryEndpoints", "primaryLocation", "statusOfPrimary", "creationTime"},
+	accounts := storedType(storageAccountType, append(oldAccountVersions(), v...), &storedRules{
+		tracked: true, slowNew: true,
+		derived: []string{"primaryEndpoints", "primaryLocation", "statusOfPrimary", "secondaryEndpoints", "secondaryLocation", "statusOfSecondary",
+			"creationTime", "keyCreationTime", "privateEndpointConnections"},
 		check: checkAccount, show: showAccount,
 		written: func(s *Server, e *entry) {
 			if e.extra == nil {
-				e.extra = &account{}
+				e.extra = &account{made: [2]time.Time{e.since, e.since}}
 				id := e.id.child("fileServices", "default")
 				t := s.types[strings.ToLower(storageAccountType+"/fileServices")]
 				s.insert(id, t, object{"id": id.String(), "name": "default", "type": t.name, "properties": object{}}, e.since)
@@ -115,6 +129,10 @@ func checkAccount(c *call, d *draft) error {
 	if refused := c.s.accountRefusal(d.id.name(), d.e); refused != nil {
 		return refused
 	}
+	if kind := text(d.properties(), "accountType"); kind != "" && c.version == accountTypeVersion {
+		d.next["sku"] = object{"name": kind}
+	}
+	delete(d.properties(), "accountType")
 	if text(d.next, "sku", "name") == "" {
 		return badRequest("InvalidRequestPropertyValue", "The value 'null' for property 'sku.name' is invalid.")
 	}
@@ -122,22 +140,135 @@ func checkAccount(c *call, d *draft) error {
 		d.next["kind"] = "Storage"
 	}
 	d.next["sku"].(object)["tier"] = skuTier(text(d.next, "sku", "name"))
-	return nil
+	c.accountDefaults(d)
+	return c.checkIdentity(d)
 }
 
-func showAccount(_ *Server, e *entry, out object) {
-	p, ends := out["properties"].(object), object{}
-	for _, service := range []string{"blob", "file", "queue", "table"} {
-		ends[service] = "https://" + e.id.name() + "." + service + "." + storageSuffix + "/"
+// accountDefaults fills in what Azure does, as of the API version of the request that made
+// the account: an account keeps them when a newer version reads it. minimumTlsVersion,
+// allowBlobPublicAccess and the encryption's keyType come with newer versions.
+// Source: recorded answers; of public access the REST reference of Storage Accounts.
+func (c *call) accountDefaults(d *draft) {
+	now := azureTime(c.now)
+	service := func() object { return object{"enabled": true, "keyType": "Account", "lastEnabledTime": now} }
+	p := d.properties()
+	fillDefaults(d.next, object{"tags": object{}})
+	fillDefaults(p, object{
+		"supportsHttpsTrafficOnly": c.version >= "2019-04-01", "allowBlobPublicAccess": c.version < "2023-01-01", "minimumTlsVersion": "TLS1_0",
+		"networkAcls": object{"bypass": "AzureServices", "virtualNetworkRules": []any{}, "ipRules": []any{}, "defaultAction": "Allow"},
+		"encryption":  object{"keySource": "Microsoft.Storage"},
+	})
+	encryption := p["encryption"].(object)
+	if old, was := at(d.old, "properties", "encryption", "services").(object); was { // a change keeps the times
+		fillDefaults(encryption, object{"services": old})
 	}
-	p["primaryEndpoints"], p["primaryLocation"], p["statusOfPrimary"] = ends, out["location"], "available"
-	p["creationTime"] = e.since.UTC().Format("2006-01-02T15:04:05.0000000Z")
+	fillDefaults(encryption, object{"services": object{"blob": service(), "file": service()}})
+	if kind := text(d.next, "kind"); kind == "StorageV2" || kind == "BlobStorage" {
+		fillDefaults(p, object{"accessTier": "Hot"})
+	}
+	acls, _ := p["networkAcls"].(object)
+	acls["bypass"] = spelledBypass(text(acls, "bypass"))
+	for _, name := range []string{"virtualNetworkRules", "ipRules"} {
+		rules, _ := acls[name].([]any)
+		for _, r := range rules {
+			rule, _ := r.(object)
+			fillDefaults(rule, object{"action": "Allow"})
+			if name == "virtualNetworkRules" {
+				rule["state"] = stateSucceeded
+			}
+		}
+	}
+}
+
+// spelledBypass spells networkAcls.bypass, a list of flags, as Azure does.
+func spelledBypass(bypass string) string {
+	var out []string
+	for _, flag := range []string{"None", "Logging", "Metrics", "AzureServices"} {
+		for given := range strings.SplitSeq(bypass, ",") {
+			if strings.EqualFold(strings.TrimSpace(given), flag) {
+				out = append(out, flag)
+			}
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// fillDefaults adds the members that tree has not, in objects within it too. Both become
+// parts of tree.
+func fillDefaults(tree, defaults object) {
+	for k, v := range defaults {
+		inner, isObject := v.(object)
+		within, has := tree[k].(object)
+		switch {
+		case isObject && has:
+			fillDefaults(within, inner)
+		case tree[k] == nil:
+			tree[k] = v
+		}
+	}
+}
+
+// azureTime is a time in the form of storage accounts.
+func azureTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.0000000Z") }
+
+// accountServices lists the endpoints of an account's kind (Microsoft's "Storage account
+// overview"; recorded answers).
+func accountServices(kind, sku string) []string {
+	premium := strings.HasPrefix(sku, "Premium")
+	switch {
+	case kind == "FileStorage":
+		return []string{"file"}
+	case kind == "BlobStorage":
+		return []string{"dfs", "blob", "table"}
+	case kind == "BlockBlobStorage":
+		return []string{"dfs", "web", "blob"}
+	case premium && kind == "StorageV2":
+		return []string{"web", "blob"}
+	case premium:
+		return []string{"blob"}
+	case kind == "StorageV2":
+		return []string{"dfs", "web", "blob", "queue", "table", "file"}
+	}
+	return []string{"blob", "queue", "table", "file"}
+}
+
+// webZone is in the name of a static web site; Azure has some by region (recorded answers).
+func webZone(region string) string {
+	return cmp.Or(map[string]string{"eastus": "z13", "eastus2euap": "z3", "westus": "z22"}[region], "z1")
+}
+
+func showAccount(s *Server, e *entry, out object) {
+	p, sku, region := out["properties"].(object), text(out, "sku", "name"), text(out, "location")
+	ends := func(host string, services []string) object {
+		out := object{}
+		for _, service := range services {
+			name := service
+			if service == "web" {
+				name = webZone(region) + ".web"
+			}
+			out[service] = "https://" + host + "." + name + "." + storageSuffix + "/"
+		}
+		return out
+	}
+	services := accountServices(text(out, "kind"), sku)
+	p["primaryEndpoints"], p["primaryLocation"], p["statusOfPrimary"] = ends(e.id.name(), services), region, "available"
+	p["creationTime"], p["privateEndpointConnections"] = azureTime(e.since), []any{}
+	if pair := pairedRegions()[region]; pair != "" && (strings.Contains(sku, "_RAG") || strings.Contains(sku, "_G")) {
+		p["secondaryLocation"], p["statusOfSecondary"] = pair, "available"
+	}
+	if strings.Contains(sku, "_RAG") { // files cannot be read there
+		p["secondaryEndpoints"] = ends(e.id.name()+"-secondary", slices.DeleteFunc(services, func(s string) bool { return s == "file" }))
+	}
+	if x, made := e.extra.(*account); made {
+		p["keyCreationTime"] = object{"key1": azureTime(x.made[0]), "key2": azureTime(x.made[1])}
+	}
+	s.showIdentity(out)
 }
 
 func (c *call) keyList(e *entry) object {
 	list := []any{}
 	for i, k := range c.s.keysOf(e) {
-		list = append(list, object{"creationTime": e.since.UTC().Format("2006-01-02T15:04:05.0000000Z"), "keyName": "key" + strconv.Itoa(i+1), "value": k, "permissions": "FULL"})
+		list = append(list, object{"creationTime": azureTime(e.extra.(*account).made[i]), "keyName": "key" + strconv.Itoa(i+1), "value": k, "permissions": "FULL"})
 	}
 	return object{"keys": list}
 }
@@ -163,7 +294,9 @@ func regenerateKey(c *call) (*reply, error) {
 	if i < 0 {
 		return nil, badRequest("InvalidRequestPropertyValue", "The value '%s' for property 'keyName' is invalid.", text(tree, "keyName"))
 	}
-	e.extra.(*account).turns[i]++
+	x := e.extra.(*account)
+	x.turns[i]++
+	x.made[i] = c.now
 	out, do := c.keyList(e), c.s.setKeys(e)
 	return &reply{later: func(ctx context.Context) (*reply, error) { return ok(out), do(ctx) }}, nil
 }

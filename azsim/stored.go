@@ -21,6 +21,11 @@ type object = map[string]any
 type storedRules struct {
 	tracked bool // has a location
 	slow    bool // a write and a deletion are operations
+	// slowNew makes an operation of the first write alone: 202 with a Location and no
+	// body, as storage accounts have it.
+	slowNew bool
+	// located gives the first answer the resource's id as its Location.
+	located bool
 	// inline names the member of properties in which children are written and shown.
 	inline string
 	// derived are members of properties that Azure computes and ignores in a body.
@@ -216,6 +221,21 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 	if e == nil {
 		status = http.StatusCreated
 	}
+	if r.slowNew && e == nil {
+		e = c.commit(d, c.rt, stateCreating)
+		w := work{span: c.duration("stored.write"), done: func(failure *armError) {
+			setState(e.body, stateSucceeded)
+			if failure != nil {
+				setState(e.body, stateFailed)
+			}
+		}}
+		if r.effect != nil {
+			w.run = r.effect(s, e)
+		}
+		op := c.begin(e, w)
+		op.segment = asyncOperations
+		return &reply{status: http.StatusAccepted, op: op}, nil
+	}
 	if !r.slow {
 		e = c.commit(d, c.rt, stateSucceeded)
 		body, err := toTree(s.showStored(e, c.version))
@@ -223,6 +243,9 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 			return nil, err
 		}
 		out := &reply{status: status, body: body}
+		if r.located && status == http.StatusCreated {
+			out.header().Set("Location", text(body, "id"))
+		}
 		if r.effect == nil {
 			return out, nil
 		}
@@ -359,6 +382,9 @@ func (c *call) removeStored(r *storedRules) (*reply, error) {
 		e := c.s.find(c.id)
 		if e == nil {
 			return &reply{status: http.StatusNoContent}, nil
+		}
+		if err := c.busy(e); err != nil {
+			return nil, err
 		}
 		if err := check(e); err != nil {
 			return nil, err

@@ -68,7 +68,7 @@ func (c *call) routeCore() (handler, string) {
 		}
 	case len(id.types) == 2 && strings.EqualFold(id.types[0], "locations") && tail == "" && get:
 		switch strings.ToLower(id.types[1]) {
-		case "operations", "diskoperations", "capsoperations":
+		case "operations", "diskoperations", "capsoperations", asyncOperations:
 			// Operations lie in the subscription, yet who may change one resource
 			// group and nothing else can follow what it began there.
 			return operationHandler(id.names[1]), ""
@@ -117,9 +117,13 @@ func listLocations(c *call) (*reply, error) {
 		for _, z := range l.Zones {
 			zones = append(zones, map[string]any{"logicalZone": z, "physicalZone": l.Name + "-az" + z})
 		}
+		id := func(name string) string { return "/subscriptions/" + c.s.Subscription + "/locations/" + name }
+		metadata := map[string]any{"regionType": "Physical", "regionCategory": "Recommended", "pairedRegion": []any{}}
+		if pair := pairedRegions()[l.Name]; pair != "" {
+			metadata["pairedRegion"] = []any{map[string]any{"name": pair, "id": id(pair)}}
+		}
 		item := map[string]any{
-			"id": "/subscriptions/" + c.s.Subscription + "/locations/" + l.Name, "name": l.Name, "displayName": display, "type": "Region",
-			"regionalDisplayName": display, "metadata": map[string]any{"regionType": "Physical", "regionCategory": "Recommended"},
+			"id": id(l.Name), "name": l.Name, "displayName": display, "type": "Region", "regionalDisplayName": display, "metadata": metadata,
 		}
 		if zones != nil {
 			item["availabilityZoneMappings"] = zones
