@@ -55,7 +55,7 @@ func placementGroupResourceType() *resourceType {
 		if err != nil {
 			return nil, err
 		}
-		out := c.s.showStored(e).(object)
+		out := c.s.showStored(e, c.version).(object)
 		if strings.EqualFold(c.query("includeColocationStatus"), "true") {
 			out["properties"].(object)["colocationStatus"] = object{"code": "ColocationStatus/Aligned", "level": "Info",
 				"displayStatus": "Aligned", "message": "All resources in the proximity placement group are aligned."}

@@ -24,7 +24,7 @@ func identityResourceType() *resourceType {
 			}
 		},
 		check: func(_ *call, d *draft) error {
-			fillDefaults(d.next, object{"tags": object{}})
+			addMissing(d.next, object{"tags": object{}})
 			return nil
 		},
 		located: true,

@@ -152,19 +152,19 @@ func (c *call) accountDefaults(d *draft) {
 	now := azureTime(c.now)
 	service := func() object { return object{"enabled": true, "keyType": "Account", "lastEnabledTime": now} }
 	p := d.properties()
-	fillDefaults(d.next, object{"tags": object{}})
-	fillDefaults(p, object{
+	addMissing(d.next, object{"tags": object{}})
+	addMissing(p, object{
 		"supportsHttpsTrafficOnly": c.version >= "2019-04-01", "allowBlobPublicAccess": c.version < "2023-01-01", "minimumTlsVersion": "TLS1_0",
 		"networkAcls": object{"bypass": "AzureServices", "virtualNetworkRules": []any{}, "ipRules": []any{}, "defaultAction": "Allow"},
 		"encryption":  object{"keySource": "Microsoft.Storage"},
 	})
 	encryption := p["encryption"].(object)
 	if old, was := at(d.old, "properties", "encryption", "services").(object); was { // a change keeps the times
-		fillDefaults(encryption, object{"services": old})
+		addMissing(encryption, object{"services": old})
 	}
-	fillDefaults(encryption, object{"services": object{"blob": service(), "file": service()}})
+	addMissing(encryption, object{"services": object{"blob": service(), "file": service()}})
 	if kind := text(d.next, "kind"); kind == "StorageV2" || kind == "BlobStorage" {
-		fillDefaults(p, object{"accessTier": "Hot"})
+		addMissing(p, object{"accessTier": "Hot"})
 	}
 	acls, _ := p["networkAcls"].(object)
 	acls["bypass"] = spelledBypass(text(acls, "bypass"))
@@ -172,7 +172,7 @@ func (c *call) accountDefaults(d *draft) {
 		rules, _ := acls[name].([]any)
 		for _, r := range rules {
 			rule, _ := r.(object)
-			fillDefaults(rule, object{"action": "Allow"})
+			addMissing(rule, object{"action": "Allow"})
 			if name == "virtualNetworkRules" {
 				rule["state"] = stateSucceeded
 			}
@@ -193,15 +193,15 @@ func spelledBypass(bypass string) string {
 	return strings.Join(out, ", ")
 }
 
-// fillDefaults adds the members that tree has not, in objects within it too. Both become
+// addMissing adds the members that tree has not, in objects within it too. Both become
 // parts of tree.
-func fillDefaults(tree, defaults object) {
+func addMissing(tree, defaults object) {
 	for k, v := range defaults {
 		inner, isObject := v.(object)
 		within, has := tree[k].(object)
 		switch {
 		case isObject && has:
-			fillDefaults(within, inner)
+			addMissing(within, inner)
 		case tree[k] == nil:
 			tree[k] = v
 		}
