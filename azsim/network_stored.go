@@ -295,6 +295,7 @@ func checkPublicAddress(c *call, d *draft) error {
 		sku = object{"name": "Basic"}
 		d.next["sku"] = sku
 	}
+	spellValues(sku)
 	standard := !strings.EqualFold(text(sku, "name"), "Basic")
 	// Azure counts addresses when one is made: a deployment with a Basic one passes
 	// validation and fails (AZ-801 labs issue 75).

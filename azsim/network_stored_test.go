@@ -38,7 +38,7 @@ func memberAt(v any, path string) string {
 func TestNetworkResourcesShowAzuresDefaults(t *testing.T) {
 	inVirtualTime(t, nil, func(b *bench) {
 		network(b)
-		b.made("PUT", addressPath, netVersion, publicBody("mine"))
+		b.made("PUT", addressPath, netVersion, strings.Replace(publicBody("mine"), "Standard", "standard", 1))
 		b.made("PUT", nicPath, netVersion, strings.Replace(interfaceBody("servers", "", ""), `"Dynamic"`,
 			`"dynamic","privateIPAddressVersion":"ipv4"`, 1))
 		b.made("PUT", vnetPath+"/subnets/agents", netVersion,
@@ -62,6 +62,7 @@ func TestNetworkResourcesShowAzuresDefaults(t *testing.T) {
 				`["Microsoft.Network/virtualNetworks/subnets/action"]`},
 			{addressPath, "2019-09-01", "sku.tier", "null"},
 			{addressPath, "2022-01-01", "sku.tier", `"Regional"`},
+			{addressPath, netVersion, "sku.name", `"Standard"`},
 			{addressPath, netVersion, "properties.idleTimeoutInMinutes", "4"},
 			{addressPath, netVersion, "properties.ddosSettings.protectionMode", `"VirtualNetworkInherited"`},
 			{nsgPath, netVersion, "properties.defaultSecurityRules.5.name", `"DenyAllOutBound"`},
