@@ -10,12 +10,12 @@ import (
 // sizeTypes are the lists that Microsoft.Compute gives of VM sizes, and of quotas and
 // scale sets in a region.
 func sizeTypes() []*resourceType {
-	return []*resourceType{
+	return append(publisherTypes(), []*resourceType{
 		{name: "Microsoft.Compute/skus", global: true, versions: []string{"2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"}, list: listSKUs},
 		{name: "Microsoft.Compute/locations/vmSizes", versions: scaleSetVersions(), list: listSizes},
 		{name: "Microsoft.Compute/locations/usages", versions: scaleSetVersions(), list: listUsages},
 		{name: "Microsoft.Compute/locations/virtualMachineScaleSets", versions: scaleSetVersions(), list: listScaleSetsIn},
-	}
+	}...)
 }
 
 var skuFilter = regexp.MustCompile(`(?i)^\s*location\s+eq\s+'([^']*)'\s*$`)

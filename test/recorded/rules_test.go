@@ -172,6 +172,9 @@ var memberRules = []memberRule{
 	{galleryType, "properties.identifier.uniqueName", "other value", "the recorder replaced the subscription and the name in it", nil},
 	{accountType, "keys[].value", "other value", "keys are replaced in the recordings", nil},
 	{machineType, "imageReference.exactVersion", "other value", "which version is the latest changes with every week", nil},
+	{publishersType, "[].name", "other value", "which version is the latest changes with every week", nil},
+	{publishersType, "name", "other value", "azsim's name of the latest version was learned, and is requested", nil},
+	{publishersType, "[].id", "other value", "it ends with the version", nil},
 	{machineType, "instanceView.osVersion", "other value", "of the image that was the latest on that day", nil},
 	{machineType, "vmAgent.vmAgentVersion", "other value", "of the agent of that day", nil},
 }

@@ -1,0 +1,119 @@
+package azsim
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// The marketplace has every publisher, offer and SKU, and each image has one version
+// (platformImage): azsim has no lists of them, and of versions one element. What an image says
+// of itself follows from its names.
+
+const publishersPath = "Microsoft.Compute/locations/publishers"
+
+func publisherTypes() []*resourceType {
+	const offers = publishersPath + "/artifacttypes/offers"
+	const types = publishersPath + "/artifacttypes/types"
+	v := scaleSetVersions()
+	out := []*resourceType{{name: offers + "/skus/versions", versions: v, list: listImageVersions, get: getImageVersion}}
+	for _, name := range []string{publishersPath, offers, offers + "/skus", types, types + "/versions"} {
+		out = append(out, &resourceType{name: name, versions: v, list: noMarketplaceList, get: noMarketplaceList})
+	}
+	return out
+}
+
+func noMarketplaceList(c *call) (*reply, error) {
+	return nil, badRequest("NotSimulated",
+		"azsim takes every publisher, offer, SKU and extension type, and has no lists of them. Ask for the versions of one image.")
+}
+
+// marketplaceImage is the image that the path names, in its region, with the id of the version.
+func (c *call) marketplaceImage(version string) (img bootImage, location, id string, err error) {
+	names := c.id.names
+	l, known := c.s.location(names[0])
+	if !known {
+		id := c.id
+		id.names = names[:1]
+		return img, "", "", (&call{s: c.s, id: id, version: c.version}).knownLocation()
+	}
+	img, err = platformImage(&armcompute.ImageReference{Publisher: &names[1], Offer: &names[3], SKU: &names[4], Version: &version})
+	if err != nil || !strings.EqualFold(names[2], "vmimage") {
+		return img, "", "", refuse(http.StatusNotFound, "NotFound", "Artifact: VMImage was not found.")
+	}
+	id = "/Subscriptions/" + c.s.Subscription + "/Providers/Microsoft.Compute/Locations/" + l.Name + "/Publishers/" + names[1] +
+		"/ArtifactTypes/VMImage/Offers/" + names[3] + "/Skus/" + names[4] + "/Versions/" + version
+	return img, l.Name, id, nil
+}
+
+var orderByName = regexp.MustCompile(`(?i)^\s*name(\s+(asc|desc))?\s*$`)
+
+// listImageVersions lists the one version; $top and $orderby change nothing of that.
+func listImageVersions(c *call) (*reply, error) {
+	if by := c.query("$orderby"); by != "" && !orderByName.MatchString(by) {
+		return nil, badRequest("InvalidParameter", "The order '%s' is not supported. Only name asc and name desc are.", by)
+	}
+	if c.query("$filter") != "" {
+		return nil, badRequest("NotSimulated", "azsim has no $filter for versions of images.")
+	}
+	_, location, id, err := c.marketplaceImage(platformLatest)
+	if err != nil {
+		return nil, err
+	}
+	return ok([]any{object{"location": location, "name": platformLatest, "id": id}}), nil
+}
+
+// automaticUpgrades are images whose scale sets can be upgraded automatically (documentation
+// of automatic OS image upgrades; three of them are recorded).
+var automaticUpgrades = map[string][]string{
+	"canonical:ubuntuserver": {"16.04-lts", "18.04-lts"},
+	"openlogic:centos":       {"7.5"},
+	"microsoftwindowsserver:windowsserver": {"2012-r2-datacenter", "2016-datacenter", "2016-datacenter-smalldisk",
+		"2016-datacenter-with-containers", "2019-datacenter", "2019-datacenter-smalldisk", "2019-datacenter-with-containers"},
+}
+
+// vhdFooter are the bytes that end a VHD, which an image's size includes (as recorded).
+const vhdFooter = 512
+
+// getImageVersion describes a version as recorded: an image of generation 1 is not managed
+// yet. Whether one supports hibernation is not simulated; it says that it does not.
+func getImageVersion(c *call) (*reply, error) {
+	version := c.id.name()
+	if strings.EqualFold(version, "latest") {
+		version = "" // no version's name
+	}
+	img, location, id, err := c.marketplaceImage(version)
+	if err != nil {
+		return nil, err
+	}
+	publisher, offer, sku := c.id.names[1], c.id.names[3], c.id.names[4]
+	system := armcompute.OperatingSystemTypesLinux
+	if strings.HasPrefix(strings.ToLower(publisher), "microsoftwindows") {
+		system = armcompute.OperatingSystemTypesWindows
+	}
+	disk := object{"operatingSystem": system, "sizeInGb": img.sizeGB}
+	features := []any{}
+	feature := func(name, value string) { features = append(features, object{"name": name, "value": value}) }
+	if img.security != "" {
+		feature("SecurityType", img.security)
+	}
+	feature("IsAcceleratedNetworkSupported", "True")
+	feature("DiskControllerTypes", strings.ReplaceAll(img.controllers, ",", ", "))
+	feature("IsHibernateSupported", "False")
+	p := object{
+		"hyperVGeneration": img.generation, "architecture": img.arch, "features": features, "osDiskImage": disk, "dataDiskImages": []any{},
+		"automaticOSUpgradeProperties": object{"automaticOSUpgradeSupported": slices.Contains(
+			automaticUpgrades[strings.ToLower(publisher+":"+offer)], strings.ToLower(sku))},
+		"imageDeprecationStatus": object{"imageState": "Active"},
+	}
+	if img.generation == "V1" {
+		p["replicaType"], p["disallowed"] = "Unmanaged", object{"vmDiskType": "None"}
+		disk["sizeInBytes"] = int64(img.sizeGB)<<30 + vhdFooter
+	} else {
+		p["replicaType"], p["replicaCount"], p["disallowed"] = "Managed", 10, object{"vmDiskType": "Unmanaged"}
+	}
+	return ok(object{"location": location, "name": version, "id": id, "properties": p}), nil
+}
