@@ -468,7 +468,7 @@ func (c *call) pageOf(items []any) *reply {
 		size = min(size, top)
 	}
 	to := min(from+size, len(items))
-	body := map[string]any{"value": items[from:to]}
+	body := map[string]any{"value": append([]any{}, items[from:to]...)}
 	if to < len(items) {
 		q := url.Values{}
 		for k, v := range c.r.URL.Query() {

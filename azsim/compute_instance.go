@@ -99,7 +99,7 @@ func instanceOf(e *entry) (*instance, *armcompute.VirtualMachineScaleSetVM) {
 
 func instanceResourceType() *resourceType {
 	rt := &resourceType{
-		name: instanceType, versions: scaleSetVersions(),
+		name: instanceType, versions: setVersions(),
 		get: protectable(getStored), put: protectable(putInstance), remove: numbered(removeInstance), list: listInstances, render: renderInstance,
 		views:   map[string]handler{"instanceview": numbered(getInstanceView)},
 		actions: instanceActions(),

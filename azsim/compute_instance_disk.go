@@ -96,14 +96,18 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 		o := x.profile.StorageProfile.OSDisk
 		img.source.SizeGB = max(val(o.DiskSizeGB), img.sizeGB)
 		before = x.osDisk
-		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), string(*o.ManagedDisk.StorageAccountType), &armcompute.DiskProperties{
+		sku := string(armcompute.StorageAccountTypesStandardLRS) // of a blob
+		if o.ManagedDisk != nil {
+			sku = string(val(o.ManagedDisk.StorageAccountType))
+		}
+		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), sku, &armcompute.DiskProperties{
 			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
 			CreationData: originData(img),
 			SupportedCapabilities: &armcompute.SupportedCapabilities{
 				Architecture: ptr(armcompute.Architecture(img.arch)), AcceleratedNetwork: ptr(size.accelerated), DiskControllerTypes: ptr(img.controllers),
 			},
 		})
-		if isEphemeral(x.profile) {
+		if isEphemeral(x.profile) || o.ManagedDisk == nil {
 			fresh.extra = ephemeralOSDisk
 		}
 	})
@@ -162,9 +166,8 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 	}
 	for _, want := range x.profile.StorageProfile.DataDisks {
 		var fresh *entry
-		lun := val(want.Lun)
+		lun, sku := val(want.Lun), string(armcompute.StorageAccountTypesPremiumLRS)
 		s.locked(func() {
-			sku := string(armcompute.StorageAccountTypesPremiumLRS)
 			if want.ManagedDisk != nil && want.ManagedDisk.StorageAccountType != nil {
 				sku = string(*want.ManagedDisk.StorageAccountType)
 			}
@@ -186,8 +189,10 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 			sp := body.Properties.StorageProfile
 			sp.DataDisks = append(sp.DataDisks, &armcompute.DataDisk{
 				Lun: ptr(lun), Name: ptr(fresh.id.name()), CreateOption: ptr(armcompute.DiskCreateOptionTypesEmpty), Caching: want.Caching,
-				DiskSizeGB: want.DiskSizeGB, DeleteOption: ptr(armcompute.DiskDeleteOptionTypesDelete),
-				ManagedDisk: &armcompute.ManagedDiskParameters{ID: ptr(fresh.id.String())},
+				DiskSizeGB: want.DiskSizeGB, DeleteOption: ptr(armcompute.DiskDeleteOptionTypesDelete), ToBeDetached: ptr(false),
+				ManagedDisk: &armcompute.ManagedDiskParameters{
+					ID: ptr(fresh.id.String()), StorageAccountType: ptr(armcompute.StorageAccountTypes(sku)),
+				},
 			})
 		})
 	}

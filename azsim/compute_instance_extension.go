@@ -13,7 +13,7 @@ import (
 
 func instanceExtensionType() *resourceType {
 	return &resourceType{
-		name: instanceExtType, versions: scaleSetVersions(),
+		name: instanceExtType, versions: setVersions(),
 		get: getInstanceExtension, list: listInstanceExtensions, put: putInstanceExtension, patch: patchInstanceExtension, remove: removeInstanceExtension,
 	}
 }

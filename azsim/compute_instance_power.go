@@ -201,8 +201,12 @@ func (s *Server) reach(ctx context.Context, e *entry, power string, when time.Ti
 // instanceAction is POST of an action on one instance.
 func instanceAction(get func() action) handler {
 	return func(c *call) (*reply, error) {
-		e, err := c.need()
-		if err != nil {
+		var list []*entry
+		if set := c.s.find(c.id.parent()); set != nil && c.id.name() == "*" { // all (recorded: test_vmss_vms)
+			list = c.s.instancesOf(set)
+		} else if e, err := c.need(); err == nil {
+			list = []*entry{e}
+		} else {
 			return nil, err
 		}
 		a := get()
@@ -210,7 +214,7 @@ func instanceAction(get func() action) handler {
 		if err != nil {
 			return nil, err
 		}
-		return c.act(a, []*entry{e}, o)
+		return c.act(a, list, o)
 	}
 }
 

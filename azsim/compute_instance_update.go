@@ -64,9 +64,9 @@ func putInstance(c *call) (*reply, error) {
 		if p := next.Properties.ProtectionPolicy; p != nil {
 			body.Properties.ProtectionPolicy = p
 		}
-		// A body with a network configuration of its own makes the instance's
-		// model its own (azure-cli issue 30708).
-		if next.Properties.NetworkProfileConfiguration != nil {
+		// A body with another network configuration makes the instance's model its own
+		// (azure-cli issue 30708); one that sends back what it read does not (recorded).
+		if n := next.Properties.NetworkProfileConfiguration; n != nil && !x.hasNetwork(n.NetworkInterfaceConfigurations) {
 			x.custom = true
 		}
 		c.setUserData(x, next.Properties.UserData, span)
@@ -90,7 +90,20 @@ func putInstance(c *call) (*reply, error) {
 	})
 	apply()
 	setState(body, stateUpdating)
-	return &reply{status: 200, body: s.showInstance(e, false), op: op}, nil
+	shown := s.showInstance(e, false)
+	c.spellVersion(shown.Properties.StorageProfile)
+	if plan != nil {
+		shown.Properties.StorageProfile.DataDisks = plan.announced()
+	}
+	return &reply{status: 200, body: shown, op: op}, nil
+}
+
+// hasNetwork reports whether a network configuration is the instance's own.
+func (x *instance) hasNetwork(list []*armcompute.VirtualMachineScaleSetNetworkConfiguration) bool {
+	for _, n := range list {
+		fillInterface(n.Properties, x.flex)
+	}
+	return x.profile.NetworkProfile != nil && sameJSON(list, x.profile.NetworkProfile.NetworkInterfaceConfigurations)
 }
 
 // nulls reports whether the body has a null at the path.
@@ -126,6 +139,18 @@ type diskPlan struct {
 	detach []*armcompute.DataDisk
 	attach []*armcompute.DataDisk
 	after  []*armcompute.DataDisk
+}
+
+// announced are the data disks in the first answer: those that come are there, and those that
+// go are marked (recorded).
+func (p *diskPlan) announced() []*armcompute.DataDisk {
+	out := append([]*armcompute.DataDisk{}, p.after...)
+	for _, d := range p.detach {
+		leaving := *d
+		leaving.ToBeDetached = ptr(true)
+		out = append(out, &leaving)
+	}
+	return out
 }
 
 // planDisks checks a whole new list of data disks against what the instance has.

@@ -13,11 +13,25 @@ import (
 // renderInstance is what a GET or list shows of an instance.
 func renderInstance(c *call, e *entry) any {
 	vm := c.s.showInstance(e, c.expands("instanceView"))
+	c.spellVersion(vm.Properties.StorageProfile)
+	if c.version >= "2024-07-01" && c.id.key() == e.key {
+		vm.Properties.ResilientVMDeletionStatus = ptr(armcompute.ResilientVMDeletionStatusDisabled)
+	}
 	if c.expandsUserData(e) {
 		x, _ := instanceOf(e)
 		vm.Properties.UserData = x.profile.UserData
 	}
 	return vm
+}
+
+// spellVersion gives the image of an instance the form of older API versions, in which the
+// version is that of the disk: later ones keep it as it was asked for, and have the disk's as
+// exactVersion (recorded by azure-libraries-for-net and the Azure CLI).
+func (c *call) spellVersion(p *armcompute.StorageProfile) {
+	if c.version >= "2021" || p.ImageReference == nil || p.ImageReference.Version == nil || p.ImageReference.ExactVersion == nil {
+		return
+	}
+	p.ImageReference.Version, p.ImageReference.ExactVersion = p.ImageReference.ExactVersion, nil
 }
 
 // showInstance is an instance as clients may see it. The caller holds the lock.
@@ -41,7 +55,7 @@ func (s *Server) showInstance(e *entry, view bool) *armcompute.VirtualMachineSca
 		props.ModelDefinitionApplied = ptr("VirtualMachine")
 	}
 	p := x.profile // parts of it are shown as they are: answers are encoded under the lock
-	props.HardwareProfile = &armcompute.HardwareProfile{}
+	props.HardwareProfile = &armcompute.HardwareProfile{VMSize: ptr(armcompute.VirtualMachineSizeTypes(x.size))}
 	props.DiagnosticsProfile, props.SecurityProfile, props.LicenseType = p.DiagnosticsProfile, p.SecurityProfile, p.LicenseType
 	props.StorageProfile = x.storage(p, dataDisksOf(body), size)
 	if o := p.OSProfile; o != nil {
@@ -114,10 +128,16 @@ func (x *instance) storage(p *armcompute.VirtualMachineScaleSetVMProfile, data [
 	out.OSDisk = &armcompute.OSDisk{
 		OSType: d.OSType, CreateOption: d.CreateOption, Caching: d.Caching, DiffDiskSettings: d.DiffDiskSettings, DiskSizeGB: d.DiskSizeGB,
 		WriteAcceleratorEnabled: d.WriteAcceleratorEnabled, DeleteOption: d.DeleteOption,
-		ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: d.ManagedDisk.StorageAccountType, DiskEncryptionSet: d.ManagedDisk.DiskEncryptionSet},
+	}
+	if m := d.ManagedDisk; m != nil {
+		out.OSDisk.ManagedDisk = &armcompute.ManagedDiskParameters{
+			StorageAccountType: m.StorageAccountType, DiskEncryptionSet: m.DiskEncryptionSet,
+		}
 	}
 	if x.osDisk != nil {
 		out.OSDisk.Name = ptr(x.osDisk.id.name())
+	}
+	if x.osDisk != nil && out.OSDisk.ManagedDisk != nil {
 		out.OSDisk.ManagedDisk.ID = ptr(x.osDisk.id.String())
 		if disk, ok := x.osDisk.body.(*armcompute.Disk); ok {
 			out.OSDisk.DiskSizeGB = disk.Properties.DiskSizeGB
@@ -157,7 +177,7 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 	const info = armcompute.StatusLevelTypesInfo
 	created := val(body.Properties.TimeCreated)
 	v := &armcompute.VirtualMachineScaleSetVMInstanceView{
-		PlatformUpdateDomain: ptr(int32(x.id % 5)), PlatformFaultDomain: ptr(int32(x.faultDomain())),
+		PlacementGroupID: x.placementGroupID(), PlatformUpdateDomain: ptr(int32(x.id % 5)), PlatformFaultDomain: ptr(int32(x.faultDomain())),
 		Statuses: []*armcompute.InstanceViewStatus{provisioningStatus(stateOf(body), x.failure, created)},
 	}
 	if x.image.generation != "" {
@@ -180,12 +200,15 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 	for _, ext := range x.extensions {
 		v.Extensions = append(v.Extensions, extensionView(ext))
 	}
-	if x.power != powerRunning {
-		return v
+	if x.power == "" || x.power == powerDeallocated {
+		return v // a machine that is only stopped goes on to show what it told last
 	}
-	v.AssignedHost = nil
+	if x.power != powerRunning {
+		now = x.powerAt
+	}
 	if x.provisioned {
-		v.ComputerName, v.OSName, v.OSVersion = ptr(x.hostName), ptr("ubuntu"), ptr("24.04")
+		name, version := x.image.system()
+		v.ComputerName, v.OSName, v.OSVersion = ptr(x.hostName), ptr(name), ptr(version)
 	}
 	v.VMAgent = x.agentView(now)
 	return v

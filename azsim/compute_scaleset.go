@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"strings"
@@ -24,6 +25,11 @@ func scaleSetVersions() []string {
 		"2024-03-01", "2024-07-01", "2024-11-01", "2025-04-01", "2025-11-01", "2026-04-01"}
 }
 
+// setVersions are those of scale sets and their instances; older ones have the same shape.
+func setVersions() []string {
+	return append([]string{"2017-03-30", "2017-12-01", "2018-04-01", "2018-06-01"}, scaleSetVersions()...)
+}
+
 // scaleSetState is what the scale sets keep in a Server beside the entries.
 type scaleSetState struct {
 	events  map[string]*eventBoard // scheduled events, by placement group
@@ -39,7 +45,7 @@ func scaleSetTypes() []*resourceType {
 
 func scaleSetType() *resourceType {
 	return &resourceType{
-		name: setType, versions: scaleSetVersions(), global: true, preempts: true, preflight: true,
+		name: setType, versions: setVersions(), global: true, preempts: true, preflight: true,
 		put: putScaleSet, patch: patchScaleSet, remove: removeScaleSet, render: renderScaleSet,
 		views: map[string]handler{
 			"instanceview":     uniformOnly("instanceView.GET", scaleSetInstanceView),
@@ -47,15 +53,17 @@ func scaleSetType() *resourceType {
 			"osupgradehistory": emptyList,
 		},
 		actions: map[string]handler{
-			"start":         uniformOnly("start.POST", setAction(actStart)),
-			"poweroff":      uniformOnly("powerOff.POST", setAction(actPowerOff)),
-			"deallocate":    setAction(actDeallocate),
-			"restart":       uniformOnly("restart.POST", setAction(actRestart)),
-			"redeploy":      uniformOnly("redeploy.POST", setAction(actRedeploy)),
-			"reimage":       uniformOnly("reimage.POST", setAction(actReimage)),
-			"reimageall":    uniformOnly("reimageAll.POST", setAction(actReimage)),
-			"manualupgrade": setAction(actUpgrade),
-			"delete":        deleteInstances,
+			"start":                        uniformOnly("start.POST", setAction(actStart)),
+			"poweroff":                     uniformOnly("powerOff.POST", setAction(actPowerOff)),
+			"deallocate":                   setAction(actDeallocate),
+			"restart":                      uniformOnly("restart.POST", setAction(actRestart)),
+			"redeploy":                     uniformOnly("redeploy.POST", setAction(actRedeploy)),
+			"reimage":                      uniformOnly("reimage.POST", setAction(actReimage)),
+			"reimageall":                   uniformOnly("reimageAll.POST", setAction(actReimage)),
+			"manualupgrade":                setAction(actUpgrade),
+			"delete":                       deleteInstances,
+			"extensionrollingupgrade":      uniformOnly("extensionRollingUpgrade.POST", upgradeExtensions),
+			"setorchestrationservicestate": setOrchestrationService,
 		},
 	}
 }
@@ -64,6 +72,8 @@ func scaleSetType() *resourceType {
 type scaleSet struct {
 	next int    // the id of the next instance
 	key  string // modelKey of the model as it is
+	// repairs is the state that automatic repairs were set to; "" is Running.
+	repairs armcompute.OrchestrationServiceState
 	// deletions are the operations that delete members by their ids.
 	deletions []*operation
 }
@@ -135,8 +145,12 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 		name = "scaleset.create"
 	}
 	changed := old != nil && was != x.key
+	span := c.duration(name)
+	if old != nil && isFlexible(e) && capacityOf(old) == asked {
+		span = 0 // it only writes the model (recorded: test_vmss_update_vm_sku#15)
+	}
 	return work{
-		span: c.duration(name), yields: true,
+		span: span, yields: true,
 		run: func(ctx context.Context) error {
 			if err := s.reconcile(ctx, e); err != nil {
 				return err
@@ -155,8 +169,8 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 				if old.SKU != nil {
 					old.SKU.Capacity = ptr(int64(max(0, capacityOf(old)-asked+capacityOf(next))))
 				}
-				e.body, x.key = old, was
 				s.stampEtag(old, e.key)
+				e.body, x.key = old, was
 				setState(old, stateFailed)
 			}
 		},
@@ -194,8 +208,13 @@ func emptyList(c *call) (*reply, error) {
 
 // scaleSetSKUs lists the sizes that a scale set can change to.
 func scaleSetSKUs(c *call) (*reply, error) {
-	if _, err := c.need(); err != nil {
+	e, err := c.need()
+	if err != nil {
 		return nil, err
+	}
+	limit := maxCapacity
+	if _, body := setOf(e); val(body.Properties.SinglePlacementGroup) {
+		limit = groupSize
 	}
 	var items []any
 	for _, z := range vmSizes() {
@@ -203,7 +222,7 @@ func scaleSetSKUs(c *call) (*reply, error) {
 		items = append(items, map[string]any{
 			"resourceType": setType,
 			"sku":          map[string]any{"name": z.name, "tier": tier},
-			"capacity":     map[string]any{"minimum": 0, "maximum": 1000, "defaultCapacity": 1, "scaleType": "Automatic"},
+			"capacity":     map[string]any{"minimum": 0, "maximum": limit, "defaultCapacity": 1, "scaleType": "Automatic"},
 		})
 	}
 	return c.pageOf(items), nil
@@ -229,9 +248,6 @@ func scaleSetInstanceView(c *call) (*reply, error) {
 	for _, ie := range c.s.instancesOf(e) {
 		x, vm := instanceOf(ie)
 		add("ProvisioningState/" + strings.ToLower(stateOf(vm)))
-		if x.power != "" {
-			add("PowerState/" + x.power)
-		}
 		for _, ext := range x.extensions {
 			name := val(ext.Name)
 			if extCount[name] == nil {
@@ -253,11 +269,59 @@ func scaleSetInstanceView(c *call) (*reply, error) {
 		}
 		exts = append(exts, map[string]any{"name": name, "statusesSummary": codes})
 	}
-	return ok(map[string]any{
+	view := map[string]any{
 		"virtualMachine": map[string]any{"statusesSummary": summary},
-		"extensions":     exts,
 		"statuses":       []any{provisioningStatus(stateOf(body), nil, c.now)},
-	}), nil
+	}
+	if len(exts) > 0 {
+		view["extensions"] = exts
+	}
+	if p := body.Properties.AutomaticRepairsPolicy; p != nil && val(p.Enabled) {
+		x, _ := setOf(e)
+		view["orchestrationServices"] = []any{map[string]any{"serviceName": armcompute.OrchestrationServiceNamesAutomaticRepairs,
+			"serviceState": cmp.Or(x.repairs, armcompute.OrchestrationServiceStateRunning)}}
+	}
+	return ok(view), nil
+}
+
+// setOrchestrationService suspends or resumes automatic repairs, of which azsim keeps the
+// state alone. The refusals are inferred.
+func setOrchestrationService(c *call) (*reply, error) {
+	e, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	in, err := decode[armcompute.OrchestrationServiceStateInput](c)
+	if err != nil {
+		return nil, err
+	}
+	canon(in.ServiceName, armcompute.PossibleOrchestrationServiceNamesValues())
+	if val(in.ServiceName) != armcompute.OrchestrationServiceNamesAutomaticRepairs {
+		return nil, badParameter("serviceName", "azsim knows the orchestration service 'AutomaticRepairs', not '%s'.", val(in.ServiceName))
+	}
+	states := map[armcompute.OrchestrationServiceStateAction]armcompute.OrchestrationServiceState{
+		armcompute.OrchestrationServiceStateActionResume:  armcompute.OrchestrationServiceStateRunning,
+		armcompute.OrchestrationServiceStateActionSuspend: armcompute.OrchestrationServiceStateSuspended,
+	}
+	canon(in.Action, armcompute.PossibleOrchestrationServiceStateActionValues())
+	state, known := states[val(in.Action)]
+	if !known {
+		return nil, badParameter("action", "The value of parameter action is invalid.")
+	}
+	x, body := setOf(e)
+	if p := body.Properties.AutomaticRepairsPolicy; p == nil || !val(p.Enabled) {
+		return nil, conflict("Automatic repairs are not enabled on Virtual Machine Scale Set '%s'.", e.id.name())
+	}
+	return accepted(c.begin(nil, work{span: c.duration("scaleset.update"), done: func(*armError) { x.repairs = state }})), nil
+}
+
+// upgradeExtensions is the rolling upgrade to the newest versions of extensions, of which
+// azsim knows none but those that instances have.
+func upgradeExtensions(c *call) (*reply, error) {
+	if _, err := c.need(); err != nil {
+		return nil, err
+	}
+	return accepted(c.begin(nil, work{span: c.duration("scaleset.update")})), nil
 }
 
 // checkLinked checks the permissions on what a request's body names, as Resource

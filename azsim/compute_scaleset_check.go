@@ -193,7 +193,7 @@ func checkUpgradePolicy(_ *call, next *armcompute.VirtualMachineScaleSet) error 
 		return badParameter("upgradePolicy.mode", "Required parameter 'upgradePolicy.mode' is missing (null).")
 	}
 	u := p.UpgradePolicy
-	if !slices.Contains(armcompute.PossibleUpgradeModeValues(), *u.Mode) {
+	if !canon(u.Mode, armcompute.PossibleUpgradeModeValues()) {
 		return badParameter("upgradePolicy.mode", "The value of parameter upgradePolicy.mode is invalid.")
 	}
 	automaticOS := u.AutomaticOSUpgradePolicy != nil && val(u.AutomaticOSUpgradePolicy.EnableAutomaticOSUpgrade)
@@ -204,11 +204,8 @@ func checkUpgradePolicy(_ *call, next *armcompute.VirtualMachineScaleSet) error 
 		}
 		return badRequest("BadRequest", "%s is not supported for this Virtual Machine Scale Set because a health probe or health extension was not specified.", what)
 	}
-	if r := u.RollingUpgradePolicy; r == nil && *u.Mode == armcompute.UpgradeModeRolling {
-		u.RollingUpgradePolicy = &armcompute.RollingUpgradePolicy{
-			MaxBatchInstancePercent: ptr(int32(20)), MaxUnhealthyInstancePercent: ptr(int32(20)),
-			MaxUnhealthyUpgradedInstancePercent: ptr(int32(20)), PauseTimeBetweenBatches: ptr("PT0S"),
-		}
+	if u.RollingUpgradePolicy == nil && *u.Mode == armcompute.UpgradeModeRolling {
+		u.RollingUpgradePolicy = &armcompute.RollingUpgradePolicy{}
 	}
 	return nil
 }
@@ -245,8 +242,6 @@ func checkOSProfile(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	if o.AdminPassword == nil && (o.LinuxConfiguration == nil || o.LinuxConfiguration.SSH == nil || len(o.LinuxConfiguration.SSH.PublicKeys) == 0) {
 		return badParameter("linuxConfiguration.ssh.publicKeys", "Authentication using either SSH or by user name and password must be enabled in Linux profile.")
 	}
-	o.AllowExtensionOperations = orDefault(o.AllowExtensionOperations, true)
-	o.RequireGuestProvisionSignal = orDefault(o.RequireGuestProvisionSignal, true)
 	return nil
 }
 
@@ -279,7 +274,7 @@ func checkExtensions(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 		}
 		seen[strings.ToLower(name)] = true
 		x.Properties.ProvisioningState = nil
-		x.ID = ptr(val(next.ID) + "/extensions/" + name)
+		x.ID = nil // shown of the extension alone
 	}
 	_, missing, cycle := extensionOrder(extensionNeeds(p))
 	for _, name := range sortedKeys(missing) {
@@ -303,32 +298,9 @@ func missingDependency(set, name, gone string) *armError {
 func (c *call) fillScaleSet(old, next *armcompute.VirtualMachineScaleSet) error {
 	p := next.Properties
 	c.fillUniqueID(old, next)
-	if val(p.OrchestrationMode) == armcompute.OrchestrationModeUniform {
-		p.Overprovision = orDefault(p.Overprovision, true)
-	}
-	if p.PlatformFaultDomainCount == nil {
-		p.PlatformFaultDomainCount = ptr(int32(5))
-		if len(next.Zones) > 0 {
-			p.PlatformFaultDomainCount = ptr(int32(1))
-		}
-	}
+	fillPolicies(p, next.Zones)
+	c.fillProfile(next)
 	v := p.VirtualMachineProfile
-	if v.StorageProfile != nil {
-		if v.StorageProfile.OSDisk == nil {
-			v.StorageProfile.OSDisk = &armcompute.VirtualMachineScaleSetOSDisk{}
-		}
-		d := v.StorageProfile.OSDisk
-		d.CreateOption = orDefault(d.CreateOption, armcompute.DiskCreateOptionTypesFromImage)
-		d.OSType = orDefault(d.OSType, armcompute.OperatingSystemTypesLinux)
-		d.Caching = orDefault(d.Caching, armcompute.CachingTypesReadWrite)
-		if d.ManagedDisk == nil {
-			d.ManagedDisk = &armcompute.VirtualMachineScaleSetManagedDiskParameters{}
-		}
-		d.ManagedDisk.StorageAccountType = orDefault(d.ManagedDisk.StorageAccountType, armcompute.StorageAccountTypesPremiumLRS)
-		if ref := v.StorageProfile.ImageReference; ref != nil {
-			ref.ExactVersion = nil
-		}
-	}
 	if v.Priority != nil && isSpot(v) {
 		v.EvictionPolicy = orDefault(v.EvictionPolicy, armcompute.VirtualMachineEvictionPolicyTypesDeallocate)
 	}

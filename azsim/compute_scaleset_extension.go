@@ -14,7 +14,7 @@ import (
 
 func setExtensionType() *resourceType {
 	return &resourceType{
-		name: setExtType, versions: scaleSetVersions(),
+		name: setExtType, versions: setVersions(),
 		get: getSetExtension, list: listSetExtensions, put: putSetExtension, patch: patchSetExtension, remove: removeSetExtension,
 	}
 }

@@ -205,13 +205,6 @@ func (c *call) fillFlexible(old, next *armcompute.VirtualMachineScaleSet) {
 	if v.StorageProfile != nil {
 		v.StorageProfile.OSDisk.DeleteOption = orDefault(v.StorageProfile.OSDisk.DeleteOption, armcompute.DiskDeleteOptionTypesDelete)
 	}
-	if v.NetworkProfile != nil {
-		for _, n := range v.NetworkProfile.NetworkInterfaceConfigurations {
-			if n.Properties != nil {
-				n.Properties.DeleteOption = orDefault(n.Properties.DeleteOption, armcompute.DeleteOptionsDelete)
-			}
-		}
-	}
 	v.TimeCreated = ptr(c.now)
 	if old != nil && modelKey(old) == modelKey(next) {
 		v.TimeCreated = profileOf(old).TimeCreated

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -19,6 +20,12 @@ type bootImage struct {
 	controllers string // "SCSI" or "SCSI,NVMe"
 	specialized bool
 	sizeGB      int32
+	osType      armcompute.OperatingSystemTypes // "" is Linux
+}
+
+// os is the kind of system on the image.
+func (b bootImage) os() armcompute.OperatingSystemTypes {
+	return cmp.Or(b.osType, armcompute.OperatingSystemTypesLinux)
 }
 
 // resolveImage finds what an image reference stands for in a region now. The
@@ -33,7 +40,7 @@ func (s *Server) resolveImage(ref *armcompute.ImageReference, location string) (
 		return bootImage{}, galleryImageNotFound(val(ref.SharedGalleryImageID)+val(ref.CommunityGalleryImageID), location)
 	}
 	if val(ref.ID) == "" {
-		return platformImage(ref)
+		return s.platformImage(ref)
 	}
 	id, err := parseID(val(ref.ID))
 	if err != nil || !strings.EqualFold(id.namespace, "Microsoft.Compute") {
@@ -105,6 +112,7 @@ func (s *Server) galleryImage(ref *armcompute.ImageReference, id resourceID, loc
 		specialized: val(p.OSState) == armcompute.OperatingSystemStateTypesSpecialized,
 	}
 	img.ref.ExactVersion = ptr(id.name())
+	img.osType = val(p.OSType)
 	if p.HyperVGeneration != nil {
 		img.generation = string(*p.HyperVGeneration)
 	}
@@ -161,7 +169,7 @@ func (s *Server) managedImage(ref *armcompute.ImageReference, id resourceID) (bo
 			img.generation = string(*p.HyperVGeneration)
 		}
 		if p.StorageProfile != nil && p.StorageProfile.OSDisk != nil {
-			img.sizeGB = val(p.StorageProfile.OSDisk.DiskSizeGB)
+			img.sizeGB, img.osType = val(p.StorageProfile.OSDisk.DiskSizeGB), val(p.StorageProfile.OSDisk.OSType)
 			img.specialized = val(p.StorageProfile.OSDisk.OSState) == armcompute.OperatingSystemStateTypesSpecialized
 		}
 	}
@@ -170,13 +178,13 @@ func (s *Server) managedImage(ref *armcompute.ImageReference, id resourceID) (bo
 
 var platformVersion = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
-// platformLatest is the version that "latest" of every marketplace image stands
-// for in the simulated regions.
+// platformLatest is the version that "latest" of a marketplace image stands for that
+// Server.ImageVersions does not have.
 const platformLatest = "24.04.202601150"
 
 // platformImage resolves a marketplace image. Every publisher, offer and SKU
 // exists; what the SKU's name says of generation and architecture holds.
-func platformImage(ref *armcompute.ImageReference) (bootImage, error) {
+func (s *Server) platformImage(ref *armcompute.ImageReference) (bootImage, error) {
 	publisher, offer, sku, version := val(ref.Publisher), val(ref.Offer), val(ref.SKU), val(ref.Version)
 	for _, m := range [][2]string{{"publisher", publisher}, {"offer", offer}, {"sku", sku}, {"version", version}} {
 		if m[1] == "" {
@@ -184,7 +192,7 @@ func platformImage(ref *armcompute.ImageReference) (bootImage, error) {
 		}
 	}
 	if strings.EqualFold(version, "latest") {
-		version = platformLatest
+		version = cmp.Or(s.ImageVersions[strings.ToLower(publisher+":"+offer+":"+sku)], platformLatest)
 	} else if !platformVersion.MatchString(version) {
 		return bootImage{}, badParameter("imageReference",
 			"The platform image '%s:%s:%s:%s' is not available. Verify that all fields in the storage profile are correct. For more details about storage profile information, please refer to https://aka.ms/storageprofile",
@@ -192,8 +200,9 @@ func platformImage(ref *armcompute.ImageReference) (bootImage, error) {
 	}
 	img := bootImage{
 		ref: *ref, source: Source{Platform: publisher + ":" + offer + ":" + sku + ":" + version},
-		generation: "V1", arch: "x64", controllers: "SCSI", sizeGB: 30,
+		generation: "V1", arch: "x64", controllers: "SCSI", sizeGB: platformDiskGB,
 	}
+	img.osType, img.sizeGB = platformSystem(publisher, offer, sku)
 	img.ref.ExactVersion = ptr(version)
 	lower := strings.ToLower(sku)
 	newOffer := strings.HasPrefix(strings.ToLower(offer), "ubuntu-2")
@@ -205,6 +214,58 @@ func platformImage(ref *armcompute.ImageReference) (bootImage, error) {
 		img.generation, img.controllers, img.security = "V2", "SCSI,NVMe", "TrustedLaunchSupported"
 	}
 	return img, nil
+}
+
+// platformDiskGB is the OS disk's size of most Linux images of the marketplace (recorded).
+const platformDiskGB = 30
+
+// platformSystem is what a marketplace image's name says of its system, and the size of its
+// OS disk (recorded: Ubuntu, Debian and CentOS 30 GB, Red Hat 64, Windows 127, and 30 as
+// smalldisk).
+func platformSystem(publisher, offer, sku string) (armcompute.OperatingSystemTypes, int32) {
+	name := strings.ToLower(publisher + ":" + offer + ":" + sku)
+	switch {
+	case !windowsImage.MatchString(name):
+		if strings.HasPrefix(name, "redhat:") {
+			return armcompute.OperatingSystemTypesLinux, 64
+		}
+		return armcompute.OperatingSystemTypesLinux, platformDiskGB
+	case strings.Contains(name, "smalldisk"):
+		return armcompute.OperatingSystemTypesWindows, platformDiskGB
+	}
+	return armcompute.OperatingSystemTypesWindows, 127
+}
+
+// windowsImage matches names of images with Windows: its publishers, and products on a
+// Windows Server ("sql2019-ws2019").
+var windowsImage = regexp.MustCompile(`^microsoftwindows|windows|^microsoftvisualstudio:|-ws20\d\d|^microsoftsharepoint:`)
+
+// linuxNames are distributions by what their offers begin with or contain, as their agents
+// name them.
+var linuxNames = [][2]string{{"debian", "debian"}, {"centos", "centos"}, {"rhel", "redhat"}, {"sles", "suse"}}
+
+var releaseNumber = regexp.MustCompile(`\d+([._]\d+)?`)
+
+// system is what an agent says of the operating system of a marketplace image, as far as the
+// image's names tell it (recorded: Ubuntu, Debian, CentOS and Windows Server). Others are
+// taken for Ubuntu.
+func (b bootImage) system() (name, version string) {
+	offer, sku := strings.ToLower(val(b.ref.Offer)), val(b.ref.SKU)
+	if b.os() == armcompute.OperatingSystemTypesWindows {
+		return "Windows Server " + strings.ReplaceAll(strings.TrimSuffix(sku, "-gensecond"), "-", " "), "Microsoft Windows NT 10.0"
+	}
+	name, version = "ubuntu", "24.04"
+	for _, n := range linuxNames {
+		if strings.Contains(offer, n[0]) {
+			name, version = n[1], releaseNumber.FindString(offer)
+		}
+	}
+	if n := releaseNumber.FindString(sku); n != "" {
+		version = n
+	} else if n := releaseNumber.FindString(offer); name == "ubuntu" && len(n) > 4 && offer[0] != '0' {
+		version = n
+	}
+	return name, strings.ReplaceAll(version, "_", ".")
 }
 
 // checkRecipe refuses a model from which no instance could be made: Azure looks

@@ -13,7 +13,8 @@ import (
 // overlayPut is what a PUT of an existing scale set leaves. Members of the levels
 // named here that are absent keep their value: cluster-autoscaler changes the
 // capacity by a PUT of name, sku and location alone, and azure-cli leaves the
-// image reference out of every PUT that does not change it. A member that is
+// image reference out of every PUT that does not change it, and sends UEFI settings without
+// the security type. A member that is
 // there replaces the old one as a whole.
 //
 // Within the image reference, "az vmss update --set …imageReference.version=V"
@@ -39,7 +40,7 @@ func overlayPut(old any, tree map[string]any) map[string]any {
 type putLevel map[string]putLevel
 
 func putLevels() putLevel {
-	return putLevel{"sku": {}, "properties": {"upgradePolicy": {}, "virtualMachineProfile": {"storageProfile": {}}}}
+	return putLevel{"sku": {}, "properties": {"upgradePolicy": {}, "virtualMachineProfile": {"storageProfile": {}, "securityProfile": {}}}}
 }
 
 func overlayAt(old any, tree map[string]any, level putLevel) map[string]any {

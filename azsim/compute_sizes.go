@@ -42,6 +42,9 @@ func (s vmSize) hasController(c string) bool {
 	return false
 }
 
+// premium tells whether premium disks can be attached.
+func (s vmSize) premium() bool { return s.cacheGB > 0 || s.boots("V2") }
+
 // onlyNVMe tells that the OS disk is on NVMe whatever the model says.
 func (s vmSize) onlyNVMe() bool { return s.controllers == "NVMe" }
 
@@ -93,7 +96,7 @@ func (s vmSize) sku(location string, zones []string, restricted bool) map[string
 		{"DiskControllerTypes", s.controllers},
 		{"CpuArchitectureType", s.arch},
 		{"LowPriorityCapable", capBool(s.spot)},
-		{"PremiumIO", capBool(s.cacheGB > 0 || s.boots("V2"))},
+		{"PremiumIO", capBool(s.premium())},
 		{"VMDeploymentTypes", "IaaS"},
 		{"EphemeralOSDiskSupported", capBool(s.ephemeral())},
 		{"AcceleratedNetworkingEnabled", capBool(s.accelerated)},

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -64,6 +66,7 @@ func toTree(model any) (any, error) {
 // member counts as absent, and a null in an array is an error: the models' lists
 // hold no holes.
 func fromTree[T any](tree any) (*T, error) {
+	tree = lenient(tree, reflect.TypeFor[T]())
 	if at, hole := findHole(tree, ""); hole {
 		return nil, badRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: '%s' is null.", at)
 	}
@@ -83,6 +86,46 @@ func fromTree[T any](tree any) (*T, error) {
 		return nil, badRequest("BadRequest", "Could not find member '%s' on object of type '%s'. Path '%s'.", name, typeWord(out), path)
 	}
 	return out, nil
+}
+
+// lenient turns text into the boolean or number that the model has there, as Compute's
+// deserialiser does: templates of the Azure CLI say "true" (recordings of its tests).
+func lenient(v any, t reflect.Type) any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch v := v.(type) {
+	case string:
+		switch _, err := strconv.ParseInt(v, 10, 64); {
+		case t.Kind() == reflect.Bool && (strings.EqualFold(v, "true") || strings.EqualFold(v, "false")):
+			return strings.EqualFold(v, "true")
+		case (t.Kind() == reflect.Int32 || t.Kind() == reflect.Int64) && err == nil:
+			return json.Number(v)
+		}
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return v
+		}
+		out := make([]any, len(v))
+		for i, inner := range v {
+			out[i] = lenient(inner, t.Elem())
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, inner := range v {
+			out[k] = inner
+			if t.Kind() == reflect.Map {
+				out[k] = lenient(inner, t.Elem())
+			} else if t.Kind() == reflect.Struct {
+				if f, ok := t.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, k) }); ok {
+					out[k] = lenient(inner, f.Type)
+				}
+			}
+		}
+		return out
+	}
+	return v
 }
 
 // findHole finds a null in an array.

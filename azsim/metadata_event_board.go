@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"slices"
 	"strconv"
@@ -71,6 +72,20 @@ func placementGroup(x *instance) int {
 		return 0
 	}
 	return x.id / groupSize
+}
+
+// placementGroupID names the placement group of a Uniform set's instance; nil for others.
+func (x *instance) placementGroupID() *string {
+	_, set := setOf(x.set)
+	if x.flex || set == nil || set.Properties == nil {
+		return nil
+	}
+	id := val(set.Properties.UniqueID)
+	if !val(set.Properties.SinglePlacementGroup) {
+		sum := sha256.Sum256([]byte(id + "#" + strconv.Itoa(placementGroup(x))))
+		id = uuidOf(sum[:])
+	}
+	return &id
 }
 
 // boardOf is the board of an instance's placement group. The caller holds the lock.

@@ -83,7 +83,7 @@ func canHave(e *entry, eventType string) error {
 	x, body := instanceOf(e)
 	switch {
 	case eventType == EventPreempt && !isSpot(x.profile):
-		return conflict("The VM '%s' is not an Azure Spot VM. Only Azure Spot VMs can be evicted.", val(body.Name))
+		return conflict("Operation 'simulateEviction' is allowed only for Spot Virtual Machines.")
 	case x.leaves() || x.power != powerRunning:
 		return conflict("The VM '%s' is not running, so it cannot have a scheduled event.", val(body.Name))
 	}

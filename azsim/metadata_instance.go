@@ -1,7 +1,6 @@
 package azsim
 
 import (
-	"crypto/sha256"
 	"maps"
 	"net/http"
 	"net/url"
@@ -49,7 +48,6 @@ func (s *Server) imdsOf(e *entry) http.Handler {
 // metadataOf is the document behind /metadata/instance. The caller holds the lock.
 func (s *Server) metadataOf(e *entry) map[string]any {
 	x, body := instanceOf(e)
-	_, set := setOf(x.set)
 	p := x.profile
 	tags, tagsList := []string{}, []any{}
 	for _, k := range slices.Sorted(maps.Keys(body.Tags)) {
@@ -69,12 +67,7 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 	if isSpot(p) {
 		priority, eviction = string(val(p.Priority)), string(val(p.EvictionPolicy))
 	}
-	if set != nil && set.Properties != nil && !x.flex {
-		if placement = val(set.Properties.UniqueID); !val(set.Properties.SinglePlacementGroup) {
-			sum := sha256.Sum256([]byte(placement + "#" + strconv.Itoa(placementGroup(x))))
-			placement = uuidOf(sum[:])
-		}
-	}
+	placement = val(x.placementGroupID())
 	secure, vtpm := "", ""
 	if sec := p.SecurityProfile; sec != nil && sec.UefiSettings != nil {
 		secure, vtpm = strconv.FormatBool(val(sec.UefiSettings.SecureBootEnabled)), strconv.FormatBool(val(sec.UefiSettings.VTpmEnabled))

@@ -46,6 +46,9 @@ func (r *reply) encode(c *call) error {
 		return err
 	}
 	r.raw = data
+	if etag := getField(r.body, "Etag"); etag != "" {
+		r.header().Set("ETag", etag)
+	}
 	r.header().Set("Content-Type", "application/json; charset=utf-8")
 	return nil
 }

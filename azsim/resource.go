@@ -392,11 +392,15 @@ func (c *call) precondition(e *entry) error {
 	return nil
 }
 
-// stampEtag gives a changed model its next ETag, if its type has them.
+// stampEtag gives a changed model its next ETag, if its type has them: a number in quotes,
+// one more with each change (recordings of the Azure CLI, "4" and so on).
 func (s *Server) stampEtag(model any, key string) {
 	if !hasField(model, "Etag") {
 		return
 	}
-	r := s.draw("etag", key)
-	setField(model, "Etag", strconv.Quote(r.uuid()))
+	n := 0
+	if e := s.entries[key]; e != nil {
+		n, _ = strconv.Atoi(strings.Trim(getField(e.body, "Etag"), `"`))
+	}
+	setField(model, "Etag", strconv.Quote(strconv.Itoa(n+1)))
 }

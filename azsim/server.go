@@ -49,6 +49,9 @@ type Server struct {
 	RestrictedSizes []string
 	// RetiredOffers accepts what Azure has retired: Basic public addresses.
 	RetiredOffers bool
+	// ImageVersions is the version that "latest" of a marketplace image stands for, by
+	// "publisher:offer:sku" in lower case. Others have one version for all.
+	ImageVersions map[string]string
 	// Quota limits the vCPUs of instances in each region, by the names that
 	// locations/{location}/usages has: "cores" for all but Spot ones, "lowPriorityCores"
 	// for Spot ones, and the families of sizes ("standardDSv5Family"). What it does not
