@@ -18,8 +18,10 @@ func prepare(s *session) *azsim.Server {
 			names = append(names, name)
 		}
 	}
+	azure.ImageVersions = map[string]string{}
 	for n := range s.Interactions {
 		i := &s.Interactions[n]
+		eachMember(i.Response, func(key string, value any) { noteVersion(azure.ImageVersions, key, value) })
 		if m := subscriptionPath.FindStringSubmatch(i.URI); m != nil && azure.Subscription == "" {
 			azure.Subscription = m[1]
 		}
@@ -46,6 +48,24 @@ func prepare(s *session) *azsim.Server {
 		{Name: "caller", ClientID: azsim.DefaultClientID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "Owner"}}},
 	}, strangers(s)...)
 	return azure
+}
+
+// noteVersion learns which version was the latest of a marketplace image on the day of the
+// recording: of what was made of the latest, Azure shows it as exactVersion, in older API
+// versions as version.
+func noteVersion(latest map[string]string, key string, value any) {
+	ref, ok := value.(map[string]any)
+	if !ok || key != "imageReference" || ref["publisher"] == nil {
+		return
+	}
+	version, exact := ref["exactVersion"].(string)
+	if !exact {
+		version, _ = ref["version"].(string)
+	}
+	name := strings.ToLower(fmt.Sprint(ref["publisher"], ":", ref["offer"], ":", ref["sku"]))
+	if latest[name] == "" && version != "" && !strings.EqualFold(version, "latest") {
+		latest[name] = version
+	}
 }
 
 // strangers are principals that the session names before an answer did: they were there.

@@ -131,3 +131,23 @@ func TestReplayMapsMadeUpValues(t *testing.T) {
 	)
 	wantOutcomes(t, s, "same", "same")
 }
+
+// The latest version of a marketplace image is the one of the recording's day, in both forms
+// in which Azure shows it.
+func TestReplayLearnsImageVersions(t *testing.T) {
+	image := object{"publisher": "Canonical", "offer": "UbuntuServer", "sku": "18.04-LTS", "version": "latest"}
+	for _, c := range []struct{ member, want string }{{"exactVersion", "18.04.202305220"}, {"version", "16.04.201912110"}} {
+		shown := object{"publisher": "Canonical", "offer": "UbuntuServer", "sku": "18.04-LTS", "version": "latest"}
+		shown[c.member] = c.want
+		azure := prepare(madeUp(
+			ask(http.MethodPut, inGroup+"/providers/Microsoft.Compute/virtualMachines/v", "2022-11-01", nil, http.StatusOK,
+				object{"properties": object{"storageProfile": object{"imageReference": image}}}),
+			ask(http.MethodGet, inGroup+"/providers/Microsoft.Compute/virtualMachines/v", "2022-11-01", nil, http.StatusOK,
+				object{"properties": object{"storageProfile": object{"imageReference": shown}}}),
+		))
+		if got := azure.ImageVersions["canonical:ubuntuserver:18.04-lts"]; got != c.want {
+			t.Errorf("latest is %q, want %q, which %s says", got, c.want, c.member)
+		}
+		azure.Close()
+	}
+}

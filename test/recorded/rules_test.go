@@ -177,6 +177,10 @@ var memberRules = []memberRule{
 	{publishersType, "[].id", "other value", "it ends with the version", nil},
 	{machineType, "instanceView.osVersion", "other value", "of the image that was the latest on that day", nil},
 	{machineType, "vmAgent.vmAgentVersion", "other value", "of the agent of that day", nil},
+	{instanceType, "osVersion", "other value", "of the image that was the latest on that day", nil},
+	{instanceType, "vmAgent.vmAgentVersion", "other value", "of the agent of that day", nil},
+	{instanceType, "platformFaultDomain", "other value", "it follows from the instance's id, which Azure chose", nil},
+	{instanceType, "platformUpdateDomain", "other value", "it follows from the instance's id, which Azure chose", nil},
 }
 
 func foreignElement(c *comparison, recorded, _ any) bool { return c.foreign(recorded) }
