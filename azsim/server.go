@@ -146,6 +146,7 @@ func (s *Server) init() {
 				{"westcentralus", "West Central US", nil},
 			}
 		}
+		s.Locations = namedRegions(s.Locations)
 		def(&s.Location, s.Locations[0].Name)
 		if s.PageSize <= 0 {
 			s.PageSize = 50
