@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -15,7 +14,8 @@ import (
 // CLI's older profiles ask for, over 2022-07-02 and 2022-03-02 of azure-cli 2.45,
 // to that of armcompute v8.3.
 func diskVersions() []string {
-	return []string{"2018-06-01", "2019-07-01", "2020-05-01", "2020-06-30", "2020-09-30", "2020-12-01", "2021-04-01", "2021-08-01",
+	return []string{"2017-03-30", "2018-04-01", "2018-06-01", "2018-09-30", "2019-03-01", "2019-07-01", "2019-11-01", "2020-05-01",
+		"2020-06-30", "2020-09-30", "2020-12-01", "2021-04-01", "2021-08-01",
 		"2021-12-01", "2022-03-02", "2022-07-02", "2023-01-02", "2023-04-02", "2023-10-02", "2024-03-02", "2025-01-02", "2026-03-02"}
 }
 
@@ -49,6 +49,7 @@ func diskType() *resourceType {
 		},
 		actions: map[string]handler{"begingetaccess": beginAccess, "endgetaccess": endAccess},
 		drop:    dropVolume,
+		render:  renderDisk,
 	}
 }
 
@@ -85,14 +86,26 @@ func checkDisk(c *call, old, next *armcompute.Disk) error {
 		}
 	}
 	if old != nil {
-		if err := c.checkGrowth(old, next); err != nil {
+		if err := cmp.Or(c.checkGrowth(old, next), changeDisk(old, next)); err != nil {
 			return err
 		}
-		return changeDisk(old, next)
+		settleDisk(next)
+		return nil
 	}
 	p.DiskState = ptr(armcompute.DiskStateUnattached)
 	p.UniqueID = ptr(c.s.newUUID("disk", c.id.key()))
+	p.DiskSizeBytes = nil
 	next.ManagedBy, next.ManagedByExtended = nil, nil
+	if err := c.originateDisk(next); err != nil {
+		return err
+	}
+	settleDisk(next)
+	return nil
+}
+
+// originateDisk fills in what a new disk has of what it is made of.
+func (c *call) originateDisk(next *armcompute.Disk) error {
+	p := next.Properties
 	cd := p.CreationData
 	switch *cd.CreateOption {
 	case armcompute.DiskCreateOptionEmpty:
@@ -105,52 +118,76 @@ func checkDisk(c *call, old, next *armcompute.Disk) error {
 			return err
 		}
 		if normLocation(o.location) != normLocation(val(next.Location)) {
-			return badParameter("disk.creationData.sourceResourceId", "The source '%s' is in location '%s', not in '%s' as the disk to be made.", o.entry.id.String(), o.location, val(next.Location))
+			return badParameter("disk.creationData.sourceResourceId", "The source '%s' is in location '%s', not in '%s' as the disk to be made.",
+				o.entry.id.String(), o.location, val(next.Location))
 		}
 		cd.SourceUniqueID = o.uniqueID
 		p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, o.osType), cmp.Or(p.HyperVGeneration, o.generation), cmp.Or(p.SupportedCapabilities, o.capabilities)
+		p.SecurityProfile, p.SupportsHibernation = cmp.Or(p.SecurityProfile, o.security), cmp.Or(p.SupportsHibernation, o.hibernation)
 		if p.DiskSizeGB == nil {
 			p.DiskSizeGB = ptr(o.sizeGB)
 		} else if *p.DiskSizeGB < o.sizeGB {
 			return badParameter("disk.diskSizeGB", "The disk size %d GB is smaller than that of the source, %d GB.", *p.DiskSizeGB, o.sizeGB)
 		}
+		p.DiskSizeBytes = o.bytesFor(*p.DiskSizeGB)
 	case armcompute.DiskCreateOptionFromImage:
-		if err := c.fromImage(next); err != nil {
+		return c.fromImage(next)
+	case armcompute.DiskCreateOptionImport, armcompute.DiskCreateOptionImportSecure:
+		size, err := c.importBlob("disk.creationData", cd)
+		if err != nil {
 			return err
 		}
+		p.DiskSizeGB = cmp.Or(p.DiskSizeGB, &size)
+	case armcompute.DiskCreateOptionUpload, armcompute.DiskCreateOptionUploadPreparedSecure:
+		if val(cd.UploadSizeBytes) <= 0 {
+			return badParameter("disk.creationData.uploadSizeBytes", "Required parameter 'disk.creationData.uploadSizeBytes' is missing (null).")
+		}
+		if c.s.Substrate != nil {
+			return noBlobs("disk.creationData.createOption")
+		}
+		p.DiskState = ptr(armcompute.DiskStateReadyToUpload)
 	default:
-		return badParameter("disk.creationData.createOption", "The creation option '%s' is not simulated: use Empty, Copy or FromImage.", *cd.CreateOption)
+		return badParameter("disk.creationData.createOption",
+			"The creation option '%s' is not simulated: use Empty, Copy, FromImage, Import or Upload.", *cd.CreateOption)
 	}
-	p.DiskSizeBytes = ptr(int64(*p.DiskSizeGB) << 30)
 	return nil
 }
 
-// fromImage fills in a disk made of a gallery's image version.
+// fromImage fills in a disk made of a gallery's image version or of a marketplace image.
 func (c *call) fromImage(next *armcompute.Disk) error {
-	ref := next.Properties.CreationData.GalleryImageReference
-	if ref == nil {
-		ref = next.Properties.CreationData.ImageReference
-	}
+	p := next.Properties
+	cd := p.CreationData
+	ref := cmp.Or(cd.GalleryImageReference, cd.ImageReference)
 	if ref == nil || ref.ID == nil {
 		return badParameter("disk.creationData.imageReference", "Required parameter 'disk.creationData.imageReference' is missing (null).")
 	}
+	if img, isPlatform, err := c.s.platformImageOf(*ref.ID); isPlatform {
+		if err != nil {
+			return err
+		}
+		// The image's generation stands, whatever was requested.
+		p.OSType, p.HyperVGeneration = ptr(osTypeOf(img)), ptr(armcompute.HyperVGeneration(img.generation))
+		p.SupportedCapabilities, p.SupportsHibernation = capabilitiesOf(img), hibernationOf(img)
+		if p.DiskSizeGB = cmp.Or(p.DiskSizeGB, ptr(img.sizeGB)); *p.DiskSizeGB == img.sizeGB {
+			p.DiskSizeBytes = ptr(imageBytes(img))
+		}
+		return nil
+	}
 	e, v := load[armcompute.GalleryImageVersion](c.s, *ref.ID)
 	if e == nil {
-		return refuse(http.StatusNotFound, "GalleryImageNotFound", "The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.", *ref.ID, val(next.Location))
+		return refuse(http.StatusNotFound, "GalleryImageNotFound",
+			"The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.",
+			*ref.ID, val(next.Location))
 	}
 	if err := c.authorizeLinked("Microsoft.Compute/galleries/images/versions/read", e.id); err != nil {
 		return err
 	}
-	p := next.Properties
+	cd.ImageReference = cmp.Or(cd.ImageReference, &armcompute.ImageDiskReference{ID: ref.ID})
 	if _, img := load[armcompute.GalleryImage](c.s, e.id.parent().String()); img != nil {
-		p.OSType, p.HyperVGeneration = img.Properties.OSType, img.Properties.HyperVGeneration
+		p.OSType, p.HyperVGeneration = img.Properties.OSType, cmp.Or(p.HyperVGeneration, img.Properties.HyperVGeneration)
+		p.SupportedCapabilities = cmp.Or(p.SupportedCapabilities, definedCapabilities(img.Properties))
 	}
-	if p.DiskSizeGB == nil {
-		p.DiskSizeGB = v.Properties.StorageProfile.OSDiskImage.SizeInGB
-	}
-	if p.DiskSizeGB == nil {
-		p.DiskSizeGB = ptr(int32(30))
-	}
+	p.DiskSizeGB = cmp.Or(p.DiskSizeGB, v.Properties.StorageProfile.OSDiskImage.SizeInGB, ptr(int32(30)))
 	return nil
 }
 
@@ -180,12 +217,24 @@ func changeDisk(old, next *armcompute.Disk) error {
 	if p.DiskSizeGB == nil {
 		p.DiskSizeGB = was.DiskSizeGB
 	}
-	if *p.DiskSizeGB < *was.DiskSizeGB {
+	if val(p.DiskSizeGB) < val(was.DiskSizeGB) {
 		return badRequest("BadRequest", "Disk size cannot be reduced: it has %d GB, and %d GB are asked for.", *was.DiskSizeGB, *p.DiskSizeGB)
 	}
 	p.CreationData = was.CreationData
-	p.DiskSizeBytes = ptr(int64(*p.DiskSizeGB) << 30)
+	if p.DiskSizeBytes = nil; val(p.DiskSizeGB) == val(was.DiskSizeGB) {
+		p.DiskSizeBytes = was.DiskSizeBytes
+	}
 	p.UniqueID, p.DiskState = was.UniqueID, was.DiskState
+	p.Encryption, p.SecurityProfile = cmp.Or(p.Encryption, was.Encryption), cmp.Or(p.SecurityProfile, was.SecurityProfile)
+	p.NetworkAccessPolicy, p.PublicNetworkAccess = cmp.Or(p.NetworkAccessPolicy, was.NetworkAccessPolicy),
+		cmp.Or(p.PublicNetworkAccess, was.PublicNetworkAccess)
+	p.SupportsHibernation, p.MaxShares = cmp.Or(p.SupportsHibernation, was.SupportsHibernation), cmp.Or(p.MaxShares, was.MaxShares)
+	if provisioned(next) {
+		p.DiskIOPSReadWrite, p.DiskMBpsReadWrite = cmp.Or(p.DiskIOPSReadWrite, was.DiskIOPSReadWrite),
+			cmp.Or(p.DiskMBpsReadWrite, was.DiskMBpsReadWrite)
+		p.DiskIOPSReadOnly, p.DiskMBpsReadOnly = cmp.Or(p.DiskIOPSReadOnly, was.DiskIOPSReadOnly),
+			cmp.Or(p.DiskMBpsReadOnly, was.DiskMBpsReadOnly)
+	}
 	p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, was.OSType), cmp.Or(p.HyperVGeneration, was.HyperVGeneration), cmp.Or(p.SupportedCapabilities, was.SupportedCapabilities)
 	next.ManagedBy, next.ManagedByExtended, next.Zones = old.ManagedBy, old.ManagedByExtended, old.Zones
 	return nil
@@ -199,8 +248,8 @@ func notChangeable(target string) *armError {
 func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 	if old != nil && stateOf(old) != stateFailed {
 		w := work{span: c.duration("disk.update")}
-		size := *next.Properties.DiskSizeGB
-		if g, ok := c.s.Substrate.(Grower); ok && size > *old.Properties.DiskSizeGB {
+		size := val(next.Properties.DiskSizeGB)
+		if g, ok := c.s.Substrate.(Grower); ok && size > val(old.Properties.DiskSizeGB) {
 			w.run = func(ctx context.Context) error { return g.GrowVolume(ctx, e.volume(), size) }
 		}
 		if _, vm := load[armcompute.VirtualMachineScaleSetVM](c.s, val(next.ManagedBy)); vm != nil {
@@ -217,7 +266,9 @@ func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 	if src := c.s.findID(val(cd.SourceResourceID)); src != nil {
 		from.Volume = src.volume()
 	} else if ref := cmp.Or(cd.GalleryImageReference, cd.ImageReference); ref != nil {
-		if v := c.s.findID(val(ref.ID)); v != nil {
+		if img, isPlatform, _ := c.s.platformImageOf(val(ref.ID)); isPlatform {
+			from.Platform = img.source.Platform
+		} else if v := c.s.findID(val(ref.ID)); v != nil {
 			from.Volume = v.volume()
 		}
 	}
@@ -241,30 +292,4 @@ func removeDisk(c *call) (*reply, error) {
 	}, func(e *entry) work {
 		return work{span: c.duration("disk.delete"), run: c.s.dropVolumes(volumesOf(e)...)}
 	})
-}
-
-// beginAccess answers POST disks/D/beginGetAccess and the same of snapshots: a
-// link to the bytes that leads nowhere, since the simulator has no blobs.
-func beginAccess(c *call) (*reply, error) {
-	e, err := c.need()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.busy(e); err != nil {
-		return nil, err
-	}
-	link := c.base() + "/azsim/blobs/" + e.id.name() + "?se=" + c.now.Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z")
-	op := c.begin(e, work{span: c.duration("disk.access"), output: func() any { return map[string]any{"accessSAS": link} }})
-	return accepted(op), nil
-}
-
-func endAccess(c *call) (*reply, error) {
-	e, err := c.need()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.busy(e); err != nil {
-		return nil, err
-	}
-	return accepted(c.begin(e, work{span: c.duration("disk.access")})), nil
 }

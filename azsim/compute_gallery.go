@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -18,6 +17,9 @@ func galleryVersions() []string {
 		"2022-03-03", "2022-08-03", "2023-07-03", "2024-03-03", "2025-03-03", "2025-12-03"}
 }
 
+// galleryOperations is where operations on galleries and what is in them are asked about.
+const galleryOperations = "capsOperations"
+
 // trustedByDefault is the API version from which an image definition is V2 and
 // TrustedLaunchSupported by default.
 const trustedByDefault = "2025-03-03"
@@ -28,23 +30,25 @@ var (
 )
 
 func galleryType() *resourceType {
-	h := hooks[armcompute.Gallery]{check: checkGallery, work: func(c *call, _ *entry, old, _ *armcompute.Gallery) work {
+	h := hooks[armcompute.Gallery]{settled: true, check: checkGallery, work: func(c *call, _ *entry, old, _ *armcompute.Gallery) work {
 		if old != nil {
 			return work{span: c.duration("gallery.update")}
 		}
 		return work{span: c.duration("gallery.create")}
 	}}
 	return &resourceType{
-		name: "Microsoft.Compute/galleries", versions: galleryVersions(), global: true, operations: "capsOperations",
+		name: "Microsoft.Compute/galleries", versions: galleryVersions(), global: true, operations: galleryOperations,
 		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
 			return c.remove(c.childless("images"), func(*entry) work { return work{span: c.duration("gallery.delete")} })
 		},
+		render:  renderGallery,
+		actions: map[string]handler{"share": shareGallery},
 	}
 }
 
-func checkGallery(c *call, _, next *armcompute.Gallery) error {
+func checkGallery(c *call, old, next *armcompute.Gallery) error {
 	if !galleryName.MatchString(c.id.name()) {
 		return badParameter("galleryName", "The entity name 'galleryName' is invalid according to its validation rule: ^[^_\\W][\\w._]{0,79}(?<![-.])$.")
 	}
@@ -57,7 +61,7 @@ func checkGallery(c *call, _, next *armcompute.Gallery) error {
 		next.Properties = &armcompute.GalleryProperties{}
 	}
 	next.Properties.Identifier = &armcompute.GalleryIdentifier{UniqueName: ptr(c.s.Subscription + "-" + strings.ToUpper(c.id.name()))}
-	return nil
+	return c.settleSharing(old, next.Properties)
 }
 
 // childless refuses the deletion of a resource that others lie in.
@@ -84,7 +88,7 @@ func imageType() *resourceType {
 		return work{span: c.duration("image.create")}
 	}}
 	return &resourceType{
-		name: "Microsoft.Compute/galleries/images", versions: galleryVersions(), operations: "capsOperations",
+		name: "Microsoft.Compute/galleries/images", versions: galleryVersions(), operations: galleryOperations,
 		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
@@ -143,7 +147,7 @@ func checkDefinition(c *call, old, next *armcompute.GalleryImage) error {
 		if !known {
 			return badParameter(at+"features", "The feature '%s' is not supported.", val(f.Name))
 		}
-		if !slices.ContainsFunc(allowed, func(v string) bool { return strings.EqualFold(v, val(f.Value)) }) {
+		if !canon(f.Value, allowed) {
 			return badParameter(at+"features", "The value '%s' of the feature '%s' is not supported. Allowed values are: %s.", val(f.Value), val(f.Name), strings.Join(allowed, "; "))
 		}
 		needsV2 := strings.EqualFold(val(f.Name), "SecurityType") && !strings.EqualFold(val(f.Value), "Standard") ||

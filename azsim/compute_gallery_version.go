@@ -26,7 +26,7 @@ type regionCopy struct {
 func versionType() *resourceType {
 	h := hooks[armcompute.GalleryImageVersion]{check: checkVersion, work: versionWork}
 	return &resourceType{
-		name: "Microsoft.Compute/galleries/images/versions", versions: galleryVersions(), operations: "capsOperations",
+		name: "Microsoft.Compute/galleries/images/versions", versions: galleryVersions(), operations: galleryOperations,
 		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch:  func(c *call) (*reply, error) { return patch(c, h) },
 		remove: removeVersion,
@@ -61,6 +61,10 @@ func versionLess(a, b string) bool {
 
 const versionAt = "galleryImageVersion.properties."
 
+// safetySince is the first API version with a safetyProfile: before it regions were removed
+// from a version without it (CanCreateUpdateGetDeleteGalleryImageVersion#42).
+const safetySince = "2022-03-03"
+
 func checkVersion(c *call, old, next *armcompute.GalleryImageVersion) error {
 	if _, fine := versionNumbers(c.id.name()); !fine {
 		return badParameter("galleryImageVersionName", "The gallery image version name '%s' is invalid: it must be three 32-bit integers, MajorVersion.MinorVersion.Patch.", c.id.name())
@@ -79,7 +83,7 @@ func checkVersion(c *call, old, next *armcompute.GalleryImageVersion) error {
 	if p.SafetyProfile == nil {
 		p.SafetyProfile = &armcompute.GalleryImageVersionSafetyProfile{}
 	}
-	p.SafetyProfile.AllowDeletionOfReplicatedLocations = cmp.Or(p.SafetyProfile.AllowDeletionOfReplicatedLocations, ptr(true))
+	p.SafetyProfile.AllowDeletionOfReplicatedLocations = cmp.Or(p.SafetyProfile.AllowDeletionOfReplicatedLocations, ptr(false))
 	p.SafetyProfile.ReportedForPolicyViolation = ptr(false)
 	if old != nil {
 		return c.changeVersion(old, next)
@@ -119,6 +123,9 @@ func (c *call) checkPublishing(v *armcompute.GalleryImageVersion, pub *armcomput
 		if !canon(r.StorageAccountType, armcompute.PossibleStorageAccountTypeValues()) {
 			return badParameter(at+"storageAccountType", "The value '%s' of parameter 'storageAccountType' is not allowed. Allowed values are: Premium_LRS,Standard_LRS,Standard_ZRS.", *r.StorageAccountType)
 		}
+		if enc := r.Encryption; enc != nil && enc.OSDiskImage != nil && enc.OSDiskImage.SecurityProfile == nil {
+			enc.OSDiskImage.SecurityProfile = &armcompute.OSDiskImageSecurityProfile{} // gallery_e2e#78
+		}
 		atHome = atHome || normLocation(l.Name) == normLocation(home)
 	}
 	if !atHome {
@@ -130,53 +137,52 @@ func (c *call) checkPublishing(v *armcompute.GalleryImageVersion, pub *armcomput
 	return nil
 }
 
-// checkSource checks what a new version is made of.
+// sourceID is the id of what a version's OS disk is made of, and the parameter that names
+// it; "" for a blob.
+func sourceID(sp *armcompute.GalleryImageVersionStorageProfile) (id, target string) {
+	const at = versionAt + "storageProfile."
+	switch {
+	case sp.Source != nil && val(sp.Source.VirtualMachineID) != "":
+		return *sp.Source.VirtualMachineID, at + "source.virtualMachineId"
+	case sp.Source != nil && val(sp.Source.ID) != "":
+		return *sp.Source.ID, at + "source.id"
+	case sp.OSDiskImage != nil && sp.OSDiskImage.Source != nil && val(sp.OSDiskImage.Source.URI) == "":
+		return val(sp.OSDiskImage.Source.ID), at + "osDiskImage.source.id"
+	}
+	return "", at + "osDiskImage.source.id"
+}
+
+// checkSource checks what a new version is made of, and describes its disks.
 func (c *call) checkSource(v *armcompute.GalleryImageVersion) error {
 	const at = versionAt + "storageProfile."
 	sp := v.Properties.StorageProfile
-	id, target := "", at+"osDiskImage.source.id"
-	switch {
-	case sp.Source != nil && val(sp.Source.VirtualMachineID) != "", sp.Source != nil && strings.Contains(strings.ToLower(val(sp.Source.ID)), "/virtualmachine"):
-		return badParameter(at+"source", "A gallery image version cannot be made of a VM of a scale set; use a snapshot or a disk.")
-	case sp.Source != nil && val(sp.Source.ID) != "":
-		id, target = *sp.Source.ID, at+"source.id"
-	case sp.OSDiskImage != nil && sp.OSDiskImage.Source != nil:
-		id = val(sp.OSDiskImage.Source.ID)
-	}
-	if id == "" {
-		return badParameter(target, "Required parameter 'source' is missing (null).")
-	}
 	_, image := load[armcompute.GalleryImage](c.s, c.id.parent().String())
 	if image == nil {
 		return parentNotFound(c.id)
 	}
-	if from, sv := load[armcompute.GalleryImageVersion](c.s, id); sv != nil {
-		if err := c.authorizeLinked("Microsoft.Compute/galleries/images/versions/read", from.id); err != nil {
+	id, target := sourceID(sp)
+	switch {
+	case id != "":
+		parts, err := c.partsOf(id, target)
+		if err != nil {
 			return err
 		}
-		sp.OSDiskImage = &armcompute.GalleryOSDiskImage{SizeInGB: sv.Properties.StorageProfile.OSDiskImage.SizeInGB}
+		if err := fitsDefinition(v, image, parts, target); err != nil {
+			return err
+		}
+		describeParts(sp, parts)
+	case sp.OSDiskImage != nil && sp.OSDiskImage.Source != nil && val(sp.OSDiskImage.Source.URI) != "":
+		if c.s.Substrate != nil {
+			return noBlobs(at + "osDiskImage.source.uri")
+		}
+		sp.OSDiskImage.SizeInGB = ptr(c.s.blobGB(*sp.OSDiskImage.Source.URI))
+	default:
+		return badParameter(target, "Required parameter 'source' is missing (null).")
+	}
+	sp.OSDiskImage.HostCaching = cmp.Or(sp.OSDiskImage.HostCaching, ptr(armcompute.HostCachingReadWrite))
+	if sp.Source != nil {
 		return nil
 	}
-	o, err := c.originOf(id, target)
-	if err != nil {
-		return err
-	}
-	if normLocation(o.location) != normLocation(val(v.Location)) {
-		return badParameter(target, "The source '%s' is in location '%s'; it must be in that of the gallery image version, '%s'.", o.entry.id.String(), o.location, val(v.Location))
-	}
-	if g := image.Properties.HyperVGeneration; o.generation != nil && *o.generation != *g {
-		return badParameter(target, "The resource with id '%s' has a different Hypervisor generation ['%s'] than the parent gallery image Hypervisor generation ['%s'].", o.entry.id.String(), *o.generation, *g)
-	}
-	if t := image.Properties.OSType; o.osType != nil && *o.osType != *t {
-		return badParameter(target, "The resource with id '%s' has a different OS type ['%s'] than the parent gallery image OS type ['%s'].", o.entry.id.String(), *o.osType, *t)
-	}
-	if a := image.Properties.Architecture; o.capabilities != nil && o.capabilities.Architecture != nil && *o.capabilities.Architecture != *a {
-		return badParameter(target, "The resource with id '%s' has a different architecture ['%s'] than the parent gallery image architecture ['%s'].", o.entry.id.String(), *o.capabilities.Architecture, *a)
-	}
-	if sp.OSDiskImage == nil {
-		sp.OSDiskImage = &armcompute.GalleryOSDiskImage{}
-	}
-	sp.OSDiskImage.SizeInGB = ptr(o.sizeGB)
 	for _, d := range sp.DataDiskImages {
 		if d.Source == nil || d.Lun == nil {
 			return badParameter(at+"dataDiskImages", "Required parameter 'source' or 'lun' of a data disk image is missing (null).")
@@ -185,26 +191,64 @@ func (c *call) checkSource(v *armcompute.GalleryImageVersion) error {
 		if err != nil {
 			return err
 		}
-		d.SizeInGB = ptr(data.sizeGB)
+		d.SizeInGB, d.HostCaching = ptr(data.sizeGB), cmp.Or(d.HostCaching, ptr(armcompute.HostCachingNone))
 	}
 	return nil
+}
+
+// fitsDefinition refuses a source that is elsewhere, or of another kind than the image
+// definition says.
+func fitsDefinition(v *armcompute.GalleryImageVersion, image *armcompute.GalleryImage, from *imageParts, target string) error {
+	id, p := from.source.id.String(), image.Properties
+	if _, isVersion := from.source.body.(*armcompute.GalleryImageVersion); isVersion {
+		return nil
+	}
+	if normLocation(from.location) != normLocation(val(v.Location)) {
+		return badParameter(target, "The source '%s' is in location '%s'; it must be in that of the gallery image version, '%s'.",
+			id, from.location, val(v.Location))
+	}
+	if g := p.HyperVGeneration; from.generation != nil && *from.generation != *g {
+		return badParameter(target, "The resource with id '%s' has a different Hypervisor generation ['%s'] than the parent gallery image Hypervisor generation ['%s'].",
+			id, *from.generation, *g)
+	}
+	if t := p.OSType; from.osType != nil && *from.osType != *t {
+		return badParameter(target, "The resource with id '%s' has a different OS type ['%s'] than the parent gallery image OS type ['%s'].",
+			id, *from.osType, *t)
+	}
+	if a := p.Architecture; from.capabilities != nil && from.capabilities.Architecture != nil && *from.capabilities.Architecture != *a {
+		return badParameter(target, "The resource with id '%s' has a different architecture ['%s'] than the parent gallery image architecture ['%s'].",
+			id, *from.capabilities.Architecture, *a)
+	}
+	return nil
+}
+
+// describeParts fills in the disks of a version. What names a whole source has no source of
+// each disk ("source": {} and none).
+func describeParts(sp *armcompute.GalleryImageVersionStorageProfile, from *imageParts) {
+	if sp.OSDiskImage == nil {
+		sp.OSDiskImage = &armcompute.GalleryOSDiskImage{}
+	}
+	sp.OSDiskImage.SizeInGB = ptr(from.os.sizeGB)
+	if sp.Source == nil {
+		return
+	}
+	sp.OSDiskImage.HostCaching = cmp.Or(sp.OSDiskImage.HostCaching, from.os.hostCaching())
+	sp.OSDiskImage.Source = &armcompute.GalleryDiskImageSource{}
+	sp.DataDiskImages = nil
+	for _, d := range from.data {
+		sp.DataDiskImages = append(sp.DataDiskImages, &armcompute.GalleryDataDiskImage{
+			Lun: ptr(d.lun), SizeInGB: ptr(d.sizeGB), HostCaching: d.hostCaching(),
+		})
+	}
 }
 
 // changeVersion refuses changes of what is fixed in a version: its source, how
 // and in which storage it is kept.
 func (c *call) changeVersion(old, next *armcompute.GalleryImageVersion) error {
 	was, p := old.Properties, next.Properties
-	source := func(sp *armcompute.GalleryImageVersionStorageProfile) string {
-		if sp.Source != nil && sp.Source.ID != nil {
-			return strings.ToLower(*sp.Source.ID)
-		}
-		if sp.OSDiskImage != nil && sp.OSDiskImage.Source != nil {
-			return strings.ToLower(val(sp.OSDiskImage.Source.ID))
-		}
-		return ""
-	}
-	// Clients of older API versions leave the source out when they update.
-	if src := source(p.StorageProfile); src != "" && src != source(was.StorageProfile) {
+	// Clients leave the source out when they update (gallery_e2e#57).
+	before, _ := sourceID(was.StorageProfile)
+	if src, _ := sourceID(p.StorageProfile); src != "" && !strings.EqualFold(src, before) {
 		return notChangeable(versionAt + "storageProfile")
 	}
 	p.StorageProfile = was.StorageProfile
@@ -226,7 +270,7 @@ func (c *call) changeVersion(old, next *armcompute.GalleryImageVersion) error {
 				}
 			}
 		}
-		if !kept && !val(p.SafetyProfile.AllowDeletionOfReplicatedLocations) {
+		if !kept && c.version >= safetySince && !val(p.SafetyProfile.AllowDeletionOfReplicatedLocations) {
 			return refuse(http.StatusConflict, "OperationNotAllowed", "The region '%s' cannot be removed from gallery image version '%s': safetyProfile.allowDeletionOfReplicatedLocations is false.", *x.Name, c.id.name())
 		}
 	}
@@ -240,10 +284,6 @@ func removeVersion(c *call) (*reply, error) {
 			return refuse(http.StatusConflict, "OperationNotAllowed",
 				"The gallery image version '%s' cannot be deleted before its end of life, %s: safetyProfile.blockDeletionBeforeEndOfLife is true.",
 				e.id.name(), p.PublishingProfile.EndOfLifeDate.UTC().Format(time.RFC3339))
-		}
-		if !val(p.SafetyProfile.AllowDeletionOfReplicatedLocations) {
-			return refuse(http.StatusConflict, "OperationNotAllowed",
-				"The gallery image version '%s' cannot be deleted: safetyProfile.allowDeletionOfReplicatedLocations is false.", e.id.name())
 		}
 		return nil
 	}, func(e *entry) work {
@@ -309,18 +349,21 @@ func versionWork(c *call, e *entry, old, next *armcompute.GalleryImageVersion) w
 	}
 	sp := next.Properties.StorageProfile
 	list, sources := []copying{}, []*entry{}
-	add := func(to Volume, id string) {
-		if src := s.findID(id); src != nil {
-			list, sources = append(list, copying{to, Source{Volume: src.volume()}}), append(sources, src)
+	if id, target := sourceID(sp); id != "" {
+		if from, err := c.partsOf(id, target); err == nil { // checked above
+			list, sources = append(list, copying{e.volume(), Source{Volume: from.os.volume}}), append(sources, from.source)
+			for _, d := range from.data {
+				list = append(list, copying{e.dataVolume(d.lun), Source{Volume: d.volume}})
+			}
 		}
 	}
-	if sp.Source != nil && sp.Source.ID != nil {
-		add(e.volume(), *sp.Source.ID)
-	} else {
-		add(e.volume(), val(sp.OSDiskImage.Source.ID))
-	}
 	for _, d := range sp.DataDiskImages {
-		add(e.dataVolume(*d.Lun), val(d.Source.ID))
+		if d.Source == nil {
+			continue
+		}
+		if src := s.findID(val(d.Source.ID)); src != nil {
+			list, sources = append(list, copying{e.dataVolume(*d.Lun), Source{Volume: src.volume()}}), append(sources, src)
+		}
 	}
 	w.run = s.makeVolumes(list...)
 	w.verify = func() *armError {
@@ -342,18 +385,28 @@ func versionWork(c *call, e *entry, old, next *armcompute.GalleryImageVersion) w
 	return w
 }
 
-// renderVersion shows ReplicationStatus where $expand asks for it.
+// renderVersion shows ReplicationStatus where $expand asks for it, and the sizes of disks
+// once they are there; what a whole source brings is not shown at all before.
 func renderVersion(c *call, e *entry) any {
 	v := e.body.(*armcompute.GalleryImageVersion)
-	rep, _ := e.extra.(*replication)
-	if !c.expands("ReplicationStatus") || rep == nil {
-		return v
-	}
 	shown, p := *v, *v.Properties
 	shown.Properties = &p
+	if e.making {
+		sp := *p.StorageProfile
+		if p.StorageProfile = &sp; sp.Source != nil {
+			sp.OSDiskImage, sp.DataDiskImages = nil, nil
+		} else {
+			os := *sp.OSDiskImage
+			os.SizeInGB, sp.OSDiskImage = nil, &os
+		}
+	}
+	rep, _ := e.extra.(*replication)
+	if !c.expands("ReplicationStatus") || rep == nil {
+		return &shown
+	}
 	status := &armcompute.ReplicationStatus{AggregatedState: ptr(armcompute.AggregatedReplicationStateCompleted)}
 	for _, r := range rep.regions {
-		row := &armcompute.RegionalReplicationStatus{Region: ptr(r.name), State: ptr(armcompute.ReplicationStateCompleted), Progress: ptr(int32(100)), Details: ptr("")}
+		row := &armcompute.RegionalReplicationStatus{Region: ptr(normLocation(r.name)), State: ptr(armcompute.ReplicationStateCompleted), Progress: ptr(int32(100)), Details: ptr("")}
 		switch {
 		case r.failure != "" && !c.now.Before(r.end):
 			row.State, row.Progress, row.Details = ptr(armcompute.ReplicationStateFailed), ptr(int32(0)), ptr(r.failure)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -68,10 +69,14 @@ func (s *Server) insertDisk(e *entry, name, sku string, p *armcompute.DiskProper
 	rt := s.types["microsoft.compute/disks"]
 	now := time.Now()
 	p.ProvisioningState, p.TimeCreated, p.UniqueID = ptr(stateSucceeded), ptr(now), ptr(s.newUUID("disk", id.key()))
-	p.DiskSizeBytes = ptr(int64(val(p.DiskSizeGB)) << 30)
 	d := &armcompute.Disk{Location: body.Location, Zones: body.Zones, Properties: p, SKU: &armcompute.DiskSKU{
-		Name: ptr(armcompute.DiskStorageAccountTypes(sku)), Tier: ptr(strings.SplitN(sku, "_", 2)[0]),
+		Name: ptr(armcompute.DiskStorageAccountTypes(sku)), Tier: ptr(skuTier(sku)),
 	}}
+	// A disk that comes with a machine has the machine's tags; none are {} (specialized_image#27).
+	if d.Tags = maps.Clone(body.Tags); d.Tags == nil {
+		d.Tags = map[string]*string{}
+	}
+	settleDisk(d)
 	stamp(d, id, "Microsoft.Compute/disks")
 	hold(d, e.id, x.power != powerDeallocated)
 	return s.insert(id, rt, d, now)
@@ -100,13 +105,17 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 		if o.ManagedDisk != nil {
 			sku = string(val(o.ManagedDisk.StorageAccountType))
 		}
-		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), sku, &armcompute.DiskProperties{
+		props := &armcompute.DiskProperties{
 			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
-			CreationData: originData(img),
-			SupportedCapabilities: &armcompute.SupportedCapabilities{
-				Architecture: ptr(armcompute.Architecture(img.arch)), AcceleratedNetwork: ptr(size.accelerated), DiskControllerTypes: ptr(img.controllers),
-			},
-		})
+			CreationData: originData(img, s.Subscription, val(body.Location)), SupportedCapabilities: capabilitiesOf(img),
+		}
+		if img.source.Platform != "" {
+			props.SupportsHibernation = hibernationOf(img)
+			if img.source.SizeGB == img.sizeGB {
+				props.DiskSizeBytes = ptr(imageBytes(img))
+			}
+		}
+		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), sku, props)
 		if isEphemeral(x.profile) || o.ManagedDisk == nil {
 			fresh.extra = ephemeralOSDisk
 		}
@@ -142,13 +151,12 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 }
 
 // originData is a disk's creationData for an image.
-func originData(img bootImage) *armcompute.CreationData {
+func originData(img bootImage, subscription, location string) *armcompute.CreationData {
 	c := &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionFromImage)}
 	ref := &armcompute.ImageDiskReference{ID: img.ref.ID}
 	switch {
 	case img.source.Platform != "":
-		p := strings.Split(img.source.Platform, ":")
-		ref.ID = ptr("/Subscriptions/00000000-0000-0000-0000-000000000000/Providers/Microsoft.Compute/Locations/global/Publishers/" + p[0] + "/ArtifactTypes/VMImage/Offers/" + p[1] + "/Skus/" + p[2] + "/Versions/" + p[3])
+		ref.ID = ptr(platformImageID(img, subscription, location))
 		c.ImageReference = ref
 	case strings.Contains(string(img.source.Volume), "/galleries/"):
 		c.GalleryImageReference = ref

@@ -40,7 +40,7 @@ func (c *call) marketplaceImage(version string) (img bootImage, location, id str
 		id.names = names[:1]
 		return img, "", "", (&call{s: c.s, id: id, version: c.version}).knownLocation()
 	}
-	img, err = platformImage(&armcompute.ImageReference{Publisher: &names[1], Offer: &names[3], SKU: &names[4], Version: &version})
+	img, err = c.s.platformImage(&armcompute.ImageReference{Publisher: &names[1], Offer: &names[3], SKU: &names[4], Version: &version})
 	if err != nil || !strings.EqualFold(names[2], "vmimage") {
 		return img, "", "", refuse(http.StatusNotFound, "NotFound", "Artifact: VMImage was not found.")
 	}

@@ -28,7 +28,32 @@ func snapshotType() *resourceType {
 		},
 		actions: map[string]handler{"begingetaccess": beginAccess, "endgetaccess": endAccess},
 		drop:    dropVolume,
+		render:  renderSnapshot,
 	}
+}
+
+// A copyProgress is the extra of a snapshot whose bytes are copied after its operation has
+// ended: completionPercent tells how far.
+type copyProgress struct{ begin, end time.Time }
+
+// percent is in whole percents, as seconds after the operation 0 was recorded.
+func (p *copyProgress) percent(now time.Time) float32 {
+	if !now.Before(p.end) {
+		return 100
+	}
+	return float32(max(0, 100*now.Sub(p.begin)/(p.end.Sub(p.begin)+1)))
+}
+
+func renderSnapshot(c *call, e *entry) any {
+	body := e.body.(*armcompute.Snapshot)
+	progress, _ := e.extra.(*copyProgress)
+	if progress == nil {
+		return body
+	}
+	shown, p := *body, *body.Properties
+	shown.Properties = &p
+	p.CompletionPercent = ptr(progress.percent(c.now))
+	return &shown
 }
 
 func checkSnapshot(c *call, old, next *armcompute.Snapshot) error {
@@ -66,33 +91,78 @@ func checkSnapshot(c *call, old, next *armcompute.Snapshot) error {
 	if old != nil {
 		return changeSnapshot(old, next)
 	}
-	if *p.CreationData.CreateOption != armcompute.DiskCreateOptionCopy {
-		return badParameter("snapshot.creationData.createOption", "The creation option '%s' is not simulated: use Copy.", *p.CreationData.CreateOption)
+	p.UniqueID = ptr(c.s.newUUID("snapshot", c.id.key()))
+	p.DiskState, p.DiskSizeBytes, p.CompletionPercent = ptr(armcompute.DiskStateUnattached), nil, nil
+	if err := c.originateSnapshot(next); err != nil {
+		return err
 	}
-	o, err := c.originOf(val(p.CreationData.SourceResourceID), "snapshot.creationData.sourceResourceId")
+	p.Incremental = cmp.Or(p.Incremental, ptr(false))
+	if p.DiskSizeBytes == nil {
+		p.DiskSizeBytes = ptr(int64(*p.DiskSizeGB) << 30)
+	}
+	settleBytes(&p.Encryption, &p.NetworkAccessPolicy, &p.PublicNetworkAccess)
+	return nil
+}
+
+// originateSnapshot fills in what a new snapshot has of what it is made of.
+func (c *call) originateSnapshot(next *armcompute.Snapshot) error {
+	const at = "snapshot.creationData"
+	p, location := next.Properties, val(next.Location)
+	cd := p.CreationData
+	switch *cd.CreateOption {
+	case armcompute.DiskCreateOptionEmpty:
+		if val(p.DiskSizeGB) <= 0 {
+			return badParameter("snapshot.diskSizeGB", "Required parameter 'snapshot.diskSizeGB' is missing (null).")
+		}
+		return nil
+	case armcompute.DiskCreateOptionImport:
+		size, err := c.importBlob(at, cd)
+		p.DiskSizeGB = cmp.Or(p.DiskSizeGB, &size)
+		return err
+	case armcompute.DiskCreateOptionCopy, armcompute.DiskCreateOptionCopyStart:
+	default:
+		return badParameter(at+".createOption", "The creation option '%s' is not simulated: use Copy, CopyStart, Empty or Import.", *cd.CreateOption)
+	}
+	o, err := c.originOf(val(cd.SourceResourceID), at+".sourceResourceId")
 	if err != nil {
 		return err
 	}
-	if normLocation(o.location) != normLocation(location) {
+	from, _ := o.entry.body.(*armcompute.Snapshot)
+	switch {
+	case *cd.CreateOption == armcompute.DiskCreateOptionCopyStart:
+		// Only incremental snapshots are copied so, also to another region ("Copy an
+		// incremental snapshot to a new region" in Azure's documentation).
+		if from == nil || !val(from.Properties.Incremental) || !val(p.Incremental) {
+			return conflict("CopyStart creation is supported only for incremental snapshots of incremental snapshots.")
+		}
+	case normLocation(o.location) != normLocation(location):
 		return badParameter("snapshot.location", "The snapshot's location '%s' is not that of its source '%s', '%s'.", location, o.entry.id.String(), o.location)
 	}
 	if val(p.Incremental) {
-		if err := c.limitIncremental(o.entry); err != nil {
+		p.IncrementalSnapshotFamilyID = ptr(val(o.uniqueID))
+		if from != nil {
+			p.IncrementalSnapshotFamilyID = from.Properties.IncrementalSnapshotFamilyID
+		} else if err := c.limitIncremental(o.entry); err != nil {
 			return err
 		}
-		p.IncrementalSnapshotFamilyID = ptr(val(o.uniqueID))
 	}
-	p.CreationData.SourceUniqueID = o.uniqueID
-	p.UniqueID = ptr(c.s.newUUID("snapshot", c.id.key()))
-	p.DiskState = ptr(armcompute.DiskStateUnattached)
+	if d, isDisk := o.entry.body.(*armcompute.Disk); isDisk {
+		cd.LogicalSectorSize = d.Properties.CreationData.LogicalSectorSize
+	}
+	cd.SourceUniqueID = o.uniqueID
 	p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, o.osType), cmp.Or(p.HyperVGeneration, o.generation), cmp.Or(p.SupportedCapabilities, o.capabilities)
+	p.SecurityProfile, p.SupportsHibernation = cmp.Or(p.SecurityProfile, o.security), cmp.Or(p.SupportsHibernation, o.hibernation)
 	p.DiskSizeGB = ptr(max(o.sizeGB, val(p.DiskSizeGB)))
-	p.DiskSizeBytes = ptr(int64(*p.DiskSizeGB) << 30)
-	if p.Incremental == nil {
-		p.Incremental = ptr(false)
-	}
-	p.CompletionPercent = ptr(float32(100)) // of a copy in one region: usable at once
+	p.DiskSizeBytes = o.bytesFor(*p.DiskSizeGB)
 	return nil
+}
+
+// copiesLater says whether a snapshot's bytes come after its operation has ended: those of
+// CopyStart, and of disks whose performance is provisioned (completion_percent#10 and
+// snapshot_ultra_ssd#9; other snapshots have no completionPercent).
+func (s *Server) copiesLater(p *armcompute.SnapshotProperties) bool {
+	_, d := load[armcompute.Disk](s, val(p.CreationData.SourceResourceID))
+	return *p.CreationData.CreateOption == armcompute.DiskCreateOptionCopyStart || d != nil && provisioned(d)
 }
 
 // limitIncremental keeps the limits of incremental snapshots.
@@ -116,7 +186,7 @@ func (c *call) limitIncremental(disk *entry) error {
 }
 
 // changeSnapshot refuses changes that a snapshot does not allow: all but of its
-// tags, its SKU and who may read it.
+// tags, its SKU, what it supports and who may read it.
 func changeSnapshot(old, next *armcompute.Snapshot) error {
 	was, p := old.Properties, next.Properties
 	if val(was.CreationData.CreateOption) != val(p.CreationData.CreateOption) ||
@@ -131,15 +201,27 @@ func changeSnapshot(old, next *armcompute.Snapshot) error {
 	}
 	keep := *was
 	keep.NetworkAccessPolicy, keep.PublicNetworkAccess = cmp.Or(p.NetworkAccessPolicy, was.NetworkAccessPolicy), cmp.Or(p.PublicNetworkAccess, was.PublicNetworkAccess)
+	keep.OSType, keep.SupportedCapabilities = cmp.Or(p.OSType, was.OSType), cmp.Or(p.SupportedCapabilities, was.SupportedCapabilities)
+	keep.Encryption, keep.DiskAccessID = cmp.Or(p.Encryption, was.Encryption), cmp.Or(p.DiskAccessID, was.DiskAccessID)
 	*p = keep
 	return nil
 }
 
 func snapshotWork(c *call, e *entry, old, next *armcompute.Snapshot) work {
-	// A snapshot whose making failed is made anew, while its source is there.
-	src := c.s.findID(val(next.Properties.CreationData.SourceResourceID))
-	if old != nil && stateOf(old) != stateFailed || src == nil {
+	p := next.Properties
+	src := c.s.findID(val(p.CreationData.SourceResourceID))
+	// A snapshot whose making failed is made again, while its source is there.
+	if old != nil && (stateOf(old) != stateFailed || src == nil && p.CreationData.SourceResourceID != nil) {
 		return work{span: c.duration("snapshot.update")}
 	}
-	return work{span: c.duration("snapshot.create"), run: c.s.makeVolumes(copying{e.volume(), Source{Volume: src.volume()}})}
+	from := Source{SizeGB: *p.DiskSizeGB}
+	if src != nil {
+		from = Source{Volume: src.volume()}
+	}
+	w := work{span: c.duration("snapshot.create"), run: c.s.makeVolumes(copying{e.volume(), from})}
+	if c.s.copiesLater(p) {
+		begin := c.now.Add(w.span)
+		e.extra = &copyProgress{begin, begin.Add(c.duration("snapshot.copy"))}
+	}
+	return w
 }

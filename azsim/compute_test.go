@@ -160,7 +160,7 @@ func TestSnapshotTakesOverWhatItsDiskIs(t *testing.T) {
 		if took := time.Since(began); took < 4*time.Second || took > 30*time.Second {
 			t.Errorf("the snapshot took %v, want about 6 s and a poll", took)
 		}
-		if p := s.Properties; *p.DiskSizeGB != 8 || *p.HyperVGeneration != armcompute.HyperVGenerationV2 || *p.OSType != armcompute.OperatingSystemTypesLinux || *p.CompletionPercent != 100 {
+		if p := s.Properties; *p.DiskSizeGB != 8 || *p.HyperVGeneration != armcompute.HyperVGenerationV2 || *p.OSType != armcompute.OperatingSystemTypesLinux || p.CompletionPercent != nil {
 			t.Errorf("got %+v", p)
 		}
 		p, err := b.f.NewDisksClient().BeginCreateOrUpdate(b.ctx, b.group, "d2", armcompute.Disk{
@@ -187,7 +187,7 @@ func TestDiskRefusals(t *testing.T) {
 		"no such location": {"LocationNotAvailableForResourceType", disk(func(d *armcompute.Disk) { d.Location = ptr("atlantis") })},
 		"no such zone":     {"InvalidAvailabilityZone", disk(func(d *armcompute.Disk) { d.Zones = []*string{ptr("9")} })},
 		"no size":          {"InvalidParameter", disk(func(d *armcompute.Disk) { d.Properties.DiskSizeGB = nil })},
-		"no source": {"ResourceNotFound", disk(func(d *armcompute.Disk) {
+		"no source": {"NotFound", disk(func(d *armcompute.Disk) {
 			d.Properties.CreationData = copyOf("/subscriptions/" + DefaultSubscription + "/resourceGroups/azsim/providers/Microsoft.Compute/snapshots/none")
 		})},
 		"not an id": {"InvalidParameter", disk(func(d *armcompute.Disk) { d.Properties.CreationData = copyOf("none") })},
@@ -367,12 +367,23 @@ func TestVersionRefusals(t *testing.T) {
 		try("1.0.0", "ResourceNotFound", func(v *armcompute.GalleryImageVersion) {
 			v.Properties.StorageProfile.OSDiskImage.Source.ID = ptr(s + "x")
 		})
-		// The CLI gives a snapshot V1 unless told otherwise.
+		// A managed image of another generation is refused; a snapshot's is not looked at.
 		p, err := b.f.NewSnapshotsClient().BeginCreateOrUpdate(b.ctx, b.group, "v1", armcompute.Snapshot{
 			Location: ptr(DefaultLocation), Properties: &armcompute.SnapshotProperties{CreationData: copyOf(*b.disk("d2", 8).ID), HyperVGeneration: ptr(armcompute.HyperVGenerationV1)},
 		}, nil)
 		v1 := await(b, p, err)
-		try("1.0.0", "InvalidParameter", func(v *armcompute.GalleryImageVersion) { v.Properties.StorageProfile.OSDiskImage.Source.ID = v1.ID })
+		q, err := b.f.NewImagesClient().BeginCreateOrUpdate(b.ctx, b.group, "m", armcompute.Image{
+			Location: ptr(DefaultLocation), Properties: &armcompute.ImageProperties{StorageProfile: &armcompute.ImageStorageProfile{OSDisk: &armcompute.ImageOSDisk{
+				OSType: ptr(armcompute.OperatingSystemTypesLinux), OSState: ptr(armcompute.OperatingSystemStateTypesGeneralized), Snapshot: &armcompute.SubResource{ID: v1.ID},
+			}}},
+		}, nil)
+		image := await(b, q, err)
+		try("1.0.0", "InvalidParameter", func(v *armcompute.GalleryImageVersion) {
+			v.Properties.StorageProfile = &armcompute.GalleryImageVersionStorageProfile{Source: &armcompute.GalleryArtifactVersionFullSource{ID: image.ID}}
+		})
+		if _, err = b.beginVersion("1.0.0", versionOf(*v1.ID)); err != nil {
+			t.Errorf("of a snapshot of generation 1: %v", err)
+		}
 	})
 }
 

@@ -72,6 +72,11 @@ func dropVolume(s *Server, e *entry) {
 // volumesOf lists the volumes that an entry owns.
 func volumesOf(e *entry) []Volume {
 	out := []Volume{e.volume()}
+	if i, isImage := e.body.(*armcompute.Image); isImage && i.Properties.StorageProfile != nil {
+		for _, d := range i.Properties.StorageProfile.DataDisks {
+			out = append(out, e.dataVolume(val(d.Lun)))
+		}
+	}
 	if v, isVersion := e.body.(*armcompute.GalleryImageVersion); isVersion && v.Properties != nil && v.Properties.StorageProfile != nil {
 		for _, d := range v.Properties.StorageProfile.DataDiskImages {
 			out = append(out, e.dataVolume(val(d.Lun)))
@@ -88,7 +93,18 @@ type origin struct {
 	generation   *armcompute.HyperVGeneration
 	capabilities *armcompute.SupportedCapabilities
 	uniqueID     *string
+	security     *armcompute.DiskSecurityProfile
+	hibernation  *bool
+	bytes        *int64
 	location     string
+}
+
+// bytesFor is the exact size of a copy in that size; nil where it is larger than the source.
+func (o *origin) bytesFor(sizeGB int32) *int64 {
+	if sizeGB != o.sizeGB {
+		return nil
+	}
+	return o.bytes
 }
 
 // originOf finds the disk or snapshot with that id, and checks that it is whole
@@ -100,7 +116,8 @@ func (c *call) originOf(id, target string) (*origin, error) {
 	}
 	e := c.s.find(parsed)
 	if e == nil {
-		return nil, notFound(parsed)
+		// Not ResourceNotFound, which a GET answers (vm_snapshot_copy_start_detection#4 of 2024).
+		return nil, refuse(http.StatusNotFound, "NotFound", "Resource %s is not found.", parsed.name())
 	}
 	o := &origin{entry: e}
 	switch b := e.body.(type) {
@@ -111,11 +128,14 @@ func (c *call) originOf(id, target string) (*origin, error) {
 		}
 		p := b.Properties
 		o.sizeGB, o.osType, o.generation, o.capabilities, o.uniqueID = val(p.DiskSizeGB), p.OSType, p.HyperVGeneration, p.SupportedCapabilities, p.UniqueID
-		o.location = val(b.Location)
+		o.security, o.hibernation, o.bytes, o.location = p.SecurityProfile, p.SupportsHibernation, p.DiskSizeBytes, val(b.Location)
 	case *armcompute.Snapshot:
 		p := b.Properties
 		o.sizeGB, o.osType, o.generation, o.capabilities, o.uniqueID = val(p.DiskSizeGB), p.OSType, p.HyperVGeneration, p.SupportedCapabilities, p.UniqueID
-		o.location = val(b.Location)
+		o.security, o.hibernation, o.bytes, o.location = p.SecurityProfile, p.SupportsHibernation, p.DiskSizeBytes, val(b.Location)
+		if progress, _ := e.extra.(*copyProgress); progress != nil && c.now.Before(progress.end) {
+			return nil, conflict("The snapshot '%s' cannot be used: its copy is at %v percent.", e.id.name(), progress.percent(c.now))
+		}
 	default:
 		return nil, badParameter(target, "The value of parameter %s is invalid: '%s' is neither a disk nor a snapshot.", target, id)
 	}

@@ -36,7 +36,7 @@
 //     groups, registration of providers, roles with their permissions, deployments of
 //     templates with validation and what-if
 //   - Microsoft.Compute: scale sets (Uniform and Flexible) with their instances, models,
-//     upgrades and extensions; virtual machines, disks, snapshots, galleries
+//     upgrades and extensions; virtual machines, disks, snapshots, galleries, managed images
 //   - the metadata service of each instance: metadata, tokens, attested documents,
 //     scheduled events (package metadata)
 //   - networks, interfaces, public addresses, security groups, NAT gateways, storage
@@ -70,7 +70,7 @@
 //
 // A file's name begins with the part of Azure that it simulates:
 //
-//   - compute_: disks, snapshots, galleries, scale sets with their instances and
+//   - compute_: disks, snapshots, galleries, managed images, scale sets with their instances and
 //     extensions, virtual machines, sizes
 //   - network_: virtual networks, interfaces, addresses and load balancers
 //   - storage_: storage accounts and their shares

@@ -27,6 +27,7 @@ func DefaultProfile() Profile {
 		"disk.delete":         {1 * s, 5 * s},
 		"disk.access":         {1 * s, 3 * s},
 		"snapshot.create":     {4 * s, 8 * s},
+		"snapshot.copy":       {5 * m, 30 * m}, // of CopyStart, after the operation
 		"snapshot.update":     {1 * s, 3 * s},
 		"snapshot.delete":     {1 * s, 5 * s},
 		"gallery.create":      {10 * s, 30 * s},
@@ -35,6 +36,9 @@ func DefaultProfile() Profile {
 		"image.create":        {5 * s, 15 * s},
 		"image.update":        {5 * s, 15 * s},
 		"image.delete":        {10 * s, 30 * s},
+		"managedImage.create": {5 * s, 15 * s},
+		"managedImage.update": {1 * s, 5 * s},
+		"managedImage.delete": {5 * s, 15 * s},
 		"version.create":      {664 * s, 6266 * s},
 		"version.shallow":     {60 * s, 180 * s},
 		"version.update":      {30 * s, 90 * s},

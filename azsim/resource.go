@@ -191,8 +191,10 @@ type hooks[T any] struct {
 	// set by the framework, before and after.
 	work func(c *call, e *entry, old, next *T) work
 	// accepted answers 202 instead of 201 and 200, and "Updating" instead of
-	// "Creating", as disks and snapshots do.
+	// "Creating", as disks and snapshots do; the operation's output is the resource.
 	accepted bool
+	// settled answers a change with "Succeeded" while its operation runs, as galleries do.
+	settled bool
 }
 
 // put is the common PUT: decode, check, store, begin.
@@ -269,6 +271,9 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 	} else {
 		e.body = next
 	}
+	if h.settled && old != nil {
+		state = stateSucceeded
+	}
 	if h.accepted {
 		status, state = http.StatusAccepted, stateUpdating
 	}
@@ -292,10 +297,18 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 		if done != nil {
 			done(failure)
 		}
+		if h.accepted {
+			made, _ := toTree(c.render(e))
+			op.output = func() any { return made }
+		}
 	}
 	setState(next, state)
 	op = c.begin(e, w)
-	return &reply{status: status, body: c.render(e), op: op}, nil
+	body := c.render(e)
+	if h.accepted {
+		body = c.firstDiskAnswer(e, tree)
+	}
+	return &reply{status: status, body: body, op: op}, nil
 }
 
 // remove is the common DELETE. work's done is called before the entry goes;
