@@ -196,15 +196,3 @@ func (b *bench) follow(operation string) *http.Response {
 	}
 	return b.sendAbsolute("GET", at.Path, at.Query().Get("api-version"), "")
 }
-
-// memberAt is the member at a dotted path; a number is an index.
-func memberAt(v any, path string) any {
-	for _, name := range strings.Split(path, ".") {
-		if list, isList := v.([]any); isList && len(list) > 0 && name == "0" {
-			v = list[0]
-			continue
-		}
-		v = at(v, name)
-	}
-	return v
-}

@@ -15,8 +15,8 @@ const (
 	nsgPath     = "Microsoft.Network/networkSecurityGroups/nsg"
 )
 
-// memberAt is the JSON of what lies at a path, whose numbers are places in lists.
-func memberAt(v any, path string) string {
+// memberAt is what lies at a path, whose numbers are places in lists.
+func memberAt(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		var n int
 		if list, isList := v.([]any); isList {
@@ -27,7 +27,12 @@ func memberAt(v any, path string) string {
 		}
 		v = at(v, name)
 	}
-	data, err := json.Marshal(v)
+	return v
+}
+
+// memberText is its JSON.
+func memberText(v any, path string) string {
+	data, err := json.Marshal(memberAt(v, path))
 	if err != nil {
 		return err.Error()
 	}
@@ -70,7 +75,7 @@ func TestNetworkResourcesShowAzuresDefaults(t *testing.T) {
 			{nsgPath, netVersion, "properties.securityRules.0.properties.sourcePortRanges", "[]"},
 			{nsgPath, netVersion, "properties.subnets.0.id", `"` + groupID(vnetPath) + `/subnets/servers"`},
 		} {
-			if got := memberAt(b.get(c.path, c.version), c.member); got != c.want {
+			if got := memberText(b.get(c.path, c.version), c.member); got != c.want {
 				t.Errorf("%s %s in %s: %s, want %s", c.path, c.member, c.version, got, c.want)
 			}
 		}
@@ -115,7 +120,7 @@ func TestNetworkWritesThatAreDoneAtOnce(t *testing.T) {
 			t.Errorf("interface of a machine: %v", got)
 		}
 		out := b.made("PUT", nicPath, netVersion, nic)
-		if memberAt(out, "properties.ipConfigurations.0.properties.provisioningState") != `"Updating"` {
+		if memberText(out, "properties.ipConfigurations.0.properties.provisioningState") != `"Updating"` {
 			t.Errorf("interface of a machine: %v", out)
 		}
 		out = b.made("PUT", "Microsoft.Network/publicIPAddresses/s", netVersion, publicBody("static"))
@@ -142,8 +147,8 @@ func TestNetworkResourcesHaveETags(t *testing.T) {
 			`{"properties":{"addressPrefix":"10.9.8.64/26","privateEndpointNetworkPolicies":"Enabled"}}`), "etag"))
 		v := b.get(vnetPath, netVersion)
 		check(text(v, "etag"))
-		if got := memberAt(v, "properties.subnets.0.etag"); got != memberAt(v, "etag") {
-			t.Errorf("ETag of a subnet %s, of its network %s", got, memberAt(v, "etag"))
+		if got := memberText(v, "properties.subnets.0.etag"); got != memberText(v, "etag") {
+			t.Errorf("ETag of a subnet %s, of its network %s", got, memberText(v, "etag"))
 		}
 		if got := b.send("GET", "/providers/"+vnetPath, netVersion, "").Header.Get("ETag"); got != text(v, "etag") {
 			t.Errorf("ETag in the header: %q", got)
