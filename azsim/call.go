@@ -461,6 +461,7 @@ func (c *call) page(list []*entry) *reply {
 
 // pageOf answers one page of a list whose order does not change.
 func (c *call) pageOf(items []any) *reply {
+	items = append([]any{}, items...) // an empty list is no null
 	from, _ := strconv.Atoi(c.query("$skiptoken"))
 	from = min(max(from, 0), len(items))
 	size := c.s.PageSize

@@ -3,7 +3,6 @@ package azsim
 import (
 	"net/http"
 	"strconv"
-	"strings"
 )
 
 func availabilitySetType() *resourceType {
@@ -47,7 +46,7 @@ func (s *Server) machinesIn(set *entry) []string {
 	var out []string
 	for _, vm := range s.order {
 		x, isInstance := vm.extra.(*instance)
-		if isInstance && x.plain != nil && x.plain.availabilitySet != nil && strings.EqualFold(val(x.plain.availabilitySet.ID), set.key) {
+		if isInstance && x.plain != nil && x.plain.inSet(set) {
 			out = append(out, vm.id.String())
 		}
 	}

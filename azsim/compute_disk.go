@@ -166,7 +166,7 @@ func (c *call) fromImage(next *armcompute.Disk) error {
 			return err
 		}
 		// The image's generation stands, whatever was requested.
-		p.OSType, p.HyperVGeneration = ptr(osTypeOf(img)), ptr(armcompute.HyperVGeneration(img.generation))
+		p.OSType, p.HyperVGeneration = ptr(img.os()), ptr(armcompute.HyperVGeneration(img.generation))
 		p.SupportedCapabilities, p.SupportsHibernation = capabilitiesOf(img), hibernationOf(img)
 		if p.DiskSizeGB = cmp.Or(p.DiskSizeGB, ptr(img.sizeGB)); *p.DiskSizeGB == img.sizeGB {
 			p.DiskSizeBytes = ptr(imageBytes(img))

@@ -1,7 +1,9 @@
 package azsim
 
 import (
+	"cmp"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -88,6 +90,6 @@ func (c *call) importBlob(at string, cd *armcompute.CreationData) (int32, error)
 	return c.s.blobGB(*cd.SourceURI), nil
 }
 
-// blobGB is the size of a blob. azsim has no blobs to look at: each has that of most
-// images of the marketplace.
-func (s *Server) blobGB(string) int32 { return 30 }
+// blobGB is the size of a blob: where no machine had it as a disk, that of most images of the
+// marketplace, since azsim has no blobs to look at.
+func (s *Server) blobGB(uri string) int32 { return cmp.Or(s.blobs[strings.ToLower(uri)], 30) }

@@ -31,14 +31,6 @@ func platformImageID(img bootImage, subscription, location string) string {
 		"/Publishers/" + p[0] + "/ArtifactTypes/VMImage/Offers/" + p[1] + "/Skus/" + p[2] + "/Versions/" + p[3]
 }
 
-// osTypeOf is what a marketplace image holds.
-func osTypeOf(img bootImage) armcompute.OperatingSystemTypes {
-	if strings.HasPrefix(strings.ToLower(img.source.Platform), "microsoftwindows") {
-		return armcompute.OperatingSystemTypesWindows
-	}
-	return armcompute.OperatingSystemTypesLinux
-}
-
 // imageBytes is the exact size of a marketplace image's disk: those of Canonical and of
 // Windows Server have 1 and 2 MiB more than whole GiB (disk_trusted_launch#5,
 // create_image_version_with_region_cvm_encryption_pmk#50), others none (specialized_image#27).

@@ -52,8 +52,8 @@ func (s *Server) diskNameFor(e *entry, part string) string {
 	x, body := instanceOf(e)
 	set := x.set.id.name()
 	head, tail := set+"_"+set, fmt.Sprintf("_%d_%s_%s", x.id, part, strings.ReplaceAll(s.newUUID("disk name", e.key), "-", ""))
-	if x.plain != nil && x.plain.osDiskName != "" && strings.HasPrefix(part, "OsDisk") && x.osDisk == nil {
-		return x.plain.osDiskName
+	if x.plain != nil && !x.plain.unmanaged() && val(x.plain.osDisk().Name) != "" && strings.HasPrefix(part, "OsDisk") && x.osDisk == nil {
+		return *x.plain.osDisk().Name
 	}
 	if x.flex {
 		head, tail = val(body.Name), tail[strings.Index(tail[1:], "_")+1:]
@@ -89,8 +89,15 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 	var img bootImage
 	var fresh, before *entry
 	var failed error
+	if x.plain != nil && x.plain.attaches() && x.osDisk != nil { // it is there
+		s.locked(func() { x.provisioned = true })
+		return nil
+	}
 	s.locked(func() {
-		img, failed = s.resolveVersion(imageOf(x.profile), version, val(body.Location))
+		img = x.image
+		if x.plain == nil || x.osDisk != nil || imageOf(x.profile) != nil {
+			img, failed = s.resolveVersion(imageOf(x.profile), version, val(body.Location))
+		}
 		if failed != nil {
 			return
 		}
@@ -116,7 +123,7 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 			}
 		}
 		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), sku, props)
-		if isEphemeral(x.profile) || o.ManagedDisk == nil {
+		if isEphemeral(x.profile) || o.ManagedDisk == nil || x.plain != nil && x.plain.unmanaged() {
 			fresh.extra = ephemeralOSDisk
 		}
 	})
@@ -144,7 +151,10 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 		return fmt.Errorf("make OS disk of %s: %w", val(body.Name), err)
 	}
 	s.locked(func() {
-		x.osDisk, x.image, x.provisioned = fresh, img, false
+		x.osDisk, x.image, x.provisioned = fresh, img, x.plain != nil && x.plain.attaches()
+		if x.plain != nil {
+			s.keepBlob(x.plain.osDisk().Vhd, img.source.SizeGB)
+		}
 		x.agent, x.reports = nil, nil // they were of the disk before
 	})
 	return drop(before)
@@ -169,6 +179,14 @@ func originData(img bootImage, subscription, location string) *armcompute.Creati
 // makeDataDisks makes the empty data disks of the recipe.
 func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
+	if x.plain != nil {
+		for _, d := range dataDisksOf(body) {
+			if err := s.makeMissing(ctx, e, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if x.profile.StorageProfile == nil {
 		return nil
 	}

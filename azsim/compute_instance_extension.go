@@ -201,11 +201,13 @@ func (c *call) changeInstanceExtension(props *armcompute.VirtualMachineExtension
 	if props == nil || val(props.Publisher) == "" || val(props.Type) == "" {
 		return nil, badParameter("extension.properties", "Required parameter 'extension.publisher' is missing (null).")
 	}
-	status := http.StatusOK
-	if x.findExtension(c.id.name()) == nil {
-		status = http.StatusCreated
+	status, state := http.StatusCreated, stateCreating
+	if old := x.findExtension(c.id.name()); old != nil {
+		status, state = http.StatusOK, stateUpdating
+		props.TypeHandlerVersion = firstOf(props.TypeHandlerVersion, old.Properties.TypeHandlerVersion)
 	}
-	props.InstanceView, props.ProvisioningState = nil, ptr(stateCreating)
+	props.AutoUpgradeMinorVersion = orDefault(props.AutoUpgradeMinorVersion, false)
+	props.InstanceView, props.ProvisioningState = nil, ptr(state)
 	ext := &armcompute.VirtualMachineExtension{Name: ptr(c.id.name()), Location: body.Location, Properties: props,
 		Type: ptr("Microsoft.Compute/virtualMachines/extensions"), ID: ptr(c.id.String())}
 	setState(body, stateUpdating)

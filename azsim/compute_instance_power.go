@@ -3,6 +3,7 @@ package azsim
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -319,6 +320,9 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 		}
 		if err := c.busy(e); err != nil {
 			return nil, err
+		}
+		if x.isGeneralized() && slices.Contains(boots, a.name) {
+			return nil, conflict("Operation '%s' is not allowed on VM '%s' since the VM is generalized.", a.name, val(body.Name))
 		}
 		if a.check != nil {
 			if err := a.check(x, val(body.Name)); err != nil {

@@ -187,17 +187,20 @@ func handlerName(ext *armcompute.VirtualMachineExtension) string {
 func (x *instance) agentView(now time.Time) *armcompute.VirtualMachineAgentInstanceView {
 	const info, warning = armcompute.StatusLevelTypesInfo, armcompute.StatusLevelTypesWarning
 	v := &armcompute.VirtualMachineAgentInstanceView{VMAgentVersion: ptr("2.11.1.12"), ExtensionHandlers: []*armcompute.VirtualMachineExtensionHandlerInstanceView{}}
-	told := AgentReport{Ready: x.provisioned, Time: now}
+	told := AgentReport{Ready: x.reported(now), Time: now}
 	if x.agent != nil {
 		told = *x.agent
 		if told.Version != "" {
 			v.VMAgentVersion = ptr(told.Version)
 		}
-	} else if !x.provisioned {
+	} else if !told.Ready {
 		v.VMAgentVersion, told.Message = ptr("Unknown"), "VM status blob is found but not yet populated."
 	}
 	st := status("ProvisioningState/succeeded", "Ready", info, told.Time)
 	st.Message = ptr("Guest Agent is running")
+	if x.image.os() == armcompute.OperatingSystemTypesWindows {
+		st.Message = ptr("GuestAgent is running and processing the extensions.")
+	}
 	if !told.Ready {
 		st = status("ProvisioningState/Unavailable", "Not Ready", warning, told.Time)
 		st.Message = ptr("VM Agent is unresponsive.")

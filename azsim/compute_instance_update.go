@@ -161,6 +161,9 @@ func (c *call) planDisks(e *entry, want []*armcompute.DataDisk) (*diskPlan, erro
 	luns := map[int32]string{}
 	for _, d := range want {
 		if val(d.ToBeDetached) {
+			if old := findDataDisk(have, d); old != nil {
+				old.DetachOption = d.DetachOption
+			}
 			continue
 		}
 		if d.Lun == nil {
@@ -180,6 +183,14 @@ func (c *call) planDisks(e *entry, want []*armcompute.DataDisk) (*diskPlan, erro
 			}
 			if d.DeleteOption != nil {
 				old.DeleteOption = d.DeleteOption
+			}
+			if x.plain != nil {
+				if err := x.resize(c.s, old, d); err != nil {
+					return nil, err
+				}
+			}
+			if d.WriteAcceleratorEnabled != nil {
+				old.WriteAcceleratorEnabled = d.WriteAcceleratorEnabled
 			}
 			plan.after = append(plan.after, old)
 			continue
@@ -209,12 +220,15 @@ func (c *call) planDisks(e *entry, want []*armcompute.DataDisk) (*diskPlan, erro
 }
 
 // findDataDisk finds the data disk that the instance has already: by the disk's
-// id, else by name.
+// id, else by name, else by LUN.
 func findDataDisk(have []*armcompute.DataDisk, d *armcompute.DataDisk) *armcompute.DataDisk {
 	for _, h := range have {
 		if id := diskIDOf(d); id != "" && strings.EqualFold(id, diskIDOf(h)) || id == "" && val(d.Name) != "" && strings.EqualFold(val(d.Name), val(h.Name)) {
 			return h
 		}
+	}
+	if diskIDOf(d) == "" && val(d.Name) == "" && d.Lun != nil { // one that has no name yet
+		return findLun(have, *d.Lun)
 	}
 	return nil
 }
@@ -222,7 +236,10 @@ func findDataDisk(have []*armcompute.DataDisk, d *armcompute.DataDisk) *armcompu
 // checkAttach checks one disk that is to be attached.
 func (c *call) checkAttach(e *entry, d *armcompute.DataDisk) (*armcompute.DataDisk, error) {
 	x, body := instanceOf(e)
-	if o := val(d.CreateOption); o != armcompute.DiskCreateOptionTypesAttach {
+	canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues())
+	if o := val(d.CreateOption); x.plain != nil && (o != armcompute.DiskCreateOptionTypesAttach || d.Vhd != nil) {
+		return c.newDataDisk(e, d)
+	} else if o != armcompute.DiskCreateOptionTypesAttach {
 		return nil, badParameter("dataDisk.createOption", "azsim attaches managed disks that exist: set 'dataDisk.createOption' to 'Attach', not '%s'.", o)
 	}
 	id, err := parseID(diskIDOf(d))
@@ -239,9 +256,7 @@ func (c *call) checkAttach(e *entry, d *armcompute.DataDisk) (*armcompute.DataDi
 		}
 	}
 	if by := val(disk.ManagedBy); by != "" && !strings.EqualFold(by, e.id.String()) {
-		r := conflict("Cannot attach the disk %s to VM %s because it is already attached to VM %s. A disk can be attached to only one VM at a time.", de.id.name(), e.id.String(), by)
-		r.code, r.target = "ConflictingUserInput", de.id.String()
-		return nil, r
+		return nil, attachedElsewhere(de, e.id, by)
 	}
 	if state := stateOf(disk); state != stateSucceeded {
 		return nil, conflict("Disk '%s' cannot be attached: its provisioning state is '%s'.", de.id.name(), state)
@@ -252,11 +267,15 @@ func (c *call) checkAttach(e *entry, d *armcompute.DataDisk) (*armcompute.DataDi
 	if zones := zonesOf(disk.Zones); len(zones) > 0 && !slices.Contains(zones, x.zone) || len(zones) == 0 && x.zone != "" && !zoneRedundant(disk) {
 		return nil, badRequest("BadRequest", "Disk %s cannot be attached to the VM because it is not in the same zone as the VM. VM zone: '%s'. Disk zone: '%s'.", de.id.name(), x.zone, first(zones))
 	}
+	asked := accountType(disk)
+	if x.plain != nil && d.ManagedDisk.StorageAccountType != nil { // attaching changes the disk's (recorded)
+		asked = d.ManagedDisk.StorageAccountType
+	}
 	return &armcompute.DataDisk{
 		Lun: d.Lun, Name: ptr(de.id.name()), CreateOption: ptr(armcompute.DiskCreateOptionTypesAttach),
 		Caching: orDefault(d.Caching, armcompute.CachingTypesNone), DeleteOption: orDefault(d.DeleteOption, armcompute.DiskDeleteOptionTypesDetach),
 		DiskSizeGB: disk.Properties.DiskSizeGB, ToBeDetached: ptr(false), WriteAcceleratorEnabled: d.WriteAcceleratorEnabled,
-		ManagedDisk: &armcompute.ManagedDiskParameters{ID: ptr(de.id.String()), StorageAccountType: accountType(disk)},
+		ManagedDisk: &armcompute.ManagedDiskParameters{ID: ptr(de.id.String()), StorageAccountType: asked},
 	}, nil
 }
 
@@ -296,14 +315,22 @@ func (s *Server) moveDisks(ctx context.Context, e *entry, plan *diskPlan) error 
 			return err
 		}
 		s.locked(func() {
-			sp := body.Properties.StorageProfile
-			sp.DataDisks = slices.DeleteFunc(slices.Clone(sp.DataDisks), func(h *armcompute.DataDisk) bool { return h == d })
+			dropDataDisk(body, d)
 			if _, disk := load[armcompute.Disk](s, diskIDOf(d)); disk != nil {
 				release(disk)
 			}
 		})
 	}
 	for _, d := range plan.attach {
+		if x.plain != nil {
+			if err := s.makeMissing(ctx, e, d); err != nil {
+				s.locked(func() { dropDataDisk(body, d) })
+				return err
+			}
+			if d.Vhd != nil {
+				continue
+			}
+		}
 		lun := val(d.Lun)
 		var refused error
 		var v Volume
@@ -325,6 +352,7 @@ func (s *Server) moveDisks(ctx context.Context, e *entry, plan *diskPlan) error 
 		}
 		if err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Attach(ctx, e.id.key(), lun, v) }); err != nil {
 			s.locked(func() {
+				dropDataDisk(body, d)
 				if _, disk := load[armcompute.Disk](s, diskIDOf(d)); disk != nil {
 					release(disk)
 				}
@@ -343,13 +371,23 @@ func (s *Server) moveDisks(ctx context.Context, e *entry, plan *diskPlan) error 
 				body.Properties.StorageProfile = &armcompute.StorageProfile{}
 			}
 			sp := body.Properties.StorageProfile
-			sp.DataDisks = append(slices.Clone(sp.DataDisks), d)
+			if !slices.Contains(sp.DataDisks, d) {
+				sp.DataDisks = append(slices.Clone(sp.DataDisks), d)
+			}
 		})
 		if refused != nil {
 			return refused
 		}
 	}
 	return nil
+}
+
+// dropDataDisk takes a data disk out of an instance's model.
+func dropDataDisk(body *armcompute.VirtualMachineScaleSetVM, d *armcompute.DataDisk) {
+	sp := body.Properties.StorageProfile
+	if sp != nil {
+		sp.DataDisks = slices.DeleteFunc(slices.Clone(sp.DataDisks), func(h *armcompute.DataDisk) bool { return h == d })
+	}
 }
 
 // attachDetachDataDisks is the POST of that name: a change, not a whole list.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -180,6 +181,12 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 		PlacementGroupID: x.placementGroupID(), PlatformUpdateDomain: ptr(int32(x.id % 5)), PlatformFaultDomain: ptr(int32(x.faultDomain())),
 		Statuses: []*armcompute.InstanceViewStatus{provisioningStatus(stateOf(body), x.failure, created)},
 	}
+	switch {
+	case x.isGeneralized():
+		v.Statuses = slices.Insert(v.Statuses, 0, status("OSState/generalized", "VM generalized", info, time.Time{}))
+	case x.image.specialized && (x.plain == nil || !x.plain.attaches()):
+		v.Statuses = slices.Insert(v.Statuses, 0, status("OSState/specialized", "VM specialized", info, time.Time{}))
+	}
 	if x.image.generation != "" {
 		v.HyperVGeneration = ptr(armcompute.HyperVGeneration(x.image.generation))
 	}
@@ -190,12 +197,12 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 		v.BootDiagnostics = d.view(val(body.Name), x.vmID)
 	}
 	if x.osDisk != nil {
-		v.Disks = append(v.Disks, &armcompute.DiskInstanceView{Name: ptr(x.osDisk.id.name()),
+		v.Disks = append(v.Disks, &armcompute.DiskInstanceView{Name: ptr(x.osDiskName()),
 			Statuses: []*armcompute.InstanceViewStatus{status("ProvisioningState/succeeded", "Provisioning succeeded", info, x.osDisk.since)}})
 	}
 	for _, d := range dataDisksOf(body) {
 		v.Disks = append(v.Disks, &armcompute.DiskInstanceView{Name: d.Name,
-			Statuses: []*armcompute.InstanceViewStatus{status("ProvisioningState/succeeded", "Provisioning succeeded", info, time.Time{})}})
+			Statuses: []*armcompute.InstanceViewStatus{status("ProvisioningState/succeeded", "Provisioning succeeded", info, created)}})
 	}
 	for _, ext := range x.extensions {
 		v.Extensions = append(v.Extensions, extensionView(ext))
@@ -206,12 +213,30 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 	if x.power != powerRunning {
 		now = x.powerAt
 	}
-	if x.provisioned {
+	v.AssignedHost = nil
+	if x.reported(now) {
 		name, version := x.image.system()
 		v.ComputerName, v.OSName, v.OSVersion = ptr(x.hostName), ptr(name), ptr(version)
 	}
 	v.VMAgent = x.agentView(now)
 	return v
+}
+
+// bootTime is how long the system of a specialized disk takes to report, for which Azure
+// does not wait (recorded: not after 18 s).
+const bootTime = 30 * time.Second
+
+// reported says whether the system on an instance has reported.
+func (x *instance) reported(now time.Time) bool {
+	return x.provisioned && (x.plain == nil || !x.image.specialized || x.agent != nil || now.Sub(x.powerAt) >= bootTime)
+}
+
+// osDiskName is the OS disk's name in the model; a blob's disk has one of its own.
+func (x *instance) osDiskName() string {
+	if x.plain != nil && x.plain.unmanaged() {
+		return val(x.plain.osDisk().Name)
+	}
+	return x.osDisk.id.name()
 }
 
 // extensionView is the state of an extension on an instance.

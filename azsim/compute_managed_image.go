@@ -82,6 +82,9 @@ func (c *call) imageOfMachine(next *armcompute.Image, at string) error {
 	if x.plain == nil {
 		return badParameter(at, "'%s' is not the id of a virtual machine.", id)
 	}
+	if !x.isGeneralized() {
+		return conflict("The operation 'CreateImage' requires the Virtual Machine '%s' to be Generalized.", parts.source.id.name())
+	}
 	disk := x.osDisk.body.(*armcompute.Disk)
 	caching := armcompute.CachingTypesReadWrite
 	if d := x.profile.StorageProfile.OSDisk; d != nil && d.Caching != nil {
@@ -92,7 +95,18 @@ func (c *call) imageOfMachine(next *armcompute.Image, at string) error {
 		ManagedDisk: &armcompute.SubResource{ID: disk.ID},
 		Caching:     &caching, DiskSizeGB: disk.Properties.DiskSizeGB, StorageAccountType: accountTypeOf(disk),
 	}}
+	if x.plain.unmanaged() {
+		os := next.Properties.StorageProfile.OSDisk
+		os.ManagedDisk, os.BlobURI, os.StorageAccountType = nil, x.plain.osDisk().Vhd.URI, ptr(armcompute.StorageAccountTypesStandardLRS)
+	}
 	for _, d := range dataDisksOf(body) {
+		if d.Vhd != nil {
+			next.Properties.StorageProfile.DataDisks = append(next.Properties.StorageProfile.DataDisks, &armcompute.ImageDataDisk{
+				Lun: d.Lun, BlobURI: d.Vhd.URI, Caching: cmp.Or(d.Caching, ptr(armcompute.CachingTypesNone)), DiskSizeGB: d.DiskSizeGB,
+				StorageAccountType: ptr(armcompute.StorageAccountTypesStandardLRS),
+			})
+			continue
+		}
 		_, disk := load[armcompute.Disk](c.s, diskIDOf(d))
 		next.Properties.StorageProfile.DataDisks = append(next.Properties.StorageProfile.DataDisks, &armcompute.ImageDataDisk{
 			Lun: d.Lun, ManagedDisk: &armcompute.SubResource{ID: disk.ID}, Caching: cmp.Or(d.Caching, ptr(armcompute.CachingTypesNone)),

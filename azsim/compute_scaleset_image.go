@@ -21,6 +21,7 @@ type bootImage struct {
 	specialized bool
 	sizeGB      int32
 	osType      armcompute.OperatingSystemTypes // "" is Linux
+	data        []imageDisk
 }
 
 // os is the kind of system on the image.
@@ -130,6 +131,12 @@ func (s *Server) galleryImage(ref *armcompute.ImageReference, id resourceID, loc
 	if sp := version.Properties.StorageProfile; sp != nil && sp.OSDiskImage != nil {
 		img.sizeGB = val(sp.OSDiskImage.SizeInGB)
 	}
+	if sp := version.Properties.StorageProfile; sp != nil {
+		for _, d := range sp.DataDiskImages {
+			lun := val(d.Lun)
+			img.data = append(img.data, imageDisk{lun: lun, sizeGB: val(d.SizeInGB), caching: cachingOf(d.HostCaching), source: Source{Volume: ve.dataVolume(lun)}})
+		}
+	}
 	return img, nil
 }
 
@@ -171,6 +178,10 @@ func (s *Server) managedImage(ref *armcompute.ImageReference, id resourceID) (bo
 		if p.StorageProfile != nil && p.StorageProfile.OSDisk != nil {
 			img.sizeGB, img.osType = val(p.StorageProfile.OSDisk.DiskSizeGB), val(p.StorageProfile.OSDisk.OSType)
 			img.specialized = val(p.StorageProfile.OSDisk.OSState) == armcompute.OperatingSystemStateTypesSpecialized
+			for _, d := range p.StorageProfile.DataDisks {
+				lun := val(d.Lun)
+				img.data = append(img.data, imageDisk{lun: lun, sizeGB: val(d.DiskSizeGB), caching: d.Caching, sku: d.StorageAccountType, source: Source{Volume: e.dataVolume(lun)}})
+			}
 		}
 	}
 	return img, nil
@@ -210,7 +221,7 @@ func (s *Server) platformImage(ref *armcompute.ImageReference) (bootImage, error
 	case strings.Contains(lower, "arm64"):
 		img.generation, img.arch, img.controllers = "V2", "Arm64", "SCSI,NVMe"
 	case strings.Contains(lower, "gen1"):
-	case strings.Contains(lower, "gen2"), strings.HasSuffix(lower, "-g2"), newOffer:
+	case strings.Contains(lower, "gen2"), strings.Contains(lower, "gensecond"), strings.HasSuffix(lower, "-g2"), newOffer:
 		img.generation, img.controllers, img.security = "V2", "SCSI,NVMe", "TrustedLaunchSupported"
 	}
 	return img, nil
@@ -266,6 +277,13 @@ func (b bootImage) system() (name, version string) {
 		version = n
 	}
 	return name, strings.ReplaceAll(version, "_", ".")
+}
+
+func cachingOf(h *armcompute.HostCaching) *armcompute.CachingTypes {
+	if h == nil {
+		return nil
+	}
+	return ptr(armcompute.CachingTypes(*h))
 }
 
 // checkRecipe refuses a model from which no instance could be made: Azure looks

@@ -17,17 +17,22 @@ const (
 // Flexible ones, and those made by hand (compute_virtual_machine_plain.go).
 func virtualMachineType() *resourceType {
 	return &resourceType{
-		name: machineType, versions: append([]string{"2017-12-01"}, scaleSetVersions()...), global: true, // the first is Azure Stack's
+		name: machineType, versions: machineVersions(), global: true,
 		put: putMachine, patch: patchMachine, remove: removeInstance, list: listMachines, render: renderMachine,
-		views:   map[string]handler{"instanceview": getMachineView},
-		actions: instanceActions(),
+		views:   map[string]handler{"instanceview": getMachineView, "vmsizes": listMachineSizes},
+		actions: machineActions(),
 		drop:    dropInstance,
 	}
 }
 
+// machineVersions has those of old clients too; 2017-12-01 is Azure Stack's.
+func machineVersions() []string {
+	return append([]string{"2017-03-30", "2017-12-01", "2018-04-01", "2018-06-01"}, scaleSetVersions()...)
+}
+
 func machineExtensionType() *resourceType {
 	return &resourceType{
-		name: machineExtType, versions: scaleSetVersions(),
+		name: machineExtType, versions: machineVersions(),
 		get: getInstanceExtension, list: listInstanceExtensions, put: putInstanceExtension, patch: patchInstanceExtension, remove: removeInstanceExtension,
 	}
 }
@@ -61,14 +66,11 @@ func (s *Server) showMachine(e *entry, view bool) *armcompute.VirtualMachine {
 	if set := x.scaleSet(); set != nil {
 		out.Properties.VirtualMachineScaleSet = &armcompute.SubResource{ID: ptr(set.id.String())}
 	}
-	if x.plain != nil {
-		out.Properties.AvailabilitySet, out.Properties.NetworkProfile = x.plain.availabilitySet, x.plain.network
-		if d := out.Properties.StorageProfile.OSDisk; d != nil {
-			d.DeleteOption = ptr(armcompute.DiskDeleteOptionTypes(x.plain.osDiskDelete))
-		}
-	}
 	if x.profile.ExtensionProfile != nil {
 		out.Properties.ExtensionsTimeBudget = x.profile.ExtensionProfile.ExtensionsTimeBudget
+	}
+	if x.plain != nil {
+		s.showPlain(e, out)
 	}
 	if p.InstanceView != nil {
 		out.Properties.InstanceView = machineView(p.InstanceView)

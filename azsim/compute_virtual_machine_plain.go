@@ -15,18 +15,35 @@ import (
 
 // A plainMachine is what such a machine has beside what an instance has.
 type plainMachine struct {
-	network         *armcompute.NetworkProfile
-	availabilitySet *armcompute.SubResource
-	joined          *entry // the Flexible scale set that it joined, nil for none
-	osDiskName      string // "" is made up
-	osDiskDelete    string // "Delete" or "Detach"
+	model       *armcompute.VirtualMachine // as it was asked for, with defaults
+	joined      *entry                     // the Flexible scale set that it joined, nil for none
+	generalized bool
 }
 
-func (p *plainMachine) dropsOSDisk() bool { return strings.EqualFold(p.osDiskDelete, "Delete") }
+func (p *plainMachine) osDisk() *armcompute.OSDisk { return p.model.Properties.StorageProfile.OSDisk }
+
+// unmanaged says whether the OS disk is a page blob of a storage account.
+func (p *plainMachine) unmanaged() bool { return p.osDisk().Vhd != nil }
+
+// attaches says whether the machine boots from a disk that there is already.
+func (p *plainMachine) attaches() bool {
+	return val(p.osDisk().CreateOption) == armcompute.DiskCreateOptionTypesAttach
+}
+
+// dropsOSDisk says whether the OS disk goes with the machine; a blob is no resource.
+func (p *plainMachine) dropsOSDisk() bool {
+	return p.unmanaged() || val(p.osDisk().DeleteOption) == armcompute.DiskDeleteOptionTypesDelete
+}
+
+// inSet says whether the machine is in that availability set.
+func (p *plainMachine) inSet(set *entry) bool {
+	ref := p.model.Properties.AvailabilitySet
+	return ref != nil && strings.EqualFold(val(ref.ID), set.key)
+}
 
 // interfaces lists the ids of the network interfaces, the primary one first.
 func (p *plainMachine) interfaces() []string {
-	list := slices.Clone(p.network.NetworkInterfaces)
+	list := slices.Clone(networkOf(p.model))
 	toFront(list, func(n *armcompute.NetworkInterfaceReference) bool {
 		return n.Properties != nil && val(n.Properties.Primary)
 	})
@@ -37,13 +54,20 @@ func (p *plainMachine) interfaces() []string {
 	return out
 }
 
+func networkOf(vm *armcompute.VirtualMachine) []*armcompute.NetworkInterfaceReference {
+	if vm.Properties.NetworkProfile == nil {
+		return nil
+	}
+	return vm.Properties.NetworkProfile.NetworkInterfaces
+}
+
 // droppedInterfaces lists the interfaces that go with the machine.
 func (p *plainMachine) droppedInterfaces(s *Server) []*entry {
 	if p == nil {
 		return nil
 	}
 	var out []*entry
-	for _, n := range p.network.NetworkInterfaces {
+	for _, n := range networkOf(p.model) {
 		if n.Properties != nil && val(n.Properties.DeleteOption) == armcompute.DeleteOptionsDelete {
 			if e := s.findID(val(n.ID)); e != nil {
 				out = append(out, e)
@@ -100,11 +124,11 @@ func putMachine(c *call) (*reply, error) {
 	if err := c.needLocation((*armcompute.VirtualMachine)(nil), next); err != nil {
 		return nil, err
 	}
-	plain, err := c.plainMachine(next)
+	plain, img, err := c.plainMachine(next)
 	if err != nil {
 		return nil, err
 	}
-	set, err := c.machineSet(next)
+	set, err := c.machineSet(plain, next, img)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +137,6 @@ func putMachine(c *call) (*reply, error) {
 		return nil, err
 	}
 	s := c.s
-	p := next.Properties
 	vm := &armcompute.VirtualMachineScaleSetVM{
 		ID: ptr(c.id.String()), Name: ptr(c.id.name()), Type: ptr(machineType), InstanceID: ptr(c.id.name()), Location: next.Location, Tags: next.Tags, Zones: next.Zones,
 		Properties: &armcompute.VirtualMachineScaleSetVMProperties{TimeCreated: ptr(c.now), ProvisioningState: ptr(stateCreating)},
@@ -121,11 +144,11 @@ func putMachine(c *call) (*reply, error) {
 	e, x := s.insertInstance(set, c.id, vm, 0, first(zonesOf(next.Zones)), c.now)
 	x.plain, x.hostName = plain, c.id.name()
 	s.join(x, plain.joined)
-	if p.OSProfile != nil && val(p.OSProfile.ComputerName) != "" {
-		x.hostName = *p.OSProfile.ComputerName
+	if o := next.Properties.OSProfile; o != nil && val(o.ComputerName) != "" {
+		x.hostName = *o.ComputerName
 	}
 	s.plugIn(x)
-	if err := c.attachNew(e, p.StorageProfile); err != nil {
+	if err := c.firstDisks(e, img); err != nil {
 		x.end()
 		s.delete(e)
 		if plain.joined != nil {
@@ -141,102 +164,68 @@ func putMachine(c *call) (*reply, error) {
 	return &reply{status: 201, body: renderMachine(c, e), op: op}, nil
 }
 
-// attachNew attaches the disks that exist already to a machine that is made: they are
-// there when it boots. The caller holds the lock.
-func (c *call) attachNew(e *entry, sp *armcompute.StorageProfile) error {
-	if sp == nil {
-		return nil
-	}
-	isNew := func(d *armcompute.DataDisk) bool {
-		return val(d.CreateOption) != armcompute.DiskCreateOptionTypesAttach
-	}
-	plan, err := c.planDisks(e, slices.DeleteFunc(slices.Clone(sp.DataDisks), isNew))
-	if err != nil || len(plan.attach) == 0 {
-		return err
-	}
-	for _, d := range plan.attach {
-		if _, disk := load[armcompute.Disk](c.s, diskIDOf(d)); disk != nil {
-			hold(disk, e.id, true)
-		}
-	}
-	_, body := instanceOf(e)
-	body.Properties.StorageProfile = &armcompute.StorageProfile{DataDisks: plan.attach}
-	return nil
-}
-
-// plainMachine checks what a new machine has of its own.
-func (c *call) plainMachine(next *armcompute.VirtualMachine) (*plainMachine, error) {
+// plainMachine checks what a new machine has of its own, and finds what it boots from.
+func (c *call) plainMachine(next *armcompute.VirtualMachine) (*plainMachine, bootImage, error) {
 	p := next.Properties
-	if p.NetworkProfile == nil || len(p.NetworkProfile.NetworkInterfaces) == 0 {
-		return nil, badParameter("networkProfile", "Required parameter 'networkProfile.networkInterfaces' is missing (null).")
+	if len(networkOf(next)) == 0 {
+		return nil, bootImage{}, badParameter("networkProfile", "Required parameter 'networkProfile.networkInterfaces' is missing (null).")
 	}
-	out := &plainMachine{network: p.NetworkProfile, availabilitySet: p.AvailabilitySet, osDiskDelete: "Detach"}
+	out := &plainMachine{model: clone(next)}
 	if ref := p.VirtualMachineScaleSet; ref != nil {
 		var err error
 		if out.joined, err = c.joinable(val(ref.ID), next); err != nil {
-			return nil, err
+			return nil, bootImage{}, err
 		}
 	}
-	if sp := p.StorageProfile; sp != nil && sp.OSDisk != nil {
-		out.osDiskName = val(sp.OSDisk.Name)
-		if sp.OSDisk.DeleteOption != nil {
-			out.osDiskDelete = string(*sp.OSDisk.DeleteOption)
-		}
-		if out.osDiskName != "" {
-			id := resourceID{subscription: c.id.subscription, group: c.id.group, namespace: "Microsoft.Compute", types: []string{"disks"}, names: []string{out.osDiskName}}
-			if c.s.find(id) != nil {
-				return nil, refuse(409, "ConflictingUserInput", "Disk %s already exists in resource group %s. Only CreateOption.Attach is supported.", out.osDiskName, strings.ToUpper(c.id.group))
-			}
-		}
+	img, err := c.checkOSDisk(out)
+	if err != nil {
+		return nil, img, err
 	}
-	if out.availabilitySet != nil && c.s.findID(val(out.availabilitySet.ID)) == nil {
-		return nil, badRequest("InvalidResourceReference", "Resource %s referenced by resource %s was not found.", val(out.availabilitySet.ID), c.id.String())
+	fillMachine(out.model, img.os())
+	if set := p.AvailabilitySet; set != nil && c.s.findID(val(set.ID)) == nil {
+		return nil, img, badRequest("InvalidResourceReference", "Resource %s referenced by resource %s was not found.", val(set.ID), c.id.String())
 	}
-	for _, id := range out.interfaces() {
+	return out, img, c.checkInterfaces(out.interfaces())
+}
+
+// checkInterfaces refuses network interfaces that the path's machine cannot have.
+func (c *call) checkInterfaces(ids []string) error {
+	for _, id := range ids {
 		if err := c.checkLink(c.id, id); err != nil {
-			return nil, err
+			return err
 		}
 		e := c.s.findID(id)
 		if e == nil || e.rt.name != nicType {
-			return nil, badParameter("networkProfile.networkInterfaces", "'%s' is not the id of a network interface.", id)
+			return badParameter("networkProfile.networkInterfaces", "'%s' is not the id of a network interface.", id)
 		}
-		if vm := c.s.machineWith(e); vm != nil {
-			return nil, nicInUse(e, vm)
+		if vm := c.s.machineWith(e); vm != nil && vm.key != c.id.key() {
+			return nicInUse(e, vm)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // machineSet is the scale set that a new machine is the only member of.
-func (c *call) machineSet(vm *armcompute.VirtualMachine) (*entry, error) {
+func (c *call) machineSet(plain *plainMachine, vm *armcompute.VirtualMachine, img bootImage) (*entry, error) {
 	p := vm.Properties
 	profile := &armcompute.VirtualMachineScaleSetVMProfile{
 		Priority: p.Priority, EvictionPolicy: p.EvictionPolicy, BillingProfile: p.BillingProfile, DiagnosticsProfile: p.DiagnosticsProfile,
 		SecurityProfile: p.SecurityProfile, LicenseType: p.LicenseType, UserData: p.UserData,
 	}
-	if sp := p.StorageProfile; sp != nil {
-		out := &armcompute.VirtualMachineScaleSetStorageProfile{ImageReference: sp.ImageReference}
-		if sp.DiskControllerType != nil {
-			out.DiskControllerType = ptr(string(*sp.DiskControllerType))
-		}
-		if d := sp.OSDisk; d != nil {
-			out.OSDisk = &armcompute.VirtualMachineScaleSetOSDisk{CreateOption: d.CreateOption, OSType: d.OSType, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB,
-				DiffDiskSettings: d.DiffDiskSettings, ManagedDisk: setDisk(d.ManagedDisk)}
-		}
-		for _, d := range sp.DataDisks {
-			if val(d.CreateOption) == armcompute.DiskCreateOptionTypesAttach {
-				continue // attachNew's
-			}
-			if val(d.CreateOption) != armcompute.DiskCreateOptionTypesEmpty {
-				return nil, badParameter("dataDisk.createOption", "azsim makes machines with Empty and Attach data disks, not '%s'.", val(d.CreateOption))
-			}
-			out.DataDisks = append(out.DataDisks, &armcompute.VirtualMachineScaleSetDataDisk{Lun: d.Lun, Name: d.Name, CreateOption: d.CreateOption, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB, ManagedDisk: setDisk(d.ManagedDisk)})
-		}
-		profile.StorageProfile = out
+	sp, d := plain.model.Properties.StorageProfile, plain.osDisk()
+	profile.StorageProfile = &armcompute.VirtualMachineScaleSetStorageProfile{ImageReference: sp.ImageReference, OSDisk: &armcompute.VirtualMachineScaleSetOSDisk{
+		CreateOption: d.CreateOption, OSType: d.OSType, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB, DiffDiskSettings: d.DiffDiskSettings, ManagedDisk: setDisk(d.ManagedDisk)}}
+	if size, known := findSize(string(val(sizeAsked(p)))); known && d.ManagedDisk == nil || d.ManagedDisk != nil && d.ManagedDisk.StorageAccountType == nil {
+		profile.StorageProfile.OSDisk.ManagedDisk = orDefault(profile.StorageProfile.OSDisk.ManagedDisk, armcompute.VirtualMachineScaleSetManagedDiskParameters{})
+		profile.StorageProfile.OSDisk.ManagedDisk.StorageAccountType = ptr(defaultAccountType(size))
+	}
+	if sp.DiskControllerType != nil {
+		profile.StorageProfile.DiskControllerType = ptr(string(*sp.DiskControllerType))
 	}
 	if o := p.OSProfile; o != nil {
 		profile.OSProfile = &armcompute.VirtualMachineScaleSetOSProfile{
-			ComputerNamePrefix: ptr(c.id.name()), AdminUsername: o.AdminUsername, AdminPassword: o.AdminPassword, CustomData: o.CustomData, LinuxConfiguration: o.LinuxConfiguration,
+			ComputerNamePrefix: ptr(c.id.name()[:min(58, len(c.id.name()))]), AdminUsername: o.AdminUsername, AdminPassword: o.AdminPassword, CustomData: o.CustomData,
+			LinuxConfiguration: o.LinuxConfiguration, WindowsConfiguration: o.WindowsConfiguration,
 			AllowExtensionOperations: o.AllowExtensionOperations, RequireGuestProvisionSignal: o.RequireGuestProvisionSignal,
 		}
 	}
@@ -246,13 +235,11 @@ func (c *call) machineSet(vm *armcompute.VirtualMachine) (*entry, error) {
 			OrchestrationMode: ptr(armcompute.OrchestrationModeFlexible), SinglePlacementGroup: ptr(false), VirtualMachineProfile: profile, ProvisioningState: ptr(stateSucceeded),
 		},
 	}
-	if h := p.HardwareProfile; h != nil && h.VMSize != nil {
-		body.SKU.Name = ptr(string(*h.VMSize))
-	}
+	body.SKU.Name = ptr(string(val(sizeAsked(p))))
 	body.Identity = setIdentity(vm.Identity)
 	for _, check := range []func() error{
 		func() error { return checkZones(c, body) }, func() error { return checkOSProfile(c, body) }, func() error { return checkSetUserData(c, body) },
-		func() error { return c.checkRecipe(nil, body) }, func() error { return c.fillScaleSet(nil, body) },
+		func() error { return c.checkMachineRecipe(plain, body, img) }, func() error { return c.fillScaleSet(nil, body) },
 	} {
 		if err := check(); err != nil {
 			return nil, err
@@ -262,6 +249,14 @@ func (c *call) machineSet(vm *armcompute.VirtualMachine) (*entry, error) {
 	x, _ := setOf(set)
 	x.key = modelKey(body)
 	return set, nil
+}
+
+// sizeAsked is the size that a model names, nil for none.
+func sizeAsked(p *armcompute.VirtualMachineProperties) *armcompute.VirtualMachineSizeTypes {
+	if p.HardwareProfile == nil {
+		return nil
+	}
+	return p.HardwareProfile.VMSize
 }
 
 func setDisk(d *armcompute.ManagedDiskParameters) *armcompute.VirtualMachineScaleSetManagedDiskParameters {
@@ -275,173 +270,9 @@ func setIdentity(id *armcompute.VirtualMachineIdentity) *armcompute.VirtualMachi
 	if id == nil {
 		return nil
 	}
-	return &armcompute.VirtualMachineScaleSetIdentity{Type: id.Type, UserAssignedIdentities: id.UserAssignedIdentities}
-}
-
-// patchMachine changes tags, identity, userData and data disks of a virtual machine.
-func patchMachine(c *call) (*reply, error) {
-	e, err := c.need()
-	if err != nil {
-		return nil, err
+	kind := id.Type
+	if kind != nil && strings.Contains(string(*kind), ",") { // in Azure's spelling (recorded)
+		kind = ptr(armcompute.ResourceIdentityTypeSystemAssignedUserAssigned)
 	}
-	next, err := c.machine()
-	if err != nil {
-		return nil, err
-	}
-	return c.changeMachine(e, next)
-}
-
-// changeMachine refuses changes of what is fixed at creation, and begins the others.
-// What the body does not hold keeps its value.
-func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply, error) {
-	x, body := instanceOf(e)
-	if x.leaves() {
-		return nil, markedForDeletion(c.verb, val(body.Name))
-	}
-	if err := c.busy(e); err != nil {
-		return nil, err
-	}
-	if err := c.precondition(e); err != nil {
-		return nil, err
-	}
-	if err := unchangedMachine(x, next.Properties); err != nil {
-		return nil, err
-	}
-	if next.Location != nil && normLocation(*next.Location) != normLocation(val(body.Location)) {
-		return nil, notChangeable("location")
-	}
-	if err := checkUserData(next.Properties.UserData); err != nil {
-		return nil, err
-	}
-	var plan *diskPlan
-	var err error
-	if sp := next.Properties.StorageProfile; sp != nil && sp.DataDisks != nil {
-		if plan, err = c.planDisks(e, sp.DataDisks); err != nil {
-			return nil, err
-		}
-	}
-	size, err := c.newSize(x, next)
-	if err != nil {
-		return nil, err
-	}
-	_, set := setOf(x.set)
-	if next.Identity != nil && x.plain != nil {
-		old := *set
-		set.Identity = setIdentity(next.Identity)
-		if err := c.fillIdentity(&old, set); err != nil {
-			set.Identity = old.Identity
-			return nil, err
-		}
-	}
-	if next.Tags != nil {
-		body.Tags = next.Tags
-	}
-	if n := next.Properties.NetworkProfile; n != nil && x.plain != nil {
-		for i, one := range n.NetworkInterfaces { // the same ones, with another deleteOption
-			if one.Properties != nil {
-				x.plain.network.NetworkInterfaces[i].Properties = one.Properties
-			}
-		}
-	}
-	span, restart := c.duration("instance.update"), size != "" && x.power == powerRunning
-	if restart {
-		span = c.duration("instance.restart")
-	}
-	c.setUserData(x, next.Properties.UserData, span)
-	c.s.stampEtag(body, e.key)
-	setState(body, stateUpdating)
-	op := c.begin(e, work{
-		span: span,
-		run: func(ctx context.Context) error {
-			err := c.s.moveDisks(ctx, e, plan)
-			if err == nil && restart {
-				err = c.s.allocate(e)
-			}
-			if err != nil || size == "" {
-				return err
-			}
-			c.s.locked(func() {
-				x.size, x.custom = size, x.plain == nil
-				if x.plain != nil {
-					set.SKU.Name = &size
-					x.key = modelKey(set)
-				}
-			})
-			if !restart {
-				return nil
-			}
-			return c.s.cycle(x.alive, e, true, actionOptions{span: span})
-		},
-		done: func(failure *armError) {
-			if x.gone {
-				return
-			}
-			setState(body, stateSucceeded)
-			if x.failure = failure; failure != nil {
-				setState(body, stateFailed)
-			}
-		},
-	})
-	return &reply{status: 200, body: renderMachine(c, e), op: op}, nil
-}
-
-// newSize is the size that a change asks for, "" where that is the machine's. A running
-// machine restarts for it, another only changes ("Change the size of a virtual machine" in
-// Azure's documentation, as that sizes with and without a temporary disk do not mix).
-func (c *call) newSize(x *instance, next *armcompute.VirtualMachine) (string, error) {
-	h := next.Properties.HardwareProfile
-	if h == nil || h.VMSize == nil || strings.EqualFold(string(*h.VMSize), x.size) {
-		return "", nil
-	}
-	size, ok := findSize(string(*h.VMSize))
-	if !ok {
-		return "", unknownSize(string(*h.VMSize))
-	}
-	if old, _ := findSize(x.size); (old.tempMB == 0) != (size.tempMB == 0) {
-		return "", conflict("Unable to resize VM '%s' between sizes with and without a resource disk.", c.id.name()).withTarget("vmSize")
-	}
-	if err := cmp.Or(c.s.checkRestricted(size, c.s.locationOf(x.set)), checkBootImage(x.image, size, x.profile)); err != nil {
-		return "", err
-	}
-	if x.power == powerDeallocated {
-		return size.name, nil
-	}
-	more := vCPUs{}
-	more.add(1, size.name, isSpot(x.profile))
-	more.add(-1, x.size, isSpot(x.profile))
-	return size.name, c.checkQuota(c.s.locationOf(x.set), more)
-}
-
-// unchangedMachine refuses changes of what is fixed at creation. Custom data is
-// compared too, although no client can read it (acs-engine issue 132).
-func unchangedMachine(x *instance, p *armcompute.VirtualMachineProperties) error {
-	o, was := p.OSProfile, x.profile.OSProfile
-	if o != nil && was != nil {
-		for _, m := range []struct {
-			name     string
-			now, was *string
-		}{{"computerName", o.ComputerName, &x.hostName}, {"adminUsername", o.AdminUsername, was.AdminUsername}, {"customData", o.CustomData, was.CustomData}} {
-			if m.now != nil && val(m.now) != val(m.was) {
-				return notChangeable("osProfile." + m.name)
-			}
-		}
-	}
-	if ref, had := p.StorageProfile, imageOf(x.profile); ref != nil && ref.ImageReference != nil && had != nil {
-		r := ref.ImageReference
-		if !strings.EqualFold(val(r.ID), val(had.ID)) || !strings.EqualFold(val(r.Publisher), val(had.Publisher)) || !strings.EqualFold(val(r.Offer), val(had.Offer)) ||
-			!strings.EqualFold(val(r.SKU), val(had.SKU)) || !strings.EqualFold(val(r.Version), val(had.Version)) {
-			return notChangeable("imageReference")
-		}
-	}
-	if set := x.scaleSet(); p.VirtualMachineScaleSet != nil && (set == nil || !strings.EqualFold(val(p.VirtualMachineScaleSet.ID), set.id.String())) {
-		return notChangeable("virtualMachineScaleSet.id")
-	}
-	if x.plain == nil || p.NetworkProfile == nil {
-		return nil
-	}
-	same := slices.EqualFunc(p.NetworkProfile.NetworkInterfaces, x.plain.network.NetworkInterfaces, func(a, b *armcompute.NetworkInterfaceReference) bool { return strings.EqualFold(val(a.ID), val(b.ID)) })
-	if !same {
-		return refuse(501, "NotImplemented", "azsim does not change the network interfaces of a virtual machine.")
-	}
-	return nil
+	return &armcompute.VirtualMachineScaleSetIdentity{Type: kind, UserAssignedIdentities: id.UserAssignedIdentities}
 }

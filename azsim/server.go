@@ -126,6 +126,7 @@ type Server struct {
 	born       time.Time
 	roles      []*role
 	scaleSets  scaleSetState
+	blobs      map[string]int32 // sizes in GiB of page blobs that machines had as disks, by address in lower case
 }
 
 // init prepares the server at first use.
