@@ -263,7 +263,11 @@ var releaseNumber = regexp.MustCompile(`\d+([._]\d+)?`)
 func (b bootImage) system() (name, version string) {
 	offer, sku := strings.ToLower(val(b.ref.Offer)), val(b.ref.SKU)
 	if b.os() == armcompute.OperatingSystemTypesWindows {
-		return "Windows Server " + strings.ReplaceAll(strings.TrimSuffix(sku, "-gensecond"), "-", " "), "Microsoft Windows NT 10.0"
+		name, version = "Windows Server 2022 Datacenter", "Microsoft Windows NT 10.0.20348.0"
+		if offer == "windowsserver" {
+			name = "Windows Server " + strings.ReplaceAll(strings.TrimSuffix(sku, "-gensecond"), "-", " ")
+		}
+		return name, version
 	}
 	name, version = "ubuntu", "24.04"
 	for _, n := range linuxNames {

@@ -209,7 +209,7 @@ func TestPlatformImagesSystem(t *testing.T) {
 		{"Canonical", "0001-com-ubuntu-server-jammy", "22_04-lts-gen2", "Linux", 30, "ubuntu"},
 		{"OpenLogic", "CentOS", "7.5", "Linux", 30, "centos"},
 		{"Debian", "debian-10", "10", "Linux", 30, "debian"},
-		{"RedHat", "RHEL", "7-LVM", "Linux", 64, "rhel"},
+		{"RedHat", "RHEL", "7-LVM", "Linux", 64, "redhat"},
 		{"MicrosoftWindowsServer", "WindowsServer", "2012-R2-Datacenter", "Windows", 127, "Windows Server 2012 R2 Datacenter"},
 		{"MicrosoftWindowsServer", "WindowsServer", "2019-Datacenter-smalldisk", "Windows", 30, "Windows Server 2019 Datacenter smalldisk"},
 		{"MicrosoftSQLServer", "sql2019-ws2019", "standard", "Windows", 127, "Windows Server 2022 Datacenter"},

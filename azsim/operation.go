@@ -281,7 +281,7 @@ func (o *operation) announce(s *Server, base string, h http.Header) {
 	if o.segment != groupResults && o.segment != asyncOperations {
 		h.Set("Azure-AsyncOperation", o.url(base, false))
 	}
-	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment == diskOperations {
+	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment == diskOperations || o.segment == asyncOperations {
 		h.Set("Location", o.url(base, true))
 	}
 	setRetryAfter(h, s.pause(o))

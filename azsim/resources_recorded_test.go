@@ -31,6 +31,7 @@ func TestDeploymentAnswersAsRecorded(t *testing.T) {
 			t.Errorf("PUT: %d %v", status, head)
 		}
 		b.equal(first, "properties.provisioningState", "Accepted")
+		time.Sleep(time.Hour) // until its resources are at rest
 		for _, answer := range []any{valid, first, b.deploy("d2", body)} {
 			b.equal(answer, "properties.parameters", nil) // the template has none
 			b.equal(answer, "properties.templateHash", dig(valid, "properties.templateHash"))
@@ -43,6 +44,8 @@ func TestDeploymentAnswersAsRecorded(t *testing.T) {
 			b.equal(answer, "properties.dependencies.0.dependsOn.0.resourceName", "zone")
 		}
 		done := b.want(200, "GET", b.deployment("d2"), "")
+		b.equal(done, "properties.provisioningState", "Succeeded")
+		b.equal(done, "properties.error", nil)
 		b.equal(done, "properties.outputs.newNSG.value", "Succeeded")
 		b.equal(done, "properties.outputs.vmss.value", "2024-11-30")
 		b.equal(done, "properties.outputResources.0.id", inGroup+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i")

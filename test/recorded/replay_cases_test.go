@@ -125,7 +125,7 @@ func TestReplayMapsMadeUpValues(t *testing.T) {
 	reader := inSubscription + "/providers/Microsoft.Authorization/roleDefinitions/acdd72a7-3385-48ef-bd42-f606fba81ae7"
 	s := madeUp(
 		ask(http.MethodPut, identity, "2023-01-31", object{"location": "westus"},
-			http.StatusCreated, object{"properties": object{"principalId": madeUpID}}),
+			http.StatusCreated, object{"properties": object{"principalId": madeUpID}}, "location", identity),
 		ask(http.MethodPut, assignment, "2022-04-01", object{"properties": object{"principalId": madeUpID, "roleDefinitionId": reader}},
 			http.StatusCreated, object{"properties": object{"principalId": madeUpID}}),
 	)
