@@ -256,7 +256,7 @@ func (c *call) route() error {
 		return refuse(http.StatusNotFound, "NotFound", "The requested URI does not represent any resource on the server.")
 	}
 	if c.s.providers[strings.ToLower(id.namespace)] == nil {
-		return refuse(http.StatusNotFound, "InvalidResourceNamespace", "The resource namespace '%s' is invalid.", id.namespace)
+		return refuse(http.StatusNotFound, "InvalidResourceNamespace", "The resource namespace '%s' is invalid: azsim does not simulate it.", id.namespace)
 	}
 	typ := strings.ToLower(id.typeName())
 	method := c.r.Method
@@ -343,7 +343,7 @@ func (c *call) unknownType() error {
 		typ = strings.Trim(typ+"/"+c.id.tail, "/")
 	}
 	return refuse(http.StatusNotFound, "InvalidResourceType",
-		"The resource type '%s' could not be found in the namespace '%s' for api version '%s'.", typ, c.id.namespace, c.version)
+		"The resource type '%s' could not be found in the namespace '%s' for api version '%s': azsim does not simulate it.", typ, c.id.namespace, c.version)
 }
 
 // query reads a query parameter, whose name ARM takes in any letter case.

@@ -233,6 +233,15 @@ func listResources(c *call) (*reply, error) {
 		if len(tags) > 0 {
 			item["tags"] = tags
 		}
+		shown, err := toTree(c.render(e))
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range []string{"sku", "kind", "zones", "identity", "managedBy", "plan"} {
+			if v := at(shown, k); v != nil {
+				item[k] = v
+			}
+		}
 		items = append(items, item)
 	}
 	return c.pageOf(items), nil

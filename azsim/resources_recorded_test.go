@@ -66,6 +66,22 @@ func TestDurationsOfDeployments(t *testing.T) {
 	})
 }
 
+func TestUnwantedTypesAreSaidNotToBeSimulated(t *testing.T) {
+	deployments2021(t, nil, func(b *deployBench) {
+		for typ, code := range map[string]string{"Microsoft.Network/applicationGateways": "InvalidResourceType", "Microsoft.KeyVault/vaults": "InvalidResourceNamespace"} {
+			direct := dig(b.want(404, "PUT", inGroup+"/providers/"+typ+"/x", `{}`), "error")
+			whole := deploying(`{"$schema": "s", "contentVersion": "1.0.0.0", "resources": [{"type": "`+typ+`", "apiVersion": "2022-01-01", "name": "x"}]}`, `{}`)
+			inside := dig(b.want(400, "PUT", b.deployment("d"), whole), "error.details.0")
+			for _, refused := range []any{direct, inside} {
+				b.equal(refused, "code", code)
+				if message, _ := dig(refused, "message").(string); !strings.Contains(message, "azsim does not simulate it") {
+					t.Errorf("%s: %q", typ, message)
+				}
+			}
+		}
+	})
+}
+
 func TestGroupIsDeletedAsOftenAsAsked(t *testing.T) {
 	deployments2021(t, nil, func(b *deployBench) {
 		_, first, _ := b.send("DELETE", inGroup, "")
@@ -102,6 +118,9 @@ func TestStorageAccountAnswersAsRecorded(t *testing.T) {
 		b.equal(old, "properties.secondaryLocation", "northeurope")
 		b.equal(old, "properties.secondaryEndpoints", nil)
 		b.equal(old, "properties.accessTier", nil)
+		listed := b.want(200, "GET", inGroup+"/resources", "")
+		b.equal(listed, "value.0.sku", map[string]any{"name": "Standard_GRS", "tier": "Standard"})
+		b.equal(listed, "value.0.kind", "Storage")
 
 		recent := create(at("recent", "2022-09-01"), `{"location": "westeurope", "kind": "StorageV2", "sku": {"name": "Standard_RAGRS"}, "identity": {"type": "SystemAssigned"}}`)
 		b.equal(recent, "properties.supportsHttpsTrafficOnly", true)
