@@ -157,8 +157,8 @@ func TestSnapshotTakesOverWhatItsDiskIs(t *testing.T) {
 		d := b.disk("d", 8)
 		began := time.Now()
 		s := b.snapshot("s", strings.ToUpper(*d.ID))
-		if took := time.Since(began); took < 4*time.Second || took > 30*time.Second {
-			t.Errorf("the snapshot took %v, want about 6 s and a poll", took)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("the snapshot took %v, want a second and a poll", took)
 		}
 		if p := s.Properties; *p.DiskSizeGB != 8 || *p.HyperVGeneration != armcompute.HyperVGenerationV2 || *p.OSType != armcompute.OperatingSystemTypesLinux || p.CompletionPercent != nil {
 			t.Errorf("got %+v", p)

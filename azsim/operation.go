@@ -261,21 +261,6 @@ const groupResults = "operationresults"
 // Azure-AsyncOperation either.
 const asyncOperations = "asyncoperations"
 
-// url is where the operation can be asked about.
-func (o *operation) url(base string, monitor bool) string {
-	if o.segment == deploymentStatuses {
-		return base + o.target.String() + "/" + o.segment + "/" + o.id + "?api-version=" + o.version
-	}
-	if o.segment == groupResults {
-		return base + "/subscriptions/" + o.target.subscription + "/" + o.segment + "/" + o.id + "?api-version=" + o.version
-	}
-	u := base + "/subscriptions/" + o.target.subscription + "/providers/" + o.ns + "/locations/" + o.location + "/" + o.segment + "/" + o.id + "?p=" + o.id[:8]
-	if monitor {
-		u += "&monitor=true"
-	}
-	return u + "&api-version=" + o.version
-}
-
 // announce adds the headers by which a client follows the operation.
 func (o *operation) announce(s *Server, base string, h http.Header) {
 	if o.segment != groupResults && o.segment != asyncOperations {
@@ -284,17 +269,7 @@ func (o *operation) announce(s *Server, base string, h http.Header) {
 	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment == diskOperations || o.segment == asyncOperations {
 		h.Set("Location", o.url(base, true))
 	}
-	setRetryAfter(h, s.pause(o))
-}
-
-// pause is how long a client should wait before it asks again: Azure's usual
-// 10 s (60 s for image versions), at the server's speed.
-func (s *Server) pause(o *operation) time.Duration {
-	d := 10 * time.Second
-	if strings.Contains(strings.ToLower(o.name), "galleries/images/versions") {
-		d = 60 * time.Second
-	}
-	return s.scaled(d)
+	setRetryAfter(h, s.pause(o, false))
 }
 
 // showOperation answers a question after an operation.
@@ -302,6 +277,9 @@ func (c *call) showOperation(id string) (*reply, error) {
 	op := c.s.operations[strings.ToLower(id)]
 	if op == nil || !strings.EqualFold(op.target.subscription, c.id.subscription) {
 		return nil, refuse(http.StatusNotFound, "NotFound", "The entity was not found in this Azure location: operation '%s'.", id)
+	}
+	if err := c.verbatim(op); err != nil {
+		return nil, err
 	}
 	if c.query("monitor") == "true" || op.segment == groupResults {
 		return c.monitorOperation(op)
@@ -313,7 +291,7 @@ func (c *call) showOperation(id string) (*reply, error) {
 	}
 	r := ok(body)
 	if op.running() {
-		setRetryAfter(r.header(), c.s.pause(op))
+		setRetryAfter(r.header(), c.s.pause(op, true))
 		return r, nil
 	}
 	body["endTime"] = op.end.UTC().Format(time.RFC3339Nano)
@@ -331,6 +309,7 @@ func (c *call) monitorOperation(op *operation) (*reply, error) {
 	if op.running() {
 		r := &reply{status: http.StatusAccepted}
 		op.announce(c.s, c.base(), r.header())
+		setRetryAfter(r.header(), c.s.pause(op, true))
 		r.header().Set("Location", op.url(c.base(), true))
 		return r, nil
 	}

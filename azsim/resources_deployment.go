@@ -177,7 +177,7 @@ func whatIf(c *call) (*reply, error) {
 	op.segment = "operations"
 	r := &reply{status: http.StatusAccepted}
 	r.header().Set("Location", op.url(c.base(), true))
-	setRetryAfter(r.header(), c.s.pause(op))
+	setRetryAfter(r.header(), c.s.pause(op, false))
 	return r, nil
 }
 
@@ -344,12 +344,15 @@ func deploymentStatus(c *call) (*reply, error) {
 	if op == nil || op.target.key() != c.id.parent().key() {
 		return nil, refuse(http.StatusNotFound, "DeploymentOperationStatusNotFound", "The status of operation '%s' could not be found.", c.id.name())
 	}
+	if err := c.verbatim(op); err != nil {
+		return nil, err
+	}
 	body := map[string]any{"status": op.status}
 	r := ok(body)
 	switch {
 	case op.running():
 		body["status"] = "Running"
-		setRetryAfter(r.header(), c.s.pause(op))
+		setRetryAfter(r.header(), c.s.pause(op, true))
 	case op.failure != nil:
 		body["error"] = op.failure
 	}

@@ -242,7 +242,7 @@ func TestDeploymentGoesWithItsGroup(t *testing.T) {
 	deployments2021(t, nil, func(b *deployBench) {
 		b.want(201, "PUT", b.deployment("d"), deploying(twoDisks, "{}"))
 		b.want(202, "DELETE", inGroup, "")
-		time.Sleep(10 * time.Minute)
+		time.Sleep(20 * time.Minute)
 		b.want(201, "PUT", inGroup, `{"location": "westeurope"}`)
 		b.equal(b.want(200, "GET", inGroup+"/providers/Microsoft.Resources/deployments", ""), "value", []any{})
 	})

@@ -42,7 +42,7 @@ func (b *bench) made(method, path, version, body string) object {
 	if status >= 300 {
 		b.Fatalf("%s %s: %d %v", method, path, status, out)
 	}
-	time.Sleep(10 * time.Minute)
+	time.Sleep(16 * time.Minute)
 	return out
 }
 

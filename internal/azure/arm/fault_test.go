@@ -126,11 +126,10 @@ func TestFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tok == "" {
-			t.Fatal("the snapshot is said to be complete while it is made")
-		}
-		if err := f.follow(c, tok); err != nil {
-			t.Error(err)
+		if tok != "" { // else the snapshot was complete before the retry
+			if err := f.follow(c, tok); err != nil {
+				t.Error(err)
+			}
 		}
 		puts := 0
 		for _, r := range f.s.Requests() {
