@@ -194,5 +194,5 @@ func (b *bench) follow(operation string) *http.Response {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return b.sendAbsolute("GET", at.Path, at.Query().Get("api-version"), "")
+	return b.sendAbsolute("GET", at.RequestURI(), "", "")
 }
