@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"time"
 
@@ -60,7 +61,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 		Args: f.checkSelection,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				if !cmd.Flags().Changed("canary") {
+				if !cmd.Flags().Changed("canary") && !f.request.PublishOnly {
 					f.request.Canary, f.request.CanaryIfPossible = plan.DefaultCanary, true
 				}
 				f.request.TakeUnjudged = true
@@ -87,8 +88,9 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.StringVar(&f.extensions, "extensions", "default", "`SET` of extensions to delete from the model: default (CustomScript and CAPZ's bootstrapping), all, or none")
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
 	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add after the model is updated")
-	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up in a scale set of their own before the model is updated, 0 to 10; 0 is none (default with --pool and --all: 2 where they can be made)")
+	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up in a scale set of their own before the model is updated, 0 to 10; 0 is none (default with --pool and --all: 2 where they can be made, and none with --publish-only)")
 	flags.DurationVar(&r.CanarySoak, "canary-soak", 2*time.Minute, "time for which the clones have to stay Ready, with their DaemonSets; at most 30m")
+	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version: the scale set, its extensions and older versions stay as they are, for pools that another tool manages")
 	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the copied disk on (default: a suitable one)")
 	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "continue if the scale set has automatic OS upgrades; the version is excluded from them")
@@ -130,6 +132,11 @@ func (f *captureFlags) complete(node string) error {
 	case len(r.AcceptSecrets) > wire.MaxAcceptedSecrets:
 		return usagef("--accept-secret: %d paths; give at most %d, a folder that ends in / stands for all below it", len(r.AcceptSecrets), wire.MaxAcceptedSecrets)
 	}
+	if r.PublishOnly {
+		if err := f.checkPublishOnly(); err != nil {
+			return err
+		}
+	}
 	if f.watch.For != 0 {
 		if err := checkWatch("watch", "watch-nodes", f.watch); err != nil {
 			return err
@@ -152,6 +159,26 @@ func (f *captureFlags) complete(node string) error {
 	}
 	if err := r.Extensions.Check(); err != nil {
 		return usageError{err}
+	}
+	return nil
+}
+
+// checkPublishOnly refuses what only a change of the model gives a meaning.
+func (f *captureFlags) checkPublishOnly() error {
+	r, defaults := f.request, capture.Request{}.WithDefaults()
+	for _, flag := range []struct {
+		given     bool
+		name, why string
+	}{
+		{r.NewNodes != 0, "grow", "its new nodes would come from the model's image"},
+		{r.Bakes(), "bootstrap baked", "it changes the model's customData; machines of the version get theirs from what makes them"},
+		{f.extensions != "default" || len(f.keep) > 0, "extensions and --keep-extension", "the model keeps all"},
+		{r.History != defaults.History, "history", "no version is deleted"},
+		{f.watch.For != 0, "watch", "nodes of the version come when another tool makes them"},
+	} {
+		if flag.given {
+			return usagef("--publish-only leaves the scale set as it is, so it does not go with --%s: %s", flag.name, flag.why)
+		}
 	}
 	return nil
 }
@@ -199,6 +226,8 @@ func (f *captureFlags) work(o *options) work {
 func writeCapture(w io.Writer, r capture.Result) {
 	version := r.Version.Name()
 	switch {
+	case r.Published != nil:
+		writePublished(w, r)
 	case r.NothingToDo:
 		say(w, "Nothing to do: %s is there and the model of %s uses it.", version, r.Pool.Name())
 	case r.Resumed:
@@ -213,6 +242,18 @@ func writeCapture(w io.Writer, r capture.Result) {
 	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
 		say(w, "It took %s.", duration(d))
 	}
+}
+
+func writePublished(w io.Writer, r capture.Result) {
+	p, begin, latest := r.Published, "Published", ""
+	if r.NothingToDo {
+		begin = "Nothing to do: published already is"
+	}
+	if p.ExcludeFromLatest {
+		latest = " It is excluded from the definition's latest: name the version."
+	}
+	say(w, "%s %s of %s. The scale set %s is as it was.%s", begin, p.Version, p.Definition, r.Pool.Name(), latest)
+	fmt.Fprintln(w, r.Version)
 }
 
 func writeCaptureLists(w io.Writer, r capture.Result) {

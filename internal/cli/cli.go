@@ -161,7 +161,7 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of the namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged to standard error: DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newRollback(o), newWatch(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
+	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newVersions(o), newRollback(o), newWatch(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)

@@ -60,7 +60,7 @@ func TestStatusOfWhatCannotBeRead(t *testing.T) {
 	half := capture.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool3", Name: "pool3", Location: "eastus"}, Problem: "journal: 403 Forbidden"}
 	var out strings.Builder
 	o := &options{output: "table", process: Process{Out: &out}}
-	err := o.printStatus([]capture.PoolStatus{typo, read, half}, time.Time{})
+	err := o.printStatus([]capture.PoolStatus{typo, read, half}, nil, time.Time{}, writeStatus)
 	for _, want := range []string{"pool2", "404 ResourceNotFound", "pool3", "403 Forbidden"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
@@ -72,7 +72,7 @@ func TestStatusOfWhatCannotBeRead(t *testing.T) {
 	if !strings.HasPrefix(out.String(), "pool1") || strings.Contains(out.String(), "pool2") || !strings.Contains(out.String(), "pool3") {
 		t.Errorf("what was read, and no more, is to be shown:\n%s", out.String())
 	}
-	if err := o.printStatus([]capture.PoolStatus{read}, time.Time{}); err != nil {
+	if err := o.printStatus([]capture.PoolStatus{read}, nil, time.Time{}, writeStatus); err != nil {
 		t.Errorf("all was read: %v", err)
 	}
 }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,55 +32,62 @@ func newStatus(o *options) *cobra.Command {
 Without an argument it shows all pools that the cluster's nodes belong to. A POOL is
 a scale set's name or ARM id.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			for _, a := range args {
-				if err := checkPool(a); err != nil {
-					return err
-				}
-			}
-			c, err := o.open(ctx, work{})
-			if err != nil {
-				return err
-			}
-			var pools []fleet.ResourceID
-			for _, a := range args {
-				id, err := o.pool(ctx, c.client, c.places(), a)
-				if err != nil {
-					return err
-				}
-				pools = append(pools, id)
-			}
-			all, err := c.services(nil).Status(ctx, pools)
-			if err != nil {
-				return err
-			}
-			err = o.printStatus(all, time.Now())
-			var gone []fleet.ResourceID
-			for _, s := range all {
-				if s.Gone {
-					gone = append(gone, s.Pool.ID)
-				} else if s.Problem != "" {
-					return err
-				}
-			}
-			if len(args) == 0 { // a Node whose scale set was deleted
-				return err
-			}
-			return cmp.Or(refuseGone(gone...), err)
+			return o.showStatus(cmd.Context(), args, func(all []capture.PoolStatus) any { return all }, writeStatus)
 		},
 	}
 }
 
+type poolWriter func(w io.Writer, s capture.PoolStatus, now time.Time)
+
+// showStatus reads the status of the pools, of all if none is named, and shows each by write, or
+// what result makes of them as JSON or YAML.
+func (o *options) showStatus(ctx context.Context, args []string, result func([]capture.PoolStatus) any, write poolWriter) error {
+	for _, a := range args {
+		if err := checkPool(a); err != nil {
+			return err
+		}
+	}
+	c, err := o.open(ctx, work{})
+	if err != nil {
+		return err
+	}
+	var pools []fleet.ResourceID
+	for _, a := range args {
+		id, err := o.pool(ctx, c.client, c.places(), a)
+		if err != nil {
+			return err
+		}
+		pools = append(pools, id)
+	}
+	all, err := c.services(nil).Status(ctx, pools)
+	if err != nil {
+		return err
+	}
+	err = o.printStatus(all, result(all), time.Now(), write)
+	var gone []fleet.ResourceID
+	for _, s := range all {
+		if s.Gone {
+			gone = append(gone, s.Pool.ID)
+		} else if s.Problem != "" {
+			return err
+		}
+	}
+	if len(args) == 0 { // a Node whose scale set was deleted
+		return err
+	}
+	return cmp.Or(refuseGone(gone...), err)
+}
+
 // printStatus shows the pools as far as they could be read, and is an error where that
 // is not all.
-func (o *options) printStatus(all []capture.PoolStatus, now time.Time) error {
+func (o *options) printStatus(all []capture.PoolStatus, result any, now time.Time, write poolWriter) error {
 	var unread []error
 	for _, s := range all {
 		if s.Problem != "" {
 			unread = append(unread, fmt.Errorf("cannot read all of scale set %s: %s", s.Pool.ID, s.Problem))
 		}
 	}
-	err := o.print(all, func(w io.Writer) {
+	err := o.print(result, func(w io.Writer) {
 		if len(all) == 0 {
 			fmt.Fprintln(w, "No node of this cluster is known to be an instance of a scale set.")
 		}
@@ -90,7 +99,7 @@ func (o *options) printStatus(all []capture.PoolStatus, now time.Time) error {
 			if shown++; shown > 1 {
 				fmt.Fprintln(w)
 			}
-			writeStatus(w, s, now)
+			write(w, s, now)
 		}
 	})
 	return errors.Join(append(unread, err)...)
@@ -115,20 +124,10 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 	if of, _, is := s.Pool.Canary(); is {
 		paragraph(w, resultWidth, "  ", "    ", "a canary: a capture of "+of.Name()+" made it, and deletes it; see ortet status "+of.Name())
 	}
-	inModel := false
+	writeVersions(w, s, now)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if len(s.Versions) > 0 {
-		fmt.Fprintln(t, "  VERSION\tBUILT FROM\tAGE\tNODES\tSTATE")
-		for _, v := range s.Versions {
-			inModel = inModel || v.InModel
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\n", v.Name, dash(v.BuiltFrom), age(v.BuiltAt, now), v.Instances, versionState(v))
-		}
-		_ = t.Flush()
-	} else {
-		fmt.Fprintln(w, "  no prototype yet")
-	}
 	switch {
-	case !inModel:
+	case !slices.ContainsFunc(s.Versions, func(v capture.VersionStatus) bool { return v.InModel }):
 		paragraph(w, resultWidth, "  ", "    ", "new nodes come from "+imageText(s.Pool.Model.Image))
 	case s.Pool.Model.Image.LatestOf() != "":
 		paragraph(w, resultWidth, "  ", "    ", "the model refers to "+imageText(s.Pool.Model.Image)+": new nodes come from its latest version")
@@ -148,6 +147,19 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 			paragraph(w, resultWidth, "  ", "    ", "not running: "+strings.Join(off, ", "))
 		}
 	}
+}
+
+func writeVersions(w io.Writer, s capture.PoolStatus, now time.Time) {
+	if len(s.Versions) == 0 {
+		fmt.Fprintln(w, "  no prototype yet")
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  VERSION\tBUILT FROM\tAGE\tNODES\tSTATE")
+	for _, v := range s.Versions {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\n", v.Name, dash(v.BuiltFrom), age(v.BuiltAt, now), v.Instances, versionState(v))
+	}
+	_ = t.Flush()
 }
 
 // versionState tells what is worth knowing of a version in a word or two.

@@ -215,7 +215,7 @@ func (w *world) giveName(c *computer, set fleet.ResourceID) {
 
 // onBoth are stories that are played on both kinds of scale sets.
 func onBoth() (all []Story) {
-	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories, online) {
+	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories, online, publishing) {
 		all = append(all, s, onFlexible(s))
 	}
 	return append(all, flexibles...)

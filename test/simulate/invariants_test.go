@@ -370,6 +370,14 @@ func (w *world) checkModel(p *process, now model) {
 	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
 	touched := w.isTouched("model")
 	switch {
+	case touched && p.ask.PublishOnly:
+	case p.ask.PublishOnly && !same:
+		w.broken(20, "%s only publishes, and the model has %s, %v, and had %s, %v", p.name, now.image, now.extensions, was.image, was.extensions)
+	case p.ask.PublishOnly && code == workflow.ExitDone:
+		if v := w.versions()[low(p.capture.Version)]; !w.isTouched("versions") && (v == nil || stateOf(v) != plan.Succeeded) {
+			w.broken(20, "%s reports %s as published, which is no version that succeeded", p.name, p.capture.Version)
+		}
+	case p.ask.PublishOnly:
 	case touched && code == workflow.ExitFailed && !strings.EqualFold(now.image, was.image):
 		w.broken(4, "%s ends with exit 1, and the model has %s, and others chose %s: %s", p.name, now.image, was.image, text)
 	case touched:
@@ -517,6 +525,9 @@ func (w *world) checkVersions(p *process, now model) {
 				}
 			}
 			continue
+		}
+		if p.ask.PublishOnly && !w.isTouched("versions") {
+			w.broken(20, "%s only publishes, and version %s is gone", p.name, id)
 		}
 		if good < 2 && !w.isTouched("versions") {
 			w.broken(6, "%s pruned %s, and %d versions are left that were not rolled back from", p.name, id, good)

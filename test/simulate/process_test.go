@@ -129,8 +129,8 @@ func (w *world) start(ask Ask) (*process, error) {
 		default:
 			q := capture.Request{Node: w.nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, Online: ask.Online, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, Canary: ask.Canary, CanaryIfPossible: ask.Auto, TakeUnjudged: ask.Auto, ExcludeFromLatest: ask.Excluded,
-				AllowRolling: ask.Rolling,
-				Extensions:   plan.ExtensionRule{None: ask.KeepExtensions}}
+				AllowRolling: ask.Rolling, PublishOnly: ask.PublishOnly,
+				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
 				q.Bootstrap = plan.BootstrapBaked
 			}

@@ -46,6 +46,7 @@ type Pool struct {
 	Image               string        // of ortet's pods: none, unpullable, hanging, foreign
 
 	Mode              string // of upgrades; "" is Manual
+	Owned             bool   // Cluster API has the model
 	Spelling          string // lower: provider ids; k3s: those of k3s; upper: ids in Azure's answers; model: the image's id in the model, in upper case
 	Others            string // the other nodes: cordoned, protected
 	Old               int    // instances made of the oldest version
@@ -82,6 +83,7 @@ type Ask struct {
 	Force          bool
 	Deallocate     bool
 	Online         bool
+	PublishOnly    bool
 	Rolling        bool
 	Once           bool // not repeated, however it ends
 	KeepExtensions bool

@@ -449,6 +449,9 @@ func (w *world) setBody(image object, instances int) object {
 	if p.Flexible {
 		body["properties"].(object)["platformFaultDomainCount"] = 1
 	}
+	if p.Owned {
+		body["tags"].(object)["sigs.k8s.io_cluster-api-provider-azure_cluster_prod"] = "owned"
+	}
 	if p.Zones > 0 {
 		body["zones"] = []string{"1", "2", "3"}[:p.Zones]
 	}

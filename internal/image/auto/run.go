@@ -174,7 +174,10 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Observation, all, dryRu
 	case err != nil:
 		return err
 	case result.NothingToDo:
-		r.Outcome, r.Donor, r.Because = NotDue, "", "today's version "+result.Version.Name()+" is there, and its model uses it"
+		r.Outcome, r.Donor, r.Because = NotDue, "", "today's version "+result.Version.Name()+" is there"
+		if !q.PublishOnly {
+			r.Because += ", and its model uses it"
+		}
 	case l.Resumes != "" && !result.Resumed:
 		r.Because = "an interrupted capture was undone; " + l.Because
 		fallthrough

@@ -187,6 +187,10 @@ func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p 
 	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
 		"capture with --bootstrap baked, or without --canary")
 	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
+	without := ""
+	if c.req.PublishOnly {
+		without = "capture without --canary"
+	}
 	for _, e := range pool.Model.Extensions {
 		goes := slices.ContainsFunc(deleted, func(d fleet.Extension) bool { return d.Name == e.Name })
 		handler := plan.OriginalExtension{Extension: e}.Handler()
@@ -195,7 +199,7 @@ func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p 
 		})
 		p.Refuse(plan.Bootstraps(e) && !goes && !known, "CanaryNeedsExtension", on,
 			"its extension "+e.Name+" bootstraps new nodes, and its protected settings are not known: Azure does not show them",
-			"let the capture delete it (--extensions), or capture without --canary")
+			first(without, "let the capture delete it (--extensions), or capture without --canary"))
 	}
 	return p
 }
@@ -366,12 +370,16 @@ func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Durati
 
 func (c *capture) publishStep(v view) workflow.Step {
 	unjudged := v.resume.Version != nil && plan.IsUnjudged(*v.resume.Version)
+	title := "Record that the version is live"
+	if c.req.PublishOnly {
+		title = "Record that clones of the version came up"
+	}
 	return workflow.Step{
 		ID:       stepPublish,
-		Title:    "Record that the version is live",
+		Title:    title,
 		Usual:    time.Minute,
 		Deadline: time.Hour,
-		After:    []string{stepModel},
+		After:    []string{stepVersion, stepJudge, stepModel},
 		Skip:     workflow.SkipIf(!unjudged && v.judged(c.req, c.get()) != "", "no canary"),
 		Do:       c.publish,
 	}

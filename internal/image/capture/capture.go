@@ -39,7 +39,8 @@ type Result struct {
 	Capture         string           `json:"capture,omitempty"`
 	Pool            fleet.ResourceID `json:"pool,omitempty"`
 	Donor           string           `json:"donor"`
-	Version         fleet.ResourceID `json:"version,omitempty"`   // that the model uses now
+	Version         fleet.ResourceID `json:"version,omitempty"`   // that the model uses now, or that was published
+	Published       *Published       `json:"published,omitempty"` // if the version is only published
 	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
 	NothingToDo     bool             `json:"nothingToDo,omitempty"`
 	Resumed         bool             `json:"resumed,omitempty"`
@@ -147,8 +148,14 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 	if !r.NothingToDo && workflow.ExitCode(err) != workflow.ExitRefused {
 		r.Capture = c.name
 	}
-	if st.ModelChanged || r.NothingToDo {
+	if st.ModelChanged || r.NothingToDo || c.req.PublishOnly && err == nil {
 		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
+	}
+	if c.req.PublishOnly && err == nil {
+		p, unread := s.published(ctx, st)
+		if r.Published = &p; unread != nil {
+			c.Note("what was published could not be read: %v", unread)
+		}
 	}
 	notes, steps := c.Recorded()
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}

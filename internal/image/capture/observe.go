@@ -369,7 +369,7 @@ func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p plan.P
 		}
 	}
 	noop := customData == plan.NoopSHA256
-	if len(report.Joins) > 0 || c.req.Bakes() || customDataUnread(report) || customData != "" && !noop {
+	if len(report.Joins) > 0 || c.req.Bakes() || c.req.PublishOnly || customDataUnread(report) || customData != "" && !noop {
 		return p
 	}
 	noop = noop || s.LastCustomData == plan.NoopSHA256

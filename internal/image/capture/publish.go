@@ -94,6 +94,12 @@ func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, s
 	return kept.Data, err
 }
 
+// publishOnly returns why the rows behind the version are skipped. Versions are not pruned,
+// since Azure does not show what names them in a template.
+func (c *capture) publishOnly() string {
+	return workflow.SkipIf(c.req.PublishOnly, "the version is only published")
+}
+
 func (c *capture) modelStep(v view) workflow.Step {
 	version := c.get().Names.Version.Name()
 	return workflow.Step{
@@ -102,8 +108,8 @@ func (c *capture) modelStep(v view) workflow.Step {
 		Usual:    30 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepVersion, stepJudge},
-		Skip:     workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version),
-		Commits:  true,
+		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version)),
+		Commits:  !c.req.PublishOnly,
 		Do:       c.model,
 	}
 }
@@ -183,7 +189,7 @@ func (c *capture) extensionsStep() workflow.Step {
 		Usual:    time.Duration(len(toDelete)) * 30 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepModel},
-		Skip:     workflow.SkipIf(len(toDelete) == 0, "none to delete"),
+		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(len(toDelete) == 0, "none to delete")),
 		Do:       c.extensions,
 	}
 }
@@ -222,7 +228,7 @@ func (c *capture) growStep() workflow.Step {
 		Usual:    2 * time.Minute,
 		Deadline: time.Hour,
 		After:    []string{stepModel, stepExtensions},
-		Skip:     workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
+		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested")),
 		Do:       c.grow,
 	}
 }
@@ -424,7 +430,7 @@ func (c *capture) pruneStep(v view) workflow.Step {
 		Usual:    time.Duration(len(old)) * time.Minute,
 		Deadline: time.Hour,
 		After:    []string{stepVersion, stepJudge},
-		Skip:     workflow.SkipIf(v.published() && len(old) == 0, "no older versions"),
+		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0, "no older versions")),
 		Optional: true,
 		Do:       c.prune,
 	}

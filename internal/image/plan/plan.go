@@ -74,6 +74,7 @@ type Request struct {
 	AcceptSecrets         []string      `json:"acceptSecrets,omitempty"`         // paths of files, or of folders that end in "/"
 	RemoveSecrets         bool          `json:"removeSecrets,omitempty"`         // from the copy of the disk
 	ScanImages            bool          `json:"scanImages,omitempty"`            // image layers, for all kinds of secrets
+	PublishOnly           bool          `json:"publishOnly,omitempty"`           // the version only: scale set, extensions and older versions stay as they are
 	Extensions            ExtensionRule `json:"extensions"`                      // which of the model's go
 	NewNodes              int64         `json:"newNodes,omitempty"`              // to add once the model is changed
 	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any that fits
@@ -99,6 +100,7 @@ const (
 func (q Request) WithDefaults() Request {
 	q.GracePeriod, q.History, q.Replicas = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3), cmp.Or(q.Replicas, 3)
 	q.Bootstrap, q.CanarySoak = cmp.Or(q.Bootstrap, BootstrapKeep), cmp.Or(q.CanarySoak, 2*time.Minute)
+	q.Extensions.None = q.Extensions.None || q.PublishOnly
 	return q
 }
 
@@ -295,7 +297,7 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 	refuse(!RolledBack(v) && !Ours(v.Tags), "ForeignVersion", on, "a version of today's name is there that neither Ortet nor kamino made",
 		"say --again to make another today, or delete it")
 	used, known := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
-	refuse(known && Newer(used, v), "OlderVersion", on, "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
+	refuse(known && Newer(used, v) && !q.PublishOnly, "OlderVersion", on, "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
 		"say --again to make another today, or "+back+" to go back to it")
 	custom := v.Tags[fleet.TagCustomData]
 	refuse(q.Bakes() && custom != "" && custom != NoopSHA256, "OtherBootstrap", on,
@@ -314,7 +316,8 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
 	type changes = []fleet.Change
 	return slices.Concat(
-		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}},
+		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}},
+		when(!q.PublishOnly, changes{fleet.PatchModel{}}),
 		when(q.Canary > 0, changes{fleet.TagVersion{}, fleet.PublishVersion{}}),
 		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
 		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),

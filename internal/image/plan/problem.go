@@ -159,7 +159,11 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	}
 	if on := string(pool.ID); o.Pool != nil {
 		refuse(!pool.NoProfile && !pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
-		p = append(p, ModelProblems(*pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
+		p = append(p, SetProblems(*pool, q.ExcludeFromLatest)...)
+		for _, x := range changeProblems(*pool, q.AllowRolling, q.AllowOwned) {
+			x.WayOut += "; --publish-only makes an image and leaves the model alone"
+			p.Refuse(!q.PublishOnly, x.Code, x.On, x.What, x.WayOut)
+		}
 		refuse(pool.AutomaticRepairs && !q.Online, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
 			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
 		refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted",
@@ -236,21 +240,32 @@ func Managed(d fleet.Node, pool fleet.Pool) string {
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
-// ModelProblems returns the reasons not to change a pool's model, which are
-// looked at again right before it is changed.
-func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) (p Problems) {
+// SetProblems returns the reasons not to make an image of a pool's nodes, as far as its scale
+// set shows them.
+func SetProblems(pool fleet.Pool, excludeFromLatest bool) (p Problems) {
 	refuse, on := p.Refuse, string(pool.ID)
 	refuse(pool.NoProfile, "NoProfile", on, "it has no profile: its members were made one by one, and no new node comes from it",
 		"use a scale set with a profile; machines that are made by hand take an image by themselves")
 	of, _, canary := pool.Canary()
 	refuse(canary, "IsCanary", on, "it is a canary of "+of.Name()+": a capture made it to prove an image version, and deletes it",
 		"name a node of "+of.Name()+", or that scale set")
+	refuse(pool.AutomaticOSUpgrade && !excludeFromLatest, "AutomaticOSUpgrade", on,
+		"automatic OS upgrades are on: a published version would be rolled out by itself", "switch them off, or say --exclude-from-latest")
+	return p
+}
+
+// ModelProblems returns the reasons not to change a pool's model, which are
+// looked at again right before it is changed.
+func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) Problems {
+	return append(SetProblems(pool, excludeFromLatest), changeProblems(pool, allowRolling, allowOwned)...)
+}
+
+func changeProblems(pool fleet.Pool, allowRolling, allowOwned bool) (p Problems) {
+	refuse, on := p.Refuse, string(pool.ID)
 	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Automatic), "AutomaticUpgrade", on,
 		"its upgrade mode is Automatic: a changed model may take down all instances at once", "set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
 	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling, "RollingUpgrade", on,
 		"its upgrade mode is Rolling: Azure will replace the instances by itself", "set it to Manual, or say --allow-rolling")
-	refuse(pool.AutomaticOSUpgrade && !excludeFromLatest, "AutomaticOSUpgrade", on,
-		"automatic OS upgrades are on: a published version would be rolled out by itself", "switch them off, or say --exclude-from-latest")
 	owner := tagWith(pool, tagCAPZ)
 	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on,
 		"Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+)
+
+func newVersions(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "versions [POOL ...]",
+		Short: "List the image versions of pools, with their ids",
+		Long: `versions lists the image versions that captures made of each pool, newest first: source
+node, age, number of nodes made from each, state. Below them stands the id of the image
+definition. The id of a version is that, /versions/ and its name; -o json has both.
+
+Without an argument it lists those of all pools that the cluster's nodes belong to. A
+POOL is a scale set's name or ARM id.`,
+		Example: `  ortet versions k8s-pool1-12345678-vmss
+  ortet versions k8s-pool1-12345678-vmss -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.showStatus(cmd.Context(), args, versionsOf, func(w io.Writer, s capture.PoolStatus, now time.Time) {
+				fmt.Fprintln(w, s.Pool.Name)
+				writeVersions(w, s, now)
+				if len(s.Versions) > 0 {
+					fmt.Fprintln(w, "  "+string(s.Definition)) // in one piece, to be copied
+				}
+			})
+		},
+	}
+}
+
+// poolVersions are the versions of one pool.
+type poolVersions struct {
+	Pool       fleet.ResourceID        `json:"pool"`
+	Definition fleet.ResourceID        `json:"definition"`
+	Versions   []capture.VersionStatus `json:"versions"`
+}
+
+func versionsOf(all []capture.PoolStatus) any {
+	list := make([]poolVersions, 0, len(all))
+	for _, s := range all {
+		list = append(list, poolVersions{s.Pool.ID, s.Definition, s.Versions})
+	}
+	return list
+}
