@@ -128,6 +128,9 @@ func (p *pooled) Capture(_ context.Context, q capture.Request) (capture.Result, 
 		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: plan.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
 		Timing: capture.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
 	}
+	if q.PublishOnly {
+		r.Published = &capture.Published{Version: r.Version.Name()}
+	}
 	return r, p.fails[q.Node]
 }
 
@@ -367,6 +370,29 @@ func TestCaptureOfNamedPools(t *testing.T) {
 	p = newPooled()
 	if code, _, err := p.run(t, "capture --pool refused --pool twin"); code != workflow.ExitRefused || len(p.captured) > 0 || !strings.Contains(err, "2 have that name") {
 		t.Errorf("an ambiguous name: code %d, captured %v\n%s", code, p.captured, err)
+	}
+}
+
+// Nights on pools of Cluster API: published without a canary, with the id in one piece.
+func TestPoolsAreOnlyPublished(t *testing.T) {
+	p := &pooled{}
+	p.add("g", "capz", 2, func(s *capture.PoolStatus, _ []fleet.Node) {
+		s.Pool.Tags = map[string]string{"sigs.k8s.io_cluster-api-provider-azure_cluster_prod": "owned"}
+	})
+	code, out, _ := p.run(t, "capture --all")
+	if want := "capz: left out: Cluster API's cluster prod owns its model and would change it\n  back\n"; code != 0 || out != want || len(p.captured) > 0 {
+		t.Errorf("without the flag: code %d, captured %v\n%s", code, p.captured, out)
+	}
+	code, out, err := p.run(t, "capture --all --publish-only")
+	id := string(plan.DefinitionOf(p.pools[0].Pool.ID).Child("versions", "2026.11.21"))
+	if !strings.HasPrefix(out, "capz:\n"+id+"\n") || !strings.HasSuffix(out, "\ncapz: published 2026.11.21 from capz000000 in 14m00s: no version yet\n") {
+		t.Errorf("code %d\n%s%s", code, out, err)
+	}
+	if code != 0 || !p.request.PublishOnly || p.request.Canary != 0 {
+		t.Errorf("code %d, the request is %+v\n%s", code, p.request, err)
+	}
+	if _, _, err := p.run(t, "capture --pool capz"); !strings.Contains(strings.Join(strings.Fields(err), " "), "--publish-only makes an image and leaves the model alone") {
+		t.Errorf("the refusal does not name --publish-only:\n%s", err)
 	}
 }
 

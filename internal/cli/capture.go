@@ -245,14 +245,14 @@ func writeCapture(w io.Writer, r capture.Result) {
 }
 
 func writePublished(w io.Writer, r capture.Result) {
-	p, begin, latest := r.Published, "Published", ""
+	p, what, latest := r.Published, "Published %s of %s. ", ""
 	if r.NothingToDo {
-		begin = "Nothing to do: published already is"
+		what = "Nothing to do: %s of %s is published already. "
 	}
 	if p.ExcludeFromLatest {
 		latest = " It is excluded from the definition's latest: name the version."
 	}
-	say(w, "%s %s of %s. The scale set %s is as it was.%s", begin, p.Version, p.Definition, r.Pool.Name(), latest)
+	say(w, what+"The scale set %s is as it was.%s", p.Version, p.Definition, r.Pool.Name(), latest)
 	fmt.Fprintln(w, r.Version)
 }
 

@@ -97,6 +97,9 @@ func writeResults(w io.Writer, results []auto.Result, name func(fleet.ResourceID
 		case r.Plan != nil:
 			writePlan(&b, *r.Plan)
 		case r.Outcome == auto.Captured:
+			if r.Capture.Published != nil {
+				fmt.Fprintln(&b, r.Capture.Version)
+			}
 			writeCaptureLists(&b, *r.Capture)
 			if b.Len() > 0 {
 				fmt.Fprintf(w, "%s:\n", name(r.Pool))
@@ -148,6 +151,9 @@ func outcome(r auto.Result) string {
 		text = "would capture " + r.Donor
 	case r.Outcome == auto.Captured:
 		text = "captured " + r.Donor + " as " + r.Capture.Version.Name()
+		if r.Capture.Published != nil {
+			text = "published " + r.Capture.Version.Name() + " from " + r.Donor
+		}
 		if d := r.Capture.Timing.End.Sub(r.Capture.Timing.Begin); d > 0 {
 			text += " in " + duration(d)
 		}

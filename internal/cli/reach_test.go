@@ -72,6 +72,13 @@ func TestStatusOfWhatCannotBeRead(t *testing.T) {
 	if !strings.HasPrefix(out.String(), "pool1") || strings.Contains(out.String(), "pool2") || !strings.Contains(out.String(), "pool3") {
 		t.Errorf("what was read, and no more, is to be shown:\n%s", out.String())
 	}
+	out.Reset()
+	o.output = "json"
+	err = o.print(versionsOf([]capture.PoolStatus{read}), nil)
+	if err != nil || !strings.Contains(out.String(), `"versions": []`) {
+		t.Errorf("a pool without versions is to have an empty list: %v\n%s", err, out.String())
+	}
+	o.output = "table"
 	if err := o.printStatus([]capture.PoolStatus{read}, nil, time.Time{}, writeStatus); err != nil {
 		t.Errorf("all was read: %v", err)
 	}

@@ -39,13 +39,13 @@ POOL is a scale set's name or ARM id.`,
 type poolVersions struct {
 	Pool       fleet.ResourceID        `json:"pool"`
 	Definition fleet.ResourceID        `json:"definition"`
-	Versions   []capture.VersionStatus `json:"versions"`
+	Versions   []capture.VersionStatus `json:"versions"` // [] for none
 }
 
 func versionsOf(all []capture.PoolStatus) any {
 	list := make([]poolVersions, 0, len(all))
 	for _, s := range all {
-		list = append(list, poolVersions{s.Pool.ID, s.Definition, s.Versions})
+		list = append(list, poolVersions{s.Pool.ID, s.Definition, append([]capture.VersionStatus{}, s.Versions...)})
 	}
 	return list
 }

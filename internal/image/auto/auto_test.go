@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -335,6 +336,17 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 	owned := w.auto(t, func(c *auto.Config) { c.Request.AllowOwned = true })
 	if r := owned.Run(t.Context(), []fleet.ResourceID{group + "capz"}, false, false)[0]; r.Outcome != auto.Captured {
 		t.Errorf("with AllowOwned: %s %s", r.Outcome, r.Error)
+	}
+	refused := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "capz"}, false, false)[0]
+	if len(refused.Problems) != 1 || !strings.Contains(refused.Problems[0].WayOut, "--publish-only") {
+		t.Errorf("the refusal does not name --publish-only: %+v", refused.Problems)
+	}
+	w.captured, w.pools["capz"].Versions = nil, nil
+	lines, code = all(t, w.auto(t, func(c *auto.Config) { c.Request.PublishOnly = true }))
+	expect(t, lines, "aks: left out 0 … AKS manages it", "capz: captured 0 … no version yet", "gone: left out 0 … no such scale set",
+		"masters: left out 0 … control plane", "web-canary: left out 0 … a canary of web", "windows: left out 0 … Linux")
+	if code != 0 || !slices.Equal(w.captured, []string{"capz0"}) {
+		t.Errorf("with PublishOnly: exit %d, captured %v", code, w.captured)
 	}
 }
 

@@ -201,6 +201,9 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
 	}
 	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned || a.c.Request.PublishOnly) {
+		if p.Code == "OwnedByClusterAPI" {
+			p.WayOut += plan.OrPublishOnly
+		}
 		if p.Code == "OwnedByClusterAPI" || p.Code == "IsCanary" || p.Code == "NoProfile" {
 			return &p
 		}

@@ -184,13 +184,13 @@ func (c *capture) protectedSettings(e fleet.Extension) string {
 // are the handlers whose protected settings are about to be kept.
 func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p plan.Problems) {
 	on := string(pool.ID)
-	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
-		"capture with --bootstrap baked, or without --canary")
-	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
 	without := ""
 	if c.req.PublishOnly {
 		without = "capture without --canary"
 	}
+	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
+		first(without, "capture with --bootstrap baked, or without --canary"))
+	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
 	for _, e := range pool.Model.Extensions {
 		goes := slices.ContainsFunc(deleted, func(d fleet.Extension) bool { return d.Name == e.Name })
 		handler := plan.OriginalExtension{Extension: e}.Handler()

@@ -154,7 +154,11 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	p.Notes = append(p.Notes, onlineNotes(c.req)...)
 	if resume.From == plan.AtDonor && !c.req.Online {
-		p.Notes = append(p.Notes, "draining "+p.Donor+" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later; the model is changed after that")
+		note := "draining " + p.Donor + " evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"
+		if !c.req.PublishOnly {
+			note += "; the model is changed after that"
+		}
+		p.Notes = append(p.Notes, note)
 	}
 	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
 	return t, p, nil

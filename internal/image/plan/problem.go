@@ -161,7 +161,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 		refuse(!pool.NoProfile && !pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
 		p = append(p, SetProblems(*pool, q.ExcludeFromLatest)...)
 		for _, x := range changeProblems(*pool, q.AllowRolling, q.AllowOwned) {
-			x.WayOut += "; --publish-only makes an image and leaves the model alone"
+			x.WayOut += OrPublishOnly
 			p.Refuse(!q.PublishOnly, x.Code, x.On, x.What, x.WayOut)
 		}
 		refuse(pool.AutomaticRepairs && !q.Online, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
@@ -237,6 +237,9 @@ func Managed(d fleet.Node, pool fleet.Pool) string {
 		when(strings.HasPrefix(strings.ToUpper(group), "MC_"), "resource group "+group),
 	)
 }
+
+// OrPublishOnly is the way out of a capture for what only a change of the model meets.
+const OrPublishOnly = "; --publish-only makes an image and leaves the model alone"
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
