@@ -59,6 +59,9 @@ func TestAutoArguments(t *testing.T) {
 		{"kamino.targetVMSS=ALL,ortet.dryRun=true", slices.Insert(with([]string{"--all"}), 14, "--dry-run")},
 		{"kamino.targetVMSS=ALL,ortet.auto.ignoreNodes={a,b.c},ortet.auto.ignoreAnnotations={x.io/y},ortet.auto.skipRules={kernel,boot-time}",
 			slices.Insert(with([]string{"--all"}), 5, "--ignore-node=a", "--ignore-node=b.c", "--ignore-annotation=x.io/y", "--skip-rule=kernel", "--skip-rule=boot-time")},
+		{"kamino.targetVMSS=ALL,ortet.publishOnly=true,kamino.imageHistory=5,ortet.bootstrap=keep,ortet.extensions=none",
+			[]string{"capture", "--all", "--min-ready=1h", "--min-candidates=1", "--max-image-age=0", "--max-parallel=4", "--publish-only", "--grace-period=300s",
+				"--accept-pool-credentials", "--replicas=3", "--image=" + image, "--azure-config=/etc/kubernetes/azure.json", "--namespace=ortet-system", "--log-level=INFO"}},
 		// Values that are kept from a chart without auto mode.
 		{"kamino.targetVMSS=ALL,kamino.auto=null,ortet.auto=null", with([]string{"--all"})},
 	} {

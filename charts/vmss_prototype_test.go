@@ -164,7 +164,8 @@ func TestJobArgumentsAreTheCommandLines(t *testing.T) {
 		"everything": {"--set", "kamino.targetNode=" + node, "--set", "kamino.drain.force=true,kamino.drain.gracePeriod=5,kamino.imageHistory=5,kamino.newUpdatedNodes=2,kamino.logLevel=VERBOSE",
 			"--set", "ortet.again=true,ortet.deallocate=true,ortet.dryRun=true,ortet.workbench=w,ortet.bootstrap=keep,ortet.extensions=default,ortet.canary=0,ortet.watch=1h30m,kamino.container.pullSecret=p",
 			"--set", "ortet.online=true", "--set", "ortet.acceptSecrets={/etc/a,/opt/b/},ortet.removeSecrets=true,ortet.scanImages=true"},
-		"all pools": {"--set", "kamino.targetVMSS=ALL,kamino.auto.minimumReadyTime=3,ortet.auto.ignoreNodes={a,b},ortet.auto.ignoreAnnotations={c},ortet.auto.skipRules={kernel},ortet.auto.maxParallel=2"},
+		"publish only": {"--set", "kamino.targetNode=" + node + ",ortet.publishOnly=true,ortet.canary=2,ortet.again=true"},
+		"all pools":    {"--set", "kamino.targetVMSS=ALL,kamino.auto.minimumReadyTime=3,ortet.auto.ignoreNodes={a,b},ortet.auto.ignoreAnnotations={c},ortet.auto.skipRules={kernel},ortet.auto.maxParallel=2"},
 		"a pool": {"--set", "kamino.targetVMSS=p,kamino.auto.minimumReadyTime=3d,kamino.auto.minimumCandidates=5,kamino.auto.maximumImageAge=7,kamino.auto.dryRun=true",
 			"--set", "kamino.auto.lastPatchAnnotation=LatestOSPatch,kamino.auto.pendingRebootAnnotation=RebootPending"},
 	} {
@@ -222,6 +223,8 @@ func TestScheduleOnControlPlane(t *testing.T) {
 
 func TestChartRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ set, says string }{
+		"publish and watch": {"kamino.targetVMSS=ALL,ortet.publishOnly=true,ortet.watch=2h", "ortet.watch watches nodes of the version that the model names"},
+		"publish and grow":  {"kamino.targetNode=" + node + ",ortet.publishOnly=true,kamino.newUpdatedNodes=1", "kamino.newUpdatedNodes adds nodes from the model's image"},
 		"two targets":       {"kamino.targetVMSS=ALL,kamino.targetNode=" + node, "kamino.targetNode and kamino.targetVMSS are both set"},
 		"cron of nothing":   {"kamino.auto.cronjob.enabled=true", "kamino.auto.cronjob.enabled needs kamino.targetVMSS"},
 		"cron of a node":    {"kamino.auto.cronjob.enabled=true,kamino.targetNode=" + node, "kamino.auto.cronjob.enabled needs kamino.targetVMSS"},

@@ -147,13 +147,19 @@ template:
 {{- end }}
 - --max-parallel={{ dig "maxParallel" 4 $ours }}
 {{- end }}
+{{- if .Values.ortet.publishOnly }}
+- --publish-only
+{{- else }}
 - --history={{ .Values.kamino.imageHistory }}
+{{- end }}
 - --grace-period={{ .Values.kamino.drain.gracePeriod }}s
 {{- if .Values.kamino.drain.force }}
 - --force
 {{- end }}
+{{- if not .Values.ortet.publishOnly }}
 - --grow={{ .Values.kamino.newUpdatedNodes | default 0 }}
 - --bootstrap={{ .Values.ortet.bootstrap }}
+{{- end }}
 {{- if .Values.ortet.acceptPoolCredentials }}
 - --accept-pool-credentials
 {{- end }}
@@ -166,9 +172,11 @@ template:
 {{- if .Values.ortet.scanImages }}
 - --scan-images
 {{- end }}
+{{- if not .Values.ortet.publishOnly }}
 - --extensions={{ .Values.ortet.extensions }}
 {{- range .Values.ortet.keepExtensions }}
 - --keep-extension={{ . }}
+{{- end }}
 {{- end }}
 - --replicas={{ .Values.ortet.replicas }}
 {{- if .Values.ortet.again }}
