@@ -16,5 +16,9 @@ var publishing = []Story{
 	{Name: "publish only: with a canary that does not join", Seed: 7, Pool: with(func(p *Pool) { p.Bad, p.Extensions = "no join", []string{"monitor"} }),
 		Asks: []Ask{{Do: "capture", PublishOnly: true, Canary: 1, Exit: 1}}, Cannot: "is quarantined"},
 	{Name: "publish only: killed after the version was asked for", Seed: 8, Pool: usual, Asks: []Ask{{Do: "capture", PublishOnly: true}}, Happen: at(putVersion, 1, "kill after")},
+	{Name: "publish only: after a capture that was killed", Seed: 8, Pool: usual,
+		Asks: []Ask{{Do: "capture", Grow: 1, Once: true}, {Do: "capture", PublishOnly: true}}, Happen: at(putVersion, 1, "kill after")},
+	{Name: "publish only: killed, and then a capture", Seed: 8, Pool: usual,
+		Asks: []Ask{{Do: "capture", PublishOnly: true, Once: true}, {Do: "capture"}, {Do: "capture"}}, Happen: at(putVersion, 1, "kill after")},
 	{Name: "publish only: online", Seed: 9, Pool: usual, Asks: []Ask{{Do: "capture", PublishOnly: true, Online: true}}},
 }

@@ -309,7 +309,8 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	copied := snapshot == journal.Done || snapshot == journal.Skipped
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
-	c.result.Resumed = r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && recent && !c.gone
+	same := c.asked.PublishOnly == q.PublishOnly            // what becomes of the model is never the other command's choice
+	c.result.Resumed = r.Subject == c.asked.Node && !own && same && r.Phase != journal.Undo && recent && !c.gone
 	begun := r.Begun.UTC().Format(time.RFC3339)
 	if !c.result.Resumed {
 		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
