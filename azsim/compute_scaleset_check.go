@@ -153,9 +153,13 @@ func checkNetworkExists(c *call, next *armcompute.VirtualMachineScaleSet) error 
 	var refused error
 	walk(tree, func(key string, v any) {
 		id, err := parseID(fmt.Sprint(v))
-		inNetwork := err == nil && strings.EqualFold(id.typeName(), subnetType) && c.s.find(id.parent()) != nil
-		if refused == nil && key == "id" && (inNetwork || err == nil && strings.HasPrefix(strings.ToLower(id.typeName()), strings.ToLower(balancerType)+"/")) {
-			refused = c.checkLink(c.id, id.String())
+		if refused != nil || err != nil || key != "id" {
+			return
+		}
+		inNetwork := strings.EqualFold(id.typeName(), subnetType) && c.s.find(id.parent()) != nil
+		ofBalancer := strings.HasPrefix(strings.ToLower(id.typeName()), strings.ToLower(balancerType)+"/")
+		if (inNetwork || ofBalancer) && c.s.find(id) == nil && c.s.balancerChild(id) == nil {
+			refused = missingReference(id.String(), c.id) // checkLinked has asked for the permission
 		}
 	})
 	return refused

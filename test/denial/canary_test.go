@@ -82,6 +82,15 @@ func canaryWorld(t *testing.T, onGroup []string, without string) *world {
 	spec := azsim.Spec{ResourceGroups: []azsim.GroupSpec{{Name: elsewhere.Name()}}, Resources: []azsim.ResourceSpec{{
 		Type: "Microsoft.ManagedIdentity/userAssignedIdentities", Name: "nodes", ResourceGroup: elsewhere.Name(),
 		Body: map[string]any{"location": "westeurope"},
+	}, {
+		Type: "Microsoft.Network/publicIPAddresses", Name: "lb",
+		Body: map[string]any{"location": "westeurope", "sku": map[string]any{"name": "Standard"}, "properties": map[string]any{"publicIPAllocationMethod": "Static"}},
+	}, {
+		Type: "Microsoft.Network/loadBalancers", Name: "lb",
+		Body: map[string]any{"location": "westeurope", "sku": map[string]any{"name": "Standard"}, "properties": map[string]any{
+			"frontendIPConfigurations": []any{map[string]any{"name": "public", "properties": map[string]any{
+				"publicIPAddress": map[string]any{"id": string(group) + "/providers/Microsoft.Network/publicIPAddresses/lb"}}}},
+			"backendAddressPools": []any{map[string]any{"name": "nodes"}}}},
 	}}}
 	return newWorldOf(t, spec, joined, documentedRules(true), p)
 }

@@ -244,7 +244,7 @@ var found = []Story{
 		Happen: at("kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", 3, "away for 20 minutes")},
 	{Name: "extension that is deleted at the eleventh time", Seed: 67, Pool: usual, Asks: aCapture, Happen: each(1, 10, "azure DELETE virtualMachineScaleSets/pool1/extensions/vmssCSE", "operation fails")},
 	{Name: "all other nodes deleted, and the version of which they are made", Seed: 0xed6, Pool: with(func(p *Pool) { p.Disk = "secrets" }),
-		Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "PoolCredentials", Happen: append(at(putJournal, 23, "version deleted"),
+		Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "its disk holds credentials", Happen: append(at(putJournal, 23, "version deleted"),
 			Event{At: putJournal, N: 27, What: "instance deleted", Target: "workbench"}, Event{At: "kube PATCH nodes/pool1000000", N: 3, What: "autoscaler deletes empty nodes"})},
 	{Name: "donor deleted, and two processes that leave the capture open", Seed: 0xeff, Pool: with(func(p *Pool) { p.PodsTake, p.Pods, p.Budgeted = 3*time.Minute, 3, 3 }),
 		Asks: aCapture, Happen: []Event{

@@ -146,6 +146,9 @@ func (w *watch) deleteBad(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := w.unlocked(ctx); err != nil {
+		return err
+	}
 	var unread error
 	_, err := w.writer(passes).ScaleSet(ctx, w.result.Pool, func(pool fleet.Pool) fleet.Change {
 		// Azure deletes none of them if one is gone.
@@ -164,4 +167,17 @@ func (w *watch) deleteBad(ctx context.Context) error {
 		return fleet.DeleteInstances{Pool: pool.ID, Instances: ids}
 	}, nil)
 	return cmp.Or(unread, err)
+}
+
+// unlocked waits until no other process works on the pool, as another watch that takes the
+// version back.
+func (w *watch) unlocked(ctx context.Context) error {
+	return w.until(ctx, func() (bool, error) {
+		holding, locked, err := w.Cluster.Holding(ctx, string(w.result.Pool))
+		held := err == nil && locked && w.Now().Before(holding.Until)
+		if held {
+			w.say("waits for the pool's lock, which " + holding.Holder + " has")
+		}
+		return !held, err
+	})
 }
