@@ -176,7 +176,7 @@ func originData(img bootImage, subscription, location string) *armcompute.Creati
 	return c
 }
 
-// makeDataDisks makes the empty data disks of the recipe.
+// makeDataDisks makes the data disks of the recipe: empty ones, and copies of its image's.
 func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
 	if x.plain != nil {
@@ -193,7 +193,13 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 	for _, want := range x.profile.StorageProfile.DataDisks {
 		var fresh *entry
 		lun, sku := val(want.Lun), string(armcompute.StorageAccountTypesPremiumLRS)
+		source, option := Source{SizeGB: val(want.DiskSizeGB)}, armcompute.DiskCreateOptionTypesEmpty
 		s.locked(func() {
+			for _, d := range x.image.data {
+				if d.lun == lun && val(want.CreateOption) == armcompute.DiskCreateOptionTypesFromImage {
+					source.Volume, option = d.source.Volume, armcompute.DiskCreateOptionTypesFromImage
+				}
+			}
 			if want.ManagedDisk != nil && want.ManagedDisk.StorageAccountType != nil {
 				sku = string(*want.ManagedDisk.StorageAccountType)
 			}
@@ -202,7 +208,7 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 			})
 		})
 		err := s.onSubstrate(ctx, x, func(sub Substrate) error {
-			return sub.CreateVolume(ctx, fresh.volume(), Source{SizeGB: val(want.DiskSizeGB)})
+			return sub.CreateVolume(ctx, fresh.volume(), source)
 		})
 		if err != nil {
 			s.locked(func() { s.delete(fresh) })
@@ -214,7 +220,7 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 			}
 			sp := body.Properties.StorageProfile
 			sp.DataDisks = append(sp.DataDisks, &armcompute.DataDisk{
-				Lun: ptr(lun), Name: ptr(fresh.id.name()), CreateOption: ptr(armcompute.DiskCreateOptionTypesEmpty), Caching: want.Caching,
+				Lun: ptr(lun), Name: ptr(fresh.id.name()), CreateOption: &option, Caching: want.Caching,
 				DiskSizeGB: want.DiskSizeGB, DeleteOption: ptr(armcompute.DiskDeleteOptionTypesDelete), ToBeDetached: ptr(false),
 				ManagedDisk: &armcompute.ManagedDiskParameters{
 					ID: ptr(fresh.id.String()), StorageAccountType: ptr(armcompute.StorageAccountTypes(sku)),

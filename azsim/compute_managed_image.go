@@ -71,7 +71,7 @@ func checkManagedImage(c *call, old, next *armcompute.Image) error {
 // imageOfMachine describes the disks of a virtual machine.
 func (c *call) imageOfMachine(next *armcompute.Image, at string) error {
 	id := val(next.Properties.SourceVirtualMachine.ID)
-	parts, err := c.partsOf(id, at)
+	parts, err := c.machineParts(id, at)
 	if err != nil {
 		return err
 	}
@@ -116,6 +116,17 @@ func (c *call) imageOfMachine(next *armcompute.Image, at string) error {
 	return nil
 }
 
+// machineParts is what an image of a machine is made of. One with blobs for disks can be the
+// source of a managed image alone (vm_custom_image#27).
+func (c *call) machineParts(id, at string) (*imageParts, error) {
+	if e := c.s.findID(id); e != nil && e.rt.name == machineType {
+		if x, body := instanceOf(e); x.plain != nil && x.plain.unmanaged() && x.osDisk != nil {
+			return &imageParts{source: e, location: val(body.Location)}, c.authorizeLinked(e.rt.name+"/read", e.id)
+		}
+	}
+	return c.partsOf(id, at)
+}
+
 func accountTypeOf(d *armcompute.Disk) *armcompute.StorageAccountTypes {
 	return ptr(armcompute.StorageAccountTypes(*d.SKU.Name))
 }
@@ -138,6 +149,7 @@ func (c *call) imageOfDisks(next *armcompute.Image, at string) error {
 	}
 	fill := func(at string, from imageSource, size **int32, caching **armcompute.CachingTypes, kind **armcompute.StorageAccountTypes) error {
 		gb, err := c.sizeOfSource(at, val(next.Location), from)
+		canon(*kind, armcompute.PossibleStorageAccountTypesValues())
 		*size, *caching, *kind = cmp.Or(*size, &gb), cmp.Or(*caching, ptr(armcompute.CachingTypesNone)), cmp.Or(*kind, &account)
 		return err
 	}

@@ -59,10 +59,7 @@ func (c *call) fillProfile(set *armcompute.VirtualMachineScaleSet) {
 }
 
 func fillStorage(s *armcompute.VirtualMachineScaleSetStorageProfile, img bootImage, size vmSize) {
-	account := armcompute.StorageAccountTypesStandardLRS
-	if size.premium() {
-		account = armcompute.StorageAccountTypesPremiumLRS
-	}
+	account := defaultAccountType(size)
 	if s.OSDisk == nil {
 		s.OSDisk = &armcompute.VirtualMachineScaleSetOSDisk{}
 	}
@@ -78,7 +75,8 @@ func fillStorage(s *armcompute.VirtualMachineScaleSetStorageProfile, img bootIma
 		if d.ManagedDisk == nil {
 			d.ManagedDisk = &armcompute.VirtualMachineScaleSetManagedDiskParameters{}
 		}
-		d.ManagedDisk.StorageAccountType = orDefault(d.ManagedDisk.StorageAccountType, account)
+		d.ManagedDisk.StorageAccountType = orDefault(firstOf(d.ManagedDisk.StorageAccountType, img.sku), account)
+		canon(d.ManagedDisk.StorageAccountType, armcompute.PossibleStorageAccountTypesValues())
 	}
 	for _, d := range s.DataDisks {
 		canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues())
@@ -86,7 +84,14 @@ func fillStorage(s *armcompute.VirtualMachineScaleSetStorageProfile, img bootIma
 		if d.ManagedDisk == nil {
 			d.ManagedDisk = &armcompute.VirtualMachineScaleSetManagedDiskParameters{}
 		}
+		for _, of := range img.data {
+			if of.lun == val(d.Lun) && val(d.CreateOption) == armcompute.DiskCreateOptionTypesFromImage {
+				d.ManagedDisk.StorageAccountType = firstOf(d.ManagedDisk.StorageAccountType, of.sku)
+				d.DiskSizeGB = orDefault(d.DiskSizeGB, of.sizeGB)
+			}
+		}
 		d.ManagedDisk.StorageAccountType = orDefault(d.ManagedDisk.StorageAccountType, account)
+		canon(d.ManagedDisk.StorageAccountType, armcompute.PossibleStorageAccountTypesValues())
 	}
 	if s.ImageReference != nil {
 		s.ImageReference.ExactVersion = nil

@@ -21,6 +21,7 @@ type bootImage struct {
 	specialized bool
 	sizeGB      int32
 	osType      armcompute.OperatingSystemTypes // "" is Linux
+	sku         *armcompute.StorageAccountTypes // of the OS disk, which a managed image says
 	data        []imageDisk
 }
 
@@ -178,6 +179,7 @@ func (s *Server) managedImage(ref *armcompute.ImageReference, id resourceID) (bo
 		if p.StorageProfile != nil && p.StorageProfile.OSDisk != nil {
 			img.sizeGB, img.osType = val(p.StorageProfile.OSDisk.DiskSizeGB), val(p.StorageProfile.OSDisk.OSType)
 			img.specialized = val(p.StorageProfile.OSDisk.OSState) == armcompute.OperatingSystemStateTypesSpecialized
+			img.sku = p.StorageProfile.OSDisk.StorageAccountType
 			for _, d := range p.StorageProfile.DataDisks {
 				lun := val(d.Lun)
 				img.data = append(img.data, imageDisk{lun: lun, sizeGB: val(d.DiskSizeGB), caching: d.Caching, sku: d.StorageAccountType, source: Source{Volume: e.dataVolume(lun)}})

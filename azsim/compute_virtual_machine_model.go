@@ -64,6 +64,29 @@ func fillOSProfile(o *armcompute.OSProfile, osType armcompute.OperatingSystemTyp
 	l.EnableVMAgentPlatformUpdates = orDefault(l.EnableVMAgentPlatformUpdates, false)
 }
 
+// spellDisks gives what a machine's disks are made of Azure's spelling: clients send it in
+// lower case, too (vm_custom_image#48, vm_create_with_specialized_unmanaged_disk#14).
+func spellDisks(sp *armcompute.StorageProfile) {
+	if sp == nil {
+		return
+	}
+	account := func(d *armcompute.ManagedDiskParameters) {
+		if d != nil {
+			canon(d.StorageAccountType, armcompute.PossibleStorageAccountTypesValues())
+		}
+	}
+	if d := sp.OSDisk; d != nil {
+		canon(d.OSType, armcompute.PossibleOperatingSystemTypesValues())
+		canon(d.Caching, armcompute.PossibleCachingTypesValues())
+		account(d.ManagedDisk)
+	}
+	for _, d := range sp.DataDisks {
+		canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues())
+		canon(d.Caching, armcompute.PossibleCachingTypesValues())
+		account(d.ManagedDisk)
+	}
+}
+
 // showPlain is what a machine that was made by hand shows of its model and its state.
 func (s *Server) showPlain(e *entry, out *armcompute.VirtualMachine) {
 	x, body := instanceOf(e)
@@ -131,6 +154,7 @@ func (c *call) mergedMachine(x *instance) (*armcompute.VirtualMachine, error) {
 	if out.Properties.StorageProfile.OSDisk == nil {
 		out.Properties.StorageProfile.OSDisk = x.plain.model.Properties.StorageProfile.OSDisk
 	}
+	spellDisks(out.Properties.StorageProfile)
 	fillMachine(out, *x.plain.model.Properties.StorageProfile.OSDisk.OSType)
 	out.Properties.StorageProfile.DataDisks = nil // the instance's
 	for _, now := range networkOf(out) {

@@ -118,6 +118,48 @@ func TestMachineWithBlobsIsConverted(t *testing.T) {
 	})
 }
 
+// An image can be made of a machine whose disks are page blobs. What is made of the image has
+// the image's kind of disk, and disks have Azure's spelling.
+func TestImageOfBlobsSaysTheKindOfDisk(t *testing.T) {
+	withNIC(t, func(b *bench) {
+		b.made("PUT", serverPath, machineVersion, blobMachine())
+		b.made("POST", serverPath+"/deallocate", machineVersion, "")
+		b.made("POST", serverPath+"/generalize", machineVersion, "")
+		const imagePath = "Microsoft.Compute/images/blobs"
+		b.made("PUT", imagePath, machineVersion, `{"location":"westeurope","properties":{"sourceVirtualMachine":{"id":"`+groupID(serverPath)+`"}}}`)
+		b.shows(b.get(imagePath, machineVersion), map[string]string{
+			"properties.storageProfile.osDisk.blobUri": blobURI, "properties.storageProfile.osDisk.managedDisk": "<nil>",
+			"properties.storageProfile.osDisk.storageAccountType": "Standard_LRS", "properties.storageProfile.dataDisks.0.diskSizeGB": "5",
+		})
+		b.made("DELETE", serverPath, machineVersion, "")
+		before, after, _ := strings.Cut(machineBody(""), `"publisher":"Debian","offer":"debian-12","sku":"12-gen2","version":"latest"},`)
+		body := before + `"id":"` + groupID(imagePath) + `"},"dataDisks":[{"lun":7,"createOption":"empty","diskSizeGB":1,
+			"managedDisk":{"storageAccountType":"standardssd_lrs"}}],` + after
+		b.made("PUT", serverPath, machineVersion, body)
+		b.shows(b.get(serverPath, machineVersion), map[string]string{
+			"properties.storageProfile.osDisk.managedDisk.storageAccountType":      "Standard_LRS",
+			"properties.storageProfile.dataDisks.0.managedDisk.storageAccountType": "StandardSSD_LRS",
+			"properties.storageProfile.dataDisks.1.managedDisk.storageAccountType": "Standard_LRS",
+		})
+		b.shows(b.get("Microsoft.Compute/disks/server-os", "2022-07-02"), map[string]string{"sku.name": "Standard_LRS"})
+		set := `{"location":"westeurope","sku":{"name":"Standard_D2s_v5","capacity":1},"properties":{"upgradePolicy":{"mode":"Manual"},
+			"virtualMachineProfile":{"storageProfile":{"imageReference":{"id":"` + groupID(imagePath) + `"},
+				"dataDisks":[{"lun":0,"createOption":"fromImage"}]},
+			"osProfile":{"computerNamePrefix":"s","adminUsername":"azureuser","adminPassword":"Secret-of-a-test1"},
+			"networkProfile":{"networkInterfaceConfigurations":[{"name":"nic","properties":{"primary":true,"ipConfigurations":[
+				{"name":"ip","properties":{"subnet":{"id":"` + groupID("Microsoft.Network/virtualNetworks/v/subnets/servers") + `"}}}]}}]}}}}`
+		b.made("PUT", "Microsoft.Compute/virtualMachineScaleSets/s", machineVersion, set)
+		const profile = "properties.virtualMachineProfile.storageProfile."
+		b.shows(b.get("Microsoft.Compute/virtualMachineScaleSets/s", machineVersion), map[string]string{
+			profile + "osDisk.managedDisk.storageAccountType":      "Standard_LRS",
+			profile + "dataDisks.0.managedDisk.storageAccountType": "Standard_LRS", profile + "dataDisks.0.diskSizeGB": "5",
+		})
+		b.shows(b.get("Microsoft.Compute/virtualMachineScaleSets/s/virtualMachines", machineVersion), map[string]string{
+			"value.0.properties.storageProfile.dataDisks.0.createOption": "FromImage",
+		})
+	})
+}
+
 // A machine that boots from a disk is not provisioned again, and can change it for another
 // while it does not run.
 func TestMachineBootsFromADisk(t *testing.T) {

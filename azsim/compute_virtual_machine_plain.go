@@ -109,6 +109,7 @@ func (c *call) machine() (*armcompute.VirtualMachine, error) {
 	if next.Properties == nil {
 		next.Properties = &armcompute.VirtualMachineProperties{}
 	}
+	spellDisks(next.Properties.StorageProfile)
 	return next, nil
 }
 
@@ -217,7 +218,7 @@ func (c *call) machineSet(plain *plainMachine, vm *armcompute.VirtualMachine, im
 		CreateOption: d.CreateOption, OSType: d.OSType, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB, DiffDiskSettings: d.DiffDiskSettings, ManagedDisk: setDisk(d.ManagedDisk)}}
 	if size, known := findSize(string(val(sizeAsked(p)))); known && d.ManagedDisk == nil || d.ManagedDisk != nil && d.ManagedDisk.StorageAccountType == nil {
 		profile.StorageProfile.OSDisk.ManagedDisk = orDefault(profile.StorageProfile.OSDisk.ManagedDisk, armcompute.VirtualMachineScaleSetManagedDiskParameters{})
-		profile.StorageProfile.OSDisk.ManagedDisk.StorageAccountType = ptr(defaultAccountType(size))
+		profile.StorageProfile.OSDisk.ManagedDisk.StorageAccountType = firstOf(img.sku, ptr(defaultAccountType(size)))
 	}
 	if sp.DiskControllerType != nil {
 		profile.StorageProfile.DiskControllerType = ptr(string(*sp.DiskControllerType))
