@@ -11,8 +11,9 @@ import (
 )
 
 // A diskTier is one row of the tables of "Azure managed disk types" in Azure's
-// documentation: disks up to that size, and what Premium SSD, Standard SSD and Standard HDD
-// give then.
+// documentation: disks up to that size, and what Premium SSD (as of 2023-03), Standard SSD
+// (2023-02) and Standard HDD (2019-03; it begins at 32 GiB) give then. P1 to P4, P15, and
+// Standard HDD up to 512 GiB are recorded, too.
 type diskTier struct {
 	number, sizeGB         int32
 	premium, ssd, standard figures
@@ -21,17 +22,17 @@ type diskTier struct {
 type figures struct{ iops, mbps int64 }
 
 var diskTiers = []diskTier{
-	{1, 4, figures{120, 25}, figures{500, 100}, figures{500, 60}},
-	{2, 8, figures{120, 25}, figures{500, 100}, figures{500, 60}},
-	{3, 16, figures{120, 25}, figures{500, 100}, figures{500, 60}},
-	{4, 32, figures{120, 25}, figures{500, 100}, figures{500, 60}},
-	{6, 64, figures{240, 50}, figures{500, 100}, figures{500, 60}},
-	{10, 128, figures{500, 100}, figures{500, 100}, figures{500, 60}},
-	{15, 256, figures{1100, 125}, figures{500, 100}, figures{500, 60}},
-	{20, 512, figures{2300, 150}, figures{500, 100}, figures{500, 60}},
-	{30, 1024, figures{5000, 200}, figures{500, 100}, figures{500, 60}},
-	{40, 2048, figures{7500, 250}, figures{500, 100}, figures{500, 60}},
-	{50, 4096, figures{7500, 250}, figures{500, 100}, figures{500, 60}},
+	{1, 4, figures{120, 25}, figures{500, 60}, figures{500, 60}},
+	{2, 8, figures{120, 25}, figures{500, 60}, figures{500, 60}},
+	{3, 16, figures{120, 25}, figures{500, 60}, figures{500, 60}},
+	{4, 32, figures{120, 25}, figures{500, 60}, figures{500, 60}},
+	{6, 64, figures{240, 50}, figures{500, 60}, figures{500, 60}},
+	{10, 128, figures{500, 100}, figures{500, 60}, figures{500, 60}},
+	{15, 256, figures{1100, 125}, figures{500, 60}, figures{500, 60}},
+	{20, 512, figures{2300, 150}, figures{500, 60}, figures{500, 60}},
+	{30, 1024, figures{5000, 200}, figures{500, 60}, figures{500, 60}},
+	{40, 2048, figures{7500, 250}, figures{500, 60}, figures{500, 60}},
+	{50, 4096, figures{7500, 250}, figures{500, 60}, figures{500, 60}},
 	{60, 8192, figures{16000, 500}, figures{2000, 400}, figures{1300, 300}},
 	{70, 16384, figures{18000, 750}, figures{4000, 600}, figures{2000, 500}},
 	{80, 32767, figures{20000, 900}, figures{6000, 750}, figures{2000, 500}},

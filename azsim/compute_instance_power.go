@@ -38,8 +38,11 @@ type actionOptions struct {
 func (c *call) options(a action) (actionOptions, error) {
 	o := actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")}
 	var err error
-	if a.name == "reimage" {
+	switch {
+	case a.name == "reimage":
 		o.reimage, err = decodeReimage(c)
+	case strings.EqualFold(c.query("hibernate"), "true"):
+		err = badRequest("NotSimulated", "azsim does not simulate hibernation: deallocate without hibernate=true.")
 	}
 	return o, err
 }

@@ -66,13 +66,32 @@ func listImageVersions(c *call) (*reply, error) {
 	return ok([]any{object{"location": location, "name": platformLatest, "id": id}}), nil
 }
 
-// automaticUpgrades are images whose scale sets can be upgraded automatically (documentation
-// of automatic OS image upgrades; three of them are recorded).
-var automaticUpgrades = map[string][]string{
-	"canonical:ubuntuserver": {"16.04-lts", "18.04-lts"},
-	"openlogic:centos":       {"7.5"},
-	"microsoftwindowsserver:windowsserver": {"2012-r2-datacenter", "2016-datacenter", "2016-datacenter-smalldisk",
-		"2016-datacenter-with-containers", "2019-datacenter", "2019-datacenter-smalldisk", "2019-datacenter-with-containers"},
+// automaticUpgrades are images whose scale sets can be upgraded automatically, by publisher
+// and offer: the list of "Azure Virtual Machine Scale Set automatic OS image upgrades" in
+// Azure's documentation as of 2026-05-19, and what it had in 2019 and has no more (the first
+// two lines). Three of all are recorded.
+var automaticUpgrades = map[string]string{
+	"canonical:ubuntuserver": "16.04-lts 18.04-lts",
+	"openlogic:centos":       "7.5",
+
+	"canonical:0001-com-ubuntu-server-focal":  "20_04-lts 20_04-lts-gen2 20_04-lts-arm64",
+	"canonical:ubuntu-24_04-lts":              "server-arm64",
+	"canonical:0001-com-ubuntu-server-jammy":  "22_04-lts 22_04-lts-arm64 22_04-lts-gen2",
+	"canonical:0001-com-ubuntu-pro-microsoft": "pro-fips-20_04-gen2",
+	"microsoftcblmariner:cbl-mariner": "cbl-mariner-2 cbl-mariner-2-arm64 cbl-mariner-2-gen2 cbl-mariner-2-fips " +
+		"cbl-mariner-2-gen2-fips",
+	"microsoftcblmariner:azure-linux":   "azure-linux-gen2 azure-linux-3 azure-linux-arm64",
+	"microsoftsqlserver:sql2017-ws2019": "enterprise",
+	"microsoftsqlserver:sql2019-ws2022": "enterprise",
+	"microsoftsqlserver:sql2022-ws2022": "enterprise-gen2",
+	"microsoftwindowsserver:windowsserver": "2012-r2-datacenter 2016-datacenter 2016-datacenter-gensecond 2016-datacenter-gs " +
+		"2016-datacenter-smalldisk 2016-datacenter-with-containers 2016-datacenter-with-containers-gs " +
+		"2019-datacenter 2019-datacenter-core 2019-datacenter-core-smalldisk 2019-datacenter-core-with-containers " +
+		"2019-datacenter-gensecond 2019-datacenter-gs 2019-datacenter-smalldisk 2019-datacenter-with-containers " +
+		"2019-datacenter-with-containers-gs 2022-datacenter 2022-datacenter-smalldisk 2022-datacenter-azure-edition " +
+		"2022-datacenter-azure-edition-core 2022-datacenter-azure-edition-core-smalldisk 2022-datacenter-core " +
+		"2022-datacenter-core-smalldisk 2022-datacenter-g2 2022-datacenter-smalldisk-g2 " +
+		"datacenter-core-20h2-with-containers-smalldisk-gs",
 }
 
 // vhdFooter are the bytes that end a VHD, which an image's size includes (as recorded).
@@ -106,7 +125,7 @@ func getImageVersion(c *call) (*reply, error) {
 	p := object{
 		"hyperVGeneration": img.generation, "architecture": img.arch, "features": features, "osDiskImage": disk, "dataDiskImages": []any{},
 		"automaticOSUpgradeProperties": object{"automaticOSUpgradeSupported": slices.Contains(
-			automaticUpgrades[strings.ToLower(publisher+":"+offer)], strings.ToLower(sku))},
+			strings.Fields(automaticUpgrades[strings.ToLower(publisher+":"+offer)]), strings.ToLower(sku))},
 		"imageDeprecationStatus": object{"imageState": "Active"},
 	}
 	if img.generation == "V1" {

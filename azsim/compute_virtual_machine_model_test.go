@@ -118,6 +118,17 @@ func TestMachineWithBlobsIsConverted(t *testing.T) {
 	})
 }
 
+// Hibernation is refused, and the machine goes on to run.
+func TestHibernationIsRefused(t *testing.T) {
+	withNIC(t, func(b *bench) {
+		b.made("PUT", serverPath, machineVersion, machineBody(""))
+		b.refused("NotSimulated", "POST", serverPath+"/deallocate?hibernate=true", machineVersion, "")
+		b.shows(b.get(serverPath+"/instanceView", machineVersion), map[string]string{"statuses.1.code": "PowerState/running"})
+		b.made("POST", serverPath+"/deallocate?hibernate=false", machineVersion, "")
+		b.shows(b.get(serverPath+"/instanceView", machineVersion), map[string]string{"statuses.1.code": "PowerState/deallocated"})
+	})
+}
+
 // An image can be made of a machine whose disks are page blobs. What is made of the image has
 // the image's kind of disk, and disks have Azure's spelling.
 func TestImageOfBlobsSaysTheKindOfDisk(t *testing.T) {
