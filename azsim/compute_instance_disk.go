@@ -163,7 +163,8 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 // originData is a disk's creationData for an image.
 func originData(img bootImage, subscription, location string) *armcompute.CreationData {
 	c := &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionFromImage)}
-	ref := &armcompute.ImageDiskReference{ID: img.ref.ID}
+	ref := &armcompute.ImageDiskReference{ID: img.ref.ID, CommunityGalleryImageID: img.ref.CommunityGalleryImageID,
+		SharedGalleryImageID: img.ref.SharedGalleryImageID}
 	switch {
 	case img.source.Platform != "":
 		ref.ID = ptr(platformImageID(img, subscription, location))

@@ -1,6 +1,8 @@
 package azsim
 
 import (
+	"slices"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
@@ -77,6 +79,13 @@ func fillStorage(s *armcompute.VirtualMachineScaleSetStorageProfile, img bootIma
 		}
 		d.ManagedDisk.StorageAccountType = orDefault(firstOf(d.ManagedDisk.StorageAccountType, img.sku), account)
 		canon(d.ManagedDisk.StorageAccountType, armcompute.PossibleStorageAccountTypesValues())
+	}
+	for _, of := range img.data { // a body need not name them (create_vm_with_shared_gallery_image#69)
+		named := func(d *armcompute.VirtualMachineScaleSetDataDisk) bool { return val(d.Lun) == of.lun }
+		if !slices.ContainsFunc(s.DataDisks, named) {
+			s.DataDisks = append(s.DataDisks, &armcompute.VirtualMachineScaleSetDataDisk{
+				Lun: ptr(of.lun), CreateOption: ptr(armcompute.DiskCreateOptionTypesFromImage), Caching: of.caching})
+		}
 	}
 	for _, d := range s.DataDisks {
 		canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues())

@@ -38,8 +38,8 @@ func (s *Server) resolveImage(ref *armcompute.ImageReference, location string) (
 	if ref == nil {
 		return bootImage{}, badParameter("imageReference", "Required parameter 'imageReference' is missing (null).")
 	}
-	if val(ref.SharedGalleryImageID) != "" || val(ref.CommunityGalleryImageID) != "" {
-		return bootImage{}, galleryImageNotFound(val(ref.SharedGalleryImageID)+val(ref.CommunityGalleryImageID), location)
+	if isPublic(ref) {
+		return s.publicImage(ref, "", location)
 	}
 	if val(ref.ID) == "" {
 		return s.platformImage(ref)
@@ -75,6 +75,9 @@ func (s *Server) resolveImage(ref *armcompute.ImageReference, location string) (
 func (s *Server) resolveVersion(ref *armcompute.ImageReference, version, location string) (bootImage, error) {
 	if ref == nil || version == "" {
 		return s.resolveImage(ref, location)
+	}
+	if isPublic(ref) {
+		return s.publicImage(ref, version, location)
 	}
 	pinned, latest := *ref, false
 	switch id, err := parseID(val(ref.ID)); {

@@ -10,7 +10,7 @@ import (
 // sizeTypes are the lists that Microsoft.Compute gives of VM sizes, and of quotas and
 // scale sets in a region.
 func sizeTypes() []*resourceType {
-	return append(publisherTypes(), []*resourceType{
+	return append(append(publisherTypes(), publicGalleryTypes()...), []*resourceType{
 		{name: "Microsoft.Compute/skus", global: true, versions: []string{"2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"}, list: listSKUs},
 		{name: "Microsoft.Compute/locations/vmSizes", versions: scaleSetVersions(), list: listSizes},
 		{name: "Microsoft.Compute/locations/usages", versions: scaleSetVersions(), list: listUsages},
