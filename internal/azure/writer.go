@@ -54,9 +54,9 @@ type Instances interface {
 	Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error)
 }
 
-// Busy reports a provisioningState of an operation that runs.
+// Busy reports a provisioningState of an operation that runs: any but ARM's final ones.
 func Busy(state string) bool {
-	return state != "" && !strings.EqualFold(state, "Succeeded") && !strings.EqualFold(state, "Failed")
+	return !slices.ContainsFunc([]string{"", "Succeeded", "Failed", "Canceled"}, func(s string) bool { return strings.EqualFold(s, state) })
 }
 
 // A Writer is how programs without a journal change scale sets and their instances: it

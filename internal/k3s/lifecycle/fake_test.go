@@ -35,6 +35,8 @@ type fake struct {
 	taken    bool              // the account's name
 	invalid  string            // validate's sentence
 	writes   []string          // of groups, deployments and deletions
+	creating int               // observations until the server is made
+	stopped  string            // the server's state when it was deallocated
 	hold     bool              // deployments do not go on until a second one was refused
 	onDeploy func(group string)
 }
@@ -68,7 +70,7 @@ func (f *fake) Get(ctx context.Context, id fleet.ResourceID, _ string, into any,
 		return ctx.Err()
 	}
 	if r := f.runs[group(id)]; r != nil && strings.HasSuffix(string(id), "/deployments/ortet") {
-		f.advance(group(id), r)
+		defer f.advance(group(id), r)
 		return f.answer(into, object{"properties": object{"provisioningState": r.state, "correlationId": fmt.Sprint(r.id)}})
 	}
 	if ns, ok := strings.CutPrefix(string(id), "/subscriptions/s/providers/"); ok {
@@ -89,6 +91,9 @@ func (f *fake) Get(ctx context.Context, id fleet.ResourceID, _ string, into any,
 		properties, ok := o["properties"].(object)
 		if !ok {
 			return f.answer(into, o)
+		}
+		if f.creating--; f.creating == 0 {
+			properties["provisioningState"] = "Succeeded"
 		}
 		properties["instanceView"] = object{"statuses": []object{{"code": "PowerState/running"}}}
 		if data, ok := properties["userData"].(string); ok {
@@ -166,6 +171,9 @@ func (f *fake) Send(_ context.Context, _, method string, id fleet.ResourceID, _ 
 		delete(f.runs, name)
 	case strings.HasSuffix(string(id), "/deployments/ortet"):
 		return f.deploy(group(id), in, reply)
+	case name == "deallocate":
+		server := f.objects[strings.ToLower(strings.TrimSuffix(string(id), "/deallocate"))]
+		f.stopped = fmt.Sprint(server["properties"].(object)["provisioningState"])
 	case method == http.MethodPut:
 		f.writes = append(f.writes, "put "+name)
 		in["id"], in["name"] = id, name
@@ -180,13 +188,13 @@ func (f *fake) Send(_ context.Context, _, method string, id fleet.ResourceID, _ 
 func group(id fleet.ResourceID) string { return id.Segment("resourceGroups") }
 
 func (f *fake) deploy(group string, in object, reply func(any) (azure.Operation, error)) (azure.Operation, error) {
-	if r := f.runs[group]; r != nil && r.state == "Running" {
+	if r := f.runs[group]; r != nil && !r.ended() {
 		f.hold = false
 		return nil, &fleet.Error{Kind: fleet.KindConflict, Code: "DeploymentActive", Err: fmt.Errorf("409 DeploymentActive")}
 	}
 	f.writes = append(f.writes, "deploy "+group)
 	p := in["properties"].(object)
-	r := &run{id: len(f.writes), state: "Running", values: p["parameters"].(object)}
+	r := &run{id: len(f.writes), state: "Accepted", values: p["parameters"].(object)}
 	for _, t := range p["template"].(object)["resources"].([]any) {
 		o := t.(object)
 		if !strings.HasPrefix(o["name"].(string), "[") {
@@ -200,9 +208,15 @@ func (f *fake) deploy(group string, in object, reply func(any) (azure.Operation,
 	return reply(object{"properties": object{"correlationId": fmt.Sprint(r.id), "provisioningState": "Accepted"}})
 }
 
-// advance makes the next resource of a deployment.
+func (r *run) ended() bool { return r.state != "Accepted" && r.state != "Running" }
+
+// advance begins a deployment, or makes its next resource.
 func (f *fake) advance(group string, r *run) {
-	if r.state != "Running" || f.hold {
+	switch {
+	case r.ended() || f.hold:
+		return
+	case r.state == "Accepted":
+		r.state = "Running"
 		return
 	}
 	if len(r.todo) == 0 {

@@ -170,6 +170,41 @@ func TestTwoUps(t *testing.T) {
 	}
 }
 
+// Azure answers Accepted before Running: a deployment that another up began just now is
+// waited for, and the server that it makes is not deleted.
+func TestAcceptedDeploymentIsUnderWay(t *testing.T) {
+	for name, do := range map[string]func(*lifecycle.Manager) error{
+		"stop": func(m *lifecycle.Manager) error { _, err := m.Stop(t.Context()); return err },
+		"replace server": func(m *lifecycle.Manager) error {
+			_, err := m.ReplaceServer(t.Context(), lifecycle.UpOptions{})
+			return err
+		},
+	} {
+		f := newFake()
+		up(t, f, file)
+		f.objects["/subscriptions/s/resourcegroups/demo-storage/providers/microsoft.compute/disks/state"]["managedBy"] = serverID
+		f.writes, f.runs["demo-compute"] = nil, &run{id: 99, state: "Accepted"}
+		if err := do(manager(t, f, file, nil)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if r := f.runs["demo-compute"]; !r.ended() || slices.Contains(f.writes, "delete server") {
+			t.Errorf("%s: deployment %s; writes %v", name, r.state, f.writes)
+		}
+	}
+}
+
+// A machine whose creation goes on is not stopped: Azure would end the one operation for the
+// other.
+func TestStopWaitsForACreation(t *testing.T) {
+	f := newFake()
+	up(t, f, file)
+	f.objects[serverID]["properties"].(object)["provisioningState"] = "Creating"
+	f.creating = 3
+	if _, err := manager(t, f, file, nil).Stop(t.Context()); err != nil || f.stopped != "Succeeded" {
+		t.Errorf("%v, deallocated in state %q", err, f.stopped)
+	}
+}
+
 func TestDown(t *testing.T) {
 	f := newFake()
 	up(t, f, file)

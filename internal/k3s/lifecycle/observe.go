@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
@@ -107,6 +108,12 @@ type osDisk struct {
 
 func (r *resource) is(state string) bool {
 	return strings.EqualFold(r.Properties.ProvisioningState, state)
+}
+
+// underWay reports whether a deployment exists and has not ended: Azure answers Accepted
+// before Running.
+func (r *resource) underWay() bool {
+	return r != nil && azure.Busy(r.Properties.ProvisioningState)
 }
 
 // power is "running", "deallocated".

@@ -57,7 +57,7 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 	if len(m.lostIdentities(o)) > 0 {
 		// Assignments that a deployment of another up is making are not old.
 		earlier, err := m.get(ctx, m.deploymentID(RoleStorage), resourcesVersion)
-		if earlier != nil && (earlier.is("Succeeded") || earlier.is("Failed") || earlier.is("Canceled")) {
+		if earlier != nil && !earlier.underWay() {
 			err = m.deleteAssignments(ctx, RoleStorage)
 		}
 		if err != nil {

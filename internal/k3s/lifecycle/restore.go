@@ -148,7 +148,7 @@ func (m *Manager) restoreDisk(ctx context.Context) (saved string, err error) {
 func (m *Manager) awaitDeployments(ctx context.Context) error {
 	for _, role := range roles() {
 		d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
-		if err == nil && d != nil && d.is("Running") {
+		if err == nil && d.underWay() {
 			c := m.begin(role, "Wait for the "+role+" group's deployment")
 			err = m.follow(ctx, role, "", c)
 			c.end(err)

@@ -304,7 +304,7 @@ func (m *Manager) deleteServer(ctx context.Context) error {
 	}
 	// An earlier call's deployment makes the server now: Up follows it.
 	deployment, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion)
-	if err != nil || o.server == nil || deployment != nil && deployment.is("Running") || o.restore != "" && !o.restored() {
+	if err != nil || o.server == nil || deployment.underWay() || o.restore != "" && !o.restored() {
 		return err // or Up goes on with a restore, which makes the server again
 	}
 	// What makes it again is refused before it is deleted: as if it were gone already.
@@ -340,7 +340,7 @@ func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
 	deadline := m.Now().Add(azure.RestFor)
 	err = m.poll(ctx, func() (bool, error) {
 		vm, err = m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
-		return vm == nil || !vm.is("Updating") || m.Now().After(deadline), err
+		return vm == nil || !azure.Busy(vm.Properties.ProvisioningState) || m.Now().After(deadline), err
 	})
 	return vm, err
 }

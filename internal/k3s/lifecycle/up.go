@@ -170,7 +170,7 @@ func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documen
 			return true, nil
 		}
 		// Its own deployment is followed, not waited for.
-		if running, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion); err != nil || running != nil && azure.Busy(running.Properties.ProvisioningState) && !running.is("Canceled") {
+		if running, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion); err != nil || running.underWay() {
 			return err == nil, err
 		}
 		if updating != reported {
