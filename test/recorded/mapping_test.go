@@ -14,13 +14,10 @@ type mapping struct {
 	chosen map[string]bool   // lower case: segments of URIs, and strings of bodies
 	values map[string]string // recorded → azsim's: GUIDs, generated names, addresses
 	ids    map[string]string // recorded, lower case → azsim's
-	// replaced are values that the recorder took apart: requests get azsim's, and the values
-	// do not count as the same.
-	replaced map[string]string
 }
 
 func newMapping() *mapping {
-	return &mapping{chosen: map[string]bool{}, values: map[string]string{}, ids: map[string]string{}, replaced: map[string]string{}}
+	return &mapping{chosen: map[string]bool{}, values: map[string]string{}, ids: map[string]string{}}
 }
 
 // choose notes what a recorded request names.
@@ -85,7 +82,7 @@ func (m *mapping) text(s string) string {
 			}
 		}
 	}
-	return longValue.ReplaceAllStringFunc(s, func(word string) string { return cmp.Or(m.values[word], m.replaced[word], word) })
+	return longValue.ReplaceAllStringFunc(s, func(word string) string { return cmp.Or(m.values[word], word) })
 }
 
 // longValue is what a generated name or a GUID looks like within an id or a URI.
