@@ -151,3 +151,21 @@ func TestReplayLearnsImageVersions(t *testing.T) {
 		azure.Close()
 	}
 }
+
+// A deployment that the next request cancels is not followed to its end before.
+func TestReplayCancelsWhatRuns(t *testing.T) {
+	path := inGroup + "/providers/Microsoft.Resources/deployments/d"
+	answer := func(state string) object { return object{"properties": object{"provisioningState": state}} }
+	template := object{"$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+		"contentVersion": "1.0.0.0", "resources": []any{object{"type": "Microsoft.Network/networkSecurityGroups", "apiVersion": "2023-09-01",
+			"name": "n", "location": "westus"}}}
+	got := outcomes(t, madeUp(
+		ask(http.MethodPut, path, "2021-04-01", object{"properties": object{"mode": "Incremental", "template": template}},
+			http.StatusCreated, answer("Accepted"), "azure-asyncoperation", "https://management.azure.com"+path+"/operationStatuses/1"),
+		ask(http.MethodPost, path+"/cancel", "2021-04-01", nil, http.StatusNoContent, nil),
+		ask(http.MethodGet, path, "2021-04-01", nil, http.StatusOK, answer("Canceled")),
+	))
+	if want := []string{"same", "same", "same"}; !slices.Equal(got, want) {
+		t.Errorf("outcomes %q, want %q", got, want)
+	}
+}

@@ -236,6 +236,9 @@ func (r *replayer) play(i *interaction, later []interaction) error {
 		r.pending[last] = op
 		return nil
 	}
+	if len(later) > 0 && strings.EqualFold(later[0].path(), i.path()+"/cancel") {
+		return nil // it is under way then
+	}
 	return r.finish(op)
 }
 
