@@ -208,7 +208,7 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 		v.Extensions = append(v.Extensions, extensionView(ext))
 	}
 	if x.power == "" || x.power == powerDeallocated {
-		return v // a machine that is only stopped goes on to show what it told last
+		return v // a machine that is only stopped still shows what it reported last
 	}
 	if x.power != powerRunning {
 		now = x.powerAt

@@ -42,7 +42,7 @@ func (s vmSize) hasController(c string) bool {
 	return false
 }
 
-// premium tells whether premium disks can be attached.
+// premium reports whether premium disks can be attached.
 func (s vmSize) premium() bool { return s.cacheGB > 0 || s.boots("V2") }
 
 // onlyNVMe tells that the OS disk is on NVMe whatever the model says.

@@ -33,7 +33,7 @@ func snapshotType() *resourceType {
 }
 
 // A copyProgress is the extra of a snapshot whose bytes are copied after its operation has
-// ended: completionPercent tells how far.
+// ended: completionPercent shows how far.
 type copyProgress struct{ begin, end time.Time }
 
 // percent is in whole percents, as seconds after the operation 0 was recorded.

@@ -36,7 +36,8 @@
 //     groups, registration of providers, roles with their permissions, deployments of
 //     templates with validation and what-if
 //   - Microsoft.Compute: scale sets (Uniform and Flexible) with their instances, models,
-//     upgrades and extensions; virtual machines, disks, snapshots, galleries, managed images
+//     upgrades and extensions; virtual machines, disks, snapshots, galleries, managed images, availability sets,
+//     proximity placement groups, SSH public keys
 //   - the metadata service of each instance: metadata, tokens, attested documents,
 //     scheduled events (package metadata)
 //   - networks, interfaces, public addresses, security groups, NAT gateways, storage

@@ -221,7 +221,7 @@ func (s *Server) forgetBalancerLinks(e *entry) {
 	}
 }
 
-// balancerGone gives back the addresses of a deleted load balancer.
+// balancerGone releases the addresses of a deleted load balancer.
 func balancerGone(s *Server, e *entry) {
 	interfaceGone(s, e)
 	s.forgetBalancerLinks(e)
