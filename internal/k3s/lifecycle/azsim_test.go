@@ -451,7 +451,11 @@ func TestAzsimInterrupted(t *testing.T) {
 
 // Down while an up runs ends the up with what to do; then up makes all again.
 func TestAzsimDownDuringUp(t *testing.T) {
-	play(t, nil, func(x *site) {
+	quickly := func(s *azsim.Server) {
+		s.Profile = azsim.DefaultProfile()
+		s.Profile["group.delete"] = azsim.Span{Min: 30 * time.Second, Max: 40 * time.Second} // before the machine runs
+	}
+	play(t, quickly, func(x *site) {
 		go x.boot()
 		end := make(chan error)
 		go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
@@ -462,6 +466,22 @@ func TestAzsimDownDuringUp(t *testing.T) {
 		if err := <-end; err == nil || !strings.Contains(err.Error(), "deployment was deleted; run ortet cluster up again") {
 			x.Errorf("up: %v", err)
 		}
+		x.up(file)
+	})
+}
+
+// A down deletes the groups after an up beside it has ended, with role assignments that the up
+// made after the down had deleted them; then up makes all again.
+func TestAzsimDownOutlivesUp(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		end := make(chan error)
+		go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
+		time.Sleep(time.Minute)
+		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil {
+			x.Errorf("down: %v", err)
+		}
+		<-end // as its server's boot went
 		x.up(file)
 	})
 }
