@@ -3,10 +3,12 @@ package azsim
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,12 +173,7 @@ func (c *call) answer() *reply {
 	if r := c.before(); r != nil {
 		return c.encoded(r)
 	}
-	s.mu.Lock()
-	r, err := c.handle(routeErr)
-	if err == nil && r.later == nil {
-		err = r.encode(c)
-	}
-	s.mu.Unlock()
+	r, err := c.handleLocked(routeErr)
 	if err == nil && r.later != nil {
 		if r, err = r.later(c.r.Context()); err == nil {
 			r = c.encoded(r)
@@ -190,6 +187,23 @@ func (c *call) answer() *reply {
 		r = c.encoded(errorReply(err))
 	}
 	return c.after(r)
+}
+
+// handleLocked handles the request under the lock, which a panic must not keep: it is logged
+// and answered as an internal error, and the server goes on.
+func (c *call) handleLocked(routeErr error) (r *reply, err error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.s.Log.Error("panic", "method", c.r.Method, "path", c.r.URL.Path, "cause", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("azsim panicked, see its log: %v", cause)
+		}
+	}()
+	if r, err = c.handle(routeErr); err == nil && r.later == nil {
+		err = r.encode(c)
+	}
+	return r, err
 }
 
 // encoded encodes a reply that no stored model is part of.

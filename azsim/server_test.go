@@ -38,3 +38,15 @@ func TestZeroServerMakesADisk(t *testing.T) {
 		}
 	})
 }
+
+// A panic is answered with 500, and the next request is served.
+func TestPanicKeepsNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{}, "")
+		defer b.s.Close()
+		b.s.init()
+		b.s.types["microsoft.compute/disks"].put = func(*call) (*reply, error) { panic("planted") }
+		b.refused("InternalExecutionError", "PUT", "Microsoft.Compute/disks/d", "2023-04-02", `{"location":"westeurope"}`)
+		b.refused("ResourceNotFound", "GET", "Microsoft.Compute/disks/d", "2023-04-02", "")
+	})
+}
