@@ -151,6 +151,9 @@ func (c *call) mergedMachine(x *instance) (*armcompute.VirtualMachine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if out.Properties == nil || out.Properties.StorageProfile == nil {
+		return nil, badParameter("storageProfile", "Required parameter 'storageProfile' is missing (null).")
+	}
 	if out.Properties.StorageProfile.OSDisk == nil {
 		out.Properties.StorageProfile.OSDisk = x.plain.model.Properties.StorageProfile.OSDisk
 	}

@@ -78,6 +78,9 @@ func TestMachineShowsWhatAzureFillsIn(t *testing.T) {
 			"properties.storageProfile.dataDisks.0.caching": "None", "properties.osProfile.adminUsername": "azureuser", "properties.diagnosticsProfile.bootDiagnostics.enabled": "true",
 		})
 		b.shows(b.get("Microsoft.Compute/disks/data", "2022-07-02"), map[string]string{"properties.diskState": "Attached", "properties.diskSizeGB": "4"})
+		for _, null := range []string{`{"properties":null}`, `{"properties":{"storageProfile":null}}`} {
+			b.refused("InvalidParameter", "PATCH", serverPath, machineVersion, null)
+		}
 		third := b.made("PUT", serverPath, machineVersion, strings.Replace(machineBody(""), `"osDisk":`, `"dataDisks":[],"osDisk":`, 1))
 		b.shows(third, map[string]string{"properties.storageProfile.dataDisks.0.toBeDetached": "true"})
 		b.shows(b.get(serverPath, machineVersion), map[string]string{"properties.storageProfile.dataDisks": "[]"})
