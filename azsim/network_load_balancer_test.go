@@ -180,6 +180,32 @@ func TestLoadBalancerRefusals(t *testing.T) {
 	})
 }
 
+// A body that no client could read back is refused, and null is no value.
+func TestStoredBodiesOfWrongShape(t *testing.T) {
+	inVirtualTime(t, nil, func(b *bench) {
+		b.made("PUT", balancer, netVersion, balancerBody(publicAddress(b, "p"), ""))
+		for _, list := range []string{`[null]`, `[1]`, `{}`} {
+			b.refused("InvalidRequestFormat", "PUT", balancer+"/backendAddressPools/pool", netVersion,
+				`{"properties":{"loadBalancerBackendAddresses":`+list+`}}`)
+		}
+		for _, members := range []string{`"networkAcls":["x"]`, `"networkAcls":{"ipRules":["x"]}`, `"encryption":["x"]`} {
+			b.refused("InvalidRequestFormat", "PUT", "Microsoft.Storage/storageAccounts/acct", "2022-09-01",
+				`{"location":"westeurope","kind":"StorageV2","sku":{"name":"Standard_LRS"},"properties":{`+members+`}}`)
+		}
+		const network = "Microsoft.Network/virtualNetworks/n"
+		b.refused("InvalidRequestFormat", "PUT", network, netVersion, `{"location":"westeurope","tags":["a"]}`)
+		b.made("PUT", network, netVersion, `{"location":"westeurope","tags":{"Subnet":"a"},"properties":{"dhcpOptions":null,
+			"addressSpace":{"addressPrefixes":["10.0.0.0/16"]},"subnets":[{"name":"s","properties":{"addressPrefix":"10.0.0.0/24","routeTable":null}}]}}`)
+		got := b.get(network, netVersion)
+		if text := marshal(t, got); strings.Contains(text, "null") {
+			t.Errorf("null is shown: %s", text)
+		}
+		if text(got, "tags", "Subnet") != "a" {
+			t.Errorf("tags: %v", got["tags"])
+		}
+	})
+}
+
 // Instances are in a load balancer's pools, and have a rule of each NAT pool.
 func TestLoadBalancerOfScaleSet(t *testing.T) {
 	inVirtualTime(t, nil, func(b *bench) {

@@ -224,12 +224,59 @@ var spelledValues = map[string][]string{
 	"privateIPAllocationMethod": {"Dynamic", "Static"}, "publicIPAllocationMethod": {"Dynamic", "Static"},
 }
 
-// spelled gives members and values the letter case of Azure's documentation.
+// objectMembers and listMembers are members of stored bodies that hold an object, and a list
+// of objects, wherever they are.
+var (
+	objectMembers = []string{"addressSpace", "backendAddressPool", "dhcpOptions", "dnsSettings", "encryption", "frontendIPConfiguration",
+		"identity", "natGateway", "networkAcls", "networkSecurityGroup", "probe", "properties", "publicIPAddress", "services", "sku", "subnet", "tags"}
+	listMembers = []string{"backendAddressPools", "frontendIPConfigurations", "inboundNatPools", "inboundNatRules", "ipConfigurations", "ipRules",
+		"loadBalancerBackendAddresses", "loadBalancerBackendAddressPools", "loadBalancerInboundNatRules", "loadBalancingRules", "outboundRules",
+		"probes", "securityRules", "subnets", "virtualNetworkRules"}
+)
+
+// checkShape refuses what no client could read back: null in a list, and a member of another
+// JSON type than Azure documents.
+func checkShape(member string, v any) error {
+	refused := badRequest("InvalidRequestFormat", "Cannot parse the request: the value of '%s' has the wrong type.", member)
+	_, isObject := v.(object)
+	list, isList := v.([]any)
+	if v != nil && (indexFold(objectMembers, member) >= 0 && !isObject || indexFold(listMembers, member) >= 0 && !isList) {
+		return refused
+	}
+	for _, inner := range list {
+		if _, isObject := inner.(object); inner == nil || !isObject && indexFold(listMembers, member) >= 0 {
+			return refused
+		}
+		if err := checkShape("", inner); err != nil {
+			return err
+		}
+	}
+	if strings.EqualFold(member, "tags") {
+		return nil // their names are the client's
+	}
+	tree, _ := v.(object)
+	for _, k := range sortedKeys(tree) {
+		if err := checkShape(k, tree[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spelled gives members and values the letter case of Azure's documentation, without members
+// that are null: a PUT of null is one without the member.
 func spelled(v any) any {
 	switch v := v.(type) {
 	case object:
 		out := make(object, len(v))
 		for k, inner := range v {
+			if inner == nil {
+				continue
+			}
+			if strings.EqualFold(k, "tags") {
+				out[k] = inner
+				continue
+			}
 			if i := indexFold(spelledMembers, k); i >= 0 {
 				k = spelledMembers[i]
 			}

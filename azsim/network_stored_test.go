@@ -83,9 +83,9 @@ func TestNetworkResourcesShowAzuresDefaults(t *testing.T) {
 		if domain := text(nic, "properties", "dnsSettings", "internalDomainNameSuffix"); !strings.HasSuffix(domain, ".internal.cloudapp.net") {
 			t.Errorf("domain %q", domain)
 		}
-		b.made("PUT", "Microsoft.Network/networkInterfaces/odd", netVersion,
+		b.refused("InvalidRequestFormat", "PUT", "Microsoft.Network/networkInterfaces/odd", netVersion,
 			strings.Replace(interfaceBody("servers", "", ""), `s":{"ip`, `s":{"dnsSettings":"x","ip`, 1))
-		b.made("PUT", vnetPath+"/subnets/odd", netVersion,
+		b.refused("InvalidRequestFormat", "PUT", vnetPath+"/subnets/odd", netVersion,
 			`{"properties":{"addressPrefix":"10.9.8.128/26","delegations":[1,{"name":"0","properties":2}]}}`)
 	})
 }

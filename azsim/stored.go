@@ -130,6 +130,9 @@ func (s *Server) inBackground(do func(ctx context.Context) error) {
 func (c *call) draftOf(rt *resourceType, id resourceID, tree object) (*draft, error) {
 	r := rt.stored
 	d := &draft{id: id, e: c.s.find(id), rules: r}
+	if err := checkShape("", tree); err != nil {
+		return nil, err
+	}
 	d.next, _ = spelled(tree).(object)
 	for _, k := range []string{"id", "name", "type", "etag"} {
 		delete(d.next, k)
