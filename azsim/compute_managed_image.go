@@ -10,8 +10,7 @@ import (
 
 // managedImageVersions are the API versions of managed images: those of Microsoft.Compute.
 func managedImageVersions() []string {
-	older := []string{"2017-03-30", "2017-12-01", "2018-04-01", "2018-06-01"}
-	versions := append(older, scaleSetVersions()...)
+	versions := append([]string{"2017-03-30", "2017-12-01", "2018-04-01", "2018-06-01"}, scaleSetVersions()...)
 	slices.Sort(versions)
 	return slices.Compact(versions)
 }

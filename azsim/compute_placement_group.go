@@ -92,7 +92,7 @@ func withoutMembers(rt *resourceType, created int, lists ...string) *resourceTyp
 func (s *Server) placedIn(key, typ string) []string {
 	var out []string
 	for _, e := range s.ofType(typ, s.Subscription, "") {
-		var body any = e.body
+		body := e.body
 		if _, isInstance := e.extra.(*instance); isInstance {
 			body = s.showMachine(e, false)
 		}

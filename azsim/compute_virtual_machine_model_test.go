@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -224,7 +225,7 @@ func TestGeneralizedMachineIsNotStarted(t *testing.T) {
 		b.refused("OperationNotAllowed", "POST", serverPath+"/generalize", machineVersion, "")
 		b.made("POST", serverPath+"/deallocate", machineVersion, "")
 		r := b.send("POST", "/providers/"+serverPath+"/generalize", machineVersion, "")
-		if r.StatusCode != 200 || r.Header.Get("Azure-AsyncOperation") != "" {
+		if r.StatusCode != http.StatusOK || r.Header.Get("Azure-AsyncOperation") != "" {
 			t.Errorf("generalize: %s %v", r.Status, r.Header)
 		}
 		b.shows(b.get(serverPath+"/instanceView", machineVersion), map[string]string{"statuses.0.code": "OSState/generalized", "statuses.2.code": "PowerState/deallocated"})
@@ -240,7 +241,7 @@ func TestCommandRunsOnAMachine(t *testing.T) {
 		r := b.send("POST", "/providers/"+serverPath+"/runCommand", machineVersion, script)
 		time.Sleep(10 * time.Minute)
 		done := b.sendAbsolute("GET", strings.TrimPrefix(r.Header.Get("Location"), InProcess), "", "")
-		if r.StatusCode != 202 || done.StatusCode != 200 {
+		if r.StatusCode != http.StatusAccepted || done.StatusCode != http.StatusOK {
 			t.Errorf("begin %s, end %s", r.Status, done.Status)
 		}
 		b.refused("NotImplemented", "POST", serverPath+"/runCommand", machineVersion, `{"commandId":"EnableRemotePS"}`)

@@ -63,11 +63,10 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 		}
 	}
 	ref := x.image.ref
-	priority, eviction, placement := "", "", ""
+	priority, eviction, placement := "", "", val(x.placementGroupID())
 	if isSpot(p) {
 		priority, eviction = string(val(p.Priority)), string(val(p.EvictionPolicy))
 	}
-	placement = val(x.placementGroupID())
 	secure, vtpm := "", ""
 	if sec := p.SecurityProfile; sec != nil && sec.UefiSettings != nil {
 		secure, vtpm = strconv.FormatBool(val(sec.UefiSettings.SecureBootEnabled)), strconv.FormatBool(val(sec.UefiSettings.VTpmEnabled))

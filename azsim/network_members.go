@@ -87,33 +87,34 @@ var defaultSecurityRules = []struct {
 func fillDefaults(tree any, list []memberDefault, version string) {
 	for _, d := range list {
 		if version >= d.since {
-			fillMember(tree, strings.Split(d.path, "."), d.value)
+			fillMember(tree, d.path, d.value)
 		}
 	}
 }
 
-func fillMember(tree any, path []string, value any) {
+func fillMember(tree any, path string, value any) {
+	head, rest, more := strings.Cut(path, ".")
 	parent, ok := tree.(object)
 	if !ok {
 		return
 	}
-	name, each := strings.CutSuffix(path[0], "[]")
+	name, each := strings.CutSuffix(head, "[]")
 	name, given := strings.CutSuffix(name, "?")
 	switch {
-	case len(path) == 1:
+	case !more:
 		if parent[name] == nil {
 			parent[name] = value
 		}
 	case each:
 		list, _ := parent[name].([]any)
 		for _, e := range list {
-			fillMember(e, path[1:], value)
+			fillMember(e, rest, value)
 		}
 	case parent[name] != nil || !given:
 		if parent[name] == nil {
 			parent[name] = object{}
 		}
-		fillMember(parent[name], path[1:], value)
+		fillMember(parent[name], rest, value)
 	}
 }
 

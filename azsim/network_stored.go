@@ -312,7 +312,7 @@ func checkPublicAddress(c *call, d *draft) error {
 		p["publicIPAddressVersion"] = "IPv4"
 	}
 	if standard {
-		fillMember(p, []string{"ddosSettings", "protectionMode"}, "VirtualNetworkInherited")
+		fillMember(p, "ddosSettings.protectionMode", "VirtualNetworkInherited")
 	}
 	if d.e != nil {
 		p["ipAddress"] = at(d.old, "properties", "ipAddress")

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ func TestOperationURLIsTakenVerbatim(t *testing.T) {
 		if len(at) < 2048 {
 			t.Errorf("the URL has %d bytes: %s", len(at), at)
 		}
-		if got := b.sendAbsolute("GET", at, "", ""); got.StatusCode != 200 {
+		if got := b.sendAbsolute("GET", at, "", ""); got.StatusCode != http.StatusOK {
 			t.Errorf("as it was answered: %s", got.Status)
 		}
 		path, query, _ := strings.Cut(at, "?")
@@ -25,7 +26,7 @@ func TestOperationURLIsTakenVerbatim(t *testing.T) {
 				t.Errorf("no %s in %s: %v", name, at, err)
 			}
 			q.Del(name)
-			if got := b.sendAbsolute("GET", path+"?"+q.Encode(), "", ""); got.StatusCode != 400 {
+			if got := b.sendAbsolute("GET", path+"?"+q.Encode(), "", ""); got.StatusCode != http.StatusBadRequest {
 				t.Errorf("without %s: %s", name, got.Status)
 			}
 		}

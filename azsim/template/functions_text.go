@@ -99,7 +99,7 @@ func letterAt(s string, at int) int64 {
 	if at < 0 {
 		return -1
 	}
-	return int64(len([]rune(strings.Map(func(c rune) rune { return unicode.ToLower(c) }, s)[:at])))
+	return int64(len([]rune(strings.Map(unicode.ToLower, s)[:at])))
 }
 
 func (a *arguments) parsed(s string) any {
