@@ -53,7 +53,7 @@ func TestInstancePower(t *testing.T) {
 		wantList(t, "stopped", l.ids("pool1"), "0 Succeeded stopped", "1 Succeeded running")
 		wantList(t, "computers", l.sub.names(), "pool1000001")
 		if v := l.vm("pool1", "0").Properties.InstanceView; v.VMAgent == nil || val(v.ComputerName) == "" {
-			t.Errorf("a stopped instance does not show what its agent told last: %+v", v)
+			t.Errorf("a stopped instance does not show what its agent reported last: %+v", v)
 		}
 		_, err = l.vms.BeginRestart(ctx, labGroup, "pool1", "0", nil)
 		wantRefusal(t, err, "OperationNotAllowed", "requires the VM to be running")

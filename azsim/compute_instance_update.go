@@ -227,7 +227,7 @@ func findDataDisk(have []*armcompute.DataDisk, d *armcompute.DataDisk) *armcompu
 			return h
 		}
 	}
-	if diskIDOf(d) == "" && val(d.Name) == "" && d.Lun != nil { // one that has no name yet
+	if diskIDOf(d) == "" && val(d.Name) == "" && d.Lun != nil { // a disk without a name yet
 		return findLun(have, *d.Lun)
 	}
 	return nil

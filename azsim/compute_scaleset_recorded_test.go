@@ -404,7 +404,7 @@ var recordedFacts = []struct {
 		c.ask(http.MethodGet, "virtualMachineScaleSets/u/virtualMachines", "")
 		c.same("value.0.properties.resilientVMDeletionStatus", nil)
 	}},
-	{"test_vmss_vms#28", "a stopped instance shows what its agent told last", func(c *recordedCloud) {
+	{"test_vmss_vms#28", "a stopped instance shows what its agent reported last", func(c *recordedCloud) {
 		c.uniform(1, "")
 		c.do(http.MethodPost, "virtualMachineScaleSets/u/poweroff?skipShutdown=false", `{"instanceIds":["*"]}`)
 		c.ask(http.MethodGet, "virtualMachineScaleSets/u/virtualMachines/0/instanceView", "")

@@ -175,7 +175,7 @@ func (c *call) firstDisks(e *entry, img bootImage) error {
 	return nil
 }
 
-// firstOf is p, or q where there is none.
+// firstOf is p, or q if p is nil.
 func firstOf[T any](p, q *T) *T {
 	if p != nil {
 		return p

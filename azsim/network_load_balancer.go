@@ -231,7 +231,7 @@ func fillPools(p object) {
 
 var instanceRule = regexp.MustCompile(`^(.+)\.\d+$`)
 
-// madeByPool says whether an inbound NAT rule is one that a pool makes for an instance:
+// madeByPool says whether a pool made an inbound NAT rule for an instance:
 // clients write back what they have read.
 func madeByPool(body any, rule string) bool {
 	m := instanceRule.FindStringSubmatch(rule)

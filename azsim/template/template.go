@@ -31,7 +31,7 @@ type Scope struct {
 	Tags         map[string]string
 	Deployment   string         // name
 	Environment  map[string]any // environment()
-	// Provider is providers(namespace), nil for one that is not known; its member
+	// Provider is providers(namespace), nil for an unknown one; its member
 	// resourceTypes lists objects with resourceType, locations and apiVersions.
 	Provider func(namespace string) map[string]any
 	Now      time.Time // utcNow(), only in default values of parameters

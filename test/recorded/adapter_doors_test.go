@@ -78,7 +78,7 @@ var kinds = []kind{
 		},
 		"Versions": func(t *testing.T, b recordedBody) (any, error) {
 			answers := b.listed(b.id)
-			answers[b.id] = b.object // of one that is not finished
+			answers[b.id] = b.object // of an unfinished operation
 			return only(cloudOf(t, answers).Versions(t.Context(), b.id.Parent()))
 		},
 	}},

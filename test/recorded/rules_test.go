@@ -204,7 +204,7 @@ var memberRules = []memberRule{
 
 func foreignElement(c *comparison, recorded, _ any) bool { return c.foreign(recorded) }
 
-// learnedName reports whether an id that ends with the recorded name was learned as one that
+// learnedName reports whether an id that ends with the recorded name was learned as an id that
 // ends with azsim's.
 func learnedName(c *comparison, recorded, got any) bool {
 	want, have := "/"+strings.ToLower(fmt.Sprint(recorded)), "/"+strings.ToLower(fmt.Sprint(got))
