@@ -114,29 +114,10 @@ func fillOS(o *armcompute.VirtualMachineScaleSetOSProfile, windows, flex bool) {
 		o.Secrets = []*armcompute.VaultSecretGroup{}
 	}
 	if windows {
-		if o.WindowsConfiguration == nil {
-			o.WindowsConfiguration = &armcompute.WindowsConfiguration{}
-		}
-		w := o.WindowsConfiguration
-		w.ProvisionVMAgent = orDefault(w.ProvisionVMAgent, true)
-		w.EnableAutomaticUpdates = orDefault(w.EnableAutomaticUpdates, true)
-		w.EnableVMAgentPlatformUpdates = orDefault(w.EnableVMAgentPlatformUpdates, false)
+		fillWindows(&o.WindowsConfiguration, false)
 		return
 	}
-	if o.LinuxConfiguration == nil {
-		o.LinuxConfiguration = &armcompute.LinuxConfiguration{}
-	}
-	l := o.LinuxConfiguration
-	l.DisablePasswordAuthentication = orDefault(l.DisablePasswordAuthentication, false)
-	l.ProvisionVMAgent = orDefault(l.ProvisionVMAgent, true)
-	l.EnableVMAgentPlatformUpdates = orDefault(l.EnableVMAgentPlatformUpdates, false)
-	if flex {
-		if l.PatchSettings == nil {
-			l.PatchSettings = &armcompute.LinuxPatchSettings{}
-		}
-		l.PatchSettings.PatchMode = orDefault(l.PatchSettings.PatchMode, armcompute.LinuxVMGuestPatchModeImageDefault)
-		l.PatchSettings.AssessmentMode = orDefault(l.PatchSettings.AssessmentMode, armcompute.LinuxPatchAssessmentModeImageDefault)
-	}
+	fillLinux(&o.LinuxConfiguration, flex)
 }
 
 func fillInterface(n *armcompute.VirtualMachineScaleSetNetworkConfigurationProperties, flex bool) {

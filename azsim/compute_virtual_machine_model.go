@@ -36,32 +36,48 @@ func fillOSProfile(o *armcompute.OSProfile, osType armcompute.OperatingSystemTyp
 		o.Secrets = []*armcompute.VaultSecretGroup{}
 	}
 	if osType == armcompute.OperatingSystemTypesWindows {
-		if o.WindowsConfiguration == nil {
-			o.WindowsConfiguration = &armcompute.WindowsConfiguration{}
-		}
-		w := o.WindowsConfiguration
-		w.ProvisionVMAgent = orDefault(w.ProvisionVMAgent, true)
-		w.EnableAutomaticUpdates = orDefault(w.EnableAutomaticUpdates, true)
-		if w.PatchSettings == nil {
-			w.PatchSettings = &armcompute.PatchSettings{}
-		}
-		w.PatchSettings.PatchMode = orDefault(w.PatchSettings.PatchMode, armcompute.WindowsVMGuestPatchModeAutomaticByOS)
-		w.PatchSettings.AssessmentMode = orDefault(w.PatchSettings.AssessmentMode, armcompute.WindowsPatchAssessmentModeImageDefault)
-		w.EnableVMAgentPlatformUpdates = orDefault(w.EnableVMAgentPlatformUpdates, false)
+		fillWindows(&o.WindowsConfiguration, true)
 		return
 	}
-	if o.LinuxConfiguration == nil {
-		o.LinuxConfiguration = &armcompute.LinuxConfiguration{}
+	fillLinux(&o.LinuxConfiguration, true)
+}
+
+// fillWindows fills in the defaults of machines and models; patch gives patch settings, too.
+func fillWindows(config **armcompute.WindowsConfiguration, patch bool) {
+	if *config == nil {
+		*config = &armcompute.WindowsConfiguration{}
 	}
-	l := o.LinuxConfiguration
+	w := *config
+	w.ProvisionVMAgent = orDefault(w.ProvisionVMAgent, true)
+	w.EnableAutomaticUpdates = orDefault(w.EnableAutomaticUpdates, true)
+	w.EnableVMAgentPlatformUpdates = orDefault(w.EnableVMAgentPlatformUpdates, false)
+	if !patch {
+		return
+	}
+	if w.PatchSettings == nil {
+		w.PatchSettings = &armcompute.PatchSettings{}
+	}
+	w.PatchSettings.PatchMode = orDefault(w.PatchSettings.PatchMode, armcompute.WindowsVMGuestPatchModeAutomaticByOS)
+	w.PatchSettings.AssessmentMode = orDefault(w.PatchSettings.AssessmentMode, armcompute.WindowsPatchAssessmentModeImageDefault)
+}
+
+// fillLinux is fillWindows for Linux.
+func fillLinux(config **armcompute.LinuxConfiguration, patch bool) {
+	if *config == nil {
+		*config = &armcompute.LinuxConfiguration{}
+	}
+	l := *config
 	l.DisablePasswordAuthentication = orDefault(l.DisablePasswordAuthentication, false)
 	l.ProvisionVMAgent = orDefault(l.ProvisionVMAgent, true)
+	l.EnableVMAgentPlatformUpdates = orDefault(l.EnableVMAgentPlatformUpdates, false)
+	if !patch {
+		return
+	}
 	if l.PatchSettings == nil {
 		l.PatchSettings = &armcompute.LinuxPatchSettings{}
 	}
 	l.PatchSettings.PatchMode = orDefault(l.PatchSettings.PatchMode, armcompute.LinuxVMGuestPatchModeImageDefault)
 	l.PatchSettings.AssessmentMode = orDefault(l.PatchSettings.AssessmentMode, armcompute.LinuxPatchAssessmentModeImageDefault)
-	l.EnableVMAgentPlatformUpdates = orDefault(l.EnableVMAgentPlatformUpdates, false)
 }
 
 // spellDisks gives what a machine's disks are made of Azure's spelling: clients send it in
