@@ -470,22 +470,6 @@ func TestAzsimDownDuringUp(t *testing.T) {
 	})
 }
 
-// A down deletes the groups after an up beside it has ended, with role assignments that the up
-// made after the down had deleted them; then up makes all again.
-func TestAzsimDownOutlivesUp(t *testing.T) {
-	play(t, nil, func(x *site) {
-		go x.boot()
-		ended := make(chan struct{}) // as its server's boot goes
-		go func() { _, _ = x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); close(ended) }()
-		time.Sleep(time.Minute)
-		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil {
-			x.Errorf("down: %v", err)
-		}
-		<-ended
-		x.up(file)
-	})
-}
-
 // A down that was interrupted goes on in Azure: plan refuses, and up waits and reports it.
 func TestAzsimUpWaitsForDeletion(t *testing.T) {
 	play(t, nil, func(x *site) {

@@ -78,10 +78,6 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 				return nil, nil, err
 			}
 			made = append(made, role)
-			// A down beside an earlier up deletes assignments that the up makes again after that.
-			if err := m.deleteAssignments(ctx, role); err != nil {
-				return nil, nil, err
-			}
 		}
 		if err := m.validate(ctx, role, document(d, role), &p); err != nil {
 			return nil, nil, err
