@@ -39,6 +39,7 @@ type call struct {
 	opFault    *Fault // the same, if it concerns the operation
 	ignoreNull bool
 	check      deployments.Check // how far a PUT goes
+	remaining  string            // of a budget, as a header says it
 }
 
 // A Request is what the server remembers of a request.
@@ -121,6 +122,9 @@ func (c *call) finish(w http.ResponseWriter, r *reply) {
 		kind = "Deletes"
 	}
 	h.Set("X-Ms-Ratelimit-Remaining-Subscription-"+kind, "11999")
+	if c.remaining != "" {
+		h.Set("X-Ms-Ratelimit-Remaining-Resource", c.remaining)
+	}
 	r.send(w)
 }
 
@@ -220,7 +224,8 @@ func (c *call) handle(routeErr error) (*reply, error) {
 	if c.version == "" {
 		return nil, badRequest("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
 	}
-	if c.principal == nil { // else it is the server's own
+	own := c.principal != nil // the server's, as of a deployment
+	if !own {
 		if err := c.authenticate(); err != nil {
 			return nil, err
 		}
@@ -247,6 +252,11 @@ func (c *call) handle(routeErr error) (*reply, error) {
 	}
 	if c.check == deployments.CheckAccess || c.check == deployments.CheckBody && (c.rt == nil || !c.rt.preflight) {
 		return &reply{status: http.StatusNoContent}, nil
+	}
+	if b, limited := c.budgetOf(); limited && !own {
+		if err := c.spend(b, c.id); err != nil {
+			return nil, err
+		}
 	}
 	if c.fault.is(EffectReportSuccess) {
 		return c.pretend()

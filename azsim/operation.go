@@ -281,6 +281,11 @@ func (c *call) showOperation(id string) (*reply, error) {
 	if err := c.verbatim(op); err != nil {
 		return nil, err
 	}
+	if strings.EqualFold(op.ns, "Microsoft.Compute") && op.segment == "operations" {
+		if err := c.spend(operationBudget, op.target); err != nil {
+			return nil, err
+		}
+	}
 	if c.query("monitor") == "true" || op.segment == groupResults {
 		return c.monitorOperation(op)
 	}

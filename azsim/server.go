@@ -57,6 +57,10 @@ type Server struct {
 	// for Spot ones, and the families of sizes ("standardDSv5Family"). What it does not
 	// name is 100000.
 	Quota map[string]int
+	// Budgets refuses requests about one virtual machine, scale set or instance, and about
+	// operations on it, with 429 where they come faster than Azure Compute's limits of a
+	// resource. Speed multiplies the limits.
+	Budgets bool
 	// UserDataMakesCustom lets a change of an instance's own userData make its model
 	// its own: latestModelApplied is false from then on. It is not documented.
 	UserDataMakesCustom bool
@@ -118,6 +122,7 @@ type Server struct {
 	entries    map[string]*entry
 	order      []*entry
 	operations map[string]*operation
+	buckets    map[string]bucket // by budget and resource
 	faults     []*Fault
 	principals []*principal
 	requests   []Request
@@ -171,6 +176,7 @@ func (s *Server) init() {
 		s.born = time.Now()
 		s.entries = map[string]*entry{}
 		s.operations = map[string]*operation{}
+		s.buckets = map[string]bucket{}
 		s.types = map[string]*resourceType{}
 		for _, list := range [][]*resourceType{resourceTypes(), scaleSetTypes(), storedTypes()} {
 			for _, t := range list {

@@ -37,6 +37,8 @@ type Spec struct {
 	RetiredOffers bool `json:"retiredOffers,omitempty"`
 	// Quota is Server.Quota.
 	Quota map[string]int `json:"quota,omitempty"`
+	// Budgets is Server.Budgets.
+	Budgets bool `json:"budgets,omitempty"`
 	// UserDataMakesCustom is Server.UserDataMakesCustom.
 	UserDataMakesCustom bool `json:"userDataMakesCustom,omitempty"`
 
@@ -246,6 +248,7 @@ func (spec *Spec) Apply(s *Server) error {
 	if spec.Quota != nil {
 		s.Quota = spec.Quota
 	}
+	s.Budgets = s.Budgets || spec.Budgets
 	s.UserDataMakesCustom = s.UserDataMakesCustom || spec.UserDataMakesCustom
 	s.AttestationChain = s.AttestationChain || spec.AttestationChain
 	if spec.Seed != 0 {

@@ -97,6 +97,8 @@ var stories = []Story{
 	{Name: "pod without a controller", Seed: 14, Pool: with(func(p *Pool) { p.Unmanaged = true }), Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "PodNotEvictable"},
 	{Name: "budget that never allows an eviction", Seed: 48, Pool: with(func(p *Pool) { p.Blocked = true }), Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "BudgetAllowsNoEviction"},
 	{Name: "pods that nothing evicts, by force", Seed: 14, Pool: with(func(p *Pool) { p.Unmanaged, p.Blocked = true, true }), Asks: []Ask{{Do: "capture", Force: true}}},
+	{Name: "as many requests as Azure Compute takes", Seed: 91, Pool: with(func(p *Pool) { p.Budgets, p.Extensions = true, []string{"monitor"} }),
+		Asks: []Ask{{Do: "capture", Grow: 1, Canary: 1}, {Do: "rollback"}}},
 	{Name: "deallocate", Seed: 15, Pool: usual, Asks: []Ask{{Do: "capture", Deallocate: true}}},
 	{Name: "credentials of the pool", Seed: 16, Pool: with(func(p *Pool) { p.Disk = "secrets" }),
 		Asks: []Ask{{Do: "capture", Exit: 1}}, Cannot: "its disk holds credentials"},

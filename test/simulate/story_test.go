@@ -47,6 +47,7 @@ type Pool struct {
 
 	Mode              string // of upgrades; "" is Manual
 	Owned             bool   // Cluster API has the model
+	Budgets           bool   // Azure limits requests as its documentation says
 	Spelling          string // lower: provider ids; k3s: those of k3s; upper: ids in Azure's answers; model: the image's id in the model, in upper case
 	Others            string // the other nodes: cordoned, protected
 	Old               int    // instances made of the oldest version

@@ -136,7 +136,7 @@ func newWorld(s Story) *world {
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podDeleted, Ends: w.podEnds, OnRequest: w.podCreated}
 	stale := slices.ContainsFunc(s.Happen, func(e Event) bool { return e.What == "list still has it" })
-	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: stale, PageSize: s.Pool.PageSize,
+	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: stale, PageSize: s.Pool.PageSize, Budgets: s.Pool.Budgets,
 		Principals: []azsim.Principal{
 			{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}},
 			{Name: ortetUser, ClientID: ortetClient, Roles: []azsim.Grant{{Role: "Ortet", Actions: []string{"*"}}}},
