@@ -10,13 +10,13 @@ import (
 func (r *replayer) blame(res *result, i *interaction, later []interaction) {
 	unwanted := groupOf(res.typ) == unwantedGroup
 	because := unwanted || r.namesRefused(i)
-	if !because || i.Status >= http.StatusBadRequest {
+	if !because || i.Status >= http.StatusBadRequest && res.category == same {
 		return
 	}
 	if !unwanted {
 		res.strict, res.category = consequence, consequence
 	}
-	if i.Method != http.MethodPut && i.Method != http.MethodPost {
+	if i.Status >= http.StatusBadRequest || i.Method != http.MethodPut && i.Method != http.MethodPost {
 		return
 	}
 	r.refused[strings.ToLower(i.path())] = true

@@ -84,6 +84,7 @@ func TestReplayCategories(t *testing.T) {
 			http.StatusCreated, object{}),
 		ask(http.MethodGet, deployment, "2021-04-01", nil, http.StatusOK, deployed),
 		ask(http.MethodGet, network, version, nil, http.StatusOK, object{"name": "v"}),
+		ask(http.MethodPut, network+"/subnets/s", version, object{}, http.StatusBadRequest, missing("Any")),
 	),
 		"body managedBy missing",
 		"same",
@@ -93,6 +94,7 @@ func TestReplayCategories(t *testing.T) {
 		"consequence refused with 400 InvalidTemplateDeployment",
 		"consequence refused with 404 DeploymentNotFound",
 		"consequence refused with 404 ResourceNotFound",
+		"consequence status 400, azsim's 404",
 	)
 }
 
@@ -168,4 +170,12 @@ func TestReplayCancelsWhatRuns(t *testing.T) {
 	if want := []string{"same", "same", "same"}; !slices.Equal(got, want) {
 		t.Errorf("outcomes %q, want %q", got, want)
 	}
+	disk := object{"$schema": template["$schema"], "contentVersion": "1.0.0.0", "resources": []any{object{"type": "Microsoft.Compute/disks",
+		"apiVersion": "2023-04-02", "name": "made", "location": "westus", "dependsOn": []any{"[resourceId('Microsoft.Network/networkSecurityGroups', 'n')]"},
+		"properties": object{"diskSizeGB": 4, "creationData": object{"createOption": "Empty"}}}, template["resources"].([]any)[0]}}
+	wantOutcomes(t, madeUp(
+		ask(http.MethodPut, path, "2021-04-01", object{"properties": object{"mode": "Incremental", "template": disk}},
+			http.StatusCreated, answer("Accepted"), "azure-asyncoperation", "https://management.azure.com"+path+"/operationStatuses/1"),
+		ask(http.MethodGet, inGroup+"/providers/Microsoft.Compute/disks/made", "2023-04-02", nil, http.StatusNotFound, object{"error": object{"code": "ResourceNotFound"}}),
+	), "same", "same")
 }

@@ -236,8 +236,8 @@ func (r *replayer) play(i *interaction, later []interaction) error {
 		r.pending[last] = op
 		return nil
 	}
-	if len(later) > 0 && strings.EqualFold(later[0].path(), i.path()+"/cancel") {
-		return nil // it is under way then
+	if typ == deploymentType && len(later) > 0 && (strings.EqualFold(later[0].path(), i.path()+"/cancel") || later[0].Status == http.StatusNotFound) {
+		return nil // it is under way then: it is canceled, or what it makes is not there yet
 	}
 	return r.finish(op)
 }

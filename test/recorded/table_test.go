@@ -50,7 +50,7 @@ func table(sessions int, hash string, results []*result) string {
 func shares(results []*result) string {
 	var counted, strict, all, refusals, refusedToo int
 	for _, r := range results {
-		if r.status >= http.StatusBadRequest {
+		if r.status >= http.StatusBadRequest && r.category != consequence {
 			refusals++
 			if r.category == same {
 				refusedToo++
