@@ -187,26 +187,26 @@ func handlerName(ext *armcompute.VirtualMachineExtension) string {
 func (x *instance) agentView(now time.Time) *armcompute.VirtualMachineAgentInstanceView {
 	const info, warning = armcompute.StatusLevelTypesInfo, armcompute.StatusLevelTypesWarning
 	v := &armcompute.VirtualMachineAgentInstanceView{VMAgentVersion: ptr("2.11.1.12"), ExtensionHandlers: []*armcompute.VirtualMachineExtensionHandlerInstanceView{}}
-	told := AgentReport{Ready: x.reported(now), Time: now}
+	report := AgentReport{Ready: x.reported(now), Time: now}
 	if x.agent != nil {
-		told = *x.agent
-		if told.Version != "" {
-			v.VMAgentVersion = ptr(told.Version)
+		report = *x.agent
+		if report.Version != "" {
+			v.VMAgentVersion = ptr(report.Version)
 		}
-	} else if !told.Ready {
-		v.VMAgentVersion, told.Message = ptr("Unknown"), "VM status blob is found but not yet populated."
+	} else if !report.Ready {
+		v.VMAgentVersion, report.Message = ptr("Unknown"), "VM status blob is found but not yet populated."
 	}
-	st := status("ProvisioningState/succeeded", "Ready", info, told.Time)
+	st := status("ProvisioningState/succeeded", "Ready", info, report.Time)
 	st.Message = ptr("Guest Agent is running")
 	if x.image.os() == armcompute.OperatingSystemTypesWindows {
 		st.Message = ptr("GuestAgent is running and processing the extensions.")
 	}
-	if !told.Ready {
-		st = status("ProvisioningState/Unavailable", "Not Ready", warning, told.Time)
+	if !report.Ready {
+		st = status("ProvisioningState/Unavailable", "Not Ready", warning, report.Time)
 		st.Message = ptr("VM Agent is unresponsive.")
 	}
-	if told.Message != "" {
-		st.Message = ptr(told.Message)
+	if report.Message != "" {
+		st.Message = ptr(report.Message)
 	}
 	v.Statuses = []*armcompute.InstanceViewStatus{st}
 	if !x.provisioned {

@@ -65,7 +65,7 @@ func putInstance(c *call) (*reply, error) {
 			body.Properties.ProtectionPolicy = p
 		}
 		// A body with another network configuration makes the instance's model its own
-		// (azure-cli issue 30708); one that sends back what it read does not (recorded).
+		// (azure-cli issue 30708); a client that sends back what it read does not (recorded).
 		if n := next.Properties.NetworkProfileConfiguration; n != nil && !x.hasNetwork(n.NetworkInterfaceConfigurations) {
 			x.custom = true
 		}

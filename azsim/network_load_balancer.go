@@ -56,24 +56,6 @@ func with(o object, k string, v any) object {
 	return o
 }
 
-// balancerValues are enumerations that are taken in any letter case.
-var balancerValues = map[string][]string{
-	"protocol":                  {"Tcp", "Udp", "All", "Http", "Https"},
-	"loadDistribution":          {"Default", "SourceIP", "SourceIPProtocol"},
-	"privateIPAllocationMethod": {"Dynamic", "Static"},
-	"name":                      {"Basic", "Standard", "Gateway"}, // of the sku
-	"tier":                      {"Regional", "Global"},
-}
-
-// spellValues gives them the letter case of Azure.
-func spellValues(p object) {
-	for k, possible := range balancerValues {
-		if i := slices.IndexFunc(possible, func(v string) bool { return strings.EqualFold(v, text(p, k)) }); i >= 0 {
-			p[k] = possible[i]
-		}
-	}
-}
-
 func loadBalancerTypes() []*resourceType {
 	v := networkVersions()
 	rules := &storedRules{

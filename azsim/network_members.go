@@ -219,6 +219,24 @@ var spelledMembers = []string{
 	"securityRules", "subnet", "subnets",
 }
 
+// balancerValues are enumerations that are taken in any letter case.
+var balancerValues = map[string][]string{
+	"protocol":                  {"Tcp", "Udp", "All", "Http", "Https"},
+	"loadDistribution":          {"Default", "SourceIP", "SourceIPProtocol"},
+	"privateIPAllocationMethod": {"Dynamic", "Static"},
+	"name":                      {"Basic", "Standard", "Gateway"}, // of the sku
+	"tier":                      {"Regional", "Global"},
+}
+
+// spellValues gives them the letter case of Azure.
+func spellValues(p object) {
+	for k, possible := range balancerValues {
+		if i := indexFold(possible, text(p, k)); i >= 0 {
+			p[k] = possible[i]
+		}
+	}
+}
+
 // spelledValues are the values of members that Azure shows in its own letter case.
 var spelledValues = map[string][]string{
 	"privateIPAddressVersion": {"IPv4", "IPv6"}, "publicIPAddressVersion": {"IPv4", "IPv6"},

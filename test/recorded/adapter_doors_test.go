@@ -45,7 +45,7 @@ var kinds = []kind{
 		"Member": func(t *testing.T, b recordedBody) (any, error) {
 			machine := fleet.ResourceID(b.object.text("properties.virtualMachine.id"))
 			if machine == "" {
-				return fleet.Member{}, nil // nobody's: no Member asks for it
+				return fleet.Member{}, nil // an interface without a machine: no Member asks for it
 			}
 			m := recordedBody{typ: machineType, id: machine, object: tree{"id": string(machine), "properties": map[string]any{
 				"networkProfile": tree{"networkInterfaces": []any{tree{"id": string(b.id)}}}}}}

@@ -6,7 +6,7 @@ var publishing = []Story{
 		{Do: "scale out", N: 1}, {Do: "capture", Grow: 1}, {Do: "rollback"}}},
 	{Name: "publish only: of a pool whose model others own, and whose upgrades are automatic", Seed: 2,
 		Pool: with(func(p *Pool) { p.Owned, p.Mode = true, "Automatic" }), Asks: []Ask{{Do: "capture", PublishOnly: true}}},
-	{Name: "publish only: an extension that depends on one that a capture would delete", Seed: 3,
+	{Name: "publish only: an extension that depends on another, which a capture would delete", Seed: 3,
 		Pool: with(func(p *Pool) { p.Extensions = []string{"cse", "billing"} }), Asks: []Ask{{Do: "capture", PublishOnly: true}}},
 	{Name: "publish only: the model refers to the definition", Seed: 4, Pool: latest, Asks: []Ask{{Do: "capture", PublishOnly: true}, {Do: "scale out", N: 1}}},
 	{Name: "publish only: five versions stay", Seed: 5, Pool: with(func(p *Pool) { p.Versions = 5 }), Asks: []Ask{{Do: "capture", PublishOnly: true}}},
