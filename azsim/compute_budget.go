@@ -83,10 +83,7 @@ func (c *call) spend(b budget, of resourceID) error {
 	if !known {
 		was = bucket{b.capacity, c.now}
 	}
-	perMinute := b.refill * c.s.Speed
-	if c.s.Speed <= 0 {
-		perMinute = b.refill
-	}
+	perMinute := b.refill / c.s.scaled(time.Minute).Minutes()
 	left := min(b.capacity, was.tokens+c.now.Sub(was.at).Minutes()*perMinute)
 	if left < 1 {
 		c.s.buckets[key] = bucket{left, c.now}
