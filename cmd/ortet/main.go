@@ -14,8 +14,11 @@ import (
 	"github.com/ortet/ortet/internal/cli"
 )
 
-// version is set when it is built.
-var version = "dev"
+// version and image are set when it is built; image is that of the same release, by digest.
+var (
+	version = "dev"
+	image   = ""
+)
 
 func main() {
 	// Client-go's logger is the whole process's, and writes into the display of what is
@@ -28,7 +31,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Version: version, Restore: stop,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Version: version, Image: image, Restore: stop,
 	})
 	stop()
 	os.Exit(code)

@@ -317,7 +317,7 @@ func TestBootFlagsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := newRoot(Process{})
+	root := Command(Process{})
 	told := map[string]bool{}
 	for _, command := range [][]string{{"boot", "show"}, {"boot", "diff"}, {"boot", "stats"}, {"boot", "analyze"}, {"controller"}} {
 		c, _, err := root.Find(command)

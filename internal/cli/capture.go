@@ -95,7 +95,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "continue if the scale set has automatic OS upgrades; the version is excluded from them")
 	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
-	flags.StringVar(&f.image, "image", "", "container `IMAGE` of this version for the pods on donor and workbench; required, since none is published (make image builds it)")
+	flags.StringVar(&f.image, "image", o.process.Image, imageHelp(o.process.Image))
 	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image, in --namespace")
 	flags.DurationVar(&f.watch.For, "watch", 0, "time for which the first nodes of the new version are watched; if they fail, it is taken back (ortet watch --help); 0 is not at all")
 	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
@@ -107,6 +107,16 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.StringArrayVar(&f.pools, "pool", nil, "`POOL` whose best node is captured if a new image is due: a scale set's name or ARM id; repeatable")
 	flags.BoolVar(&f.all, "all", false, "capture each pool of the cluster for which a new image is due")
 	return cmd
+}
+
+// imageHelp describes --image for a program of a release, which knows its image, and for
+// any other.
+func imageHelp(release string) string {
+	text := "container `IMAGE` of this version for the pods on donor and workbench"
+	if release == "" {
+		text += "; required, since this program is of no release (make image builds it)"
+	}
+	return text
 }
 
 func (f *captureFlags) complete(node string) error {

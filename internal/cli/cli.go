@@ -31,6 +31,9 @@ type Process struct {
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Version  string
+	// Image is the default of --image, by digest: that of the release that this program is
+	// of. It is empty in programs that no release made.
+	Image string
 	// Dial reaches machines; nil is the system's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Restore gives the terminal's signals back, so that a second Ctrl-C ends
@@ -54,7 +57,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func Run(ctx context.Context, args []string, process Process) int {
 	out := &resultWriter{to: process.Out}
 	process.Out = out
-	root := newRoot(process)
+	root := Command(process)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if out.err != nil && !errors.Is(err, out.err) {
@@ -131,7 +134,9 @@ type options struct {
 	log         *slog.Logger
 }
 
-func newRoot(process Process) *cobra.Command {
+// Command returns the root of the command line, with all commands and flags: for what
+// describes them, such as man pages. Run carries it out.
+func Command(process Process) *cobra.Command {
 	o := &options{process: process}
 	root := &cobra.Command{
 		Use:   "ortet",

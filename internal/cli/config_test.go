@@ -330,7 +330,7 @@ func TestConfigFlagsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, _, err := newRoot(Process{}).Find([]string{"config"})
+	group, _, err := Command(Process{}).Find([]string{"config"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func TestHole13ExitCodes(t *testing.T) {
 			met[strings.Join(strings.Fields(line)[:1], " ")] = true
 		}
 	}
-	for _, line := range leaves(newRoot(Process{}), "") {
+	for _, line := range leaves(Command(Process{}), "") {
 		code, _ := carryOut(exitCase{}, line+" --nonsense")
 		t.Logf("%d  %-32s  ortet %s --nonsense", code, "wrong flag", line)
 		if code != ExitUsage {

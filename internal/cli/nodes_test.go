@@ -303,7 +303,7 @@ func TestNodesFlagsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	root := newRoot(Process{})
+	root := Command(Process{})
 	for _, name := range []string{"nodes", "controller"} {
 		c, _, err := root.Find([]string{name})
 		if err != nil {

@@ -193,7 +193,7 @@ func TestHelpFitsATerminal(t *testing.T) {
 			commands(sub)
 		}
 	}
-	commands(newRoot(Process{}))
+	commands(Command(Process{}))
 }
 
 func TestLevels(t *testing.T) {
@@ -245,7 +245,7 @@ func TestExtensionFlags(t *testing.T) {
 
 // Whoever registers an unpublished name would have their image run as root.
 func TestHole07CaptureHasNoDefaultImage(t *testing.T) {
-	capture, _, err := newRoot(Process{}).Find([]string{"capture"})
+	capture, _, err := Command(Process{}).Find([]string{"capture"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := newRoot(Process{})
+	root := Command(Process{})
 	capture, _, err := root.Find([]string{"capture"})
 	if err != nil {
 		t.Fatal(err)
