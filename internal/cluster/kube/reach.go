@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,7 +51,7 @@ func Reach(ctx context.Context, config *rest.Config, waiting func(error)) error 
 				return last
 			}
 			if first {
-				waiting(err)
+				waiting(reachCause(err))
 			}
 		}
 		if pause(limited, reachAgain) == nil {
@@ -61,11 +62,24 @@ func Reach(ctx context.Context, config *rest.Config, waiting func(error)) error 
 		}
 		why := errors.New("no answer")
 		if e := (*fleet.Error)(nil); errors.As(last, &e) {
-			why = e.Err
+			why = reachCause(e.Err)
 		}
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindTimedOut, Err: fmt.Errorf("%w; nothing answered for %s", why, reachPatience),
 			Remedy: "see whether it runs, and whether --kubeconfig and --context name it"}
 	}
+}
+
+// reachCause returns why a try got no answer, without the request, whose address is
+// named beside it, and in the same words whichever of its clocks ended it.
+func reachCause(err error) error {
+	var request *url.Error
+	switch {
+	case !errors.As(err, &request):
+		return err
+	case request.Timeout():
+		return fmt.Errorf("no answer within %s", reachTry)
+	}
+	return request.Err
 }
 
 // answered reports whether an API server gave an answer, and not a load balancer in

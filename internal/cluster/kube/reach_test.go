@@ -47,7 +47,7 @@ func TestReachGivesUpWithinSeconds(t *testing.T) {
 		waits  bool // and says what for
 	}{
 		"refused":       {func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED }, "connection refused", true},
-		"silent":        {hang, "nothing answered", true},
+		"silent":        {hang, "no answer within 3s; nothing answered", true},
 		"load balancer": {func(*http.Request) (*http.Response, error) { return answer(http.StatusServiceUnavailable) }, "nothing answered", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +57,9 @@ func TestReachGivesUpWithinSeconds(t *testing.T) {
 			}
 			if !fleet.Is(err, fleet.KindTimedOut) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "api.example:6443") || !strings.Contains(err.Error(), "--kubeconfig") {
 				t.Errorf("%v; want %s, the address and what to do", err, c.says)
+			}
+			if strings.Contains(err.Error(), "timeout=") || strings.Contains(err.Error(), "deadline") {
+				t.Errorf("in the words of a program: %v", err)
 			}
 			if (len(said) == 1) != c.waits || len(said) > 1 {
 				t.Errorf("meanwhile it said %v", said)
