@@ -47,7 +47,11 @@ func refuseFile(name string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		r.Problems = []fleet.Problem{{Code: "NoSuchFile", On: name, What: err.Error()}}
 	default:
-		r.Problems = []fleet.Problem{{Code: "InvalidFile", On: name, What: err.Error()}}
+		p := fleet.Problem{Code: "InvalidFile", On: name, What: err.Error()}
+		if e := (*fleet.Error)(nil); errors.As(err, &e) && e.Err != nil && e.Resource == name {
+			p.What, p.WayOut = e.Op+": "+e.Err.Error(), e.Remedy
+		}
+		r.Problems = []fleet.Problem{p}
 	}
 	return refusedFileError{r, err}
 }

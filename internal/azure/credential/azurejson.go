@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -45,9 +46,11 @@ func parse(data []byte) (azureJSON, error) {
 		var wrong *json.UnmarshalTypeError
 		switch {
 		case errors.As(err, &wrong) && wrong.Field != "":
-			return azureJSON{}, fmt.Errorf("%q must be a %s, but is a %s", wrong.Field, wrong.Type, kindOfValue(wrong.Value))
+			return azureJSON{}, fmt.Errorf("%q must be %s, but is a %s", wrong.Field, wantedValue(wrong.Type.Kind()), kindOfValue(wrong.Value))
 		case errors.Is(err, io.EOF):
-			return azureJSON{}, errors.New("empty (aks-engine before 0.57 empties it when a node restarts): write it again")
+			return azureJSON{}, errors.New("the file is empty (aks-engine before 0.57 empties it when a node restarts)")
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return azureJSON{}, fmt.Errorf("no JSON: the file is cut off after %d bytes", len(data))
 		}
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
@@ -59,6 +62,15 @@ func parse(data []byte) (azureJSON, error) {
 		return azureJSON{}, errors.New("no JSON: there is more after the object")
 	}
 	return a, nil
+}
+
+// wantedValue is what a field takes, in the words of JSON: Go's types mean nothing to whoever
+// writes the file.
+func wantedValue(kind reflect.Kind) string {
+	if kind == reflect.Bool {
+		return "true or false, without quotes"
+	}
+	return "a string"
 }
 
 // kindOfValue keeps the kind of encoding/json's description, which may name the
@@ -141,7 +153,7 @@ func (c Config) fromFile(ctx context.Context, path string) (Credentials, error) 
 			cred, err = c.withCertificate(l, a.ClientCertPath, fleet.NewSecret(a.ClientCertPassword))
 		}
 	default:
-		err = errors.New("it has no way to log in: no aadClientSecret, no aadClientCertPath, neither useManagedIdentityExtension nor useFederatedWorkloadIdentityExtension")
+		err = errors.New("no way to log in: set aadClientId with aadClientSecret or aadClientCertPath, or useManagedIdentityExtension, or useFederatedWorkloadIdentityExtension")
 	}
 	if err != nil {
 		return Credentials{}, err

@@ -405,7 +405,7 @@ func TestBadAzureJSON(t *testing.T) {
 		"cut":            {`{"cloud":"x"`, "no JSON"},
 		"more":           {`{"aadClientSecret":"x"} {`, "more after"},
 		"wrong type":     {`{"aadClientSecret": 12345678}`, `"aadClientSecret" must be a string, but is a number`},
-		"wrong bool":     {`{"useManagedIdentityExtension": "s3cret"}`, `"useManagedIdentityExtension" must be a bool, but is a string`},
+		"wrong bool":     {`{"useManagedIdentityExtension": "s3cret"}`, `"useManagedIdentityExtension" must be true or false, without quotes, but is a string`},
 		"no way":         {`{"tenantId":"t"}`, "no way to log in"},
 		"half a service": {`{"aadClientSecret":"s3cret"}`, "aadClientId and tenantId"},
 		"cloud":          {`{"cloud":"MyCloud"}`, `cloud "MyCloud" is unknown`},
