@@ -148,6 +148,13 @@ func unreachable(err error) string {
 	return ""
 }
 
+// ofSDK matches what the SDK puts around a cause: its credential's Go type, and its own
+// page of advice.
+var ofSDK = regexp.MustCompile(`^\w+Credential: |\.?\s*To troubleshoot, visit \S+\s*$`)
+
+// opLogIn is the act that only logs in; other acts log in on their way.
+const opLogIn = "log in"
+
 func classifyLogIn(e *fleet.Error, err *azidentity.AuthenticationFailedError) {
 	e.Kind = fleet.KindUnauthenticated
 	e.Remedy = "check the credentials: their secret, tenant, expiry, and the clock"
@@ -161,6 +168,7 @@ func classifyLogIn(e *fleet.Error, err *azidentity.AuthenticationFailedError) {
 			e.Kind = fleet.KindTransient
 			e.Remedy = "the log-in service cannot be reached: check the network and the cloud's log-in endpoint"
 		}
+		e.Err = errors.New(strings.Join(strings.Fields(ofSDK.ReplaceAllString(err.Error(), "")), " "))
 		return
 	}
 	// The SDK's text has many lines; what the log-in service says is one.
@@ -176,7 +184,9 @@ func classifyLogIn(e *fleet.Error, err *azidentity.AuthenticationFailedError) {
 			r.message = shortened(strings.TrimSpace(r.message))
 		}
 	}
-	e.Code, e.Err = r.code, fmt.Errorf("log in: %w", r)
+	if e.Code, e.Err = r.code, r; e.Op != opLogIn {
+		e.Err = fmt.Errorf("%s: %w", opLogIn, r)
+	}
 	switch s := r.status; {
 	case s == http.StatusTooManyRequests:
 		e.Kind = fleet.KindThrottled

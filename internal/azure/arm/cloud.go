@@ -141,7 +141,7 @@ func newCloud(o Options, retry policy.RetryOptions) (*Cloud, error) {
 // Its error is fleet.KindUnauthenticated where they are refused.
 func (c *Cloud) LogIn(ctx context.Context) error {
 	_, err := c.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{c.audience + "/.default"}})
-	return failed(ctx, "log in", "", err)
+	return failed(ctx, opLogIn, "", err)
 }
 
 // compute returns the clients of the id's subscription.
