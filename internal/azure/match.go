@@ -47,11 +47,18 @@ const nameIt = "name its resource group by azure.json or AZURE_RESOURCE_GROUP"
 // match finds the member that a Node without Azure's provider id is.
 func (p *Places) match(ctx context.Context, n fleet.Node) (fleet.Place, error) {
 	refuse := func(format string, args ...any) (fleet.Place, error) {
-		return fleet.Place{}, &fleet.Error{Op: "find the instance of", Resource: "node " + n.Name, Kind: fleet.KindInvalid,
-			Err: fmt.Errorf("its provider id %q is not Azure's, and "+format, append([]any{n.ProviderID}, args...)...)}
+		why := fmt.Sprintf("its provider id %q is not Azure's", n.ProviderID)
+		if n.ProviderID == "" {
+			why = "it has no provider id"
+		}
+		return fleet.Place{}, &fleet.Error{Op: "find the instance", Resource: "node " + n.Name, Kind: fleet.KindInvalid,
+			Err: fmt.Errorf("%s, and "+format, append([]any{why}, args...)...)}
 	}
 	id, ok := parseUUID(n.SystemUUID)
 	if !ok {
+		if n.SystemUUID == "" {
+			return refuse("its kubelet reports no systemUUID to find its machine by")
+		}
 		return refuse("its kubelet reports the systemUUID %q, which is no machine's", n.SystemUUID)
 	}
 	if err := p.list(ctx); err != nil {

@@ -67,7 +67,7 @@ func TestNodesWithoutAzuresID(t *testing.T) {
 			"another's name":           {node: other(node(one), func(n *fleet.Node) { n.Name = node(two).Name }), sets: both, because: "has its systemUUID as vmId, but the host name"},
 			"another machine":          {node: other(node(one), func(n *fleet.Node) { n.SystemUUID = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d" }), sets: both, because: "has its host name and the vmId " + one.VMID},
 			"zeros":                    {node: other(node(one), func(n *fleet.Node) { n.SystemUUID = zeros }), sets: both, because: "no machine's"},
-			"nothing":                  {node: other(node(one), func(n *fleet.Node) { n.SystemUUID = "" }), sets: both, because: "no machine's"},
+			"nothing":                  {node: other(node(one), func(n *fleet.Node) { n.SystemUUID = "" }), sets: both, because: "no systemUUID"},
 			"text":                     {node: other(node(one), func(n *fleet.Node) { n.SystemUUID = "Not Settable" }), sets: both, because: "no machine's"},
 			"another set":              {node: node(three), sets: both[:1], because: "no member of pool1"},
 			"no candidates":            {node: node(one), sets: []fleet.ResourceID{}, because: "AZURE_RESOURCE_GROUP"},

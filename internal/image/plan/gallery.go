@@ -271,6 +271,9 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		wayOut := when(known, "set its image by az vmss update, or name a version by --to")
 		refuse(true, "NoOriginal", on, cmp.Or(what, "no capture of this pool is recorded"),
 			cmp.Or(wayOut, "see ortet status for what the model uses"))
+	case target == nil && previous && len(versions) == 0 && !known:
+		refuse(true, "NoPrevious", string(pool.ID), "it was never captured: no earlier version is kept, and no first capture is recorded",
+			"there is nothing to roll back; ortet capture NODE makes its first version")
 	case target == nil && previous:
 		why := cmp.Or(when(uses, "the model is as it was before the first capture"),
 			"no earlier version is kept, and no first capture is recorded")

@@ -186,14 +186,18 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 // Denied adds the permissions that lack, on the resource group and in the cluster.
 func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
 	p.Refuse(len(azure) > 0, "AzureDenied", string(group), "these credentials may not do "+strings.Join(azure, ", "),
-		"grant them a role with these actions on the resource group")
+		"grant them a role with these actions on the resource group: docs/reference/azure-permissions.md has it")
 	p.Refuse(len(cluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(cluster, ", "),
-		"grant them the documented ClusterRole and Role")
+		"grant them the ClusterRole and Role that charts/vmss-prototype makes: docs/reference/kubernetes-permissions.md lists the rules")
 }
 
 func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume ResumePlan) {
 	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
-	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a scale set")
+	notInstance := o.NotInstance
+	if e := (*fleet.Error)(nil); errors.As(notInstance, &e) && e.Err != nil {
+		notInstance = e.Err // the node is named beside it
+	}
+	refuse(notInstance != nil, "NotAnInstance", on, fmt.Sprint(notInstance), "name a node of a scale set (ortet status lists them)")
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.
