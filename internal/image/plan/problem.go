@@ -129,7 +129,8 @@ func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
 // Unreadable adds that something cannot be read. That it does not exist is no reason.
 func (p *Problems) Unreadable(on string, err error) {
 	ways := map[fleet.Kind]string{fleet.KindDenied: "grant these credentials the right to read it",
-		fleet.KindUnauthenticated: "check the credentials"}
+		fleet.KindUnauthenticated: "check the credentials",
+		fleet.KindUnsupported:     "use a cloud and region that serve this API version; Azure Stack Hub does not"}
 	kind, what, remedy := fleet.KindOf(err), fmt.Sprintf("it cannot be read: %v", err), ""
 	if e := (*fleet.Error)(nil); ways[kind] == "" && errors.As(err, &e) && e.Remedy != "" {
 		what, remedy = strings.TrimSuffix(what, "; "+e.Remedy), e.Remedy
@@ -229,17 +230,9 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
 }
 
-// Managed returns the mark of a pool that AKS manages, or "". AKS Engine, which is served,
-// labels its nodes with kubernetes.azure.com/cluster too, but names its own group there.
+// Managed returns the mark of a pool that AKS manages, or "".
 func Managed(d fleet.Node, pool fleet.Pool) string {
-	in, version := d.Labels["kubernetes.azure.com/cluster"], d.Labels["kubernetes.azure.com/node-image-version"]
-	tag, group := tagWith(pool, "aks-managed-"), pool.ID.Segment("resourceGroups")
-	return cmp.Or(
-		when(strings.HasPrefix(strings.ToUpper(in), "MC_"), "label kubernetes.azure.com/cluster="+in),
-		when(version != "", "label kubernetes.azure.com/node-image-version="+version),
-		when(tag != "", "tag "+tag),
-		when(strings.HasPrefix(strings.ToUpper(group), "MC_"), "resource group "+group),
-	)
+	return fleet.AKSMark(d.Labels, pool.ID, pool.Tags)
 }
 
 // OrPublishOnly is the way out of a capture for what only a change of the model meets.

@@ -42,12 +42,24 @@ func (o *observation) problems() []fleet.Problem {
 		add("UpgradePolicy", fmt.Sprintf("its upgrade policy is %q: Azure could replace instances when the model's userData changes", p.UpgradePolicy.Mode),
 			"set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
 	}
+	if by := o.managedByAKS(); by != "" {
+		add("ManagedByAKS", "AKS manages this pool ("+by+"), and does not support changes to its scale sets", "configure nodes through AKS instead (az aks nodepool)")
+	}
 	for _, k := range slices.Sorted(maps.Keys(o.set.Tags)) {
 		if name, ok := strings.CutPrefix(k, tagCAPZ); ok {
 			add("OwnedByClusterAPI", "Cluster API's cluster "+name+" owns its model and would change it back", "configure nodes through its AzureMachinePool instead")
 		}
 	}
 	return out
+}
+
+// managedByAKS is the mark of a pool that AKS manages, or "".
+func (o *observation) managedByAKS() string {
+	by := fleet.AKSMark(nil, o.pool, o.set.Tags)
+	for _, m := range o.members {
+		by = cmp.Or(by, fleet.AKSMark(m.kube.Labels, o.pool, nil))
+	}
+	return by
 }
 
 func (o *observation) notUniform() fleet.Problem {

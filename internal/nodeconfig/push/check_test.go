@@ -23,6 +23,7 @@ import (
 func TestRefused(t *testing.T) {
 	for code, change := range map[string]string{
 		"UpgradePolicy":     `{"properties": {"upgradePolicy": {"mode": "Automatic"}}}`,
+		"ManagedByAKS":      `{"tags": {"aks-managed-poolName": "pool1"}}`,
 		"OwnedByClusterAPI": `{"tags": {"sigs.k8s.io_cluster-api-provider-azure_cluster_prod": "owned"}}`,
 		"ForeignUserData":   `{"properties": {"virtualMachineProfile": {"userData": "` + base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n# setup\nexport TOKEN=ghp_012345678901234567890123456789012345\n")) + `"}}}`,
 	} {
