@@ -41,7 +41,7 @@ func (o *options) takesForms(c *cobra.Command, more ...string) {
 	forms := append([]string{"table", "json", "yaml"}, more...)
 	want := strings.Join(forms[:len(forms)-1], ", ") + " or " + forms[len(forms)-1]
 	c.Flags().StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: "+want)
-	c.PersistentPreRunE = func(*cobra.Command, []string) error {
+	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		form := o.output
 		if form == "text" {
 			form = "table"
@@ -52,7 +52,10 @@ func (o *options) takesForms(c *cobra.Command, more ...string) {
 		o.output = "table" // the rest is as with any command
 		err := o.complete()
 		o.output = form
-		return err
+		if err != nil {
+			return err
+		}
+		return o.limit(c)
 	}
 }
 

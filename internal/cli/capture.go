@@ -198,7 +198,7 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	show := newProgress(o.process.Err, o.process.Getenv)
+	show := o.newProgress()
 	defer show.Close()
 	s, err := o.connect(ctx, show, f.work(o))
 	if err != nil {

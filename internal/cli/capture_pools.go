@@ -179,11 +179,12 @@ func shortError(r auto.Result) string {
 // single pool, else lines that begin with the pool's name. That of "" is for all.
 func (o *options) showPools(pools []fleet.ResourceID) map[controller.Key]*progress {
 	if len(pools) == 1 {
-		one := newProgress(o.process.Err, o.process.Getenv)
+		one := o.newProgress()
 		return map[controller.Key]*progress{"": one, controller.KeyOf(pools[0]): one}
 	}
 	lock, name := &sync.Mutex{}, poolNames(pools)
 	shows := map[controller.Key]*progress{"": newProgress(sharedWriter{lock, o.process.Err, ""}, o.process.Getenv)}
+	o.waits.through(shows[""].Say)
 	for _, id := range pools {
 		shows[controller.KeyOf(id)] = newProgress(sharedWriter{lock, o.process.Err, name(id) + ": "}, o.process.Getenv)
 	}

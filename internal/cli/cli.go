@@ -13,6 +13,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -44,6 +45,8 @@ type Process struct {
 	rollouts openRollouts
 	// pools replaces how ortet donors and ortet capture --pool connect, in tests.
 	pools openPools
+	// patience replaces defaultPatience, and pollEvery defaultPollEvery, in tests.
+	patience, pollEvery time.Duration
 }
 
 // usageError is a mistake in the command line.
@@ -57,9 +60,11 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func Run(ctx context.Context, args []string, process Process) int {
 	out := &resultWriter{to: process.Out}
 	process.Out = out
-	root := Command(process)
+	o := newOptions(process)
+	root := o.root()
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
+	o.waits.Close()
 	if out.err != nil && !errors.Is(err, out.err) {
 		err = errors.Join(err, fmt.Errorf("cannot write the result to standard output: %w", out.err))
 	}
@@ -72,6 +77,9 @@ func Run(ctx context.Context, args []string, process Process) int {
 		return ExitUsage
 	}
 	var exit exitError
+	if !errors.As(err, &exit) {
+		err = timedOut(command, err)
+	}
 	if !errors.As(err, &exit) && ctx.Err() != nil {
 		err = asInterrupted(errors.Join(err, ctx.Err()))
 	}
@@ -131,13 +139,17 @@ type options struct {
 	namespace   string
 	output      string
 	logLevel    string
+	timeout     time.Duration
 	log         *slog.Logger
+	waits       *waitLog
 }
 
 // Command returns the root of the command line, with all commands and flags: for what
 // describes them, such as man pages. Run carries it out.
-func Command(process Process) *cobra.Command {
-	o := &options{process: process}
+func Command(process Process) *cobra.Command { return newOptions(process).root() }
+
+func (o *options) root() *cobra.Command {
+	process := o.process
 	root := &cobra.Command{
 		Use:   "ortet",
 		Short: "Capture a healthy node as the image of its pool's new nodes",
@@ -149,7 +161,12 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		PersistentPreRunE: func(*cobra.Command, []string) error { return o.complete() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return o.limit(c)
+		},
 	}
 	root.SetIn(process.In)
 	root.SetOut(process.Out)
@@ -166,6 +183,7 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of the namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged to standard error: DEBUG, INFO, WARNING, ERROR or CRITICAL")
+	f.DurationVar(&o.timeout, "timeout", 0, "time limit of the command; 0 is none")
 	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newVersions(o), newRollback(o), newWatch(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()

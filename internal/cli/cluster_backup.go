@@ -30,7 +30,7 @@ while the server is not ready. Without NAME it is named after the time.`, nil)
 		if deletes && remove == "" || len(args) > 0 && args[0] == "" { // as of a variable that is not set
 			return usagef("name of the backup is empty")
 		}
-		show := newProgress(c.process.Err, c.process.Getenv)
+		show := c.newProgress()
 		defer show.Close()
 		m, err := c.manager(ctx, show.Report, nil)
 		if err != nil {

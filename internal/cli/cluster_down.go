@@ -33,7 +33,7 @@ resources.`, func(ctx context.Context, _ []string) error {
 		case state:
 			roles = append(roles, lifecycle.RoleState)
 		}
-		show := newProgress(c.process.Err, c.process.Getenv)
+		show := c.newProgress()
 		defer show.Close()
 		m, err := c.manager(ctx, show.Report, nil)
 		if err != nil {

@@ -122,7 +122,7 @@ func orCluster(cmd *cobra.Command, do func(context.Context) error) {
 
 // stop stops the whole cluster.
 func (c *clusterOptions) stop(ctx context.Context) error {
-	show := newProgress(c.process.Err, c.process.Getenv)
+	show := c.newProgress()
 	defer show.Close()
 	m, err := c.manager(ctx, show.Report, nil)
 	if err != nil {

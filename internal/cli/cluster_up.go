@@ -58,7 +58,7 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 
 // deploy runs what makes or changes the cluster, and shows how it ended.
 func (c *clusterOptions) deploy(ctx context.Context, own ownAddresses, do func(context.Context, *lifecycle.Manager) (*lifecycle.Result, error)) error {
-	show := newProgress(c.process.Err, c.process.Getenv)
+	show := c.newProgress()
 	defer show.Close()
 	m, err := c.manager(ctx, show.Report, &own)
 	if err != nil {

@@ -124,7 +124,7 @@ lists the generations that are kept.`, func(ctx context.Context, arg string) err
 
 // push connects, pushes and prints the result, also that of a failure.
 func (c *configOptions) push(ctx context.Context, arg string, do func(p pusher, pool fleet.ResourceID) (*push.Result, error)) error {
-	show := newProgress(c.process.Err, c.process.Getenv)
+	show := c.newProgress()
 	defer show.Close()
 	p, pool, err := c.open(ctx, arg, show)
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"os"
 	"regexp"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
@@ -223,7 +226,9 @@ func logInBoth(ctx context.Context, o *options) (*arm.Resources, azure.Cloud, cr
 // credentials are reported at once, rather than waited for as ones that are being renewed,
 // and so is a certificate that is not trusted, which would fail all that follows.
 func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *options, client func(arm.Options) (C, error)) (c C, who credential.Credentials, err error) {
-	if who, err = credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv}); err != nil {
+	if who, err = credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv, Wrap: func(next http.RoundTripper) http.RoundTripper {
+		return o.waits.roundTripper(next, azureService)
+	}}); err != nil {
 		// A request means that the file was good enough to ask the cloud that it names.
 		if request := (*url.Error)(nil); o.azureConfig != "" && fleet.Is(err, fleet.KindInvalid) && !errors.As(err, &request) {
 			err = refuseFile(o.azureConfig, err)
@@ -246,7 +251,7 @@ func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *
 // reach waits for the API server's first answer, and says meanwhile what for.
 func (o *options) reach(ctx context.Context, config *rest.Config) error {
 	err := kube.Reach(ctx, config, func(why error) {
-		paragraph(o.process.Err, columnsOf(o.process.Err), "", "  ", fmt.Sprintf("Waiting for the Kubernetes API server %s: %v", config.Host, why))
+		o.waits.tell(apiServerName(config.Host), noAnswer(nil, why))
 	})
 	if err != nil {
 		return fmt.Errorf("%w; nothing was changed, and a capture that was interrupted stays open: the same command goes on with it", err)
@@ -261,13 +266,18 @@ func (o *options) kubernetes() (*rest.Config, error) {
 	rules.ExplicitPath = o.kubeconfig
 	if o.kubeconfig == "" && o.process.Getenv("KUBECONFIG") == "" && o.context == "" {
 		if config, err := rest.InClusterConfig(); err == nil {
-			return config, nil
+			return o.watched(config), nil
 		} else if !errors.Is(err, rest.ErrNotInCluster) {
 			return nil, fmt.Errorf("use the pod's service account: %w", err)
 		}
 	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
 	if err != nil {
+		if raw, unread := rules.Load(); unread == nil {
+			if wrong := wrongContext(raw, o.context, first(rules.ExplicitPath, strings.Join(rules.Precedence, ", "))); wrong != nil {
+				return nil, wrong
+			}
+		}
 		hint := ""
 		_, statErr := os.Stat(o.kubeconfig)
 		// client-go gives no typed error, and a Go type in its text.
@@ -289,5 +299,51 @@ func (o *options) kubernetes() (*rest.Config, error) {
 		}
 		return nil, err
 	}
-	return config, nil
+	return o.watched(config), nil
+}
+
+// watched lets the requests to the API server be waited for.
+func (o *options) watched(config *rest.Config) *rest.Config {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return o.waits.roundTripper(next, apiServer(config.Host))
+	})
+	return config
+}
+
+// wrongContext refuses a context that the kubeconfig does not have, and a context whose
+// cluster it does not have; nil for neither.
+func wrongContext(raw *clientcmdapi.Config, name, file string) error {
+	wayOut := "give one of these with --context"
+	if name == "" {
+		name, wayOut = raw.CurrentContext, "give one of these with --context, or kubectl config use-context NAME"
+	}
+	if name == "" || len(raw.Contexts)+len(raw.Clusters) == 0 {
+		return nil
+	}
+	at, there := raw.Contexts[name]
+	if !there {
+		return refuse("ContextNotFound", "context "+name, "the kubeconfig "+file+" has "+namesOf(raw.Contexts, "context"), wayOut)
+	}
+	if _, there := raw.Clusters[at.Cluster]; !there {
+		return refuse("ClusterNotFound", "context "+name, fmt.Sprintf("its cluster %q is not in the kubeconfig %s, which has %s", at.Cluster, file, namesOf(raw.Clusters, "cluster")),
+			"kubectl config set-context "+name+" --cluster=NAME, or give another with --context")
+	}
+	return nil
+}
+
+// namesOf lists at most ten names.
+func namesOf[T any](of map[string]T, what string) string {
+	const most = 10
+	names := slices.Sorted(maps.Keys(of))
+	if len(names) == 0 {
+		return "no " + what
+	}
+	more := ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	if len(of) > 1 {
+		what += "s"
+	}
+	return "the " + what + " " + strings.Join(names, ", ") + more
 }

@@ -55,7 +55,7 @@ func interruption(err error) string {
 	if out.Step != "" {
 		text += " at step " + out.Step
 	}
-	if !stopped(out.Err) {
+	if !stopped(out.Err) || errors.As(out.Err, new(*timeoutError)) {
 		text += ": " + out.Err.Error()
 	}
 	again := "; run the same command to resume"

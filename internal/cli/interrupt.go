@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -21,9 +22,13 @@ func (o *options) explainInterrupt(ctx context.Context, show *progress) (stop fu
 				return
 			case <-time.After(frameEvery):
 			}
-			show.Say("Interrupted. If the node is out of service, it returns to service first; this\n" +
-				"takes as long as its start. Press Ctrl-C again to exit at once; then run the\n" +
-				"same command again to restore the node.")
+			begin, again := "Interrupted.", " again"
+			if late := (*timeoutError)(nil); errors.As(context.Cause(ctx), &late) {
+				begin, again = "The time of --timeout is over.", ""
+			}
+			show.Say(begin + " If the node is out of service, it\n" +
+				"returns to service first; this takes as long as its start. Press Ctrl-C" + again + "\n" +
+				"to exit at once; then run the same command again to restore the node.")
 		}
 	}()
 	return func() { close(ended) }

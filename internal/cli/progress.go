@@ -50,6 +50,13 @@ func newProgress(out io.Writer, getenv func(string) string) *progress {
 	return p
 }
 
+// newProgress shows on standard error, also what the command waits for.
+func (o *options) newProgress() *progress {
+	p := newProgress(o.process.Err, o.process.Getenv)
+	o.waits.through(p.Say)
+	return p
+}
+
 // columnsOf is how wide a terminal is; 0 for what is none.
 func columnsOf(out io.Writer) int {
 	if r, ok := out.(*resultWriter); ok {

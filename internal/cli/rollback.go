@@ -45,7 +45,7 @@ on the same day does not use it again.`,
 				}
 			}
 			ctx := cmd.Context()
-			show := newProgress(o.process.Err, o.process.Getenv)
+			show := o.newProgress()
 			defer show.Close()
 			c, err := o.open(ctx, work{rules: rollbackRules(o.namespace), lease: lease})
 			if err != nil {

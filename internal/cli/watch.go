@@ -77,7 +77,7 @@ func checkWatch(within, nodes string, q watch.Request) error {
 }
 
 func (o *options) watch(ctx context.Context, of string, q watch.Request, lease leaseDuration) error {
-	show := newProgress(o.process.Err, o.process.Getenv)
+	show := o.newProgress()
 	defer show.Close()
 	c, err := o.open(ctx, work{pools: []string{of}, rules: watchRules(o.namespace, q.BadNodes == watch.Delete), lease: lease})
 	if err != nil {

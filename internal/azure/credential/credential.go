@@ -52,6 +52,8 @@ type Config struct {
 	// Transport carries all requests instead of one made here. CAFile must
 	// then be "".
 	Transport policy.Transporter
+	// Wrap puts a layer around the transport that is made here; nil for none.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// Run runs the Azure CLI; nil runs it. Tests replace it.
 	Run func(ctx context.Context, name string, args ...string) ([]byte, error)
 }
@@ -98,6 +100,9 @@ func Load(ctx context.Context, c Config) (Credentials, error) {
 		t, err := transport(c.CAFile)
 		if err != nil {
 			return Credentials{}, &fleet.Error{Op: op, Kind: fleet.KindInvalid, Err: err, Remedy: "give a file with certificates in PEM"}
+		}
+		if c.Wrap != nil {
+			t.Transport = c.Wrap(t.Transport)
 		}
 		c.Transport = t
 	}
