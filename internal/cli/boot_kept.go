@@ -15,6 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -55,7 +56,7 @@ func (o *options) keptBoots(ctx context.Context) (*keptBoots, error) {
 // of returns the boots with a label, the newest last.
 func (k *keptBoots) of(ctx context.Context, label, name string) ([]keptBoot, error) {
 	var out []keptBoot
-	selector := controller.BootLabel + "=" + controller.BootValue + "," + label + "=" + controller.LabelText(name)
+	selector := controller.BootLabel + "=" + controller.BootValue + "," + label + "=" + controller.LabelText(fleet.ResourceID(name).Name())
 	for options := (metav1.ListOptions{Limit: 100, LabelSelector: selector}); ; {
 		page, err := k.client.CoreV1().ConfigMaps(k.namespace).List(ctx, options)
 		if err != nil {
@@ -67,7 +68,7 @@ func (k *keptBoots) of(ctx context.Context, label, name string) ([]keptBoot, err
 				k.notes = append(k.notes, err.Error())
 				continue
 			}
-			if label == controller.BootNodeLabel && strings.EqualFold(record.Node, name) || label == controller.BootPoolLabel && strings.EqualFold(record.Pool.Name(), name) {
+			if label == controller.BootNodeLabel && strings.EqualFold(record.Node, name) || label == controller.BootPoolLabel && (strings.EqualFold(record.Pool.Name(), name) || record.Pool.Equal(fleet.ResourceID(name))) {
 				out = append(out, keptBoot{record, report})
 			}
 		}
@@ -172,6 +173,13 @@ type choice struct {
 // choose finds what is named. A node goes by its last boot.
 func (k *keptBoots) choose(ctx context.Context, name string, nodes bool) (choice, error) {
 	pool, version, is := strings.Cut(name, "@")
+	if strings.HasPrefix(name, "/") {
+		if err := checkPool(pool); err != nil {
+			return choice{}, err
+		}
+		pool = strings.TrimRight(pool, "/")
+		nodes = false
+	}
 	if is && (pool == "" || version == "") {
 		return choice{}, usagef("%q: want a node, POOL or POOL@VERSION", name)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -21,7 +20,7 @@ did not come up.`, func(ctx context.Context, _ []string) error {
 		if err != nil {
 			return err
 		}
-		s, err := o.survey(ctx, nil, []fleet.ResourceID{in.group}, controller.Deadlines{}, "")
+		s, err := o.survey(ctx, []fleet.ResourceID{in.group})
 		if err != nil {
 			return err
 		}

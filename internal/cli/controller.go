@@ -16,6 +16,7 @@ import (
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/auto"
 )
 
 // controllerFlags are those of ortet controller.
@@ -119,7 +120,7 @@ func scaleSets(list []string) ([]fleet.ResourceID, error) {
 	for _, s := range list {
 		id := fleet.ResourceID(s)
 		if !strings.HasPrefix(s, "/subscriptions/") || id.Segment("virtualMachineScaleSets") == "" || id.Name() != id.Segment("virtualMachineScaleSets") {
-			return nil, usagef("--pool %q is not the ARM id of a scale set (/subscriptions/…)", s)
+			return nil, usagef("--pool %q is not the ARM id of a scale set (/subscriptions/…); a name is not enough here: its Nodes may not exist yet", s)
 		}
 		out = append(out, id)
 	}
@@ -176,6 +177,26 @@ type lookout struct {
 	group   fleet.ResourceID // that the credentials' file names; "" where none does
 	// machines lists a resource group's virtual machines, as azure.Reader does; nil without Azure.
 	machines func(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error)
+}
+
+// places finds the scale sets of one list of Nodes. Without Azure, which failed with
+// unasked, those of Uniform scale sets alone.
+func (l lookout) places(unasked error) auto.Places {
+	return &azure.Places{Reader: machinesReader{nil, l, unasked}}
+}
+
+// A machinesReader is an azure.Reader that lists machines.
+type machinesReader struct {
+	azure.Reader
+	look    lookout
+	unasked error
+}
+
+func (r machinesReader) Machines(ctx context.Context, group fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
+	if r.unasked != nil {
+		return nil, r.unasked
+	}
+	return r.look.machines(ctx, group)
 }
 
 // connectBoots logs in to Azure to look at boots. The budget counts the requests

@@ -25,6 +25,7 @@ type nodesFlags struct {
 	pools, groups []string
 	failed        bool
 	deadline      time.Duration
+	wait, since   time.Duration
 }
 
 func newNodes(o *options) *cobra.Command {
@@ -38,7 +39,13 @@ name of a node or an instance it shows what failed, who can fix it and how, the
 duration of each stage, and the log lines that prove it.
 
 It reads Azure and the cluster directly, so it needs no controller. If ortet
-controller runs, it also lists failed instances that were deleted since.`,
+controller runs, it also lists failed instances that were deleted since.
+
+With --wait it ends when each instance has a verdict: 0 if all came up, 4 if some did
+not, 1 if some have none when the time is over.`,
+		Example: `  ortet nodes
+  ortet nodes --failed --pool k8s-pool1-12345678-vmss
+  ortet nodes --wait 15m --since 1h --pool k8s-pool1-12345678-vmss`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -46,18 +53,32 @@ controller runs, it also lists failed instances that were deleted since.`,
 			return oneArgument("a node or an instance")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			pools, err := scaleSets(f.pools)
-			if err != nil {
+			if err := f.check(cmd, args); err != nil {
 				return err
 			}
 			more, err := groups(f.groups)
 			if err != nil {
 				return err
 			}
-			s, err := o.survey(cmd.Context(), pools, more, controller.Deadlines{Boot: f.deadline}, first(strings.Join(args, ""), ""))
+			v, err := o.openSurvey(cmd.Context(), f.pools, more, controller.Deadlines{Boot: f.deadline})
 			if err != nil {
 				return err
 			}
+			if f.since > 0 {
+				v.since = time.Now().Add(-f.since)
+			}
+			if f.wait > 0 {
+				s, err := v.waitForVerdicts(cmd.Context(), f.wait)
+				if err != nil {
+					return err
+				}
+				return o.printWaited(s, f)
+			}
+			s, err := v.observe(cmd.Context(), strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			s = s.young()
 			if len(args) == 1 {
 				return o.printNode(s, args[0])
 			}
@@ -65,11 +86,30 @@ controller runs, it also lists failed instances that were deleted since.`,
 		},
 	}
 	p := c.Flags()
-	p.StringArrayVar(&f.pools, "pool", nil, "ARM `ID` of a scale set to inspect instead of all; repeatable")
+	p.StringArrayVar(&f.pools, "pool", nil, "`POOL` to inspect instead of all: a scale set's name or ARM id; repeatable")
 	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM `ID` of a resource group whose scale sets are inspected too; repeatable")
 	p.BoolVar(&f.failed, "failed", false, "show only nodes that failed, timed out or came up degraded")
+	p.DurationVar(&f.wait, "wait", 0, "time to wait until each instance has a verdict; 0 is not at all")
+	p.DurationVar(&f.since, "since", 0, "age of the oldest instances to show and to wait for; 0 is any")
 	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
 	return c
+}
+
+func (f nodesFlags) check(cmd *cobra.Command, args []string) error {
+	for _, pool := range f.pools {
+		if err := checkPool(pool); err != nil {
+			return fmt.Errorf("--pool %w", err)
+		}
+	}
+	switch {
+	case f.wait < 0 || f.wait == 0 && cmd.Flags().Changed("wait"):
+		return usagef("--wait %s: want more than 0s", f.wait)
+	case f.since < 0:
+		return usagef("--since %s: want 0s (any age) or more", f.since)
+	case len(args) > 0 && (f.wait > 0 || f.since > 0):
+		return usagef("--wait and --since: only without NAME; --pool names what to wait for")
+	}
+	return nil
 }
 
 // A nodeStory is all that is known of one node or instance.
@@ -91,32 +131,72 @@ type survey struct {
 	missing []fleet.ResourceID // scale sets that were named and do not exist
 	unread  []string           // what could not be read: without it the stories are no answer
 	now     time.Time
+	since   time.Time    // older instances do not count
+	pools   []fleet.Pool // that were listed
 }
 
 // maxSerialReads bounds how many serial logs one command reads.
 const maxSerialReads = 32
 
-// survey looks at Azure, the Nodes and the kept evidence. What cannot be seen of
-// Azure is told, and the rest shown. A serial log is read where it could tell
-// more, and of the instance that is named in any case.
-func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, deadlines controller.Deadlines, named string) (survey, error) {
-	s := survey{now: time.Now()}
+// A surveyor observes the instances of pools, of all if none is named.
+type surveyor struct {
+	o         *options
+	client    kubernetes.Interface
+	look      lookout
+	lookErr   error // Azure cannot be asked
+	pools     []fleet.ResourceID
+	groups    []fleet.ResourceID // besides those of pools and Nodes
+	deadlines controller.Deadlines
+	since     time.Time
+}
+
+// openSurvey connects, and finds pools by their names or ARM ids. Azure may be away.
+func (o *options) openSurvey(ctx context.Context, pools []string, more []fleet.ResourceID, deadlines controller.Deadlines) (*surveyor, error) {
 	config, err := o.kubernetes()
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	if err := o.reach(ctx, config); err != nil {
+		return nil, err
+	}
+	v := &surveyor{o: o, groups: more, deadlines: deadlines}
+	if v.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("set up the Kubernetes client: %w", err)
+	}
+	if v.look, v.lookErr = o.connectBoots(ctx, nil); errors.As(v.lookErr, new(refusedFileError)) {
+		return nil, v.lookErr
+	}
+	for _, arg := range pools {
+		id, err := o.pool(ctx, v.client, v.look.places(v.lookErr), arg)
+		if err != nil {
+			return nil, err
+		}
+		v.pools = append(v.pools, id)
+	}
+	return v, ctx.Err()
+}
+
+// survey is one observation.
+func (o *options) survey(ctx context.Context, more []fleet.ResourceID) (survey, error) {
+	v, err := o.openSurvey(ctx, nil, more, controller.Deadlines{})
+	if err != nil {
+		return survey{}, err
+	}
+	return v.observe(ctx, "")
+}
+
+// observe reads Azure, the Nodes and the kept evidence. What cannot be read of Azure is
+// reported beside the rest. A serial log is read where it could tell more, and of the
+// instance that is named in any case.
+func (v *surveyor) observe(ctx context.Context, named string) (survey, error) {
+	s := survey{now: time.Now(), since: v.since}
+	o, pools, look, deadlines := v.o, v.pools, v.look, v.deadlines
+	more := slices.Clone(v.groups)
+	nodes, err := listNodes(ctx, v.client)
+	if err != nil {
 		return s, err
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return s, fmt.Errorf("set up the Kubernetes client: %w", err)
-	}
-	nodes, err := listNodes(ctx, client)
-	if err != nil {
-		return s, err
-	}
-	kept, err := listEvidence(ctx, client, o.namespace)
+	kept, err := listEvidence(ctx, v.client, o.namespace)
 	if err != nil {
 		s.unread = append(s.unread, err.Error())
 	}
@@ -127,18 +207,14 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 			}
 		}
 	}
-	look, err := o.connectBoots(ctx, nil)
-	switch {
-	case errors.As(err, new(refusedFileError)):
-		return s, err
-	case err != nil:
-		s.unread = append(s.unread, "Azure was not asked, so instances that never became Nodes are missing: "+err.Error())
-	default:
+	if v.lookErr != nil {
+		s.unread = append(s.unread, "Azure was not asked, so instances that never became Nodes are missing: "+v.lookErr.Error())
+	} else {
 		if look.group != "" && len(pools) == 0 {
 			more = append(more, look.group)
 		}
-		boots, missing, problems := listBoots(ctx, look, pools, more)
-		s.missing = missing
+		listed, boots, missing, problems := listBoots(ctx, look, pools, more)
+		s.pools, s.missing = listed, missing
 		s.unread = append(s.unread, problems...)
 		s.assess(ctx, look, boots, nodes, kept, deadlines, named)
 	}
@@ -213,16 +289,13 @@ func readEvidence(m *corev1.ConfigMap) (nodeStory, bool) {
 }
 
 // listBoots lists the pools, some at a time.
-func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID) (boots []fleet.Boot, missing []fleet.ResourceID, problems []string) {
+func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID) (all []fleet.Pool, boots []fleet.Boot, missing []fleet.ResourceID, problems []string) {
 	wanted := map[controller.Key]bool{}
 	for _, p := range pools {
 		wanted[controller.KeyOf(p)] = true
 		more = append(more, p.Group())
 	}
-	var (
-		mu  sync.Mutex
-		all []fleet.Pool
-	)
+	var mu sync.Mutex
 	problem := func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -271,7 +344,7 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 	}
 	_ = g.Wait()
 	slices.Sort(problems)
-	return boots, missing, problems
+	return all, boots, missing, problems
 }
 
 // assess puts in the instances that there are.
@@ -422,6 +495,12 @@ func (s *survey) only(pools []fleet.ResourceID) {
 	if len(pools) > 0 {
 		s.stories = slices.DeleteFunc(s.stories, func(n nodeStory) bool { return !slices.ContainsFunc(pools, n.Pool.Equal) })
 	}
+}
+
+// young leaves out what is older than since.
+func (s survey) young() survey {
+	s.stories = slices.DeleteFunc(s.stories, func(n nodeStory) bool { return n.before(s.since) })
+	return s
 }
 
 // well tells what --failed leaves out.
