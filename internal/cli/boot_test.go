@@ -116,6 +116,8 @@ func TestBootChoice(t *testing.T) {
 		{"pool1@2026.11.21", "pool pool1 with image version 2026.11.21", 5, ""},
 		{"pool1@latest", "pool pool1 with image version 2026.11.21", 5, ""},
 		{"pool1@previous", "pool pool1 with image version 2026.11.20", 6, ""},
+		{string(bootPool) + "@latest", "pool " + string(bootPool) + " with image version 2026.11.21", 5, ""},
+		{string(bootPool) + "x", "", 0, "no boot is kept of pool /subscriptions/"},
 		{"pool1@7", "", 0, "there are 2026.11.21, 2026.11.20"},
 		{"pool2@7", "", 0, "no boot is kept of pool pool2"},
 		{"nobody", "", 0, "nobody is no node or pool"},

@@ -95,23 +95,6 @@ not, 1 if some have none when the time is over.`,
 	return c
 }
 
-func (f nodesFlags) check(cmd *cobra.Command, args []string) error {
-	for _, pool := range f.pools {
-		if err := checkPool(pool); err != nil {
-			return fmt.Errorf("--pool %w", err)
-		}
-	}
-	switch {
-	case f.wait < 0 || f.wait == 0 && cmd.Flags().Changed("wait"):
-		return usagef("--wait %s: want more than 0s", f.wait)
-	case f.since < 0:
-		return usagef("--since %s: want 0s (any age) or more", f.since)
-	case len(args) > 0 && (f.wait > 0 || f.since > 0):
-		return usagef("--wait and --since: only without NAME; --pool names what to wait for")
-	}
-	return nil
-}
-
 // A nodeStory is all that is known of one node or instance.
 type nodeStory struct {
 	controller.Assessment
@@ -495,12 +478,6 @@ func (s *survey) only(pools []fleet.ResourceID) {
 	if len(pools) > 0 {
 		s.stories = slices.DeleteFunc(s.stories, func(n nodeStory) bool { return !slices.ContainsFunc(pools, n.Pool.Equal) })
 	}
-}
-
-// young leaves out what is older than since.
-func (s survey) young() survey {
-	s.stories = slices.DeleteFunc(s.stories, func(n nodeStory) bool { return n.before(s.since) })
-	return s
 }
 
 // well tells what --failed leaves out.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/boots/controller"
@@ -128,4 +131,27 @@ func (o *options) printWaited(s survey, f nodesFlags) error {
 		return fmt.Errorf("not all came up within %s (--wait): %s", f.wait, text)
 	}
 	return err
+}
+
+func (f nodesFlags) check(cmd *cobra.Command, args []string) error {
+	for _, pool := range f.pools {
+		if err := checkPool(pool); err != nil {
+			return fmt.Errorf("--pool %w", err)
+		}
+	}
+	switch {
+	case f.wait < 0 || f.wait == 0 && cmd.Flags().Changed("wait"):
+		return usagef("--wait %s: want more than 0s", f.wait)
+	case f.since < 0:
+		return usagef("--since %s: want 0s (any age) or more", f.since)
+	case len(args) > 0 && (f.wait > 0 || f.since > 0):
+		return usagef("--wait and --since: only without NAME; --pool names what to wait for")
+	}
+	return nil
+}
+
+// young leaves out what is older than since.
+func (s survey) young() survey {
+	s.stories = slices.DeleteFunc(s.stories, func(n nodeStory) bool { return n.before(s.since) })
+	return s
 }
