@@ -53,11 +53,11 @@ With --pool or --all, rules choose the node (ortet donors shows them), and a poo
 captured only if a new image is due: it has no version, its nodes were patched since
 the newest (--patch-annotation), or the newest is too old (--max-image-age). Pools are
 captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0).`,
-		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --image=reg.example/ortet:1 \
-    --dry-run
-  ortet capture k8s-pool1-12345678-vmss000000 --image=reg.example/ortet:1 \
-    --bootstrap=baked --accept-pool-credentials
-  ortet capture --all --image=reg.example/ortet:1 --max-image-age 14 --dry-run`,
+		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run \
+    --image=reg.example/ortet:1
+  ortet capture k8s-pool1-12345678-vmss000000 \
+    --image=reg.example/ortet:1
+  ortet capture --all --image=reg.example/ortet:1 --max-image-age 14`,
 		Args: f.checkSelection,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -71,50 +71,50 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 		},
 	}
 	r, flags := &f.request, cmd.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and all blockers; change nothing (a short-lived pod inspects the node's disk)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
 	flags.BoolVar(&r.Again, "again", false, "build another version even if today's exists")
-	flags.BoolVar(&r.Deallocate, "deallocate", false, "deallocate the node instead of powering it off; slower, and Azure may have no capacity to start it again")
-	flags.BoolVar(&r.Online, "online", false, "copy the disk while the node stays in service: no drain, no stop, and no proof that it boots from this disk")
+	flags.BoolVar(&r.Deallocate, "deallocate", false, "deallocate the node instead of powering it off")
+	flags.BoolVar(&r.Online, "online", false, "copy the disk while the node stays in service")
 	flags.DurationVar(&r.GracePeriod, "grace-period", 300*time.Second, "time limit for each pod to exit; the drain as a whole has three times that")
-	flags.BoolVar(&r.ForceDrain, "force", false, "delete pods that remain when the drain times out, and pods without a controller")
-	flags.IntVar(&r.History, "history", 3, "`NUMBER` of image versions to keep, at least 2; versions in use are always kept")
-	flags.Int32Var(&r.Replicas, "replicas", 3, "`NUMBER` of replicas of the image version, 1 to 100")
-	flags.BoolVar(&r.Shallow, "shallow", false, "build a shallow version, without copies of the data; for development and tests")
-	flags.StringVar(&r.Bootstrap, "bootstrap", plan.BootstrapKeep, "`MODE` in which new nodes join: keep (they run the model's customData as before) or baked (all is on the image; customData becomes a no-op)")
-	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "allow on the image the credentials that all nodes of the pool share")
-	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "`PATH` of another secret allowed on the image, or of a folder, ending in /; repeatable")
-	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete files with other secrets from the copy of the disk, unless nodes need them to boot")
-	flags.BoolVar(&r.ScanImages, "scan-images", false, "search container image layers for all kinds of secrets, not only for the node's own")
-	flags.StringVar(&f.extensions, "extensions", "default", "`SET` of extensions to delete from the model: default (CustomScript and CAPZ's bootstrapping), all, or none")
+	flags.BoolVar(&r.ForceDrain, "force", false, "delete pods that are left at the time limit, or have no controller")
+	flags.IntVar(&r.History, "history", 3, "`NUMBER` of versions to keep, at least 2")
+	flags.Int32Var(&r.Replicas, "replicas", 3, "`NUMBER` of replicas of the version, 1 to 100")
+	flags.BoolVar(&r.Shallow, "shallow", false, "build a version without copies, for tests")
+	flags.StringVar(&r.Bootstrap, "bootstrap", plan.BootstrapKeep, "`MODE` in which new nodes join: keep (by customData) or baked")
+	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "allow credentials that the pool shares")
+	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "`PATH` of a secret to allow, or FOLDER/; repeatable")
+	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete other secrets from the copied disk")
+	flags.BoolVar(&r.ScanImages, "scan-images", false, "search container images for all kinds of secrets")
+	flags.StringVar(&f.extensions, "extensions", "default", "`SET` of extensions to delete: default, all or none")
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
-	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add after the model is updated")
-	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up in a scale set of their own before the model is updated, 0 to 10; 0 is none (default with --pool and --all: 2 where they can be made, and none with --publish-only)")
+	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add at the end")
+	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up before the model is updated, 0 to 10 (default with --pool and --all: 2)")
 	flags.DurationVar(&r.CanarySoak, "canary-soak", 2*time.Minute, "time for which the clones have to stay Ready, with their DaemonSets; at most 30m")
-	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version: the scale set, its extensions and older versions stay as they are, for pools that another tool manages")
-	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the copied disk on (default: a suitable one)")
-	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
-	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "continue if the scale set has automatic OS upgrades; the version is excluded from them")
-	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
+	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version; leave the scale set as it is")
+	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the disk on (default: a suitable one)")
+	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the upgrade policy is Rolling")
+	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "keep the version out of automatic OS upgrades")
+	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the model")
 	flags.StringVar(&f.image, "image", o.process.Image, imageHelp(o.process.Image))
-	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image, in --namespace")
+	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image")
 	flags.DurationVar(&f.watch.For, "watch", 0, "time for which the first nodes of the new version are watched; if they fail, it is taken back (ortet watch --help); 0 is not at all")
 	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(flags, &f.watch)
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
-	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools that are captured at a time")
+	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools at a time")
 	flags.AddFlagSet(f.policySet)
-	flags.StringArrayVar(&f.pools, "pool", nil, "`POOL` whose best node is captured if a new image is due: a scale set's name or ARM id; repeatable")
-	flags.BoolVar(&f.all, "all", false, "capture each pool of the cluster for which a new image is due")
+	flags.StringArrayVar(&f.pools, "pool", nil, "`POOL` by name or ARM id, whose best node is captured if a new image is due; repeatable")
+	flags.BoolVar(&f.all, "all", false, "capture each pool for which a new image is due")
 	return cmd
 }
 
 // imageHelp describes --image for a program of a release, which knows its image, and for
 // any other.
 func imageHelp(release string) string {
-	text := "container `IMAGE` of this version for the pods on donor and workbench"
+	text := "container `IMAGE` of this version of ortet"
 	if release == "" {
-		text += "; required, since this program is of no release (make image builds it)"
+		text += "; required (make image builds it)"
 	}
 	return text
 }

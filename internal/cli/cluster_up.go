@@ -26,7 +26,7 @@ file says, and what is missing is made again. A server that runs takes over k3s,
 and size; its state is backed up before another k3s. Two things stay as they are:
 
   - the server's image, OS disk and user: ortet cluster replace server
-  - number, size and image of a pool's agents as ortet cluster scale, resize and
+  - number, size and image of a pool's agents as cluster scale, resize and
     ortet capture left them, each until the file's own changes
 
 Interrupted, Azure goes on with what it has accepted; the same command follows it.`, func(ctx context.Context, _ []string) error {

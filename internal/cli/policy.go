@@ -27,14 +27,14 @@ type poolSelection struct {
 func (s *poolSelection) policyFlags() *pflag.FlagSet {
 	p, f := &s.policy, pflag.NewFlagSet("policy", pflag.ContinueOnError)
 	p.MinReady = time.Hour
-	f.StringVar(&p.PatchAnnotation, "patch-annotation", "", "`NAME` of the node annotation with the time of the last patch: an image is due once nodes were patched after the newest version")
-	f.StringVar(&p.RebootAnnotation, "reboot-annotation", "", "`NAME` of the annotation on nodes with a pending reboot, in addition to kured's")
+	f.StringVar(&p.PatchAnnotation, "patch-annotation", "", "`NAME` of nodes' annotation with their last patch")
+	f.StringVar(&p.RebootAnnotation, "reboot-annotation", "", "`NAME` of nodes' annotation for a pending reboot")
 	f.Var((*timeSpan)(&p.MinReady), "min-ready", "minimum `DURATION` since a donor became Ready: 90 (seconds), 5m, 1h30m, 2d")
 	f.IntVar(&p.MinCandidates, "min-candidates", 1, "minimum `NUMBER` of nodes that qualify")
-	f.IntVar(&p.MaxImageAge, "max-image-age", 0, "maximum age of the newest version in `DAYS`, after which a new image is due without patches; 0 is no limit")
+	f.IntVar(&p.MaxImageAge, "max-image-age", 0, "`DAYS` after which a new image is due without patches; 0 is no limit")
 	f.StringArrayVar(&p.IgnoreNodes, "ignore-node", nil, "`NAME` of a node that is never a donor; repeatable")
-	f.StringArrayVar(&p.IgnoreAnnotations, "ignore-annotation", nil, "`NAME` of an annotation on nodes that are never donors; repeatable")
-	f.StringArrayVar(&p.Off, "skip-rule", nil, "name of a `RULE` to switch off (ortet donors --help lists them); repeatable")
+	f.StringArrayVar(&p.IgnoreAnnotations, "ignore-annotation", nil, "`NAME` of an annotation of nodes that are never donors; repeatable")
+	f.StringArrayVar(&p.Off, "skip-rule", nil, "`RULE` to switch off (ortet donors --help); repeatable")
 	return f
 }
 

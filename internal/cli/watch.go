@@ -35,7 +35,7 @@ The same command continues an interrupted watch: its begin, time limit and numbe
 nodes are in a tag of the version. A watch adds no nodes: unless the pool is scaled,
 the version stays unproven.`,
 		Example: `  ortet watch k8s-pool1-12345678-vmss
-  ortet watch k8s-pool1-12345678-vmss --for 2h --nodes 5 --bad-nodes delete`,
+  ortet watch k8s-pool1-12345678-vmss --for 2h --bad-nodes delete`,
 		Args: oneArgument("a node of the pool, or the scale set's name or ARM id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.HasPrefix(args[0], "/") {
@@ -60,7 +60,7 @@ the version stays unproven.`,
 }
 
 func badNodesFlag(f *pflag.FlagSet, q *watch.Request) {
-	f.StringVar(&q.BadNodes, "bad-nodes", watch.Cordon, "what to do with the nodes of a version that is taken back: cordon, delete (after a drain of a minute) or leave")
+	f.StringVar(&q.BadNodes, "bad-nodes", watch.Cordon, "what becomes of its nodes when a version is taken back: cordon, delete or leave")
 }
 
 // checkWatch checks a request, whose flags for time and nodes have these names.
