@@ -31,7 +31,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Version: version, Image: image, Restore: stop,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: version, Image: image, Restore: stop,
 	})
 	stop()
 	os.Exit(code)

@@ -31,7 +31,9 @@ type Process struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Getenv   func(string) string
-	Version  string
+	// Name is the file that was run. Kubectl's plugins are named kubectl-NAME.
+	Name    string
+	Version string
 	// Image is the default of --image, by digest: that of the release that this program is
 	// of. It is empty in programs that no release made.
 	Image string
@@ -47,6 +49,8 @@ type Process struct {
 	pools openPools
 	// patience replaces defaultPatience, and pollEvery defaultPollEvery, in tests.
 	patience, pollEvery time.Duration
+	// completion replaces how long completion asks a cluster, in tests.
+	completion time.Duration
 }
 
 // usageError is a mistake in the command line.
@@ -60,6 +64,12 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func Run(ctx context.Context, args []string, process Process) int {
 	out := &resultWriter{to: process.Out}
 	process.Out = out
+	if completesPlugin(process.Name) {
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		process.Err = io.Discard // it would be in the line that is typed
+	}
 	o := newOptions(process)
 	root := o.root()
 	root.SetArgs(args)
@@ -73,7 +83,8 @@ func Run(ctx context.Context, args []string, process Process) int {
 	}
 	var usage usageError
 	if errors.As(err, &usage) || isCobraUsage(err) {
-		fmt.Fprintf(process.Err, "ortet: %v\nSee '%s --help'.\n", err, command.CommandPath())
+		err = o.asCalled(err)
+		fmt.Fprintf(process.Err, "ortet: %v\n%sSee '%s --help'.\n", err, o.environmentNote(err.Error()), command.CommandPath())
 		return ExitUsage
 	}
 	var exit exitError
@@ -89,10 +100,11 @@ func Run(ctx context.Context, args []string, process Process) int {
 	// A capture or rollback may fail before it has a result.
 	name := command.Name()
 	if f := command.Flag("output"); (name == "capture" || name == "rollback") && f.Value.String() != "table" && !out.begun {
-		o := &options{process: process, output: f.Value.String()}
+		o.output = f.Value.String()
 		err = o.printFailure(nil, nil, err)
 	}
-	writeError(process.Err, err)
+	writeError(process.Err, o.asCalled(err))
+	fmt.Fprint(process.Err, o.environmentNote(err.Error()))
 	return workflow.ExitCode(err)
 }
 
@@ -142,6 +154,8 @@ type options struct {
 	timeout     time.Duration
 	log         *slog.Logger
 	waits       *waitLog
+
+	fromEnvironment []*pflag.Flag // set by readEnvironment
 }
 
 // Command returns the root of the command line, with all commands and flags: for what
@@ -157,10 +171,9 @@ func (o *options) root() *cobra.Command {
 node's scale set at it, so that new nodes boot from it. The node itself returns to
 service unchanged. ortet also shows why nodes did not come up, and where the time of
 their boots went; and it changes the configuration of live nodes (ortet config).`,
-		Version:           process.Version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Version:       process.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
 				return err
@@ -171,23 +184,26 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	root.SetIn(process.In)
 	root.SetOut(process.Out)
 	root.SetErr(process.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
-	// As wide as the terminal that everything else fits.
-	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80",
-		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
-		"{{if .Runnable}}", "{{if and .Runnable (not .Annotations.group)}}").Replace(root.UsageTemplate()))
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{unknownFlag(c, flagError(err))} })
+	root.SetUsageFunc(writeUsage)
 	f := root.PersistentFlags()
-	f.StringVar(&o.azureConfig, "azure-config", "", "cloud provider's azure.json `FILE` with credentials (default: the first of workload identity, environment, /etc/kubernetes/azure.json, Azure CLI)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: $KUBECONFIG, the pod's service account, ~/.kube/config)")
-	f.StringVar(&o.context, "context", "", "`NAME` of a context in the kubeconfig (default: its current context)")
-	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of the namespace for Ortet's journal, Lease, Secrets and pods")
+	f.StringVar(&o.azureConfig, "azure-config", "", "azure.json `FILE` (default: searched for)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: searched for)")
+	f.StringVar(&o.context, "context", "", "`NAME` of a context (default: the current one)")
+	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of Ortet's namespace")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
-	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged to standard error: DEBUG, INFO, WARNING, ERROR or CRITICAL")
+	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged, DEBUG to CRITICAL")
 	f.DurationVar(&o.timeout, "timeout", 0, "time limit of the command; 0 is none")
 	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newVersions(o), newRollback(o), newWatch(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
+	explainCompletion(root)
+	addExamples(root)
+	groupCommands(root)
 	refuseUnknown(root)
+	o.setByEnvironment(root)
+	o.completeValues(root)
+	o.nameAsCalled(root)
 	fitHelp(root)
 	return root
 }

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // refuseUnknown makes each command with subcommands below c refuse what is none of
@@ -23,25 +25,55 @@ func refuseUnknown(c *cobra.Command) {
 		return nil
 	}
 	if !c.Runnable() {
-		// Cobra checks arguments of commands that run only. The usage template leaves
-		// out the line of the command alone.
-		c.Annotations = map[string]string{"group": "true"}
+		// Cobra checks arguments of commands that run only. The usage leaves out the line
+		// of the command alone.
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		c.Annotations[commandGroup] = "true"
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 }
 
+// commandGroup annotates a command that only has subcommands.
+const commandGroup = "group"
+
+func isCommandGroup(c *cobra.Command) bool { return c.Annotations[commandGroup] != "" }
+
 // unknownCommand names the subcommands of c that are closest to name.
 func unknownCommand(c *cobra.Command, name string) error {
 	c.SuggestionsMinimumDistance = 2
-	near := c.SuggestionsFor(name)
+	return usagef("unknown command %q for %q%s", name, c.CommandPath(), didYouMean("", c.SuggestionsFor(name)))
+}
+
+// unknownFlag adds the flags of c that are closest to the one that err does not know.
+func unknownFlag(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	name := unknown.GetSpecifiedName()
+	// Cobra measures the distance of commands.
+	flags := &cobra.Command{SuggestionsMinimumDistance: min(2, len(name)/3)}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	near := flags.SuggestionsFor(name)
+	return fmt.Errorf("%w%s", err, didYouMean("--", near[:min(3, len(near))]))
+}
+
+// didYouMean is what was meant instead, "" if that is not known.
+func didYouMean(before string, near []string) string {
+	quoted := make([]string, len(near))
 	for i := range near {
-		near[i] = fmt.Sprintf("%q", near[i])
+		quoted[i] = fmt.Sprintf("%q", before+near[i])
 	}
-	hint := ""
-	if len(near) > 0 {
-		hint = "; did you mean " + strings.Join(near, " or ") + "?"
+	if len(near) == 0 {
+		return ""
 	}
-	return usagef("unknown command %q for %q%s", name, c.CommandPath(), hint)
+	return "; did you mean " + strings.Join(quoted, " or ") + "?"
 }
 
 // noArguments is cobra.NoArgs, which calls an argument an unknown command.
@@ -55,8 +87,9 @@ func noArguments(c *cobra.Command, args []string) error {
 // newHelp is cobra's help command, but an unknown command is an error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Show the help of a command",
+		Use:     "help [COMMAND]",
+		Short:   "Show the help of a command",
+		Example: `  ortet help boot show`,
 		ValidArgsFunction: func(c *cobra.Command, args []string, toComplete string) (names []string, _ cobra.ShellCompDirective) {
 			if found, _, err := c.Root().Find(args); err == nil {
 				for _, sub := range found.Commands() {

@@ -38,16 +38,7 @@ var timeoutClasses = map[string]timeoutClass{
 	"admission": runsOn, "controller": runsOn, "cluster proxy": runsOn, "cluster ssh": runsOn,
 }
 
-func timeoutClassOf(c *cobra.Command) timeoutClass {
-	path := ""
-	for ; c.HasParent(); c = c.Parent() {
-		if path != "" {
-			path = " " + path
-		}
-		path = c.Name() + path
-	}
-	return timeoutClasses[path]
-}
+func timeoutClassOf(c *cobra.Command) timeoutClass { return timeoutClasses[commandPath(c)] }
 
 // A timeoutError is the end of --timeout.
 type timeoutError struct {

@@ -64,7 +64,11 @@ func TestUsageErrors(t *testing.T) {
 		{"capture n --accept-secret /", `--accept-secret "/": want the absolute path`},
 		{"capture n -o xml", "-o xml: want table, json or yaml"},
 		{"capture n --log-level LOUD", "--log-level LOUD: want DEBUG, INFO, WARNING, ERROR or CRITICAL"},
-		{"capture n --nonsense", "unknown flag: --nonsense"},
+		{"capture n --nonsense", "unknown flag: --nonsense\n"},
+		{"capture n --dry-rum", `unknown flag: --dry-rum; did you mean "--dry-run"?`},
+		{"capture n --publish", `unknown flag: --publish; did you mean "--publish-only"?`},
+		{"nodes --failled -o json", `unknown flag: --failled; did you mean "--failed"?`},
+		{"status --kube-config f", `unknown flag: --kube-config; did you mean "--kubeconfig"?`},
 		{"capture", "with --pool POOL, or all pools with --all"},
 		{"capture n --pool p", "give NODE n, or --pool or --all, not both"},
 		{"capture n --all", "give NODE n, or --pool or --all, not both"},
@@ -153,9 +157,9 @@ func TestHelpAndVersion(t *testing.T) {
 	if code, out, _ := run(t, "help", "boot", "show"); code != 0 || !strings.Contains(out, "ortet boot show NODE") {
 		t.Errorf("help boot show: %d %s", code, out)
 	}
-	for _, group := range []string{"", "boot"} {
+	for group, heading := range map[string]string{"": "Images:", "boot": "Available Commands:"} {
 		code, out, err := run(t, strings.Fields(group)...)
-		if code != 0 || !strings.Contains(out, "Available Commands:") || strings.Contains(out, strings.TrimSpace("ortet "+group)+" [flags]") || err != "" {
+		if code != 0 || !strings.Contains(out, heading) || strings.Contains(out, strings.TrimSpace("ortet "+group)+" [flags]") || err != "" {
 			t.Errorf("ortet %s: %d %q %s", group, code, err, out)
 		}
 	}
