@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -24,23 +26,19 @@ const (
 	buildType = "https://ortet.io/make-image/v1"
 )
 
-// describe writes the bill of materials and the provenance statement of an
-// archive beside it. Both come from what the Go linker wrote into the binaries,
-// so they hold for binaries that were built elsewhere too. Neither is signed:
-// whoever publishes the image signs them.
-func describe(archive string, tag name.Tag, digest v1.Hash, arch string, files []string) error {
-	built := make([]binary, len(files))
-	for i, path := range files {
-		b, err := inspect(path)
-		if err != nil {
-			return err
-		}
-		built[i] = b
-	}
-	if err := writeJSON(archive+".spdx.json", bill(tag, digest, built)); err != nil {
+// describe writes the bill of materials and the provenance statement of an archive
+// beside it, and prints the image's digest. Both come from what the Go linker wrote into
+// the binaries, so they are right for binaries that were built elsewhere too. Neither is
+// signed: whoever publishes the image signs them.
+func describe(archive string, tag name.Tag, digest v1.Hash, images []image) error {
+	if err := writeJSON(archive+".spdx.json", bill(tag, digest, images)); err != nil {
 		return err
 	}
-	return writeJSON(archive+".intoto.json", provenance(tag, digest, arch, built))
+	if err := writeJSON(archive+".intoto.json", provenance(tag, digest, images)); err != nil {
+		return err
+	}
+	fmt.Printf("%s@%s\n", tag.Repository.Name(), digest)
+	return nil
 }
 
 // binary is what is known of one file of the image.
@@ -50,12 +48,8 @@ type binary struct {
 	settings     map[string]string
 }
 
-func inspect(path string) (binary, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return binary{}, fmt.Errorf("read binary: %w", err)
-	}
-	info, err := buildinfo.ReadFile(path)
+func inspect(path, arch string, content []byte) (binary, error) {
+	info, err := buildinfo.Read(bytes.NewReader(content))
 	if err != nil {
 		return binary{}, fmt.Errorf("read the modules of %s: %w; build it with the go command", path, err)
 	}
@@ -63,6 +57,9 @@ func inspect(path string) (binary, error) {
 	b := binary{name: filepath.Base(path), sha256: hex.EncodeToString(sum[:]), info: info, settings: map[string]string{}}
 	for _, s := range info.Settings {
 		b.settings[s.Key] = s.Value
+	}
+	if is := b.settings["GOOS"] + "/" + b.settings["GOARCH"]; is != "linux/"+arch {
+		return b, fmt.Errorf("add %s: built for %s, not linux/%s", path, is, arch)
 	}
 	return b, nil
 }
@@ -120,35 +117,43 @@ type (
 
 const noAssertion = "NOASSERTION"
 
-// bill lists the image, its binaries, and of each binary the Go modules and the
-// Go release whose standard library it holds.
-func bill(tag name.Tag, digest v1.Hash, built []binary) spdxDocument {
-	const root, image = "SPDXRef-DOCUMENT", "SPDXRef-image"
+// bill lists the image, below an index the image of each architecture, its binaries, and
+// of each binary the Go modules and the Go release whose standard library it holds.
+func bill(tag name.Tag, digest v1.Hash, images []image) spdxDocument {
+	const root, whole = "SPDXRef-DOCUMENT", "SPDXRef-image"
 	d := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: root, Name: tag.String(), Namespace: documents + digest.Hex,
-		Creation: spdxCreation{Created: built[0].committed(), Creators: []string{"Tool: ortet-image"}},
-		Packages: []spdxPackage{{
-			ID: image, Name: tag.Repository.Name(), Version: tag.TagStr(), Location: noAssertion,
-			Comment: "manifest digest " + digest.String(),
-		}},
-		Relationships: []spdxRelationship{{root, "DESCRIBES", image}},
+		Creation:      spdxCreation{Created: images[0].built[0].committed(), Creators: []string{"Tool: ortet-image"}},
+		Relationships: []spdxRelationship{{root, "DESCRIBES", whole}},
 	}
+	addImage := func(id string, digest v1.Hash) {
+		d.Packages = append(d.Packages, spdxPackage{ID: id, Name: tag.Repository.Name(), Version: tag.TagStr(), Location: noAssertion, Comment: "manifest digest " + digest.String()})
+	}
+	addImage(whole, digest)
 	modules := map[string]spdxPackage{}
-	for _, b := range built {
-		id := "SPDXRef-binary-" + b.name
-		d.Packages = append(d.Packages, spdxPackage{
-			ID: id, Name: b.name, Version: b.info.Main.Version, Location: noAssertion,
-			Checksums: []spdxChecksum{{"SHA256", b.sha256}},
-		})
-		d.Relationships = append(d.Relationships, spdxRelationship{image, "CONTAINS", id})
-		parts := append([]*debug.Module{{Path: "stdlib", Version: b.info.GoVersion}}, b.info.Deps...)
-		for _, m := range parts {
-			if m.Replace != nil {
-				m = m.Replace
+	for _, i := range images {
+		parent := whole
+		if i.digest != digest {
+			parent += "-" + i.arch
+			addImage(parent, i.digest)
+			d.Relationships = append(d.Relationships, spdxRelationship{whole, "CONTAINS", parent})
+		}
+		for _, b := range i.built {
+			id := "SPDXRef-binary-" + notInID.ReplaceAllString(b.name, "-")
+			d.Packages = append(d.Packages, spdxPackage{
+				ID: id, Name: b.name, Version: b.info.Main.Version, Location: noAssertion,
+				Checksums: []spdxChecksum{{"SHA256", b.sha256}},
+			})
+			d.Relationships = append(d.Relationships, spdxRelationship{parent, "CONTAINS", id})
+			parts := append([]*debug.Module{{Path: "stdlib", Version: b.info.GoVersion}}, b.info.Deps...)
+			for _, m := range parts {
+				if m.Replace != nil {
+					m = m.Replace
+				}
+				p := modulePackage(m)
+				modules[p.ID] = p
+				d.Relationships = append(d.Relationships, spdxRelationship{id, "DEPENDS_ON", p.ID})
 			}
-			p := modulePackage(m)
-			modules[p.ID] = p
-			d.Relationships = append(d.Relationships, spdxRelationship{id, "DEPENDS_ON", p.ID})
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(modules)) {
@@ -205,27 +210,37 @@ type (
 
 // provenance states from which commit and with which Go and flags the binaries
 // in the image were built.
-func provenance(tag name.Tag, digest v1.Hash, arch string, built []binary) statement {
+func provenance(tag name.Tag, digest v1.Hash, images []image) statement {
+	subject := func(name string, digest v1.Hash) resource {
+		return resource{Name: name, Digest: map[string]string{digest.Algorithm: digest.Hex}}
+	}
 	s := statement{
 		Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1",
-		Subject: []resource{{Name: tag.Repository.Name(), Digest: map[string]string{digest.Algorithm: digest.Hex}}},
+		Subject: []resource{subject(tag.Repository.Name(), digest)},
 	}
 	d := &s.Predicate.Definition
 	d.BuildType = buildType
-	d.External = map[string]string{"image": tag.String(), "architecture": arch}
 	d.Internal = map[string]map[string]string{}
 	s.Predicate.Run.Builder.ID = buildType
+	var archs []string
 	commits := map[string]bool{}
-	for _, b := range built {
-		settings := maps.Clone(b.settings)
-		settings["go"] = b.info.GoVersion
-		d.Internal[b.name] = settings
-		s.Predicate.Run.Byproducts = append(s.Predicate.Run.Byproducts, resource{Name: b.name, Digest: map[string]string{"sha256": b.sha256}})
-		if commit := b.settings["vcs.revision"]; commit != "" && !commits[commit] {
-			commits[commit] = true
-			d.Dependencies = append(d.Dependencies, resource{URI: "git+https://" + b.info.Main.Path, Digest: map[string]string{"gitCommit": commit}})
+	for _, i := range images {
+		archs = append(archs, i.arch)
+		if i.digest != digest {
+			s.Subject = append(s.Subject, subject(tag.Repository.Name()+" linux/"+i.arch, i.digest))
+		}
+		for _, b := range i.built {
+			settings := maps.Clone(b.settings)
+			settings["go"] = b.info.GoVersion
+			d.Internal[b.name] = settings
+			s.Predicate.Run.Byproducts = append(s.Predicate.Run.Byproducts, resource{Name: b.name, Digest: map[string]string{"sha256": b.sha256}})
+			if commit := b.settings["vcs.revision"]; commit != "" && !commits[commit] {
+				commits[commit] = true
+				d.Dependencies = append(d.Dependencies, resource{URI: "git+https://" + b.info.Main.Path, Digest: map[string]string{"gitCommit": commit}})
+			}
 		}
 	}
+	d.External = map[string]string{"image": tag.String(), "architecture": strings.Join(archs, ",")}
 	return s
 }
 
@@ -234,7 +249,7 @@ func writeJSON(path string, document any) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

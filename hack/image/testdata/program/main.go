@@ -1,0 +1,4 @@
+// Command program does nothing: the tests pack it.
+package main
+
+func main() {}
