@@ -25,6 +25,9 @@ func refusedImage(t *testing.T, says []string, args ...string) {
 func TestHole07ChartWithoutImage(t *testing.T) {
 	refusedImage(t, []string{"image.repository is not set", "image.repository=REGISTRY/ortet"}, "ortet")
 	refusedImage(t, []string{"image.repository is not set"}, "ortet", "--set", "image.tag=v1")
+	if out, err := bareHelm(t, "template", "r", "ortet", "--set", "image.repository=registry.example/ortet,image.tag=v1,image.digest=sha256:"+strings.Repeat("c", 64)); err == nil || !strings.Contains(out, "set image.digest= for the tag") {
+		t.Errorf("tag and digest: err %v; got:\n%s", err, out)
+	}
 	says := []string{"ortet.image is not set", "ortet.image=REGISTRY/ortet:TAG"}
 	for _, set := range []string{"kamino.targetNode=" + node, "kamino.targetVMSS=ALL", "kamino.logLevel=INFO"} {
 		refusedImage(t, says, "vmss-prototype", "--set", set)

@@ -11,6 +11,9 @@
 {{- if not .Values.image.repository -}}
 {{- fail "image.repository is not set, and no image of Ortet is published: build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and set image.repository=REGISTRY/ortet with image.tag or image.digest" -}}
 {{- end -}}
+{{- if and .Values.image.digest .Values.image.tag -}}
+{{- fail (printf "image.tag is %s and image.digest is %s, which may be the chart's default: set image.digest= for the tag, or image.tag= for the digest" .Values.image.tag .Values.image.digest) -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}

@@ -45,6 +45,8 @@ template:
       cluster-autoscaler.kubernetes.io/safe-to-evict: "false"
   spec:
     restartPolicy: Never
+    # A Service named ortet would set variables that ortet reads as flags: ORTET_PORT.
+    enableServiceLinks: false
     serviceAccountName: {{ include "ortet.serviceAccount" . }}
     # The donor is given back within this time when the pod is deleted, and the
     # pod ends as soon as it is: a stop that is under way, a start and a boot
