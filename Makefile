@@ -23,7 +23,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image extension clean help
+.PHONY: build story demo playground test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -113,6 +113,9 @@ helm: ## helm, built once
 
 image: build ## the container image, its SBOM and provenance
 	go run ./hack/image -out bin/ortet-image.tar -version $(VERSION) bin/ortet bin/ortet-node
+
+publish: ## push image and charts of dist/ to REGISTRY=reg.example/org
+	go run ./hack/publish -from dist -registry '$(REGISTRY)'
 
 extension: ## the Azure VM extension's packages
 	@for target in $(EXTENSIONS); do \

@@ -120,9 +120,9 @@ func TestPackagesNameVersionAndImage(t *testing.T) {
 func TestHelmignore(t *testing.T) {
 	chart := filepath.Join(t.TempDir(), "ortet")
 	for name, text := range map[string]string{
-		".helmignore": "# comment\n*.bak\ndocs/\n/ci/values.yaml\n",
+		".helmignore": "# comment\n*.bak\nnotes/\n/ci/values.yaml\n",
 		"Chart.yaml":  "name: ortet\nversion: 0.1.0 # the tag's\nappVersion: \"0.1.0\"\n", "values.yaml": "image: {}\n",
-		"a.bak": "", "templates/b.bak": "", "docs/c": "", "ci/values.yaml": "", "templates/docs.yaml": "",
+		"a.bak": "", "templates/b.bak": "", "notes/c": "", "ci/values.yaml": "", "templates/notes.yaml": "",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(chart, name)), 0o700); err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestHelmignore(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := filesIn(t, filepath.Join(out, "ortet-1.0.0-rc.1.tgz"))
-	if got := strings.Join(slices.Sorted(maps.Keys(files)), " "); got != "ortet/.helmignore ortet/Chart.yaml ortet/templates/docs.yaml ortet/values.yaml" {
+	if got := strings.Join(slices.Sorted(maps.Keys(files)), " "); got != "ortet/.helmignore ortet/Chart.yaml ortet/templates/notes.yaml ortet/values.yaml" {
 		t.Errorf("packed: %s", got)
 	}
 	if got := files["ortet/Chart.yaml"]; got != "name: ortet\nversion: \"1.0.0-rc.1\" # the tag's\nappVersion: \"1.0.0-rc.1\"\n" {
@@ -156,7 +156,7 @@ func TestChartsRefuse(t *testing.T) {
 		"want REPOSITORY@sha256:DIGEST":        {"1.0.0", "registry.example/ortet:v1", "../../charts/ortet"},
 		"no Chart.yaml or no values.yaml":      {"1.0.0", "", "../../charts/testdata"},
 		"no value is known to name the image":  {"1.0.0", packedImage, "../../charts/testdata"},
-		"pack chart ../../charts/none: ":       {"1.0.0", "", "../../charts/none"},
+		"pack chart testdata/none: ":           {"1.0.0", "", "testdata/none"},
 	} {
 		out := t.TempDir()
 		err := packAll(out, args[0], args[1], []string{args[2]})

@@ -48,7 +48,7 @@ type binary struct {
 	settings     map[string]string
 }
 
-func inspect(path, arch string, content []byte) (binary, error) {
+func inspect(path string, content []byte) (binary, error) {
 	info, err := buildinfo.Read(bytes.NewReader(content))
 	if err != nil {
 		return binary{}, fmt.Errorf("read the modules of %s: %w; build it with the go command", path, err)
@@ -57,9 +57,6 @@ func inspect(path, arch string, content []byte) (binary, error) {
 	b := binary{name: filepath.Base(path), sha256: hex.EncodeToString(sum[:]), info: info, settings: map[string]string{}}
 	for _, s := range info.Settings {
 		b.settings[s.Key] = s.Value
-	}
-	if is := b.settings["GOOS"] + "/" + b.settings["GOARCH"]; is != "linux/"+arch {
-		return b, fmt.Errorf("add %s: built for %s, not linux/%s", path, is, arch)
 	}
 	return b, nil
 }

@@ -93,7 +93,7 @@ func writeIndex(out, repository, version string, platforms []string) error {
 		}
 		images = append(images, i)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add:        i.Image,
+			Add:        i,
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: system, Architecture: arch}},
 		})
 	}
@@ -149,6 +149,10 @@ type image struct {
 	built  []binary
 }
 
+// ArtifactType keeps a type that only artifacts have out of the index: skopeo drops it,
+// and with it the index's digest.
+func (image) ArtifactType() (string, error) { return "", nil }
+
 // imageOf makes an image with the media types of OCI, as one of an index, or with
 // Docker's, which readers of a Docker archive assume for its digest.
 func imageOf(version, arch string, files []string, oci bool) (image, error) {
@@ -168,9 +172,12 @@ func imageOf(version, arch string, files []string, oci bool) (image, error) {
 		if err != nil {
 			return i, fmt.Errorf("read binary: %w", err)
 		}
-		b, err := inspect(path, arch, content)
+		b, err := inspect(path, content)
 		if err != nil {
 			return i, err
+		}
+		if is := b.settings["GOOS"] + "/" + b.settings["GOARCH"]; is != "linux/"+arch {
+			return i, fmt.Errorf("add %s: built for %s, not linux/%s", path, is, arch)
 		}
 		packed = append(packed, reproducible.File{Name: b.name, Mode: 0o755, Content: content})
 		b.name = prefix + b.name

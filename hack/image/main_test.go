@@ -138,6 +138,9 @@ func TestIndex(t *testing.T) {
 	digests := []string{entry.Digest.Hex}
 	var archs []string
 	for _, m := range manifest.Manifests {
+		if m.ArtifactType != "" {
+			t.Errorf("%s has the artifact type %s: skopeo drops it, and copies to another digest", m.Platform, m.ArtifactType)
+		}
 		image, err := index.Image(m.Digest)
 		if err != nil {
 			t.Fatal(err)
