@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/buildinfo"
 )
 
 // Exit codes.
@@ -24,11 +26,15 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
+// version is set when it is linked.
+var version string
+
 // run is the program but for the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "azsim",
 		Short:         "A simulated Azure: Resource Manager, log-in, scale sets, disks, galleries",
+		Version:       buildinfo.Version(version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// Its group of commands takes unknown ones for no mistake.

@@ -11,14 +11,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	"github.com/ortet/ortet/internal/buildinfo"
 	"github.com/ortet/ortet/internal/cli"
 )
 
-// version and image are set when it is built; image is that of the same release, by digest.
-var (
-	version = "dev"
-	image   = ""
-)
+// version and image are set when it is linked; image is that of the same release, by digest.
+var version, image string
 
 func main() {
 	// Client-go's logger is the whole process's, and writes into the display of what is
@@ -31,7 +29,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: version, Image: image, Restore: stop,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: buildinfo.Version(version), Image: image, Restore: stop,
 	})
 	stop()
 	os.Exit(code)
