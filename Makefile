@@ -23,7 +23,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension clean help
+.PHONY: build story demo playground test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension release clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -124,8 +124,15 @@ extension: ## the Azure VM extension's packages
 		go run ./hack/extension -out bin/ortet-extension-$$target.zip -manifest deploy/extension/$$os/HandlerManifest.json -program bin/$$target/ortet-node$$suffix || exit 1; \
 	done; ls -l bin/ortet-extension-*.zip
 
-clean: ## remove bin/
-	rm -rf bin
+# The version is the tag's. Nothing is pushed; make publish does that.
+REGISTRY ?=
+PLATFORMS ?=
+DOWNLOAD ?=
+release: ## dist/, all files of a release; REGISTRY=reg.example/org, PLATFORMS=, DOWNLOAD=URL
+	cd hack/release && go run . -root ../.. $(if $(REGISTRY),-registry '$(REGISTRY)') $(if $(PLATFORMS),-platforms '$(PLATFORMS)') $(if $(DOWNLOAD),-download '$(DOWNLOAD)')
+
+clean: ## remove bin/ and dist/
+	rm -rf bin dist
 
 help:
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20

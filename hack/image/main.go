@@ -39,11 +39,15 @@ func main() {
 	reference := flag.String("name", "localhost/ortet:dev", "name and tag of the image; the default is in no registry. With -layout the name alone: the tag is the version")
 	version := flag.String("version", "dev", "label org.opencontainers.image.version")
 	arch := flag.String("arch", "amd64", "architecture of the binaries, amd64 or arm64")
+	materials := flag.String("bill", "", "bill of materials (SPDX) to write instead, of the one binary named")
 	flag.Parse()
 	var err error
-	if *index != "" {
+	switch {
+	case *materials != "":
+		err = describeProgram(*materials, flag.Args())
+	case *index != "":
 		err = writeIndex(*index, *reference, *version, flag.Args())
-	} else {
+	default:
 		err = write(*out, *reference, *version, *arch, flag.Args())
 	}
 	if err != nil {
