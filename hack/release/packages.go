@@ -135,7 +135,15 @@ func (r *release) agentPackage(ctx context.Context, p platform) (*nfpm.Info, []p
 	if err != nil {
 		return nil, nil, err
 	}
-	content := append(legal("ortet-node", common[1:]), file("/usr/local/bin/ortet-node", 0o755, common[0].content))
+	info, content := r.agentLayout(p, append(legal("ortet-node", common[1:]), file(agentPath, 0o755, common[0].content)), more)
+	return info, content, nil
+}
+
+// agentPath is where the units run it.
+const agentPath = "/usr/local/bin/ortet-node"
+
+// agentLayout adds the files of agentFiles where the package has them.
+func (r *release) agentLayout(p platform, content []placed, more []entry) (*nfpm.Info, []placed) {
 	for _, e := range more {
 		base := path.Base(e.name)
 		switch {
@@ -162,7 +170,7 @@ func (r *release) agentPackage(ctx context.Context, p platform) (*nfpm.Info, []p
 		PreRemove:   filepath.Join(scripts, "ortet-node-preremove.sh"),
 		PostRemove:  filepath.Join(scripts, "ortet-node-postremove.sh"),
 	}
-	return info, content, nil
+	return info, content
 }
 
 func file(name string, mode os.FileMode, content []byte) placed {
