@@ -12,8 +12,10 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GOLANGCI_VERSION := v2.15.0
+ACTIONLINT_VERSION := v1.7.12
 GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
+ACTIONLINT := $(ORTET_CACHE)/tools/actionlint-$(ACTIONLINT_VERSION)/actionlint
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 TESTFLAGS ?= -timeout 8m
 SEEDS ?=
@@ -91,13 +93,18 @@ elastic: build controlplane helm ## ortet cluster on real machines; SHORT=1; roo
 bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20
 	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))
 
-lint: $(GOLANGCI) ## formatting, vet, linters
+lint: $(GOLANGCI) $(ACTIONLINT) ## formatting, vet, linters
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'not formatted; run gofmt -w on:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GOLANGCI) run ./...
+	@# Not by shellcheck and pyflakes, which each machine has of another version or not at all.
+	$(ACTIONLINT) -shellcheck= -pyflakes=
 
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION), once (some minutes)"
 	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+$(ACTIONLINT):
+	GOBIN=$(dir $@) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
 vulncheck: $(GOVULNCHECK) ## known vulnerabilities that our code reaches
 	hack/vulncheck.sh $(GOVULNCHECK) .
