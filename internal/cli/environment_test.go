@@ -58,6 +58,8 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 		{"ORTET_CALLBACK_PORT=tcp://10.0.0.1:443", "admission --tls-san a --pool p", ExitUsage, "!ORTET_CALLBACK_PORT"},
 		{"ORTET_POOL=p", "admission --tls-san a", ExitUsage, `pool`},
 		{"ORTET_LIFT_AFTER=1s", "controller", failed, "!ORTET_LIFT_AFTER"},
+		{"ORTET_TIMEOUT=x", "cluster ssh", refused, "!ORTET_TIMEOUT"},
+		{"ORTET_TIMEOUT=x", "status", ExitUsage, `ORTET_TIMEOUT="x": want a duration`},
 		{"ORTET_HISTORY=x", "capture --help", 0, "ORTET_LOG_LEVEL sets --log-level"},
 		{"ORTET_HELP=true", "version", 0, "Version:"},
 		{"ORTET_VERSION=true", "status", failed, "Kubernetes API server"},
