@@ -193,7 +193,7 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of Ortet's namespace")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged, DEBUG to CRITICAL")
-	f.DurationVar(&o.timeout, "timeout", 0, "time limit of the command; 0 is none")
+	durationVar(f, &o.timeout, "timeout", 0, "time limit of the command; 0 is none")
 	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newVersions(o), newRollback(o), newWatch(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
@@ -244,8 +244,6 @@ func flagError(err error) error {
 		return err
 	}
 	switch {
-	case strings.HasPrefix(invalid.Unwrap().Error(), "time: "):
-		want = "a duration such as 30s or 5m"
 	case !errors.As(err, &number) || errors.Is(err, strconv.ErrRange):
 		return err
 	case invalid.GetFlag().Value.Type() != "bool":

@@ -177,8 +177,8 @@ func (c *clusterOptions) poolCommand(use, short, long, consequence string, chang
 		drain = time.Minute // where the whole pool goes, budgets that it alone can keep would be waited for
 	}
 	f := cmd.Flags()
-	f.DurationVar(&with.DrainTimeout, "drain-timeout", drain, "time limit to drain one node")
-	f.DurationVar(&with.ReadyTimeout, "ready-timeout", 15*time.Minute, "time limit for a machine's Node to be Ready")
+	durationVar(f, &with.DrainTimeout, "drain-timeout", drain, "time limit to drain one node")
+	durationVar(f, &with.ReadyTimeout, "ready-timeout", 15*time.Minute, "time limit for a machine's Node to be Ready")
 	f.BoolVar(&with.Force, "force", false, "delete what is left of a node's pods when --drain-timeout has passed")
 	if consequence != "" {
 		f.StringVar(&yes, "yes", "", "`NAME` of the pool, instead of being asked for it")

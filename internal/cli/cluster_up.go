@@ -48,7 +48,7 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 	})
 	own.add(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&timeout, "timeout", 30*time.Minute, "time limit for the server to be ready")
+	durationVar(f, &timeout, "timeout", 30*time.Minute, "time limit for the server to be ready")
 	f.BoolVar(&options.NoWait, "no-wait", false, "end when Azure has accepted the compute deployment")
 	f.BoolVar(&options.Prune, "prune", false, "delete pools that are not in cluster.yaml; asks for the cluster's name")
 	f.StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")

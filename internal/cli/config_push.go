@@ -29,7 +29,7 @@ func (f *pushFlags) add(cmd *cobra.Command) {
 	p.StringVar(&f.key, "key", defaultConfigKey, "`FILE` with the private key that signs, as ortet config keygen makes it")
 	p.StringVar(&f.options.Canary, "canary", "", "`NODE` that is changed first (default: a Ready node of the pool)")
 	p.StringVar(&f.options.MaxUnavailable, "max-unavailable", "1", "`NUMBER` or percentage of nodes that are changed at a time after the canary")
-	p.DurationVar(&f.options.Timeout, "timeout", 5*time.Minute, "time limit for one node's answer")
+	durationVar(p, &f.options.Timeout, "timeout", 5*time.Minute, "time limit for one node's answer")
 	p.BoolVar(&f.options.Retry, "retry", false, "try a configuration again that failed on nodes, as a new generation")
 	p.BoolVar(&f.options.ReplaceUserData, "replace-user-data", false, "overwrite userData that is not Ortet's")
 	p.StringArrayVar(&f.accept, "accept-key", nil, "`PUBLIC-KEY` that nodes accept from then on beside the signing key, instead of their present ones, and whose documents count; repeatable, for rotation")
@@ -47,7 +47,7 @@ func (f *pushFlags) complete() (o push.Request, err error) {
 		return o, usagef("--max-unavailable %s: want 1 to 9999, or 1%% to 100%%", o.MaxUnavailable)
 	}
 	if o.Timeout < time.Second || o.Timeout > time.Hour {
-		return o, usagef("--timeout %s: want 1s to 1h", o.Timeout)
+		return o, usagef("--timeout %s: want 1s to 1h", durationText(o.Timeout))
 	}
 	if o.AfterGeneration < 0 || o.AfterGeneration > push.MaxAfterGeneration {
 		return o, usagef("--after-generation %d: want 0 to %d", o.AfterGeneration, push.MaxAfterGeneration)

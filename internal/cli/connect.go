@@ -52,10 +52,10 @@ func leaseFlag(flags *pflag.FlagSet, d *leaseDuration) {
 
 func (d *leaseDuration) Type() string { return "duration" }
 
-func (d *leaseDuration) String() string { return time.Duration(*d).String() }
+func (d *leaseDuration) String() string { return durationText(time.Duration(*d)) }
 
 func (d *leaseDuration) Set(text string) error {
-	got, err := time.ParseDuration(text)
+	got, err := parseDuration(text)
 	if err != nil || got < 5*time.Second || got > time.Hour {
 		return errors.New("want a duration from 5s to 1h")
 	}

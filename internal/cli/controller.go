@@ -66,17 +66,17 @@ workloads off a node until then:
 	p := c.Flags()
 	p.StringArrayVar(&f.pools, "pool", nil, "ARM `ID` of a scale set to watch instead of all; repeatable")
 	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM `ID` of a resource group whose scale sets are watched too; repeatable")
-	p.DurationVar(&f.interval, "interval", controller.DefaultInterval, "interval between lists of a pool that is changing")
+	durationVar(p, &f.interval, "interval", controller.DefaultInterval, "interval between lists of a pool that is changing")
 	p.IntVar(&f.reads, "arm-reads", controller.DefaultReads, "limit of read requests to Azure Resource Manager per minute")
-	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
-	p.DurationVar(&f.keep, "keep", controller.DefaultKeep, "retention of evidence of failed boots")
+	durationVar(p, &f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
+	durationVar(p, &f.keep, "keep", controller.DefaultKeep, "retention of evidence of failed boots")
 	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "limit of failed boots with stored evidence; the oldest is deleted first, existing machines before deleted ones")
 	p.IntVar(&f.perVersion, "boots-per-version", controller.DefaultBootsPerVersion, "limit of stored boot reports per pool and image version; the newest are kept")
 	p.IntVar(&f.mostBoots, "max-boots", controller.DefaultMaxBoots, "limit of stored boot reports in total")
-	p.DurationVar(&f.keepBoots, "keep-boots", controller.DefaultKeepBoots, "retention of boot reports; twelve times as long for a pool's last two image versions")
+	durationVar(p, &f.keepBoots, "keep-boots", controller.DefaultKeepBoots, "retention of boot reports; twelve times as long for a pool's last two image versions")
 	p.BoolVar(&f.firstPod, "first-pod", true, "find out when the first pod ran on a booted node")
 	p.BoolVar(&f.liftTaint, "lift-taint", false, "remove the startup taint ortet-unproven from Nodes that came up")
-	p.DurationVar(&f.liftAfter, "lift-after", controller.DefaultLiftAfter,
+	durationVar(p, &f.liftAfter, "lift-after", controller.DefaultLiftAfter,
 		"time after which a Ready Node without a verdict loses that taint, too")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "listen `ADDRESS` for metrics; 0 disables it")
 	p.StringVar(&f.health, "health-address", ":8081", "listen `ADDRESS` for /healthz and /readyz; 0 disables it")
@@ -93,13 +93,13 @@ func (f controllerFlags) check() error {
 	}
 	switch {
 	case f.interval < time.Second || f.interval > time.Hour:
-		return usagef("--interval %s: want 1s to 1h", f.interval)
+		return usagef("--interval %s: want 1s to 1h", durationText(f.interval))
 	case f.reads < 5 || f.reads > 6000:
 		return usagef("--arm-reads %d: want 5 to 6000", f.reads)
 	case f.deadline < time.Minute || f.deadline > 24*time.Hour:
-		return usagef("--boot-deadline %s: want 1m to 24h", f.deadline)
+		return usagef("--boot-deadline %s: want 1m to 24h", durationText(f.deadline))
 	case f.keep < time.Minute:
-		return usagef("--keep %s: want 1m at least", f.keep)
+		return usagef("--keep %s: want 1m at least", durationText(f.keep))
 	case f.most < 1 || f.most > 10000:
 		return usagef("--max-evidence %d: want 1 to 10000", f.most)
 	case f.perVersion < 1 || f.perVersion > 1000:
@@ -107,9 +107,9 @@ func (f controllerFlags) check() error {
 	case f.mostBoots < 1 || f.mostBoots > 10000:
 		return usagef("--max-boots %d: want 1 to 10000", f.mostBoots)
 	case f.keepBoots < time.Minute:
-		return usagef("--keep-boots %s: want 1m at least", f.keepBoots)
+		return usagef("--keep-boots %s: want 1m at least", durationText(f.keepBoots))
 	case f.liftAfter < time.Minute || f.liftAfter > 24*time.Hour:
-		return usagef("--lift-after %s: want 1m to 24h", f.liftAfter)
+		return usagef("--lift-after %s: want 1m to 24h", durationText(f.liftAfter))
 	}
 	return nil
 }

@@ -89,9 +89,9 @@ not, 1 if some have none when the time is over.`,
 	p.StringArrayVar(&f.pools, "pool", nil, "`POOL` to inspect instead of all: a scale set's name or ARM id; repeatable")
 	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM `ID` of a resource group whose scale sets are inspected too; repeatable")
 	p.BoolVar(&f.failed, "failed", false, "show only nodes that failed, timed out or came up degraded")
-	p.DurationVar(&f.wait, "wait", 0, "time to wait until each instance has a verdict; 0 is not at all")
-	p.DurationVar(&f.since, "since", 0, "age of the oldest instances to show and to wait for; 0 is any")
-	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
+	durationVar(p, &f.wait, "wait", 0, "time to wait until each instance has a verdict; 0 is not at all")
+	durationVar(p, &f.since, "since", 0, "age of the oldest instances to show and to wait for; 0 is any")
+	durationVar(p, &f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
 	return c
 }
 

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +27,7 @@ func (s *poolSelection) policyFlags() *pflag.FlagSet {
 	p.MinReady = time.Hour
 	f.StringVar(&p.PatchAnnotation, "patch-annotation", "", "`NAME` of nodes' annotation with their last patch")
 	f.StringVar(&p.RebootAnnotation, "reboot-annotation", "", "`NAME` of nodes' annotation for a pending reboot")
-	f.Var((*timeSpan)(&p.MinReady), "min-ready", "minimum `DURATION` since a donor became Ready: 90 (seconds), 5m, 1h30m, 2d")
+	f.Var(durationFlag{&p.MinReady, true}, "min-ready", "minimum `DURATION` since a donor became Ready: 90 (seconds), 5m, 1h30m, 2d")
 	f.IntVar(&p.MinCandidates, "min-candidates", 1, "minimum `NUMBER` of nodes that qualify")
 	f.IntVar(&p.MaxImageAge, "max-image-age", 0, "`DAYS` after which a new image is due without patches; 0 is no limit")
 	f.StringArrayVar(&p.IgnoreNodes, "ignore-node", nil, "`NAME` of a node that is never a donor; repeatable")
@@ -114,29 +112,4 @@ func poolNames(pools []fleet.ResourceID) func(fleet.ResourceID) string {
 		}
 		return id.Name()
 	}
-}
-
-// A timeSpan is a flag's duration: Go's, days, or a number of seconds.
-type timeSpan time.Duration
-
-func (s *timeSpan) Type() string { return "duration" }
-
-func (s *timeSpan) String() string {
-	return strings.Replace(time.Duration(*s).String(), "h0m0s", "h", 1)
-}
-
-func (s *timeSpan) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	number, unit := text, time.Second
-	if days, is := strings.CutSuffix(text, "d"); is {
-		number, unit = days, 24*time.Hour
-	}
-	if n, e := strconv.ParseUint(number, 10, 32); e == nil {
-		d, err = min(time.Duration(n), time.Duration(1<<63-1)/unit)*unit, nil
-	}
-	if err != nil || d < 0 {
-		return errors.New("want seconds (90), whole days (2d), or a duration with the units s, m or h (5m, 1h30m)")
-	}
-	*s = timeSpan(d)
-	return nil
 }

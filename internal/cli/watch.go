@@ -50,7 +50,7 @@ the version stays unproven.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&request.For, "for", watch.DefaultFor, "time limit of the watch; a watch in progress keeps its own")
+	durationVar(f, &request.For, "for", watch.DefaultFor, "time limit of the watch; a watch in progress keeps its own")
 	f.IntVar(&request.Nodes, "nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(f, &request)
 	leaseFlag(f, &lease)
@@ -67,7 +67,7 @@ func badNodesFlag(f *pflag.FlagSet, q *watch.Request) {
 func checkWatch(within, nodes string, q watch.Request) error {
 	switch {
 	case q.For < watch.MinFor || q.For > watch.MaxFor:
-		return usagef("--%s %s: want %s to %s", within, q.For, duration(watch.MinFor), duration(watch.MaxFor))
+		return usagef("--%s %s: want %s to %s", within, durationText(q.For), durationText(watch.MinFor), durationText(watch.MaxFor))
 	case q.Nodes < 1 || q.Nodes > watch.MaxNodes:
 		return usagef("--%s %d: want 1 to %d", nodes, q.Nodes, watch.MaxNodes)
 	case !slices.Contains([]string{watch.Cordon, watch.Delete, watch.Leave}, q.BadNodes):
