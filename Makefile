@@ -25,7 +25,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension release clean help
+.PHONY: build story demo playground pictures test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension release clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -53,6 +53,10 @@ playground: story ## its world, kept until Ctrl-C; POOL=flexible, CONTROLPLANE=r
 # All programs by one go build, so that both processors have work until the end.
 story: ALSO = ./hack/demo
 story: build $(if $(filter real,$(CONTROLPLANE)),controlplane)
+
+pictures: story ## the pictures of the docs, and the recording of the demo (asciinema, npx)
+	go run ./hack/pictures
+	@hack/pictures/record.sh
 
 test: ## tests without root; builds nothing external
 	go test $(TESTFLAGS) ./...

@@ -52,6 +52,11 @@ const (
 	FromLog       Source = "log"       // judged by the serial log
 )
 
+// Sources returns the sources in that order, for docs/img/verdict.svg.
+func Sources() []Source {
+	return []Source{FromExtension, FromConsole, FromAdmission, FromNode, FromPlatform, FromLog}
+}
+
 // own reports a verdict that is the node's own.
 func (s Source) own() bool { return s == FromExtension || s == FromConsole || s == FromAdmission }
 

@@ -1,6 +1,10 @@
 package verdict
 
-import "github.com/ortet/ortet/internal/wire"
+import (
+	"math"
+
+	"github.com/ortet/ortet/internal/wire"
+)
 
 // A Reason is one entry of the catalogue: why a node did not come up.
 type Reason struct {
@@ -32,6 +36,43 @@ const (
 // Reasons is the catalogue, in the order of docs/reference/reasons.md.
 func Reasons() []Reason {
 	return append([]Reason(nil), catalogue[:]...)
+}
+
+// Evidence is a level of evidence and the reasons whose own evidence is of it.
+type Evidence struct {
+	Meaning string
+	Reasons []Reason
+}
+
+// ByEvidence returns the catalogue by how near to the cause a reason's evidence is, the nearest
+// first. docs/img/verdict.svg shows it.
+func ByEvidence() []Evidence {
+	levels := []struct {
+		rank
+		meaning string
+	}{
+		{rankAnswer, "the cluster itself says no"},
+		{rankHost, "the machine itself is broken"},
+		{rankCause, "a program names the cause"},
+		{rankEffect, "a component does not work"},
+		{rankPhase, "a program says where it failed"},
+		{rankStep, "a step failed"},
+		{rankStage, "a part of the boot failed"},
+		{rankSign, "something did not happen"},
+		{rankNone, "no evidence"},
+	}
+	var all []Evidence
+	above := rank(math.MaxInt)
+	for _, l := range levels {
+		e := Evidence{Meaning: l.meaning}
+		for _, r := range catalogue {
+			if r.rank >= l.rank && r.rank < above {
+				e.Reasons = append(e.Reasons, r)
+			}
+		}
+		all, above = append(all, e), l.rank
+	}
+	return all
 }
 
 // Lookup finds a reason by its name.

@@ -313,6 +313,12 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	return p, open, err
 }
 
+// Documented returns the steps of a capture of the Node "donor" where nothing was made before,
+// for docs/img/capture-timeline.svg.
+func Documented(online bool) []plan.Step {
+	return Steps((&Service{}).capture(Request{Node: "donor", Online: online}).table(view{}), nil)
+}
+
 // Steps returns the rows and the undos of the good case, each after all that it waits for.
 func Steps(t workflow.Table, irreversible map[string][]string) (steps []plan.Step) {
 	var all []plan.Step
