@@ -28,7 +28,7 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != want {
-			t.Errorf("docs/img/%s is not what the code's tables say: run make pictures, and look at it", name)
+			t.Errorf("docs/img/%s is not what the code's tables say: run go test ./hack/pictures -update, and look at it", name)
 		}
 	}
 }

@@ -17,13 +17,15 @@ trap 'rm -rf "$dir"' EXIT
 asciinema rec -q --overwrite --cols 80 --rows 24 -i 1 -c 'echo "$ make demo"; exec bin/demo' "$dir/demo.cast"
 # The last picture stays for four seconds before it begins again.
 last=$(tail -n 1 "$dir/demo.cast" | sed -E 's/^\[([0-9]+).*/\1/')
-echo "[$((last + 4)).0, \"o\", \" \"]" >>"$dir/demo.cast"
+for more in 1 2 3 4; do
+	echo "[$((last + more)).9, \"o\", \" \"]" >>"$dir/demo.cast"
+done
 if ! npx --yes svg-term-cli@2.1.1 --in "$dir/demo.cast" --out "$dir/demo.svg" --window --no-cursor --width 80 --height 24; then
 	echo "record.sh: svg-term-cli cannot be run; $out stays as it is"
 	exit 0
 fi
 # Who wants no motion sees the end, and who cannot see has a title.
-sed -i -E '1s|^(<svg [^>]*)>|\1 role="img" aria-label="Recording of make demo"><style>@media (prefers-reduced-motion:reduce){*{animation-play-state:paused!important;animation-delay:-'"$last"'.9s!important}}</style>|' "$dir/demo.svg"
+sed -i -E '1s|^(<svg [^>]*)>|\1 role="img" aria-label="Recording of make demo"><style>@media (prefers-reduced-motion:reduce){*{animation-play-state:paused!important;animation-delay:-'"$((last + 2))"'s!important}}</style>|' "$dir/demo.svg"
 
 if grep -oE "$(pwd)[^<]*|$HOME/[^<]*" "$dir/demo.svg"; then
 	echo "record.sh: the recording names a path of this machine" >&2
