@@ -67,6 +67,7 @@ e2e: build controlplane helm ## tests with a real control plane, helm, az…; E2
 	hack/e2e.sh $(E2EFLAGS)
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory azclient
+	cd hack/release && go vet ./... && go test -count=1 ./...
 
 check: lint test e2e ## lint, test, e2e
 

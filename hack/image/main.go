@@ -161,7 +161,7 @@ func (image) ArtifactType() (string, error) { return "", nil }
 // Docker's, which readers of a Docker archive assume for its digest.
 func imageOf(version, arch string, files []string, oci bool) (image, error) {
 	i := image{arch: arch}
-	var base v1.Image = empty.Image
+	base := empty.Image
 	prefix, layerType := "", types.DockerLayer
 	if oci {
 		prefix, layerType = "linux/"+arch+"/", types.OCILayer

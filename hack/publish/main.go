@@ -27,8 +27,9 @@ func main() {
 	registry := flag.String("registry", "", "registry to push to, as make release was given it: HOST[:PORT][/PATH]")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := publish(ctx, os.Stdout, *from, *registry); err != nil {
+	err := publish(ctx, os.Stdout, *from, *registry)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "publish:", err)
 		os.Exit(1)
 	}

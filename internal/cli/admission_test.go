@@ -14,7 +14,7 @@ func TestAdmissionUsage(t *testing.T) {
 		"--pool x --tls-san a": "is not the ARM id of a scale set",
 		"--tls-san a --pool " + pool + " --keep-capacity p":                       "is not the ARM id of a scale set",
 		"--tls-san a --pool " + pool + " --token-ttl 1s":                          "--token-ttl 1s: want 1m to 24h",
-		"--tls-san a --pool " + pool + " --callback-timeout 1m":                   "--callback-timeout 1m0s: want 100ms to 20s",
+		"--tls-san a --pool " + pool + " --callback-timeout 1m":                   "--callback-timeout 1m: want 100ms to 20s",
 		"--tls-san a --pool " + pool + " --reap-interval 1s":                      "--reap-interval 1s: want 5s to 24h",
 		"--tls-san a --pool " + pool + " --api-server http://10.0.0.1":            "want https://HOST:PORT",
 		"--tls-san a --pool " + pool + " --k3s-server https://10.0.0.1:6443/path": "want https://HOST:PORT",

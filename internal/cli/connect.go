@@ -251,7 +251,11 @@ func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *
 // reach waits for the API server's first answer, and says meanwhile what for.
 func (o *options) reach(ctx context.Context, config *rest.Config) error {
 	err := kube.Reach(ctx, config, func(why error) {
-		o.waits.tell(apiServerName(config.Host), noAnswer(nil, why))
+		text := noAnswer(nil, why)
+		if strings.HasPrefix(text, "no answer") { // the line says so already
+			text = ""
+		}
+		o.waits.tell(apiServerName(config.Host), text)
 	})
 	if err != nil {
 		return fmt.Errorf("%w; nothing was changed, and a capture that was interrupted stays open: the same command goes on with it", err)

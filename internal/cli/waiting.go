@@ -29,11 +29,10 @@ type waitLog struct {
 
 // A silentService has not answered since a request began while it has a timer.
 type silentService struct {
-	pending   int
-	timer     *time.Timer
-	why       string // the last try failed
-	said      bool
-	saidAgain bool
+	pending int
+	timer   *time.Timer
+	why     string // the last try failed
+	said    bool
 }
 
 func newWaitLog(patience time.Duration, say func(string)) *waitLog {
@@ -127,10 +126,6 @@ func (w *waitLog) begin(name string) *silentService {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.service(name)
-	if s.said && !s.saidAgain && s.why != "" && !w.closed {
-		s.saidAgain = true
-		w.say(plain("Still waiting for " + name + ": " + s.why))
-	}
 	s.pending++
 	if s.timer == nil && !w.closed {
 		w.watch(name, s)

@@ -153,10 +153,10 @@ func TestWaitLog(t *testing.T) {
 	}{
 		"quick":       {[]try{{2 * s, s, 200, nil}, {2 * s, 9 * s, 200, nil}, {2 * s, 0, 404, nil}}, nil},
 		"slow":        {[]try{{4 * s, 0, 200, nil}, {4 * s, 0, 200, nil}}, []string{"Waiting for x: no answer yet"}},
-		"refused":     {[]try{{0, s, 0, errors.New("connection refused")}, {0, 4 * s, 0, errors.New("connection refused")}, {0, 0, 200, nil}}, []string{"Waiting for x: no answer yet (connection refused)", "Still waiting for x: connection refused"}},
+		"refused":     {[]try{{0, s, 0, errors.New("connection refused")}, {0, 4 * s, 0, errors.New("connection refused")}, {0, 0, 200, nil}}, []string{"Waiting for x: no answer yet (connection refused)"}},
 		"throttled":   {[]try{{0, 17 * s, 429, nil}}, []string{"Waiting for x: no answer yet (429 Too Many Requests, Retry-After 17)"}},
 		"short break": {[]try{{0, 2 * s, 503, nil}, {0, 9 * s, 200, nil}}, nil},
-		"hung":        {[]try{{60 * s, s, 0, context.DeadlineExceeded}, {60 * s, s, 0, context.DeadlineExceeded}, {60 * s, 0, 0, context.DeadlineExceeded}}, []string{"Waiting for x: no answer yet", "Still waiting for x: no answer in time"}},
+		"hung":        {[]try{{60 * s, s, 0, context.DeadlineExceeded}, {60 * s, s, 0, context.DeadlineExceeded}, {60 * s, 0, 0, context.DeadlineExceeded}}, []string{"Waiting for x: no answer yet"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestWaitLog(t *testing.T) {
 					return &http.Response{StatusCode: c.tries[n].status, Header: http.Header{"Retry-After": {"17"}}}, c.tries[n].err
 				}), func(*http.Request) string { return "x" })
 				for n = range c.tries {
-					_, _ = rt.RoundTrip(httptest.NewRequest(http.MethodGet, "/", nil)) //nolint:bodyclose // it has none
+					_, _ = rt.RoundTrip(httptest.NewRequest(http.MethodGet, "/", nil))
 					time.Sleep(c.tries[n].rests)
 				}
 				w.Close()

@@ -87,7 +87,7 @@ func (w *world) admitted() string {
 	err = c.Join(t.Context(), true)
 	var refused *join.RefusedError
 	if errors.As(err, &refused) {
-		return string(refused.Reason)
+		return refused.Reason
 	}
 	must(t, err)
 	file := map[string]string{wire.K3s: join.RancherToken, wire.RKE2: join.RancherToken, wire.Kubelet: "etc/kubernetes/bootstrap-kubelet.conf"}[distribution]

@@ -59,7 +59,7 @@ func (w *world) mistakes(hung *world) []row {
 
 		{name: "kubeconfig that is missing", args: "status --kubeconfig nosuch", exit: workflow.ExitRefused, says: []string{"nosuch", "no such file"}},
 		{name: "kubeconfig that is none", args: "status --kubeconfig " + w.write("notes.txt", "server: none\n"), exit: workflow.ExitRefused, says: []string{"notes.txt is not a kubeconfig"}},
-		{name: "context", args: "status --context prod", exit: workflow.ExitRefused, says: []string{`"prod"`}},
+		{name: "context", args: "status --context prod", exit: workflow.ExitRefused, says: []string{"context prod", "production, staging"}},
 
 		{name: "azure.json, empty", args: "status", azure: w.write("empty-file/azure.json", ""), exit: workflow.ExitRefused, says: []string{"empty", "-> correct the azure.json"}},
 		{name: "azure.json, cut off", args: "status", azure: w.write("cut/azure.json", `{"cloud": "AzurePublicCloud", "tenantId": "`), exit: workflow.ExitRefused, says: []string{"cut/azure.json", "cut off", "-> correct the azure.json"}},

@@ -134,7 +134,9 @@ func (w *world) twice(ctx context.Context, p program, r row) (got result) {
 	case <-w.working:
 		got = w.run(ctx, p, r)
 		got.failure = errors.Join(got.failure, first.Process.Signal(os.Interrupt))
-		<-ended // interrupted, which it says by its exit code
+		if <-ended == nil {
+			got.failure = errors.Join(got.failure, errors.New("the first command was interrupted, and its exit code is 0"))
+		}
 	case err := <-ended:
 		got.failure = fmt.Errorf("the first command ended (%w):\n%s", err, text.String())
 	}
