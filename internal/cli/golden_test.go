@@ -86,7 +86,7 @@ func TestShown(t *testing.T) {
 	resumed.Steps[6].Irreversible = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
 	resumed.Steps[7] = plan.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: 30 * time.Second,
 		Irreversible: []string{"extension vmssCSE (CustomScript): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost"}}
-	resumed.Notes = []string{"capture " + captureName + " of " + donor + ", begun 2026-11-21T12:00:00Z, was interrupted: it is resumed", "node " + donor + " is cordoned, and stays so"}
+	resumed.Notes = []string{"an open capture of " + donor + " (step snapshot, begun 2026-11-21T12:00:00Z) is resumed", "node " + donor + " is cordoned, and stays so"}
 
 	newest := version("2026.11.21", donor, noon.Add(-3*time.Hour), nil)
 	newest.InModel, newest.Instances = true, 1

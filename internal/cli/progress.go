@@ -195,11 +195,16 @@ func (p *progress) Report(e workflow.Event) {
 		if e.Kind != workflow.EventNote {
 			p.running = slices.DeleteFunc(p.running, func(s *runningStep) bool { return s == step })
 		}
-		if p.live {
+		switch {
+		case p.live && e.Step == "": // a note of the run, in full
+			var note strings.Builder
+			paragraph(&note, p.size()-1, " "+mark(e.Kind)+" ", "   ", e.Message)
+			p.redraw(note.String())
+		case p.live:
 			p.redraw(endedLine(e, p.size()) + "\n")
-			return
+		default:
+			fmt.Fprintln(p.out, plainLine(e))
 		}
-		fmt.Fprintln(p.out, plainLine(e))
 	}
 }
 
@@ -299,6 +304,9 @@ func columns(sign, step, what, right string, width int) string {
 
 func plainLine(e workflow.Event) string {
 	at := e.At.UTC().Format("15:04:05")
+	if e.Step == "" {
+		return at + " " + e.Kind + ": " + text(e)
+	}
 	took := ""
 	if e.Elapsed >= 100*time.Millisecond {
 		took = " after " + duration(e.Elapsed)

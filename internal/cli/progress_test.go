@@ -36,6 +36,7 @@ func TestPlainProgress(t *testing.T) {
 	p.Report(event("hold-reboots", "Block kured reboots", workflow.EventSkipped, 10*time.Millisecond, "there is no kured"))
 	p.Report(event("drain", "Drain n", workflow.EventFailed, time.Minute, "pods are left\n  - a/b"))
 	p.Report(event("drain", "Drain n", workflow.EventNote, time.Minute, "pod a/b is left"))
+	p.Report(event("", "", workflow.EventNote, 0, "an open capture of n (step stop) is resumed"))
 	p.Close()
 	p.Report(stop(workflow.EventDone, time.Hour, "after the end")) // is not shown
 	want := `12:00:00 stop: Power off n (usually 2m30s)
@@ -46,6 +47,7 @@ func TestPlainProgress(t *testing.T) {
 12:00:00 hold-reboots: skipped: there is no kured
 12:01:00 drain: failed after 1m00s: pods are left
 12:01:00 drain: note after 1m00s: pod a/b is left
+12:00:00 note: an open capture of n (step stop) is resumed
 `
 	if b.String() != want {
 		t.Errorf("shown:\n%s\nwant:\n%s", b.String(), want)

@@ -58,6 +58,48 @@ func Held(pool string, by cluster.Holding) *Refused {
 	}}}
 }
 
+// OpenRun says what becomes of an open record before anything else; why is why it is not
+// resumed, "" if it is.
+func OpenRun(r journal.Record, t Table, why string) string {
+	text := fmt.Sprintf("an open %s of %s (", r.Kind, cmp.Or(r.Subject, fleet.ResourceID(r.Pool).Name()))
+	var running []string
+	for id, st := range r.Steps {
+		if st.State == journal.Running {
+			running = append(running, id)
+		}
+	}
+	if slices.Sort(running); len(running) > 0 {
+		text += "step " + strings.Join(running, ", ") + ", "
+	}
+	text += "begun " + r.Begun.UTC().Format(time.RFC3339) + ")"
+	r.Phase = journal.Undo
+	switch {
+	case why == "":
+		return text + " is resumed"
+	case len(Remaining(t, r)) > 0:
+		return text + " is undone first: " + why
+	}
+	return text + " is ended first: " + why
+}
+
+// PreviewOpen is OpenRun of a workflow that does not run now. others returns the workflow of
+// another kind.
+func PreviewOpen(r journal.Record, w Workflow, others func(kind string) (Workflow, error)) (note string, resumes bool, err error) {
+	owner, own := w, r.Kind == w.Kind()
+	if !own {
+		if owner, err = others(r.Kind); err != nil {
+			return "", false, err
+		}
+	}
+	t, why, err := owner.Restore(r)
+	if !own {
+		why = notOfKind(w.Kind(), r.Kind)
+	}
+	return OpenRun(r, t, why), err == nil && why == "", err
+}
+
+func notOfKind(kind, open string) string { return "a " + kind + " does not resume a " + open }
+
 // An Outcome is the end of an incomplete run. ExitFailed: all changes were undone;
 // ExitNeedsPerson: something remains that Ortet cannot mend; ExitInterrupted: the same command
 // resumes.

@@ -23,8 +23,9 @@ import (
 type Workflow interface {
 	Kind() string
 	// Restore loads request and state from an open record, without observing. It returns
-	// the rows, and whether this workflow can resume the run; if not, the run is undone.
-	Restore(r journal.Record) (t Table, resumable bool, err error)
+	// the rows, and why this workflow does not resume the run, which is then undone; "" if
+	// it does.
+	Restore(r journal.Record) (t Table, why string, err error)
 	// Plan observes Azure and the cluster. It returns the rows, with those to skip, and
 	// all problems. r is the open record; if none is open, the last one, which is closed.
 	Plan(ctx context.Context, r journal.Record) (Plan, error)
@@ -148,18 +149,21 @@ func (x *run) recover(ctx context.Context) (err error) {
 	if x.rec.Kind != w.Kind() {
 		x.workflow, err = x.Workflow(x.rec.Kind)
 	}
-	resumable := false
+	why := ""
 	if err == nil {
-		x.table, resumable, err = x.workflow.Restore(x.rec)
+		x.table, why, err = x.workflow.Restore(x.rec)
 	}
 	if err != nil {
 		return &Outcome{Exit: ExitNeedsPerson, Step: "journal",
 			Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
 	}
 	phase := journal.Undo
-	if resumable && x.workflow == w {
+	if x.workflow != w {
+		why = notOfKind(w.Kind(), x.rec.Kind)
+	} else if why == "" {
 		phase = journal.Suspend
 	}
+	x.report(Action{}, EventNote, OpenRun(x.rec, x.table, why), -1)
 	x.update(func(r *journal.Record) { *r = Recover(*r, phase, fmt.Sprintf("%s %s did not finish", r.Kind, r.Name)) })
 	x.walk(ctx)
 	rec := x.record()

@@ -310,7 +310,7 @@ func (s *small) State(closed bool) any {
 	return map[bool]string{true: "closed ", false: "open "}[closed] + s.Kind()
 }
 
-func (s *small) Restore(journal.Record) (workflow.Table, bool, error) { return s.table(), true, nil }
+func (s *small) Restore(journal.Record) (workflow.Table, string, error) { return s.table(), "", nil }
 
 func (s *small) Plan(context.Context, journal.Record) (workflow.Plan, error) {
 	table := s.table()

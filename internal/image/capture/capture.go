@@ -87,7 +87,6 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
 		Holder: c.Holder + "/" + name, Report: s.Reporter(c.Report),
 		Workflow: func(kind string) (workflow.Workflow, error) {
-			s.Note("an interrupted %s of this pool was ended first", kind)
 			return c.Others(kind)
 		},
 	}
@@ -288,11 +287,11 @@ func (c *capture) Kind() string { return Kind }
 // Restore implements workflow.Workflow. Names are derived from the pool, and instances
 // checked: who can write the Secret must not have Ortet change or delete what is not the pool's.
 // The id of a virtual machine does not name its pool, so acts on it ask Azure (donorInstance).
-func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
+func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err error) {
 	var q Request
 	var s state
 	if err := cmp.Or(json.Unmarshal(r.Request, &q), json.Unmarshal(r.State, &s)); err != nil {
-		return nil, false, fmt.Errorf("decode request and state: %w", err)
+		return nil, "", fmt.Errorf("decode request and state: %w", err)
 	}
 	s.Names = plan.NamesOf(s.Pool, s.Names.Version.Name())
 	s.Definition.ID = s.Names.Definition
@@ -301,7 +300,7 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) ||
 		donor.UniformPool() != "" && !donor.UniformPool().Equal(s.Pool) ||
 		!fleet.ValidName(s.Names.Version.Name()) {
-		return nil, false, fmt.Errorf("the state is not of the pool %s", r.Pool)
+		return nil, "", fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
 	c.set(func(old *state) { *old = s })
@@ -310,17 +309,25 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
 	same := c.asked.PublishOnly == q.PublishOnly            // what becomes of the model is never the other command's choice
-	c.result.Resumed = r.Subject == c.asked.Node && !own && same && r.Phase != journal.Undo && recent && !c.gone
-	begun := r.Begun.UTC().Format(time.RFC3339)
-	if !c.result.Resumed {
-		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
-		return c.table(view{}), false, nil
+	switch {
+	case r.Subject != c.asked.Node:
+		why = "this command captures " + c.asked.Node
+	case c.gone:
+		why = "its donor was deleted"
+	case r.Phase == journal.Undo:
+		why = "it was being undone"
+	case !same:
+		why = "only one of the two commands has --publish-only"
+	case own:
+		why = "its donor runs this process"
+	case !recent:
+		why = "it is older than 24 hours and took no snapshot"
 	}
-	c.Note("resumed %s, begun at %s", r.Name, begun)
-	if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
-		c.Note("the options of %s were used, not those of this command: to capture with these, give them again with --again", r.Name)
+	c.result.Resumed = why == ""
+	if asked, err := json.Marshal(c.asked); err == nil && why == "" && string(asked) != string(r.Request) {
+		c.Note("the options of the open capture are used, not those of this command: to capture with these, give them again with --again")
 	}
-	return c.table(view{}), true, nil
+	return c.table(view{}), why, nil
 }
 
 // A state is what was chosen or observed and cannot be observed again. It is saved with

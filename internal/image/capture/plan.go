@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -149,7 +148,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Workbench != nil {
 		p.Workbench = o.Workbench.Node.Name
 	}
-	if o.Donor.Unschedulable {
+	if o.Donor.Unschedulable && o.Donor.Annotations[fleet.AnnotationCapture] == "" { // else an open capture cordoned it
 		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
 	}
 	p.Notes = append(p.Notes, onlineNotes(c.req)...)
@@ -276,9 +275,9 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	})
 	if err == nil && inspects && !open && len(p.Problems) == 0 {
 		p.Problems, err = c.inspectNow(ctx)
-		notes, _ := c.Recorded()
-		p.Notes = append(p.Notes, notes...)
 	}
+	notes, _ := c.Recorded()
+	p.Notes = append(p.Notes, notes...)
 	return p, err
 }
 
@@ -288,15 +287,11 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	decide func(journal.Record) (plan.Plan, error)) (p plan.Plan, open bool, err error) {
 	rec, recErr := c.Journal.Load(ctx, strings.ToLower(string(pool)))
 	recErr = fleet.IgnoreNotFound(recErr)
-	resumes, what := false, "ended first"
-	open = rec.Open()
-	if open && rec.Kind == w.Kind() {
-		_, resumes, recErr = w.Restore(rec)
-		what = "undone first"
+	note, resumes := "", false
+	if open = rec.Open(); open {
+		note, resumes, recErr = workflow.PreviewOpen(rec, w, c.Others)
 	}
-	if resumes {
-		what = "resumed"
-	} else if open {
+	if open && !resumes {
 		rec.Ended = &journal.End{}
 	}
 	p, err = decide(rec)
@@ -304,8 +299,7 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 		p.Problems = workflow.Held(string(pool), holding).Problems
 	} else if open {
 		p.Resumes, p.NothingToDo = resumes, false
-		p.Notes = append(p.Notes, fmt.Sprintf("%s %s of %s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name,
-			cmp.Or(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what))
+		p.Notes = slices.Insert(p.Notes, 0, note)
 	}
 	if err == nil && len(p.Problems) == 0 {
 		err = recErr

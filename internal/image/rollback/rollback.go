@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -176,18 +175,19 @@ func (s state) serves(q Request) bool {
 }
 
 // Restore implements workflow.Workflow.
-func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
+func (r *rollback) Restore(rec journal.Record) (t workflow.Table, why string, err error) {
 	s, err := stateOf(rec)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	r.s = s
-	note := "%s, begun at %s, was ended first"
-	if r.result.Resumed = s.serves(r.req) && rec.Phase != journal.Undo; r.result.Resumed {
-		note = "resumed %s, begun at %s"
+	if rec.Phase == journal.Undo {
+		why = "it was being undone"
+	} else if !s.serves(r.req) {
+		why = "this command rolls back to " + r.req.To
 	}
-	r.Note(note, rec.Name, rec.Begun.UTC().Format(time.RFC3339))
-	return r.table(false), r.result.Resumed, nil
+	r.result.Resumed = why == ""
+	return r.table(false), why, nil
 }
 
 // Plan implements workflow.Workflow: it observes, and sets the state of a run that begins
@@ -342,7 +342,6 @@ func (s *Service) Plan(ctx context.Context, q Request) (p plan.Plan, err error) 
 		return p, err
 	}
 	p, _, err = r.Preview(ctx, r.pool, r, func(rec journal.Record) (plan.Plan, error) {
-		r.Summary = workflow.Summary{} // the preview says that the record is resumed
 		run, err := r.Plan(ctx, rec)
 		notes, _ := r.Recorded()
 		return plan.Plan{
