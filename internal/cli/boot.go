@@ -35,8 +35,7 @@ machine.`,
 	return c
 }
 
-// takesForms gives a command of ortet boot the forms that a boot can be shown in,
-// besides those of every command. "text" is "table" in other words.
+// takesForms gives a command forms of its result besides those of every command. "text" is "table" in other words.
 func (o *options) takesForms(c *cobra.Command, more ...string) {
 	forms := append([]string{"table", "json", "yaml"}, more...)
 	want := strings.Join(forms[:len(forms)-1], ", ") + " or " + forms[len(forms)-1]

@@ -60,6 +60,9 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
   ortet capture --all --image=reg.example/ortet:1 --max-image-age 14`,
 		Args: f.checkSelection,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.output == nameForm && f.dryRun {
+				return usagef("-o name: not with --dry-run, which makes no version; want table, json or yaml")
+			}
 			if len(args) == 0 {
 				if !cmd.Flags().Changed("canary") && !f.request.PublishOnly {
 					f.request.Canary, f.request.CanaryIfPossible = plan.DefaultCanary, true
@@ -70,6 +73,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 			return f.run(cmd, o, args[0])
 		},
 	}
+	o.takesForms(cmd, nameForm)
 	r, flags := &f.request, cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
 	flags.BoolVar(&r.Again, "again", false, "build another version even if today's exists")
@@ -219,7 +223,10 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	if err != nil {
 		return o.printFailure(result, result.notes(), err)
 	}
-	return o.print(result, func(w io.Writer) {
+	if o.output == nameForm {
+		writeCaptureLists(o.process.Err, result.Result)
+	}
+	return o.printNames(result, []string{string(result.Version)}, func(w io.Writer) {
 		writeCapture(w, result.Result)
 		if result.Watch != nil {
 			writeWatch(w, *result.Watch)

@@ -79,7 +79,16 @@ func (o *options) printResults(results []auto.Result, name func(fleet.ResourceID
 		}
 		writeError(o.process.Err, r.Err)
 	}
-	err := o.print(results, func(w io.Writer) { writeResults(w, results, name) })
+	var versions []string
+	for _, r := range results {
+		if r.Outcome == auto.Captured {
+			versions = append(versions, string(r.Capture.Version))
+		}
+	}
+	if o.output == nameForm {
+		writeResults(o.process.Err, results, name)
+	}
+	err := o.printNames(results, versions, func(w io.Writer) { writeResults(w, results, name) })
 	if exit := auto.Exit(results); exit != workflow.ExitDone {
 		return errors.Join(err, exitError(exit))
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func newClusterAgents(c *clusterOptions) *cobra.Command {
-	return clusterCommand("agents", "Show the machines of the pools beside their Nodes", `agents lists the instances of the cluster's scale sets, each with its Node, the
+	cmd := clusterCommand("agents", "Show the machines of the pools beside their Nodes", `agents lists the instances of the cluster's scale sets, each with its Node, the
 verdict on its boot and the image that it was made of. ortet nodes NAME shows why one
 did not come up.`, func(ctx context.Context, _ []string) error {
 		in, o, err := c.kubernetesSite(ctx)
@@ -26,6 +26,8 @@ did not come up.`, func(ctx context.Context, _ []string) error {
 		}
 		return c.printAgents(in, s)
 	})
+	c.takesForms(cmd, nameForm)
+	return cmd
 }
 
 // kubernetesSite connects the cluster of the file with Azure, and gives the options with
@@ -69,7 +71,11 @@ func (c *clusterOptions) printAgents(in *site, s survey) error {
 		agents = append(agents, a)
 		rows = append(rows, cells(a.Instance, a.Node, a.Power, strings.TrimSpace(a.Verdict+" "+a.Reason), imageTitle(a.Image), age(a.Created, s.now)))
 	}
-	err := c.print(map[string]any{"agents": agents, "notes": nonNil(s.notes), "unread": nonNil(s.unread)}, func(w io.Writer) {
+	var names []string
+	for _, a := range agents {
+		names = append(names, first(a.Node, string(a.ID)))
+	}
+	err := c.printNames(map[string]any{"agents": agents, "notes": nonNil(s.notes), "unread": nonNil(s.unread)}, names, func(w io.Writer) {
 		if len(agents) == 0 {
 			say(w, "Cluster %s has no agents. See ortet cluster scale.", in.cluster.Metadata.Name)
 			return

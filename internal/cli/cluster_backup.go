@@ -42,12 +42,16 @@ while the server is not ready. Without NAME it is named after the time.`, nil)
 			if err != nil {
 				return err
 			}
-			return c.print(all, func(w io.Writer) { writeBackups(w, all, time.Now()) })
+			var names []string
+			for _, b := range all {
+				names = append(names, b.Name)
+			}
+			return c.printNames(all, names, func(w io.Writer) { writeBackups(w, all, time.Now()) })
 		case deletes:
 			if err := m.DeleteBackup(ctx, remove); err != nil {
 				return c.printFailure(nil, nil, err)
 			}
-			return c.print(map[string]string{"deleted": remove}, func(w io.Writer) { say(w, "Deleted: backup %s.", remove) })
+			return c.printNames(map[string]string{"deleted": remove}, []string{remove}, func(w io.Writer) { say(w, "Deleted: backup %s.", remove) })
 		}
 		name := ""
 		if len(args) > 0 {
@@ -58,8 +62,9 @@ while the server is not ready. Without NAME it is named after the time.`, nil)
 		if err != nil {
 			return c.printFailure(nil, nil, err)
 		}
-		return c.print(b, func(w io.Writer) { say(w, "Backup %s of %d GiB is made.", b.Name, b.SizeGB) })
+		return c.printNames(b, []string{b.Name}, func(w io.Writer) { say(w, "Backup %s of %d GiB is made.", b.Name, b.SizeGB) })
 	}
+	c.takesForms(cmd, nameForm)
 	cmd.Flags().BoolVar(&list, "list", false, "list the backups")
 	cmd.Flags().StringVar(&remove, "delete", "", "delete backup `NAME`")
 	return cmd

@@ -44,6 +44,7 @@ not known, it disqualifies no node; the output names it as not judged.`,
 			return s.showDonors(cmd.Context(), o)
 		},
 	}
+	o.takesForms(cmd, nameForm)
 	cmd.Flags().BoolVar(&s.all, "all", false, "show all pools of the cluster")
 	cmd.Flags().AddFlagSet(s.policyFlags())
 	return cmd
@@ -72,7 +73,15 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	err = o.print(observations, func(w io.Writer) {
+	var names []string
+	for _, l := range observations {
+		for _, c := range l.Candidates {
+			if c.Eligible {
+				names = append(names, c.Node)
+			}
+		}
+	}
+	err = o.printNames(observations, names, func(w io.Writer) {
 		if len(observations) == 0 {
 			fmt.Fprintln(w, noPools)
 		}

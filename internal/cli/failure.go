@@ -100,7 +100,7 @@ func (o *options) printFailure(result any, notes []string, err error) error {
 		outcome *workflow.Outcome
 	)
 	is := errors.As(err, &refused)
-	if o.output == "table" {
+	if o.forPerson() {
 		if !is {
 			list(o.process.Err, "Note", notes)
 		}

@@ -85,6 +85,7 @@ not, 1 if some have none when the time is over.`,
 			return o.printNodes(s, f.failed)
 		},
 	}
+	o.takesForms(c, nameForm)
 	p := c.Flags()
 	p.StringArrayVar(&f.pools, "pool", nil, "`POOL` to inspect instead of all: a scale set's name or ARM id; repeatable")
 	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM `ID` of a resource group whose scale sets are inspected too; repeatable")

@@ -24,7 +24,8 @@ func (o *options) printNodes(s survey, failed bool) error {
 	for i := range list { // the whole story has its own command
 		list[i].Console = nil
 	}
-	err := o.print(map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}, func(w io.Writer) {
+	result := map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}
+	err := o.printNames(result, storyNames(list), func(w io.Writer) {
 		if len(list) == 0 {
 			if len(s.unread)+len(s.missing) == 0 { // nothing unread looks like an answer
 				fmt.Fprintln(w, "No instance or node to show.")
@@ -44,9 +45,20 @@ func (o *options) printNodes(s survey, failed bool) error {
 	return err
 }
 
+// storyNames are what kubectl, or for an instance without a Node the Azure CLI, takes: machines
+// that are gone have neither.
+func storyNames(list []nodeStory) (names []string) {
+	for _, n := range list {
+		if !n.Gone {
+			names = append(names, first(n.Node, string(n.Instance)))
+		}
+	}
+	return names
+}
+
 // tellNotes says what could not be seen where a table does not.
 func (o *options) tellNotes(s survey) {
-	if o.output != "table" {
+	if !o.forPerson() {
 		return
 	}
 	for _, n := range s.notes {
@@ -209,7 +221,7 @@ func (o *options) printNode(s survey, name string) error {
 		}
 		return b.Since.Compare(a.Since)
 	})
-	err := o.print(found[0], func(w io.Writer) {
+	err := o.printNames(found[0], storyNames(found[:1]), func(w io.Writer) {
 		writeNode(w, found[0], s.now)
 		if n := len(found) - 1; n > 0 {
 			fmt.Fprintf(w, "\n%s of that name: see the ids in the output of ortet nodes -o json.\n", fleet.Count(n, "earlier machine"))

@@ -35,6 +35,25 @@ func (o *options) print(result any, table func(io.Writer)) error {
 	return nil
 }
 
+// nameForm is -o name: for each thing the name or id by which commands take it.
+const nameForm = "name"
+
+// printNames is print for a result that has names. It writes one on each line.
+func (o *options) printNames(result any, names []string, table func(io.Writer)) error {
+	if o.output != nameForm {
+		return o.print(result, table)
+	}
+	for _, name := range names {
+		if _, err := fmt.Fprintln(o.process.Out, plain(name)); err != nil {
+			return fmt.Errorf("write the names: %w", err)
+		}
+	}
+	return nil
+}
+
+// forPerson reports whether -o is a form without messages, which then go to standard error.
+func (o *options) forPerson() bool { return o.output == "table" || o.output == nameForm }
+
 // plain is text without what a terminal would carry out: names, tags, logs and messages
 // of nodes and of Azure are others'.
 func plain(text string) string {

@@ -60,7 +60,7 @@ func TestStatusOfWhatCannotBeRead(t *testing.T) {
 	half := capture.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool3", Name: "pool3", Location: "eastus"}, Problem: "journal: 403 Forbidden"}
 	var out strings.Builder
 	o := &options{output: "table", process: Process{Out: &out}}
-	err := o.printStatus([]capture.PoolStatus{typo, read, half}, nil, time.Time{}, writeStatus)
+	err := o.printStatus([]capture.PoolStatus{typo, read, half}, statusOf, time.Time{}, writeStatus)
 	for _, want := range []string{"pool2", "404 ResourceNotFound", "pool3", "403 Forbidden"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
@@ -74,12 +74,13 @@ func TestStatusOfWhatCannotBeRead(t *testing.T) {
 	}
 	out.Reset()
 	o.output = "json"
-	err = o.print(versionsOf([]capture.PoolStatus{read}), nil)
+	result, _ := versionsOf([]capture.PoolStatus{read})
+	err = o.print(result, nil)
 	if err != nil || !strings.Contains(out.String(), `"versions": []`) {
 		t.Errorf("a pool without versions is to have an empty list: %v\n%s", err, out.String())
 	}
 	o.output = "table"
-	if err := o.printStatus([]capture.PoolStatus{read}, nil, time.Time{}, writeStatus); err != nil {
+	if err := o.printStatus([]capture.PoolStatus{read}, statusOf, time.Time{}, writeStatus); err != nil {
 		t.Errorf("all was read: %v", err)
 	}
 }

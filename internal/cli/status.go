@@ -19,7 +19,7 @@ import (
 )
 
 func newStatus(o *options) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "status [POOL ...]",
 		Short: "Show image versions, models and the image of each instance",
 		Long: `status shows for each pool:
@@ -32,16 +32,32 @@ func newStatus(o *options) *cobra.Command {
 Without an argument it shows all pools that the cluster's nodes belong to. A POOL is
 a scale set's name or ARM id.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.showStatus(cmd.Context(), args, func(all []capture.PoolStatus) any { return all }, writeStatus)
+			return o.showStatus(cmd.Context(), args, statusOf, writeStatus)
 		},
 	}
+	o.takesForms(c, nameForm)
+	return c
+}
+
+// A poolResult is what status makes of pools for other forms than a table: all as JSON or
+// YAML, and names.
+type poolResult func(all []capture.PoolStatus) (result any, names []string)
+
+func statusOf(all []capture.PoolStatus) (any, []string) {
+	var ids []string
+	for _, s := range all {
+		if !s.Gone {
+			ids = append(ids, string(s.Pool.ID))
+		}
+	}
+	return all, ids
 }
 
 type poolWriter func(w io.Writer, s capture.PoolStatus, now time.Time)
 
 // showStatus reads the status of the pools, of all if none is named, and shows each by write, or
-// what result makes of them as JSON or YAML.
-func (o *options) showStatus(ctx context.Context, args []string, result func([]capture.PoolStatus) any, write poolWriter) error {
+// what result makes of them.
+func (o *options) showStatus(ctx context.Context, args []string, result poolResult, write poolWriter) error {
 	for _, a := range args {
 		if err := checkPool(a); err != nil {
 			return err
@@ -63,7 +79,7 @@ func (o *options) showStatus(ctx context.Context, args []string, result func([]c
 	if err != nil {
 		return err
 	}
-	err = o.printStatus(all, result(all), time.Now(), write)
+	err = o.printStatus(all, result, time.Now(), write)
 	var gone []fleet.ResourceID
 	for _, s := range all {
 		if s.Gone {
@@ -80,14 +96,15 @@ func (o *options) showStatus(ctx context.Context, args []string, result func([]c
 
 // printStatus shows the pools as far as they could be read, and is an error where that
 // is not all.
-func (o *options) printStatus(all []capture.PoolStatus, result any, now time.Time, write poolWriter) error {
+func (o *options) printStatus(all []capture.PoolStatus, form poolResult, now time.Time, write poolWriter) error {
 	var unread []error
 	for _, s := range all {
 		if s.Problem != "" {
 			unread = append(unread, fmt.Errorf("cannot read all of scale set %s: %s", s.Pool.ID, s.Problem))
 		}
 	}
-	err := o.print(result, func(w io.Writer) {
+	result, names := form(all)
+	err := o.printNames(result, names, func(w io.Writer) {
 		if len(all) == 0 {
 			fmt.Fprintln(w, "No node of this cluster is known to be an instance of a scale set.")
 		}

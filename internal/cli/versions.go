@@ -12,17 +12,18 @@ import (
 )
 
 func newVersions(o *options) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "versions [POOL ...]",
 		Short: "List the image versions of pools, with their ids",
 		Long: `versions lists the image versions that captures made of each pool, newest first: source
 node, age, number of nodes made from each, state. Below them stands the id of the image
-definition. The id of a version is that, /versions/ and its name; -o json has both.
+definition. The id of a version is that, /versions/ and its name; -o name prints it, and -o json
+has both.
 
 Without an argument it lists those of all pools that the cluster's nodes belong to. A
 POOL is a scale set's name or ARM id.`,
 		Example: `  ortet versions k8s-pool1-12345678-vmss
-  ortet versions k8s-pool1-12345678-vmss -o json`,
+  ortet versions k8s-pool1-12345678-vmss -o name | head -1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.showStatus(cmd.Context(), args, versionsOf, func(w io.Writer, s capture.PoolStatus, now time.Time) {
 				fmt.Fprintln(w, s.Pool.Name)
@@ -33,6 +34,8 @@ POOL is a scale set's name or ARM id.`,
 			})
 		},
 	}
+	o.takesForms(c, nameForm)
+	return c
 }
 
 // poolVersions are the versions of one pool.
@@ -42,10 +45,13 @@ type poolVersions struct {
 	Versions   []capture.VersionStatus `json:"versions"` // [] for none
 }
 
-func versionsOf(all []capture.PoolStatus) any {
+func versionsOf(all []capture.PoolStatus) (_ any, ids []string) {
 	list := make([]poolVersions, 0, len(all))
 	for _, s := range all {
 		list = append(list, poolVersions{s.Pool.ID, s.Definition, append([]capture.VersionStatus{}, s.Versions...)})
+		for _, v := range s.Versions {
+			ids = append(ids, string(v.ID))
+		}
 	}
-	return list
+	return list, ids
 }
