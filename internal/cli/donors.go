@@ -76,7 +76,7 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	var names []string
 	for _, l := range observations {
 		for _, c := range l.Candidates {
-			if c.Eligible {
+			if c.Eligible && len(l.Refused) == 0 {
 				names = append(names, c.Node)
 			}
 		}

@@ -74,7 +74,7 @@ func nonNil[T any](list []T) []T {
 }
 
 func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
-	rows := [][]string{{"NODE", "POOL", "VERDICT", "REASON", "OWNER", "AGE"}}
+	rows := [][]string{{"NODE", "POOL", "STATUS", "VERDICT", "REASON", "OWNER", "AGE"}}
 	legend := map[string]bool{}
 	for _, n := range list {
 		mark := ""
@@ -88,7 +88,12 @@ func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
 		if at.IsZero() {
 			at = n.Since
 		}
-		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), age(at, now)})
+		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(n.status()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), age(at, now)})
+	}
+	if !slices.ContainsFunc(list, nodeStory.hasOwnStatus) {
+		for i, r := range rows {
+			rows[i] = slices.Delete(r, 2, 3)
+		}
 	}
 	if total(rows) <= resultWidth {
 		writeRows(w, rows)
@@ -103,6 +108,25 @@ func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
 	}
 }
 
+// status is what Azure reports of the machine, in its words: "creating" and "deleting", else the
+// power state; "" where it was not asked.
+func (n nodeStory) status() string {
+	if n.Gone || n.Boot == nil {
+		return ""
+	}
+	switch state := strings.ToLower(n.Boot.ProvisioningState); state {
+	case "creating", "deleting":
+		return state
+	}
+	return string(n.Boot.Power)
+}
+
+// hasOwnStatus reports whether the status says more than the verdict beside it.
+func (n nodeStory) hasOwnStatus() bool {
+	s := n.status()
+	return s != "" && s != string(fleet.PowerRunning) && n.State != controller.Booting && n.State != controller.Deleting
+}
+
 // writeByPool writes a table for each pool, where one for all would be too wide.
 func writeByPool(w io.Writer, rows [][]string) {
 	var narrow [][]string
@@ -110,7 +134,8 @@ func writeByPool(w io.Writer, rows [][]string) {
 		narrow = append(narrow, append(slices.Clone(r[:1]), r[2:]...))
 	}
 	// What is too wide all the same gives way: the reason goes before the node.
-	fit(narrow, resultWidth, []shrink{{2, 16}, {0, 20}, {2, 8}})
+	reason := slices.Index(narrow[0], "REASON")
+	fit(narrow, resultWidth, []shrink{{reason, 12}, {0, 20}, {reason, 8}})
 	wide := widths(narrow)
 	for i := 1; i < len(rows); {
 		end := i

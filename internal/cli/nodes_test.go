@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,12 +62,22 @@ func stories() []nodeStory {
 func TestNodesShown(t *testing.T) {
 	all := stories()
 	short := []nodeStory{{Assessment: controller.Assessment{Node: "n1", Pool: pool1.Parent(), State: controller.Succeeded, Created: noon.Add(-time.Minute)}}}
+	stopped := slices.Clone(all)
+	for i, b := range []*fleet.Boot{nil, {Power: fleet.PowerDeallocating}, {Power: fleet.PowerStopped}, nil, {ProvisioningState: "Creating"}, {ProvisioningState: "Deleting", Power: fleet.PowerRunning}} {
+		if b != nil {
+			stopped[i].Boot = b
+		}
+	}
+	off := aStory(0, controller.Succeeded, "", "", true)
+	off.Node, off.Pool, off.Boot = "n1", pool1.Parent(), &fleet.Boot{Power: fleet.PowerDeallocated}
 	for name, show := range map[string]func(io.Writer){
-		"nodes":       func(w io.Writer) { writeNodes(w, all, noon) },
-		"nodes-short": func(w io.Writer) { writeNodes(w, short, noon) },
-		"node-failed": func(w io.Writer) { writeNode(w, all[3], noon) },
-		"node-well":   func(w io.Writer) { writeNode(w, all[1], noon) },
-		"node-gone":   func(w io.Writer) { writeNode(w, all[6], noon) },
+		"nodes-stopped":       func(w io.Writer) { writeNodes(w, stopped, noon) },
+		"nodes-stopped-short": func(w io.Writer) { writeNodes(w, append([]nodeStory{off}, short...), noon) },
+		"nodes":               func(w io.Writer) { writeNodes(w, all, noon) },
+		"nodes-short":         func(w io.Writer) { writeNodes(w, short, noon) },
+		"node-failed":         func(w io.Writer) { writeNode(w, all[3], noon) },
+		"node-well":           func(w io.Writer) { writeNode(w, all[1], noon) },
+		"node-gone":           func(w io.Writer) { writeNode(w, all[6], noon) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder

@@ -107,7 +107,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 		nodes, of[m.Name] = append(nodes, m.Node), m.place.Instance
 		// A Node outlives its instance by a minute or so.
 		if i, ok := instances[strings.ToLower(m.place.Instance.Name())]; ok {
-			p.Members = append(p.Members, donors.Member{Node: m.Node, Created: i.Created})
+			p.Members = append(p.Members, donors.Member{Node: m.Node, Created: i.Created, Power: i.Power})
 		}
 	}
 	for _, v := range s.Versions {

@@ -13,6 +13,7 @@ type Member struct {
 	// Created is when Azure made the instance; zero where that is not known. From then
 	// to Node.Created is what its boot took.
 	Created time.Time
+	Power   fleet.PowerState // of the instance; "" where it is not known
 }
 
 // A Pool is what is known of one.

@@ -139,6 +139,10 @@ func patch(s *statistics, m *Member) (reason, unknown string) {
 }
 
 func ready(s *statistics, m *Member) (reason, unknown string) {
+	switch m.Power {
+	case fleet.PowerStopped, fleet.PowerStopping, fleet.PowerDeallocated, fleet.PowerDeallocating:
+		return "its instance is " + string(m.Power), ""
+	}
 	if !m.Node.Ready {
 		return strings.TrimSuffix("not Ready: "+m.Node.NotReadyWhy, ": "), ""
 	}

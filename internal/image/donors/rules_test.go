@@ -84,6 +84,7 @@ var rows = []row{
 	{name: "patch annotation without a date", change: func(m member, _ pool, _ pol) { m.Node.Annotations[patched] = "last Tuesday" }, rule: "patch", reason: "has no date: \"last Tuesday\""},
 	{name: "patch annotation with an impossible date", change: func(m member, _ pool, _ pol) { m.Node.Annotations[patched] = "2026-13-32" }, rule: "patch", reason: "has no date"},
 	{name: "not Ready", change: func(m member, _ pool, _ pol) { m.Node.Ready, m.Node.NotReadyWhy = false, "KubeletNotReady" }, rule: "ready", reason: "not Ready: KubeletNotReady"},
+	{name: "stopped", change: func(m member, _ pool, _ pol) { m.Node.Ready, m.Power = false, fleet.PowerDeallocated }, rule: "ready", reason: "its instance is deallocated"},
 	{name: "not Ready for long enough", change: func(m member, _ pool, _ pol) { m.Node.ReadySince = now.Add(-12 * time.Minute) }, rule: "ready", reason: "Ready for 12m, 1h is needed"},
 	{name: "donor of a capture", change: func(m member, _ pool, _ pol) { m.Node.Annotations[fleet.AnnotationCapture] = "c1" }, rule: "in-use", reason: "in use by a capture (annotation ortet.io/capture)"},
 	{name: "workbench of a capture", change: func(m member, _ pool, _ pol) {
