@@ -126,7 +126,7 @@ func writeUsage(c *cobra.Command) error {
 	own, shared := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.InheritedFlags().VisitAll(shared.AddFlag)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" && c.HasParent() {
+		if (f.Name == "help" || f.Name == "output") && c.HasParent() { // every command has one, of other forms
 			shared.AddFlag(f)
 			return
 		}
