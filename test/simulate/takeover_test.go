@@ -70,10 +70,16 @@ func TestOpenCaptureIsAnnounced(t *testing.T) {
 				if c.capture != nil {
 					plan, err := captures.Plan(w.ctx, *c.capture)
 					notes = plan.Notes
+					if len(plan.Problems) > 0 {
+						t.Errorf("the dry run is refused: %v", plan.Problems)
+					}
 					check("the dry run", plan.Resumes, err)
 				} else {
 					plan, err := rollbacks.Plan(w.ctx, rollback.Request{Pool: w.pool})
 					notes = plan.Notes
+					if len(plan.Problems) > 0 {
+						t.Errorf("the dry run is refused: %v", plan.Problems)
+					}
 					check("the dry run", plan.Resumes, err)
 				}
 				if n := changes(); n != before {

@@ -267,12 +267,19 @@ func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string
 func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	c := s.capture(q)
 	pool, _ := c.findPool(ctx) // decide reports why none is found
-	inspects := false
+	inspects, stops := false, false
 	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (plan.Plan, error) {
 		t, p, err := c.decide(ctx, r)
 		inspects = len(t) > 0 && t[0].Skip == ""
+		stop := r.Steps[stepStop].State
+		stops = r.Subject == q.Node && stop != journal.Pending && stop != journal.Skipped
 		return p, err
 	})
+	if open && stops { // the run starts what its open capture stopped before it looks
+		p.Problems = slices.DeleteFunc(p.Problems, func(p fleet.Problem) bool {
+			return p.Code == "NodeNotReady" || p.Code == "InstanceNotRunning"
+		})
+	}
 	if err == nil && inspects && !open && len(p.Problems) == 0 {
 		p.Problems, err = c.inspectNow(ctx)
 	}
@@ -301,7 +308,7 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 		p.Resumes, p.NothingToDo = resumes, false
 		p.Notes = slices.Insert(p.Notes, 0, note)
 	}
-	if err == nil && len(p.Problems) == 0 {
+	if err == nil && (open || len(p.Problems) == 0) {
 		err = recErr
 	}
 	return p, open, err
