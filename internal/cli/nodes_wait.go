@@ -27,7 +27,9 @@ func (s survey) unjudged() (names []string, toCome int64) {
 		if n.Gone || n.State == controller.Deleting {
 			continue
 		}
-		have[controller.KeyOf(n.Pool)]++
+		if n.Boot != nil { // a Node alone may outlive its machine
+			have[controller.KeyOf(n.Pool)]++
+		}
 		switch n.State {
 		case controller.Booting, controller.Unclear, "":
 			if !n.before(s.since) {
@@ -86,6 +88,8 @@ func (v *surveyor) waitForVerdicts(ctx context.Context, within time.Duration) (s
 		switch {
 		case ctx.Err() != nil:
 			return s, context.Cause(ctx)
+		case !begun && limited.Err() != nil:
+			return s, fmt.Errorf("nothing was read within %s (--wait)", durationText(within))
 		case !begun && (err != nil || len(s.unread)+len(s.missing) > 0):
 			return s, err
 		case limited.Err() != nil: // it may have been cut short

@@ -88,7 +88,7 @@ func timedOut(c *cobra.Command, err error) error {
 	dry := c.Flags().Lookup("dry-run")
 	switch {
 	case errors.As(err, &out) && out.Exit == workflow.ExitInterrupted:
-		if stopped(out.Err) {
+		if stopped(out.Err) || out.Err.Error() == late.Error() { // a journal keeps the text alone
 			out.Err = late
 		} else {
 			out.Err = fmt.Errorf("%w; %w", late, out.Err)

@@ -80,7 +80,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 {{- range $name, $duration := (dict "tokenTTL" $v.tokenTTL "reapInterval" $v.reapInterval) -}}
-{{- if not (regexMatch "^([0-9]+([.][0-9]+)?(d|h|m|s|ms))+$" $duration) -}}
+{{- if not (regexMatch "^([0-9]+d([0-9]+h)?([0-9]+m)?([0-9]+s)?|([0-9]+([.][0-9]+)?(h|m|s|ms))+)$" $duration) -}}
 {{- $wrong = append $wrong (printf "admission.%s is %q: want a duration such as 10m" $name $duration) -}}
 {{- end -}}
 {{- end -}}
