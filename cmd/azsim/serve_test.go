@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,25 +27,8 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/azsim/metadata"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
-
-// output is a buffer that a running server writes to.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 // start runs azsim serve until the test ends, and waits until it is ready.
 func start(t *testing.T, spec string, args ...string) endpoint {
@@ -61,7 +43,7 @@ func start(t *testing.T, spec string, args ...string) endpoint {
 	}
 	dir = filepath.Join(dir, "azsim")
 	ctx, cancel := context.WithCancel(context.Background())
-	var out output
+	var out syncbuffer.Buffer
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, append([]string{"serve", "--dir", dir}, args...), &out, &out) }()
 	t.Cleanup(func() {

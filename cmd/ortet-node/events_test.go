@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/events"
 	"github.com/ortet/ortet/internal/node/join"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
 
 // playEvents runs the command until it has begun, without a machine around it.
@@ -76,24 +76,6 @@ func keepSettings(t *testing.T, root, text string) {
 	}
 }
 
-// said may be written to while it is read.
-type said struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // The admission server's settings come late, are broken, and are mended: the daemon
 // goes on with what there is, and says so.
 func TestEventsGoesOnWithoutAServer(t *testing.T) {
@@ -110,7 +92,7 @@ func TestEventsGoesOnWithoutAServer(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	ctx, end := context.WithTimeout(t.Context(), time.Minute)
 	defer end()
-	var errs said
+	var errs syncbuffer.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- runEvents(ctx, []string{"--root", root, "--metadata-service", azure.URL, "--metrics-file", metrics}, stdio{out: io.Discard, err: &errs})

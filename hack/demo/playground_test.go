@@ -4,38 +4,19 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
-
-// output is written by the playground while the test reads it.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
 
 // A user's kubectl looks around in the playground, drains a node and reads logs; what
 // is not served says so. It needs the programs in bin/, which make build makes.
@@ -45,7 +26,7 @@ func TestPlayground(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out output
+	var out syncbuffer.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, &out, plot{keep: true}) }()

@@ -3,7 +3,7 @@
 package main_test
 
 import (
-	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,18 +12,11 @@ import (
 // Helm itself takes the charts from the registry, and renders the image by its digest
 // without a value for it.
 func TestHelmInstallsWhatIsPublished(t *testing.T) {
-	cache := os.Getenv("ORTET_CACHE")
-	if cache == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(base, "ortet")
+	built, err := exec.CommandContext(t.Context(), "../helm/build.sh").Output()
+	if err != nil {
+		t.Fatalf("build helm: %v", err)
 	}
-	helm := filepath.Join(cache, "helm", "helm")
-	if _, err := os.Stat(helm); err != nil {
-		t.Fatalf("helm is not built: run 'make helm' (%v)", err)
-	}
+	helm := strings.TrimSpace(string(built))
 	for _, folder := range []string{"CONFIG", "CACHE", "DATA"} {
 		t.Setenv("HELM_"+folder+"_HOME", t.TempDir())
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/ortet/ortet/internal/admission/attest"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
 
 const (
@@ -199,7 +200,7 @@ type site struct {
 	cloud     *cloud
 	cluster   *cluster
 	authority *authority // of kubelets' certificates
-	log       *lockedBuffer
+	log       *syncbuffer.Buffer
 	registry  *prometheus.Registry
 	clock     *clock
 	node      *node
@@ -222,26 +223,9 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func newSite(t *testing.T, change func(*admission.Config)) *site {
 	t.Helper()
-	s := &site{t: t, clock: &clock{now: today}, log: &lockedBuffer{}, registry: prometheus.NewRegistry(), authority: newAuthority(t),
+	s := &site{t: t, clock: &clock{now: today}, log: &syncbuffer.Buffer{}, registry: prometheus.NewRegistry(), authority: newAuthority(t),
 		cloud:   &cloud{members: map[string]fleet.Member{}},
 		cluster: &cluster{key: bytes.Repeat([]byte{7}, 32), spent: map[string]bool{}, nodes: map[string]admission.NodeState{}, heard: map[string]time.Time{}, tokens: map[string]fleet.Member{}}}
 	s.node = newNode(t, instance, vmID)

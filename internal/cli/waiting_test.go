@@ -9,31 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
-
-// A sharedText is what several goroutines write.
-type sharedText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *sharedText) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *sharedText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // silentServer serves TLS and never answers.
 func silentServer(t *testing.T) *httptest.Server {
@@ -76,7 +58,7 @@ func runIn(t *testing.T, env map[string]string, line string) (code int, out, sai
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("HOME", t.TempDir())
 	var stdout strings.Builder
-	stderr := &sharedText{}
+	stderr := &syncbuffer.Buffer{}
 	code = Run(t.Context(), strings.Fields(line), Process{In: strings.NewReader(""), Out: &stdout, Err: stderr,
 		Getenv: func(name string) string { return env[name] }, patience: 20 * time.Millisecond, pollEvery: 20 * time.Millisecond})
 	return code, stdout.String(), stderr.String()

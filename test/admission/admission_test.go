@@ -3,7 +3,6 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -47,6 +46,7 @@ import (
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
 	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
 
 // TestMain has this process trust httptest's server: what is trusted is read once.
@@ -95,28 +95,11 @@ type admissionWorld struct {
 	machines *simulatedMachines
 	args     []string
 	process  cli.Process
-	out      *lockedBuffer
+	out      *syncbuffer.Buffer
 	url      string
 	hash     string
 	// metrics and health are where those are served.
 	metrics, health string
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func must(t *testing.T, err error) {
@@ -141,7 +124,7 @@ const admissionPool = "/subscriptions/" + azsim.DefaultSubscription + "/resource
 func newAdmissionWorld(t *testing.T) *admissionWorld {
 	t.Helper()
 	cp := controlplane.Run(t, controlplane.Config{NodeMonitorGracePeriod: 30 * time.Minute}) // no kubelet renews the nodes' Leases
-	w := &admissionWorld{t: t, cp: cp, machines: &simulatedMachines{running: map[string]azsim.Computer{}}, out: &lockedBuffer{}}
+	w := &admissionWorld{t: t, cp: cp, machines: &simulatedMachines{running: map[string]azsim.Computer{}}, out: &syncbuffer.Buffer{}}
 	w.admin = cp.Admin(t)
 	for _, name := range []string{"ortet-system", admissionkube.KeysNamespace("ortet-system")} {
 		_, err := w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -214,14 +197,14 @@ func home(ctx context.Context, network, address string) (net.Conn, error) {
 func (w *admissionWorld) serve() {
 	t := w.t
 	t.Helper()
-	hash := &lockedBuffer{}
+	hash := &syncbuffer.Buffer{}
 	process := w.process
 	process.Out = hash
 	if code := cli.Run(t.Context(), append(slices.Clone(w.args), "--print-ca-hash"), process); code != 0 {
 		t.Fatalf("--print-ca-hash: code %d", code)
 	}
 	w.hash = strings.TrimSpace(hash.String())
-	logs := &lockedBuffer{}
+	logs := &syncbuffer.Buffer{}
 	process = w.process
 	process.Err = logs
 	ctx, stop := context.WithCancel(t.Context())

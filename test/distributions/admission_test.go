@@ -10,32 +10,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/node/join"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/port"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
-
-// A log is what a server writes while others read it.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // admitted has the donor join through ortet admission, by the node's own code: its cell is the
 // reason of a refusal.
@@ -50,8 +32,8 @@ func (w *world) admitted() string {
 	if code := cli.Run(t.Context(), append(slices.Clone(args), "--print-ca-hash"), process); code != 0 {
 		t.Fatalf("--print-ca-hash: code %d: %s", code, errs)
 	}
-	logs := &log{}
-	process.Out, process.Err = &log{}, logs
+	logs := &syncbuffer.Buffer{}
+	process.Out, process.Err = &syncbuffer.Buffer{}, logs
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() { ended <- cli.Run(ctx, args, process) }()

@@ -21,6 +21,7 @@ import (
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
@@ -113,7 +114,7 @@ func TestDrainByTheAPIServer(t *testing.T) {
 	})
 
 	z := &azure{incarnation: 1}
-	log := &syncBuffer{}
+	log := &syncbuffer.Buffer{}
 	state := filepath.Join(root, "events.json")
 	running, halt := context.WithCancel(ctx)
 	var daemon sync.WaitGroup

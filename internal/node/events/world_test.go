@@ -23,6 +23,7 @@ import (
 
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/kubesim"
+	"github.com/ortet/ortet/test/syncbuffer"
 )
 
 const (
@@ -37,7 +38,7 @@ type world struct {
 	kube  *kubesim.Server
 	azure *azure
 	state string
-	log   *syncBuffer
+	log   *syncbuffer.Buffer
 
 	mu       sync.Mutex
 	told     []string // pods, in the order in which they were told to end, with their grace
@@ -45,24 +46,6 @@ type world struct {
 	webhooks []Told
 	server   *server
 	boot     string
-}
-
-// syncBuffer may be written to by many.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // azure is the metadata service. What is acknowledged starts a second later, and is
@@ -260,7 +243,7 @@ func (s *server) Rejoin(context.Context) error {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, kube: &kubesim.Server{}, azure: &azure{incarnation: 1}, state: filepath.Join(t.TempDir(), "events.json"), log: &syncBuffer{}, boot: "boot-1"}
+	w := &world{t: t, kube: &kubesim.Server{}, azure: &azure{incarnation: 1}, state: filepath.Join(t.TempDir(), "events.json"), log: &syncbuffer.Buffer{}, boot: "boot-1"}
 	w.server = &server{w: w}
 	w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
 	w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
