@@ -21,7 +21,7 @@ const completionTime = 2 * time.Second
 type completionLine struct {
 	*options   // of the line, and silent
 	c          *cobra.Command
-	args       []string // before the one that is typed
+	args       []string // before the word that is typed
 	toComplete string
 }
 

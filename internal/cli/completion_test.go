@@ -174,7 +174,7 @@ func TestCompletionKnowsValues(t *testing.T) {
 	}
 }
 
-// Without a cluster, and with one that never answers, there are no values and no words.
+// Without a cluster, and with a silent cluster, there are no values and no words.
 func TestCompletionIsQuietWithoutACluster(t *testing.T) {
 	ended := make(chan struct{})
 	hung := serveKubeconfig(t, func(_ http.ResponseWriter, r *http.Request) {

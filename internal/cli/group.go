@@ -46,7 +46,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return usagef("unknown command %q for %q%s", name, c.CommandPath(), didYouMean("", c.SuggestionsFor(name)))
 }
 
-// unknownFlag adds the flags of c that are closest to the one that err does not know.
+// unknownFlag adds the flags of c that are closest to the unknown flag of err.
 func unknownFlag(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {

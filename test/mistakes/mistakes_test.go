@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	other  = flag.String("ortet", "", "run this `PROGRAM` instead of one that is built")
+	other  = flag.String("ortet", "", "run this `PROGRAM` instead of building ortet")
 	file   = flag.String("file", today, "golden `FILE` to compare with, or to write")
 	update = flag.Bool("update", false, "write the golden file")
 )
@@ -64,7 +64,7 @@ func (w *world) mistakes(hung *world) []row {
 		{name: "azure.json, empty", args: "status", azure: w.write("empty-file/azure.json", ""), exit: workflow.ExitRefused, says: []string{"empty", "-> correct the azure.json"}},
 		{name: "azure.json, cut off", args: "status", azure: w.write("cut/azure.json", `{"cloud": "AzurePublicCloud", "tenantId": "`), exit: workflow.ExitRefused, says: []string{"cut/azure.json", "cut off", "-> correct the azure.json"}},
 		{name: "azure.json, wrong type", args: "status", azure: w.azureJSON("type", w.arm.URL, map[string]any{"useManagedIdentityExtension": "true"}), exit: workflow.ExitRefused, says: []string{"useManagedIdentityExtension", "true or false"}},
-		{name: "azure.json, no way to log in", args: "status", azure: w.azureJSON("nobody", w.arm.URL, map[string]any{"aadClientSecret": nil}), exit: workflow.ExitRefused, says: []string{"aadClientSecret", "useManagedIdentityExtension"}},
+		{name: "azure.json, no way to log in", args: "status", azure: w.azureJSON("no-credentials", w.arm.URL, map[string]any{"aadClientSecret": nil}), exit: workflow.ExitRefused, says: []string{"aadClientSecret", "useManagedIdentityExtension"}},
 		{name: "azure.json, wrong secret", args: "status", azure: w.azureJSON("secret", w.arm.URL, map[string]any{"aadClientSecret": "expired"}), exit: workflow.ExitFailed, says: []string{"AADSTS7000215"}},
 
 		{name: "CA of Azure", args: "status", roots: w.write("other.pem", string(w.otherCA())), exit: workflow.ExitFailed, says: []string{"certificate", "SSL_CERT_FILE"}},

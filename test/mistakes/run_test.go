@@ -27,7 +27,7 @@ type program struct {
 	timeout bool // it has --timeout
 }
 
-// build builds ortet, or takes the one that a flag names.
+// build builds ortet, or takes the program that a flag names.
 func build(t *testing.T, path string) program {
 	t.Helper()
 	if path == "" {

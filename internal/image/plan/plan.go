@@ -291,22 +291,22 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
 	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
 	bad := v.Tags[fleet.TagQuarantine]
 	refuse(RolledBack(v) && bad != "", "RolledBack", on, "today's version is quarantined: "+bad,
-		"mend the node and say --again to make another today, or "+back+" to use it after all")
+		"mend the node and give --again to make another today, or "+back+" to use it after all")
 	refuse(RolledBack(v) && bad == "", "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
-		"say --again to make another today, or "+back+" to use it after all")
+		"give --again to make another today, or "+back+" to use it after all")
 	refuse(!RolledBack(v) && !Ours(v.Tags), "ForeignVersion", on, "a version of today's name is there that neither Ortet nor kamino made",
-		"say --again to make another today, or delete it")
+		"give --again to make another today, or delete it")
 	used, known := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
 	refuse(known && Newer(used, v) && !q.PublishOnly, "OlderVersion", on, "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
-		"say --again to make another today, or "+back+" to go back to it")
+		"give --again to make another today, or "+back+" to go back to it")
 	custom := v.Tags[fleet.TagCustomData]
 	refuse(q.Bakes() && custom != "" && custom != NoopSHA256, "OtherBootstrap", on,
-		"today's version was made with --bootstrap keep: its nodes need the model's customData to join", "say --again to make another today, or --bootstrap keep")
+		"today's version was made with --bootstrap keep: its nodes need the model's customData to join", "give --again to make another today, or --bootstrap keep")
 	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
-		c.Notes = append(c.Notes, fmt.Sprintf("version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
+		c.Notes = append(c.Notes, fmt.Sprintf("version %s was built from %s; give --again to make one from %s", v.Name, from, q.Node))
 	}
 	if v.Tags[fleet.TagOnline] != "" && !q.Online {
-		c.Notes = append(c.Notes, "version "+v.Name+" was captured while its donor stayed in service; say --again to make one of a donor that is stopped")
+		c.Notes = append(c.Notes, "version "+v.Name+" was captured while its donor stayed in service; give --again to make one of a donor that is stopped")
 	}
 	return c
 }

@@ -151,7 +151,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
 	refuse(q.Online && q.Deallocate, "OnlineAndDeallocate", "--online", "the node stays in service, and --deallocate stops it", "leave out one of them")
 	refuse(o.NoImage && resume.From < AtGeneralized, "NoImage", "--image",
-		"no container image is given for the pods that read disks, and none is published",
+		"no container image is given for the pods that read disks, and this ortet is of no release, which would name its own",
 		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
 	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
 		"name a node as `kubectl get nodes` shows it (ortet status shows the node of each virtual machine), or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again")

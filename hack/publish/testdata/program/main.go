@@ -1,4 +1,4 @@
-// Command program is another build than the one that hack/image's tests pack.
+// Command program is another build than that of hack/image's tests.
 package main
 
 func main() { println("another") }
