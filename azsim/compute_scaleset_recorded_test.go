@@ -191,7 +191,9 @@ var recordedFacts = []struct {
 	}},
 	{"test_vmss_reimage#15", "a POST answers 202 without a body, and Location is the operation with monitor=true", func(c *recordedCloud) {
 		c.uniform(2, "")
-		c.ask(http.MethodPost, "virtualMachineScaleSets/u/reimageall", `{"instanceIds":["0","1"]}`)
+		c.ask(http.MethodGet, "virtualMachineScaleSets/u/virtualMachines", "")
+		ids := []string{c.text("value.0.instanceId"), c.text("value.1.instanceId")}
+		c.ask(http.MethodPost, "virtualMachineScaleSets/u/reimageall", fmt.Sprintf(`{"instanceIds":[%q,%q]}`, ids[0], ids[1]))
 		c.answered(http.StatusAccepted, true, true)
 		location := c.header.Get("Location")
 		if c.body != nil || !strings.Contains(location, "monitor=true") {
@@ -415,16 +417,25 @@ var recordedFacts = []struct {
 	{"test_vmss_vms#36 #40", "instances are deallocated with * in the path, and show no agent then", func(c *recordedCloud) {
 		c.uniform(2, "")
 		c.do(http.MethodPost, "virtualMachineScaleSets/u/virtualMachines/%2A/deallocate", "")
-		for _, id := range []string{"0", "1"} {
+		c.ask(http.MethodGet, "virtualMachineScaleSets/u/virtualMachines", "")
+		for _, id := range []string{c.text("value.0.instanceId"), c.text("value.1.instanceId")} {
 			c.ask(http.MethodGet, "virtualMachineScaleSets/u/virtualMachines/"+id+"/instanceView", "")
 			c.same("statuses.1.code", "PowerState/deallocated")
 			c.same("vmAgent", nil)
 			c.same("computerName", nil)
 		}
 	}},
+	{"test_vmss_create_and_modify#18", "a set of 5 that overprovisions has 5 of 7 ids in the end", func(c *recordedCloud) {
+		c.uniform(5, "")
+		c.ask(http.MethodGet, "virtualMachineScaleSets/u/virtualMachines", "")
+		c.same("value.5", nil)
+		c.like("value.4.instanceId", "[4-6]")
+		c.ask(http.MethodGet, "virtualMachineScaleSets/u", "")
+		c.same("sku.capacity", 5)
+	}},
 	{"test_vmss_create_and_modify#30", "the view of a set counts provisioning alone", func(c *recordedCloud) {
 		c.uniform(2, "")
-		c.do(http.MethodPost, "virtualMachineScaleSets/u/poweroff", `{"instanceIds":["0"]}`)
+		c.do(http.MethodPost, "virtualMachineScaleSets/u/poweroff", `{"instanceIds":["*"]}`)
 		c.ask(http.MethodGet, "virtualMachineScaleSets/u/instanceView", "")
 		c.same("virtualMachine.statusesSummary", []any{map[string]any{"code": "ProvisioningState/succeeded", "count": 2}})
 	}},

@@ -1,8 +1,10 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -22,13 +24,22 @@ func (s *Server) livingOf(set *entry) (list []*entry, members []member) {
 	return list, members
 }
 
-// reconcile makes as many instances as the capacity says, all at once, or
-// deletes surplus ones by the scale-in policy. It ends with the first failure of
-// one, when all are done, those that an older operation began among them; or with
-// ctx, and they go on.
+// spareInstances is how many more instances than are missing an overprovisioning scale set
+// makes: of 2 instances the ids 0 to 3 were recorded, of 5 the ids 0 to 6.
+const spareInstances = 2
+
+// reconcile makes as many instances as the capacity says, all at once, and spare ones if
+// the set overprovisions, or deletes surplus ones by the scale-in policy. It ends with the
+// first failure of one, when all are done, those that an older operation began among them;
+// or with ctx, and they go on.
 func (s *Server) reconcile(ctx context.Context, set *entry) error {
-	var waits []func(context.Context) error
-	var short error
+	var (
+		waits     []func(context.Context) error
+		made      []*entry
+		creations []*task
+		spare     int
+		short     error
+	)
 	s.locked(func() {
 		if ctx.Err() != nil {
 			return // preempted: set.op is another
@@ -39,7 +50,11 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 		}
 		list, members := s.livingOf(set)
 		want := capacityOf(body)
-		for _, zone := range placeZones(zonesOf(body.Zones), members, max(0, want-len(list))) {
+		missing := max(0, want-len(list))
+		if missing > 0 && val(body.Properties.Overprovision) {
+			spare = spareInstances
+		}
+		for _, zone := range placeZones(zonesOf(body.Zones), members, missing+spare) {
 			e := s.newInstance(set, zone, time.Now())
 			x, _ := instanceOf(e)
 			x.creation = s.spawn(func() error { return s.createInstance(e) }, func(error) { e.op, x.creation = nil, nil })
@@ -48,10 +63,10 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 		for _, e := range list {
 			if x, _ := instanceOf(e); x.creation != nil {
 				e.op = set.op
-				waits = append(waits, x.creation.wait)
+				made, creations = append(made, e), append(creations, x.creation)
 			}
 		}
-		if surplus := len(list) - want; surplus > 0 {
+		if surplus := len(list) - want; surplus > 0 && spare == 0 {
 			byID := map[int]*entry{}
 			for _, e := range list {
 				x, _ := instanceOf(e)
@@ -69,10 +84,62 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 			}
 		}
 	})
+	if spare > 0 {
+		return s.keepFirst(ctx, set, made, creations, len(creations)-spare)
+	}
+	for _, t := range creations {
+		waits = append(waits, t.wait)
+	}
 	if err := each(waits, func(wait func(context.Context) error) error { return wait(ctx) }); err != nil {
 		return err
 	}
 	return short
+}
+
+// keepFirst waits until n creations of new instances succeeded, and deletes those of them then
+// that the capacity does not have, what is not provisioned first. It fails if fewer can succeed.
+func (s *Server) keepFirst(ctx context.Context, set *entry, made []*entry, creations []*task, n int) error {
+	ended := make(chan error, len(creations))
+	for _, t := range creations {
+		go func() { ended <- t.wait(ctx) }()
+	}
+	var failure error
+	for left := len(creations); left > 0 && n > 0; left-- {
+		if err := <-ended; err != nil {
+			failure = err
+		} else {
+			n--
+		}
+	}
+	if n > 0 {
+		return failure
+	}
+	var surplus []*entry
+	s.locked(func() {
+		if ctx.Err() != nil {
+			return
+		}
+		_, body := setOf(set)
+		list, _ := s.livingOf(set)
+		slices.SortStableFunc(made, func(a, b *entry) int {
+			return cmp.Compare(creationRank(b), creationRank(a))
+		})
+		for _, e := range made {
+			if x, _ := instanceOf(e); len(surplus) < len(list)-capacityOf(body) && !x.leaves() {
+				surplus = append(surplus, e)
+			}
+		}
+		s.doom(surplus...)
+	})
+	return each(surplus, func(e *entry) error { return s.destroyInstance(ctx, e) })
+}
+
+// creationRank is 1 of an instance that is not provisioned.
+func creationRank(e *entry) int {
+	if _, body := instanceOf(e); val(body.Properties.ProvisioningState) != stateSucceeded {
+		return 1
+	}
+	return 0
 }
 
 func scaleInRules(body *armcompute.VirtualMachineScaleSet) []string {

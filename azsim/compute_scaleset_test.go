@@ -294,6 +294,47 @@ func TestFailedBoot(t *testing.T) {
 	})
 }
 
+// An overprovisioning set has more instances than its capacity for a while, and none of those
+// that it had before is deleted for it, whatever they do.
+func TestOverprovision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sub := newModelSubstrate()
+		s := &Server{Substrate: sub}
+		defer s.Close()
+		l := newLab(t, s)
+		body := pool(1)
+		body.Properties.Overprovision = ptr(true)
+		p, err := l.sets.BeginCreateOrUpdate(context.Background(), labGroup, "pool1", body, nil)
+		time.Sleep(time.Second)
+		wantList(t, "at the begin", l.ids("pool1"), "0 Creating ", "1 Creating ", "2 Creating ")
+		done(t, p, err)
+		first := l.ids("pool1")
+		if len(first) != 1 || !strings.HasSuffix(first[0], " Succeeded running") {
+			t.Fatalf("in the end: %q", first)
+		}
+		id, _, _ := strings.Cut(first[0], " ")
+		stop, err := l.vms.BeginDeallocate(context.Background(), labGroup, "pool1", id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub.refuse["pool1_4"] = errors.New("kernel panic")
+		if err := l.scale("pool1", 3); err != nil {
+			t.Fatalf("with one of the spare instances broken: %v", err)
+		}
+		done(t, stop, nil)
+		got := l.ids("pool1")
+		if len(got) != 3 || got[0] != id+" Succeeded deallocated" || !strings.HasSuffix(got[1], " Succeeded running") || !strings.HasSuffix(got[2], " Succeeded running") {
+			t.Errorf("scaled out: %q", got)
+		}
+		if n := val(l.set("pool1").SKU.Capacity); n != 3 {
+			t.Errorf("capacity %d", n)
+		}
+		if n := len(l.sub.volumesLike("/disks/")); n != 3 {
+			t.Errorf("%d volumes left, want 3", n)
+		}
+	})
+}
+
 func TestOverlayPutOfAnImage(t *testing.T) {
 	whole := func(ref string) map[string]any {
 		var out map[string]any

@@ -55,8 +55,8 @@
 //   - No data plane: no blobs, no packets but for those of a Substrate, no balanced load.
 //   - No Microsoft Graph, locks, policies, quotas but for vCPUs, moves, cost, metrics or
 //     activity log.
-//   - Instance repairs, automatic OS upgrades, overprovisioning and autoscale settings are
-//     stored, and do nothing.
+//   - Instance repairs, automatic OS upgrades and autoscale settings are stored, and do
+//     nothing.
 //   - Resource Manager throttles by a Fault alone; the metadata service has Azure's limit.
 //
 // # What stands behind

@@ -17,7 +17,11 @@ type Boot struct {
 	Pool     ResourceID `json:"pool"`
 	// Flexible tells that Instance is the id of a virtual machine, not of an
 	// instance below the pool.
-	Flexible bool   `json:"flexible"`
+	Flexible bool `json:"flexible"`
+	// Overprovisioned tells that its pool makes more instances than its capacity, and
+	// deletes those that are left once so many are provisioned.
+	Overprovisioned bool `json:"overprovisioned,omitempty"`
+
 	Name     string `json:"name"`               // "pool1_3"; "pool1_1c0ffee0" in a Flexible pool
 	HostName string `json:"hostName,omitempty"` // "pool1000003"; Node names are lower case
 	VMID     string `json:"vmId,omitempty"`     // UUID; a new one for every machine that ever was

@@ -200,7 +200,7 @@ func power(b tree) any {
 }
 
 var bootFields = []field{
-	from("Instance", "id"), argument("Pool"), argument("Flexible"), {members: []string{"properties.virtualMachineScaleSet.id"}},
+	from("Instance", "id"), argument("Pool"), argument("Flexible"), argument("Overprovisioned"), {members: []string{"properties.virtualMachineScaleSet.id"}},
 	from("Name", "name"), from("HostName", "properties.osProfile.computerName", "properties.instanceView.computerName"),
 	from("VMID", "properties.vmId"), from("Zone", "zones[]"), from("Created", "properties.timeCreated"),
 	when("Image", func(b tree) any {

@@ -56,7 +56,9 @@ func (c *Cloud) Boots(ctx context.Context, pool fleet.Pool) ([]fleet.Boot, error
 	var out []fleet.Boot
 	if err := list(ctx, c, c.instances(p, pool.ID, flexible, true), func(vm *bootAnswer) error {
 		if !flexible || vm.of(pool.ID) {
-			out = append(out, bootOf(vm, pool.ID, flexible))
+			b := bootOf(vm, pool.ID, flexible)
+			b.Overprovisioned = pool.Overprovision
+			out = append(out, b)
 		}
 		return nil
 	}); err != nil {

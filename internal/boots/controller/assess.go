@@ -234,6 +234,7 @@ var bootRules = []bootRule{
 	platformFailed,
 	consoleStuck,
 	consoleStuckBefore,
+	deletedSurplus,
 	deletedBeforeReady,
 	deadlineUnclear,
 	deadlineMissed,

@@ -50,6 +50,14 @@ var deletedAfterReport = bootRule{
 	},
 }
 
+// Azure deletes the surplus of an overprovisioning scale set in the middle of its boot (CAPZ
+// issue 1361). Nothing shows which instances those are, nor is their log a reason.
+var deletedSurplus = bootRule{
+	name:   "it is being deleted, and may be surplus of its scale set",
+	when:   func(o *observed) bool { return o.deleting && o.boot.Overprovisioned },
+	decide: (*observed).markDeleting,
+}
+
 var deletedBeforeReady = bootRule{
 	name:   "it is being deleted before its Node was Ready",
 	when:   func(o *observed) bool { return o.deleting },

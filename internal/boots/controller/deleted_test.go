@@ -273,8 +273,9 @@ func TestDeletedIsNoFailure(t *testing.T) {
 		return n
 	}
 	for name, c := range map[string]struct {
-		before func(*testing.T, *deletion) // it is deleted
-		api    *corev1.Node                // as it is deleted
+		before  func(*testing.T, *deletion) // it is deleted
+		api     *corev1.Node                // as it is deleted
+		surplus bool
 	}{
 		"it was Ready, and its Node is deleted": {before: func(t *testing.T, d *deletion) {
 			n := node(true)
@@ -298,12 +299,17 @@ func TestDeletedIsNoFailure(t *testing.T) {
 			d.list(func(b *fleet.Boot) { b.Power = fleet.PowerDeallocated })
 			d.settle(t)
 		}},
+		"it may be surplus of its scale set": {surplus: true, before: func(t *testing.T, d *deletion) {
+			d.cloud.text = unreachable
+			d.settle(t)
+		}},
 		"it was never seen before": {before: func(*testing.T, *deletion) {}},
 	} {
 		for _, vanishes := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", vanishes ", vanishes), func(t *testing.T) {
 				d := newDeletion(t)
-				d.list(exists)
+				surplus := func(b *fleet.Boot) { b.Overprovisioned = c.surplus }
+				d.list(surplus)
 				if strings.HasPrefix(name, "it may have been") {
 					d.now = noon.Add(6 * time.Minute)
 				}
@@ -316,7 +322,7 @@ func TestDeletedIsNoFailure(t *testing.T) {
 				}
 				d.now = noon.Add(11*time.Minute + 30*time.Second)
 				if !vanishes {
-					d.list(deleting)
+					d.list(surplus, deleting)
 					if a := d.settle(t); a.State.Bad() {
 						t.Errorf("%s, %s: %s", a.State, a.Reason(), a.Message())
 					}
