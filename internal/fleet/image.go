@@ -89,15 +89,16 @@ const (
 	TagBuiltFrom   = "BuiltFrom" // kamino: the donor's node name
 	TagBuiltAt     = "BuiltAt"   // kamino: BuiltAtLayout, UTC
 	TagCapture     = "ortet.io_capture"
-	TagGeneralized = "ortet.io_generalized" // value: the capture; only such a snapshot becomes a version
-	TagOnline      = "ortet.io_online"      // RFC 3339: the donor stayed in service, and flushed its disk then
-	TagRolledBack  = "ortet.io_rolled-back" // value: RFC 3339; such a version is not brought back by itself
-	TagWatch       = "ortet.io_watch"       // on a version: when a watch began, how long it lasts, how many nodes have to come up
-	TagProven      = "ortet.io_proven"      // on a version: RFC 3339; its nodes came up
-	TagQuarantine  = "ortet.io_quarantine"  // beside TagRolledBack: the gate that the version's nodes failed, and how
-	TagCanary      = "ortet.io_canary"      // RFC 3339: on a canary's scale set, when it expires; on a version, when its clones came up in one
-	TagCreatedBy   = "ortet.io_created-by"  // value: "ortet <version>"
-	TagReason      = "ortet.io_reason"      // for people
+	TagGeneralized = "ortet.io_generalized"    // value: the capture; only such a snapshot becomes a version
+	TagOnline      = "ortet.io_online"         // RFC 3339: the donor stayed in service, and flushed its disk then
+	TagRolledBack  = "ortet.io_rolled-back"    // value: RFC 3339; such a version is not brought back by itself
+	TagWatch       = "ortet.io_watch"          // on a version: when a watch began, how long it lasts, how many nodes have to come up
+	TagProven      = "ortet.io_proven"         // on a version: RFC 3339; its nodes came up
+	TagQuarantine  = "ortet.io_quarantine"     // beside TagRolledBack: the gate that the version's nodes failed, and how
+	TagCanary      = "ortet.io_canary"         // RFC 3339: on a canary's scale set, when it expires; on a version, when its clones came up in one
+	TagPublished   = "ortet.io_published-only" // RFC 3339, on a version: the capture left the model as it was, and none has pointed it there since
+	TagCreatedBy   = "ortet.io_created-by"     // value: "ortet <version>"
+	TagReason      = "ortet.io_reason"         // for people
 	// TagCustomData is the SHA-256 of the customData that goes with the version
 	// (the no-op's, for one that brings all on its disk), so that a rollback
 	// knows what to restore.

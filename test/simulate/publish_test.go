@@ -20,5 +20,9 @@ var publishing = []Story{
 		Asks: []Ask{{Do: "capture", Grow: 1, Once: true}, {Do: "capture", PublishOnly: true}}, Happen: at(putVersion, 1, "kill after")},
 	{Name: "publish only: killed, and then a capture", Seed: 8, Pool: usual,
 		Asks: []Ask{{Do: "capture", PublishOnly: true, Once: true}, {Do: "capture"}, {Do: "capture"}}, Happen: at(putVersion, 1, "kill after")},
+	{Name: "publish only: there is nothing to go back to", Seed: 10, Pool: fresh,
+		Asks: []Ask{{Do: "capture", PublishOnly: true}, {Do: "rollback", Exit: 3}}, Cannot: "NoPrevious"},
+	{Name: "publish only: a rollback passes over it, and stays at the original", Seed: 11, Pool: fresh,
+		Asks: []Ask{{Do: "capture", PublishOnly: true}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback"}, {Do: "rollback", Exit: 3}}, Cannot: "NoPrevious"},
 	{Name: "publish only: online", Seed: 9, Pool: usual, Asks: []Ask{{Do: "capture", PublishOnly: true, Online: true}}},
 }

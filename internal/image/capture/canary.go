@@ -369,7 +369,7 @@ func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Durati
 }
 
 func (c *capture) publishStep(v view) workflow.Step {
-	unjudged := v.resume.Version != nil && plan.IsUnjudged(*v.resume.Version)
+	pending := v.resume.Version != nil && (plan.IsUnjudged(*v.resume.Version) || !c.req.PublishOnly && plan.IsPublishedOnly(*v.resume.Version))
 	title := "Record that the version is live"
 	if c.req.PublishOnly {
 		title = "Record that clones of the version came up"
@@ -380,7 +380,7 @@ func (c *capture) publishStep(v view) workflow.Step {
 		Usual:    time.Minute,
 		Deadline: time.Hour,
 		After:    []string{stepVersion, stepJudge, stepModel},
-		Skip:     workflow.SkipIf(!unjudged && v.judged(c.req, c.get()) != "", "no canary"),
+		Skip:     workflow.SkipIf(!pending && v.judged(c.req, c.get()) != "", "no canary"),
 		Do:       c.publish,
 	}
 }
@@ -398,6 +398,9 @@ func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return done, err
 	}
 	tags := map[string]string{fleet.TagCanary: value}
+	if !c.req.PublishOnly {
+		tags[fleet.TagPublished] = ""
+	}
 	latest := !c.req.ExcludeFromLatest && !plan.AgainNamed(id.Name()) && !s.Excluded
 	var change fleet.Change = fleet.TagVersion{ID: id, Tags: tags}
 	if latest && v.ExcludeFromLatest {
@@ -405,6 +408,7 @@ func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	}
 	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, id)
-		return err == nil && v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) && (v.Tags[fleet.TagCanary] != "") == s.Proved && !(latest && v.ExcludeFromLatest), err
+		return err == nil && v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) && (c.req.PublishOnly || !plan.IsPublishedOnly(v)) &&
+			(v.Tags[fleet.TagCanary] != "") == s.Proved && !(latest && v.ExcludeFromLatest), err
 	})
 }

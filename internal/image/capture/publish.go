@@ -405,6 +405,9 @@ func (c *capture) imageTags() map[string]string {
 	if c.req.Canary > 0 && s.NoCanary == "" {
 		tags[fleet.TagCanary] = plan.Unjudged
 	}
+	if c.req.PublishOnly {
+		tags[fleet.TagPublished] = c.Now().UTC().Format(time.RFC3339)
+	}
 	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
 	return tags
 }

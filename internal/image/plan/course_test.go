@@ -196,6 +196,7 @@ func TestReturnTo(t *testing.T) {
 	versions := []fleet.ImageVersion{
 		ver("2026.11.19", -2, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.21", 0, Succeeded),
 		ver("2026.1120.100000", -1, Failed), ver("2026.11.18", -3, Succeeded, fleet.TagRolledBack),
+		ver("2026.1.2", -1, Succeeded, fleet.TagPublished), ver("2026.1.3", 1, Succeeded, fleet.TagPublished),
 	}
 	at := func(name string) fleet.Pool {
 		return fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: DefinitionOf(pool).Child("versions", name)}}}
@@ -213,6 +214,7 @@ func TestReturnTo(t *testing.T) {
 		"forward":            {at("2026.11.19"), "2026.11.21", "2026.11.21", "", false, false, ""},
 		"there already":      {at("2026.11.20"), "2026.11.20", "2026.11.20", "", false, true, ""},
 		"in capitals":        {upper, "2026.11.20", "2026.11.20", "", false, true, ""},
+		"published by name":  {at("2026.11.21"), "2026.1.3", "2026.1.3", "", true, false, ""},
 		"wanted again":       {at("2026.11.21"), "2026.11.18", "2026.11.18", "2026.11.21", true, false, ""},
 		"none older":         {at("2026.11.19"), "previous", "", "", false, false, "NoPrevious"},
 		"no such":            {at("2026.11.21"), "1.2.3", "", "", false, false, "NoVersion"},
@@ -228,6 +230,14 @@ func TestReturnTo(t *testing.T) {
 			strings.Join(codes(problems), " ") != c.code {
 			t.Errorf("%s: %+v, %v", name, r, problems)
 		}
+	}
+
+	marketplace := &Original{}
+	if r, problems := ReturnTo(versions, fleet.Pool{ID: pool}, marketplace, Previous); strings.Join(codes(problems), " ") != "NoPrevious" {
+		t.Errorf("a model that is as before the first capture goes forward: %+v", r)
+	}
+	if r, problems := ReturnTo(versions[5:], fleet.Pool{ID: pool}, nil, ""); strings.Join(codes(problems), " ") != "NoPrevious" {
+		t.Errorf("to a version that never was live: %+v", r)
 	}
 }
 

@@ -107,7 +107,13 @@ const Unjudged = "unjudged"
 // IsUnjudged reports whether nothing is known of a version that never was live.
 func IsUnjudged(v fleet.ImageVersion) bool { return v.Tags[fleet.TagCanary] == Unjudged }
 
-func isGood(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(v) }
+// IsPublishedOnly reports whether the version was built for another tool, and Ortet never made
+// it live.
+func IsPublishedOnly(v fleet.ImageVersion) bool { return v.Tags[fleet.TagPublished] != "" }
+
+func isGood(v fleet.ImageVersion) bool {
+	return !RolledBack(v) && !IsUnjudged(v) && !IsPublishedOnly(v)
+}
 
 // Retried returns the newest version if it is unjudged, of use, and no older than two days.
 func Retried(versions []fleet.ImageVersion, now time.Time) (v fleet.ImageVersion, found bool) {
@@ -262,6 +268,9 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		}
 	}
 	uses := original != nil && original.Image.Same(pool.Model.Image)
+	if previous && uses { // nothing was before it
+		target = nil
+	}
 	refuse, on := problems.Refuse, string(DefinitionOf(pool.ID))
 	switch {
 	case original != nil && (to == ToOriginal || previous && target == nil && !uses):

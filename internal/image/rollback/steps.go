@@ -177,7 +177,7 @@ func (r *rollback) tagStep() workflow.Step {
 func (r *rollback) untagStep() workflow.Step {
 	return workflow.Step{
 		ID:       stepUntag,
-		Title:    "Remove the rolled-back tag of " + cmp.Or(r.s.To.Name(), "the version"),
+		Title:    "Record that " + cmp.Or(r.s.To.Name(), "the version") + " is live",
 		Usual:    10 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepModel, stepTag},
@@ -191,7 +191,7 @@ func (r *rollback) untagStep() workflow.Step {
 // Failed: the next update that succeeds repairs it, unless it was Failed before.
 func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		tags := map[string]string{fleet.TagRolledBack: "", fleet.TagQuarantine: "", fleet.TagWatch: "", fleet.TagCanary: ""}
+		tags := map[string]string{fleet.TagRolledBack: "", fleet.TagQuarantine: "", fleet.TagWatch: "", fleet.TagCanary: "", fleet.TagPublished: ""}
 		if rolledBack {
 			tags = map[string]string{fleet.TagRolledBack: r.Now().UTC().Format(time.RFC3339)}
 		}
@@ -209,5 +209,5 @@ func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 // isTagged reports whether a version has the tag or lacks it, as wanted, and is not Failed
 // since.
 func isTagged(v fleet.ImageVersion, rolledBack, wasFailed bool) bool {
-	return plan.RolledBack(v) == rolledBack && (rolledBack || !plan.IsUnjudged(v)) && (wasFailed || v.ProvisioningState == plan.Succeeded)
+	return plan.RolledBack(v) == rolledBack && (rolledBack || !plan.IsUnjudged(v) && !plan.IsPublishedOnly(v)) && (wasFailed || v.ProvisioningState == plan.Succeeded)
 }
