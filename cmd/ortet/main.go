@@ -27,9 +27,15 @@ func main() {
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		signals = append(signals, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	ctx, end := context.WithCancel(context.Background())
+	ctx, stop := signal.NotifyContext(ctx, signals...)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: buildinfo.Version(version), Image: image, Restore: stop,
+		EndOnClosedPipe: func() {
+			closed := make(chan os.Signal, 1)
+			signal.Notify(closed, syscall.SIGPIPE)
+			go func() { <-closed; end() }()
+		},
 	})
 	stop()
 	os.Exit(code)

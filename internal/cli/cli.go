@@ -42,6 +42,9 @@ type Process struct {
 	// Restore gives the terminal's signals back, so that a second Ctrl-C ends
 	// the process at once. It may be nil.
 	Restore func()
+	// EndOnClosedPipe has the end of a reader of standard output or error end ctx, instead of
+	// the process at once; commands that change something call it. It may be nil.
+	EndOnClosedPipe func()
 
 	// rollouts replaces how ortet config connects, in tests.
 	rollouts openRollouts

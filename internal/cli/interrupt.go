@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -26,9 +27,10 @@ func (o *options) explainInterrupt(ctx context.Context, show *progress) (stop fu
 			if late := (*timeoutError)(nil); errors.As(context.Cause(ctx), &late) {
 				begin, again = "The time of --timeout is over.", ""
 			}
-			show.Say(begin + " If the node is out of service, it\n" +
-				"returns to service first; this takes as long as its start. Press Ctrl-C" + again + "\n" +
-				"to exit at once; then run the same command again to restore the node.")
+			var text strings.Builder
+			paragraph(&text, resultWidth, "", "", begin+" A node that is out of service returns to service first; this takes as long as its start. "+
+				"Press Ctrl-C"+again+" to exit at once; then run the same command again to restore the node.")
+			show.Say(strings.TrimSuffix(text.String(), "\n"))
 		}
 	}()
 	return func() { close(ended) }

@@ -59,7 +59,11 @@ func (e *timeoutError) Is(target error) bool { return target == context.Canceled
 // limit puts --timeout on the command's context. The cause of its end names what is
 // waited for then.
 func (o *options) limit(c *cobra.Command) error {
-	switch class := timeoutClassOf(c); {
+	class := timeoutClassOf(c)
+	if class == changesSomething && o.process.EndOnClosedPipe != nil {
+		o.process.EndOnClosedPipe() // a node would stay out of service
+	}
+	switch {
 	case class == runsOn && o.timeout != 0:
 		return usagef("--timeout %s: %s runs until it is stopped", o.timeout, c.CommandPath())
 	case class == runsOn:

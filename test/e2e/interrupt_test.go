@@ -28,6 +28,9 @@ func interrupted(t *testing.T, w *world) {
 	p.whole(t, donor, before)
 	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+donor, "can be resumed").fits(t)
 
+	p.ortet(t, on("stop", "started", syscall.SIGPIPE), args...).exits(t, exitInterrupted) // as of a pipe whose reader ended
+	p.whole(t, donor, before)
+
 	// A second Ctrl-C ends it at once, whatever state that leaves.
 	twice := func() outcome {
 		once := on("stop", "started", os.Interrupt)
