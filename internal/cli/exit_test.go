@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/workflow"
@@ -190,6 +191,10 @@ func TestHole13ExitCodes(t *testing.T) {
 		if !errors.Is(err, exitError(needsPerson)) {
 			t.Errorf("%s: ortet nodes --failed ends with %v", what, err)
 		}
+	}
+	alone := survey{stories: []nodeStory{{Assessment: controller.Assessment{Node: "a"}}}, unread: []string{"Azure was not asked"}, now: noon}
+	if err := o.printNodes(alone, true); workflow.ExitCode(err) != failed || errors.As(err, new(exitError)) {
+		t.Errorf("a Node of which nothing is known, since Azure was not asked: ortet nodes --failed ends with %v", err)
 	}
 	if err := o.printNodes(survey{stories: stories(), now: noon}, false); err != nil {
 		t.Errorf("a list of nodes ends with %v", err)

@@ -36,7 +36,7 @@ func (o *options) printNodes(s survey, failed bool) error {
 	})
 	o.tellNotes(s)
 	err = cmp.Or(err, errors.Join(noteErrors(s.unread)...), refuseGone(s.missing...))
-	if failed && len(list) > 0 { // a person has to see to them, and the table names them
+	if failed && slices.ContainsFunc(list, s.failed) { // a person has to see to them, and the table names them
 		if err != nil {
 			writeError(o.process.Err, err)
 		}
@@ -124,7 +124,7 @@ func (n nodeStory) status() string {
 // hasOwnStatus reports whether the status says more than the verdict beside it.
 func (n nodeStory) hasOwnStatus() bool {
 	s := n.status()
-	return s != "" && s != string(fleet.PowerRunning) && n.State != controller.Booting && n.State != controller.Deleting
+	return s != "" && s != "creating" && s != string(fleet.PowerRunning) && n.State != controller.Booting && n.State != controller.Deleting
 }
 
 // writeByPool writes a table for each pool, where one for all would be too wide.

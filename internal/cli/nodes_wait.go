@@ -121,7 +121,7 @@ func (v *surveyor) waitForVerdicts(ctx context.Context, within time.Duration) (s
 func (o *options) printWaited(s survey, f nodesFlags) error {
 	failed := false
 	for _, n := range s.stories {
-		failed = failed || !n.well() && !n.before(s.since)
+		failed = failed || s.failed(n) && !n.before(s.since)
 	}
 	text := s.missingVerdicts()
 	err := o.printNodes(s.young(), f.failed)
