@@ -29,6 +29,7 @@ EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
+	@[ -e bin/ortet ] || echo 'compiling; the first time this takes some minutes'
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/... $(ALSO)
 	@hack/agent.sh --check bin/ortet-node
 

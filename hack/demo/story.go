@@ -202,7 +202,10 @@ func invite(out io.Writer, dir string, kube cluster, azure *simulation.Azure, no
 	env, path := filepath.Join(dir, "env"), filepath.Join(dir, "bin")
 	err = errors.Join(os.Mkdir(path, 0o755),
 		os.WriteFile(filepath.Join(path, "ortet"), fmt.Appendf(nil, "#!/bin/sh\nexec %s/ortet --azure-config=%s \"$@\"\n", bin, azure.Endpoint.AzureConfig), 0o755),
-		os.WriteFile(env, fmt.Appendf(nil, "export KUBECONFIG=%s SSL_CERT_FILE=%s\nexport PATH=\"%s:$PATH\"\n", kube.kubeconfig, azure.Endpoint.CAFile, path), 0o600))
+		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl-ortet")),
+		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl_complete-ortet")),
+		os.WriteFile(env, fmt.Appendf(nil, "export KUBECONFIG=%s SSL_CERT_FILE=%s ORTET_AZURE_CONFIG=%s\nexport PATH=\"%s:$PATH\"\n",
+			kube.kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, path), 0o600))
 	if kube.kubectl != "" {
 		err = errors.Join(err, os.WriteFile(filepath.Join(path, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", kube.kubectl), 0o755))
 	}

@@ -87,6 +87,7 @@ func (r *release) make(ctx context.Context, names []string) error {
 		{"Write manifests for krew and Homebrew", r.writeManifests},
 	} {
 		began := time.Now()
+		r.note("%s …", step.title)
 		if err := step.run(ctx, platforms); err != nil {
 			return err
 		}

@@ -94,7 +94,8 @@ func (r *release) ortetPackage(ctx context.Context, p platform) (*nfpm.Info, []p
 	}
 	content := append(legal("ortet", common[1:]),
 		file("/usr/bin/ortet", 0o755, common[0].content),
-		placed{entry: entry{name: "/usr/bin/kubectl-ortet", content: []byte("ortet")}, kind: files.TypeSymlink})
+		placed{entry: entry{name: "/usr/bin/kubectl-ortet", content: []byte("ortet")}, kind: files.TypeSymlink},
+		placed{entry: entry{name: "/usr/bin/kubectl_complete-ortet", content: []byte("ortet")}, kind: files.TypeSymlink})
 	manual, err := writeManual(r.version.tag, r.commit)
 	if err != nil {
 		return nil, nil, err

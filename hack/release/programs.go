@@ -85,6 +85,7 @@ func (r *release) build(ctx context.Context, platforms []platform) error {
 }
 
 func (r *release) goBuild(ctx context.Context, p platform, folder, image string) error {
+	r.note("  %s", p)
 	flags := "-s -w -X main.version=" + r.version.tag
 	// The commit is part of every program: a checkout without it, as an unpacked
 	// archive, is refused by the go command.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -126,6 +127,11 @@ func imageHelp(release string) string {
 func (f *captureFlags) complete(node string) error {
 	r := &f.request
 	r.Node = node
+	if f.image != "" {
+		if _, err := name.ParseReference(f.image); err != nil {
+			return usagef("--image %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", f.image)
+		}
+	}
 	switch {
 	case r.History < 2:
 		return usagef("--history %d: at least 2 versions are kept, the new one and the one before it", r.History)
@@ -228,6 +234,10 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	}
 	return o.printNames(result, []string{string(result.Version)}, func(w io.Writer) {
 		writeCapture(w, result.Result)
+		if n := f.request.NewNodes; n > 0 && !result.NothingToDo {
+			say(w, "The pool was given %s. This shows whether it came up:", fleet.Count(int(n), "new node"))
+			fmt.Fprintf(w, "  ortet nodes --pool %s --since 30m --wait 15m\n", result.Pool.Name())
+		}
 		if result.Watch != nil {
 			writeWatch(w, *result.Watch)
 		}

@@ -39,6 +39,7 @@ func TestUsageErrors(t *testing.T) {
 		{"capture a b", `takes one argument, not ["a" "b"]`},
 		{"capture n --history 1", "--history 1: at least 2 versions are kept"},
 		{"capture n --history x", "invalid argument"},
+		{"capture n --image REGISTRY/ortet:TAG", `--image "REGISTRY/ortet:TAG": want a container image, such as reg.example/org/ortet:1`},
 		{"capture n --publish-only --grow 1", "it does not go with --grow: its new nodes would come from the model's image"},
 		{"capture n --publish-only --bootstrap baked", "it does not go with --bootstrap baked"},
 		{"capture n --publish-only --keep-extension x", "it does not go with --extensions and --keep-extension"},

@@ -60,7 +60,7 @@ func (l *lock) acquire(ctx context.Context) error {
 		case !fleet.Is(err, fleet.KindHeld):
 		case first.Holder != holding.Holder:
 			first = holding
-			l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder,
+			l.Report(Event{At: l.Now(), Kind: EventProgress, Step: "preflight", Message: "waiting for the pool lock of " + holding.Holder + expiry(holding),
 				Percent: -1})
 		case holding.Renewed.After(first.Renewed):
 			return Held(l.name, holding)

@@ -54,8 +54,16 @@ func (e *Refused) Error() string {
 func Held(pool string, by cluster.Holding) *Refused {
 	return &Refused{[]fleet.Problem{{
 		Code: "Held", On: pool, What: by.Holder + " has had the pool lock since " + by.Since.UTC().Format(time.RFC3339),
-		WayOut: "wait until it has ended, or if it died, until its Lease expires; ortet status shows its progress",
+		WayOut: "wait until it has ended, or if it died, until its Lease expires" + expiry(by) + "; ortet status shows its progress",
 	}}}
+}
+
+// expiry says when a hold ends that is not renewed; "" where that is not known.
+func expiry(h cluster.Holding) string {
+	if h.Until.IsZero() {
+		return ""
+	}
+	return " (" + h.Until.UTC().Format(time.RFC3339) + " unless it is renewed)"
 }
 
 // OpenRun says what becomes of an open record before anything else; why is why it is not

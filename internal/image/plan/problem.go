@@ -154,7 +154,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 		"no container image is given for the pods that read disks, and this ortet is of no release, which would name its own",
 		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
 	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
-		"name a node as `kubectl get nodes` shows it (ortet status shows the node of each virtual machine), or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again")
+		"name a node as `kubectl get nodes` shows it (ortet status shows the node of each virtual machine), or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again; `ortet nodes NAME` says why a machine never joined")
 	if o.Donor != nil {
 		p.ofDonor(o, *pool, q, resume)
 	}
