@@ -50,11 +50,11 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 		}
 		list, members := s.livingOf(set)
 		want := capacityOf(body)
-		missing := max(0, want-len(list))
-		if missing > 0 && val(body.Properties.Overprovision) {
-			spare = spareInstances
+		more := max(0, want-len(list))
+		if more > 0 && val(body.Properties.Overprovision) && !s.instant { // a spec's world is at rest
+			more += spareInstances
 		}
-		for _, zone := range placeZones(zonesOf(body.Zones), members, missing+spare) {
+		for _, zone := range placeZones(zonesOf(body.Zones), members, more) {
 			e := s.newInstance(set, zone, time.Now())
 			x, _ := instanceOf(e)
 			x.creation = s.spawn(func() error { return s.createInstance(e) }, func(error) { e.op, x.creation = nil, nil })
@@ -66,7 +66,10 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 				made, creations = append(made, e), append(creations, x.creation)
 			}
 		}
-		if surplus := len(list) - want; surplus > 0 && spare == 0 {
+		if val(body.Properties.Overprovision) { // also what an older operation makes
+			spare = min(max(0, len(list)-want), len(creations))
+		}
+		if surplus := len(list) - want - spare; surplus > 0 {
 			byID := map[int]*entry{}
 			for _, e := range list {
 				x, _ := instanceOf(e)
@@ -85,10 +88,13 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 		}
 	})
 	if spare > 0 {
-		return s.keepFirst(ctx, set, made, creations, len(creations)-spare)
-	}
-	for _, t := range creations {
-		waits = append(waits, t.wait)
+		waits = append(waits, func(ctx context.Context) error {
+			return s.keepFirst(ctx, set, made, creations, len(creations)-spare)
+		})
+	} else {
+		for _, t := range creations {
+			waits = append(waits, t.wait)
+		}
 	}
 	if err := each(waits, func(wait func(context.Context) error) error { return wait(ctx) }); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -331,6 +332,20 @@ func TestOverprovision(t *testing.T) {
 		}
 		if n := len(l.sub.volumesLike("/disks/")); n != 3 {
 			t.Errorf("%d volumes left, want 3", n)
+		}
+
+		// Another write in the middle of a scale-out.
+		before := l.ids("pool1")
+		grow, err := l.sets.BeginUpdate(context.Background(), labGroup, "pool1", armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Capacity: ptr(int64(4))}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		tag, err := l.sets.BeginUpdate(context.Background(), labGroup, "pool1", armcompute.VirtualMachineScaleSetUpdate{Tags: map[string]*string{"a": ptr("b")}}, nil)
+		done(t, tag, err)
+		_, _ = tryDone(grow, nil) // preempted
+		if got := l.ids("pool1"); len(got) != 4 || !slices.Equal(got[:3], before) {
+			t.Errorf("after another write in the middle: %q, before %q", got, before)
 		}
 	})
 }

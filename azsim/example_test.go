@@ -55,6 +55,7 @@ scaleSets:
     sku: {name: Standard_D2s_v5}
     properties:
       upgradePolicy: {mode: Manual}
+      overprovision: false
       virtualMachineProfile:
         osProfile: {computerNamePrefix: pool1, adminUsername: azureuser, adminPassword: Secret-of-an-example}
         storageProfile: {imageReference: {publisher: Debian, offer: debian-12, sku: 12-gen2, version: latest}}

@@ -31,11 +31,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: buildinfo.Version(version), Image: image, Restore: stop,
-		EndOnClosedPipe: func() {
-			closed := make(chan os.Signal, 1)
-			signal.Notify(closed, syscall.SIGPIPE)
-			go func() { <-closed; end() }()
-		},
+		EndOnClosedPipe: func() { cli.OnClosedPipe(end, os.Stdout, os.Stderr) },
 	})
 	stop()
 	os.Exit(code)

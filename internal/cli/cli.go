@@ -78,6 +78,7 @@ func Run(ctx context.Context, args []string, process Process) int {
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	o.waits.Close()
+	done := err == nil
 	if out.err != nil && !errors.Is(err, out.err) {
 		err = errors.Join(err, fmt.Errorf("cannot write the result to standard output: %w", out.err))
 	}
@@ -94,7 +95,7 @@ func Run(ctx context.Context, args []string, process Process) int {
 	if !errors.As(err, &exit) {
 		err = timedOut(command, err)
 	}
-	if !errors.As(err, &exit) && ctx.Err() != nil {
+	if !errors.As(err, &exit) && ctx.Err() != nil && !done {
 		err = asInterrupted(errors.Join(err, ctx.Err()))
 	}
 	if errors.As(err, &exit) {

@@ -151,7 +151,7 @@ func (o *options) openSurvey(ctx context.Context, pools []string, more []fleet.R
 		return nil, v.lookErr
 	}
 	for _, arg := range pools {
-		id, err := o.pool(ctx, v.client, v.look.places(v.lookErr), arg)
+		id, err := v.pool(ctx, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,6 @@ func (o *options) survey(ctx context.Context, more []fleet.ResourceID) (survey, 
 func (v *surveyor) observe(ctx context.Context, named string) (survey, error) {
 	s := survey{now: time.Now(), since: v.since}
 	o, pools, look, deadlines := v.o, v.pools, v.look, v.deadlines
-	more := slices.Clone(v.groups)
 	nodes, err := listNodes(ctx, v.client)
 	if err != nil {
 		return s, err
@@ -184,19 +183,13 @@ func (v *surveyor) observe(ctx context.Context, named string) (survey, error) {
 	if err != nil {
 		s.unread = append(s.unread, err.Error())
 	}
+	more := v.groups
 	if len(pools) == 0 {
-		for i := range nodes {
-			if id, ok := controller.InstanceOf(nodes[i].ProviderID); ok {
-				more = append(more, id.Group())
-			}
-		}
+		more = v.groupsWith(nodes)
 	}
 	if v.lookErr != nil {
 		s.unread = append(s.unread, "Azure was not asked, so instances that never became Nodes are missing: "+v.lookErr.Error())
 	} else {
-		if look.group != "" && len(pools) == 0 {
-			more = append(more, look.group)
-		}
 		listed, boots, missing, problems := listBoots(ctx, look, pools, more)
 		s.pools, s.missing = listed, missing
 		s.unread = append(s.unread, problems...)
@@ -285,13 +278,9 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 		defer mu.Unlock()
 		problems = append(problems, err.Error())
 	}
-	slices.SortFunc(more, func(a, b fleet.ResourceID) int {
-		return strings.Compare(string(controller.KeyOf(a)), string(controller.KeyOf(b)))
-	})
-	more = slices.CompactFunc(more, fleet.ResourceID.Equal)
 	var g errgroup.Group
 	g.SetLimit(4)
-	for _, group := range more {
+	for _, group := range distinct(more) {
 		g.Go(func() error {
 			list, err := look.boots.Pools(ctx, group)
 			noGroup := fleet.Is(err, fleet.KindNotFound) && slices.ContainsFunc(pools, func(p fleet.ResourceID) bool { return p.Group().Equal(group) })

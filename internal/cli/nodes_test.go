@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeclient "k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -192,6 +194,19 @@ func TestNodesOfAPoolThatDoesNotExist(t *testing.T) {
 		}
 		if len(s.stories) != want {
 			t.Errorf("--pool %q shows %d nodes, want %d", pool, len(s.stories), want)
+		}
+	}
+}
+
+// A person asks by name for a pool whose nodes never joined.
+func TestPoolWithoutNodesByName(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))}}
+	broken := pool1.Group().In("virtualMachineScaleSets", "broken")
+	v := &surveyor{o: &options{}, client: kubeclient.NewClientset(node), look: lookout{boots: listed{pools: []fleet.Pool{{ID: pool1}, {ID: broken}}}}}
+	for name, want := range map[string]fleet.ResourceID{pool1.Name(): pool1, "BROKEN": broken, "nope": ""} {
+		id, err := v.pool(t.Context(), name)
+		if id != want || (err != nil) != (want == "") {
+			t.Errorf("%s is %q, %v; want %q", name, id, err, want)
 		}
 	}
 }

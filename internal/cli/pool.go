@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,18 +83,74 @@ func poolNamed(ctx context.Context, nodes []controller.NodeView, places auto.Pla
 	}
 	found := slices.Sorted(maps.Values(pools))
 	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		text := make([]string, len(found))
-		for i, id := range found {
-			text[i] = string(id)
-		}
-		return "", refuse("PoolAmbiguous", "scale set "+arg, fmt.Sprintf("%d have that name: %s", len(found), strings.Join(text, ", ")), "give the ARM id of one")
+	case len(found) > 0:
+		return oneOf(arg, found)
 	case len(names) == 0:
 		return "", refuse(poolNotFound, "scale set "+arg, "no Node of this cluster is an instance of a scale set", "give its ARM id (az vmss list)")
 	}
 	return "", refuse(poolNotFound, "scale set "+arg, "the Nodes of this cluster are instances of "+strings.Join(slices.Sorted(maps.Keys(names)), ", "), "give one of these, or an ARM id")
+}
+
+// groupsWith returns the resource groups that are looked at where no pool is named: those of the
+// flags, of Nodes, and of the credentials.
+func (v *surveyor) groupsWith(nodes []controller.NodeView) []fleet.ResourceID {
+	groups := slices.Clone(v.groups)
+	for i := range nodes {
+		if id, ok := controller.InstanceOf(nodes[i].ProviderID); ok {
+			groups = append(groups, id.Group())
+		}
+	}
+	if v.look.group != "" {
+		groups = append(groups, v.look.group)
+	}
+	return groups
+}
+
+// distinct returns the ids in order, each once.
+func distinct(ids []fleet.ResourceID) []fleet.ResourceID {
+	sorted := slices.SortedFunc(slices.Values(ids), func(a, b fleet.ResourceID) int { return cmp.Compare(controller.KeyOf(a), controller.KeyOf(b)) })
+	return slices.CompactFunc(sorted, fleet.ResourceID.Equal)
+}
+
+// pool is options.pool, also for the name of a scale set of which no instance became a Node.
+func (v *surveyor) pool(ctx context.Context, arg string) (fleet.ResourceID, error) {
+	id, err := v.o.pool(ctx, v.client, v.look.places(v.lookErr), arg)
+	var refused *workflow.Refused
+	if v.lookErr != nil || !errors.As(err, &refused) || refused.Problems[0].Code != poolNotFound {
+		return id, err
+	}
+	nodes, listErr := listNodes(ctx, v.client)
+	if listErr != nil {
+		return "", listErr
+	}
+	var found []fleet.ResourceID
+	for _, group := range distinct(v.groupsWith(nodes)) {
+		pools, listErr := v.look.boots.Pools(ctx, group)
+		if fleet.IgnoreNotFound(listErr) != nil {
+			refused.Problems[0].What += "; " + listErr.Error()
+		}
+		for _, p := range pools {
+			if strings.EqualFold(p.ID.Name(), arg) {
+				found = append(found, p.ID)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return "", err
+	}
+	return oneOf(arg, found)
+}
+
+// oneOf returns the only scale set of that name.
+func oneOf(arg string, found []fleet.ResourceID) (fleet.ResourceID, error) {
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	text := make([]string, len(found))
+	for i, id := range found {
+		text[i] = string(id)
+	}
+	return "", refuse("PoolAmbiguous", "scale set "+arg, fmt.Sprintf("%d have that name: %s", len(found), strings.Join(text, ", ")), "give the ARM id of one")
 }
 
 // nodeOrPool returns the node or the scale set that an argument names. A Node goes before

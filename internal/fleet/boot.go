@@ -18,7 +18,7 @@ type Boot struct {
 	// Flexible tells that Instance is the id of a virtual machine, not of an
 	// instance below the pool.
 	Flexible bool `json:"flexible"`
-	// Overprovisioned tells that its pool makes more instances than its capacity, and
+	// Overprovisioned is that its pool makes more instances than its capacity, and
 	// deletes those that are left once so many are provisioned.
 	Overprovisioned bool `json:"overprovisioned,omitempty"`
 

@@ -24,5 +24,9 @@ var publishing = []Story{
 		Asks: []Ask{{Do: "capture", PublishOnly: true}, {Do: "rollback", Exit: 3}}, Cannot: "NoPrevious"},
 	{Name: "publish only: a rollback passes over it, and stays at the original", Seed: 11, Pool: fresh,
 		Asks: []Ask{{Do: "capture", PublishOnly: true}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback"}, {Do: "rollback", Exit: 3}}, Cannot: "NoPrevious"},
+	{Name: "publish only: with a canary, then live without", Seed: 12, Pool: with(func(p *Pool) { p.Extensions = []string{"monitor"} }),
+		Asks: []Ask{{Do: "capture", PublishOnly: true, Canary: 1}, {Do: "capture"}}},
+	{Name: "publish only: with a canary, then live with another", Seed: 13, Pool: with(func(p *Pool) { p.Extensions = []string{"monitor"} }),
+		Asks: []Ask{{Do: "capture", PublishOnly: true, Canary: 1}, {Do: "capture", Canary: 1}}},
 	{Name: "publish only: online", Seed: 9, Pool: usual, Asks: []Ask{{Do: "capture", PublishOnly: true, Online: true}}},
 }

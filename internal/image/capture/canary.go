@@ -397,11 +397,15 @@ func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	if err != nil {
 		return done, err
 	}
-	tags := map[string]string{fleet.TagCanary: value}
+	tags := map[string]string{}
+	judged := s.Proved || plan.IsUnjudged(v) // else an earlier capture decided on proof and latest
+	if judged {
+		tags[fleet.TagCanary] = value
+	}
 	if !c.req.PublishOnly {
 		tags[fleet.TagPublished] = ""
 	}
-	latest := !c.req.ExcludeFromLatest && !plan.AgainNamed(id.Name()) && !s.Excluded
+	latest := judged && !c.req.ExcludeFromLatest && !plan.AgainNamed(id.Name()) && !s.Excluded
 	var change fleet.Change = fleet.TagVersion{ID: id, Tags: tags}
 	if latest && v.ExcludeFromLatest {
 		change = fleet.PublishVersion{ID: id, Tags: tags}
@@ -409,6 +413,6 @@ func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, id)
 		return err == nil && v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) && (c.req.PublishOnly || !plan.IsPublishedOnly(v)) &&
-			(v.Tags[fleet.TagCanary] != "") == s.Proved && !(latest && v.ExcludeFromLatest), err
+			(!judged || (v.Tags[fleet.TagCanary] != "") == s.Proved) && !(latest && v.ExcludeFromLatest), err
 	})
 }

@@ -236,6 +236,12 @@ func TestReturnTo(t *testing.T) {
 	if r, problems := ReturnTo(versions, fleet.Pool{ID: pool}, marketplace, Previous); strings.Join(codes(problems), " ") != "NoPrevious" {
 		t.Errorf("a model that is as before the first capture goes forward: %+v", r)
 	}
+	if r, problems := ReturnTo(versions, at("2026.1.3"), marketplace, ""); len(problems) > 0 || r.To.Name() != "2026.11.21" {
+		t.Errorf("from a version that another tool made live: %+v, %v", r, problems)
+	}
+	if r, problems := ReturnTo(versions[5:], at("2026.1.3"), marketplace, ""); len(problems) > 0 || r.To.Name() != "2026.1.2" {
+		t.Errorf("among versions that another tool makes live: %+v, %v", r, problems)
+	}
 	if r, problems := ReturnTo(versions[5:], fleet.Pool{ID: pool}, nil, ""); strings.Join(codes(problems), " ") != "NoPrevious" {
 		t.Errorf("to a version that never was live: %+v", r)
 	}

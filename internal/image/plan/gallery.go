@@ -111,8 +111,13 @@ func IsUnjudged(v fleet.ImageVersion) bool { return v.Tags[fleet.TagCanary] == U
 // it live.
 func IsPublishedOnly(v fleet.ImageVersion) bool { return v.Tags[fleet.TagPublished] != "" }
 
-func isGood(v fleet.ImageVersion) bool {
-	return !RolledBack(v) && !IsUnjudged(v) && !IsPublishedOnly(v)
+func isJudged(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(v) }
+
+func isGood(v fleet.ImageVersion) bool { return isJudged(v) && !IsPublishedOnly(v) }
+
+// Pending reports whether a version has tags that keep it from a rollback until it goes live.
+func Pending(v *fleet.ImageVersion) bool {
+	return v != nil && (IsUnjudged(*v) || IsPublishedOnly(*v))
 }
 
 // Retried returns the newest version if it is unjudged, of use, and no older than two days.
@@ -262,7 +267,8 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	var target *fleet.ImageVersion
 	for _, v := range NewestFirst(versions) {
 		older := !known || v.Published.Before(current.Published)
-		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && isGood(v) && !v.ID.Equal(current.ID) {
+		good := isGood(v) || IsPublishedOnly(current) && isJudged(v) // another tool makes versions live
+		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && good && !v.ID.Equal(current.ID) {
 			target = &v
 			break
 		}

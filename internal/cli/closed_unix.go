@@ -1,0 +1,33 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// OnClosedPipe calls end when the reader of one of the files has gone and something was
+// written to it, instead of the end of the process by SIGPIPE. A connection that its peer
+// reset raises SIGPIPE as well, once a program listens to it (os/signal's doc).
+func OnClosedPipe(end func(), files ...*os.File) {
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE)
+	go func() {
+		for range pipes {
+			if slices.ContainsFunc(files, isClosedPipe) {
+				end()
+			}
+		}
+	}()
+}
+
+func isClosedPipe(f *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	_, err := unix.Poll(fds, 0)
+	return err == nil && fds[0].Revents&unix.POLLERR != 0
+}
