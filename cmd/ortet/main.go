@@ -29,6 +29,7 @@ func main() {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	ctx, stop := signal.NotifyContext(ctx, signals...)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: buildinfo.Version(version), Image: image, Restore: stop,
 		EndOnClosedPipe: func() { cli.OnClosedPipe(end, os.Stdout, os.Stderr) },
