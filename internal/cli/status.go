@@ -198,6 +198,8 @@ func versionState(v capture.VersionStatus) string {
 		state = "not proven yet"
 	case v.Tags[fleet.TagCanary] != "":
 		state = "clones came up"
+	case plan.IsPublishedOnly(v.ImageVersion):
+		state = "published only"
 	}
 	if v.Tags[fleet.TagOnline] != "" {
 		state = strings.TrimPrefix(state+", online", ", ")
