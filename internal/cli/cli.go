@@ -39,8 +39,8 @@ type Process struct {
 	Image string
 	// Dial reaches machines; nil is the system's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Restore gives the terminal's signals back, so that a second Ctrl-C ends
-	// the process at once. It may be nil.
+	// Restore gives the terminal's signals back, so that the next Ctrl-C ends the process
+	// at once, as it does anyway once ctx has ended. It may be nil.
 	Restore func()
 	// EndOnClosedPipe has the end of a reader of standard output or error end ctx, instead of
 	// the process at once; commands that change something call it. It may be nil.

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnClosedPipe calls end when the reader of one of the files has gone and something was
-// written to it, instead of the end of the process by SIGPIPE. A connection that its peer
-// reset raises SIGPIPE as well, once a program listens to it (os/signal's doc).
+// OnClosedPipe calls end when something is written to one of the files whose reader has gone;
+// the write fails then, and the process goes on. A connection that its peer reset raises SIGPIPE
+// as well, once a program listens to it (os/signal's doc).
 func OnClosedPipe(end func(), files ...*os.File) {
 	pipes := make(chan os.Signal, 1)
 	signal.Notify(pipes, syscall.SIGPIPE)

@@ -155,9 +155,6 @@ func (s *site) manager(report func(workflow.Event)) *lifecycle.Manager {
 // goesOn says at Ctrl-C what becomes of the work; a second one ends at once.
 func (c *clusterOptions) goesOn(ctx context.Context, show *progress) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		if c.process.Restore != nil {
-			c.process.Restore()
-		}
 		show.Say("Interrupted. Azure goes on with what it has accepted.")
 	})
 }

@@ -130,9 +130,6 @@ func (c *configOptions) push(ctx context.Context, arg string, do func(p pusher, 
 	if err != nil {
 		return c.printFailure(nil, nil, err)
 	}
-	if c.process.Restore != nil {
-		defer context.AfterFunc(ctx, c.process.Restore)()
-	}
 	r, err := do(p, pool)
 	show.Close()
 	if err == nil {

@@ -113,7 +113,7 @@ func TestPackagesOnRealMachines(t *testing.T) {
 	t.Run("removed and purged", func(t *testing.T) {
 		sh(t, "dpkg -r ortet ortet-node")
 		expect(t, [][2]string{
-			{`command -v ortet ortet-node kubectl-ortet || true`, ""},
+			{`command -v ortet ortet-node kubectl-ortet kubectl_complete-ortet || true`, ""},
 			{`systemctl list-unit-files 'ortet-*' --plain --no-legend || true`, ""},
 			{`find /etc/systemd/system -name 'ortet-*'`, ""},
 			{`tail -1 /etc/ortet/ortet-metadata-guard.nft`, "# ours"},

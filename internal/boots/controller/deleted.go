@@ -51,7 +51,8 @@ var deletedAfterReport = bootRule{
 }
 
 // Azure deletes the surplus of an overprovisioning scale set in the middle of its boot (CAPZ
-// issue 1361). Nothing shows which instances those are, and the log of a boot that was cut short misleads.
+// issue 1361). Nothing shows which instances those are, and the log of a boot that was cut
+// short misleads.
 var deletedSurplus = bootRule{
 	name:   "it is being deleted, and may be surplus of its scale set",
 	when:   func(o *observed) bool { return o.deleting && o.boot.Overprovisioned },

@@ -369,7 +369,7 @@ func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Durati
 }
 
 func (c *capture) publishStep(v view) workflow.Step {
-	pending := v.resume.Version != nil && (plan.IsUnjudged(*v.resume.Version) || !c.req.PublishOnly && plan.IsPublishedOnly(*v.resume.Version))
+	pending := c.req.Pending(v.resume.Version)
 	title := "Record that the version is live"
 	if c.req.PublishOnly {
 		title = "Record that clones of the version came up"

@@ -115,9 +115,9 @@ func isJudged(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(
 
 func isGood(v fleet.ImageVersion) bool { return isJudged(v) && !IsPublishedOnly(v) }
 
-// Pending reports whether a version has tags that keep it from a rollback until it goes live.
-func Pending(v *fleet.ImageVersion) bool {
-	return v != nil && (IsUnjudged(*v) || IsPublishedOnly(*v))
+// Pending reports whether a capture that uses the version has to change its tags.
+func (q Request) Pending(v *fleet.ImageVersion) bool {
+	return v != nil && (IsUnjudged(*v) || !q.PublishOnly && IsPublishedOnly(*v))
 }
 
 // Retried returns the newest version if it is unjudged, of use, and no older than two days.

@@ -318,7 +318,7 @@ func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
 	return slices.Concat(
 		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}},
 		when(!q.PublishOnly, changes{fleet.PatchModel{}}),
-		when(q.Canary > 0 || !q.PublishOnly && Pending(resume.Version), changes{fleet.TagVersion{}, fleet.PublishVersion{}}),
+		when(q.Canary > 0 || q.Pending(resume.Version), changes{fleet.TagVersion{}, fleet.PublishVersion{}}),
 		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
 		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
 		when(resume.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
