@@ -33,7 +33,12 @@ func (s *Substrate) Attach(ctx context.Context, id string, lun int32, v azsim.Vo
 		return fmt.Errorf("attach %s to %s: there is no such volume", v, id)
 	}
 	if c.run != nil && c.run.running() {
-		if err := s.plug(ctx, c, lun, v); err != nil {
+		dev, err := c.dev()
+		if err != nil {
+			return fmt.Errorf("attach %s to %s: %w", v, id, err)
+		}
+		defer dev.Close()
+		if err := s.plug(ctx, c, dev, lun, v); err != nil {
 			return fmt.Errorf("attach %s to %s: %w", v, id, err)
 		}
 	}
@@ -64,14 +69,14 @@ func (s *Substrate) Detach(ctx context.Context, id string, lun int32) error {
 	return nil
 }
 
-// plug makes a volume appear in a running computer.
-func (s *Substrate) plug(ctx context.Context, c *computer, lun int32, v azsim.Volume) error {
+// plug makes a volume appear in a computer whose devices are in dev.
+func (s *Substrate) plug(ctx context.Context, c *computer, dev *os.Root, lun int32, v azsim.Volume) error {
 	disk, err := s.volumes.claim(ctx, v, c.id)
 	if err != nil {
 		return err
 	}
-	if err := c.show(disk, lunLinks(c.desc.NVMe, lun)); err != nil {
-		return errors.Join(err, c.hide(disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(context.WithoutCancel(ctx), v))
+	if err := show(dev, disk, lunLinks(c.desc.NVMe, lun)); err != nil {
+		return errors.Join(err, hide(dev, disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(context.WithoutCancel(ctx), v))
 	}
 	return nil
 }
@@ -91,7 +96,12 @@ func (s *Substrate) unplug(ctx context.Context, c *computer, lun int32, v azsim.
 	if busy {
 		return fmt.Errorf("%s (%s) is mounted in the computer, or in a pod there; unmount it first", disk.Name, v)
 	}
-	return errors.Join(c.hide(disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(ctx, v))
+	dev, err := c.dev()
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	return errors.Join(hide(dev, disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(ctx, v))
 }
 
 // lunLinks are the names, under /dev/disk/azure, that the udev rules of Azure's
@@ -104,21 +114,38 @@ func lunLinks(nvme bool, lun int32) []string {
 	return []string{byLUN, fmt.Sprintf("scsi1/lun%d", lun)}
 }
 
-// showOSDisk gives the computer the names of the disk that it runs from, with
-// those by the labels of its file systems. udev would make the latter; without
-// them mount looks at every disk of the host for the label in /etc/fstab, and
-// misses its own while another comes or goes.
-func (c *computer) showOSDisk(disk *loopDisk) error {
-	if err := c.show(disk, []string{"root", "os"}); err != nil {
+// showDisks makes, in a folder that the machine copies into its /dev before systemd starts,
+// what udev would have made by then: systemd mounts by label within the first second.
+func (s *Substrate) showDisks(ctx context.Context, c *computer, folder string, osDisk *loopDisk) error {
+	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
 	}
-	dev, err := c.dev()
+	dev, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
+	if err := showOSDisk(dev, osDisk); err != nil {
+		return err
+	}
+	for lun, v := range c.luns {
+		if err := s.plug(ctx, c, dev, lun, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showOSDisk makes the names of the disk that a computer runs from, with those
+// by the labels of its file systems. udev would make the latter; without
+// them mount looks at every disk of the host for the label in /etc/fstab, and
+// misses its own while another comes or goes.
+func showOSDisk(dev *os.Root, disk *loopDisk) error {
+	if err := show(dev, disk, []string{"root", "os"}); err != nil {
+		return err
+	}
 	for _, b := range disk.Partitions {
-		label, err := extLabel(dev, b.Name)
+		label, err := extLabel(b.Name)
 		if err != nil {
 			return fmt.Errorf("read the label of %s: %w", b.Name, err)
 		}
@@ -138,8 +165,8 @@ func (c *computer) showOSDisk(disk *loopDisk) error {
 
 // extLabel reads the label of an ext2, 3 or 4 file system from its superblock;
 // "" where there is another file system, no label, or one that is no file name.
-func extLabel(dev *os.Root, name string) (string, error) {
-	f, err := dev.Open(name)
+func extLabel(name string) (string, error) {
+	f, err := openBlock(name, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
@@ -161,14 +188,9 @@ func extLabel(dev *os.Root, name string) (string, error) {
 	return label, nil
 }
 
-// show makes a disk's nodes in the computer's /dev, and links to them. Nodes
-// keep the kernel's names, by which programs find a disk's particulars in /sys.
-func (c *computer) show(disk *loopDisk, links []string) error {
-	dev, err := c.dev()
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
+// show makes a disk's nodes in dev, and links to them. Nodes keep the kernel's
+// names, by which programs find a disk's particulars in /sys.
+func show(dev *os.Root, disk *loopDisk, links []string) error {
 	for _, b := range append([]blockDevice{disk.blockDevice}, disk.Partitions...) {
 		if err := mknod(dev, b); err != nil {
 			return err
@@ -183,12 +205,7 @@ func (c *computer) show(disk *loopDisk, links []string) error {
 }
 
 // hide undoes show.
-func (c *computer) hide(disk *loopDisk, links []string) error {
-	dev, err := c.dev()
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
+func hide(dev *os.Root, disk *loopDisk, links []string) error {
 	var errs error
 	for _, b := range append([]blockDevice{disk.blockDevice}, disk.Partitions...) {
 		for _, name := range append(linkNames(b, links), b.Name) {

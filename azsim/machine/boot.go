@@ -164,6 +164,9 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 	if err != nil {
 		return err
 	}
+	if err := s.showDisks(ctx, c, filepath.Join(platform, "dev"), disk); err != nil {
+		return err
+	}
 	if err := s.volumes.mount(c.desc.OSDisk, root); err != nil {
 		return err
 	}
@@ -202,14 +205,6 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 		return errors.Join(err, r.close())
 	}
 	c.run = r
-	if err := c.showOSDisk(disk); err != nil {
-		return err
-	}
-	for lun, v := range c.luns {
-		if err := s.plug(ctx, c, lun, v); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

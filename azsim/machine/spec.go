@@ -91,6 +91,7 @@ const (
 	platformFolder = "/run/platform"
 	seedFolder     = platformFolder + "/seed"
 	shareFolder    = platformFolder + "/shares"
+	disks          = platformFolder + "/dev" // nodes and links, as udev makes them
 	bootID         = platformFolder + "/boot_id"
 	productUUID    = platformFolder + "/product_uuid"
 	notifySocket   = "@platform-ready" // abstract, so of the network namespace
@@ -171,6 +172,7 @@ func (f frame) spec() ociSpec {
 		// in /proc but by a hook, which runs in the machine before systemd.
 		Hooks: ociHooks{StartContainer: []ociHook{
 			{Path: "/bin/mount", Args: []string{"mount", "--bind", bootID, "/proc/sys/kernel/random/boot_id"}},
+			{Path: "/bin/cp", Args: []string{"cp", "--archive", disks + "/.", "/dev"}},
 			{Path: "/bin/sh", Args: []string{"sh", "-c", showProductUUID}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
 		}},
 		Linux: ociLinux{
