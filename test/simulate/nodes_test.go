@@ -152,7 +152,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 		switch {
 		case !w.ofStory(w.setOf(fleet.ResourceID(c.ResourceID))):
 			w.locked(func() { w.canaries[name] = true })
-		case c.bad != "": // a watch may cordon and delete it
+		case c.bad != "" || w.story.Pool.Surplus: // a watch may cordon and delete it, Azure does
 			w.touch(name)
 		default:
 			w.locked(func() { w.nodes[name] = nodeState{annotations: node.Annotations} })

@@ -443,7 +443,7 @@ func (w *world) setBody(image object, instances int) object {
 	}
 	body := object{
 		"location": location, "sku": object{"name": w.size(), "tier": "Standard", "capacity": instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
-		"properties": object{"orchestrationMode": modes[p.Flexible], "overprovision": false, "singlePlacementGroup": false,
+		"properties": object{"orchestrationMode": modes[p.Flexible], "overprovision": p.Surplus, "singlePlacementGroup": false,
 			"upgradePolicy": object{"mode": cmp.Or(p.Mode, "Manual")}, "virtualMachineProfile": profile},
 	}
 	if p.Flexible {
