@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ func main() {
 	index := flag.String("layout", "", "the OCI archive to write instead, of every OS/ARCH=FOLDER named")
 	reference := flag.String("name", "localhost/ortet:dev", "name and tag of the image; the default is in no registry. With -layout the name alone: the tag is the version")
 	version := flag.String("version", "dev", "label org.opencontainers.image.version")
-	arch := flag.String("arch", "amd64", "architecture of the binaries, amd64 or arm64")
+	arch := flag.String("arch", runtime.GOARCH, "architecture of the binaries, amd64 or arm64")
 	materials := flag.String("bill", "", "bill of materials (SPDX) to write instead, of the one binary named")
 	flag.Parse()
 	var err error
