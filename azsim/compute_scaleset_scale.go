@@ -75,6 +75,9 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 				x, _ := instanceOf(e)
 				byID[x.id] = e
 			}
+			if spare > 0 { // all that are being made, which keepFirst deletes
+				members = slices.DeleteFunc(members, func(m member) bool { return slices.Contains(made, byID[m.id]) })
+			}
 			victims := scaleInVictims(members, surplus, scaleInRules(body))
 			for _, id := range victims {
 				s.doom(byID[id])

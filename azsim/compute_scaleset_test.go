@@ -347,6 +347,20 @@ func TestOverprovision(t *testing.T) {
 		if got := l.ids("pool1"); len(got) != 4 || !slices.Equal(got[:3], before) {
 			t.Errorf("after another write in the middle: %q, before %q", got, before)
 		}
+
+		// A scale-in in the middle of a scale-out.
+		grow, err = l.sets.BeginUpdate(context.Background(), labGroup, "pool1", armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Capacity: ptr(int64(5))}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := l.scale("pool1", 2); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = tryDone(grow, nil) // preempted
+		if got := l.ids("pool1"); len(got) != 2 {
+			t.Errorf("after a scale-in in the middle: %q", got)
+		}
 	})
 }
 

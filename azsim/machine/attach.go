@@ -117,7 +117,8 @@ func lunLinks(nvme bool, lun int32) []string {
 // showDisks makes, in a folder that the machine copies into its /dev before systemd starts,
 // what udev would have made by then: systemd mounts by label within the first second.
 func (s *Substrate) showDisks(ctx context.Context, c *computer, folder string, osDisk *loopDisk) error {
-	if err := os.Mkdir(folder, 0o755); err != nil {
+	// The mode becomes that of /dev, whatever the umask.
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.Chmod(folder, 0o755)); err != nil {
 		return err
 	}
 	dev, err := os.OpenRoot(folder)
