@@ -242,6 +242,10 @@ func TestReturnTo(t *testing.T) {
 	if r, problems := ReturnTo(versions[5:], at("2026.1.3"), marketplace, ""); len(problems) > 0 || r.To.Name() != "2026.1.2" {
 		t.Errorf("among versions that another tool makes live: %+v, %v", r, problems)
 	}
+	again := []fleet.ImageVersion{versions[5], ver("2026.1.4", 0, Succeeded), ver("2026.1.3", 1, Succeeded, fleet.TagPublished, fleet.TagRolledBack)}
+	if r, problems := ReturnTo(again, at("2026.1.4"), marketplace, ""); len(problems) > 0 || r.To.Name() != "2026.1.2" {
+		t.Errorf("again among versions that another tool made live: %+v, %v", r, problems)
+	}
 	if r, problems := ReturnTo(versions[5:], fleet.Pool{ID: pool}, nil, ""); strings.Join(codes(problems), " ") != "NoPrevious" {
 		t.Errorf("to a version that never was live: %+v", r)
 	}

@@ -264,10 +264,11 @@ const (
 func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problems Problems) {
 	current, known := VersionOf(versions, pool.Model.Image, pool.Location)
 	previous := to == "" || to == Previous
+	others := othersPublish(versions, current)
 	var target *fleet.ImageVersion
 	for _, v := range NewestFirst(versions) {
 		older := !known || v.Published.Before(current.Published)
-		good := isGood(v) || IsPublishedOnly(current) && isJudged(v) // another tool makes versions live
+		good := isGood(v) || others && isJudged(v)
 		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && good && !v.ID.Equal(current.ID) {
 			target = &v
 			break
@@ -304,6 +305,14 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		r = Return{From: current.ID, To: target.ID, TagFrom: when(older && !uses, current.ID), Untag: untag, NothingToDo: uses && !untag}
 	}
 	return r, problems
+}
+
+// othersPublish reports whether another tool makes versions live: the model uses one that Ortet
+// only published, or a rollback took it back from one. Quarantined ones may never have been live.
+func othersPublish(versions []fleet.ImageVersion, current fleet.ImageVersion) bool {
+	return IsPublishedOnly(current) || slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool {
+		return IsPublishedOnly(v) && RolledBack(v) && v.Tags[fleet.TagQuarantine] == "" && current.Published.Before(v.Published)
+	})
 }
 
 // when returns the value if it applies, else the zero value.
