@@ -29,9 +29,12 @@ func main() {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	ctx, stop := signal.NotifyContext(ctx, signals...)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process
+	// A second Ctrl-C ends the process. SIGHUP comes twice where a terminal closes: from the
+	// kernel, and from the shell.
+	restore := func() { signal.Reset(os.Interrupt) }
+	context.AfterFunc(ctx, restore)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: buildinfo.Version(version), Image: image, Restore: stop,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: buildinfo.Version(version), Image: image, Restore: restore,
 		EndOnClosedPipe: func() { cli.OnClosedPipe(end, os.Stdout, os.Stderr) },
 	})
 	stop()

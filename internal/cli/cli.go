@@ -78,7 +78,7 @@ func Run(ctx context.Context, args []string, process Process) int {
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	o.waits.Close()
-	done := err == nil
+	done := err == nil || out.err != nil && errors.Is(err, out.err) // only its result was not written
 	if out.err != nil && !errors.Is(err, out.err) {
 		err = errors.Join(err, fmt.Errorf("cannot write the result to standard output: %w", out.err))
 	}

@@ -27,7 +27,7 @@ func OnClosedPipe(end func(), files ...*os.File) {
 }
 
 func isClosedPipe(f *os.File) bool {
-	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLOUT}}
 	_, err := unix.Poll(fds, 0)
-	return err == nil && fds[0].Revents&unix.POLLERR != 0
+	return err == nil && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }

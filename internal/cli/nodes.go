@@ -427,13 +427,21 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 				n.Pool = id.Parent()
 			}
 		}
-		if v.Ready || v.CameUp {
+		switch {
+		case v.Ready || v.CameUp:
 			n.State, n.Source = controller.Succeeded, controller.FromNode
-		} else {
+		case s.lists(n.Pool): // a cloud controller deletes such Nodes, some time later
+			n.State, n.Note = controller.Deleting, "its instance is gone"
+		default:
 			n.Note = first(v.Why, "the node is not Ready")
 		}
 		s.stories = append(s.stories, n)
 	}
+}
+
+// lists reports whether all instances of a pool were read.
+func (s *survey) lists(pool fleet.ResourceID) bool {
+	return len(s.unread) == 0 && slices.ContainsFunc(s.pools, func(p fleet.Pool) bool { return p.ID.Equal(pool) })
 }
 
 // place finds the scale sets of virtual machines whose Nodes alone were seen, in the groups of

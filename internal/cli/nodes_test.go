@@ -292,12 +292,13 @@ func TestRestOfTheNodes(t *testing.T) {
 	if _, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{controller.KeyAssessment: "{"}}); ok {
 		t.Error("half of a piece of evidence is taken")
 	}
-	s := survey{now: noon}
+	s := survey{now: noon, pools: []fleet.Pool{{ID: pool1}}}
 	s.rest([]controller.NodeView{
 		{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))},
 		{Name: "b", Why: "KubeletNotReady"},
+		{Name: "c", Why: "NodeStatusUnknown", ProviderID: "azure://" + string(pool1.Child("virtualMachines", "8"))},
 	}, []nodeStory{n})
-	if len(s.stories) != 3 || !s.stories[0].Gone || s.stories[1].State != controller.Succeeded || s.stories[1].Pool != pool1 || s.stories[2].State != "" || s.stories[2].Note != "KubeletNotReady" {
+	if len(s.stories) != 4 || s.failed(s.stories[3]) || s.stories[3].Note != "its instance is gone" || !s.stories[0].Gone || s.stories[1].State != controller.Succeeded || s.stories[1].Pool != pool1 || s.stories[2].State != "" || s.stories[2].Note != "KubeletNotReady" {
 		t.Errorf("%+v", s.stories)
 	}
 }

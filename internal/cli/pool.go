@@ -124,10 +124,11 @@ func (v *surveyor) pool(ctx context.Context, arg string) (fleet.ResourceID, erro
 		return "", listErr
 	}
 	var found []fleet.ResourceID
+	var unread []error
 	for _, group := range distinct(v.groupsWith(nodes)) {
 		pools, listErr := v.look.boots.Pools(ctx, group)
-		if fleet.IgnoreNotFound(listErr) != nil {
-			refused.Problems[0].What += "; " + listErr.Error()
+		if err := fleet.IgnoreNotFound(listErr); err != nil {
+			unread = append(unread, err)
 		}
 		for _, p := range pools {
 			if strings.EqualFold(p.ID.Name(), arg) {
@@ -135,10 +136,13 @@ func (v *surveyor) pool(ctx context.Context, arg string) (fleet.ResourceID, erro
 			}
 		}
 	}
-	if len(found) == 0 {
-		return "", err
+	switch {
+	case len(found) > 0:
+		return oneOf(arg, found)
+	case len(unread) > 0: // it may exist
+		return "", fmt.Errorf("find scale set %s: no Node is an instance of it, and Azure was not read: %w", arg, errors.Join(unread...))
 	}
-	return oneOf(arg, found)
+	return "", err
 }
 
 // oneOf returns the only scale set of that name.

@@ -26,9 +26,19 @@ func interrupted(t *testing.T, w *world) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
-	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s")          // renewed every 1.7 s
-	p.ortet(t, on("stop", "started", syscall.SIGHUP), args...).exits(t, exitInterrupted). // a terminal that closes
-												says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
+	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s") // renewed every 1.7 s
+	twice := func(signal os.Signal) outcome {
+		once := on("stop", "started", signal)
+		return p.ortet(t, func(l line) os.Signal {
+			if strings.HasPrefix(l.text, "Interrupted") {
+				return signal
+			}
+			return once(l)
+		}, args...)
+	}
+	// A terminal that closes: the kernel sends one, and the shell.
+	twice(syscall.SIGHUP).exits(t, exitInterrupted).
+		says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
 	p.whole(t, donor, before)
 	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+donor, "can be resumed").fits(t)
 
@@ -38,16 +48,7 @@ func interrupted(t *testing.T, w *world) {
 	p.whole(t, donor, before)
 
 	// A second Ctrl-C ends it at once, whatever state that leaves.
-	twice := func() outcome {
-		once := on("stop", "started", os.Interrupt)
-		return p.ortet(t, func(l line) os.Signal {
-			if strings.HasPrefix(l.text, "Interrupted") {
-				return os.Interrupt
-			}
-			return once(l)
-		}, args...)
-	}
-	for o := twice(); o.code != exitKilled; o = twice() {
+	for o := twice(os.Interrupt); o.code != exitKilled; o = twice(os.Interrupt) {
 		o.exits(t, exitInterrupted) // the second came late, on a machine with much to do
 	}
 
