@@ -31,7 +31,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	// A second Ctrl-C ends the process. SIGHUP comes twice where a terminal closes: from the
 	// kernel, and from the shell.
-	restore := func() { signal.Reset(os.Interrupt) }
+	restore := func() { signal.Reset(os.Interrupt, syscall.SIGTERM) }
 	context.AfterFunc(ctx, restore)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Name: os.Args[0], Version: buildinfo.Version(version), Image: image, Restore: restore,

@@ -39,7 +39,7 @@ type Process struct {
 	Image string
 	// Dial reaches machines; nil is the system's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Restore gives the terminal's signals back, so that the next Ctrl-C ends the process
+	// Restore gives Ctrl-C and SIGTERM their usual effect, so that the next ends the process
 	// at once, as it does anyway once ctx has ended. It may be nil.
 	Restore func()
 	// EndOnClosedPipe has the end of a reader of standard output or error end ctx, instead of

@@ -430,7 +430,7 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 		switch {
 		case v.Ready || v.CameUp:
 			n.State, n.Source = controller.Succeeded, controller.FromNode
-		case s.lists(n.Pool): // a cloud controller deletes such Nodes, some time later
+		case s.isGone(n): // a cloud controller deletes such Nodes, some time later
 			n.State, n.Note = controller.Deleting, "its instance is gone"
 		default:
 			n.Note = first(v.Why, "the node is not Ready")
@@ -439,9 +439,10 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 	}
 }
 
-// lists reports whether all instances of a pool were read.
-func (s *survey) lists(pool fleet.ResourceID) bool {
-	return len(s.unread) == 0 && slices.ContainsFunc(s.pools, func(p fleet.Pool) bool { return p.ID.Equal(pool) })
+// isGone reports whether the instances of a Node's pool were read, and the Node's is not there.
+func (s *survey) isGone(node nodeStory) bool {
+	return len(s.unread) == 0 && slices.ContainsFunc(s.pools, func(p fleet.Pool) bool { return p.ID.Equal(node.Pool) }) &&
+		!slices.ContainsFunc(s.stories, func(n nodeStory) bool { return n.Boot != nil && n.Instance.Equal(node.Instance) })
 }
 
 // place finds the scale sets of virtual machines whose Nodes alone were seen, in the groups of

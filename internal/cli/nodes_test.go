@@ -172,9 +172,10 @@ type anyBoots = azure.Boots
 type listed struct {
 	anyBoots
 	pools []fleet.Pool
+	err   error
 }
 
-func (l listed) Pools(context.Context, fleet.ResourceID) ([]fleet.Pool, error) { return l.pools, nil }
+func (l listed) Pools(context.Context, fleet.ResourceID) ([]fleet.Pool, error) { return l.pools, l.err }
 
 func (listed) Boots(context.Context, fleet.Pool) ([]fleet.Boot, error) { return nil, nil }
 
@@ -208,6 +209,10 @@ func TestPoolWithoutNodesByName(t *testing.T) {
 		if id != want || (err != nil) != (want == "") {
 			t.Errorf("%s is %q, %v; want %q", name, id, err, want)
 		}
+	}
+	v.look.boots = listed{err: errors.New("throttled")}
+	if _, err := v.pool(t.Context(), "nope"); workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "throttled") {
+		t.Errorf("where Azure cannot be read: %v", err)
 	}
 }
 
@@ -300,6 +305,17 @@ func TestRestOfTheNodes(t *testing.T) {
 	}, []nodeStory{n})
 	if len(s.stories) != 4 || s.failed(s.stories[3]) || s.stories[3].Note != "its instance is gone" || !s.stories[0].Gone || s.stories[1].State != controller.Succeeded || s.stories[1].Pool != pool1 || s.stories[2].State != "" || s.stories[2].Note != "KubeletNotReady" {
 		t.Errorf("%+v", s.stories)
+	}
+	late := []controller.NodeView{{Name: "c", Why: "NodeStatusUnknown", ProviderID: "azure://" + string(pool1.Child("virtualMachines", "8"))}}
+	for name, s := range map[string]survey{
+		"not all was read":         {pools: []fleet.Pool{{ID: pool1}}, unread: []string{"throttled"}},
+		"its pool was not listed":  {},
+		"its instance has another": {pools: []fleet.Pool{{ID: pool1}}, stories: []nodeStory{{Assessment: controller.Assessment{Instance: pool1.Child("virtualMachines", "8"), Node: "d"}, Boot: &fleet.Boot{}}}},
+	} {
+		s.rest(late, nil)
+		if n := s.stories[len(s.stories)-1]; n.State != "" || n.Note != "NodeStatusUnknown" {
+			t.Errorf("%s: %+v", name, n)
+		}
 	}
 }
 

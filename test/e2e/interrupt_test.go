@@ -27,11 +27,11 @@ func interrupted(t *testing.T, w *world) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
 	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s") // renewed every 1.7 s
-	twice := func(signal os.Signal) outcome {
-		once := on("stop", "started", signal)
+	twice := func(sent os.Signal) outcome {
+		once := on("stop", "started", sent)
 		return p.ortet(t, func(l line) os.Signal {
 			if strings.HasPrefix(l.text, "Interrupted") {
-				return signal
+				return sent
 			}
 			return once(l)
 		}, args...)

@@ -264,15 +264,22 @@ const (
 func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problems Problems) {
 	current, known := VersionOf(versions, pool.Model.Image, pool.Location)
 	previous := to == "" || to == Previous
-	others := othersPublish(versions, current)
-	var target *fleet.ImageVersion
-	for _, v := range NewestFirst(versions) {
-		older := !known || v.Published.Before(current.Published)
-		good := isGood(v) || others && isJudged(v)
-		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && good && !v.ID.Equal(current.ID) {
-			target = &v
-			break
+	find := func(good func(fleet.ImageVersion) bool) *fleet.ImageVersion {
+		for _, v := range NewestFirst(versions) {
+			older := !known || v.Published.Before(current.Published)
+			if v.Name == to || previous && older && v.ProvisioningState == Succeeded && good(v) && !v.ID.Equal(current.ID) {
+				return &v
+			}
 		}
+		return nil
+	}
+	good := isGood
+	if IsPublishedOnly(current) { // another tool makes versions live
+		good = isJudged
+	}
+	target := find(good)
+	if target == nil && known && leftPublished(versions, current) {
+		target = find(isJudged)
 	}
 	uses := original != nil && original.Image.Same(pool.Model.Image)
 	if previous && uses { // nothing was before it
@@ -307,11 +314,11 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	return r, problems
 }
 
-// othersPublish reports whether another tool makes versions live: the model uses one that Ortet
-// only published, or a rollback took it back from one. Quarantined ones may never have been live.
-func othersPublish(versions []fleet.ImageVersion, current fleet.ImageVersion) bool {
-	return IsPublishedOnly(current) || slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool {
-		return IsPublishedOnly(v) && RolledBack(v) && v.Tags[fleet.TagQuarantine] == "" && current.Published.Before(v.Published)
+// leftPublished reports whether a rollback left a newer version that another tool had made
+// live. Of a canary that failed the tag TagCanary is still Unjudged.
+func leftPublished(versions []fleet.ImageVersion, current fleet.ImageVersion) bool {
+	return slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool {
+		return IsPublishedOnly(v) && RolledBack(v) && !IsUnjudged(v) && current.Published.Before(v.Published)
 	})
 }
 
