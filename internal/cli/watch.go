@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/watch"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 func newWatch(o *options) *cobra.Command {
@@ -156,7 +158,21 @@ func (s services) captureAndWatch(ctx context.Context, q capture.Request, w watc
 	}
 	w.Pool, w.Version, w.AllowRolling, w.AllowOwned = result.Pool, result.Version, q.AllowRolling, q.AllowOwned
 	watched, err := s.Watch(ctx, w)
-	return captured{result, &watched}, err
+	return captured{result, &watched}, unwatched(result, err)
+}
+
+// unwatched has the refusal of a watch say that the capture before it changed the model.
+func unwatched(r capture.Result, err error) error {
+	var refused *workflow.Refused
+	if r.NothingToDo || !errors.As(err, &refused) {
+		return err
+	}
+	out := &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Err: errors.New("its watch is refused"),
+		Ended: "the model names " + r.Version.Name() + ", and its nodes are not watched; mend this, then run ortet watch " + r.Pool.Name()}
+	for _, p := range refused.Problems {
+		out.Left = append(out.Left, p.What+"; "+p.WayOut)
+	}
+	return out
 }
 
 // watching is services whose captures are watched.
