@@ -5,6 +5,8 @@ package cli
 import (
 	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A connection that its peer reset raises the same signal, and says nothing of the output.
@@ -22,6 +24,21 @@ func TestOnlyAReaderThatHasGoneCounts(t *testing.T) {
 	}
 	if !isClosedPipe(w) {
 		t.Error("a pipe whose reader has gone does not count as closed")
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0) // as Node.js gives a child
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := os.NewFile(uintptr(pair[0]), "socket")
+	defer func() { _ = socket.Close() }()
+	if isClosedPipe(socket) {
+		t.Error("a socket that is read counts as closed")
+	}
+	if err := unix.Close(pair[1]); err != nil {
+		t.Fatal(err)
+	}
+	if !isClosedPipe(socket) {
+		t.Error("a socket whose reader has gone does not count as closed")
 	}
 	file, err := os.Create(t.TempDir() + "/out")
 	if err != nil {

@@ -140,7 +140,7 @@ func (v *surveyor) pool(ctx context.Context, arg string) (fleet.ResourceID, erro
 	case len(found) > 0:
 		return oneOf(arg, found)
 	case len(unread) > 0: // it may exist
-		return "", fmt.Errorf("find scale set %s: %s, and of Azure not all was read: %w", arg, refused.Problems[0].What, errors.Join(unread...))
+		return "", fmt.Errorf("find scale set %s: %s, and Azure did not list all scale sets: %w", arg, refused.Problems[0].What, errors.Join(unread...))
 	}
 	return "", err
 }

@@ -170,7 +170,7 @@ func unwatched(r capture.Result, err error) error {
 	out := &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Err: errors.New("its watch is refused"),
 		Ended: "the model names " + r.Version.Name() + ", and its nodes are not watched; mend this, then run ortet watch " + r.Pool.Name()}
 	for _, p := range refused.Problems {
-		out.Left = append(out.Left, p.What+"; "+p.WayOut)
+		out.Left = append(out.Left, p.String())
 	}
 	return out
 }

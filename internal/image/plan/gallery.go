@@ -315,7 +315,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 }
 
 // leftPublished reports whether a rollback left a newer version that another tool had made
-// live. Of a canary that failed the tag TagCanary is still Unjudged.
+// live. A version whose canary failed is RolledBack too, but never was live: it is Unjudged.
 func leftPublished(versions []fleet.ImageVersion, current fleet.ImageVersion) bool {
 	return slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool {
 		return IsPublishedOnly(v) && RolledBack(v) && !IsUnjudged(v) && current.Published.Before(v.Published)
