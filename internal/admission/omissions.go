@@ -119,12 +119,14 @@ func (o *omissions) drain() []omission {
 func (s *Server) tellOmissions(ctx context.Context) {
 	ticker := time.NewTicker(omissionsEvery)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for {
 		select {
-		case <-ctx.Done():
 		case <-ticker.C:
+			s.writeOmissions(ctx)
+		case <-ctx.Done():
+			s.writeOmissions(ctx)
+			return
 		}
-		s.writeOmissions(ctx)
 	}
 }
 
