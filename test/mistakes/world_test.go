@@ -40,6 +40,7 @@ const (
 
 	viewer   = "viewer" // to the API server: may read, and no more
 	readerID = "0a7e7000-0000-4000-8000-000000000009"
+	keeperID = "0a7e7000-0000-4000-8000-00000000000a"
 )
 
 // A world is a cluster with three pools of two nodes, a node of AKS, a control plane and a
@@ -77,6 +78,8 @@ func newWorld(t *testing.T) *world {
 	w.azure = &azsim.Server{Seed: 1, Substrate: machines{w: w}, Principals: []azsim.Principal{
 		{Name: "owner", ClientID: azsim.DefaultClientID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "Owner"}}},
 		{Name: "reader", ClientID: readerID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "Reader"}}},
+		{Name: "keeper", ClientID: keeperID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "all but deletes instances", Actions: []string{"*"},
+			NotActions: []string{"Microsoft.Compute/virtualMachineScaleSets/delete/action"}}}},
 	}}
 	w.arm, w.api = serve(w.azure), serve(w.kube)
 	t.Cleanup(func() {

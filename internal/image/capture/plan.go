@@ -124,7 +124,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		return nil, p, nil
 	}
 	resume := plan.Resume(o, names, c.req, c.begun, own)
-	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), actions(o, plan.CaptureChanges(c.req, resume)))
+	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), actions(o, append(plan.CaptureChanges(c.req, resume), c.Next...)))
 	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
 	if r.Open() && c.get().Quarantine != "" { // judge ends the run
 		resume.Problems = slices.DeleteFunc(resume.Problems, func(p fleet.Problem) bool { return p.Code == "RolledBack" })

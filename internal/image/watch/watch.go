@@ -67,6 +67,22 @@ type Request struct {
 	AllowRolling, AllowOwned bool // as for a rollback
 }
 
+// Changes lists a zero change of each verb that a watch after a capture may need, which deleted
+// extensions or did not.
+func (q Request) Changes(extensions bool) []fleet.Change {
+	if q.For == 0 {
+		return nil
+	}
+	all := []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
+	if extensions {
+		all = append(all, fleet.WriteExtension{})
+	}
+	if q.BadNodes == Delete {
+		all = append(all, fleet.DeleteInstances{})
+	}
+	return all
+}
+
 // An Outcome is how a watch ended.
 type Outcome string
 
