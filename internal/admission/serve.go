@@ -21,15 +21,18 @@ const (
 	headersFor = 5 * time.Second
 	idleFor    = 15 * time.Second
 	// endFor is how long requests may go on once the server is to end; drains are
-	// given up then, and nodes ask another replica.
-	endFor = 20 * time.Second
+	// given up then, and nodes ask another replica. Both fit into a pod's grace period of 30 s.
+	endFor    = 20 * time.Second
+	giveUpFor = 7 * time.Second // to answer, to write it down, and to withdraw a token
 )
 
 // Serve answers on a listener by TLS until ctx ends, and then lets what was begun
 // end, for a while. It closes the listener.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certificates *Certificates) error {
+	requests, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
 	server := &http.Server{
-		Handler: s, MaxHeaderBytes: wire.MaxProof + 8<<10,
+		Handler: s, BaseContext: func(net.Listener) context.Context { return requests }, MaxHeaderBytes: wire.MaxProof + 8<<10,
 		ReadHeaderTimeout: headersFor, ReadTimeout: headersFor + bodyFor, IdleTimeout: idleFor, WriteTimeout: answerIn,
 		ErrorLog: slog.NewLogLogger(quietHandler{s.config.Log.Handler()}, slog.LevelDebug),
 		// HTTP/2 has much state for each connection, and no node asks for it.
@@ -48,11 +51,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificates *Certif
 		return fmt.Errorf("serve admissions on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), endFor)
-	defer cancel()
-	if err := server.Shutdown(within); err != nil {
-		if err := server.Close(); err != nil {
-			return fmt.Errorf("end the admission server: %w", err)
+	shutdown := func(limit time.Duration) error {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		defer cancel()
+		return server.Shutdown(within)
+	}
+	if shutdown(s.endFor) != nil {
+		giveUp()
+		if shutdown(giveUpFor) != nil {
+			if err := server.Close(); err != nil {
+				return fmt.Errorf("end the admission server: %w", err)
+			}
 		}
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {

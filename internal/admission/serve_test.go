@@ -53,6 +53,18 @@ func (k *keys) ClientCAs(context.Context) ([]byte, error) { return k.clientAutho
 // trusts it.
 func (s *site) listen(k *keys) (string, *admission.Certificates) {
 	s.t.Helper()
+	address, certificates, end := s.listenUntil(k)
+	s.t.Cleanup(func() {
+		if err := end(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return address, certificates
+}
+
+// listenUntil serves it until end is called, which waits for the end.
+func (s *site) listenUntil(k *keys) (address string, certificates *admission.Certificates, end func() error) {
+	s.t.Helper()
 	certificates, err := admission.NewCertificates(s.t.Context(), k, []string{"admission.example", "127.0.0.1"}, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
@@ -64,13 +76,10 @@ func (s *site) listen(k *keys) (string, *admission.Certificates) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Serve(ctx, l, certificates) }()
-	s.t.Cleanup(func() {
+	return l.Addr().String(), certificates, func() error {
 		stop()
-		if err := <-ended; err != nil {
-			s.t.Error(err)
-		}
-	})
-	return l.Addr().String(), certificates
+		return <-ended
+	}
 }
 
 // pinned trusts the authority that a hash names, as a node does.
@@ -119,6 +128,43 @@ func TestServesByTLS(t *testing.T) {
 	}
 	if _, err := tls.Dial("tcp", address, &tls.Config{MaxVersion: tls.VersionTLS12, InsecureSkipVerify: true}); err == nil {
 		t.Error("an old TLS is served")
+	}
+}
+
+// A replica that ends gives up a drain that takes too long: the node is answered, and the audit
+// log has the line.
+func TestEndGivesUpDrains(t *testing.T) {
+	s := newSite(t, nil)
+	admission.EndIn(s.server, 10*time.Millisecond)
+	s.cluster.nodes[nodeName] = ready()
+	drains := make(chan struct{})
+	s.cluster.hold = func(ctx context.Context) {
+		close(drains)
+		<-ctx.Done()
+	}
+	address, certificates, end := s.listenUntil(&keys{})
+	kubelet := s.authority.kubelet(nil)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: pinned(certificates.Hash(), tls.Certificate{Certificate: [][]byte{kubelet.Raw}, PrivateKey: s.authority.key})}}
+	defer client.CloseIdleConnections()
+	answer := make(chan string, 1)
+	go func() {
+		r, err := client.Post("https://"+address+wire.LeavePath, "application/json", bytes.NewReader(encode(t, wire.LeaveRequest{Cause: "Preempt", Within: 600})))
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		answer <- fmt.Sprint(r.StatusCode, " ", string(body), errors.Join(err, r.Body.Close()))
+	}()
+	<-drains
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if written, _ := lines(t, s, admission.Canceled); written != 1 {
+		t.Errorf("%d lines:\n%s", written, s.log)
+	}
+	if got := <-answer; !strings.HasPrefix(got, "503 ") || !strings.Contains(got, string(admission.Canceled)) {
+		t.Errorf("the node was answered: %s", got)
 	}
 }
 

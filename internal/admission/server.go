@@ -112,6 +112,7 @@ type Server struct {
 	machines   *each[string] // by vmId, or by a certificate's node
 	failures   *each[netip.Prefix]
 	omissions  *omissions
+	endFor     time.Duration
 	drains     *few[string] // by node
 	meters     *meters
 	meanings   map[Reason]Meaning
@@ -167,7 +168,7 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("register the admission server's metrics: %w", err)
 	}
 	s := &Server{
-		config: c, meters: m, meanings: meanings(), omissions: newOmissions(), rates: newRates(c.Limits),
+		config: c, meters: m, meanings: meanings(), omissions: newOmissions(), endFor: endFor, rates: newRates(c.Limits),
 		machines:  newEach[string](rate.Every(machineEvery), machineBurst, maxMachines),
 		drains:    newFew[string](maxDrains),
 		failures:  newEach[netip.Prefix](rate.Limit(c.Limits.AddressRate/failedPart), max(c.Limits.AddressBurst/failedPart, leastModest), maxAddresses),
@@ -403,7 +404,7 @@ func write(w http.ResponseWriter, status int, answer any, after int) {
 	if after > 0 {
 		h.Set("Retry-After", strconv.Itoa(after))
 	}
-	if status == 499 { // nobody is there; proxies do not know this status
+	if status == 499 { // proxies do not know it
 		status = http.StatusServiceUnavailable
 	}
 	w.WriteHeader(status)

@@ -163,7 +163,7 @@ func (c *cluster) Leave(ctx context.Context, _ string, r wire.LeaveRequest) (wir
 	}
 	defer c.lock()()
 	c.drained = append(c.drained, r)
-	return wire.Leave{Drained: true}, c.err
+	return wire.Leave{Drained: true}, errors.Join(ctx.Err(), c.err)
 }
 
 func (c *cluster) Return(_ context.Context, node string) error {
