@@ -136,8 +136,8 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	err := w.run(ctx)
 	var outcome *workflow.Outcome
 	switch {
-	case ctx.Err() != nil && !errors.As(err, &outcome):
-		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: cmp.Or(err, context.Cause(ctx)),
+	case err != nil && ctx.Err() != nil && !errors.As(err, &outcome):
+		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: err,
 			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " continues the watch"}
 	case fleet.Is(err, fleet.KindNotFound) && w.version.ID != "":
 		err = w.end(StoodDown, "the version or the scale set was deleted")

@@ -370,7 +370,7 @@ func (m *Manager) renewAgents(ctx context.Context) (note string, err error) {
 	for _, name := range pools {
 		instances, err := m.Cloud.Instances(ctx, o.sets[name].ID)
 		if err != nil {
-			return "", err
+			return "", errors.Join(err, g.Wait())
 		}
 		c.report(workflow.EventProgress, fmt.Sprintf("reimaging pool %s: %s", name, fleet.Count(len(instances), "agent")))
 		for _, i := range instances {

@@ -106,7 +106,7 @@ func Run(ctx context.Context, o Options) {
 	defer stopTelling()
 	d.tell.start(telling)
 	defer d.tell.stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stopTelling) })()
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stopTelling) })
 	d.watch(ctx)
 }
 
