@@ -233,7 +233,7 @@ func (w *wine) run(t *testing.T, at string, meet func(), program string, args ..
 		read <- met
 	}()
 	err = cmd.Wait()
-	_ = r.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // what it wrote is in the pipe
+	_ = r.SetReadDeadline(time.Now().Add(time.Second)) // what it wrote is in the pipe
 	met := <-read
 	text, readErr := os.ReadFile(out.Name())
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) || ctx.Err() != nil || readErr != nil {

@@ -146,7 +146,7 @@ func TestHole13ExitCodes(t *testing.T) {
 			}
 			return c.azure, nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if c.canceled {
 			cancel()

@@ -35,7 +35,7 @@ func configMap(name string) string {
 // TestElasticShort is the day of somebody who wants a cheap cluster: made, grown, torn
 // down tonight and back tomorrow with the same data.
 func TestElasticShort(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	w := newWorld(ctx, t)
 	w.make()
@@ -256,8 +256,9 @@ func (w *world) tomorrow() {
 	w.cluster("up")
 	w.wantMine() // by the kubeconfig of yesterday
 	w.wantNodes(1)
-	if refused := w.ssh("sudo journalctl --no-pager -u ortet-admission | grep refused || true"); refused != "" {
-		w.t.Errorf("the agent did not join at its first try:\n%s", refused)
+	// On a machine with much to do, a callback may come too late, and the agent asks again.
+	if refused := w.ssh("sudo journalctl --no-pager -u ortet-admission | grep -E 'NodeReady|KubeletHeard|NameTaken' || true"); refused != "" {
+		w.t.Errorf("yesterday's Node was in the way:\n%s", refused)
 	}
 	if got := w.ssh("cat /srv/data"); got != "today" {
 		w.t.Errorf("/srv/data is %q after down and up, want what was written before", got)
@@ -416,8 +417,8 @@ func (w *world) secondPool() {
 	w.cluster("up")
 	node, deadline := new(corev1.Node), time.Now().Add(3*time.Minute)
 	for !ready(node) {
-		if node, err = w.kube().CoreV1().Nodes().Get(w.ctx, "batch000000", metav1.GetOptions{}); err != nil && time.Now().After(deadline) {
-			w.t.Fatalf("the machine of the second pool did not join: %v", err)
+		if node, err = w.kube().CoreV1().Nodes().Get(w.ctx, "batch000000", metav1.GetOptions{}); time.Now().After(deadline) {
+			w.t.Fatalf("the machine of the second pool is not Ready: %v", err)
 		}
 		time.Sleep(time.Second)
 	}

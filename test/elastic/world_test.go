@@ -30,6 +30,7 @@ import (
 	"github.com/ortet/ortet/azsim/machine"
 	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/port"
 	"github.com/ortet/ortet/test/simulation"
 )
 
@@ -131,7 +132,7 @@ func (w *world) artifacts(controlplane string) {
 
 func (w *world) startAzure(image, machines string) {
 	w.t.Helper()
-	arm, plain, mirror := freeAddress(w.t), freeAddress(w.t), freeAddress(w.t)
+	arm, plain, mirror := port.Loopback(w.t), port.Loopback(w.t), port.Loopback(w.t)
 	files := &http.Server{Handler: http.FileServer(http.Dir(w.path("mirror"))), ReadHeaderTimeout: 10 * time.Second}
 	listener, err := net.Listen("tcp", mirror)
 	if err != nil {
@@ -360,16 +361,6 @@ func (w *world) clusterYAML() {
 	if err := os.WriteFile(filepath.Join(w.home, "cluster.yaml"), text, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 type testWriter struct{ t *testing.T }

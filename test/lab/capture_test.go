@@ -308,7 +308,7 @@ func (l *lab) checkPods(ctx context.Context, t *testing.T, donor string, before 
 		}
 	}
 	for _, p := range before.pods {
-		poll(ctx, t, "the eviction of "+p.Name+" to be seen", 10*time.Second, func(context.Context) (bool, error) {
+		poll(ctx, t, "the eviction of "+p.Name+" to be seen", time.Minute, func(context.Context) (bool, error) {
 			return evicted.evicted(p.Name), nil
 		})
 	}

@@ -44,7 +44,7 @@ func ready(n corev1.Node) bool {
 func (l *lab) awaitNodes(ctx context.Context, t *testing.T, want int) []string {
 	t.Helper()
 	var names []string
-	poll(ctx, t, fmt.Sprintf("%d Ready nodes", want), 5*time.Minute, func(ctx context.Context) (bool, error) {
+	poll(ctx, t, fmt.Sprintf("%d Ready nodes", want), 10*time.Minute, func(ctx context.Context) (bool, error) {
 		list, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
@@ -106,7 +106,7 @@ func (l *lab) deploy(ctx context.Context, t *testing.T) {
 
 func (l *lab) awaitDeployment(ctx context.Context, t *testing.T) {
 	t.Helper()
-	poll(ctx, t, "all pods of the Deployment", time.Minute, func(ctx context.Context) (bool, error) {
+	poll(ctx, t, "all pods of the Deployment", 5*time.Minute, func(ctx context.Context) (bool, error) {
 		d, err := l.client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -138,7 +138,7 @@ func (l *lab) runPod(ctx context.Context, t *testing.T, name, node, image string
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	poll(ctx, t, fmt.Sprintf("a pod of %s on %s", image, node), time.Minute, func(ctx context.Context) (bool, error) {
+	poll(ctx, t, fmt.Sprintf("a pod of %s on %s", image, node), 5*time.Minute, func(ctx context.Context) (bool, error) {
 		p, err := pods.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

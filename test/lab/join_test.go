@@ -295,7 +295,7 @@ func (j *joining) checkEviction(ctx context.Context, t *testing.T) {
 	if _, err := f.NewVirtualMachineScaleSetVMsClient().SimulateEviction(ctx, j.azure.Endpoint.ResourceGroup, poolName, *vm.InstanceID, nil); err != nil {
 		t.Fatal(err)
 	}
-	poll(ctx, t, "the first pod to be told", 30*time.Second, func(ctx context.Context) (bool, error) {
+	poll(ctx, t, "the first pod to be told", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		list, err := j.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + victim})
 		return slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 	})
@@ -306,7 +306,7 @@ func (j *joining) checkEviction(ctx context.Context, t *testing.T) {
 		t.Errorf("%s is left", victim)
 	}
 	for _, p := range pods {
-		poll(ctx, t, "pod "+p+" to go by an eviction", 20*time.Second, func(context.Context) (bool, error) { return evicted.evicted(p), nil })
+		poll(ctx, t, "pod "+p+" to go by an eviction", time.Minute, func(context.Context) (bool, error) { return evicted.evicted(p), nil })
 	}
 	j.awaitDeployment(ctx, t)
 	j.checkLeftovers(ctx, t, left)

@@ -20,6 +20,7 @@ import (
 
 	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/port"
 	"github.com/ortet/ortet/test/process"
 	"github.com/ortet/ortet/test/simulation"
 )
@@ -135,12 +136,9 @@ func baseConfiguration(t *testing.T) map[string]string {
 // newJoining starts a lab with an admission server.
 func newJoining(ctx context.Context, t *testing.T, line *timeline) *joining {
 	t.Helper()
-	listen, err := freeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := &joining{listen: listen}
-	j.lab = newLab(ctx, t, line, "join", bakeJoin(ctx, t), admissionFrontend+"="+listen)
+	var err error
+	j := &joining{listen: port.Loopback(t)}
+	j.lab = newLab(ctx, t, line, "join", bakeJoin(ctx, t), admissionFrontend+"="+j.listen)
 	line.begin("admission server")
 	if _, err := j.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionSpace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/port"
 	"github.com/ortet/ortet/test/simulation"
 )
 
@@ -96,10 +97,7 @@ func prepareLab(ctx context.Context, t *testing.T, name string) (l *lab, binary,
 // startAzure starts azsim, which ends with the test.
 func (l *lab) startAzure(ctx context.Context, t *testing.T, images map[string]string, frontends ...string) {
 	t.Helper()
-	arm, err := freeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	arm := port.Loopback(t) // machines are given it before azsim listens there
 	args := []string{"--name", armAddress, "--frontend", net.JoinHostPort(armAddress, "443") + "=" + arm}
 	for name, file := range images {
 		args = append(args, "--image", name+"="+file)
@@ -107,6 +105,7 @@ func (l *lab) startAzure(ctx context.Context, t *testing.T, images map[string]st
 	for _, f := range frontends {
 		args = append(args, "--frontend", f)
 	}
+	var err error
 	l.azure, err = simulation.Start(ctx, simulation.Config{
 		Dir: filepath.Join(l.dir, "azure"), Bin: l.bin, Speed: speed, Kubeconfig: l.kubeconfig,
 		Instances: simulation.Machine, Listen: arm,
@@ -135,16 +134,6 @@ func end(t *testing.T, stop func(context.Context) error) {
 	if err := stop(ctx); err != nil {
 		t.Error(err)
 	}
-}
-
-// freeAddress returns a free address on loopback. Machines are told of it before
-// azsim listens there.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // buildImages makes the images that no registry has.

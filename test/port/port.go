@@ -23,6 +23,12 @@ const (
 // offers its tests nothing else to share.
 var given atomic.Int32
 
+// Loopback returns an address on loopback with a port that Free gives.
+func Loopback(t testing.TB) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(Free(t)))
+}
+
 // Free returns a port at which nothing listens, on no address, and that goes to nobody
 // else while the test begins to listen there.
 func Free(t testing.TB) int {

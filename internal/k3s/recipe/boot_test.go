@@ -285,7 +285,7 @@ func (w *world) start(ctx context.Context, arguments ...string) (wait func() (st
 // boot runs boot.py to its end.
 func (w *world) boot(arguments ...string) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
 	out, err := w.start(ctx, arguments...)()
 	if err != nil {
@@ -306,7 +306,7 @@ func (w *world) read(name string) string {
 // eventually waits for a condition of another process.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.After(20 * time.Second); !is(); {
+	for deadline := time.After(2 * time.Minute); !is(); {
 		select {
 		case <-deadline:
 			t.Fatalf("timed out waiting until %s", what)
@@ -400,7 +400,7 @@ func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
 		c.Spec.Pools[0].K3s = k3s.K3s{"kubelet-arg": "max-pods=60"}
 		c.Spec.Options.PrivateRegistry = true
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx)
 	eventually(t, "the agent asks for the tag again", func() bool { return w.count("GET "+testVM) > 2 })
@@ -511,7 +511,7 @@ func TestChecksumMismatchIsPublished(t *testing.T) {
 	w.mu.Lock()
 	w.files["/k3s"] = "another program"
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx)
 	want := fmt.Sprintf("fetching k3s: checksum of %s/k3s does not match: want %s, got %s", w.url, sha256Of(right), sha256Of("another program"))
@@ -637,7 +637,7 @@ func TestServerAppliesNothingOfTheShare(t *testing.T) {
 		w.mu.Lock()
 		w.states = nil
 		w.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		wait := w.start(ctx)
 		eventually(t, name+" is reported", func() bool {
 			w.mu.Lock()
@@ -708,7 +708,7 @@ func TestServerAdmitsPoolsThatAreAddedLater(t *testing.T) {
 	if _, err := os.Stat(w.root + "/run/ortet/admission.env"); err == nil {
 		t.Error("the admission server has settings without a pool")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx, "publish")
 	eventually(t, "the tag has the reason", func() bool {
@@ -752,7 +752,7 @@ func TestHugeFileOnTheShare(t *testing.T) {
 	if err := os.Truncate(w.root+"/srv/images.tar", 8<<40); err != nil {
 		t.Skip(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx)
 	eventually(t, "the reason is published", func() bool {

@@ -156,7 +156,7 @@ func (d *deployed) lives(denied string) string {
 // until runs boot.py to its end, or until it says that an action is denied.
 func (w *world) until(denied string, arguments ...string) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
 	log, err := os.Create(w.root + "/log")
 	if err != nil {

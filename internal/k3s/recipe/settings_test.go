@@ -66,7 +66,7 @@ func (w *world) wantSettings() {
 // publishing runs publish until the boot tag has this text, calls then, and awaits its end.
 func (w *world) publishing(text string, then func()) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx, "publish")
 	eventually(w.t, "the tag has "+text, func() bool { return strings.Contains(w.tag(recipe.TagBoot), text) })
@@ -136,7 +136,7 @@ func TestWrongDigestInPlace(t *testing.T) {
 func TestSettingsAreCorrectedDuringABoot(t *testing.T) {
 	w := newWorld(t)
 	w.install("server", func(c *k3s.Cluster) { c.Spec.Artifacts.K3s.SHA256 = sha256Of("another") })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx)
 	eventually(t, "the tag has the reason", func() bool { return strings.HasPrefix(w.tag(recipe.TagBoot), "fetching k3s: checksum of ") })
@@ -157,7 +157,7 @@ func TestSettingsChangeDuringABoot(t *testing.T) {
 	// The guard starts after the settings were read.
 	w.program(w.programs+"/systemctl", `echo "systemctl $*" >>"$ORTET_ROOT/commands"
 case "$*" in "start ortet-metadata-guard"*) while [ ! -e "$ORTET_ROOT/go" ]; do sleep 0.01; done ;; esac`)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx)
 	eventually(t, "the boot starts the guard", func() bool { return w.tag(recipe.TagBoot) == "starting the metadata guard" })
@@ -189,7 +189,7 @@ func TestInterruptedSettingsStillRestart(t *testing.T) {
 			w.mu.Lock()
 			w.files[address] = "no JSON"
 			w.mu.Unlock()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			wait := w.start(ctx, "publish")
 			eventually(t, "the tag has the reason", func() bool { return strings.Contains(w.tag(recipe.TagBoot), "writing k3s's settings: ") })
 			cancel()
@@ -260,7 +260,7 @@ func TestUserDataThatIsNotOurs(t *testing.T) {
 			w.wantSettings()
 			w.wantRestarts()
 			set(data, name == "no base64")
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			wait := w.start(ctx)
 			eventually(t, "the tag has the reason", func() bool { return strings.Contains(w.tag(recipe.TagBoot), "reading the settings: "+want) })

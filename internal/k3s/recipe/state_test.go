@@ -61,7 +61,7 @@ func (w *world) another() {
 // failure waits until the boot reports a reason with this text, and kills it.
 func (w *world) failure(want string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	wait := w.start(ctx)
 	eventually(w.t, "the tag has "+want, func() bool { return strings.Contains(w.tag(recipe.TagBoot), want) })
 	cancel()
@@ -139,7 +139,7 @@ func TestStateDiskThatComesLater(t *testing.T) {
 	if err := os.Rename(w.root+stateDisk, w.root+"/disk"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	wait := w.start(ctx)
 	eventually(t, "the tag has the reason", func() bool { return strings.Contains(w.tag(recipe.TagBoot), "no disk at LUN 0 yet") })

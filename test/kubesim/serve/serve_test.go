@@ -71,7 +71,7 @@ func joined(t *testing.T, kubeconfig []byte, node string) (kubernetes.Interface,
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	name, uid, err := csr.RequestCertificateWithContext(ctx, bootstrap, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), "",
 		certificatesv1.KubeAPIServerClientKubeletSignerName, nil, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, key)
@@ -175,7 +175,7 @@ func TestKubeletJoins(t *testing.T) {
 // An informer sees what is there and what comes, over TLS and HTTP/2.
 func TestInformer(t *testing.T) {
 	_, admin := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := admin.CoreV1().Nodes().Create(ctx, node("n1"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
