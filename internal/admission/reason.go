@@ -124,7 +124,7 @@ func Reasons() []Meaning {
 		{CertificateNeeded, http.StatusForbidden, false, "a Node that is Ready, or whose kubelet was heard of in the last minute, leaves by its kubelet's certificate", "none for a machine whose kubelet stopped just now: its agent asks again; else the agent cannot read the kubelet's certificate; or a pod asks in its node's name: keep pods from the metadata service"},
 		{DocumentInsufficient, http.StatusForbidden, true, "an attested document deletes no Node", "none: the reaper deletes the Node once Azure has no such machine; else the agent cannot read the kubelet's certificate, or a pod asks in its node's name"},
 		{ForeignReport, http.StatusForbidden, true, "the report is of another machine", "somebody reports in another's name"},
-		{Canceled, 499, false, "the request was given up", "none: the node went away, or gave up waiting, or this replica ends, and the node asks another one"},
+		{Canceled, http.StatusServiceUnavailable, false, "the request was given up", "none: the node went away, or gave up waiting, or this server ends, and the node asks again, or drains itself"},
 		{Internal, http.StatusInternalServerError, false, "the server failed", "report it, with the line of the audit log"},
 	}
 }

@@ -70,7 +70,7 @@ func (r *refusal) wait(status int, jitter func() float64) time.Duration {
 	switch {
 	case r.after > 0:
 		return min(r.after, time.Hour)
-	case status == http.StatusTooManyRequests, r.reason == Overloaded, r.reason == ClusterChanged:
+	case status == http.StatusTooManyRequests, r.reason == Overloaded, r.reason == ClusterChanged, r.reason == Canceled:
 		return time.Second + time.Duration(jitter()*float64(4*time.Second))
 	case status == http.StatusServiceUnavailable, r.reason == NodeReady, r.reason == NameTaken, r.reason == InstanceGone:
 		return 5*time.Second + time.Duration(jitter()*float64(10*time.Second))

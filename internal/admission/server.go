@@ -404,9 +404,6 @@ func write(w http.ResponseWriter, status int, answer any, after int) {
 	if after > 0 {
 		h.Set("Retry-After", strconv.Itoa(after))
 	}
-	if status == 499 { // proxies do not know it
-		status = http.StatusServiceUnavailable
-	}
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n')) // see above
 }

@@ -247,7 +247,7 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 func (f *captureFlags) work(o *options) work {
 	needs := kube.Everything(o.namespace)
 	needs.Force = f.request.ForceDrain
-	return work{image: f.image, pullSecret: f.pullSecret, rules: kube.Rules(needs), lease: f.lease, watch: f.watch, next: f.watch.Changes(!f.request.Extensions.None)}
+	return work{image: f.image, pullSecret: f.pullSecret, rules: kube.Rules(needs), lease: f.lease, watch: f.watch}
 }
 
 func writeCapture(w io.Writer, r capture.Result) {

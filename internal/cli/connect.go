@@ -37,9 +37,8 @@ type work struct {
 	image, pullSecret string      // of the pod that prepares the disk
 	rules             []kube.Rule // what Kubernetes has to allow, for preflight
 	lease             leaseDuration
-	pools             []string       // as given: the groups of those that are ARM ids have candidates for Nodes
-	watch             watch.Request  // after each capture; For 0 is none
-	next              []fleet.Change // of that watch
+	pools             []string      // as given: the groups of those that are ARM ids have candidates for Nodes
+	watch             watch.Request // after each capture; For 0 is none
 }
 
 // A leaseDuration is --lease-duration. With less than 5s, one slow renewal would lose the
@@ -165,7 +164,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		Namespace:  o.namespace,
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		LockFor:    time.Duration(w.lease),
-		Next:       w.next,
+		Next:       w.watch.Changes(),
 	}}, nil
 }
 

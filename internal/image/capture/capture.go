@@ -75,7 +75,7 @@ type Config struct {
 	Namespace, SelfNode string
 	Holder              string // unique for the process
 	LockFor             time.Duration
-	Next                []fleet.Change // of what follows a capture: preflight asks for their rights, too
+	Next                []fleet.Change // of what follows a capture: preflight asks for their rights as well
 	// Accesses gives what preflight asks RBAC for. The pool may be "".
 	Accesses func(pool fleet.ResourceID) []cluster.Access
 	// Others gives the workflow of another kind, whose open record is undone first.

@@ -187,7 +187,8 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 // Denied adds the permissions that lack, on the resource group and in the cluster.
 func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
 	p.Refuse(len(azure) > 0, "AzureDenied", string(group), "these credentials may not do "+strings.Join(azure, ", "),
-		"grant them a role with these actions on the resource group: docs/reference/azure-permissions.md has it")
+		"grant them a role with these actions on the resource group: docs/reference/azure-permissions.md has it"+
+			when(slices.Contains(azure, "Microsoft.Compute/virtualMachineScaleSets/delete/action"), "; or give --bad-nodes cordon"))
 	p.Refuse(len(cluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(cluster, ", "),
 		"grant them the ClusterRole and Role that charts/vmss-prototype makes: docs/reference/kubernetes-permissions.md lists the rules")
 }

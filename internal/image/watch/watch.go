@@ -67,20 +67,16 @@ type Request struct {
 	AllowRolling, AllowOwned bool // as for a rollback
 }
 
-// Changes lists a zero change of each verb that a watch after a capture may need, which deleted
-// extensions or did not.
-func (q Request) Changes(extensions bool) []fleet.Change {
-	if q.For == 0 {
+// Changes lists a zero change of each verb that a watch after a capture may need. A take-back to
+// the original model may need more, which is known after the capture alone.
+func (q Request) Changes() []fleet.Change {
+	switch {
+	case q.For == 0:
 		return nil
+	case q.BadNodes == Delete:
+		return []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}, fleet.DeleteInstances{}}
 	}
-	all := []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
-	if extensions {
-		all = append(all, fleet.WriteExtension{})
-	}
-	if q.BadNodes == Delete {
-		all = append(all, fleet.DeleteInstances{})
-	}
-	return all
+	return []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
 }
 
 // An Outcome is how a watch ended.
