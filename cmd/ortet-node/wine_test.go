@@ -244,8 +244,9 @@ func (w *wine) run(t *testing.T, at string, meet func(), program string, args ..
 	}
 	e := ended{code: cmd.ProcessState.ExitCode(), out: string(text), err: said.String()}
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	// Wine ends a program that crashed in it by code 1, and ours say why they fail.
-	if silent := e.code == 1 && e.out == "" && e.err == ""; ok && status.Signaled() || silent {
+	// The helper says why it fails, so this was not its end. Of the agent no such end is excused.
+	silent := program == w.helper && e.code == 1 && e.err == ""
+	if ok && status.Signaled() || silent {
 		w.broke++
 		t.Logf("Wine ended %s %v by %v, try %d of %d that may", program, args, cmd.ProcessState, w.broke, mostBreaks)
 		e.broke = w.broke <= mostBreaks

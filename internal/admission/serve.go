@@ -20,10 +20,12 @@ import (
 const (
 	headersFor = 5 * time.Second
 	idleFor    = 15 * time.Second
-	// endFor is how long requests may go on once the server is to end; drains are
-	// given up then, and nodes ask another replica. Both fit into a pod's grace period of 30 s.
-	endFor    = 20 * time.Second
-	giveUpFor = 7 * time.Second // to answer, to write it down, and to withdraw a token
+	// endFor is how long requests may go on once the server is to end. Then they are
+	// given up, drains among them, and nodes ask again.
+	endFor = 20 * time.Second
+	// giveUpFor is how long these may take to answer, to write it down, and to withdraw a
+	// token. With endFor it fits into the 30 s that a pod has to end.
+	giveUpFor = 7 * time.Second
 )
 
 // Serve answers on a listener by TLS until ctx ends, and then lets what was begun

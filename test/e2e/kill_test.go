@@ -122,7 +122,7 @@ func killedElsewhere(t *testing.T, w *world) {
 	if waits < 0 {
 		t.Fatalf("it did not wait for the Lease\n%s", o)
 	}
-	if waited := o.when("preflight", "done").Sub(o.lines[waits].at); waited < 2*time.Second || waited > time.Minute {
+	if waited := o.when("preflight", "done").Sub(o.lines[waits].at); waited < 4*time.Second || waited > 15*time.Second {
 		t.Errorf("waited %s for a Lease of 5s\n%s", waited, o)
 	}
 	day := time.Now().UTC().Format("2006.01.02")

@@ -295,11 +295,11 @@ func (j *joining) checkEviction(ctx context.Context, t *testing.T) {
 	if _, err := f.NewVirtualMachineScaleSetVMsClient().SimulateEviction(ctx, j.azure.Endpoint.ResourceGroup, poolName, *vm.InstanceID, nil); err != nil {
 		t.Fatal(err)
 	}
-	poll(ctx, t, "the first pod to be told", 2*time.Minute, func(ctx context.Context) (bool, error) {
+	poll(ctx, t, "the first pod to be evicted", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		list, err := j.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + victim})
 		return slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 	})
-	t.Logf("first pod told after %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("first pod evicted after %s", time.Since(began).Round(time.Millisecond))
 	left := j.awaitNodes(ctx, t, 1)
 	t.Logf("the Node was gone after %s", time.Since(began).Round(time.Millisecond))
 	if left[0] == victim {

@@ -67,16 +67,17 @@ type Request struct {
 	AllowRolling, AllowOwned bool // as for a rollback
 }
 
-// Changes lists a zero change of each verb that a watch after a capture may need. A take-back to
-// the original model may need more, which is known after the capture alone.
+// Changes lists a zero change of each verb that a watch after a capture may need; none where For
+// is 0. Whether a take-back needs more is known only after the capture.
 func (q Request) Changes() []fleet.Change {
-	switch {
-	case q.For == 0:
+	if q.For == 0 {
 		return nil
-	case q.BadNodes == Delete:
-		return []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}, fleet.DeleteInstances{}}
 	}
-	return []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
+	all := []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
+	if q.BadNodes == Delete {
+		all = append(all, fleet.DeleteInstances{})
+	}
+	return all
 }
 
 // An Outcome is how a watch ended.
