@@ -16,6 +16,8 @@ ACTIONLINT_VERSION := v1.7.12
 GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 ACTIONLINT := $(ORTET_CACHE)/tools/actionlint-$(ACTIONLINT_VERSION)/actionlint
+GOTESTSUM_VERSION := v1.13.0
+export GOTESTSUM := $(ORTET_CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 TESTFLAGS ?= -timeout 30m
 SEEDS ?=
@@ -25,7 +27,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground pictures test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension release clean help
+.PHONY: build story demo playground pictures test fresh skipped e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension release clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -59,12 +61,29 @@ pictures: story ## the pictures of the docs, and the recording of the demo (asci
 	go run ./hack/pictures
 	@hack/pictures/record.sh
 
-test: ## tests without root; builds nothing external
-	go test $(TESTFLAGS) ./...
-	go vet -tags e2e ./...
+PKG ?= ./...
+test: ## tests without root; builds nothing external; PKG=./internal/...
+	@hack/ready.sh
+	go test $(TESTFLAGS) $(PKG)
+	go vet -tags e2e $(PKG)
 	@hack/e2e.sh --count
 
-e2e: build controlplane helm ## tests with a real control plane, helm, az…; E2EFLAGS
+# RUNAS=nobody is for root: as that user, with caches in /var/cache/ortet.
+RUNAS ?=
+# RESULTS=FILE keeps the JSON of the tests, for hack/untested.sh.
+RESULTS ?=
+export RESULTS
+fresh: $(GOTESTSUM) ## make test as a fresh machine has it: new clone, listed programs, empty HOME; RUNAS=USER
+	hack/fresh.sh $(if $(RUNAS),--as "$(RUNAS)") $(if $(filter command% environment%,$(origin PKG)),$(PKG))
+
+# OF has the RESULTS of make fresh.
+skipped: $(GOTESTSUM)
+	hack/untested.sh --run $(OF)
+
+$(GOTESTSUM):
+	GOBIN=$(dir $@) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+
+e2e: build controlplane helm $(GOTESTSUM) ## tests with a real control plane, helm, az…; E2EFLAGS
 	hack/e2e.sh $(E2EFLAGS)
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory azclient
@@ -90,10 +109,10 @@ mutants: ## plant bugs; a story or a test has to find each
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^TestMutants$$' -args -mutants
 
 # LAB=NAME is the one test TestNAMECapture of test/lab, in any letter case.
-lab: build controlplane helm image ## captures on real machines; LAB=online, LAB=k3s; root on Debian
+lab: build controlplane helm image $(GOTESTSUM) ## captures on real machines; LAB=online, LAB=k3s; root on Debian
 	hack/lab/run.sh $(if $(LAB),--one '$(LAB)',$(LABFLAGS))
 
-elastic: build controlplane helm ## ortet cluster on real machines; SHORT=1; root on Debian
+elastic: build controlplane helm $(GOTESTSUM) ## ortet cluster on real machines; SHORT=1; root on Debian
 	hack/lab/run.sh --elastic -run '$(if $(SHORT),^TestElasticShort$$,^TestElastic$$)'
 
 bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20

@@ -4,6 +4,8 @@
 #
 #   hack/e2e.sh [FLAG...]   run them; any flag of `go test` will do
 #   hack/e2e.sh --count     print how many `make test` leaves out
+#
+# GOTESTSUM is the program that prints the results, RESULTS the file that keeps their JSON.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,4 +33,5 @@ fi
 # Untagged tests of these packages ran in make test; one whose name is that of a
 # tagged test elsewhere runs again, which does no harm.
 names=$(sed -E 's/.*:func ([A-Za-z0-9_]+)\(.*/\1/' "$work/tests" | LC_ALL=C sort -u | paste -sd'|')
-go test -tags e2e -timeout 40m -run "^($names)\$" "$@" "${packages[@]}"
+"$GOTESTSUM" --format pkgname --format-hide-empty-pkg --jsonfile "${RESULTS:-$work/results}" -- \
+	-tags e2e -timeout 40m -run "^($names)\$" "$@" "${packages[@]}"

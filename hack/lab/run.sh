@@ -2,7 +2,8 @@
 # run.sh is `make lab`: every test that needs root on Debian, real machines among
 # them. It builds what is missing, shows progress, and ends with the test
 # runner's own closing lines and the list of what did not run. It exits 0 when
-# nothing failed.
+# nothing failed. GOTESTSUM is the program that prints the results, RESULTS the file that
+# keeps their JSON.
 #
 #   hack/lab/run.sh                 everything
 #   hack/lab/run.sh --machines      without what needs root but no machine, for those
@@ -24,6 +25,7 @@ packages=(
 	./test/lab
 )
 # These need neither root nor machines: make e2e has them.
+units=()
 skip='^(TestWindowsUnderWine|TestAzureAgentRunsTheExtension)$'
 if [ "${1:-}" = --elastic ]; then
 	shift
@@ -34,6 +36,8 @@ elif [ "${1:-}" = --one ]; then
 	set -- -run "(?i)^Test${2}Capture\$" "${@:3}"
 elif [ "${1:-}" = --machines ]; then
 	shift
+	units=(./internal/node/config/apply "${packages[@]:0:2}")
+	packages=("${packages[@]:2}")
 	# make elastic's machines run the same k3s, and those of test/lab join and run pods.
 	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines|TestK3sCapture|TestPackagesOnRealMachines)\$"
 else
@@ -77,20 +81,14 @@ export ORTET_LAB_IMAGE ORTET_LAB=1
 go run ./hack/lab/clean
 
 say "compiling tests"
-go list -tags e2e -deps -test -export "${packages[@]}" >/dev/null
+go list -tags e2e -deps -test -export "${packages[@]}" "${units[@]}" >/dev/null
 
 say "tests"
+results=${RESULTS:-$work/results}
 # One package after the other, whose output then comes as it is written.
-status=0
-go test -tags e2e -p 1 -count=1 -v -timeout 60m -skip "$skip" "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
-	grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files' || status=${PIPESTATUS[0]}
-
-# The reason stands before the line that says that a test was skipped.
-skipped=$(awk '/^ *--- SKIP/ { sub(/^ +/, ""); print "  " $3 ": " reason } /^ +[a-z_0-9]+\.go:[0-9]+: / { reason = $0; sub(/^ +[^ ]+ /, "", reason) }' "$work/log")
-if [ -n "$skipped" ]; then
-	say "did NOT run"
-	printf '%s\n' "$skipped"
-fi
-say "in the end"
-grep -E '^(ok|FAIL|panic:)|^ *--- FAIL' "$work/log" || true
-exit "$status"
+run() {
+	"$GOTESTSUM" --format standard-verbose --jsonfile "$1" -- -tags e2e -p 1 -count=1 -timeout 60m "${@:2}" 2>&1 |
+		grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files'
+}
+[ ${#units[@]} = 0 ] || run "$results.units" -run 'UnderSystemd$' "${units[@]}"
+run "$results" -skip "$skip" "$@" "${packages[@]}"
