@@ -67,6 +67,7 @@ func (w *world) failure(want string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
+	before := len(w.states) // no boot runs
 	wait := w.start(ctx)
 	ended := make(chan string, 1)
 	go func() {
@@ -82,8 +83,9 @@ func (w *world) failure(want string) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if i := slices.IndexFunc(w.states, func(state string) bool { return strings.Contains(state, ": ") }); i >= 0 {
-			reason = w.states[i]
+		states := w.states[before:]
+		if i := slices.IndexFunc(states, func(state string) bool { return strings.Contains(state, ": ") }); i >= 0 {
+			reason = states[i]
 		}
 		return reason != ""
 	})
@@ -134,6 +136,7 @@ func partition(t *testing.T, disk string, backupOnly bool) {
 }
 
 func TestStateDiskIsFormattedOnce(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	if out := w.boot(); !strings.Contains(out, "formatting the state disk, which is blank") {
 		t.Errorf("a blank disk was not formatted:\n%s", out)
@@ -174,6 +177,7 @@ func TestStateDiskIsFormattedOnce(t *testing.T) {
 
 // A host key whose copy was interrupted is copied by the next boot.
 func TestHostKeysAreCopiedAfterAnInterruption(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	w.boot()
 	w.onDisk("rm /ssh/ssh_host_ed25519_key.pub")
@@ -184,6 +188,7 @@ func TestHostKeysAreCopiedAfterAnInterruption(t *testing.T) {
 }
 
 func TestStateDiskGrows(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	w.boot()
 	if err := os.Truncate(w.root+stateDisk, 64<<20); err != nil {
@@ -197,6 +202,7 @@ func TestStateDiskGrows(t *testing.T) {
 }
 
 func TestStateDiskThatComesLater(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	if err := os.Rename(w.root+stateDisk, w.root+"/disk"); err != nil {
 		t.Fatal(err)
@@ -215,6 +221,7 @@ func TestStateDiskThatComesLater(t *testing.T) {
 }
 
 func TestForeignDiskIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	const neither = "the disk at LUN 0 is neither blank nor a state disk: "
 	type table int
 	const (
@@ -266,6 +273,7 @@ func TestForeignDiskIsLeftAlone(t *testing.T) {
 }
 
 func TestStateDiskIsCorrected(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	w.boot()
 	w.onDisk("set_inode_field /server links_count 9")
