@@ -20,10 +20,15 @@ import (
 // TestImage: the image runs as no root, and the documents beside it name that
 // image, its binaries, and a module that is known to be in them.
 func TestImage(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	program := filepath.Join(folder, "image")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build a binary to pack: %v\n%s", err, out)
+	if err := os.Symlink(own, program); err != nil {
+		t.Fatal(err)
 	}
 	archive := filepath.Join(folder, "image.tar")
 	if err := write(archive, "localhost/ortet:dev", "test", runtime.GOARCH, []string{program}); err != nil {
@@ -78,16 +83,14 @@ func TestImage(t *testing.T) {
 // TestIndex: one index of both architectures, the same for the same binaries, with its
 // name where containerd and skopeo read it; the documents cover both.
 func TestIndex(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	var platforms []string
 	for _, arch := range []string{"amd64", "arm64"} {
 		platforms = append(platforms, "linux/"+arch+"="+filepath.Join(folder, arch))
-		for _, program := range []string{"ortet", "ortet-node"} {
-			cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, arch, program), "./testdata/program")
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("build a binary to pack: %v\n%s", err, out)
-			}
+		build(t, filepath.Join(folder, arch, "ortet"), arch)
+		if err := os.Link(filepath.Join(folder, arch, "ortet"), filepath.Join(folder, arch, "ortet-node")); err != nil {
+			t.Fatal(err)
 		}
 	}
 	archive, second := filepath.Join(folder, "1.tar"), filepath.Join(folder, "2.tar")
@@ -180,13 +183,10 @@ func TestIndex(t *testing.T) {
 
 // What is built for another architecture would not start on the node.
 func TestBinaryOfAnotherArchitectureIsRefused(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	program := filepath.Join(folder, "ortet")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./testdata/program")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build a binary to pack: %v\n%s", err, out)
-	}
+	build(t, program, "arm64")
 	for _, err := range []error{
 		write(filepath.Join(folder, "image.tar"), "localhost/ortet:dev", "test", "amd64", []string{program}),
 		writeIndex(filepath.Join(folder, "image.tar"), "localhost/ortet", "test", []string{"linux/amd64=" + folder}),
@@ -194,6 +194,16 @@ func TestBinaryOfAnotherArchitectureIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "built for linux/arm64, not linux/amd64") {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// build makes a program to pack.
+func build(t *testing.T, program, arch string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./testdata/program")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build a binary to pack: %v\n%s", err, out)
 	}
 }
 

@@ -199,18 +199,25 @@ $`)
 	}
 
 	t.Run("another registry", func(t *testing.T) {
+		t.Parallel()
 		c.refused(t, dist, host+"/elsewhere", "made for "+target+"/ortet, and programs and charts name the image by its registry", "make release REGISTRY="+host+"/elsewhere")
 	})
-	t.Run("no registry", func(t *testing.T) { c.refused(t, dist, "", "make publish REGISTRY=") })
+	t.Run("no registry", func(t *testing.T) {
+		t.Parallel()
+		c.refused(t, dist, "", "make publish REGISTRY=")
+	})
 	t.Run("nothing released", func(t *testing.T) {
+		t.Parallel()
 		c.refused(t, t.TempDir(), target, "no image in ", "run make release REGISTRY="+target)
 	})
 	t.Run("charts of another image", func(t *testing.T) {
+		t.Parallel()
 		mixed, _ := c.dist(t, target, "v1.2.4")
 		must(t, string(c)+"/charts", "-out", mixed, "-version", "v1.2.4", "charts/ortet")
 		c.refused(t, mixed, target, `its image is "", and that of `, "make release REGISTRY="+target)
 	})
 	t.Run("a damaged image", func(t *testing.T) {
+		t.Parallel()
 		archive := filepath.Join(other, "ortet-image_v1.2.3.tar")
 		text, err := os.ReadFile(archive)
 		if err != nil {
@@ -224,6 +231,7 @@ $`)
 	})
 
 	t.Run("registries that refuse", func(t *testing.T) {
+		t.Parallel()
 		for _, r := range []struct {
 			what    string
 			handler http.HandlerFunc
@@ -242,6 +250,7 @@ $`)
 			}, []string{"nothing was pushed", "does not allow this account to push", "read-only", "grant push on team/charts/ortet"}},
 		} {
 			t.Run(r.what, func(t *testing.T) {
+				t.Parallel()
 				host, seen := serve(t, r.handler)
 				dist, _ := c.dist(t, host+"/team", publishedVersion)
 				for i := range r.says {
@@ -254,6 +263,7 @@ $`)
 			})
 		}
 		t.Run("no answer", func(t *testing.T) {
+			t.Parallel()
 			server := httptest.NewServer(nil)
 			host := strings.TrimPrefix(server.URL, "http://")
 			server.Close()

@@ -92,6 +92,9 @@ func (w *world) put(name, content string, mode os.FileMode) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		w.t.Fatal(err)
 	}
+	// A process that another test starts now would have it open for writing: it could not be run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(name, []byte(content), mode); err != nil {
 		w.t.Fatal(err)
 	}
@@ -243,14 +246,14 @@ func (w *world) node(ready, boot string, lease int) {
  {"kind": "Lease", "spec": {"renewTime": "NOW"}}]}`, 0o644)
 }
 
-// k3sStarted is when systemd started k3s, by the clock since the machine's boot.
-func (w *world) k3sStarted(ago time.Duration) {
+// startK3s has systemd start k3s now, by the clock since the machine's boot.
+func (w *world) startK3s() {
 	w.t.Helper()
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		w.t.Fatal(err)
 	}
-	w.put(w.root+"/k3s-started", strconv.FormatInt((now.Nano()-ago.Nanoseconds())/1000, 10), 0o644)
+	w.put(w.root+"/k3s-started", strconv.FormatInt(now.Nano()/1000, 10), 0o644)
 }
 
 // start runs boot.py until it ends by itself or ctx does.
@@ -316,6 +319,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestServerBoots(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", nil)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
@@ -393,6 +397,7 @@ write-kubeconfig-mode: "0600"
 }
 
 func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("agents", func(c *k3s.Cluster) {
 		c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}
@@ -452,6 +457,7 @@ func TestAgentBootsWhenTheServerHasPublished(t *testing.T) {
 
 // Packages of the file are installed where dpkg does not have them, also while the server runs.
 func TestMissingPackagesAreInstalled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.program(filepath.Join(w.programs, "dpkg-query"), `for name; do :; done
 cat "$ORTET_ROOT/dpkg/$name"`)
@@ -481,6 +487,7 @@ const optionsFile = "/etc/rancher/k3s/config.yaml.d/50-cluster.yaml"
 
 // The server takes over options of k3s while it runs, and goes back to those of before.
 func TestOptionsOfK3sAreAppliedInPlace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", nil)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
@@ -505,6 +512,7 @@ func TestOptionsOfK3sAreAppliedInPlace(t *testing.T) {
 }
 
 func TestChecksumMismatchIsPublished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", nil)
 	right := w.files["/k3s"]
@@ -528,6 +536,7 @@ func TestChecksumMismatchIsPublished(t *testing.T) {
 }
 
 func TestRoleThatIsNotYetEffective(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", nil)
 	w.denied = 4
@@ -539,6 +548,7 @@ func TestRoleThatIsNotYetEffective(t *testing.T) {
 }
 
 func TestArtifactFromTheShare(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", func(c *k3s.Cluster) {
 		c.Spec.Artifacts.Images = &k3s.Artifact{URL: "file:///srv/artifacts/images.tar.zst", SHA256: sha256Of("images")}
@@ -587,6 +597,7 @@ func (w *world) wantManifests(want map[string]string) {
 }
 
 func TestManifestsAreApplied(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", withManifests(w))
 	own := map[string]string{"ortet-admission.yaml": "Ortet's", "coredns.yaml": "k3s's"}
@@ -609,6 +620,7 @@ func TestManifestsAreApplied(t *testing.T) {
 // An agent's root has the account's key, so everything on the share is as it wants: the
 // server applies nothing of it, and does not hang.
 func TestServerAppliesNothingOfTheShare(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", withManifests(w))
 	const evil = "kind: ClusterRoleBinding\n"
@@ -658,6 +670,7 @@ func TestServerAppliesNothingOfTheShare(t *testing.T) {
 
 // The admission server has a token of its ServiceAccount, and no way to k3s's kubeconfig.
 func TestAdmissionHasATokenOfItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", nil)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
@@ -694,6 +707,7 @@ func TestAdmissionHasATokenOfItsOwn(t *testing.T) {
 
 // Pools come and go while the server runs.
 func TestServerAdmitsPoolsThatAreAddedLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", nil)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
@@ -744,6 +758,7 @@ func TestServerAdmitsPoolsThatAreAddedLater(t *testing.T) {
 
 // An agent's root may write a file to the share that no disk holds.
 func TestHugeFileOnTheShare(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", func(c *k3s.Cluster) {
 		c.Spec.Artifacts.Images = &k3s.Artifact{URL: "file:///srv/images.tar", SHA256: sha256Of("images")}

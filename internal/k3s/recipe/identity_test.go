@@ -186,6 +186,7 @@ func (w *world) until(denied string, arguments ...string) string {
 
 // Without any one of their roles a machine cannot go on, and names what it lacks.
 func TestMachineLacksARole(t *testing.T) {
+	t.Parallel()
 	lacks := map[string]string{ // the first action of a grant that a machine uses
 		"server-share": "Microsoft.Storage/storageAccounts/listKeys/action",
 		"agent-share":  "Microsoft.Storage/storageAccounts/listKeys/action",
@@ -223,6 +224,7 @@ func (d *deployed) send(method string, id fleet.ResourceID, version string, body
 
 // What the machines' identities may do in Azure, and what not.
 func TestIdentitiesMayDoNoMore(t *testing.T) {
+	t.Parallel()
 	const (
 		may, tagsOnly, never = "both", "server", ""
 		account              = azsimStorage + "/providers/Microsoft.Storage/storageAccounts/ortetdemo123"

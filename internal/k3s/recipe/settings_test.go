@@ -77,6 +77,7 @@ func (w *world) publishing(text string, then func()) {
 }
 
 func TestAnotherK3sInPlace(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.install("server", w.newer("/newer"))
 	w.boot("publish")
@@ -94,6 +95,7 @@ func TestAnotherK3sInPlace(t *testing.T) {
 }
 
 func TestWrongDigestInPlace(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	before := w.read("/usr/local/bin/k3s")
 	earlier, newer := w.data, w.newer("/newer")
@@ -134,6 +136,7 @@ func TestWrongDigestInPlace(t *testing.T) {
 
 // A boot by settings that are wrong goes on with corrected ones.
 func TestSettingsAreCorrectedDuringABoot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", func(c *k3s.Cluster) { c.Spec.Artifacts.K3s.SHA256 = sha256Of("another") })
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -151,6 +154,7 @@ func TestSettingsAreCorrectedDuringABoot(t *testing.T) {
 
 // A boot that began with earlier settings applies the new ones afterwards, in place.
 func TestSettingsChangeDuringABoot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", nil)
 	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
@@ -176,11 +180,13 @@ case "$*" in "start ortet-metadata-guard"*) while [ ! -e "$ORTET_ROOT/go" ]; do 
 
 // Whatever ends an application of settings between a change and its restart: the restart comes.
 func TestInterruptedSettingsStillRestart(t *testing.T) {
+	t.Parallel()
 	for name, interrupt := range map[string]func(w *world, earlier []byte){
 		"killed":       func(*world, []byte) {},
 		"changed back": func(w *world, earlier []byte) { w.setData(earlier) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newReadyServer(t, nil)
 			earlier := w.data
 			w.install("server", w.newer("/newer"))
@@ -218,6 +224,7 @@ func TestInterruptedSettingsStillRestart(t *testing.T) {
 
 // A k3s that does not start is corrected by the next settings.
 func TestSettingsAreCorrectedWhileK3sDoesNotStart(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.node("False", "this-boot", 0)
 	w.publishing("Node server is not Ready in this boot", func() {
@@ -232,6 +239,7 @@ func TestSettingsAreCorrectedWhileK3sDoesNotStart(t *testing.T) {
 
 // A pool that comes together with new settings is admitted.
 func TestPoolComesWithOtherSettings(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.mu.Lock()
 	w.pools = append(w.pools, "more")
@@ -242,9 +250,11 @@ func TestPoolComesWithOtherSettings(t *testing.T) {
 }
 
 func TestUserDataThatIsNotOurs(t *testing.T) {
+	t.Parallel()
 	const want = "userData of VM server is not that of cluster demo"
 	for name, data := range map[string]string{"no JSON": "#!/bin/sh", "a list": "[]", "another cluster's": `{"cluster": "other"}`, "nothing": "", "no base64": "raw"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newReadyServer(t, nil)
 			ours := w.data
 			w.mu.Lock()
@@ -273,6 +283,7 @@ func TestUserDataThatIsNotOurs(t *testing.T) {
 }
 
 func TestFilesOfTheSettings(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, func(c *k3s.Cluster) { c.Spec.Options.PrivateRegistry = true })
 	const registries = "/etc/rancher/k3s/registries.yaml"
 	w.read(registries)
@@ -296,6 +307,7 @@ func TestFilesOfTheSettings(t *testing.T) {
 
 // sshd started before the boot wrote its port.
 func TestBootRestartsWhatReadItsFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install("server", func(c *k3s.Cluster) { c.Spec.Access.SSHPort = 2222 })
 	w.boot()
@@ -307,13 +319,15 @@ func TestBootRestartsWhatReadItsFiles(t *testing.T) {
 }
 
 func TestServerThatIsNotReady(t *testing.T) {
+	t.Parallel()
 	for name, is := range map[string]func(*world){
 		"Node not Ready":                func(w *world) { w.node("False", "this-boot", 0) },
 		"Node of an earlier boot":       func(w *world) { w.node("True", "earlier", 0) },
 		"old Lease":                     func(w *world) { w.node("True", "this-boot", 60) },
-		"Lease of before k3s restarted": func(w *world) { w.node("True", "this-boot", 20); w.k3sStarted(5 * time.Second) },
+		"Lease of before k3s restarted": func(w *world) { w.node("True", "this-boot", 35); w.startK3s() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newReadyServer(t, nil)
 			is(w)
 			w.publishing("Node server is not Ready in this boot", func() { w.node("True", "this-boot", 0) })
@@ -323,6 +337,7 @@ func TestServerThatIsNotReady(t *testing.T) {
 }
 
 func TestStoppedServerIsNotReady(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.stay = true
 	var pid int

@@ -105,6 +105,7 @@ func (w *world) damage() {
 }
 
 func TestSQLiteCopyServesAfterDamage(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.writeRows("first")
 	w.boot("publish")
@@ -158,6 +159,7 @@ func TestSQLiteCopyServesAfterDamage(t *testing.T) {
 
 // A repair that lost its power goes on: k3s without state.db would make a new cluster.
 func TestSQLiteRepairGoesOn(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.writeRows("first")
 	w.boot("publish")
@@ -178,6 +180,7 @@ func TestSQLiteRepairGoesOn(t *testing.T) {
 
 // Without a good copy nothing is moved, and the boot says what to do.
 func TestSQLiteWithoutCopy(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.reboot() // without state.db, as with etcd
 	w.writeRows("first")
@@ -192,6 +195,7 @@ func TestSQLiteWithoutCopy(t *testing.T) {
 
 // Damage that the hourly copy finds keeps the good copies, and is published.
 func TestSQLiteDamageKeepsTheGoodCopies(t *testing.T) {
+	t.Parallel()
 	w := newReadyServer(t, nil)
 	w.writeRows("first")
 	w.boot("publish")

@@ -2,9 +2,13 @@ package recipe_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,20 +62,81 @@ func (w *world) another() {
 	w.put(w.root+"/etc/ssh/ssh_host_mldsa_key", "of a newer image", 0o600)
 }
 
-// failure waits until the boot reports a reason with this text, and kills it.
+// failure waits until the boot reports a reason, which is to have this text, and kills it.
 func (w *world) failure(want string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
+	defer cancel()
+	before := len(w.states) // no boot runs
 	wait := w.start(ctx)
-	eventually(w.t, "the tag has "+want, func() bool { return strings.Contains(w.tag(recipe.TagBoot), want) })
+	ended := make(chan string, 1)
+	go func() {
+		out, _ := wait()
+		ended <- out
+	}()
+	reason := ""
+	eventually(w.t, "the boot reports a reason", func() bool {
+		select {
+		case out := <-ended:
+			w.t.Fatalf("the boot ended, and did not report %q:\n%s", want, out)
+		default:
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		states := w.states[before:]
+		if i := slices.IndexFunc(states, func(state string) bool { return strings.Contains(state, ": ") }); i >= 0 {
+			reason = states[i]
+		}
+		return reason != ""
+	})
 	cancel()
-	_, _ = wait()
+	<-ended
+	if !strings.Contains(reason, want) {
+		w.t.Errorf("the boot reported %q, want %q", reason, want)
+	}
 	if _, err := os.Stat(w.root + "/run/ortet/booted"); err == nil {
 		w.t.Error("the boot went on")
 	}
 }
 
+// partition writes what sgdisk -o does: an empty GPT, or its backup alone.
+func partition(t *testing.T, disk string, backupOnly bool) {
+	t.Helper()
+	const sector, entrySectors = 512, 32
+	f, err := os.OpenFile(disk, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	last := uint64(size/sector - 1)
+	entries := make([]byte, entrySectors*sector)
+	header := func(at, other, entriesAt uint64) []byte {
+		var b []byte
+		for _, field := range []any{
+			[]byte("EFI PART"), uint32(1 << 16), uint32(92), uint32(0), uint32(0), at, other,
+			uint64(2 + entrySectors), last - 1 - entrySectors, []byte("a disk's own id."), entriesAt, uint32(128), uint32(128), crc32.ChecksumIEEE(entries),
+		} {
+			b, _ = binary.Append(b, binary.LittleEndian, field) // of fixed size: no error
+		}
+		binary.LittleEndian.PutUint32(b[16:], crc32.ChecksumIEEE(b))
+		return append(b, make([]byte, sector-len(b))...)
+	}
+	mbr := make([]byte, sector)
+	copy(mbr[446:], []byte{0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1, 0, 0, 0})
+	binary.LittleEndian.PutUint32(mbr[458:], uint32(last))
+	copy(mbr[510:], []byte{0x55, 0xaa})
+	if !backupOnly {
+		_, wrong := f.WriteAt(slices.Concat(mbr, header(1, last, 2), entries), 0)
+		err = errors.Join(err, wrong)
+	}
+	_, wrong := f.WriteAt(append(entries, header(last, 1, last-entrySectors)...), size-(1+entrySectors)*sector)
+	if err := errors.Join(err, wrong, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStateDiskIsFormattedOnce(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	if out := w.boot(); !strings.Contains(out, "formatting the state disk, which is blank") {
 		t.Errorf("a blank disk was not formatted:\n%s", out)
@@ -112,6 +177,7 @@ func TestStateDiskIsFormattedOnce(t *testing.T) {
 
 // A host key whose copy was interrupted is copied by the next boot.
 func TestHostKeysAreCopiedAfterAnInterruption(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	w.boot()
 	w.onDisk("rm /ssh/ssh_host_ed25519_key.pub")
@@ -122,6 +188,7 @@ func TestHostKeysAreCopiedAfterAnInterruption(t *testing.T) {
 }
 
 func TestStateDiskGrows(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	w.boot()
 	if err := os.Truncate(w.root+stateDisk, 64<<20); err != nil {
@@ -135,6 +202,7 @@ func TestStateDiskGrows(t *testing.T) {
 }
 
 func TestStateDiskThatComesLater(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	if err := os.Rename(w.root+stateDisk, w.root+"/disk"); err != nil {
 		t.Fatal(err)
@@ -153,28 +221,43 @@ func TestStateDiskThatComesLater(t *testing.T) {
 }
 
 func TestForeignDiskIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	const neither = "the disk at LUN 0 is neither blank nor a state disk: "
-	for name, c := range map[string]struct{ script, want string }{
-		"another label":              {`mkfs.ext4 -q -L data "$1"`, neither + "DEVNAME="},
-		"a longer label":             {`mkfs.ext4 -q -L "ortet-state x" "$1"`, neither + "DEVNAME="},
-		"no label":                   {`mkfs.ext4 -q "$1"`, neither + "DEVNAME="},
-		"another file system":        {`mkfs.ext2 -q -L ortet-state "$1"`, neither + "DEVNAME="},
-		"swap":                       {`mkswap -q "$1"`, neither + "DEVNAME="},
-		"LUKS":                       {`printf 'LUKS\272\276\000\001aes' | dd of="$1" conv=notrunc status=none`, neither},
-		"LVM":                        {`printf 'LABELONE\001\0\0\0\0\0\0\0aaaa\040\0\0\0LVM2 001' | dd of="$1" bs=512 seek=1 conv=notrunc status=none`, neither},
-		"a table of partitions":      {`sgdisk -o "$1"`, neither + "DEVNAME="},
-		"a table at its end":         {`sgdisk -o "$1"; dd if=/dev/zero of="$1" bs=1M count=1 conv=notrunc status=none`, neither},
-		"two signatures":             {`mkfs.ext4 -q -L ortet-state "$1"; sgdisk -o "$1"`, neither},
-		"data":                       {`dd if=/dev/urandom of="$1" bs=4k count=1 seek=1 conv=notrunc status=none`, neither + "it has data without a signature"},
-		"data in the middle":         {`truncate -s 64M "$1"; dd if=/dev/urandom of="$1" bs=1M count=8 seek=30 conv=notrunc status=none`, neither + "it has data without a signature"},
-		"data at its end":            {`printf x | dd of="$1" bs=1 seek=16777215 conv=notrunc status=none`, neither + "it has data without a signature"},
-		"damage that needs a person": {`mkfs.ext4 -q -L ortet-state "$1"; debugfs -w -R "clri <2>" "$1"`, "fsck.ext4 -f -p: exit code 4: "},
+	type table int
+	const (
+		none table = iota
+		whole
+		backup
+	)
+	for name, c := range map[string]struct {
+		script string
+		table  table // written after the script
+		want   string
+	}{
+		"another label":              {`mkfs.ext4 -q -L data "$1"`, none, neither + "DEVNAME="},
+		"a longer label":             {`mkfs.ext4 -q -L "ortet-state x" "$1"`, none, neither + "DEVNAME="},
+		"no label":                   {`mkfs.ext4 -q "$1"`, none, neither + "DEVNAME="},
+		"another file system":        {`mkfs.ext2 -q -L ortet-state "$1"`, none, neither + "DEVNAME="},
+		"swap":                       {`mkswap -q "$1"`, none, neither + "DEVNAME="},
+		"LUKS":                       {`printf 'LUKS\272\276\000\001aes' | dd of="$1" conv=notrunc status=none`, none, neither},
+		"LVM":                        {`printf 'LABELONE\001\0\0\0\0\0\0\0aaaa\040\0\0\0LVM2 001' | dd of="$1" bs=512 seek=1 conv=notrunc status=none`, none, neither},
+		"a table of partitions":      {`true`, whole, neither + "DEVNAME="},
+		"a table at its end":         {`true`, backup, neither},
+		"two signatures":             {`mkfs.ext4 -q -L ortet-state "$1"`, whole, neither},
+		"data":                       {`dd if=/dev/urandom of="$1" bs=4k count=1 seek=1 conv=notrunc status=none`, none, neither + "it has data without a signature"},
+		"data in the middle":         {`truncate -s 64M "$1"; dd if=/dev/urandom of="$1" bs=1M count=8 seek=30 conv=notrunc status=none`, none, neither + "it has data without a signature"},
+		"data at its end":            {`printf x | dd of="$1" bs=1 seek=16777215 conv=notrunc status=none`, none, neither + "it has data without a signature"},
+		"damage that needs a person": {`mkfs.ext4 -q -L ortet-state "$1"; debugfs -w -R "clri <2>" "$1"`, none, "fsck.ext4 -f -p: exit code 4: "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newStateWorld(t)
 			disk := w.root + stateDisk
-			if out, err := exec.Command("sh", "-c", c.script, "sh", disk).CombinedOutput(); err != nil {
+			if out, err := exec.Command("sh", "-ec", c.script, "sh", disk).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
+			}
+			if c.table != none {
+				partition(t, disk, c.table == backup)
 			}
 			before := w.read(stateDisk)
 			w.failure(c.want)
@@ -190,6 +273,7 @@ func TestForeignDiskIsLeftAlone(t *testing.T) {
 }
 
 func TestStateDiskIsCorrected(t *testing.T) {
+	t.Parallel()
 	w := newStateWorld(t)
 	w.boot()
 	w.onDisk("set_inode_field /server links_count 9")

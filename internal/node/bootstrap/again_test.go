@@ -15,6 +15,7 @@ import (
 // A verdict that is kept answers the question that it was given for, however that
 // is put, and no other.
 func TestKeptVerdictAnswersItsQuestionOnly(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.write("/run/other", "")
 	o := r.options()
@@ -120,7 +121,8 @@ func (m *mendable) judge(t *testing.T, o Options) wire.Verdict {
 		return before.Verdict
 	}
 	n := newNode(o, identifyNode(o), quiet())
-	n.before, n.cameUp, n.kubelet.address = before.Verdict, cameUp, m.kubelet
+	n.before, n.cameUp = before.Verdict, cameUp
+	n.kubelet.address, n.kubelet.within = m.kubelet, time.Minute // a busy machine answers late
 	v, err := n.wait(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +133,7 @@ func (m *mendable) judge(t *testing.T, o Options) wire.Verdict {
 // A node that is mended by hand stays Failed until somebody asks anew; then it is
 // Degraded, and says why it had failed.
 func TestMendedNode(t *testing.T) {
+	t.Parallel()
 	m, s := newMendable(t)
 	first := m.judge(t, m.options)
 	if first.Outcome != wire.Failed || first.Reason != "NodeNotClean" {
@@ -169,6 +172,7 @@ func TestMendedNode(t *testing.T) {
 // What failed after the bootstrap had succeeded leaves nothing behind but the
 // verdict.
 func TestMendedKubelet(t *testing.T) {
+	t.Parallel()
 	m, s := newMendable(t)
 	m.cloudInitIsWell()
 	first := m.judge(t, m.options)
@@ -198,6 +202,7 @@ func (m *mendable) cloudInitIsWell() {
 
 // The verdict of before is there until the new one is.
 func TestOldVerdictStaysUntilTheNewOne(t *testing.T) {
+	t.Parallel()
 	m, _ := newMendable(t)
 	first := m.judge(t, m.options)
 	again := m.options
@@ -267,6 +272,7 @@ func TestDecideAnew(t *testing.T) {
 
 // What is known of earlier boots is known after a second verdict of this one too.
 func TestEarlierBootIsRemembered(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	me := whoAmI{vmID: "vm", bootID: bootB}
 	o, err := r.options().complete()
@@ -299,6 +305,7 @@ func TestEarlierBootIsRemembered(t *testing.T) {
 
 // Of AKS's CustomScript nothing may be there yet when cloud-init ends.
 func TestAKSBegins(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.remove("/var/lib/cloud/instance/scripts/runcmd")
 	r.write("/run/cloud-init/result.json", `{"v1":{"errors":[]}}`)

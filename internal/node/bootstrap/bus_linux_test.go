@@ -36,6 +36,7 @@ func (p properties) Get(_, name string) (dbus.Variant, *dbus.Error) {
 // The way to systemd by the message bus, with a real one: greeting, match rules,
 // signals.
 func TestUnitsOverTheMessageBus(t *testing.T) {
+	t.Parallel()
 	program, err := exec.LookPath("dbus-daemon")
 	if err != nil {
 		t.Skip("NOT RUN: there is no dbus-daemon")

@@ -71,6 +71,7 @@ func TestStatusOfEachVersion(t *testing.T) {
 // Of each version a boot that ended without its sentinel gets its verdict, with
 // what it knows of stages.
 func TestVerdictOfEachVersion(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/status-*.json")
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +81,7 @@ func TestVerdictOfEachVersion(t *testing.T) {
 		name := filepath.Base(file)
 		majors[name[len("status-"):len("status-20")]] = true
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRoot(t)
 			r.write("/proc/uptime", "600.00 30.00\n")
 			r.cloudInit("status.json", name)

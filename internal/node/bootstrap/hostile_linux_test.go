@@ -20,6 +20,7 @@ import (
 // Whatever cloud-init's files hold, that they are there decides, and a verdict is
 // given. Each is put in the place of status.json, result.json and the logs.
 func TestHostileFiles(t *testing.T) {
+	t.Parallel()
 	plain := func(content string) func(root, string) {
 		return func(r root, path string) { r.write(path, content) }
 	}
@@ -55,6 +56,7 @@ func TestHostileFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRoot(t)
 			for _, path := range []string{runPath + "status.json", runPath + "result.json", outputLog, "/var/log/cloud-init.log", provisionFile[:len("/var/log/azure")] + "/cluster-provision.log"} {
 				put(r, path)
@@ -86,6 +88,7 @@ func TestHostileFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRoot(t)
 			put(r)
 			o := r.options()
@@ -100,6 +103,7 @@ func TestHostileFiles(t *testing.T) {
 // Whatever stands where the kubelet's credentials should, nobody is asked then, and
 // nothing is held against a node whose kubelet is healthy.
 func TestHostileCredentials(t *testing.T) {
+	t.Parallel()
 	var healthy atomic.Bool
 	healthy.Store(true)
 	address := kubelet(t, &healthy)
@@ -127,6 +131,7 @@ func TestHostileCredentials(t *testing.T) {
 	} {
 		for _, path := range []string{"/etc/kubernetes/kubelet.conf", "/etc/kubernetes/pki/ca.crt", "/var/lib/kubelet/pki/kubelet-client-current.pem"} {
 			t.Run(name+" "+path, func(t *testing.T) {
+				t.Parallel()
 				r := newRoot(t)
 				s.login(r, "system:node:pool1000003")
 				if err := os.Remove(r.path(path)); err != nil {
@@ -147,6 +152,7 @@ func TestHostileCredentials(t *testing.T) {
 
 // Whatever answers in the API server's place, there is a verdict in time.
 func TestHostileAPIServer(t *testing.T) {
+	t.Parallel()
 	var healthy atomic.Bool
 	healthy.Store(true)
 	address := kubelet(t, &healthy)
@@ -169,6 +175,7 @@ func TestHostileAPIServer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newAPIServer(t)
 			s.server.Config.Handler = serve
 			r := newRoot(t)
@@ -192,6 +199,7 @@ func TestHostileAPIServer(t *testing.T) {
 // Logs that are written, cut and exchanged while they are read give what of them
 // could be had.
 func TestLogsThatAreRewritten(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.write(outputLog, "begin\n")
 	stop := make(chan struct{})
@@ -272,6 +280,7 @@ func TestTailOfAHugeLog(t *testing.T) {
 // A file that is rewritten in place again and again, while it is read, gives a
 // verdict all the same, and no torn status once it is left alone.
 func TestStatusThatIsRewritten(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	whole, err := os.ReadFile("testdata/status-25.1.json")
 	if err != nil {
@@ -296,6 +305,7 @@ func TestStatusThatIsRewritten(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("NOT RUN: a file system of its own needs root")
 	}
@@ -345,6 +355,7 @@ func TestFullDisk(t *testing.T) {
 // A clock that jumps back changes no deadline, and an earlier verdict from the
 // future is not taken for this boot's.
 func TestClockSetBack(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	future := wire.Verdict{Outcome: wire.Failed, Reason: wire.ReasonUnknown, BootID: bootB, At: time.Now().Add(1000 * time.Hour)}
 	text, err := encode(kept{Verdict: future})
@@ -363,6 +374,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 func TestConsoleThatTakesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	v := wire.Verdict{Outcome: wire.Succeeded, At: time.Now()}
 	fifo := r.path("/console")
@@ -408,6 +420,7 @@ func TestConsoleThatTakesNothing(t *testing.T) {
 // A folder that is made anew at once may get the old one's inode number; its
 // watch is another all the same.
 func TestFolderIsReplacedAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	for range 30 {
 		r := newRoot(t)
 		r.folder("/run/cluster-api")

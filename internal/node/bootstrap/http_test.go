@@ -44,6 +44,7 @@ func TestReadAnswer(t *testing.T) {
 // A server that takes the connection and does not answer costs the time that it was
 // given, and less where nobody waits any more.
 func TestAskOfASilentServer(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "journalctl")
+	// A process that another test starts now would have it open for writing: it could not be run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -23,6 +27,7 @@ func script(t *testing.T, text string) string {
 }
 
 func TestJournals(t *testing.T) {
+	t.Parallel()
 	logs := journals(t.Context(), script(t, `for last; do :; done; echo "[1.0] of $last"; printf 'bell \007\n'`), time.Minute, []verdict.Unit{{Name: "a.service"}, {Name: "b.service", Missing: true}})
 	var all []string
 	for _, l := range logs {
@@ -37,6 +42,7 @@ func TestJournals(t *testing.T) {
 // Where the API server gives us no answer the kubelet's word counts, however long
 // ago it gave it.
 func TestKubeletBehindAProxy(t *testing.T) {
+	t.Parallel()
 	var healthy atomic.Bool
 	healthy.Store(true)
 	s := newAPIServer(t)
@@ -49,6 +55,7 @@ func TestKubeletBehindAProxy(t *testing.T) {
 		"says nothing of it":             {`for a; do case $a in --unit=kubelet.service) echo '[9.1] I1121 kubelet_node_status.go:75] "Attempting to register node" node="pool1000003"';; esac; done`, wire.Failed, "APIServerRefused"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRoot(t)
 			s.login(r, "system:node:pool1000003")
 			s.kubeconfig(r, "https://"+nobody)
@@ -61,7 +68,8 @@ func TestKubeletBehindAProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := newNode(o, identifyNode(o), quiet())
-			n.kubelet.address, n.journalctl = kubelet(t, &healthy), script(t, c.journal)
+			n.kubelet.address, n.kubelet.within = kubelet(t, &healthy), time.Minute // a busy machine answers late
+			n.journalctl = script(t, c.journal)
 			if v, err := n.wait(t.Context()); err != nil || v.Outcome != c.outcome || v.Reason != c.reason {
 				t.Errorf("%+v, %v", v, err)
 			}
@@ -72,6 +80,7 @@ func TestKubeletBehindAProxy(t *testing.T) {
 // What cannot be had is no failure: no program, one that fails, one that writes
 // without end, one that hangs.
 func TestJournalsThatMisbehave(t *testing.T) {
+	t.Parallel()
 	if logs := journals(t.Context(), "", time.Minute, nil); logs != nil {
 		t.Errorf("%v", logs)
 	}

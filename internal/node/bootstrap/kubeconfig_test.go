@@ -59,6 +59,7 @@ func TestParseKubeconfig(t *testing.T) {
 
 // Of several the one that was written last is the kubelet's of this boot.
 func TestWhichKubeconfig(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	o := r.options()
 	if _, _, err := readKubeconfig(o); err == nil {

@@ -33,17 +33,18 @@ func kubeletOnDisk(o Options) bool {
 }
 
 // kubeletCheck asks the kubelet for its health, and remembers the last answer. Its
-// zero value is not ready: set address and poke.
+// zero value is not ready: set address, within and poke.
 type kubeletCheck struct {
 	question
 	address string
+	within  time.Duration // how long it may take to answer
 
 	healthy bool
 	met     string // what was met where it is not, as "connection refused"
 }
 
 func (k *kubeletCheck) ask(ctx context.Context) func() {
-	err := healthz(ctx, k.address)
+	err := healthz(ctx, k.address, k.within)
 	return func() {
 		k.healthy, k.met = err == nil, ""
 		if err != nil {
@@ -60,9 +61,9 @@ func (k *kubeletCheck) last() (asked time.Time, healthy bool, met string) {
 }
 
 // healthz is one HTTP request.
-func healthz(ctx context.Context, address string) error {
+func healthz(ctx context.Context, address string, within time.Duration) error {
 	u := &url.URL{Scheme: "http", Host: address, Path: "/healthz"}
-	a, err := exchange(ctx, Question{Method: "GET", URL: u, Within: kubeletTimeout})
+	a, err := exchange(ctx, Question{Method: "GET", URL: u, Within: within})
 	if err == nil && a.code != 200 {
 		err = errors.New(a.status)
 	}

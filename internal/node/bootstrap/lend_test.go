@@ -11,6 +11,7 @@ import (
 
 // Who asks is told the server's clock, where it tells it.
 func TestAskTellsTheDate(t *testing.T) {
+	t.Parallel()
 	noon, text := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), []string{"Sat, 21 Nov 2026 12:00:00 GMT"}
 	for _, c := range []struct {
 		header http.Header

@@ -313,6 +313,7 @@ const nodeReady = `200 {"kind":"Node","status":{"conditions":[{"type":"Ready","s
 
 // A node whose kubelet is healthy came up once the cluster says so.
 func TestNodeInTheCluster(t *testing.T) {
+	t.Parallel()
 	var healthy atomic.Bool
 	healthy.Store(true)
 	address := kubelet(t, &healthy)
@@ -362,6 +363,7 @@ func TestNodeInTheCluster(t *testing.T) {
 		"nobody is to be asked": {`404 {}`, func(_ *apiServer, _ root, o *Options) { o.Node = NodeNo }, wire.Succeeded, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newAPIServer(t)
 			s.answer.Store(c.answer)
 			r := newRoot(t)
@@ -390,6 +392,7 @@ func TestNodeInTheCluster(t *testing.T) {
 
 // A node that becomes ready while it is waited for came up then.
 func TestNodeBecomesReady(t *testing.T) {
+	t.Parallel()
 	var healthy atomic.Bool
 	healthy.Store(true)
 	s := newAPIServer(t)

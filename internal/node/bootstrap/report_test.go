@@ -16,6 +16,7 @@ import (
 )
 
 func TestVerdictIsPosted(t *testing.T) {
+	t.Parallel()
 	var got atomic.Pointer[wire.Verdict]
 	var asked atomic.Int32
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -57,6 +58,7 @@ func TestVerdictIsPosted(t *testing.T) {
 }
 
 func TestRefusedPostIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
@@ -127,6 +129,7 @@ func FuzzIdentity(f *testing.F) {
 }
 
 func TestAzureVMID(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	o := r.options()
 	r.write("/sys/class/dmi/id/product_uuid", "CD184545-21D4-4B5E-86D6-7B8BD5A1F6D5\n")

@@ -39,6 +39,7 @@ func TestKubeletLogOfRKE2(t *testing.T) {
 
 // What was said at a long log's beginning is found.
 func TestRegistrationInAFile(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	o, err := r.options().complete()
 	if err != nil {

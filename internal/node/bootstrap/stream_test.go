@@ -13,6 +13,7 @@ import (
 // A watch gives each line as it comes, and ends by the server, by silence, by its caller
 // or by the context.
 func TestWatchAsKubelet(t *testing.T) {
+	t.Parallel()
 	s := newAPIServer(t)
 	r := newRoot(t)
 	s.login(r, "system:node:pool1000003")
@@ -55,11 +56,12 @@ func TestWatchAsKubelet(t *testing.T) {
 		"it is not allowed to": {accept: "text/plain", wrong: "403 Forbidden: who are you"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			n, idle := 0, 10*time.Second
+			n, idle := 0, time.Minute
 			if c.then == "silence" && !c.end {
-				idle = 2 * time.Second
+				idle = 5 * time.Second
 			}
 			err := WatchAsKubelet(ctx, r.dir, func(node string) string { return "/api/v1/nodes?node=" + node + "&then=" + c.then }, c.accept, idle, func(line []byte) error {
 				if string(line) != fmt.Sprintf(`{"n":%d}`, n) {

@@ -252,6 +252,7 @@ func (r root) withUnits(o Options, address string, f func()) wire.Verdict {
 }
 
 func TestKubeletCrashLoopsAfterTheSentinel(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	s := newSystemd(t, r, map[string]map[string]any{"kubelet.service": running(4)})
 	o := r.options()
@@ -278,6 +279,7 @@ func TestKubeletCrashLoopsAfterTheSentinel(t *testing.T) {
 }
 
 func TestUnitThatIsAskedFor(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	s := newSystemd(t, r, map[string]map[string]any{"app.service": {"LoadState": "loaded", "ActiveState": "activating", "SubState": "start"}})
 	o := r.options()
@@ -302,6 +304,7 @@ func TestUnitThatIsAskedFor(t *testing.T) {
 }
 
 func TestCloudFinalDies(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	s := newSystemd(t, r, map[string]map[string]any{"cloud-final.service": {"LoadState": "loaded", "ActiveState": "activating", "SubState": "start"}})
 	v := r.withUnits(r.options(), "", func() {
@@ -315,6 +318,7 @@ func TestCloudFinalDies(t *testing.T) {
 // A unit that failed is the reason only where what makes the node requires it;
 // others are quoted.
 func TestUnitsThatFailedBesides(t *testing.T) {
+	t.Parallel()
 	failed := func(result string) map[string]any {
 		return map[string]any{"LoadState": "loaded", "ActiveState": "failed", "SubState": "failed", "Result": result, "ExecMainStatus": int32(3)}
 	}
@@ -326,6 +330,7 @@ func TestUnitsThatFailedBesides(t *testing.T) {
 		"required by nothing":     {[]string{"sysinit.target"}, "SentinelMissing"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRoot(t)
 			kubelet := running(0)
 			kubelet["Requires"], kubelet["Requisite"], kubelet["BindsTo"] = c.requires, []string{}, []string{}
@@ -345,6 +350,7 @@ func TestUnitsThatFailedBesides(t *testing.T) {
 
 // A unit that failed and that systemd waits to start again is not "failed" to it.
 func TestUnitThatWaitsToBeStartedAgain(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	containerd := crashed(1)
 	containerd["LoadState"], containerd["ExecMainStatus"] = "loaded", int32(203)
@@ -358,6 +364,7 @@ func TestUnitThatWaitsToBeStartedAgain(t *testing.T) {
 
 // systemd that goes away costs only what it tells; one that comes later is found.
 func TestConnectionToSystemdIsLost(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	s := newSystemd(t, r, map[string]map[string]any{})
 	v := r.withUnits(r.options(), "", func() {
@@ -370,6 +377,7 @@ func TestConnectionToSystemdIsLost(t *testing.T) {
 }
 
 func TestBusThatSaysNothing(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.folder(filepath.Dir(busSocket))
 	l, err := net.Listen("unix", r.path(busSocket))
@@ -451,6 +459,7 @@ func TestCrashes(t *testing.T) {
 
 // At a boot's beginning there may be no bus yet.
 func TestBusThatComesLater(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	o := r.options()
 	o.Units, o.Sentinel = []string{"app.service"}, NoSentinel

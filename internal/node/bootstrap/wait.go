@@ -67,7 +67,7 @@ type node struct {
 func newNode(o Options, me whoAmI, log *slog.Logger) *node {
 	n := &node{o: o, me: me, log: log, pokes: make(chan struct{}, 1)}
 	n.files, n.cloudInit = watchedFiles(o), newCloudInitFiles(o)
-	n.kubelet = &kubeletCheck{address: kubeletAddress, question: question{poke: n.poke}}
+	n.kubelet = &kubeletCheck{address: kubeletAddress, within: kubeletTimeout, question: question{poke: n.poke}}
 	n.member = &memberCheck{question: question{poke: n.poke}}
 	n.journalctl = journalProgram(o)
 	n.newWatcher = newWatcher

@@ -5,12 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,7 +37,19 @@ type root struct {
 
 func newRoot(t testing.TB) root {
 	t.Helper()
-	r := root{t, t.TempDir()}
+	// Its name is short: below it are sockets, whose paths have at most 107 bytes.
+	dir, err := os.MkdirTemp("", "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	// Goroutines inherit the label: nothingRuns knows by it whose they are.
+	pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels("test", t.Name())))
+	r := root{t, dir}
 	r.write("/proc/sys/kernel/random/boot_id", bootA+"\n")
 	r.write("/proc/uptime", "20.50 30.00\n")
 	// What Cluster API gave to cloud-init.
@@ -121,16 +134,18 @@ func (r root) wait(o Options) wire.Verdict {
 	return v
 }
 
-// nothingRuns fails where something of this package is still at work.
+// nothingRuns fails where something of this package is still at work for the test.
 func (r root) nothingRuns() {
 	r.t.Helper()
+	label := fmt.Sprintf("# labels: {%q:%q}", "test", r.t.Name())
 	for try := 0; ; try++ {
-		buf := make([]byte, 1<<20)
-		buf = buf[:runtime.Stack(buf, true)]
+		var all bytes.Buffer
+		if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
+			r.t.Fatal(err)
+		}
 		left := ""
-		for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
-			s := string(stack)
-			if strings.Contains(s, "internal/node/bootstrap.") && !strings.Contains(s, "testing.tRunner") && !strings.Contains(s, "bootstrap.Test") && !strings.Contains(s, "bootstrap.root") && !strings.Contains(s, "ystemd)") && !strings.Contains(s, "newSystemd") {
+		for stack := range strings.SplitSeq(all.String(), "\n\n") {
+			if s := stack; strings.Contains(s, label) && strings.Contains(s, "internal/node/bootstrap.") && !strings.Contains(s, "testing.tRunner") && !strings.Contains(s, "bootstrap.Test") && !strings.Contains(s, "bootstrap.root") && !strings.Contains(s, "newSystemd") {
 				left = s
 			}
 		}
@@ -187,7 +202,9 @@ func (n notice) Handle(_ context.Context, r slog.Record) error {
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	t.Run("there before", func(t *testing.T) {
+		t.Parallel()
 		r := newRoot(t)
 		r.write(sentinelPath, "success\n")
 		if v := r.wait(r.options()); v.Outcome != wire.Succeeded || v.BootID != bootA || v.Uptime != 20500 {
@@ -198,6 +215,7 @@ func TestSentinel(t *testing.T) {
 		{"folder is there", "/run/cluster-api"}, {"folder comes with it", "/run"}, {"nothing is there", "/"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			r := newRoot(t)
 			r.folder(c.folder)
 			if v := r.whileWaiting(r.options(), func() { r.write(sentinelPath, "success\n") }); v.Outcome != wire.Succeeded {
@@ -206,6 +224,7 @@ func TestSentinel(t *testing.T) {
 		})
 	}
 	t.Run("folder is replaced", func(t *testing.T) {
+		t.Parallel()
 		r := newRoot(t)
 		r.folder("/run/cluster-api")
 		v := r.whileWaiting(r.options(), func() {
@@ -219,6 +238,7 @@ func TestSentinel(t *testing.T) {
 		}
 	})
 	t.Run("a directory", func(t *testing.T) {
+		t.Parallel()
 		r := newRoot(t)
 		r.folder(sentinelPath)
 		o := r.options()
@@ -229,6 +249,7 @@ func TestSentinel(t *testing.T) {
 		}
 	})
 	t.Run("a directory, and cloud-init is done", func(t *testing.T) {
+		t.Parallel()
 		r := newRoot(t)
 		r.folder(sentinelPath)
 		r.cloudInit("result.json", "result-good.json")
@@ -237,6 +258,7 @@ func TestSentinel(t *testing.T) {
 		}
 	})
 	t.Run("a link elsewhere", func(t *testing.T) {
+		t.Parallel()
 		r := newRoot(t)
 		r.write("/etc/passwd", "x")
 		r.link("/etc/passwd", sentinelPath)
@@ -247,6 +269,7 @@ func TestSentinel(t *testing.T) {
 		}
 	})
 	t.Run("another path", func(t *testing.T) {
+		t.Parallel()
 		r := newRoot(t)
 		r.write("/run/other", "")
 		o := r.options()
@@ -258,6 +281,7 @@ func TestSentinel(t *testing.T) {
 }
 
 func TestResultWithoutSentinel(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.write(outputLog, "[preflight] Running pre-flight checks\nerror execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf already exists\n")
 	r.cloudInit("status.json", "status-25.1.json")
@@ -268,6 +292,7 @@ func TestResultWithoutSentinel(t *testing.T) {
 }
 
 func TestRecoverableErrorsDegrade(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.cloudInit("status.json", "status-23.4.json")
 	r.cloudInit("result.json", "result-good.json")
@@ -279,6 +304,7 @@ func TestRecoverableErrorsDegrade(t *testing.T) {
 
 // The data of an earlier boot lie on the disk until cloud-init takes them away.
 func TestResultOfAnEarlierBoot(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.write(dataPath+"result.json", `{"v1":{"datasource":null,"errors":["old"]}}`)
 	v := r.whileWaiting(r.options(), func() { r.write(sentinelPath, "") })
@@ -290,6 +316,7 @@ func TestResultOfAnEarlierBoot(t *testing.T) {
 // After a reboot cloud-init does not run the commands again, and nobody writes a
 // sentinel.
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.write(sentinelPath, "")
 	first := r.wait(r.options())
@@ -316,6 +343,7 @@ func TestReboot(t *testing.T) {
 }
 
 func TestTimedOutIsWaitedForAgain(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	o := r.options()
 	o.Deadline = 20 * time.Millisecond
@@ -329,6 +357,7 @@ func TestTimedOutIsWaitedForAgain(t *testing.T) {
 }
 
 func TestProvisionOnAKS(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	r.folder("/var/log/azure/aks")
 	r.cloudInit("result.json", "result-good.json")
@@ -376,7 +405,7 @@ func (r root) withKubelet(o Options, address string) wire.Verdict {
 		r.t.Fatal(err)
 	}
 	n := newNode(o, identifyNode(o), quiet())
-	n.kubelet.address = address
+	n.kubelet.address, n.kubelet.within = address, time.Minute // a busy machine answers late
 	v, err := n.wait(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
@@ -388,6 +417,7 @@ func (r root) withKubelet(o Options, address string) wire.Verdict {
 const nobody = "127.0.0.1:1"
 
 func TestKubeletHealth(t *testing.T) {
+	t.Parallel()
 	var healthy atomic.Bool
 	healthy.Store(true)
 	address := kubelet(t, &healthy)
@@ -413,6 +443,7 @@ func TestKubeletHealth(t *testing.T) {
 
 // Where the kernel's watches are used up there is a verdict all the same.
 func TestNoNotifications(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	o, err := r.options().complete()
 	if err != nil {
@@ -431,6 +462,7 @@ func TestNoNotifications(t *testing.T) {
 }
 
 func TestStops(t *testing.T) {
+	t.Parallel()
 	r := newRoot(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -459,6 +491,7 @@ func TestOptionsSayAllThatIsWrong(t *testing.T) {
 // Nothing on a clone that joins by itself, or on a node of k3s's own installer,
 // writes a sentinel: that it works in its cluster is what counts, however late.
 func TestNobodyWritesASentinel(t *testing.T) {
+	t.Parallel()
 	clone := func(t *testing.T) root {
 		r := newRoot(t)
 		r.remove("/var/lib/cloud/instance/scripts/runcmd")
@@ -468,6 +501,7 @@ func TestNobodyWritesASentinel(t *testing.T) {
 	}
 	result := func(r root, errs string) { r.write("/run/cloud-init/result.json", `{"v1":{"errors":[`+errs+`]}}`) }
 	t.Run("it came up", func(t *testing.T) {
+		t.Parallel()
 		r := clone(t)
 		result(r, "")
 		if v := r.wait(r.options()); v.Outcome != wire.Succeeded {
@@ -475,6 +509,7 @@ func TestNobodyWritesASentinel(t *testing.T) {
 		}
 	})
 	t.Run("its kubelet is late", func(t *testing.T) {
+		t.Parallel()
 		r := clone(t)
 		result(r, "")
 		o := r.options()
@@ -484,6 +519,7 @@ func TestNobodyWritesASentinel(t *testing.T) {
 		}
 	})
 	t.Run("a command failed", func(t *testing.T) {
+		t.Parallel()
 		r := clone(t)
 		result(r, `"('scripts_user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))"`)
 		if v := r.wait(r.options()); v.Outcome != wire.Failed || v.Module != "runcmd" {
@@ -491,6 +527,7 @@ func TestNobodyWritesASentinel(t *testing.T) {
 		}
 	})
 	t.Run("a sentinel is promised", func(t *testing.T) {
+		t.Parallel()
 		for _, promise := range []string{"/run/cluster-api/placeholder", "/var/lib/cloud/instance/cloud-config.txt"} {
 			r := clone(t)
 			r.write(promise, "runcmd: [touch "+defaultSentinel+"]")
@@ -501,6 +538,7 @@ func TestNobodyWritesASentinel(t *testing.T) {
 		}
 	})
 	t.Run("a unit that nobody can see", func(t *testing.T) {
+		t.Parallel()
 		r := clone(t)
 		result(r, "")
 		o := r.options()
@@ -513,6 +551,7 @@ func TestNobodyWritesASentinel(t *testing.T) {
 
 // What AKS's provisioning left in an earlier boot says nothing of this one.
 func TestProvisionedInAnEarlierBoot(t *testing.T) {
+	t.Parallel()
 	for _, code := range []string{"0", "50"} {
 		r := newRoot(t)
 		r.remove("/var/lib/cloud/instance/scripts/runcmd")

@@ -55,6 +55,7 @@ func foundAt(r wire.GeneralizeReport, at string) wire.SecretFinding {
 // No flag ships the identity of another agent: it is removed, or the disk is refused for
 // it as for a node's own.
 func TestHole06AgentIdentities(t *testing.T) {
+	t.Parallel()
 	key := func() string { return string(keyPEM(newKey(t))) }
 	teleport := func() string {
 		return sqlite(`/ids/kube/current{"spec":{"key":"` + base64.StdEncoding.EncodeToString([]byte(key())) + `"}}`)
@@ -144,6 +145,7 @@ func TestHole06AgentIdentities(t *testing.T) {
 
 // A clone joins Consul by the keyring that all its agents share.
 func TestHole06ConsulKeyringStays(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	keyrings := []string{"opt/consul/serf/local.keyring", "var/lib/consul/serf/local.keyring"}
 	for _, at := range keyrings {
@@ -162,6 +164,7 @@ func TestHole06ConsulKeyringStays(t *testing.T) {
 
 // A copy of another agent's key is that agent's identity too, and not a pool credential.
 func TestHole06CopiesOfAgentKeys(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	var copies []string
 	for i, at := range []string{
@@ -191,6 +194,7 @@ func TestHole06CopiesOfAgentKeys(t *testing.T) {
 // The content of a swap file that a unit names is overwritten; one that nothing names is
 // found.
 func TestHole06SwapFiles(t *testing.T) {
+	t.Parallel()
 	content := strings.Repeat("\x00", swapHeader-10) + "SWAPSPACE2" + strings.Repeat("memory of the donor ", 1000)
 	for unit, text := range map[string]string{
 		"etc/systemd/system/swap-file.swap":                "[Unit]\nDescription=swap\n[Swap]\nWhat=/swap/file\n",
@@ -198,6 +202,7 @@ func TestHole06SwapFiles(t *testing.T) {
 		"usr/lib/systemd/system/swap-file.swap":            "[Swap]\nWhat=/swap/file\n",
 	} {
 		t.Run(unit, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			d.write(map[string]string{unit: text, "swap/file": content})
 			wantOutcome(t, d.run(inspecting), wire.Generalized)
@@ -218,6 +223,7 @@ func TestHole06SwapFiles(t *testing.T) {
 
 // What the preflight of a capture reads of a running node includes fstab, which no row changes.
 func TestHole06InspectionReadsFstab(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	d.write(map[string]string{"etc/fstab": "//logs.example/s /mnt cifs username=logs,password=Kq7vX2mW9pLs4TzR,vers=3.1.1 0 0\n"})
 	wantOutcome(t, d.run(inspecting), wire.SecretsFound)
@@ -226,6 +232,7 @@ func TestHole06InspectionReadsFstab(t *testing.T) {
 // No flag ships a key file by which crypttab opens a volume. Others in systemd's folder of
 // keys may be accepted, and stay: the node may need them to boot.
 func TestHole06LUKSKeyFiles(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	key := "\x01\x02\x00" + strings.Repeat("\x80\x91\x00", 100)
 	d.write(map[string]string{
@@ -259,6 +266,7 @@ func TestHole06LUKSKeyFiles(t *testing.T) {
 // No flag ships a store of a cluster's tokens, Cilium's key or cloud-init's pickled data
 // source, wherever it lies; secrets in instance data are found.
 func TestHole06Stores(t *testing.T) {
+	t.Parallel()
 	secret := "/registry/secrets/kube-system/bootstrap-token-abcdef\x10\x02\x18\x02\x20\x01*\xe0k8s\x00\n\x0c\n\x02v1\x12\x06Secret\x12\x20"
 	boltdb := strings.Repeat("\x00", 16) + "\xed\xda\x0c\xed\x02\x00\x00\x00" + strings.Repeat("\x00", 100)
 	hex := strings.Repeat("0123456789abcdef", 2)

@@ -126,6 +126,7 @@ func imageArchive(t *testing.T) []byte {
 // A real containerd, before and after: the image is there and can be used, and
 // nothing of the donor's containers is.
 func TestContainerdKeepsImages(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	c := newContainerd(t, d.dir)
 	c.start()
@@ -190,12 +191,14 @@ func TestContainerdKeepsImages(t *testing.T) {
 // A database that is no database stops the run with a message, whatever the
 // library makes of it.
 func TestDamagedDatabase(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, content string }{
 		{"short", "x"},
 		{"zeros", strings.Repeat("\x00", 64<<10)},
 		{"pages that point nowhere", strings.Repeat("\xed\x0c\xda\xed\xff\x7f", 16<<10)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			d.write(map[string]string{"var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db": c.content})
 			r := d.run(nil)
@@ -208,6 +211,7 @@ func TestDamagedDatabase(t *testing.T) {
 }
 
 func TestDockerKeepsImages(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	image, layer := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	d.write(map[string]string{
@@ -240,6 +244,7 @@ func TestDockerKeepsImages(t *testing.T) {
 }
 
 func TestCRIOKeepsImages(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	image, layer := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	const root = "var/lib/containers/storage/"

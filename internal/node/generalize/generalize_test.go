@@ -23,6 +23,7 @@ func wantOutcome(t *testing.T, r wire.GeneralizeReport, want wire.GeneralizeOutc
 
 // Each shape of node ends without its identity and with what its clones need.
 func TestShapes(t *testing.T) {
+	t.Parallel()
 	common := []string{
 		"var/lib/dbus/machine-id", "etc/hostname", "etc/ssh/ssh_host_ed25519_key", "etc/ssh/ssh_host_ed25519_key.pub",
 		"etc/netplan/50-cloud-init.yaml", "etc/udev/rules.d/70-persistent-net.rules", "var/lib/systemd/random-seed",
@@ -65,6 +66,7 @@ func TestShapes(t *testing.T) {
 			joins: []string{"/etc/systemd/system/k3s-agent.service.env"}, accepted: []string{ruleK3sToken}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			d := c.make(newDonor(t))
 			r := d.run(c.change)
 			wantOutcome(t, r, wire.Generalized)
@@ -120,6 +122,7 @@ func TestShapes(t *testing.T) {
 }
 
 func TestTwiceIsOnce(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).capz()
 	wantOutcome(t, d.run(nil), wire.Generalized)
 	before, hosts := d.paths(), d.read("etc/hosts")
@@ -136,6 +139,7 @@ func TestTwiceIsOnce(t *testing.T) {
 // A run that was killed between overwriting and removing left zeros. The next removes them,
 // also where it goes by what a file holds, saves none of them, and says what is lost.
 func TestZerosOfAKilledRun(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).tlsBootstrap()
 	d.write(map[string]string{"var/log/ancestry.log": "2026-11-21T03:04:05Z " + donorName + " c-1\n", "etc/systemd/network/10-netplan-eth0.network": "MACAddress=" + donorMAC + "\n"})
 	gone := []string{"etc/hostname", "etc/kubernetes/kubelet.conf", "etc/systemd/network/10-netplan-eth0.network", "var/lib/cloud/instance/user-data.txt", "var/lib/kubelet/pki/kubelet-client-current.pem"}
@@ -157,6 +161,7 @@ func TestZerosOfAKilledRun(t *testing.T) {
 
 // A run that ended at the scan has removed nothing that the next run reads.
 func TestAfterARefusedScanNothingIsLost(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).aksEngine().azureAgent("#!/bin/sh\njoin\n", map[string]string{"script": "x"})
 	key := sealKey(t)
 	wantOutcome(t, d.run(func(o *Options) { o.SealTo = key.PublicKey() }), wire.SecretsFound)
@@ -168,6 +173,7 @@ func TestAfterARefusedScanNothingIsLost(t *testing.T) {
 }
 
 func TestSaving(t *testing.T) {
+	t.Parallel()
 	const custom = "#!/bin/sh\nkubeadm join\n"
 	d := newDonor(t).azureAgent(custom, map[string]string{"commandToExecute": "secret"})
 	d.write(map[string]string{"var/lib/waagent/Microsoft.Azure.Monitor.Agent-1.0/config/0.settings": `{"runtimeSettings":[{"handlerSettings":{"publicSettings":{"a":1}}}]}`})
@@ -211,6 +217,7 @@ func TestSaving(t *testing.T) {
 }
 
 func TestSavingWhatCannotBeSaved(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		prepare func(*donor)
@@ -237,6 +244,7 @@ func TestSavingWhatCannotBeSaved(t *testing.T) {
 		}, 1, "is not on the disk"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			c.prepare(d)
 			r := d.run(func(o *Options) { o.SealTo = sealKey(t).PublicKey() })
@@ -253,6 +261,7 @@ func TestSavingWhatCannotBeSaved(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		prepare func(*donor)
@@ -278,6 +287,7 @@ func TestRefusals(t *testing.T) {
 		}, nil, "is not " + donorName},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			c.prepare(d)
 			before := d.snapshot()
@@ -294,6 +304,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).capz()
 	before := d.snapshot()
 	r := d.run(func(o *Options) { o.DryRun = true })
@@ -321,6 +332,7 @@ func unaccepted(r wire.GeneralizeReport) (all []string) {
 // An inspection of the running donor finds what the scan of the copy finds, and
 // nothing of what generalising removes; it changes nothing.
 func TestInspectionFindsWhatTheCopyWouldBeRefusedFor(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(d *donor){
 		"kubeadm":       func(d *donor) { d.capz() },
 		"AKS Engine":    func(d *donor) { d.aksEngine() },
@@ -337,6 +349,7 @@ func TestInspectionFindsWhatTheCopyWouldBeRefusedFor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			prepare(d)
 			before := d.snapshot()
@@ -364,6 +377,7 @@ func TestInspectionFindsWhatTheCopyWouldBeRefusedFor(t *testing.T) {
 
 // An inspection ends at each of its limits, says so, and keeps what it found.
 func TestInspectionIsBounded(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).aksEngine()
 	d.write(map[string]string{"srv/large": strings.Repeat("x", 1<<20)})
 	for i := range 100 {
@@ -414,6 +428,7 @@ func (d *donor) snapshot() string {
 // Every row removes what it says: each of its paths is made, and is gone or
 // empty afterwards.
 func TestEveryRow(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	made := map[string]Row{}
 	for _, row := range Table() {
@@ -452,6 +467,7 @@ func TestEveryRow(t *testing.T) {
 // What ortet-node join and events leave on a donor is nothing to its clones, also
 // where they were killed as they wrote.
 func TestWhatJoinAndEventsLeave(t *testing.T) {
+	t.Parallel()
 	token := "abcdef.0123456789abcdef"
 	kubeconfig := kubeconfigYAML("bootstrap", "token: "+token)
 	full := "K10" + strings.Repeat("a", 64) + "::" + token
@@ -486,6 +502,7 @@ func TestWhatJoinAndEventsLeave(t *testing.T) {
 // What lets a clone join is what is left: a bootstrap kubeconfig that kubeadm's join brings
 // goes, also in the report of a run that changes nothing.
 func TestJoinsAreThoseThatStay(t *testing.T) {
+	t.Parallel()
 	for _, bootstrap := range []Bootstrap{Keep, Baked} {
 		for name, change := range map[string]func(*Options){
 			"run": nil, "dry run": func(o *Options) { o.DryRun = true }, "inspection": func(o *Options) { o.Inspect, o.DryRun = true, true },

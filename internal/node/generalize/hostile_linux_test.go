@@ -12,6 +12,7 @@ import (
 // Nothing on the disk can make the run read, change or wait on what lies
 // outside of it.
 func TestHostileDisk(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).capz()
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret")

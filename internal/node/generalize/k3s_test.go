@@ -40,6 +40,7 @@ func (d *donor) rke2() *donor {
 
 // A clone of an agent has nothing of the donor's, and what it needs to join under its own name.
 func TestAgentsOfRancher(t *testing.T) {
+	t.Parallel()
 	k3sAgent := func(d *donor) {
 		const agent = "var/lib/rancher/k3s/agent/"
 		cert, key := d.k3s().nodeCertificate()
@@ -73,6 +74,7 @@ func TestAgentsOfRancher(t *testing.T) {
 			map[string]string{"etc/rancher/rke2/config.yaml": "server: https://10.0.0.1:9345\n", "etc/default/rke2-agent": "HOME=/root\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			c.prepare(d)
 			before := d.snapshot()
@@ -114,6 +116,7 @@ func TestAgentsOfRancher(t *testing.T) {
 // Lines with the donor's values go, all others stay byte for byte; what would break the
 // file, or is not the donor's, stays, and the scan refuses the donor's name there.
 func TestOptionsOfTheDonor(t *testing.T) {
+	t.Parallel()
 	const other = "10.240.0.99"
 	for name, c := range map[string]struct{ text, want string }{
 		"comments and order":   {"# first\ntoken: a # b\n\nnode-name: " + donorName + " # mine\n# last\nnode-label:\n- a=b\n", "# first\ntoken: a # b\n\n# last\nnode-label:\n- a=b\n"},
@@ -139,6 +142,7 @@ func TestOptionsOfTheDonor(t *testing.T) {
 		"a flag":               {"with-node-id: true\nserver: x\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if c.want == "" {
 				c.want = c.text
 			}
@@ -164,6 +168,7 @@ func TestOptionsOfTheDonor(t *testing.T) {
 
 // A server is no donor, wherever its datastore is.
 func TestServersOfRancherAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"k3s/server/db/state.db", "k3s/server/tls/server-ca.key", "rke2/server/db/etcd/name", "rke2/server/tls/server-ca.key"} {
 		d := newDonor(t)
 		d.write(map[string]string{"var/lib/rancher/" + file: "x"})

@@ -21,6 +21,7 @@ const dpkgStatus = "Package: bash\nStatus: install ok installed\n\nPackage: kube
 // A node whose packages are half done is not copied while it runs, and neither is a copy
 // of one made an image.
 func TestHalfAPackage(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		file, text string
 		refused    string // "" for a disk that can be captured
@@ -33,6 +34,7 @@ func TestHalfAPackage(t *testing.T) {
 		"no dpkg":             {"etc/motd", "hello", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for what, change := range map[string]func(*Options){
 				"flush":      func(o *Options) { o.Flush, o.DryRun, o.Now = true, true, time.Now },
 				"inspection": func(o *Options) { o.Inspect, o.Flush, o.DryRun, o.Now = true, true, true, time.Now },
@@ -72,12 +74,14 @@ func holdLock(t *testing.T, name string) {
 }
 
 func TestLockedPackages(t *testing.T) {
+	t.Parallel()
 	if name := os.Getenv("ORTET_TEST_LOCK"); name != "" {
 		holdLock(t, name)
 		return
 	}
 	for _, file := range []string{"var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/rpm/.rpm.lock", "usr/lib/sysimage/rpm/.rpm.lock"} {
 		t.Run(file, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t).capz()
 			d.write(map[string]string{file: ""})
 			flush := func(o *Options) { accept(o); o.Flush, o.DryRun, o.Now = true, true, time.Now }
@@ -114,6 +118,7 @@ func TestLockedPackages(t *testing.T) {
 // and were written just before: not older ones, and not
 // those that generalising removes or empties.
 func TestFlushAndEmptied(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).capz()
 	before := time.Now()
 	paths := d.paths()

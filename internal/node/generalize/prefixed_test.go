@@ -28,6 +28,7 @@ func prefixedForms() map[string]func(i int, line string) string {
 // No flag lets the donor's key pass, whatever is before or behind each of its lines;
 // another's key in the same form is a credential that may be accepted.
 func TestOwnKeyInPrefixedLines(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t).capz()
 	own, other := d.read("var/lib/kubelet/pki/kubelet.key"), string(keyPEM(newKey(t)))
 	block, _ := pem.Decode([]byte(own))

@@ -11,6 +11,7 @@ import (
 // Each rule finds its secret wherever it hides, and a node's identity fails the
 // scan even where pool credentials are accepted.
 func TestScan(t *testing.T) {
+	t.Parallel()
 	jwt := "eyJhbGciOiJSUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"system:serviceaccount:ns:sa"}`)) + "." + strings.Repeat("s", 40)
 	for _, c := range []struct {
 		name    string
@@ -90,6 +91,7 @@ func TestScan(t *testing.T) {
 		}, ruleSSHKey, wire.OtherSecret},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			want := c.prepare(d)
 			r := d.run(nil)
@@ -111,6 +113,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestScanLetsPass(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	d.write(map[string]string{
 		"etc/kubernetes/azure.json":  `{"aadClientId":"msi","aadClientSecret":"msi","userAssignedIdentityID":"x"}`,
@@ -125,6 +128,7 @@ func TestScanLetsPass(t *testing.T) {
 
 // A mention outside configuration and state is told and does not fail.
 func TestMentions(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	d.write(map[string]string{"var/cache/x": donorName})
 	r := d.run(nil)
@@ -135,18 +139,22 @@ func TestMentions(t *testing.T) {
 }
 
 func TestScanFailsClosed(t *testing.T) {
+	t.Parallel()
 	t.Run("snapshots without their database", func(t *testing.T) {
+		t.Parallel()
 		d := newDonor(t)
 		cert, key := d.nodeCertificate()
 		d.write(map[string]string{"var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs/x": cert + key})
 		wantOutcome(t, d.run(accept), wire.SecretsFound)
 	})
 	t.Run("beyond its bound", func(t *testing.T) {
+		t.Parallel()
 		d := newDonor(t)
 		r := d.run(func(o *Options) { o.Limits.Bytes = 10 })
 		wantOutcome(t, r, wire.SecretsFound)
 	})
 	t.Run("more findings than are kept", func(t *testing.T) {
+		t.Parallel()
 		d := newDonor(t)
 		for i := range 20 {
 			d.write(map[string]string{"srv/" + strings.Repeat("k", i+1) + ".key": string(keyPEM(newKey(t)))})

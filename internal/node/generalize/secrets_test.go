@@ -60,6 +60,7 @@ func utf16LE(text string) string {
 // The donor's key is found in every wrapping that people and tools put it into, and
 // nothing accepts or removes it.
 func TestOwnKeyInEveryWrapping(t *testing.T) {
+	t.Parallel()
 	b64 := base64.StdEncoding.EncodeToString
 	d := newDonor(t).capz()
 	key, files := d.read("var/lib/kubelet/pki/kubelet.key"), map[string]string{}
@@ -132,6 +133,7 @@ func sec1(t *testing.T, _ string, der []byte) string {
 // Each kind of secret that a node has of its own is found in a copy elsewhere, also by a
 // run that follows a refused one.
 func TestOwnSecretsElsewhere(t *testing.T) {
+	t.Parallel()
 	token := "eyJhbGciOiJSUzI1NiIsImtpZCI6InNhbWUifQ." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"x"}`)) + "." + strings.Repeat("Sig-nature_", 30)
 	random := strings.Repeat("5f\x00\x91k", 100)
 	for _, c := range []struct {
@@ -153,6 +155,7 @@ func TestOwnSecretsElsewhere(t *testing.T) {
 		}},
 	} {
 		t.Run(c.from, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			content := c.content(d)
 			own := content
@@ -182,6 +185,7 @@ func TestOwnSecretsElsewhere(t *testing.T) {
 
 // Host keys in OpenSSH's format, as ssh-keygen writes them.
 func TestOpenSSHKeys(t *testing.T) {
+	t.Parallel()
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -192,6 +196,7 @@ func TestOpenSSHKeys(t *testing.T) {
 	}
 	for kind, key := range map[string]crypto.PrivateKey{"rsa": rsaKey, "ed25519": edKey, "ecdsa": newKey(t)} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			block, err := ssh.MarshalPrivateKey(key, "root@"+donorName)
 			if err != nil {
 				t.Fatal(err)
@@ -233,6 +238,7 @@ func findingAt(r wire.GeneralizeReport, path string) wire.SecretFinding {
 
 // A secret of the node's users is refused, and accepted by its path or folder alone.
 func TestAcceptSecret(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		accepted []string
 		want     wire.GeneralizeOutcome
@@ -246,6 +252,7 @@ func TestAcceptSecret(t *testing.T) {
 		"everything":           {[]string{"/"}, wire.DiskRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			d.write(map[string]string{"home/u/notes": "token " + githubToken("a") + "\n"})
 			r := d.run(func(o *Options) { accept(o); o.AcceptSecrets = c.accepted })
@@ -267,6 +274,7 @@ func TestAcceptSecret(t *testing.T) {
 // What --remove-secrets deletes is gone, listed and counted; what may not go fails the
 // scan, with the reason, and then nothing goes.
 func TestRemoveSecrets(t *testing.T) {
+	t.Parallel()
 	remove := func(o *Options) { o.RemoveSecrets = true }
 	free := []string{"home/u/notes", "opt/app/.env", "srv/a/b.yaml", "root/.netrc2", "etc/app/secret.conf"}
 	fill := func(d *donor) {
@@ -275,6 +283,7 @@ func TestRemoveSecrets(t *testing.T) {
 		}
 	}
 	t.Run("an inspection", func(t *testing.T) {
+		t.Parallel()
 		d := newDonor(t)
 		fill(d)
 		before := d.snapshot()
@@ -285,6 +294,7 @@ func TestRemoveSecrets(t *testing.T) {
 		}
 	})
 	t.Run("removed", func(t *testing.T) {
+		t.Parallel()
 		d := newDonor(t)
 		fill(d)
 		d.write(map[string]string{"srv/other": "x"})
@@ -333,6 +343,7 @@ func TestRemoveSecrets(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := newDonor(t)
 			fill(d)
 			d.write(map[string]string{c.at: "token " + githubToken("x") + "\n"})
@@ -367,6 +378,7 @@ func statOf(d *donor, name string) error {
 // Image layers are searched for the donor's own secrets; for others only where that is
 // asked for, and then nothing is removed from them.
 func TestImageLayers(t *testing.T) {
+	t.Parallel()
 	const blobs = "var/lib/containerd/io.containerd.content.v1.content/blobs"
 	const layer = "var/lib/docker/overlay2/abc/diff/"
 	prepare := func(t *testing.T) *donor {
@@ -378,6 +390,7 @@ func TestImageLayers(t *testing.T) {
 		return []wire.ImageStore{{Path: "/" + blobs, Bytes: 10, ByForm: byForm}, {Path: "/var/lib/docker/overlay2", Bytes: int64(2*(len("token \n")+40) + len(donorName)), ByForm: byForm}}
 	}
 	t.Run("by default", func(t *testing.T) {
+		t.Parallel()
 		r := prepare(t).run(nil)
 		wantOutcome(t, r, wire.Generalized)
 		if !slices.Equal(r.Stores, stores(false)) || len(r.Findings) != 0 {
@@ -385,6 +398,7 @@ func TestImageLayers(t *testing.T) {
 		}
 	})
 	t.Run("scanned", func(t *testing.T) {
+		t.Parallel()
 		d := prepare(t)
 		r := d.run(func(o *Options) { o.ScanImages, o.RemoveSecrets = true, true })
 		wantOutcome(t, r, wire.SecretsFound)
@@ -397,6 +411,7 @@ func TestImageLayers(t *testing.T) {
 		}
 	})
 	t.Run("the donor's key in a layer", func(t *testing.T) {
+		t.Parallel()
 		d := prepare(t)
 		d.write(map[string]string{layer + "usr/lib/k": d.read("var/lib/kubelet/pki/kubelet.key"), blobs + "/sha256/y": "x" + d.read("var/lib/kubelet/pki/kubelet.key")})
 		r := d.run(accept)
@@ -410,6 +425,7 @@ func TestImageLayers(t *testing.T) {
 // A thousand secrets of one kind hide none of another, neither in the report nor in
 // what fails the scan.
 func TestNoKindHidesAnother(t *testing.T) {
+	t.Parallel()
 	d := newDonor(t)
 	for i := range maxPerRule + 50 {
 		d.write(map[string]string{fmt.Sprintf("etc/many/%04d", i): donorName + "\n"})

@@ -215,6 +215,7 @@ const motdFile = "/etc/motd"
 // The image of a node that was configured in place is started in its own pool, and in
 // another one.
 func TestCloneOfAConfiguredNode(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	a = newAgent(t)
@@ -249,8 +250,7 @@ func TestCloneOfAConfiguredNode(t *testing.T) {
 
 // A node keeps what it had, and says why, whatever comes.
 func TestBadInputChangesNothing(t *testing.T) {
-	var a *agent
-	url := serve(t, &a)
+	t.Parallel()
 	full := func(c nodeconfig.Config) nodeconfig.Config {
 		c.Files = append(c.Files, nodeconfig.File{Path: "/etc/first", Content: "1"}, nodeconfig.File{Path: motdFile, Content: "new"})
 		c.Sysctls = map[string]string{"net.core.somaxconn": "8192"}
@@ -309,8 +309,9 @@ func TestBadInputChangesNothing(t *testing.T) {
 		"not Ready": {func(a *agent) { a.ready = false; a.push(9, full(nodeconfig.Config{})) }, "Waiting NodeNotReady 7/9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a = newAgent(t)
-			a.url = url
+			t.Parallel()
+			a := newAgent(t)
+			a.url = serve(t, &a)
 			a.push(7, motd("old"))
 			a.expect("Applied 7/7")
 			c.prepare(a)
@@ -378,36 +379,41 @@ func (a *agent) consistent(t *testing.T, what string) {
 // The agent or the machine stops before each operation of an application: of one that is
 // kept, and of one that is restored.
 func TestKilledAtEachOperation(t *testing.T) {
-	var a *agent
-	url := serve(t, &a)
+	t.Parallel()
 	for _, power := range []bool{false, true} {
 		for _, fails := range []bool{false, true} {
-			for n, more := 1, true; more; n++ {
-				synctest.Test(t, func(t *testing.T) {
-					what := fmt.Sprintf("power %t, fails %t, operation %d", power, fails, n)
-					a = newAgent(t)
-					a.url = url
-					a.push(1, six(1))
-					if got, _ := a.reads(); got != "Applied 1/1" {
-						t.Fatal(got)
-					}
-					a.fails["hello.service"] = func() bool { return fails && a.read(motdFile) == "2" }
-					a.push(2, six(2))
-					more = a.killed(n)
-					a.restart()
-					if power {
-						a.reboot(t)
-					}
-					a.runs(t, func() { pass(10 * time.Second) })
-					a.consistent(t, what)
-					a.fails = map[string]func() bool{}
-					a.push(3, motd("3"))
-					a.runs(t, func() { pass(10 * time.Second) })
-					if a.last() != "Applied 3/3" || a.read(motdFile) != "3" {
-						t.Errorf("%s: the next generation: %s", what, a.last())
-					}
-				})
-			}
+			t.Run(fmt.Sprintf("power %t, fails %t", power, fails), func(t *testing.T) {
+				t.Parallel()
+				var a *agent
+				url := serve(t, &a)
+				for n, more := 1, true; more; n++ {
+					synctest.Test(t, func(t *testing.T) {
+						what := fmt.Sprintf("operation %d", n)
+						a = newAgent(t)
+						a.url, a.unsynced = url, true
+						a.restart()
+						a.push(1, six(1))
+						if got, _ := a.reads(); got != "Applied 1/1" {
+							t.Fatal(got)
+						}
+						a.fails["hello.service"] = func() bool { return fails && a.read(motdFile) == "2" }
+						a.push(2, six(2))
+						more = a.killed(n)
+						a.restart()
+						if power {
+							a.reboot(t)
+						}
+						a.runs(t, func() { pass(10 * time.Second) })
+						a.consistent(t, what)
+						a.fails = map[string]func() bool{}
+						a.push(3, motd("3"))
+						a.runs(t, func() { pass(10 * time.Second) })
+						if a.last() != "Applied 3/3" || a.read(motdFile) != "3" {
+							t.Errorf("%s: the next generation: %s", what, a.last())
+						}
+					})
+				}
+			})
 		}
 	}
 }
@@ -439,6 +445,7 @@ func (a *agent) reboot(t *testing.T) {
 // A restore that failed is tried again by the running agent, and what is pushed meanwhile
 // is applied after it.
 func TestFailedRestoreIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	synctest.Test(t, func(t *testing.T) {
@@ -467,6 +474,7 @@ func TestFailedRestoreIsTriedAgain(t *testing.T) {
 // Where the module of a sysctl is loaded after the agents' start, the rest is applied
 // before it, and the value when it is there.
 func TestSysctlOfALateModule(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	for loaded, want := range map[bool]string{true: "Applied 1/1", false: "Failed Unhealthy 0/1"} {
@@ -503,6 +511,7 @@ func TestSysctlOfALateModule(t *testing.T) {
 // The limit of boot, or a stop of the agent, is no fault of the document: it is restored
 // and tried again by the next agent.
 func TestEndInTheMiddleIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	for _, boot := range []bool{true, false} {
@@ -532,6 +541,7 @@ func TestEndInTheMiddleIsTriedAgain(t *testing.T) {
 
 // A node that waits or is not prepared writes its answer once, however often it tries.
 func TestWaitingNodeIsQuiet(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	synctest.Test(t, func(t *testing.T) {
@@ -551,6 +561,7 @@ func TestWaitingNodeIsQuiet(t *testing.T) {
 
 // A foreign document with a high generation does not silence the signals of the pool's own.
 func TestSignalAfterAForeignDocument(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	synctest.Test(t, func(t *testing.T) {
@@ -576,6 +587,7 @@ func TestSignalAfterAForeignDocument(t *testing.T) {
 
 // Keys count from the document that was kept: of one that was restored they do not.
 func TestKeyIsRotatedInTheMiddle(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	a = newAgent(t)
@@ -601,6 +613,7 @@ func TestKeyIsRotatedInTheMiddle(t *testing.T) {
 
 // The machine loses power after boot applied a document and before its health was judged.
 func TestPowerCutBeforeHealthWasJudged(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	synctest.Test(t, func(t *testing.T) {
@@ -634,6 +647,7 @@ func TestPowerCutBeforeHealthWasJudged(t *testing.T) {
 
 // A store that cannot be read is answered, and nothing is applied over it.
 func TestUnreadableStoreIsAnswered(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	synctest.Test(t, func(t *testing.T) {
@@ -655,6 +669,7 @@ func TestUnreadableStoreIsAnswered(t *testing.T) {
 
 // What somebody changes is reported, left, and overwritten by the next document with it.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	synctest.Test(t, func(t *testing.T) {
@@ -679,6 +694,7 @@ func TestDrift(t *testing.T) {
 
 // Notes of an application that was killed just after it was kept do not count for the next.
 func TestKilledAfterKeepAndInTheNext(t *testing.T) {
+	t.Parallel()
 	var a *agent
 	url := serve(t, &a)
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // A document that another program signed: the node has the list of ortet config validate,
 // names all that is refused, and changes nothing.
 func TestHole04NodeRefusesWhatValidateRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("/etc/motd", "image")
 	for link, target := range map[string]string{"usr/local/tools": "bin", "srv/etc": "/etc"} {

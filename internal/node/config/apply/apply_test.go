@@ -27,6 +27,7 @@ func kubelet(pods int) nodeconfig.Config {
 const kubeletFile = DefaultKubeletConfigDir + "/90-ortet.conf"
 
 func TestFileIsWrittenWithoutRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	start := w.now
 	w.good(1, motd("one\n"))
@@ -42,6 +43,7 @@ func TestFileIsWrittenWithoutRestart(t *testing.T) {
 }
 
 func TestFileRestartsItsUnitsOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := func(text string) nodeconfig.Config {
 		return nodeconfig.Config{Files: []nodeconfig.File{
@@ -62,6 +64,7 @@ func TestFileRestartsItsUnitsOnce(t *testing.T) {
 }
 
 func TestOwnerIsOfTheMachinesFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := motd("x")
 	c.Files[0].Owner = "www:34"
@@ -78,6 +81,7 @@ func TestOwnerIsOfTheMachinesFiles(t *testing.T) {
 }
 
 func TestDeniedPathsAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if err := os.Symlink("/etc/ortet", filepath.Join(w.root, "etc/link")); err != nil {
 		t.Fatal(err)
@@ -92,6 +96,7 @@ func TestDeniedPathsAreRefused(t *testing.T) {
 }
 
 func TestUnitOfItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := func(content string) nodeconfig.Config {
 		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "hello.service", Enabled: yes(), Started: yes(), Content: content}}}
@@ -114,6 +119,7 @@ func TestUnitOfItsOwn(t *testing.T) {
 }
 
 func TestDropInsAndStateOfTheImagesUnits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := nodeconfig.Config{Units: []nodeconfig.Unit{
 		{Name: "nginx.service", Started: yes(), DropIns: []nodeconfig.DropIn{{Name: "10-memory.conf", Content: "[Service]\nMemoryMax=1G\n"}}},
@@ -134,6 +140,7 @@ func TestDropInsAndStateOfTheImagesUnits(t *testing.T) {
 
 // As nodeconfig.Changes says.
 func TestEnabledAloneRestartsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	unit := func(enabled *bool) nodeconfig.Config {
 		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "nginx.service", Enabled: enabled, Started: yes()}}}
@@ -144,6 +151,7 @@ func TestEnabledAloneRestartsNothing(t *testing.T) {
 }
 
 func TestOneshotRunsOnceForEachChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := func(drop string) nodeconfig.Config {
 		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "once.service", Started: yes(), DropIns: []nodeconfig.DropIn{{Name: "a.conf", Content: drop}}}}}
@@ -155,6 +163,7 @@ func TestOneshotRunsOnceForEachChange(t *testing.T) {
 }
 
 func TestKubeletAndContainerdRestartLast(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop := []nodeconfig.DropIn{{Name: "10-x.conf", Content: "[Service]\nNice=1\n"}}
 	w.good(1, nodeconfig.Config{
@@ -167,6 +176,7 @@ func TestKubeletAndContainerdRestartLast(t *testing.T) {
 }
 
 func TestSysctlsGoBackToTheirValue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := func(values ...string) nodeconfig.Config {
 		m := map[string]string{}
@@ -185,6 +195,7 @@ func TestSysctlsGoBackToTheirValue(t *testing.T) {
 }
 
 func TestKubeletDropIn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.good(1, kubelet(50), "restart kubelet.service")
 	if got := w.read(kubeletFile); !strings.Contains(got, `"kind": "KubeletConfiguration"`) || !strings.Contains(got, `"maxPods": 50`) {
@@ -194,6 +205,7 @@ func TestKubeletDropIn(t *testing.T) {
 }
 
 func TestRegistryMirrorNeedsNoRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.good(1, nodeconfig.Config{RegistryMirrors: []nodeconfig.RegistryMirror{{Registry: "docker.io", Endpoints: []string{"https://mirror.example", "https://harbor.example/v2/hub"}}}})
 	want := header + "server = \"https://registry-1.docker.io\"\n\n[host.\"https://mirror.example\"]\n  capabilities = [\"pull\", \"resolve\"]\n" +
@@ -204,6 +216,7 @@ func TestRegistryMirrorNeedsNoRestart(t *testing.T) {
 }
 
 func TestUnhealthyKubeletIsRestored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.good(1, kubelet(50), "restart kubelet.service")
 	w.fails["kubelet.service"] = w.has(kubeletFile, "51")
@@ -219,6 +232,7 @@ func TestUnhealthyKubeletIsRestored(t *testing.T) {
 }
 
 func TestSecretsOfLogsAreNotShown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.fails["kubelet.service"] = w.has(kubeletFile, "51")
 	got, _ := w.apply(1, kubelet(51))
@@ -228,6 +242,7 @@ func TestSecretsOfLogsAreNotShown(t *testing.T) {
 }
 
 func TestNodeWithoutNewHeartbeatIsRestored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.silent = w.has(kubeletFile, "51")
 	start := w.now
@@ -240,6 +255,7 @@ func TestNodeWithoutNewHeartbeatIsRestored(t *testing.T) {
 }
 
 func TestFailedUnitRestoresAll(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := nodeconfig.Config{
 		Sysctls: map[string]string{"net.core.somaxconn": "4096"},
@@ -262,6 +278,7 @@ func TestFailedUnitRestoresAll(t *testing.T) {
 }
 
 func TestFailedRestoreSaysSo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	broken := false
 	w.fails["kubelet.service"] = func() bool { broken = broken || w.has(kubeletFile, "51")(); return broken }
@@ -272,6 +289,7 @@ func TestFailedRestoreSaysSo(t *testing.T) {
 }
 
 func TestNodeThatWasNotReadyIsNotTouched(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ready = false
 	w.did(w.bad(1, kubelet(50), wire.ConfigurationWaiting, wire.ReasonNodeNotReady, "not Ready"))
@@ -283,6 +301,7 @@ func TestNodeThatWasNotReadyIsNotTouched(t *testing.T) {
 }
 
 func TestMachinesThatAreNotPrepared(t *testing.T) {
+	t.Parallel()
 	mirror := nodeconfig.Config{RegistryMirrors: []nodeconfig.RegistryMirror{{Registry: "docker.io", Endpoints: []string{"https://mirror.example"}}}}
 	ca := nodeconfig.Config{CACertificates: []nodeconfig.CACertificate{{Name: "corp", PEM: certificate(t, true, time.Hour)}}}
 	remove := func(name string) func(w *world) {
@@ -305,6 +324,7 @@ func TestMachinesThatAreNotPrepared(t *testing.T) {
 		"k3s before 1.32":    {func(w *world) { w.write("/etc/systemd/system/k3s-agent.service", "") }, kubelet(50), "1.32"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			c.prepare(w)
 			w.did(w.bad(1, c.config, wire.ConfigurationRefused, wire.ReasonNotPrepared, c.says))
@@ -316,6 +336,7 @@ func TestMachinesThatAreNotPrepared(t *testing.T) {
 }
 
 func TestK3s(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("/etc/systemd/system/k3s-agent.service", "")
 	w.write("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf", "")
@@ -342,12 +363,14 @@ func TestK3s(t *testing.T) {
 }
 
 func TestFolderWhereAFileShouldBe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("/etc/motd/x", "")
 	w.did(w.bad(1, motd("x"), wire.ConfigurationFailed, wire.ReasonApply, "/etc/motd"))
 }
 
 func TestBootLeavesHealthToSettle(t *testing.T) {
+	t.Parallel()
 	for _, fails := range []bool{false, true} {
 		w := newWorld(t)
 		w.boot, w.ready = true, false
@@ -390,6 +413,7 @@ func TestBootLeavesHealthToSettle(t *testing.T) {
 }
 
 func TestFailureAtBootIsRestoredAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.boot, w.deny[Start] = true, errors.New("no such job")
 	w.units["kubelet.service"].active = "inactive"
@@ -403,6 +427,7 @@ func TestFailureAtBootIsRestoredAtOnce(t *testing.T) {
 
 // containerd starts before the configuration is read, and would run without its drop-in.
 func TestContainerdThatRunsAtBootIsRestarted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.boot = true
 	w.units["kubelet.service"].active = "inactive"
@@ -417,6 +442,7 @@ func TestContainerdThatRunsAtBootIsRestarted(t *testing.T) {
 }
 
 func TestFileAloneIsKeptAtBoot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.boot = true
 	w.good(1, motd("x"))
@@ -424,6 +450,7 @@ func TestFileAloneIsKeptAtBoot(t *testing.T) {
 }
 
 func TestEndedContextLeavesHealthToSettle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.onWait = cancel
@@ -478,6 +505,7 @@ func TestRecoverGoesBackWithoutRestarts(t *testing.T) {
 // The agent is killed while it restores: the files are back, and the kubelet still runs
 // with the ones that failed.
 func TestSettleEndsARestoreThatWasCut(t *testing.T) {
+	t.Parallel()
 	for _, refused := range []error{nil, errors.New("job failed")} {
 		w := newWorld(t)
 		w.good(1, kubelet(50), "restart kubelet.service")
@@ -506,6 +534,7 @@ func TestSettleEndsARestoreThatWasCut(t *testing.T) {
 }
 
 func TestSettleRestoresWhatWasCutBeforeItsEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.good(1, kubelet(50), "restart kubelet.service")
 	func() {

@@ -13,6 +13,7 @@ import (
 // A file below a folder that a user can lead to root's is refused by name, at once with
 // others; nothing is written, and a corrected document is applied.
 func TestHole03UsersFolderIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED with a user's folder: another owner needs root; files.TestHole03OnlyRootLeadsElsewhere has the rule")
 	}

@@ -36,6 +36,7 @@ func certificate(t *testing.T, ca bool, valid time.Duration) string {
 }
 
 func TestCACertificates(t *testing.T) {
+	t.Parallel()
 	c := func(pem string) nodeconfig.Config {
 		return nodeconfig.Config{CACertificates: []nodeconfig.CACertificate{{Name: "corp", PEM: pem}}}
 	}
@@ -51,6 +52,7 @@ func TestCACertificates(t *testing.T) {
 }
 
 func TestOnlyNewComplaintsOfUnitsCount(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := func(text string) nodeconfig.Config {
 		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "x.service", Content: text}}}
@@ -62,6 +64,7 @@ func TestOnlyNewComplaintsOfUnitsCount(t *testing.T) {
 }
 
 func TestUnitsThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	for says, u := range map[string]nodeconfig.Unit{
 		"does not exist":    {Name: "absent.service", Started: yes()},
 		"no [Install]":      {Name: "x.service", Content: "[Service]\n", Enabled: yes()},
@@ -85,6 +88,7 @@ func (r realVerify) Verify(ctx context.Context, stage string, units []string) ([
 }
 
 func TestSystemdJudgesUnits(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is missing")
 	}
