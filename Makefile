@@ -23,6 +23,7 @@ TESTFLAGS ?= -timeout 30m
 SEEDS ?=
 FROM ?= 1
 WITHIN ?=
+REST ?=
 BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
@@ -101,9 +102,14 @@ azclient: controlplane ## azsim used by the Azure client of cluster-autoscaler a
 fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
 
-simulate: ## captures that go wrong: all, or seeds only by SEEDS=N, FROM=M, WITHIN=2h
+# REST=1 is what make test leaves out: the other half of the sweep's sample, and the next seeds.
+simulate: ## captures that go wrong: all, seeds only by SEEDS=N, FROM=M, WITHIN=2h; or REST=1
+ifdef REST
+	go test -count=1 -timeout 0 -v ./test/simulate -run '^Test(Sweep|SweepWatch|SweepCanary|Seeds)$$' -args -rest -first=76
+else
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^Test($(if $(SEEDS)$(WITHIN),,Stories|Sweep|SweepWatch|SweepCanary|)Seeds)$$' \
 		-args -sweep -seeds=$(or $(SEEDS),$(if $(WITHIN),100,1000)) -first=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
+endif
 
 mutants: ## plant bugs; a story or a test has to find each
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^TestMutants$$' -args -mutants

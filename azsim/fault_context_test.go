@@ -68,7 +68,7 @@ func TestFaultOfAContextOnItsOperation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(b.ctx, 24*time.Hour)
+		ctx, cancel := context.WithTimeout(b.ctx, time.Hour)
 		defer cancel()
 		if _, err := p.PollUntilDone(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)

@@ -42,6 +42,20 @@ func field(model any, path string, grow bool) reflect.Value {
 	return v
 }
 
+// withoutProperties copies a model, but for its properties, which are most of its size.
+func withoutProperties(model any) any {
+	v := reflect.ValueOf(model)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return model
+	}
+	out := reflect.New(v.Type().Elem())
+	out.Elem().Set(v.Elem())
+	if p := out.Elem().FieldByName("Properties"); p.IsValid() {
+		p.SetZero()
+	}
+	return out.Interface()
+}
+
 // hasField says whether the model's type has the field, set or not.
 func hasField(model any, path string) bool {
 	if m, ok := model.(object); ok {

@@ -52,8 +52,9 @@ func (c *call) verbatim(op *operation) error {
 	if err != nil {
 		return err
 	}
+	given := c.r.URL.Query()
 	for _, name := range sortedKeys(want) {
-		if c.r.URL.Query().Get(name) != want.Get(name) {
+		if given.Get(name) != want.Get(name) {
 			return refuse(http.StatusBadRequest, "InvalidParameter",
 				"The URL of operation '%s' has not the '%s' that was answered: azsim takes these URLs verbatim only.", op.id, name)
 		}

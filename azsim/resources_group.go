@@ -233,7 +233,7 @@ func listResources(c *call) (*reply, error) {
 		if len(tags) > 0 {
 			item["tags"] = tags
 		}
-		shown, err := toTree(c.render(e))
+		shown, err := toTree(withoutProperties(c.render(e)))
 		if err != nil {
 			return nil, err
 		}

@@ -53,7 +53,7 @@ func (t *Template) Export() json.RawMessage {
 
 // Hash is Azure's templateHash: the hash of uniqueString over the exported template in
 // upper case (the result minifiedTemplate of Calculate Template Hash shows that).
-func (t *Template) Hash() uint64 { return hash64(strings.ToUpper(string(t.Export()))) }
+func (t *Template) Hash() uint64 { return t.hash() }
 
 func arrangeResources(list any, order []string) any {
 	resources, _ := list.([]any)

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,6 +21,7 @@ import (
 type Template struct {
 	tree   map[string]any
 	source []byte // plain JSON
+	hash   func() uint64
 }
 
 // A Scope is what functions say of where a deployment runs.
@@ -120,7 +122,9 @@ func Parse(data []byte) (*Template, error) {
 	if _, ok := resources.([]any); !ok {
 		return nil, invalidContent("Error converting value to type 'TemplateResource[]'. Path 'properties.template.resources'.")
 	}
-	return &Template{tree: tree, source: plain}, nil
+	t := &Template{tree: tree, source: plain}
+	t.hash = sync.OnceValue(func() uint64 { return hash64(strings.ToUpper(string(t.Export()))) })
+	return t, nil
 }
 
 // Declares says whether the template has a section, as "outputs".

@@ -19,7 +19,7 @@ import (
 
 // limit is no bound on what is good: a command that outlasts it is killed, and written down
 // as hung.
-var limit = flag.Duration("limit", 30*time.Second, "time limit of a row")
+var limit = flag.Duration("limit", 2*time.Minute, "time limit of a row")
 
 // A program is the ortet under test.
 type program struct {
@@ -32,7 +32,7 @@ func build(t *testing.T, path string) program {
 	t.Helper()
 	if path == "" {
 		path = filepath.Join(t.TempDir(), "ortet")
-		text, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/ortet").CombinedOutput()
+		text, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", path, "../../cmd/ortet").CombinedOutput()
 		if err != nil {
 			t.Fatalf("build ortet: %v\n%s", err, text)
 		}

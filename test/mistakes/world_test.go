@@ -34,6 +34,7 @@ const (
 	node    = pool + "000000"
 	second  = "pool2" // for rows that would wait for another row's lock of pool1
 	third   = "pool3"
+	fourth  = "pool4"
 	aks     = "akspool"
 	masters = "masters"
 	laptop  = "laptop" // a Node that names no machine of Azure
@@ -43,7 +44,7 @@ const (
 	keeperID = "0a7e7000-0000-4000-8000-00000000000a"
 )
 
-// A world is a cluster with three pools of two nodes, a node of AKS, a control plane and a
+// A world is a cluster with four pools of two nodes, a node of AKS, a control plane and a
 // Node of no cloud, in a simulated Azure. Both are served by TLS on loopback.
 type world struct {
 	t     *testing.T
@@ -89,7 +90,7 @@ func newWorld(t *testing.T) *world {
 		w.api.Close()
 	})
 	must(t, w.azure.Create(t.Context(), &azsim.Spec{}))
-	for name, capacity := range map[string]int64{pool: 2, second: 2, third: 2, aks: 1, masters: 1} {
+	for name, capacity := range map[string]int64{pool: 2, second: 2, third: 2, fourth: 2, aks: 1, masters: 1} {
 		must(t, simulation.Pool{Name: name, Capacity: capacity, CustomData: "#cloud-config\nruncmd: [join]\n"}.CreateIn(t.Context(), w.azure))
 	}
 	w.label(aks+"000000", "kubernetes.azure.com/cluster", "MC_shop_shop_westeurope")

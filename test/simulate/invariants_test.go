@@ -49,7 +49,7 @@ func (w *world) beginAsk() {
 // used returns the lower-case id of the image that the pool's model uses: where it names the
 // definition, of its latest version.
 func (w *world) used(versions map[string]*armcompute.GalleryImageVersion) string {
-	image := low(w.modelNow().image)
+	image := low(w.imageNow())
 	toLatest := image == low(w.names.Definition)
 	for id, v := range versions {
 		if profile := v.Properties.PublishingProfile; toLatest && id > image && (profile.ExcludeFromLatest == nil || !*profile.ExcludeFromLatest) {

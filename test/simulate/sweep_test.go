@@ -15,7 +15,8 @@ import (
 
 var (
 	sweepAll  = flag.Bool("sweep", false, "play every case of the sweep, not a sample")
-	seeds     = flag.Uint64("seeds", 150, "play so many seeds")
+	otherHalf = flag.Bool("rest", false, "play the half of the sweep's sample that is not played without this flag")
+	seeds     = flag.Uint64("seeds", 75, "play so many seeds")
 	firstSeed = flag.Uint64("first", 1, "the first of the seeds")
 	within    = flag.Duration("within", 0, "play so many seeds again and again, for so long")
 	only      = flag.String("only", "", "with -sweep, play only cases whose event matches this regular expression")
@@ -75,19 +76,29 @@ func cases(requests []request) (all []Event) {
 }
 
 // sample takes some of each kind of event, evenly spaced, and more of crashes; of so many, one.
+// Of each kind the first, the third… are played, with -rest the others.
 func sample(all []Event, of int) (some []Event) {
+	var order []Event
 	kinds := map[Event][]Event{}
 	for _, e := range all {
 		kind := Event{What: e.What, Target: e.Target, For: e.For}
+		if kinds[kind] == nil {
+			order = append(order, kind)
+		}
 		kinds[kind] = append(kinds[kind], e)
 	}
-	for kind, events := range kinds {
+	for _, kind := range order {
+		events := kinds[kind]
 		n := 6
 		if strings.HasPrefix(kind.What, "kill") {
 			n = 24
 		}
 		n = min(n/of, len(events))
-		for i := range n {
+		first := 0
+		if *otherHalf {
+			first = 1
+		}
+		for i := first; i < n; i += 2 {
 			some = append(some, events[(2*i+1)*len(events)/(2*n)])
 		}
 	}

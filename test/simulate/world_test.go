@@ -468,6 +468,26 @@ type model struct {
 
 func (w *world) modelNow() model { return w.modelOf(w.pool) }
 
+// imageNow is modelNow's image, without the cost of the rest: it is asked for after each request.
+func (w *world) imageNow() (image string) {
+	w.azure.View(func(v *azsim.View) {
+		if set, _ := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); set != nil && set.Properties != nil {
+			image = imageOf(set.Properties.VirtualMachineProfile.StorageProfile.ImageReference)
+		}
+	})
+	return image
+}
+
+func imageOf(r *armcompute.ImageReference) string {
+	switch {
+	case r != nil && r.ID != nil:
+		return *r.ID
+	case r != nil && r.Offer != nil && r.Version != nil:
+		return *r.Offer + ":" + *r.Version
+	}
+	return ""
+}
+
 func (w *world) modelOf(set fleet.ResourceID) (m model) {
 	w.azure.View(func(v *azsim.View) {
 		text, err := json.Marshal(v.Get(string(set)))
@@ -479,14 +499,7 @@ func (w *world) modelOf(set fleet.ResourceID) (m model) {
 			return
 		}
 		profile := own.Properties.VirtualMachineProfile
-		if r := profile.StorageProfile.ImageReference; r != nil {
-			switch {
-			case r.ID != nil:
-				m.image = *r.ID
-			case r.Offer != nil && r.Version != nil:
-				m.image = *r.Offer + ":" + *r.Version
-			}
-		}
+		m.image = imageOf(profile.StorageProfile.ImageReference)
 		if profile.OSProfile.CustomData != nil {
 			data, _ := base64.StdEncoding.DecodeString(*profile.OSProfile.CustomData)
 			m.customData = string(data)
