@@ -22,18 +22,21 @@ func readsEnvironment(c *cobra.Command) bool {
 	return !isCommandGroup(c) && !slices.Contains([]string{"controller", "admission"}, commandPath(c))
 }
 
-// hasVariable reports whether a flag of c has a variable. Consent to a deletion is for one
-// command line: in an environment it would outlive the command that it was meant for. A
-// command that runs until it is stopped refuses --timeout.
+// consents are flags that delete, replace or overwrite what a command otherwise leaves, or
+// that change whose documents nodes accept.
+var consents = []string{"accept-key", "allow-rolling", "bad-nodes", "delete", "force", "prune", "replace-user-data", "reset-generation", "state", "storage", "yes"}
+
+// hasVariable reports whether a flag of c has a variable. Consent is for one command line:
+// in an environment it would outlive the command that it was meant for. A command that runs
+// until it is stopped refuses --timeout.
 func hasVariable(c *cobra.Command, flag string) bool {
-	switch commandPath(c) + " --" + flag {
-	case "cluster backup --delete", "cluster down --all", "cluster down --state", "cluster down --storage", "cluster up --prune":
+	if slices.Contains(consents, flag) || flag == "all" && commandPath(c) == "cluster down" {
 		return false
 	}
 	if flag == "timeout" && timeoutClassOf(c) == runsOn {
 		return false
 	}
-	return !slices.Contains([]string{"help", "version", "yes"}, flag)
+	return !slices.Contains([]string{"help", "version"}, flag)
 }
 
 // readEnvironment sets the flags that the command line leaves out and that have a

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func TestServiceLinksSetNoFlag(t *testing.T) {
 // Consent that an environment has given once would be given for all that comes later.
 func TestConsentIsNotReadFromTheEnvironment(t *testing.T) {
 	root := Command(Process{})
-	for _, line := range []string{"cluster down --yes", "cluster restore --yes", "cluster chaos --yes", "cluster up --yes", "cluster up --prune", "cluster down --all", "cluster down --state", "cluster down --storage", "cluster backup --delete"} {
+	for _, line := range []string{"cluster down --yes", "cluster restore --yes", "cluster chaos --yes", "cluster up --yes", "cluster up --prune", "cluster down --all", "cluster down --state", "cluster down --storage", "cluster backup --delete", "config push --accept-key", "config rollback --accept-key"} {
 		path, flag, _ := strings.Cut(line, " --")
 		c, _, err := root.Find(strings.Fields(path))
 		if err != nil || c.Flags().Lookup(flag) == nil {
@@ -114,6 +115,32 @@ func TestConsentIsNotReadFromTheEnvironment(t *testing.T) {
 			t.Errorf("%s is set by the environment (%v)", line, err)
 		}
 	}
+}
+
+// A variable that counts is refused where its value is wrong; one that is consent is not read.
+func TestHoleConsentByEnvironment(t *testing.T) {
+	for line, flags := range map[string]string{
+		"watch p": "bad-nodes allow-rolling", "capture n --watch 5m": "bad-nodes allow-rolling force", "rollback p": "allow-rolling",
+		"config push p -f none": "reset-generation replace-user-data", "config rollback p": "reset-generation replace-user-data",
+		"cluster reimage p": "force", "cluster resize p s": "force", "cluster scale p 1": "force", "cluster stop p": "force", "cluster start p": "force", "cluster replace n": "force", "cluster chaos p": "force",
+	} {
+		for _, flag := range strings.Fields(flags) {
+			name := environmentVariable(flag)
+			if code, _, said := runWith(t, map[string]string{name: "perhaps"}, strings.Fields(line)...); code == ExitUsage || strings.Contains(said, name) {
+				t.Errorf("ortet %s reads %s: code %d, %s", line, name, code, said)
+			}
+			if code, _, said := runWith(t, nil, append(strings.Fields(line), "--"+flag+"=perhaps")...); code != ExitUsage || !strings.Contains(said, flag) {
+				t.Errorf("ortet %s --%s=perhaps: code %d, %s", line, flag, code, said)
+			}
+		}
+	}
+	deletes := regexp.MustCompile(`(?i)\b(delete|overwrite|replaces)\b`)
+	noConsent := []string{"extensions", "remove-secrets"} // of the copied disk, and of a model's list with its default
+	visitFlags(Command(Process{}), func(c *cobra.Command, f *pflag.Flag) {
+		if readsEnvironment(c) && hasVariable(c, f.Name) && deletes.MatchString(f.Usage) && !slices.Contains(noConsent, f.Name) {
+			t.Errorf("%s --%s has a variable: %s", c.CommandPath(), f.Name, f.Usage)
+		}
+	})
 }
 
 // Required flags count as given where a variable sets them, and repeatable ones take it as

@@ -24,20 +24,24 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// aCluster serves an API server that has one Node, of pool1, and nothing else; its
-// kubeconfig is that of context demo.
-func aCluster(t *testing.T, trusted bool) (kubeconfig string) {
+// aCluster serves an API server that has one Node, a of pool1, others by their provider
+// ids, b and so on, and nothing else; its kubeconfig is that of context demo.
+func aCluster(t *testing.T, trusted bool, others ...string) (kubeconfig string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		node := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a", "uid": "1"}, "spec": map[string]any{"providerID": "azure://" + string(pool1) + "/virtualMachines/0"},
 			"status": map[string]any{"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}}
+		nodes := []any{node}
+		for i, id := range others {
+			nodes = append(nodes, map[string]any{"metadata": map[string]any{"name": string(rune('b' + i))}, "spec": map[string]any{"providerID": id}})
+		}
 		var body any
 		switch path := r.URL.Path; {
 		case path == "/version":
 			body = map[string]string{"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
 		case path == "/api/v1/nodes":
-			body = map[string]any{"apiVersion": "v1", "kind": "NodeList", "items": []any{node}}
+			body = map[string]any{"apiVersion": "v1", "kind": "NodeList", "items": nodes}
 		case path == "/api/v1/nodes/a":
 			body = node
 		case strings.HasSuffix(path, "/configmaps"):
@@ -198,6 +202,30 @@ func TestHole13ExitCodes(t *testing.T) {
 	}
 	if err := o.printNodes(survey{stories: stories(), now: noon}, false); err != nil {
 		t.Errorf("a list of nodes ends with %v", err)
+	}
+}
+
+// A Node may report any scale set: one that does not exist is named, and the rest is shown.
+func TestHoleNodeOfADeletedScaleSet(t *testing.T) {
+	pool2 := strings.TrimSuffix(string(pool1), pool1.Name()) + "pool2"
+	env := fakeAzure(t, func(path string) (int, any) {
+		switch {
+		case path == pool2:
+			return http.StatusOK, map[string]any{"id": pool2, "name": "pool2", "location": "westeurope", "sku": map[string]any{"name": "Standard_D2s_v5", "capacity": 0}, "properties": map[string]any{}}
+		case path == pool2+"/virtualMachines":
+			return http.StatusOK, map[string]any{"value": []any{}}
+		}
+		return http.StatusNotFound, nil
+	})
+	kubeconfig := aCluster(t, true, "azure://"+pool2+"/virtualMachines/0")
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	for _, command := range []string{"status", "versions"} {
+		var out, said strings.Builder
+		code := Run(t.Context(), []string{command, "--kubeconfig", kubeconfig}, Process{In: strings.NewReader(""), Out: &out, Err: &said, Getenv: func(name string) string { return env[name] }})
+		if code != workflow.ExitDone || !strings.HasPrefix(out.String(), "pool2") || !strings.Contains(said.String(), "node a reports scale set") || strings.Contains(said.String(), "node b") {
+			t.Errorf("ortet %s: code %d\n%s%s", command, code, out.String(), said.String())
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -75,12 +76,21 @@ func (o *options) showStatus(ctx context.Context, args []string, result poolResu
 		}
 		pools = append(pools, id)
 	}
-	all, err := c.services(nil).Status(ctx, pools)
+	service := c.services(nil)
+	all, err := service.Status(ctx, pools)
 	if err != nil {
 		return err
 	}
-	err = o.printStatus(all, result, time.Now(), write)
 	var gone []fleet.ResourceID
+	if len(args) == 0 {
+		for _, s := range all {
+			if s.Gone {
+				gone = append(gone, s.Pool.ID)
+			}
+		}
+		return cmp.Or(o.printStatus(all, result, time.Now(), write, gone...), o.noteOrphans(ctx, service.Cluster, gone))
+	}
+	err = o.printStatus(all, result, time.Now(), write)
 	for _, s := range all {
 		if s.Gone {
 			gone = append(gone, s.Pool.ID)
@@ -88,18 +98,33 @@ func (o *options) showStatus(ctx context.Context, args []string, result poolResu
 			return err
 		}
 	}
-	if len(args) == 0 { // a Node whose scale set was deleted
-		return err
-	}
 	return cmp.Or(refuseGone(gone...), err)
 }
 
+// noteOrphans names the Nodes of scale sets that Azure does not have. A kubelet reports its
+// own provider id, so they are no failure.
+func (o *options) noteOrphans(ctx context.Context, nodes cluster.Nodes, gone []fleet.ResourceID) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	for n, err := range nodes.Nodes(ctx) {
+		if err != nil {
+			return err
+		}
+		id, err := fleet.ParseMachine(n.ProviderID)
+		if pool := id.UniformPool(); err == nil && slices.ContainsFunc(gone, pool.Equal) {
+			paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", fmt.Sprintf("node %s reports scale set %s, which does not exist; if its machine is deleted: kubectl delete node %[1]s", n.Name, pool))
+		}
+	}
+	return nil
+}
+
 // printStatus shows the pools as far as they could be read, and is an error where that
-// is not all.
-func (o *options) printStatus(all []capture.PoolStatus, form poolResult, now time.Time, write poolWriter) error {
+// is not all, but for those that are known to be gone.
+func (o *options) printStatus(all []capture.PoolStatus, form poolResult, now time.Time, write poolWriter, gone ...fleet.ResourceID) error {
 	var unread []error
 	for _, s := range all {
-		if s.Problem != "" {
+		if s.Problem != "" && !slices.ContainsFunc(gone, s.Pool.ID.Equal) {
 			unread = append(unread, fmt.Errorf("cannot read all of scale set %s: %s", s.Pool.ID, s.Problem))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 const (
 	useUnits    = "is written from spec.units; use that"
+	otherUnits  = "makes or changes units outside of spec.units; use that"
 	useKubelet  = "is written from spec.kubelet; use that"
 	useMirrors  = "is written from spec.registryMirrors; use that"
 	ownFile     = "is Ortet's own; a document cannot set it"
@@ -30,6 +31,10 @@ const (
 // first that matches counts. Paths are as refusedPath spells them.
 var refusedPaths = []struct{ pattern, cause string }{
 	{"/etc/systemd/system", useUnits}, {"/usr/lib/systemd/system", useUnits}, {"/usr/local/lib/systemd/system", useUnits},
+	// systemd.unit(5), systemd.generator(7): control goes before all other folders.
+	{"/etc/systemd/system.control", otherUnits}, {"/etc/systemd/system.attached", otherUnits}, {"/etc/systemd/*-generators", otherUnits}, {"/usr/local/lib/systemd", otherUnits},
+	{"/etc/systemd/user", otherUnits}, {"/etc/xdg/systemd", otherUnits}, {"/usr/share/systemd", otherUnits}, {"/usr/local/share/systemd", otherUnits},
+	{"/root/.config/systemd", otherUnits}, {"/root/.local/share/systemd", otherUnits}, {"/home/*/.config/systemd", otherUnits}, {"/home/*/.local/share/systemd", otherUnits},
 	{"/etc/sysctl.d/90-ortet.conf", "is written from spec.sysctls; use that"},
 	{"/etc/kubernetes/kubelet.conf.d", useKubelet}, {"/var/lib/kubelet/config.yaml", "is the kubelet's own configuration; use spec.kubelet"},
 	{"/etc/containerd/certs.d", useMirrors}, {"/etc/rancher/*/registries.yaml", useMirrors},

@@ -25,7 +25,8 @@ func (f *finder) byFile() {
 		}
 		f.firstLine(rule)
 	case name == "tailscaled.state", name == "identity.secret" && strings.Contains(at, "/zerotier"), name == ".credentials_rsaparams", name == "secrets.tdb", name == "crypto_keyfile.bin", name == "encrypted_data_bag_secret",
-		strings.HasPrefix(f.Path, "etc/cryptsetup-keys.d/"), strings.HasPrefix(f.Path, "etc/credstore/"), strings.HasPrefix(f.Path, "var/lib/sss/secrets/"):
+		name == "local.keyring", name == "remote.keyring", // of Consul's and Nomad's gossip
+		strings.HasPrefix(f.Path, "etc/cryptsetup-keys.d/"), strings.HasPrefix(f.Path, "etc/luks-keys/"), strings.HasPrefix(f.Path, "etc/credstore/"), strings.HasPrefix(f.Path, "var/lib/sss/secrets/"):
 		if len(d) > 8 {
 			f.hit(ruleSecretFile, 0, len(d))
 		}

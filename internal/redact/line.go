@@ -183,7 +183,7 @@ func knownTokens(s string, hide []span) []span {
 func beginnings(s string, hide []span) []span {
 	x, last := formIndex(), 0
 	x.marks.each([]byte(s), func(mark, from, to int) {
-		least, begin := 16, "eyJ"
+		least, begin, gitLab := 16, "eyJ", false
 		switch {
 		case x.kind[mark] == markToken:
 			t := &x.forms[x.of[mark]]
@@ -193,7 +193,7 @@ func beginnings(s string, hide []span) []span {
 				}
 				return
 			}
-			least = min(least, t.least)
+			least, gitLab = min(least, t.least), t.rule == ruleGitLab // its random part may have letters alone
 		case x.kind[mark] != markOf || to-from != len(begin):
 			return
 		}
@@ -205,7 +205,7 @@ func beginnings(s string, hide []span) []span {
 			end++
 		}
 		last = end
-		if end-to >= least && (begin == "eyJ" || len(begin) > 6 || isToken([]byte(s[to:end]))) {
+		if end-to >= least && (begin == "eyJ" || gitLab || len(begin) > 6 || isToken([]byte(s[to:end]))) {
 			hide = append(hide, span{from, end})
 		}
 	})
@@ -462,6 +462,8 @@ func longRuns(s string, hide []span) []span {
 		}
 		n := i - from
 		switch {
+		case n == 52 && digit > 0 && isLowerBase32(s[from:i]): // a token of Azure DevOps, before those with AZDO
+			hide = append(hide, span{from, i})
 		case n < least || upper == 0 || lower == 0 || digit == 0:
 		case n < 256 && slash*10 > n: // a path
 		case n < 256 && dash*8 > n: // a name
@@ -471,6 +473,10 @@ func longRuns(s string, hide []span) []span {
 		}
 	}
 	return hide
+}
+
+func isLowerBase32(s string) bool {
+	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
 // isAddress says whether a long run is the id of a resource of Azure's, or the part

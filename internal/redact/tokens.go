@@ -24,7 +24,7 @@ func tokenForms() []tokenForm {
 		{"sk_live_", 16, ruleStripe, 'w'}, {"rk_live_", 16, ruleStripe, 'w'}, {"sk_test_", 16, ruleStripe, 'w'}, {"rk_test_", 16, ruleStripe, 'w'}, {"whsec_", 24, ruleStripe, 'w'},
 		{"SG.", 60, ruleSendGrid, 'd'}, {"SK", 32, ruleTwilio, 'h'},
 		{"hvs.", 20, ruleVault, 'w'}, {"hvb.", 20, ruleVault, 'w'}, {"hvr.", 20, ruleVault, 'w'},
-		{"tskey-", 16, ruleTailscale, 'w'}, {"AGE-SECRET-KEY-1", 50, ruleAge, 'w'}, {"AGE-PLUGIN-", 30, ruleAge, 'w'},
+		{"tskey-", 16, ruleTailscale, 'w'}, {"AGE-SECRET-KEY-1", 50, ruleAge, 'w'}, {"AGE-SECRET-KEY-PQ-1", 50, ruleAge, 'w'}, {"AGE-PLUGIN-", 30, ruleAge, 'w'},
 		{"dckr_pat_", 20, ruleRegistry, 'w'}, {"dckr_oat_", 20, ruleRegistry, 'w'}, {"AKCp", 60, ruleRegistry, 'w'}, {"cmVmdGtu", 40, ruleRegistry, 'w'},
 		{"SWMTKN-1-", 40, ruleJoin, 'w'}, {"SWMKEY-1-", 30, ruleJoin, 'w'},
 		{"NRAK-", 20, ruleService, 'w'}, {"NRJS-", 16, ruleService, 'w'}, {"NRII-", 24, ruleService, 'w'}, {"dt0c01.", 24, ruleService, 'd'}, {"dt0s", 40, ruleService, 'd'},

@@ -39,7 +39,11 @@ func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err
 	for _, role := range roles {
 		id := m.group(role)
 		if role == RoleState || m.keeps(role) {
-			if own := m.own(o, role); len(own) > 0 && !slices.Contains(roles, RoleCompute) && o.groups[RoleCompute] != nil {
+			own, _, err := m.own(ctx, o, role)
+			if err != nil {
+				return 0, err
+			}
+			if len(own) > 0 && !slices.Contains(roles, RoleCompute) && o.groups[RoleCompute] != nil {
 				p.add("ComputeExists", id, "compute group "+m.group(RoleCompute).Name()+" still uses what is in it", "ortet cluster down deletes it")
 			} else {
 				resources += len(own)
@@ -89,17 +93,37 @@ func (m *Manager) checkForeign(ctx context.Context, group fleet.ResourceID, all 
 }
 
 // own are the resources of the storage group that a role is, where the group stays: the
-// state disk, or all that have the cluster's tag. Disks come first.
-func (m *Manager) own(o *observation, role string) []resource {
-	all := slices.DeleteFunc(slices.Clone(o.resources[RoleStorage]), func(r resource) bool {
-		return r.Tags[recipe.TagCluster] != m.name() || role == RoleState && !r.ID.Equal(m.stateID()) || r.ID.Equal(m.accountID())
-	})
-	return all
+// state disk, or all that the recipe and backups make. Others are those that have the
+// cluster's tag alone: tags are copied, by people and by policies. Disks come first.
+func (m *Manager) own(ctx context.Context, o *observation, role string) (own, others []resource, err error) {
+	snapshots, err := m.list(ctx, m.group(RoleStorage)+"/providers/Microsoft.Compute/snapshots", diskVersion)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours := []fleet.ResourceID{m.stateID()}
+	if role != RoleState {
+		ours = append(ours, m.in(RoleStorage, identityType, recipe.ServerIdentity), m.in(RoleStorage, identityType, recipe.AgentIdentity))
+		for _, s := range snapshots {
+			if s.Tags[recipe.TagRole] == recipe.RoleBackup && s.Properties.Creation.Source.Equal(m.stateID()) {
+				ours = append(ours, m.backupID(s.Name))
+			}
+		}
+	}
+	for _, r := range o.resources[RoleStorage] {
+		switch {
+		case !m.ours(&r) || r.ID.Equal(m.accountID()):
+		case slices.ContainsFunc(ours, r.ID.Equal):
+			own = append(own, r)
+		case role != RoleState:
+			others = append(others, r)
+		}
+	}
+	return own, others, nil
 }
 
 // Down deletes the groups of the roles, in their order, and waits; RoleState is the state
-// disk alone, and of the group of an existing account it deletes what has the cluster's
-// tag. What is deleted already is done. It refuses what Check refuses. When ctx ends, Azure goes on.
+// disk alone, and of the group of an existing account it deletes what the recipe and
+// backups made. What is deleted already is done. It refuses what Check refuses. When ctx ends, Azure goes on.
 func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error) {
 	r := &DownResult{Cluster: m.name(), Deleted: []string{}}
 	if _, err := m.Check(ctx, roles); err != nil {
@@ -111,8 +135,9 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 			if err := m.endRestore(ctx); err != nil {
 				return r, interrupted(ctx, role, "nothing of it was deleted", err)
 			}
-			deleted, err := m.deleteOwn(ctx, role)
-			if r.Deleted = append(r.Deleted, deleted...); err != nil {
+			deleted, kept, err := m.deleteOwn(ctx, role)
+			r.Deleted, r.Kept = append(r.Deleted, deleted...), append(r.Kept, kept...)
+			if err != nil {
 				return r, interrupted(ctx, role, "the rest is still there", err)
 			}
 			if m.keeps(role) && role == RoleStorage {
@@ -138,31 +163,35 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 	return r, interrupted(ctx, RoleState, "what was to be deleted is deleted", err)
 }
 
-// deleteOwn deletes what a role is in a group that stays.
-func (m *Manager) deleteOwn(ctx context.Context, role string) (deleted []string, err error) {
+// deleteOwn deletes what a role is in a group that stays, and names what else has the tag.
+func (m *Manager) deleteOwn(ctx context.Context, role string) (deleted, kept []string, err error) {
 	o, err := m.observe(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	own, others, err := m.own(ctx, o, role)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range others {
+		kept = append(kept, fmt.Sprintf("%s %s: has tag %s=%s, but ortet cluster did not make it", kindName(r.Type), r.Name, recipe.TagCluster, m.name()))
 	}
 	if m.keeps(role) {
 		if err := m.deleteAssignments(ctx, role); err != nil {
-			return nil, err
+			return nil, kept, err
 		}
 	}
 	versions := map[string]string{"disk": diskVersion, "snapshot": diskVersion, "identity": identityVersion}
-	for _, r := range m.own(o, role) {
+	for _, r := range own {
 		kind := kindName(r.Type)
-		if versions[kind] == "" {
-			continue
-		}
 		c := m.begin("delete "+r.Name, "Delete "+kind+" "+r.Name)
 		err := m.delete(ctx, kind+" "+r.Name, r.ID, versions[kind])
 		if c.end(err); err != nil {
-			return deleted, err
+			return deleted, kept, err
 		}
 		deleted = append(deleted, kind+" "+r.Name)
 	}
-	return deleted, nil
+	return deleted, kept, nil
 }
 
 func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err error) {

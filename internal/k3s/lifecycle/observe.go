@@ -47,6 +47,9 @@ type resource struct {
 		// Disks and snapshots.
 		DiskSizeGB  int       `json:"diskSizeGB"`
 		TimeCreated time.Time `json:"timeCreated"`
+		Creation    struct {
+			Source fleet.ResourceID `json:"sourceResourceId"`
+		} `json:"creationData"`
 
 		// Machines and scale sets.
 		UserData        string `json:"userData"`

@@ -249,6 +249,56 @@ func TestDownOfAnExistingAccount(t *testing.T) {
 	})
 }
 
+// In a group that others use, their resources stay, also those that have the cluster's tags.
+func TestHoleDownDeletesWhatOthersTagged(t *testing.T) {
+	for _, roles := range [][]string{{lifecycle.RoleCompute, lifecycle.RoleStorage}, {lifecycle.RoleStorage}} {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.send(http.MethodPut, storageGroup, "2021-04-01", object{"location": "westeurope"})
+			x.send(http.MethodPut, storageGroup+"/providers/Microsoft.Storage/storageAccounts/demo1234567", "2023-05-01",
+				object{"location": "westeurope", "kind": "StorageV2", "sku": object{"name": "Standard_LRS"}})
+			tags := object{recipe.TagCluster: "demo", recipe.TagRole: recipe.RoleBackup}
+			disk := storageGroup + "/providers/Microsoft.Compute/disks/data"
+			theirs := map[string]string{disk: "2023-10-02", storageGroup + "/providers/Microsoft.Compute/snapshots/weekly": "2023-10-02",
+				storageGroup + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/app": "2023-01-31"}
+			x.send(http.MethodPut, disk, "2023-10-02", object{"location": "westeurope", "tags": tags, "sku": object{"name": "Standard_LRS"},
+				"properties": object{"diskSizeGB": 4, "creationData": object{"createOption": "Empty"}}})
+			x.send(http.MethodPut, storageGroup+"/providers/Microsoft.Compute/snapshots/weekly", "2023-10-02", object{"location": "westeurope", "tags": tags,
+				"sku": object{"name": "Standard_LRS"}, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": disk}}})
+			x.send(http.MethodPut, storageGroup+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/app", "2023-01-31", object{"location": "westeurope", "tags": tags})
+			existing := strings.Replace(file, "account: demo1234567", "account: demo1234567, existing: true", 1)
+			x.up(existing)
+			m := x.manager(existing)
+			if _, err := m.Backup(x.ctx, "mine", ""); err != nil {
+				x.Fatal(err)
+			}
+			if len(roles) == 1 {
+				if _, err := m.Down(x.ctx, []string{lifecycle.RoleCompute}); err != nil {
+					x.Fatal(err)
+				}
+			}
+			r, err := m.Down(x.ctx, roles)
+			if err != nil {
+				x.Fatal(err)
+			}
+			for id, version := range theirs {
+				if err := x.arm.Get(x.ctx, fleet.ResourceID(id), version, &object{}); err != nil {
+					x.Errorf("%s of others: %v", id, err)
+				}
+				name := id[strings.LastIndexByte(id, '/')+1:]
+				if !slices.ContainsFunc(r.Kept, func(k string) bool { return strings.Contains(k, " "+name+": has tag") }) {
+					x.Errorf("%s is not named: %q", name, r.Kept)
+				}
+			}
+			for _, want := range []string{"disk state", "snapshot mine", "identity " + recipe.ServerIdentity, "identity " + recipe.AgentIdentity} {
+				if !slices.Contains(r.Deleted, want) {
+					x.Errorf("%s stays: %q", want, r.Deleted)
+				}
+			}
+		})
+	}
+}
+
 // Names that Azure refuses, or that are no name of a snapshot but a path to something else.
 func TestBackupNames(t *testing.T) {
 	play(t, nil, func(x *site) {

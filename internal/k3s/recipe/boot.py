@@ -12,6 +12,7 @@ cannot go on, is also a tag of its VM.
 """
 import base64
 import datetime
+import errno
 import glob
 import hashlib
 import json
@@ -111,9 +112,21 @@ def run(*command, **options):
     return done.stdout.strip()
 
 
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the next host would get the token."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+def origin(url):
+    u = urllib.parse.urlsplit(url)
+    return u.scheme, u.hostname, u.port or {"http": 80, "https": 443}.get(u.scheme)
+
+
 def request(method, url, body=None, headers=None, direct=False):
     """Sends JSON and returns JSON. The metadata service is reached without a proxy."""
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if direct else []))
+    opener = urllib.request.build_opener(NoRedirect, *([urllib.request.ProxyHandler({})] if direct else []))
     data = None if method == "GET" else json.dumps(body or {}).encode()
     headers = dict(headers or {}, **{"Content-Type": "application/json"})
     r = urllib.request.Request(url, data=data, method=method, headers=headers)
@@ -190,12 +203,13 @@ class Machine:
         self.cloud = manager
 
     def arm(self, method, resource, version, body=None):
-        """Asks the resource manager, as the machine's managed identity."""
+        """Asks the resource manager, and no other host, as the machine's managed identity."""
+        url = "%s%s?api-version=%s" % (self.cloud, resource, version) if resource.startswith("/") else resource
+        if origin(url) != origin(self.cloud):
+            raise RuntimeError("nextLink %s is not of %s" % (url.split("?")[0], self.cloud))
         query = urllib.parse.urlencode({"api-version": "2018-02-01", "resource": self.audience, "msi_res_id": self.identity})
         token = request("GET", IMDS + "/metadata/identity/oauth2/token?" + query,
                         headers={"Metadata": "true"}, direct=True)["access_token"]
-        url = resource if resource.startswith("https:") or resource.startswith("http:") else \
-            "%s%s?api-version=%s" % (self.cloud, resource, version)
         return request(method, url, body, {"Authorization": "Bearer " + token})
 
     def tag(self, tags):
@@ -604,9 +618,20 @@ def digest(file):
 
 
 def open_regular(file, room):
-    """Opens a file of the share, where others could put a pipe or a link to a device, which
-    have no end, or a file that fills the disk."""
-    fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    """Opens a file of the share. Others could put a pipe there, a file that fills the disk,
+    or a link to a device, which has no end, or to a file of this machine, whose hash a tag
+    would show."""
+    fd = os.open(path("/"), os.O_RDONLY)
+    for name in filter(None, file.split("/")):
+        above = fd
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=above)
+        except OSError as e:
+            if e.errno == errno.ELOOP:
+                raise OSError("%s is a link; links on the share are not followed" % name) from None
+            raise
+        finally:
+            os.close(above)
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_size > room:
         os.close(fd)
@@ -627,7 +652,7 @@ def fetch(artifact):
     h = hashlib.sha256()
     try:
         if url.startswith("file://"):
-            source = open_regular(path(urllib.parse.unquote(url[len("file://"):])), shutil.disk_usage(os.path.dirname(target)).free / 2)
+            source = open_regular(urllib.parse.unquote(url[len("file://"):]), shutil.disk_usage(os.path.dirname(target)).free / 2)
         else:
             source = urllib.request.urlopen(url, timeout=60)
         with source, open(temporary, "wb") as out:

@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -58,6 +59,8 @@ type world struct {
 	tags   map[string]string
 	pools  []string       // names of the cluster's scale sets
 	states []string       // values that TagBoot had
+	next   string         // nextLink of the list of scale sets; "": its own
+	moved  string         // where the list of scale sets is redirected; "": nowhere
 	denied int            // listKeys answers 403 so often
 	calls  map[string]int // by method and path
 	files  map[string]string
@@ -140,6 +143,10 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == testGroup+"Microsoft.Network/publicIPAddresses/server":
 		reply(http.StatusOK, object{"properties": object{"ipAddress": "192.0.2.4", "dnsSettings": object{"fqdn": "demo.westeurope.example"}}})
 	case r.URL.Path == testGroup+"Microsoft.Compute/virtualMachineScaleSets":
+		if w.moved != "" {
+			http.Redirect(out, r, w.moved, http.StatusTemporaryRedirect)
+			return
+		}
 		// One a page, after one of another cluster.
 		n, _ := strconv.Atoi(r.URL.Query().Get("page"))
 		page := object{"value": []any{object{"name": "foreign", "tags": object{recipe.TagCluster: "other"}}, object{"name": "untagged"}}}
@@ -147,7 +154,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			page["value"] = []any{object{"name": w.pools[n-1], "tags": object{recipe.TagCluster: "demo"}}}
 		}
 		if n < len(w.pools) {
-			page["nextLink"] = fmt.Sprintf("%s%s?page=%d", w.url, r.URL.Path, n+1)
+			page["nextLink"] = cmp.Or(w.next, fmt.Sprintf("%s%s?page=%d", w.url, r.URL.Path, n+1))
 		}
 		reply(http.StatusOK, page)
 	case r.URL.Path == testVM:
@@ -776,5 +783,83 @@ func TestHugeFileOnTheShare(t *testing.T) {
 	w.put(w.root+"/srv/images.tar", "images", 0o644)
 	if out, err := wait(); err != nil {
 		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// The resource manager's answer names no other host that gets the machine's token.
+func TestHoleNextLinkLeaksToken(t *testing.T) {
+	var tokens atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			tokens.Add(1)
+		}
+		_, _ = io.WriteString(out, `{"value": []}`)
+	}))
+	defer other.Close()
+	for _, c := range []struct {
+		name string
+		set  func(w *world)
+	}{
+		{"another host", func(w *world) { w.next = other.URL + "/page" }},
+		{"the same host as a user", func(w *world) {
+			w.next = strings.Replace(w.url, "://", "://user@", 1) + "@" + strings.TrimPrefix(other.URL, "http://") + "/page"
+		}},
+		{"another scheme", func(w *world) { w.next = strings.Replace(w.url, "http:", "https:", 1) + "/page" }},
+		{"a redirect to another host", func(w *world) { w.moved = other.URL + "/page" }},
+	} {
+		w := newWorld(t)
+		w.install("server", nil)
+		c.set(w)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		wait := w.start(ctx)
+		eventually(t, c.name+" is refused", func() bool {
+			state := w.tag(recipe.TagBoot)
+			return strings.Contains(state, "nextLink "+strings.Split(w.next, "?")[0]+" is not of "+w.url) || w.moved != "" && strings.Contains(state, "HTTP 307") || tokens.Load() > 0
+		})
+		w.mu.Lock()
+		w.next, w.moved = "", ""
+		w.mu.Unlock()
+		if out, err := wait(); err != nil {
+			t.Fatalf("%s: %v: %s", c.name, err, out)
+		}
+		if n := tokens.Swap(0); n > 0 {
+			t.Fatalf("%s: the token was sent to another host", c.name)
+		}
+	}
+}
+
+// An agent's root may put links on the share: they lead to no file of the server, whose hash
+// a tag would show.
+func TestHoleLinkOnTheShare(t *testing.T) {
+	const secret = "a short secret that its hash gives away"
+	for name, link := range map[string]func(w *world) error{
+		"of the file": func(w *world) error { return os.Symlink(w.root+"/etc/secret", w.root+"/srv/images/secret") },
+		"of a folder": func(w *world) error {
+			return errors.Join(os.Remove(w.root+"/srv/images"), os.Symlink(w.root+"/etc", w.root+"/srv/images"))
+		},
+		"out of /srv": func(w *world) error { return os.Symlink("../../etc/secret", w.root+"/srv/images/secret") },
+	} {
+		w := newWorld(t)
+		w.install("server", func(c *k3s.Cluster) {
+			c.Spec.Artifacts.Images = &k3s.Artifact{URL: "file:///srv/images/secret", SHA256: sha256Of("images")}
+		})
+		w.put(w.root+"/etc/secret", secret, 0o600)
+		if err := errors.Join(os.MkdirAll(w.root+"/srv/images", 0o755), link(w)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		wait := w.start(ctx)
+		eventually(t, "the reason is published", func() bool { return strings.HasPrefix(w.tag(recipe.TagBoot), "fetching images: ") })
+		if state := w.tag(recipe.TagBoot); strings.Contains(state, sha256Of(secret)) || !strings.HasSuffix(state, " is a link; links on the share are not followed") {
+			t.Errorf("a link %s: %s", name, state)
+		}
+		if err := errors.Join(os.RemoveAll(w.root+"/srv/images"), os.MkdirAll(w.root+"/srv/images", 0o755), os.WriteFile(w.root+"/srv/images/secret", []byte("images"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := wait(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
 	}
 }

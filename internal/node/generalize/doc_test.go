@@ -143,12 +143,14 @@ Not found:
 - what a compressed file holds beyond its first 8 MiB unpacked: most of an archive, and of a compressed layer
 - a secret that is split over several files, or takes more than 64 KiB with its wrapping
 - what git has in packs, with deltas or without, and other zlib streams within a file
-- decimal numbers, octal dumps, ` + "`" + `od -c` + "`" + `, uuencode, dumps with other words before the offsets, little-endian numbers
+- decimal numbers (` + "`journalctl -o json`" + ` writes a message with control characters so), octal dumps, ` + "`" + `od -c` + "`" + `, uuencode, dumps with other words before the offsets, little-endian numbers
 - text that was made to exhaust the search: 64 MiB of views of one piece are looked at
 - text around each line of a key in shorter lines, or in base64 of PEM, where nothing finds the key by form
 - the k3s node password in capitals, which the server refuses
 - Secrets in etcd's or SQLite's pages that overflow pages cut apart, where neither the file's path nor one whole record shows the store
 - a swap file of more than 64 MiB on a running node, before its copy is made
+- a LUKS key file, which is random bytes, but in ` + "`/etc/cryptsetup-keys.d`" + `, ` + "`/etc/luks-keys`" + `, or where ` + "`/etc/crypttab`" + ` names it
+- what only a name shows to be a secret in a database, such as SQLite's below ` + "`/srv`" + `
 - a value of fewer than 8 bytes, or fewer than 4 different ones; a file of more than 1 MiB in the table above.
 
 A disk of 20 GB in 424,000 files, two fifths of it image layers, takes 140 s on two cores: 10 s of processor time a GB, 220 MiB resident

@@ -95,6 +95,22 @@ func TestDeniedPathsAreRefused(t *testing.T) {
 	w.good(1, nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/sudoers.d/ops"}}})
 }
 
+// systemd reads units and generators from more folders than those of spec.units.
+func TestHoleUnitsOutsideOfSpecUnits(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{
+		"/etc/systemd/system.control/ortet-node.service.d/50-exec.conf", "/etc/systemd/system.control/kubelet.service", "/etc/systemd/system.attached/x.service",
+		"/etc/systemd/system-generators/x", "/etc/systemd/system-environment-generators/x", "/etc/systemd/user-generators/x", "/etc/systemd/user-environment-generators/x",
+		"/usr/local/lib/systemd/system-generators/x", "/usr/local/lib/systemd/user/x.service",
+		"/etc/systemd/user/x.service", "/etc/xdg/systemd/user/x.service", "/usr/local/share/systemd/user/x.service", "/usr/share/systemd/user/x.service",
+		"/root/.config/systemd/user/x.service", "/root/.config/systemd/user.control/x.service", "/root/.local/share/systemd/user/x.service", "/home/a/.config/systemd/user/x.service", "/home/a/.local/share/systemd/user/x.service",
+		"/run/systemd/system.control/x.service", "/run/systemd/transient/x.service", "/run/systemd/generator.early/x.service", "/var/run/systemd/system/x.service",
+	} {
+		w.did(w.bad(1, nodeconfig.Config{Files: []nodeconfig.File{{Path: name}}}, wire.ConfigurationFailed, wire.ReasonInvalid, name))
+	}
+	w.good(1, nodeconfig.Config{Files: []nodeconfig.File{{Path: "/etc/systemd/system.conf.d/10-limits.conf"}, {Path: "/etc/systemd/journald.conf.d/10-size.conf"}}})
+}
+
 func TestUnitOfItsOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
