@@ -101,7 +101,7 @@ func TestNodesOfOtherProviders(t *testing.T) {
 		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
 	for _, provider := range []string{"", "k3s://pool1000001", "rke2://pool1000001", "aws:///eu-west-1a/i-1", "AZURE://" + string(b.Instance)} {
 		t.Run(provider, func(t *testing.T) {
-			nodes := []controller.NodeView{{Name: "pool1000001", ProviderID: provider, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
+			nodes := []controller.NodeView{{Name: "pool1000001", ProviderID: provider, SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
 			s := survey{now: noon}
 			s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
 			s.rest(nodes, nil)

@@ -136,9 +136,9 @@ var mutants = []mutant{
 			r.s.LastCustomData`,
 		`		if err = nil; err == nil {
 			r.s.LastCustomData`},
-	{"twin Node in other letter case", "internal/image/rollback TestOtherLetterCase", "", "internal/image/capture/observe.go",
-		`n.Name != donor.Name && id.Equal(o.InstanceID) {`,
-		`n.Name != donor.Name && id == o.InstanceID {`},
+	{"twin Node in other letter case", "internal/image/rollback TestOtherLetterCase", "", "internal/fleet/claim.go",
+		`range r.byID[strings.ToLower(string(m.ID))] {`,
+		`range r.byID[string(m.ID)] {`},
 	{"workbench of this pool in other letter case", "TestWorkbench", "", "internal/image/plan/problem.go",
 		`return when(!by.Equal(pool), by)`,
 		`return when(by != pool, by)`},

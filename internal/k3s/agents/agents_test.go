@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -176,12 +178,32 @@ func (w *world) wantNodes(want int) {
 var _ agents.Nodes = (*world)(nil)
 
 func (w *world) Node(_ context.Context, name string) (fleet.Node, error) {
+	machines := w.machines()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[name]; n != nil {
-		return *n, nil
+		is := *n
+		for _, m := range machines {
+			if m.Node == name {
+				is.SystemUUID = m.VMID
+			}
+		}
+		return is, nil
 	}
 	return fleet.Node{}, &fleet.Error{Op: "read node", Kind: fleet.KindNotFound}
+}
+
+func (w *world) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		w.mu.Lock()
+		names := slices.Sorted(maps.Keys(w.nodes))
+		w.mu.Unlock()
+		for _, name := range names {
+			if n, err := w.Node(ctx, name); err == nil && !yield(n, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (w *world) Annotate(_ context.Context, name string, annotations map[string]*string) error {
