@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -20,10 +21,13 @@ const (
 	noVM         = "6c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d" // no machine's
 )
 
+// Of nodes that join later the liar copies what it is to be taken for.
+const aClone, badNodes = "machine id of a clone", "id of bad nodes"
+
 // lies are what it claims: provider id, vmId or both, and of whom; or an id that Azure does not show.
 var lies = []string{
 	"id of the pool", "vmId of the pool", "both of the pool", "id of another pool", "vmId of another pool", "both of another pool",
-	"id of another group", "its id and another pool's vmId", "machine id", "boot id", "id of the donor",
+	"id of another group", "its id and another pool's vmId", "machine id", "boot id", "id of the donor", aClone,
 }
 
 // putLiar registers the liar. What it claims of the pool is the last instance's.
@@ -65,7 +69,23 @@ func (w *world) putLiar() {
 	case "boot":
 		n.Status.NodeInfo.BootID, n.Status.NodeInfo.SystemUUID = donor.Status.NodeInfo.BootID, noVM
 	}
+	if lie == aClone || lie == badNodes { // no workbench
+		n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = "", noVM
+	}
 	w.kube.Put(n)
+}
+
+// lieOf has the liar claim a node that joined.
+func (w *world) lieOf(n *corev1.Node) {
+	w.kube.Change("nodes", "", liar, func(o runtime.Object) {
+		l := o.(*corev1.Node)
+		switch w.story.Pool.Liar {
+		case aClone:
+			l.Status.NodeInfo.MachineID = n.Status.NodeInfo.MachineID
+		case badNodes: // registered again, so it is the younger one
+			l.Spec.ProviderID, l.CreationTimestamp = n.Spec.ProviderID, metav1.Now()
+		}
+	})
 }
 
 // checkLiar: beside a liar nothing is done to it, to machines of another pool or in another group. What is
@@ -103,13 +123,31 @@ func beside(seed uint64, s Story) Story {
 	return s
 }
 
-func TestHoleHostileKubelet(t *testing.T) {
+// besideLiar plays a story on a Uniform and on a Flexible set, beside each liar.
+func besideLiar(t *testing.T, s Story, lies ...string) {
+	t.Helper()
 	for _, lie := range lies {
-		s := Story{Name: lie, Seed: 3, Pool: with(func(p *Pool) { p.Liar, p.Neighbour, p.Instances = lie, 2, 4 }), Asks: []Ask{{Do: "capture", Canary: 2, Once: true}}}
+		s := s
+		s.Name, s.Pool.Liar, s.Pool.Neighbour, s.Pool.Instances = lie, lie, 2, 4
 		for _, s := range []Story{s, onFlexible(s)} {
 			if r := play(t, s); len(r.violations) > 0 {
 				t.Error(explain(s, r))
 			}
 		}
 	}
+}
+
+// No pod is on a Node that is no machine of the pool, and the capture ends well.
+func TestHoleWorkbenchByFalseProviderID(t *testing.T) {
+	besideLiar(t, Story{Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Canary: 2, Once: true}}}, lies...)
+}
+
+// A watch deletes bad nodes; a younger Node that claims their ids is not drained in their place.
+func TestHoleLiarPairedWithMachine(t *testing.T) {
+	besideLiar(t, watched("daemon", "delete"), badNodes)
+}
+
+// A Node of no machine that copies a clone's machine id makes the clone no twin.
+func TestHoleOneNodeVetoesImages(t *testing.T) {
+	besideLiar(t, Story{Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Canary: 2, Once: true}}}, aClone)
 }

@@ -149,6 +149,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 				"metadata": object{"namespace": workload, "name": name}, "spec": object{}}})
 		}
 		w.kube.Put(node)
+		w.lieOf(node)
 		switch {
 		case !w.ofStory(w.setOf(fleet.ResourceID(c.ResourceID))):
 			w.locked(func() { w.canaries[name] = true })
