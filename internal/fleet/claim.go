@@ -28,6 +28,12 @@ func (i Instance) Computer() Computer { return Computer{i.ID, i.HostName, i.VMID
 // Computer is what Azure says of the instance.
 func (b Boot) Computer() Computer { return Computer{b.Instance, b.HostName, b.VMID} }
 
+// RegisterByHostName is the way out where a Node is not the machine that it names.
+const RegisterByHostName = "let its kubelet register with the host name that Azure has, and report the hardware id; delete a stale Node (docs/reference/security.md)"
+
+// DeleteStaleNode is the way out where a machine has a rival.
+const DeleteStaleNode = "delete the Node that is stale, or find out which one lies (docs/reference/security.md)"
+
 // Is returns nil if the Node is the machine, or KindInvalid with the reason why it is not. This is
 // the one place that decides it: the Node's name is the host name that Azure gave the machine, in
 // any letter case; it does not say that it is another machine of Azure; and its systemUUID is the
@@ -39,11 +45,11 @@ func (c Claim) Is(m Computer) error {
 	id, isUUID := parseUUID(c.SystemUUID)
 	switch {
 	case c.azures() && !c.names(m):
-		return no("it says that it is %s, and not %s", strings.TrimPrefix(c.ProviderID, azureScheme), m.ID)
+		return no("it reports that it is %s, and not %s", strings.TrimPrefix(c.ProviderID, azureScheme), m.ID)
 	case m.HostName == "":
 		return no("Azure has no host name for %s (it was made from a specialized image), which alone could show that the Node is it", m.ID)
 	case !strings.EqualFold(c.Name, m.HostName):
-		return no("it says that it is %s, which has the host name %q in Azure: a Node is a machine only if its name is that", m.ID, m.HostName)
+		return no("%s has the host name %q in Azure: a Node is a machine only if its name is that", m.ID, m.HostName)
 	case m.VMID == "" && c.names(m): // as while it is being created: there is nothing to compare
 		return nil
 	case !isUUID:

@@ -22,7 +22,7 @@ const (
 )
 
 // Of nodes that join later the liar copies what it is to be taken for.
-const aClone, badNodes = "machine id of a clone", "id of bad nodes"
+const aClone, badNodes, rivals = "machine id of a clone", "id of bad nodes", "id of bad nodes, and no vmId"
 
 // lies are what it claims: provider id, vmId or both, and of whom; or an id that Azure does not show.
 var lies = []string{
@@ -69,8 +69,11 @@ func (w *world) putLiar() {
 	case "boot":
 		n.Status.NodeInfo.BootID, n.Status.NodeInfo.SystemUUID = donor.Status.NodeInfo.BootID, noVM
 	}
-	if lie == aClone || lie == badNodes { // no workbench
+	switch lie { // no workbench
+	case aClone, badNodes:
 		n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = "", noVM
+	case rivals:
+		n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = "", ""
 	}
 	w.kube.Put(n)
 }
@@ -82,7 +85,7 @@ func (w *world) lieOf(n *corev1.Node) {
 		switch w.story.Pool.Liar {
 		case aClone:
 			l.Status.NodeInfo.MachineID = n.Status.NodeInfo.MachineID
-		case badNodes: // registered again, so it is the younger one
+		case badNodes, rivals: // registered again, so it is the younger one
 			l.Spec.ProviderID, l.CreationTimestamp = n.Spec.ProviderID, metav1.Now()
 		}
 	})
@@ -145,9 +148,31 @@ func TestHoleWorkbenchByFalseProviderID(t *testing.T) {
 // A watch deletes bad nodes; a younger Node that claims their ids is not drained in their place.
 func TestHoleLiarPairedWithMachine(t *testing.T) {
 	besideLiar(t, watched("daemon", "delete"), badNodes)
+	s := watched("daemon", "delete")
+	s.Asks[1].Once, s.Asks[1].Exit, s.Cannot = true, 4, "reports that it is this machine" // which is left, and named
+	besideLiar(t, s, rivals)
 }
 
 // A Node of no machine that copies a clone's machine id makes the clone no twin.
 func TestHoleOneNodeVetoesImages(t *testing.T) {
 	besideLiar(t, Story{Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Canary: 2, Once: true}}}, aClone)
+}
+
+// nodeChanges are stories of a donor's Node that changes between the plan and the power-off. They are no
+// seeds': where other events come first, it does not change in time.
+var nodeChanges = []Story{
+	{Name: "the donor's Node is another machine's before it is stopped", Seed: 77, Pool: usual, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+		Cannot: "reports the systemUUID", Happen: at("kube PATCH nodes/pool1000000", 2, "donor says that it is another machine")},
+	{Name: "the donor's Node is made again before it is stopped", Seed: 77, Pool: usual, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+		Cannot: "another Node has its name", Happen: at("kube PATCH nodes/pool1000000", 2, "donor's Node made again")},
+}
+
+func TestHoleNodeThatChangesIsNotStopped(t *testing.T) {
+	for _, s := range nodeChanges {
+		for _, s := range []Story{s, onFlexible(s)} {
+			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+				t.Error(explain(s, r))
+			}
+		}
+	}
 }

@@ -136,6 +136,27 @@ var mutants = []mutant{
 			r.s.LastCustomData`,
 		`		if err = nil; err == nil {
 			r.s.LastCustomData`},
+	{"workbench is the machine that its Node names", "test/simulate TestHoleWorkbenchByFalseProviderID", "", "internal/image/capture/observe.go",
+		`i, err := azure.MachineOf(ctx, c.Cloud, n)`,
+		`i, err := azure.MachineOf(ctx, c.Cloud, n)
+		if i.ID != "" {
+			err = nil
+		}`},
+	{"workbench of the donor's pool", "test/simulate TestHoleWorkbenchByFalseProviderID", "", "internal/image/capture/observe.go",
+		`others := only != "" || c.req.OtherPools`,
+		`others := only == "" || c.req.OtherPools`},
+	{"workbench that no other Node may be", "internal/image/capture TestWorkbench", "", "internal/image/capture/observe.go",
+		`if _, rivals := all.Of(i.Computer()); len(rivals) > 0 {`,
+		`if _, rivals := all.Of(i.Computer()); len(rivals) > 9 {`},
+	{"Node is a machine by its host name", "internal/fleet TestClaim", "", "internal/fleet/claim.go",
+		`case !strings.EqualFold(c.Name, m.HostName):`,
+		`case c.Name == "":`},
+	{"Node and machine read again before the power-off", "test/simulate TestHoleNodeThatChangesIsNotStopped", "", "internal/image/capture/donor.go",
+		`err = c.still(ctx, fleet.AnnotationCapture, i)`,
+		`err = ctx.Err()`},
+	{"pools of named groups alone", "internal/cli TestHoleForeignMachineCaptured", "", "internal/cli/policy.go",
+		`if group := pool.Group(); slices.ContainsFunc(groups, group.Equal) {`,
+		`if group := pool.Group(); len(groups) > 0 {`},
 	{"twin Node in other letter case", "internal/image/rollback TestOtherLetterCase", "", "internal/fleet/claim.go",
 		`range r.byID[strings.ToLower(string(m.ID))] {`,
 		`range r.byID[string(m.ID)] {`},

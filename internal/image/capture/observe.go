@@ -177,8 +177,8 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 	all := fleet.NewRoster(nodes)
 	_, rivals := all.Of(o.Instance.Computer())
 	for _, name := range rivals {
-		o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+name+" says that it is the same machine",
-			"delete the one that is stale, or find out which of them lies")
+		o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+name+" reports that it is the same machine",
+			fleet.DeleteStaleNode)
 	}
 	plan.RankWorkbenches(donor, o.Pool.ID, candidates)
 	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
@@ -200,7 +200,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 		}
 		if _, rivals := all.Of(i.Computer()); len(rivals) > 0 {
 			why["is claimed by another Node"]++
-			c.Note("node %s cannot be the workbench: node %s says that it is the same machine", n.Name, upTo(maxNamed, rivals, len(rivals)))
+			c.Note("node %s cannot be the workbench: node %s reports that it is the same machine", n.Name, upTo(maxNamed, rivals, len(rivals)))
 			continue
 		}
 		if sizes[i.Size] == nil {

@@ -203,7 +203,11 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 	if e := (*fleet.Error)(nil); errors.As(notInstance, &e) && e.Err != nil {
 		notInstance = e.Err // the node is named beside it
 	}
-	refuse(notInstance != nil, "NotAnInstance", on, fmt.Sprint(notInstance), "name a node of a scale set (ortet status lists them)")
+	wayOut := "name a node of a scale set (ortet status lists them)"
+	if o.Instance != nil { // it names one, and is not it
+		wayOut = fleet.RegisterByHostName
+	}
+	refuse(notInstance != nil, "NotAnInstance", on, fmt.Sprint(notInstance), wayOut)
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.

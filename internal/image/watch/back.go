@@ -64,7 +64,7 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 	for _, c := range w.bad() {
 		if len(c.Rivals) > 0 && w.req.BadNodes == Delete {
 			out.Exit = workflow.ExitNeedsPerson
-			out.Left = append(out.Left, fmt.Sprintf("%s was not deleted: node %s says that it is this machine; delete the one that is stale, or find out which of them lies", c.Instance.Name, strings.Join(c.Rivals, ", ")))
+			out.Left = append(out.Left, fmt.Sprintf("%s was not deleted: node %s reports that it is this machine; %s", c.Instance.Name, strings.Join(c.Rivals, ", "), fleet.DeleteStaleNode))
 		}
 		if c.Node == nil && w.req.BadNodes == Cordon {
 			out.Left = append(out.Left, c.Instance.Name+" has no Node that could be cordoned: az vmss delete-instances --ids "+

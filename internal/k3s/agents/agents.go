@@ -152,8 +152,6 @@ func (m Machine) computer() fleet.Computer {
 	return fleet.Computer{ID: m.ID, HostName: m.Node, VMID: m.VMID}
 }
 
-const staleNode = "delete the Node that is stale, or find out which one lies (docs/reference/security.md)"
-
 // node reads a machine's Node; a missing one has no name, and one of its name that is another machine's is
 // KindInvalid.
 func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
@@ -190,7 +188,7 @@ func (c *Control) nodes(ctx context.Context, machines ...Machine) (map[string]fl
 			why = other.Claim().Is(m.computer())
 		}
 		if why != nil {
-			return nil, &fleet.Error{Op: "find the Node of", Resource: string(m.ID), Kind: fleet.KindInvalid, Err: why, Remedy: staleNode}
+			return nil, &fleet.Error{Op: "find the Node of", Resource: string(m.ID), Kind: fleet.KindInvalid, Err: why, Remedy: fleet.DeleteStaleNode}
 		}
 		if n != nil {
 			out[m.Instance] = *n

@@ -255,6 +255,35 @@ func (w *world) Forget(_ context.Context, name, uid string) error {
 	return nil
 }
 
+// A machine is neither stopped nor deleted while its Node may be another, which would not be drained.
+func TestHoleMachineOfAnotherNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *world)
+		want   string
+	}{
+		"a rival": {func(w *world) {
+			w.nodes["liar"] = &fleet.Node{Name: "liar", UID: "liar", Ready: true, SystemUUID: w.machines()[0].VMID}
+		}, "node liar reports that it is this machine"},
+		"under another name": {func(w *world) {
+			n := *w.nodes["agents000000"]
+			n.Name, n.SystemUUID = "agent-a", w.machines()[0].VMID
+			w.nodes[n.Name] = &n
+			delete(w.nodes, "agents000000")
+		}, "node agent-a reports that it is this machine"},
+	} {
+		play(t, 2, func(w *world) {
+			c.change(w)
+			err := w.control.Replace(w.t.Context(), "agents000000")
+			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), c.want) || len(w.drained) > 0 || len(w.machines()) != 2 {
+				t.Errorf("%s: %v, drained %v, machines %+v", name, err, w.drained, w.machines())
+			}
+			if err := w.control.Replace(w.t.Context(), "agents000001"); err != nil {
+				t.Errorf("%s: of the machine beside it: %v", name, err)
+			}
+		})
+	}
+}
+
 func TestScale(t *testing.T) {
 	play(t, 2, func(w *world) {
 		if err := w.control.Scale(w.t.Context(), "agents", 4); err != nil {
