@@ -90,30 +90,31 @@ func NewRoster(nodes []Node) Roster {
 	return r
 }
 
-// Of returns the Node that a machine is, nil for none, and its rivals: the names of other Nodes that
-// may be its own under a name that somebody chose, sorted. Each is nobody; but what stops the machine,
-// attaches to it or deletes it waits until they are gone. A Node that names the machine and reports
-// another one's systemUUID is stale or lies: it is no rival.
+// Of returns the Node that a machine is, nil for none, and its rivals: the names of other Nodes that may be
+// its own all the same, sorted. They report its vmId, or no hardware id and its id or name. What stops the
+// machine, attaches to it or deletes it waits until they are gone. A Node that names the machine and
+// reports another one's systemUUID is stale or lies: it is no rival.
 func (r Roster) Of(m Computer) (n *Node, rivals []string) {
+	claims := slices.Clone(r.byID[strings.ToLower(string(m.ID))])
 	if n = r.byName[strings.ToLower(m.HostName)]; n != nil && n.Claim().Is(m) != nil {
-		n = nil
+		claims, n = append(claims, n), nil
 	}
-	var claims []*Node
-	for _, x := range r.byID[strings.ToLower(string(m.ID))] {
-		if _, ok := parseUUID(x.SystemUUID); !ok || strings.EqualFold(strings.ReplaceAll(x.SystemUUID, "-", ""), x.MachineID) { // without DMI, the machine id
-			claims = append(claims, x)
-		}
-	}
+	claims = slices.DeleteFunc(claims, (*Node).hasHardwareID)
 	if id, ok := parseUUID(m.VMID); ok {
 		claims = append(claims, r.byUUID[id.either()]...)
 	}
 	for _, x := range claims {
-		if !strings.EqualFold(x.Name, m.HostName) && !slices.Contains(rivals, x.Name) {
+		if x != n && !slices.Contains(rivals, x.Name) {
 			rivals = append(rivals, x.Name)
 		}
 	}
 	slices.Sort(rivals)
 	return n, rivals
+}
+
+// hasHardwareID reports whether the kubelet read one: without DMI it reports the machine id.
+func (n *Node) hasHardwareID() bool {
+	return IsUUID(n.SystemUUID) && !strings.EqualFold(strings.ReplaceAll(n.SystemUUID, "-", ""), n.MachineID)
 }
 
 // azureScheme begins the provider ids of Azure's cloud provider. Those of others (k3s://NAME) name

@@ -67,6 +67,11 @@ func TestRoster(t *testing.T) {
 	if n, rivals := NewRoster(all[:3]).Of(m); n == nil || rivals != nil {
 		t.Errorf("beside a stale Node: %+v, rivals %v", n, rivals)
 	}
+	for why, hidden := range map[string]Node{"names it": node("pool000001", own, ""), "k3s": node("pool000001", "k3s://x", ""), "names another": node("pool000001", own+"1", aVM)} {
+		if n, rivals := NewRoster([]Node{hidden}).Of(m); n != nil || !slices.Equal(rivals, []string{"pool000001"}) {
+			t.Errorf("a Node of its name that %s: %+v, rivals %v", why, n, rivals)
+		}
+	}
 	m.VMID = otherVM
 	if n, rivals := NewRoster(all[:1]).Of(m); n != nil || rivals != nil {
 		t.Errorf("a Node of an earlier machine is %+v, rivals %v", n, rivals)

@@ -136,13 +136,13 @@ var mutants = []mutant{
 			r.s.LastCustomData`,
 		`		if err = nil; err == nil {
 			r.s.LastCustomData`},
-	{"workbench is the machine that its Node names", "test/simulate TestHoleWorkbenchByFalseProviderID", "", "internal/image/capture/observe.go",
+	{"workbench is the machine that its Node names", "internal/image/capture TestWorkbench", "", "internal/image/capture/observe.go",
 		`i, err := azure.MachineOf(ctx, c.Cloud, n)`,
 		`i, err := azure.MachineOf(ctx, c.Cloud, n)
 		if i.ID != "" {
 			err = nil
 		}`},
-	{"workbench of the donor's pool", "test/simulate TestHoleWorkbenchByFalseProviderID", "", "internal/image/capture/observe.go",
+	{"workbench of the donor's pool", "internal/image/capture TestWorkbench", "", "internal/image/capture/observe.go",
 		`others := only != "" || c.req.OtherPools`,
 		`others := only == "" || c.req.OtherPools`},
 	{"workbench that no other Node may be", "internal/image/capture TestWorkbench", "", "internal/image/capture/observe.go",

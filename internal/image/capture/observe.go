@@ -177,7 +177,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 	all := fleet.NewRoster(nodes)
 	_, rivals := all.Of(o.Instance.Computer())
 	for _, name := range rivals {
-		o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+name+" reports that it is the same machine",
+		o.Unreadable.Refuse(name != donor.Name, "DuplicateNode", "node "+donor.Name, "node "+name+" reports that it is the same machine",
 			fleet.DeleteStaleNode)
 	}
 	plan.RankWorkbenches(donor, o.Pool.ID, candidates)

@@ -37,8 +37,8 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		return result(NoResult, "", "is being deleted")
 	case power(fleet.PowerDeallocating, fleet.PowerDeallocated):
 		return result(NoResult, "", "is %s, as by an eviction", i.Power)
-	case n == nil && late && len(c.Rivals) > 0: // it may be the instance's, under a name that is not its host name
-		return result(NoResult, "", "has no Node of its name, and node %s reports that it is the instance", c.Rivals[0])
+	case n == nil && late && len(c.Rivals) > 0: // it may be the instance's
+		return result(NoResult, "", "has no Node, and node %s reports that it is the instance", c.Rivals[0])
 	case n == nil && late && power("", fleet.PowerStarting):
 		return result(NoResult, "", "was not started by Azure within %s (%s)", short(age), i.ProvisioningState)
 	case n == nil && power(fleet.PowerStopping, fleet.PowerStopped):
