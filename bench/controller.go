@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"
 )
@@ -75,7 +77,7 @@ func controllerCost(ctx context.Context, o options) (_ []figure, err error) {
 	}
 	web := httptest.NewTLSServer(cloud)
 	defer web.Close()
-	if err := makeNodes(ctx, cp); err != nil {
+	if err := makeNodes(ctx, cloud, cp); err != nil {
 		return nil, err
 	}
 	if err := azureFiles(dir, web); err != nil {
@@ -151,7 +153,11 @@ func makePools(ctx context.Context, s *azsim.Server) error {
 
 // makeNodes makes a Node, with the images that a real one names, of all instances
 // but one of so many.
-func makeNodes(ctx context.Context, cp *controlplane.ControlPlane) error {
+func makeNodes(ctx context.Context, s *azsim.Server, cp *controlplane.ControlPlane) error {
+	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(""), Transport: s.Transport()})
+	if err != nil {
+		return err
+	}
 	config, err := cp.RESTConfig()
 	if err != nil {
 		return err
@@ -171,17 +177,21 @@ func makeNodes(ctx context.Context, cp *controlplane.ControlPlane) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	for i := range controllerPools {
-		for j := range controllerEach {
+		instances, err := cloud.Instances(ctx, fleet.ResourceID(fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/pool%02d",
+			azsim.DefaultSubscription, azsim.DefaultResourceGroup, i)))
+		if err != nil {
+			return err
+		}
+		for j, instance := range instances {
 			if j%controllerFails == 7 {
 				continue
 			}
 			g.Go(func() error {
 				now := metav1.Now()
 				_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pool%02d-%06d", i, j)},
-					Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/pool%02d/virtualMachines/%d",
-						azsim.DefaultSubscription, azsim.DefaultResourceGroup, i, j)},
-					Status: corev1.NodeStatus{Images: images, NodeInfo: corev1.NodeSystemInfo{BootID: "11111111-2222-4333-8444-555555555555"}, Conditions: []corev1.NodeCondition{
+					ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(instance.HostName)},
+					Spec:       corev1.NodeSpec{ProviderID: "azure://" + string(instance.ID)},
+					Status: corev1.NodeStatus{Images: images, NodeInfo: corev1.NodeSystemInfo{BootID: "11111111-2222-4333-8444-555555555555", SystemUUID: instance.VMID}, Conditions: []corev1.NodeCondition{
 						{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status", LastTransitionTime: now, LastHeartbeatTime: now},
 					}},
 				}, metav1.CreateOptions{})

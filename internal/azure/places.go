@@ -9,6 +9,29 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
+// MachineOf reads the machine that a Node is, for one request. KindInvalid says why the Node is none, or
+// is not the one that it names; KindNotFound that there is no such machine.
+func MachineOf(ctx context.Context, r Reader, n fleet.Node) (fleet.Instance, error) {
+	id, err := n.Instance()
+	if err != nil {
+		return fleet.Instance{}, err
+	}
+	i, err := r.Instance(ctx, id)
+	if err == nil {
+		err = n.Claim().Is(i.Computer())
+	}
+	return i, err
+}
+
+// PoolOfNode is PoolOf for the machine that a Node is, by MachineOf.
+func PoolOfNode(ctx context.Context, r Reader, n fleet.Node) (fleet.ResourceID, error) {
+	i, err := MachineOf(ctx, r, n)
+	if err == nil && i.Pool == "" {
+		err = alone(i.ID)
+	}
+	return i.Pool, err
+}
+
 // PoolOf returns the scale set of a machine: of a Uniform set's instance without a
 // request, of a virtual machine as Azure says. One of its own, in no scale set, is
 // fleet.KindInvalid.
@@ -31,13 +54,13 @@ func alone(machine fleet.ResourceID) error {
 // resource group with virtual machines, however many Nodes there are, and keeps what it
 // was answered: use it for one list of Nodes. It is not safe for concurrent use.
 //
-// A Node without Azure's provider id is a member of one of Sets if that one's vmId is the
-// Node's systemUUID, no other member's is, and its host name is the Node's name. Both of the
-// Node are the kubelet's own word, so it is none where another of Nodes has either.
+// What a Node says by Azure's provider id only finds the machine: whether the Node is it decides
+// MachineOf, or fleet.Claim where the machine was read. A Node without one is a member of one of
+// Sets if that one's vmId is the Node's systemUUID, no other member's is, and its host name is the
+// Node's name.
 type Places struct {
 	Reader Reader
 	Sets   func(context.Context) ([]fleet.ResourceID, error) // candidates; nil for none
-	Nodes  []fleet.Node                                      // of the cluster, where there are Sets
 
 	members  []fleet.Instance // of Sets
 	sets     []fleet.ResourceID

@@ -34,7 +34,10 @@ type pooled struct {
 	show     poolShow
 	request  capture.Request
 	captured []string
+	nameless bool // no resource group is named by the credentials
 }
+
+const someVM = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d" // all nodes'
 
 const group = "/subscriptions/s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/%s"
 
@@ -45,9 +48,9 @@ func (p *pooled) add(group1, name string, nodes int, change func(*capture.PoolSt
 	members := make([]fleet.Node, nodes)
 	for i := range members {
 		boot := noon.Add(-time.Duration(12-3*i) * 24 * time.Hour)
-		s.Instances = append(s.Instances, capture.InstanceStatus{InstanceID: fmt.Sprint(i), Created: boot})
+		s.Instances = append(s.Instances, capture.InstanceStatus{InstanceID: fmt.Sprint(i), HostName: fmt.Sprintf("%s%06d", name, i), VMID: someVM, Created: boot})
 		members[i] = fleet.Node{
-			Name: fmt.Sprintf("%s%06d", name, i), ProviderID: "azure://" + string(id) + "/virtualMachines/" + fmt.Sprint(i), OS: "linux", Ready: true,
+			Name: fmt.Sprintf("%s%06d", name, i), ProviderID: "azure://" + string(id) + "/virtualMachines/" + fmt.Sprint(i), OS: "linux", Ready: true, SystemUUID: someVM,
 			ReadySince: boot.Add(2 * time.Minute), Created: boot.Add(time.Duration(80+i) * time.Second), Kernel: "5.15.0-1057-azure", OSImage: "Ubuntu 22.04.4 LTS", Runtime: "containerd://1.7.12",
 		}
 	}
@@ -145,6 +148,13 @@ func (p *pooled) run(t *testing.T, args string) (code int, out, err string) {
 			p.show = show
 			config.Nodes, config.Now = p, func() time.Time { return noon }
 			config.Places = func() auto.Places { return &azure.Places{} }
+			named := []string{"g", "MC_g", "other"}
+			if p.nameless {
+				named = nil
+			}
+			for _, name := range named {
+				config.Groups = append(config.Groups, fleet.ResourceID("/subscriptions/s/resourceGroups/"+name))
+			}
 			config.Service = func(fleet.ResourceID) auto.Service { return p }
 			var ids []string
 			for _, n := range p.nodes {
@@ -159,6 +169,39 @@ func (p *pooled) run(t *testing.T, args string) (code int, out, err string) {
 		}
 	}
 	return code, stdout.String(), stderr.String()
+}
+
+// A Node that has another team's host name, and claims that machine, leads no capture there.
+func TestHoleForeignMachineCaptured(t *testing.T) {
+	const named, foreign = "/subscriptions/s/resourceGroups/g", "/subscriptions/s/resourceGroups/victims"
+	for args, c := range map[string]struct {
+		nameless bool
+		code     int
+		captured string
+		err      string
+	}{
+		"--all":                             {captured: "[web000000]", err: "Left out: pools of " + foreign + ", which Nodes report; name those to work in by --resource-group"},
+		"--all --resource-group " + foreign: {captured: "[batch000000 web000000]"},
+		"--all --resource-group " + named:   {nameless: true, captured: "[web000000]", err: "Left out: pools of " + foreign},
+		"--all --max-parallel 1":            {nameless: true, code: 3, captured: "[]", err: "no resource group is named, and Nodes report machines of " + named + ", " + foreign},
+		"--pool batch":                      {code: 3, captured: "[]", err: "a name is looked for in the named resource groups alone"},
+		"--pool web":                        {captured: "[web000000]"},
+		"--pool web --max-parallel 1":       {nameless: true, code: 3, captured: "[]", err: "name those to work in by --resource-group"},
+		"--pool " + fmt.Sprintf(group, "victims", "batch"):        {captured: "[batch000000]"},
+		"--pool batch --resource-group " + foreign:                {captured: "[batch000000]"},
+		"--pool web --resource-group " + strings.ToUpper(foreign): {code: 3, captured: "[]", err: "2 have that name"},
+	} {
+		p := &pooled{fails: map[string]error{}, nameless: c.nameless}
+		p.add("g", "web", 1, nil)
+		p.add("victims", "batch", 1, nil)
+		p.add("victims", "web", 1, func(_ *capture.PoolStatus, nodes []fleet.Node) { nodes[0].Ready = false })
+		p.nodes = append(p.nodes, fleet.Node{Name: "a"}, fleet.Node{Name: "b"})
+		code, _, err := p.run(t, "capture --image example.invalid/ortet:1 --other-pools "+args)
+		slices.Sort(p.captured)
+		if got := fmt.Sprint(p.captured); code != c.code || got != c.captured || !strings.Contains(err, c.err) {
+			t.Errorf("%s: code %d, captured %s; want %d, %s\n%s", args, code, got, c.code, c.captured, err)
+		}
+	}
 }
 
 const pools12 = "k8s-agentpool1-12345678-vmss k8s-agentpool2-12345678-vmss"
@@ -221,8 +264,11 @@ func TestHole14DonorsOfAPoolOfOneNode(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	p.add("g", "other", 1, nil)
-	if _, out, _ := p.run(t, "donors --all"); strings.Contains(out, "would be refused") {
+	if _, out, _ := p.run(t, "donors --all"); !strings.Contains(out, "another pool (1)") {
 		t.Errorf("with a workbench in another pool:\n%s", out)
+	}
+	if _, out, _ := p.run(t, "donors --all --other-pools"); strings.Contains(out, "would be refused") {
+		t.Errorf("with a workbench in another pool, which is allowed:\n%s", out)
 	}
 }
 

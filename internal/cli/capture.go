@@ -96,7 +96,8 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up before the model is updated, 0 to 10 (default with --pool and --all: 2)")
 	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute, "time for which the clones have to stay Ready, with their DaemonSets; at most 30m")
 	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version; leave the scale set as it is")
-	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the disk on (default: a suitable one)")
+	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the disk on (default: a suitable one of the pool)")
+	flags.BoolVar(&r.OtherPools, "other-pools", false, "prepare the disk on a node of another pool where that is needed: its root decides what the image is")
 	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the upgrade policy is Rolling")
 	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "keep the version out of automatic OS upgrades")
 	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the model")
@@ -110,7 +111,9 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools at a time")
 	flags.AddFlagSet(f.policySet)
 	flags.StringArrayVar(&f.pools, "pool", nil, "`POOL` by name or ARM id, whose best node is captured if a new image is due; repeatable")
-	flags.BoolVar(&f.all, "all", false, "capture each pool for which a new image is due")
+	flags.BoolVar(&f.all, "all", false, "capture each pool of the named resource groups for which a new image is due")
+	f.groups = []string{}
+	flags.StringArrayVar(&f.groups, "resource-group", f.groups, "ARM `ID` of a resource group in which --all and --pool NAME find pools, beside that of azure.json or AZURE_RESOURCE_GROUP; repeatable")
 	return cmd
 }
 

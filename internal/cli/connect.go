@@ -66,7 +66,8 @@ func (d *leaseDuration) Set(text string) error {
 // A connection is the cluster and Azure, logged in.
 type connection struct {
 	client kubernetes.Interface
-	config capture.Config // all but Holder, Report and Others
+	config capture.Config   // all but Holder, Report and Others
+	group  fleet.ResourceID // that the credentials name
 }
 
 // places finds the scale sets of one list of Nodes.
@@ -151,7 +152,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		return connection{}, err
 	}
 	decorated := o.decorate(cloud)
-	return connection{client: client, config: capture.Config{
+	return connection{client: client, group: groupOf(who), config: capture.Config{
 		Cloud:      decorated,
 		Cluster:    capture.Identify(c, decorated, scaleSetsOf(cloud, who, w.pools), time.Now),
 		Journal:    c.Journals(),

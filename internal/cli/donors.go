@@ -13,6 +13,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -20,7 +21,7 @@ import (
 const noPools = "No node of this cluster is known to be an instance of a scale set."
 
 func newDonors(o *options) *cobra.Command {
-	s := &poolSelection{}
+	s, others := &poolSelection{}, false
 	cmd := &cobra.Command{
 		Use:   "donors [POOL...|--all]",
 		Short: "Rank a pool's nodes as donors, and show whether an image is due",
@@ -41,11 +42,12 @@ not known, it disqualifies no node; the output names it as not judged.`,
   ortet donors pool1 --patch-annotation example.com/last-patch`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.pools, s.all = args, s.all || len(args) == 0
-			return s.showDonors(cmd.Context(), o)
+			return s.showDonors(cmd.Context(), o, others)
 		},
 	}
 	o.takesForms(cmd, nameForm)
 	cmd.Flags().BoolVar(&s.all, "all", false, "show all pools of the cluster")
+	cmd.Flags().BoolVar(&others, "other-pools", false, "as with capture --other-pools: a node of another pool may be the workbench")
 	cmd.Flags().AddFlagSet(s.policyFlags())
 	return cmd
 }
@@ -64,8 +66,8 @@ func rulesText() string {
 	return b.String()
 }
 
-func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
-	a, pools, err := s.open(ctx, o, work{}, func(fleet.ResourceID) *progress { return nil }, auto.Config{})
+func (s *poolSelection) showDonors(ctx context.Context, o *options, others bool) error {
+	a, pools, err := s.open(ctx, o, work{}, func(fleet.ResourceID) *progress { return nil }, auto.Config{Request: capture.Request{OtherPools: others}})
 	if err != nil {
 		return err
 	}

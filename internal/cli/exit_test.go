@@ -31,7 +31,7 @@ func aCluster(t *testing.T, trusted bool, others ...string) (kubeconfig string) 
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		node := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a", "uid": "1"}, "spec": map[string]any{"providerID": "azure://" + string(pool1) + "/virtualMachines/0"},
-			"status": map[string]any{"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}}
+			"status": map[string]any{"nodeInfo": map[string]any{"systemUUID": "01111111-2222-4333-8444-555555555555"}, "conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}}
 		nodes := []any{node}
 		for i, id := range others {
 			nodes = append(nodes, map[string]any{"metadata": map[string]any{"name": string(rune('b' + i))}, "spec": map[string]any{"providerID": id}})

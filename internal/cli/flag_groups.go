@@ -26,14 +26,14 @@ func flagGroups(path string) []flagGroup {
 	switch path {
 	case "capture":
 		return []flagGroup{
-			group("Flags", "image dry-run pool all online publish-only"),
+			group("Flags", "image dry-run pool all resource-group online publish-only"),
 			group("Drain and stop", "deallocate force grace-period"),
 			group("Image version", "again history replicas shallow exclude-from-latest"),
 			group("Bootstrap and secrets", "bootstrap accept-pool-credentials accept-secret remove-secrets scan-images"),
 			group("Scale set's model", "extensions keep-extension grow allow-owned allow-rolling"),
 			group("Proof", "canary canary-soak watch watch-nodes bad-nodes"),
 			group("Choice of donors, with --pool or --all", "max-image-age patch-annotation reboot-annotation min-ready min-candidates ignore-node ignore-annotation skip-rule max-parallel"),
-			group("Ortet's pods and Lease", "workbench image-pull-secret lease-duration"),
+			group("Ortet's pods and Lease", "workbench other-pools image-pull-secret lease-duration"),
 		}
 	case "config push", "config rollback":
 		return push

@@ -426,6 +426,9 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 			if id.Segment("virtualMachineScaleSets") != "" {
 				n.Pool = id.Parent()
 			}
+			if why := s.nobody(v, id); why != nil {
+				n.Instance, n.Pool, n.Note = "", "", why.Error()
+			}
 		}
 		switch {
 		case v.Ready || v.CameUp:
@@ -433,10 +436,20 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 		case s.isGone(n): // a cloud controller deletes such Nodes, some time later
 			n.State, n.Note = controller.Deleting, "its instance is gone"
 		default:
-			n.Note = first(v.Why, "the node is not Ready")
+			n.Note = first(n.Note, first(v.Why, "the node is not Ready"))
 		}
 		s.stories = append(s.stories, n)
 	}
+}
+
+// nobody says why a Node is not the instance that it names, if that one was seen.
+func (s *survey) nobody(node controller.NodeView, id fleet.ResourceID) error {
+	for _, n := range s.stories {
+		if n.Boot != nil && n.Boot.Instance.Equal(id) {
+			return node.Claim().Is(n.Boot.Computer())
+		}
+	}
+	return nil
 }
 
 // isGone reports whether the instances of a Node's pool were read, and the Node's is not there.

@@ -101,7 +101,7 @@ func TestNodesOfOtherProviders(t *testing.T) {
 		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
 	for _, provider := range []string{"", "k3s://pool1000001", "rke2://pool1000001", "aws:///eu-west-1a/i-1", "AZURE://" + string(b.Instance)} {
 		t.Run(provider, func(t *testing.T) {
-			nodes := []controller.NodeView{{Name: "pool1000001", ProviderID: provider, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
+			nodes := []controller.NodeView{{Name: "pool1000001", ProviderID: provider, SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
 			s := survey{now: noon}
 			s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
 			s.rest(nodes, nil)
@@ -112,6 +112,22 @@ func TestNodesOfOtherProviders(t *testing.T) {
 				t.Errorf("it is %s, Node %q: %s", n.State, n.Node, n.Message())
 			}
 		})
+	}
+}
+
+// A Node that claims an instance and is not it is shown apart, with the reason, and the instance without it.
+func TestHoleNodeOfNoMachineIsShownApart(t *testing.T) {
+	b := fleet.Boot{Instance: pool1.Child("virtualMachines", "1"), Pool: pool1, Name: "pool1_1", HostName: "pool1000001", VMID: "11111111-2222-4333-8444-555555555555",
+		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
+	nodes := []controller.NodeView{{Name: "liar", ProviderID: "azure://" + string(b.Instance), SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
+	s := survey{now: noon}
+	s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
+	s.rest(nodes, nil)
+	if len(s.stories) != 2 || s.stories[0].Node == "liar" || s.stories[0].State == controller.Succeeded {
+		t.Fatalf("%+v", s.stories)
+	}
+	if n := s.stories[1]; n.Node != "liar" || n.Pool != "" || n.Instance != "" || !strings.Contains(n.Note, `has the host name "pool1000001"`) {
+		t.Errorf("%+v", n)
 	}
 }
 

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,12 +14,14 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/donors"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // poolSelection is the pools of a command, and the rules for their donors.
 type poolSelection struct {
 	pools  []string // names or ARM ids
 	all    bool
+	groups []string // in which pools are found, besides the credentials'; nil is any
 	policy donors.Policy
 }
 
@@ -58,7 +62,11 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	if o.process.pools != nil {
 		connect = o.process.pools
 	}
-	w.pools = s.pools
+	named, err := groups(s.groups)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.pools, config.Groups = s.pools, named
 	client, err := connect(ctx, w, show, &config)
 	if err != nil {
 		return nil, nil, err
@@ -70,11 +78,22 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	}
 	if s.all {
 		pools, err := a.Pools(ctx)
+		if err == nil && s.groups != nil {
+			pools, err = o.poolsIn(pools, config.Groups)
+		}
 		return a, pools, err
 	}
 	var pools []fleet.ResourceID
 	for _, arg := range s.pools {
-		id, err := o.pool(ctx, client, config.Places(), arg)
+		places := config.Places()
+		if s.groups != nil {
+			places = inGroups{places, config.Groups}
+		}
+		id, err := o.pool(ctx, client, places, arg)
+		var refused *workflow.Refused
+		if s.groups != nil && errors.As(err, &refused) && refused.Problems[0].Code == poolNotFound {
+			refused.Problems[0].WayOut += "; a name is looked for in the named resource groups alone: " + nameGroups
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -83,6 +102,44 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 		}
 	}
 	return a, pools, nil
+}
+
+const nameGroups = "name those to work in by --resource-group, or one by azure.json or AZURE_RESOURCE_GROUP"
+
+// inGroups finds pools of named resource groups alone: a Node may report that it is a machine of another
+// team's.
+type inGroups struct {
+	auto.Places
+	groups []fleet.ResourceID
+}
+
+// Of implements auto.Places.
+func (p inGroups) Of(ctx context.Context, n fleet.Node) (fleet.Place, error) {
+	place, err := p.Places.Of(ctx, n)
+	if err == nil && !slices.ContainsFunc(p.groups, place.Pool.Group().Equal) {
+		err = &fleet.Error{Op: "find the pool of", Resource: "node " + n.Name, Kind: fleet.KindInvalid,
+			Err: fmt.Errorf("resource group %s is not named", place.Pool.Group())}
+	}
+	return place, err
+}
+
+// poolsIn returns the pools of the groups that a person or the credentials name.
+func (o *options) poolsIn(pools, groups []fleet.ResourceID) (in []fleet.ResourceID, err error) {
+	var others []string
+	for _, pool := range pools {
+		if group := pool.Group(); slices.ContainsFunc(groups, group.Equal) {
+			in = append(in, pool)
+		} else if !slices.Contains(others, string(group)) {
+			others = append(others, string(group))
+		}
+	}
+	if len(groups) == 0 && len(others) > 0 {
+		return nil, refuse("NoGroup", "--all", "no resource group is named, and Nodes report machines of "+strings.Join(others, ", "), nameGroups)
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(o.process.Err, "Left out: pools of %s, which Nodes report; %s\n", strings.Join(others, ", "), nameGroups)
+	}
+	return in, nil
 }
 
 // poolShow gives the display of a pool's capture; nil without one.
@@ -97,6 +154,9 @@ func (o *options) openPools(ctx context.Context, w work, show poolShow, config *
 		return nil, err
 	}
 	config.Nodes, config.Places = c.config.Cluster, c.places
+	if c.group != "" {
+		config.Groups = append(config.Groups, c.group)
+	}
 	config.Service = func(pool fleet.ResourceID) auto.Service { return watching{c.services(show(pool)), w.watch} }
 	return c.client, nil
 }

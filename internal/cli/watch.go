@@ -91,10 +91,10 @@ func (o *options) watch(ctx context.Context, of string, q watch.Request, lease l
 	}
 	if q.Pool = pool; node != "" {
 		n, err := c.config.Cluster.Node(ctx, node)
-		id, invalid := n.Instance()
-		if err == nil && invalid == nil {
-			if q.Pool, err = azure.PoolOf(ctx, c.config.Cloud, id); capture.Unplaced(err) {
-				invalid, err = err, nil
+		var invalid error
+		if err == nil {
+			if q.Pool, invalid = azure.PoolOfNode(ctx, c.config.Cloud, n); !capture.Unplaced(invalid) {
+				invalid, err = nil, invalid
 			}
 		}
 		switch {

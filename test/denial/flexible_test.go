@@ -50,7 +50,7 @@ func TestFlexible(t *testing.T) {
 		w.fill()
 		second := mustCapture(w, fullRequest(true))
 		time.Sleep(25 * time.Hour)
-		q.Node = "pool1000001"
+		q.Node = next
 		third := mustCapture(w, q)
 		if !slices.Contains(third.Pruned, first.Version.Name()) {
 			t.Errorf("pruned %v, not %s", third.Pruned, first.Version.Name())

@@ -40,7 +40,6 @@ const (
 	customData = "#cloud-config\nruncmd: [join]\n"
 	group      = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup)
 	pool       = group + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
-	donor      = "pool1000000"
 )
 
 // A world is a pool of nodes in a simulated Azure and a simulated cluster, which
@@ -213,6 +212,9 @@ func (w *world) log(namespace, name string) []byte {
 	return append(line, '\n')
 }
 
+// donor and next are the first machines' Nodes; a Flexible set's host names are random.
+var donor, next = "pool1000000", "pool1000001"
+
 // machines is a substrate whose computers are the cluster's nodes.
 type machines struct {
 	azsim.NopSubstrate
@@ -221,14 +223,14 @@ type machines struct {
 
 func (m machines) Boot(_ context.Context, c azsim.Computer) error {
 	w, name := m.w, strings.ToLower(c.HostName)
-	if fleet.ResourceID(c.ResourceID).UniformPool() == "" { // a Flexible set's host names are random
-		w.mu.Lock()
-		if name = w.hosts[c.ID]; name == "" {
-			name = fmt.Sprintf("%s%06d", pool.Name(), len(w.hosts))
-			w.hosts[c.ID] = name
-		}
-		w.mu.Unlock()
+	w.mu.Lock()
+	switch len(w.hosts) {
+	case 1:
+		next = name
+	case 0:
+		donor = name
 	}
+	w.mu.Unlock()
 	if w.kube.Node(name) == nil {
 		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			fleet.AnnotationCapiMachine: name, fleet.AnnotationCapiNamespace: "default",
@@ -239,7 +241,7 @@ func (m machines) Boot(_ context.Context, c azsim.Computer) error {
 	w.hosts[c.ID] = name
 	boot := fmt.Sprintf("boot-%d", w.boots)
 	w.mu.Unlock()
-	w.report(name, corev1.ConditionTrue, boot)
+	w.report(name, corev1.ConditionTrue, boot, c.VMID)
 	return nil
 }
 
@@ -247,15 +249,15 @@ func (m machines) Shutdown(_ context.Context, id string, _ bool) error {
 	m.w.mu.Lock()
 	name := m.w.hosts[id]
 	m.w.mu.Unlock()
-	m.w.report(name, corev1.ConditionUnknown, "")
+	m.w.report(name, corev1.ConditionUnknown, "", m.w.kube.Node(name).Status.NodeInfo.SystemUUID)
 	return nil
 }
 
 // report writes a node's status.
-func (w *world) report(node string, ready corev1.ConditionStatus, boot string) {
+func (w *world) report(node string, ready corev1.ConditionStatus, boot, uuid string) {
 	w.kube.Change("nodes", "", node, func(o runtime.Object) {
 		o.(*corev1.Node).Status = corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{BootID: boot, OperatingSystem: "linux", Architecture: "amd64"},
+			NodeInfo:   corev1.NodeSystemInfo{BootID: boot, SystemUUID: uuid, OperatingSystem: "linux", Architecture: "amd64"},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.Now()}},
 		}
 	})

@@ -56,7 +56,7 @@ func TestAuto(t *testing.T) {
 	w.annotate(t, stale.nodes[0], lastPatch, "soon")
 	want := map[string]string{patched.name: w.longestReady(t, patched.nodes[1:]), mixed.name: mixed.nodes[2]}
 
-	values := "kamino.auto.lastPatchAnnotation=" + lastPatch + ",kamino.auto.pendingRebootAnnotation=" + pendingReboot + ",kamino.auto.minimumReadyTime=1s"
+	values := "kamino.auto.lastPatchAnnotation=" + lastPatch + ",kamino.auto.pendingRebootAnnotation=" + pendingReboot + ",kamino.auto.minimumReadyTime=1s,ortet.otherPools=true" // the one of mixed that is captured has none beside it
 	t.Run("an account that was granted one pool refuses the others", func(t *testing.T) {
 		night := w.installed(t, "narrow", values+",kamino.targetVMSS="+stale.name)
 		for i, a := range night.args {

@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.label(aks+"000000", "kubernetes.azure.com/cluster", "MC_shop_shop_westeurope")
 	w.label(masters+"000000", "node-role.kubernetes.io/control-plane", "")
-	w.put(laptop, "")
+	w.put(laptop, "", "")
 	w.roots = w.write("roots.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.arm.Certificate().Raw})))
 	return w
 }
@@ -134,9 +134,9 @@ func (w *world) label(node, name, value string) {
 	})
 }
 
-func (w *world) put(name, providerID string) {
+func (w *world) put(name, providerID, uuid string) {
 	w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}, Status: corev1.NodeStatus{
-		NodeInfo:   corev1.NodeSystemInfo{BootID: "boot of " + name, OperatingSystem: "linux", Architecture: "amd64"},
+		NodeInfo:   corev1.NodeSystemInfo{BootID: "boot of " + name, SystemUUID: uuid, OperatingSystem: "linux", Architecture: "amd64"},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}},
 	}})
 }
@@ -148,7 +148,7 @@ type machines struct {
 }
 
 func (m machines) Boot(_ context.Context, c azsim.Computer) error {
-	m.w.put(strings.ToLower(c.HostName), "azure://"+c.ResourceID)
+	m.w.put(strings.ToLower(c.HostName), "azure://"+c.ResourceID, c.VMID)
 	return nil
 }
 

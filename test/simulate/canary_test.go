@@ -346,7 +346,7 @@ func TestNodesOfAnEarlierCanary(t *testing.T) {
 			w.kube.Put(&corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pool1-c110112000000000%d", i)},
 				Spec:       corev1.NodeSpec{ProviderID: fmt.Sprintf("azure://%s-canary/virtualMachines/%d", w.pool, i), Unschedulable: true},
-				Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", MachineID: fmt.Sprint("earlier-", i)},
+				Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", MachineID: fmt.Sprint("earlier-", i), SystemUUID: "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d"},
 					Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}},
 			})
 		}

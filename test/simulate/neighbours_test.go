@@ -164,6 +164,14 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "twin of the donor": // whose kubelet reports what it likes
 		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twin"}, Spec: corev1.NodeSpec{ProviderID: "k3s://twin"},
 			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: w.computerOf(w.nodeName(p.ask.Node)).VMID}}})
+	case "donor says that it is another machine", "donor's Node made again":
+		w.kube.Change("nodes", "", w.nodeName(p.ask.Node), func(o runtime.Object) {
+			if n := o.(*corev1.Node); e.What == "donor's Node made again" {
+				n.UID = "made-again"
+			} else {
+				n.Status.NodeInfo.SystemUUID = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d"
+			}
+		})
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
 		if c := w.target(e, p); c != nil {
 			w.changeNode(e.What, c)

@@ -67,7 +67,7 @@ func (w *world) stateOf(name string) (s nodeState) {
 func (w *world) nodesOf(set fleet.ResourceID) (names []string) {
 	w.kube.Peek("nodes", func(o runtime.Object) bool {
 		n := o.(*corev1.Node)
-		if id, err := fleet.ParseMachine(w.azures(n.Spec.ProviderID)); err == nil && w.setOf(id).Equal(set) {
+		if id, err := fleet.ParseMachine(w.azures(n.Spec.ProviderID)); err == nil && n.Name != liar && w.setOf(id).Equal(set) {
 			names = append(names, n.Name)
 		}
 		return true
@@ -149,6 +149,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 				"metadata": object{"namespace": workload, "name": name}, "spec": object{}}})
 		}
 		w.kube.Put(node)
+		w.lieOf(node)
 		switch {
 		case !w.ofStory(w.setOf(fleet.ResourceID(c.ResourceID))):
 			w.locked(func() { w.canaries[name] = true })

@@ -129,7 +129,7 @@ func (w *world) start(ask Ask) (*process, error) {
 		default:
 			q := capture.Request{Node: w.nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, Online: ask.Online, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, Canary: ask.Canary, CanaryIfPossible: ask.Auto, TakeUnjudged: ask.Auto, ExcludeFromLatest: ask.Excluded,
-				AllowRolling: ask.Rolling, PublishOnly: ask.PublishOnly,
+				AllowRolling: ask.Rolling, PublishOnly: ask.PublishOnly, OtherPools: w.story.Pool.Neighbour > 0 && w.story.Pool.Liar == "",
 				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
 				q.Bootstrap = plan.BootstrapBaked

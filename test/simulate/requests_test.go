@@ -19,6 +19,7 @@ import (
 func (w *world) checkRequest(p *process, req request, r *http.Request) func(*http.Response) {
 	w.observeRest()
 	about := w.byName(req.about())
+	w.checkLiar(p, req, about, r)
 	toPool := req.write() && (req.side() == "azure" || strings.HasPrefix(about, "nodes/") || strings.HasPrefix(about, workload+"/") || strings.HasPrefix(about, "kube-system/"))
 	if !toPool {
 		return func(*http.Response) {}

@@ -60,6 +60,7 @@ type Pool struct {
 
 	Neighbour int    // instances of another pool's scale set, whose Nodes are in the same cluster
 	Mixed     bool   // that scale set is of the other kind
+	Liar      string // what a hostile kubelet beside the pool claims: one of lies
 	Surplus   bool   // a scale-out makes more instances than are wanted, and deletes them in their boot
 	Bad       string // what is wrong with instances of each version that a capture of this story builds: no boot, slow, no join, twin, daemon
 

@@ -163,7 +163,7 @@ func TestSeeds(t *testing.T) {
 		}
 		s.Pool.Mixed = s.Pool.Neighbour > 0 && random.IntN(2) == 0
 		s.Pool.Surplus = !s.Pool.Flexible && !s.Pool.Mixed && random.IntN(3) == 0
-		if all = append(all, s); uint64(len(all)) == *seeds {
+		if all = append(all, beside(seed, s)); uint64(len(all)) == *seeds {
 			playAll(t, all)
 			all = nil
 		}

@@ -270,6 +270,7 @@ func (w *world) setUp() {
 	if p.Bench != "" {
 		w.useAsWorkbench(map[string]int{"donor": 0, "other": 1}[p.Bench])
 	}
+	w.putLiar()
 	synctest.Wait()
 	for _, name := range slices.Concat(w.nodesOf(w.pool), w.nodesOf(w.otherPool)) {
 		w.nodes[name] = w.stateOf(name)

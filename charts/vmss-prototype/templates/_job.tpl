@@ -148,6 +148,9 @@ template:
 - --skip-rule={{ . }}
 {{- end }}
 - --max-parallel={{ dig "maxParallel" 4 $ours }}
+{{- range $ours.resourceGroups }}
+- --resource-group={{ . }}
+{{- end }}
 {{- end }}
 {{- if .Values.ortet.publishOnly }}
 - --publish-only
@@ -195,6 +198,9 @@ template:
 {{- end }}
 {{- with .Values.ortet.workbench }}
 - --workbench={{ . }}
+{{- end }}
+{{- if .Values.ortet.otherPools }}
+- --other-pools
 {{- end }}
 {{- if ne (toString .Values.ortet.canary) "<nil>" }}
 - --canary={{ .Values.ortet.canary }}

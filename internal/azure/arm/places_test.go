@@ -53,7 +53,6 @@ func TestNodesWithoutAzuresID(t *testing.T) {
 		const zeros = "00000000-0000-0000-0000-000000000000"
 		for name, c := range map[string]struct {
 			node    fleet.Node
-			others  []fleet.Node
 			sets    []fleet.ResourceID
 			twin    bool // a second member has the first's vmId
 			want    fleet.ResourceID
@@ -63,7 +62,7 @@ func TestNodesWithoutAzuresID(t *testing.T) {
 			"its vmId, swapped":        {node: other(node(two), func(n *fleet.Node) { n.SystemUUID = strings.ToUpper(swap(two.VMID)) }), sets: both, want: two.ID},
 			"of a Flexible set":        {node: node(three), sets: both, want: three.ID},
 			"no provider id":           {node: other(node(one), func(n *fleet.Node) { n.ProviderID = "" }), sets: both, want: one.ID},
-			"rke2, beside a neighbour": {node: other(node(one), func(n *fleet.Node) { n.ProviderID = "rke2://x" }), others: []fleet.Node{node(two)}, sets: both, want: one.ID},
+			"rke2, beside a neighbour": {node: other(node(one), func(n *fleet.Node) { n.ProviderID = "rke2://x" }), sets: both, want: one.ID},
 			"another's name":           {node: other(node(one), func(n *fleet.Node) { n.Name = node(two).Name }), sets: both, because: "has its systemUUID as vmId, but the host name"},
 			"another machine":          {node: other(node(one), func(n *fleet.Node) { n.SystemUUID = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d" }), sets: both, because: "has its host name and the vmId " + one.VMID},
 			"zeros":                    {node: other(node(one), func(n *fleet.Node) { n.SystemUUID = zeros }), sets: both, because: "no machine's"},
@@ -72,13 +71,10 @@ func TestNodesWithoutAzuresID(t *testing.T) {
 			"another set":              {node: node(three), sets: both[:1], because: "no member of pool1"},
 			"no candidates":            {node: node(one), sets: []fleet.ResourceID{}, because: "AZURE_RESOURCE_GROUP"},
 			"two members":              {node: node(one), sets: both, twin: true, because: "is the vmId of"},
-			"two Nodes":                {node: node(one), others: []fleet.Node{{Name: "liar", ProviderID: "k3s://liar", SystemUUID: swap(one.VMID)}}, sets: both, because: "node liar claims"},
-			"a Node with Azure's id":   {node: node(one), others: []fleet.Node{{Name: "true", ProviderID: "azure://" + string(one.ID)}}, sets: both, because: "node true claims"},
 			"a bad id of Azure's":      {node: other(node(one), func(n *fleet.Node) { n.ProviderID = "azure:///x" }), sets: both, because: "not the id of a scale set's instance"},
 		} {
 			reader := &counting{Cloud: f.cloud, twin: c.twin}
-			places := azure.Places{Reader: reader, Nodes: append(c.others, c.node),
-				Sets: func(context.Context) ([]fleet.ResourceID, error) { return c.sets, nil }}
+			places := azure.Places{Reader: reader, Sets: func(context.Context) ([]fleet.ResourceID, error) { return c.sets, nil }}
 			got, err := places.Of(t.Context(), c.node)
 			if got.Instance != c.want || c.want == "" && (!fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), c.because)) {
 				t.Errorf("%s: %s, %v, want %q %s", name, got.Instance, err, c.want, c.because)

@@ -65,6 +65,7 @@ type NodeView struct {
 	Name       string
 	UID        string
 	ProviderID string
+	SystemUUID string
 	BootID     string // the kernel's, of the boot that the kubelet last reported
 	Created    time.Time
 	Ready      bool

@@ -72,7 +72,6 @@ func newReporter(t *testing.T) *reporter {
 	t.Helper()
 	l := &reporter{now: noon.Add(3 * time.Minute)}
 	c := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).
-		WithIndex(&corev1.Node{}, nodeKeyField, nodeKey).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 			if p, ok := o.(*corev1.Pod); ok {
 				return []string{p.Spec.NodeName}
@@ -98,7 +97,7 @@ func newReporter(t *testing.T) *reporter {
 func (l *reporter) arrives(t *testing.T, text string, ready bool) {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", UID: "u", CreationTimestamp: metav1.NewTime(noon.Add(time.Minute)), Annotations: map[string]string{wire.BootAnnotation: text, "theirs": "stays"}}}
-	n.Status.NodeInfo.BootID = "boot-a"
+	n.Status.NodeInfo.BootID, n.Status.NodeInfo.SystemUUID = "boot-a", someVM
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 	if ready {
 		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionTrue, metav1.NewTime(noon.Add(2*time.Minute))

@@ -16,6 +16,7 @@ import (
 func donor(t *testing.T, boot string, mark, ready bool) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", UID: "u", CreationTimestamp: metav1.NewTime(noon.Add(time.Minute))}}
+	n.Status.NodeInfo.SystemUUID = someVM
 	n.Status.NodeInfo.BootID = boot
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(20 * time.Minute))}}
 	if ready {

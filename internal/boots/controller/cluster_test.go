@@ -178,7 +178,7 @@ func (s *site) node(t *testing.T, b fleet.Boot, ready bool) {
 	if ready {
 		c.Status, c.Reason = corev1.ConditionTrue, "KubeletReady"
 	}
-	s.asKubelet(t, name, corev1.NodeStatus{Conditions: []corev1.NodeCondition{c}, NodeInfo: corev1.NodeSystemInfo{BootID: "boot-a"}})
+	s.asKubelet(t, name, corev1.NodeStatus{Conditions: []corev1.NodeCondition{c}, NodeInfo: corev1.NodeSystemInfo{BootID: "boot-a", SystemUUID: b.VMID}})
 }
 
 // asKubelet merges into a Node's status as the kubelet does: without the version of what it
@@ -188,6 +188,9 @@ func (s *site) asKubelet(t *testing.T, node string, status corev1.NodeStatus) {
 	patch := map[string]any{"conditions": status.Conditions}
 	if status.NodeInfo.BootID != "" {
 		patch["nodeInfo"] = map[string]any{"bootID": status.NodeInfo.BootID}
+		if id := status.NodeInfo.SystemUUID; id != "" {
+			patch["nodeInfo"] = map[string]any{"bootID": status.NodeInfo.BootID, "systemUUID": id}
+		}
 	}
 	body, err := json.Marshal(map[string]any{"status": patch})
 	if err != nil {

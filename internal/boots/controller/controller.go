@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -217,9 +216,6 @@ func newReconciler(ctx context.Context, c Config, m manager.Manager, direct clie
 	r.controller, err = ctrl.New("boot", m, ctrl.Options{Reconciler: r, MaxConcurrentReconciles: reconcilers, RateLimiter: retries()})
 	if err != nil {
 		return nil, fmt.Errorf("the reconciler: %w", err)
-	}
-	if err := m.GetFieldIndexer().IndexField(ctx, &corev1.Node{}, nodeKeyField, nodeKey); err != nil {
-		return nil, fmt.Errorf("index of Nodes: %w", err)
 	}
 	if err := r.watchNodes(m.GetCache()); err != nil {
 		return nil, fmt.Errorf("watch Nodes: %w", err)

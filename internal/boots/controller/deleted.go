@@ -138,7 +138,7 @@ func (r *reconciler) freshNode(ctx context.Context, cached *corev1.Node, b fleet
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &n); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if NodeFor([]NodeView{*ViewOf(&n)}, b) == nil { // another machine
+	if !ViewOf(&n).is(b) { // another machine
 		return nil, nil
 	}
 	return &n, nil

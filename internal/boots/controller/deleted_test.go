@@ -67,7 +67,7 @@ func newDeletion(t *testing.T) *deletion {
 			return c.Create(ctx, o, options...)
 		},
 	}).Build()
-	d.cache = fake.NewClientBuilder().WithIndex(&corev1.Node{}, nodeKeyField, nodeKey).Build()
+	d.cache = fake.NewClientBuilder().Build()
 	now := func() time.Time { return d.now }
 	config := Config{Namespace: "default", Keep: DefaultKeep, MaxEvidence: DefaultMaxEvidence, Now: now, Log: slog.New(slog.DiscardHandler), Budget: NewBudget(60, now)}
 	f := NewFleet()
@@ -262,6 +262,7 @@ func TestDeletedAfterTheDeadline(t *testing.T) {
 func TestDeletedIsNoFailure(t *testing.T) {
 	node := func(ready bool, change ...func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", CreationTimestamp: metav1.NewTime(noon.Add(time.Minute))}}
+		n.Status.NodeInfo.SystemUUID = someVM
 		status, since := corev1.ConditionTrue, noon.Add(2*time.Minute)
 		if !ready {
 			status, since = corev1.ConditionUnknown, noon.Add(5*time.Minute)

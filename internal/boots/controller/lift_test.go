@@ -29,6 +29,7 @@ var (
 // unprovenNode became Ready at noon; a condition without a status is none.
 func unprovenNode(ready, verdict corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", UID: "u"}, Spec: corev1.NodeSpec{Taints: taints}}
+	n.Status.NodeInfo.SystemUUID = someVM
 	for kind, status := range map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: ready, ConditionType: verdict} {
 		if status != "" {
 			c := corev1.NodeCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(noon)}

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -26,20 +25,6 @@ import (
 // machines. Nobody else writes it, and we write no other.
 const ConditionType = fleet.ConditionBootSucceeded
 
-// nodeKeyField indexes Nodes by the instance that they are.
-const nodeKeyField = "ortet.key"
-
-func nodeKey(o client.Object) []string {
-	n, ok := o.(*corev1.Node)
-	if !ok {
-		return nil
-	}
-	if id, ok := InstanceOf(n.Spec.ProviderID); ok {
-		return []string{string(KeyOf(id))}
-	}
-	return nil
-}
-
 // azureScheme begins the provider ids of Azure's cloud provider, in upper or lower case.
 const azureScheme = "azure://"
 
@@ -53,49 +38,27 @@ func InstanceOf(providerID string) (fleet.ResourceID, bool) {
 	return id, err == nil
 }
 
-// NodeFor finds the Node that an instance is: the one whose provider id names it,
-// or else the one of its host name, unless that names another machine of Azure.
-// Distributions that bring their own cloud provider (k3s://NAME, rke2://NAME), and
-// those that have none, do not name Azure's instance. Of several with its
-// provider id it is the one of its host name, or else one that is Ready, or the
-// youngest: Nodes of an earlier pool of the same name stay, since Azure has an
-// instance of their id. nil if no Node is.
+// NodeFor finds the Node that an instance is, by fleet.Claim; nil if no Node is.
 func NodeFor(nodes []NodeView, b fleet.Boot) *NodeView {
-	var byID, byName *NodeView
 	for i := range nodes {
-		n := &nodes[i]
-		id, named := InstanceOf(n.ProviderID)
-		switch {
-		case named && id.Equal(b.Instance):
-			if byID == nil || n.rather(byID, b) {
-				byID = n
-			}
-		case !named && b.HostName != "" && strings.EqualFold(n.Name, b.HostName):
-			byName = n
+		if nodes[i].is(b) {
+			return &nodes[i]
 		}
 	}
-	if byID != nil {
-		return byID
-	}
-	return byName
+	return nil
 }
 
-// rather reports whether a Node is the instance, rather than another one that has its
-// provider id too.
-func (n *NodeView) rather(than *NodeView, b fleet.Boot) bool {
-	if a, b := strings.EqualFold(n.Name, b.HostName), strings.EqualFold(than.Name, b.HostName); a != b {
-		return a
-	}
-	if n.Ready != than.Ready {
-		return n.Ready
-	}
-	return cmp.Or(n.Created.Compare(than.Created), cmp.Compare(n.Name, than.Name)) > 0
+// Claim is what the Node says of itself.
+func (n *NodeView) Claim() fleet.Claim {
+	return fleet.Claim{Name: n.Name, ProviderID: n.ProviderID, SystemUUID: n.SystemUUID}
 }
+
+func (n *NodeView) is(b fleet.Boot) bool { return n.Claim().Is(b.Computer()) == nil }
 
 // ViewOf returns as much of a Node as is used.
 func ViewOf(n *corev1.Node) *NodeView {
 	v := &NodeView{
-		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, BootID: n.Status.NodeInfo.BootID, Created: n.CreationTimestamp.Time,
+		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, Created: n.CreationTimestamp.Time,
 		Why: "its kubelet has not reported yet", Captured: marked(n),
 	}
 	for _, c := range n.Status.Conditions {
@@ -135,7 +98,7 @@ func trim(o any) (any, error) {
 				out.Spec.Taints = append(out.Spec.Taints, t)
 			}
 		}
-		out.Status.NodeInfo.BootID = x.Status.NodeInfo.BootID
+		out.Status.NodeInfo.BootID, out.Status.NodeInfo.SystemUUID = x.Status.NodeInfo.BootID, x.Status.NodeInfo.SystemUUID
 		for _, c := range x.Status.Conditions {
 			if c.Type == corev1.NodeReady || c.Type == ConditionType {
 				// Heartbeats would make every report of a kubelet a change. Our own are
@@ -162,19 +125,6 @@ func trimmed(m metav1.ObjectMeta) metav1.ObjectMeta {
 
 // nodeOf finds the Node that an instance is, by the rule of NodeFor, in the cache.
 func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, error) {
-	var list corev1.NodeList
-	if err := r.nodes.List(ctx, &list, client.MatchingFields{nodeKeyField: string(KeyOf(b.Instance))}); err != nil {
-		return nil, err
-	}
-	var best *corev1.Node
-	for i := range list.Items {
-		if best == nil || ViewOf(&list.Items[i]).rather(ViewOf(best), b) {
-			best = &list.Items[i]
-		}
-	}
-	if best != nil {
-		return best, nil
-	}
 	if b.HostName == "" {
 		return nil, nil
 	}
@@ -182,7 +132,7 @@ func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, er
 	if err := r.nodes.Get(ctx, types.NamespacedName{Name: strings.ToLower(b.HostName)}, &n); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if NodeFor([]NodeView{*ViewOf(&n)}, b) == nil { // another machine
+	if !ViewOf(&n).is(b) {
 		return nil, nil
 	}
 	return &n, nil
@@ -205,7 +155,7 @@ func (r *reconciler) watchNodes(c cache.Cache) error {
 			if len(r.config.Pools) == 0 {
 				r.poller.AddGroup(id.Group())
 			}
-			key, ok = KeyOf(id), true
+			key, ok = KeyOf(id), true // it may be another that the Node is: nodeOf decides
 		}
 		if !ok {
 			return

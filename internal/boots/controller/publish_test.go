@@ -103,7 +103,7 @@ func TestPublishAgainAfterAnError(t *testing.T) {
 		for fails := 2; fails <= c.writes+1; fails++ {
 			t.Run(fmt.Sprint(c.a.State, " write ", fails), func(t *testing.T) {
 				p := newPublisher(t, fails)
-				if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003"}}); err != nil {
+				if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: someVM}}}); err != nil {
 					t.Fatal(err)
 				}
 				known := Known{Boot: aBoot()}
@@ -152,7 +152,7 @@ func TestPublishCountsABootOnce(t *testing.T) {
 	if err := p.publish(t.Context(), known, nil, a); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003"}}); err != nil {
+	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: someVM}}}); err != nil {
 		t.Fatal(err)
 	}
 	// The Node is there, not Ready, which is another reason.
@@ -179,7 +179,7 @@ func TestPublishCountsABootOnce(t *testing.T) {
 	if err := p.client.Delete(t.Context(), p.node(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003"}}); err != nil {
+	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: someVM}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.publish(t.Context(), known, p.node(t), up); err != nil {
@@ -198,7 +198,7 @@ func TestPublishOnTheNodeOfAnEarlierMachine(t *testing.T) {
 	p.fleet.took(KeyOf(somePool), []fleet.Boot{known.Boot})
 	before := metav1.NewTime(noon.Add(-240 * time.Hour))
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(2 * time.Minute))}
-	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", CreationTimestamp: before}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", CreationTimestamp: before}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: someVM}, Conditions: []corev1.NodeCondition{
 		ready, {Type: ConditionType, Status: corev1.ConditionTrue, Reason: "Succeeded", Message: "the node became Ready", LastTransitionTime: before, LastHeartbeatTime: before},
 	}}}); err != nil {
 		t.Fatal(err)

@@ -36,6 +36,9 @@ type Config struct {
 	Nodes   Nodes
 	Places  func() Places // for one list of Nodes
 	Policy  donors.Policy
+	// Groups are the resource groups that all pools are looked for in: a Node's own word is
+	// not enough to work on a scale set.
+	Groups []fleet.ResourceID
 	// Request is that of every capture, but for its Node and Check.
 	Request capture.Request
 	// MaxParallel is how many pools are captured at a time; less than 1 means 4.

@@ -43,9 +43,9 @@ func (w *world) pool(name string, nodes int, change func(*capture.PoolStatus)) {
 	s := &capture.PoolStatus{Pool: fleet.Pool{ID: fleet.ResourceID(group + name), Name: name, Model: fleet.Model{Linux: true}}}
 	for i := range nodes {
 		id := fmt.Sprint(i)
-		s.Instances = append(s.Instances, capture.InstanceStatus{InstanceID: id, Created: now.Add(-time.Duration(9-i) * 24 * time.Hour)})
+		s.Instances = append(s.Instances, capture.InstanceStatus{InstanceID: id, HostName: name + id, VMID: vmOf(i), Created: now.Add(-time.Duration(9-i) * 24 * time.Hour)})
 		w.nodes = append(w.nodes, fleet.Node{
-			Name: name + id, ProviderID: "azure://" + group + name + "/virtualMachines/" + id, OS: "linux",
+			Name: name + id, ProviderID: "azure://" + group + name + "/virtualMachines/" + id, OS: "linux", SystemUUID: vmOf(i),
 			Ready: true, ReadySince: now.Add(-time.Duration(9-i) * 24 * time.Hour),
 		})
 	}
@@ -57,6 +57,8 @@ func (w *world) pool(name string, nodes int, change func(*capture.PoolStatus)) {
 	}
 	w.pools[name] = s
 }
+
+func vmOf(i int) string { return fmt.Sprintf("5c5e9f1e-6d5b-4f0e-8a9d-%012d", i+1) }
 
 func (w *world) remove(node string) {
 	for i, n := range w.nodes {
@@ -473,5 +475,15 @@ func TestADryRunPlansWhatIsDue(t *testing.T) {
 	}
 	if results[0].Outcome != auto.Planned || results[0].Plan.Donor != "a0" || results[1].Outcome != auto.NotDue || len(w.captured) > 0 {
 		t.Errorf("%+v", results)
+	}
+}
+
+// A Node that is not the instance that it names is no donor, and is named.
+func TestANodeOfAnotherNameIsNoDonor(t *testing.T) {
+	w := &world{}
+	w.pool("a", 2, func(s *capture.PoolStatus) { s.Instances[0].HostName = "b0" })
+	l, err := w.auto(t, nil).Observe(t.Context(), []fleet.ResourceID{fleet.ResourceID(group + "a")}, false)
+	if err != nil || len(l[0].Candidates) != 1 || l[0].Candidates[0].Node != "a1" || len(l[0].Notes) != 1 || !strings.Contains(l[0].Notes[0], `host name "b0"`) {
+		t.Errorf("%+v, %v", l, err)
 	}
 }

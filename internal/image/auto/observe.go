@@ -100,14 +100,20 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 	of := map[string]fleet.ResourceID{}
 	p := donors.Pool{ID: s.Pool.ID}
 	instances := map[string]capture.InstanceStatus{}
+	var nobodies []string
 	for _, i := range s.Instances {
 		instances[strings.ToLower(i.InstanceID)] = i
 	}
 	for _, m := range cluster.of[keyOf(s.Pool.ID)] {
 		nodes, of[m.Name] = append(nodes, m.Node), m.place.Instance
-		// A Node outlives its instance by a minute or so.
-		if i, ok := instances[strings.ToLower(m.place.Instance.Name())]; ok {
+		// A Node outlives its instance by a minute or so, and may name one that it is not.
+		i, ok := instances[strings.ToLower(m.place.Instance.Name())]
+		why := m.Claim().Is(fleet.Computer{ID: m.place.Instance, HostName: i.HostName, VMID: i.VMID})
+		switch {
+		case ok && why == nil:
 			p.Members = append(p.Members, donors.Member{Node: m.Node, Created: i.Created, Power: i.Power})
+		case ok:
+			nobodies = append(nobodies, why.Error())
 		}
 	}
 	for _, v := range s.Versions {
@@ -115,7 +121,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
-	l := Observation{instances: of, Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: a.c.Policy.Notes(nodes, cluster.all)}
+	l := Observation{instances: of, Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: append(a.c.Policy.Notes(nodes, cluster.all), nobodies...)}
 	refuse := func(code, what, wayOut string) {
 		l.Refused = append(l.Refused, fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
 	}
@@ -158,7 +164,7 @@ func (a *Auto) blockers(pool fleet.ResourceID, candidates []donors.Candidate, al
 		}
 		counted := map[string]int{}
 		for _, n := range all {
-			reason := plan.CannotServe(all[i], n, pool)
+			reason := plan.CannotServe(all[i], n, pool, a.c.Request.Workbench != "" || a.c.Request.OtherPools)
 			if only := a.c.Request.Workbench; reason == "" && (only == "" || only == n.Name) {
 				return nil
 			}

@@ -343,13 +343,11 @@ func (c *capture) deleteCanary(ctx context.Context, p *workflow.Pass) (workflow.
 // emptyCanary evicts pods from the clones. What fails is no reason to leave them there.
 func (c *capture) emptyCanary(ctx context.Context, id fleet.ResourceID) {
 	end := c.Now().Add(emptyFor)
-	nodes, err := c.Nodes(ctx)
-	places := azure.Places{Reader: c.Cloud}
-	for _, n := range nodes {
-		place, placeErr := places.Of(ctx, n)
-		if left := end.Sub(c.Now()); err == nil && placeErr == nil && place.Pool.Equal(id) && left > 0 {
-			if err := c.setAside(ctx, n, left); err != nil {
-				c.Log.Debug("cannot cordon a clone", "node", n.Name, "error", err)
+	clones, _ := c.pair(ctx, id)
+	for _, x := range clones {
+		if left := end.Sub(c.Now()); x.Node != nil && left > 0 {
+			if err := c.setAside(ctx, *x.Node, left); err != nil {
+				c.Log.Debug("cannot cordon a clone", "node", x.Node.Name, "error", err)
 			}
 		}
 	}

@@ -340,7 +340,8 @@ type state struct {
 	Location   string           `json:"location"`
 	Instance   fleet.ResourceID `json:"instance"` // the donor's
 	VMID       string           `json:"vmId,omitempty"`
-	Disk       fleet.ResourceID `json:"disk"` // its OS disk when it was stopped
+	UID        string           `json:"uid,omitempty"` // of the donor's Node
+	Disk       fleet.ResourceID `json:"disk"`          // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
 	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
@@ -394,6 +395,7 @@ type workbench struct {
 	Pool     fleet.ResourceID `json:"pool,omitempty"` // "" for a virtual machine of its own
 	Instance fleet.ResourceID `json:"instance,omitempty"`
 	VMID     string           `json:"vmId,omitempty"`
+	UID      string           `json:"uid,omitempty"` // of its Node
 	Zone     string           `json:"zone,omitempty"`
 	LUN      int32            `json:"lun"`
 	BootID   string           `json:"bootId,omitempty"` // another one may be of a boot from the copy

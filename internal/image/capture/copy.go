@@ -336,7 +336,11 @@ func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN},
 		func(ctx context.Context) (bool, error) {
 			i, err := c.benchInstance(ctx)
-			return err == nil && attached(i, s.Names.WorkDisk) && !azure.Busy(i.ProvisioningState), err
+			is := err == nil && attached(i, s.Names.WorkDisk)
+			if err == nil && !is && !p.Begun() {
+				err = c.still(ctx, fleet.AnnotationWorkbench, i)
+			}
+			return is && !azure.Busy(i.ProvisioningState), err
 		})
 	return w, c.onBench(ctx, err)
 }

@@ -103,6 +103,9 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
 		})
 		machine, _, machineErr := c.Cluster.Machine(ctx, was.node())
 		i, err := c.machineOf(ctx, mark)
+		if err == nil {
+			err = c.stillIs(mark, node, i)
+		}
 		was.Skip, was.Protection = valueOf(machine, fleet.AnnotationSkipRemediation), i.Protection
 		return was, cmp.Or(machineErr, err)
 	})
@@ -263,6 +266,7 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		GracePeriod: c.req.GracePeriod,
 		Deadline:    max(3*c.req.GracePeriod-p.Since(), time.Second),
 		Force:       c.req.ForceDrain,
+		UID:         c.get().UID,
 		Leave:       []string{inspectionPod(c.get().Pool)},
 	}, func(e cluster.DrainEvent) {
 		p.Progress(-1, "%s, %d to go", strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()"), e.Left)
@@ -312,6 +316,9 @@ func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	id := c.get().Instance
 	return p.Ensure(ctx, fleet.StopInstance{Instance: id, Deallocate: c.req.Deallocate}, func(ctx context.Context) (bool, error) {
 		i, err := c.donorInstance(ctx)
+		if err == nil && !isDown(i) && !p.Begun() {
+			err = c.still(ctx, fleet.AnnotationCapture, i)
+		}
 		if err != nil || !isDown(i) {
 			return false, err
 		}

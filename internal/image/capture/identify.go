@@ -47,46 +47,36 @@ func foreign(n fleet.Node) bool { return !strings.HasPrefix(n.ProviderID, "azure
 
 func (c *identified) Node(ctx context.Context, name string) (fleet.Node, error) {
 	n, err := c.Cluster.Node(ctx, name)
-	if err != nil || !foreign(n) || c.recall(&n) {
-		return n, err
+	if err == nil && foreign(n) {
+		c.identify(ctx, &azure.Places{Reader: c.reader, Sets: c.sets}, &n)
 	}
-	for one, err := range c.Nodes(ctx) {
-		if err != nil {
-			return n, err
-		}
-		if one.Name == name && one.UID == n.UID {
-			n.ProviderID, n.Unmatched = one.ProviderID, one.Unmatched
-		}
-	}
-	return n, nil
+	return n, err
 }
 
-// Nodes gives those that have to be matched last, once all are known.
 func (c *identified) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
 	return func(yield func(fleet.Node, error) bool) {
-		var waiting, all []fleet.Node
+		places := azure.Places{Reader: c.reader, Sets: c.sets}
 		for n, err := range c.Cluster.Nodes(ctx) {
-			if err == nil {
-				all = append(all, fleet.Node{Name: n.Name, ProviderID: n.ProviderID, SystemUUID: n.SystemUUID})
+			if err == nil && foreign(n) {
+				c.identify(ctx, &places, &n)
 			}
-			if err == nil && foreign(n) && !c.recall(&n) {
-				waiting = append(waiting, n)
-			} else if !yield(n, err) || err != nil {
-				return
-			}
-		}
-		places := azure.Places{Reader: c.reader, Sets: c.sets, Nodes: all}
-		for _, n := range waiting {
-			place, err := places.Of(ctx, n)
-			c.mu.Lock()
-			c.known[keyOf(n)] = match{place.Instance, err, c.now()}
-			c.mu.Unlock()
-			c.recall(&n)
-			if !yield(n, nil) {
+			if !yield(n, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// identify matches a Node, unless what is known of it still counts.
+func (c *identified) identify(ctx context.Context, places *azure.Places, n *fleet.Node) {
+	if c.recall(n) {
+		return
+	}
+	place, err := places.Of(ctx, *n)
+	c.mu.Lock()
+	c.known[keyOf(*n)] = match{place.Instance, err, c.now()}
+	c.mu.Unlock()
+	c.recall(n)
 }
 
 func keyOf(n fleet.Node) nodeKey { return nodeKey{n.Name, n.UID, n.SystemUUID} }

@@ -79,7 +79,7 @@ func TestIdentify(t *testing.T) {
 			}
 			return text
 		}
-		if got, want := all(), "c=9 pool000001=1 elsewhere= "; got != want || azureSet.lists != 1 {
+		if got, want := all(), "pool000001=1 c=9 elsewhere= "; got != want || azureSet.lists != 1 {
 			t.Errorf("%q with %d lists, want %q with one", got, azureSet.lists, want)
 		}
 		if n, err := c.Node(t.Context(), "pool000001"); err != nil || n.ProviderID != "azure://"+string(set)+"/virtualMachines/1" || azureSet.lists != 1 {

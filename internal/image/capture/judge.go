@@ -168,8 +168,8 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 		j.outage = answered
 	}
 	j.answered = c.Now()
-	o := prove.Observation{Clones: ownNodes(prove.Pair(j.clones, nodes)), Nodes: nodes, Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
-	for _, x := range o.Clones { // whose Node is not named as its host, or was registered again
+	o := prove.Observation{Clones: prove.Pair(j.clones, nodes), Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
+	for _, x := range o.Clones { // whose Node was registered again
 		if x.Node != nil && !x.Node.Unschedulable {
 			if err := c.setAside(ctx, *x.Node, evictFor); fleet.IgnoreNotFound(err) != nil {
 				return done, err
@@ -201,18 +201,6 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 	return in(pause, "%s", verdict.Why), nil
 }
 
-// ownNodes leaves out Nodes of an earlier canary, which may still be Ready: Azure numbers the
-// instances of each alike. By age alone a good clone's would be one, where clocks differ.
-func ownNodes(clones []prove.Clone) []prove.Clone {
-	for i := range clones {
-		x := &clones[i]
-		if x.Node != nil && !strings.HasPrefix(x.Node.Name, strings.ToLower(x.Instance.HostName)) && x.Node.Created.Before(x.Instance.Created) {
-			x.Node = nil
-		}
-	}
-	return clones
-}
-
 // isolate finds Nodes by the clones' host names, which are known before they boot. Kubernetes
 // keeps pods off a Node that is not Ready, as each is for a second or more.
 func (c *capture) isolate(ctx context.Context) error {
@@ -225,7 +213,7 @@ func (c *capture) isolate(ctx context.Context) error {
 		switch {
 		case fleet.Is(err, fleet.KindNotFound):
 			continue
-		case err == nil && n.ProviderID != "" && !strings.EqualFold(n.ProviderID, "azure://"+string(i.ID)):
+		case err == nil && n.Claim().Is(i.Computer()) != nil: // an earlier canary's
 			continue
 		case err == nil:
 			err = c.setAside(ctx, n, evictFor)

@@ -47,3 +47,31 @@ func (c *capture) machineOf(ctx context.Context, mark string) (fleet.Instance, e
 	}
 	return c.donorInstance(ctx)
 }
+
+// still checks, for one request to the API server, that a Node is the machine i, which was just read,
+// and the one that was chosen. Call it before the first change, and before each that stops the machine
+// or attaches to it; what gives back has to work in any case.
+func (c *capture) still(ctx context.Context, mark string, i fleet.Instance) error {
+	name := c.req.Node
+	if mark == fleet.AnnotationWorkbench {
+		name = c.get().Bench.Node
+	}
+	n, err := c.Cluster.Node(ctx, name)
+	if err == nil {
+		err = c.stillIs(mark, n, i)
+	}
+	return err
+}
+
+// stillIs is still for a Node that was just read, too.
+func (c *capture) stillIs(mark string, n fleet.Node, i fleet.Instance) error {
+	s := c.get()
+	uid, vm := s.UID, s.VMID
+	if mark == fleet.AnnotationWorkbench {
+		uid, vm = s.Bench.UID, s.Bench.VMID
+	}
+	if uid != "" && n.UID != uid || vm != "" && !strings.EqualFold(i.VMID, vm) { // a record of an earlier version of Ortet has no uid
+		return invalid("use", "node "+n.Name, "", "it, or its machine, was deleted and made again since it was chosen")
+	}
+	return n.Claim().Is(i.Computer())
+}

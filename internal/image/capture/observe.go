@@ -56,6 +56,9 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	if o.Instance == nil {
 		o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
 	}
+	if o.Instance != nil {
+		o.NotInstance = donor.Claim().Is(o.Instance.Computer())
+	}
 	if !c.req.ForceDrain && !c.req.Online {
 		// a missing permission is named by ClusterDenied
 		o.EvictionBlockers, err = c.Cluster.EvictionBlockers(ctx, c.req.Node, []string{inspectionPod(pool)})
@@ -136,24 +139,22 @@ func (c *capture) size(ctx context.Context, pool fleet.Pool, i fleet.Instance) *
 	return &size
 }
 
-// findWorkbench takes the best node that may be one and whose instance has room for a
-// disk. It counts the others by why not.
+// findWorkbench takes the best node that may be one, is the machine that it names, and has room
+// for a disk. It counts the others by why not. Of another pool it is only by request: what works
+// there decides what the image is.
 func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 	donor, only, why := *o.Donor, c.req.Workbench, map[string]int{}
+	others := only != "" || c.req.OtherPools
 	var candidates []plan.Candidate
+	var nodes []fleet.Node
 	places := azure.Places{Reader: c.Cloud}
 	for n, err := range c.Cluster.Nodes(ctx) {
 		if err != nil {
 			o.Unreadable.Unreadable("the cluster's nodes", err)
 			break
 		}
-		reason := plan.CannotServe(donor, n, o.Pool.ID)
-		id, err := fleet.ParseMachine(n.ProviderID)
-		if err == nil && n.Name != donor.Name && id.Equal(o.InstanceID) {
-			reason = "claims the donor's instance"
-			o.Unreadable.Refuse(true, "DuplicateNode", "node "+donor.Name, "node "+n.Name+" says that it is the same instance",
-				"delete the stale Node")
-		}
+		nodes = append(nodes, n)
+		reason := plan.CannotServe(donor, n, o.Pool.ID, others)
 		switch {
 		case only != "" && n.Name != only:
 		case reason != "":
@@ -161,6 +162,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 		case slices.Contains(c.lost, n.Name):
 			why["was lost"]++
 		default:
+			id, _ := fleet.ParseMachine(n.ProviderID) // as CannotServe has seen to
 			pool := id.UniformPool()
 			if pool == "" && o.InstanceID.UniformPool() == "" { // in a Uniform pool it is another's anyway
 				place, _ := places.Of(ctx, n) // if that is not known, it is ranked last
@@ -172,14 +174,33 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 	if o.Instance == nil {
 		return
 	}
+	all := fleet.NewRoster(nodes)
+	_, rivals := all.Of(o.Instance.Computer())
+	for _, name := range rivals {
+		o.Unreadable.Refuse(name != donor.Name, "DuplicateNode", "node "+donor.Name, "node "+name+" reports that it is the same machine",
+			fleet.DeleteStaleNode)
+	}
 	plan.RankWorkbenches(donor, o.Pool.ID, candidates)
 	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
 	for _, candidate := range candidates[:min(len(candidates), maxCandidates)] {
 		n := candidate.Node
-		id, _ := fleet.ParseMachine(n.ProviderID) // as CannotServe has seen to
-		i, err := c.Cloud.Instance(ctx, id)
+		i, err := azure.MachineOf(ctx, c.Cloud, n)
+		if fleet.Is(err, fleet.KindInvalid) {
+			why["is not the machine that it names"]++
+			c.Note("node %s cannot be the workbench: %v", n.Name, err)
+			continue
+		}
 		if err != nil {
 			why["cannot be read in Azure"]++
+			continue
+		}
+		if !others && !i.Pool.Equal(o.Pool.ID) {
+			why["is of another pool"]++
+			continue
+		}
+		if _, rivals := all.Of(i.Computer()); len(rivals) > 0 {
+			why["is claimed by another Node"]++
+			c.Note("node %s cannot be the workbench: node %s reports that it is the same machine", n.Name, upTo(maxNamed, rivals, len(rivals)))
 			continue
 		}
 		if sizes[i.Size] == nil {

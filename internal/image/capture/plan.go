@@ -206,6 +206,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	if s.Instance = o.InstanceID; o.InstanceID.UniformPool() != "" {
 		s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name()) // as Azure spells it
 	}
+	s.UID = o.Donor.UID
 	if o.Instance != nil {
 		s.VMID = o.Instance.VMID
 	}
@@ -228,7 +229,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		})
 	}
 	if w := o.Workbench; w != nil {
-		s.Bench = workbench{Node: w.Node.Name, Pool: w.Instance.Pool, Instance: w.Instance.ID, VMID: w.Instance.VMID,
+		s.Bench = workbench{Node: w.Node.Name, Pool: w.Instance.Pool, Instance: w.Instance.ID, VMID: w.Instance.VMID, UID: w.Node.UID,
 			Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
 	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {

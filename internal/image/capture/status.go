@@ -45,6 +45,7 @@ type InstanceStatus struct {
 	InstanceID  string           `json:"instanceId"`
 	Name        string           `json:"name"`
 	HostName    string           `json:"hostName"`
+	VMID        string           `json:"-"`
 	Power       fleet.PowerState `json:"power"`
 	Image       string           `json:"image"`       // version name, or the image's URN or id
 	LatestModel bool             `json:"latestModel"` // applied, or else its image is the model's
@@ -158,7 +159,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 			image = exact.Name()
 		}
 		st.Instances = append(st.Instances, InstanceStatus{
-			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, Created: i.Created,
+			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, VMID: i.VMID, Power: i.Power, Image: image, Created: i.Created,
 			// A new configuration in the model's userData makes LatestModelApplied false for all.
 			LatestModel: i.LatestModelApplied || i.Image.Same(st.Pool.Model.Image),
 		})

@@ -292,7 +292,7 @@ func TestWorkbench(t *testing.T) {
 	} {
 		n := fit
 		c.change(&n)
-		if got := CannotServe(donor, n, pool); got != c.want {
+		if got := CannotServe(donor, n, pool, true); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

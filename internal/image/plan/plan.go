@@ -77,7 +77,8 @@ type Request struct {
 	PublishOnly           bool          `json:"publishOnly,omitempty"`           // the version only: scale set, extensions and older versions stay as they are
 	Extensions            ExtensionRule `json:"extensions"`                      // which of the model's go
 	NewNodes              int64         `json:"newNodes,omitempty"`              // to add once the model is changed
-	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any that fits
+	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any of the pool that fits
+	OtherPools            bool          `json:"otherPools,omitempty"`            // the workbench may be of another pool
 	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live
 	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they have to stay Ready; 0 is 2 minutes
 	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made

@@ -47,13 +47,17 @@ type Workbench struct {
 }
 
 // CannotServe says why a node cannot be the workbench of a donor of this pool, as far as
-// Kubernetes knows; "" means that it may. The words are for counting.
-func CannotServe(donor, node fleet.Node, pool fleet.ResourceID) string {
-	_, err := fleet.ParseMachine(node.ProviderID)
+// Kubernetes knows; "" means that it may. The words are for counting. others allows nodes of other
+// pools; that a virtual machine is of another, its id does not show.
+func CannotServe(donor, node fleet.Node, pool fleet.ResourceID, others bool) string {
+	id, err := fleet.ParseMachine(node.ProviderID)
+	of, _ := fleet.ParseMachine(donor.ProviderID)
+	elsewhere := !id.UniformPool().Equal(of.UniformPool())
 	_, marked := node.Annotations[fleet.AnnotationCapture]
 	return cmp.Or(
 		when(node.Name == donor.Name, "is the donor"),
 		when(err != nil, "is no virtual machine of Azure"),
+		when(elsewhere && !others, "is of another pool"),
 		when(!strings.EqualFold(node.OS, "linux"), "is not Linux"),
 		when(node.Architecture != donor.Architecture, "has another architecture"),
 		when(!node.Ready, "is not Ready"),
@@ -65,7 +69,7 @@ func CannotServe(donor, node fleet.Node, pool fleet.ResourceID) string {
 }
 
 // NeedsWorkbench is what to do where no node can be a donor's workbench.
-const NeedsWorkbench = "add a Ready Linux node in the donor's zone and of its architecture, to any pool, or uncordon one"
+const NeedsWorkbench = "add a Ready Linux node in the donor's zone and of its architecture to its pool, or uncordon one; --other-pools allows one of another pool, whose root then decides what the image is"
 
 // UsedBy returns the pool whose capture uses the node as its workbench; "" where none
 // but the given pool's does.
@@ -199,7 +203,11 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 	if e := (*fleet.Error)(nil); errors.As(notInstance, &e) && e.Err != nil {
 		notInstance = e.Err // the node is named beside it
 	}
-	refuse(notInstance != nil, "NotAnInstance", on, fmt.Sprint(notInstance), "name a node of a scale set (ortet status lists them)")
+	wayOut := "name a node of a scale set (ortet status lists them)"
+	if o.Instance != nil { // it names one, and is not it
+		wayOut = fleet.RegisterByHostName
+	}
+	refuse(notInstance != nil, "NotAnInstance", on, fmt.Sprint(notInstance), wayOut)
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.

@@ -37,6 +37,8 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		return result(NoResult, "", "is being deleted")
 	case power(fleet.PowerDeallocating, fleet.PowerDeallocated):
 		return result(NoResult, "", "is %s, as by an eviction", i.Power)
+	case n == nil && late && len(c.Rivals) > 0: // it may be the instance's
+		return result(NoResult, "", "has no Node, and node %s reports that it is the instance", c.Rivals[0])
 	case n == nil && late && power("", fleet.PowerStarting):
 		return result(NoResult, "", "was not started by Azure within %s (%s)", short(age), i.ProvisioningState)
 	case n == nil && power(fleet.PowerStopping, fleet.PowerStopped):
@@ -90,14 +92,15 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 	return Finding{Clone: i.Name, Result: Passed}
 }
 
-// twin names the Node whose machine id a clone has, the donor first; "" without one. The donor's
-// counts also when its Node is deleted.
+// twin names the Node of the pool whose machine id a clone has, the donor first; "" without one. The
+// donor's counts also when its Node is deleted; those of other pools may say what they like.
 func (o Observation) twin(n *fleet.Node, b Baseline) (twin string) {
 	if n.MachineID == b.MachineID && n.Name != b.Donor {
 		return b.Donor
 	}
-	for _, other := range o.Nodes {
-		if n.MachineID != "" && other.MachineID == n.MachineID && other.Name != n.Name && (twin == "" || other.Name < twin) {
+	for _, c := range slices.Concat(o.Clones, o.Others) {
+		other := c.Node
+		if n.MachineID != "" && other != nil && other.MachineID == n.MachineID && other.Name != n.Name && (twin == "" || other.Name < twin) {
 			twin = other.Name
 		}
 	}

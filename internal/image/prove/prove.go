@@ -13,26 +13,20 @@ import (
 // Instances of other images, which clones are compared with, have the same form.
 type Clone struct {
 	Instance fleet.Instance
-	Node     *fleet.Node // nil: none has its provider id
+	Node     *fleet.Node // nil: none is it
+	Rivals   []string    // Nodes that claim the instance and are not it: see fleet.Roster
 	Pods     []fleet.Pod // on the Node; nil: not read. Read them for each clone that is Ready
 	// Reason is the catalogue's name (internal/boots/verdict) for a boot that failed, if it is
 	// known from outside the Node, as from the serial log; the Node's condition goes first.
 	Reason string
 }
 
-// Pair finds each instance's Node, by its provider id.
+// Pair finds each instance's Node among all of the cluster.
 func Pair(instances []fleet.Instance, nodes []fleet.Node) (clones []Clone) {
+	all := fleet.NewRoster(nodes)
 	for _, i := range instances {
-		c := Clone{Instance: i}
-		for k := range nodes {
-			n := &nodes[k]
-			id, err := fleet.ParseMachine(n.ProviderID)
-			// An earlier pool of this name may have left a Node: the youngest is this pool's.
-			if err == nil && id.Equal(i.ID) && (c.Node == nil || n.Created.After(c.Node.Created)) {
-				c.Node = n
-			}
-		}
-		clones = append(clones, c)
+		n, rivals := all.Of(i.Computer())
+		clones = append(clones, Clone{Instance: i, Node: n, Rivals: rivals})
 	}
 	return clones
 }
@@ -43,7 +37,6 @@ type Observation struct {
 	// Others are the pool's instances of other images. They only turn failures into no result,
 	// so they may be read after a clone failed; with Pods for some, for the gate daemonset.
 	Others []Clone
-	Nodes  []fleet.Node  // all of the cluster
 	Begun  time.Time     // when the clones were requested, or the version went live
 	Soak   time.Duration // how long a clone has to stay Ready
 	Outage time.Time     // when the cluster last answered again after a minute or more; zero: it always did

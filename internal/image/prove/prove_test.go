@@ -78,17 +78,6 @@ func (w *world) others(n int) {
 // at sets the time since Begun.
 func (w *world) at(d time.Duration) { w.Now = begun.Add(d) }
 
-// seen has the cluster show the Nodes of clones and others.
-func (w *world) seen() prove.Observation {
-	o := w.Observation
-	for _, c := range slices.Concat(o.Clones, o.Others) {
-		if c.Node != nil {
-			o.Nodes = append(o.Nodes, *c.Node)
-		}
-	}
-	return o
-}
-
 func noNode(c *prove.Clone) { c.Node, c.Pods = nil, nil }
 
 func notReady(c *prove.Clone) {
@@ -316,12 +305,12 @@ func TestGates(t *testing.T) {
 			w := newWorld(2)
 			c.change(w, &w.Clones[1])
 			w.at(c.at)
-			j := prove.Judge(w.seen(), w.base, 2)
+			j := prove.Judge(w.Observation, w.base, 2)
 			if j.Result != c.want || j.Gate != c.gate || !strings.Contains(j.Why, c.why) {
 				t.Errorf("%s, gate %q: %s; want %s, gate %q: %s", j.Result, j.Gate, j.Why, c.want, c.gate, c.why)
 			}
 			w.at(c.at - second)
-			if j := prove.Judge(w.seen(), w.base, 2); c.waits && (j.Result != prove.Waits || j.Gate != "" || j.Why == "") {
+			if j := prove.Judge(w.Observation, w.base, 2); c.waits && (j.Result != prove.Waits || j.Gate != "" || j.Why == "") {
 				t.Errorf("a second before: %s, gate %q: %s", j.Result, j.Gate, j.Why)
 			}
 		})
@@ -342,7 +331,7 @@ func TestMissingInstances(t *testing.T) {
 	} {
 		w := newWorld(c.clones)
 		w.at(c.at)
-		if j := prove.Judge(w.seen(), w.base, c.want); j.Result != c.result || !strings.Contains(j.Why, c.why) {
+		if j := prove.Judge(w.Observation, w.base, c.want); j.Result != c.result || !strings.Contains(j.Why, c.why) {
 			t.Errorf("%d of %d after %s: %s, %s; want %s, %s", c.clones, c.want, c.at, j.Result, j.Why, c.result, c.why)
 		}
 	}
@@ -350,7 +339,7 @@ func TestMissingInstances(t *testing.T) {
 	w := newWorld(1)
 	noNode(&w.Clones[0])
 	w.at(limit)
-	if j := prove.Judge(w.seen(), w.base, 2); j.Result != prove.Failed || j.Gate != "join" {
+	if j := prove.Judge(w.Observation, w.base, 2); j.Result != prove.Failed || j.Gate != "join" {
 		t.Errorf("%+v", j)
 	}
 }
@@ -418,15 +407,25 @@ func TestBaseline(t *testing.T) {
 
 func TestPair(t *testing.T) {
 	a, b := clone("pool1", 1, begun), clone("pool1", 2, begun)
-	old := *a.Node
-	old.Name, old.Created, old.MachineID = "node-of-an-earlier-pool", begun.Add(-24*time.Hour), "old"
-	other := *a.Node
-	other.Name, other.ProviderID = "elsewhere", "k3s://elsewhere"
+	const vm = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5"
+	for i, c := range []*prove.Clone{&a, &b} {
+		c.Instance.HostName, c.Instance.VMID = strings.ToUpper(c.Node.Name), fmt.Sprint(vm, i)
+		c.Node.SystemUUID = c.Instance.VMID
+	}
+	younger := *a.Node // of another name, it claims the instance
+	younger.Name, younger.Created, younger.SystemUUID = "liar", begun.Add(time.Hour), ""
+	stalest := younger // of an earlier pool
+	stalest.Name, stalest.SystemUUID = "stale", vm+"9"
+	copies := younger // and another the vmId, in the other byte order
+	copies.Name, copies.ProviderID, copies.SystemUUID = "copies", "k3s://copies", "1e9f5e5c-5b6d-0e4f-8a9d-0c1b2a3f4e50"
 	upper := *b.Node
 	upper.ProviderID = strings.Replace(upper.ProviderID, "resourceGroups/g", "resourceGroups/G", 1)
-	none := fleet.Instance{ID: set + "pool1/virtualMachines/3"}
-	got := prove.Pair([]fleet.Instance{a.Instance, b.Instance, none}, []fleet.Node{old, other, *a.Node, upper, old})
-	if len(got) != 3 || !reflect.DeepEqual(got[0].Node, a.Node) || !reflect.DeepEqual(got[1].Node, &upper) || got[2].Node != nil {
+	stale := clone("pool1", 3, begun)
+	stale.Instance.HostName, stale.Instance.VMID, stale.Node.SystemUUID = stale.Node.Name, vm+"3", vm+"4"
+	none := fleet.Instance{ID: set + "pool1/virtualMachines/4"}
+	got := prove.Pair([]fleet.Instance{a.Instance, b.Instance, stale.Instance, none}, []fleet.Node{younger, stalest, copies, *a.Node, upper, *stale.Node})
+	if len(got) != 4 || !reflect.DeepEqual(got[0].Node, a.Node) || !slices.Equal(got[0].Rivals, []string{"copies", "liar"}) ||
+		!reflect.DeepEqual(got[1].Node, &upper) || got[1].Rivals != nil || got[2].Node != nil || got[3].Node != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -468,7 +467,7 @@ func TestAnyObservation(t *testing.T) {
 		}
 		w.at(time.Duration(r.IntN(1500)) * time.Second)
 		want := 1 + r.IntN(4)
-		o := w.seen()
+		o := w.Observation
 		j := prove.Judge(o, w.base, want)
 		results[j.Result]++
 		failed[j.Gate]++
@@ -495,7 +494,6 @@ func TestAnyObservation(t *testing.T) {
 			t.Errorf("seed %d: passed with %d of %d: %+v", seed, passed, want, j)
 		}
 		r.Shuffle(len(o.Clones), func(a, b int) { o.Clones[a], o.Clones[b] = o.Clones[b], o.Clones[a] })
-		r.Shuffle(len(o.Nodes), func(a, b int) { o.Nodes[a], o.Nodes[b] = o.Nodes[b], o.Nodes[a] })
 		if again := prove.Judge(o, w.base, want); !reflect.DeepEqual(j, again) {
 			t.Errorf("seed %d: in another order:\n%+v, want\n%+v", seed, again, j)
 		}

@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 				w.Clones = append(w.Clones, x)
 			}
 			w.at(c.at)
-			j := prove.Watch{Need: 3, Within: within}.Decide(w.seen(), w.base)
+			j := prove.Watch{Need: 3, Within: within}.Decide(w.Observation, w.base)
 			if j.Result != c.want || j.Gate != c.gate || j.Why == "" {
 				t.Errorf("%s, gate %q: %s; want %s, gate %q", j.Result, j.Gate, j.Why, c.want, c.gate)
 			}
@@ -91,7 +91,7 @@ func TestWatchRemembers(t *testing.T) {
 		if o != nil {
 			o(w)
 		}
-		j := prove.Watch{Need: 3, Within: within, Known: known}.Decide(w.seen(), w.base)
+		j := prove.Watch{Need: 3, Within: within, Known: known}.Decide(w.Observation, w.base)
 		text, err := json.Marshal(j.Findings)
 		if err != nil {
 			t.Fatal(err)

@@ -24,6 +24,11 @@ import (
 
 const pool fleet.ResourceID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
 
+const (
+	vmA = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5a"
+	vmB = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5b"
+)
+
 // fake is what Plan reads: a pool that uses the second of two versions.
 type fake struct {
 	poolErr, nodeErr, keptErr, versionsErr error
@@ -83,10 +88,16 @@ func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersi
 // The rest of what a capture's plan reads is there and empty, but for the instance.
 
 func (c cloudOf) Instance(context.Context, fleet.ResourceID) (i fleet.Instance, _ error) {
-	if c.f.machine != nil {
-		return *c.f.machine, nil
+	switch {
+	case c.f.machine != nil:
+		i = *c.f.machine
+	case c.f.vm != "":
+		return i, &fleet.Error{Kind: fleet.KindNotFound}
+	default:
+		i.Pool = pool
 	}
-	return i, &fleet.Error{Kind: fleet.KindNotFound}
+	i.ID, i.HostName, i.VMID = cmp.Or(c.f.vm, pool.Child("virtualMachines", "0")), "N", cmp.Or(i.VMID, vmA)
+	return i, nil
 }
 func (cloudOf) Size(context.Context, string, string, string) (x fleet.SizeInfo, _ error)   { return }
 func (cloudOf) Gallery(context.Context, fleet.ResourceID) (x fleet.Gallery, _ error)       { return }
@@ -105,7 +116,7 @@ func (c clusterOf) Denied(context.Context, []cluster.Access) ([]cluster.Access, 
 
 func (c clusterOf) Node(context.Context, string) (fleet.Node, error) {
 	id := cmp.Or(c.f.vm, pool.Child("virtualMachines", "0"))
-	return fleet.Node{Name: "n", ProviderID: "azure://" + string(id)}, c.f.nodeErr
+	return fleet.Node{Name: "n", ProviderID: "azure://" + string(id), SystemUUID: vmA}, c.f.nodeErr
 }
 
 func (clusterOf) Machine(context.Context, fleet.Node) (_ map[string]string, _ bool, _ error) { return }
@@ -233,21 +244,21 @@ func TestResumedAtModel(t *testing.T) {
 func TestRecordOfAnotherMachine(t *testing.T) {
 	vm := pool.In("virtualMachines", "pool1_1c0ffee0")
 	state, _ := json.Marshal(map[string]any{
-		"pool": pool, "instance": vm, "vmId": "a", "stopped": true, "names": map[string]string{"version": "2026.01.03"},
+		"pool": pool, "instance": vm, "vmId": vmA, "stopped": true, "names": map[string]string{"version": "2026.01.03"},
 	})
 	for name, c := range map[string]struct {
 		machine fleet.Instance
 		changed bool
 	}{
-		"the donor":                           {fleet.Instance{Pool: fleet.ResourceID(strings.ToUpper(string(pool))), VMID: "A"}, true},
-		"of another pool":                     {fleet.Instance{Pool: pool + "2", VMID: "a"}, false},
-		"of another group's pool of its name": {fleet.Instance{Pool: fleet.ResourceID(strings.Replace(string(pool), "/g/", "/h/", 1)), VMID: "a"}, false},
-		"of no pool":                          {fleet.Instance{VMID: "a"}, false},
-		"made again under its name":           {fleet.Instance{Pool: pool, VMID: "b"}, false},
-		"made again in another pool":          {fleet.Instance{Pool: pool + "2", VMID: "b"}, false},
+		"the donor":                           {fleet.Instance{Pool: fleet.ResourceID(strings.ToUpper(string(pool))), VMID: strings.ToUpper(vmA)}, true},
+		"of another pool":                     {fleet.Instance{Pool: pool + "2", VMID: vmA}, false},
+		"of another group's pool of its name": {fleet.Instance{Pool: fleet.ResourceID(strings.Replace(string(pool), "/g/", "/h/", 1)), VMID: vmA}, false},
+		"of no pool":                          {fleet.Instance{VMID: vmA}, false},
+		"made again under its name":           {fleet.Instance{Pool: pool, VMID: vmB}, false},
+		"made again in another pool":          {fleet.Instance{Pool: pool + "2", VMID: vmB}, false},
 	} {
 		for _, act := range []string{"stop", "start", "unprotect"} {
-			f := fake{machine: &c.machine}
+			f := fake{machine: &c.machine, vm: vm}
 			if c.machine.Power = fleet.PowerRunning; act == "start" {
 				c.machine.Power = fleet.PowerStopped
 			}

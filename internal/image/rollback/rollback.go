@@ -134,9 +134,12 @@ func (r *rollback) findPool(ctx context.Context) (problems plan.Problems, err er
 		problems.Denied("", nil, []string{"get nodes"})
 		return problems, nil
 	}
-	id, why := n.Instance()
-	if err == nil && why == nil {
-		if r.pool, why = azure.PoolOf(ctx, r.Cloud, id); !capture.Unplaced(why) {
+	var why error
+	if err == nil {
+		if r.pool, why = azure.PoolOfNode(ctx, r.Cloud, n); why != nil {
+			r.pool = ""
+		}
+		if !capture.Unplaced(why) {
 			err = why
 		}
 	}

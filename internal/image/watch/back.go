@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
@@ -61,6 +62,10 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 			w.version.Name, w.result.Pool.Name(), err)}
 	}
 	for _, c := range w.bad() {
+		if len(c.Rivals) > 0 && w.req.BadNodes == Delete {
+			out.Exit = workflow.ExitNeedsPerson
+			out.Left = append(out.Left, fmt.Sprintf("%s was not deleted: node %s reports that it is this machine; %s", c.Instance.Name, strings.Join(c.Rivals, ", "), fleet.DeleteStaleNode))
+		}
 		if c.Node == nil && w.req.BadNodes == Cordon {
 			out.Left = append(out.Left, c.Instance.Name+" has no Node that could be cordoned: az vmss delete-instances --ids "+
 				string(w.result.Pool)+" --instance-ids "+c.Instance.InstanceID)
@@ -138,7 +143,7 @@ func (w *watch) deleteBad(ctx context.Context) error {
 		return nil
 	}
 	for _, c := range w.bad() {
-		if c.Node == nil {
+		if c.Node == nil || len(c.Rivals) > 0 {
 			continue
 		}
 		drain := cluster.DrainOptions{UID: c.Node.UID, GracePeriod: -1, Deadline: drainFor, Fit: true}
@@ -157,7 +162,7 @@ func (w *watch) deleteBad(ctx context.Context) error {
 		}
 		var ids []string
 		for _, c := range w.bad() {
-			if !c.Instance.Protection.Protects() {
+			if !c.Instance.Protection.Protects() && len(c.Rivals) == 0 {
 				ids = append(ids, c.Instance.InstanceID)
 			}
 		}

@@ -345,10 +345,11 @@ func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation,
 	if err != nil {
 		return o, err
 	}
-	if o.Nodes, err = w.Nodes(ctx); err != nil {
+	nodes, err := w.Nodes(ctx)
+	if err != nil {
 		return o, err
 	}
-	for _, c := range prove.Pair(instances, o.Nodes) {
+	for _, c := range prove.Pair(instances, nodes) {
 		if c.Instance.Image.Exact().Equal(w.version.ID) {
 			o.Clones = append(o.Clones, c)
 		} else {

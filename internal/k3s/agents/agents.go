@@ -3,7 +3,9 @@ package agents
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +28,7 @@ const (
 type Nodes interface {
 	cluster.Drainer
 	Node(ctx context.Context, name string) (fleet.Node, error)
+	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
 	Annotate(ctx context.Context, node string, annotations map[string]*string) error
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
 	// Forget deletes the Node of that UID and what k3s keeps of its name; a missing one
@@ -57,6 +60,7 @@ type Machine struct {
 	Node     string // the name that its Node has: the computer name in lower case
 	Power    fleet.PowerState
 	Latest   bool // it has the scale set's current model
+	VMID     string
 	Image    fleet.ImageReference
 	OSDisk   fleet.ResourceID // "" for an ephemeral one
 	Deleting bool             // and so it is not counted by the capacity
@@ -79,7 +83,7 @@ func (c *Control) Machines(ctx context.Context, pool fleet.ResourceID) ([]Machin
 	for _, i := range list {
 		n, _ := strconv.Atoi(i.InstanceID) // of Uniform scale sets it is a number
 		out = append(out, Machine{ID: i.ID, Instance: i.InstanceID, Number: n, Name: i.Name, Node: strings.ToLower(i.HostName),
-			Power: i.Power, Latest: i.LatestModelApplied, Image: i.Image, OSDisk: i.OSDisk,
+			VMID: i.VMID, Power: i.Power, Latest: i.LatestModelApplied, Image: i.Image, OSDisk: i.OSDisk,
 			Deleting: strings.EqualFold(i.ProvisioningState, "Deleting")})
 	}
 	slices.SortFunc(out, func(a, b Machine) int { return a.Number - b.Number })
@@ -144,13 +148,53 @@ func (c *Control) load(ctx context.Context, name string) (fleet.Pool, []Machine,
 	return pool, slices.DeleteFunc(machines, func(m Machine) bool { return m.Deleting }), err
 }
 
-// node reads a machine's Node; one that is missing has no name.
+func (m Machine) computer() fleet.Computer {
+	return fleet.Computer{ID: m.ID, HostName: m.Node, VMID: m.VMID}
+}
+
+// node reads a machine's Node; a missing one has no name, and one of its name that is another machine's is
+// KindInvalid.
 func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
 	n, err := c.Nodes.Node(ctx, m.Node)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return fleet.Node{}, nil
 	}
+	if err == nil {
+		err = n.Claim().Is(m.computer())
+	}
 	return n, err
+}
+
+// nodes returns the Nodes of machines that are to be stopped or deleted, by instance. It is an error if a
+// Node that is not a machine may be its own all the same: the machine would go without a drain.
+func (c *Control) nodes(ctx context.Context, machines ...Machine) (map[string]fleet.Node, error) {
+	var all []fleet.Node
+	named := map[string]fleet.Node{}
+	for n, err := range c.Nodes.Nodes(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		all, named[n.Name] = append(all, n), n
+	}
+	roster, out := fleet.NewRoster(all), map[string]fleet.Node{}
+	for _, m := range machines {
+		n, rivals := roster.Of(m.computer())
+		other, found := named[m.Node]
+		var why error
+		switch {
+		case len(rivals) > 0:
+			why = errors.New("node " + strings.Join(rivals, ", ") + " reports that it is this machine")
+		case n == nil && found:
+			why = other.Claim().Is(m.computer())
+		}
+		if why != nil {
+			return nil, &fleet.Error{Op: "find the Node of", Resource: string(m.ID), Kind: fleet.KindInvalid, Err: why, Remedy: fleet.DeleteStaleNode}
+		}
+		if n != nil {
+			out[m.Instance] = *n
+		}
+	}
+	return out, nil
 }
 
 // each works on machines, parallel at a time, and begins none after one failed.

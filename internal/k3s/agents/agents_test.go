@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -176,12 +178,32 @@ func (w *world) wantNodes(want int) {
 var _ agents.Nodes = (*world)(nil)
 
 func (w *world) Node(_ context.Context, name string) (fleet.Node, error) {
+	machines := w.machines()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[name]; n != nil {
-		return *n, nil
+		is := *n
+		for _, m := range machines {
+			if m.Node == name {
+				is.SystemUUID = m.VMID
+			}
+		}
+		return is, nil
 	}
 	return fleet.Node{}, &fleet.Error{Op: "read node", Kind: fleet.KindNotFound}
+}
+
+func (w *world) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		w.mu.Lock()
+		names := slices.Sorted(maps.Keys(w.nodes))
+		w.mu.Unlock()
+		for _, name := range names {
+			if n, err := w.Node(ctx, name); err == nil && !yield(n, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (w *world) Annotate(_ context.Context, name string, annotations map[string]*string) error {
@@ -231,6 +253,35 @@ func (w *world) Forget(_ context.Context, name, uid string) error {
 		delete(w.nodes, name)
 	}
 	return nil
+}
+
+// A machine is neither stopped nor deleted while its Node may be another, which would not be drained.
+func TestHoleMachineOfAnotherNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *world)
+		want   string
+	}{
+		"a rival": {func(w *world) {
+			w.nodes["liar"] = &fleet.Node{Name: "liar", UID: "liar", Ready: true, SystemUUID: w.machines()[0].VMID}
+		}, "node liar reports that it is this machine"},
+		"under another name": {func(w *world) {
+			n := *w.nodes["agents000000"]
+			n.Name, n.SystemUUID = "agent-a", w.machines()[0].VMID
+			w.nodes[n.Name] = &n
+			delete(w.nodes, "agents000000")
+		}, "node agent-a reports that it is this machine"},
+	} {
+		play(t, 2, func(w *world) {
+			c.change(w)
+			err := w.control.Replace(w.t.Context(), "agents000000")
+			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), c.want) || len(w.drained) > 0 || len(w.machines()) != 2 {
+				t.Errorf("%s: %v, drained %v, machines %+v", name, err, w.drained, w.machines())
+			}
+			if err := w.control.Replace(w.t.Context(), "agents000001"); err != nil {
+				t.Errorf("%s: of the machine beside it: %v", name, err)
+			}
+		})
+	}
 }
 
 func TestScale(t *testing.T) {

@@ -22,7 +22,8 @@ const AnnotationCordon = "ortet.io/cluster-cordon"
 // the time, for a machine that goes in any case. A machine without a Node has nothing
 // to drain.
 func (c *Control) drain(ctx context.Context, m Machine, fit bool) (n fleet.Node, err error) {
-	if n, err = c.node(ctx, m); err != nil || n.Name == "" {
+	nodes, err := c.nodes(ctx, m)
+	if n = nodes[m.Instance]; err != nil || n.Name == "" {
 		return n, err
 	}
 	if !n.Unschedulable {
@@ -68,7 +69,7 @@ func (c *Control) awaitReady(ctx context.Context, m Machine, before fleet.Node) 
 	for {
 		n, err := c.node(ctx, m)
 		switch {
-		case err != nil && !fleet.Is(err, fleet.KindTransient):
+		case err != nil && !fleet.Is(err, fleet.KindTransient) && !fleet.Is(err, fleet.KindInvalid): // an earlier machine's, until the kubelet reports
 			return n, err
 		case err == nil && n.Ready && (before.BootID == "" || n.BootID != before.BootID):
 			c.report(m.Node, "Ready")

@@ -40,7 +40,7 @@ func (c *Control) Start(ctx context.Context, name string) error {
 		if m.Power == "running" {
 			continue
 		}
-		if before[m.Node], err = c.node(ctx, m); err != nil {
+		if before[m.Node], err = c.node(ctx, m); err != nil && !fleet.Is(err, fleet.KindInvalid) {
 			return err
 		}
 	}
@@ -69,10 +69,11 @@ func (c *Control) Chaos(ctx context.Context, name string, shuffle func(n int, sw
 		if m.Power != "running" {
 			return nil
 		}
-		before, err := c.node(ctx, m)
+		nodes, err := c.nodes(ctx, m)
 		if err != nil {
 			return err
 		}
+		before := nodes[m.Instance]
 		c.report(m.Node, "restarting")
 		if err := c.writer().Do(ctx, fleet.RestartInstance{Instance: m.ID}); err != nil {
 			return err

@@ -76,7 +76,7 @@ func (c *Control) outdated(ctx context.Context, machines []Machine, run string) 
 // reimage renews one machine, unless its Node says that this reimage did so already, and
 // the model is the same since.
 func (c *Control) reimage(ctx context.Context, pool fleet.Pool, m Machine, run string) error {
-	if n, err := c.Nodes.Node(ctx, m.Node); err == nil && n.Ready && m.Latest && n.Annotations[AnnotationReimage] == run {
+	if n, err := c.node(ctx, m); err == nil && n.Ready && m.Latest && n.Annotations[AnnotationReimage] == run {
 		return c.release(ctx, n)
 	}
 	n, err := c.drain(ctx, m, false)
@@ -153,7 +153,7 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 		}
 	}
 	return each(ctx, machines, 1, func(ctx context.Context, m Machine) error {
-		n, err := c.Nodes.Node(ctx, m.Node)
+		n, err := c.node(ctx, m)
 		if m.Latest && err == nil && n.Ready {
 			return c.release(ctx, n)
 		}

@@ -103,11 +103,12 @@ func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine
 // scale-in policy, of which Default is taken as the newest.
 func (c *Control) choose(ctx context.Context, pool fleet.Pool, machines []Machine, n int) ([]Machine, error) {
 	rank := map[string]int{}
+	nodes, err := c.nodes(ctx, machines...)
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range machines {
-		node, err := c.node(ctx, m)
-		switch {
-		case err != nil:
-			return nil, err
+		switch node := nodes[m.Instance]; {
 		case node.Name == "":
 		case !node.Ready:
 			rank[m.Instance] = 1

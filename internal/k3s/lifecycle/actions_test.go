@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -21,15 +22,36 @@ import (
 // readyNodes is a cluster in which each machine has a Ready Node, in another boot each
 // time that it is read.
 type readyNodes struct {
-	mu    sync.Mutex
-	boots int
+	machines func(context.Context) ([]agents.Machine, error)
+	mu       sync.Mutex
+	boots    int
 }
 
-func (n *readyNodes) Node(_ context.Context, name string) (fleet.Node, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.boots++
-	return fleet.Node{Name: name, UID: name, Ready: true, BootID: fmt.Sprint(n.boots)}, nil
+func (n *readyNodes) Node(ctx context.Context, name string) (fleet.Node, error) {
+	for node, err := range n.Nodes(ctx) {
+		if err != nil || node.Name == name {
+			return node, err
+		}
+	}
+	return fleet.Node{}, &fleet.Error{Op: "read node", Kind: fleet.KindNotFound}
+}
+
+func (n *readyNodes) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		n.mu.Lock()
+		n.boots++
+		boot := fmt.Sprint(n.boots)
+		n.mu.Unlock()
+		machines, err := n.machines(ctx)
+		if err != nil {
+			yield(fleet.Node{}, err)
+		}
+		for _, m := range machines {
+			if !yield(fleet.Node{Name: m.Node, UID: m.Node, SystemUUID: m.VMID, Ready: true, BootID: boot}, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (*readyNodes) Annotate(context.Context, string, map[string]*string) error { return nil }
@@ -186,7 +208,11 @@ func operate(t *testing.T, lacks []lack, observe func(r azsim.Request), test fun
 		go x.boot()
 		test(x, func(i int, o operation) (bool, string) {
 			as := siteOf(x.ctx, x.T, x.s, operatorID(i))
-			control := &agents.Control{ARM: as.arm, Cloud: as.cloud, Nodes: &readyNodes{}, Group: computeGroup, DrainTimeout: time.Minute, ReadyTimeout: time.Minute, Now: time.Now}
+			all := &agents.Control{ARM: x.arm, Cloud: x.cloud, Group: computeGroup}
+			nodes := &readyNodes{machines: func(ctx context.Context) ([]agents.Machine, error) {
+				return all.Machines(ctx, fleet.ResourceID(computeGroup).In("virtualMachineScaleSets", "agents"))
+			}}
+			control := &agents.Control{ARM: as.arm, Cloud: as.cloud, Nodes: nodes, Group: computeGroup, DrainTimeout: time.Minute, ReadyTimeout: time.Minute, Now: time.Now}
 			result, err := o.do(as, control)
 			if err == nil {
 				return false, ""

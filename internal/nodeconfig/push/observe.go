@@ -47,11 +47,16 @@ type instance struct {
 	Name       string           `json:"name"` // "pool1_3"
 	Etag       string           `json:"etag"`
 	Properties struct {
+		VMID      string `json:"vmId"`
 		UserData  string `json:"userData"` // only where a GET expands it
 		OSProfile struct {
 			ComputerName string `json:"computerName"`
 		} `json:"osProfile"`
 	} `json:"properties"`
+}
+
+func (i instance) computer() fleet.Computer {
+	return fleet.Computer{ID: i.ID, HostName: i.Properties.OSProfile.ComputerName, VMID: i.Properties.VMID}
 }
 
 // A member is a Node of the pool.
@@ -133,6 +138,7 @@ type observation struct {
 	seen     int64                  // highest generation of the instances' documents, or that the user names
 	members  []member               // by name
 	without  []instance             // without a Node
+	nobodies []string               // Nodes that claim an instance and are not it, each with why
 	history  history
 }
 
@@ -197,26 +203,32 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 	if err != nil {
 		return err
 	}
-	byName := map[string]fleet.ResourceID{}
+	byName, byID := map[string]instance{}, map[string]instance{}
 	for _, i := range instances {
-		byName[strings.ToLower(i.Properties.OSProfile.ComputerName)] = i.ID
+		byName[strings.ToLower(i.Properties.OSProfile.ComputerName)], byID[keyOf(i.ID)] = i, i
 	}
-	o.members = nil
+	o.members, o.nobodies = nil, nil
 	has := map[string]bool{}
 	nodes := pager.New(func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 		return r.Kube.CoreV1().Nodes().List(ctx, l)
 	})
 	if err := nodes.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		n := object.(*corev1.Node)
-		id, err := fleet.ParseProviderID(n.Spec.ProviderID)
-		// Other cloud providers (k3s://NAME) say nothing of Azure's instance.
-		if err != nil && !strings.HasPrefix(n.Spec.ProviderID, "azure://") {
-			id = byName[n.Name]
+		claim := fleet.Claim{Name: n.Name, ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID}
+		id, _ := fleet.ParseProviderID(n.Spec.ProviderID) // other cloud providers (k3s://NAME) say nothing of Azure's instance
+		i, there := byName[strings.ToLower(n.Name)]
+		if named, is := byID[keyOf(id)]; is {
+			i, there = named, true
 		}
-		if id != "" && id.Parent().Equal(o.pool) {
-			o.members = append(o.members, memberOf(n, id))
-			has[keyOf(id)] = true
+		if !there {
+			return nil
 		}
+		if err := claim.Is(i.computer()); err != nil {
+			o.nobodies = append(o.nobodies, err.Error())
+			return nil
+		}
+		o.members = append(o.members, memberOf(n, i.ID))
+		has[keyOf(i.ID)] = true
 		return nil
 	}); err != nil {
 		return kubeError("list Nodes", "", err, "list on nodes")

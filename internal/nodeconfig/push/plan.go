@@ -62,6 +62,9 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 	if notReady > 0 {
 		note("%d node(s) are not Ready: their agents apply the configuration once they run", notReady)
 	}
+	for _, why := range o.nobodies[:min(len(o.nobodies), maxShown)] {
+		note("%s: it counts as no node of the pool", why)
+	}
 	if len(o.without) > 0 {
 		note("%d instance(s) have no Node: they get the userData, and no answer is awaited", len(o.without))
 	}

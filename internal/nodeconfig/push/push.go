@@ -170,6 +170,10 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	if o.foreign != "" && !p.o.ReplaceUserData {
 		problems = append(problems, foreignProblem(string(o.pool), o.foreign))
 	}
+	if len(o.members) == 0 && len(o.nobodies) > 0 { // else the push would go to all at once, and await no answer
+		problems = append(problems, fleet.Problem{On: string(o.pool), Code: "NoNodeOfThePool", What: o.nobodies[0],
+			WayOut: fleet.RegisterByHostName})
+	}
 	canary, canaryProblems := p.canary(o)
 	nodeProblems, err := p.check(ctx, o, p.o.Config)
 	if err != nil {

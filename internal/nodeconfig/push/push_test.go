@@ -53,6 +53,24 @@ func TestPush(t *testing.T) {
 	})
 }
 
+// A Node that is not the instance that it names gets no push; where none of the pool is left, nothing is
+// written, since without Nodes all instances would be changed at once.
+func TestHolePushToNodesOfNoMachine(t *testing.T) {
+	play(t, 2, func(w *world) {
+		lies := func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = "6c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d" }
+		w.change(name(1), lies)
+		if result := w.must("one"); len(result.Nodes) != 1 || result.Nodes[0].Name != name(0) {
+			t.Errorf("pushed to %v, want %s alone", result.Nodes, name(0))
+		}
+		w.change(name(0), lies)
+		puts := w.arm.puts
+		_, err := w.push("two")
+		if w.refused(err, "NoNodeOfThePool"); w.arm.puts != puts {
+			t.Errorf("%d instances or models were changed", w.arm.puts-puts)
+		}
+	})
+}
+
 // rollback goes back, and wants what the pool has then.
 func (w *world) rollback(to, generation int64, content string) {
 	w.Helper()

@@ -116,23 +116,31 @@ func (w *world) send(method, body string, below ...string) {
 // instances returns the Node names of the pool's machines, by instance number.
 func (w *world) instances() map[string]string {
 	w.Helper()
-	out := map[string]string{}
+	names, _ := w.machines()
+	return names
+}
+
+// machines returns the Node names and the vmIds of the pool's machines, by instance number.
+func (w *world) machines() (out, ids map[string]string) {
+	w.Helper()
+	out, ids = map[string]string{}, map[string]string{}
 	if err := w.arm.List(w.ctx, pool+"/virtualMachines", version, func(raw json.RawMessage) error {
 		var i struct {
 			InstanceID string `json:"instanceId"`
 			Properties struct {
+				VMID      string `json:"vmId"`
 				OSProfile struct {
 					ComputerName string `json:"computerName"`
 				} `json:"osProfile"`
 			} `json:"properties"`
 		}
 		err := json.Unmarshal(raw, &i)
-		out[i.InstanceID] = strings.ToLower(i.Properties.OSProfile.ComputerName)
+		out[i.InstanceID], ids[i.InstanceID] = strings.ToLower(i.Properties.OSProfile.ComputerName), i.Properties.VMID
 		return err
 	}); err != nil {
 		w.Fatal(err)
 	}
-	return out
+	return out, ids
 }
 
 // name is a Node's: those of a pool of n are numbered from 0.
@@ -143,8 +151,9 @@ func (w *world) join(instance, node string) {
 	w.mu.Lock()
 	w.joined[node] = instance
 	w.mu.Unlock()
+	_, ids := w.machines()
 	w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{ProviderID: "azure://" + string(pool.Child("virtualMachines", instance))},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: ids[instance]}, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
 }
 
 func (w *world) change(node string, change func(*corev1.Node)) {

@@ -1,0 +1,91 @@
+package capture
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+)
+
+const benchSets = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/"
+
+type benchNodes struct {
+	cluster.Cluster
+	all []fleet.Node
+}
+
+func (c benchNodes) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		for _, n := range c.all {
+			if !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+type benchCloud struct{ azure.Cloud }
+
+// Instance has the machine SET/ID, whose host name is SET00000ID.
+func (benchCloud) Instance(_ context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	set := id.UniformPool().Name()
+	return fleet.Instance{ID: id, Pool: id.UniformPool(), HostName: set + "00000" + id.Name(), VMID: benchVM(set, id.Name()), Power: fleet.PowerRunning,
+		ProvisioningState: plan.Succeeded, Size: "D2"}, nil
+}
+
+func (benchCloud) Size(context.Context, string, string, string) (fleet.SizeInfo, error) {
+	return fleet.SizeInfo{MaxDataDisks: 4}, nil
+}
+
+func benchVM(set, id string) string {
+	return "5c5e9f1e-6d5b-4f0e-8a9d-" + map[string]string{"pool": "000000000", "other": "111111111"}[set] + "00" + id
+}
+
+func benchNode(name, set, id, uuid string) fleet.Node {
+	return fleet.Node{Name: name, OS: "linux", Architecture: "amd64", Ready: true, SystemUUID: uuid, ProviderID: "azure://" + benchSets + set + "/virtualMachines/" + id}
+}
+
+// TestWorkbench: what works on the copy decides what the image is, so it is a machine of the pool that is
+// the one that its Node names, and that no other Node may be.
+func TestWorkbench(t *testing.T) {
+	own := func(set, id string) fleet.Node { return benchNode(set+"00000"+id, set, id, benchVM(set, id)) }
+	donor := own("pool", "0")
+	for name, c := range map[string]struct {
+		request   Request
+		nodes     []fleet.Node
+		want, why string
+		duplicate bool
+	}{
+		"one of the pool":                      {nodes: []fleet.Node{own("other", "1"), own("pool", "1")}, want: "pool000001"},
+		"a Node of no machine comes first":     {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("other", "7")), own("pool", "1")}, want: "pool000001"},
+		"it copies the vmId too":               {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("pool", "1")), own("pool", "1"), own("pool", "2")}, want: "pool000002"},
+		"and none is left":                     {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("pool", "1")), own("pool", "1")}, why: "is claimed by another Node (1), is not the machine that it names (1)"},
+		"another pool's":                       {nodes: []fleet.Node{own("other", "1")}, why: "is of another pool (1)"},
+		"another pool's is allowed":            {request: Request{OtherPools: true}, nodes: []fleet.Node{own("other", "1")}, want: "other000001"},
+		"another pool's is named":              {request: Request{Workbench: "other000001"}, nodes: []fleet.Node{own("other", "1"), own("pool", "1")}, want: "other000001"},
+		"a Node that may be the donor":         {nodes: []fleet.Node{benchNode("zz", "pool", "0", ""), own("pool", "1")}, want: "pool000001", duplicate: true},
+		"a stale Node that names the donor":    {nodes: []fleet.Node{benchNode("zz", "pool", "0", benchVM("other", "9")), own("pool", "1")}, want: "pool000001"},
+		"a Node with another's name and claim": {nodes: []fleet.Node{benchNode("pool000001", "pool", "2", benchVM("pool", "2"))}, why: "is not the machine that it names (1)"},
+	} {
+		s := New(Config{Cloud: benchCloud{}, Cluster: benchNodes{all: append(c.nodes, donor)}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		c.request.Node = donor.Name
+		k := s.capture(c.request)
+		i, _ := benchCloud{}.Instance(t.Context(), benchSets+"pool/virtualMachines/0")
+		o := plan.Observed{Donor: &donor, InstanceID: i.ID, Instance: &i, Pool: &fleet.Pool{ID: i.Pool}}
+		k.findWorkbench(t.Context(), &o)
+		got := ""
+		if o.Workbench != nil {
+			got = o.Workbench.Node.Name
+		}
+		if got != c.want || !strings.Contains(o.NoWorkbench, c.why) || (len(o.Unreadable) > 0) != c.duplicate {
+			t.Errorf("%s: %q (%s), %v", name, got, o.NoWorkbench, o.Unreadable)
+		}
+	}
+}
