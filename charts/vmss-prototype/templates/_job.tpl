@@ -202,6 +202,9 @@ template:
 {{- with .Values.ortet.watch }}
 - --watch={{ . }}
 {{- end }}
+{{- range .Values.ortet.restoreLearned }}
+- --restore-learned={{ . }}
+{{- end }}
 - --image={{ include "ortet.image" . }}
 {{- with .Values.kamino.container.pullSecret }}
 - --image-pull-secret={{ . }}
