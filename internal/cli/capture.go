@@ -106,6 +106,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	durationVar(flags, &f.watch.For, "watch", 0, "time for which the first nodes of the new version are watched; if they fail, it is taken back (ortet watch --help); 0 is not at all")
 	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(flags, &f.watch)
+	flags.StringArrayVar(&r.RestoreLearned, "restore-learned", nil, "`NAME` of what the watch may restore as a donor's disk showed it: customData, or an extension; repeatable")
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools at a time")
@@ -159,6 +160,9 @@ func (f *captureFlags) complete(node string) error {
 		if err := f.checkPublishOnly(); err != nil {
 			return err
 		}
+	}
+	if f.watch.For == 0 && len(r.RestoreLearned) > 0 {
+		return usagef("--restore-learned: only with --watch, whose rollback restores it")
 	}
 	if f.watch.For != 0 {
 		if err := checkWatch("watch", "watch-nodes", f.watch); err != nil {

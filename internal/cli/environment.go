@@ -24,7 +24,7 @@ func readsEnvironment(c *cobra.Command) bool {
 
 // consents are flags that delete, replace or overwrite what a command otherwise leaves, or
 // that change whose documents nodes accept.
-var consents = []string{"accept-key", "allow-rolling", "bad-nodes", "delete", "force", "prune", "replace-user-data", "reset-generation", "state", "storage", "yes"}
+var consents = []string{"accept-key", "allow-rolling", "bad-nodes", "delete", "force", "prune", "replace-user-data", "reset-generation", "restore-learned", "state", "storage", "without-learned", "yes"}
 
 // hasVariable reports whether a flag of c has a variable. Consent is for one command line:
 // in an environment it would outlive the command that it was meant for. A command that runs

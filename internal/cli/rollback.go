@@ -30,7 +30,10 @@ A pool is named by one of its nodes, or by the scale set's name or ARM id.
 If no earlier version is kept, or with --to original, image and customData become
 what they were before the first capture. Saved customData is restored if the
 earlier version needs it. The replaced version is tagged as rolled back: a capture
-on the same day does not use it again.`,
+on the same day does not use it again.
+
+customData and protected settings of extensions were read from a donor's disk. They
+are shown, and restored only with --restore-learned.`,
 		Example: `  ortet rollback k8s-pool1-12345678-vmss000000
   ortet rollback k8s-pool1-12345678-vmss000000 --to 2026.11.20
   ortet rollback k8s-pool1-12345678-vmss --to original`,
@@ -78,6 +81,8 @@ on the same day does not use it again.`,
 	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	f.BoolVar(&request.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
 	f.BoolVar(&request.AcceptLostExtensions, "accept-lost-extensions", false, "continue although extensions of the original model cannot be restored (exit code 4)")
+	f.StringArrayVar(&request.RestoreLearned, "restore-learned", nil, "`NAME` of what is restored as a donor's disk showed it: customData, or an extension; repeatable")
+	f.BoolVar(&request.WithoutLearned, "without-learned", false, "leave out what only a donor's disk showed and --restore-learned does not name (exit code 4 if extensions are left out)")
 	return cmd
 }
 

@@ -156,7 +156,7 @@ func (s services) captureAndWatch(ctx context.Context, q capture.Request, w watc
 	if err != nil || w.For == 0 {
 		return captured{Result: result}, err
 	}
-	w.Pool, w.Version, w.AllowRolling, w.AllowOwned = result.Pool, result.Version, q.AllowRolling, q.AllowOwned
+	w.Pool, w.Version, w.AllowRolling, w.AllowOwned, w.RestoreLearned = result.Pool, result.Version, q.AllowRolling, q.AllowOwned, q.RestoreLearned
 	watched, err := s.Watch(ctx, w)
 	return captured{result, &watched}, unwatched(result, err)
 }

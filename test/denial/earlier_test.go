@@ -50,7 +50,7 @@ func TestRollbackReadsWhatEarlierVersionsSaved(t *testing.T) {
 		}
 		granted := kube.Rule{Namespace: kube.DefaultNamespace, Resource: "secrets", Names: []string{earlier}, Verbs: []string{"get"}}
 		w.kube.Users[user] = kubesim.Grants(kube.PolicyRules(append(slices.Clone(rules), granted)))
-		back, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor})
+		back, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, RestoreLearned: []string{"customData"}})
 		must(t, err)
 		if !back.To.Equal(first.Version) {
 			t.Errorf("went back to %s, not %s", back.To, first.Version)

@@ -69,7 +69,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		if !back.To.Equal(second.Version) {
 			t.Errorf("went back to %s, not %s", back.To, second.Version)
 		}
-		back, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: plan.ToOriginal})
+		back, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: plan.ToOriginal, RestoreLearned: []string{"customData"}})
 		must(t, err)
 		if len(back.Restored) != 1 {
 			t.Errorf("restored %v", back.Restored)

@@ -51,6 +51,8 @@ func playIn(s Story) (r result) {
 				w.broken(0, "cannot set the model's image: %v", err)
 			}
 			time.Sleep(10 * time.Minute)
+		case "forge":
+			w.forge(ask.To)
 		default:
 			w.pursue(i, ask)
 		}
@@ -68,6 +70,16 @@ func playIn(s Story) (r result) {
 		<-p.done
 	}
 	return result{w.violations, w.lines, w.requests, w.pending}
+}
+
+// forge is somebody who may write tags of versions, and claims that a watch failed one.
+func (w *world) forge(version string) {
+	id := w.names.Definition.Child("versions", version)
+	w.touch(low(id))
+	now := time.Now().UTC().Format(time.RFC3339)
+	w.make(http.MethodPatch, id, galleryAPI, object{"tags": object{fleet.TagWatch: now + " 30m0s 2",
+		fleet.TagQuarantine: "join: no Node", fleet.TagRolledBack: now}})
+	time.Sleep(10 * time.Minute)
 }
 
 // pursue is an operator who repeats a command until it ends with 0, or as Cannot requires.

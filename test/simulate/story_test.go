@@ -62,6 +62,7 @@ type Pool struct {
 	Mixed     bool   // that scale set is of the other kind
 	Liar      string // what a hostile kubelet beside the pool claims: one of lies
 	Surplus   bool   // a scale-out makes more instances than are wanted, and deletes them in their boot
+	Liar      bool   // the second instance's disk shows donorsCommand in customData and settings
 	Bad       string // what is wrong with instances of each version that a capture of this story builds: no boot, slow, no join, twin, daemon
 
 	SlowBoot time.Duration // that each boot takes longer
@@ -70,10 +71,10 @@ type Pool struct {
 
 // An Ask is one command of an operator, or what others do between two commands.
 type Ask struct {
-	Do             string // capture, rollback, watch, scale out, set image, wait
+	Do             string // capture, rollback, watch, scale out, set image, forge, wait
 	Bad            string // what a watch does with bad nodes
 	Node           int    // the donor's instance
-	To             string // of a rollback; image of set image
+	To             string // of a rollback; image of set image; version of forge
 	N              int64  // of scale out
 	For            time.Duration
 	Grow, Canary   int64
@@ -91,7 +92,16 @@ type Ask struct {
 	Once           bool // not repeated, however it ends
 	KeepExtensions bool
 	AcceptLost     bool
-	Exit           int // that Cannot requires
+	Alone          bool // a rollback or watch restores nothing that a donor's disk showed
+	Exit           int  // that Cannot requires
+}
+
+// restores names all that a person restores who trusts the donors.
+func (a Ask) restores() []string {
+	if a.Alone {
+		return nil
+	}
+	return []string{"customData", "vmssCSE", "monitor"}
 }
 
 // An Event happens just before a request is served: the N-th of that name.

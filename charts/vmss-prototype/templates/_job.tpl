@@ -208,6 +208,9 @@ template:
 {{- with .Values.ortet.watch }}
 - --watch={{ . }}
 {{- end }}
+{{- range .Values.ortet.restoreLearned }}
+- --restore-learned={{ . }}
+{{- end }}
 - --image={{ include "ortet.image" . }}
 {{- with .Values.kamino.container.pullSecret }}
 - --image-pull-secret={{ . }}

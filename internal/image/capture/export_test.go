@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"time"
+
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -24,6 +26,6 @@ func Planned() []plan.Step { return Steps(Table(), nil) }
 // Unsaved returns what a capture that deletes extensions lists as lost.
 func Unsaved(original plan.Original, toDelete []string, report wire.GeneralizeReport) []string {
 	s := state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}
-	s.learn(report, "")
+	s.learn(report, "", "donor", time.Time{})
 	return s.Unsaved
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -152,6 +153,10 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
 	}
 	p.Notes = append(p.Notes, onlineNotes(c.req)...)
+	if names := c.unrestored(o); len(c.Next) > 0 && len(names) > 0 && !p.NothingToDo {
+		p.Notes = append(p.Notes, "if the watched nodes fail, the watch does not restore "+strings.Join(names, ", ")+
+			", which a donor's disk shows: it goes back to an older version without it, or ends with exit code 4 and the command to type; --restore-learned NAME allows it")
+	}
 	if resume.From == plan.AtDonor && !c.req.Online {
 		note := "draining " + p.Donor + " evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"
 		if !c.req.PublishOnly {
@@ -247,6 +252,27 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.BuiltFrom, s.CustomData, s.NoCustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags)
 	}
 	c.set(func(old *state) { *old = s })
+}
+
+// unrestored names what a rollback of this capture may need, that only a donor's disk shows, and
+// that the request does not name.
+func (c *capture) unrestored(o plan.Observed) (names []string) {
+	s := c.get()
+	used, known := plan.VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
+	custom := used.Tags[fleet.TagCustomData]
+	if (c.req.Bakes() || s.LastCustomData != "") && (!known || custom != "" && custom != plan.NoopSHA256) {
+		names = append(names, string(wire.CustomData))
+	}
+	if !known && s.Original != nil {
+		for _, e := range s.Original.Extensions {
+			if e.HasProtectedSettings && e.KeyVault == nil && (e.Deleted || slices.Contains(s.ToDelete, e.Name)) {
+				names = append(names, e.Name)
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(c.req.RestoreLearned, func(n string) bool { return strings.EqualFold(n, name) })
+	})
 }
 
 // irreversible says by row what Azure does not give back.

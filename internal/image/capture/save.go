@@ -75,38 +75,68 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		}
 	}
 	c.set(func(s *state) {
-		s.learn(*report, custom)
+		s.learn(*report, custom, c.req.Node, c.Now())
 		s.keepScan(*report)
 		s.CustomData, s.NoCustomData = custom, custom == "" && !customDataUnread(*report)
 		if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == plan.NoopSHA256 {
 			s.CustomData = plan.NoopSHA256 // the no-op that stays in the model is not sealed
 		}
 	})
+	for _, l := range c.get().differing(c.req.Node) {
+		c.Note("%s on the disk of %s is not what an earlier donor's disk showed, which a rollback to the original restores", cmp.Or(l.Name, l.Kind), l.Donor)
+	}
 	return done, nil
+}
+
+// differing returns what a donor's disk shows that is not what counts.
+func (s state) differing(donor string) (all []plan.Learned) {
+	if s.Original == nil {
+		return nil
+	}
+	counts := []string{s.Original.CustomData}
+	for _, e := range s.Original.Extensions {
+		counts = append(counts, e.ProtectedSHA256)
+	}
+	for _, l := range s.Original.Learned {
+		if l.Donor == donor && !slices.Contains(counts, l.SHA256) {
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 // learn completes the original from the donor's disk: customData, and extensions by their
 // handlers' names. Unsaved names what the pod could not save, and the protected settings of
-// extensions that are to be deleted and of which the disk has nothing.
-func (s *state) learn(report wire.GeneralizeReport, customData string) {
+// extensions that are to be deleted and of which the disk has nothing. What an earlier donor's
+// disk showed stays: a node that lies must not replace it.
+func (s *state) learn(report wire.GeneralizeReport, customData, donor string, now time.Time) {
 	s.Unsaved = slices.Clone(report.Unsaved)
 	if s.Original == nil {
 		return
 	}
 	o := *s.Original
-	o.CustomData, o.Extensions = first(customData, o.CustomData), slices.Clone(o.Extensions)
+	learn := func(known, name, sha string, kind wire.SealedKind) string {
+		return o.Learn(known, plan.Learned{Kind: string(kind), Name: name, SHA256: sha, Donor: donor, At: now})
+	}
+	if o.Extensions = slices.Clone(o.Extensions); customData != "" {
+		o.CustomData = learn(o.CustomData, "", customData, wire.CustomData)
+	}
 	for i := range o.Extensions {
 		e := &o.Extensions[i]
 		is := func(name string) bool {
 			return strings.EqualFold(name, e.Handler()) || strings.EqualFold(name, e.Handler()+"/"+e.Name)
 		}
-		if e.KeyVault == nil && slices.ContainsFunc(report.NoProtected, is) {
-			e.ProtectedSHA256 = plan.NoSettings
+		sha := ""
+		if slices.ContainsFunc(report.NoProtected, is) {
+			sha = plan.NoSettings
 		}
 		for _, item := range report.Saved {
-			if e.KeyVault == nil && item.Kind == wire.ProtectedSettings && is(item.Name) {
-				e.ProtectedSHA256 = item.SHA256
+			if item.Kind == wire.ProtectedSettings && is(item.Name) {
+				sha = item.SHA256
 			}
+		}
+		if e.KeyVault == nil && sha != "" {
+			e.ProtectedSHA256 = learn(e.ProtectedSHA256, e.Name, sha, wire.ProtectedSettings)
 		}
 		named := slices.ContainsFunc(report.Unsaved, func(text string) bool { return strings.Contains(text, e.Handler()) })
 		if e.HasProtectedSettings && e.ProtectedSHA256 == "" && slices.Contains(s.ToDelete, e.Name) && !named {

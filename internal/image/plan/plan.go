@@ -83,6 +83,7 @@ type Request struct {
 	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they have to stay Ready; 0 is 2 minutes
 	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made
 	TakeUnjudged          bool          `json:"takeUnjudged,omitempty"`          // prove the version of the last days that has no judgement, instead of a new one
+	RestoreLearned        []string      `json:"restoreLearned,omitempty"`        // customData or extensions: what donors' disks showed, which the watch of this capture may restore
 	AllowRolling          bool          `json:"allowRolling,omitempty"`
 	ExcludeFromLatest     bool          `json:"excludeFromLatest,omitempty"`
 	AllowOwned            bool          `json:"allowOwned,omitempty"`
@@ -183,6 +184,46 @@ type Original struct {
 	CustomData string               `json:"customData,omitempty"` // SHA-256 of the model's, which the secret store has; "" if not known
 	Extensions []OriginalExtension  `json:"extensions,omitempty"`
 	At         time.Time            `json:"at"` // when it was recorded
+	Learned    []Learned            `json:"learned,omitempty"`
+}
+
+// Learned is what a donor's disk showed: customData, or the protected settings of an extension.
+type Learned struct {
+	Kind   string    `json:"kind"`           // as the secret store names it
+	Name   string    `json:"name,omitempty"` // extension's
+	SHA256 string    `json:"sha256"`         // NoSettings for none
+	Donor  string    `json:"donor"`
+	At     time.Time `json:"at"`
+}
+
+// maxLearned limits Original.Learned: later values are not added.
+const maxLearned = 10
+
+// Learn records a value and returns the hash that counts, which is the first. known is what
+// counted so far.
+func (o *Original) Learn(known string, v Learned) string {
+	all := o.Showed(v.Kind, v.Name)
+	if known == "" {
+		o.Learned = slices.DeleteFunc(slices.Clone(o.Learned), func(l Learned) bool { return slices.Contains(all, l) })
+		all = nil
+	}
+	if len(o.Learned) < maxLearned && !slices.ContainsFunc(all, func(l Learned) bool { return l.SHA256 == v.SHA256 }) {
+		o.Learned = append(slices.Clip(o.Learned), v)
+	}
+	return cmp.Or(known, v.SHA256)
+}
+
+// Showed returns what donors' disks showed of one kind and name.
+func (o *Original) Showed(kind, name string) (all []Learned) {
+	if o == nil {
+		return nil
+	}
+	for _, l := range o.Learned {
+		if l.Kind == kind && strings.EqualFold(l.Name, name) {
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 // NoSettings is the hash of settings that an extension does not have.

@@ -35,6 +35,7 @@ type fake struct {
 	denied                                 []string
 	notAllowed                             []cluster.Access
 	customData                             string // that the first version needs
+	last                                   string // customData that Ortet gave the model
 	locked                                 bool
 	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
 	begun                                  int
@@ -146,8 +147,13 @@ func (c clusterOf) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
 }
 
 func (f *fake) config() capture.Config {
+	var store journaltest.Memory
+	if f.last != "" {
+		state, _ := json.Marshal(map[string]any{"lastCustomData": f.last})
+		_, _ = store.Save(context.Background(), journal.Record{Kind: capture.Kind, Name: "20260102-090000", Pool: string(pool), State: state, Ended: &journal.End{}})
+	}
 	return capture.Config{
-		Cloud: cloudOf{f: f}, Cluster: clusterOf{f: f}, Journal: &journaltest.Memory{}, Now: time.Now, LockFor: time.Minute,
+		Cloud: cloudOf{f: f}, Cluster: clusterOf{f: f}, Journal: &store, Now: time.Now, LockFor: time.Minute,
 		Accesses: accesses, Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -167,7 +173,11 @@ func TestPlan(t *testing.T) {
 	}{
 		"by pool":                   {q: byPool},
 		"by node":                   {q: rollback.Request{Node: "n"}},
-		"customData that is kept":   {f: fake{customData: "abc"}, q: byPool},
+		"customData of the owner":   {f: fake{customData: "abc"}, q: byPool},
+		"customData of a donor":     {f: fake{customData: "abc", last: "def"}, q: byPool, want: []string{"LearnedFromDonor"}},
+		"customData that is named":  {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, RestoreLearned: []string{"CustomData"}}},
+		"customData left out":       {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, WithoutLearned: true}},
+		"unattended":                {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, Unattended: true}, want: []string{"LearnedFromDonor"}},
 		"no such node":              {f: fake{nodeErr: missing}, q: rollback.Request{Node: "n"}, want: []string{"NoPool"}},
 		"no such pool":              {f: fake{poolErr: missing}, q: byPool, want: []string{"PoolNotFound"}},
 		"pool that is not readable": {f: fake{poolErr: denied}, q: byPool, want: []string{"Unreadable"}},
@@ -176,8 +186,8 @@ func TestPlan(t *testing.T) {
 			q: byPool, want: []string{"AzureDenied", "ClusterDenied"}},
 		"permissions and no pool": {f: fake{poolErr: missing, denied: []string{"a/write"}}, q: byPool,
 			want: []string{"PoolNotFound", "AzureDenied"}},
-		"customData that is lost": {f: fake{customData: "abc", keptErr: missing}, q: byPool, want: []string{"CustomDataLost"}},
-		"customData not readable": {f: fake{customData: "abc", keptErr: denied}, q: byPool, want: []string{"Unreadable"}},
+		"customData that is lost": {f: fake{customData: "abc", last: "def", keptErr: missing}, q: byPool, want: []string{"CustomDataLost"}},
+		"customData not readable": {f: fake{customData: "abc", last: "def", keptErr: denied}, q: byPool, want: []string{"Unreadable"}},
 		"no such version":         {q: rollback.Request{Pool: pool, To: "2025.01.01"}, want: []string{"NoVersion"}},
 		"another process at work": {f: fake{locked: true}, q: byPool, want: []string{"Held"}},
 		"the model's version":     {q: rollback.Request{Pool: pool, To: "2026.01.02"}},

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -20,6 +21,7 @@ import (
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -36,6 +38,11 @@ type Request struct {
 	AllowRolling         bool `json:"allowRolling,omitempty"` // as for a capture
 	AllowOwned           bool `json:"allowOwned,omitempty"`
 	AcceptLostExtensions bool `json:"acceptLostExtensions,omitempty"` // what cannot be restored ends in workflow.ExitNeedsPerson
+
+	RestoreLearned []string `json:"restoreLearned,omitempty"` // customData or extensions: what donors' disks showed of these is restored
+	WithoutLearned bool     `json:"withoutLearned,omitempty"` // what donors' disks showed of others is left out
+	Unattended     bool     `json:"unattended,omitempty"`     // to an older version rather than to one that needs what is not in RestoreLearned
+	Why            string   `json:"why,omitempty"`            // the finding of the watch that takes From back
 }
 
 // A Result says what a rollback did.
@@ -214,10 +221,13 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		definition := plan.DefinitionOf(pool.ID)
 		versions, err = r.Cloud.Versions(ctx, definition)
 		d.Unreadable(string(definition), err)
+		r.allow(rec)
 		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
-			notes = r.choose(&d, rec, pool, versions)
+			notes = r.chooseAllowed(ctx, &d, rec, pool, versions)
+		} else {
+			notes = r.load(ctx, &d, pool, rec.Steps[stepModel].State == journal.Done)
 		}
-		if r.load(ctx, &d, pool); len(r.writes) > 0 {
+		if len(r.writes) > 0 {
 			changes = append(changes, r.writes[0])
 		}
 	}
@@ -261,9 +271,25 @@ func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []f
 	return s, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
 }
 
+// TakeBack returns the version that the pool's last rollback took back for a watch, and the
+// watch's finding: "" where none did. ended: it ended well.
+func (s *Service) TakeBack(ctx context.Context, pool fleet.ResourceID) (from fleet.ResourceID, why string, ended bool, err error) {
+	rec, err := s.Journal.Load(ctx, strings.ToLower(string(pool)))
+	if err != nil || rec.Kind != Kind {
+		return "", "", false, fleet.IgnoreNotFound(err)
+	}
+	var q Request
+	st, err := stateOf(rec)
+	if err = cmp.Or(err, json.Unmarshal(rec.Request, &q)); err != nil { // it proves nothing
+		return "", "", false, nil
+	}
+	return st.From, q.Why, rec.Ended != nil && rec.Ended.Exit == workflow.ExitDone, nil
+}
+
 // choose decides what the request comes down to, and which customData goes with it.
 func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
 	s := &r.s
+	s.Return, s.CustomData = plan.Return{}, ""
 	now, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location)
 	d.Refuse(r.req.From != "" && r.req.From != now.Name, "ModelChanged", string(pool.ID),
 		"the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From, "see ortet status for what new nodes come from")
@@ -295,7 +321,7 @@ func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool,
 	case s.ToOriginal && want == "" && (last != "" || has == plan.NoopSHA256):
 		d.Refuse(true, "CustomDataLost", string(pool.ID), "the model's customData from before the first capture is not known",
 			"name a version by --to, or set image and customData by hand")
-	case want != "" && (want != has || last != "" && want != last):
+	case want != "" && (last != "" || has == plan.NoopSHA256) && (want != has || last != "" && want != last): // else it is the owner's
 		s.CustomData = want
 		notes = append(notes, "the model's customData becomes what goes with "+name)
 	case !s.ToOriginal && want == "" && has+last != "":
@@ -307,8 +333,38 @@ func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool,
 	return notes
 }
 
-// load reads from the secret store what the model is given, and refuses what is lost.
-func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool) {
+// chooseAllowed chooses, and loads what goes with it. An unattended rollback passes over versions
+// that need what it may not restore.
+func (r *rollback) chooseAllowed(ctx context.Context, d *plan.Problems, rec journal.Record, pool fleet.Pool,
+	versions []fleet.ImageVersion) (notes []string) {
+	var nearest plan.Problems
+	for {
+		var p plan.Problems
+		found := r.choose(&p, rec, pool, versions)
+		found = append(found, r.load(ctx, &p, pool, false)...)
+		_, passable := plan.FindVersion(versions, r.s.To)
+		passable = passable && r.req.Unattended && slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeLearned })
+		if nearest == nil {
+			nearest = p
+		}
+		switch {
+		case passable:
+			notes = append(notes, PassesOver+r.s.To.Name()+", which needs what a donor's disk showed")
+			versions = slices.DeleteFunc(slices.Clone(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(r.s.To) })
+			continue
+		case len(p) > 0:
+			*d = append(*d, nearest...)
+		}
+		return append(notes, found...)
+	}
+}
+
+// load reads from the secret store what the model is given, and refuses what is lost, or not
+// allowed. given: the model has the customData.
+func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool, given bool) (notes []string) {
+	l := learned{rollback: r, problems: d}
+	defer func() { notes = l.end() }()
+	r.customData = nil
 	if sha := r.s.CustomData; sha != "" {
 		_, name := r.s.target()
 		data, err := capture.CustomData(ctx, r.Cluster, pool.ID, sha)
@@ -316,16 +372,19 @@ func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool) 
 			"name a version that was made with --bootstrap baked, or capture a node again")
 		d.Unreadable("the customData of "+name, err)
 		r.customData = &data
+		if !given && sha != plan.NoopSHA256 && err == nil && !l.restores(ctx, pool, plan.Learned{Kind: string(wire.CustomData), SHA256: sha}, data) {
+			r.s.CustomData, r.customData = "", nil
+		}
 	}
-	if !r.s.ToOriginal {
+	if r.writes, r.result.Lost = nil, nil; !r.s.ToOriginal {
 		return
 	}
 	writes, lost, err := restorable(ctx, r.Cluster, *r.s.Original, pool)
 	d.Unreadable("the saved settings of extensions", err)
-	r.writes, r.result.Lost = writes, nil
 	for _, p := range lost {
 		r.result.Lost = append(r.result.Lost, p.On+": "+p.What+"; add it by az vmss extension set")
 	}
+	r.writes = slices.DeleteFunc(writes, func(w fleet.WriteExtension) bool { return l.leavesOut(ctx, pool, w) })
 	if !r.req.AcceptLostExtensions {
 		*d = append(*d, lost...)
 		return
@@ -334,6 +393,7 @@ func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool) 
 		isLost := slices.ContainsFunc(lost, func(p fleet.Problem) bool { return p.On == "extension "+e.Name })
 		r.s.Original.Extensions[i].Deleted = e.Deleted && !isLost
 	}
+	return
 }
 
 // Plan says what Rollback would do, and changes nothing. Problems are in the plan, not

@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -19,15 +20,27 @@ import (
 func (w *watch) takeBack(ctx context.Context, why string) error {
 	w.result.Outcome, w.result.Why = "", why
 	w.note("%s is quarantined: %s", w.version.Name, why)
-	result, err := w.Rollback.Rollback(ctx, w.back())
-	for refusedFor(err, "Held") { // by a capture or a rollback of somebody else
-		w.say("waits for the pool's lock: " + err.Error())
-		if err := azure.Sleep(ctx, interval); err != nil {
-			return err
+	var result rollback.Result
+	var err error
+	if over := w.until(ctx, func() (bool, error) {
+		result, err = w.Rollback.Rollback(ctx, w.back(why))
+		var out *workflow.Outcome
+		switch {
+		case refusedFor(err, "Held"): // by a capture or a rollback of somebody else
+			w.say("waits for the pool's lock: " + err.Error())
+			return false, nil
+		case errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step == "preflight": // not begun: the finding is not recorded
+			return true, out.Err
 		}
-		result, err = w.Rollback.Rollback(ctx, w.back())
+		return true, nil
+	}); over != nil {
+		return over
 	}
 	w.result.Rollback = &result
+	// The record is begun before the tag, which keeps the version from going live again.
+	if tagErr := w.tag(ctx, clocks, plan.Quarantine(w.Now(), why)); fleet.IgnoreNotFound(tagErr) != nil && ctx.Err() == nil {
+		w.note("%s could not be tagged as quarantined: %v", w.version.Name, tagErr)
+	}
 	failed := fmt.Errorf("%s is quarantined: %s", w.version.Name, why)
 	to := result.To.Name()
 	if result.Original != nil {

@@ -4,8 +4,8 @@
 // Its state is in Azure: the version that the model names, its instances, and tags of the
 // version (when the watch began, how many nodes have to come up, what was decided). So it has
 // no record, and the next watch continues after a kill. Failures of nodes that were
-// deleted meanwhile are not kept. The way back is the rollback, which has a record. Whether a node came up is
-// decided by internal/image/prove.
+// deleted meanwhile are not kept. The way back is the rollback, whose record has the finding: who may
+// write tags cannot take a version back. Whether a node came up is decided by internal/image/prove.
 package watch
 
 import (
@@ -64,6 +64,8 @@ type Request struct {
 	Nodes    int              // that have to come up
 	BadNodes string           // Cordon, Delete or Leave
 
+	RestoreLearned []string // of a take-back, beside those of the capture before it
+
 	AllowRolling, AllowOwned bool // as for a rollback
 }
 
@@ -120,6 +122,7 @@ type watch struct {
 	seen    prove.Observation // last
 	outage  time.Time         // when the cluster last answered again, after a minute or more
 	said    string
+	finding string // of an earlier watch, whose take-back did not finish
 }
 
 // Watch looks at the nodes of the version that the pool's model names until it is proven,
@@ -159,7 +162,6 @@ func (w *watch) run(ctx context.Context) error {
 	if at := w.version.Tags[fleet.TagProven]; at != "" {
 		return w.end(Proven, "its nodes came up, as was decided at "+at)
 	}
-	why := w.version.Tags[fleet.TagQuarantine] // by a watch that did not finish
 	for _, f := range []func(context.Context) error{
 		func(ctx context.Context) error { return w.preflight(ctx, pool) }, w.begin,
 		func(ctx context.Context) error { return w.baseline(ctx, pool) },
@@ -168,11 +170,14 @@ func (w *watch) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if why != "" {
+	if w.finding != "" {
 		if err := w.until(ctx, func() (bool, error) { _, err := w.judge(ctx, pool); return true, err }); err != nil {
 			return err
 		}
-		return w.takeBack(ctx, why)
+		return w.takeBack(ctx, w.finding)
+	}
+	if w.version.Tags[fleet.TagQuarantine] != "" {
+		w.note("%s is tagged as quarantined, which alone does not take it back: %s", w.version.Name, w.version.Tags[fleet.TagQuarantine])
 	}
 	return w.until(ctx, func() (ended bool, err error) {
 		pool, stands, err := w.observe(ctx)
@@ -187,15 +192,20 @@ func (w *watch) run(ctx context.Context) error {
 	})
 }
 
-// unfinished returns a version whose take-back an earlier watch did not finish: the tag of the
-// watch goes last. The model may name another version already.
-func (w *watch) unfinished(versions []fleet.ImageVersion) (fleet.ImageVersion, bool) {
-	for _, v := range plan.NewestFirst(versions) {
-		if v.Tags[fleet.TagWatch] != "" && v.Tags[fleet.TagQuarantine] != "" && (w.req.Version == "" || v.ID.Equal(w.req.Version)) {
-			return v, true
-		}
+// unfinished returns a version whose take-back an earlier watch did not finish, and its finding:
+// the tag of the watch goes last. The model may name another version already. Tags alone prove
+// nothing, since more may write them than may write the record.
+func (w *watch) unfinished(ctx context.Context, pool fleet.Pool, versions []fleet.ImageVersion) (v fleet.ImageVersion, why string, err error) {
+	if !slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool { return v.Tags[fleet.TagWatch] != "" }) {
+		return v, "", nil
 	}
-	return fleet.ImageVersion{}, false
+	id, why, ended, err := w.Rollback.TakeBack(ctx, pool.ID)
+	v, found := plan.FindVersion(versions, id)
+	again := ended && pool.Model.Image.Exact().Equal(id) // somebody chose it since
+	if !found || again || v.Tags[fleet.TagWatch] == "" || w.req.Version != "" && !id.Equal(w.req.Version) {
+		why = ""
+	}
+	return v, why, err
 }
 
 // until calls f until it has ended, and waits for what passes.
@@ -244,9 +254,15 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 		return pool, false, err
 	}
 	version, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
-	if v, found := w.unfinished(versions); found && w.version.ID == "" {
-		w.version, w.result.Version = v, v.ID
-		return pool, true, nil
+	if w.version.ID == "" {
+		v, why, err := w.unfinished(ctx, pool, versions)
+		if err != nil {
+			return pool, false, err
+		}
+		if why != "" {
+			w.version, w.result.Version, w.finding = v, v.ID, why
+			return pool, true, nil
+		}
 	}
 	watched := cmp.Or(w.version.ID, w.req.Version)
 	switch {
@@ -266,7 +282,7 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 // preflight refuses a watch that could not take back for lack of rights. Another reason why
 // there is no way back is a note, since the version may be good.
 func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
-	p, err := w.Rollback.Plan(ctx, w.back())
+	p, err := w.Rollback.Plan(ctx, w.back(""))
 	if err != nil {
 		return err
 	}
@@ -282,8 +298,13 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 	for _, x := range p.Problems {
 		if x.Code == "AzureDenied" || x.Code == "ClusterDenied" {
 			d = append(d, x)
-		} else if w.version.Tags[fleet.TagQuarantine] == "" {
+		} else if w.finding == "" {
 			w.note("if its nodes fail, there is no way back: %s", x.What)
+		}
+	}
+	for _, note := range p.Notes {
+		if strings.HasPrefix(note, rollback.PassesOver) && w.finding == "" {
+			w.note("if its nodes fail, the way back %s", note)
 		}
 	}
 	if len(d) > 0 {
@@ -293,8 +314,9 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 }
 
 // back is what a take-back asks for.
-func (w *watch) back() rollback.Request {
-	return rollback.Request{Pool: w.result.Pool, From: w.version.Name, AllowRolling: w.req.AllowRolling, AllowOwned: w.req.AllowOwned}
+func (w *watch) back(why string) rollback.Request {
+	return rollback.Request{Pool: w.result.Pool, From: w.version.Name, AllowRolling: w.req.AllowRolling, AllowOwned: w.req.AllowOwned,
+		RestoreLearned: w.req.RestoreLearned, Unattended: true, Why: why}
 }
 
 // begin tags the version with the begin of the watch, or continues an earlier watch whose time is
@@ -302,7 +324,7 @@ func (w *watch) back() rollback.Request {
 func (w *watch) begin(ctx context.Context) error {
 	now := w.Now().UTC().Truncate(time.Second)
 	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
-	if runs := since.Before(now.Add(clocks)) && now.Before(since.Add(within)); err == nil && (runs || w.version.Tags[fleet.TagQuarantine] != "") {
+	if runs := since.Before(now.Add(clocks)) && now.Before(since.Add(within)); err == nil && (runs || w.finding != "") {
 		w.result.Since = since
 		if within != w.req.For || nodes != w.req.Nodes {
 			w.note("continues the watch that began at %s: %d nodes within %s", since.Format(time.RFC3339), nodes, within)
@@ -412,10 +434,6 @@ func (w *watch) decide(ctx context.Context, j prove.Judgement) (ended bool, err 
 	case prove.Failed:
 		why := j.Gate + ": " + j.Why
 		_, _ = w.cordon(ctx, why) // at once; what fails is tried again
-		err := w.tag(ctx, clocks, plan.Quarantine(w.Now(), why))
-		if err != nil { // the model is what matters
-			w.note("%s could not be tagged as quarantined: %v", w.version.Name, err)
-		}
 		return true, w.takeBack(ctx, why)
 	case prove.NoResult, prove.Unproven:
 		return true, w.end(Unproven, j.Why)
