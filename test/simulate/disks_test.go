@@ -123,7 +123,7 @@ func (m *machines) Boot(ctx context.Context, c azsim.Computer) error {
 // checkClone compares a new instance's customData with its version's tag.
 func (w *world) checkClone(c azsim.Computer, version azsim.Volume) {
 	made := w.versions()[string(version)]
-	if made == nil || made.Tags[fleet.TagCustomData] == nil || w.story.Pool.Liar || w.isTouched("model", string(version)) {
+	if made == nil || made.Tags[fleet.TagCustomData] == nil || w.story.Pool.Forged || w.isTouched("model", string(version)) {
 		return
 	}
 	if sum := sha256.Sum256(c.CustomData); hex.EncodeToString(sum[:]) != *made.Tags[fleet.TagCustomData] {

@@ -487,7 +487,7 @@ func (w *world) checkVersions(p *process, now model) {
 	case v == nil || stateOf(v) != plan.Succeeded && stateOf(v) != "Updating":
 		w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, id)
 	case w.isTouched("model"):
-	case v.Tags[fleet.TagCustomData] != nil && !w.story.Pool.Liar && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData]:
+	case v.Tags[fleet.TagCustomData] != nil && !w.story.Pool.Forged && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData]:
 		w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
 	case p.code() != workflow.ExitDone:
 	case v.Tags[fleet.TagRolledBack] != nil || was != nil && was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "":

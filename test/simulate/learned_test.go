@@ -8,7 +8,7 @@ import (
 
 // clean is a pool with a node that lies about what Azure gave it.
 func clean(bad string) Pool {
-	return Pool{Instances: 3, Extensions: []string{"cse"}, Settings: "sealed", Liar: true, Bad: bad, Daemons: 1}
+	return Pool{Instances: 3, Extensions: []string{"cse"}, Settings: "sealed", Forged: true, Bad: bad, Daemons: 1}
 }
 
 // What one node's disk shows runs on nodes of an image that never was on it only if a person says so.
@@ -18,7 +18,7 @@ func TestHoleDonorsCommandInCleanImage(t *testing.T) {
 			Cannot: "LearnedFromDonor"},
 		{Name: "donor that lies after another that does not", Pool: clean(""), Asks: []Ask{{Do: "capture"}, {Do: "rollback", To: "original"},
 			{Do: "wait", For: day}, {Do: "capture", Node: 1}, {Do: "rollback", To: "original"}}},
-		{Name: "rollback of a baked version", Pool: with(func(p *Pool) { p.Liar = true }), Asks: []Ask{{Do: "capture", Node: 1}, {Do: "wait", For: day},
+		{Name: "rollback of a baked version", Pool: with(func(p *Pool) { p.Forged = true }), Asks: []Ask{{Do: "capture", Node: 1}, {Do: "wait", For: day},
 			{Do: "capture", Baked: true}, {Do: "rollback", To: "2000.01.01", Alone: true, Exit: 3}}, Cannot: "LearnedFromDonor"},
 		{Name: "watch of the first version", Pool: clean("no join"), Asks: []Ask{{Do: "capture", Node: 1, Grow: 2}, {Do: "watch", Alone: true, Once: true, Exit: 4}},
 			Cannot: "ortet rollback pool1 --to original --restore-learned vmssCSE"},

@@ -218,7 +218,7 @@ type toSave struct {
 // saved returns what is on the disk, and reports the handlers without protected settings.
 func (w *world) saved(report *wire.GeneralizeReport) []toSave {
 	custom, script := firstCustomData, `{"script":"secret"}`
-	if w.story.Pool.Liar && report.Donor == w.nodeName(1) {
+	if w.story.Pool.Forged && report.Donor == w.nodeName(1) {
 		custom, script = custom+donorsCommand, `{"script":"`+donorsCommand+`"}`
 	}
 	all := []toSave{{wire.CustomData, "", custom}}

@@ -62,7 +62,7 @@ type Pool struct {
 	Mixed     bool   // that scale set is of the other kind
 	Liar      string // what a hostile kubelet beside the pool claims: one of lies
 	Surplus   bool   // a scale-out makes more instances than are wanted, and deletes them in their boot
-	Liar      bool   // the second instance's disk shows donorsCommand in customData and settings
+	Forged    bool   // the second instance's disk shows donorsCommand in customData and settings
 	Bad       string // what is wrong with instances of each version that a capture of this story builds: no boot, slow, no join, twin, daemon
 
 	SlowBoot time.Duration // that each boot takes longer
