@@ -207,12 +207,12 @@ func TestHole13ExitCodes(t *testing.T) {
 
 // A Node may report any scale set: one that does not exist is named, and the rest is shown.
 func TestHoleNodeOfADeletedScaleSet(t *testing.T) {
-	pool2 := strings.TrimSuffix(string(pool1), pool1.Name()) + "pool2"
+	pool2 := string(pool1.Parent()) + "/virtualMachineScaleSets/pool2"
 	env := fakeAzure(t, func(path string) (int, any) {
-		switch {
-		case path == pool2:
+		switch path {
+		case pool2:
 			return http.StatusOK, map[string]any{"id": pool2, "name": "pool2", "location": "westeurope", "sku": map[string]any{"name": "Standard_D2s_v5", "capacity": 0}, "properties": map[string]any{}}
-		case path == pool2+"/virtualMachines":
+		case pool2 + "/virtualMachines":
 			return http.StatusOK, map[string]any{"value": []any{}}
 		}
 		return http.StatusNotFound, nil
