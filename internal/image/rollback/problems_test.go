@@ -34,8 +34,9 @@ type fake struct {
 	poolErr, nodeErr, keptErr, versionsErr error
 	denied                                 []string
 	notAllowed                             []cluster.Access
-	customData                             string // that the first version needs
-	last                                   string // customData that Ortet gave the model
+	customData                             string            // that the first version needs
+	last                                   string            // customData that Ortet gave the model
+	kept                                   map[string]string // customData by its hash; may be nil
 	locked                                 bool
 	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
 	begun                                  int
@@ -122,8 +123,11 @@ func (c clusterOf) Node(context.Context, string) (fleet.Node, error) {
 
 func (clusterOf) Machine(context.Context, fleet.Node) (_ map[string]string, _ bool, _ error) { return }
 
-func (c clusterOf) GetSecret(context.Context, fleet.ResourceID, string, string) (cluster.SecretItem, error) {
-	return cluster.SecretItem{}, c.f.keptErr
+func (c clusterOf) GetSecret(_ context.Context, _ fleet.ResourceID, _, sum string) (x cluster.SecretItem, _ error) {
+	if text, ok := c.f.kept[sum]; ok {
+		x = cluster.SecretItem{SHA256: sum, Data: fleet.NewSecret(text), Donor: "donor-" + sum}
+	}
+	return x, c.f.keptErr
 }
 
 func (c clusterOf) Holding(context.Context, string) (cluster.Holding, bool, error) {
@@ -204,6 +208,50 @@ func TestPlan(t *testing.T) {
 			to, nothing := cmp.Or(c.q.To, "2026.01.01"), c.q.To != ""
 			if len(c.want) == 0 && (p.Version.Name() != to || p.NothingToDo != nothing || len(p.Steps) == 0 || (p.Steps[0].Skip != "") != nothing) {
 				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// TestWithoutLearnedKeepsCustomData: what is left out is not announced.
+func TestWithoutLearnedKeepsCustomData(t *testing.T) {
+	f := fake{customData: "abc", last: "def"}
+	for _, named := range []bool{true, false} {
+		q := rollback.Request{Pool: pool, WithoutLearned: true}
+		if named {
+			q.RestoreLearned = []string{"customData"}
+		}
+		p, err := rollback.New(f.config()).Plan(t.Context(), q)
+		notes := strings.Join(p.Notes, "\n")
+		if err != nil || strings.Contains(notes, "becomes what goes with 2026.01.01") != named || strings.Contains(notes, "is left out") == named {
+			t.Errorf("named %t: %q, %v", named, notes, err)
+		}
+	}
+}
+
+// TestShownLinesOfDonors: a refusal shows where two donors differ, without secrets and without
+// control characters, and a disk does not decide how much.
+func TestShownLinesOfDonors(t *testing.T) {
+	const secret = "hunter2Hunter2"
+	deep := strings.Repeat(`{"a":[`, 2000) + `"curl http://203.0.113.9"` + strings.Repeat("]}", 2000)
+	for name, c := range map[string]struct{ abc, def, want string }{
+		"script":             {"#!/bin/sh\necho \x1b]0;x\x07\nPASSWORD=" + secret, "#!/bin/sh\necho", `"PASSWORD=`},
+		"JSON":               {`{"script":"curl http://203.0.113.9","password":"` + secret + `"}`, `{"script":"true"}`, `"\"script\": \"curl http://203.0.113.9\"`},
+		"nested JSON":        {deep, `{"a":[` + "\n]}", `"\"a\": [" "\"a\": [" and`},
+		"one line":           {strings.Repeat("x ", 30_000), "x", `"x x`},
+		"line of no matter":  {"a\nb\nc\nd\ne\ncurl http://203.0.113.9", "", "and 1 line more"},
+		"bytes, not of text": {"\x1f\x8b\xff" + secret, "x", "donor-def"},
+		"other of no text":   {"x", "\x1f\x8b\xff" + secret, "donor-def"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fake{customData: "abc", last: "def", kept: map[string]string{"abc": c.abc, "def": c.def}}
+			p, err := rollback.New(f.config()).Plan(t.Context(), rollback.Request{Pool: pool})
+			if err != nil || len(p.Problems) != 1 {
+				t.Fatalf("%v, %v", p.Problems, err)
+			}
+			text := p.Problems[0].What
+			if !strings.Contains(text, c.want) || strings.Contains(text, secret) || len(text) > 8<<10 || strings.ContainsAny(text, "\x1b\x07\n") {
+				t.Errorf("%d bytes: %.600s", len(text), text)
 			}
 		})
 	}
