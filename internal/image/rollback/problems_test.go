@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -36,6 +37,7 @@ type fake struct {
 	notAllowed                             []cluster.Access
 	customData                             string            // that the first version needs
 	last                                   string            // customData that Ortet gave the model
+	oldest                                 bool              // a third version, which needs no customData
 	kept                                   map[string]string // customData by its hash; may be nil
 	locked                                 bool
 	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
@@ -84,7 +86,11 @@ func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersi
 	if c.f.customData != "" {
 		older.Tags[fleet.TagCustomData] = c.f.customData
 	}
-	return []fleet.ImageVersion{older, version("2026.01.02", 2)}, c.f.versionsErr
+	all := []fleet.ImageVersion{older, version("2026.01.02", 2)}
+	if c.f.oldest {
+		all = slices.Insert(all, 0, version("2025.12.31", 0))
+	}
+	return all, c.f.versionsErr
 }
 
 // The rest of what a capture's plan reads is there and empty, but for the instance.
@@ -250,10 +256,95 @@ func TestShownLinesOfDonors(t *testing.T) {
 				t.Fatalf("%v, %v", p.Problems, err)
 			}
 			text := p.Problems[0].What
-			if !strings.Contains(text, c.want) || strings.Contains(text, secret) || len(text) > 8<<10 || strings.ContainsAny(text, "\x1b\x07\n") {
+			if !strings.Contains(text, c.want) || strings.Contains(text, secret) || len(text) > 8<<10 || strings.ContainsAny(text, "\x1b\x07\n") ||
+				!strings.Contains(text, "from node donor-abc at") {
 				t.Errorf("%d bytes: %.600s", len(text), text)
 			}
 		})
+	}
+}
+
+// TestConsents: a person's consent is for one rollback, also when it is resumed, or for the watch
+// of one capture. Only a watch passes over versions.
+func TestConsents(t *testing.T) {
+	const abc = "2026.01.01"
+	state := map[string]any{"pool": pool, "to": version(abc, 1).ID, "from": version("2026.01.02", 2).ID, "customData": "abc", "lastCustomData": "def"}
+	ended := &journal.End{}
+	for name, c := range map[string]struct {
+		kind       string
+		ended      *journal.End
+		was        rollback.Request // of the record
+		unattended bool
+		to         string // "": refused
+	}{
+		"person's rollback that is resumed":        {rollback.Kind, nil, rollback.Request{RestoreLearned: []string{"customData"}}, false, abc},
+		"the same by a watch":                      {rollback.Kind, nil, rollback.Request{RestoreLearned: []string{"customData"}}, true, abc},
+		"one that named nothing":                   {rollback.Kind, nil, rollback.Request{}, false, ""},
+		"person after a rollback that ended":       {rollback.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, false, ""},
+		"watch after a person's rollback":          {rollback.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, true, "2025.12.31"},
+		"watch of the capture that named it":       {capture.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, true, abc},
+		"watch after a watch's rollback":           {rollback.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}, Unattended: true}, true, abc},
+		"watch of a capture that named another":    {capture.Kind, ended, rollback.Request{RestoreLearned: []string{"cse"}}, true, "2025.12.31"},
+		"person after the capture that named it":   {capture.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, false, ""},
+		"rollback that left out, and is resumed":   {rollback.Kind, nil, rollback.Request{WithoutLearned: true}, false, abc},
+		"person after a rollback that left it out": {rollback.Kind, ended, rollback.Request{WithoutLearned: true}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fake{customData: "abc", last: "def", oldest: true}
+			config := f.config()
+			rec, err := config.Journal.Load(t.Context(), string(pool))
+			must(t, err)
+			rec.Kind, rec.Ended = c.kind, c.ended
+			rec.Request, _ = json.Marshal(c.was)
+			rec.State, _ = json.Marshal(state)
+			_, err = config.Journal.Save(t.Context(), rec)
+			must(t, err)
+			p, err := rollback.New(config).Plan(t.Context(), rollback.Request{Pool: pool, Unattended: c.unattended})
+			must(t, err)
+			refused := len(p.Problems) == 1 && p.Problems[0].Code == "LearnedFromDonor"
+			if refused != (c.to == "") || !refused && (p.Version.Name() != c.to || len(p.Problems) > 0) {
+				t.Errorf("%s: %v", p.Version, p.Problems)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeftOutExtensions: with an extension that only a donor's disk showed goes what runs after it,
+// and both are named.
+func TestLeftOutExtensions(t *testing.T) {
+	original := plan.Original{Image: fleet.ImageReference{ID: "/subscriptions/s/original"}}
+	for _, e := range []fleet.Extension{{Name: "cse"}, {Name: "agent", After: []string{"CSE"}}, {Name: "monitor"}} {
+		x := plan.OriginalExtension{Extension: e, PublicSHA256: plan.NoSettings, ProtectedSHA256: plan.NoSettings, Deleted: true}
+		if e.Name == "cse" {
+			x.ProtectedSHA256 = "abc"
+		}
+		original.Extensions = append(original.Extensions, x)
+	}
+	f := fake{last: "def", kept: map[string]string{"abc": "{}"}}
+	config := f.config()
+	rec, err := config.Journal.Load(t.Context(), string(pool))
+	must(t, err)
+	rec.State, _ = json.Marshal(map[string]any{"original": original})
+	_, err = config.Journal.Save(t.Context(), rec)
+	must(t, err)
+	for _, without := range []bool{true, false} {
+		p, err := rollback.New(config).Plan(t.Context(), rollback.Request{Pool: pool, To: plan.ToOriginal, WithoutLearned: without})
+		must(t, err)
+		steps, notes := fmt.Sprint(p.Steps), strings.Join(p.Notes, "\n")
+		switch {
+		case !without && (len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0].WayOut, "ortet rollback pool1 --to original --restore-learned cse; or give --without-learned in place of these")):
+			t.Errorf("%v", p.Problems)
+		case without && (len(p.Problems) > 0 || !strings.Contains(steps, "Restore extensions of the model: monitor ")),
+			without && (!strings.Contains(notes, "extension cse: left out") || !strings.Contains(notes, "extension agent: left out") || strings.Contains(notes, "monitor")):
+			t.Errorf("%v\n%s\n%s", p.Problems, steps, notes)
+		}
 	}
 }
 
