@@ -55,7 +55,10 @@ type learned struct {
 // restores reports whether a value is not left out. It is refused unless the request names it.
 func (l *learned) restores(ctx context.Context, pool fleet.Pool, v plan.Learned, data fleet.Secret) bool {
 	name := cmp.Or(v.Name, v.Kind)
-	named := slices.ContainsFunc(l.req.RestoreLearned, func(n string) bool { return strings.EqualFold(n, name) })
+	named := slices.ContainsFunc(l.req.RestoreLearned, func(n string) bool {
+		n, sha, _ := strings.Cut(n, "@") // of the value that was shown: a version's tag may name another by now
+		return strings.EqualFold(n, name) && strings.HasPrefix(v.SHA256, strings.ToLower(sha))
+	})
 	if !named && l.req.WithoutLearned {
 		l.notes = append(l.notes, name+" that a donor's disk showed is left out")
 		return false
@@ -86,7 +89,7 @@ func (l *learned) restores(ctx context.Context, pool fleet.Pool, v plan.Learned,
 		l.notes = append(l.notes, "restores what a donor's disk showed: "+text)
 		return true
 	}
-	l.names = append(l.names, name)
+	l.names = append(l.names, fmt.Sprintf("%s@%.12s", name, v.SHA256))
 	l.problems.Refuse(true, codeLearned, string(pool.ID), text, "")
 	return true
 }

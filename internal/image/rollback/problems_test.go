@@ -186,6 +186,8 @@ func TestPlan(t *testing.T) {
 		"customData of the owner":   {f: fake{customData: "abc"}, q: byPool},
 		"customData of a donor":     {f: fake{customData: "abc", last: "def"}, q: byPool, want: []string{"LearnedFromDonor"}},
 		"customData that is named":  {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, RestoreLearned: []string{"CustomData"}}},
+		"customData that was shown": {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, RestoreLearned: []string{"customData@ab"}}},
+		"other than what was shown": {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, RestoreLearned: []string{"customData@def"}}, want: []string{"LearnedFromDonor"}},
 		"customData left out":       {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, WithoutLearned: true}},
 		"unattended":                {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, Unattended: true}, want: []string{"LearnedFromDonor"}},
 		"no such node":              {f: fake{nodeErr: missing}, q: rollback.Request{Node: "n"}, want: []string{"NoPool"}},
@@ -339,7 +341,7 @@ func TestLeftOutExtensions(t *testing.T) {
 		must(t, err)
 		steps, notes := fmt.Sprint(p.Steps), strings.Join(p.Notes, "\n")
 		switch {
-		case !without && (len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0].WayOut, "ortet rollback pool1 --to original --restore-learned cse; or give --without-learned in place of these")):
+		case !without && (len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0].WayOut, "ortet rollback pool1 --to original --restore-learned cse@44136fa355b3; or give --without-learned in place of these")):
 			t.Errorf("%v", p.Problems)
 		case without && (len(p.Problems) > 0 || !strings.Contains(steps, "Restore extensions of the model: monitor ")),
 			without && (!strings.Contains(notes, "extension cse: left out") || !strings.Contains(notes, "extension agent: left out") || strings.Contains(notes, "monitor")):
