@@ -35,6 +35,8 @@ var refusedPaths = []struct{ pattern, cause string }{
 	{"/etc/systemd/system.control", otherUnits}, {"/etc/systemd/system.attached", otherUnits}, {"/etc/systemd/*-generators", otherUnits}, {"/usr/local/lib/systemd", otherUnits},
 	{"/etc/systemd/user", otherUnits}, {"/etc/xdg/systemd", otherUnits}, {"/usr/share/systemd", otherUnits}, {"/usr/local/share/systemd", otherUnits},
 	{"/root/.config/systemd", otherUnits}, {"/root/.local/share/systemd", otherUnits}, {"/home/*/.config/systemd", otherUnits}, {"/home/*/.local/share/systemd", otherUnits},
+	{"/etc/init.d", otherUnits}, {"/etc/rc.local", otherUnits}, {"/etc/rc?.d", otherUnits}, // of which generators make units
+	{"/etc/extensions", ofImage}, {"/var/lib/extensions", ofImage}, {"/var/lib/confexts", ofImage}, {"/usr/local/lib/confexts", ofImage}, // systemd-sysext(8): laid over /usr and /etc
 	{"/etc/sysctl.d/90-ortet.conf", "is written from spec.sysctls; use that"},
 	{"/etc/kubernetes/kubelet.conf.d", useKubelet}, {"/var/lib/kubelet/config.yaml", "is the kubelet's own configuration; use spec.kubelet"},
 	{"/etc/containerd/certs.d", useMirrors}, {"/etc/rancher/*/registries.yaml", useMirrors},

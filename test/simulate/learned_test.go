@@ -3,6 +3,7 @@ package simulate
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -34,6 +35,31 @@ func TestHoleDonorsCommandInCleanImage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A capture names its donor where the donor's disk shows something else than the first one's, and
+// only then.
+func TestDonorThatDisagreesIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 7, Pool: clean("")})
+		defer w.close()
+		for i, c := range []struct {
+			ask   Ask
+			named int // values
+		}{
+			{Ask{Do: "capture"}, 0}, {Ask{Do: "rollback", To: "original"}, 0},
+			{Ask{Do: "capture", Node: 1, Again: true}, 2}, // customData and an extension's settings
+			{Ask{Do: "capture", Node: 1, Again: true}, 0}, // the model names a prototype: nothing is compared
+			{Ask{Do: "rollback", To: "original"}, 0}, {Ask{Do: "capture", Again: true}, 0},
+		} {
+			w.pursue(0, c.ask)
+			p := w.processes[i]
+			if got := strings.Count(strings.Join(p.capture.Notes, "\n"), "is not what an earlier donor's disk showed"); got != c.named || p.code() != 0 {
+				t.Errorf("%d: exit %d, %q, want %d named; %v", i, p.code(), p.capture.Notes, c.named, w.violations)
+			}
+			time.Sleep(day)
+		}
+	})
 }
 
 // Who may write tags neither takes a version back nor cordons its nodes.

@@ -74,49 +74,37 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 			p.Progress(-1, "kept %s %s", item.Kind, item.Name)
 		}
 	}
+	var differ []string
 	c.set(func(s *state) {
-		s.learn(*report, custom, c.req.Node, c.Now())
+		differ = s.learn(*report, custom, c.req.Node, c.Now())
 		s.keepScan(*report)
 		s.CustomData, s.NoCustomData = custom, custom == "" && !customDataUnread(*report)
 		if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == plan.NoopSHA256 {
 			s.CustomData = plan.NoopSHA256 // the no-op that stays in the model is not sealed
 		}
 	})
-	for _, l := range c.get().differing(c.req.Node) {
-		c.Note("%s on the disk of %s is not what an earlier donor's disk showed, which a rollback to the original restores", cmp.Or(l.Name, l.Kind), l.Donor)
+	for _, name := range differ {
+		c.Note("%s on the disk of %s is not what an earlier donor's disk showed, which a rollback to the original restores", name, c.req.Node)
 	}
 	return done, nil
-}
-
-// differing returns what a donor's disk shows that is not what counts.
-func (s state) differing(donor string) (all []plan.Learned) {
-	if s.Original == nil {
-		return nil
-	}
-	counts := []string{s.Original.CustomData}
-	for _, e := range s.Original.Extensions {
-		counts = append(counts, e.ProtectedSHA256)
-	}
-	for _, l := range s.Original.Learned {
-		if l.Donor == donor && !slices.Contains(counts, l.SHA256) {
-			all = append(all, l)
-		}
-	}
-	return all
 }
 
 // learn completes the original from the donor's disk: customData, and extensions by their
 // handlers' names. Unsaved names what the pod could not save, and the protected settings of
 // extensions that are to be deleted and of which the disk has nothing. What an earlier donor's
-// disk showed stays: a node that lies must not replace it.
-func (s *state) learn(report wire.GeneralizeReport, customData, donor string, now time.Time) {
+// disk showed stays: a node that lies must not replace it, and what differs is returned.
+func (s *state) learn(report wire.GeneralizeReport, customData, donor string, now time.Time) (differ []string) {
 	s.Unsaved = slices.Clone(report.Unsaved)
 	if s.Original == nil {
-		return
+		return nil
 	}
 	o := *s.Original
 	learn := func(known, name, sha string, kind wire.SealedKind) string {
-		return o.Learn(known, plan.Learned{Kind: string(kind), Name: name, SHA256: sha, Donor: donor, At: now})
+		counts := o.Learn(known, plan.Learned{Kind: string(kind), Name: name, SHA256: sha, Donor: donor, At: now})
+		if counts != sha {
+			differ = append(differ, cmp.Or(name, string(kind)))
+		}
+		return counts
 	}
 	if o.Extensions = slices.Clone(o.Extensions); customData != "" {
 		o.CustomData = learn(o.CustomData, "", customData, wire.CustomData)
@@ -143,9 +131,11 @@ func (s *state) learn(report wire.GeneralizeReport, customData, donor string, no
 			s.Unsaved = append(s.Unsaved, "protected settings of extension "+e.Name+": the donor's disk has none of them")
 		}
 	}
-	if s.LearnsOriginal {
-		s.Original = &o
+	if !s.LearnsOriginal {
+		return nil
 	}
+	s.Original = &o
+	return differ
 }
 
 // keep keeps an item. Of what is kept already, it must not drop to make room what else is

@@ -55,7 +55,10 @@ type learned struct {
 // restores reports whether a value is not left out. It is refused unless the request names it.
 func (l *learned) restores(ctx context.Context, pool fleet.Pool, v plan.Learned, data fleet.Secret) bool {
 	name := cmp.Or(v.Name, v.Kind)
-	named := slices.ContainsFunc(l.req.RestoreLearned, func(n string) bool { return strings.EqualFold(n, name) })
+	named := slices.ContainsFunc(l.req.RestoreLearned, func(n string) bool {
+		n, sha, _ := strings.Cut(n, "@") // of the value that was shown: a version's tag may name another by now
+		return strings.EqualFold(n, name) && strings.HasPrefix(v.SHA256, strings.ToLower(sha))
+	})
 	if !named && l.req.WithoutLearned {
 		l.notes = append(l.notes, name+" that a donor's disk showed is left out")
 		return false
@@ -79,11 +82,14 @@ func (l *learned) restores(ctx context.Context, pool fleet.Pool, v plan.Learned,
 			text += " at " + other.At.UTC().Format(time.RFC3339) + differing(data.Reveal(), other.Data.Reveal())
 		}
 	}
+	if more := len(others) - maxOthers; more > 0 {
+		text += fmt.Sprintf("; and %s more", fleet.Count(more, "other value"))
+	}
 	if named {
 		l.notes = append(l.notes, "restores what a donor's disk showed: "+text)
 		return true
 	}
-	l.names = append(l.names, name)
+	l.names = append(l.names, fmt.Sprintf("%s@%.12s", name, v.SHA256))
 	l.problems.Refuse(true, codeLearned, string(pool.ID), text, "")
 	return true
 }
@@ -121,7 +127,7 @@ func (l *learned) end() []string {
 func differing(this, other string) string {
 	lines := func(text string) (raw, shown []string) {
 		var b bytes.Buffer
-		if json.Indent(&b, []byte(text), "", " ") == nil {
+		if json.Indent(&b, []byte(text), "", "") == nil { // nested ones, indented, would fill the memory
 			text = b.String()
 		}
 		raw = strings.Split(text, "\n")
@@ -132,13 +138,22 @@ func differing(this, other string) string {
 	}
 	only := func(what, a, b string) (text string) {
 		raw, shown := lines(a)
-		have, _ := lines(b)
+		have := map[string]bool{}
+		other, _ := lines(b)
+		for _, l := range other {
+			have[l] = true
+		}
 		n := 0
 		for i, l := range raw {
-			if !slices.Contains(have, l) && n < maxLines {
-				n++
+			if have[l] {
+				continue
+			}
+			if n++; n <= maxLines {
 				text += fmt.Sprintf(" %q", shown[i])
 			}
+		}
+		if n > maxLines { // else lines of no matter would hide the one that matters
+			text += fmt.Sprintf(" and %s more", fleet.Count(n-maxLines, "line"))
 		}
 		if text != "" {
 			text = ", " + what + text

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -34,8 +35,10 @@ type fake struct {
 	poolErr, nodeErr, keptErr, versionsErr error
 	denied                                 []string
 	notAllowed                             []cluster.Access
-	customData                             string // that the first version needs
-	last                                   string // customData that Ortet gave the model
+	customData                             string            // that the first version needs
+	last                                   string            // customData that Ortet gave the model
+	oldest                                 bool              // a third version, which needs no customData
+	kept                                   map[string]string // customData by its hash; may be nil
 	locked                                 bool
 	owner                                  func(*fleet.Pool) // what the pool's owner changed; may be nil
 	begun                                  int
@@ -83,7 +86,11 @@ func (c cloudOf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersi
 	if c.f.customData != "" {
 		older.Tags[fleet.TagCustomData] = c.f.customData
 	}
-	return []fleet.ImageVersion{older, version("2026.01.02", 2)}, c.f.versionsErr
+	all := []fleet.ImageVersion{older, version("2026.01.02", 2)}
+	if c.f.oldest {
+		all = slices.Insert(all, 0, version("2025.12.31", 0))
+	}
+	return all, c.f.versionsErr
 }
 
 // The rest of what a capture's plan reads is there and empty, but for the instance.
@@ -122,8 +129,11 @@ func (c clusterOf) Node(context.Context, string) (fleet.Node, error) {
 
 func (clusterOf) Machine(context.Context, fleet.Node) (_ map[string]string, _ bool, _ error) { return }
 
-func (c clusterOf) GetSecret(context.Context, fleet.ResourceID, string, string) (cluster.SecretItem, error) {
-	return cluster.SecretItem{}, c.f.keptErr
+func (c clusterOf) GetSecret(_ context.Context, _ fleet.ResourceID, _, sum string) (x cluster.SecretItem, _ error) {
+	if text, ok := c.f.kept[sum]; ok {
+		x = cluster.SecretItem{SHA256: sum, Data: fleet.NewSecret(text), Donor: "donor-" + sum}
+	}
+	return x, c.f.keptErr
 }
 
 func (c clusterOf) Holding(context.Context, string) (cluster.Holding, bool, error) {
@@ -176,6 +186,8 @@ func TestPlan(t *testing.T) {
 		"customData of the owner":   {f: fake{customData: "abc"}, q: byPool},
 		"customData of a donor":     {f: fake{customData: "abc", last: "def"}, q: byPool, want: []string{"LearnedFromDonor"}},
 		"customData that is named":  {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, RestoreLearned: []string{"CustomData"}}},
+		"customData that was shown": {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, RestoreLearned: []string{"customData@ab"}}},
+		"other than what was shown": {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, RestoreLearned: []string{"customData@def"}}, want: []string{"LearnedFromDonor"}},
 		"customData left out":       {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, WithoutLearned: true}},
 		"unattended":                {f: fake{customData: "abc", last: "def"}, q: rollback.Request{Pool: pool, Unattended: true}, want: []string{"LearnedFromDonor"}},
 		"no such node":              {f: fake{nodeErr: missing}, q: rollback.Request{Node: "n"}, want: []string{"NoPool"}},
@@ -206,6 +218,135 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		})
+	}
+}
+
+// TestWithoutLearnedKeepsCustomData: what is left out is not announced.
+func TestWithoutLearnedKeepsCustomData(t *testing.T) {
+	f := fake{customData: "abc", last: "def"}
+	for _, named := range []bool{true, false} {
+		q := rollback.Request{Pool: pool, WithoutLearned: true}
+		if named {
+			q.RestoreLearned = []string{"customData"}
+		}
+		p, err := rollback.New(f.config()).Plan(t.Context(), q)
+		notes := strings.Join(p.Notes, "\n")
+		if err != nil || strings.Contains(notes, "becomes what goes with 2026.01.01") != named || strings.Contains(notes, "is left out") == named {
+			t.Errorf("named %t: %q, %v", named, notes, err)
+		}
+	}
+}
+
+// TestShownLinesOfDonors: a refusal shows where two donors differ, without secrets and without
+// control characters, and a disk does not decide how much.
+func TestShownLinesOfDonors(t *testing.T) {
+	const secret = "hunter2Hunter2"
+	deep := strings.Repeat(`{"a":[`, 2000) + `"curl http://203.0.113.9"` + strings.Repeat("]}", 2000)
+	for name, c := range map[string]struct{ abc, def, want string }{
+		"script":             {"#!/bin/sh\necho \x1b]0;x\x07\nPASSWORD=" + secret, "#!/bin/sh\necho", `"PASSWORD=`},
+		"JSON":               {`{"script":"curl http://203.0.113.9","password":"` + secret + `"}`, `{"script":"true"}`, `"\"script\": \"curl http://203.0.113.9\"`},
+		"nested JSON":        {deep, `{"a":[` + "\n]}", `"\"a\": [" "\"a\": [" and`},
+		"one line":           {strings.Repeat("x ", 30_000), "x", `"x x`},
+		"line of no matter":  {"a\nb\nc\nd\ne\ncurl http://203.0.113.9", "", "and 1 line more"},
+		"bytes, not of text": {"\x1f\x8b\xff" + secret, "x", "donor-def"},
+		"other of no text":   {"x", "\x1f\x8b\xff" + secret, "donor-def"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fake{customData: "abc", last: "def", kept: map[string]string{"abc": c.abc, "def": c.def}}
+			p, err := rollback.New(f.config()).Plan(t.Context(), rollback.Request{Pool: pool})
+			if err != nil || len(p.Problems) != 1 {
+				t.Fatalf("%v, %v", p.Problems, err)
+			}
+			text := p.Problems[0].What
+			if !strings.Contains(text, c.want) || strings.Contains(text, secret) || len(text) > 8<<10 || strings.ContainsAny(text, "\x1b\x07\n") ||
+				!strings.Contains(text, "from node donor-abc at") {
+				t.Errorf("%d bytes: %.600s", len(text), text)
+			}
+		})
+	}
+}
+
+// TestConsents: a person's consent is for one rollback, also when it is resumed, or for the watch
+// of one capture. Only a watch passes over versions.
+func TestConsents(t *testing.T) {
+	const abc = "2026.01.01"
+	state := map[string]any{"pool": pool, "to": version(abc, 1).ID, "from": version("2026.01.02", 2).ID, "customData": "abc", "lastCustomData": "def"}
+	ended := &journal.End{}
+	for name, c := range map[string]struct {
+		kind       string
+		ended      *journal.End
+		was        rollback.Request // of the record
+		unattended bool
+		to         string // "": refused
+	}{
+		"person's rollback that is resumed":        {rollback.Kind, nil, rollback.Request{RestoreLearned: []string{"customData"}}, false, abc},
+		"the same by a watch":                      {rollback.Kind, nil, rollback.Request{RestoreLearned: []string{"customData"}}, true, abc},
+		"one that named nothing":                   {rollback.Kind, nil, rollback.Request{}, false, ""},
+		"person after a rollback that ended":       {rollback.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, false, ""},
+		"watch after a person's rollback":          {rollback.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, true, "2025.12.31"},
+		"watch of the capture that named it":       {capture.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, true, abc},
+		"watch after a watch's rollback":           {rollback.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}, Unattended: true}, true, abc},
+		"watch of a capture that named another":    {capture.Kind, ended, rollback.Request{RestoreLearned: []string{"cse"}}, true, "2025.12.31"},
+		"person after the capture that named it":   {capture.Kind, ended, rollback.Request{RestoreLearned: []string{"customData"}}, false, ""},
+		"rollback that left out, and is resumed":   {rollback.Kind, nil, rollback.Request{WithoutLearned: true}, false, abc},
+		"person after a rollback that left it out": {rollback.Kind, ended, rollback.Request{WithoutLearned: true}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fake{customData: "abc", last: "def", oldest: true}
+			config := f.config()
+			rec, err := config.Journal.Load(t.Context(), string(pool))
+			must(t, err)
+			rec.Kind, rec.Ended = c.kind, c.ended
+			rec.Request, _ = json.Marshal(c.was)
+			rec.State, _ = json.Marshal(state)
+			_, err = config.Journal.Save(t.Context(), rec)
+			must(t, err)
+			p, err := rollback.New(config).Plan(t.Context(), rollback.Request{Pool: pool, Unattended: c.unattended})
+			must(t, err)
+			refused := len(p.Problems) == 1 && p.Problems[0].Code == "LearnedFromDonor"
+			if refused != (c.to == "") || !refused && (p.Version.Name() != c.to || len(p.Problems) > 0) {
+				t.Errorf("%s: %v", p.Version, p.Problems)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeftOutExtensions: with an extension that only a donor's disk showed goes what runs after it,
+// and both are named.
+func TestLeftOutExtensions(t *testing.T) {
+	original := plan.Original{Image: fleet.ImageReference{ID: "/subscriptions/s/original"}}
+	for _, e := range []fleet.Extension{{Name: "cse"}, {Name: "agent", After: []string{"CSE"}}, {Name: "monitor"}} {
+		x := plan.OriginalExtension{Extension: e, PublicSHA256: plan.NoSettings, ProtectedSHA256: plan.NoSettings, Deleted: true}
+		if e.Name == "cse" {
+			x.ProtectedSHA256 = "abc"
+		}
+		original.Extensions = append(original.Extensions, x)
+	}
+	f := fake{last: "def", kept: map[string]string{"abc": "{}"}}
+	config := f.config()
+	rec, err := config.Journal.Load(t.Context(), string(pool))
+	must(t, err)
+	rec.State, _ = json.Marshal(map[string]any{"original": original})
+	_, err = config.Journal.Save(t.Context(), rec)
+	must(t, err)
+	for _, without := range []bool{true, false} {
+		p, err := rollback.New(config).Plan(t.Context(), rollback.Request{Pool: pool, To: plan.ToOriginal, WithoutLearned: without})
+		must(t, err)
+		steps, notes := fmt.Sprint(p.Steps), strings.Join(p.Notes, "\n")
+		switch {
+		case !without && (len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0].WayOut, "ortet rollback pool1 --to original --restore-learned cse@44136fa355b3; or give --without-learned in place of these")):
+			t.Errorf("%v", p.Problems)
+		case without && (len(p.Problems) > 0 || !strings.Contains(steps, "Restore extensions of the model: monitor ")),
+			without && (!strings.Contains(notes, "extension cse: left out") || !strings.Contains(notes, "extension agent: left out") || strings.Contains(notes, "monitor")):
+			t.Errorf("%v\n%s\n%s", p.Problems, steps, notes)
+		}
 	}
 }
 

@@ -323,7 +323,6 @@ func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool,
 			"name a version by --to, or set image and customData by hand")
 	case want != "" && (last != "" || has == plan.NoopSHA256) && (want != has || last != "" && want != last): // else it is the owner's
 		s.CustomData = want
-		notes = append(notes, "the model's customData becomes what goes with "+name)
 	case !s.ToOriginal && want == "" && has+last != "":
 		notes = append(notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
 	}
@@ -372,7 +371,11 @@ func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool, 
 			"name a version that was made with --bootstrap baked, or capture a node again")
 		d.Unreadable("the customData of "+name, err)
 		r.customData = &data
-		if !given && sha != plan.NoopSHA256 && err == nil && !l.restores(ctx, pool, plan.Learned{Kind: string(wire.CustomData), SHA256: sha}, data) {
+		switch {
+		case given || err != nil:
+		case sha == plan.NoopSHA256 || l.restores(ctx, pool, plan.Learned{Kind: string(wire.CustomData), SHA256: sha}, data):
+			l.notes = append(l.notes, "the model's customData becomes what goes with "+name)
+		default:
 			r.s.CustomData, r.customData = "", nil
 		}
 	}

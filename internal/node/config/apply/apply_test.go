@@ -108,6 +108,7 @@ func TestHoleUnitsOutsideOfSpecUnits(t *testing.T) {
 		"/usr/local/lib/systemd/system-generators/x", "/usr/local/lib/systemd/user/x.service",
 		"/etc/systemd/user/x.service", "/etc/xdg/systemd/user/x.service", "/usr/local/share/systemd/user/x.service", "/usr/share/systemd/user/x.service",
 		"/root/.config/systemd/user/x.service", "/root/.config/systemd/user.control/x.service", "/root/.local/share/systemd/user/x.service", "/home/a/.config/systemd/user/x.service", "/home/a/.local/share/systemd/user/x.service",
+		"/etc/init.d/x", "/etc/rc.local", "/etc/rc3.d/S01x", "/etc/extensions/x/usr/lib/systemd/system/x.service", "/var/lib/extensions/x/usr/bin/runc", "/var/lib/confexts/x/etc/systemd/system/x.service",
 		"/run/systemd/system.control/x.service", "/run/systemd/transient/x.service", "/run/systemd/generator.early/x.service", "/var/run/systemd/system/x.service",
 	} {
 		w.did(w.bad(1, nodeconfig.Config{Files: []nodeconfig.File{{Path: name}}}, wire.ConfigurationFailed, wire.ReasonInvalid, name))
