@@ -2,24 +2,31 @@ package agents
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // Stop drains all machines of a pool, as far as there is time, and deallocates them:
-// what is only powered off is still billed. Pods that nothing else can run wait.
+// what is only powered off is still billed. Pods that nothing else can run wait. Beside a machine that
+// refuses it, all others are stopped one by one.
 func (c *Control) Stop(ctx context.Context, name string) error {
 	pool, machines, err := c.load(ctx, name)
 	if err != nil || len(machines) == 0 {
 		return err
 	}
-	if err := each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error {
-		if m.Power != "running" {
-			return nil
-		}
-		_, err := c.drain(ctx, m, true)
+	running := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return m.Power != "running" })
+	_, refused, err := c.nodes(ctx, running...)
+	if err != nil {
 		return err
+	}
+	if err := c.eachOwn(ctx, running, maxParallel, func(ctx context.Context, m Machine) error {
+		_, err := c.drain(ctx, m, true)
+		if err != nil || len(refused) == 0 {
+			return err
+		}
+		return c.writer().Do(ctx, fleet.StopInstance{Instance: m.ID, Deallocate: true})
 	}); err != nil {
 		return err
 	}
@@ -65,15 +72,14 @@ func (c *Control) Chaos(ctx context.Context, name string, shuffle func(n int, sw
 		return err
 	}
 	shuffle(len(machines), func(i, j int) { machines[i], machines[j] = machines[j], machines[i] })
-	return each(ctx, machines, 1, func(ctx context.Context, m Machine) error {
+	return c.eachOwn(ctx, machines, 1, func(ctx context.Context, m Machine) error {
 		if m.Power != "running" {
 			return nil
 		}
-		nodes, err := c.nodes(ctx, m)
+		before, err := c.own(ctx, m)
 		if err != nil {
 			return err
 		}
-		before := nodes[m.Instance]
 		c.report(m.Node, "restarting")
 		if err := c.writer().Do(ctx, fleet.RestartInstance{Instance: m.ID}); err != nil {
 			return err
