@@ -115,6 +115,17 @@ func (w *world) checkLiar(p *process, req request, about string, r *http.Request
 	}
 }
 
+// checkRemove: a machine that a rival claims is not deleted.
+func (w *world) checkRemove(id string) {
+	if w.story.Pool.Liar != rivals {
+		return
+	}
+	n := w.kube.Node(liar)
+	if c := w.find(func(c *computer) bool { return c.ID == id }); c != nil && n != nil && strings.EqualFold(n.Spec.ProviderID, "azure://"+c.ResourceID) {
+		w.broken(21, "machine %s is deleted beside a Node that claims it", c.Name)
+	}
+}
+
 // beside adds a hostile kubelet to an eighth of the seeds. Its victim cannot be a workbench, and other
 // pools' nodes are none, so the pool has an instance more.
 func beside(seed uint64, s Story) Story {
