@@ -178,6 +178,33 @@ var nodeChanges = []Story{
 		Cannot: "another Node has its name", Happen: at("kube PATCH nodes/pool1000000", 2, "donor's Node made again")},
 }
 
+// Of a Node that changes before the first change of a capture nothing is changed: it is not even drained.
+func TestHoleNodeThatChangesIsNotDrained(t *testing.T) {
+	s := nodeChanges[0]
+	s.Name, s.Happen = "the donor's Node is another machine's before it is protected", at("kube POST ortet-system/pods", 1, "donor says that it is another machine")
+	for _, s := range []Story{s, onFlexible(s)} {
+		r := play(t, s)
+		if len(r.violations)+len(r.missed) > 0 {
+			t.Error(explain(s, r))
+		}
+		if i := slices.IndexFunc(r.trace, func(l string) bool { return strings.Contains(l, "kube PATCH nodes/pool1000000") }); i >= 0 {
+			t.Errorf("the Node was changed: %s", r.trace[i])
+		}
+	}
+}
+
+// To a Node that is not its machine any more nothing is attached: another one is the workbench.
+func TestHoleWorkbenchThatChanges(t *testing.T) {
+	s := Story{Name: "the workbench's Node is another machine's before the attach", Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}},
+		Happen: at("azure PUT disks/disk_pool1_work", 1, "workbench says that it is another machine")}
+	for _, s := range []Story{s, onFlexible(s)} {
+		ended := func(l string) bool { return strings.Contains(l, " ends: 0 ") }
+		if r := play(t, s); len(r.violations)+len(r.missed) > 0 || !slices.ContainsFunc(r.trace, ended) {
+			t.Error(explain(s, r))
+		}
+	}
+}
+
 func TestHoleNodeThatChangesIsNotStopped(t *testing.T) {
 	for _, s := range nodeChanges {
 		for _, s := range []Story{s, onFlexible(s)} {
