@@ -1,17 +1,21 @@
 package simulate
 
 import (
+	"errors"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // liar is the Node of a hostile kubelet, on no machine of the story's. Its credential binds the name alone.
@@ -154,6 +158,27 @@ func besideLiar(t *testing.T, s Story, lies ...string) {
 // No pod is on a Node that is no machine of the pool, and the capture ends well.
 func TestHoleWorkbenchByFalseProviderID(t *testing.T) {
 	besideLiar(t, Story{Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Canary: 2, Once: true}}}, lies...)
+}
+
+// A rollback that is given the liar's name changes no pool that it claims.
+func TestHoleRollbackByLiarsName(t *testing.T) {
+	for _, lie := range lies[:7] {
+		synctest.Test(t, func(t *testing.T) {
+			pool := usual
+			pool.Liar, pool.Neighbour = lie, 2
+			w := newWorld(Story{Seed: 3, Pool: pool})
+			defer w.close()
+			config, err := w.config("rollback", w.azure.Transport(), w.kube, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = rollback.New(config).Rollback(t.Context(), rollback.Request{Node: liar, WithoutLearned: true, AcceptLostExtensions: true})
+			refused := new(workflow.Refused)
+			if !errors.As(err, &refused) || len(refused.Problems) != 1 || refused.Problems[0].On != "node "+liar {
+				t.Errorf("of a Node that claims %s: %v", lie, err)
+			}
+		})
+	}
 }
 
 // A watch deletes bad nodes; a younger Node that claims their ids is not drained in their place.
