@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -10,28 +11,37 @@ import (
 
 // Stop drains all machines of a pool, as far as there is time, and deallocates them:
 // what is only powered off is still billed. Pods that nothing else can run wait. Beside a machine that
-// refuses it, all others are stopped one by one.
+// refuses it, all others are stopped.
 func (c *Control) Stop(ctx context.Context, name string) error {
 	pool, machines, err := c.load(ctx, name)
 	if err != nil || len(machines) == 0 {
 		return err
 	}
-	running := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return m.Power != "running" })
-	_, refused, err := c.nodes(ctx, running...)
+	_, refused, err := c.nodes(ctx, slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return m.Power != "running" })...)
 	if err != nil {
 		return err
 	}
-	if err := c.eachOwn(ctx, running, maxParallel, func(ctx context.Context, m Machine) error {
-		_, err := c.drain(ctx, m, true)
-		if err != nil || len(refused) == 0 {
-			return err
+	stops := fleet.DeallocateScaleSet{Pool: pool.ID}
+	own := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return refused[m.Instance] != nil })
+	if err := each(ctx, own, maxParallel, func(ctx context.Context, m Machine) error {
+		if m.Power != "running" {
+			return nil
 		}
-		return c.writer().Do(ctx, fleet.StopInstance{Instance: m.ID, Deallocate: true})
+		_, err := c.drain(ctx, m, true)
+		return err
 	}); err != nil {
 		return err
 	}
-	c.report(name, "deallocating %d machines", len(machines))
-	_, err = c.writer().ScaleSet(ctx, pool.ID, once(fleet.DeallocateScaleSet{Pool: pool.ID}), nil)
+	if len(refused) > 0 {
+		stops.Instances = instances(own)
+	}
+	if len(own) > 0 {
+		c.report(name, "deallocating %d machines", len(own))
+		_, err = c.writer().ScaleSet(ctx, pool.ID, once(stops), nil)
+	}
+	for _, m := range machines {
+		err = errors.Join(err, refused[m.Instance])
+	}
 	return err
 }
 
