@@ -180,13 +180,14 @@ func TestHoleForeignMachineCaptured(t *testing.T) {
 		captured string
 		err      string
 	}{
-		"--all":                             {captured: "[web000000]", err: "Left out: pools of " + foreign + ", which Nodes report; name those to work in by --resource-group"},
-		"--all --resource-group " + foreign: {captured: "[batch000000 web000000]"},
-		"--all --resource-group " + named:   {nameless: true, captured: "[web000000]", err: "Left out: pools of " + foreign},
-		"--all --max-parallel 1":            {nameless: true, code: 3, captured: "[]", err: "no resource group is named, and Nodes report machines of " + named + ", " + foreign},
-		"--pool batch":                      {code: 3, captured: "[]", err: "a name is looked for in the named resource groups alone"},
-		"--pool web":                        {captured: "[web000000]"},
-		"--pool web --max-parallel 1":       {nameless: true, code: 3, captured: "[]", err: "name those to work in by --resource-group"},
+		"--all":                                                   {captured: "[web000000]", err: "Left out: pools of " + foreign + ", which Nodes report; name those to work in by --resource-group"},
+		"--all --resource-group " + foreign:                       {captured: "[batch000000 web000000]"},
+		"--all --resource-group " + named:                         {nameless: true, captured: "[web000000]", err: "Left out: pools of " + foreign},
+		"--all --max-parallel 1":                                  {nameless: true, code: 3, captured: "[]", err: "no resource group is named, and Nodes report machines of " + named + ", " + foreign},
+		"--all --resource-group " + named + "s":                   {nameless: true, code: 3, captured: "[]", err: "no Node reports a machine of the named resource groups [" + named + "s], and Nodes report machines of " + named + ", " + foreign},
+		"--pool batch":                                            {code: 3, captured: "[]", err: "a name is looked for in the named resource groups alone"},
+		"--pool web":                                              {captured: "[web000000]"},
+		"--pool web --max-parallel 1":                             {nameless: true, code: 3, captured: "[]", err: "name those to work in by --resource-group"},
 		"--pool " + fmt.Sprintf(group, "victims", "batch"):        {captured: "[batch000000]"},
 		"--pool batch --resource-group " + foreign:                {captured: "[batch000000]"},
 		"--pool web --resource-group " + strings.ToUpper(foreign): {code: 3, captured: "[]", err: "2 have that name"},

@@ -133,8 +133,12 @@ func (o *options) poolsIn(pools, groups []fleet.ResourceID) (in []fleet.Resource
 			others = append(others, string(group))
 		}
 	}
-	if len(groups) == 0 && len(others) > 0 {
-		return nil, refuse("NoGroup", "--all", "no resource group is named, and Nodes report machines of "+strings.Join(others, ", "), nameGroups)
+	if len(in) == 0 && len(others) > 0 { // else a wrong name would let each night end well
+		what := "no resource group is named"
+		if len(groups) > 0 {
+			what = fmt.Sprintf("no Node reports a machine of the named resource groups %v", groups)
+		}
+		return nil, refuse("NoGroup", "--all", what+", and Nodes report machines of "+strings.Join(others, ", "), nameGroups)
 	}
 	if len(others) > 0 {
 		fmt.Fprintf(o.process.Err, "Left out: pools of %s, which Nodes report; %s\n", strings.Join(others, ", "), nameGroups)

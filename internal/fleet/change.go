@@ -148,8 +148,11 @@ type (
 		Pool      ResourceID
 		Instances []string // their ids within the scale set, "3"
 	}
-	// DeallocateScaleSet deallocates all instances.
-	DeallocateScaleSet struct{ Pool ResourceID }
+	// DeallocateScaleSet deallocates all instances, or those that it names.
+	DeallocateScaleSet struct {
+		Pool      ResourceID
+		Instances []string `json:",omitempty"` // their ids within the scale set, "3"; none is all
+	}
 	// StartScaleSet starts all instances.
 	StartScaleSet struct{ Pool ResourceID }
 	// DeleteScaleSet deletes the scale set with its instances; a missing one is no error. With

@@ -32,6 +32,8 @@ func TestClaim(t *testing.T) {
 		"k3s with a name of its own":    {Claim{"pool00000a-1c0ffee0", "k3s://x", aVM}, m, `has the host name "pool00000A"`},
 		"another machine's provider id": {Claim{"pool00000a", own + "1", aVM}, m, "and not /subscriptions"},
 		"another scale set's":           {Claim{"pool00000a", strings.Replace(own, "/pool/", "/pool2/", 1), aVM}, m, "and not /subscriptions"},
+		"another's, in other capitals":  {Claim{"pool00000a", "AZURE://" + string(m.ID) + "1", aVM}, m, "and not /subscriptions"},
+		"ones":                          {Claim{"pool00000a", own, "FFFFFFFF-ffff-ffff-ffff-ffffffffffff"}, m, "which is no machine's"},
 		"no id of Azure's":              {Claim{"pool00000a", "azure://x", aVM}, m, "and not /subscriptions"},
 		"an earlier machine's":          {Claim{"pool00000a", own, otherVM}, m, "reports the systemUUID " + otherVM},
 		"no systemUUID":                 {Claim{"pool00000a", own, ""}, m, `the systemUUID ""`},
@@ -57,9 +59,11 @@ func TestRoster(t *testing.T) {
 	}
 	noDMI := node("hidden", own, "feedface-feed-face-feed-facefeedface")
 	noDMI.MachineID = "feedfacefeedfacefeedfacefeedface"
+	silent := node("silent", strings.ToLower(own), "")
+	silent.MachineID = noDMI.MachineID
 	all := []Node{
 		node("pool000001", strings.ToUpper(own), swapped), node("elsewhere", "k3s://elsewhere", otherVM),
-		node("stale", own, otherVM), node("silent", strings.ToLower(own), ""), node("copies", "", strings.ToUpper(aVM)), noDMI,
+		node("stale", own, otherVM), silent, node("copies", "", strings.ToUpper(aVM)), noDMI,
 	}
 	if n, rivals := NewRoster(all).Of(m); n == nil || n.Name != "pool000001" || !slices.Equal(rivals, []string{"copies", "hidden", "silent"}) {
 		t.Errorf("%+v, rivals %v", n, rivals)

@@ -148,6 +148,7 @@ func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
 }
 
 func (m *machines) Remove(ctx context.Context, id string) error {
+	(*world)(m).checkRemove(id)
 	m.mu.Lock()
 	if c := m.computers[id]; c != nil {
 		m.removed[c.node()] = c.running && c.ready == c.life && c.life > 1

@@ -1,17 +1,21 @@
 package simulate
 
 import (
+	"errors"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // liar is the Node of a hostile kubelet, on no machine of the story's. Its credential binds the name alone.
@@ -115,6 +119,17 @@ func (w *world) checkLiar(p *process, req request, about string, r *http.Request
 	}
 }
 
+// checkRemove: a machine that a rival claims is not deleted.
+func (w *world) checkRemove(id string) {
+	if w.story.Pool.Liar != rivals {
+		return
+	}
+	n := w.kube.Node(liar)
+	if c := w.find(func(c *computer) bool { return c.ID == id }); c != nil && n != nil && strings.EqualFold(n.Spec.ProviderID, "azure://"+c.ResourceID) {
+		w.broken(21, "machine %s is deleted beside a Node that claims it", c.Name)
+	}
+}
+
 // beside adds a hostile kubelet to an eighth of the seeds. Its victim cannot be a workbench, and other
 // pools' nodes are none, so the pool has an instance more.
 func beside(seed uint64, s Story) Story {
@@ -145,6 +160,27 @@ func TestHoleWorkbenchByFalseProviderID(t *testing.T) {
 	besideLiar(t, Story{Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Canary: 2, Once: true}}}, lies...)
 }
 
+// A rollback that is given the liar's name changes no pool that it claims.
+func TestHoleRollbackByLiarsName(t *testing.T) {
+	for _, lie := range lies[:7] {
+		synctest.Test(t, func(t *testing.T) {
+			pool := usual
+			pool.Liar, pool.Neighbour = lie, 2
+			w := newWorld(Story{Seed: 3, Pool: pool})
+			defer w.close()
+			config, err := w.config("rollback", w.azure.Transport(), w.kube, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = rollback.New(config).Rollback(t.Context(), rollback.Request{Node: liar, WithoutLearned: true, AcceptLostExtensions: true})
+			refused := new(workflow.Refused)
+			if !errors.As(err, &refused) || len(refused.Problems) != 1 || refused.Problems[0].On != "node "+liar {
+				t.Errorf("of a Node that claims %s: %v", lie, err)
+			}
+		})
+	}
+}
+
 // A watch deletes bad nodes; a younger Node that claims their ids is not drained in their place.
 func TestHoleLiarPairedWithMachine(t *testing.T) {
 	besideLiar(t, watched("daemon", "delete"), badNodes)
@@ -165,6 +201,33 @@ var nodeChanges = []Story{
 		Cannot: "reports the systemUUID", Happen: at("kube PATCH nodes/pool1000000", 2, "donor says that it is another machine")},
 	{Name: "the donor's Node is made again before it is stopped", Seed: 77, Pool: usual, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
 		Cannot: "another Node has its name", Happen: at("kube PATCH nodes/pool1000000", 2, "donor's Node made again")},
+}
+
+// Of a Node that changes before the first change of a capture nothing is changed: it is not even drained.
+func TestHoleNodeThatChangesIsNotDrained(t *testing.T) {
+	s := nodeChanges[0]
+	s.Name, s.Happen = "the donor's Node is another machine's before it is protected", at("kube POST ortet-system/pods", 1, "donor says that it is another machine")
+	for _, s := range []Story{s, onFlexible(s)} {
+		r := play(t, s)
+		if len(r.violations)+len(r.missed) > 0 {
+			t.Error(explain(s, r))
+		}
+		if i := slices.IndexFunc(r.trace, func(l string) bool { return strings.Contains(l, "kube PATCH nodes/pool1000000") }); i >= 0 {
+			t.Errorf("the Node was changed: %s", r.trace[i])
+		}
+	}
+}
+
+// To a Node that is not its machine any more nothing is attached: another one is the workbench.
+func TestHoleWorkbenchThatChanges(t *testing.T) {
+	s := Story{Name: "the workbench's Node is another machine's before the attach", Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}},
+		Happen: at("azure PUT disks/disk_pool1_work", 1, "workbench says that it is another machine")}
+	for _, s := range []Story{s, onFlexible(s)} {
+		ended := func(l string) bool { return strings.Contains(l, " ends: 0 ") }
+		if r := play(t, s); len(r.violations)+len(r.missed) > 0 || !slices.ContainsFunc(r.trace, ended) {
+			t.Error(explain(s, r))
+		}
+	}
 }
 
 func TestHoleNodeThatChangesIsNotStopped(t *testing.T) {

@@ -172,6 +172,14 @@ func (w *world) neighbour(e Event, p *process) bool {
 				n.Status.NodeInfo.SystemUUID = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d"
 			}
 		})
+	case "workbench says that it is another machine":
+		for _, name := range w.nodesOf(w.pool) {
+			w.kube.Change("nodes", "", name, func(o runtime.Object) {
+				if n := o.(*corev1.Node); n.Annotations[fleet.AnnotationWorkbench] != "" {
+					n.Status.NodeInfo.SystemUUID = noVM
+				}
+			})
+		}
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
 		if c := w.target(e, p); c != nil {
 			w.changeNode(e.What, c)

@@ -129,6 +129,9 @@ func (w *world) checkAttached(node string) {
 	if s.annotations[fleet.AnnotationScaleDownDisabled] != "true" || !s.scaleIn && !w.story.Pool.Unprotectable {
 		w.broken(12, "a copy is attached to %s, which is not protected", node)
 	}
+	if n := w.kube.Node(node); n != nil && n.Status.NodeInfo.SystemUUID == noVM {
+		w.broken(21, "a copy is attached to %s, whose Node says that it is another machine", node)
+	}
 	if by := s.annotations[fleet.AnnotationWorkbench]; by != "" && !w.pool.Equal(fleet.ResourceID(by)) {
 		w.broken(12, "a copy is attached to %s, which is the workbench of %s", node, by)
 	}

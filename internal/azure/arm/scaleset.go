@@ -284,7 +284,11 @@ func (c *Cloud) deallocateScaleSet(ctx context.Context, ch fleet.DeallocateScale
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Pool, err)
 	}
-	op, err := p.NewVirtualMachineScaleSetsClient().BeginDeallocate(ctx, p.group, p.names[0], nil)
+	var of *armcompute.VirtualMachineScaleSetsClientBeginDeallocateOptions
+	if len(ch.Instances) > 0 {
+		of = &armcompute.VirtualMachineScaleSetsClientBeginDeallocateOptions{VMInstanceIDs: &armcompute.VirtualMachineScaleSetVMInstanceIDs{InstanceIDs: to.SliceOfPtrs(ch.Instances...)}}
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginDeallocate(ctx, p.group, p.names[0], of)
 	return begun(ctx, ch, op, err)
 }
 

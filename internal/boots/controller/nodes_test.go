@@ -32,7 +32,11 @@ func TestNodeOfInstance(t *testing.T) {
 			if got := NodeFor([]NodeView{*ViewOf(n)}, b); (got != nil) != c.is {
 				t.Errorf("from a list: %+v", got)
 			}
-			r := &reconciler{nodes: fake.NewClientBuilder().WithObjects(n).Build()}
+			cluster := fake.NewClientBuilder().WithObjects(n).Build()
+			r := &reconciler{nodes: cluster, client: cluster}
+			if got, err := r.freshNode(t.Context(), nil, b); err != nil || (got != nil) != c.is {
+				t.Errorf("of the API server: %v, %v", got, err)
+			}
 			if got, err := r.nodeOf(t.Context(), b); err != nil || (got != nil) != c.is {
 				t.Errorf("in the cache: %v, %v", got, err)
 			}

@@ -487,3 +487,24 @@ func TestANodeOfAnotherNameIsNoDonor(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
+
+// What a Node says of itself leaves out no pool, unless Azure shows that it is of it.
+func TestHoleLiarHoldsUpPool(t *testing.T) {
+	for name, claim := range map[string]string{"an instance's id": "/virtualMachines/0", "an id that no instance has": "/virtualMachines/9"} {
+		w := &world{}
+		w.pool("a", 2, nil)
+		w.nodes = append(w.nodes, fleet.Node{Name: "liar", ProviderID: "azure://" + group + "a" + claim, SystemUUID: vmOf(0), OS: "linux", Ready: true,
+			Labels: map[string]string{"kubernetes.azure.com/node-image-version": "AKSUbuntu-2204"}})
+		lines, code := all(t, w.auto(t, nil))
+		if expect(t, lines, "a: captured 0 a0"); code != 0 {
+			t.Errorf("beside a Node that claims %s: exit %d", name, code)
+		}
+	}
+	w := &world{} // its instances cannot be read, and its own Nodes say that AKS has it
+	w.pool("a", 2, func(s *capture.PoolStatus) { s.Instances, s.Problem = nil, "list instances: 403" })
+	for i := range w.nodes {
+		w.nodes[i].Labels = map[string]string{"kubernetes.azure.com/node-image-version": "AKSUbuntu-2204"}
+	}
+	lines, _ := all(t, w.auto(t, nil))
+	expect(t, lines, "a: left out 0 … AKS manages it")
+}

@@ -105,15 +105,19 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 		instances[strings.ToLower(i.InstanceID)] = i
 	}
 	for _, m := range cluster.of[keyOf(s.Pool.ID)] {
-		nodes, of[m.Name] = append(nodes, m.Node), m.place.Instance
-		// A Node outlives its instance by a minute or so, and may name one that it is not.
+		// A Node outlives its instance by a minute or so, and may name one that it is not: neither says
+		// anything of the pool.
 		i, ok := instances[strings.ToLower(m.place.Instance.Name())]
 		why := m.Claim().Is(fleet.Computer{ID: m.place.Instance, HostName: i.HostName, VMID: i.VMID})
 		switch {
-		case ok && why == nil:
-			p.Members = append(p.Members, donors.Member{Node: m.Node, Created: i.Created, Power: i.Power})
-		case ok:
+		case !ok && s.Problem == "":
+		case ok && why != nil:
 			nobodies = append(nobodies, why.Error())
+		default: // or the instances could not be read
+			nodes, of[m.Name] = append(nodes, m.Node), m.place.Instance
+			if ok {
+				p.Members = append(p.Members, donors.Member{Node: m.Node, Created: i.Created, Power: i.Power})
+			}
 		}
 	}
 	for _, v := range s.Versions {
@@ -192,7 +196,7 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 		return problem("PoolNotFound", "Azure has no such scale set", "name a pool that exists (az vmss list)")
 	}
 	workers := len(nodes) == 0
-	for _, n := range nodes {
+	for _, n := range append([]fleet.Node{{ControlPlane: true}}, nodes...) { // the first is for what the scale set shows
 		if by := plan.Managed(n, s.Pool); by != "" {
 			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
 		}

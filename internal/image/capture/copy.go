@@ -270,6 +270,8 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 		why = "it is cordoned"
 	case used != nil:
 		why = used.Error()
+	case c.stillIs(fleet.AnnotationWorkbench, node, i) != nil:
+		why = "its Node is not it any more"
 	default:
 		return nil
 	}

@@ -35,9 +35,18 @@ type benchCloud struct{ azure.Cloud }
 
 // Instance has the machine SET/ID, whose host name is SET00000ID.
 func (benchCloud) Instance(_ context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	if set, n, ok := strings.Cut(id.Name(), "-flex"); ok { // a Flexible set's member, whose id does not name the set
+		return fleet.Instance{ID: id, Pool: benchSets + fleet.ResourceID(set), HostName: id.Name(), VMID: benchVM(set, n), Power: fleet.PowerRunning,
+			ProvisioningState: plan.Succeeded, Size: "D2"}, nil
+	}
 	set := id.UniformPool().Name()
 	return fleet.Instance{ID: id, Pool: id.UniformPool(), HostName: set + "00000" + id.Name(), VMID: benchVM(set, id.Name()), Power: fleet.PowerRunning,
 		ProvisioningState: plan.Succeeded, Size: "D2"}, nil
+}
+
+// Machines has no scale set: a workbench of a Flexible pool is ranked without it.
+func (benchCloud) Machines(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
+	return nil, nil
 }
 
 func (benchCloud) Size(context.Context, string, string, string) (fleet.SizeInfo, error) {
@@ -50,6 +59,38 @@ func benchVM(set, id string) string {
 
 func benchNode(name, set, id, uuid string) fleet.Node {
 	return fleet.Node{Name: name, OS: "linux", Architecture: "amd64", Ready: true, SystemUUID: uuid, ProviderID: "azure://" + benchSets + set + "/virtualMachines/" + id}
+}
+
+// The id of a Flexible set's member does not say of which pool it is: Azure does.
+func TestWorkbenchOfFlexiblePool(t *testing.T) {
+	member := func(set, id string) fleet.Node {
+		n := benchNode(set+"-flex"+id, set, id, benchVM(set, id))
+		n.ProviderID = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/" + n.Name
+		return n
+	}
+	donor := member("pool", "0")
+	for _, c := range []struct {
+		others bool
+		nodes  []fleet.Node
+		want   string
+	}{
+		{nodes: []fleet.Node{member("other", "1"), member("pool", "2")}, want: "pool-flex2"},
+		{nodes: []fleet.Node{member("other", "1")}},
+		{nodes: []fleet.Node{member("other", "1")}, others: true, want: "other-flex1"},
+	} {
+		k := New(Config{Cloud: benchCloud{}, Cluster: benchNodes{all: append(c.nodes, donor)}, Log: slog.New(slog.DiscardHandler), Now: time.Now}).
+			capture(Request{Node: donor.Name, OtherPools: c.others})
+		i, _ := benchCloud{}.Instance(t.Context(), fleet.ResourceID(strings.TrimPrefix(donor.ProviderID, "azure://")))
+		o := plan.Observed{Donor: &donor, InstanceID: i.ID, Instance: &i, Pool: &fleet.Pool{ID: i.Pool}}
+		k.findWorkbench(t.Context(), &o)
+		got := ""
+		if o.Workbench != nil {
+			got = o.Workbench.Node.Name
+		}
+		if got != c.want {
+			t.Errorf("other pools %t: %q, want %q (%s)", c.others, got, c.want, o.NoWorkbench)
+		}
+	}
 }
 
 // TestWorkbench: what works on the copy decides what the image is, so it is a machine of the pool that is

@@ -278,6 +278,9 @@ func TestGates(t *testing.T) {
 			"was not Ready for 2m0s without a break (last: pod kube-system/cni-pool1-canary_1, 5 restarts), after 7m0s"},
 		{"its Node flaps", readyAt(2*limit + soak - time.Minute), 2*limit + soak, true, prove.Failed, "restarts", "last: its Node"},
 
+		{"its Node may be another", all(unregistered, only(func(c *prove.Clone) { c.Rivals = []string{"renamed"} })), limit, true, prove.NoResult, "",
+			"has no Node, and node renamed reports that it is the instance"},
+		{"beside a rival of its Node", only(func(c *prove.Clone) { c.Rivals = []string{"liar"} }), soaked, true, prove.Passed, "", ""},
 		{"deleted", provisioning("Deleting"), soaked, false, prove.NoResult, "", "is being deleted"},
 		{"evicted", only(func(c *prove.Clone) { c.Instance.Power = fleet.PowerDeallocated }), soaked, false, prove.NoResult, "", "deallocated"},
 		{"evicted just now", only(func(c *prove.Clone) { c.Instance.Power = fleet.PowerDeallocating }), soaked, false, prove.NoResult, "", ""},

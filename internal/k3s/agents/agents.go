@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,18 +166,19 @@ func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
 	return n, err
 }
 
-// nodes returns the Nodes of machines that are to be stopped or deleted, by instance. It is an error if a
-// Node that is not a machine may be its own all the same: the machine would go without a drain.
-func (c *Control) nodes(ctx context.Context, machines ...Machine) (map[string]fleet.Node, error) {
+// nodes returns the Nodes of machines that are to be stopped or deleted, by instance. Of refused machines a
+// Node that is not it may be its own all the same: the machine would go without a drain.
+func (c *Control) nodes(ctx context.Context, machines ...Machine) (out map[string]fleet.Node, refused map[string]error, err error) {
 	var all []fleet.Node
 	named := map[string]fleet.Node{}
 	for n, err := range c.Nodes.Nodes(ctx) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all, named[n.Name] = append(all, n), n
 	}
-	roster, out := fleet.NewRoster(all), map[string]fleet.Node{}
+	roster := fleet.NewRoster(all)
+	out, refused = map[string]fleet.Node{}, map[string]error{}
 	for _, m := range machines {
 		n, rivals := roster.Of(m.computer())
 		other, found := named[m.Node]
@@ -188,13 +190,33 @@ func (c *Control) nodes(ctx context.Context, machines ...Machine) (map[string]fl
 			why = other.Claim().Is(m.computer())
 		}
 		if why != nil {
-			return nil, &fleet.Error{Op: "find the Node of", Resource: string(m.ID), Kind: fleet.KindInvalid, Err: why, Remedy: fleet.DeleteStaleNode}
+			refused[m.Instance] = &fleet.Error{Op: "find the Node of", Resource: string(m.ID), Kind: fleet.KindInvalid, Err: why, Remedy: fleet.DeleteStaleNode}
 		}
 		if n != nil {
 			out[m.Instance] = *n
 		}
 	}
-	return out, nil
+	return out, refused, nil
+}
+
+// own returns the Node of one machine that is to be stopped or deleted; a missing one has no name.
+func (c *Control) own(ctx context.Context, m Machine) (fleet.Node, error) {
+	nodes, refused, err := c.nodes(ctx, m)
+	return nodes[m.Instance], cmp.Or(err, refused[m.Instance])
+}
+
+// eachOwn is each for what stops or deletes: machines that refuse it come after all others, so that a Node
+// that claims one of them keeps no other from its turn.
+func (c *Control) eachOwn(ctx context.Context, machines []Machine, parallel int, do func(context.Context, Machine) error) error {
+	_, refused, err := c.nodes(ctx, machines...)
+	if err != nil {
+		return err
+	}
+	last := func(m Machine) bool { return refused[m.Instance] != nil }
+	if err := each(ctx, slices.DeleteFunc(slices.Clone(machines), last), parallel, do); err != nil {
+		return err
+	}
+	return each(ctx, slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return !last(m) }), parallel, do)
 }
 
 // each works on machines, parallel at a time, and begins none after one failed.

@@ -184,7 +184,7 @@ func (w *world) Node(_ context.Context, name string) (fleet.Node, error) {
 	if n := w.nodes[name]; n != nil {
 		is := *n
 		for _, m := range machines {
-			if m.Node == name {
+			if m.Node == name && is.SystemUUID == "" { // else the test's
 				is.SystemUUID = m.VMID
 			}
 		}
@@ -282,6 +282,62 @@ func TestHoleMachineOfAnotherNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+const earlier = "6c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d" // no machine's vmId
+
+// A Node that claims one machine of a pool holds up that machine, and no other.
+func TestHoleLiarHoldsUpPool(t *testing.T) {
+	for of, claims := range map[string]func(w *world, victim agents.Machine){
+		"liar": func(w *world, victim agents.Machine) {
+			w.nodes["liar"] = &fleet.Node{Name: "liar", UID: "liar", Ready: true, SystemUUID: victim.VMID}
+		},
+		"an earlier machine": func(w *world, victim agents.Machine) { w.nodes[victim.Node].SystemUUID = earlier },
+	} {
+		for what, act := range map[string]func(w *world) error{
+			"scale":   func(w *world) error { return w.control.Scale(w.t.Context(), "agents", 1) },
+			"stop":    func(w *world) error { return w.control.Stop(w.t.Context(), "agents") },
+			"reimage": func(w *world) error { return w.control.Reimage(w.t.Context(), "agents", 1, false) },
+			"chaos":   func(w *world) error { return w.control.Chaos(w.t.Context(), "agents", func(int, func(i, j int)) {}) },
+		} {
+			play(t, 2, func(w *world) {
+				victim, other := w.machines()[0], w.machines()[1]
+				if what == "scale" { // the newest would go first
+					victim, other = other, victim
+				}
+				claims(w, victim)
+				was, boots := *w.nodes[victim.Node], w.boots
+				err := act(w)
+				if refused := fleet.Is(err, fleet.KindInvalid); refused != (what != "scale") || !refused && err != nil {
+					t.Errorf("%s beside %s: %v", what, of, err)
+				}
+				left := map[string]string{}
+				for _, m := range w.machines() {
+					left[m.Node] = string(m.Power)
+				}
+				is := w.nodes[victim.Node]
+				if left[victim.Node] != "running" || is == nil || is.UID != was.UID || what == "chaos" && is.BootID != was.BootID || is.Unschedulable {
+					t.Errorf("%s beside %s: the machine that is claimed is %q, its Node %+v, before %+v", what, of, left[victim.Node], is, was)
+				}
+				if done := map[string]bool{"scale": left[other.Node] == "", "stop": left[other.Node] == "deallocated", "reimage": w.reimages == 1, "chaos": w.boots == boots+1}; !done[what] {
+					t.Errorf("%s beside %s: nothing was done to the other: %v", what, of, left)
+				}
+			})
+		}
+	}
+}
+
+// A Node of an earlier machine does not stand for one that did not come up.
+func TestHoleNodeOfAnEarlierMachineIsNotReady(t *testing.T) {
+	play(t, 1, func(w *world) {
+		if err := w.control.Stop(w.t.Context(), "agents"); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes["agents000000"].SystemUUID = earlier
+		if err := w.control.Start(w.t.Context(), "agents"); !fleet.Is(err, fleet.KindTimedOut) || !strings.Contains(err.Error(), "an earlier machine's") {
+			t.Errorf("start: %v", err)
+		}
+	})
 }
 
 func TestScale(t *testing.T) {

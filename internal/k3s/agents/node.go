@@ -22,8 +22,7 @@ const AnnotationCordon = "ortet.io/cluster-cordon"
 // the time, for a machine that goes in any case. A machine without a Node has nothing
 // to drain.
 func (c *Control) drain(ctx context.Context, m Machine, fit bool) (n fleet.Node, err error) {
-	nodes, err := c.nodes(ctx, m)
-	if n = nodes[m.Instance]; err != nil || n.Name == "" {
+	if n, err = c.own(ctx, m); err != nil || n.Name == "" {
 		return n, err
 	}
 	if !n.Unschedulable {

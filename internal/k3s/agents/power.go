@@ -2,19 +2,28 @@ package agents
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // Stop drains all machines of a pool, as far as there is time, and deallocates them:
-// what is only powered off is still billed. Pods that nothing else can run wait.
+// what is only powered off is still billed. Pods that nothing else can run wait. Beside a machine that
+// refuses it, all others are stopped.
 func (c *Control) Stop(ctx context.Context, name string) error {
 	pool, machines, err := c.load(ctx, name)
 	if err != nil || len(machines) == 0 {
 		return err
 	}
-	if err := each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error {
+	_, refused, err := c.nodes(ctx, slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return m.Power != "running" })...)
+	if err != nil {
+		return err
+	}
+	stops := fleet.DeallocateScaleSet{Pool: pool.ID}
+	own := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return refused[m.Instance] != nil })
+	if err := each(ctx, own, maxParallel, func(ctx context.Context, m Machine) error {
 		if m.Power != "running" {
 			return nil
 		}
@@ -23,8 +32,16 @@ func (c *Control) Stop(ctx context.Context, name string) error {
 	}); err != nil {
 		return err
 	}
-	c.report(name, "deallocating %d machines", len(machines))
-	_, err = c.writer().ScaleSet(ctx, pool.ID, once(fleet.DeallocateScaleSet{Pool: pool.ID}), nil)
+	if len(refused) > 0 {
+		stops.Instances = instances(own)
+	}
+	if len(own) > 0 {
+		c.report(name, "deallocating %d machines", len(own))
+		_, err = c.writer().ScaleSet(ctx, pool.ID, once(stops), nil)
+	}
+	for _, m := range machines {
+		err = errors.Join(err, refused[m.Instance])
+	}
 	return err
 }
 
@@ -65,15 +82,14 @@ func (c *Control) Chaos(ctx context.Context, name string, shuffle func(n int, sw
 		return err
 	}
 	shuffle(len(machines), func(i, j int) { machines[i], machines[j] = machines[j], machines[i] })
-	return each(ctx, machines, 1, func(ctx context.Context, m Machine) error {
+	return c.eachOwn(ctx, machines, 1, func(ctx context.Context, m Machine) error {
 		if m.Power != "running" {
 			return nil
 		}
-		nodes, err := c.nodes(ctx, m)
+		before, err := c.own(ctx, m)
 		if err != nil {
 			return err
 		}
-		before := nodes[m.Instance]
 		c.report(m.Node, "restarting")
 		if err := c.writer().Do(ctx, fleet.RestartInstance{Instance: m.ID}); err != nil {
 			return err

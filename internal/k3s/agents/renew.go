@@ -41,7 +41,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdat
 	} else {
 		c.report(name, "going on with reimage %s", run)
 	}
-	if err := each(ctx, machines, parallel, func(ctx context.Context, m Machine) error {
+	if err := c.eachOwn(ctx, machines, parallel, func(ctx context.Context, m Machine) error {
 		return c.reimage(ctx, pool, m, run)
 	}); err != nil {
 		return err
@@ -61,10 +61,10 @@ func (c *Control) outdated(ctx context.Context, machines []Machine, run string) 
 		behind := !m.Latest
 		if !behind && run != "" {
 			n, err := c.node(ctx, m)
-			if err != nil {
+			if err != nil && !fleet.Is(err, fleet.KindInvalid) { // which its drain refuses
 				return nil, err
 			}
-			behind = n.Name == "" || n.Created.After(began)
+			behind = err != nil || n.Name == "" || n.Created.After(began)
 		}
 		if behind {
 			out = append(out, m)
@@ -152,7 +152,7 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 			return err
 		}
 	}
-	return each(ctx, machines, 1, func(ctx context.Context, m Machine) error {
+	return c.eachOwn(ctx, machines, 1, func(ctx context.Context, m Machine) error {
 		n, err := c.node(ctx, m)
 		if m.Latest && err == nil && n.Ready {
 			return c.release(ctx, n)

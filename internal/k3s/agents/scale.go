@@ -100,15 +100,18 @@ func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine
 
 // choose picks the machines to delete: those without a Ready Node first, then those
 // that are cordoned already (by an earlier try, for instance), then by the pool's
-// scale-in policy, of which Default is taken as the newest.
+// scale-in policy, of which Default is taken as the newest. Those that may not be drained go last:
+// a Node that claims one of them does not keep the others.
 func (c *Control) choose(ctx context.Context, pool fleet.Pool, machines []Machine, n int) ([]Machine, error) {
 	rank := map[string]int{}
-	nodes, err := c.nodes(ctx, machines...)
+	nodes, refused, err := c.nodes(ctx, machines...)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range machines {
 		switch node := nodes[m.Instance]; {
+		case refused[m.Instance] != nil:
+			rank[m.Instance] = 4
 		case node.Name == "":
 		case !node.Ready:
 			rank[m.Instance] = 1

@@ -209,12 +209,16 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 	}
 	o.members, o.nobodies = nil, nil
 	has := map[string]bool{}
+	var all []fleet.Node
+	claims := map[string]fleet.Claim{} // of Nodes that are not nobodies yet
 	nodes := pager.New(func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 		return r.Kube.CoreV1().Nodes().List(ctx, l)
 	})
 	if err := nodes.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		n := object.(*corev1.Node)
-		claim := fleet.Claim{Name: n.Name, ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID}
+		says := fleet.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID, MachineID: n.Status.NodeInfo.MachineID}
+		claim := says.Claim()
+		all, claims[n.Name] = append(all, says), claim
 		id, _ := fleet.ParseProviderID(n.Spec.ProviderID) // other cloud providers (k3s://NAME) say nothing of Azure's instance
 		i, there := byName[strings.ToLower(n.Name)]
 		if named, is := byID[keyOf(id)]; is {
@@ -225,6 +229,7 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 		}
 		if err := claim.Is(i.computer()); err != nil {
 			o.nobodies = append(o.nobodies, err.Error())
+			delete(claims, n.Name)
 			return nil
 		}
 		o.members = append(o.members, memberOf(n, i.ID))
@@ -235,6 +240,15 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 	}
 	slices.SortFunc(o.members, func(a, b member) int { return cmp.Compare(a.Name, b.Name) })
 	o.without = slices.DeleteFunc(instances, func(i instance) bool { return has[keyOf(i.ID)] })
+	roster := fleet.NewRoster(all)
+	for _, i := range o.without { // a Node with a name of its own may have the instance's vmId alone
+		_, rivals := roster.Of(i.computer())
+		for _, name := range rivals {
+			if claim, is := claims[name]; is {
+				o.nobodies = append(o.nobodies, claim.Is(i.computer()).Error())
+			}
+		}
+	}
 	return nil
 }
 

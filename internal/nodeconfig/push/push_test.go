@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/azsim"
@@ -65,6 +66,23 @@ func TestHolePushToNodesOfNoMachine(t *testing.T) {
 		w.change(name(0), lies)
 		puts := w.arm.puts
 		_, err := w.push("two")
+		if w.refused(err, "NoNodeOfThePool"); w.arm.puts != puts {
+			t.Errorf("%d instances or models were changed", w.arm.puts-puts)
+		}
+	})
+}
+
+// Nodes of k3s with names of their own name no instance: their vmIds alone show that the pool has Nodes.
+func TestHolePushToNodesOfOtherNames(t *testing.T) {
+	play(t, 2, func(w *world) {
+		_, vms := w.machines()
+		for i, vm := range vms {
+			w.kube.Remove("nodes", "", "pool100000"+i)
+			w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "agent-" + i}, Spec: corev1.NodeSpec{ProviderID: "k3s://agent-" + i},
+				Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: vm}}})
+		}
+		puts := w.arm.puts
+		_, err := w.push("one")
 		if w.refused(err, "NoNodeOfThePool"); w.arm.puts != puts {
 			t.Errorf("%d instances or models were changed", w.arm.puts-puts)
 		}
