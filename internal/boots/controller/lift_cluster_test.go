@@ -59,6 +59,7 @@ func (s *site) registers(t *testing.T, b fleet.Boot) kubernetes.Interface {
 	t.Cleanup(func() {
 		_ = s.admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 	})
+	s.asKubelet(t, name, corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "boot-a", SystemUUID: b.VMID}})
 	return kubelet
 }
 
