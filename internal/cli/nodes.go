@@ -427,7 +427,7 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 				n.Pool = id.Parent()
 			}
 			if why := s.nobody(v, id); why != nil {
-				n.Instance, n.Pool, n.Note = "", "", why.Error()
+				n.Instance, n.Pool, n.Note = "", "", errors.Unwrap(why).Error()
 			}
 		}
 		switch {

@@ -126,7 +126,7 @@ func TestHoleNodeOfNoMachineIsShownApart(t *testing.T) {
 	if len(s.stories) != 2 || s.stories[0].Node == "liar" || s.stories[0].State == controller.Succeeded {
 		t.Fatalf("%+v", s.stories)
 	}
-	if n := s.stories[1]; n.Node != "liar" || n.Pool != "" || n.Instance != "" || !strings.Contains(n.Note, `has the host name "pool1000001"`) {
+	if n := s.stories[1]; n.Node != "liar" || n.Pool != "" || n.Instance != "" || !strings.HasPrefix(n.Note, string(b.Instance)+` has the host name "pool1000001"`) {
 		t.Errorf("%+v", n)
 	}
 }

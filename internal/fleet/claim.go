@@ -40,7 +40,7 @@ const DeleteStaleNode = "delete the Node that is stale, or find out which one li
 // machine's vmId, in either byte order, so that a Node of an earlier machine of the name is not it.
 func (c Claim) Is(m Computer) error {
 	no := func(format string, args ...any) error {
-		return &Error{Op: "find the machine of", Resource: "node " + c.Name, Kind: KindInvalid, Err: fmt.Errorf(format, args...)}
+		return &Error{Op: "find machine", Resource: "node " + c.Name, Kind: KindInvalid, Err: fmt.Errorf(format, args...)}
 	}
 	id, isUUID := parseUUID(c.SystemUUID)
 	switch {

@@ -187,7 +187,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 		i, err := azure.MachineOf(ctx, c.Cloud, n)
 		if fleet.Is(err, fleet.KindInvalid) {
 			why["is not the machine that it names"]++
-			c.Note("node %s cannot be the workbench: %v", n.Name, err)
+			c.Note("node %s cannot be the workbench: %v", n.Name, cmp.Or(errors.Unwrap(err), err))
 			continue
 		}
 		if err != nil {

@@ -102,10 +102,11 @@ func TestWorkbench(t *testing.T) {
 		request   Request
 		nodes     []fleet.Node
 		want, why string
+		note      string
 		duplicate bool
 	}{
 		"one of the pool":                      {nodes: []fleet.Node{own("other", "1"), own("pool", "1")}, want: "pool000001"},
-		"a Node of no machine comes first":     {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("other", "7")), own("pool", "1")}, want: "pool000001"},
+		"a Node of no machine comes first":     {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("other", "7")), own("pool", "1")}, want: "pool000001", note: "node batch000007 cannot be the workbench: " + benchSets + "pool/virtualMachines/1 has the host name"},
 		"it copies the vmId too":               {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("pool", "1")), own("pool", "1"), own("pool", "2")}, want: "pool000002"},
 		"and none is left":                     {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("pool", "1")), own("pool", "1")}, why: "is claimed by another Node (1), is not the machine that it names (1)"},
 		"another pool's":                       {nodes: []fleet.Node{own("other", "1")}, why: "is of another pool (1)"},
@@ -125,8 +126,9 @@ func TestWorkbench(t *testing.T) {
 		if o.Workbench != nil {
 			got = o.Workbench.Node.Name
 		}
-		if got != c.want || !strings.Contains(o.NoWorkbench, c.why) || (len(o.Unreadable) > 0) != c.duplicate {
-			t.Errorf("%s: %q (%s), %v", name, got, o.NoWorkbench, o.Unreadable)
+		notes, _ := k.Recorded()
+		if got != c.want || !strings.Contains(o.NoWorkbench, c.why) || (len(o.Unreadable) > 0) != c.duplicate || !strings.HasPrefix(strings.Join(notes, "\n"), c.note) {
+			t.Errorf("%s: %q (%s), %v, %q", name, got, o.NoWorkbench, o.Unreadable, notes)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (r *rollback) allow(rec journal.Record) {
 type learned struct {
 	*rollback
 	problems   *plan.Problems
-	names      []string // that are refused
+	names      []string // of the command that restores all
 	notes, out []string // out: extensions that are left out
 }
 
@@ -69,8 +69,7 @@ func (l *learned) restores(ctx context.Context, pool fleet.Pool, v plan.Learned,
 	} else if item, err := l.Cluster.GetSecret(ctx, pool.ID, v.Kind, v.SHA256); err == nil {
 		v.Donor, v.At = item.Donor, item.At
 	}
-	text := fmt.Sprintf("%s was read from a donor's disk: %d bytes, SHA-256 %.12s, from node %s at %s", name, len(data.Reveal()),
-		v.SHA256, v.Donor, v.At.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("%d bytes, SHA-256 %.12s, from node %s at %s", len(data.Reveal()), v.SHA256, v.Donor, v.At.UTC().Format(time.RFC3339))
 	if last := l.s.LastCustomData; v.Name == "" && last != "" && last != plan.NoopSHA256 {
 		all = append(slices.Clip(all), plan.Learned{Kind: v.Kind, SHA256: last})
 	}
@@ -85,12 +84,12 @@ func (l *learned) restores(ctx context.Context, pool fleet.Pool, v plan.Learned,
 	if more := len(others) - maxOthers; more > 0 {
 		text += fmt.Sprintf("; and %s more", fleet.Count(more, "other value"))
 	}
+	l.names = append(l.names, fmt.Sprintf("%s@%.12s", name, v.SHA256))
 	if named {
-		l.notes = append(l.notes, "restores what a donor's disk showed: "+text)
+		l.notes = append(l.notes, "restores "+name+" as a donor's disk showed it: "+text)
 		return true
 	}
-	l.names = append(l.names, fmt.Sprintf("%s@%.12s", name, v.SHA256))
-	l.problems.Refuse(true, codeLearned, string(pool.ID), text, "")
+	l.problems.Refuse(true, codeLearned, string(pool.ID), name+" was read from a donor's disk: "+text, "")
 	return true
 }
 

@@ -350,6 +350,31 @@ func TestLeftOutExtensions(t *testing.T) {
 	}
 }
 
+// TestCommandOfRefusal: the command of a refusal is not refused: it names what the request names, too.
+func TestCommandOfRefusal(t *testing.T) {
+	original := plan.Original{Image: fleet.ImageReference{ID: "/subscriptions/s/original"}, CustomData: "abc",
+		Extensions: []plan.OriginalExtension{{Extension: fleet.Extension{Name: "cse"}, PublicSHA256: plan.NoSettings, ProtectedSHA256: "abc", Deleted: true}}}
+	f := fake{last: "def", kept: map[string]string{"abc": "{}"}}
+	config := f.config()
+	rec, err := config.Journal.Load(t.Context(), string(pool))
+	must(t, err)
+	rec.State, _ = json.Marshal(map[string]any{"original": original, "lastCustomData": "def"})
+	_, err = config.Journal.Save(t.Context(), rec)
+	must(t, err)
+	request := rollback.Request{Pool: pool, To: plan.ToOriginal, RestoreLearned: []string{"cse"}}
+	p, err := rollback.New(config).Plan(t.Context(), request)
+	must(t, err)
+	if len(p.Problems) != 1 || !strings.Contains(p.Problems[0].What, "customData was read from a donor's disk: 2 bytes") {
+		t.Fatal(p.Problems)
+	}
+	_, command, _ := strings.Cut(p.Problems[0].WayOut, "--to original ")
+	command, _, _ = strings.Cut(command, ";")
+	request.RestoreLearned = strings.Split(strings.TrimPrefix(command, "--restore-learned "), " --restore-learned ")
+	if p, err = rollback.New(config).Plan(t.Context(), request); err != nil || len(p.Problems) > 0 || len(request.RestoreLearned) != 2 {
+		t.Errorf("%q: %v, %v", command, p.Problems, err)
+	}
+}
+
 // TestResumedAtModel: right before they change the model, a capture and a rollback find what an
 // owner changed after preflight. The key that an open record has is not in a closed one.
 func TestResumedAtModel(t *testing.T) {
