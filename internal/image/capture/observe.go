@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	maxCandidates = 50               // limit of the workbench candidates that are read in Azure
+	maxCandidates = 50               // limit of the workbench candidates' machines that are read in Azure
 	inspectFor    = 2 * time.Minute  // limit of the inspection of the donor's disk
 	startFor      = 30 * time.Second // limit of an inspection pod's start that fails: the kubelet has pulled its image three times
 	maxNamed      = 10               // paths in a problem
@@ -182,16 +182,27 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 	}
 	plan.RankWorkbenches(donor, o.Pool.ID, candidates)
 	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
-	for _, candidate := range candidates[:min(len(candidates), maxCandidates)] {
+	machines := map[string]fleet.Instance{} // that were read: many Nodes may name one
+	for _, candidate := range candidates {
 		n := candidate.Node
-		i, err := azure.MachineOf(ctx, c.Cloud, n)
-		if fleet.Is(err, fleet.KindInvalid) {
-			why["is not the machine that it names"]++
-			c.Note("node %s cannot be the workbench: %v", n.Name, cmp.Or(errors.Unwrap(err), err))
+		id, _ := n.Instance() // as CannotServe has seen to
+		i, known := machines[strings.ToLower(string(id))]
+		if !known {
+			if len(machines) == maxCandidates {
+				break
+			}
+			i, _ = c.Cloud.Instance(ctx, id) // without an id where it cannot be read
+			machines[strings.ToLower(string(id))] = i
+		}
+		if i.ID == "" {
+			why["cannot be read in Azure"]++
 			continue
 		}
-		if err != nil {
-			why["cannot be read in Azure"]++
+		if err := n.Claim().Is(i.Computer()); err != nil {
+			const reason = "is not the machine that it names"
+			if why[reason]++; why[reason] <= maxNamed {
+				c.Note("node %s cannot be the workbench: %v", n.Name, cmp.Or(errors.Unwrap(err), err))
+			}
 			continue
 		}
 		if !others && !i.Pool.Equal(o.Pool.ID) {

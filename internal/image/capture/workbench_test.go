@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,7 @@ func TestWorkbench(t *testing.T) {
 	}{
 		"one of the pool":                      {nodes: []fleet.Node{own("other", "1"), own("pool", "1")}, want: "pool000001"},
 		"a Node of no machine comes first":     {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("other", "7")), own("pool", "1")}, want: "pool000001", note: "node batch000007 cannot be the workbench: " + benchSets + "pool/virtualMachines/1 has the host name"},
+		"many Nodes name one machine":          {nodes: append(slices.Repeat([]fleet.Node{benchNode("batch000007", "pool", "2", benchVM("other", "7"))}, maxCandidates+1), own("pool", "1")), want: "pool000001", note: "node batch000007 cannot be the workbench: "},
 		"it copies the vmId too":               {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("pool", "1")), own("pool", "1"), own("pool", "2")}, want: "pool000002"},
 		"and none is left":                     {nodes: []fleet.Node{benchNode("batch000007", "pool", "1", benchVM("pool", "1")), own("pool", "1")}, why: "is claimed by another Node (1), is not the machine that it names (1)"},
 		"another pool's":                       {nodes: []fleet.Node{own("other", "1")}, why: "is of another pool (1)"},
