@@ -96,7 +96,7 @@ func story(t *testing.T, w *world) {
 	}
 	// Before the first capture the model had another image: there is a way back to it.
 	p.ortet(t, nil, "rollback", donor).exits(t, exitRefused).says(t, "customData was read from a donor's disk")
-	p.ortet(t, nil, "rollback", donor, "--restore-learned=customData").exits(t, exitRefused).says(t, "vmssCSE was read from a donor's disk", "--restore-learned customData --restore-learned vmssCSE@")
+	p.ortet(t, nil, "rollback", donor, "--restore-learned=customData").exits(t, exitRefused).says(t, "vmssCSE was read from a donor's disk", "--restore-learned customData@", "--restore-learned vmssCSE@")
 	p.ortet(t, nil, "rollback", donor, "--restore-learned=customData", "--restore-learned=vmssCSE").exits(t, exitDone)
 	if now := p.image(t); !reflect.DeepEqual(now, original) {
 		t.Errorf("the model uses %+v, want %+v as before the first capture", now, original)

@@ -113,10 +113,9 @@ func (l *learned) end() []string {
 		name = plan.ToOriginal
 	}
 	command := "ortet rollback " + l.s.Pool.Name() + " --to " + name + " --restore-learned "
-	names := slices.Concat(l.req.RestoreLearned, l.names)
 	for i, p := range *l.problems {
 		if p.Code == codeLearned {
-			(*l.problems)[i].WayOut = "if the pool's owner gave it: " + command + strings.Join(names, " --restore-learned ") +
+			(*l.problems)[i].WayOut = "if the pool's owner gave it: " + command + strings.Join(l.names, " --restore-learned ") +
 				"; or give --without-learned in place of these"
 		}
 	}
