@@ -137,11 +137,10 @@ var mutants = []mutant{
 		`		if err = nil; err == nil {
 			r.s.LastCustomData`},
 	{"workbench is the machine that its Node names", "internal/image/capture TestWorkbench", "", "internal/image/capture/observe.go",
-		`i, err := azure.MachineOf(ctx, c.Cloud, n)`,
-		`i, err := azure.MachineOf(ctx, c.Cloud, n)
-		if i.ID != "" {
-			err = nil
-		}`},
+		`if err := n.Claim().Is(i.Computer()); err != nil {
+			const reason`,
+		`if err := n.Claim().Is(i.Computer()); err == errors.ErrUnsupported {
+			const reason`},
 	{"workbench of the donor's pool", "internal/image/capture TestWorkbench", "", "internal/image/capture/observe.go",
 		`others := only != "" || c.req.OtherPools`,
 		`others := only == "" || c.req.OtherPools`},

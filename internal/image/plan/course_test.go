@@ -283,7 +283,9 @@ func TestWorkbench(t *testing.T) {
 		"arm":       {func(n *fleet.Node) { n.Architecture = "arm64" }, "has another architecture"},
 		"cordoned":  {func(n *fleet.Node) { n.Unschedulable = true }, "is cordoned"},
 		"captured":  {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationCapture: "x"} }, "is being captured"},
-		"its own":   {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationWorkbench: string(pool)} }, ""},
+		"its own": {func(n *fleet.Node) {
+			n.Annotations = map[string]string{fleet.AnnotationWorkbench: strings.ToUpper(string(pool))}
+		}, ""},
 		"another's": {func(n *fleet.Node) {
 			n.Annotations = map[string]string{fleet.AnnotationWorkbench: "x"}
 		}, "is another capture's workbench"},
@@ -296,9 +298,9 @@ func TestWorkbench(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	ranked := []Candidate{{Node: fleet.Node{Name: "alone"}}, {Node: fleet.Node{Name: "other", ControlPlane: true}, Pool: pool + "2"}, {Node: fit, Pool: fleet.ResourceID(strings.ToUpper(string(pool)))}}
+	ranked := []Candidate{{Node: fleet.Node{Name: "alone"}}, {Node: fleet.Node{Name: "another"}, Pool: pool + "2"}, {Node: fit, Pool: fleet.ResourceID(strings.ToUpper(string(pool)))}}
 	RankWorkbenches(donor, pool, ranked)
-	if order := ranked[0].Node.Name + " " + ranked[1].Node.Name + " " + ranked[2].Node.Name; order != "n other alone" {
+	if order := ranked[0].Node.Name + " " + ranked[1].Node.Name + " " + ranked[2].Node.Name; order != "n another alone" {
 		t.Errorf("workbenches are ranked %q", order)
 	}
 	i := fleet.Instance{Power: fleet.PowerRunning, Zone: "1", DataDisks: []fleet.AttachedDisk{{LUN: 3}}}
