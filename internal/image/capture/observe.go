@@ -182,7 +182,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 	}
 	plan.RankWorkbenches(donor, o.Pool.ID, candidates)
 	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
-	machines := map[string]fleet.Instance{} // that were read: many Nodes may name one
+	machines := map[string]fleet.Instance{}                      // that were read: many Nodes may name one
 	for _, candidate := range candidates {
 		n := candidate.Node
 		id, _ := n.Instance() // as CannotServe has seen to
