@@ -32,10 +32,11 @@ as=()
 cache=$(go env GOCACHE) modules=$(go env GOMODCACHE)
 if [ -n "$user" ]; then
 	kept=/var/cache/ortet/fresh-$user
-	mkdir -p "$kept"/{build,modules}
+	# Not what is in them: the user may have linked a file of another there.
+	install -d -o "$user" -g "$(id -g "$user")" "$kept"/{build,modules}
 	cache=$kept/build modules=$kept/modules
-	# Git and go refuse a clone of somebody else.
-	chown -R "$user:" "$kept" "$work"/{clone,home}
+	# Git and go refuse a clone of another user.
+	chown -R "$user:" "$work"/{clone,home}
 	as=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups --no-new-privs)
 fi
 
