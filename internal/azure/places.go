@@ -9,23 +9,18 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// MachineOf reads the machine that a Node is, for one request. KindInvalid says why the Node is none, or
-// is not the one that it names; KindNotFound that there is no such machine.
-func MachineOf(ctx context.Context, r Reader, n fleet.Node) (fleet.Instance, error) {
+// PoolOfNode reads the machine that a Node is, for one request, and returns its scale set. KindInvalid
+// says why the Node is no machine, is not the one that it names, or is in no scale set; KindNotFound
+// that there is no such machine.
+func PoolOfNode(ctx context.Context, r Reader, n fleet.Node) (fleet.ResourceID, error) {
 	id, err := n.Instance()
 	if err != nil {
-		return fleet.Instance{}, err
+		return "", err
 	}
 	i, err := r.Instance(ctx, id)
 	if err == nil {
 		err = n.Claim().Is(i.Computer())
 	}
-	return i, err
-}
-
-// PoolOfNode is PoolOf for the machine that a Node is, by MachineOf.
-func PoolOfNode(ctx context.Context, r Reader, n fleet.Node) (fleet.ResourceID, error) {
-	i, err := MachineOf(ctx, r, n)
 	if err == nil && i.Pool == "" {
 		err = alone(i.ID)
 	}
@@ -55,7 +50,7 @@ func alone(machine fleet.ResourceID) error {
 // was answered: use it for one list of Nodes. It is not safe for concurrent use.
 //
 // What a Node says by Azure's provider id only finds the machine: whether the Node is it decides
-// MachineOf, or fleet.Claim where the machine was read. A Node without one is a member of one of
+// fleet.Claim, once the machine was read. A Node without one is a member of one of
 // Sets if that one's vmId is the Node's systemUUID, no other member's is, and its host name is the
 // Node's name.
 type Places struct {

@@ -426,7 +426,7 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 			if id.Segment("virtualMachineScaleSets") != "" {
 				n.Pool = id.Parent()
 			}
-			if why := s.nobody(v, id); why != nil {
+			if why := s.notInstance(v, id); why != nil {
 				n.Instance, n.Pool, n.Note = "", "", errors.Unwrap(why).Error()
 			}
 		}
@@ -442,8 +442,8 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 	}
 }
 
-// nobody says why a Node is not the instance that it names, if that one was seen.
-func (s *survey) nobody(node controller.NodeView, id fleet.ResourceID) error {
+// notInstance says why a Node is not the instance that it names, if that one was seen.
+func (s *survey) notInstance(node controller.NodeView, id fleet.ResourceID) error {
 	for _, n := range s.stories {
 		if n.Boot != nil && n.Boot.Instance.Equal(id) {
 			return node.Claim().Is(n.Boot.Computer())
