@@ -41,6 +41,7 @@ func (c *computer) node() string { return strings.ToLower(c.HostName) }
 type machines world
 
 func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.Source) error {
+	defer (*world)(m).recovered("CreateVolume")
 	w := (*world)(m)
 	w.mu.Lock()
 	d := &disk{generalized: true}
@@ -54,6 +55,7 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 		if c := w.computers[source.user]; c != nil {
 			flushed := time.Since(w.flushedAt) < 2*time.Minute // of a capture with --online
 			d.running, d.of, d.at = c.running && !flushed, c.node(), time.Now()
+			w.copies[d.of] = append(w.copies[d.of], d.at)
 		}
 		if strings.Contains(string(from.Volume), "/versions/") {
 			d.version = from.Volume
@@ -70,6 +72,7 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 }
 
 func (m *machines) DeleteVolume(_ context.Context, v azsim.Volume) error {
+	defer (*world)(m).recovered("DeleteVolume")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.disks, v)
@@ -77,6 +80,7 @@ func (m *machines) DeleteVolume(_ context.Context, v azsim.Volume) error {
 }
 
 func (m *machines) Boot(ctx context.Context, c azsim.Computer) error {
+	defer (*world)(m).recovered("Boot")
 	w := (*world)(m)
 	w.mu.Lock()
 	d := w.disks[c.OSDisk]
@@ -132,6 +136,7 @@ func (w *world) checkClone(c azsim.Computer, version azsim.Volume) {
 }
 
 func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
+	defer (*world)(m).recovered("Shutdown")
 	w := (*world)(m)
 	w.mu.Lock()
 	c := w.computers[id]
@@ -148,6 +153,7 @@ func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
 }
 
 func (m *machines) Remove(ctx context.Context, id string) error {
+	defer (*world)(m).recovered("Remove")
 	(*world)(m).checkRemove(id)
 	m.mu.Lock()
 	if c := m.computers[id]; c != nil {
@@ -169,6 +175,7 @@ func (m *machines) Remove(ctx context.Context, id string) error {
 }
 
 func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volume) error {
+	defer (*world)(m).recovered("Attach")
 	w := (*world)(m)
 	user := ""
 	w.mu.Lock()
@@ -190,6 +197,7 @@ func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volum
 }
 
 func (m *machines) Detach(_ context.Context, id string, lun int32) error {
+	defer (*world)(m).recovered("Detach")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.computers[id]; c != nil {

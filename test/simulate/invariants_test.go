@@ -476,10 +476,10 @@ func (w *world) checkRollback(p *process, now model) {
 func (w *world) checkVersions(p *process, now model) {
 	versions, id, donor := w.versions(), low(now.image), w.nodeName(p.ask.Node)
 	v, was, sum := versions[id], w.before[id], sha256.Sum256([]byte(now.customData))
-	of, copied, custom := "", time.Time{}, map[bool]string{false: firstCustomData, true: plan.NoopCustomData}[p.ask.Baked]
+	of, copied, copies, custom := "", time.Time{}, []time.Time(nil), map[bool]string{false: firstCustomData, true: plan.NoopCustomData}[p.ask.Baked]
 	w.locked(func() {
 		if d := w.disks[azsim.Volume(id)]; d != nil {
-			of, copied = d.of, d.at
+			of, copied, copies = d.of, d.at, slices.Clone(w.copies[d.of])
 		}
 	})
 	switch {
@@ -495,7 +495,7 @@ func (w *world) checkVersions(p *process, now model) {
 	case was != nil || p.ask.Do != "capture" || p.capture.NothingToDo:
 	case of != donor:
 		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, id, of)
-	case !dated(v, copied):
+	case !dated(v, copied, copies):
 		w.broken(5, "%s made version %s of a disk that was copied at %s, with tags %v", p.name, id, copied, tagsOf(v))
 	case now.customData != custom || v.Tags[fleet.TagCustomData] == nil:
 		w.broken(5, "%s ended, and the model has customData %q, and version %s tags %v", p.name, now.customData, id, tagsOf(v))
@@ -556,12 +556,14 @@ func tagsOf(v *armcompute.GalleryImageVersion) map[string]string {
 }
 
 // dated reports whether a version's tag is the time of its disk's copy, and its name the day of a
-// capture that began before it: one that is older than 24 hours and has no snapshot is not resumed.
-// A laptop may sleep for two hours between tag and copy.
-func dated(v *armcompute.GalleryImageVersion, copied time.Time) bool {
+// capture that began before it: one that is older than 24 hours and has no snapshot is not resumed,
+// but one that had a snapshot is, and may have to take another. A laptop may sleep for two hours
+// between tag and copy. copies are when the donor's disk was copied.
+func dated(v *armcompute.GalleryImageVersion, copied time.Time, copies []time.Time) bool {
 	builtAt, err := time.Parse(fleet.BuiltAtLayout, tagsOf(v)[fleet.TagBuiltAt])
 	began, nameErr := time.Parse("20060102", strings.ReplaceAll(*v.Name, ".", "")[:8])
-	return err == nil && nameErr == nil && copied.Sub(builtAt).Abs() < 3*time.Hour && !copied.Before(began) && copied.Sub(began) < 49*time.Hour
+	first := slices.ContainsFunc(copies, func(at time.Time) bool { return !at.Before(began) && !at.After(copied) && at.Sub(began) < 49*time.Hour })
+	return err == nil && nameErr == nil && copied.Sub(builtAt).Abs() < 3*time.Hour && first
 }
 
 // checkOver looks once more when everything has ended: what others made is there, too.

@@ -74,6 +74,9 @@ func (w *world) target(e Event, p *process) *computer {
 	return w.workbench()
 }
 
+// crashes is an event that has the play itself crash, after a while if it has one.
+const crashes = "the play crashes"
+
 // neighbour does what an event has others do; false where the event is a fault.
 func (w *world) neighbour(e Event, p *process) bool {
 	switch e.What {
@@ -96,8 +99,11 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "another pool locks kured": // by a capture that began in the same second
 		w.lockKured("ortet/"+w.stateOf(w.nodeName(p.ask.Node)).annotations[fleet.AnnotationCapture]+"/pool2", e.For)
 	case "another pool takes the workbench":
-		w.useAsWorkbench(1)
 		name := w.nodeName(1)
+		if w.computerOf(name) == nil {
+			break
+		}
+		w.useAsWorkbench(1)
 		now := w.stateOf(name)
 		w.locked(func() { w.nodes[name] = now })
 	case "canary deleted":
@@ -157,13 +163,22 @@ func (w *world) neighbour(e Event, p *process) bool {
 				w.nodes[name] = nodeState{annotations: maps.Clone(n.Annotations), machine: w.nodes[name].machine, scaleIn: w.nodes[name].scaleIn, actions: w.nodes[name].actions}
 			})
 		})
-	case "donor's name given to another machine":
-		w.giveName(w.computerOf(w.nodeName(p.ask.Node)), "")
-	case "donor's name given to a member of another scale set":
-		w.giveName(w.computerOf(w.nodeName(p.ask.Node)), w.otherPool)
-	case "twin of the donor": // whose kubelet reports what it likes
+	case "donor's name given to another machine", "donor's name given to a member of another scale set", "twin of the donor":
+		donor := w.computerOf(w.nodeName(p.ask.Node))
+		if donor == nil { // others deleted it before
+			break
+		}
+		switch e.What {
+		case "donor's name given to another machine":
+			w.giveName(donor, "")
+			return true
+		case "donor's name given to a member of another scale set":
+			w.giveName(donor, w.otherPool)
+			return true
+		}
+		// Its kubelet reports what it likes.
 		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twin"}, Spec: corev1.NodeSpec{ProviderID: "k3s://twin"},
-			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: w.computerOf(w.nodeName(p.ask.Node)).VMID}}})
+			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: donor.VMID}}})
 	case "donor says that it is another machine", "donor's Node made again":
 		w.kube.Change("nodes", "", w.nodeName(p.ask.Node), func(o runtime.Object) {
 			if n := o.(*corev1.Node); e.What == "donor's Node made again" {
@@ -184,6 +199,11 @@ func (w *world) neighbour(e Event, p *process) bool {
 		if c := w.target(e, p); c != nil {
 			w.changeNode(e.What, c)
 		}
+	case crashes:
+		if e.For == 0 {
+			panic(crashes)
+		}
+		w.after(e.For, func() { panic(crashes) })
 	default:
 		return false
 	}
@@ -279,8 +299,14 @@ func (w *world) deleteInstances(set fleet.ResourceID, ids ...string) {
 // preemptDeletion leaves an instance Deleting in a set that is Succeeded, for ten minutes.
 func (w *world) preemptDeletion() {
 	names := w.nodesOf(w.pool)
+	if len(names) == 0 {
+		return
+	}
 	name := names[len(names)-1]
 	c := w.computerOf(name)
+	if c == nil { // only its Node is left
+		return
+	}
 	w.touch(name, c.ResourceID, "capacity")
 	ids := object{"instanceIds": []string{path.Base(c.ID)}}
 	err := w.azure.AddFault(azsim.Fault{Action: setType + "/delete/action", Effect: azsim.EffectNeverEnds, Count: 1})

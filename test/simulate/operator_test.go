@@ -36,6 +36,19 @@ func play(t *testing.T, s Story) (r result) {
 // playIn plays a story in a bubble of testing/synctest.
 func playIn(s Story) (r result) {
 	w := newWorld(s)
+	w.act()
+	w.close()
+	for _, p := range w.processes {
+		p.cancel()
+		<-p.done
+	}
+	return result{w.violations, w.lines, w.requests, w.pending}
+}
+
+// act plays the asks, and looks at the world when all have ended.
+func (w *world) act() {
+	defer w.recovered("the story")
+	s := w.story
 	for i, ask := range s.Asks {
 		if len(w.violations) > 0 {
 			break
@@ -53,6 +66,8 @@ func playIn(s Story) (r result) {
 			time.Sleep(10 * time.Minute)
 		case "forge":
 			w.forge(ask.To)
+		case crashes:
+			panic(crashes)
 		default:
 			w.pursue(i, ask)
 		}
@@ -64,12 +79,6 @@ func playIn(s Story) (r result) {
 			w.broken(10, "%s was sent %d times", s.Single, n)
 		}
 	}
-	w.close()
-	for _, p := range w.processes {
-		p.cancel()
-		<-p.done
-	}
-	return result{w.violations, w.lines, w.requests, w.pending}
 }
 
 // forge is somebody who may write tags of versions, and claims that a watch failed one.

@@ -120,6 +120,7 @@ func (w *world) start(ask Ask) (*process, error) {
 	w.trace("%s begins: %s", p.name, ask.Do)
 	go func() {
 		defer close(p.done)
+		defer w.recovered(p.name)
 		switch ask.Do {
 		case "watch":
 			s := watch.Service{Config: config, Rollback: rollback.New(config)}

@@ -39,6 +39,33 @@ func TestStories(t *testing.T) {
 	}
 }
 
+// A crash in a play is a violation of that play, wherever it is; others go on. A donor that is gone
+// has no twin.
+func TestOutcomeCrashIsAViolation(t *testing.T) {
+	crash := func(s Story, what string) {
+		t.Helper()
+		r := play(t, s)
+		if text := strings.Join(r.violations, "\n"); !strings.Contains(text, what+" crashes: ") || !strings.Contains(text, "_test.go:") {
+			t.Error(explain(s, r))
+		}
+	}
+	s := Story{Seed: 1, Pool: usual, Asks: aCapture, Happen: at(powerOff, 1, crashes)}
+	crash(s, "a request of p1")
+	s.Happen[0].For = time.Minute
+	crash(s, "a timer")
+	s.Happen, s.Asks = nil, []Ask{{Do: crashes}}
+	crash(s, "the story")
+	i := slices.IndexFunc(stories, func(s Story) bool { return s.Name == "provider ids of k3s, killed, and a twin of the donor" })
+	for _, what := range []string{"twin of the donor", "donor's name given to another machine"} {
+		s := stories[i]
+		s.Seed, s.Cannot, s.Asks, s.Happen = 0xb0000, "", aCapture, append(at(powerOff, 1, "kill after"),
+			Event{At: start, What: "instance deleted", Target: "donor"}, Event{At: start, What: what})
+		if r := play(t, s); strings.Contains(strings.Join(r.violations, "\n"), "crashes") {
+			t.Error(explain(s, r))
+		}
+	}
+}
+
 // Where Azure refuses to stop the donor, its node is uncordoned at once: a refusal is final.
 func TestHole10RefusedStopUncordonsAtOnce(t *testing.T) {
 	s := Story{Seed: 65, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}}, Happen: at(powerOff, 1, "refused"), Single: powerOff}

@@ -36,8 +36,9 @@ func (r request) about() string { return r.name[strings.LastIndex(r.name, " ")+1
 
 // send takes one request of a process over the network: it counts the request, lets
 // its latency pass, and has happen what the story says.
-func (p *process) send(side, name string, r *http.Request, serve func(*http.Request, *Event) (*http.Response, error)) (*http.Response, error) {
+func (p *process) send(side, name string, r *http.Request, serve func(*http.Request, *Event) (*http.Response, error)) (_ *http.Response, err error) {
 	w, ctx := p.w, r.Context()
+	defer w.recovered("a request of "+p.name, &err)
 	p.awake()
 	name = side + " " + r.Method + " " + name
 	// The time of sending is part of the hash; a count would depend on requests that

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -82,9 +83,10 @@ type world struct {
 	lastEvent     time.Time
 	down          map[string]time.Time // side to the end of its outage
 	disks         map[azsim.Volume]*disk
-	computers     map[string]*computer // by lower-case id
-	logs          map[string][]byte    // of pods
-	begun         map[types.UID]bool   // pods of ortet whose kubelet has seen them
+	copies        map[string][]time.Time // of OS disks, by node
+	computers     map[string]*computer   // by lower-case id
+	logs          map[string][]byte      // of pods
+	begun         map[types.UID]bool     // pods of ortet whose kubelet has seen them
 	podLost       bool
 	podNumber     int
 	nodes         map[string]nodeState                       // as others have them
@@ -127,7 +129,7 @@ func newWorld(s Story) *world {
 	w := &world{
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
-		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
+		disks: map[azsim.Volume]*disk{}, copies: map[string][]time.Time{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
 		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{}, ofK3s: map[string]string{},
 		workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
@@ -172,6 +174,7 @@ func (w *world) after(d time.Duration, f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timers = append(w.timers, time.AfterFunc(d, func() {
+		defer w.recovered("a timer")
 		if w.ctx.Err() == nil {
 			f()
 		}
@@ -192,6 +195,17 @@ func (w *world) broken(invariant int, format string, args ...any) {
 	defer w.mu.Unlock()
 	if !slices.Contains(w.violations, text) {
 		w.violations = append(w.violations, text)
+	}
+}
+
+// recovered has a crash of what is played be a violation of this play, and no end of the others;
+// err is what the caller returns then.
+func (w *world) recovered(in string, err ...*error) {
+	if cause := recover(); cause != nil {
+		w.broken(0, "%s crashes: %v\n%s", in, cause, debug.Stack())
+		for _, e := range err {
+			*e = fmt.Errorf("%s crashes: %v", in, cause)
+		}
 	}
 }
 
