@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -241,10 +242,6 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	}
 	return o.printNames(result, []string{string(result.Version)}, func(w io.Writer) {
 		writeCapture(w, result.Result)
-		if n := f.request.NewNodes; n > 0 && !result.NothingToDo {
-			say(w, "The pool was given %s. This shows whether it came up:", fleet.Count(int(n), "new node"))
-			fmt.Fprintf(w, "  ortet nodes --pool %s --since 30m --wait 15m\n", result.Pool.Name())
-		}
 		if result.Watch != nil {
 			writeWatch(w, *result.Watch)
 		}
@@ -269,6 +266,7 @@ func writeCapture(w io.Writer, r capture.Result) {
 	default:
 		say(w, "New nodes of %s come from %s.", r.Pool.Name(), version)
 	}
+	list(w, "New nodes", newNodesOf(r))
 	if r.BuiltFrom != "" && r.BuiltFrom != r.Donor {
 		say(w, "It was made from %s, not from %s. Use --again to build another one today.", r.BuiltFrom, r.Donor)
 	}
@@ -276,6 +274,17 @@ func writeCapture(w io.Writer, r capture.Result) {
 	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
 		say(w, "It took %s.", duration(d))
 	}
+}
+
+func newNodesOf(r capture.Result) (all []string) {
+	for _, n := range r.NewNodes {
+		is := "Ready"
+		if !n.Ready {
+			is = "not Ready when it was added: " + n.Why
+		}
+		all = append(all, cmp.Or(n.Node, n.Instance)+": "+is)
+	}
+	return all
 }
 
 func writePublished(w io.Writer, r capture.Result) {

@@ -186,6 +186,10 @@ func (p *Pass) Accepted() bool {
 	return st.Tries > 0 && st.Asked.IsZero() && st.Token == "" && st.Error == ""
 }
 
+// Failure returns how the last operation of the step's change failed, or why its last pass did;
+// "" if neither did.
+func (p *Pass) Failure() string { return p.step().Error }
+
 // refused reports whether the service itself answered that it does not make a change, now
 // or later. What is without a code may be the answer of a proxy.
 func refused(err error) bool {

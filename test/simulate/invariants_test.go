@@ -397,7 +397,12 @@ func (w *world) checkModel(p *process, now model) {
 	}
 	grown := was.capacity
 	if code == workflow.ExitDone && p.ask.Do == "capture" {
-		grown += p.ask.Grow
+		n, of := p.ask.Grow, low(p.capture.Version)
+		if p.capture.Resumed { // with the options of the open capture
+			n = int64(len(p.capture.NewNodes))
+		}
+		grown += max(0, n-w.grown[of]) // a wish is of a version, and comes true once
+		w.locked(func() { w.grown[of] = max(n, w.grown[of]) })
 	}
 	// Where neighbours delete instances while it grows, they may race; where they deleted the
 	// model's version, no instance can be made.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -135,6 +136,9 @@ func (w *world) start(ask Ask) (*process, error) {
 				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
 				q.Bootstrap = plan.BootstrapBaked
+			}
+			if slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Do == "watch" }) {
+				config.Next = watch.Request{For: time.Minute}.Changes() // as with --watch
 			}
 			p.capture, p.err = capture.New(config).Capture(p.ctx, q)
 		}

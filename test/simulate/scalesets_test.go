@@ -16,11 +16,11 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// TestBadImages captures, and adds a node whose image is bad. Nothing looks at its Node, so grow
-// counts as done by the capacity.
+// TestBadImages captures, and adds a node whose image is bad. The capture waits for it, so a slow
+// one is Ready.
 func TestBadImages(t *testing.T) {
 	for bad, want := range map[string]string{
-		"": "Succeeded Ready pool1000004", "no boot": "Failed", "slow": "Succeeded, later Succeeded Ready pool1000004", "no join": "Succeeded",
+		"": "Succeeded Ready pool1000004", "no boot": "Failed", "slow": "Succeeded Ready pool1000004", "no join": "Succeeded",
 		"twin": "Succeeded Ready pool1000000", "daemon": "Succeeded Ready pool1000004 without agent-0",
 	} {
 		t.Run(cmp.Or(bad, "good"), func(t *testing.T) {

@@ -51,7 +51,8 @@ type Result struct {
 	PoolCredentials []string         `json:"poolCredentials,omitempty"` // accepted, by path
 	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
-	Canary          []prove.Finding  `json:"canary,omitempty"` // of each clone, as it was seen last
+	Canary          []prove.Finding  `json:"canary,omitempty"`   // of each clone, as it was seen last
+	NewNodes        []NewNode        `json:"newNodes,omitempty"` // that were added
 	Timing          Timing           `json:"timing"`
 }
 
@@ -127,6 +128,7 @@ type capture struct {
 	flushed   time.Time        // when the flush that has ended began; zero: by another process
 	inspected bool             // the inspection pod is created
 	lost      []string         // workbenches, by node: another that can serve takes their place
+	grew      bool             // new nodes were asked for, or waited for
 	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
 	judging   judging
 }
@@ -150,6 +152,9 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 	}
 	if st.ModelChanged || r.NothingToDo || c.req.PublishOnly && err == nil {
 		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
+	}
+	if c.grew {
+		r.NewNodes = st.Growth.Nodes
 	}
 	if c.req.PublishOnly && err == nil {
 		p, unread := s.published(ctx, st)
@@ -182,6 +187,13 @@ func (c *capture) run(ctx context.Context) error {
 	out := new(workflow.Outcome)
 	if errors.As(err, &out) && out.Exit == workflow.ExitFailed {
 		out.Ended = c.endedAtCanary(out.Step)
+	}
+	if s := c.get(); errors.As(err, &out) && out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow {
+		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
+		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), s.Names.Version.Name())
+		if out.Left = append(out.Left, s.Growth.lacking(s.Pool.Name(), command)...); len(c.Next) > 0 {
+			out.Left = append(out.Left, "nothing watches the nodes of "+s.Names.Version.Name()+"; run ortet watch "+s.Pool.Name())
+		}
 	}
 	if errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" &&
 		len(out.Left) == 0 {
@@ -379,7 +391,6 @@ type state struct {
 	Excluded     bool   `json:"excluded,omitempty"`     // the version stays out of the definition's latest
 
 	StorageType string `json:"storageType,omitempty"`
-	GrowTo      int64  `json:"growTo,omitempty"`
 }
 
 // Inherited is the part of a state that goes from record to record of a pool, of
@@ -388,6 +399,7 @@ type Inherited struct {
 	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
 	LastCustomData string         `json:"lastCustomData,omitempty"`
 	Original       *plan.Original `json:"original,omitempty"`
+	Growth         *Growth        `json:"growth,omitempty"` // the newest
 }
 
 type workbench struct {

@@ -140,11 +140,14 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
-	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID != stepGrow && s.Skip == "" || s.EffectMayExist })
-	grow := &t[slices.IndexFunc(t, func(s workflow.Step) bool { return s.ID == stepGrow })]
-	if p.NothingToDo && grow.Skip == "" && !r.Open() { // a repeat must not add them twice
-		grow.Skip = "nothing else is to be done"
-		p.Notes = append(p.Notes, "no nodes are added: nothing else is to be done")
+	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
+	if g := c.get().Growth; c.req.NewNodes > 0 && g.Done && !r.Open() {
+		var names []string
+		for _, n := range g.Nodes {
+			names = append(names, n.Instance)
+		}
+		c.Note("no nodes are added: an earlier capture added %s of %s; to add others, raise the scale set's capacity, or give --again to make another version",
+			upTo(maxNamed, names, len(names)), g.Version.Name())
 	}
 	if o.Workbench != nil {
 		p.Workbench = o.Workbench.Node.Name
@@ -223,6 +226,9 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	if !r.Open() {
 		s.inherit(r, *o.Pool, o.Instance, c.Now())
+	}
+	if c.req.NewNodes > 0 && (!r.Open() || s.Growth == nil) {
+		s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes)
 	}
 	if s.Key == nil {
 		s.Key = make([]byte, 32) // as any 32 bytes, a private key of X25519

@@ -27,7 +27,6 @@ const (
 	stepPrune         = "prune"
 	stepModel         = "model"
 	stepExtensions    = "extensions"
-	stepGrow          = "grow"
 )
 
 // A ScaleSet changes one scale set for the rows of a run, one after the other.
@@ -219,43 +218,6 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		}
 		return c.keep(ctx, cluster.ExtensionSettings, name, settings, nil)
 	}))
-}
-
-func (c *capture) growStep() workflow.Step {
-	return workflow.Step{
-		ID:       stepGrow,
-		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
-		Usual:    2 * time.Minute,
-		Deadline: time.Hour,
-		After:    []string{stepModel, stepExtensions},
-		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested")),
-		Do:       c.grow,
-	}
-}
-
-// grow adds new nodes, once: the capacity to reach is saved before the change, and from then on
-// any capacity other than the old one counts as done. If the scale set was changed before that,
-// it is computed again.
-func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	to := s.GrowTo
-	change := func(pool fleet.Pool) fleet.Change {
-		to = cmp.Or(to, pool.Capacity+c.req.NewNodes)
-		return fleet.SetCapacity{Pool: s.Pool, Capacity: to, Etag: pool.Etag}
-	}
-	is := func(pool fleet.Pool) bool { return c.get().GrowTo != 0 && pool.Capacity != to-c.req.NewNodes }
-	w, err := c.Change(ctx, p, s.Pool, change, is, func(context.Context, fleet.Pool) error {
-		c.set(func(s *state) { s.GrowTo = to })
-		return nil
-	})
-	switch {
-	// A first request that was refused had no effect; an earlier one of this capacity may have.
-	case s.GrowTo == 0 && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindThrottled)):
-		c.set(func(s *state) { s.GrowTo = 0 })
-	case err == nil && w.RequeueAfter == 0 && c.pool.Capacity < to:
-		p.Note("the capacity was changed to %d by others", c.pool.Capacity)
-	}
-	return w, err
 }
 
 func (c *capture) galleryStep(v view) workflow.Step {

@@ -1,0 +1,269 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+const stepGrow = "grow"
+
+const (
+	newNodesFor   = 15 * time.Minute // from the capacity's effect until new nodes have to be Ready
+	newNodesEvery = 10 * time.Second
+)
+
+// A NewNode is an instance that a capture added to its pool.
+type NewNode struct {
+	Instance string `json:"instance"` // its name
+	Node     string `json:"node,omitempty"`
+	Ready    bool   `json:"ready"` // the Node was seen so
+	Why      string `json:"why,omitempty"`
+}
+
+// A Growth is how many instances of a version somebody wished for, and which those are. It goes
+// from record to record, so that a repeat adds only what is missing.
+type Growth struct {
+	Version  fleet.ResourceID `json:"version"`
+	Wanted   int64            `json:"wanted"`
+	Done     bool             `json:"done,omitempty"` // the wish came true, whatever becomes of the nodes later
+	Nodes    []NewNode        `json:"nodes,omitempty"`
+	Adds     int64            `json:"adds,omitempty"` // how many of them the capacity below adds
+	Capacity int64            `json:"capacity,omitempty"`
+	Etag     string           `json:"etag,omitempty"`    // of the scale set as the capacity was computed
+	Before   []string         `json:"before,omitempty"`  // its instances then
+	Accepted time.Time        `json:"accepted,omitzero"` // when the capacity was in effect
+	Failure  string           `json:"failure,omitempty"` // of its operation
+}
+
+// wishes returns the growth of a version for n nodes, as far as this one is of the same version.
+func (g *Growth) wishes(version fleet.ResourceID, n int64) *Growth {
+	now := Growth{Version: version}
+	if g != nil && g.Version.Equal(version) {
+		now = *g
+	}
+	now.Done = now.Done && now.Wanted >= n
+	if now.Wanted = n; !now.Accepted.IsZero() { // by an earlier capture, which has named what it added
+		now = Growth{Version: version, Wanted: n, Done: now.Done, Nodes: now.Nodes}
+	}
+	return &now
+}
+
+// fresh returns the instances that are made of the version, and are none of those before.
+func (g *Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
+	for _, x := range clones {
+		known := slices.Contains(g.Before, x.Instance.Name) || slices.ContainsFunc(g.Nodes, func(n NewNode) bool { return n.Instance == x.Instance.Name })
+		if !known && x.Instance.Image.Exact().Equal(g.Version) {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b prove.Clone) int {
+		return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(len(a.Instance.Name), len(b.Instance.Name)), cmp.Compare(a.Instance.Name, b.Instance.Name))
+	})
+	return all[:min(len(all), int(g.Adds))]
+}
+
+// observed returns the nodes of the growth as they are now. One that was Ready stays so.
+func (g *Growth) observed(clones []prove.Clone) (nodes []NewNode) {
+	for _, n := range g.Nodes {
+		i := slices.IndexFunc(clones, func(x prove.Clone) bool { return x.Instance.Name == n.Instance })
+		switch {
+		case n.Ready:
+		case i < 0:
+			n.Why = noInstance
+		default:
+			n = newNode(clones[i])
+		}
+		nodes = append(nodes, n)
+	}
+	for _, x := range g.fresh(clones) {
+		nodes = append(nodes, newNode(x))
+	}
+	return nodes
+}
+
+const noInstance, failedInAzure = "the instance does not exist any more", "the instance is Failed in Azure"
+
+func newNode(x prove.Clone) NewNode {
+	n := NewNode{Instance: x.Instance.Name}
+	switch {
+	case x.Node != nil:
+		n.Node, n.Ready = x.Node.Name, x.Node.Ready
+		n.Why = workflow.SkipIf(!n.Ready, "its Node is not Ready ("+x.Node.NotReadyWhy+")")
+	case x.Instance.ProvisioningState == "Failed":
+		n.Why = failedInAzure
+	case len(x.Rivals) > 0:
+		n.Why = "it has no Node, and node " + x.Rivals[0] + " reports that it is the instance"
+	default:
+		n.Why = "it has no Node; its provisioning state is " + x.Instance.ProvisioningState
+	}
+	return n
+}
+
+// has counts the nodes whose instances exist.
+func has(nodes []NewNode) (n int64) {
+	for _, x := range nodes {
+		if x.Why != noInstance {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *capture) growStep() workflow.Step {
+	g := c.get().Growth
+	return workflow.Step{
+		ID:       stepGrow,
+		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
+		Usual:    4 * time.Minute,
+		Deadline: time.Hour + newNodesFor,
+		After:    []string{stepModel, stepExtensions},
+		Skip: cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
+			workflow.SkipIf(g != nil && g.Done, "added by an earlier capture")),
+		Do: c.grow,
+	}
+}
+
+func (c *capture) setGrowth(change func(g *Growth)) {
+	c.set(func(s *state) {
+		g := *s.Growth
+		change(&g)
+		s.Growth = &g
+	})
+}
+
+// grow raises the capacity by what is missing, and waits until the new nodes are Ready.
+func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	c.grew = true
+	if c.get().Growth.Accepted.IsZero() {
+		if w, err := c.addNodes(ctx, p); err != nil || w.RequeueAfter > 0 {
+			return w, err
+		}
+		c.setGrowth(func(g *Growth) { g.Accepted, g.Failure = c.Now(), p.Failure() })
+		if err := p.Save(ctx); err != nil {
+			return done, err
+		}
+	}
+	return c.awaitNewNodes(ctx)
+}
+
+// addNodes computes the capacity of the scale set as it was read, and asks for it with that
+// read's ETag. A request that was refused had no effect. One whose answer was lost had it if the
+// capacity is reached, or if as many instances came; otherwise others preempted it.
+func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	if err := c.readPool(ctx, s.Pool); err != nil {
+		return done, err
+	}
+	g := *s.Growth
+	asked := g.Capacity != 0
+	preempted := asked && c.pool.Etag != g.Etag && c.pool.Capacity < g.Capacity
+	if !asked || preempted {
+		var clones []prove.Clone
+		if preempted || len(g.Nodes) > 0 {
+			var err error
+			if clones, err = c.pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
+				return done, err
+			}
+		}
+		g.Adds, g.Capacity, asked = 0, 0, false
+		g.Nodes = slices.DeleteFunc(g.observed(clones), func(n NewNode) bool { return n.Why == noInstance })
+		g.Adds = max(0, g.Wanted-int64(len(g.Nodes)))
+		if c.setGrowth(func(now *Growth) { *now = g }); g.Adds == 0 {
+			return done, nil
+		}
+	}
+	change := func(pool fleet.Pool) fleet.Change {
+		return fleet.SetCapacity{Pool: s.Pool, Capacity: pool.Capacity + g.Adds, Etag: pool.Etag}
+	}
+	is := func(pool fleet.Pool) bool {
+		to := c.get().Growth.Capacity
+		return to != 0 && pool.Capacity >= to
+	}
+	w, err := c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, pool fleet.Pool) error {
+		if c.get().Growth.Capacity != 0 {
+			return nil
+		}
+		instances, err := c.Cloud.Instances(ctx, s.Pool)
+		c.setGrowth(func(g *Growth) {
+			g.Capacity, g.Etag, g.Before = pool.Capacity+g.Adds, pool.Etag, nil
+			for _, i := range instances {
+				g.Before = append(g.Before, i.Name)
+			}
+		})
+		return err
+	})
+	if !asked && hadNoEffect(err) {
+		c.setGrowth(func(g *Growth) { g.Capacity, g.Before = 0, nil })
+	}
+	return w, err
+}
+
+// hadNoEffect reports whether the service itself refused a change. What is without a code may be
+// the answer of a proxy.
+func hadNoEffect(err error) bool {
+	e := new(fleet.Error)
+	switch {
+	case fleet.Is(err, fleet.KindStale), fleet.Is(err, fleet.KindThrottled):
+		return true
+	case errors.As(err, &e) && e.Code != "":
+		return !slices.Contains([]fleet.Kind{fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut}, fleet.KindOf(err))
+	}
+	return false
+}
+
+// awaitNewNodes waits until the new nodes are Ready. If a watch follows, that judges them, and
+// their instances are enough.
+func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
+	s, watched := c.get(), len(c.Next) > 0
+	clones, err := c.pair(ctx, s.Pool)
+	if err != nil {
+		return done, err
+	}
+	g := *s.Growth
+	nodes := g.observed(clones)
+	ready, waits := 0, int64(len(nodes)) < g.Wanted
+	for _, n := range nodes {
+		if n.Ready {
+			ready++
+		}
+		waits = waits || !n.Ready && !watched && n.Why != noInstance && n.Why != failedInAzure
+	}
+	of := fmt.Sprintf("%d of %s of %s Ready", ready, fleet.Count(int(g.Wanted), "new node"), g.Version.Name())
+	if waits && c.Now().Sub(g.Accepted) < newNodesFor {
+		keep := slices.DeleteFunc(slices.Clone(nodes), func(n NewNode) bool { // others of an overprovisioned set go again
+			return !n.Ready && !slices.ContainsFunc(g.Nodes, func(k NewNode) bool { return k.Instance == n.Instance })
+		})
+		c.setGrowth(func(g *Growth) { g.Nodes = keep })
+		return in(newNodesEvery, "%s", of), nil
+	}
+	came := int64(ready) >= g.Wanted || watched && has(nodes) >= g.Wanted
+	c.setGrowth(func(g *Growth) { g.Nodes, g.Done = nodes, came })
+	if !came {
+		return done, errors.New(of)
+	}
+	return done, nil
+}
+
+// lacking lists the new nodes that are not Ready, each with what to do.
+func (g *Growth) lacking(pool, command string) (all []string) {
+	for _, n := range g.Nodes {
+		what := map[string]string{noInstance: command + " adds another", failedInAzure: "delete it, then " + command + " adds another"}[n.Why]
+		if !n.Ready {
+			all = append(all, fmt.Sprintf("new node %s: %s; %s", n.Instance, n.Why, cmp.Or(what,
+				"ortet nodes --pool "+pool+" shows why; "+command+" waits for it again, or adds another once it is deleted")))
+		}
+	}
+	if missing := g.Wanted - int64(len(g.Nodes)); missing > 0 {
+		all = append(all, fmt.Sprintf("Azure did not add %s (%s); %s adds what is missing", fleet.Count(int(missing), "new node"),
+			cmp.Or(g.Failure, "the reason is above"), command))
+	}
+	return all
+}

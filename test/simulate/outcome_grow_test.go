@@ -1,0 +1,139 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// asked plays asks in a bubble, and then shows the world. Each capacity is beside that of others.
+func asked(t *testing.T, s Story, show func(w *world, ps []*process)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(s)
+		defer w.finish()
+		for i, ask := range s.Asks {
+			w.pursue(i, ask)
+		}
+		if len(w.violations) == 0 {
+			show(w, w.processes)
+		}
+		if t.Failed() || len(w.violations) > 0 {
+			t.Errorf("%s\n%s", strings.Join(w.violations, "\n"), strings.Join(w.lines[max(0, len(w.lines)-30):], "\n"))
+		}
+	})
+}
+
+// finish stops the world and what still runs in it.
+func (w *world) finish() {
+	w.close()
+	for _, p := range w.processes {
+		p.cancel()
+		<-p.done
+	}
+}
+
+// newNodes are the new nodes of a capture, "pool1_4 true".
+func (p *process) newNodes() string {
+	var all []string
+	for _, n := range p.capture.NewNodes {
+		all = append(all, fmt.Sprint(n.Instance, " ", n.Ready))
+	}
+	return strings.Join(all, ", ")
+}
+
+// A new instance that does not come up is named, and the exit code is 4.
+func TestOutcomeNewNodeFails(t *testing.T) {
+	for bad, why := range map[string]string{"no boot": "the instance is Failed in Azure; delete it, then the same command adds another",
+		"no join": "it has no Node; its provisioning state is Succeeded; ortet nodes --pool pool1 shows why"} {
+		t.Run(bad, func(t *testing.T) {
+			t.Parallel()
+			s := Story{Seed: 1, Pool: with(func(p *Pool) { p.Bad = bad }), Asks: []Ask{{Do: "capture", Grow: 1, Once: true}}}
+			asked(t, s, func(w *world, ps []*process) {
+				if p := ps[0]; p.code() != workflow.ExitNeedsPerson || !strings.Contains(fmt.Sprint(p.err), "new node pool1_4: "+why) || p.newNodes() != "pool1_4 false" {
+					t.Errorf("exit %d, new nodes %q: %v", p.code(), p.newNodes(), p.err)
+				}
+			})
+		})
+	}
+}
+
+// An autoscaler's node beside a refused request is not taken for a new one of the capture.
+func TestOutcomeAutoscalersNodeIsNotOurs(t *testing.T) {
+	for _, refusal := range []string{"conflict", "precondition failed"} {
+		for _, s := range []Story{
+			{Seed: 1, Pool: fresh, Asks: []Ask{{Do: "capture", Grow: 1}}},
+			onFlexible(Story{Seed: 1, Pool: fresh, Asks: []Ask{{Do: "capture", Grow: 1}}}),
+		} {
+			t.Run(fmt.Sprint(refusal, " ", s.Pool.Flexible), func(t *testing.T) {
+				t.Parallel()
+				s.Happen = append(at(patchModel, 2, refusal), at(patchModel, 2, "autoscaler adds a node")...)
+				before := int64(s.Pool.Instances)
+				asked(t, s, func(w *world, ps []*process) {
+					if now := w.modelNow().capacity; len(w.pending) > 0 || now != before+2 || strings.Count(ps[0].newNodes(), "true") != 1 {
+						t.Errorf("exit %d and capacity %d after %d, an autoscaler's and --grow 1; new nodes: %s", ps[0].code(), now, before, ps[0].newNodes())
+					}
+				})
+			})
+		}
+	}
+}
+
+// After a quota that was refused and raised, the same command adds what is missing.
+func TestOutcomeRefusedNodesAreAddedLater(t *testing.T) {
+	s := Story{Seed: 1, Pool: fresh, Asks: []Ask{{Do: "capture", Grow: 2, Once: true}}}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(s)
+		defer w.finish()
+		before := w.modelNow().capacity
+		w.azure.Quota = map[string]int{"cores": 2*int(before) + 1}
+		w.pursue(0, s.Asks[0])
+		w.azure.Quota = nil
+		if p := w.processes[0]; p.code() != workflow.ExitNeedsPerson || !strings.Contains(fmt.Sprint(p.err), "Azure did not add 2 new nodes") {
+			t.Errorf("exit %d: %v", p.code(), p.err)
+		}
+		w.pursue(0, s.Asks[0])
+		p, now := w.processes[1], w.modelNow().capacity
+		if p.code() != workflow.ExitDone || now != before+2 || strings.Count(p.newNodes(), "true") != 2 || p.capture.NothingToDo {
+			t.Errorf("the same command ends with exit %d and capacity %d after %d, new nodes %q, nothing to do: %t; %v",
+				p.code(), now, before, p.newNodes(), p.capture.NothingToDo, w.violations)
+		}
+	})
+}
+
+// The same command twice a day adds new nodes once, also where an old version is left to prune.
+func TestOutcomeNewNodesAreAddedOnce(t *testing.T) {
+	ask := Ask{Do: "capture", Grow: 2, History: 2}
+	s := Story{Seed: 1, Pool: with(func(p *Pool) { p.Versions = 4 }), Asks: []Ask{ask, ask},
+		Happen: at("azure DELETE galleries/SIG_azsim/images/kamino-pool1-prototype/versions/1999.12.11", 1, "refused")}
+	asked(t, s, func(w *world, ps []*process) {
+		before := int64(s.Pool.Instances)
+		if now := w.modelNow().capacity; len(w.pending) > 0 || now != before+2 || ps[1].code() != 0 || ps[1].newNodes() != "" ||
+			!strings.Contains(strings.Join(ps[1].capture.Notes, "\n"), "no nodes are added: an earlier capture added pool1_4, pool1_5") {
+			t.Errorf("capacity %d after %d and --grow 2 twice; the second: exit %d, %s, %q", now, before, ps[1].code(), ps[1].newNodes(), ps[1].capture.Notes)
+		}
+	})
+}
+
+// A seed found that a capture after another process's adds the nodes again.
+func TestOutcomeSeedAD964(t *testing.T) {
+	s := Story{Seed: 0xad964, Pool: with(func(p *Pool) { p.NVMe = true }), Asks: []Ask{{Do: "capture", Grow: 2}}, Happen: []Event{
+		{At: "azure DELETE galleries/SIG_azsim/images/kamino-pool1-prototype/versions/1999.12.11", N: 1, What: "refused"},
+		{At: putJournal, N: 1, What: "laptop sleeps and another ortet begins", For: 303e9}}}
+	if r := play(t, s); len(r.violations) > 0 {
+		t.Error(explain(s, r))
+	}
+}
+
+// A capture that is resumed with another --grow adds and reports what its own was.
+func TestOutcomeResumedWithAnotherGrow(t *testing.T) {
+	s := Story{Seed: 1, Pool: fresh, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Grow: 3, Once: true}}, Happen: at(patchModel, 1, "kill after")}
+	asked(t, s, func(w *world, ps []*process) {
+		if p, now := ps[1], w.modelNow().capacity; p.code() != 0 || !p.capture.Resumed || now != int64(s.Pool.Instances) || p.newNodes() != "" {
+			t.Errorf("exit %d, resumed %t, capacity %d, new nodes %q", p.code(), p.capture.Resumed, now, p.newNodes())
+		}
+	})
+}
