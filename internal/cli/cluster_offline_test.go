@@ -102,7 +102,8 @@ func TestClusterUsage(t *testing.T) {
 func TestClusterTablesFit(t *testing.T) {
 	long := strings.Repeat("long", 20)
 	var b strings.Builder
-	writeClusterPlan(&b, &lifecycle.Plan{Changes: []lifecycle.Change{{Change: "Modify", Group: "g", Type: "Microsoft.Compute/virtualMachineScaleSets", Name: long, What: []string{"sku.capacity"}}}, Counts: map[string]int{"Modify": 1}})
+	writeClusterPlan(&b, &lifecycle.Plan{Changes: []lifecycle.Change{{Change: "Modify", Group: "g", Type: "Microsoft.Compute/virtualMachineScaleSets", Name: long, What: []string{"sku.capacity"}}}, Counts: map[string]int{"Modify": 1},
+		Billed: []lifecycle.Charge{{What: "Standard_" + long + ", Spot", Number: 1000, When: lifecycle.BilledUp}, {What: "OS disk, StandardSSD_LRS, 4095 GB", Number: 1000, When: lifecycle.BilledStopped}}})
 	writeClusterStatus(&b, &lifecycle.Status{Cluster: "demo", Location: "westeurope", Groups: []lifecycle.GroupStatus{{Name: long, Exists: true, State: "Succeeded", Deployment: "Succeeded"}},
 		Pools: []lifecycle.PoolStatus{{Name: "agents", Size: "Standard_" + long, Priority: "Regular", Wanted: 100, Instances: 100, Running: 100, State: "Succeeded"}}}, time.Now())
 	writeFailures(&b, []lifecycle.Failure{{Group: long, Resource: "scale set agents", Code: "SkuNotAvailable", Message: strings.Repeat("word ", 40)}})
@@ -111,7 +112,7 @@ func TestClusterTablesFit(t *testing.T) {
 			t.Errorf("%d columns: %s", n, l)
 		}
 	}
-	if !strings.Contains(b.String(), "sku.capacity") || !strings.Contains(b.String(), "1 to modify") || !strings.Contains(b.String(), "az vm list-skus -l westeurope ") {
+	if !strings.Contains(b.String(), "sku.capacity") || !strings.Contains(b.String(), "1 to modify") || !strings.Contains(b.String(), "1000    up, stopped\n") || !strings.Contains(b.String(), "az vm list-skus -l westeurope ") {
 		t.Error(b.String())
 	}
 }

@@ -54,7 +54,7 @@ func commandExamples() map[string]string {
 		"cluster keys":          `  ortet cluster keys`,
 		"cluster kubeconfig":    `  ortet cluster kubeconfig`,
 		"cluster logs":          `  ortet cluster logs --follow`,
-		"cluster plan":          "  ortet cluster plan\n  ortet cluster plan --prices",
+		"cluster plan":          `  ortet cluster plan`,
 		"cluster proxy":         `  ortet cluster proxy -L 8080:127.0.0.1:80`,
 		"cluster reimage":       `  ortet cluster reimage agents --outdated`,
 		"cluster replace":       "  ortet cluster replace dev-agents000003\n  ortet cluster replace server",
