@@ -49,7 +49,6 @@ func commandExamples() map[string]string {
 		"cluster chaos":         `  ortet cluster chaos agents`,
 		"cluster down":          "  ortet cluster down\n  ortet cluster down --storage",
 		"cluster endpoints":     `  ortet cluster endpoints`,
-		"cluster export":        `  ortet cluster export ./templates`,
 		"cluster init":          `  ortet cluster init --name dev --location westeurope --pool agents=3`,
 		"cluster keys":          `  ortet cluster keys`,
 		"cluster kubeconfig":    `  ortet cluster kubeconfig`,
