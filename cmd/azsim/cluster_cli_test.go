@@ -124,8 +124,8 @@ func apiVersionOf(id string) string {
 	return "2023-05-01"
 }
 
-// ortet cluster export writes what the Azure CLI validates, compares and deploys.
-func TestAzureCLIDeploysClusterExport(t *testing.T) {
+// What ortet cluster up deployed is in Azure: the Azure CLI exports, validates, compares and deploys it.
+func TestAzureCLIDeploysWhatUpDeployed(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Skip("the Azure CLI is not installed, so it is not tried: on Debian, apt-get install azure-cli")
 	}
@@ -155,22 +155,44 @@ func TestAzureCLIDeploysClusterExport(t *testing.T) {
 	}
 	write(clusterFile)
 	ortetCluster("keys")
-	ortetCluster("export", "out", "--own-address", "203.0.113.7")
+	up := func(args ...string) {
+		t.Helper()
+		ortetCluster(append([]string{"up", "--no-wait", "--azure-config", e.AzureConfig, "--own-address", "203.0.113.7"}, args...)...)
+	}
+	up()
 
 	c := logIn(t, e, "latest")
-	readme, err := os.ReadFile(filepath.Join(dir, "out", "README"))
-	if err != nil {
-		t.Fatal(err)
+	wait := func() {
+		t.Helper()
+		c.run("deployment", "group", "wait", "-g", "demo-compute", "-n", "ortet", "--created", "--interval", "1")
 	}
-	for _, part := range []string{"storage", "compute"} {
-		for line := range strings.Lines(string(readme)) {
-			if strings.HasPrefix(line, "az group create --name demo-"+part) {
-				c.run(strings.Fields(line)[1:]...)
+	wait()
+	parts := []string{"storage", "compute"}
+	deployed := map[string]deploying{}
+	for _, part := range parts {
+		d := deploying{azureCLI: c, group: "demo-" + part, template: filepath.Join(dir, part+".json")}
+		parameters := filepath.Join(dir, part+".parameters.json")
+		for file, args := range map[string][]string{
+			d.template: {"export"},
+			parameters: {"show", "--query", "{contentVersion: '1.0.0.0', parameters: properties.parameters}"},
+		} {
+			out := c.run(append(append([]string{"deployment", "group"}, args...), "-g", d.group, "-n", "ortet", "-o", "json")...)
+			if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
+				t.Fatal(err)
 			}
 		}
-		d := deploying{c, "demo-" + part, filepath.Join(dir, "out", part+".json"), []string{"@" + filepath.Join(dir, "out", part+".parameters.json")}}
+		d.parameters = []string{"@" + parameters}
+		deployed[part] = d
+	}
+	e = start(t, "", "--speed", "1000") // an Azure that has none of it
+	c = logIn(t, e, "latest")
+	for _, part := range parts {
+		d := deployed[part]
+		d.azureCLI = c
+		c.run("group", "create", "-n", d.group, "-l", "westeurope", "--tags", "ortet.io_cluster=demo", "ortet.io_role="+part)
 		d.apply()
 		d.parameters = append(d.parameters, map[string]string{"storage": "stateExists=true", "compute": "serverExists=true"}[part])
+		deployed[part] = d
 		resources := d.resources()
 		changes, _ := d.whatIf()
 		delete(changes, "Ignore") // OS disks, and the server that exists
@@ -188,18 +210,19 @@ func TestAzureCLIDeploysClusterExport(t *testing.T) {
 	}
 
 	write(strings.Replace(clusterFile, "count: 2", "count: 3\n    labels: {tier: web}\n    scaleInPolicy: NewestVM", 1))
-	ortetCluster("export", "changed", "--own-address", "203.0.113.7", "--own-address", "203.0.113.8")
-	d := deploying{c, "demo-compute", filepath.Join(dir, "changed", "compute.json"), []string{"@" + filepath.Join(dir, "changed", "compute.parameters.json"), "serverExists=true"}}
+	up("--own-address", "203.0.113.8")
+	wait()
+	d := deployed["compute"] // what was there before
 	changes, paths := d.whatIf()
 	want := []string{
 		"agents:properties.scaleInPolicy.rules", "agents:sku.capacity", "agents:tags.ortet.io_applied",
 		"servers:properties.securityRules",
 	}
 	if !slices.Equal(paths, want) || len(changes["Modify"]) != 2 || len(changes["Create"]) != 0 {
-		t.Errorf("what-if of a changed cluster.yaml: %v, want %v; %v", paths, want, changes)
+		t.Errorf("what-if of the former templates: %v, want %v; %v", paths, want, changes)
 	}
 	d.want("Succeeded", "properties.provisioningState", d.args("create")...)
-	d.want([]any{3, true}, "[sku.capacity, starts_with(tags.\"ortet.io_applied\", 'count=3 ')]", "resource", "show", "-g", d.group, "-n", "agents",
+	d.want([]any{2, true}, "[sku.capacity, starts_with(tags.\"ortet.io_applied\", 'count=2 ')]", "resource", "show", "-g", d.group, "-n", "agents",
 		"--resource-type", "Microsoft.Compute/virtualMachineScaleSets", "--api-version", "2024-07-01")
 	if changes, _ := d.whatIf(); len(changes["Modify"])+len(changes["Create"]) != 0 {
 		t.Errorf("what-if after the change: %v", changes)

@@ -43,7 +43,7 @@ same command again repairs, and goes on after an interruption.`,
 	f.StringVarP(&c.file, "file", "f", "cluster.yaml", "`FILE` that describes the cluster")
 	f.StringVar(&c.subscription, "subscription", "", "`ID` of the Azure subscription (default: $AZURE_SUBSCRIPTION_ID, that of the credentials)")
 	cmd.AddCommand(newClusterUp(c), newClusterPlan(c), newClusterStatus(c), newClusterEndpoints(c), newClusterDown(c),
-		newClusterInit(c), newClusterKeys(c), newClusterValidate(c), newClusterArtifacts(c), newClusterExport(c),
+		newClusterInit(c), newClusterKeys(c), newClusterValidate(c), newClusterArtifacts(c),
 		newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c), newClusterBackup(c), newClusterRestore(c))
 	cmd.AddCommand(newClusterPools(c)...)
 	return cmd
@@ -95,35 +95,32 @@ func (c *clusterOptions) keyFile(cluster *k3s.Cluster) string {
 // A site is the cluster of the file, and where it is in Azure.
 type site struct {
 	cluster      *k3s.Cluster
-	facts        recipe.Facts // for commands that deploy
+	publicKey    string   // for commands that deploy
+	ownAddresses []string // the same
 	arm          *arm.Resources
 	cloud        azure.Cloud
 	subscription string
 	group        fleet.ResourceID // compute
 }
 
-// open reads the file, and for commands that deploy what the templates need besides: the
-// SSH key and the own addresses.
-func (c *clusterOptions) open(ctx context.Context, own *ownAddresses) (s *site, err error) {
+// connect reads the file, finds the credentials, logs in and finds the subscription. For
+// commands that deploy it reads what the templates need besides: the SSH key and the own
+// addresses.
+func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (s *site, err error) {
 	s = new(site)
 	if err := own.check(); err != nil {
 		return nil, err
 	}
-	if s.cluster, err = c.read(); err != nil || own == nil {
-		return s, err
-	}
-	if s.facts.SSHPublicKey, err = readPublicKey(c.keyFile(s.cluster)); err != nil {
+	if s.cluster, err = c.read(); err != nil {
 		return nil, err
 	}
-	s.facts.OwnAddresses, err = own.resolve(ctx)
-	return s, err
-}
-
-// connect opens the file, finds the credentials, logs in and finds the subscription.
-func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (*site, error) {
-	s, err := c.open(ctx, own)
-	if err != nil {
-		return nil, err
+	if own != nil {
+		if s.publicKey, err = readPublicKey(c.keyFile(s.cluster)); err != nil {
+			return nil, err
+		}
+		if s.ownAddresses, err = own.resolve(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var who credential.Credentials
 	if s.arm, s.cloud, who, err = logInBoth(ctx, c.options); err != nil {
@@ -148,7 +145,7 @@ func (c *clusterOptions) manager(ctx context.Context, report func(workflow.Event
 func (s *site) manager(report func(workflow.Event)) *lifecycle.Manager {
 	return lifecycle.New(lifecycle.Config{
 		ARM: s.arm, Cloud: s.cloud, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Report: report,
-		SSHPublicKey: s.facts.SSHPublicKey, OwnAddresses: s.facts.OwnAddresses,
+		SSHPublicKey: s.publicKey, OwnAddresses: s.ownAddresses,
 	})
 }
 

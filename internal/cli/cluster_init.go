@@ -23,34 +23,16 @@ import (
 
 func newClusterInit(c *clusterOptions) *cobra.Command {
 	var (
-		name, location, account, server, env string
-		pools                                []string
-		existing                             bool
+		name, location, account, server string
+		pools                           []string
+		existing                        bool
 	)
 	cmd := clusterCommand("init", "Write a cluster.yaml to start from", `init writes cluster.yaml with comments that explain each field. On a terminal it asks
-for what the flags do not give. --from-env reads the .env of azure-k3s-cluster, and says
-which settings it dropped. A file that exists is never overwritten.`, func(context.Context, []string) error {
-		var (
-			o       k3s.InitOptions
-			dropped []string // settings of --from-env that the file does not carry, and why
-		)
-		if env != "" {
-			text, err := os.ReadFile(env)
-			if err != nil {
-				return refuseFile(env, fmt.Errorf("cannot read --from-env: %w", err))
-			}
-			if o, dropped, err = k3s.FromEnv(text); err != nil {
-				return refuseFile(env, err)
-			}
-		}
+for what the flags do not give. A file that exists is never overwritten.`, func(context.Context, []string) error {
+		o := k3s.InitOptions{Name: name, Random: rand.Reader}
 		s := &o.Spec
-		o.Random = rand.Reader
-		o.Name, s.Location = first(name, o.Name), first(location, s.Location)
-		s.Server.Size, s.Storage.Account = first(server, s.Server.Size), first(account, s.Storage.Account)
-		s.Storage.Existing = s.Storage.Existing || existing
-		if len(pools) > 0 {
-			s.Pools = nil
-		}
+		s.Location, s.Server.Size = location, server
+		s.Storage.Account, s.Storage.Existing = account, existing
 		for _, text := range pools {
 			name, rest, found := strings.Cut(text, "=")
 			count, size, _ := strings.Cut(rest, ":")
@@ -70,9 +52,8 @@ which settings it dropped. A file that exists is never overwritten.`, func(conte
 		if err := writeNew(c.file, text, 0o644); err != nil {
 			return err
 		}
-		return c.print(map[string]any{"file": c.file, "dropped": nonNil(dropped)}, func(w io.Writer) {
+		return c.print(map[string]string{"file": c.file}, func(w io.Writer) {
 			fmt.Fprintln(w, "Wrote "+c.file+".")
-			list(w, "Dropped", dropped)
 			say(w, "Next: ortet cluster keys; ortet cluster artifacts DIR, whose block goes into the file; ortet cluster up")
 		})
 	})
@@ -83,7 +64,6 @@ which settings it dropped. A file that exists is never overwritten.`, func(conte
 	f.StringArrayVar(&pools, "pool", nil, "`NAME=COUNT[:SIZE]` of a pool of agents; may be given several times (default agents=3)")
 	f.StringVar(&account, "storage-account", "", "`NAME` of the storage account (default: made up)")
 	f.BoolVar(&existing, "existing-account", false, "use the storage account as it is; it is neither made nor deleted")
-	f.StringVar(&env, "from-env", "", "`FILE` of azure-k3s-cluster's settings to start from")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -32,7 +33,7 @@ const serverKubeconfig = "/etc/rancher/k3s/k3s.yaml"
 const (
 	maxKubeconfig    = 64 << 10 // bytes that a server may send; k3s writes 3 KiB
 	maxAuthorities   = 4        // certificates in certificate-authority-data
-	maxKubeconfigKey = 100      // characters of a foreign field that are shown
+	maxUnknownFields = 20       // that a refusal names
 )
 
 func newClusterKubeconfig(c *clusterOptions) *cobra.Command {
@@ -40,8 +41,10 @@ func newClusterKubeconfig(c *clusterOptions) *cobra.Command {
 	var name string
 	cmd := c.serverCommand("kubeconfig", "Get the cluster's kubeconfig and merge it into yours", `kubeconfig fetches the administrator's kubeconfig from the server by SSH and merges it
 into the file of --kubeconfig, $KUBECONFIG or ~/.kube/config, as a context named after
-the cluster, which becomes the current one. It stays good for as long as the state disk
-does, over ortet cluster down and up.
+the cluster, which becomes the current one. It stays valid over ortet cluster down and
+up, until its client certificate ends, 365 days after k3s made it. k3s makes another one
+when it starts within 120 days of that end (older versions: 90). Run this command again
+then.
 
 Of the server's file it takes the authority, the client certificate and its key. A file
 with any other setting is refused: kubectl would run or obey it on this computer.`, func(ctx context.Context, t *target, _ []string) error {
@@ -115,102 +118,84 @@ func refuseKubeconfig(problems []string) error {
 	return r
 }
 
-// A sheet is one level of a kubeconfig: the fields that k3s writes there, and what else
-// there is.
-type sheet struct {
-	fields   map[string]any
-	where    string
-	problems *[]string
-}
-
-func (s sheet) refuse(field, format string, args ...any) {
-	if r := []rune(field); len(r) > maxKubeconfigKey {
-		field = string(r[:maxKubeconfigKey]) + "…"
-	}
-	if strings.ContainsFunc(field, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		field = fmt.Sprintf("%q", field)
-	}
-	*s.problems = append(*s.problems, strings.Trim(s.where+"."+field, ".")+" "+fmt.Sprintf(format, args...))
-}
-
-// only refuses every field but those that are named.
-func (s sheet) only(names ...string) {
-	var other []string
-	for k := range s.fields {
-		if !slices.Contains(names, k) {
-			other = append(other, k)
-		}
-	}
-	slices.Sort(other)
-	const shown = 20
-	for _, k := range other[:min(shown, len(other))] {
-		s.refuse(k, "is not accepted from a server")
-	}
-	if more := len(other) - shown; more > 0 {
-		s.refuse("", "has %d more fields that are not accepted from a server", more)
-	}
-}
-
-// entry is the body of the one entry of a list, which k3s calls "default".
-func (s sheet) entry(list, body string) sheet {
-	all, _ := s.fields[list].([]any)
-	in := sheet{where: list + "[0]", problems: s.problems}
-	if len(all) == 1 {
-		in.fields, _ = all[0].(map[string]any)
-	}
-	if in.fields == nil {
-		s.refuse(list, "is not a list of one entry")
-		return in
-	}
-	in.only("name", body)
-	if in.fields["name"] != "default" {
-		in.refuse("name", "is not default")
-	}
-	fields, is := in.fields[body].(map[string]any)
-	if !is {
-		in.refuse(body, "is missing")
-	}
-	return sheet{fields, in.where + "." + body, s.problems}
-}
-
-// data decodes a field of base64.
-func (s sheet) data(name string) []byte {
-	v, is := s.fields[name].(string)
-	out, err := base64.StdEncoding.DecodeString(v)
-	if !is || err != nil || len(out) == 0 {
-		s.refuse(name, "is not base64")
-		return nil
-	}
-	return out
+// A k3sKubeconfig has the fields that k3s writes. Its names are not used.
+type k3sKubeconfig struct {
+	APIVersion  string   `json:"apiVersion"`
+	Kind        string   `json:"kind"`
+	Preferences struct{} `json:"preferences"`
+	Current     string   `json:"current-context"`
+	Clusters    []struct {
+		Name string `json:"name"`
+		Body struct {
+			Server    string `json:"server"`
+			Authority string `json:"certificate-authority-data"`
+		} `json:"cluster"`
+	} `json:"clusters"`
+	Users []struct {
+		Name string `json:"name"`
+		Body struct {
+			Certificate string `json:"client-certificate-data"`
+			Key         string `json:"client-key-data"`
+		} `json:"user"`
+	} `json:"users"`
+	Contexts []struct {
+		Name string `json:"name"`
+		Body struct {
+			Cluster string `json:"cluster"`
+			User    string `json:"user"`
+		} `json:"context"`
+	} `json:"contexts"`
 }
 
 // kubeconfig returns a kubeconfig with the data of the server's certificates and key, and
 // with the address that Azure names.
 func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, error) {
+	var in k3sKubeconfig
+	var unknown []error
+	document, err := yaml.YAMLToJSONStrict(text)
+	if err == nil {
+		unknown, err = strictjson.UnmarshalStrict(document, &in)
+	}
+	if other := (*json.UnmarshalTypeError)(nil); errors.As(err, &other) {
+		err = fmt.Errorf("%s is a %s", other.Field, other.Value)
+	}
+	if err != nil {
+		return nil, refuseKubeconfig([]string{fmt.Sprintf("it has another form than k3s's: %.200q", err)})
+	}
 	var problems []string
-	top := sheet{problems: &problems}
-	if err := yaml.UnmarshalStrict(text, &top.fields); err != nil {
-		return nil, refuseKubeconfig([]string{fmt.Sprintf("it is no YAML object: %.200q", err)})
+	refuse := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for i, err := range unknown {
+		if i == maxUnknownFields {
+			refuse("it has more fields that are not accepted from a server")
+			break
+		}
+		refuse("%.120s is not accepted from a server", strings.Trim(strings.TrimPrefix(err.Error(), "unknown field "), `"`))
 	}
-	top.only("apiVersion", "kind", "preferences", "clusters", "users", "contexts", "current-context")
-	if top.fields["apiVersion"] != "v1" || top.fields["kind"] != "Config" {
-		top.refuse("kind", "is not Config of v1")
+	if in.APIVersion != "v1" || in.Kind != "Config" {
+		refuse("kind is not Config of v1")
 	}
-	if p := top.fields["preferences"]; p != nil {
-		in, _ := p.(map[string]any)
-		sheet{in, "preferences", &problems}.only()
+	if len(in.Clusters) != 1 || len(in.Contexts) != 1 || len(in.Users) != 1 {
+		refuse("one of clusters, contexts and users is not a list of one entry")
 	}
-	cluster, user := top.entry("clusters", "cluster"), top.entry("users", "user")
-	top.entry("contexts", "context").only("cluster", "user")
-	cluster.only("server", "certificate-authority-data")
-	user.only("client-certificate-data", "client-key-data")
-	authorities, certificate, key := cluster.data("certificate-authority-data"), user.data("client-certificate-data"), user.data("client-key-data")
-	if err := checkAuthorities(authorities); authorities != nil && err != nil {
-		cluster.refuse("certificate-authority-data", "is not accepted: %v", err)
+	if len(problems) > 0 {
+		return nil, refuseKubeconfig(problems)
 	}
-	if certificate != nil && key != nil {
+	data := func(field, value string) []byte {
+		out, err := base64.StdEncoding.DecodeString(value)
+		if err != nil || len(out) == 0 {
+			refuse("%s is not base64", field)
+		}
+		return out
+	}
+	authorities := data("clusters[0].cluster.certificate-authority-data", in.Clusters[0].Body.Authority)
+	certificate := data("users[0].user.client-certificate-data", in.Users[0].Body.Certificate)
+	key := data("users[0].user.client-key-data", in.Users[0].Body.Key)
+	if len(problems) == 0 {
+		if err := checkAuthorities(authorities); err != nil {
+			refuse("clusters[0].cluster.certificate-authority-data is not accepted: %v", err)
+		}
 		if _, err := tls.X509KeyPair(certificate, key); err != nil {
-			user.refuse("client-key-data", "and client-certificate-data are no pair: %v", err)
+			refuse("users[0].user.client-key-data and client-certificate-data are no pair: %v", err)
 		}
 	}
 	if len(problems) > 0 {

@@ -197,8 +197,15 @@ func TestHole02KubeconfigOfAHostileServer(t *testing.T) {
 		"namespace": {func(_, _, top map[string]any) {
 			top["contexts"].([]any)[0].(map[string]any)["context"].(map[string]any)["namespace"] = "x"
 		}, []string{"context.namespace"}},
-		"control":     {func(_, u, _ map[string]any) { u["\x1b[2Jexec"] = "x" }, []string{`\x1b[2Jexec`}},
-		"other's key": {func(_, u, _ map[string]any) { u["client-certificate-data"] = other }, []string{"are no pair"}},
+		"many": {func(_, u, _ map[string]any) {
+			for i := range 300 {
+				u[fmt.Sprintf("x%03d", i)] = i
+			}
+		}, []string{"refused for 21 reasons", "users[0].user.x000", "it has more fields"}},
+		"long":         {func(_, u, _ map[string]any) { u[strings.Repeat("x", 900)] = 1 }, []string{"users[0].user.xxx"}},
+		"another form": {func(_, _, top map[string]any) { top["users"] = 1 }, []string{"it has another form than k3s's", "users is a number"}},
+		"control":      {func(_, u, _ map[string]any) { u["\x1b[2Jexec"] = "x" }, []string{`\x1b[2Jexec`}},
+		"other's key":  {func(_, u, _ map[string]any) { u["client-certificate-data"] = other }, []string{"are no pair"}},
 		"no PEM": {func(c, _, _ map[string]any) {
 			c["certificate-authority-data"] = base64.StdEncoding.EncodeToString([]byte("x"))
 		}, []string{"certificate-authority-data is not accepted"}},

@@ -24,10 +24,7 @@ func azureLists(location string) string {
 }
 
 func newClusterStatus(c *clusterOptions) *cobra.Command {
-	var (
-		watch bool
-		money prices
-	)
+	var watch bool
 	cmd := clusterCommand("status", "Show what exists of the cluster in Azure", `status shows the cluster's groups, their deployments, the server and how far it has
 booted, the pools, the storage, the endpoints and what is billed of it all: while it is
 up, also while its machines are stopped, or always.
@@ -35,9 +32,6 @@ up, also while its machines are stopped, or always.
 Lists of what Azure offers come from the Azure CLI:
 
 `+azureLists("LOCATION"), func(ctx context.Context, _ []string) error {
-		if err := money.check(); err != nil {
-			return err
-		}
 		m, err := c.manager(ctx, nil, nil)
 		if err != nil {
 			return err
@@ -52,7 +46,6 @@ Lists of what Azure offers come from the Azure CLI:
 			if err != nil {
 				return err
 			}
-			money.price(ctx, s.Location, &s.Billed, &s.Notes)
 			if watch && columnsOf(c.process.Out) > 0 {
 				fmt.Fprint(c.process.Out, "\x1b[H\x1b[2J")
 			}
@@ -69,7 +62,6 @@ Lists of what Azure offers come from the Azure CLI:
 			}
 		}
 	})
-	money.add(cmd)
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every 10s, until Ctrl-C")
 	return cmd
 }
@@ -145,12 +137,25 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		writeEndpoints(w, s.Endpoints)
 	}
 	fmt.Fprintln(w)
-	writeBill(w, &s.Billed)
+	writeBilled(w, s.Billed)
 	if len(s.Notes) > 0 {
 		list(w, "Note", s.Notes)
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "Images, locations and sizes that Azure offers:\n%s\n", azureLists(s.Location))
+}
+
+// writeBilled writes what is billed, and when.
+func writeBilled(w io.Writer, all []lifecycle.Charge) {
+	if len(all) == 0 {
+		return
+	}
+	rows := [][]string{{"BILLED", "NUMBER", "WHEN"}}
+	for _, c := range all {
+		rows = append(rows, cells(c.What, c.Number, c.When))
+	}
+	writeTable(w, rows, shrink{0, 24})
+	fmt.Fprintln(w)
 }
 
 func writeEndpoints(w io.Writer, all []lifecycle.Endpoint) {

@@ -31,7 +31,7 @@ and size; its state is backed up before another k3s. Two things stay as they are
 
 Interrupted, Azure goes on with what it has accepted; the same command follows it.`, func(ctx context.Context, _ []string) error {
 		if dryRun {
-			return c.plan(ctx, own, &prices{})
+			return c.plan(ctx, own)
 		}
 		return c.deploy(ctx, own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
 			if options.Prune {
@@ -108,25 +108,18 @@ func writeFailures(w io.Writer, failures []lifecycle.Failure) {
 }
 
 func newClusterPlan(c *clusterOptions) *cobra.Command {
-	var (
-		own ownAddresses
-		p   prices
-	)
+	var own ownAddresses
 	cmd := clusterCommand("plan", "Show what up would change", `plan asks Azure what up would change, and changes nothing. It names what up leaves as
 it is: a server that was made by another recipe, and sizes and images of pools that were
 set since the file was applied. It lists what is billed of the cluster, without traffic:
 while it is up, also while its machines are stopped, or always.`, func(ctx context.Context, _ []string) error {
-		if err := p.check(); err != nil {
-			return err
-		}
-		return c.plan(ctx, own, &p)
+		return c.plan(ctx, own)
 	})
 	own.add(cmd)
-	p.add(cmd)
 	return cmd
 }
 
-func (c *clusterOptions) plan(ctx context.Context, own ownAddresses, money *prices) error {
+func (c *clusterOptions) plan(ctx context.Context, own ownAddresses) error {
 	m, err := c.manager(ctx, nil, &own)
 	if err != nil {
 		return err
@@ -135,7 +128,6 @@ func (c *clusterOptions) plan(ctx context.Context, own ownAddresses, money *pric
 	if err != nil {
 		return err
 	}
-	money.price(ctx, m.Cluster.Spec.Location, &p.Billed, &p.Notes)
 	return c.print(p, func(w io.Writer) { writeClusterPlan(w, p) })
 }
 
@@ -159,6 +151,6 @@ func writeClusterPlan(w io.Writer, p *lifecycle.Plan) {
 	}
 	say(w, "%s%d unchanged.", text, p.Unchanged)
 	fmt.Fprintln(w)
-	writeBill(w, &p.Billed)
+	writeBilled(w, p.Billed)
 	list(w, "Note", p.Notes)
 }

@@ -104,11 +104,11 @@ var exitTable = []exitCase{
 		"capture nosuch", "capture nosuch --dry-run", "rollback nosuch --dry-run", "nodes nosuch", "boot show nosuch", "cluster replace nosuch -f CLUSTER"}},
 	{situation: "file not valid", code: refused, azure: 404, says: "BAD", commands: []string{
 		"config validate BAD", "config plan pool1 -f BAD", "config push pool1 -f BAD --key KEY", "config push pool1 -f FILE --key BAD", "config rollback pool1 --key BAD", "config keygen --public BAD", "boot analyze BAD",
-		"cluster validate -f BAD", "cluster up -f BAD", "cluster plan -f BAD", "cluster status -f BAD", "cluster endpoints -f BAD", "cluster down -f BAD", "cluster keys -f BAD", "cluster export D -f BAD", "cluster agents -f BAD",
+		"cluster validate -f BAD", "cluster up -f BAD", "cluster plan -f BAD", "cluster status -f BAD", "cluster endpoints -f BAD", "cluster down -f BAD", "cluster keys -f BAD", "cluster agents -f BAD",
 		"cluster ssh -f BAD", "cluster proxy -f BAD", "cluster logs -f BAD", "cluster kubeconfig -f BAD", "cluster scale p 1 -f BAD", "cluster replace n -f BAD"}},
 	{situation: "no such file", code: refused, azure: 404, says: "no such file", commands: []string{
 		"config validate NONE", "config plan pool1 -f NONE", "config push pool1 -f NONE", "config push pool1 -f FILE --key NONE", "config keygen --public NONE", "boot analyze NONE",
-		"cluster validate -f NONE", "cluster up -f NONE", "cluster plan -f NONE", "cluster status -f NONE", "cluster down -f NONE", "cluster kubeconfig -f NONE", "cluster logs -f NONE", "cluster scale p 1 -f NONE", "cluster init --from-env NONE"}},
+		"cluster validate -f NONE", "cluster up -f NONE", "cluster plan -f NONE", "cluster status -f NONE", "cluster down -f NONE", "cluster kubeconfig -f NONE", "cluster logs -f NONE", "cluster scale p 1 -f NONE"}},
 	{situation: "kubeconfig or azure.json not valid", code: refused, azure: 404, commands: []string{
 		"status --kubeconfig BAD", "nodes --kubeconfig NONE", "capture a --kubeconfig BAD", "config status pool1 --kubeconfig NONE", "boot show a --kubeconfig BAD",
 		"status --azure-config BADJSON", "nodes --azure-config NONE", "nodes --failed --azure-config BADJSON", "cluster status -f CLUSTER --azure-config NONE"}},

@@ -30,7 +30,7 @@ var timeoutClasses = map[string]timeoutClass{
 	"cluster scale": changesSomething, "cluster start": changesSomething, "cluster stop": changesSomething, "cluster up": changesSomething,
 
 	"boot analyze": onlyReads, "boot diff": onlyReads, "boot show": onlyReads, "boot stats": onlyReads,
-	"cluster agents": onlyReads, "cluster artifacts": onlyReads, "cluster endpoints": onlyReads, "cluster export": onlyReads, "cluster kubeconfig": onlyReads, "cluster logs": onlyReads, "cluster plan": onlyReads,
+	"cluster agents": onlyReads, "cluster artifacts": onlyReads, "cluster endpoints": onlyReads, "cluster kubeconfig": onlyReads, "cluster logs": onlyReads, "cluster plan": onlyReads,
 	"cluster status": onlyReads, "cluster validate": onlyReads, "completion bash": onlyReads, "completion fish": onlyReads, "completion powershell": onlyReads, "completion zsh": onlyReads,
 	"config keygen": onlyReads, "config plan": onlyReads, "config status": onlyReads, "config validate": onlyReads,
 	"donors": onlyReads, "nodes": onlyReads, "status": onlyReads, "version": onlyReads, "versions": onlyReads,

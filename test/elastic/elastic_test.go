@@ -544,10 +544,10 @@ func TestElastic(t *testing.T) {
 	defer cancel()
 	w := newWorld(ctx, t)
 	w.make()
-	for _, command := range [][]string{{"plan"}, {"status"}, {"agents"}, {"endpoints"}, {"logs", "--lines", "5"}, {"export", w.path("export")}} {
+	for _, command := range [][]string{{"plan"}, {"status"}, {"agents"}, {"endpoints"}, {"logs", "--lines", "5"}} {
 		out := w.cluster(command...)
 		t.Logf("%s", out)
-		if command[0] == "export" || command[0] == "logs" {
+		if command[0] == "logs" {
 			continue
 		}
 		var v any

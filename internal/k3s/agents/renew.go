@@ -42,7 +42,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdat
 		c.report(name, "going on with reimage %s", run)
 	}
 	if err := c.eachOwn(ctx, machines, parallel, func(ctx context.Context, m Machine) error {
-		return c.reimage(ctx, pool, m, run)
+		return c.renew(ctx, c.writer(), pool, m, run)
 	}); err != nil {
 		return err
 	}
@@ -73,21 +73,34 @@ func (c *Control) outdated(ctx context.Context, machines []Machine, run string) 
 	return out, nil
 }
 
-// reimage renews one machine, unless its Node says that this reimage did so already, and
-// the model is the same since.
-func (c *Control) reimage(ctx context.Context, pool fleet.Pool, m Machine, run string) error {
-	if n, err := c.node(ctx, m); err == nil && n.Ready && m.Latest && n.Annotations[AnnotationReimage] == run {
+// renew drains a machine, gives it its pool's model, and for the reimage run a new disk and
+// Node; "" is a resize. One that is done already is only uncordoned: it has the model, and
+// its Node has the reimage's annotation.
+func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m Machine, run string) error {
+	n, err := c.node(ctx, m)
+	switch {
+	case m.Latest && err == nil && n.Ready && (run == "" || n.Annotations[AnnotationReimage] == run):
 		return c.release(ctx, n)
+	case m.Latest && m.Power != "running" && run == "":
+		return nil
 	}
-	n, err := c.drain(ctx, m, false)
-	if err != nil {
+	if n, err = c.drain(ctx, m, false); err != nil {
 		return err
+	}
+	if run == "" {
+		if !m.Latest {
+			err = c.upgrade(ctx, w, pool, m)
+		}
+		if err != nil || m.Power != "running" {
+			return err
+		}
+		return c.back(ctx, m, n)
 	}
 	// Its agent has to stand still before its Node is deleted, or it would register it
 	// again (k3s #13072).
 	if m.Power == "running" {
 		c.report(m.Node, "powering off")
-		if err := c.writer().Do(ctx, fleet.StopInstance{Instance: m.ID}); err != nil {
+		if err := w.Do(ctx, fleet.StopInstance{Instance: m.ID}); err != nil {
 			return err
 		}
 	}
@@ -96,10 +109,10 @@ func (c *Control) reimage(ctx context.Context, pool fleet.Pool, m Machine, run s
 			return err
 		}
 	}
-	if err := c.newDisk(ctx, pool, m); err != nil {
+	if err := c.newDisk(ctx, w, pool, m); err != nil {
 		return err
 	}
-	if err := c.writer().Do(ctx, fleet.StartInstance{Instance: m.ID}); err != nil { // of a running one it changes nothing
+	if err := w.Do(ctx, fleet.StartInstance{Instance: m.ID}); err != nil { // of a running one it changes nothing
 		return err
 	}
 	if n, err = c.awaitReady(ctx, m, fleet.Node{}); err != nil {
@@ -111,12 +124,10 @@ func (c *Control) reimage(ctx context.Context, pool fleet.Pool, m Machine, run s
 // newDisk gives a machine a new OS disk of the model's image. Azure documents that a
 // reimage keeps the version of the image that the machine has, so one that may have
 // another is upgraded to the model, which makes a new disk where the image differs.
-func (c *Control) newDisk(ctx context.Context, pool fleet.Pool, m Machine) error {
+func (c *Control) newDisk(ctx context.Context, w azure.Writer, pool fleet.Pool, m Machine) error {
 	image := pool.Model.Image
 	if latest := image.LatestOf() != "" || strings.EqualFold(image.Version, "latest"); latest || !m.Latest || !m.Image.Same(image) {
-		c.report(m.Node, "upgrading to the pool's model")
-		upgrade := fleet.UpgradeInstances{Pool: pool.ID, Instances: instances([]Machine{m})}
-		if _, err := c.writer().ScaleSet(ctx, pool.ID, once(upgrade), nil); err != nil {
+		if err := c.upgrade(ctx, w, pool, m); err != nil {
 			return err
 		}
 		now, err := c.Cloud.Instance(ctx, m.ID)
@@ -125,7 +136,13 @@ func (c *Control) newDisk(ctx context.Context, pool fleet.Pool, m Machine) error
 		}
 	}
 	c.report(m.Node, "reimaging")
-	return c.writer().Do(ctx, fleet.ReimageInstance{Instance: m.ID})
+	return w.Do(ctx, fleet.ReimageInstance{Instance: m.ID})
+}
+
+func (c *Control) upgrade(ctx context.Context, w azure.Writer, pool fleet.Pool, m Machine) error {
+	c.report(m.Node, "upgrading to the pool's model")
+	_, err := w.ScaleSet(ctx, pool.ID, once(fleet.UpgradeInstances{Pool: pool.ID, Instances: instances([]Machine{m})}), nil)
+	return err
 }
 
 // Resize gives a pool's machines another size, one after the other: drained, upgraded
@@ -152,29 +169,7 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 			return err
 		}
 	}
-	return c.eachOwn(ctx, machines, 1, func(ctx context.Context, m Machine) error {
-		n, err := c.node(ctx, m)
-		if m.Latest && err == nil && n.Ready {
-			return c.release(ctx, n)
-		}
-		if m.Latest && m.Power != "running" {
-			return nil
-		}
-		before, err := c.drain(ctx, m, false)
-		if err != nil {
-			return err
-		}
-		if !m.Latest {
-			c.report(m.Node, "upgrading to the pool's model")
-			if _, err := w.ScaleSet(ctx, pool.ID, once(fleet.UpgradeInstances{Pool: pool.ID, Instances: instances([]Machine{m})}), nil); err != nil {
-				return err
-			}
-		}
-		if m.Power != "running" {
-			return nil
-		}
-		return c.back(ctx, m, before)
-	})
+	return c.eachOwn(ctx, machines, 1, func(ctx context.Context, m Machine) error { return c.renew(ctx, w, pool, m, "") })
 }
 
 // tag merges or deletes tags of a resource, by the API of tags alone, which is no write of

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s"
@@ -23,31 +22,10 @@ const (
 
 // A Charge is what is billed of one kind, without traffic and operations.
 type Charge struct {
-	What   string   `json:"what"`            // "Standard_D2s_v5, Spot"
-	Of     []string `json:"of"`              // "server", names of pools
-	Number int      `json:"number"`          //
-	When   string   `json:"when"`            // BilledUp, BilledStopped, BilledAlways
-	Price  float64  `json:"price,omitempty"` // of one; 0 is unknown
-	Per    string   `json:"per,omitempty"`   // of the price: hour, month
-	meter  meter
-}
-
-// Month is the price of all in a month.
-func (c Charge) Month() float64 {
-	if c.Per == "hour" {
-		return c.Price * float64(c.Number) * HoursOfMonth
-	}
-	return c.Price * float64(c.Number)
-}
-
-// A Bill is what is billed of a cluster, and with prices what that is in a month.
-type Bill struct {
-	Charges  []Charge   `json:"charges"`
-	Currency string     `json:"currency,omitempty"` // "USD"
-	At       *time.Time `json:"at,omitempty"`       // of the prices
-	Up       float64    `json:"up,omitempty"`       // a month of HoursOfMonth, of what has a price
-	Stopped  float64    `json:"stopped,omitempty"`
-	Down     float64    `json:"down,omitempty"`
+	What   string   `json:"what"` // "Standard_D2s_v5, Spot"
+	Of     []string `json:"of"`   // "server", names of pools
+	Number int      `json:"number"`
+	When   string   `json:"when"` // BilledUp, BilledStopped, BilledAlways
 }
 
 // A machine is what is billed of a server or of a pool's agents.
@@ -93,72 +71,53 @@ func (m *Manager) machines(o *observation, d *recipe.Documents, agents map[strin
 }
 
 // billed lists what is billed of what exists, and with d of what Up would make.
-func (m *Manager) billed(ctx context.Context, o *observation, d *recipe.Documents, agents map[string][]fleet.Instance) (b Bill, err error) {
+func (m *Manager) billed(ctx context.Context, o *observation, d *recipe.Documents, agents map[string][]fleet.Instance) ([]Charge, error) {
 	charges := []Charge{}
-	add := func(what, of string, n int, when string, by meter) {
+	add := func(what, of string, n int, when string) {
+		if n == 0 {
+			return
+		}
 		i := slices.IndexFunc(charges, func(c Charge) bool { return c.What == what && c.When == when })
 		if i < 0 {
-			i, charges = len(charges), append(charges, Charge{What: what, When: when, meter: by})
+			i, charges = len(charges), append(charges, Charge{What: what, When: when})
 		}
 		charges[i].Number += n
 		charges[i].Of = append(charges[i].Of, of)
 	}
 	machines, addresses := m.machines(o, d, agents), 0
 	for _, one := range machines {
-		add(one.size+", "+one.priority, one.name, one.number, BilledUp, meter{size: one.size, spot: one.priority == k3s.Spot})
+		add(one.size+", "+one.priority, one.name, one.number, BilledUp)
 		if one.name == recipe.ServerName || m.Cluster.Spec.Network.Outbound == k3s.Addresses {
 			addresses += one.number
 		}
 	}
 	for _, one := range machines {
-		add(fmt.Sprintf("OS disk, %s, %d GB", one.diskType, one.diskGB), one.name, one.number, BilledStopped, diskMeter(one.diskType, one.diskGB))
+		add(fmt.Sprintf("OS disk, %s, %d GB", one.diskType, one.diskGB), one.name, one.number, BilledStopped)
 	}
 	gateway := d != nil && m.Cluster.Spec.Network.Outbound == k3s.Gateway || slices.ContainsFunc(o.resources[RoleCompute], func(r resource) bool {
 		return strings.EqualFold(r.Type, "Microsoft.Network/natGateways")
 	})
 	if gateway {
-		add("NAT gateway", "network", 1, BilledStopped, meter{name: "Standard Gateway", service: "NAT Gateway"})
+		add("NAT gateway", "network", 1, BilledStopped)
 		addresses++
 	}
-	if addresses > 0 {
-		add("public address", "network", addresses, BilledStopped, meter{name: "Standard IPv4 Static Public IP", service: "Virtual Network"})
-	}
+	add("public address", "network", addresses, BilledStopped)
 	if d != nil || o.state != nil {
 		gb := m.Cluster.Spec.Server.StateGB
 		if o.state != nil && (d == nil || o.state.Properties.DiskSizeGB > gb) {
 			gb = o.state.Properties.DiskSizeGB
 		}
-		add(fmt.Sprintf("state disk, StandardSSD_LRS, %d GB", gb), "storage", 1, BilledAlways, diskMeter("StandardSSD_LRS", gb))
+		add(fmt.Sprintf("state disk, StandardSSD_LRS, %d GB", gb), "storage", 1, BilledAlways)
 	}
 	if o.groups[RoleStorage] != nil {
 		all, err := m.Backups(ctx)
 		if err != nil {
-			return b, err
+			return nil, err
 		}
-		if len(all) > 0 {
-			add("backups, by what they hold", "storage", len(all), BilledAlways, meter{})
-		}
+		add("backups, by what they hold", "storage", len(all), BilledAlways)
 	}
 	if d != nil || o.account != nil {
-		add("file shares, by what they hold", "storage", len(m.Cluster.Spec.Storage.Shares), BilledAlways, meter{})
+		add("file shares, by what they hold", "storage", len(m.Cluster.Spec.Storage.Shares), BilledAlways)
 	}
-	b.Charges = slices.DeleteFunc(charges, func(c Charge) bool { return c.Number == 0 })
-	return b, nil
-}
-
-// diskTiers are sizes of managed disks that are billed, in GB, by the number in their names:
-// a disk is billed as the next larger one (Azure, "Managed Disks pricing").
-var diskTiers = []struct {
-	gb, number int
-}{{4, 1}, {8, 2}, {16, 3}, {32, 4}, {64, 6}, {128, 10}, {256, 15}, {512, 20}, {1024, 30}, {2048, 40}, {4096, 50}}
-
-// diskMeter is what a managed disk is billed by, "E4 LRS Disk".
-func diskMeter(kind string, gb int) meter {
-	letter := map[string]string{"Standard_LRS": "S", "StandardSSD_LRS": "E", "Premium_LRS": "P"}[kind]
-	for _, tier := range diskTiers {
-		if letter != "" && gb > 0 && gb <= tier.gb && (letter != "S" || tier.number >= 4) { // S4 is the smallest
-			return meter{name: fmt.Sprintf("%s%d LRS Disk", letter, tier.number), service: "Storage"}
-		}
-	}
-	return meter{}
+	return charges, nil
 }

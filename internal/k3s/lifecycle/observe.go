@@ -140,6 +140,12 @@ type observation struct {
 	restore   string              // the backup that an unfinished restore names, or ""
 	before    string              // its recipe.TagRestoreBefore
 	backup    *resource           // the snapshot of that backup
+	replace   bool                // the server's VM is to be made again, on the same state disk
+}
+
+// serverStays reports whether there is a server, and its VM is not to be made again.
+func (o *observation) serverStays() bool {
+	return o.server != nil && !o.replace && (o.restore == "" || o.restored())
 }
 
 // restored reports whether the state disk was made by the unfinished restore.

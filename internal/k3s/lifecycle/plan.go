@@ -34,7 +34,7 @@ type Plan struct {
 	Counts    map[string]int `json:"counts"`              // by change
 	Unchanged int            `json:"unchanged"`           // resources that stay as they are
 	NewGroups []string       `json:"newGroups,omitempty"` // groups that do not exist yet
-	Billed    Bill           `json:"billed"`              // of what Up would make
+	Billed    []Charge       `json:"billed"`              // of what Up would make
 	Notes     []string       `json:"notes,omitempty"`     // what Up leaves as it is, and why
 }
 

@@ -35,7 +35,7 @@ func (p problems) err() error {
 // preflight observes, refuses what cannot end well, all reasons at once, and makes the
 // groups: ARM validates templates against a group that exists. Groups that it made are
 // deleted again if the validation refuses and nothing is in them.
-func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Documents, err error) {
+func (m *Manager) preflight(ctx context.Context, replace bool) (o *observation, d *recipe.Documents, err error) {
 	c := m.begin("preflight", "Run preflight checks")
 	defer func() { c.end(err) }()
 	if o, err = m.observe(ctx); err != nil {
@@ -51,7 +51,13 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 			}
 		}
 	}
-	if d, err = m.check(ctx, o); err != nil {
+	if replace {
+		o.replace, err = m.replaceable(ctx, o)
+	}
+	if err == nil {
+		d, err = m.check(ctx, o)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	if len(m.lostIdentities(o)) > 0 {
@@ -137,7 +143,11 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	if d := o.state; d != nil && d.ManagedBy != "" && !d.ManagedBy.Equal(m.serverID()) {
 		p.add("StateDiskAttached", d.ID, "state disk is attached to "+string(d.ManagedBy), "detach it there: az vm disk detach")
 	}
-	if o.server != nil || len(o.sets) > 0 {
+	// A machine that is being deleted has lost its disk before its name.
+	if o.replace && !o.server.is("Deleting") && (o.state == nil || !o.state.ManagedBy.Equal(m.serverID())) {
+		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", "ortet cluster down, then ortet cluster up make another cluster")
+	}
+	if o.serverStays() || len(o.sets) > 0 {
 		for _, name := range m.lostIdentities(o) {
 			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")
 		}

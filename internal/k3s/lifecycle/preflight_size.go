@@ -31,7 +31,7 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 	}
 	all := []machine{{
 		field: "spec.server.size", size: spec.Server.Size, needsTemp: swap,
-		exists: o.server != nil && strings.EqualFold(o.server.Properties.HardwareProfile.VMSize, spec.Server.Size),
+		exists: o.serverStays() && strings.EqualFold(o.server.Properties.HardwareProfile.VMSize, spec.Server.Size),
 	}}
 	for i, pool := range spec.Pools {
 		set, exists := o.sets[pool.Name]
@@ -44,7 +44,7 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 		})
 	}
 	runs := spec.Server.Size // the server's size now
-	if o.server != nil {
+	if o.serverStays() {
 		runs = o.server.Properties.HardwareProfile.VMSize
 	}
 	names := []string{runs}

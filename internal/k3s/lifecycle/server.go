@@ -286,52 +286,37 @@ func (m *Manager) stateID() fleet.ResourceID {
 	return m.in(RoleStorage, "Microsoft.Compute/disks", recipe.StateDisk)
 }
 
-// ReplaceServer deletes the server's VM and has Up make it again, on the same state disk:
-// for what only another VM changes. Agents and their pods go on meanwhile. After an
-// interruption the same call goes on. Errors are those of Up.
+// ReplaceServer is Up that makes the server's VM again, on the same state disk: for what
+// only another VM changes. Agents and their pods go on meanwhile. After an interruption the
+// same call goes on.
 func (m *Manager) ReplaceServer(ctx context.Context, options UpOptions) (*Result, error) {
-	r := m.result()
-	if err := m.deleteServer(ctx); err != nil {
-		return r, interrupted(ctx, "server", "the server is being deleted, or still there", err)
-	}
+	options.replace = true
 	return m.Up(ctx, options)
 }
 
-func (m *Manager) deleteServer(ctx context.Context) error {
-	o, err := m.observe(ctx)
-	if err != nil {
-		return err
-	}
-	// An earlier call's deployment makes the server now: Up follows it.
+// replaceable reports whether the server's VM can be made again now: a deployment or a
+// restore of an earlier call, which Up follows, makes it already.
+func (m *Manager) replaceable(ctx context.Context, o *observation) (bool, error) {
 	deployment, err := m.get(ctx, m.deploymentID(RoleCompute), resourcesVersion)
-	if err != nil || o.server == nil || deployment.underWay() || o.restore != "" && !o.restored() {
-		return err // or Up goes on with a restore, which makes the server again
-	}
-	// What makes it again is refused before it is deleted: as if it were gone already.
-	var p problems
-	m.checkVersion(o, &p)
-	missing := *o
-	missing.server = nil
-	if _, err := m.check(ctx, &missing); err != nil {
-		return err
-	}
-	if err := p.err(); err != nil {
-		return err
-	}
-	// A machine that is being deleted has lost its disk before its name.
-	if !o.server.is("Deleting") && (o.state == nil || !o.state.ManagedBy.Equal(m.serverID())) {
-		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", "ortet cluster down, then ortet cluster up make another cluster")
-		return p.err()
-	}
+	return o.server != nil && !deployment.underWay() && (o.restore == "" || o.restored()), err
+}
+
+// deleteServer deletes the server's VM for another one, after a backup, whose name it
+// returns. It leaves a VM that another call makes again meanwhile.
+func (m *Manager) deleteServer(ctx context.Context) (backup string, err error) {
 	c := m.begin("server", "Delete the server's VM")
 	defer func() { c.end(err) }()
-	if !o.server.is("Deleting") {
-		if _, err = m.backUp(ctx, "", "before replace server"); err != nil {
-			return err
-		}
+	o, err := m.observe(ctx)
+	if err == nil {
+		o.replace, err = m.replaceable(ctx, o)
 	}
-	err = m.deleteVM(ctx, c)
-	return err
+	if err == nil && o.replace && !o.server.is("Deleting") {
+		backup, err = m.backUp(ctx, "", "before replace server")
+	}
+	if err == nil && o.replace {
+		err = m.deleteVM(ctx, c)
+	}
+	return backup, err
 }
 
 // restingServer waits until no operation changes the server's VM, such as what an

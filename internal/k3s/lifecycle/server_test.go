@@ -185,6 +185,36 @@ func TestReplaceServerIsRefusedBefore(t *testing.T) {
 	})
 }
 
+// What refuses another server does so while the one that is there still serves.
+func TestOutcomeServerThatCannotBeMadeAgainStays(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		x.backup("good")
+		before := x.machine()
+		refused := func(when string, err error, want string) {
+			x.Helper()
+			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), want) || x.machine() != before || x.tags(storageGroup)[recipe.TagRestore] != "" {
+				x.Errorf("%s: %v; the server is %s", when, err, x.machine())
+			}
+		}
+		m := x.manager(file)
+		m.Cloud = restricting{m.Cloud}
+		_, err := m.Restore(x.ctx, "good")
+		refused("restore", err, "spec.server.size: size Standard_D2s_v5 is not offered")
+		if err := x.s.AddFault(azsim.Fault{Name: "invalid", Method: http.MethodPost, Path: "deployments/ortet/validate$", Effect: "error", Status: 400, Code: "InvalidTemplate"}); err != nil {
+			x.Fatal(err)
+		}
+		_, err = x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{})
+		refused("replace server", err, "InvalidTemplate")
+		x.s.RemoveFault("invalid")
+		r, err := x.manager(file).ReplaceServer(x.ctx, lifecycle.UpOptions{})
+		if all := x.backups("before replace server"); err != nil || !r.Ready || len(all) != 1 || r.Backup != all[0] {
+			x.Errorf("replace server: %v %+v, backups %q", err, r, all)
+		}
+	})
+}
+
 // Attempts at a server that does not get ready keep the backups of when it was.
 func TestBackupOfAReadyServerStays(t *testing.T) {
 	play(t, nil, func(x *site) {

@@ -19,7 +19,7 @@ type Status struct {
 	Pools        []PoolStatus   `json:"pools"`
 	Storage      *StorageStatus `json:"storage,omitempty"`
 	Endpoints    []Endpoint     `json:"endpoints"`
-	Billed       Bill           `json:"billed"`          // of what exists
+	Billed       []Charge       `json:"billed"`          // of what exists
 	Notes        []string       `json:"notes,omitempty"` // what Up would leave as it is
 }
 

@@ -19,6 +19,8 @@ type UpOptions struct {
 	NoWait bool
 	// Prune deletes the scale sets of pools that are not in cluster.yaml.
 	Prune bool
+
+	replace bool // the server's VM
 }
 
 // A Result is what Up did.
@@ -45,19 +47,25 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if err := m.protected().err(); options.Prune && err != nil {
 		return r, err
 	}
-	o, d, err := m.preflight(ctx)
+	o, d, err := m.preflight(ctx, options.replace)
 	if err != nil {
 		return r, interrupted(ctx, "preflight", "no deployment was begun", err)
 	}
-	if o.restore != "" {
-		if r.Backup, err = m.restoreDisk(ctx); err == nil {
+	if o.restore != "" || o.replace {
+		if o.restore != "" {
+			r.Backup, err = m.restoreDisk(ctx)
+		}
+		if err == nil && o.replace {
+			r.Backup, err = m.deleteServer(ctx)
+		}
+		if err == nil {
 			o, err = m.observe(ctx)
 		}
 		if err == nil {
 			d, err = m.render(o)
 		}
 		if err != nil {
-			return r, interrupted(ctx, "restore", "the restore is unfinished, and ortet cluster up goes on with it too", err)
+			return r, interrupted(ctx, "server", "the server is still there, or is being made again; the same command goes on", err)
 		}
 	}
 	r.Notes = m.notes(o, d, options.Prune)

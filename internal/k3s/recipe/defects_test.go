@@ -51,6 +51,22 @@ func TestDefectNoScriptFromTheInternet(t *testing.T) {
 	}
 }
 
+func TestDefectOneServerAlone(t *testing.T) {
+	for name, c := range clusters() {
+		if all := of(t, render(t, c, facts()), "Microsoft.Compute/virtualMachines"); len(all) != 1 {
+			t.Errorf("%s: %d servers", name, len(all))
+		}
+	}
+	text, err := k3s.Init(k3s.InitOptions{Name: "demo", Spec: k3s.Spec{Location: "westeurope", Storage: k3s.Storage{Account: "demo123"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := bytes.Replace(text, []byte("  server:\n"), []byte("  server:\n    count: 2\n"), 1)
+	if _, err := k3s.Parse("cluster.yaml", more); err == nil || !strings.Contains(err.Error(), "spec.server.count") {
+		t.Errorf("two servers: %v", err)
+	}
+}
+
 // The installer's environment changed scripts that it rendered.
 func TestDefectEnvironmentChangesNothing(t *testing.T) {
 	before := render(t, full(), facts()).CloudInit["agents"]
