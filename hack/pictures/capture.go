@@ -22,7 +22,7 @@ var laneOf = map[string]string{
 	"unprotect-workbench": "Copy", "generalized-snapshot": "Copy", "delete-work-disk": "Copy",
 	"gallery": "Azure gallery", "definition": "Azure gallery", "version": "Azure gallery",
 	"delete-snapshot": "Azure gallery", "delete-generalized-snapshot": "Azure gallery",
-	"model": "Scale set",
+	"model": "Scale set", "publish": "Azure gallery",
 }
 
 // A span is a step with the times at which it usually begins and ends.

@@ -22,7 +22,7 @@ func newRollback(o *options) *cobra.Command {
 		Use:   "rollback NODE|POOL",
 		Short: "Point a pool's model at an earlier version again",
 		Long: `rollback points a scale set's model at an earlier image version, by default the
-one before the current one. New nodes boot from it; running instances are not
+one that was live before. New nodes boot from it; running instances are not
 changed.
 
 A pool is named by one of its nodes, or by the scale set's name or ARM id.

@@ -225,6 +225,8 @@ func versionState(v capture.VersionStatus) string {
 		state = "clones came up"
 	case plan.IsPublishedOnly(v.ImageVersion):
 		state = "published only"
+	case plan.NeverLive(v.ImageVersion) && !v.InModel:
+		state = "never live"
 	}
 	if v.Tags[fleet.TagOnline] != "" {
 		state = strings.TrimPrefix(state+", online", ", ")

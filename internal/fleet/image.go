@@ -96,7 +96,8 @@ const (
 	TagProven      = "ortet.io_proven"         // on a version: RFC 3339; its nodes came up
 	TagQuarantine  = "ortet.io_quarantine"     // beside TagRolledBack: the gate that the version's nodes failed, and how
 	TagCanary      = "ortet.io_canary"         // RFC 3339: on a canary's scale set, when it expires; on a version, when its clones came up in one
-	TagPublished   = "ortet.io_published-only" // RFC 3339, on a version: the capture left the model as it was, and Ortet has not pointed it there since
+	TagNotLive     = "ortet.io_not-live"       // RFC 3339, when it was made: no model has named the version as far as Ortet saw
+	TagPublished   = "ortet.io_published-only" // RFC 3339, beside TagNotLive: for people and earlier releases, which wrote it alone
 	TagCreatedBy   = "ortet.io_created-by"     // value: "ortet <version>"
 	TagReason      = "ortet.io_reason"         // for people
 	// TagCustomData is the SHA-256 of the customData that goes with the version

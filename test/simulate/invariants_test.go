@@ -429,7 +429,7 @@ func (w *world) wanted(to string) string {
 	case "":
 		used, newest := published(w.before[w.imageBefore]), time.Time{}
 		for id, v := range w.before {
-			at, good := published(v), stateOf(v) == plan.Succeeded && v.Tags[fleet.TagRolledBack] == nil && v.Tags[fleet.TagPublished] == nil && !isUnjudged(v)
+			at, good := published(v), stateOf(v) == plan.Succeeded && v.Tags[fleet.TagRolledBack] == nil && v.Tags[fleet.TagPublished] == nil && v.Tags[fleet.TagNotLive] == nil && !isUnjudged(v)
 			if good && at.After(newest) && (used.IsZero() || at.Before(used)) {
 				to, newest = id, at
 			}
@@ -524,7 +524,7 @@ func (w *world) checkVersions(p *process, now model) {
 		}
 		if now := versions[id]; now != nil {
 			for tag, value := range was.Tags { // a version of another capture has other tags
-				judged := tag == fleet.TagCanary && *value == plan.Unjudged || tag == fleet.TagPublished
+				judged := tag == fleet.TagCanary && *value == plan.Unjudged || tag == fleet.TagPublished || tag == fleet.TagNotLive
 				if is := now.Tags[tag]; !judged && stateOf(was) == plan.Succeeded && tag != fleet.TagRolledBack && tag != fleet.TagWatch && (is == nil || *is != *value) {
 					w.broken(6, "%s replaced complete version %s, or its tag %s", p.name, id, tag)
 				}

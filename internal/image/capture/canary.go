@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -23,6 +24,7 @@ const (
 	stepCanary       = "canary"
 	undoDeleteCanary = "delete-canary"
 	stepPublish      = "publish"
+	stepLive         = "live"
 )
 
 const (
@@ -366,19 +368,42 @@ func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Durati
 	return nil
 }
 
+// liveStep comes before the model changes: from then on nothing shows that it named the version.
+func (c *capture) liveStep(v view) workflow.Step {
+	was := cmp.Or(v.resume.Unrecorded, &fleet.ImageVersion{})
+	return workflow.Step{
+		ID:       stepLive,
+		Title:    "Record that " + cmp.Or(was.Name, "the model's version") + " is live",
+		Usual:    10 * time.Second,
+		Deadline: time.Hour,
+		After:    []string{stepInspect},
+		Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
+		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+			return p.Ensure(ctx, fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}, func(ctx context.Context) (bool, error) {
+				v, err := c.Cloud.Version(ctx, was.ID)
+				whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
+				return fleet.Is(err, fleet.KindNotFound) || err == nil && !plan.IsMarked(v) && whole, fleet.IgnoreNotFound(err)
+			})
+		},
+	}
+}
+
 func (c *capture) publishStep(v view) workflow.Step {
 	pending := c.req.Pending(v.resume.Version)
-	title := "Record that the version is live"
+	title, usual := "Record that the version is live", 10*time.Second
+	if c.req.Canary > 0 { // it enters the definition's latest
+		usual = time.Minute
+	}
 	if c.req.PublishOnly {
 		title = "Record that clones of the version came up"
 	}
 	return workflow.Step{
 		ID:       stepPublish,
 		Title:    title,
-		Usual:    time.Minute,
+		Usual:    usual,
 		Deadline: time.Hour,
 		After:    []string{stepVersion, stepJudge, stepModel},
-		Skip:     workflow.SkipIf(!pending && v.judged(c.req, c.get()) != "", "no canary"),
+		Skip:     workflow.SkipIf(!pending && v.judged(c.req, c.get()) != "", "nothing to record"),
 		Do:       c.publish,
 	}
 }
@@ -401,7 +426,7 @@ func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		tags[fleet.TagCanary] = value
 	}
 	if !c.req.PublishOnly {
-		tags[fleet.TagPublished] = ""
+		maps.Copy(tags, plan.WentLive())
 	}
 	latest := judged && !c.req.ExcludeFromLatest && !plan.AgainNamed(id.Name()) && !s.Excluded
 	var change fleet.Change = fleet.TagVersion{ID: id, Tags: tags}
@@ -410,7 +435,7 @@ func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	}
 	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, id)
-		return err == nil && v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) && (c.req.PublishOnly || !plan.IsPublishedOnly(v)) &&
+		return err == nil && v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) && (c.req.PublishOnly || !plan.IsMarked(v)) &&
 			(!judged || (v.Tags[fleet.TagCanary] != "") == s.Proved) && !(latest && v.ExcludeFromLatest), err
 	})
 }

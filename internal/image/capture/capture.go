@@ -400,6 +400,37 @@ type Inherited struct {
 	LastCustomData string         `json:"lastCustomData,omitempty"`
 	Original       *plan.Original `json:"original,omitempty"`
 	Growth         *Growth        `json:"growth,omitempty"` // the newest
+	Unfinished     *Unfinished    `json:"unfinished,omitempty"`
+}
+
+// Unfinished is what a rollback decided that changed the model and did not end well.
+type Unfinished struct {
+	plan.Return
+	Name       string `json:"name"`                 // of its record
+	Asked      string `json:"asked,omitempty"`      // where to
+	FromFailed bool   `json:"fromFailed,omitempty"` // version From was Failed before: a tag does not repair it
+	Patched    bool   `json:"patched,omitempty"`    // the model has the customData that goes with the image
+}
+
+// Inherit reads what goes on from a pool's last record, which has ended. What cannot be read has none.
+func Inherit(last journal.Record) (i Inherited) {
+	_ = json.Unmarshal(last.State, &i)
+	model := last.Steps[stepModel]
+	if last.Kind == Kind || last.Ended == nil {
+		return i
+	}
+	if last.Ended.Exit == workflow.ExitDone {
+		i.Unfinished = nil
+	} else if model.State == journal.Done || model.Change != "" {
+		var asked struct {
+			To string `json:"to"`
+		}
+		u := Unfinished{Name: last.Name, Patched: model.State == journal.Done}
+		if cmp.Or(json.Unmarshal(last.Request, &asked), json.Unmarshal(last.State, &u)) == nil {
+			u.Asked, i.Unfinished = asked.To, &u
+		}
+	}
+	return i
 }
 
 type workbench struct {
@@ -429,7 +460,7 @@ func (c *capture) set(change func(s *state)) {
 // inherit takes over what goes from record to record, and records what the model is
 // before the pool's first capture.
 func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
-	_ = json.Unmarshal(old.State, &s.Inherited) // a state that cannot be read has none
+	s.Inherited = Inherit(old)
 	image := pool.Model.Image
 	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
 		return

@@ -54,6 +54,7 @@ func (c *capture) table(v view) workflow.Table {
 		c.inspectStep(v),
 		c.galleryStep(v),
 		c.definitionStep(v),
+		c.liveStep(v),
 		c.protectStep(v),
 		c.protectWorkbenchStep(v),
 		c.cordonStep(v),
@@ -137,7 +138,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		problems, unread := c.canaryProblems(ctx, *o.Pool, resume, note)
 		p.Problems = slices.Concat(p.Problems, unread, c.mayClone(problems, note))
 	}
-	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History)
+	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Now())
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })

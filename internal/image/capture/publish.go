@@ -106,7 +106,7 @@ func (c *capture) modelStep(v view) workflow.Step {
 		Title:    "Point the model at " + version,
 		Usual:    30 * time.Second,
 		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge},
+		After:    []string{stepVersion, stepJudge, stepLive},
 		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version)),
 		Commits:  !c.req.PublishOnly,
 		Do:       c.model,
@@ -138,7 +138,7 @@ func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return nil
 	})
 	if err == nil && w.RequeueAfter == 0 {
-		c.set(func(s *state) { s.ModelChanged = true })
+		c.set(func(s *state) { s.ModelChanged, s.Unfinished = true, nil })
 	}
 	return w, err
 }
@@ -346,6 +346,10 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 		ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()),
 		Tags:              c.imageTags(),
 	}
+	made := c.Now().UTC().Format(time.RFC3339)
+	if change.Tags[fleet.TagNotLive] = made; c.req.PublishOnly {
+		change.Tags[fleet.TagPublished] = made
+	}
 	if c.req.Shallow {
 		change.Replicas, change.ReplicationMode, change.StorageType = 1, fleet.ReplicationShallow, fleet.LRS
 	}
@@ -366,9 +370,6 @@ func (c *capture) imageTags() map[string]string {
 	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
 	if c.req.Canary > 0 && s.NoCanary == "" {
 		tags[fleet.TagCanary] = plan.Unjudged
-	}
-	if c.req.PublishOnly {
-		tags[fleet.TagPublished] = c.Now().UTC().Format(time.RFC3339)
 	}
 	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
 	return tags
@@ -394,7 +395,7 @@ func (c *capture) pruneStep(v view) workflow.Step {
 		Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
 		Usual:    time.Duration(len(old)) * time.Minute,
 		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge},
+		After:    []string{stepVersion, stepJudge, stepLive},
 		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0, "no older versions")),
 		Optional: true,
 		Do:       c.prune,
@@ -411,7 +412,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		if err = cmp.Or(versionsErr, err); err != nil {
 			return done, err
 		}
-		old, kept := plan.Prune(versions, uses, s.Names.Version, c.req.History)
+		old, kept := plan.Prune(versions, uses, s.Names.Version, c.req.History, c.Now())
 		next := slices.IndexFunc(old, func(v fleet.ImageVersion) bool { return !c.tried[v.Name] })
 		if next < 0 {
 			c.result.Kept = append(c.result.Kept, kept...)

@@ -197,6 +197,7 @@ func TestReturnTo(t *testing.T) {
 		ver("2026.11.19", -2, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.21", 0, Succeeded),
 		ver("2026.1120.100000", -1, Failed), ver("2026.11.18", -3, Succeeded, fleet.TagRolledBack),
 		ver("2026.1.2", -1, Succeeded, fleet.TagPublished), ver("2026.1.3", 1, Succeeded, fleet.TagPublished),
+		ver("2026.1.9", -1, Succeeded, fleet.TagNotLive, fleet.TagPublished),
 	}
 	at := func(name string) fleet.Pool {
 		return fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: DefinitionOf(pool).Child("versions", name)}}}
@@ -209,18 +210,22 @@ func TestReturnTo(t *testing.T) {
 		untag, nothing   bool
 		code             string
 	}{
-		"previous":           {at("2026.11.21"), "", "2026.11.20", "2026.11.21", false, false, ""},
-		"by name":            {at("2026.11.21"), "2026.11.19", "2026.11.19", "2026.11.21", false, false, ""},
-		"forward":            {at("2026.11.19"), "2026.11.21", "2026.11.21", "", false, false, ""},
-		"there already":      {at("2026.11.20"), "2026.11.20", "2026.11.20", "", false, true, ""},
-		"in capitals":        {upper, "2026.11.20", "2026.11.20", "", false, true, ""},
-		"published by name":  {at("2026.11.21"), "2026.1.3", "2026.1.3", "", true, false, ""},
-		"wanted again":       {at("2026.11.21"), "2026.11.18", "2026.11.18", "2026.11.21", true, false, ""},
-		"none older":         {at("2026.11.19"), "previous", "", "", false, false, "NoPrevious"},
-		"no such":            {at("2026.11.21"), "1.2.3", "", "", false, false, "NoVersion"},
-		"never recorded":     {at("2026.11.21"), ToOriginal, "", "", false, false, "NoOriginal"},
-		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
-		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
+		"previous":            {at("2026.11.21"), "", "2026.11.20", "2026.11.21", false, false, ""},
+		"by name":             {at("2026.11.21"), "2026.11.19", "2026.11.19", "2026.11.21", false, false, ""},
+		"forward":             {at("2026.11.19"), "2026.11.21", "2026.11.21", "", false, false, ""},
+		"there already":       {at("2026.11.20"), "2026.11.20", "2026.11.20", "", false, true, ""},
+		"in capitals":         {upper, "2026.11.20", "2026.11.20", "", false, true, ""},
+		"published by name":   {at("2026.11.21"), "2026.1.3", "2026.1.3", "", true, false, ""},
+		"never live, by name": {at("2026.11.21"), "2026.1.9", "2026.1.9", "2026.11.21", true, false, ""},
+		"from never live":     {at("2026.1.9"), "", "2026.11.19", "2026.1.9", false, false, ""},
+		"never live, forward": {at("2026.1.9"), "2026.11.21", "2026.11.21", "2026.1.9", false, false, ""},
+		"never live, again":   {at("2026.1.9"), "2026.1.9", "2026.1.9", "", true, false, ""},
+		"wanted again":        {at("2026.11.21"), "2026.11.18", "2026.11.18", "2026.11.21", true, false, ""},
+		"none older":          {at("2026.11.19"), "previous", "", "", false, false, "NoPrevious"},
+		"no such":             {at("2026.11.21"), "1.2.3", "", "", false, false, "NoVersion"},
+		"never recorded":      {at("2026.11.21"), ToOriginal, "", "", false, false, "NoOriginal"},
+		"failed":              {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
+		"from a marketplace":  {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
 		"from a definition": {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, Previous, "2026.11.20", "2026.11.21", false, false,
 			""},
 		"pins the latest": {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, "2026.11.21", "2026.11.21", "", false, false, ""},

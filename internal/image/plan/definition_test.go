@@ -63,13 +63,13 @@ func TestInUse(t *testing.T) {
 		"by latest":         {[]fleet.ImageUse{{Image: DefinitionOf(pool).Child("versions", "latest"), By: instance}}, nil},
 		"a virtual machine": {[]fleet.ImageUse{{Image: all[4].ID, By: pool.In("virtualMachines", "vm")}}, []string{"2026.11.19", "2026.11.18"}},
 	} {
-		obsolete, _ := Prune(all, c.uses, all[0].ID, 2)
+		obsolete, _ := Prune(all, c.uses, all[0].ID, 2, noon)
 		if got := names(obsolete); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v go, want %v", name, got, c.want)
 		}
 	}
 	all[1].Tags[fleet.TagRolledBack] = "x"
-	if obsolete, _ := Prune(all, nil, all[0].ID, 2); !slices.Equal(names(obsolete), []string{"2026.11.18", "2026.11.17"}) {
+	if obsolete, _ := Prune(all, nil, all[0].ID, 2, noon); !slices.Equal(names(obsolete), []string{"2026.11.18", "2026.11.17"}) {
 		t.Errorf("%v go", names(obsolete))
 	}
 }

@@ -105,7 +105,7 @@ func FuzzVersions(f *testing.F) {
 		if int(current) < len(versions) {
 			inUse = versions[current].ID
 		}
-		obsolete, kept := Prune(versions, uses, inUse, history)
+		obsolete, kept := Prune(versions, uses, inUse, history, noon)
 		goes := map[string]bool{}
 		for _, v := range obsolete {
 			goes[v.Name] = true

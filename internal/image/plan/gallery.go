@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -107,17 +108,30 @@ const Unjudged = "unjudged"
 // IsUnjudged reports whether nothing is known of a version that never was live.
 func IsUnjudged(v fleet.ImageVersion) bool { return v.Tags[fleet.TagCanary] == Unjudged }
 
-// IsPublishedOnly reports whether the version was built for another tool, and Ortet never made
+// IsPublishedOnly reports whether the version was built for another tool, and Ortet never saw
 // it live.
 func IsPublishedOnly(v fleet.ImageVersion) bool { return v.Tags[fleet.TagPublished] != "" }
 
-func isJudged(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(v) }
+// NeverLive reports whether no model named the version, as far as Ortet saw. Versions of earlier
+// releases do not say it, and count as live ones unless IsPublishedOnly.
+func NeverLive(v fleet.ImageVersion) bool { return v.Tags[fleet.TagNotLive] != "" }
+
+// IsMarked reports whether the version has a tag of WentLive.
+func IsMarked(v fleet.ImageVersion) bool { return NeverLive(v) || IsPublishedOnly(v) }
+
+// WentLive returns the changes of the tags of a version that a model names.
+func WentLive() map[string]string {
+	return map[string]string{fleet.TagNotLive: "", fleet.TagPublished: ""}
+}
+
+func isJudged(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(v) && !NeverLive(v) }
 
 func isGood(v fleet.ImageVersion) bool { return isJudged(v) && !IsPublishedOnly(v) }
 
-// Pending reports whether a capture that uses the version has to change its tags.
+// Pending reports whether a capture that uses the version, nil for one that it makes, has to
+// change its tags.
 func (q Request) Pending(v *fleet.ImageVersion) bool {
-	return v != nil && (IsUnjudged(*v) || !q.PublishOnly && IsPublishedOnly(*v))
+	return v == nil && !q.PublishOnly || v != nil && (IsUnjudged(*v) || !q.PublishOnly && IsMarked(*v))
 }
 
 // Retried returns the newest version if it is unjudged, of use, and no older than two days.
@@ -191,11 +205,16 @@ func compareNumbers(a, b string) int {
 	})
 }
 
+// abandoned is how long a version is kept that no model named: the same command may use it, and
+// another tool may be about to.
+const abandoned = 7 * 24 * time.Hour
+
 // Prune says which versions go when the newest history are kept, and two of them that
-// are good, and which others are kept, with the reason. Where Azure does not say which version of the definition an
-// instance runs, none goes.
+// are good, and which others are kept, with the reason. A version that never was live takes only
+// the room that those leave which were, and is kept for a week in any case. Where Azure does not
+// say which version of the definition an instance runs, none goes.
 func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID,
-	history int) (obsolete []fleet.ImageVersion, kept []string) {
+	history int, now time.Time) (obsolete []fleet.ImageVersion, kept []string) {
 	used := map[string]fleet.ResourceID{}
 	var byLatest, unknown fleet.ResourceID
 	for _, u := range uses {
@@ -209,8 +228,19 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 			unknown = u.By
 		}
 	}
+	others := slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) })
+	for i, v := range others {
+		if used[strings.ToLower(string(v.ID))] != "" { // by the model, or by machines: it is live
+			tags := maps.Clone(v.Tags)
+			maps.DeleteFunc(tags, func(name, _ string) bool { _, marks := WentLive()[name]; return marks })
+			others[i].Tags = tags
+		}
+	}
+	slices.SortStableFunc(others, func(a, b fleet.ImageVersion) int {
+		return cmp.Compare(when(NeverLive(a), 1), when(NeverLive(b), 1))
+	})
 	newest, goods := 1, 1 // of the history; current, which may be about to be made
-	for _, v := range slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) }) {
+	for _, v := range others {
 		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || goods < 2 && isGood(v)) {
 			newest++
 			if isGood(v) {
@@ -231,6 +261,8 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 			when(v.DeletionBlocked, "its deletion is blocked until its end of life"),
 			when(!Ours(v.Tags), "neither Ortet nor kamino made it"),
 			when(v.ProvisioningState != Succeeded && v.ProvisioningState != Failed, "it is "+v.ProvisioningState),
+			when(v.ProvisioningState == Succeeded && NeverLive(v) && now.Sub(v.Published) < abandoned,
+				"it was not live yet, and is less than a week old"),
 		)
 		if why == "" {
 			obsolete = append(obsolete, v)
@@ -246,13 +278,14 @@ type Return struct {
 	From        fleet.ResourceID `json:"from,omitempty"` // version that the model uses
 	To          fleet.ResourceID `json:"to,omitempty"`   // "" with ToOriginal
 	ToOriginal  bool             `json:"toOriginal,omitempty"`
-	TagFrom     fleet.ResourceID `json:"tagFrom,omitempty"` // to tag as rolled back; "" if the model goes forward
-	Untag       bool             `json:"untag,omitempty"`   // To was rolled back or never judged, and is wanted now
+	TagFrom     fleet.ResourceID `json:"tagFrom,omitempty"` // to tag as rolled back; "" if nothing is to be tagged
+	Forward     bool             `json:"forward,omitempty"` // TagFrom was not recorded as live: that is its only tag
+	Untag       bool             `json:"untag,omitempty"`   // To was rolled back, never judged or never live, and is wanted now
 	NothingToDo bool             `json:"-"`                 // the model uses it already, and its tag is right
 }
 
 const (
-	// Previous asks for the version before the model's, by publishing date; if no
+	// Previous asks for the version that was live before the model's, by publishing date; if no
 	// such version exists, for ToOriginal.
 	Previous = "previous"
 	// ToOriginal asks for what the model was before its first capture.
@@ -274,7 +307,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		return nil
 	}
 	good := isGood
-	if IsPublishedOnly(current) { // another tool makes versions live
+	if IsPublishedOnly(current) { // another tool makes versions live; an earlier release did not record which
 		good = isJudged
 	}
 	target := find(good)
@@ -309,7 +342,10 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		uses := target.ID.Equal(pool.Model.Image.ID)
 		older := known && target.Published.Before(current.Published)
 		untag := !isGood(*target)
-		r = Return{From: current.ID, To: target.ID, TagFrom: when(older && !uses, current.ID), Untag: untag, NothingToDo: uses && !untag}
+		r = Return{From: current.ID, To: target.ID, Untag: untag, NothingToDo: uses && !untag}
+		if !uses && (older || IsMarked(current)) {
+			r.TagFrom, r.Forward = current.ID, !older
+		}
 	}
 	return r, problems
 }

@@ -291,6 +291,9 @@ type ResumePlan struct {
 	Version  *fleet.ImageVersion // of today's name, with AtVersion
 	Problems Problems
 	Notes    []string
+	// Unrecorded is the version that the model names, if its tags say that it never was live and
+	// going live with Version does not remove them.
+	Unrecorded *fleet.ImageVersion
 }
 
 // Resume decides where to begin: today's version exists → on to the model;
@@ -298,9 +301,12 @@ type ResumePlan struct {
 // snapshots count on any day. What has one of the names and is not ours is a problem.
 func Resume(o Observed, names Names, options Request, now time.Time, own string) (c ResumePlan) {
 	refuse := c.Problems.Refuse
+	if v, known := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location); known && IsMarked(v) && (options.PublishOnly || !v.ID.Equal(names.Version)) {
+		c.Unrecorded = &v
+	}
 	if v, found := FindVersion(o.Versions, names.Version); found {
 		if RolledBack(v) || v.ProvisioningState != Deleting && !(v.ProvisioningState == Failed && Ours(v.Tags)) {
-			return ofVersion(o, v, options)
+			return ofVersion(o, v, options, c)
 		}
 		c.Notes = append(c.Notes, "today's version "+v.Name+" is "+v.ProvisioningState+": it is built again")
 	}
@@ -328,8 +334,8 @@ func Resume(o Observed, names Names, options Request, now time.Time, own string)
 }
 
 // ofVersion begins at today's version, and says what speaks against its use.
-func ofVersion(o Observed, v fleet.ImageVersion, q Request) ResumePlan {
-	c := ResumePlan{From: AtVersion, Version: &v}
+func ofVersion(o Observed, v fleet.ImageVersion, q Request, c ResumePlan) ResumePlan {
+	c.From, c.Version = AtVersion, &v
 	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
 	bad := v.Tags[fleet.TagQuarantine]
 	refuse(RolledBack(v) && bad != "", "RolledBack", on, "today's version is quarantined: "+bad,
@@ -360,7 +366,7 @@ func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
 	return slices.Concat(
 		changes{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}},
 		when(!q.PublishOnly, changes{fleet.PatchModel{}}),
-		when(q.Canary > 0 || q.Pending(resume.Version), changes{fleet.TagVersion{}, fleet.PublishVersion{}}),
+		when(q.Canary > 0 || resume.Unrecorded != nil || q.Pending(resume.Version), changes{fleet.TagVersion{}, fleet.PublishVersion{}}),
 		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
 		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
 		when(resume.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),

@@ -64,7 +64,7 @@ func TestPrune(t *testing.T) {
 		ver("2026.11.14", -7, Failed), ver("2026.11.13", -8, Updating), ver("2026.11.12", -9, Succeeded), blocked, foreign,
 	}
 	uses := []fleet.ImageUse{{Image: fleet.ResourceID(strings.ToUpper(string(all[6].ID))), By: pool}}
-	obsolete, kept := Prune(all, uses, all[0].ID, 3)
+	obsolete, kept := Prune(all, uses, all[0].ID, 3, noon)
 	if got, want := names(obsolete), []string{"2026.11.15", "2026.11.14"}; !slices.Equal(got, want) {
 		t.Errorf("obsolete %v, want %v", got, want)
 	}
@@ -78,11 +78,11 @@ func TestPrune(t *testing.T) {
 	}
 	// The new version is kept also where Azure dates it before others, and the
 	// latest where somebody refers to the definition.
-	obsolete, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[3].ID, 2)
+	obsolete, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[3].ID, 2, noon)
 	if slices.Contains(names(obsolete), "2026.11.15") {
 		t.Errorf("the current version is obsolete: %v", names(obsolete))
 	}
-	obsolete, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[0].ID, 1)
+	obsolete, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[0].ID, 1, noon)
 	if slices.Contains(names(obsolete), "2026.1120.230000") {
 		t.Errorf("the highest version by number is obsolete while somebody uses the latest: %v", names(obsolete))
 	}

@@ -170,13 +170,17 @@ func stateOf(rec journal.Record) (s state, err error) {
 	if err := json.Unmarshal(rec.State, &s); err != nil {
 		return s, fmt.Errorf("decode the state: %w", err)
 	}
-	ours := func(id fleet.ResourceID) bool {
-		return id == "" || id.Equal(plan.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
-	}
-	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || !ours(s.To) || !ours(s.TagFrom) || s.ToOriginal && s.Original == nil {
+	if !s.isOf(fleet.ResourceID(rec.Pool)) {
 		return s, fmt.Errorf("the state is not of the pool %s", rec.Pool)
 	}
 	return s, nil
+}
+
+func (s state) isOf(pool fleet.ResourceID) bool {
+	ours := func(id fleet.ResourceID) bool {
+		return id == "" || id.Equal(plan.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
+	}
+	return s.Pool.Equal(pool) && ours(s.To) && ours(s.TagFrom) && (!s.ToOriginal || s.Original != nil)
 }
 
 // serves reports whether a rollback with this state does what the request asks for.
@@ -204,8 +208,7 @@ func (r *rollback) Restore(rec journal.Record) (t workflow.Table, why string, er
 // now. An open record keeps what it decided.
 func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan, error) {
 	if !rec.Open() {
-		r.s = state{}
-		_ = json.Unmarshal(rec.State, &r.s.Inherited) // a state that cannot be read has none
+		r.s = state{Inherited: capture.Inherit(rec)}
 	}
 	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
 	var d plan.Problems
@@ -223,7 +226,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		d.Unreadable(string(definition), err)
 		r.allow(rec)
 		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
-			notes = r.chooseAllowed(ctx, &d, rec, pool, versions)
+			notes = r.chooseAllowed(ctx, &d, pool, versions)
 		} else {
 			notes = r.load(ctx, &d, pool, rec.Steps[stepModel].State == journal.Done)
 		}
@@ -253,22 +256,23 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	return workflow.Plan{Name: plan.CaptureName(r.Now()), Request: r.req, Table: t, Left: r.result.Lost}, nil
 }
 
-// unfinished returns the state of the pool's last rollback if it changed the model and did not end
-// well: the same command, also with its target named, finishes it instead of going back again.
-func (r *rollback) unfinished(last journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (state, bool) {
-	if last.Kind != Kind || last.Ended == nil || last.Ended.Exit == workflow.ExitDone {
-		return state{}, false
+// unfinished returns what a rollback decided that changed the model and did not end well: the same
+// command, also with its target named, finishes it instead of going back again. Captures that did
+// not change the model may have come since.
+func (r *rollback) unfinished(pool fleet.Pool, versions []fleet.ImageVersion) (u capture.Unfinished, found bool) {
+	if r.s.Unfinished == nil {
+		return u, false
 	}
-	s, err := stateOf(last)
-	var asked Request
-	if err != nil || json.Unmarshal(last.Request, &asked) != nil {
-		return state{}, false
+	u = *r.s.Unfinished
+	s := state{Inherited: r.s.Inherited, Return: u.Return, Pool: pool.ID}
+	if !s.isOf(pool.ID) {
+		return u, false
 	}
-	same := cmp.Or(asked.To, plan.Previous) == cmp.Or(r.req.To, plan.Previous) ||
+	same := cmp.Or(u.Asked, plan.Previous) == cmp.Or(r.req.To, plan.Previous) ||
 		r.req.To == cmp.Or(s.To.Name(), plan.ToOriginal)
 	image, _ := s.target()
 	_, there := plan.FindVersion(versions, s.TagFrom)
-	return s, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
+	return u, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
 }
 
 // TakeBack returns the version that the pool's last rollback took back for a watch, and the
@@ -287,19 +291,19 @@ func (s *Service) TakeBack(ctx context.Context, pool fleet.ResourceID) (from fle
 }
 
 // choose decides what the request comes down to, and which customData goes with it.
-func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
+func (r *rollback) choose(d *plan.Problems, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
 	s := &r.s
 	s.Return, s.CustomData = plan.Return{}, ""
 	now, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location)
 	d.Refuse(r.req.From != "" && r.req.From != now.Name, "ModelChanged", string(pool.ID),
 		"the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From, "see ortet status for what new nodes come from")
 	back, problems := plan.ReturnTo(versions, pool, s.Original, r.req.To)
-	before, unfinished := r.unfinished(rec, pool, versions)
+	before, unfinished := r.unfinished(pool, versions)
 	switch {
 	case unfinished:
 		back = before.Return
 		notes = append(notes,
-			rec.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
+			before.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
 	case len(problems) > 0:
 		*d = append(*d, problems...)
 		return nil
@@ -316,7 +320,7 @@ func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool,
 	}
 	_, name := s.target()
 	switch {
-	case unfinished && want == last && rec.Steps[stepModel].State == journal.Done: // it was set with the image
+	case unfinished && want == last && before.Patched: // it was set with the image
 	case s.NothingToDo && (want == "" || want == last || last != plan.NoopSHA256):
 	case s.ToOriginal && want == "" && (last != "" || has == plan.NoopSHA256):
 		d.Refuse(true, "CustomDataLost", string(pool.ID), "the model's customData from before the first capture is not known",
@@ -326,7 +330,7 @@ func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool,
 	case !s.ToOriginal && want == "" && has+last != "":
 		notes = append(notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
 	}
-	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" {
+	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" && !s.Forward {
 		notes = append(notes, "extensions that captures deleted are not added again")
 	}
 	return notes
@@ -334,12 +338,12 @@ func (r *rollback) choose(d *plan.Problems, rec journal.Record, pool fleet.Pool,
 
 // chooseAllowed chooses, and loads what goes with it. An unattended rollback passes over versions
 // that need what it may not restore.
-func (r *rollback) chooseAllowed(ctx context.Context, d *plan.Problems, rec journal.Record, pool fleet.Pool,
+func (r *rollback) chooseAllowed(ctx context.Context, d *plan.Problems, pool fleet.Pool,
 	versions []fleet.ImageVersion) (notes []string) {
 	var nearest plan.Problems
 	for {
 		var p plan.Problems
-		found := r.choose(&p, rec, pool, versions)
+		found := r.choose(&p, pool, versions)
 		found = append(found, r.load(ctx, &p, pool, false)...)
 		_, passable := plan.FindVersion(versions, r.s.To)
 		passable = passable && r.req.Unattended && slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeLearned })

@@ -162,10 +162,13 @@ func settings(ctx context.Context, store cluster.SecretStore, pool fleet.Resourc
 }
 
 func (r *rollback) tagStep() workflow.Step {
-	from := r.s.TagFrom
+	from, title := r.s.TagFrom, "Tag %s as rolled back"
+	if r.s.Forward {
+		title = "Record that %s was live"
+	}
 	return workflow.Step{
 		ID:       stepTag,
-		Title:    "Tag " + cmp.Or(from.Name(), "the replaced version") + " as rolled back",
+		Title:    fmt.Sprintf(title, cmp.Or(from.Name(), "the replaced version")),
 		Usual:    10 * time.Second,
 		Deadline: time.Hour,
 		After:    []string{stepModel},
@@ -187,13 +190,20 @@ func (r *rollback) untagStep() workflow.Step {
 }
 
 // tag sets or removes the tag of a version that was rolled back from: the same day's
-// capture must not bring it back. An update that fails may set the tag and leave the version
-// Failed: the next update that succeeds repairs it, unless it was Failed before.
-func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
+// capture must not bring it back. Either version was live, or is. An update that fails may set the
+// tag and leave the version Failed: the next update that succeeds repairs it, unless it was Failed
+// before.
+func (r *rollback) tag(id fleet.ResourceID, from bool) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		tags := map[string]string{fleet.TagRolledBack: "", fleet.TagQuarantine: "", fleet.TagWatch: "", fleet.TagCanary: "", fleet.TagPublished: ""}
-		if rolledBack {
-			tags = map[string]string{fleet.TagRolledBack: r.Now().UTC().Format(time.RFC3339)}
+		tags := map[string]string{fleet.TagNotLive: ""} // a tag of an earlier release says how From came to be live
+		switch {
+		case !from:
+			tags = plan.WentLive()
+			for _, name := range []string{fleet.TagRolledBack, fleet.TagQuarantine, fleet.TagWatch, fleet.TagCanary} {
+				tags[name] = ""
+			}
+		case !r.s.Forward:
+			tags[fleet.TagRolledBack] = r.Now().UTC().Format(time.RFC3339)
 		}
 		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: tags},
 			func(ctx context.Context) (bool, error) {
@@ -201,13 +211,11 @@ func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 				if err != nil {
 					return true, fleet.IgnoreNotFound(err)
 				}
-				return isTagged(v, rolledBack, rolledBack && r.s.FromFailed), nil
+				tagged := !plan.NeverLive(v) && (r.s.Forward || plan.RolledBack(v))
+				if !from {
+					tagged = !plan.RolledBack(v) && !plan.IsUnjudged(v) && !plan.IsMarked(v)
+				}
+				return tagged && (from && r.s.FromFailed || v.ProvisioningState == plan.Succeeded), nil
 			})
 	}
-}
-
-// isTagged reports whether a version has the tag or lacks it, as wanted, and is not Failed
-// since.
-func isTagged(v fleet.ImageVersion, rolledBack, wasFailed bool) bool {
-	return plan.RolledBack(v) == rolledBack && (rolledBack || !plan.IsUnjudged(v) && !plan.IsPublishedOnly(v)) && (wasFailed || v.ProvisioningState == plan.Succeeded)
 }

@@ -333,7 +333,8 @@ func (w *watch) begin(ctx context.Context) error {
 		return nil
 	}
 	w.result.Since = now
-	return w.tag(ctx, passes, map[string]string{fleet.TagWatch: fmt.Sprintf("%s %s %d", now.Format(time.RFC3339), w.req.For, w.req.Nodes)})
+	return w.tag(ctx, passes, map[string]string{
+		fleet.TagNotLive: "", fleet.TagWatch: fmt.Sprintf("%s %s %d", now.Format(time.RFC3339), w.req.For, w.req.Nodes)})
 }
 
 // parseBegin reads what begin wrote. Whoever may tag versions may write it, so values out of

@@ -1,0 +1,263 @@
+package simulate
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// A ledger plays commands one after the other, and looks at the versions in between.
+type ledger struct {
+	*world
+	t *testing.T
+}
+
+// played plays a story of a pool whose model names a Marketplace image, in virtual time.
+func played(t *testing.T, f func(l ledger)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 7, Pool: fresh})
+		defer w.close()
+		f(ledger{w, t})
+		for _, v := range w.violations {
+			t.Error(v)
+		}
+	})
+}
+
+// run plays a command to its end, and requires its exit code.
+func (l ledger) run(exit int, ask Ask) *process {
+	l.t.Helper()
+	l.beginAsk()
+	p, err := l.start(ask)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if !l.await(p) || p.code() != exit {
+		l.t.Fatalf("%s ends with exit %d, want %d: %v", ask.Do, p.code(), exit, p.err)
+	}
+	return p
+}
+
+// kill plays a command that is killed, until its lock is over.
+func (l ledger) kill(ask Ask) {
+	l.t.Helper()
+	p, err := l.start(ask)
+	if err != nil || l.await(p) {
+		l.t.Fatalf("%s was not killed: %v, %v", ask.Do, err, p.err)
+	}
+	time.Sleep(time.Hour)
+}
+
+// next has something happen at the next request of a name.
+func (l ledger) next(request, what string) {
+	l.locked(func() { l.pending = append(l.pending, Event{At: request, N: l.counts[request] + 1, What: what}) })
+}
+
+// abandon captures a version whose capture is interrupted while Azure builds it, and returns its name.
+func (l ledger) abandon(ask Ask) string {
+	l.t.Helper()
+	before := l.versions()
+	p, err := l.start(ask)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for len(l.versions()) == len(before) {
+		time.Sleep(time.Second)
+	}
+	p.interrupt()
+	l.await(p)
+	time.Sleep(2 * time.Hour)
+	for id := range l.versions() {
+		if before[id] == nil {
+			return path.Base(id)
+		}
+	}
+	l.t.Fatal("no version was made")
+	return ""
+}
+
+// live is the version that the model names.
+func (l ledger) live() string { return path.Base(l.imageNow()) }
+
+// wants requires the version that the model names.
+func (l ledger) wants(version, why string) {
+	l.t.Helper()
+	if got := l.live(); got != version {
+		l.t.Errorf("%s: the model names %s, want %s", why, got, version)
+	}
+}
+
+func (l ledger) tag(version, name string) string {
+	v := l.versions()[low(l.names.Definition.Child("versions", version))]
+	if v == nil || v.Tags[name] == nil {
+		return ""
+	}
+	return *v.Tags[name]
+}
+
+// A version whose capture was interrupted before the model is not gone back to.
+func TestOutcomeAbandonedVersionIsNotGoneBackTo(t *testing.T) {
+	played(t, func(l ledger) {
+		l.run(0, Ask{Do: "capture"})
+		first := l.live()
+		if l.tag(first, "ortet.io_not-live") != "" {
+			t.Error("the live version is tagged as never live")
+		}
+		time.Sleep(time.Hour)
+		left := l.abandon(Ask{Do: "capture", Again: true})
+		if l.tag(left, "ortet.io_not-live") == "" {
+			t.Error("a version that no model named is not tagged so")
+		}
+		l.run(0, Ask{Do: "capture", Node: 1, Again: true})
+		l.run(0, Ask{Do: "rollback"})
+		l.wants(first, "rollback past "+left)
+		l.run(0, Ask{Do: "rollback", To: left})
+		l.wants(left, "rollback by name")
+		if l.tag(left, "ortet.io_not-live") != "" {
+			t.Error("what a rollback made live is tagged as never live")
+		}
+	})
+}
+
+// A version that was published, and that no model named, is not gone back to; one that another
+// tool made live is.
+func TestOutcomePublishedVersionIsGoneBackToIfItWasLive(t *testing.T) {
+	published := Ask{Do: "capture", PublishOnly: true}
+	t.Run("found, of a capture that was interrupted", func(t *testing.T) {
+		played(t, func(l ledger) {
+			l.run(0, Ask{Do: "capture"})
+			first := l.live()
+			time.Sleep(day)
+			left := l.abandon(Ask{Do: "capture"})
+			if p := l.run(0, published); p.capture.Version.Name() != left {
+				t.Fatalf("published %s, want %s", p.capture.Version.Name(), left)
+			}
+			time.Sleep(day)
+			l.run(0, Ask{Do: "capture"})
+			l.run(0, Ask{Do: "rollback"})
+			l.wants(first, "rollback past "+left)
+		})
+	})
+	t.Run("another tool uses each second one", func(t *testing.T) {
+		played(t, func(l ledger) {
+			l.run(0, Ask{Do: "capture"})
+			time.Sleep(day)
+			var versions []string
+			for i := range 3 {
+				p := l.run(0, published)
+				versions = append(versions, p.capture.Version.Name())
+				if i != 1 {
+					_ = l.setImage(versions[i], "a tool")
+				}
+				time.Sleep(day)
+			}
+			l.run(0, Ask{Do: "rollback"})
+			l.wants(versions[0], "rollback from "+versions[2])
+		})
+	})
+}
+
+// A watch of a version that another tool made live records that it was.
+func TestOutcomeWatchRecordsThatVersionIsLive(t *testing.T) {
+	played(t, func(l ledger) {
+		l.run(0, Ask{Do: "capture"})
+		time.Sleep(day)
+		tools := l.run(0, Ask{Do: "capture", PublishOnly: true}).capture.Version.Name()
+		_ = l.setImage(tools, "a tool")
+		l.run(0, Ask{Do: "watch"})
+		if l.tag(tools, "ortet.io_not-live") != "" {
+			t.Errorf("%s is live, and tagged as never live", tools)
+		}
+	})
+}
+
+// Where the tag of the version that was left is refused, the same command sets it, also after a
+// capture that failed, and does not go back once more.
+func TestOutcomeUnfinishedRollbackOutlivesFailedCaptures(t *testing.T) {
+	played(t, func(l ledger) {
+		var versions []string
+		for range 3 {
+			l.run(0, Ask{Do: "capture"})
+			versions = append(versions, l.live())
+			time.Sleep(day)
+		}
+		newest := definition + "/versions/" + versions[2]
+		l.next("azure PATCH "+newest, "refused")
+		l.run(4, Ask{Do: "rollback"})
+		l.wants(versions[1], "rollback whose tag is refused")
+		l.next("azure PATCH "+newest, "refused")
+		l.run(4, Ask{Do: "rollback"})
+		for range 2 {
+			l.next(powerOff, "refused")
+			l.run(1, Ask{Do: "capture"})
+		}
+		l.run(3, Ask{Do: "rollback", To: "1.2.3"}) // refused: nothing is recorded
+		l.run(0, Ask{Do: "rollback"})
+		l.wants(versions[1], "the same command")
+		if l.tag(versions[2], fleet.TagRolledBack) == "" {
+			t.Errorf("%s is not tagged as rolled back", versions[2])
+		}
+		l.run(0, Ask{Do: "rollback"})
+		l.wants(versions[0], "a rollback after one that ended well")
+	})
+}
+
+// A capture keeps the version that another tool made live before versions that were rolled back,
+// and before those that never were live.
+func TestOutcomeHistoryIsWhatWasLive(t *testing.T) {
+	there := func(l ledger) (names []string) {
+		for id := range l.versions() {
+			names = append(names, path.Base(id))
+		}
+		slices.Sort(names)
+		return names
+	}
+	t.Run("another tool's", func(t *testing.T) {
+		played(t, func(l ledger) {
+			l.run(0, Ask{Do: "capture"})
+			time.Sleep(day)
+			tools := l.run(0, Ask{Do: "capture", PublishOnly: true}).capture.Version.Name()
+			_ = l.setImage(tools, "a tool")
+			for range 2 {
+				time.Sleep(day)
+				l.run(0, Ask{Do: "capture"})
+				l.run(0, Ask{Do: "rollback"})
+				_ = l.setImage(tools, "a tool")
+			}
+			time.Sleep(day)
+			l.next(patchModel, "kill after") // it prunes later, when the model names the tool's version no more
+			l.kill(Ask{Do: "capture"})
+			l.run(0, Ask{Do: "capture"})
+			if !slices.Contains(there(l), tools) {
+				t.Errorf("%s was live, and is pruned: %s are left", tools, strings.Join(there(l), ", "))
+			}
+			l.run(0, Ask{Do: "rollback"})
+			l.wants(tools, "rollback")
+		})
+	})
+	t.Run("abandoned", func(t *testing.T) {
+		played(t, func(l ledger) {
+			l.run(0, Ask{Do: "capture"})
+			first := l.live()
+			time.Sleep(day)
+			l.run(0, Ask{Do: "capture"})
+			left := l.abandon(Ask{Do: "capture", Again: true})
+			time.Sleep(day)
+			l.run(0, Ask{Do: "capture", Node: 1})
+			if all := there(l); !slices.Contains(all, first) || !slices.Contains(all, left) {
+				t.Errorf("%s was live before, and %s was just made: %s are left", first, left, strings.Join(all, ", "))
+			}
+			time.Sleep(7 * day)
+			l.run(0, Ask{Do: "capture", Node: 1})
+			if all := there(l); slices.Contains(all, left) || len(all) != 3 {
+				t.Errorf("%s never was live, and is a week old: %s are left", left, strings.Join(all, ", "))
+			}
+		})
+	})
+}
