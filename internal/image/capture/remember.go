@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
 )
 
 // Remember saves findings, which are JSON, in the pool's last record, under the pool's lock. From there
@@ -18,25 +17,19 @@ func (c Config) Remember(ctx context.Context, pool fleet.ResourceID, findings js
 	if _, err := c.Cluster.Hold(ctx, name, holder, c.LockFor); err != nil {
 		return err
 	}
+	state := map[string]json.RawMessage{} // of any kind
 	rec, err := c.Journal.Load(ctx, name)
 	if err == nil {
-		rec, err = withWatched(rec, findings)
+		err = json.Unmarshal(rec.State, &state)
+	}
+	if err == nil {
+		state["watched"] = findings
+		rec.State, err = json.Marshal(state)
 	}
 	if err == nil {
 		_, err = c.Journal.Save(ctx, rec)
 	}
 	return cmp.Or(err, c.Cluster.Release(context.WithoutCancel(ctx), name, holder))
-}
-
-// withWatched sets the field of Inherited in a state of any kind.
-func withWatched(rec journal.Record, findings json.RawMessage) (journal.Record, error) {
-	state := map[string]json.RawMessage{}
-	err := json.Unmarshal(rec.State, &state)
-	if err == nil {
-		state["watched"] = findings
-		rec.State, err = json.Marshal(state)
-	}
-	return rec, err
 }
 
 // Remembered returns what Remember saved; nil for nothing.

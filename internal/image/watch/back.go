@@ -59,7 +59,17 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 	}
 	w.result.Rollback = &result
 	// The record is begun before the tag, which keeps the version from going live again.
-	who, unread := w.chosen(ctx)
+	var refused *workflow.Refused
+	var out *workflow.Outcome
+	var who, now string
+	is := errors.As(err, &refused)
+	noWay := is && !refusedFor(err, "ModelChanged")
+	if over := w.until(ctx, func() (_ bool, unread error) {
+		who, now, unread = w.chosen(ctx)
+		return true, unread
+	}); over != nil && !noWay {
+		return over
+	}
 	if err == nil && who != "" {
 		return w.leave(chosenError(who), failed)
 	}
@@ -70,20 +80,16 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 	if result.Original != nil {
 		to = result.Original.Image.Text()
 	}
-	var refused *workflow.Refused
-	var out *workflow.Outcome
-	switch is := errors.As(err, &refused); {
+	switch {
 	case err == nil:
-	case ctx.Err() != nil, errors.As(err, &out) && out.Exit == workflow.ExitInterrupted, unread != nil && !is:
+	case noWay:
+		return w.noWayBack(err, failed)
+	case ctx.Err() != nil, errors.As(err, &out) && out.Exit == workflow.ExitInterrupted:
 		return err
-	case is && !refusedFor(err, "ModelChanged"), who != "":
+	case who != "":
 		return w.noWayBack(err, failed)
 	default: // changed by somebody, or by the watch that did not finish
-		pool, unread := w.Cloud.Pool(ctx, w.result.Pool)
-		if unread != nil {
-			return err
-		}
-		if to = cmp.Or(pool.Model.Image.Exact().Name(), pool.Model.Image.Text()); !is {
+		if to = now; !is {
 			w.note("the rollback did not end well: %v", err)
 		}
 	}
@@ -148,21 +154,22 @@ func (w *watch) cordoned() []string {
 	return []string{"cordoned, also if they come up later: " + strings.Join(names, ", ") + "; once they are good: kubectl uncordon " + strings.Join(names, " ")}
 }
 
-// chosen returns who brought back the version; "" if the model does not name it.
-func (w *watch) chosen(ctx context.Context) (who string, err error) {
+// chosen returns who brought back the version, "" if the model does not name it, and the model's image.
+func (w *watch) chosen(ctx context.Context) (who, image string, err error) {
 	pool, err := w.Cloud.Pool(ctx, w.result.Pool)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
+	image = cmp.Or(pool.Model.Image.Exact().Name(), pool.Model.Image.Text())
 	versions, err := w.Cloud.Versions(ctx, plan.DefinitionOf(pool.ID))
 	if live, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location); err != nil || !live.ID.Equal(w.version.ID) {
-		return "", fleet.IgnoreNotFound(err)
+		return "", image, fleet.IgnoreNotFound(err)
 	}
 	last, err := w.Rollback.Last(ctx, pool.ID)
 	if last.Why == "" && last.To.Equal(w.version.ID) {
-		return last.String(), err
+		return last.String(), image, err
 	}
-	return "a program without a record", err
+	return "a program without a record", image, err
 }
 
 // still returns a chosenError once somebody has brought back what was taken back. Call it before
@@ -171,7 +178,7 @@ func (w *watch) still(ctx context.Context) error {
 	if w.result.Outcome != TakenBack {
 		return nil
 	}
-	who, err := w.chosen(ctx)
+	who, _, err := w.chosen(ctx)
 	if err == nil && who != "" {
 		err = chosenError(who)
 	}

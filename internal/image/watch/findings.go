@@ -1,10 +1,8 @@
 package watch
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -24,8 +22,8 @@ type findings struct {
 	Nodes   []prove.Finding  `json:"nodes"` // that failed, then that passed
 }
 
-// remember saves which nodes failed, and passed, once one has failed. While another process has the
-// pool's lock, the next poll saves it.
+// remember saves which nodes failed, and passed, once one has failed. What cannot be saved, as while
+// another process has the pool's lock, is saved by the next poll, and keeps no version from being taken back.
 func (w *watch) remember(ctx context.Context) error {
 	f := findings{Version: w.version.ID, Since: w.result.Since}
 	for _, r := range []prove.Result{prove.Failed, prove.Passed} {
@@ -45,16 +43,12 @@ func (w *watch) remember(ctx context.Context) error {
 	if err != nil || string(data) == w.saved {
 		return err
 	}
-	switch err = w.Remember(ctx, w.result.Pool, data); {
-	case err == nil:
-		w.saved = string(data)
-	case fleet.Is(err, fleet.KindNotFound):
-		w.note("the pool has no record: a watch that is interrupted forgets nodes that are deleted")
-		err = nil
-	case fleet.Is(err, fleet.KindHeld), fleet.Is(err, fleet.KindConflict):
-		err = nil
+	if err = w.Remember(ctx, w.result.Pool, data); err != nil {
+		w.note("which nodes failed is not saved yet: %v", err)
+		return ctx.Err()
 	}
-	return err
+	w.saved = string(data)
+	return nil
 }
 
 // recall reads what a watch with this begin saved.
@@ -65,7 +59,6 @@ func (w *watch) recall(ctx context.Context, since time.Time) error {
 		return err
 	}
 	w.saved, w.result.Nodes = string(data), f.Nodes
-	slices.SortFunc(w.result.Nodes, func(a, b prove.Finding) int { return cmp.Compare(a.Clone, b.Clone) })
 	for _, n := range f.Nodes {
 		if n.Result == prove.Failed {
 			w.note("an earlier watch found: %s", n.Why)
