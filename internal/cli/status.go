@@ -188,6 +188,10 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 		if len(off) > 0 {
 			paragraph(w, resultWidth, "  ", "    ", "not running: "+strings.Join(off, ", "))
 		}
+		if len(s.Cordoned) > 0 {
+			paragraph(w, resultWidth, "  ", "    ", "cordoned as a watch took their version back: "+strings.Join(s.Cordoned, ", ")+
+				"; once they are good: kubectl uncordon "+strings.Join(s.Cordoned, " "))
+		}
 	}
 }
 

@@ -100,13 +100,17 @@ const AnnotationCapture = "ortet.io/capture"
 // capture's pool. Two captures never share a node.
 const AnnotationWorkbench = "ortet.io/workbench"
 
+// AnnotationCordoned marks a node that a watch cordoned as it took a version back: the version's
+// name.
+const AnnotationCordoned = "ortet.io/bad-image"
+
 // AnnotationDomain is that of Ortet's annotations.
 const AnnotationDomain = "ortet.io"
 
 // OwnAnnotation reports whether a program of Ortet writes an annotation to Nodes.
 func OwnAnnotation(key string) bool {
 	switch key {
-	case AnnotationCapture, AnnotationWorkbench,
+	case AnnotationCapture, AnnotationWorkbench, AnnotationCordoned,
 		"ortet.io/boot-report", "ortet.io/configuration", "ortet.io/configuration-wanted", "ortet.io/leaving", // of the agent and rollout
 		"ortet.io/cluster-cordon", "ortet.io/reimage": // of ortet cluster
 		return true

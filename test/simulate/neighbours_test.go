@@ -132,6 +132,15 @@ func (w *world) neighbour(e Event, p *process) bool {
 		if rival, err := w.start(ask); err == nil {
 			w.locked(func() { w.rivals = append(w.rivals, rival) })
 		}
+	case "version before deleted":
+		w.deleted(w.names.Definition.Child("versions", plan.VersionName(w.begin.AddDate(0, 0, -7), false)), galleryAPI)
+	case "definition chosen by others", "version chosen by others":
+		w.touch("model")
+		image := w.names.Definition
+		if e.What == "version chosen by others" {
+			image = image.Child("versions", plan.VersionName(w.begin.AddDate(0, 0, -14), false))
+		}
+		w.make(http.MethodPatch, w.pool, computeAPI, object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{"id": image}}}}})
 	case "model changed by others":
 		w.changeModel()
 	case "others publish a version": // under today's name
@@ -208,6 +217,11 @@ func (w *world) neighbour(e Event, p *process) bool {
 		return false
 	}
 	return true
+}
+
+// uncordon is kubectl uncordon.
+func (w *world) uncordon(name string) {
+	w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
 }
 
 func (w *world) deleted(id fleet.ResourceID, version string) {

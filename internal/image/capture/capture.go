@@ -223,7 +223,11 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 			return pool, err
 		}
 	}
-	pools, err := c.pools(ctx)
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	pools, err := c.pools(ctx, nodes)
 	for _, pool := range pools {
 		rec, err := c.Journal.Load(ctx, string(pool))
 		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
@@ -248,13 +252,10 @@ func Unplaced(err error) bool {
 	return slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied}, fleet.KindOf(err))
 }
 
-// pools returns those of the cluster's nodes, sorted.
-func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err error) {
+// pools returns those of nodes, sorted.
+func (s *Service) pools(ctx context.Context, nodes []fleet.Node) (pools []fleet.ResourceID, err error) {
 	places := azure.Places{Reader: s.Cloud}
-	for n, err := range s.Cluster.Nodes(ctx) {
-		if err != nil {
-			return nil, err
-		}
+	for _, n := range nodes {
 		place, err := places.Of(ctx, n)
 		if err == nil && !slices.ContainsFunc(pools, place.Pool.Equal) {
 			pools = append(pools, place.Pool)
@@ -401,6 +402,8 @@ type Inherited struct {
 	Original       *plan.Original `json:"original,omitempty"`
 	Growth         *Growth        `json:"growth,omitempty"` // the newest
 	Unfinished     *Unfinished    `json:"unfinished,omitempty"`
+	// Watched is what a watch saved by Remember.
+	Watched json.RawMessage `json:"watched,omitempty"`
 }
 
 // Unfinished is what a rollback decided that changed the model and did not end well.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -24,6 +25,7 @@ type PoolStatus struct {
 	Instances     []InstanceStatus `json:"instances"`
 	Capture       *RunStatus       `json:"capture,omitempty"`       // newest capture or rollback, open or ended; nil if none
 	Canary        *CanaryStatus    `json:"canary,omitempty"`        // nil if Azure has none of the pool
+	Cordoned      []string         `json:"cordoned,omitempty"`      // nodes that a watch cordoned as it took their version back
 	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
 	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
 	Gone          bool             `json:"gone,omitempty"`          // Azure has no such scale set
@@ -80,30 +82,32 @@ type CanaryStatus struct {
 // each canary in its pool's status. A pool that cannot be read says so in its Problem.
 func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) (_ []PoolStatus, err error) {
 	all := len(pools) == 0
-	if all {
-		if pools, err = s.pools(ctx); err != nil {
-			return nil, err
-		}
+	nodes, err := s.Nodes(ctx)
+	if err == nil && all {
+		pools, err = s.pools(ctx, nodes)
+	}
+	if err != nil && (all || !fleet.Is(err, fleet.KindDenied)) {
+		return nil, err
 	}
 	out := make([]PoolStatus, len(pools))
 	var group errgroup.Group
 	group.SetLimit(4) // pools at once
 	for i, id := range pools {
 		group.Go(func() error {
-			out[i] = s.status(ctx, id)
+			out[i] = s.status(ctx, id, nodes)
 			return ctx.Err()
 		})
 	}
 	if err := group.Wait(); err != nil || !all {
 		return out, err
 	}
-	return s.withoutCanaries(ctx, out), nil
+	return s.withoutCanaries(ctx, out, nodes), nil
 }
 
 // withoutCanaries returns the pools' statuses, also of a pool of which only the canary has
 // Nodes. A canary that was deleted may have Nodes for some minutes. The canary of a pool
 // that Azure no longer has stays.
-func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus) (out []PoolStatus) {
+func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus, nodes []fleet.Node) (out []PoolStatus) {
 	for _, st := range all {
 		of, _, canary := st.Pool.Canary()
 		if slices.ContainsFunc(all, func(o PoolStatus) bool {
@@ -112,7 +116,7 @@ func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus) (out []
 			continue
 		}
 		if canary {
-			if pool := s.status(ctx, of); !pool.Gone {
+			if pool := s.status(ctx, of, nodes); !pool.Gone {
 				st = pool
 			}
 		}
@@ -121,7 +125,7 @@ func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus) (out []
 	return out
 }
 
-func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
+func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet.Node) PoolStatus {
 	st := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: plan.DefinitionOf(id)}
 	pool, poolErr := s.Cloud.Pool(ctx, id)
 	versions, versionErr := s.Cloud.Versions(ctx, st.Definition)
@@ -149,6 +153,11 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
 	if st.Unread = poolErr != nil; !st.Unread {
 		st.Pool = pool
+	}
+	for _, c := range prove.Pair(instances, nodes) {
+		if n := c.Node; n != nil && n.Unschedulable && n.Annotations[fleet.AnnotationCordoned] != "" {
+			st.Cordoned = append(st.Cordoned, n.Name)
+		}
 	}
 	used, _ := plan.VersionOf(versions, st.Pool.Model.Image, st.Pool.Location)
 	made := map[string]int{}

@@ -92,6 +92,8 @@ type state struct {
 	Pool       fleet.ResourceID `json:"pool"`                 // as Azure spells it
 	CustomData string           `json:"customData,omitempty"` // SHA-256 of what the model's is replaced by; "" leaves it
 	FromFailed bool             `json:"fromFailed,omitempty"` // version From was Failed before: a tag does not repair it
+
+	Was fleet.ImageReference `json:"was,omitzero"` // of the model, on which the decision rests
 }
 
 // target returns the image that the model is pointed at, and its name for people.
@@ -275,25 +277,36 @@ func (r *rollback) unfinished(pool fleet.Pool, versions []fleet.ImageVersion) (u
 	return u, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
 }
 
-// TakeBack returns the version that the pool's last rollback took back for a watch, and the
-// watch's finding: "" where none did. ended: it ended well.
-func (s *Service) TakeBack(ctx context.Context, pool fleet.ResourceID) (from fleet.ResourceID, why string, ended bool, err error) {
+// A Last is the pool's last run if that is a rollback.
+type Last struct {
+	Name     string           // of its record; "" for none
+	By       string           // process that wrote it
+	From, To fleet.ResourceID // versions; "" for other images
+	Why      string           // finding of the watch that took From back; "" for a person's rollback
+	Ended    bool             // well
+}
+
+// Last returns the pool's last run if that is a rollback whose record can be read.
+func (s *Service) Last(ctx context.Context, pool fleet.ResourceID) (Last, error) {
 	rec, err := s.Journal.Load(ctx, strings.ToLower(string(pool)))
 	if err != nil || rec.Kind != Kind {
-		return "", "", false, fleet.IgnoreNotFound(err)
+		return Last{}, fleet.IgnoreNotFound(err)
 	}
 	var q Request
 	st, err := stateOf(rec)
 	if cmp.Or(err, json.Unmarshal(rec.Request, &q)) != nil {
-		return "", "", false, nil //nolint:nilerr // a record that cannot be read proves nothing
+		return Last{}, nil //nolint:nilerr // a record that cannot be read proves nothing
 	}
-	return st.From, q.Why, rec.Ended != nil && rec.Ended.Exit == workflow.ExitDone, nil
+	return Last{Name: rec.Name, By: rec.Writer, From: st.From, To: st.To, Why: q.Why, Ended: rec.Ended != nil && rec.Ended.Exit == workflow.ExitDone}, nil
 }
+
+// String names the rollback and its process for people.
+func (l Last) String() string { return Kind + " " + l.Name + " of " + l.By }
 
 // choose decides what the request comes down to, and which customData goes with it.
 func (r *rollback) choose(d *plan.Problems, pool fleet.Pool, versions []fleet.ImageVersion) (notes []string) {
 	s := &r.s
-	s.Return, s.CustomData = plan.Return{}, ""
+	s.Return, s.CustomData, s.Was = plan.Return{}, "", pool.Model.Image
 	now, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location)
 	d.Refuse(r.req.From != "" && r.req.From != now.Name, "ModelChanged", string(pool.ID),
 		"the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From, "see ortet status for what new nodes come from")

@@ -51,7 +51,7 @@ func (r *rollback) modelStep(reached bool) workflow.Step {
 // model points the model at the image, with the customData that goes with it. There is
 // no undo: before and after it the model names an image that exists.
 func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	image, _ := r.s.target()
+	image, name := r.s.target()
 	patch := func(pool fleet.Pool) fleet.Change {
 		return fleet.PatchModel{Pool: r.s.Pool, Image: image, CustomData: r.customData, Etag: pool.Etag}
 	}
@@ -60,10 +60,10 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	}
 	return r.Change(ctx, p, r.s.Pool, patch, is, func(ctx context.Context, pool fleet.Pool) error {
 		problems := plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)
-		if now := pool.Model.Image.Exact(); now != "" && now.Name() != r.req.From && !pool.Model.Image.Same(image) {
-			problems.Refuse(r.req.From != "", "ModelChanged", string(pool.ID), "the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From,
-				"see ortet status for what new nodes come from")
-		}
+		now, was := pool.Model.Image, r.s.Was // zero in a record of an earlier release
+		problems.Refuse(was != fleet.ImageReference{} && !now.Same(was) && !now.Same(image), "ModelChanged", string(pool.ID),
+			"the model names "+now.Text()+" by now, not "+was.Text()+", which this rollback was planned from",
+			"see ortet status for what new nodes come from, and run the command again if they shall come from "+name)
 		err := capture.Refuse("patch model", string(pool.ID), problems)
 		if err == nil {
 			r.s.LastCustomData = cmp.Or(r.s.CustomData, r.s.LastCustomData)
@@ -84,7 +84,7 @@ func (r *rollback) extensionsStep() workflow.Step {
 		Deadline: time.Hour,
 		After:    []string{stepModel},
 		Skip:     workflow.SkipIf(len(names) == 0, "none to restore"),
-		Commits:  true,
+		Commits:  len(names) > 0, // else the model alone decides whether something was changed
 		Do:       r.extensions,
 	}
 }

@@ -2,10 +2,11 @@
 // version back if they do not come up.
 //
 // Its state is in Azure: the version that the model names, its instances, and tags of the
-// version (when the watch began, how many nodes have to come up, what was decided). So it has
-// no record, and the next watch continues after a kill. Failures of nodes that were
-// deleted meanwhile are not kept. The way back is the rollback, whose record has the finding: who may
-// write tags cannot take a version back. Whether a node came up is decided by internal/image/prove.
+// version (when the watch began, how many nodes have to come up, what was decided), so the next watch
+// continues after a kill. That nodes failed is saved in the pool's record before it is acted on, and
+// the record of the rollback has the finding: who may write tags cannot take a version back. Before
+// each write that takes something away the watch reads again what that rests on. Whether a node came
+// up is decided by internal/image/prove.
 package watch
 
 import (
@@ -90,7 +91,7 @@ const (
 	Proven    Outcome = "Proven"
 	Unproven  Outcome = "Unproven"  // the time is over, and nothing is known
 	TakenBack Outcome = "TakenBack" // the model names another version again
-	StoodDown Outcome = "StoodDown" // somebody else changed the model's image
+	StoodDown Outcome = "StoodDown" // somebody else changed the model's image, or brought the version back
 )
 
 // A Result says how a watch ended, and what it saw last.
@@ -102,7 +103,7 @@ type Result struct {
 	Since    time.Time        `json:"since,omitzero"` // when the watch of this version began
 	Nodes    []prove.Finding  `json:"nodes"`
 	Rollback *rollback.Result `json:"rollback,omitempty"`
-	Bad      []string         `json:"bad,omitempty"` // nodes that were cordoned or deleted
+	Bad      []string         `json:"bad,omitempty"` // nodes that were cordoned, of which some may be deleted
 	Notes    []string         `json:"notes,omitempty"`
 }
 
@@ -122,7 +123,10 @@ type watch struct {
 	seen    prove.Observation // last
 	outage  time.Time         // when the cluster last answered again, after a minute or more
 	said    string
-	finding string // of an earlier watch, whose take-back did not finish
+	finding string   // of another watch, whose take-back may not be finished
+	last    string   // name of the pool's last rollback when this watch began
+	saved   string   // what Remember saved last
+	deleted []string // nodes of result.Bad whose machines were deleted
 }
 
 // Watch looks at the nodes of the version that the pool's model names until it is proven,
@@ -139,7 +143,7 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	case err != nil && ctx.Err() != nil && !errors.As(err, &outcome):
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: err,
 			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " continues the watch"}
-	case fleet.Is(err, fleet.KindNotFound) && w.version.ID != "":
+	case w.isGone(err):
 		err = w.end(StoodDown, "the version or the scale set was deleted")
 	}
 	end := workflow.Event{Kind: workflow.EventDone, Message: w.result.Why, Elapsed: s.Now().Sub(begun)}
@@ -148,6 +152,14 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	}
 	w.event(end)
 	return w.result, err
+}
+
+// isGone reports an error that says that the version or the scale set does not exist.
+func (w *watch) isGone(err error) bool {
+	var e *fleet.Error
+	var out *workflow.Outcome
+	return w.version.ID != "" && fleet.Is(err, fleet.KindNotFound) && !errors.As(err, &out) && errors.As(err, &e) &&
+		slices.ContainsFunc([]fleet.ResourceID{w.version.ID, w.result.Pool}, fleet.ResourceID(e.Resource).Equal)
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -184,7 +196,13 @@ func (w *watch) run(ctx context.Context) error {
 		if err != nil || !stands {
 			return true, err
 		}
+		if w.finding != "" {
+			return true, w.takeBack(ctx, w.finding)
+		}
 		j, err := w.judge(ctx, pool)
+		if err == nil {
+			err = w.remember(ctx)
+		}
 		if err != nil {
 			return true, err
 		}
@@ -195,17 +213,17 @@ func (w *watch) run(ctx context.Context) error {
 // unfinished returns a version whose take-back an earlier watch did not finish, and its finding:
 // the tag of the watch goes last. The model may name another version already. Tags alone prove
 // nothing, since more may write them than may write the record.
-func (w *watch) unfinished(ctx context.Context, pool fleet.Pool, versions []fleet.ImageVersion) (v fleet.ImageVersion, why string, err error) {
+func (w *watch) unfinished(ctx context.Context, pool fleet.ResourceID, live fleet.ImageVersion, versions []fleet.ImageVersion) (v fleet.ImageVersion, why string, err error) {
 	if !slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool { return v.Tags[fleet.TagWatch] != "" }) {
 		return v, "", nil
 	}
-	id, why, ended, err := w.Rollback.TakeBack(ctx, pool.ID)
-	v, found := plan.FindVersion(versions, id)
-	again := ended && pool.Model.Image.Exact().Equal(id) // somebody chose it since
-	if !found || again || v.Tags[fleet.TagWatch] == "" || w.req.Version != "" && !id.Equal(w.req.Version) {
-		why = ""
+	last, err := w.Rollback.Last(ctx, pool)
+	v, found := plan.FindVersion(versions, last.From)
+	again := last.Ended && live.ID.Equal(last.From) // somebody chose it since
+	if !found || again || v.Tags[fleet.TagWatch] == "" || w.req.Version != "" && !last.From.Equal(w.req.Version) {
+		last.Why = ""
 	}
-	return v, why, err
+	return v, last.Why, err
 }
 
 // until calls f until it has ended, and waits for what passes.
@@ -255,12 +273,21 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 	}
 	version, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
 	if w.version.ID == "" {
-		v, why, err := w.unfinished(ctx, pool, versions)
+		v, why, err := w.unfinished(ctx, pool.ID, version, versions)
 		if err != nil {
 			return pool, false, err
 		}
 		if why != "" {
 			w.version, w.result.Version, w.finding = v, v.ID, why
+			return pool, true, nil
+		}
+	} else if !version.ID.Equal(w.version.ID) {
+		switch last, err := w.Rollback.Last(ctx, pool.ID); {
+		case err != nil:
+			return pool, false, err
+		case last.Why != "" && last.From.Equal(w.version.ID):
+			w.note("another command took %s back: %s", w.version.Name, last)
+			w.finding = last.Why
 			return pool, true, nil
 		}
 	}
@@ -322,8 +349,18 @@ func (w *watch) back(why string) rollback.Request {
 // begin tags the version with the begin of the watch, or continues an earlier watch whose time is
 // not over or whose take-back is not finished.
 func (w *watch) begin(ctx context.Context) error {
+	last, unread := w.Rollback.Last(ctx, w.result.Pool)
+	if unread != nil {
+		return unread
+	}
+	w.last = last.Name
 	now := w.Now().UTC().Truncate(time.Second)
 	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
+	if err == nil {
+		if err := w.recall(ctx, since); err != nil {
+			return err
+		}
+	}
 	if runs := since.Before(now.Add(clocks)) && now.Before(since.Add(within)); err == nil && (runs || w.finding != "") {
 		w.result.Since = since
 		if within != w.req.For || nodes != w.req.Nodes {

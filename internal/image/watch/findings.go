@@ -1,0 +1,68 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/prove"
+)
+
+// Limits of what is saved.
+const (
+	maxFindings = MaxNodes
+	maxWhy      = 250 // characters
+)
+
+// findings are what the pool's record keeps of a watch: nodes that failed may be deleted before the next.
+type findings struct {
+	Version fleet.ResourceID `json:"version"`
+	Since   time.Time        `json:"since"` // begin of the watch; a rollback to the version ends it, and what was found counts no longer
+	Nodes   []prove.Finding  `json:"nodes"` // that failed, then that passed
+}
+
+// remember saves which nodes failed, and passed, once one has failed. What cannot be saved, as while
+// another process has the pool's lock, is saved by the next poll, and keeps no version from being taken back.
+func (w *watch) remember(ctx context.Context) error {
+	f := findings{Version: w.version.ID, Since: w.result.Since}
+	for _, r := range []prove.Result{prove.Failed, prove.Passed} {
+		for _, n := range w.result.Nodes {
+			if n.Result == r {
+				why := []rune(n.Why)
+				n.Why = string(why[:min(len(why), maxWhy)])
+				f.Nodes = append(f.Nodes, n)
+			}
+		}
+	}
+	if len(f.Nodes) == 0 || f.Nodes[0].Result != prove.Failed {
+		return nil
+	}
+	f.Nodes = f.Nodes[:min(len(f.Nodes), maxFindings)]
+	data, err := json.Marshal(f)
+	if err != nil || string(data) == w.saved {
+		return err
+	}
+	if err = w.Remember(ctx, w.result.Pool, data); err != nil {
+		w.note("which nodes failed is not saved yet: %v", err)
+		return ctx.Err()
+	}
+	w.saved = string(data)
+	return nil
+}
+
+// recall reads what a watch with this begin saved.
+func (w *watch) recall(ctx context.Context, since time.Time) error {
+	data, err := w.Remembered(ctx, w.result.Pool)
+	var f findings
+	if err != nil || data == nil || json.Unmarshal(data, &f) != nil || !f.Version.Equal(w.version.ID) || !f.Since.Equal(since) {
+		return err
+	}
+	w.saved, w.result.Nodes = string(data), f.Nodes
+	for _, n := range f.Nodes {
+		if n.Result == prove.Failed {
+			w.note("an earlier watch found: %s", n.Why)
+		}
+	}
+	return nil
+}
