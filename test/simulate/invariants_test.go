@@ -70,10 +70,14 @@ func (w *world) expected() model {
 func (w *world) checkEnd(p *process) {
 	code, text, interrupted := p.code(), fmt.Sprint(p.err), p.interrupted.Load()
 	w.mu.Lock()
-	earlier := w.open // a process that left its work open
-	w.open = code == workflow.ExitNeedsPerson || code == workflow.ExitInterrupted || earlier && code == workflow.ExitRefused
+	earlier := w.open                        // a process that left its work open
+	others := earlier && p.ask.Do == "watch" // it resumes no capture
+	w.open = code == workflow.ExitNeedsPerson || code == workflow.ExitInterrupted || earlier && code == workflow.ExitRefused || others
 	w.mu.Unlock()
-	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
+	var lacks []lack
+	if !others {
+		lacks = append(w.nodeLacks(p), w.leftovers(p)...)
+	}
 	model := w.modelNow()
 	if p.ask.Do == "watch" {
 		w.checkWatch(p, model)
@@ -111,7 +115,7 @@ func (w *world) checkEnd(p *process) {
 			w.broken(l.invariant, "%s ends with exit %d, and %s %s: %s", p.name, code, l.name, l.what, text)
 		}
 	}
-	if code == workflow.ExitDone || code == workflow.ExitFailed {
+	if (code == workflow.ExitDone || code == workflow.ExitFailed) && !others {
 		if j := w.journal(); j != nil && j.Ended == nil {
 			w.broken(11, "%s ends with exit %d, and %s is open in the journal", p.name, code, j.Name)
 		}
@@ -333,7 +337,7 @@ func (w *world) checkWatch(p *process, now model) {
 			w.broken(18, "%s takes back %s, which is not quarantined", p.name, id)
 		}
 		for _, c := range w.badComputers() {
-			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable {
+			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable && p.ask.Bad != watch.Leave {
 				w.broken(18, "%s takes back %s, and its node %s is not cordoned", p.name, id, n.Name)
 			}
 		}
@@ -589,7 +593,7 @@ func (w *world) checkOver() {
 		return
 	}
 	p := w.processes[len(w.processes)-1]
-	if c := p.code(); c == workflow.ExitDone || c == workflow.ExitFailed {
+	if c := p.code(); (c == workflow.ExitDone || c == workflow.ExitFailed) && !w.open {
 		for _, l := range append(w.nodeLacks(p), w.leftovers(p)...) {
 			w.broken(l.invariant, "an hour after the end %s %s", l.name, l.what)
 		}

@@ -74,6 +74,9 @@ func (w *world) target(e Event, p *process) *computer {
 	return w.workbench()
 }
 
+// persons are deeds of operators beside a watch.
+var persons = []string{"another ortet", "model changed by others", "person rolls back", "person brings the version back", "version before deleted", "autoscaler adds a node", "cordoned"}
+
 // crashes is an event that has the play itself crash, after a while if it has one.
 const crashes = "the play crashes"
 
@@ -134,6 +137,20 @@ func (w *world) neighbour(e Event, p *process) bool {
 		}
 	case "model changed by others":
 		w.changeModel()
+	case "person rolls back":
+		if person, err := w.start(Ask{Do: "rollback"}); err == nil {
+			w.locked(func() { w.rivals = append(w.rivals, person) })
+		}
+	case "person brings the version back": // that was captured last, as by rollback --to
+		if all := w.byDate(); len(all) > 0 && all[len(all)-1] != w.used(w.versions()) {
+			w.touch("model")
+			_ = w.setImage(path.Base(all[len(all)-1]), "others")
+		}
+	case "version before deleted":
+		if all := w.byDate(); len(all) > 1 {
+			w.touch("versions")
+			w.deleted(fleet.ResourceID(all[len(all)-2]), galleryAPI)
+		}
 	case "others publish a version": // under today's name
 		id := w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))
 		w.locked(func() { w.disks[azsim.Volume(low(id))] = &disk{generalized: true, of: "others"} })
@@ -208,6 +225,18 @@ func (w *world) neighbour(e Event, p *process) bool {
 		return false
 	}
 	return true
+}
+
+// byDate returns the ids of versions that succeeded, oldest first.
+func (w *world) byDate() (ids []string) {
+	versions := w.versions()
+	for id, v := range versions {
+		if stateOf(v) == plan.Succeeded {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return published(versions[a]).Compare(published(versions[b])) })
+	return ids
 }
 
 func (w *world) deleted(id fleet.ResourceID, version string) {

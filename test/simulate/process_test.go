@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -123,8 +124,7 @@ func (w *world) start(ask Ask) (*process, error) {
 		defer w.recovered(p.name)
 		switch ask.Do {
 		case "watch":
-			s := watch.Service{Config: config, Rollback: rollback.New(config)}
-			p.watch, p.err = s.Watch(p.ctx, watch.Request{Pool: w.pool, For: 30 * time.Minute, Nodes: 2, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()})
+			p.watches(config, watch.Request{Pool: w.pool, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()})
 		case "rollback":
 			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost,
 				RestoreLearned: ask.restores()})
@@ -136,7 +136,11 @@ func (w *world) start(ask Ask) (*process, error) {
 			if ask.Baked {
 				q.Bootstrap = plan.BootstrapBaked
 			}
+			config.Next = watch.Request{For: watchFor[ask.Watch != ""], BadNodes: ask.Watch}.Changes()
 			p.capture, p.err = capture.New(config).Capture(p.ctx, q)
+			if p.err == nil && ask.Watch != "" && !p.isDead() {
+				p.goesOn(config)
+			}
 		}
 		if !p.isDead() {
 			text, _, _ := strings.Cut(fmt.Sprint(p.err), "\n")
@@ -144,6 +148,41 @@ func (w *world) start(ask Ask) (*process, error) {
 		}
 	}()
 	return p, nil
+}
+
+// watchFor is how long a capture's nodes are watched.
+var watchFor = map[bool]time.Duration{true: 30 * time.Minute}
+
+func (p *process) watches(config capture.Config, q watch.Request) {
+	q.For, q.Nodes = watchFor[true], watchNodes
+	s := watch.Service{Config: config, Rollback: rollback.New(config)}
+	p.watch, p.err = s.Watch(p.ctx, q)
+}
+
+// watchNodes is how many nodes have to come up.
+const watchNodes = 2
+
+// goesOn has a capture that ended well be judged, and be a watch of what it made from then on.
+func (p *process) goesOn(config capture.Config) {
+	w, alone := p.w, false
+	w.locked(func() { alone = len(w.rivals) == 0 })
+	if alone {
+		w.checkEnd(p)
+	}
+	w.beginAsk()
+	w.locked(func() {
+		p.ask.Do, p.ask.Bad = "watch", p.ask.Watch
+		w.asked = append(w.asked, len(w.requests))
+	})
+	w.trace("%s begins: watch", p.name)
+	p.watches(config, watch.Request{Pool: w.pool, Version: p.capture.Version, BadNodes: p.ask.Watch, AllowRolling: p.ask.Rolling, RestoreLearned: p.ask.restores()})
+	if refused := new(workflow.Refused); errors.As(p.err, &refused) { // the capture changed something
+		out := &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Err: errors.New("its watch is refused")}
+		for _, x := range refused.Problems {
+			out.Left = append(out.Left, x.String())
+		}
+		p.err = out
+	}
 }
 
 func (p *process) code() int { return workflow.ExitCode(p.err) }

@@ -71,6 +71,7 @@ type world struct {
 	mu            sync.Mutex
 	lines         []string // trace
 	requests      []request
+	asked         []int
 	violations    []string
 	timers        []*time.Timer
 	counts        map[string]int    // requests by name
