@@ -89,6 +89,7 @@ func (w *world) checkEnd(p *process) {
 	w.checkNeighbour()
 	w.checkQuarantine(p)
 	w.checkCanary(p, model)
+	w.checkClaims(p, true)
 	passed := code == workflow.ExitFailed && p.watch.Outcome != watch.TakenBack && w.story.Cannot == "" && w.onlyPassing()
 	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
 	switch changes := p.changes.Load(); {
@@ -266,14 +267,14 @@ func (w *world) checkQuarantine(p *process) {
 	versions := w.versions()
 	id := w.used(versions)
 	v, asked := versions[id], p.ask.Do == "rollback" && p.ask.To == path.Base(id)
-	if v != nil && v.Tags[fleet.TagQuarantine] != nil && !asked && !w.isTouched("model", id) && !w.isWatched() {
+	if v != nil && v.Tags[fleet.TagQuarantine] != nil && !asked && !w.othersChose() && !w.isTouched(id) && !w.isWatched() {
 		w.broken(17, "the model names %s at the time of %s, which is quarantined: %s", id, p.name, *v.Tags[fleet.TagQuarantine])
 	}
 }
 
 // checkCanary: what a canary decides is what the nodes of its version are.
 func (w *world) checkCanary(p *process, now model) {
-	if p.ask.Canary == 0 || w.isTouched("model") {
+	if p.ask.Canary == 0 || w.othersChose() {
 		return
 	}
 	bad := w.story.Pool.Bad
@@ -316,7 +317,7 @@ func (w *world) checkWatch(p *process, now model) {
 	was, id := w.expected(), low(p.watch.Version)
 	v := w.versions()[id]
 	back := p.watch.Outcome == watch.TakenBack
-	good := w.story.Pool.Bad == "" && !w.isTouched("model")
+	good := w.story.Pool.Bad == ""
 	// Others that fail at the same time say that the cluster is ill.
 	nodesHit := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return regexp.MustCompile("instance|node|away|sleeps").MatchString(e.What) })
 	switch code := p.code(); {
@@ -329,7 +330,7 @@ func (w *world) checkWatch(p *process, now model) {
 	case !back && code == workflow.ExitDone && len(w.badComputers()) > 0 && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
 		w.broken(18, "%s ends with %s, and the nodes of %s are %s", p.name, p.watch.Outcome, id, w.story.Pool.Bad)
 	case back && code == workflow.ExitFailed && !w.isTouched("model"):
-		if to := w.wanted(""); low(now.image) != to && to != "" && low(w.imageBefore) == id {
+		if to := w.wanted(""); low(now.image) != to && to != "" && low(w.imageBefore) == id && !w.isTouched(to) {
 			w.broken(18, "%s takes back %s, and the model has %s, not %s", p.name, id, now.image, to)
 		}
 		untold := !strings.Contains(strings.Join(p.watch.Notes, ""), "could not be tagged")
@@ -372,7 +373,7 @@ func (w *world) checkModel(p *process, now model) {
 	}
 	same := strings.EqualFold(now.image, was.image) && now.customData == was.customData && maps.Equal(now.extensions, was.extensions)
 	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
-	touched := w.isTouched("model")
+	touched := w.othersChose() && w.isTouched("model")
 	switch {
 	case touched && p.ask.PublishOnly:
 	case p.ask.PublishOnly && !same:
@@ -400,7 +401,7 @@ func (w *world) checkModel(p *process, now model) {
 		}
 	}
 	grown := was.capacity
-	if code == workflow.ExitDone && p.ask.Do == "capture" {
+	if code == workflow.ExitDone && p.ask.Do == "capture" && (p.ask.Again || !w.grown[low(p.capture.Version)]) { // else see claims
 		grown += p.ask.Grow
 	}
 	// Where neighbours delete instances while it grows, they may race; where they deleted the
@@ -490,7 +491,7 @@ func (w *world) checkVersions(p *process, now model) {
 	case !strings.Contains(id, "/versions/") || w.isTouched(id):
 	case v == nil || stateOf(v) != plan.Succeeded && stateOf(v) != "Updating":
 		w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, id)
-	case w.isTouched("model"):
+	case w.othersChose():
 	case v.Tags[fleet.TagCustomData] != nil && !w.story.Pool.Forged && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData]:
 		w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
 	case p.code() != workflow.ExitDone:

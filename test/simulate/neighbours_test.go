@@ -404,6 +404,9 @@ func (w *world) setImage(to, team string) error {
 	err := w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": team},
 		"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": image}}}})
 	now := w.modelNow()
-	w.locked(func() { w.model.image, w.model.rest = now.image, now.rest })
+	w.locked(func() {
+		w.model.image, w.model.rest = now.image, now.rest
+		w.chosenBy, w.chosenAt, w.wasLive[low(now.image)] = "others", time.Now(), true
+	})
 	return err
 }

@@ -107,6 +107,8 @@ func (w *world) pursue(i int, ask Ask) {
 		if alone := !w.awaitRivals(); ended && alone {
 			w.checkEnd(p)
 		} else if ended { // what is there now may be the other's, and may be open
+			w.checkClaims(p, false)
+			w.tookBack(p)
 			w.locked(func() { w.open = true })
 			time.Sleep(time.Minute)
 			continue
@@ -216,12 +218,24 @@ func (w *world) awaitRivals() (came bool) {
 		if rival == nil {
 			return came
 		}
-		if ended := w.await(rival); ended && rival.ask.Do == "rollback" { // a person's, beside another command
+		ended := w.await(rival)
+		if ended {
+			w.checkClaims(rival, false)
+			w.tookBack(rival)
+		}
+		if ended && rival.ask.Do == "rollback" { // a person's, beside another command
 			now := w.modelNow()
 			w.locked(func() {
 				w.model.image, w.model.customData, w.model.extensions = now.image, now.customData, now.extensions
 			})
 		}
+	}
+}
+
+// tookBack has the model be as a watch left it that took a version back beside another command.
+func (w *world) tookBack(p *process) {
+	if now := w.modelNow(); p.watch.Outcome == watch.TakenBack {
+		w.locked(func() { w.model = now })
 	}
 }
 

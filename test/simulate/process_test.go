@@ -44,6 +44,10 @@ type process struct {
 	asleep      atomic.Int64 // Unix time in ns until when the laptop sleeps
 	changes     atomic.Int64 // requests that changed Azure or the pool
 
+	writes   []modelWrite // of the image
+	cordoned []string     // nodes
+	deleted  []string     // versions, by lower-case id
+
 	capture  capture.Result
 	rollback rollback.Result
 	watch    watch.Result
@@ -172,6 +176,7 @@ func (p *process) goesOn(config capture.Config) {
 	w.beginAsk()
 	w.locked(func() {
 		p.ask.Do, p.ask.Bad = "watch", p.ask.Watch
+		p.writes, p.deleted, p.cordoned = nil, nil, nil
 		w.asked = append(w.asked, len(w.requests))
 	})
 	w.trace("%s begins: watch", p.name)

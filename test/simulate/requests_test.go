@@ -37,7 +37,9 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 	w.checkOnline(p, req)
 	node, _ := strings.CutPrefix(about, "nodes/")
 	before, lock := w.kube.Node(node), w.kuredHolder()
+	noted := w.noteWrite(p, req, about)
 	return func(answer *http.Response) {
+		noted()
 		if answer == nil || answer.StatusCode >= 300 {
 			return
 		}
