@@ -338,11 +338,20 @@ func (w *world) checkWatch(p *process, now model) {
 			w.broken(18, "%s takes back %s, which is not quarantined", p.name, id)
 		}
 		for _, c := range w.badComputers() {
-			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable && p.ask.Bad != watch.Leave {
+			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable && p.ask.Bad != watch.Leave && w.madeOf(c, id) {
 				w.broken(18, "%s takes back %s, and its node %s is not cordoned", p.name, id, n.Name)
 			}
 		}
 	}
+}
+
+// madeOf reports whether a computer's instance was made of a version.
+func (w *world) madeOf(c *computer, version string) (is bool) {
+	w.azure.View(func(v *azsim.View) {
+		i, ok := v.Instance(c.ResourceID)
+		is = ok && strings.EqualFold(i.Image, version)
+	})
+	return is
 }
 
 func stateOf(v *armcompute.GalleryImageVersion) string {
