@@ -70,10 +70,14 @@ func (w *world) expected() model {
 func (w *world) checkEnd(p *process) {
 	code, text, interrupted := p.code(), fmt.Sprint(p.err), p.interrupted.Load()
 	w.mu.Lock()
-	earlier := w.open // a process that left its work open
-	w.open = code == workflow.ExitNeedsPerson || code == workflow.ExitInterrupted || earlier && code == workflow.ExitRefused
+	earlier := w.open                        // a process that left its work open
+	others := earlier && p.ask.Do == "watch" // it resumes no capture
+	w.open = code == workflow.ExitNeedsPerson || code == workflow.ExitInterrupted || earlier && code == workflow.ExitRefused || others
 	w.mu.Unlock()
-	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
+	var lacks []lack
+	if !others {
+		lacks = append(w.nodeLacks(p), w.leftovers(p)...)
+	}
 	model := w.modelNow()
 	if p.ask.Do == "watch" {
 		w.checkWatch(p, model)
@@ -85,6 +89,7 @@ func (w *world) checkEnd(p *process) {
 	w.checkNeighbour()
 	w.checkQuarantine(p)
 	w.checkCanary(p, model)
+	w.checkClaims(p, true)
 	passed := code == workflow.ExitFailed && p.watch.Outcome != watch.TakenBack && w.story.Cannot == "" && w.onlyPassing()
 	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
 	switch changes := p.changes.Load(); {
@@ -111,7 +116,7 @@ func (w *world) checkEnd(p *process) {
 			w.broken(l.invariant, "%s ends with exit %d, and %s %s: %s", p.name, code, l.name, l.what, text)
 		}
 	}
-	if code == workflow.ExitDone || code == workflow.ExitFailed {
+	if (code == workflow.ExitDone || code == workflow.ExitFailed) && !others {
 		if j := w.journal(); j != nil && j.Ended == nil {
 			w.broken(11, "%s ends with exit %d, and %s is open in the journal", p.name, code, j.Name)
 		}
@@ -262,14 +267,14 @@ func (w *world) checkQuarantine(p *process) {
 	versions := w.versions()
 	id := w.used(versions)
 	v, asked := versions[id], p.ask.Do == "rollback" && p.ask.To == path.Base(id)
-	if v != nil && v.Tags[fleet.TagQuarantine] != nil && !asked && !w.isTouched("model", id) && !w.isWatched() {
+	if v != nil && v.Tags[fleet.TagQuarantine] != nil && !asked && !w.othersChose() && !w.isTouched(id) && !w.isWatched() {
 		w.broken(17, "the model names %s at the time of %s, which is quarantined: %s", id, p.name, *v.Tags[fleet.TagQuarantine])
 	}
 }
 
 // checkCanary: what a canary decides is what the nodes of its version are.
 func (w *world) checkCanary(p *process, now model) {
-	if p.ask.Canary == 0 || w.isTouched("model") {
+	if p.ask.Canary == 0 || w.othersChose() {
 		return
 	}
 	bad := w.story.Pool.Bad
@@ -312,7 +317,7 @@ func (w *world) checkWatch(p *process, now model) {
 	was, id := w.expected(), low(p.watch.Version)
 	v := w.versions()[id]
 	back := p.watch.Outcome == watch.TakenBack
-	good := w.story.Pool.Bad == "" && !w.isTouched("model")
+	good := w.story.Pool.Bad == ""
 	// Others that fail at the same time say that the cluster is ill.
 	nodesHit := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return regexp.MustCompile("instance|node|away|sleeps").MatchString(e.What) })
 	switch code := p.code(); {
@@ -325,7 +330,7 @@ func (w *world) checkWatch(p *process, now model) {
 	case !back && code == workflow.ExitDone && len(w.badComputers()) > 0 && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
 		w.broken(18, "%s ends with %s, and the nodes of %s are %s", p.name, p.watch.Outcome, id, w.story.Pool.Bad)
 	case back && code == workflow.ExitFailed && !w.isTouched("model"):
-		if to := w.wanted(""); low(now.image) != to && to != "" && low(w.imageBefore) == id {
+		if to := w.wanted(""); low(now.image) != to && to != "" && low(w.imageBefore) == id && !w.isTouched(to) {
 			w.broken(18, "%s takes back %s, and the model has %s, not %s", p.name, id, now.image, to)
 		}
 		untold := !strings.Contains(strings.Join(p.watch.Notes, ""), "could not be tagged")
@@ -333,11 +338,20 @@ func (w *world) checkWatch(p *process, now model) {
 			w.broken(18, "%s takes back %s, which is not quarantined", p.name, id)
 		}
 		for _, c := range w.badComputers() {
-			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable {
+			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable && p.ask.Bad != watch.Leave && w.madeOf(c, id) {
 				w.broken(18, "%s takes back %s, and its node %s is not cordoned", p.name, id, n.Name)
 			}
 		}
 	}
+}
+
+// madeOf reports whether a computer's instance was made of a version.
+func (w *world) madeOf(c *computer, version string) (is bool) {
+	w.azure.View(func(v *azsim.View) {
+		i, ok := v.Instance(c.ResourceID)
+		is = ok && strings.EqualFold(i.Image, version)
+	})
+	return is
 }
 
 func stateOf(v *armcompute.GalleryImageVersion) string {
@@ -368,7 +382,7 @@ func (w *world) checkModel(p *process, now model) {
 	}
 	same := strings.EqualFold(now.image, was.image) && now.customData == was.customData && maps.Equal(now.extensions, was.extensions)
 	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
-	touched := w.isTouched("model")
+	touched := w.othersChose() && w.isTouched("model")
 	switch {
 	case touched && p.ask.PublishOnly:
 	case p.ask.PublishOnly && !same:
@@ -491,7 +505,7 @@ func (w *world) checkVersions(p *process, now model) {
 	case !strings.Contains(id, "/versions/") || w.isTouched(id):
 	case v == nil || stateOf(v) != plan.Succeeded && stateOf(v) != "Updating":
 		w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, id)
-	case w.isTouched("model"):
+	case w.othersChose():
 	case v.Tags[fleet.TagCustomData] != nil && !w.story.Pool.Forged && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData]:
 		w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
 	case p.code() != workflow.ExitDone:
@@ -594,7 +608,7 @@ func (w *world) checkOver() {
 		return
 	}
 	p := w.processes[len(w.processes)-1]
-	if c := p.code(); c == workflow.ExitDone || c == workflow.ExitFailed {
+	if c := p.code(); (c == workflow.ExitDone || c == workflow.ExitFailed) && !w.open {
 		for _, l := range append(w.nodeLacks(p), w.leftovers(p)...) {
 			w.broken(l.invariant, "an hour after the end %s %s", l.name, l.what)
 		}

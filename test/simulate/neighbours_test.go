@@ -74,6 +74,9 @@ func (w *world) target(e Event, p *process) *computer {
 	return w.workbench()
 }
 
+// persons are deeds of operators beside a watch.
+var persons = []string{"another ortet", "model changed by others", "person rolls back", "person brings the version back", "version before deleted", "autoscaler adds a node", "cordoned"}
+
 // crashes is an event that has the play itself crash, after a while if it has one.
 const crashes = "the play crashes"
 
@@ -132,8 +135,6 @@ func (w *world) neighbour(e Event, p *process) bool {
 		if rival, err := w.start(ask); err == nil {
 			w.locked(func() { w.rivals = append(w.rivals, rival) })
 		}
-	case "version before deleted":
-		w.deleted(w.names.Definition.Child("versions", plan.VersionName(w.begin.AddDate(0, 0, -7), false)), galleryAPI)
 	case "definition chosen by others", "version chosen by others":
 		w.touch("model")
 		image := w.names.Definition
@@ -143,6 +144,20 @@ func (w *world) neighbour(e Event, p *process) bool {
 		w.make(http.MethodPatch, w.pool, computeAPI, object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{"id": image}}}}})
 	case "model changed by others":
 		w.changeModel()
+	case "person rolls back":
+		if person, err := w.start(Ask{Do: "rollback"}); err == nil {
+			w.locked(func() { w.rivals = append(w.rivals, person) })
+		}
+	case "person brings the version back": // that was captured last, as by rollback --to
+		if all := w.byDate(); len(all) > 0 && all[len(all)-1] != w.used(w.versions()) {
+			w.touch("model")
+			_ = w.setImage(path.Base(all[len(all)-1]), "others")
+		}
+	case "version before deleted":
+		if all := w.byDate(); len(all) > 1 {
+			w.touch("versions")
+			w.deleted(fleet.ResourceID(all[len(all)-2]), galleryAPI)
+		}
 	case "others publish a version": // under today's name
 		id := w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))
 		w.locked(func() { w.disks[azsim.Volume(low(id))] = &disk{generalized: true, of: "others"} })
@@ -222,6 +237,18 @@ func (w *world) neighbour(e Event, p *process) bool {
 // uncordon is kubectl uncordon.
 func (w *world) uncordon(name string) {
 	w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
+}
+
+// byDate returns the ids of versions that succeeded, oldest first.
+func (w *world) byDate() (ids []string) {
+	versions := w.versions()
+	for id, v := range versions {
+		if stateOf(v) == plan.Succeeded {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return published(versions[a]).Compare(published(versions[b])) })
+	return ids
 }
 
 func (w *world) deleted(id fleet.ResourceID, version string) {
@@ -389,6 +416,9 @@ func (w *world) setImage(to, team string) error {
 	err := w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": team},
 		"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": image}}}})
 	now := w.modelNow()
-	w.locked(func() { w.model.image, w.model.rest = now.image, now.rest })
+	w.locked(func() {
+		w.model.image, w.model.rest = now.image, now.rest
+		w.chosenBy, w.chosenAt, w.wasLive[low(now.image)] = "others", time.Now(), true
+	})
 	return err
 }

@@ -24,6 +24,7 @@ type result struct {
 	violations []string
 	trace      []string
 	requests   []request
+	asked      []int   // how many requests were sent before each ask, and before the watch of a capture
 	missed     []Event // whose request was not sent
 }
 
@@ -42,7 +43,7 @@ func playIn(s Story) (r result) {
 		p.cancel()
 		<-p.done
 	}
-	return result{w.violations, w.lines, w.requests, w.pending}
+	return result{w.violations, w.lines, w.requests, w.asked, w.pending}
 }
 
 // act plays the asks, and looks at the world when all have ended.
@@ -53,6 +54,7 @@ func (w *world) act() {
 		if len(w.violations) > 0 {
 			break
 		}
+		w.locked(func() { w.asked = append(w.asked, len(w.requests)) })
 		switch ask.Do {
 		case "wait":
 			time.Sleep(ask.For)
@@ -94,8 +96,7 @@ func (w *world) forge(version string) {
 // pursue is an operator who repeats a command until it ends with 0, or as Cannot requires.
 func (w *world) pursue(i int, ask Ask) {
 	w.beginAsk()
-	once := slices.ContainsFunc(w.story.Asks[:i], func(a Ask) bool { return a.Once })
-	w.locked(func() { w.open, w.lastEvent = once, time.Now() })
+	w.locked(func() { w.lastEvent = time.Now() })
 	for try := 1; ; try++ {
 		p, err := w.start(ask)
 		if err != nil {
@@ -106,6 +107,8 @@ func (w *world) pursue(i int, ask Ask) {
 		if alone := !w.awaitRivals(); ended && alone {
 			w.checkEnd(p)
 		} else if ended { // what is there now may be the other's, and may be open
+			w.checkClaims(p, false)
+			w.tookBack(p)
 			w.locked(func() { w.open = true })
 			time.Sleep(time.Minute)
 			continue
@@ -170,10 +173,11 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	return false
 }
 
-// lost reports whether a rollback was refused for settings that no donor's disk could
-// show, since others gave the model another image.
+// lost reports whether others gave the model another image, or deleted its version: a rollback is
+// refused for settings that no donor's disk could show, a watch since there is nothing to watch.
 func (w *world) lost(err error) bool {
-	return w.isTouched("model") && refusedFor(err, "ExtensionLost")
+	return w.isTouched("model") && refusedFor(err, "ExtensionLost") ||
+		(w.isTouched("model") || w.isTouched(w.imageNow())) && refusedFor(err, "NotAPrototype")
 }
 
 func refusedFor(err error, code string) bool {
@@ -214,7 +218,24 @@ func (w *world) awaitRivals() (came bool) {
 		if rival == nil {
 			return came
 		}
-		w.await(rival)
+		ended := w.await(rival)
+		if ended {
+			w.checkClaims(rival, false)
+			w.tookBack(rival)
+		}
+		if ended && rival.ask.Do == "rollback" { // a person's, beside another command
+			now := w.modelNow()
+			w.locked(func() {
+				w.model.image, w.model.customData, w.model.extensions = now.image, now.customData, now.extensions
+			})
+		}
+	}
+}
+
+// tookBack has the model be as a watch left it that took a version back beside another command.
+func (w *world) tookBack(p *process) {
+	if now := w.modelNow(); p.watch.Outcome == watch.TakenBack {
+		w.locked(func() { w.model = now })
 	}
 }
 

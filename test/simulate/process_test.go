@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -43,6 +44,10 @@ type process struct {
 	failed      atomic.Bool  // a step failed before it was interrupted
 	asleep      atomic.Int64 // Unix time in ns until when the laptop sleeps
 	changes     atomic.Int64 // requests that changed Azure or the pool
+
+	writes   []modelWrite // of the image
+	cordoned []string     // nodes
+	deleted  []string     // versions, by lower-case id
 
 	capture  capture.Result
 	rollback rollback.Result
@@ -124,8 +129,7 @@ func (w *world) start(ask Ask) (*process, error) {
 		defer w.recovered(p.name)
 		switch ask.Do {
 		case "watch":
-			s := watch.Service{Config: config, Rollback: rollback.New(config)}
-			p.watch, p.err = s.Watch(p.ctx, watch.Request{Pool: w.pool, For: 30 * time.Minute, Nodes: 2, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()})
+			p.watches(config, watch.Request{Pool: w.pool, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()})
 		case "rollback":
 			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost,
 				RestoreLearned: ask.restores()})
@@ -137,10 +141,15 @@ func (w *world) start(ask Ask) (*process, error) {
 			if ask.Baked {
 				q.Bootstrap = plan.BootstrapBaked
 			}
-			if slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Do == "watch" }) {
+			if ask.Watch != "" {
+				config.Next = watch.Request{For: watchFor[true], BadNodes: ask.Watch}.Changes()
+			} else if slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Do == "watch" }) {
 				config.Next = watch.Request{For: time.Minute}.Changes() // as with --watch
 			}
 			p.capture, p.err = capture.New(config).Capture(p.ctx, q)
+			if p.err == nil && ask.Watch != "" && !p.isDead() {
+				p.goesOn(config)
+			}
 		}
 		if !p.isDead() {
 			text, _, _ := strings.Cut(fmt.Sprint(p.err), "\n")
@@ -148,6 +157,42 @@ func (w *world) start(ask Ask) (*process, error) {
 		}
 	}()
 	return p, nil
+}
+
+// watchFor is how long a capture's nodes are watched.
+var watchFor = map[bool]time.Duration{true: 30 * time.Minute}
+
+func (p *process) watches(config capture.Config, q watch.Request) {
+	q.For, q.Nodes = watchFor[true], watchNodes
+	s := watch.Service{Config: config, Rollback: rollback.New(config)}
+	p.watch, p.err = s.Watch(p.ctx, q)
+}
+
+// watchNodes is how many nodes have to come up.
+const watchNodes = 2
+
+// goesOn has a capture that ended well be judged, and be a watch of what it made from then on.
+func (p *process) goesOn(config capture.Config) {
+	w, alone := p.w, false
+	w.locked(func() { alone = len(w.rivals) == 0 })
+	if alone {
+		w.checkEnd(p)
+	}
+	w.beginAsk()
+	w.locked(func() {
+		p.ask.Do, p.ask.Bad = "watch", p.ask.Watch
+		p.writes, p.deleted, p.cordoned = nil, nil, nil
+		w.asked = append(w.asked, len(w.requests))
+	})
+	w.trace("%s begins: watch", p.name)
+	p.watches(config, watch.Request{Pool: w.pool, Version: p.capture.Version, BadNodes: p.ask.Watch, AllowRolling: p.ask.Rolling, RestoreLearned: p.ask.restores()})
+	if refused := new(workflow.Refused); errors.As(p.err, &refused) { // the capture changed something
+		out := &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Err: errors.New("its watch is refused")}
+		for _, x := range refused.Problems {
+			out.Left = append(out.Left, x.String())
+		}
+		p.err = out
+	}
 }
 
 func (p *process) code() int { return workflow.ExitCode(p.err) }

@@ -24,7 +24,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 	if !toPool {
 		return func(*http.Response) {}
 	}
-	watches := p.ask.Do == "watch" && (strings.Contains(about, "/versions/") || strings.HasPrefix(about, "nodes/")) // it holds no lock
+	watches := p.ask.Do == "watch" && (strings.Contains(about, "/versions/") || strings.HasPrefix(about, "nodes/") || about == workload+"/events") // it holds no lock
 	if holder, _ := w.holder(); holder != "" && !strings.HasPrefix(holder, p.name+"/") && !watches {
 		w.broken(11, "%s sends %s while %s locks the pool", p.name, req.name, holder)
 	}
@@ -37,7 +37,9 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 	w.checkOnline(p, req)
 	node, _ := strings.CutPrefix(about, "nodes/")
 	before, lock := w.kube.Node(node), w.kuredHolder()
+	noted := w.noteWrite(p, req, about)
 	return func(answer *http.Response) {
+		noted()
 		if answer == nil || answer.StatusCode >= 300 {
 			return
 		}

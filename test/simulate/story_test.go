@@ -73,6 +73,7 @@ type Pool struct {
 type Ask struct {
 	Do             string // capture, rollback, watch, scale out, set image, forge, wait
 	Bad            string // what a watch does with bad nodes
+	Watch          string // of a capture, which then watches: what becomes of bad nodes
 	Node           int    // the donor's instance
 	To             string // of a rollback; image of set image; version of forge
 	N              int64  // of scale out

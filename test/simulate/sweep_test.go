@@ -110,7 +110,7 @@ func TestSweep(t *testing.T) {
 	match := regexp.MustCompile(*only)
 	for _, s := range sweptOnBoth() {
 		t.Run(s.Name, func(t *testing.T) {
-			plain := play(t, s)
+			plain := plainly(t, s)
 			if len(plain.violations) > 0 {
 				t.Fatal(explain(s, plain))
 			}
@@ -142,18 +142,35 @@ func TestSweep(t *testing.T) {
 // TestSeeds plays stories with two to four events, drawn from what the sweep plays one by one.
 func TestSeeds(t *testing.T) {
 	from := slices.Concat(stories, extensionStories, swept, []Story{provenFirst(""), provenFirst("no join"), provenFirst("twin")})
+	first := len(from)
+	from = append(from, operated()...)
 	events := make([][]Event, len(from))
+	later := make([][]request, len(from)) // of watches
 	var all []Story
 	for seed, begun := *firstSeed, time.Now(); seed < *firstSeed+*seeds || time.Since(begun) < *within && !t.Failed(); seed++ {
 		random := rand.New(rand.NewPCG(seed, 1)) // #nosec G404 -- the same at every run
-		i := random.IntN(len(from))
+		i := random.IntN(first)
+		if random.IntN(5) == 0 {
+			i = first + random.IntN(len(from)-first)
+		}
 		if events[i] == nil {
-			events[i] = cases(play(t, from[i]).requests)
+			r := plainly(t, from[i])
+			if i < first {
+				events[i] = cases(r.requests)
+			} else { // stories have most of a capture
+				begin := r.asked[min(1, len(r.asked)-1)]
+				later[i] = r.requests[begin:]
+				events[i] = append(sample(cases(r.requests[:begin]), 1), cases(later[i])...)
+			}
 		}
 		s := from[i]
 		s.Seed = seed
 		for range 2 + random.IntN(3) {
 			s.Happen = append(s.Happen, events[i][random.IntN(len(events[i]))])
+		}
+		if n := len(later[i]); n > 0 && random.IntN(3) > 0 {
+			r, what := later[i][random.IntN(n)], persons[random.IntN(len(persons))]
+			s.Happen = append(s.Happen, Event{At: r.name, N: r.n, What: what, Target: map[string]string{"cordoned": "donor"}[what]})
 		}
 		if random.IntN(8) == 0 && s.Cannot != "NoWorkbench" { // the last draw: those before it stay
 			s.Pool.Neighbour = 1 + random.IntN(3)

@@ -71,6 +71,7 @@ type world struct {
 	mu            sync.Mutex
 	lines         []string // trace
 	requests      []request
+	asked         []int
 	violations    []string
 	timers        []*time.Timer
 	counts        map[string]int    // requests by name
@@ -80,6 +81,11 @@ type world struct {
 	lasting       Event // a fault that meets each request of its name until then
 	lastsUntil    time.Time
 	happened      int
+	chosenBy      string // who set the model's image last: others, or a process
+	chosenAt      time.Time
+	wasLive       map[string]bool      // versions, by lower-case id
+	takenBack     map[string]time.Time // versions, when their watch ended
+	stops         map[string]string    // donor to the process that stopped it last
 	lastEvent     time.Time
 	down          map[string]time.Time // side to the end of its outage
 	disks         map[azsim.Volume]*disk
@@ -130,7 +136,7 @@ func newWorld(s Story) *world {
 	w := &world{
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
-		disks: map[azsim.Volume]*disk{}, copies: map[string][]time.Time{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
+		disks: map[azsim.Volume]*disk{}, copies: map[string][]time.Time{}, wasLive: map[string]bool{}, takenBack: map[string]time.Time{}, stops: map[string]string{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
 		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{}, grown: map[string]int64{}, ofK3s: map[string]string{},
 		workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
@@ -292,6 +298,9 @@ func (w *world) setUp() {
 	}
 	w.model, w.otherModel = w.modelNow(), w.modelOf(w.otherPool)
 	w.original = w.model.extensions
+	for id := range w.versions() { // of earlier captures, each of which went live
+		w.wasLive[id] = true
+	}
 }
 
 // setUpNode sets what owners set on a node and its instance.

@@ -1,0 +1,447 @@
+package simulate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/watch"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// A claim is what a command's end says of the world: with its exit code, its result, which is the
+// JSON that it prints, and its message. All claims are invariant 22.
+type claim struct {
+	says string
+	when func(e *ending) bool
+	// wrong is what of the world is not as the command says; "" if it is.
+	wrong func(e *ending) string
+}
+
+// An ending is how a command ended, with the world at that time.
+type ending struct {
+	w        *world
+	p        *process
+	do       string
+	code     int
+	said     string // result as JSON, and message
+	message  string // notes and message: what a person reads who asks for a table
+	left     []string
+	now      model
+	id       string // lower-case, of the version that the model uses
+	versions map[string]*armcompute.GalleryImageVersion
+	others   bool // wrote the model's image last
+	alone    bool // no other command ran beside it
+}
+
+func (w *world) ending(p *process, alone bool) *ending {
+	e := &ending{w: w, p: p, do: p.ask.Do, code: p.code(), now: w.modelNow(), versions: w.versions(), others: w.othersChose(), alone: alone}
+	e.id = w.used(e.versions)
+	message := ""
+	if p.err != nil {
+		message = p.err.Error()
+	}
+	text, _ := json.Marshal([]any{p.capture, p.rollback, p.watch}) // of strings, numbers and times
+	notes := slices.Concat(p.capture.Notes, p.rollback.Notes, p.watch.Notes)
+	e.said, e.message = string(text)+message, strings.Join(append(notes, p.watch.Why, message), "\n")
+	if out := new(workflow.Outcome); errors.As(p.err, &out) && out.Exit == workflow.ExitNeedsPerson {
+		e.left = out.Left
+	}
+	return e
+}
+
+func (e *ending) done() bool { return e.code == workflow.ExitDone }
+
+// version is one by its id, nil where it is gone or others changed it.
+func (e *ending) version(id fleet.ResourceID) *armcompute.GalleryImageVersion {
+	if e.w.isTouched(string(id)) {
+		return nil
+	}
+	return e.versions[low(id)]
+}
+
+var claims = []claim{
+	{"capture 0: nothing that keeps a version from going live is tagged on the one that the model names",
+		func(e *ending) bool { return e.do == "capture" && e.done() && !e.others && !e.p.ask.PublishOnly },
+		func(e *ending) string {
+			for tag, value := range tagsOf(orEmpty(e.version(fleet.ResourceID(e.id)))) {
+				if slices.Contains([]string{fleet.TagRolledBack, fleet.TagQuarantine, fleet.TagPublished}, tag) {
+					return e.id + " has the tag " + tag + ": " + value
+				}
+			}
+			return ""
+		}},
+	{"capture 0: a node of the version is the one that it says",
+		func(e *ending) bool { return e.do == "capture" && e.done() && e.p.capture.BuiltFrom != "" },
+		func(e *ending) string {
+			v := e.version(e.p.capture.Version)
+			if of := tagsOf(orEmpty(v))[fleet.TagBuiltFrom]; v != nil && of != e.p.capture.BuiltFrom {
+				return fmt.Sprintf("it says %s, and the tag %s", e.p.capture.BuiltFrom, of)
+			}
+			return ""
+		}},
+	{"capture: what it says is deleted is gone, and what it says is kept is there",
+		func(e *ending) bool { return e.do == "capture" && e.alone },
+		func(e *ending) string {
+			for id := range e.versions {
+				name := fleet.ResourceID(id).Name()
+				if slices.ContainsFunc(e.p.capture.Pruned, func(s string) bool { return strings.Contains(s, name) }) && stateOf(e.versions[id]) != "Deleting" {
+					return name + " is there"
+				}
+			}
+			for id := range e.w.before {
+				name := fleet.ResourceID(id).Name()
+				if slices.ContainsFunc(e.p.capture.Kept, func(s string) bool { return strings.Contains(s, name) }) && e.versions[id] == nil && !e.w.isTouched(id) {
+					return name + " is gone"
+				}
+			}
+			return ""
+		}},
+	{"capture 0: each version that it deleted is named",
+		func(e *ending) bool {
+			return e.do == "capture" && e.done() && e.alone && !e.p.capture.Resumed && !e.w.open
+		},
+		func(e *ending) string {
+			for _, id := range e.p.deleted {
+				if name := fleet.ResourceID(id).Name(); e.w.before[id] != nil && e.versions[id] == nil && !strings.Contains(e.said, name) {
+					return name + " is gone"
+				}
+			}
+			return ""
+		}},
+	{"capture 0: new nodes were made, or each that was not is named",
+		func(e *ending) bool {
+			return e.do == "capture" && e.done() && e.p.ask.Grow > 0 && !e.p.capture.NothingToDo
+		},
+		func(e *ending) string {
+			for _, i := range e.w.instancesOf(e.p.capture.Version) {
+				if i.state == "Failed" && !strings.Contains(e.said, i.name) && !e.w.isTouched(i.id) {
+					return i.name + " is Failed"
+				}
+			}
+			return ""
+		}},
+	{"capture and rollback, closed: ortet status says how it ended",
+		func(e *ending) bool {
+			return e.do != "watch" && e.alone && (e.done() && !e.p.capture.NothingToDo && !e.p.rollback.NothingToDo || e.code == workflow.ExitFailed)
+		},
+		func(e *ending) string {
+			j := e.w.journal()
+			if e.p.capture.Capture == "" && e.do == "capture" || j != nil && j.Ended != nil && j.Ended.Exit == e.code {
+				return ""
+			}
+			return fmt.Sprintf("it shows %+v", j)
+		}},
+	{"5 at a step: the same command resumes",
+		func(e *ending) bool {
+			out := new(workflow.Outcome)
+			return e.do != "watch" && e.alone && e.code == workflow.ExitInterrupted && errors.As(e.p.err, &out) && out.Step != "" && out.Step != "preflight"
+		},
+		func(e *ending) string {
+			if j := e.w.journal(); j == nil || j.Ended != nil {
+				return fmt.Sprintf("ortet status shows %+v", j)
+			}
+			return ""
+		}},
+	{"4: each line of what is left is true", func(e *ending) bool { return len(e.left) > 0 && e.alone }, (*ending).untrue},
+	{"4: the message names what is left, or the step that failed", func(e *ending) bool { return e.code == workflow.ExitNeedsPerson },
+		func(e *ending) string {
+			if len(e.left) == 0 && !strings.Contains(e.message, "step ") {
+				return "nothing is named"
+			}
+			return ""
+		}},
+	{"rollback 0: the image that it says it left is the one that it replaced",
+		func(e *ending) bool {
+			return e.do == "rollback" && e.done() && len(e.p.writes) > 0 && e.p.rollback.From != ""
+		},
+		func(e *ending) string {
+			if from := e.p.writes[0].from; !e.p.rollback.From.Equal(fleet.ResourceID(from)) && low(from) != low(e.w.names.Definition) {
+				return "it replaced " + from
+			}
+			return ""
+		}},
+	{"rollback 0: what it says it restored is in the model, and nothing to do wrote nothing",
+		func(e *ending) bool { return e.do == "rollback" && e.done() && e.alone },
+		func(e *ending) string {
+			for _, name := range e.p.rollback.Restored {
+				if e.now.extensions[name] == "" {
+					return "extension " + name + " is not there"
+				}
+			}
+			if e.p.rollback.NothingToDo && len(e.p.writes) > 0 {
+				return fmt.Sprintf("it wrote %v", e.p.writes)
+			}
+			return ""
+		}},
+	{"rollback 0 without --to: the version was live before",
+		func(e *ending) bool {
+			return e.do == "rollback" && e.done() && e.p.ask.To == "" && e.p.rollback.To != ""
+		},
+		func(e *ending) string {
+			if to := low(e.p.rollback.To); !e.w.wasLive[to] {
+				return to + " never was"
+			}
+			return ""
+		}},
+	{"watch: the exit code is that of its outcome",
+		func(e *ending) bool { return e.do == "watch" },
+		func(e *ending) string {
+			codes := map[watch.Outcome][]int{watch.Proven: {0}, watch.Unproven: {0}, watch.StoodDown: {0, 4}, watch.TakenBack: {1, 4, 5}, "": {1, 3, 4, 5}}[e.p.watch.Outcome]
+			if !slices.Contains(codes, e.code) {
+				return fmt.Sprintf("outcome %q", e.p.watch.Outcome)
+			}
+			return ""
+		}},
+	{"watch 0: what is live is not quarantined",
+		func(e *ending) bool { return e.do == "watch" && e.done() && !e.others },
+		func(e *ending) string {
+			if v := e.version(fleet.ResourceID(e.id)); v != nil && v.Tags[fleet.TagQuarantine] != nil && !slices.ContainsFunc(e.w.story.Asks, func(a Ask) bool { return a.Do == "forge" || a.To != "" }) {
+				return e.id + ": " + *v.Tags[fleet.TagQuarantine]
+			}
+			return ""
+		}},
+	{"watch stood down: nothing was taken back",
+		func(e *ending) bool { return e.do == "watch" && e.p.watch.Outcome == watch.StoodDown && e.done() },
+		func(e *ending) string {
+			if id := low(e.p.watch.Version); e.w.takenBack[id].After(e.p.began) && !e.w.isTouched(id) {
+				return "another watch took " + id + " back"
+			}
+			return ""
+		}},
+	{"watch proven: the model names it, and a node of it passed",
+		func(e *ending) bool {
+			return e.do == "watch" && e.p.watch.Outcome == watch.Proven && e.alone && !e.others && !strings.Contains(e.p.watch.Why, "as was decided")
+		},
+		func(e *ending) string {
+			passed := 0
+			for _, f := range e.p.watch.Nodes {
+				if f.Result == "passed" {
+					passed++
+				}
+			}
+			switch {
+			case low(e.p.watch.Version) != e.id:
+				return "the model uses " + e.id
+			case passed == 0:
+				return "no node passed"
+			}
+			return ""
+		}},
+	{"watch taken back: the model does not name the version",
+		func(e *ending) bool {
+			return e.do == "watch" && e.p.watch.Outcome == watch.TakenBack && !e.others && e.alone
+		},
+		func(e *ending) string {
+			if low(e.p.watch.Version) == e.id {
+				return "it does"
+			}
+			return ""
+		}},
+	{"watch: a take-back replaces the version that is watched, and what others chose stays",
+		func(e *ending) bool { return e.do == "watch" && len(e.p.writes) > 0 },
+		func(e *ending) string {
+			for _, write := range e.p.writes {
+				if from := low(write.from); from != low(e.p.watch.Version) && from != low(e.w.names.Definition) {
+					return "it replaced " + write.from + " by " + write.to
+				}
+			}
+			return ""
+		}},
+	{"watch: each node that it cordoned is schedulable again, gone, or named with why in an Event",
+		func(e *ending) bool {
+			return e.do == "watch" && e.code != workflow.ExitInterrupted && len(e.p.cordoned) > 0
+		},
+		func(e *ending) string {
+			for _, name := range e.p.cordoned {
+				n := e.w.kube.Node(name)
+				switch {
+				case n == nil || !n.Spec.Unschedulable || e.w.isTouched(name):
+				case !strings.Contains(e.said, name):
+					return name + " is cordoned"
+				case !e.w.eventsMeet() && !e.w.hasEvent(name, "BadImage"):
+					return name + " has no Event BadImage"
+				}
+			}
+			return ""
+		}},
+	{"capture 0: Events of the donor say that it was taken and given back",
+		func(e *ending) bool {
+			return e.do == "capture" && e.done() && e.alone && !e.p.capture.NothingToDo && !e.p.capture.Resumed && !e.p.ask.Online && !e.w.eventsMeet() &&
+				e.w.stops[e.w.nodeName(e.p.ask.Node)] == e.p.name
+		},
+		func(e *ending) string {
+			for _, reason := range []string{"CaptureBegun", "CaptureGaveBack"} {
+				if name := e.w.nodeName(e.p.ask.Node); !e.w.hasEvent(name, reason) && !e.w.isTouched(name) {
+					return name + " has no Event " + reason
+				}
+			}
+			return ""
+		}},
+}
+
+func orEmpty(v *armcompute.GalleryImageVersion) *armcompute.GalleryImageVersion {
+	if v == nil {
+		return &armcompute.GalleryImageVersion{}
+	}
+	return v
+}
+
+// checkClaims compares what a command said with the world.
+func (w *world) checkClaims(p *process, alone bool) {
+	e := w.ending(p, alone)
+	for _, c := range claims {
+		if !c.when(e) {
+			continue
+		}
+		if wrong := c.wrong(e); wrong != "" {
+			w.broken(22, "%s ends with exit %d: %s; %s: %v", p.name, e.code, c.says, wrong, p.err)
+		}
+	}
+	w.locked(func() {
+		if p.watch.Outcome == watch.TakenBack {
+			w.takenBack[low(p.watch.Version)] = time.Now()
+		}
+	})
+}
+
+// untrue is a line of what is left that is not so.
+func (e *ending) untrue() string {
+	donor := e.w.nodeName(e.p.ask.Node)
+	node, c := e.w.kube.Node(donor), e.w.computerOf(donor)
+	gone := func(id fleet.ResourceID) (is bool) {
+		e.w.azure.View(func(v *azsim.View) { is = v.Get(string(id)) == nil })
+		return is
+	}
+	lines := map[string]func() bool{ // reports that a line which begins so is wrong
+		"uncordon is not done":                                    func() bool { return node != nil && !node.Spec.Unschedulable },
+		"start is not done":                                       func() bool { return c != nil && e.w.isReady(c) },
+		"delete-snapshot is not done":                             func() bool { return gone(e.w.names.Snapshot) },
+		"delete-generalized-snapshot is not done":                 func() bool { return gone(e.w.names.Generalized) },
+		"delete-work-disk is not done":                            func() bool { return gone(e.w.names.WorkDisk) },
+		"delete-canary is not done":                               func() bool { return gone(fleet.CanaryOf(e.w.pool)) },
+		"detach is not done":                                      func() bool { return e.w.workbench() == nil },
+		"release-reboots is not done":                             func() bool { return !ownLock(e.w.kuredHolder()) },
+		"the model still names " + e.p.watch.Version.Name() + ",": func() bool { return !e.others && e.id != low(e.p.watch.Version) },
+	}
+	for _, line := range e.left {
+		for begins, wrong := range lines {
+			if strings.HasPrefix(line, begins) && wrong() && !e.w.isTouched(donor) {
+				return line
+			}
+		}
+	}
+	return ""
+}
+
+// A modelWrite is a change of the model's image.
+type modelWrite struct{ from, to string }
+
+// othersChose reports whether others set the model's image last.
+func (w *world) othersChose() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.chosenBy == "others"
+}
+
+// An instance is a member of the pool.
+type instance struct{ id, name, state string }
+
+// instancesOf are the pool's members that were made of a version.
+func (w *world) instancesOf(version fleet.ResourceID) (all []instance) {
+	w.azure.View(func(v *azsim.View) {
+		for _, typ := range []string{memberType, machineType} {
+			v.Each(typ, func(id string, body any) {
+				i, ok := v.Instance(id)
+				vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
+				if ok && vm != nil && vm.Name != nil && vm.Properties.ProvisioningState != nil && w.pool.Equal(fleet.ResourceID(i.ScaleSet)) && strings.EqualFold(i.Image, string(version)) {
+					all = append(all, instance{id, *vm.Name, *vm.Properties.ProvisioningState})
+				}
+			})
+		}
+	})
+	return all
+}
+
+// eventsMeet reports whether an event of the story meets Kubernetes Events, which are not repeated.
+func (w *world) eventsMeet() bool {
+	return slices.ContainsFunc(w.story.Happen, func(e Event) bool {
+		return strings.Contains(e.At, "/events") || strings.HasPrefix(e.What, "away") || strings.HasPrefix(e.What, "kill") || e.What == "interrupt"
+	})
+}
+
+func (w *world) hasEvent(node, reason string) (has bool) {
+	w.kube.Peek("events", func(o runtime.Object) bool {
+		e, _ := o.(*corev1.Event)
+		has = has || e != nil && e.InvolvedObject.Name == node && e.Reason == reason
+		return !has
+	})
+	return has
+}
+
+// noteWrite notes what a process changes, and returns what compares it with what others chose.
+func (w *world) noteWrite(p *process, req request, about string) func() {
+	image := ""
+	if req.name == patchModel {
+		image = w.imageNow()
+	}
+	donor := w.nodeName(p.ask.Node)
+	node, isNode := strings.CutPrefix(about, "nodes/")
+	before := w.kube.Node(node)
+	w.checkTaken(p, req, node)
+	return func() {
+		after := w.kube.Node(node)
+		now := w.imageNow()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch method, what := methodOf(req.name), low(path.Base(about)); {
+		case image != "" && !strings.EqualFold(image, now):
+			p.writes = append(p.writes, modelWrite{image, now})
+			w.chosenBy, w.chosenAt = p.name, time.Now()
+			w.wasLive[low(now)] = true
+		case isNode && before != nil && after != nil && !before.Spec.Unschedulable && after.Spec.Unschedulable:
+			p.cordoned = append(p.cordoned, node)
+		case method == http.MethodDelete && strings.Contains(about, "/versions/"):
+			p.deleted = append(p.deleted, low(w.names.Definition.Child("versions", path.Base(about))))
+		case what == "poweroff" || what == "deallocate":
+			w.stops[donor] = p.name
+		}
+	}
+}
+
+func methodOf(name string) string {
+	if words := strings.Fields(name); len(words) > 1 {
+		return words[1]
+	}
+	return ""
+}
+
+// checkTaken: a watch cordons no node of a version that a person chose, for a minute at least.
+func (w *world) checkTaken(p *process, req request, node string) {
+	chosen := time.Time{}
+	w.locked(func() {
+		if w.chosenBy == "others" {
+			chosen = w.chosenAt
+		}
+	})
+	n := w.kube.Node(node)
+	if p.ask.Do != "watch" || chosen.IsZero() || time.Since(chosen) < time.Minute || n == nil || n.Spec.Unschedulable || !strings.Contains(req.name, " PATCH ") {
+		return
+	}
+	live := w.used(w.versions())
+	c := w.computerOf(node)
+	if slices.ContainsFunc(w.instancesOf(fleet.ResourceID(live)), func(i instance) bool { return c != nil && strings.EqualFold(i.id, c.ResourceID) }) {
+		w.broken(22, "%s sends %s, a node of %s, which others chose at %s", p.name, req.name, live, chosen.Format(time.TimeOnly))
+	}
+}
