@@ -62,6 +62,7 @@ const keptRequests = 4096
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.init()
 	c := &call{s: s, r: r, now: time.Now()}
+	w.Header().Set("Date", c.now.UTC().Format(http.TimeFormat)) // net/http's, also in process
 	if own, isOwn := r.Context().Value(ownKey{}).(own); isOwn {
 		c.principal, c.check = own.principal, own.check
 	}

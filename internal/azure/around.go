@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -32,6 +33,8 @@ type around struct {
 }
 
 var _ Cloud = around{}
+
+func (a around) Now() time.Time { return a.next.Now() }
 
 func call[T any](ctx context.Context, a around, name string, do func(context.Context) (T, error)) (T, error) {
 	return callOn(ctx, a, name, "", do)

@@ -8,12 +8,15 @@ package azure
 
 import (
 	"context"
+	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
 
 // Reader observes. A missing resource is fleet.KindNotFound.
 type Reader interface {
+	// Now returns Azure's time, as of its last answer, with fleet.ClockPrecision.
+	Now() time.Time
 	// Pool returns a scale set and its model.
 	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
 	// Instances lists a pool's instances with their instance views.

@@ -23,7 +23,7 @@ was stolen:
 Kubernetes cannot revoke certificates: until it expires, the stolen certificate
 still authenticates, but cannot register a Node. To bring the machine back, delete
 its instance and create a new one: its disk still holds what was stolen.`,
-		Args: oneArgument("the Node of the machine to revoke"),
+		Args: oneNode("the Node of the machine to revoke"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.revokeAdmission(cmd.Context(), args[0]) },
 	}
 }

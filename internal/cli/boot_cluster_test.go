@@ -62,6 +62,9 @@ func TestBootInACluster(t *testing.T) {
 	if out, _ := ask(0, "show", "node-12"); !strings.Contains(out, "node-12") || !strings.Contains(out, "cloud-config.service") {
 		t.Error(out)
 	}
+	if out, _ := ask(0, "show", "node/node-12"); !strings.Contains(out, "cloud-config.service") { // as kubectl takes it
+		t.Error(out)
+	}
 	if out, _ := ask(0, "stats", "pool1@latest"); !strings.Contains(out, "5 boots") {
 		t.Error(out)
 	}

@@ -119,8 +119,8 @@ func (k *keptBoots) node(ctx context.Context, name, boot string) (keptBoot, erro
 	case err != nil:
 		return keptBoot{}, refuse(nodeNotFound, "node "+name, "no boot of "+name+" is kept in namespace "+k.namespace+", and the cluster has no such Node", "ortet nodes shows those that it has, and why other machines never joined")
 	}
-	return keptBoot{}, fmt.Errorf("no boot of node %s is kept in namespace %s, nor is one on its Node: the node has to run `ortet-node report --annotate` when it has booted, and the cluster `ortet controller`, which keeps what it says; "+
-		"`ortet boot analyze` shows it from files of the machine", name, k.namespace)
+	return keptBoot{}, refuse("BootNotFound", "node "+name, "no boot of it is kept in namespace "+k.namespace+", nor is one on its Node",
+		"the node has to run `ortet-node report --annotate` when it has booted, and the cluster `ortet controller`, which keeps what it says; `ortet boot analyze` shows it from files of the machine")
 }
 
 // notKeptError means that no boot of a pool is kept.

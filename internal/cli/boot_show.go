@@ -15,7 +15,7 @@ stored, or else the one on the Node.
 
 -o html writes a self-contained page, -o svg a picture, -o json all data
 (docs/schema/timeline.json).`,
-		Args: oneArgument("a node"),
+		Args: oneNode("a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kept, err := o.keptBoots(cmd.Context())
 			if err != nil {

@@ -260,7 +260,7 @@ func writeCapture(w io.Writer, r capture.Result) {
 	case r.Published != nil:
 		writePublished(w, r)
 	case r.NothingToDo:
-		say(w, "Nothing to do: %s is there and the model of %s uses it.", version, r.Pool.Name())
+		say(w, "Nothing to do: %s is there and the model of %s uses it; --again builds another one today.", version, r.Pool.Name())
 	case r.Resumed:
 		say(w, "The interrupted capture is finished: new nodes of %s come from %s.", r.Pool.Name(), version)
 	default:
@@ -268,7 +268,11 @@ func writeCapture(w io.Writer, r capture.Result) {
 	}
 	list(w, "New nodes", newNodesOf(r))
 	if r.BuiltFrom != "" && r.BuiltFrom != r.Donor {
-		say(w, "It was made from %s, not from %s. Use --again to build another one today.", r.BuiltFrom, r.Donor)
+		again := ""
+		if !r.NothingToDo {
+			again = " Use --again to build another one today."
+		}
+		say(w, "It was made from %s, not from %s.%s", r.BuiltFrom, r.Donor, again)
 	}
 	writeCaptureLists(w, r)
 	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
@@ -290,7 +294,7 @@ func newNodesOf(r capture.Result) (all []string) {
 func writePublished(w io.Writer, r capture.Result) {
 	p, what, latest := r.Published, "Published %s of %s. ", ""
 	if r.NothingToDo {
-		what = "Nothing to do: %s of %s is published already. "
+		what = "Nothing to do: %s of %s is published already; --again builds another one today. "
 	}
 	if p.ExcludeFromLatest {
 		latest = " It is excluded from the definition's latest: name the version."

@@ -33,7 +33,7 @@ func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
 		if len(only) > 0 {
 			return usagef("%s: only with --pool or --all; a NODE is captured without rules", strings.Join(only, ", "))
 		}
-		return oneArgument("the node to capture")(cmd, args)
+		return oneNode("the node to capture")(cmd, args)
 	}
 	switch {
 	case len(args) > 0:

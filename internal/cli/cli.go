@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -297,6 +298,20 @@ func parseLevel(s string) (level slog.Level, warning string, err error) {
 		return levelCritical, "", nil
 	}
 	return 0, "", fmt.Errorf("--log-level %s: want DEBUG, INFO, WARNING, ERROR or CRITICAL", s)
+}
+
+// oneNode is oneArgument of a command that takes a node, which may have kubectl's prefix, node/NAME.
+func oneNode(what string) cobra.PositionalArgs {
+	one := oneArgument(what)
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			kind, name, _ := strings.Cut(args[0], "/")
+			if slices.Contains([]string{"node", "nodes", "no"}, kind) {
+				args[0] = name // RunE gets the same slice
+			}
+		}
+		return one(cmd, args)
+	}
 }
 
 // oneArgument is cobra.ExactArgs(1) in words that help.

@@ -50,7 +50,7 @@ not, 1 if some have none when the time is over.`,
 			if len(args) == 0 {
 				return nil
 			}
-			return oneArgument("a node or an instance")(cmd, args)
+			return oneNode("a node or an instance")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd, args); err != nil {

@@ -295,7 +295,9 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 	field("where", where(*v))
 	field("config", n.Configuration)
 	field("source", sourceText(n.Source))
-	field("since", moment(n.Since, now))
+	if now.Sub(n.Since) >= time.Second { // else it is only known that it is so now
+		field("since", moment(n.Since, now))
+	}
 	field("created", moment(n.Created, now))
 	if n.Node == "" {
 		field("node", "none")

@@ -157,7 +157,7 @@ func (o *options) openPools(ctx context.Context, w work, show poolShow, config *
 	if err != nil {
 		return nil, err
 	}
-	config.Nodes, config.Places = c.config.Cluster, c.places
+	config.Nodes, config.Places, config.Now = c.config.Cluster, c.places, c.config.Cluster.Now
 	if c.group != "" {
 		config.Groups = append(config.Groups, c.group)
 	}

@@ -37,7 +37,7 @@ are shown, and restored only with --restore-learned.`,
 		Example: `  ortet rollback k8s-pool1-12345678-vmss000000
   ortet rollback k8s-pool1-12345678-vmss000000 --to 2026.11.20
   ortet rollback k8s-pool1-12345678-vmss --to original`,
-		Args: oneArgument("a node of the pool, or the scale set's name or ARM id"),
+		Args: oneNode("a node of the pool, or the scale set's name or ARM id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.To == "" { // an unset variable of a script
 				return usagef("--to is empty: want previous, original, or the name of a version")

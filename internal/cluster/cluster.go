@@ -251,6 +251,8 @@ type Recorder interface {
 
 // Cluster is all of it. Journals lie in the cluster, beside the Lease.
 type Cluster interface {
+	// Now returns the API server's time, as of its last answer, with fleet.ClockPrecision.
+	Now() time.Time
 	Nodes
 	Drainer
 	EvictionBlockers

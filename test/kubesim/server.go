@@ -275,7 +275,7 @@ type answer struct {
 }
 
 func (a answer) header() http.Header {
-	header := http.Header{"Content-Type": {a.contentType}}
+	header := http.Header{"Content-Type": {a.contentType}, "Date": {now().UTC().Format(http.TimeFormat)}}
 	if a.retryAfter > 0 {
 		header["Retry-After"] = []string{strconv.Itoa(a.retryAfter)}
 	}

@@ -85,7 +85,7 @@ func TestConfigOnRealMachines(t *testing.T) {
 	}
 
 	line.begin("a configuration that breaks the kubelet is pushed")
-	out := c.push(ctx, t, 1, strings.Replace(nodeConfig, "maxPods: 77", "maxPods: 78\n    imageGCHighThresholdPercent: 10\n    imageGCLowThresholdPercent: 90", 1))
+	out := c.push(ctx, t, 4, strings.Replace(nodeConfig, "maxPods: 77", "maxPods: 78\n    imageGCHighThresholdPercent: 10\n    imageGCLowThresholdPercent: 90", 1))
 	t.Logf("ortet config push:\n%s", out)
 	for i, n := range nodes {
 		c.checkConfigured(ctx, t, n)

@@ -160,7 +160,15 @@ func (w *world) report(c *computer, life int, ready bool) {
 		}
 	}
 	if ready { // what was deleted while the kubelet was away ends now
-		w.runDaemons(c)
+		if slow := w.story.Pool.SlowDaemons; slow > 0 {
+			w.after(slow, func() {
+				if w.isOn(c, life) {
+					w.runDaemons(c)
+				}
+			})
+		} else {
+			w.runDaemons(c)
+		}
 		for _, p := range w.podsOn(name) {
 			if p.DeletionTimestamp != nil {
 				w.kube.Remove("pods", p.Namespace, p.Name)

@@ -205,9 +205,9 @@ func (p *process) now() time.Time {
 		return now
 	}
 	if until := time.Unix(0, p.asleep.Load()); until.After(now) {
-		return until
+		now = until
 	}
-	return now
+	return now.Add(p.ask.Ahead)
 }
 
 // report draws steps apart that begin or end at the same instant, so that a story plays

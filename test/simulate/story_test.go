@@ -66,7 +66,9 @@ type Pool struct {
 	Bad       string // what is wrong with instances of each version that a capture of this story builds: no boot, slow, no join, twin, daemon
 
 	SlowBoot time.Duration // that each boot takes longer
-	Tight    time.Duration // until the budget allows an eviction
+	// SlowDaemons is how long after its Node pods of DaemonSets become Ready.
+	SlowDaemons time.Duration
+	Tight       time.Duration // until the budget allows an eviction
 }
 
 // An Ask is one command of an operator, or what others do between two commands.
@@ -93,8 +95,9 @@ type Ask struct {
 	Once           bool // not repeated, however it ends
 	KeepExtensions bool
 	AcceptLost     bool
-	Alone          bool // a rollback or watch restores nothing that a donor's disk showed
-	Exit           int  // that Cannot requires
+	Alone          bool          // a rollback or watch restores nothing that a donor's disk showed
+	Exit           int           // that Cannot requires
+	Ahead          time.Duration // how far the laptop's clock is ahead
 }
 
 // restores names all that a person restores who trusts the donors.

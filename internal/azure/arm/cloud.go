@@ -69,6 +69,7 @@ type Cloud struct {
 	timeout   time.Duration
 	maxBody   int64
 
+	clock    fleet.Clock
 	flexible sync.Map // bool, of scale sets by their ids in lower case: it changes only with another set of the name
 
 	mu        sync.Mutex
@@ -122,7 +123,7 @@ func newCloud(o Options, retry policy.RetryOptions) (*Cloud, error) {
 		DisableRPRegistration: true,
 		ClientOptions: policy.ClientOptions{
 			Cloud:            o.Cloud,
-			Transport:        &boundedTransport{next: o.Transport, max: o.MaxBody},
+			Transport:        &boundedTransport{o.Transport, o.MaxBody, &c.clock},
 			Retry:            retry,
 			Telemetry:        policy.TelemetryOptions{ApplicationID: "ortet/" + version},
 			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}},
@@ -135,6 +136,9 @@ func newCloud(o Options, retry policy.RetryOptions) (*Cloud, error) {
 	}
 	return c, nil
 }
+
+// Now is Azure's time.
+func (c *Cloud) Now() time.Time { return c.clock.At(time.Now()) }
 
 // LogIn gets a token, which the credential keeps for the requests that follow,
 // so that credentials which are wrong are known before anything else is asked.

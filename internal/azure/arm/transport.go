@@ -7,17 +7,21 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // errTooLarge ends the reading of an answer that is larger than any real one.
 var errTooLarge = errors.New("the answer is larger than allowed")
 
-// A boundedTransport bounds what an answer may make us keep.
+// A boundedTransport bounds what an answer may make us keep, and reads Azure's clock.
 type boundedTransport struct {
-	next policy.Transporter
-	max  int64
+	next  policy.Transporter
+	max   int64
+	clock *fleet.Clock
 }
 
 func (t *boundedTransport) Do(r *http.Request) (*http.Response, error) {
@@ -25,6 +29,7 @@ func (t *boundedTransport) Do(r *http.Request) (*http.Response, error) {
 	if err != nil || resp == nil || resp.Body == nil {
 		return resp, err
 	}
+	t.clock.Observe(resp.Header, time.Now())
 	resp.Body = &boundedBody{ReadCloser: resp.Body, left: t.max, max: t.max}
 	return resp, nil
 }

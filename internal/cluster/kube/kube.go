@@ -14,7 +14,8 @@
 //
 // # Time
 //
-// Config.Now is the only clock that decides. Whether another holder's Lease ran
+// Config.Now is the only clock that decides here. The API server's, by which its times are
+// judged, is Cluster.Now. Whether another holder's Lease ran
 // out is judged as written at Hold.
 package kube
 
@@ -85,6 +86,7 @@ type Cluster struct {
 	now       func() time.Time
 	kured     string
 	leases    observations
+	clock     *fleet.Clock
 }
 
 var _ cluster.Cluster = (*Cluster)(nil)
@@ -126,6 +128,8 @@ func New(c Config) (*Cluster, error) {
 	if config.UserAgent == "" {
 		config.UserAgent = "ortet"
 	}
+	clock := &fleet.Clock{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, clock} })
 	if c.ReadRetries > 0 {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return &readAgain{next: next, tries: c.ReadRetries}
@@ -147,9 +151,12 @@ func New(c Config) (*Cluster, error) {
 	}
 	return &Cluster{
 		config: config, ownQPS: ownQPS, http: client, client: typed, dynamic: untyped,
-		namespace: c.Namespace, log: c.Logger, identity: c.Identity, now: c.Now, kured: c.Kured,
+		namespace: c.Namespace, log: c.Logger, identity: c.Identity, now: c.Now, kured: c.Kured, clock: clock,
 	}, nil
 }
+
+// Now is the API server's time.
+func (c *Cluster) Now() time.Time { return c.clock.At(time.Now()) }
 
 // Namespace is where Ortet's own objects lie.
 func (c *Cluster) Namespace() string { return c.namespace }

@@ -3,7 +3,27 @@ package kube
 import (
 	"net/http"
 	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
+
+// dated reads the API server's clock from its answers.
+type dated struct {
+	next  http.RoundTripper
+	clock *fleet.Clock
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d dated) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := d.next.RoundTrip(request)
+	if err == nil {
+		d.clock.Observe(response.Header, time.Now())
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets client-go reach the transport beneath.
+func (d dated) WrappedRoundTripper() http.RoundTripper { return d.next }
 
 // readAgain sends a GET again that failed in passing: the connection broke, or a
 // load balancer or starting API server answered 502, 503 or 504 without saying

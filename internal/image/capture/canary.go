@@ -119,7 +119,7 @@ func (c *capture) newCanary(ctx context.Context, p *workflow.Pass, id fleet.Reso
 	if problems := c.uncloned(pool, c.knowsCustomData(), nil); len(problems) > 0 {
 		return change, invalid("create canary", string(id), problems[0].WayOut, "%s", problems[0].What)
 	}
-	now := c.Now().UTC()
+	now := c.Cloud.Now().UTC()
 	host := regexp.MustCompile(`[^a-z0-9-]+`).ReplaceAllString(strings.ToLower(s.Pool.Name()), "-")
 	change = fleet.CreateCanary{
 		ID: id, Pool: s.Pool, Image: s.Names.Version, Instances: c.req.Canary,
@@ -414,7 +414,7 @@ func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	s := c.get()
 	id, value := s.Names.Version, ""
 	if s.Proved {
-		value = c.Now().UTC().Format(time.RFC3339)
+		value = c.Cloud.Now().UTC().Format(time.RFC3339)
 	}
 	v, err := c.Cloud.Version(ctx, id)
 	if err != nil {

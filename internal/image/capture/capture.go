@@ -94,6 +94,18 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 	}
 }
 
+// ClockNote says that this machine's clock is more than a minute off the API server's; "" if not.
+func (c Config) ClockNote() string {
+	ahead, way := c.Now().Sub(c.Cluster.Now()).Round(10*time.Second), "ahead of"
+	if ahead < 0 {
+		ahead, way = -ahead, "behind"
+	}
+	if ahead <= time.Minute {
+		return ""
+	}
+	return fmt.Sprintf("this machine's clock is %s %s the API server's; set it, since the times of versions and records are by it", ahead, way)
+}
+
 // A Service captures. It may be used from several goroutines.
 type Service struct {
 	Config

@@ -264,7 +264,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 		why = "its instance is " + string(i.Power)
 	case node.BootID != b.BootID:
 		why = "it booted again"
-	case !node.Ready && c.Now().Sub(node.ReadySince) >= silent:
+	case !node.Ready && c.Cluster.Now().Sub(node.ReadySince) >= silent:
 		why = "it is not Ready: " + node.NotReadyWhy
 	case node.Unschedulable && silent == 0:
 		why = "it is cordoned"

@@ -26,7 +26,7 @@ type judging struct {
 	listed   time.Time
 	isolated map[string]bool // clones, by host name
 	answered time.Time       // when the cluster answered last
-	outage   time.Time       // when it answered again
+	outage   time.Time       // when it answered again, by its own clock
 	final    prove.Judgement // its Result is "" until there is one
 }
 
@@ -83,7 +83,7 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		if err != nil {
 			return done, err
 		}
-		w, err := c.look(ctx, base, c.Now().Add(-p.Since()))
+		w, err := c.look(ctx, base, p.Since())
 		if err != nil || w.RequeueAfter > 0 {
 			return w, err
 		}
@@ -103,7 +103,7 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 			c.set(func(now *state) { now.Quarantine = s.Quarantine })
 		}
 	}
-	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Now(), s.Quarantine)}, func(ctx context.Context) (bool, error) {
+	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Cloud.Now(), s.Quarantine)}, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, version)
 		return err == nil && v.ProvisioningState == plan.Succeeded && v.Tags[fleet.TagQuarantine] != "" && plan.RolledBack(v), err
 	})
@@ -122,7 +122,7 @@ func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
 	if err == nil {
 		err = c.Pods(ctx, others, MaxSiblings, nil)
 	}
-	return prove.NewBaseline(others, first(c.get().BuiltFrom, c.req.Node)), err
+	return prove.NewBaseline(prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}, first(c.get().BuiltFrom, c.req.Node)), err
 }
 
 // pair reads a scale set's instances and their Nodes.
@@ -136,8 +136,8 @@ func (c *capture) pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone
 }
 
 // look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
-// waits until there is a final judgement.
-func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time) (workflow.Wait, error) {
+// waits until there is a final judgement. since is the time since the clones were requested.
+func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Duration) (workflow.Wait, error) {
 	j, now, want := &c.judging, c.Now(), int(c.req.Canary)
 	if j.isolated == nil {
 		*j = judging{isolated: map[string]bool{}, answered: now}
@@ -164,11 +164,12 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, begun time.Time
 	if err != nil {
 		return done, err
 	}
+	o := prove.Observation{Clones: prove.Pair(j.clones, nodes), Soak: c.req.CanarySoak, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
+	o.Begun = o.AzureNow.Add(-since)
 	if answered := c.Now(); answered.Sub(j.answered) > outageAfter {
-		j.outage = answered
+		j.outage = o.Now
 	}
-	j.answered = c.Now()
-	o := prove.Observation{Clones: prove.Pair(j.clones, nodes), Begun: begun, Soak: c.req.CanarySoak, Outage: j.outage, Now: j.answered}
+	j.answered, o.Outage = c.Now(), j.outage
 	for _, x := range o.Clones { // whose Node was registered again
 		if x.Node != nil && !x.Node.Unschedulable {
 			if err := c.setAside(ctx, *x.Node, evictFor); fleet.IgnoreNotFound(err) != nil {

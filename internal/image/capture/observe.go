@@ -73,7 +73,7 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	if o.Pool == nil {
 		return o, names
 	}
-	now := c.Now()
+	now := c.Cloud.Now()
 	names = plan.NamesOf(o.Pool.ID, plan.VersionName(now, c.req.Again))
 	o.Gallery = read(ctx, &o, names.Gallery, c.Cloud.Gallery)
 	o.Definition = read(ctx, &o, names.Definition, c.Cloud.Definition)

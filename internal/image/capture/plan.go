@@ -91,8 +91,10 @@ func list(names []string) string {
 // An open record keeps its names and request, and is planned as a new one.
 func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, error) {
 	t, p, err := c.decide(ctx, r)
-	if why := c.get().NoCanary; why != "" {
-		c.Note("%s", why)
+	for _, note := range []string{c.get().NoCanary, c.ClockNote()} {
+		if note != "" {
+			c.Note("%s", note)
+		}
 	}
 	begins := err == nil && len(p.Problems) == 0 && !r.Open()
 	if begins && c.asked.Check != nil {
@@ -226,7 +228,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.ToDelete = append(s.ToDelete, e.Name)
 	}
 	if !r.Open() {
-		s.inherit(r, *o.Pool, o.Instance, c.Now())
+		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
 	}
 	if c.req.NewNodes > 0 && (!r.Open() || s.Growth == nil) {
 		s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes)

@@ -346,7 +346,7 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 		ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()),
 		Tags:              c.imageTags(),
 	}
-	made := c.Now().UTC().Format(time.RFC3339)
+	made := c.Cloud.Now().UTC().Format(time.RFC3339)
 	if change.Tags[fleet.TagNotLive] = made; c.req.PublishOnly {
 		change.Tags[fleet.TagPublished] = made
 	}
@@ -412,7 +412,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		if err = cmp.Or(versionsErr, err); err != nil {
 			return done, err
 		}
-		old, kept := plan.Prune(versions, uses, s.Names.Version, c.req.History, c.Now())
+		old, kept := plan.Prune(versions, uses, s.Names.Version, c.req.History, c.Cloud.Now())
 		next := slices.IndexFunc(old, func(v fleet.ImageVersion) bool { return !c.tried[v.Name] })
 		if next < 0 {
 			c.result.Kept = append(c.result.Kept, kept...)

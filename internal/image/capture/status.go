@@ -148,7 +148,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 	if of, expires, is := canary.Canary(); canaryErr == nil && is && of.Equal(id) {
 		st.Canary = &CanaryStatus{ID: canary.ID, Instances: canary.Capacity, Capture: canary.Tags[fleet.TagCapture], Expires: expires}
 		mayDelete := fleet.IgnoreNotFound(jrErr) != nil || jrErr == nil && rec.Open() && rec.Name == st.Canary.Capture
-		st.Canary.Obsolete = !mayDelete && expires.Before(s.Now())
+		st.Canary.Obsolete = !mayDelete && expires.Before(s.Cloud.Now())
 	}
 	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
 	if st.Unread = poolErr != nil; !st.Unread {

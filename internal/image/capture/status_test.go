@@ -20,7 +20,10 @@ import (
 type scaleSets struct {
 	azure.Cloud
 	pools map[string]fleet.Pool
+	now   time.Time
 }
+
+func (s scaleSets) Now() time.Time { return s.now }
 
 // nodes are the names of scale sets that have a Node each.
 type nodes struct {
@@ -91,7 +94,7 @@ func TestStatusOfCanaries(t *testing.T) {
 			want: []string{"web"}, canary: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			world := scaleSets{pools: map[string]fleet.Pool{
+			world := scaleSets{now: now, pools: map[string]fleet.Pool{
 				"web":        {ID: scaleSet("web")},
 				"web-canary": {ID: scaleSet("web-canary"), Capacity: 2, Tags: map[string]string{fleet.TagCanary: c.tag, fleet.TagCapture: mine}},
 			}}
@@ -111,7 +114,7 @@ func TestStatusOfCanaries(t *testing.T) {
 			if c.denied {
 				store = unreadable{store}
 			}
-			s := capture.New(capture.Config{Cloud: world, Cluster: nodes{of: c.nodes}, Journal: store, Now: func() time.Time { return now }})
+			s := capture.New(capture.Config{Cloud: world, Cluster: nodes{of: c.nodes}, Journal: store})
 			all, err := s.Status(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)

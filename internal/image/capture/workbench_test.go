@@ -34,6 +34,9 @@ func (c benchNodes) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
 
 type benchCloud struct{ azure.Cloud }
 
+func (benchCloud) Now() time.Time { return time.Now() }
+func (benchNodes) Now() time.Time { return time.Now() }
+
 // Instance has the machine SET/ID, whose host name is SET00000ID.
 func (benchCloud) Instance(_ context.Context, id fleet.ResourceID) (fleet.Instance, error) {
 	if set, n, ok := strings.Cut(id.Name(), "-flex"); ok { // a Flexible set's member, whose id does not name the set

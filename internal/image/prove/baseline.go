@@ -19,13 +19,13 @@ type Baseline struct {
 	MachineID  string        `json:"machineId,omitempty"`  // the donor's
 }
 
-// NewBaseline computes it from instances of other images, the pool's: those whose Node is Ready
+// NewBaseline computes it from the Observation's Others: those whose Node is Ready
 // count. donor is the Node of the image's donor; "" if it is not among them.
-func NewBaseline(siblings []Clone, donor string) Baseline {
+func NewBaseline(o Observation, donor string) Baseline {
 	b := Baseline{Limit: 15 * time.Minute}
 	var boots []time.Duration
 	marks, sets, read := map[string]int{}, map[string]int{}, 0
-	for _, c := range siblings {
+	for _, c := range o.Others {
 		if c.Node == nil {
 			continue
 		}
@@ -40,7 +40,7 @@ func NewBaseline(siblings []Clone, donor string) Baseline {
 			marks[m]++
 		}
 		// More than an hour means that the Node was registered again, or the instance reimaged.
-		if d := cameUp(c.Node).Sub(c.Instance.Created); d > 0 && d <= time.Hour {
+		if d := cameUp(c.Node).Sub(o.inCluster(c.Instance.Created)); d > 0 && d <= time.Hour {
 			boots = append(boots, d)
 		}
 		if c.Pods != nil {

@@ -27,7 +27,7 @@ func (o Observation) excuse(f Finding, c Clone, b Baseline) Finding {
 	switch {
 	case reason.Owner == wire.OwnerPlatform || reason.Owner == wire.OwnerNetwork:
 		why = "the reason is the " + string(reason.Owner) + "'s"
-	case o.Outage.After(o.begun(c)):
+	case o.Outage.After(o.inCluster(o.begun(c))):
 		why = "the cluster did not answer meanwhile"
 	case ill != "":
 		why = "so does " + ill + ", of another image"
@@ -42,10 +42,10 @@ func (o Observation) ill(b Baseline) (name string) {
 	all, bad := 0, 0
 	for _, c := range o.Others {
 		n, old := c.Node, c.Instance.Created.Before(o.Begun.Add(-b.Limit))
-		f := Observation{Now: o.Now}.judge(c, Baseline{Limit: b.Limit})
+		f := Observation{Now: o.Now, AzureNow: o.AzureNow}.judge(c, Baseline{Limit: b.Limit})
 		fails := f.Result == Failed
 		switch {
-		case f.Result == NoResult, n != nil && n.Unschedulable, old && n == nil, old && !n.Ready && n.ReadySince.Before(o.Begun):
+		case f.Result == NoResult, n != nil && n.Unschedulable, old && n == nil, old && !n.Ready && n.ReadySince.Before(o.inCluster(o.Begun)):
 			continue // out of service, or failed before
 		case old:
 			missing := func(set string) bool { return !podOf(c.Pods, set).Ready }

@@ -9,7 +9,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// begun is when a clone's boot began. Clocks differ: none began before it was requested.
+// begun is when a clone's boot began, by Azure's clock. None began before it was requested.
 func (o Observation) begun(c Clone) time.Time {
 	if c.Instance.Created.After(o.Begun) {
 		return c.Instance.Created
@@ -19,7 +19,7 @@ func (o Observation) begun(c Clone) time.Time {
 
 // judge takes a clone through the gates: the first that does not hold decides.
 func (o Observation) judge(c Clone, b Baseline) Finding {
-	i, n, age := c.Instance, c.Node, o.Now.Sub(o.begun(c))
+	i, n, age := c.Instance, c.Node, o.AzureNow.Sub(o.begun(c))
 	late := age >= b.Limit
 	result := func(r Result, gate, format string, args ...any) Finding {
 		return Finding{i.Name, r, gate, i.Name + " " + fmt.Sprintf(format, args...)}
@@ -51,11 +51,11 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 	if twin := o.twin(n, b); twin != "" {
 		return result(Failed, "identity", "has the machine id of %s", twin)
 	}
-	took := cameUp(n).Sub(o.begun(c))
+	took := cameUp(n).Sub(o.inCluster(o.begun(c)))
 	switch {
 	case !n.Ready:
 		return by(late, "ready", "is not Ready (%s)", n.NotReadyWhy)
-	case took > b.Limit:
+	case took > b.Limit+fleet.ClockPrecision:
 		return result(Failed, "slow", "took %s to become Ready, more than %s; 90%% of the pool took at most %s",
 			short(took), short(b.Limit), short(b.Boot))
 	}

@@ -37,11 +37,16 @@ type Observation struct {
 	// Others are the pool's instances of other images. They only turn failures into no result,
 	// so they may be read after a clone failed; with Pods for some, for the gate daemonset.
 	Others []Clone
-	Begun  time.Time     // when the clones were requested, or the version went live
+	Begun  time.Time     // when the clones were requested, or the version went live; by Azure's clock
 	Soak   time.Duration // how long a clone has to stay Ready
 	Outage time.Time     // when the cluster last answered again after a minute or more; zero: it always did
-	Now    time.Time
+	// Now and AzureNow are one instant by the API server's clock, as Nodes' and pods' times and
+	// Outage are, and by Azure's, as instances' times and Begun are.
+	Now, AzureNow time.Time
 }
+
+// inCluster returns a time of Azure's by the API server's clock.
+func (o Observation) inCluster(azure time.Time) time.Time { return o.Now.Add(-o.AzureNow.Sub(azure)) }
 
 // A Result is what is known of a clone, of a canary, or of a version that is watched.
 type Result string
@@ -75,7 +80,7 @@ func Judge(o Observation, b Baseline, want int) Judgement {
 	findings := o.findings(b)
 	if missing := want - len(o.Clones); missing > 0 {
 		f := Finding{Result: Waits, Why: fleet.Count(missing, "instance") + " to be made"}
-		if age := o.Now.Sub(o.Begun); age >= b.Limit {
+		if age := o.AzureNow.Sub(o.Begun); age >= b.Limit {
 			f.Result, f.Why = NoResult, fmt.Sprintf("%d of %d instances exist after %s", len(o.Clones), want, short(age))
 		}
 		findings = append(findings, f)

@@ -17,7 +17,7 @@ type Watch struct {
 	Known []Finding
 }
 
-// clocks is how far Azure's clock, the API server's and ours are apart at most.
+// clocks is how far the clocks of a server's own machines are apart at most: Nodes' times are their kubelets'.
 const clocks = 2 * time.Minute
 
 // Decide decides about the version: Failed once two of its nodes have failed, and more than a tenth
@@ -34,7 +34,7 @@ func (w Watch) Decide(o Observation, b Baseline) Judgement {
 		f, k := now[i], slices.IndexFunc(findings, func(f Finding) bool { return f.Clone == c.Instance.Name })
 		before := o.Begun.Add(-clocks)
 		old := !c.Instance.Created.IsZero() && c.Instance.Created.Before(before)
-		if old && f.Gate != "identity" && (f.Result != Passed || c.Node.ReadySince.Before(before)) {
+		if old && f.Gate != "identity" && (f.Result != Passed || c.Node.ReadySince.Before(o.inCluster(before))) {
 			f = Finding{Clone: f.Clone, Result: Waits, Why: f.Clone + " is older than the version, and has not come up with it"}
 		}
 		switch {
@@ -48,8 +48,8 @@ func (w Watch) Decide(o Observation, b Baseline) Judgement {
 
 	passed, failed := count(findings, Passed), count(findings, Failed)
 	end := o.Begun.Add(w.Within)
-	over := !o.Now.Before(end)
-	onTheirWay := count(findings, Waits) > 0 && o.Now.Before(end.Add(2*b.Limit+o.Soak))
+	over := !o.AzureNow.Before(end)
+	onTheirWay := count(findings, Waits) > 0 && o.AzureNow.Before(end.Add(2*b.Limit+o.Soak))
 	proven := Finding{Result: Passed, Why: fleet.Count(passed, "node") + " passed"}
 	switch {
 	case failed > 1 && 10*failed > passed, failed == 1 && passed == 0 && over && !onTheirWay:

@@ -71,9 +71,11 @@ func TestWatch(t *testing.T) {
 				w.Clones = append(w.Clones, x)
 			}
 			w.at(c.at)
-			j := prove.Watch{Need: 3, Within: within}.Decide(w.Observation, w.base)
-			if j.Result != c.want || j.Gate != c.gate || j.Why == "" {
-				t.Errorf("%s, gate %q: %s; want %s, gate %q", j.Result, j.Gate, j.Why, c.want, c.gate)
+			for _, ahead := range []time.Duration{0, 5 * time.Minute, -5 * time.Minute} {
+				j := prove.Watch{Need: 3, Within: within}.Decide(w.apart(ahead), w.base)
+				if j.Result != c.want || j.Gate != c.gate || j.Why == "" {
+					t.Errorf("the API server's clock %s ahead of Azure's: %s, gate %q: %s; want %s, gate %q", ahead, j.Result, j.Gate, j.Why, c.want, c.gate)
+				}
 			}
 		})
 	}

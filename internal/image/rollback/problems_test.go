@@ -118,6 +118,9 @@ func (c cloudOf) Denied(context.Context, fleet.ResourceID, []string) ([]string, 
 	return c.f.denied, nil
 }
 
+func (cloudOf) Now() time.Time   { return time.Now() }
+func (clusterOf) Now() time.Time { return time.Now() }
+
 func (c clusterOf) Denied(context.Context, []cluster.Access) ([]cluster.Access, error) {
 	return c.f.notAllowed, nil
 }

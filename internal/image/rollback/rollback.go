@@ -244,6 +244,9 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	if ctx.Err() != nil || len(d) > 0 {
 		return workflow.Plan{Problems: d}, context.Cause(ctx)
 	}
+	if note := r.ClockNote(); note != "" {
+		notes = append(notes, note)
+	}
 	for _, note := range notes {
 		r.Note("%s", note)
 	}

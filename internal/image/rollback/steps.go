@@ -203,7 +203,7 @@ func (r *rollback) tag(id fleet.ResourceID, from bool) workflow.Act {
 				tags[name] = ""
 			}
 		case !r.s.Forward:
-			tags[fleet.TagRolledBack] = r.Now().UTC().Format(time.RFC3339)
+			tags[fleet.TagRolledBack] = r.Cloud.Now().UTC().Format(time.RFC3339)
 		}
 		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: tags},
 			func(ctx context.Context) (bool, error) {

@@ -73,7 +73,7 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 	if err == nil && who != "" {
 		return w.leave(chosenError(who), failed)
 	}
-	if tagErr := w.tag(ctx, clocks, plan.Quarantine(w.Now(), why)); fleet.IgnoreNotFound(tagErr) != nil && ctx.Err() == nil {
+	if tagErr := w.tag(ctx, clocks, plan.Quarantine(w.Cloud.Now(), why)); fleet.IgnoreNotFound(tagErr) != nil && ctx.Err() == nil {
 		w.note("%s could not be tagged as quarantined: %v", w.version.Name, tagErr)
 	}
 	to := result.To.Name()
@@ -219,7 +219,7 @@ func (w *watch) cordon(ctx context.Context, why string) (pending int, err error)
 		w.result.Bad = slices.DeleteFunc(w.result.Bad, func(name string) bool { return name == c.Node.Name })
 	}
 	for _, c := range w.bad() {
-		if c.Node == nil && w.Now().Sub(c.Instance.Created) < 2*w.base.Limit {
+		if c.Node == nil && w.Cloud.Now().Sub(c.Instance.Created) < 2*w.base.Limit {
 			pending++
 		}
 		if c.Node == nil || slices.Contains(w.result.Bad, c.Node.Name) {

@@ -121,7 +121,7 @@ type watch struct {
 	base    prove.Baseline
 	result  Result
 	seen    prove.Observation // last
-	outage  time.Time         // when the cluster last answered again, after a minute or more
+	outage  time.Time         // when the cluster last answered again, after a minute or more, by its own clock
 	said    string
 	finding string   // of another watch, whose take-back may not be finished
 	last    string   // name of the pool's last rollback when this watch began
@@ -236,7 +236,7 @@ func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) err
 		switch {
 		case err == nil:
 			if !lost.IsZero() && now.Sub(lost) >= time.Minute {
-				w.outage = now
+				w.outage = w.Cluster.Now()
 			}
 			if lost = (time.Time{}); ended {
 				return nil
@@ -354,7 +354,10 @@ func (w *watch) begin(ctx context.Context) error {
 		return unread
 	}
 	w.last = last.Name
-	now := w.Now().UTC().Truncate(time.Second)
+	if note := w.ClockNote(); note != "" {
+		w.note("%s", note)
+	}
+	now := w.Cloud.Now().UTC().Truncate(time.Second)
 	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
 	if err == nil {
 		if err := w.recall(ctx, since); err != nil {
@@ -425,7 +428,8 @@ func (w *watch) baseline(ctx context.Context, pool fleet.Pool) error {
 	if err == nil {
 		err = w.Pods(ctx, o.Others, capture.MaxSiblings, nil)
 	}
-	w.base = prove.NewBaseline(o.Others, w.version.Tags[fleet.TagBuiltFrom])
+	o.Now, o.AzureNow = w.Cluster.Now(), w.Cloud.Now()
+	w.base = prove.NewBaseline(o, w.version.Tags[fleet.TagBuiltFrom])
 	return err
 }
 
@@ -448,8 +452,8 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 	if err != nil {
 		return j, err
 	}
-	now := w.Now()
-	o.Begun, o.Outage, o.Now, o.Soak = w.result.Since, w.outage, now, soak
+	o.Now, o.AzureNow = w.Cluster.Now(), w.Cloud.Now()
+	o.Begun, o.Outage, o.Soak = w.result.Since, w.outage, soak
 	if at := w.version.Published; !at.IsZero() && at.Before(o.Begun) { // nodes may have come before the watch
 		o.Begun = at
 	}
@@ -462,7 +466,7 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 
 // decide acts on a judgement, and reports whether the watch has ended.
 func (w *watch) decide(ctx context.Context, j prove.Judgement) (ended bool, err error) {
-	now := w.Now().UTC().Format(time.RFC3339)
+	now := w.Cloud.Now().UTC().Format(time.RFC3339)
 	switch j.Result {
 	case prove.Passed:
 		if err := w.tag(ctx, passes, map[string]string{fleet.TagProven: now}); err != nil {

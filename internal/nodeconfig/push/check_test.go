@@ -309,7 +309,7 @@ func TestHole05ForeignUserDataOfConfiguredNodes(t *testing.T) {
 			}
 		}
 		_, err := w.push("two")
-		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "pool1_2") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("2") != foreign {
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "pool1_2") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("2") != foreign {
 			t.Errorf("got %v, and the instance has %q", err, w.userData("2"))
 		}
 		w.has(2, name(0), name(1))

@@ -103,7 +103,7 @@ func TestHole01NodeLiesWhileItIsAwaited(t *testing.T) {
 			}
 		}
 		_, err := w.push("one")
-		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "--skip-node "+name(1)) || strings.Contains(err.Error(), "another push") {
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "--skip-node "+name(1)) || strings.Contains(err.Error(), "another push") {
 			t.Errorf("got %v", err)
 		}
 		if result := w.must("one", skip(name(1))); result.Generation != 1 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,8 +24,8 @@ import (
 
 // Push brings the configuration to the pool's model and nodes, or goes on with a push of
 // the same content. What is refused before anything changed is *workflow.Refused; a push
-// that ctx ended is a *workflow.Outcome with ExitInterrupted. The result is never nil and
-// says what was reached whatever the error.
+// that ctx ended is a *workflow.Outcome with ExitInterrupted, one that failed after it changed
+// the pool one with ExitNeedsPerson, which says what is left. The result is never nil and says what was reached whatever the error.
 func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o Request) (*Result, error) {
 	began := r.Now()
 	if o.Timeout <= 0 {
@@ -55,12 +56,21 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o Request) (*
 		result.Left = append(result.Left, p.left[id])
 	}
 	var refused *workflow.Refused
-	if err != nil && ctx.Err() != nil && !errors.As(err, &refused) {
-		at := "nothing was changed"
-		if p.generation > 0 {
-			at = fmt.Sprintf("%d of %d nodes have generation %d", reached, len(p.members), p.generation)
-		}
+	at := "nothing was changed"
+	if p.generation > 0 {
+		at = fmt.Sprintf("%d of %d nodes have generation %d", reached, len(p.members), p.generation)
+	}
+	switch {
+	case err == nil || errors.As(err, &refused):
+	case ctx.Err() != nil:
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: p.step, Left: []string{at}, Err: ctx.Err()}
+	case reached > 0 || p.changed.Load() || p.generation > 0 && p.modelHas:
+		has := map[bool]string{false: "does not have it", true: "has it"}[p.modelHas]
+		left := []string{at + ", and the model " + has + "; instances that were written keep its userData in Azure until the next push"}
+		if !fleet.Is(err, fleet.KindHeld) { // by another push
+			left = append(left, "push again once the cause is mended, or go back: ortet config rollback "+p.pool.Name())
+		}
+		err = &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: p.step, Err: err, Left: left}
 	}
 	return result, err
 }
@@ -74,7 +84,8 @@ type push struct {
 	contentOf  int64 // of a rollback: the generation with the same content
 	userData   string
 	keys       []nodeconfig.PublicKey // whose documents are believed
-	modelHas   bool                   // the model has userData already
+	modelHas   bool                   // the model has userData
+	changed    atomic.Bool            // a write of userData may have had an effect
 	atOnce     int                    // nodes
 	step       string
 	perNode    time.Duration // that the last wave needed
@@ -126,6 +137,7 @@ func (p *push) run(ctx context.Context) error {
 		if err := p.setModel(ctx); err != nil {
 			return err
 		}
+		p.modelHas = true
 		p.report("model: new machines get generation %d", p.generation)
 	}
 	p.step = "waves"
@@ -408,6 +420,7 @@ func (p *push) setModel(ctx context.Context) error {
 		if refuse != nil || now.set.Properties.Profile.UserData == p.userData {
 			return nil
 		}
+		p.changed.Store(true)
 		return fleet.SetModelUserData{Pool: p.pool, UserData: p.userData, Etag: now.set.Etag}
 	}, func(ctx context.Context, _ fleet.Pool) (bool, error) {
 		err := p.readModel(ctx, now)
@@ -465,6 +478,7 @@ func (p *push) setUserData(ctx context.Context, m member) (gone bool, err error)
 		switch {
 		case fleet.Is(err, fleet.KindStale): // it had no effect
 		case !fleet.Is(err, fleet.KindNotFound):
+			p.changed.Store(true)
 			return false, err
 		default:
 			if missing++; missing == maxMissing {

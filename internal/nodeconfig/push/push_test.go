@@ -152,13 +152,29 @@ func TestCanaryFails(t *testing.T) {
 			play(t, 3, func(w *world) {
 				w.behave(name(1), how)
 				result, err := w.push("one", func(o *push.Request) { o.Canary = name(1) })
-				if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") || strings.Contains(err.Error(), "many lines") || w.printed("many lines") {
+				if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") || strings.Contains(err.Error(), "many lines") || w.printed("many lines") {
 					t.Errorf("got %v; want a failure that says %q", err, want)
 				}
 				if w.arm.puts != 1 || w.model() != 0 || result.Generation != 1 || len(result.Nodes) != 3 {
 					t.Errorf("%d PUTs, model %d, result %+v; want the canary alone touched", w.arm.puts, w.model(), result)
 				}
 			})
+		})
+	}
+}
+
+// TestOutcomePushThatChangedNodes: exit code 1 is for a pool that is as it was.
+func TestOutcomePushThatChangedNodes(t *testing.T) {
+	for failing, left := range map[string]string{
+		name(0): "0 of 3 nodes have generation 1, and the model does not have it",
+		name(1): "1 of 3 nodes have generation 1, and the model has it",
+	} {
+		play(t, 3, func(w *world) {
+			w.behave(failing, "fail")
+			_, err := w.push("one", func(o *push.Request) { o.Canary = name(0) })
+			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), left) || !strings.Contains(err.Error(), "ortet config rollback pool1") {
+				t.Errorf("exit %d: %v; want 4 and %q", workflow.ExitCode(err), err, left)
+			}
 		})
 	}
 }
@@ -178,7 +194,8 @@ func TestCanaryLost(t *testing.T) {
 				}
 			}
 			_, err := w.push("one")
-			if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "canary "+name(0)) || w.model() != 0 {
+			want := map[bool]int{true: workflow.ExitNeedsPerson, false: workflow.ExitFailed}[w.arm.puts > 0]
+			if workflow.ExitCode(err) != want || !strings.Contains(err.Error(), "canary "+name(0)) || w.model() != 0 {
 				t.Errorf("%s: got %v, model %d", how, err, w.model())
 			}
 			if w.must("one"); w.model() != 1 {
@@ -192,7 +209,7 @@ func TestCanaryLost(t *testing.T) {
 func TestRetry(t *testing.T) {
 	play(t, 2, func(w *world) {
 		w.behave(name(0), "fail")
-		if _, err := w.push("one"); workflow.ExitCode(err) != workflow.ExitFailed {
+		if _, err := w.push("one"); workflow.ExitCode(err) != workflow.ExitNeedsPerson {
 			t.Fatalf("got %v", err)
 		}
 		w.behave(name(0), "")
@@ -210,7 +227,7 @@ func TestRetry(t *testing.T) {
 func TestRefusedByNode(t *testing.T) {
 	play(t, 2, func(w *world) {
 		w.behave(name(0), "refuse")
-		if _, err := w.push("one"); workflow.ExitCode(err) != workflow.ExitFailed {
+		if _, err := w.push("one"); workflow.ExitCode(err) != workflow.ExitNeedsPerson {
 			t.Fatalf("got %v", err)
 		}
 		w.behave(name(0), "")
@@ -226,7 +243,7 @@ func TestWaveFails(t *testing.T) {
 		w.must("one", func(o *push.Request) { o.MaxUnavailable = "50%" })
 		w.behave(name(2), "fail")
 		result, err := w.push("two", two)
-		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), name(2)) || strings.Contains(err.Error(), name(1)) {
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), name(2)) || strings.Contains(err.Error(), name(1)) {
 			t.Errorf("got %v; want a failure that names %s alone", err, name(2))
 		}
 		// The wave of nodes 1 and 2 ended; those after it are as they were.
@@ -347,7 +364,7 @@ func TestInstanceRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		result, err := w.push("one", func(o *push.Request) { o.Timeout = time.Minute })
-		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "OperationNotAllowed") || len(result.Left) != 2 || result.Took > 4*time.Minute {
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "OperationNotAllowed") || len(result.Left) != 2 || result.Took > 4*time.Minute {
 			t.Errorf("got %v, %+v", err, result)
 		}
 		w.has(1, name(0))
@@ -387,7 +404,7 @@ func TestTwoPushes(t *testing.T) {
 			}
 		}
 		_, first := w.push("one")
-		if workflow.ExitCode(first) != workflow.ExitFailed || !strings.Contains(first.Error(), "another push") {
+		if workflow.ExitCode(first) != workflow.ExitNeedsPerson || !strings.Contains(first.Error(), "another push") {
 			t.Errorf("the first push ended with %v; want that another push took over", first)
 		}
 		<-done
