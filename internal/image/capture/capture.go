@@ -350,7 +350,9 @@ type state struct {
 	Unprotected bool `json:"unprotected,omitempty"` // Azure refuses to protect instances
 
 	Online string `json:"online,omitempty"` // when a donor that stayed in service was flushed: TagOnline
-	BootID string `json:"bootId,omitempty"` // its boot then
+	BootID string `json:"bootId,omitempty"` // its boot then, until that is confirmed
+
+	Reported time.Time `json:"reported,omitzero"` // its Node's, once the snapshot was complete
 
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
 	DonorGone bool `json:"donorGone,omitempty"`

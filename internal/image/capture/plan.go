@@ -61,6 +61,7 @@ func (c *capture) table(v view) workflow.Table {
 		c.stopStep(v),
 		c.flushStep(v),
 		c.snapshotStep(v),
+		c.confirmBootStep(v),
 		c.holdRebootsStep(v),
 		c.workDiskStep(v),
 		c.attachStep(v),
@@ -77,7 +78,7 @@ func (c *capture) table(v view) workflow.Table {
 		c.growStep(),
 	}
 	if !c.req.Online {
-		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush })
+		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush || s.ID == stepConfirmBoot })
 	}
 	return rows
 }

@@ -311,12 +311,16 @@ func (c *capture) versionStep(v view) workflow.Step {
 	if c.req.Shallow {
 		usual, deadline = time.Minute, time.Hour
 	}
+	after := []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
+	if c.req.Online {
+		after = append(after, stepConfirmBoot)
+	}
 	return workflow.Step{
 		ID:       stepVersion,
 		Title:    "Build image version " + id.Name(),
 		Usual:    usual,
 		Deadline: deadline,
-		After:    []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect},
+		After:    after,
 		Skip:     workflow.SkipIf(v.published(), v.generalized()),
 		Do:       c.version,
 		Undo: &workflow.Undo{
