@@ -110,7 +110,8 @@ type capture struct {
 	*Service
 	*ScaleSet
 	workflow.Summary
-	asked Request // by this command
+	asked Request          // by this command
+	found fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
 	mu     sync.Mutex
 	req    Request // of the record
@@ -164,6 +165,7 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 
 func (c *capture) run(ctx context.Context) error {
 	pool, err := c.findPool(ctx)
+	c.found = pool
 	if err != nil { // a record may be open
 		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
 	}

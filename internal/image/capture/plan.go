@@ -295,6 +295,7 @@ func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string
 func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	c := s.capture(q)
 	pool, _ := c.findPool(ctx) // decide reports why none is found
+	c.found = pool
 	inspects, stops := false, false
 	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (plan.Plan, error) {
 		t, p, err := c.decide(ctx, r)
