@@ -97,6 +97,7 @@ const (
 	TagQuarantine  = "ortet.io_quarantine"     // beside TagRolledBack: the gate that the version's nodes failed, and how
 	TagCanary      = "ortet.io_canary"         // RFC 3339: on a canary's scale set, when it expires; on a version, when its clones came up in one
 	TagPublished   = "ortet.io_published-only" // RFC 3339, on a version: the capture left the model as it was, and Ortet has not pointed it there since
+	TagNamespace   = "ortet.io_namespace"      // on a definition: the namespace that has the lock and the record of its pool
 	TagCreatedBy   = "ortet.io_created-by"     // value: "ortet <version>"
 	TagReason      = "ortet.io_reason"         // for people
 	// TagCustomData is the SHA-256 of the customData that goes with the version

@@ -43,6 +43,8 @@ type Result struct {
 	Published       *Published       `json:"published,omitempty"` // if the version is only published
 	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
 	NothingToDo     bool             `json:"nothingToDo,omitempty"`
+	Abandoned       bool             `json:"abandoned,omitempty"` // an open capture was undone and closed, unless NothingToDo
+	Left            []string         `json:"left,omitempty"`      // by one that was abandoned, each with what to do
 	Resumed         bool             `json:"resumed,omitempty"`
 	Pruned          []string         `json:"pruned,omitempty"`
 	Kept            []string         `json:"kept,omitempty"`         // beyond the history, with the reason
@@ -87,6 +89,7 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 	return &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
 		Holder: c.Holder + "/" + name, Report: s.Reporter(c.Report),
+		Claim: func(ctx context.Context, pool fleet.ResourceID) error { return c.claim(ctx, pool, s.Note) },
 		Workflow: func(kind string) (workflow.Workflow, error) {
 			return c.Others(kind)
 		},
@@ -312,6 +315,8 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
 	same := c.asked.PublishOnly == q.PublishOnly            // what becomes of the model is never the other command's choice
+	asked, err := json.Marshal(c.asked)
+	differs := err == nil && string(asked) != string(r.Request)
 	switch {
 	case r.Subject != c.asked.Node:
 		why = "this command captures " + c.asked.Node
@@ -321,13 +326,15 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 		why = "it was being undone"
 	case !same:
 		why = "only one of the two commands has --publish-only"
+	case c.asked.Again && differs:
+		why = "this command has --again and other options"
 	case own:
 		why = "its donor runs this process"
 	case !recent:
 		why = "it is older than 24 hours and took no snapshot"
 	}
 	c.result.Resumed = why == ""
-	if asked, err := json.Marshal(c.asked); err == nil && why == "" && string(asked) != string(r.Request) {
+	if differs && why == "" {
 		c.Note("the options of the open capture are used, not those of this command: to capture with these, give them again with --again")
 	}
 	return c.table(view{}), why, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -231,7 +232,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	if o.Disk != nil {
 		s.Definition = plan.NewDefinition(names.Definition, o, map[string]string{
-			fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name,
+			fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name, fleet.TagNamespace: c.Namespace,
 		})
 	}
 	if w := o.Workbench; w != nil {
@@ -333,6 +334,8 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	p, err = decide(rec)
 	if holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool)); leaseErr == nil && locked && c.Now().Before(holding.Until) {
 		p.Problems = workflow.Held(string(pool), holding).Problems
+	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.heldElsewhere(ctx, pool), &refused) {
+		p.Problems = append(p.Problems, refused.Problems...)
 	} else if open {
 		p.Resumes, p.NothingToDo = resumes, false
 		p.Notes = slices.Insert(p.Notes, 0, note)
