@@ -59,8 +59,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
     --image=reg.example/ortet:1
   ortet capture k8s-pool1-12345678-vmss000000 \
     --image=reg.example/ortet:1
-  ortet capture --all --image=reg.example/ortet:1 --max-image-age 14
-  ortet capture --abandon k8s-pool1-12345678-vmss`,
+  ortet capture --all --image=reg.example/ortet:1 --max-image-age 14`,
 		Args: f.checkSelection,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.output == nameForm && f.dryRun {
