@@ -16,7 +16,7 @@ var lanes = []struct{ name, colour string }{
 
 // laneOf has each step of a capture that takes time.
 var laneOf = map[string]string{
-	"inspect": "Donor", "protect": "Donor", "cordon": "Donor", "drain": "Donor", "stop": "Donor", "flush": "Donor",
+	"inspect": "Donor", "protect": "Donor", "cordon": "Donor", "drain": "Donor", "stop": "Donor", "flush": "Donor", "confirm-boot": "Donor",
 	"snapshot": "Donor", "start": "Donor", "uncordon": "Donor", "unprotect": "Donor",
 	"protect-workbench": "Copy", "work-disk": "Copy", "attach": "Copy", "generalize": "Copy", "detach": "Copy",
 	"unprotect-workbench": "Copy", "generalized-snapshot": "Copy", "delete-work-disk": "Copy",

@@ -44,7 +44,7 @@ func Changes() []fleet.Change {
 		fleet.StopInstance{}, fleet.StopInstance{Deallocate: true}, fleet.StartInstance{}, fleet.ProtectInstance{},
 		fleet.CreateSnapshot{}, fleet.DeleteSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
 		fleet.AttachDisk{}, fleet.DetachDisk{},
-		fleet.CreateGallery{}, fleet.CreateDefinition{},
+		fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.TagDefinition{},
 		fleet.CreateVersion{}, fleet.TagVersion{}, fleet.PublishVersion{}, fleet.DeleteVersion{},
 		fleet.PatchModel{}, fleet.DeleteExtension{}, fleet.WriteExtension{}, fleet.SetCapacity{},
 	}
@@ -90,7 +90,7 @@ func Actions(verb string) []string {
 		a = []string{"Microsoft.Compute/disks/delete"}
 	case fleet.CreateGallery{}.Verb():
 		a = []string{"Microsoft.Compute/galleries/read", "Microsoft.Compute/galleries/write"}
-	case fleet.CreateDefinition{}.Verb():
+	case fleet.CreateDefinition{}.Verb(), fleet.TagDefinition{}.Verb():
 		a = []string{"Microsoft.Compute/galleries/images/read", "Microsoft.Compute/galleries/images/write"}
 	case fleet.CreateVersion{}.Verb():
 		a = []string{versionActions + "read", versionActions + "write", "Microsoft.Compute/snapshots/beginGetAccess/action"}

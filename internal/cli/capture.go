@@ -23,6 +23,7 @@ type captureFlags struct {
 	extensions string
 	keep       []string
 	dryRun     bool
+	abandon    bool
 	image      string
 	pullSecret string
 	lease      leaseDuration
@@ -36,7 +37,7 @@ type captureFlags struct {
 func newCapture(o *options) *cobra.Command {
 	f := &captureFlags{}
 	cmd := &cobra.Command{
-		Use:   "capture NODE | --pool POOL | --all",
+		Use:   "capture NODE | --pool POOL | --all | --abandon NODE|POOL",
 		Short: "Capture a node as the image of its pool's new nodes",
 		Long: `capture makes an image version of a node's OS disk and points the node's scale set
 at it. Running instances are not changed. It:
@@ -49,7 +50,7 @@ at it. Running instances are not changed. It:
   5. points the scale set's model at that version
 
 An interrupted capture returns the node to service first; the same command resumes
-it. A second capture of a pool on the same day does nothing, unless --again is given.
+it, and --abandon undoes and ends it. A second capture of a pool on the same day does nothing, unless --again is given.
 
 With --pool or --all, rules choose the node (ortet donors shows them), and a pool is
 captured only if a new image is due: it has no version, its nodes were patched since
@@ -65,6 +66,9 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 			if o.output == nameForm && f.dryRun {
 				return usagef("-o name: not with --dry-run, which makes no version; want table, json or yaml")
 			}
+			if f.abandon {
+				return f.runAbandon(cmd, o, args[0])
+			}
 			if len(args) == 0 {
 				if !cmd.Flags().Changed("canary") && !f.request.PublishOnly {
 					f.request.Canary, f.request.CanaryIfPossible = plan.DefaultCanary, true
@@ -78,7 +82,8 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	o.takesForms(cmd, nameForm)
 	r, flags := &f.request, cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
-	flags.BoolVar(&r.Again, "again", false, "build another version even if today's exists")
+	flags.BoolVar(&f.abandon, "abandon", false, "end the interrupted capture of a node or POOL: undo what it did, and begin no other")
+	flags.BoolVar(&r.Again, "again", false, "build another version even if today's exists; an open capture with other options is undone first")
 	flags.BoolVar(&r.Deallocate, "deallocate", false, "deallocate the node instead of powering it off")
 	flags.BoolVar(&r.Online, "online", false, "copy the disk while the node stays in service")
 	durationVar(flags, &r.GracePeriod, "grace-period", 300*time.Second, "time limit for each pod to exit; the drain as a whole has three times that")

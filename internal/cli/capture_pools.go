@@ -20,6 +20,9 @@ import (
 
 // checkSelection checks NODE, --pool, --all, and the flags that go with them.
 func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
+	if f.abandon {
+		return oneArgument("a node of the pool, or the scale set's name or ARM id")(cmd, args)
+	}
 	if !f.all && len(f.pools) == 0 {
 		if len(args) == 0 {
 			return usagef("name the node to capture (as in 'kubectl get nodes'), or its pool with --pool POOL, or all pools with --all")

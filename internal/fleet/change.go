@@ -70,6 +70,11 @@ type (
 	}
 	// CreateDefinition makes an image definition.
 	CreateDefinition struct{ Definition Definition }
+	// TagDefinition merges tags into a definition's; an empty value removes the tag.
+	TagDefinition struct {
+		ID   ResourceID
+		Tags map[string]string
+	}
 	// CreateVersion makes an image version from a snapshot, in the definition's region.
 	CreateVersion struct {
 		ID                ResourceID
@@ -198,6 +203,7 @@ func (c AttachDisk) Target() ResourceID       { return c.Instance }
 func (c DetachDisk) Target() ResourceID       { return c.Instance }
 func (c CreateGallery) Target() ResourceID    { return c.ID }
 func (c CreateDefinition) Target() ResourceID { return c.Definition.ID }
+func (c TagDefinition) Target() ResourceID    { return c.ID }
 func (c CreateVersion) Target() ResourceID    { return c.ID }
 func (c TagVersion) Target() ResourceID       { return c.ID }
 func (c PublishVersion) Target() ResourceID   { return c.ID }
@@ -235,6 +241,7 @@ func (AttachDisk) Verb() string       { return "attach disk" }
 func (DetachDisk) Verb() string       { return "detach disk" }
 func (CreateGallery) Verb() string    { return "create gallery" }
 func (CreateDefinition) Verb() string { return "create image definition" }
+func (TagDefinition) Verb() string    { return "tag image definition" }
 func (CreateVersion) Verb() string    { return "create image version" }
 func (TagVersion) Verb() string       { return "tag image version" }
 func (PublishVersion) Verb() string   { return "publish image version" }

@@ -12,6 +12,7 @@ type Node struct {
 	Zone          string // topology.kubernetes.io/zone, as it is
 	Ready         bool
 	ReadySince    time.Time // last transition of the Ready condition
+	Reported      time.Time // heartbeat of the Ready condition, by the node's clock: another one shows that the kubelet reported since; zero if the condition is Unknown
 	NotReadyWhy   string    // reason and message where not Ready
 	Unschedulable bool
 	ControlPlane  bool

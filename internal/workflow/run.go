@@ -56,11 +56,14 @@ type Runner struct {
 	Report   func(Event) // from several goroutines; it must not block
 	Log      *slog.Logger
 	Workflow func(kind string) (Workflow, error) // for an open record of another kind
+	// Claim, if not nil, is called under the lock before the first step. Its error ends the run.
+	Claim func(ctx context.Context, pool fleet.ResourceID) error
 }
 
 // A run is one call of a Runner.
 type run struct {
 	*Runner
+	pool     fleet.ResourceID
 	workflow Workflow
 	table    Table
 	lock     *lock
@@ -78,7 +81,7 @@ type run struct {
 }
 
 func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, w Workflow) *run {
-	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
+	x := &run{Runner: r, pool: pool, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
 	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool))}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
@@ -192,6 +195,11 @@ func (x *run) plan(ctx context.Context) (begun bool, err error) {
 		return false, needsPerson(plan.Left)
 	default:
 		return false, nil
+	}
+	if x.Claim != nil {
+		if err := x.Claim(ctx, x.pool); err != nil {
+			return false, err
+		}
 	}
 	x.table, x.left = plan.Table, plan.Left
 	x.update(func(r *journal.Record) {

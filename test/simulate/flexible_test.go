@@ -1,14 +1,20 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
 )
 
 const networkAPI = "2024-05-01"
@@ -211,6 +217,45 @@ func (w *world) giveName(c *computer, set fleet.ResourceID) {
 	w.make(http.MethodPut, fleet.ResourceID(c.ResourceID), computeAPI, object{"location": location, "properties": machine})
 	joined := w.modelOf(w.otherPool)
 	w.locked(func() { w.otherModel = joined })
+}
+
+// moves is a cloud in which a member moves to another scale set once it was read.
+type moves struct {
+	azure.Cloud
+	id, to fleet.ResourceID
+	reads  atomic.Int64
+}
+
+func (m *moves) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	i, err := m.Cloud.Instance(ctx, id)
+	if m.id.Equal(id) && m.reads.Add(1) > 1 {
+		i.Pool = m.to
+	}
+	return i, err
+}
+
+// TestOutcomeMemberThatMovesIsOfNoPool: a donor that moves to another scale set after its pool was
+// locked is refused. The other one, whose lock is free, is not changed.
+func TestOutcomeMemberThatMovesIsOfNoPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := usual
+		pool.Flexible, pool.Neighbour = true, 2
+		w := newWorld(Story{Seed: 3, Pool: pool})
+		defer w.close()
+		config, err := w.config("p1", w.azure.Transport(), w.kube, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Cloud = &moves{Cloud: config.Cloud, id: w.instance(0), to: w.otherPool}
+		before := w.modelOf(w.otherPool).image
+		result, err := capture.New(config).Capture(t.Context(), capture.Request{Node: w.nodeName(0)})
+		if !refusedFor(err, "PoolChanged") || !strings.Contains(err.Error(), "nothing was changed") {
+			t.Errorf("the capture ends with %v, version %s", err, result.Version)
+		}
+		if now := w.modelOf(w.otherPool).image; now != before {
+			t.Errorf("the other pool's model names %s", now)
+		}
+	})
 }
 
 // onBoth are stories that are played on both kinds of scale sets.

@@ -111,6 +111,8 @@ func (w *world) neighbour(e Event, p *process) bool {
 		w.locked(func() { w.nodes[name] = now })
 	case "canary deleted":
 		w.make(http.MethodDelete, fleet.CanaryOf(w.pool), computeAPI, nil)
+	case "kubelets silent":
+		w.locked(func() { w.silent = true })
 	case "disk made by others":
 		w.foreign = append(w.foreign, w.names.WorkDisk)
 		w.make(http.MethodPut, w.names.WorkDisk, disksAPI, object{"location": location, "sku": object{"name": "Premium_LRS"},

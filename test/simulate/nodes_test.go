@@ -117,10 +117,11 @@ func (w *world) report(c *computer, life int, ready bool) {
 		return
 	}
 	name := c.node()
-	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.Now()}
+	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}
 	if ready {
 		w.locked(func() { c.ready = life })
 		condition.Status, condition.Reason = corev1.ConditionTrue, "KubeletReady"
+		w.heartbeat(c, life)
 	}
 	n := w.hash("address", name)
 	address := fmt.Sprintf("10.%d.%d.%d", n>>16&0xff, n>>8&0xff, n&0xff)
@@ -175,6 +176,26 @@ func (w *world) report(c *computer, life int, ready bool) {
 			}
 		}
 	}
+}
+
+// heartbeat is a kubelet's report that nothing has changed. Only stories of captures that wait for
+// one have it.
+func (w *world) heartbeat(c *computer, life int) {
+	if !slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Online }) {
+		return
+	}
+	w.after(5*time.Minute, func() {
+		silent := false
+		if w.locked(func() { silent = w.silent }); silent || !w.isOn(c, life) {
+			return
+		}
+		w.kube.Change("nodes", "", c.node(), func(o runtime.Object) {
+			for i := range o.(*corev1.Node).Status.Conditions {
+				o.(*corev1.Node).Status.Conditions[i].LastHeartbeatTime = metav1.Now()
+			}
+		})
+		w.heartbeat(c, life)
+	})
 }
 
 // halted is what the cluster sees of a computer that stopped.

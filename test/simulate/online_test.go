@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -22,9 +23,41 @@ var online = []Story{
 	{Name: "online: killed between flush and snapshot", Seed: 6, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at(putSnapshot, 1, "kill before")},
 	{Name: "online: killed after the snapshot was asked for", Seed: 7, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at(putSnapshot, 1, "kill after")},
 	{Name: "online: first while it is in service, then not", Seed: 8, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}, {Do: "capture", Again: true}}},
-	{Name: "online: its donor deleted after the snapshot", Seed: 4, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}},
-		Happen: []Event{{At: "azure PUT disks/disk_pool1_work", What: "instance deleted", Target: "donor"}}},
+	{Name: "online: its donor deleted after it has reported", Seed: 4, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}},
+		Happen: []Event{{At: putVersion, What: "instance deleted", Target: "donor"}}},
+	{Name: "online: its donor deleted before it has reported", Seed: 4, Pool: usual, Asks: []Ask{{Do: "capture", Online: true, Once: true, Exit: 1}},
+		Cannot: "its Node was deleted before it showed that the node ran while its disk was copied",
+		Happen: []Event{{At: putSnapshot, What: "kubelets silent"}, {At: "azure PUT disks/disk_pool1_work", What: "instance deleted", Target: "donor"}}},
+	{Name: "online: killed after the donor has reported", Seed: 5, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at(putVersion, 1, "kill before")},
+	{Name: "online: killed before the donor has reported", Seed: 5, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at("azure PUT disks/disk_pool1_work", 1, "kill before")},
 	{Name: "online: with a canary", Seed: 9, Pool: usual, Asks: []Ask{{Do: "capture", Online: true, Canary: 1}}},
+}
+
+// TestOutcomeDonorThatBootsIsNotCopied: a donor that boots while its disk is copied, and whose Node
+// shows the old boot for minutes, gives no version.
+func TestOutcomeDonorThatBootsIsNotCopied(t *testing.T) {
+	for _, request := range []string{putSnapshot, "azure GET snapshots/snapshot_pool1"} {
+		s := Story{Name: "online: the donor boots at " + request + ", and its Node shows it late", Seed: 3, Pool: with(func(p *Pool) { p.SlowBoot = 3 * time.Minute }),
+			Asks: []Ask{{Do: "capture", Online: true, Once: true, Exit: 1}}, Cannot: "the donor was stopped, booted or given another disk while its disk was copied",
+			Happen: []Event{{At: request, What: "instance restarted", Target: "donor"}}}
+		if request != putSnapshot {
+			s.Happen[0].N = 3 // once it exists
+		}
+		for _, s := range []Story{s, onFlexible(s)} {
+			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+				t.Error(explain(s, r))
+			}
+		}
+	}
+}
+
+// TestOutcomeSilentDonorIsNotCopied: a kubelet that never reports again shows nothing.
+func TestOutcomeSilentDonorIsNotCopied(t *testing.T) {
+	s := Story{Name: "online: the donor's kubelet is silent", Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture", Online: true, Once: true, Exit: 1}},
+		Cannot: "node pool1000000 has not reported since its disk was copied", Happen: at(putSnapshot, 1, "kubelets silent")}
+	if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+		t.Error(explain(s, r))
+	}
 }
 
 func (p *process) online() bool { return p.ask.Do == "capture" && p.ask.Online }

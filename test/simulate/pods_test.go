@@ -22,7 +22,7 @@ func (w *world) podCreated(r kubesim.Request) {
 	}
 	w.kube.Each("pods", func(o runtime.Object) bool {
 		p := o.(*corev1.Pod)
-		begun := p.Namespace != namespace
+		begun := p.Namespace == workload
 		w.locked(func() { begun, w.begun[p.UID] = begun || w.begun[p.UID], true })
 		if !begun {
 			w.after(w.between(2*time.Second, 4*time.Second, "pod", p.Name, p.UID), func() { w.podStarts(p) })

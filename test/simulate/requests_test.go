@@ -43,7 +43,9 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		if answer == nil || answer.StatusCode >= 300 {
 			return
 		}
-		p.changes.Add(1)
+		if req.name != "azure PATCH "+definition { // which namespace has the pool goes with its Lease
+			p.changes.Add(1)
+		}
 		w.checkQuarantine(p)
 		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !ownLock(lock) {
 			w.broken(12, "%s replaces kured's lock of %s by one of %q", p.name, lock, now)

@@ -23,6 +23,7 @@ func TestOpenCaptureIsAnnounced(t *testing.T) {
 		"another donor":               {&capture.Request{Node: "pool1000001"}, []string{" is undone first: this command captures pool1000001"}, false},
 		"the same donor":              {&capture.Request{Node: "pool1000000"}, []string{" is resumed"}, true},
 		"the same with other options": {&capture.Request{Node: "pool1000000", History: 5}, []string{" is resumed", "the options of the open capture are used"}, true},
+		"again with other options":    {&capture.Request{Node: "pool1000000", Again: true, History: 5}, []string{" is undone first: this command has --again and other options"}, false},
 		"publish only":                {&capture.Request{Node: "pool1000000", PublishOnly: true}, []string{" is undone first: only one of the two commands has --publish-only"}, false},
 		"a rollback":                  {nil, []string{" is undone first: a rollback does not resume a capture"}, false},
 	} {

@@ -94,6 +94,7 @@ type world struct {
 	logs          map[string][]byte      // of pods
 	begun         map[types.UID]bool     // pods of ortet whose kubelet has seen them
 	podLost       bool
+	silent        bool // kubelets report no more that nothing has changed
 	podNumber     int
 	nodes         map[string]nodeState                       // as others have them
 	touched       map[string]bool                            // objects that neighbours changed, by name or lower-case id

@@ -32,6 +32,8 @@ func (c *Cloud) Begin(ctx context.Context, change fleet.Change) (fleet.Token, er
 		return c.createGallery(ctx, ch)
 	case fleet.CreateDefinition:
 		return c.createDefinition(ctx, ch)
+	case fleet.TagDefinition:
+		return c.tagDefinition(ctx, ch)
 	case fleet.CreateVersion:
 		return c.createVersion(ctx, ch)
 	case fleet.TagVersion:

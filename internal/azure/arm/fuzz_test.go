@@ -111,6 +111,7 @@ func changes() []fleet.Change {
 		fleet.CreateDisk{ID: disk, Location: "l", SKU: "Premium_LRS", Source: snapshot}, fleet.DeleteDisk{ID: disk},
 		fleet.AttachDisk{Instance: instance, Disk: disk, LUN: 1}, fleet.DetachDisk{Instance: instance, Disk: disk},
 		fleet.CreateGallery{ID: gallery, Location: "l"}, fleet.CreateDefinition{Definition: fleet.Definition{ID: image, Location: "l"}},
+		fleet.TagDefinition{ID: image, Tags: map[string]string{"a": "b"}},
 		fleet.CreateVersion{ID: version, Location: "l", Source: snapshot, Replicas: 1},
 		fleet.TagVersion{ID: version, Tags: map[string]string{"a": "b", "c": ""}}, fleet.DeleteVersion{ID: version},
 		fleet.PatchModel{Pool: pool, Image: fleet.ImageReference{ID: version}, CustomData: &secret},

@@ -293,8 +293,41 @@ func (c *Cloud) createVersion(ctx context.Context, ch fleet.CreateVersion) (flee
 	})
 }
 
-// tagVersion sends all tags as they shall be, and null for those to remove:
-// right both where Azure replaces the tags and where it merges them.
+// merged returns all tags as they shall be, and nil for those to remove: right both where Azure
+// replaces the tags and where it merges them.
+func merged(have, change map[string]string) (tags map[string]*string, changed bool) {
+	if tags = toTags(have); tags == nil {
+		tags = map[string]*string{}
+	}
+	for k, v := range change {
+		old, there := have[k]
+		switch {
+		case v == "" && there:
+			tags[k], changed = nil, true
+		case v != "" && (!there || old != v):
+			tags[k], changed = ptr(v), true
+		}
+	}
+	return tags, changed
+}
+
+func (c *Cloud) tagDefinition(ctx context.Context, ch fleet.TagDefinition) (fleet.Token, error) {
+	p, err := c.at(ch.ID, typeDefinition)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	have, err := c.Definition(ctx, ch.ID)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	tags, changed := merged(have.Tags, ch.Tags)
+	if !changed {
+		return "", nil
+	}
+	op, err := p.NewGalleryImagesClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], armcompute.GalleryImageUpdate{Tags: tags}, nil)
+	return begun(ctx, ch, op, err)
+}
+
 func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Token, error) {
 	p, err := c.at(ch.ID, typeVersion)
 	if err != nil {
@@ -304,24 +337,9 @@ func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Toke
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.ID, err)
 	}
-	tags := toTags(have.Tags)
-	if tags == nil {
-		tags = map[string]*string{}
-	}
+	tags, changed := merged(have.Tags, ch.Tags)
 	// A version whose last update failed may have the tags; another update mends it.
-	changed := have.ProvisioningState == string(armcompute.GalleryProvisioningStateFailed)
-	for k, v := range ch.Tags {
-		old, there := have.Tags[k]
-		switch {
-		case v == "" && there:
-			tags[k] = nil
-			changed = true
-		case v != "" && (!there || old != v):
-			tags[k] = ptr(v)
-			changed = true
-		}
-	}
-	if !changed {
+	if !changed && have.ProvisioningState != string(armcompute.GalleryProvisioningStateFailed) {
 		return "", nil
 	}
 	op, err := p.NewGalleryImageVersionsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2],

@@ -168,6 +168,8 @@ func (c *Cloud) resumeVerb(t token) (operation, error) {
 		return resume[armcompute.GalleryImagesClientCreateOrUpdateResponse](c, t.Operation)
 	case fleet.CreateVersion{}.Verb(), fleet.PublishVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientCreateOrUpdateResponse](c, t.Operation)
+	case fleet.TagDefinition{}.Verb():
+		return resume[armcompute.GalleryImagesClientUpdateResponse](c, t.Operation)
 	case fleet.TagVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientUpdateResponse](c, t.Operation)
 	case fleet.CreateCanary{}.Verb():

@@ -177,7 +177,7 @@ func TestEveryVerbResumes(t *testing.T) {
 		t.Run(ch.Verb(), func(t *testing.T) {
 			answers := []answer{accepted(), status(`{"status":"InProgress"}`)}
 			switch ch.(type) {
-			case fleet.ProtectInstance, fleet.AttachDisk, fleet.TagVersion, fleet.SetCapacity, fleet.SetSize:
+			case fleet.ProtectInstance, fleet.AttachDisk, fleet.TagDefinition, fleet.TagVersion, fleet.SetCapacity, fleet.SetSize:
 				answers = append([]answer{{status: 200, body: `{}`}}, answers...)
 			case fleet.DetachDisk:
 				answers = append([]answer{{status: 200, body: `{"properties":{"storageProfile":{"dataDisks":[{"lun":1,"managedDisk":{"id":"` + string(disk) + `"}}]}}}`}}, answers...)
@@ -193,7 +193,7 @@ func TestEveryVerbResumes(t *testing.T) {
 				answers = append([]answer{vm}, answers...)
 			}
 			switch n := len(answers) - 2; ch.(type) { // the answer to the change
-			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion, fleet.PublishVersion, fleet.CreateCanary, fleet.WriteExtension, fleet.SetModelUserData, fleet.SetUserData, fleet.SetSize:
+			case fleet.PatchModel, fleet.SetCapacity, fleet.TagDefinition, fleet.TagVersion, fleet.PublishVersion, fleet.CreateCanary, fleet.WriteExtension, fleet.SetModelUserData, fleet.SetUserData, fleet.SetSize:
 				answers[n].status, answers[n].body = 200, `{"properties":{"provisioningState":"Updating"}}`
 			case fleet.CreateSnapshot, fleet.CreateDisk, fleet.CreateGallery, fleet.CreateDefinition, fleet.CreateVersion:
 				answers[n].status, answers[n].body = 202, `{"properties":{"provisioningState":"Creating"}}`

@@ -42,7 +42,7 @@ func nodeRead(w *world) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		w.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if node.UID != string(w.readNode(name).UID) || node.ReadySince.IsZero() || node.Annotations["who"] != "me" ||
+	if node.UID != string(w.readNode(name).UID) || node.ReadySince.IsZero() || node.Reported.IsZero() || node.Annotations["who"] != "me" ||
 		len(node.Addresses) != 1 || !strings.HasSuffix(node.ProviderID, "/pool1/virtualMachines/3") {
 		w.Errorf("%+v", node)
 	}

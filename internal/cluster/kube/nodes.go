@@ -145,6 +145,9 @@ func lean(n *corev1.Node) fleet.Node {
 			out.Conditions = append(out.Conditions, fleet.Condition{Type: string(condition.Type), Status: string(condition.Status), Reason: condition.Reason})
 			continue
 		}
+		if condition.Status != corev1.ConditionUnknown { // which a controller wrote
+			out.Reported = condition.LastHeartbeatTime.Time
+		}
 		if condition.Status == corev1.ConditionTrue {
 			out.Ready, out.ReadySince, out.NotReadyWhy = true, condition.LastTransitionTime.Time, ""
 			continue

@@ -43,6 +43,8 @@ type Result struct {
 	Published       *Published       `json:"published,omitempty"` // if the version is only published
 	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
 	NothingToDo     bool             `json:"nothingToDo,omitempty"`
+	Abandoned       bool             `json:"abandoned,omitempty"` // an open capture was undone and closed, unless NothingToDo
+	Left            []string         `json:"left,omitempty"`      // by one that was abandoned, each with what to do
 	Resumed         bool             `json:"resumed,omitempty"`
 	Pruned          []string         `json:"pruned,omitempty"`
 	Kept            []string         `json:"kept,omitempty"`         // beyond the history, with the reason
@@ -88,6 +90,7 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 	return &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
 		Holder: c.Holder + "/" + name, Report: s.Reporter(c.Report),
+		Claim: func(ctx context.Context, pool fleet.ResourceID) error { return c.claim(ctx, pool, s.Note) },
 		Workflow: func(kind string) (workflow.Workflow, error) {
 			return c.Others(kind)
 		},
@@ -123,7 +126,8 @@ type capture struct {
 	*Service
 	*ScaleSet
 	workflow.Summary
-	asked Request // by this command
+	asked Request          // by this command
+	found fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
 	mu     sync.Mutex
 	req    Request // of the record
@@ -181,6 +185,7 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 
 func (c *capture) run(ctx context.Context) error {
 	pool, err := c.findPool(ctx)
+	c.found = pool
 	if err != nil { // a record may be open
 		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
 	}
@@ -335,6 +340,8 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
 	same := c.asked.PublishOnly == q.PublishOnly            // what becomes of the model is never the other command's choice
+	asked, err := json.Marshal(c.asked)
+	differs := err == nil && string(asked) != string(r.Request)
 	switch {
 	case r.Subject != c.asked.Node:
 		why = "this command captures " + c.asked.Node
@@ -344,13 +351,15 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 		why = "it was being undone"
 	case !same:
 		why = "only one of the two commands has --publish-only"
+	case c.asked.Again && differs:
+		why = "this command has --again and other options"
 	case own:
 		why = "its donor runs this process"
 	case !recent:
 		why = "it is older than 24 hours and took no snapshot"
 	}
 	c.result.Resumed = why == ""
-	if asked, err := json.Marshal(c.asked); err == nil && why == "" && string(asked) != string(r.Request) {
+	if differs && why == "" {
 		c.Note("the options of the open capture are used, not those of this command: to capture with these, give them again with --again")
 	}
 	return c.table(view{}), why, nil
@@ -375,7 +384,9 @@ type state struct {
 	Unprotected bool `json:"unprotected,omitempty"` // Azure refuses to protect instances
 
 	Online string `json:"online,omitempty"` // when a donor that stayed in service was flushed: TagOnline
-	BootID string `json:"bootId,omitempty"` // its boot then
+	BootID string `json:"bootId,omitempty"` // its boot then, until that is confirmed
+
+	Reported time.Time `json:"reported,omitzero"` // its Node's, once the snapshot was complete
 
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
 	DonorGone bool `json:"donorGone,omitempty"`

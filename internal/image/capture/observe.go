@@ -49,7 +49,9 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	}
 	o.DeniedCluster, err = c.Denied(ctx, pool)
 	unreadable("what the cluster allows", err)
-	if pool == "" {
+	moved := pool != "" && c.found != "" && !pool.Equal(c.found) // since findPool
+	refuse(moved, "PoolChanged", on, "it is a node of "+string(pool)+" by now, not of "+string(c.found), "run the same command again")
+	if pool == "" || moved {
 		return o, names
 	}
 	o.Pool = read(ctx, &o, pool, c.Cloud.Pool)

@@ -16,6 +16,7 @@ import (
 const (
 	stepFlush       = "flush"
 	undoDeleteFlush = "delete-flush"
+	stepConfirmBoot = "confirm-boot"
 )
 
 // flushFresh is how old a flush may be when the snapshot begins.
@@ -109,7 +110,46 @@ func (c *capture) flushedNow() bool {
 	return c.Now().Sub(c.flushed) < flushFresh
 }
 
-// stayed returns an error unless the donor ran from before the flush until after the snapshot.
+func (c *capture) confirmBootStep(v view) workflow.Step {
+	return workflow.Step{
+		ID:       stepConfirmBoot,
+		Title:    "Confirm that " + c.req.Node + " did not boot while its disk was copied",
+		Usual:    150 * time.Second,
+		Deadline: 20 * time.Minute,
+		Every:    5 * time.Second,
+		After:    []string{stepSnapshot},
+		Skip:     workflow.SkipIf(v.copied() != "" && c.get().BootID == "", "confirmed when the snapshot was taken"),
+		Do:       c.confirmBoot,
+	}
+}
+
+// confirmBoot waits until the donor's kubelet has reported since the snapshot was complete: until
+// then the Node may show a boot that ended. No clock is read, the report has to be another one.
+func (c *capture) confirmBoot(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	node, err := c.Cluster.Node(ctx, c.req.Node)
+	switch {
+	case fleet.Is(err, fleet.KindNotFound):
+		return done, invalid("confirm boot", "node "+c.req.Node, "capture another node",
+			"its Node was deleted before it showed that the node ran while its disk was copied")
+	case err != nil:
+		return done, err
+	case node.BootID != s.BootID:
+		return done, c.interruptedCopy()
+	case node.Reported.IsZero() || node.Reported.Equal(s.Reported):
+		return in(5*time.Second, "node %s has not reported since its disk was copied; its kubelet does so each nodeStatusReportFrequency, by default 5 minutes",
+			c.req.Node), nil
+	}
+	c.set(func(s *state) { s.BootID = "" })
+	return done, nil
+}
+
+func (c *capture) interruptedCopy() error {
+	return invalid("create snapshot", string(c.get().Instance), "", "the donor was stopped, booted or given another disk while its disk was copied")
+}
+
+// stayed returns an error if the donor is seen to have stopped since the flush, and notes which
+// report of its kubelet was the last one then.
 func (c *capture) stayed(ctx context.Context) error {
 	s := c.get()
 	i, err := c.donorInstance(ctx)
@@ -118,8 +158,9 @@ func (c *capture) stayed(ctx context.Context) error {
 	}
 	node, err := c.Cluster.Node(ctx, c.req.Node)
 	if err == nil && (node.BootID != s.BootID || i.Power != fleet.PowerRunning || !i.OSDisk.Equal(s.Disk)) {
-		err = invalid("create snapshot", string(s.Instance), "", "the donor was stopped, booted or given another disk while its disk was copied")
+		err = c.interruptedCopy()
 	}
+	c.set(func(s *state) { s.Reported = node.Reported })
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,6 +63,7 @@ func (c *capture) table(v view) workflow.Table {
 		c.stopStep(v),
 		c.flushStep(v),
 		c.snapshotStep(v),
+		c.confirmBootStep(v),
 		c.holdRebootsStep(v),
 		c.workDiskStep(v),
 		c.attachStep(v),
@@ -78,7 +80,7 @@ func (c *capture) table(v view) workflow.Table {
 		c.growStep(),
 	}
 	if !c.req.Online {
-		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush })
+		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush || s.ID == stepConfirmBoot })
 	}
 	return rows
 }
@@ -140,7 +142,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		problems, unread := c.canaryProblems(ctx, *o.Pool, resume, note)
 		p.Problems = slices.Concat(p.Problems, unread, c.mayClone(problems, note))
 	}
-	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Now())
+	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Cloud.Now())
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
@@ -239,7 +241,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	if o.Disk != nil {
 		s.Definition = plan.NewDefinition(names.Definition, o, map[string]string{
-			fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name,
+			fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name, fleet.TagNamespace: c.Namespace,
 		})
 	}
 	if w := o.Workbench; w != nil {
@@ -303,6 +305,7 @@ func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string
 func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	c := s.capture(q)
 	pool, _ := c.findPool(ctx) // decide reports why none is found
+	c.found = pool
 	inspects, stops := false, false
 	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (plan.Plan, error) {
 		t, p, err := c.decide(ctx, r)
@@ -340,6 +343,8 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	p, err = decide(rec)
 	if holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool)); leaseErr == nil && locked && c.Now().Before(holding.Until) {
 		p.Problems = workflow.Held(string(pool), holding).Problems
+	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.heldElsewhere(ctx, pool), &refused) {
+		p.Problems = append(p.Problems, refused.Problems...)
 	} else if open {
 		p.Resumes, p.NothingToDo = resumes, false
 		p.Notes = slices.Insert(p.Notes, 0, note)

@@ -255,10 +255,17 @@ func (c *capture) definitionStep(v view) workflow.Step {
 
 func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	return p.Ensure(ctx, fleet.CreateDefinition{Definition: s.Definition}, func(ctx context.Context) (bool, error) {
+	w, err := p.Ensure(ctx, fleet.CreateDefinition{Definition: s.Definition}, func(ctx context.Context) (bool, error) {
 		d, err := c.Cloud.Definition(ctx, s.Names.Definition)
+		if err == nil {
+			err = c.elsewhere(d)
+		}
 		return err == nil && !azure.Busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
 	})
+	if left := claimSettles - p.Since(); err == nil && w.RequeueAfter == 0 && left > 0 {
+		w = in(left, "reading back which namespace has the pool")
+	}
+	return w, err
 }
 
 const (
@@ -273,12 +280,16 @@ func (c *capture) versionStep(v view) workflow.Step {
 	if c.req.Shallow {
 		usual, deadline = time.Minute, time.Hour
 	}
+	after := []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
+	if c.req.Online {
+		after = append(after, stepConfirmBoot)
+	}
 	return workflow.Step{
 		ID:       stepVersion,
 		Title:    "Build image version " + id.Name(),
 		Usual:    usual,
 		Deadline: deadline,
-		After:    []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect},
+		After:    after,
 		Skip:     workflow.SkipIf(v.published(), v.generalized()),
 		Do:       c.version,
 		Undo: &workflow.Undo{

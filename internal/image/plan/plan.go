@@ -39,7 +39,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 
 // A Plan is what a capture or rollback would do, and why it may not.
 type Plan struct {
-	Kind        string           `json:"kind"` // "capture" or "rollback"
+	Kind        string           `json:"kind"` // "capture", "rollback" or "abandonment"
 	Pool        fleet.ResourceID `json:"pool"`
 	Donor       string           `json:"donor,omitempty"`     // node name
 	Workbench   string           `json:"workbench,omitempty"` // node name

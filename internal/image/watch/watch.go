@@ -323,7 +323,7 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 		d.Denied(group, denied, nil)
 	}
 	for _, x := range p.Problems {
-		if x.Code == "AzureDenied" || x.Code == "ClusterDenied" {
+		if x.Code == "AzureDenied" || x.Code == "ClusterDenied" || x.Code == capture.CodeOtherNamespace {
 			d = append(d, x)
 		} else if w.finding == "" {
 			w.note("if its nodes fail, there is no way back: %s", x.What)

@@ -1,0 +1,69 @@
+package capture
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// CodeOtherNamespace is the problem of a pool whose lock and record are in another namespace.
+const CodeOtherNamespace = "OtherNamespace"
+
+// claimSettles is longer than another process takes from its read of the tag to its write: the
+// tag that is there then is the last one.
+const claimSettles = 20 * time.Second
+
+// claim records on the pool's image definition that its lock and record are in this namespace,
+// and refuses a pool of another one, since a Lease keeps only its own namespace's processes off.
+// Where the tag cannot be written that is a note: a rollback may have no right to. A pool without
+// a definition is claimed by the row that creates it.
+func (c Config) claim(ctx context.Context, pool fleet.ResourceID, note func(string, ...any)) error {
+	id := plan.DefinitionOf(pool)
+	d, err := c.Cloud.Definition(ctx, id)
+	if err == nil && d.Tags[fleet.TagNamespace] == "" && c.Namespace != "" {
+		w := azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: time.Minute}
+		err = w.Do(ctx, fleet.TagDefinition{ID: id, Tags: map[string]string{fleet.TagNamespace: c.Namespace}})
+		if err == nil {
+			err = azure.Sleep(ctx, claimSettles)
+		}
+		if err == nil {
+			d, err = c.Cloud.Definition(ctx, id)
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case fleet.IgnoreNotFound(err) != nil:
+		note("commands in other namespaces are not kept off this pool, since the tag %s of %s could not be read or written: %v", fleet.TagNamespace, id, err)
+		return nil
+	}
+	return c.elsewhere(d)
+}
+
+// heldElsewhere is claim's refusal for a plan, which writes nothing.
+func (c Config) heldElsewhere(ctx context.Context, pool fleet.ResourceID) error {
+	d, err := c.Cloud.Definition(ctx, plan.DefinitionOf(pool))
+	if err != nil {
+		return nil //nolint:nilerr // claim notes it
+	}
+	return c.elsewhere(d)
+}
+
+// elsewhere refuses a pool whose definition names another namespace.
+func (c Config) elsewhere(d fleet.Definition) error {
+	other := d.Tags[fleet.TagNamespace]
+	if other == "" || other == c.Namespace || c.Namespace == "" {
+		return nil
+	}
+	return &workflow.Refused{Problems: []fleet.Problem{{
+		Code: CodeOtherNamespace, On: string(d.ID),
+		What: fmt.Sprintf("the lock and the record of its pool are in namespace %s, not in %s", other, c.Namespace),
+		WayOut: fmt.Sprintf("give --namespace %s; or, once ortet status --namespace %s shows nothing open, move the pool: az tag update --operation delete --resource-id %s --tags %s=%s",
+			other, other, d.ID, fleet.TagNamespace, other),
+	}}}
+}

@@ -1,0 +1,85 @@
+package simulate
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// TestOutcomeInterruptedCaptureIsAbandoned: a capture that was killed at any of these requests is
+// undone and closed, given by any node or by the pool; what stays is said, and the exit code is 4 if
+// the model was changed.
+func TestOutcomeInterruptedCaptureIsAbandoned(t *testing.T) {
+	for _, c := range []struct {
+		at   string
+		node bool
+		exit int
+		left string // of the error
+	}{
+		{at: powerOff, node: true},
+		{at: "azure PUT disks/disk_pool1_work"},
+		{at: putVersion, node: true},
+		{at: patchModel, exit: workflow.ExitNeedsPerson, left: "the model names 2000.01.01, from which new nodes come: ortet rollback pool1 goes back"},
+	} {
+		t.Run(c.at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(Story{Seed: 1, Pool: usual, Happen: at(c.at, 1, "kill after")})
+				defer w.close()
+				config, changes := w.of(t, namespace)
+				captures := capture.New(config)
+				node, pool := "", w.pool
+				if c.node {
+					node, pool = w.nodeName(1), ""
+				}
+				nothing, err := captures.Abandon(t.Context(), pool, node)
+				if err != nil || !nothing.NothingToDo || changes() > 0 {
+					t.Errorf("with nothing open: %+v, %v, %d changes", nothing, err, changes())
+				}
+				w.pursue(0, Ask{Do: "capture", Once: true})
+				if _, err := captures.Abandon(t.Context(), pool, node); workflow.ExitCode(err) != c.exit || c.exit != 0 && !strings.Contains(err.Error(), c.left) {
+					t.Errorf("it ends with %v, expected exit %d and %q", err, c.exit, c.left)
+				}
+				if j := w.journal(); j == nil || j.Ended == nil {
+					t.Fatalf("the record is open: %+v", j)
+				}
+				time.Sleep(time.Hour)
+				name := w.nodeName(0)
+				if s := w.stateOf(name); s.unschedulable || !w.isReady(w.computerOf(name)) || s.annotations["ortet.io/capture"] != "" {
+					t.Errorf("the donor is not back: %+v", s)
+				}
+				if again, err := captures.Abandon(t.Context(), pool, node); err != nil || !again.NothingToDo {
+					t.Errorf("the second time: %+v, %v", again, err)
+				}
+			})
+		})
+	}
+}
+
+// TestOutcomeAbandonSaysWhatItDoes: the dry run names the undos and changes nothing, and what stays
+// is in the result.
+func TestOutcomeAbandonSaysWhatItDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 1, Pool: usual, Happen: at(patchModel, 1, "kill before")})
+		defer w.close()
+		config, changes := w.of(t, namespace)
+		captures := capture.New(config)
+		w.pursue(0, Ask{Do: "capture", Once: true})
+		time.Sleep(2 * leaseFor)
+		plan, err := captures.PlanAbandon(t.Context(), w.pool, "")
+		if notes := strings.Join(plan.Notes, "\n"); err != nil || len(plan.Problems) > 0 || plan.NothingToDo || changes() > 0 || plan.Donor != w.nodeName(0) ||
+			!strings.Contains(notes, "this command abandons it") {
+			t.Errorf("the dry run: %+v, %v, %d changes", plan, err, changes())
+		}
+		result, err := captures.Abandon(t.Context(), w.pool, "")
+		if left := strings.Join(result.Left, "\n"); err != nil || !result.Abandoned || result.NothingToDo || !strings.Contains(left, "version 2000.01.01, which is complete") {
+			t.Errorf("%+v, %v", result, err)
+		}
+		if strings.Contains(w.modelNow().image, "2000.01.01") {
+			t.Error("the model names the version")
+		}
+	})
+}
