@@ -805,3 +805,25 @@ func TestHole08InterruptedScaleDown(t *testing.T) {
 		}
 	})
 }
+
+// A strict world lets nobody evict.
+type strict struct{ *world }
+
+func (strict) Drain(context.Context, string, cluster.DrainOptions, func(cluster.DrainEvent)) error {
+	return &fleet.Error{Op: "drain", Kind: fleet.KindDenied, Err: errors.New("403 Forbidden")}
+}
+
+// A stop goes past budgets when its time is over, not past a refusal.
+func TestOutcomeStopThatMayNotDrain(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.control.Nodes = strict{w}
+		if err := w.control.Stop(w.t.Context(), "agents"); !fleet.Is(err, fleet.KindDenied) {
+			t.Errorf("stop without the right to evict: %v", err)
+		}
+		for _, m := range w.machines() {
+			if m.Power != "running" {
+				t.Errorf("%s is %s undrained", m.Node, m.Power)
+			}
+		}
+	})
+}
