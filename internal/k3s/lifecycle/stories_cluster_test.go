@@ -169,9 +169,6 @@ func guardCluster(w *world, p *process, r *http.Request, body []byte) {
 			w.wrong("pool %s is stopped without the tag that start goes by", set.Name)
 		}
 	case is(http.MethodPatch, serverVM) && bytes.Contains(body, []byte(`"userData"`)):
-		if vm.Tags[recipe.TagBoot] == recipe.BootReady {
-			w.wrong("the settings are written with the tag that says that the server is ready")
-		}
 		if w.story.name == "up with another k3s" && !saved() {
 			w.wrong("another k3s is written without a backup of the state")
 		}

@@ -75,10 +75,11 @@ func (w *world) wrong(format string, args ...any) {
 // A process is one run of a command.
 type process struct {
 	*site
-	w        *world
-	next     *azsim.Transport
-	kill     context.CancelFunc
-	happened []string // to its writes
+	w         *world
+	next      *azsim.Transport
+	kill      context.CancelFunc
+	happened  []string // to its writes
+	disturbed bool     // by anything
 }
 
 func (w *world) process() *process {
@@ -105,10 +106,15 @@ func (p *process) decide(name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trace = append(w.trace, fmt.Sprintf("%6.0f s  %s", time.Since(began).Seconds(), name))
+	if w.happens == refused { // what is made again, and not refused, is done
+		p.happened = slices.DeleteFunc(p.happened, func(made string) bool { return made == name })
+	}
 	if key := stamp.ReplaceAllString(name, "TIME"); !w.met[key] && p.ctx.Err() == nil {
 		patch := strings.HasPrefix(name, "PATCH virtualmachinescalesets/")
 		switch {
 		case w.happens == scales && (!patch || len(w.met) > 0), w.happens == deletes && (!strings.HasSuffix(name, "agents/delete") || len(w.met) > 0):
+			return ""
+		case w.happens == refused && len(p.happened) > 0: // what goes on after a refusal shows whether it counts
 			return ""
 		}
 		w.met[key] = true
@@ -121,7 +127,7 @@ func (p *process) decide(name string) string {
 		case nothing, blocks, noBoot:
 			return ""
 		}
-		p.happened = append(p.happened, name)
+		p.happened, p.disturbed = append(p.happened, name), true
 		return what
 	}
 	return ""
@@ -253,7 +259,7 @@ func (w *world) tell(interruption int) {
 		if err != nil {
 			w.interrupted = append(w.interrupted, what)
 		}
-		w.judge(run, killed, code, interruption, p.happened, err)
+		w.judge(run, p, killed, code, interruption, err)
 		if w.Failed() || run > 80 {
 			return
 		}
@@ -271,20 +277,22 @@ func (w *world) tell(interruption int) {
 }
 
 // judge compares what happened in a run with its exit code and its sentence.
-func (w *world) judge(run int, killed bool, code, interruption int, happened []string, err error) {
-	switch what := strings.Join(happened, ", "); {
+func (w *world) judge(run int, p *process, killed bool, code, interruption int, err error) {
+	switch what := strings.Join(p.happened, ", "); {
 	case killed && code != interruption:
 		w.wrong("interrupted at %s, it ends with exit code %d, not %d: %v", what, code, interruption, err)
 	case w.happens == refused && what != "" && (err == nil || code == workflow.ExitInterrupted):
 		w.wrong("%s was refused, and it ends with exit code %d: %v", what, code, err)
-	case w.happens == refused && what != "" && !slices.ContainsFunc(happened, func(what string) bool { return w.names(err.Error(), what) }):
+	case w.happens == refused && what != "" && !slices.ContainsFunc(p.happened, func(what string) bool { return w.names(err.Error(), what) }):
 		w.wrong("%s was refused, which it does not say: %v", what, err)
 	case w.happens == passing && err != nil:
 		w.wrong("it ends with exit code %d for a passing reason: %v", code, err)
-	case err != nil && (what == "" && run > 1 || w.happens == nothing || w.happens == scales || w.happens == deletes):
+	case err != nil && (!p.disturbed && run > 1 || w.happens == nothing || w.happens == scales || w.happens == deletes):
 		w.wrong("it ends with exit code %d: %v", code, err)
 	case run == 1 && (w.happens == noBoot || w.happens == blocks && !w.story.fit) && err == nil:
 		w.wrong("it ends with exit code 0")
+	case w.happens == blocks && w.story.fit && err != nil:
+		w.wrong("it has time for a budget's sake alone, and ends with exit code %d: %v", code, err)
 	case w.happens == blocks && err != nil && !strings.Contains(err.Error(), "PodDisruptionBudget default/web"):
 		w.wrong("it does not say which budget: %v", err)
 	case run > 80:
