@@ -109,6 +109,7 @@ ifdef REST
 else
 	go test -count=1 -timeout 0 -v ./test/simulate -run '^Test($(if $(SEEDS)$(WITHIN),,Stories|Sweep|SweepWatch|SweepCanary|)Seeds)$$' \
 		-args -sweep -seeds=$(or $(SEEDS),$(if $(WITHIN),100,1000)) -first=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
+	$(if $(SEEDS)$(WITHIN),,go test -count=1 ./internal/k3s/lifecycle -run 'Stories$$' -args -sweep)
 endif
 
 mutants: ## plant bugs; a story or a test has to find each

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -295,7 +296,7 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, clusterMutants) {
 		t.Run(m.promise, func(t *testing.T) {
 			path := filepath.Join(root, m.file)
 			text, err := os.ReadFile(path)

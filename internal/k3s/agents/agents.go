@@ -91,7 +91,8 @@ func (c *Control) Machines(ctx context.Context, pool fleet.ResourceID) ([]Machin
 	return out, err
 }
 
-// Find finds the machine of a Node, or of an instance's name, in any pool of the group.
+// Find finds the machine of a Node, or of an instance's name, in any pool of the group. One that an
+// unfinished replacement has deleted has no ID.
 func (c *Control) Find(ctx context.Context, name string) (fleet.Pool, Machine, error) {
 	var pools []string
 	err := c.ARM.List(ctx, c.Group+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion, func(raw json.RawMessage) error {
@@ -107,6 +108,9 @@ func (c *Control) Find(ctx context.Context, name string) (fleet.Pool, Machine, e
 		pool, machines, err := c.load(ctx, p)
 		if err != nil {
 			return fleet.Pool{}, Machine{}, err
+		}
+		if m, _ := replaced(pool); m.Name != "" {
+			machines = append(machines, m)
 		}
 		for _, m := range machines {
 			if strings.EqualFold(m.Node, name) || strings.EqualFold(m.Name, name) {

@@ -805,3 +805,78 @@ func TestHole08InterruptedScaleDown(t *testing.T) {
 		}
 	})
 }
+
+// A strict world lets nobody evict.
+type strict struct{ *world }
+
+func (strict) Drain(context.Context, string, cluster.DrainOptions, func(cluster.DrainEvent)) error {
+	return &fleet.Error{Op: "drain", Kind: fleet.KindDenied, Err: errors.New("403 Forbidden")}
+}
+
+// A stop goes past budgets when its time is over, not past a refusal.
+func TestOutcomeStopThatMayNotDrain(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.control.Nodes = strict{w}
+		if err := w.control.Stop(w.t.Context(), "agents"); !fleet.Is(err, fleet.KindDenied) {
+			t.Errorf("stop without the right to evict: %v", err)
+		}
+		for _, m := range w.machines() {
+			if m.Power != "running" {
+				t.Errorf("%s is %s undrained", m.Node, m.Power)
+			}
+		}
+	})
+}
+
+// An interrupted Azure accepts a change, and its client ends then.
+type interrupted struct {
+	azure.Cloud
+	end func()
+}
+
+func (i interrupted) Begin(ctx context.Context, c fleet.Change) (fleet.Token, error) {
+	defer i.end()
+	return i.Cloud.Begin(ctx, c)
+}
+
+// A scale-up that was interrupted awaits its machines when it is given again, also before Azure has made them.
+func TestOutcomeScaleUpInterrupted(t *testing.T) {
+	play(t, 2, func(w *world) {
+		ctx, cancel := context.WithCancel(w.t.Context())
+		cloud := w.control.Cloud
+		w.control.Cloud = interrupted{cloud, cancel}
+		if err := w.control.Scale(ctx, "agents", 4); err == nil {
+			t.Fatal("the scale-up was not interrupted")
+		}
+		w.control.Cloud = cloud
+		if err := w.control.Scale(w.t.Context(), "agents", 4); err != nil {
+			t.Error(err)
+		}
+		w.wantNodes(4)
+		time.Sleep(5 * time.Minute) // until the PATCH's machines have joined
+	})
+}
+
+// A replacement that was interrupted goes on, also where the agent is deleted already.
+func TestOutcomeReplaceInterrupted(t *testing.T) {
+	for after := time.Second; ; after += 20 * time.Second {
+		done := false
+		play(t, 2, func(w *world) {
+			ctx, cancel := context.WithTimeout(w.t.Context(), after)
+			defer cancel()
+			if done = w.control.Replace(ctx, "agents_0") == nil; !done {
+				if err := w.control.Replace(w.t.Context(), "agents000000"); err != nil {
+					t.Errorf("interrupted after %s: %v", after, err)
+				}
+			}
+			w.wantNodes(2)
+			if pool, err := w.control.Pool(w.t.Context(), "agents"); err != nil || pool.Capacity != 2 || pool.Tags[agents.TagReplace] != "" {
+				t.Errorf("interrupted after %s: capacity %d, tags %v, %v", after, pool.Capacity, pool.Tags, err)
+			}
+			time.Sleep(5 * time.Minute) // until the PATCH's machines have joined
+		})
+		if done || t.Failed() {
+			return
+		}
+	}
+}

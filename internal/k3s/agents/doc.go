@@ -3,7 +3,7 @@
 // Ready after.
 //
 // Nothing is journaled. What is to be done is read from Azure and from the Nodes at
-// the start, so an interrupted command goes on when it is run again; the one thing
-// that cannot be read there, when a reimage of a pool began, is a tag of its scale
-// set. Errors are *fleet.Error.
+// the start, so an interrupted command goes on when it is run again; what cannot be
+// read there, when a reimage of a pool began and which agent is being replaced, is a
+// tag of its scale set. Errors are *fleet.Error.
 package agents

@@ -45,7 +45,7 @@ func (c *Control) drain(ctx context.Context, m Machine, fit bool) (n fleet.Node,
 			c.report(m.Node, "pod %s blocked by %s", e.Pod, e.Because)
 		}
 	})
-	if err != nil && !fit {
+	if err != nil && (!fit || !fleet.Is(err, fleet.KindBlocked)) {
 		return n, err
 	}
 	return n, ctx.Err()

@@ -3,9 +3,11 @@ package agents
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -36,17 +38,30 @@ func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 		if err != nil {
 			return err
 		}
-		return c.remove(ctx, pool, victims)
+		return c.remove(ctx, pool, victims, nil)
 	}
 	return c.awaitPool(ctx, name)
 }
 
-// awaitPool waits until all running machines of a pool have a Ready Node, and uncordons
-// what an interrupted command cordoned.
+// awaitPool waits until Azure has made all machines of a pool, as after an interrupted scale-up, and
+// those that run have a Ready Node, and uncordons what an interrupted command cordoned.
 func (c *Control) awaitPool(ctx context.Context, name string) error {
-	_, machines, err := c.load(ctx, name)
-	if err != nil {
-		return err
+	var machines []Machine
+	for deadline := c.Now().Add(c.ReadyTimeout); ; {
+		pool, list, err := c.load(ctx, name)
+		if err != nil {
+			return err
+		}
+		if machines = list; int64(len(machines)) >= pool.Capacity {
+			break
+		}
+		if c.Now().After(deadline) {
+			return &fleet.Error{Op: "wait for the machines of pool " + name, Resource: string(pool.ID), Kind: fleet.KindTimedOut,
+				Err: fmt.Errorf("pool has %d of %d", len(machines), pool.Capacity), Remedy: "run the same command again, or ortet cluster scale to fewer"}
+		}
+		if err := azure.Sleep(ctx, azure.RestInterval); err != nil {
+			return err
+		}
 	}
 	return each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error {
 		if m.Power == "deallocated" || m.Power == "stopped" {
@@ -56,8 +71,9 @@ func (c *Control) awaitPool(ctx context.Context, name string) error {
 	})
 }
 
-// remove drains machines, deletes them, and then their Nodes.
-func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine) error {
+// remove drains machines, deletes them, and then their Nodes. The scale set has the tags before
+// it deletes.
+func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine, tags map[string]string) error {
 	var mu sync.Mutex
 	uids := map[string]string{}
 	if err := each(ctx, victims, maxParallel, func(ctx context.Context, m Machine) error {
@@ -68,6 +84,11 @@ func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine
 		return err
 	}); err != nil {
 		return err
+	}
+	if len(tags) > 0 {
+		if err := c.tag(ctx, pool.ID, "Merge", tags); err != nil {
+			return err
+		}
 	}
 	for _, m := range victims {
 		c.report(m.Node, "deleting %s", m.Name)
@@ -132,18 +153,46 @@ func (c *Control) choose(ctx context.Context, pool fleet.Pool, machines []Machin
 	return list[:min(n, len(list))], nil
 }
 
-// Replace deletes one agent and lets the pool make another in its place.
+// TagReplace is a tag of a scale set while the replacement of an agent is unfinished: the names of
+// its machine and its Node, and the capacity of before.
+const TagReplace = "ortet.io_replace"
+
+// replaced returns the agent that a scale set's TagReplace names, and the capacity of before.
+func replaced(pool fleet.Pool) (m Machine, capacity int64) {
+	_, _ = fmt.Sscan(pool.Tags[TagReplace], &m.Name, &m.Node, &capacity) // what is no such value names no agent
+	return m, capacity
+}
+
+// Replace deletes one agent and lets the pool make another in its place. Interrupted, the same
+// call goes on, also with an agent that is deleted already.
 func (c *Control) Replace(ctx context.Context, name string) error {
 	pool, m, err := c.Find(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := c.remove(ctx, pool, []Machine{m}); err != nil {
-		return err
+	_, capacity := replaced(pool)
+	if m.ID != "" {
+		capacity = pool.Capacity
+		begun := map[string]string{TagReplace: fmt.Sprint(m.Name, " ", m.Node, " ", capacity)}
+		if err := c.remove(ctx, pool, []Machine{m}, begun); err != nil {
+			return err
+		}
 	}
 	// Deleting by id took one off the capacity; whoever scaled meanwhile counts.
-	if err := c.setCapacity(ctx, pool.ID, func(now int64) int64 { return now + max(0, min(1, pool.Capacity-now)) }); err != nil {
+	if err := c.setCapacity(ctx, pool.ID, func(now int64) int64 { return now + max(0, min(1, capacity-now)) }); err != nil {
 		return err
 	}
-	return c.awaitPool(ctx, pool.Name)
+	if err := c.awaitPool(ctx, pool.Name); err != nil {
+		return err
+	}
+	if m.ID == "" { // deleted by an interrupted call, which may have left the Node
+		n, err := c.Nodes.Node(ctx, m.Node)
+		if err == nil {
+			err = c.Nodes.Forget(ctx, m.Node, n.UID)
+		}
+		if fleet.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return c.tag(ctx, pool.ID, "Delete", map[string]string{TagReplace: fmt.Sprint(m.Name, " ", m.Node, " ", capacity)})
 }

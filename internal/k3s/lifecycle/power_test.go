@@ -32,8 +32,10 @@ func (x *site) read(id string, into any, query ...string) bool {
 	switch {
 	case !strings.Contains(id, "/providers/"):
 		version = "2021-04-01"
-	case strings.Contains(id, "/disks/"):
+	case strings.Contains(id, "/disks/"), strings.Contains(id, "/snapshots"):
 		version = "2023-10-02"
+	case strings.Contains(id, "/autoscaleSettings/"):
+		version = "2022-10-01"
 	}
 	err := x.arm.Get(x.ctx, fleet.ResourceID(id), version, into, query...)
 	if err != nil && !fleet.Is(err, fleet.KindNotFound) && x.ctx.Err() == nil {
