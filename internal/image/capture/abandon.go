@@ -92,7 +92,7 @@ func (a abandonment) remains(ctx context.Context) error {
 	default:
 		a.result.Left = append(a.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
 	}
-	return nil
+	return nil //nolint:nilerr // it is noted
 }
 
 // PlanAbandon says what Abandon would do, and changes nothing.

@@ -40,7 +40,7 @@ func (c Config) claim(ctx context.Context, pool fleet.ResourceID, note func(stri
 		return context.Cause(ctx)
 	case fleet.IgnoreNotFound(err) != nil:
 		note("commands in other namespaces are not kept off this pool, since the tag %s of %s could not be read or written: %v", fleet.TagNamespace, id, err)
-		return nil
+		return nil //nolint:nilerr // it is noted
 	}
 	return c.elsewhere(d)
 }

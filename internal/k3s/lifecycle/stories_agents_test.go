@@ -430,7 +430,6 @@ func agentStories() []story {
 	reimage := func(outdated bool) func(*world, *process) (any, error) {
 		return do(func(ctx context.Context, c *agents.Control) error { return c.Reimage(ctx, "agents", 1, outdated) })
 	}
-	const usual = "capacity 4, 0, 1 cordoned, 2, 3"
 	return []story{
 		{name: "scale up", do: scale(6), ends: "capacity 6, 0, 1 cordoned, 2, 3, 4, 5", meets: map[string]string{scales: "", noBoot: ""}},
 		{name: "scale up by less than others", do: scale(5), ends: "capacity 5, 0, 1 cordoned, 2, 3, 4", meets: map[string]string{scales: ""}, without: []string{nothing, killBefore, killAfter, refused, conflicts, lost, passing}},
