@@ -421,12 +421,11 @@ type state struct {
 // captures and of rollbacks. It is read from the state of either.
 type Inherited struct {
 	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
-	LastCustomData string         `json:"lastCustomData,omitempty"`
-	Original       *plan.Original `json:"original,omitempty"`
-	Growth         *Growth        `json:"growth,omitempty"` // the newest
-	Unfinished     *Unfinished    `json:"unfinished,omitempty"`
-	// Watched is what a watch saved by Remember.
-	Watched json.RawMessage `json:"watched,omitempty"`
+	LastCustomData string          `json:"lastCustomData,omitempty"`
+	Original       *plan.Original  `json:"original,omitempty"`
+	Growth         *Growth         `json:"growth,omitempty"` // the newest
+	Unfinished     *Unfinished     `json:"unfinished,omitempty"`
+	Watched        json.RawMessage `json:"watched,omitempty"` // what a watch found
 }
 
 // Unfinished is what a rollback decided that changed the model and did not end well.

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -280,27 +279,29 @@ func (r *rollback) unfinished(pool fleet.Pool, versions []fleet.ImageVersion) (u
 	return u, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
 }
 
-// A Last is the pool's last run if that is a rollback.
+// A Last is the pool's last run: but for Watched, if that is a rollback whose record can be read.
 type Last struct {
 	Name     string           // of its record; "" for none
 	By       string           // process that wrote it
 	From, To fleet.ResourceID // versions; "" for other images
 	Why      string           // finding of the watch that took From back; "" for a person's rollback
 	Ended    bool             // well
+	Watched  json.RawMessage  // what a watch saved; nil for nothing
 }
 
-// Last returns the pool's last run if that is a rollback whose record can be read.
+// Last reads the pool's last run.
 func (s *Service) Last(ctx context.Context, pool fleet.ResourceID) (Last, error) {
-	rec, err := s.Journal.Load(ctx, strings.ToLower(string(pool)))
+	rec, err := s.Journal.Load(ctx, string(pool))
+	last := Last{Watched: capture.Inherit(rec).Watched}
 	if err != nil || rec.Kind != Kind {
-		return Last{}, fleet.IgnoreNotFound(err)
+		return last, fleet.IgnoreNotFound(err)
 	}
 	var q Request
-	st, err := stateOf(rec)
-	if cmp.Or(err, json.Unmarshal(rec.Request, &q)) != nil {
-		return Last{}, nil //nolint:nilerr // a record that cannot be read proves nothing
+	if st, err := stateOf(rec); cmp.Or(err, json.Unmarshal(rec.Request, &q)) == nil {
+		last.Name, last.By, last.From, last.To, last.Why = rec.Name, rec.Writer, st.From, st.To, q.Why
+		last.Ended = rec.Ended != nil && rec.Ended.Exit == workflow.ExitDone
 	}
-	return Last{Name: rec.Name, By: rec.Writer, From: st.From, To: st.To, Why: q.Why, Ended: rec.Ended != nil && rec.Ended.Exit == workflow.ExitDone}, nil
+	return last, nil
 }
 
 // String names the rollback and its process for people.

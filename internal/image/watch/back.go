@@ -23,23 +23,18 @@ func (e chosenError) Error() string { return "the model names it again, by " + s
 
 // takeBack rolls back to the version before, and then sees to the nodes that did not come up.
 func (w *watch) takeBack(ctx context.Context, why string) error {
-	w.result.Outcome, w.result.Why = "", why
-	w.note("%s is quarantined: %s", w.version.Name, why)
 	failed := fmt.Errorf("%s is quarantined: %s", w.version.Name, why)
+	w.result.Outcome, w.result.Why = "", why
+	w.note("%v", failed)
 	var result rollback.Result
 	var err error
-	var chosen chosenError
+	var out *workflow.Outcome
 	again := false
-	if over := w.until(ctx, func() (bool, error) {
-		last, unread := w.Rollback.Last(ctx, w.result.Pool)
-		if unread != nil {
-			return true, unread
-		}
-		if last.Name != w.last && last.Why == "" && last.Ended && last.To.Equal(w.version.ID) {
-			return true, chosenError(last.String())
+	over := w.until(ctx, func() (bool, error) {
+		if err := w.still(ctx); err != nil {
+			return true, err
 		}
 		result, err = w.Rollback.Rollback(ctx, w.back(why))
-		var out *workflow.Outcome
 		switch is := errors.As(err, &out); {
 		case refusedFor(err, "Held"): // by a capture or a rollback of somebody else
 			w.say("waits for the pool's lock: " + err.Error())
@@ -52,59 +47,44 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 			return false, nil
 		}
 		return true, nil
-	}); errors.As(over, &chosen) {
+	})
+	if chosen := chosenError(""); errors.As(over, &chosen) {
 		return w.leave(chosen, failed)
 	} else if over != nil {
 		return over
 	}
 	w.result.Rollback = &result
-	// The record is begun before the tag, which keeps the version from going live again.
-	var refused *workflow.Refused
-	var out *workflow.Outcome
-	var who, now string
-	is := errors.As(err, &refused)
-	noWay := is && !refusedFor(err, "ModelChanged")
-	if over := w.until(ctx, func() (_ bool, unread error) {
-		who, now, unread = w.chosen(ctx)
-		return true, unread
-	}); over != nil && !noWay {
+	var now look
+	over = w.until(ctx, func() (_ bool, err error) {
+		now, err = w.look(ctx)
+		return true, err
+	})
+	refused := errors.As(err, new(*workflow.Refused))
+	noWay := refused && !refusedFor(err, "ModelChanged")
+	if over != nil && !noWay {
 		return over
 	}
-	if err == nil && who != "" {
-		return w.leave(chosenError(who), failed)
+	if err == nil && now.live {
+		return w.leave(now.chosen(), failed)
 	}
+	// The record is begun before the tag, which keeps the version from going live again.
 	if tagErr := w.tag(ctx, clocks, plan.Quarantine(w.Cloud.Now(), why)); fleet.IgnoreNotFound(tagErr) != nil && ctx.Err() == nil {
 		w.note("%s could not be tagged as quarantined: %v", w.version.Name, tagErr)
 	}
-	to := result.To.Name()
-	if result.Original != nil {
-		to = result.Original.Image.Text()
-	}
 	switch {
-	case err == nil:
-	case noWay:
-		return w.noWayBack(err, failed)
-	case ctx.Err() != nil, errors.As(err, &out) && out.Exit == workflow.ExitInterrupted:
+	case !noWay && err != nil && (ctx.Err() != nil || errors.As(err, &out) && out.Exit == workflow.ExitInterrupted):
 		return err
-	case who != "":
+	case noWay, now.live:
 		return w.noWayBack(err, failed)
-	default: // changed by somebody, or by the watch that did not finish
-		if to = now; !is {
-			w.note("the rollback did not end well: %v", err)
-		}
+	case err != nil && !refused: // changed by somebody, or by the watch that did not finish
+		w.note("the rollback did not end well: %v", err)
 	}
 	w.result.Outcome = TakenBack
-	out = &workflow.Outcome{Exit: workflow.ExitFailed, Step: Step, Err: failed, Ended: "new nodes come from " + to}
-	if err = w.removeBad(ctx, why); err == nil {
-		err = w.until(ctx, func() (bool, error) { return true, w.still(ctx) })
-	}
-	if err == nil {
-		err = fleet.IgnoreNotFound(w.tag(ctx, passes, map[string]string{fleet.TagWatch: ""}))
-	}
-	switch {
-	case errors.As(err, &chosen):
+	out = &workflow.Outcome{Exit: workflow.ExitFailed, Step: Step, Err: failed, Ended: "new nodes come from " + now.image}
+	err = w.removeBad(ctx, why)
+	if chosen := chosenError(""); errors.As(err, &chosen) {
 		return w.leave(chosen, failed)
-	case err != nil:
+	} else if err != nil {
 		out.Exit, out.Left = workflow.ExitNeedsPerson, []string{fmt.Sprintf("not all nodes of %s were seen to; ortet watch %s continues: %v",
 			w.version.Name, w.result.Pool.Name(), err)}
 	}
@@ -154,33 +134,38 @@ func (w *watch) cordoned() []string {
 	return []string{"cordoned, also if they come up later: " + strings.Join(names, ", ") + "; once they are good: kubectl uncordon " + strings.Join(names, " ")}
 }
 
-// chosen returns who brought back the version, "" if the model does not name it, and the model's image.
-func (w *watch) chosen(ctx context.Context) (who, image string, err error) {
-	pool, err := w.Cloud.Pool(ctx, w.result.Pool)
-	if err != nil {
-		return "", "", err
-	}
-	image = cmp.Or(pool.Model.Image.Exact().Name(), pool.Model.Image.Text())
-	versions, err := w.Cloud.Versions(ctx, plan.DefinitionOf(pool.ID))
-	if live, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location); err != nil || !live.ID.Equal(w.version.ID) {
-		return "", image, fleet.IgnoreNotFound(err)
-	}
-	last, err := w.Rollback.Last(ctx, pool.ID)
-	if last.Why == "" && last.To.Equal(w.version.ID) {
-		return last.String(), image, err
-	}
-	return "a program without a record", image, err
+// A look is what the pool's model names. It is taken before each write that takes something away.
+type look struct {
+	image string
+	live  bool   // it is the watched version
+	by    string // rollback that brought the version back since the watch began; "" for none
 }
 
-// still returns a chosenError once somebody has brought back what was taken back. Call it before
-// each write that takes something away.
-func (w *watch) still(ctx context.Context) error {
-	if w.result.Outcome != TakenBack {
-		return nil
+func (l look) chosen() chosenError { return chosenError(cmp.Or(l.by, "a program without a record")) }
+
+func (w *watch) look(ctx context.Context) (l look, err error) {
+	pool, err := w.Cloud.Pool(ctx, w.result.Pool)
+	if err != nil {
+		return l, err
 	}
-	who, _, err := w.chosen(ctx)
-	if err == nil && who != "" {
-		err = chosenError(who)
+	l.image = cmp.Or(pool.Model.Image.Exact().Name(), pool.Model.Image.Text())
+	versions, err := w.Cloud.Versions(ctx, plan.DefinitionOf(pool.ID))
+	named, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location)
+	if l.live = err == nil && named.ID.Equal(w.version.ID); !l.live {
+		return l, fleet.IgnoreNotFound(err)
+	}
+	last, err := w.Rollback.Last(ctx, pool.ID)
+	if last.Name != w.last && last.Why == "" && last.To.Equal(w.version.ID) {
+		l.by = last.String()
+	}
+	return l, err
+}
+
+// still returns a chosenError once somebody has brought the version back.
+func (w *watch) still(ctx context.Context) error {
+	l, err := w.look(ctx)
+	if err == nil && l.live && (l.by != "" || w.result.Outcome == TakenBack) {
+		err = l.chosen()
 	}
 	return err
 }
@@ -246,8 +231,10 @@ func (w *watch) cordon(ctx context.Context, why string) (pending int, err error)
 }
 
 // removeBad cordons also the nodes that join later, and deletes the machines if that is asked for.
+// The tag of the watch goes last.
 func (w *watch) removeBad(ctx context.Context, why string) error {
-	if err := w.until(ctx, func() (ended bool, err error) {
+	drained := map[string]bool{} // by UID
+	return w.until(ctx, func() (ended bool, err error) {
 		pool, err := w.Cloud.Pool(ctx, w.result.Pool)
 		if err == nil {
 			err = w.still(ctx)
@@ -259,91 +246,71 @@ func (w *watch) removeBad(ctx context.Context, why string) error {
 		if err == nil {
 			pending, err = w.cordon(ctx, why)
 		}
-		w.say(fleet.Count(pending, "instance") + " of " + w.version.Name + " may still join, to be cordoned")
-		return pending == 0, err
-	}); err != nil {
-		return err
-	}
-	return w.deleteBad(ctx, why)
-}
-
-// deleteBad drains and deletes the machines. A Node that has joined since is drained, too, before any is deleted.
-func (w *watch) deleteBad(ctx context.Context, why string) error {
-	if w.req.BadNodes != Delete {
-		return nil
-	}
-	drained := map[string]bool{} // by UID
-	for again := true; again; {
-		if _, err := w.cordon(ctx, why); err != nil {
-			return err
+		if pending > 0 {
+			w.say(fleet.Count(pending, "instance") + " of " + w.version.Name + " may still join, to be cordoned")
 		}
-		for _, c := range w.bad() {
-			if c.Node == nil || len(c.Rivals) > 0 || drained[c.Node.UID] {
-				continue
-			}
-			if err := w.still(ctx); err != nil {
-				return err
-			}
-			drain := cluster.DrainOptions{UID: c.Node.UID, GracePeriod: -1, Deadline: drainFor, Fit: true}
-			if err := w.Cluster.Drain(ctx, c.Node.Name, drain, nil); err != nil && ctx.Err() != nil {
-				return err
-			}
-			drained[c.Node.UID] = true
+		if ended = pending == 0; ended && err == nil && w.req.BadNodes == Delete {
+			ended, err = w.deleteBad(ctx, drained)
 		}
-		if err := w.unlocked(ctx); err != nil {
-			return err
+		if ended && err == nil {
+			err = fleet.IgnoreNotFound(w.tag(ctx, passes, map[string]string{fleet.TagWatch: ""}))
 		}
-		var deleted []string
-		var unread error
-		_, err := w.writer(passes).ScaleSet(ctx, w.result.Pool, func(pool fleet.Pool) fleet.Change {
-			again, deleted, unread = false, nil, w.still(ctx)
-			held := false
-			if unread == nil {
-				held, unread = w.held(ctx)
-			}
-			if unread == nil { // Azure deletes none of them if one is gone
-				w.seen, unread = w.read(ctx, pool)
-			}
-			var ids []string
-			for _, c := range w.bad() {
-				if c.Instance.Protection.Protects() || len(c.Rivals) > 0 {
-					continue
-				}
-				ids = append(ids, c.Instance.InstanceID)
-				if c.Node != nil {
-					again = again || !drained[c.Node.UID]
-					deleted = append(deleted, c.Node.Name)
-				}
-			}
-			if again = again || held; unread != nil || again || len(ids) == 0 {
-				deleted = nil
-				return nil
-			}
-			return fleet.DeleteInstances{Pool: pool.ID, Instances: ids}
-		}, nil)
-		if err = cmp.Or(unread, err); err != nil {
-			return err
-		}
-		w.deleted = deleted
-	}
-	return nil
-}
-
-// unlocked waits until no other process works on the pool, as another watch that takes the
-// version back.
-func (w *watch) unlocked(ctx context.Context) error {
-	return w.until(ctx, func() (bool, error) {
-		held, err := w.held(ctx)
-		return !held, err
+		return ended, err
 	})
 }
 
-// held reports whether another process has the pool's lock.
-func (w *watch) held(ctx context.Context) (bool, error) {
-	holding, locked, err := w.Cluster.Holding(ctx, string(w.result.Pool))
-	held := err == nil && locked && w.Now().Before(holding.Until)
-	if held {
-		w.say("waits for the pool's lock, which " + holding.Holder + " has")
+// deleteBad drains nodes and deletes their machines, unless another process works on the pool, as
+// another watch, or a Node has joined meanwhile. It reports whether none was left to delete.
+func (w *watch) deleteBad(ctx context.Context, drained map[string]bool) (none bool, err error) {
+	for _, c := range w.bad() {
+		if c.Node == nil || len(c.Rivals) > 0 || drained[c.Node.UID] {
+			continue
+		}
+		if err := w.still(ctx); err != nil {
+			return false, err
+		}
+		drain := cluster.DrainOptions{UID: c.Node.UID, GracePeriod: -1, Deadline: drainFor, Fit: true}
+		if err := w.Cluster.Drain(ctx, c.Node.Name, drain, nil); err != nil && ctx.Err() != nil {
+			return false, err
+		}
+		drained[c.Node.UID] = true
 	}
-	return held, err
+	var deleted []string
+	var unread error
+	_, err = w.writer(passes).ScaleSet(ctx, w.result.Pool, func(pool fleet.Pool) fleet.Change {
+		none, deleted, unread = false, nil, w.still(ctx)
+		holding, locked := cluster.Holding{}, false
+		if unread == nil {
+			holding, locked, unread = w.Cluster.Holding(ctx, string(w.result.Pool))
+		}
+		if unread == nil { // Azure deletes none of them if one is gone
+			w.seen, unread = w.read(ctx, pool)
+		}
+		if locked = locked && w.Now().Before(holding.Until); locked {
+			w.say("waits for the pool's lock, which " + holding.Holder + " has")
+		}
+		if unread != nil || locked {
+			return nil
+		}
+		var ids, names []string
+		for _, c := range w.bad() {
+			switch {
+			case c.Instance.Protection.Protects() || len(c.Rivals) > 0:
+				continue
+			case c.Node != nil && !drained[c.Node.UID]:
+				return nil
+			case c.Node != nil:
+				names = append(names, c.Node.Name)
+			}
+			ids = append(ids, c.Instance.InstanceID)
+		}
+		if none, deleted = len(ids) == 0, names; none {
+			return nil
+		}
+		return fleet.DeleteInstances{Pool: pool.ID, Instances: ids}
+	}, nil)
+	if err = cmp.Or(unread, err); err == nil {
+		w.deleted = append(w.deleted, deleted...)
+	}
+	return none, err
 }

@@ -1,8 +1,10 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -43,7 +45,7 @@ func (w *watch) remember(ctx context.Context) error {
 	if err != nil || string(data) == w.saved {
 		return err
 	}
-	if err = w.Remember(ctx, w.result.Pool, data); err != nil {
+	if err = w.save(ctx, data); err != nil {
 		w.note("which nodes failed is not saved yet: %v", err)
 		return ctx.Err()
 	}
@@ -51,12 +53,29 @@ func (w *watch) remember(ctx context.Context) error {
 	return nil
 }
 
-// recall reads what a watch with this begin saved.
-func (w *watch) recall(ctx context.Context, since time.Time) error {
-	data, err := w.Remembered(ctx, w.result.Pool)
-	var f findings
-	if err != nil || data == nil || json.Unmarshal(data, &f) != nil || !f.Version.Equal(w.version.ID) || !f.Since.Equal(since) {
+// save writes findings into the pool's last record, of any kind, under the pool's lock.
+func (w *watch) save(ctx context.Context, findings json.RawMessage) error {
+	name, holder := strings.ToLower(string(w.result.Pool)), w.Holder+"/watch"
+	if _, err := w.Cluster.Hold(ctx, name, holder, w.LockFor); err != nil {
 		return err
+	}
+	state := map[string]json.RawMessage{}
+	rec, err := w.Journal.Load(ctx, name)
+	if err = cmp.Or(err, json.Unmarshal(rec.State, &state)); err == nil {
+		state["watched"] = findings // capture.Inherited has it
+		rec.State, err = json.Marshal(state)
+	}
+	if err == nil {
+		_, err = w.Journal.Save(ctx, rec)
+	}
+	return cmp.Or(err, w.Cluster.Release(context.WithoutCancel(ctx), name, holder))
+}
+
+// recall takes what a watch with this begin saved.
+func (w *watch) recall(data json.RawMessage, since time.Time) {
+	var f findings
+	if json.Unmarshal(data, &f) != nil || !f.Version.Equal(w.version.ID) || !f.Since.Equal(since) {
+		return
 	}
 	w.saved, w.result.Nodes = string(data), f.Nodes
 	for _, n := range f.Nodes {
@@ -64,5 +83,4 @@ func (w *watch) recall(ctx context.Context, since time.Time) error {
 			w.note("an earlier watch found: %s", n.Why)
 		}
 	}
-	return nil
 }

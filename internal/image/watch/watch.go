@@ -182,28 +182,22 @@ func (w *watch) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if w.finding != "" {
-		if err := w.until(ctx, func() (bool, error) { _, err := w.judge(ctx, pool); return true, err }); err != nil {
-			return err
-		}
-		return w.takeBack(ctx, w.finding)
-	}
-	if w.version.Tags[fleet.TagQuarantine] != "" {
-		w.note("%s is tagged as quarantined, which alone does not take it back: %s", w.version.Name, w.version.Tags[fleet.TagQuarantine])
+	if tag := w.version.Tags[fleet.TagQuarantine]; tag != "" && w.finding == "" {
+		w.note("%s is tagged as quarantined, which alone does not take it back: %s", w.version.Name, tag)
 	}
 	return w.until(ctx, func() (ended bool, err error) {
 		pool, stands, err := w.observe(ctx)
 		if err != nil || !stands {
 			return true, err
 		}
-		if w.finding != "" {
+		j, err := w.judge(ctx, pool)
+		switch {
+		case err != nil:
+			return true, err
+		case w.finding != "":
 			return true, w.takeBack(ctx, w.finding)
 		}
-		j, err := w.judge(ctx, pool)
-		if err == nil {
-			err = w.remember(ctx)
-		}
-		if err != nil {
+		if err := w.remember(ctx); err != nil {
 			return true, err
 		}
 		return w.decide(ctx, j)
@@ -272,7 +266,10 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 		return pool, false, err
 	}
 	version, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
-	if w.version.ID == "" {
+	switch {
+	case w.finding != "": // takeBack looks at what the model names
+		return pool, true, nil
+	case w.version.ID == "":
 		v, why, err := w.unfinished(ctx, pool.ID, version, versions)
 		if err != nil {
 			return pool, false, err
@@ -281,11 +278,12 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 			w.version, w.result.Version, w.finding = v, v.ID, why
 			return pool, true, nil
 		}
-	} else if !version.ID.Equal(w.version.ID) {
-		switch last, err := w.Rollback.Last(ctx, pool.ID); {
-		case err != nil:
+	case !version.ID.Equal(w.version.ID):
+		last, err := w.Rollback.Last(ctx, pool.ID)
+		if err != nil {
 			return pool, false, err
-		case last.Why != "" && last.From.Equal(w.version.ID):
+		}
+		if last.Why != "" && last.From.Equal(w.version.ID) {
 			w.note("another command took %s back: %s", w.version.Name, last)
 			w.finding = last.Why
 			return pool, true, nil
@@ -360,9 +358,7 @@ func (w *watch) begin(ctx context.Context) error {
 	now := w.Cloud.Now().UTC().Truncate(time.Second)
 	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
 	if err == nil {
-		if err := w.recall(ctx, since); err != nil {
-			return err
-		}
+		w.recall(last.Watched, since)
 	}
 	if runs := since.Before(now.Add(clocks)) && now.Before(since.Add(within)); err == nil && (runs || w.finding != "") {
 		w.result.Since = since
