@@ -423,7 +423,7 @@ type Inherited struct {
 	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
 	LastCustomData string          `json:"lastCustomData,omitempty"`
 	Original       *plan.Original  `json:"original,omitempty"`
-	Growth         *Growth         `json:"growth,omitempty"` // the newest
+	Growth         Growth          `json:"growth,omitzero"` // the newest
 	Unfinished     *Unfinished     `json:"unfinished,omitempty"`
 	Watched        json.RawMessage `json:"watched,omitempty"` // what a watch found
 }

@@ -44,20 +44,19 @@ type Growth struct {
 }
 
 // wishes returns the growth of a version for n nodes, as far as this one is of the same version.
-func (g *Growth) wishes(version fleet.ResourceID, n int64) *Growth {
-	now := Growth{Version: version}
-	if g != nil && g.Version.Equal(version) {
-		now = *g
+func (g Growth) wishes(version fleet.ResourceID, n int64) Growth {
+	if !g.Version.Equal(version) {
+		return Growth{Version: version, Wanted: n}
 	}
-	now.Done = now.Done && now.Wanted >= n
-	if now.Wanted = n; !now.Accepted.IsZero() { // by an earlier capture, which has named what it added
-		now = Growth{Version: version, Wanted: n, Done: now.Done, Nodes: now.Nodes}
+	g.Done = g.Done && g.Wanted >= n
+	if g.Wanted = n; !g.Accepted.IsZero() { // by an earlier capture, which has named what it added
+		g = Growth{Version: version, Wanted: n, Done: g.Done, Nodes: g.Nodes}
 	}
-	return &now
+	return g
 }
 
 // fresh returns the instances that are made of the version, and are none of those before.
-func (g *Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
+func (g Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
 	for _, x := range clones {
 		known := slices.Contains(g.Before, x.Instance.Name) || slices.ContainsFunc(g.Nodes, func(n NewNode) bool { return n.Instance == x.Instance.Name })
 		if !known && x.Instance.Image.Exact().Equal(g.Version) {
@@ -71,7 +70,7 @@ func (g *Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
 }
 
 // observed returns the nodes of the growth as they are now. One that was Ready stays so.
-func (g *Growth) observed(clones []prove.Clone) (nodes []NewNode) {
+func (g Growth) observed(clones []prove.Clone) (nodes []NewNode) {
 	for _, n := range g.Nodes {
 		i := slices.IndexFunc(clones, func(x prove.Clone) bool { return x.Instance.Name == n.Instance })
 		switch {
@@ -118,7 +117,6 @@ func has(nodes []NewNode) (n int64) {
 }
 
 func (c *capture) growStep() workflow.Step {
-	g := c.get().Growth
 	return workflow.Step{
 		ID:       stepGrow,
 		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
@@ -126,17 +124,9 @@ func (c *capture) growStep() workflow.Step {
 		Deadline: time.Hour + newNodesFor,
 		After:    []string{stepModel, stepExtensions},
 		Skip: cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
-			workflow.SkipIf(g != nil && g.Done, "added by an earlier capture")),
+			workflow.SkipIf(c.get().Growth.Done, "added by an earlier capture")),
 		Do: c.grow,
 	}
-}
-
-func (c *capture) setGrowth(change func(g *Growth)) {
-	c.set(func(s *state) {
-		g := *s.Growth
-		change(&g)
-		s.Growth = &g
-	})
 }
 
 // grow raises the capacity by what is missing, and waits until the new nodes are Ready.
@@ -146,7 +136,7 @@ func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		if w, err := c.addNodes(ctx, p); err != nil || w.RequeueAfter > 0 {
 			return w, err
 		}
-		c.setGrowth(func(g *Growth) { g.Accepted, g.Failure = c.Now(), p.Failure() })
+		c.set(func(s *state) { s.Growth.Accepted, s.Growth.Failure = c.Now(), p.Failure() })
 		if err := p.Save(ctx); err != nil {
 			return done, err
 		}
@@ -162,7 +152,7 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	if err := c.readPool(ctx, s.Pool); err != nil {
 		return done, err
 	}
-	g := *s.Growth
+	g := s.Growth
 	asked := g.Capacity != 0
 	preempted := asked && c.pool.Etag != g.Etag && c.pool.Capacity < g.Capacity
 	if !asked || preempted {
@@ -176,7 +166,7 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		g.Adds, g.Capacity, asked = 0, 0, false
 		g.Nodes = slices.DeleteFunc(g.observed(clones), func(n NewNode) bool { return n.Why == noInstance })
 		g.Adds = max(0, g.Wanted-int64(len(g.Nodes)))
-		if c.setGrowth(func(now *Growth) { *now = g }); g.Adds == 0 {
+		if c.set(func(s *state) { s.Growth = g }); g.Adds == 0 {
 			return done, nil
 		}
 	}
@@ -192,7 +182,8 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 			return nil
 		}
 		instances, err := c.Cloud.Instances(ctx, s.Pool)
-		c.setGrowth(func(g *Growth) {
+		c.set(func(s *state) {
+			g := &s.Growth
 			g.Capacity, g.Etag, g.Before = pool.Capacity+g.Adds, pool.Etag, nil
 			for _, i := range instances {
 				g.Before = append(g.Before, i.Name)
@@ -201,7 +192,7 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		return err
 	})
 	if !asked && hadNoEffect(err) {
-		c.setGrowth(func(g *Growth) { g.Capacity, g.Before = 0, nil })
+		c.set(func(s *state) { s.Growth.Capacity, s.Growth.Before = 0, nil })
 	}
 	return w, err
 }
@@ -227,7 +218,7 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 	if err != nil {
 		return done, err
 	}
-	g := *s.Growth
+	g := s.Growth
 	nodes := g.observed(clones)
 	ready, waits := 0, int64(len(nodes)) < g.Wanted
 	for _, n := range nodes {
@@ -241,11 +232,11 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 		keep := slices.DeleteFunc(slices.Clone(nodes), func(n NewNode) bool { // others of an overprovisioned set go again
 			return !n.Ready && !slices.ContainsFunc(g.Nodes, func(k NewNode) bool { return k.Instance == n.Instance })
 		})
-		c.setGrowth(func(g *Growth) { g.Nodes = keep })
+		c.set(func(s *state) { s.Growth.Nodes = keep })
 		return in(newNodesEvery, "%s", of), nil
 	}
 	came := int64(ready) >= g.Wanted || watched && has(nodes) >= g.Wanted
-	c.setGrowth(func(g *Growth) { g.Nodes, g.Done = nodes, came })
+	c.set(func(s *state) { s.Growth.Nodes, s.Growth.Done = nodes, came })
 	if !came {
 		return done, errors.New(of)
 	}
@@ -253,7 +244,7 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 }
 
 // lacking lists the new nodes that are not Ready, each with what to do.
-func (g *Growth) lacking(pool, command string) (all []string) {
+func (g Growth) lacking(pool, command string) (all []string) {
 	for _, n := range g.Nodes {
 		what := map[string]string{noInstance: command + " adds another", failedInAzure: "delete it, then " + command + " adds another"}[n.Why]
 		if !n.Ready {

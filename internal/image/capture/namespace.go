@@ -45,15 +45,6 @@ func (c Config) claim(ctx context.Context, pool fleet.ResourceID, note func(stri
 	return c.elsewhere(d)
 }
 
-// heldElsewhere is claim's refusal for a plan, which writes nothing.
-func (c Config) heldElsewhere(ctx context.Context, pool fleet.ResourceID) error {
-	d, err := c.Cloud.Definition(ctx, plan.DefinitionOf(pool))
-	if err != nil {
-		return nil //nolint:nilerr // claim notes it
-	}
-	return c.elsewhere(d)
-}
-
 // elsewhere refuses a pool whose definition names another namespace.
 func (c Config) elsewhere(d fleet.Definition) error {
 	other := d.Tags[fleet.TagNamespace]

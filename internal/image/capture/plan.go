@@ -232,7 +232,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	if !r.Open() {
 		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
 	}
-	if c.req.NewNodes > 0 && (!r.Open() || s.Growth == nil) {
+	if c.req.NewNodes > 0 && (!r.Open() || s.Growth.Version == "") {
 		s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes)
 	}
 	if s.Key == nil {
@@ -341,9 +341,10 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 		rec.Ended = &journal.End{}
 	}
 	p, err = decide(rec)
+	d, _ := c.Cloud.Definition(ctx, plan.DefinitionOf(pool)) // Runner.Claim notes what cannot be read
 	if holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool)); leaseErr == nil && locked && c.Now().Before(holding.Until) {
 		p.Problems = workflow.Held(string(pool), holding).Problems
-	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.heldElsewhere(ctx, pool), &refused) {
+	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.elsewhere(d), &refused) {
 		p.Problems = append(p.Problems, refused.Problems...)
 	} else if open {
 		p.Resumes, p.NothingToDo = resumes, false
