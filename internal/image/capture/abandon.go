@@ -5,28 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
 )
-
-// An abandonment undoes the open capture of a pool and begins nothing.
-type abandonment struct{ *capture }
-
-// Restore implements workflow.Workflow.
-func (a abandonment) Restore(r journal.Record) (workflow.Table, string, error) {
-	t, _, err := a.capture.Restore(r)
-	a.result.Resumed = false
-	return t, "this command abandons it", err
-}
-
-// Plan implements workflow.Workflow.
-func (a abandonment) Plan(context.Context, journal.Record) (workflow.Plan, error) {
-	return workflow.Plan{}, nil
-}
 
 // Abandon ends the open capture of a pool, given by its id or by a node of it: it undoes what the
 // capture did, donor first, and closes its record. Without one it does nothing. Result.Left names
@@ -50,8 +34,9 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 }
 
 // abandonment finds the pool and its record. A rollback is not abandoned: half of it would stay.
-func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node string) (a abandonment, rec journal.Record, err error) {
-	a = abandonment{s.capture(Request{Node: node})}
+func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node string) (a *capture, rec journal.Record, err error) {
+	a = s.capture(Request{Node: node})
+	a.abandons = true
 	r, d := &a.result, plan.Problems{}
 	if r.Abandoned = true; pool == "" {
 		pool, err = a.findPool(ctx)
@@ -60,7 +45,7 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 			"name a node of the pool, or the scale set by its ARM id (az vmss list)")
 	}
 	if r.Pool = pool; err == nil && pool != "" {
-		rec, err = s.Journal.Load(ctx, strings.ToLower(string(pool)))
+		rec, err = s.Journal.Load(ctx, string(pool))
 		err = fleet.IgnoreNotFound(err)
 	}
 	d.Refuse(err == nil && rec.Open() && rec.Kind != Kind, "OpenRollback", string(pool), "what is open is no capture but the "+rec.Kind+" "+rec.Name,
@@ -74,23 +59,23 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 
 // remains says what an abandoned capture leaves: a version that is complete, and the model if it
 // names that.
-func (a abandonment) remains(ctx context.Context) error {
-	s := a.get()
+func (c *capture) remains(ctx context.Context) error {
+	s := c.get()
 	if s.Names.Version == "" { // another process ended it meanwhile
 		return nil
 	}
-	pool, poolErr := a.Cloud.Pool(ctx, s.Pool)
-	v, err := a.Cloud.Version(ctx, s.Names.Version)
+	pool, poolErr := c.Cloud.Pool(ctx, s.Pool)
+	v, err := c.Cloud.Version(ctx, s.Names.Version)
 	switch {
 	case fleet.IgnoreNotFound(err) != nil || fleet.IgnoreNotFound(poolErr) != nil:
-		a.Note("what it leaves in Azure could not be read: %v", errors.Join(err, poolErr))
-	case err != nil || v.Tags[fleet.TagCapture] != a.name: // there is none of its own
+		c.Note("what it leaves in Azure could not be read: %v", errors.Join(err, poolErr))
+	case err != nil || v.Tags[fleet.TagCapture] != c.name: // there is none of its own
 	case poolErr == nil && pool.Model.Image.Exact().Equal(v.ID):
 		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("the model was changed already"),
 			Ended: "all else was undone, and the capture is closed",
-			Left:  []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + a.req.Node + " does the rest instead"}}
+			Left:  []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
 	default:
-		a.result.Left = append(a.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
+		c.result.Left = append(c.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
 	}
 	return nil //nolint:nilerr // it is noted
 }
@@ -98,16 +83,16 @@ func (a abandonment) remains(ctx context.Context) error {
 // PlanAbandon says what Abandon would do, and changes nothing.
 func (s *Service) PlanAbandon(ctx context.Context, pool fleet.ResourceID, node string) (p plan.Plan, err error) {
 	a, _, err := s.abandonment(ctx, pool, node)
-	refused := new(workflow.Refused)
-	if errors.As(err, &refused) {
-		return plan.Plan{Kind: "abandonment", Pool: a.result.Pool, Problems: refused.Problems}, nil
+	p = plan.Plan{Kind: "abandonment", Pool: a.result.Pool, NothingToDo: err == nil && a.result.NothingToDo}
+	if refused := new(workflow.Refused); errors.As(err, &refused) {
+		p.Problems = refused.Problems
+		return p, nil
 	}
-	if err != nil || a.result.NothingToDo {
-		return plan.Plan{Kind: "abandonment", Pool: a.result.Pool, NothingToDo: true}, err
+	if err != nil || p.NothingToDo {
+		return p, err
 	}
-	p, _, err = s.Preview(ctx, a.result.Pool, a, func(r journal.Record) (p plan.Plan, err error) {
-		p = plan.Plan{Kind: "abandonment", Pool: a.result.Pool, Donor: r.Subject}
-		r.Phase = journal.Undo
+	p, _, err = s.Preview(ctx, p.Pool, a, func(r journal.Record) (plan.Plan, error) {
+		r.Phase, p.Donor = journal.Undo, r.Subject
 		for _, row := range workflow.Remaining(a.table(view{}), r) {
 			p.Steps = append(p.Steps, plan.Step{ID: row.Undo.ID, Title: row.Undo.Title, Usual: row.Undo.Usual, Deadline: row.Undo.Deadline})
 		}

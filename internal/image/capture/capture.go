@@ -126,8 +126,9 @@ type capture struct {
 	*Service
 	*ScaleSet
 	workflow.Summary
-	asked Request          // by this command
-	found fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
+	asked    Request          // by this command
+	abandons bool             // undoes the open record and begins nothing
+	found    fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
 	mu     sync.Mutex
 	req    Request // of the record
@@ -343,6 +344,8 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	asked, err := json.Marshal(c.asked)
 	differs := err == nil && string(asked) != string(r.Request)
 	switch {
+	case c.abandons:
+		why = "this command abandons it"
 	case r.Subject != c.asked.Node:
 		why = "this command captures " + c.asked.Node
 	case c.gone:

@@ -92,6 +92,9 @@ func list(names []string) string {
 // Plan implements workflow.Workflow: it observes the world, and decides which rows run.
 // An open record keeps its names and request, and is planned as a new one.
 func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, error) {
+	if c.abandons {
+		return workflow.Plan{}, nil
+	}
 	t, p, err := c.decide(ctx, r)
 	for _, note := range []string{c.get().NoCanary, c.ClockNote()} {
 		if note != "" {
@@ -331,7 +334,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 // open: if the workflow does not resume it, it is planned as ended.
 func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.Workflow,
 	decide func(journal.Record) (plan.Plan, error)) (p plan.Plan, open bool, err error) {
-	rec, recErr := c.Journal.Load(ctx, strings.ToLower(string(pool)))
+	rec, recErr := c.Journal.Load(ctx, string(pool))
 	recErr = fleet.IgnoreNotFound(recErr)
 	note, resumes := "", false
 	if open = rec.Open(); open {
