@@ -97,7 +97,7 @@ const (
 	TagQuarantine  = "ortet.io_quarantine"     // beside TagRolledBack: the gate that the version's nodes failed, and how
 	TagCanary      = "ortet.io_canary"         // RFC 3339: on a canary's scale set, when it expires; on a version, when its clones came up in one
 	TagNotLive     = "ortet.io_not-live"       // RFC 3339, when it was made: no model has named the version as far as Ortet saw
-	TagPublished   = "ortet.io_published-only" // RFC 3339, beside TagNotLive: for people and earlier releases, which wrote it alone
+	TagPublished   = "ortet.io_published-only" // RFC 3339, beside TagNotLive: for people
 	TagNamespace   = "ortet.io_namespace"      // on a definition: the namespace that has the lock and the record of its pool
 	TagCreatedBy   = "ortet.io_created-by"     // value: "ortet <version>"
 	TagReason      = "ortet.io_reason"         // for people

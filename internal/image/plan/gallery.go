@@ -108,12 +108,11 @@ const Unjudged = "unjudged"
 // IsUnjudged reports whether nothing is known of a version that never was live.
 func IsUnjudged(v fleet.ImageVersion) bool { return v.Tags[fleet.TagCanary] == Unjudged }
 
-// IsPublishedOnly reports whether the version was built for another tool, and Ortet never saw
-// it live.
+// IsPublishedOnly reports whether the version was built for another tool, and never was recorded as live.
 func IsPublishedOnly(v fleet.ImageVersion) bool { return v.Tags[fleet.TagPublished] != "" }
 
-// NeverLive reports whether no model named the version, as far as Ortet saw. Versions of earlier
-// releases do not say it, and count as live ones unless IsPublishedOnly.
+// NeverLive reports whether no model named the version, as far as Ortet saw. kamino's do not say it,
+// and count as live ones.
 func NeverLive(v fleet.ImageVersion) bool { return v.Tags[fleet.TagNotLive] != "" }
 
 // IsMarked reports whether the version has a tag of WentLive.
@@ -124,9 +123,7 @@ func WentLive() map[string]string {
 	return map[string]string{fleet.TagNotLive: "", fleet.TagPublished: ""}
 }
 
-func isJudged(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(v) && !NeverLive(v) }
-
-func isGood(v fleet.ImageVersion) bool { return isJudged(v) && !IsPublishedOnly(v) }
+func isGood(v fleet.ImageVersion) bool { return !RolledBack(v) && !IsUnjudged(v) && !IsMarked(v) }
 
 // Pending reports whether a capture that uses the version, nil for one that it makes, has to
 // change its tags.
@@ -297,22 +294,13 @@ const (
 func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problems Problems) {
 	current, known := VersionOf(versions, pool.Model.Image, pool.Location)
 	previous := to == "" || to == Previous
-	find := func(good func(fleet.ImageVersion) bool) *fleet.ImageVersion {
-		for _, v := range NewestFirst(versions) {
-			older := !known || v.Published.Before(current.Published)
-			if v.Name == to || previous && older && v.ProvisioningState == Succeeded && good(v) && !v.ID.Equal(current.ID) {
-				return &v
-			}
+	var target *fleet.ImageVersion
+	for _, v := range NewestFirst(versions) {
+		older := !known || v.Published.Before(current.Published)
+		if v.Name == to || previous && older && v.ProvisioningState == Succeeded && isGood(v) && !v.ID.Equal(current.ID) {
+			target = &v
+			break
 		}
-		return nil
-	}
-	good := isGood
-	if IsPublishedOnly(current) { // another tool makes versions live; an earlier release did not record which
-		good = isJudged
-	}
-	target := find(good)
-	if target == nil && known && leftPublished(versions, current) {
-		target = find(isJudged)
 	}
 	uses := original != nil && original.Image.Same(pool.Model.Image)
 	if previous && uses { // nothing was before it
@@ -348,14 +336,6 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		}
 	}
 	return r, problems
-}
-
-// leftPublished reports whether a rollback left a newer version that another tool had made
-// live. A version whose canary failed is RolledBack too, but never was live: it is Unjudged.
-func leftPublished(versions []fleet.ImageVersion, current fleet.ImageVersion) bool {
-	return slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool {
-		return IsPublishedOnly(v) && RolledBack(v) && !IsUnjudged(v) && current.Published.Before(v.Published)
-	})
 }
 
 // when returns the value if it applies, else the zero value.
