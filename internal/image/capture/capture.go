@@ -286,11 +286,12 @@ func (s *Service) pools(ctx context.Context, nodes []fleet.Node) (pools []fleet.
 }
 
 // released records a Kubernetes Event on the donor's Node at the end of its protection.
-func (c *capture) released(ctx context.Context, node fleet.Node) {
+// What failed after the copy of its disk, as a workbench that another took the place of, is not its failure.
+func (c *capture) released(ctx context.Context, node fleet.Node, copied bool) {
 	reason, text := "CaptureGaveBack", "returned to service ("+c.name+")"
 	_, steps := c.Recorded()
 	for _, s := range slices.Backward(steps) {
-		if s.Failure != "" && reason != "CaptureDonorLost" {
+		if s.Failure != "" && reason != "CaptureDonorLost" && !copied {
 			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure
 		}
 		if s.Failure != "" && s.Step == undoStart {
