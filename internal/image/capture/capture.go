@@ -144,7 +144,7 @@ type capture struct {
 	flushed   time.Time        // when the flush that has ended began; zero: by another process
 	inspected bool             // the inspection pod is created
 	lost      []string         // workbenches, by node: another that can serve takes their place
-	grew      bool             // new nodes were asked for, or waited for
+	grew      bool             // this capture asked for new nodes, or waited for them
 	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
 	judging   judging
 }
@@ -360,6 +360,7 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 		why = "it is older than 24 hours and took no snapshot"
 	}
 	c.result.Resumed = why == ""
+	c.grew = why == "" && r.Steps[stepGrow].State == journal.Done // it is one capture
 	if differs && why == "" {
 		c.Note("the options of the open capture are used, not those of this command: to capture with these, give them again with --again")
 	}
