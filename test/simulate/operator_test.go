@@ -202,7 +202,12 @@ func (w *world) await(p *process) bool {
 	case <-p.done:
 		return !p.isDead()
 	case <-p.dead:
-		w.locked(func() { w.open = true })
+		now := w.modelNow().capacity
+		w.locked(func() {
+			if w.open = true; p.ask.Do == "watch" { // it may have deleted bad nodes
+				w.model.capacity = now
+			}
+		})
 		return false
 	case <-time.After(36 * time.Hour):
 		w.broken(10, "%s does not end within 36 hours", p.name)
