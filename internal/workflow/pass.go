@@ -186,6 +186,12 @@ func (p *Pass) Accepted() bool {
 	return st.Tries > 0 && st.Asked.IsZero() && st.Token == "" && st.Error == ""
 }
 
+// IsDone reports whether another step of the run is done, or was before it.
+func (p *Pass) IsDone(step string) bool {
+	state := p.run.record().Steps[step].State
+	return state == journal.Done || state == journal.Skipped
+}
+
 // Failure returns how the last operation of the step's change failed, or why its last pass did;
 // "" if neither did.
 func (p *Pass) Failure() string { return p.step().Error }

@@ -477,7 +477,7 @@ func (w *world) checkRollback(p *process, now model) {
 			}
 		}
 	}
-	if code != workflow.ExitDone || again {
+	if code != workflow.ExitDone || again || w.isTouched(w.imageBefore) { // which others were deleting as the definition's latest
 		return
 	}
 	back := to == "" || published(w.before[to]).Before(published(w.before[w.imageBefore]))

@@ -30,6 +30,11 @@ var journals = map[string]Story{
 // the file in testdata holds. Each field of the file is in the record that this binary writes at
 // the same point: a field that was renamed would be forgotten.
 func TestStoredJournals(t *testing.T) {
+	// Of a release before versions had a tag that says that they never were live: its captures skipped the row
+	// that removes the tag, and its rollbacks did not record what the model was.
+	for _, name := range []string{"capture-copied", "rollback"} {
+		journals[name+"-earlier"] = journals[name]
+	}
 	for name, s := range journals {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join("testdata", "journal-"+name+".json")
@@ -68,7 +73,8 @@ func (w *world) exchange(t *testing.T, path string) {
 		}
 		return true
 	})
-	if *update {
+	earlier := strings.Contains(path, "-earlier")
+	if *update && !earlier {
 		var text bytes.Buffer
 		if err := json.Indent(&text, written, "", "  "); err != nil {
 			t.Fatal(err)
@@ -87,7 +93,9 @@ func (w *world) exchange(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	for _, lack := range lacking(want, have, "record") {
-		t.Errorf("the record that this binary writes has no %s, which %s has", lack, path)
+		if !earlier || !strings.HasPrefix(lack, "record.steps.") {
+			t.Errorf("the record that this binary writes has no %s, which %s has", lack, path)
+		}
 	}
 	w.kube.Change("secrets", namespace, name, func(o runtime.Object) { o.(*corev1.Secret).Data = map[string][]byte{"record": text} })
 }

@@ -163,6 +163,25 @@ func TestOutcomePublishedVersionIsGoneBackToIfItWasLive(t *testing.T) {
 	})
 }
 
+// A tag that says that the model's version was live, and is refused, fails no capture.
+func TestOutcomeRefusedRecordOfLiveIsANote(t *testing.T) {
+	played(t, func(l ledger) {
+		l.run(0, Ask{Do: "capture"})
+		time.Sleep(day)
+		live := l.run(0, Ask{Do: "capture", PublishOnly: true}).capture.Version.Name()
+		_ = l.setImage(live, "a person")
+		time.Sleep(8 * day)
+		l.next("azure PATCH "+definition+"/versions/"+live, "refused")
+		p := l.run(0, Ask{Do: "capture", History: 2})
+		if notes := strings.Join(p.capture.Notes, "\n"); len(l.pending) > 0 || !strings.Contains(notes, "that "+live+" was live could not be recorded") {
+			t.Errorf("%v is to come; notes: %s", l.pending, notes)
+		}
+		if l.live() == live || len(l.versions()) != 3 {
+			t.Errorf("the model has %s, and %d versions are there", l.live(), len(l.versions()))
+		}
+	})
+}
+
 // A watch of a version that another tool made live records that it was.
 func TestOutcomeWatchRecordsThatVersionIsLive(t *testing.T) {
 	played(t, func(l ledger) {

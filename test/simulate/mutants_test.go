@@ -225,8 +225,10 @@ var mutants = []mutant{
 		`if why != "" {`,
 		`if why == "none" {`},
 	{"take-back proved by a record", "test/simulate TestHoleTagTakesVersionBack", "", "internal/image/watch/watch.go",
-		`if w.finding != "" {`,
-		`if w.finding = w.version.Tags[fleet.TagQuarantine]; w.finding != "" {`},
+		`if w.finding != "" {
+		if err := w.until`,
+		`if w.finding = w.version.Tags[fleet.TagQuarantine]; w.finding != "" {
+		if err := w.until`},
 	{"what the first donor's disk showed stays", "test/simulate TestHoleDonorsCommandInCleanImage", "", "internal/image/plan/plan.go",
 		`return cmp.Or(known, v.SHA256)`,
 		`return cmp.Or(v.SHA256, known)`},
@@ -237,8 +239,8 @@ var mutants = []mutant{
 		`fleet.TagQuarantine: string(r[:min(len(r), 250)])}`,
 		`fleet.TagQuarantine: string(r[:min(len(r), 250)]), fleet.TagWatch: ""}`},
 	{"another's image left alone by a take-back", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/rollback/steps.go",
-		`problems.Refuse(r.req.From != "",`,
-		`problems.Refuse(r.req.From == "none",`},
+		`problems.Refuse(was != fleet.ImageReference{} && !now.Same(was)`,
+		`problems.Refuse(was != fleet.ImageReference{} && now.Text() == "none" && !now.Same(was)`},
 	{"pods that were not read are no missing ones", "test/simulate TestWatchesThatDoNotFinish", "", "internal/image/prove/gates.go",
 		`if c.Pods == nil { // not read yet`,
 		`if c.Pods == nil && len(o.Others) == 0 {`},
@@ -259,7 +261,7 @@ var mutants = []mutant{
 		`case err == nil && set.Tags[fleet.TagCapture] == c.name && set.ProvisioningState != plan.Deleting:`,
 		`case err == nil && set.ProvisioningState == plan.Succeeded:`},
 	{"version quarantined before its capture fails", "test/simulate TestCanary", "", "internal/image/capture/judge.go",
-		`	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Now(), s.Quarantine)}, func`,
+		`	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Cloud.Now(), s.Quarantine)}, func`,
 		`	w, err := done, error(nil)
 	_, _ = p.Ensure(ctx, fleet.TagVersion{ID: version}, func`},
 	{"version out of latest until it is live", "test/simulate TestCanary", "", "internal/image/capture/publish.go",

@@ -110,6 +110,9 @@ func (w *world) pursue(i int, ask Ask) {
 			w.checkClaims(p, false)
 			w.tookBack(p)
 			w.locked(func() { w.open = true })
+			if p.watch.Outcome == watch.TakenBack && p.code() == workflow.ExitFailed { // a repeat makes it again
+				return
+			}
 			time.Sleep(time.Minute)
 			continue
 		}
@@ -175,8 +178,10 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 
 // lost reports whether others gave the model another image, or deleted its version: a rollback is
 // refused for settings that no donor's disk could show, a watch since there is nothing to watch.
+// After persons who rolled back beside it, or deleted a version, nothing earlier may be kept.
 func (w *world) lost(err error) bool {
-	return w.isTouched("model") && refusedFor(err, "ExtensionLost") ||
+	went := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return e.What == "person rolls back" || e.What == "version before deleted" })
+	return went && refusedFor(err, "NoPrevious") || w.isTouched("model") && refusedFor(err, "ExtensionLost") ||
 		(w.isTouched("model") || w.isTouched(w.imageNow())) && refusedFor(err, "NotAPrototype")
 }
 
@@ -197,7 +202,12 @@ func (w *world) await(p *process) bool {
 	case <-p.done:
 		return !p.isDead()
 	case <-p.dead:
-		w.locked(func() { w.open = true })
+		now := w.modelNow().capacity
+		w.locked(func() {
+			if w.open = true; p.ask.Do == "watch" { // it may have deleted bad nodes
+				w.model.capacity = now
+			}
+		})
 		return false
 	case <-time.After(36 * time.Hour):
 		w.broken(10, "%s does not end within 36 hours", p.name)

@@ -23,8 +23,9 @@ const badVersion = "2000.01.01" // of the capture in these worlds
 func inCaptured(t *testing.T, pool Pool, grow int64, happen []Event, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(Story{Seed: 7, Pool: pool, Happen: happen})
-		w.pursue(0, Ask{Do: "capture", Grow: grow})
+		asks := []Ask{{Do: "capture", Grow: grow}, {Do: "watch"}} // so the capture does not wait for its nodes
+		w := newWorld(Story{Seed: 7, Pool: pool, Asks: asks, Happen: happen})
+		w.pursue(0, asks[0])
 		f(t, w)
 		w.close()
 		for _, p := range w.processes {

@@ -369,6 +369,7 @@ func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Durati
 }
 
 // liveStep comes before the model changes: from then on nothing shows that it named the version.
+// A tag that is refused fails no capture: modelStep notes it, and nothing is pruned.
 func (c *capture) liveStep(v view) workflow.Step {
 	was := cmp.Or(v.resume.Unrecorded, &fleet.ImageVersion{})
 	return workflow.Step{
@@ -378,6 +379,7 @@ func (c *capture) liveStep(v view) workflow.Step {
 		Deadline: time.Hour,
 		After:    []string{stepInspect},
 		Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
+		Optional: true,
 		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 			return p.Ensure(ctx, fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}, func(ctx context.Context) (bool, error) {
 				v, err := c.Cloud.Version(ctx, was.ID)

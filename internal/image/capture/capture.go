@@ -145,7 +145,7 @@ type capture struct {
 	flushed   time.Time        // when the flush that has ended began; zero: by another process
 	inspected bool             // the inspection pod is created
 	lost      []string         // workbenches, by node: another that can serve takes their place
-	grew      bool             // new nodes were asked for, or waited for
+	grew      bool             // this capture asked for new nodes, or waited for them
 	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
 	judging   judging
 }
@@ -287,11 +287,12 @@ func (s *Service) pools(ctx context.Context, nodes []fleet.Node) (pools []fleet.
 }
 
 // released records a Kubernetes Event on the donor's Node at the end of its protection.
-func (c *capture) released(ctx context.Context, node fleet.Node) {
+// What failed after the copy of its disk, as a workbench that another took the place of, is not its failure.
+func (c *capture) released(ctx context.Context, node fleet.Node, copied bool) {
 	reason, text := "CaptureGaveBack", "returned to service ("+c.name+")"
 	_, steps := c.Recorded()
 	for _, s := range slices.Backward(steps) {
-		if s.Failure != "" && reason != "CaptureDonorLost" {
+		if s.Failure != "" && reason != "CaptureDonorLost" && !copied {
 			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure
 		}
 		if s.Failure != "" && s.Step == undoStart {
@@ -362,6 +363,7 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 		why = "it is older than 24 hours and took no snapshot"
 	}
 	c.result.Resumed = why == ""
+	c.grew = why == "" && r.Steps[stepGrow].State == journal.Done // it is one capture
 	if differs && why == "" {
 		c.Note("the options of the open capture are used, not those of this command: to capture with these, give them again with --again")
 	}

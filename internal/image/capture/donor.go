@@ -183,7 +183,7 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		scaleDown := valueOf(was.Annotations, fleet.AnnotationScaleDownDisabled)
 		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: scaleDown, was.Mark: nil})
 		if err == nil && was.Mark == fleet.AnnotationCapture {
-			c.released(ctx, node)
+			c.released(ctx, node, p.IsDone(stepSnapshot))
 		}
 	}
 	if err != nil {

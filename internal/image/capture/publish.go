@@ -109,7 +109,13 @@ func (c *capture) modelStep(v view) workflow.Step {
 		After:    []string{stepVersion, stepJudge, stepLive},
 		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version)),
 		Commits:  !c.req.PublishOnly,
-		Do:       c.model,
+		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+			if was := v.resume.Unrecorded; was != nil && !p.IsDone(stepLive) {
+				p.Note("that %s was live could not be recorded: a rollback without --to passes over it, and later captures may delete it; "+
+					"to record it, remove its tags %s and %s", was.Name, fleet.TagNotLive, fleet.TagPublished)
+			}
+			return c.model(ctx, p)
+		},
 	}
 }
 
@@ -416,6 +422,9 @@ func (c *capture) pruneStep(v view) workflow.Step {
 // prune deletes what lies beyond the history, one by one, and reads before each which versions
 // are in use. One that cannot be deleted is listed, and is no failure.
 func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if !p.IsDone(stepLive) { // what was live may not be told from what was not
+		return done, nil
+	}
 	if c.deleting == "" {
 		s := c.get()
 		versions, versionsErr := c.Cloud.Versions(ctx, s.Names.Definition)
