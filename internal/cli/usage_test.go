@@ -31,6 +31,16 @@ func run(t *testing.T, args ...string) (code int, out, err string) {
 	return code, stdout.String(), stderr.String()
 }
 
+// Programs read the result of an abandonment as that of a capture.
+func TestAbandonTakesOutput(t *testing.T) {
+	for _, args := range [][]string{{"-o", "json"}, {"-o", "json", "--dry-run"}} {
+		code, out, err := run(t, append([]string{"capture", "--abandon", "n", "--kubeconfig", "nosuch"}, args...)...)
+		if code != workflow.ExitRefused || !strings.Contains(out, `"exit": 3`) {
+			t.Errorf("%v: exit code %d, %s%s", args, code, out, err)
+		}
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"capture", "name the node to capture"},

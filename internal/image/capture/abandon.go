@@ -65,7 +65,9 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 	}
 	d.Refuse(err == nil && rec.Open() && rec.Kind != Kind, "OpenRollback", string(pool), "what is open is no capture but the "+rec.Kind+" "+rec.Name,
 		"finish it: ortet "+rec.Kind+" "+pool.Name())
-	r.NothingToDo = !rec.Open()
+	if r.NothingToDo = !rec.Open(); r.NothingToDo && err == nil && pool != "" {
+		err = s.heldElsewhere(ctx, pool)
+	}
 	if err == nil && len(d) > 0 {
 		err = &workflow.Refused{Problems: d}
 	}
@@ -87,8 +89,8 @@ func (a abandonment) remains(ctx context.Context) error {
 	case err != nil || v.Tags[fleet.TagCapture] != a.name: // there is none of its own
 	case poolErr == nil && pool.Model.Image.Exact().Equal(v.ID):
 		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("the model was changed already"),
-			Ended: "all else was undone, and the capture is closed",
-			Left:  []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + a.req.Node + " does the rest instead"}}
+			Ended: "what came before was undone, and the capture is closed; nodes that it added and extensions that it deleted stay so",
+			Left: []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + a.req.Node + " does the rest instead"}}
 	default:
 		a.result.Left = append(a.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
 	}
