@@ -90,7 +90,7 @@ func (a abandonment) remains(ctx context.Context) error {
 	case poolErr == nil && pool.Model.Image.Exact().Equal(v.ID):
 		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("the model was changed already"),
 			Ended: "what came before was undone, and the capture is closed; nodes that it added and extensions that it deleted stay so",
-			Left: []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + a.req.Node + " does the rest instead"}}
+			Left:  []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + a.req.Node + " does the rest instead"}}
 	default:
 		a.result.Left = append(a.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
 	}
