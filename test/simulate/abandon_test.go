@@ -37,7 +37,7 @@ func TestOutcomeInterruptedCaptureIsAbandoned(t *testing.T) {
 					node, pool = w.nodeName(1), ""
 				}
 				nothing, err := captures.Abandon(t.Context(), pool, node)
-				if err != nil || !nothing.NothingToDo || changes() > 0 {
+				if err != nil || !nothing.NothingToDo || nothing.Abandoned || changes() > 0 {
 					t.Errorf("with nothing open: %+v, %v, %d changes", nothing, err, changes())
 				}
 				w.pursue(0, Ask{Do: "capture", Once: true})

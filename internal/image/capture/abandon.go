@@ -41,7 +41,7 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 	begin := s.Now()
 	err = a.Runner(fmt.Sprint(a.runs.Add(1)), &a.Summary).Run(ctx, r.Pool, a)
 	if err == nil {
-		r.Capture, r.Donor = rec.Name, rec.Subject
+		r.Capture, r.Donor, r.Abandoned = rec.Name, rec.Subject, true
 		err = a.remains(ctx)
 	}
 	notes, steps := a.Recorded()
@@ -53,7 +53,7 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node string) (a abandonment, rec journal.Record, err error) {
 	a = abandonment{s.capture(Request{Node: node})}
 	r, d := &a.result, plan.Problems{}
-	if r.Abandoned = true; pool == "" {
+	if pool == "" {
 		pool, err = a.findPool(ctx)
 		a.asked = Request{} // none of its captures is resumed
 		d.Refuse(err == nil && pool == "", "NoPool", "node "+node, "neither a node of this name nor an open capture of one was found",
