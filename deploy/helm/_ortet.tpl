@@ -39,7 +39,7 @@ into an AzureMachineTemplate or AzureMachinePool. Values:
   version: "2.1"
   settings:
     commandToExecute: >-
-      /usr/local/bin/ortet-node wait --deadline {{ $o.deadline | default "20m" }}{{ with $o.settle }} --settle {{ . }}{{ end }}{{ with $o.grace }} --grace {{ . }}{{ end }}{{ with $o.units }} --unit {{ . | replace " " "" }}{{ end }} >/run/ortet-wait.txt 2>&1; code=$?;
+      ortet-node wait --deadline {{ $o.deadline | default "20m" }}{{ with $o.settle }} --settle {{ . }}{{ end }}{{ with $o.grace }} --grace {{ . }}{{ end }}{{ with $o.units }} --unit {{ . | replace " " "" }}{{ end }} >/run/ortet-wait.txt 2>&1; code=$?;
       head -c 3800 /run/ortet-wait.txt; exit $code
 {{- end -}}
 {{- end -}}

@@ -136,17 +136,22 @@ func (r *release) agentPackage(ctx context.Context, p platform) (*nfpm.Info, []p
 	if err != nil {
 		return nil, nil, err
 	}
-	info, content := r.agentLayout(p, append(legal("ortet-node", common[1:]), file(agentPath, 0o755, common[0].content)), more)
+	info, content := r.agentLayout(p, append(legal("ortet-node", common[1:]), file(packedPath, 0o755, common[0].content)), more)
 	return info, content, nil
 }
 
-// agentPath is where the units run it.
-const agentPath = "/usr/local/bin/ortet-node"
+// The units of the repository run it at agentPath, where an administrator installs it by hand. A
+// package leaves /usr/local to them: its units and pages name packedPath.
+const (
+	agentPath  = "/usr/local/bin/ortet-node"
+	packedPath = "/usr/bin/ortet-node"
+)
 
 // agentLayout adds the files of agentFiles where the package has them.
 func (r *release) agentLayout(p platform, content []placed, more []entry) (*nfpm.Info, []placed) {
 	for _, e := range more {
 		base := path.Base(e.name)
+		e.content = bytes.ReplaceAll(e.content, []byte(agentPath), []byte(packedPath))
 		switch {
 		case strings.HasPrefix(e.name, "docs/"):
 			content = append(content, file("/usr/share/doc/ortet-node/"+strings.TrimPrefix(e.name, "docs/"), 0o644, e.content))

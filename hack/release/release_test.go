@@ -94,7 +94,7 @@ func samplePackage(t *testing.T, r *release, format string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, placed := r.agentLayout(platform{"linux", "amd64"}, append(content, file(agentPath, 0o755, []byte("#!/bin/sh\n"))), files)
+	info, placed := r.agentLayout(platform{"linux", "amd64"}, append(content, file(packedPath, 0o755, []byte("#!/bin/sh\n"))), files)
 	if err := r.writePackage(platform{"linux", "amd64"}, format, *info, placed); err != nil {
 		t.Fatal(err)
 	}
@@ -123,17 +123,39 @@ func TestAgentPackage(t *testing.T) {
 	}
 	for format, list := range listed {
 		for _, name := range append([]string{
-			"/usr/local/bin/ortet-node", "/etc/ortet/ortet-metadata-guard.nft", "/usr/share/ortet-node/systemd/kubelet.service.d/20-ortet.conf",
+			"/usr/bin/ortet-node", "/etc/ortet/ortet-metadata-guard.nft", "/usr/share/ortet-node/systemd/kubelet.service.d/20-ortet.conf",
 		}, prefixed("/usr/lib/systemd/system/", agentUnits)...) {
 			if !bytes.Contains(list, []byte(name+"\n")) {
 				t.Errorf("%s lacks %s:\n%s", format, name, list)
 			}
 		}
-		for _, name := range []string{"/etc/systemd/", ".wants/", "/usr/lib/systemd/system/kubelet.service.d"} {
+		for _, name := range []string{"/etc/systemd/", ".wants/", "/usr/lib/systemd/system/kubelet.service.d", "/usr/local"} {
 			if bytes.Contains(list, []byte(name)) {
 				t.Errorf("%s has %s:\n%s", format, name, list)
 			}
 		}
+	}
+}
+
+// The units of a package run the program where the package has it.
+func TestAgentPackageUnitsRunItsProgram(t *testing.T) {
+	r := sample(t)
+	files, err := r.agentFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, placed := r.agentLayout(platform{"linux", "amd64"}, nil, files)
+	runs := 0
+	for _, p := range placed {
+		if bytes.Contains(p.content, []byte("/usr/local/bin/ortet-node")) {
+			t.Errorf("%s names a program in /usr/local/bin", p.name)
+		}
+		if strings.HasSuffix(p.name, ".service") && bytes.Contains(p.content, []byte("=/usr/bin/ortet-node ")) {
+			runs++
+		}
+	}
+	if runs < 8 {
+		t.Errorf("%d units run /usr/bin/ortet-node", runs)
 	}
 }
 

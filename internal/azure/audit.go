@@ -32,6 +32,9 @@ func (a auditor) around(ctx context.Context, c request, do func(context.Context)
 	if err != nil {
 		level = slog.LevelWarn
 		attrs[2] = slog.String("outcome", "refused")
+		if ctx.Err() != nil { // nothing refused it
+			level, attrs[2] = slog.LevelInfo, slog.String("outcome", "interrupted")
+		}
 		if k := fleet.KindOf(err); k != fleet.KindUnknown {
 			attrs = append(attrs, slog.String("kind", string(k)))
 		}

@@ -287,7 +287,7 @@ func TestLimitWaitsForOthersRetryAfter(t *testing.T) {
 func TestAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		f := &fake{takes: 3 * time.Second, errs: []error{nil, nil, fail(fleet.KindDenied, 0)}}
+		f := &fake{takes: 3 * time.Second, errs: []error{nil, nil, fail(fleet.KindDenied, 0), context.Canceled}}
 		c := azure.Audit(f, slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -304,8 +304,14 @@ func TestAudit(t *testing.T) {
 		if _, err := c.Begin(t.Context(), fleet.DeleteDisk{ID: "/disk"}); err == nil {
 			t.Error("the error was swallowed")
 		}
+		interrupted, stop := context.WithCancel(t.Context())
+		stop()
+		if _, err := c.Begin(interrupted, fleet.DeleteDisk{ID: "/disk"}); err == nil {
+			t.Error("the error was swallowed")
+		}
 		want := `level=INFO msg="cloud change" verb="patch model" target=/pool outcome=begun took=3s
 level=WARN msg="cloud change" verb="delete disk" target=/disk outcome=refused took=3s kind=Denied
+level=INFO msg="cloud change" verb="delete disk" target=/disk outcome=interrupted took=3s
 `
 		if b.String() != want {
 			t.Errorf("logged\n%swant\n%s", b.String(), want)

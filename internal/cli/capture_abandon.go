@@ -17,7 +17,7 @@ func (f *captureFlags) checkAbandon(cmd *cobra.Command, o *options) (err error) 
 		return usagef("-o name: not with --abandon, which makes no version; want table, json or yaml")
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed && err == nil && !slices.Contains(o.fromEnvironment, flag) && !slices.Contains([]string{"abandon", "dry-run", "lease-duration"}, flag.Name) {
+		if flag.Changed && err == nil && !slices.Contains(o.fromEnvironment, flag) && !slices.Contains([]string{"abandon", "dry-run", "lease-duration", "output"}, flag.Name) {
 			err = usagef("--%s: not with --abandon, which begins no capture; leave it out", flag.Name)
 		}
 	})
@@ -59,9 +59,10 @@ func (f *captureFlags) runAbandon(cmd *cobra.Command, o *options, arg string) er
 		}
 		return o.printPlan(p)
 	}
-	ended := show.Preflight()
+	ended, stop := show.Preflight(), o.explainInterrupt(ctx, show)
 	result, err := s.Abandon(ctx, pool, node)
 	ended(err)
+	stop()
 	show.Close()
 	if err != nil {
 		return o.printFailure(result, result.Notes, err)

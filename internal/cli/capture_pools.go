@@ -21,7 +21,7 @@ import (
 // checkSelection checks NODE, --pool, --all, and the flags that go with them.
 func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
 	if f.abandon {
-		return oneArgument("a node of the pool, or the scale set's name or ARM id")(cmd, args)
+		return oneNode("a node of the pool, or the scale set's name or ARM id")(cmd, args)
 	}
 	if !f.all && len(f.pools) == 0 {
 		if len(args) == 0 {

@@ -96,7 +96,7 @@ func Run(ctx context.Context, args []string, process Process) int {
 	if !errors.As(err, &exit) {
 		err = timedOut(command, err)
 	}
-	if !errors.As(err, &exit) && ctx.Err() != nil && !done {
+	if out := new(workflow.Outcome); !errors.As(err, &exit) && !errors.As(err, &out) && ctx.Err() != nil && !done {
 		err = asInterrupted(errors.Join(err, ctx.Err()))
 	}
 	if errors.As(err, &exit) {

@@ -74,6 +74,35 @@ func runConfig(t *testing.T, f *fakePusher, in string, args ...string) (code int
 	return code, stdout.String(), stderr.String()
 }
 
+// stoppedPusher is interrupted in each push.
+type stoppedPusher struct {
+	*fakePusher
+	stop context.CancelFunc
+}
+
+func (p stoppedPusher) Push(ctx context.Context, pool fleet.ResourceID, o push.Request) (*push.Result, error) {
+	p.stop()
+	return p.fakePusher.Push(ctx, pool, o)
+}
+
+// What is left after Ctrl-C is named without the words of a context.
+func TestInterruptedOutcomeIsShownAlone(t *testing.T) {
+	key, _ := aKey(t)
+	f := &fakePusher{result: &push.Result{Pool: pool1}, err: &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "waves", Left: []string{"node b has generation 6"}, Err: errors.New("a failed")}}
+	ctx, stop := context.WithCancel(t.Context())
+	var out, said strings.Builder
+	code := Run(ctx, []string{"config", "push", string(pool1), "-f", aConfig(t), "--key", key}, Process{
+		In: strings.NewReader(""), Out: &out, Err: &said, Getenv: func(string) string { return "" },
+		rollouts: func(_ context.Context, report func(string)) (pusher, kubernetes.Interface, error) {
+			f.report = report
+			return stoppedPusher{f, stop}, providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), nil
+		},
+	})
+	if code != workflow.ExitNeedsPerson || !strings.HasSuffix(said.String(), "node b has generation 6\n") {
+		t.Errorf("exit code %d\n%s\n%s", code, out.String(), said.String())
+	}
+}
+
 // aKey is a new key's file, and its public key.
 func aKey(t *testing.T) (file string, public nodeconfig.PublicKey) {
 	t.Helper()

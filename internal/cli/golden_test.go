@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +123,22 @@ func TestShown(t *testing.T) {
 	canary.Pool.ID, canary.Pool.Name = fleet.CanaryOf(pool1), fleet.CanaryOf(pool1).Name()
 	canary.Pool.Tags = map[string]string{fleet.TagCanary: noon.Format(time.RFC3339)}
 
+	flexible := full
+	flexible.Versions = slices.Clone(full.Versions)
+	flexible.Versions[0].Tags = map[string]string{fleet.TagQuarantine: "conditions: node is tainted", fleet.TagOnline: "2026-11-21 12:00:00"}
+	flexible.Instances = []capture.InstanceStatus{
+		{InstanceID: pool1.Name() + "_03db84b0", HostName: pool1.Name() + "29uqgj", Power: fleet.PowerRunning, Image: "Debian:debian-12:12-gen2:latest"},
+		{InstanceID: pool1.Name() + "_17a1f4e3", HostName: pool1.Name() + "0tljt0", Power: fleet.PowerRunning, Image: "2026.11.21", LatestModel: true},
+	}
+	abandoned := plan.Plan{Kind: "abandonment", Pool: pool1, Donor: donor}
+
 	for name, show := range map[string]func(io.Writer){
+		"status-flexible": func(w io.Writer) { writeStatus(w, flexible, noon) },
+		"plan-abandon": func(w io.Writer) {
+			writePlan(w, abandoned)
+			abandoned.Steps = []plan.Step{{ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: 5 * time.Second}}
+			writePlan(w, abandoned)
+		},
 		"plan-first":   func(w io.Writer) { writePlan(w, thePlan()) },
 		"plan-resumed": func(w io.Writer) { writePlan(w, resumed) },
 		"plan-nothing": func(w io.Writer) { writePlan(w, nothing) },

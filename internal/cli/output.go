@@ -112,6 +112,9 @@ func writePlan(w io.Writer, p plan.Plan) {
 		return // the error lists them
 	}
 	what := "Plan for the " + p.Kind
+	if p.Kind == "abandonment" {
+		what = "Plan to abandon the capture"
+	}
 	if p.Donor != "" {
 		what += " of " + p.Donor
 	}
@@ -127,7 +130,11 @@ func writePlan(w io.Writer, p plan.Plan) {
 	if p.Workbench != "" {
 		say(w, "The copied disk is prepared on %s.", p.Workbench)
 	}
-	fmt.Fprintln(w)
+	if len(p.Steps) == 0 {
+		say(w, "Nothing is left to undo: its record is closed.")
+	} else {
+		fmt.Fprintln(w)
+	}
 	id := 0
 	for _, s := range p.Steps {
 		id = max(id, min(len(s.ID), maxIDWidth))

@@ -106,7 +106,7 @@ func writeRollback(w io.Writer, r rollback.Result) {
 		if from == "" {
 			from = "an image that is not a prototype"
 		}
-		say(w, "New nodes of %s come from %s again, no longer from %s.", r.Pool.Name(), to, from)
+		say(w, "New nodes of %s come from %s, no longer from %s.", r.Pool.Name(), to, from)
 	}
 	list(w, "Restored extensions", r.Restored)
 	list(w, "Lost (could not be restored)", r.Lost)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,7 +167,6 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 		paragraph(w, resultWidth, "  ", "    ", "a canary: a capture of "+of.Name()+" made it, and deletes it; see ortet status "+of.Name())
 	}
 	writeVersions(w, s, now)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch {
 	case !slices.ContainsFunc(s.Versions, func(v capture.VersionStatus) bool { return v.InModel }):
 		paragraph(w, resultWidth, "  ", "    ", "new nodes come from "+imageText(s.Pool.Model.Image))
@@ -175,16 +174,16 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 		paragraph(w, resultWidth, "  ", "    ", "the model refers to "+imageText(s.Pool.Model.Image)+": new nodes come from its latest version")
 	}
 	if len(s.Instances) > 0 {
-		fmt.Fprintln(t, "  ID\tNODE\tMADE FROM\tLATEST")
+		rows := [][]string{{"ID", "NODE", "MADE FROM", "LATEST"}}
 		var off []string
 		for _, i := range s.Instances {
 			node := strings.ToLower(i.HostName)
 			if i.Power != fleet.PowerRunning {
 				off = append(off, node+" ("+first(string(i.Power), "power state unknown")+")")
 			}
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", i.InstanceID, node, dash(shortImage(i.Image)), yes(i.LatestModel))
+			rows = append(rows, []string{i.InstanceID, node, dash(shortImage(i.Image)), yes(i.LatestModel)})
 		}
-		_ = t.Flush()
+		writeIndented(w, rows, 2)
 		if len(off) > 0 {
 			paragraph(w, resultWidth, "  ", "    ", "not running: "+strings.Join(off, ", "))
 		}
@@ -200,12 +199,34 @@ func writeVersions(w io.Writer, s capture.PoolStatus, now time.Time) {
 		fmt.Fprintln(w, "  no prototype yet")
 		return
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  VERSION\tBUILT FROM\tAGE\tNODES\tSTATE")
+	rows := [][]string{{"VERSION", "BUILT FROM", "AGE", "NODES", "STATE"}}
 	for _, v := range s.Versions {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\n", v.Name, dash(v.BuiltFrom), age(v.BuiltAt, now), v.Instances, versionState(v))
+		rows = append(rows, []string{v.Name, dash(v.BuiltFrom), age(v.BuiltAt, now), strconv.Itoa(v.Instances), versionState(v)})
 	}
-	_ = t.Flush()
+	writeIndented(w, rows, 4)
+}
+
+// writeIndented writes a table below a pool's line. Where its rows are too wide, the column beneath
+// gets lines of its own: names are not cut, since commands take them.
+func writeIndented(w io.Writer, rows [][]string, beneath int) {
+	const indent = "  "
+	texts, title := make([]string, len(rows)), strings.ToLower(rows[0][beneath])
+	if len(indent)+total(rows) > resultWidth {
+		for i, r := range rows {
+			if i > 0 && r[beneath] != "" {
+				texts[i] = title + " " + r[beneath]
+			}
+			rows[i] = slices.Delete(r, beneath, beneath+1)
+		}
+	}
+	wide := widths(rows)
+	for i, r := range rows {
+		fmt.Fprint(w, indent)
+		writeColumns(w, [][]string{r}, wide)
+		if texts[i] != "" {
+			fmt.Fprintln(w, indent+indent+texts[i])
+		}
+	}
 }
 
 // versionState tells what is worth knowing of a version in a word or two.

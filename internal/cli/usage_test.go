@@ -31,6 +31,27 @@ func run(t *testing.T, args ...string) (code int, out, err string) {
 	return code, stdout.String(), stderr.String()
 }
 
+// A node is named as kubectl names it.
+func TestAbandonTakesNodes(t *testing.T) {
+	f, c := &captureFlags{abandon: true}, &cobra.Command{Use: "capture"}
+	for given, want := range map[string]string{"node/n": "n", "n": "n", string(pool1): string(pool1)} {
+		args := []string{given}
+		if err := f.checkSelection(c, args); err != nil || args[0] != want {
+			t.Errorf("%s: %v, %v", given, args, err)
+		}
+	}
+}
+
+// Programs read the result of an abandonment as that of a capture.
+func TestAbandonTakesOutput(t *testing.T) {
+	for _, args := range [][]string{{"-o", "json"}, {"-o", "json", "--dry-run"}} {
+		code, out, err := run(t, append([]string{"capture", "--abandon", "n", "--kubeconfig", "nosuch"}, args...)...)
+		if code != workflow.ExitRefused || !strings.Contains(out, `"exit": 3`) {
+			t.Errorf("%v: exit code %d, %s%s", args, code, out, err)
+		}
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"capture", "name the node to capture"},

@@ -174,7 +174,9 @@ func (x *run) recover(ctx context.Context) (err error) {
 		return x.outcome()
 	}
 	if rec.Phase == journal.Undo {
-		x.update(func(r *journal.Record) { r.Ended = &journal.End{At: x.Now(), Exit: ExitFailed, Message: r.Why} })
+		x.update(func(r *journal.Record) {
+			r.Ended = &journal.End{At: x.Now(), Exit: ExitFailed, Message: r.Why + ", and was undone"}
+		})
 		err = x.save(x.ctx)
 	}
 	x.workflow = w

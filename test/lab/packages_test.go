@@ -97,7 +97,7 @@ func TestPackagesOnRealMachines(t *testing.T) {
 			{`bash -c '. /usr/share/bash-completion/completions/ortet && echo loads'`, "loads"},
 			{enabled, ""},
 			{`systemctl is-active ortet-config.service ortet-events.service | sort -u`, "inactive"},
-			{`stat -c '%U %a' /usr/bin/ortet /usr/local/bin/ortet-node | sort -u`, "root 755"},
+			{`stat -c '%U %a' /usr/bin/ortet /usr/bin/ortet-node | sort -u`, "root 755"},
 		})
 	})
 	t.Run("upgraded", func(t *testing.T) {

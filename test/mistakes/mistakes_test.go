@@ -84,6 +84,10 @@ func (w *world) mistakes(hung *world) []row {
 		{name: "no provider id", args: "capture " + laptop + image, exit: workflow.ExitRefused, says: []string{"node " + laptop, "it has no provider id"}},
 		{name: "two at once", args: capture, exit: workflow.ExitRefused, says: []string{"pool lock", "wait until it has ended"}, twice: true, slow: true},
 		{name: "no gallery", args: "rollback " + third + "000000", exit: workflow.ExitRefused, says: []string{"never captured", "ortet capture NODE"}},
+		{name: "abandon, no name", args: "capture --abandon", exit: usage, says: []string{"name a node of the pool"}},
+		{name: "abandon, no such pool", args: "capture --abandon pol1", exit: workflow.ExitRefused, says: []string{"pol1", "az vmss list"}},
+		{name: "abandon, a flag of a capture", args: "capture --abandon " + node + image, exit: usage, says: []string{"--image", "leave it out"}},
+		{name: "abandon, names", args: "capture --abandon " + node + " -o name", exit: usage, says: []string{"-o name", "json"}},
 		{name: "no TTY", args: "cluster init", exit: usage, says: []string{"--name"}},
 	}
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,7 +37,7 @@ func TestOutcomeInterruptedCaptureIsAbandoned(t *testing.T) {
 					node, pool = w.nodeName(1), ""
 				}
 				nothing, err := captures.Abandon(t.Context(), pool, node)
-				if err != nil || !nothing.NothingToDo || changes() > 0 {
+				if err != nil || !nothing.NothingToDo || nothing.Abandoned || changes() > 0 {
 					t.Errorf("with nothing open: %+v, %v, %d changes", nothing, err, changes())
 				}
 				w.pursue(0, Ask{Do: "capture", Once: true})
@@ -45,6 +46,8 @@ func TestOutcomeInterruptedCaptureIsAbandoned(t *testing.T) {
 				}
 				if j := w.journal(); j == nil || j.Ended == nil {
 					t.Fatalf("the record is open: %+v", j)
+				} else if c.at != patchModel && !strings.HasSuffix(j.Ended.Message, "did not finish, and was undone") {
+					t.Errorf("the record ends with %q", j.Ended.Message)
 				}
 				time.Sleep(time.Hour)
 				name := w.nodeName(0)
@@ -80,6 +83,11 @@ func TestOutcomeAbandonSaysWhatItDoes(t *testing.T) {
 		}
 		if strings.Contains(w.modelNow().image, "2000.01.01") {
 			t.Error("the model names the version")
+		}
+		elsewhere, _ := w.of(t, "team-b")
+		refused := new(workflow.Refused)
+		if _, err := capture.New(elsewhere).Abandon(t.Context(), w.pool, ""); !errors.As(err, &refused) || refused.Problems[0].Code != capture.CodeOtherNamespace {
+			t.Errorf("in another namespace: %v", err)
 		}
 	})
 }

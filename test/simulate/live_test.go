@@ -208,7 +208,9 @@ func TestOutcomeUnfinishedRollbackOutlivesFailedCaptures(t *testing.T) {
 		}
 		newest := definition + "/versions/" + versions[2]
 		l.next("azure PATCH "+newest, "refused")
-		l.run(4, Ask{Do: "rollback"})
+		if p := l.run(4, Ask{Do: "rollback"}); !strings.Contains(p.err.Error(), "new nodes come from "+versions[1]+"; once this is mended, the same command does the rest") {
+			t.Errorf("the rollback ends with %v", p.err)
+		}
 		l.wants(versions[1], "rollback whose tag is refused")
 		l.next("azure PATCH "+newest, "refused")
 		l.run(4, Ask{Do: "rollback"})

@@ -25,7 +25,7 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 	begin := s.Now()
 	err = a.Runner(fmt.Sprint(a.runs.Add(1)), &a.Summary).Run(ctx, r.Pool, a)
 	if err == nil {
-		r.Capture, r.Donor = rec.Name, rec.Subject
+		r.Capture, r.Donor, r.Abandoned = rec.Name, rec.Subject, true
 		err = a.remains(ctx)
 	}
 	notes, steps := a.Recorded()
@@ -38,7 +38,7 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 	a = s.capture(Request{Node: node})
 	a.abandons = true
 	r, d := &a.result, plan.Problems{}
-	if r.Abandoned = true; pool == "" {
+	if pool == "" {
 		pool, err = a.findPool(ctx)
 		a.asked = Request{} // none of its captures is resumed
 		d.Refuse(err == nil && pool == "", "NoPool", "node "+node, "neither a node of this name nor an open capture of one was found",
@@ -50,7 +50,10 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 	}
 	d.Refuse(err == nil && rec.Open() && rec.Kind != Kind, "OpenRollback", string(pool), "what is open is no capture but the "+rec.Kind+" "+rec.Name,
 		"finish it: ortet "+rec.Kind+" "+pool.Name())
-	r.NothingToDo = !rec.Open()
+	if r.NothingToDo = !rec.Open(); r.NothingToDo && err == nil && pool != "" {
+		definition, _ := s.Cloud.Definition(ctx, plan.DefinitionOf(pool)) // one that cannot be read names no other
+		err = s.elsewhere(definition)
+	}
 	if err == nil && len(d) > 0 {
 		err = &workflow.Refused{Problems: d}
 	}
@@ -72,7 +75,7 @@ func (c *capture) remains(ctx context.Context) error {
 	case err != nil || v.Tags[fleet.TagCapture] != c.name: // there is none of its own
 	case poolErr == nil && pool.Model.Image.Exact().Equal(v.ID):
 		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("the model was changed already"),
-			Ended: "all else was undone, and the capture is closed",
+			Ended: "what came before was undone, and the capture is closed; nodes that it added and extensions that it deleted stay so",
 			Left:  []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
 	default:
 		c.result.Left = append(c.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))

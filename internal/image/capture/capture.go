@@ -43,7 +43,7 @@ type Result struct {
 	Published       *Published       `json:"published,omitempty"` // if the version is only published
 	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
 	NothingToDo     bool             `json:"nothingToDo,omitempty"`
-	Abandoned       bool             `json:"abandoned,omitempty"` // an open capture was undone and closed, unless NothingToDo
+	Abandoned       bool             `json:"abandoned,omitempty"` // an open capture was undone and closed
 	Left            []string         `json:"left,omitempty"`      // by one that was abandoned, each with what to do
 	Resumed         bool             `json:"resumed,omitempty"`
 	Pruned          []string         `json:"pruned,omitempty"`

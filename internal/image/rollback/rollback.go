@@ -123,6 +123,11 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	default:
 		err = r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
 	}
+	out := new(workflow.Outcome)
+	if errors.As(err, &out) && out.Exit == workflow.ExitNeedsPerson && slices.Contains([]string{stepExtensions, stepTag, stepUntag}, out.Step) {
+		_, to := r.s.target()
+		out.Ended = "new nodes come from " + to + "; once this is mended, the same command does the rest"
+	}
 	x.Timing.End = s.Now()
 	x.Notes, x.Timing.Steps = r.Recorded()
 	x.Pool, x.From, x.To = cmp.Or(r.s.Pool, r.pool), r.s.From, r.s.To
@@ -320,7 +325,7 @@ func (r *rollback) choose(d *plan.Problems, pool fleet.Pool, versions []fleet.Im
 	case unfinished:
 		back = before.Return
 		notes = append(notes,
-			before.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
+			Kind+" "+before.Name+" changed the model and did not finish: this command does what is left of it; --to VERSION goes to another")
 	case len(problems) > 0:
 		*d = append(*d, problems...)
 		return nil

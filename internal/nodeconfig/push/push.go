@@ -34,10 +34,11 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o Request) (*
 	p := &push{Rollout: r, o: o, pool: pool, skipped: map[string]bool{}, members: map[string]member{}, left: map[string]Node{}, step: "preflight", perNode: assumedTime}
 	err := p.run(ctx)
 	result := &Result{Pool: p.pool, Generation: p.generation, ContentOf: p.contentOf, Nodes: []Node{}, Took: r.Now().Sub(began)}
-	reached := 0
+	reached, begun := 0, false
 	for _, name := range slices.Sorted(maps.Keys(p.members)) {
 		m := p.members[name]
 		result.Nodes = append(result.Nodes, m.Node)
+		begun = begun || p.generation > 0 && m.Wanted == p.generation // also by a push before, which this one resumes
 		switch id := keyOf(m.id); {
 		case p.generation == 0: // refused
 		case m.has(p.generation):
@@ -64,11 +65,15 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o Request) (*
 	case err == nil || errors.As(err, &refused):
 	case ctx.Err() != nil:
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: p.step, Left: []string{at}, Err: ctx.Err()}
-	case reached > 0 || p.changed.Load() || p.generation > 0 && p.modelHas:
+	case reached > 0 || begun || p.changed.Load() || p.generation > 0 && p.modelHas:
 		has := map[bool]string{false: "does not have it", true: "has it"}[p.modelHas]
 		left := []string{at + ", and the model " + has + "; instances that were written keep its userData in Azure until the next push"}
 		if !fleet.Is(err, fleet.KindHeld) { // by another push
-			left = append(left, "push again once the cause is mended, or go back: ortet config rollback "+p.pool.Name())
+			again := "push again once the cause is mended"
+			if p.generation > 1 {
+				again += ", or go back: ortet config rollback " + p.pool.Name()
+			}
+			left = append(left, again)
 		}
 		err = &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: p.step, Err: err, Left: left}
 	}

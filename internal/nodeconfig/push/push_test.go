@@ -172,8 +172,17 @@ func TestOutcomePushThatChangedNodes(t *testing.T) {
 		play(t, 3, func(w *world) {
 			w.behave(failing, "fail")
 			_, err := w.push("one", func(o *push.Request) { o.Canary = name(0) })
-			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), left) || !strings.Contains(err.Error(), "ortet config rollback pool1") {
-				t.Errorf("exit %d: %v; want 4 and %q", workflow.ExitCode(err), err, left)
+			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), left) || strings.Contains(err.Error(), "config rollback") {
+				t.Errorf("exit %d: %v; want 4 and %q, and no way back from the first generation", workflow.ExitCode(err), err, left)
+			}
+			w.behave(failing, "")
+			w.must("two")
+			w.behave(failing, "silent")
+			for range 2 { // the second one resumes the first, and writes nothing
+				_, err := w.push("three", func(o *push.Request) { o.Canary = name(0) })
+				if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "ortet config rollback pool1") {
+					t.Errorf("exit %d: %v; want 4 and the way back", workflow.ExitCode(err), err)
+				}
 			}
 		})
 	}

@@ -153,7 +153,7 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 	switch {
 	case overtaken:
 		remedy += "; see ortet config status"
-	case is(wire.ConfigurationFailed) && p.step == "waves":
+	case is(wire.ConfigurationFailed) && p.step == "waves" && p.generation > 1:
 		remedy += "; correct the configuration and push it, or go back with ortet config rollback"
 	case is(wire.ConfigurationFailed):
 		remedy += "; correct the configuration and push it"
