@@ -259,7 +259,9 @@ func (w *watch) removeBad(ctx context.Context, why string) error {
 		if err == nil {
 			pending, err = w.cordon(ctx, why)
 		}
-		w.say(fleet.Count(pending, "instance") + " of " + w.version.Name + " may still join, to be cordoned")
+		if pending > 0 {
+			w.say(fleet.Count(pending, "instance") + " of " + w.version.Name + " may still join, to be cordoned")
+		}
 		return pending == 0, err
 	}); err != nil {
 		return err
@@ -284,6 +286,7 @@ func (w *watch) deleteBad(ctx context.Context, why string) error {
 			if err := w.still(ctx); err != nil {
 				return err
 			}
+			w.say("drain node " + c.Node.Name + ", to be deleted")
 			drain := cluster.DrainOptions{UID: c.Node.UID, GracePeriod: -1, Deadline: drainFor, Fit: true}
 			if err := w.Cluster.Drain(ctx, c.Node.Name, drain, nil); err != nil && ctx.Err() != nil {
 				return err
