@@ -203,7 +203,7 @@ func writeVersions(w io.Writer, s capture.PoolStatus, now time.Time) {
 	for _, v := range s.Versions {
 		rows = append(rows, []string{v.Name, dash(v.BuiltFrom), age(v.BuiltAt, now), strconv.Itoa(v.Instances), versionState(v)})
 	}
-	writeIndented(w, rows, 4)
+	writeIndented(w, rows, 1)
 }
 
 // writeIndented writes a table below a pool's line. Where its rows are too wide, the column beneath
@@ -213,7 +213,7 @@ func writeIndented(w io.Writer, rows [][]string, beneath int) {
 	texts, title := make([]string, len(rows)), strings.ToLower(rows[0][beneath])
 	if len(indent)+total(rows) > resultWidth {
 		for i, r := range rows {
-			if i > 0 && r[beneath] != "" {
+			if i > 0 && r[beneath] != "-" {
 				texts[i] = title + " " + r[beneath]
 			}
 			rows[i] = slices.Delete(r, beneath, beneath+1)

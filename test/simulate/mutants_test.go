@@ -225,10 +225,9 @@ var mutants = []mutant{
 		`if why != "" {`,
 		`if why == "none" {`},
 	{"take-back proved by a record", "test/simulate TestHoleTagTakesVersionBack", "", "internal/image/watch/watch.go",
-		`if w.finding != "" {
-		if err := w.until`,
-		`if w.finding = w.version.Tags[fleet.TagQuarantine]; w.finding != "" {
-		if err := w.until`},
+		`if tag := w.version.Tags[fleet.TagQuarantine]; tag != "" && w.finding == "" {`,
+		`if tag := w.version.Tags[fleet.TagQuarantine]; tag != "" && w.finding == "" {
+		w.finding = tag`},
 	{"what the first donor's disk showed stays", "test/simulate TestHoleDonorsCommandInCleanImage", "", "internal/image/plan/plan.go",
 		`return cmp.Or(known, v.SHA256)`,
 		`return cmp.Or(v.SHA256, known)`},

@@ -269,6 +269,7 @@ func (w *watch) deleteBad(ctx context.Context, drained map[string]bool) (none bo
 		if err := w.still(ctx); err != nil {
 			return false, err
 		}
+		w.say("drain node " + c.Node.Name + ", to be deleted")
 		drain := cluster.DrainOptions{UID: c.Node.UID, GracePeriod: -1, Deadline: drainFor, Fit: true}
 		if err := w.Cluster.Drain(ctx, c.Node.Name, drain, nil); err != nil && ctx.Err() != nil {
 			return false, err
