@@ -229,6 +229,24 @@ func TestOutcomeUnfinishedRollbackOutlivesFailedCaptures(t *testing.T) {
 	})
 }
 
+// A capture of the same day does not go forward to what a rollback left and could not tag.
+func TestOutcomeCaptureDoesNotBringBackWhatWasLeft(t *testing.T) {
+	played(t, func(l ledger) {
+		l.run(0, Ask{Do: "capture"})
+		before := l.live()
+		time.Sleep(day)
+		l.run(0, Ask{Do: "capture"})
+		l.next("azure PATCH "+definition+"/versions/"+l.live(), "refused")
+		l.run(4, Ask{Do: "rollback"})
+		if p := l.run(3, Ask{Do: "capture"}); !strings.Contains(p.err.Error(), "did not finish") {
+			t.Errorf("the capture ends with %v", p.err)
+		}
+		l.wants(before, "a capture after it")
+		l.run(0, Ask{Do: "rollback"})
+		l.wants(before, "the same rollback")
+	})
+}
+
 // A capture keeps the version that another tool made live before versions that were rolled back,
 // and before those that never were live.
 func TestOutcomeHistoryIsWhatWasLive(t *testing.T) {

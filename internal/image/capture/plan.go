@@ -133,6 +133,10 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		return nil, p, nil
 	}
 	resume := plan.Resume(o, names, c.req, c.begun, own)
+	if u := Inherit(r).Unfinished; u != nil && !r.Open() && resume.Version != nil && !o.Pool.Model.Image.Exact().Equal(u.TagFrom) {
+		resume.Problems.Refuse(resume.Version.ID.Equal(u.TagFrom), "RolledBack", string(u.TagFrom), "today's version was rolled back by "+u.Name+", which did not finish",
+			"give --again to make another today, or finish that: ortet rollback "+o.Pool.Name)
+	}
 	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), actions(o, append(plan.CaptureChanges(c.req, resume), c.Next...)))
 	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
 	if r.Open() && c.get().Quarantine != "" { // judge ends the run
