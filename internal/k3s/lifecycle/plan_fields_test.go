@@ -324,6 +324,7 @@ func (x *site) compare(field, step, text string, before map[string]string, m *ma
 	if err != nil {
 		x.Fatalf("%s %s: plan: %v", field, step, err)
 	}
+	x.Logf("%s %s:\n%s", field, step, lines(p))
 	named, says, again := false, []string{}, false
 	pattern := regexp.MustCompile(`\[[^\]]*\]`)
 	for _, f := range p.Fields {

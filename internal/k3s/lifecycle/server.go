@@ -101,21 +101,16 @@ func k3sOf(settings []byte) string {
 	return ""
 }
 
-// lines are the changes for a person.
+// lines are the changes for a person, beside their fields.
 func (c serverChange) lines() (all []string) {
-	for _, one := range []struct {
-		is   bool
-		text string
-	}{
-		{c.k3s, "k3s: another, after a backup; the API is away for some seconds"},
-		{c.settings && !c.k3s, "settings: others, applied while it runs"},
-		{c.grow, "state disk: grows, and the server is deallocated for it"},
-		{c.size != "", "size: " + c.size + "; the server restarts"},
-		{c.start && !c.grow, "power: started"},
-	} {
-		if one.is {
-			all = append(all, one.text)
-		}
+	if c.settings {
+		all = append(all, "userData")
+	}
+	if c.size != "" || c.grow {
+		all = append(all, "size of the machine or of its state disk")
+	}
+	if c.start && !c.grow {
+		all = append(all, "power: started")
 	}
 	return all
 }
