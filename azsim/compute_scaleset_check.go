@@ -89,6 +89,13 @@ func checkUnchanged(old, next *armcompute.VirtualMachineScaleSet) error {
 	if err := fixed("priority", val(was.Priority) == val(now.Priority)); err != nil {
 		return err
 	}
+	// "Managed OS disk storage account type" is among the properties that are taken at
+	// creation only ("Modify an Azure Virtual Machine Scale Set").
+	if before, after := osDiskTypeOf(was), osDiskTypeOf(now); before != "" && after != "" {
+		if err := fixed("osDisk.managedDisk.storageAccountType", before == after); err != nil {
+			return err
+		}
+	}
 	if was.OSProfile != nil && now.OSProfile != nil {
 		if err := fixed("osProfile.computerNamePrefix", val(was.OSProfile.ComputerNamePrefix) == val(now.OSProfile.ComputerNamePrefix)); err != nil {
 			return err
@@ -101,6 +108,13 @@ func checkUnchanged(old, next *armcompute.VirtualMachineScaleSet) error {
 		return fixed("singlePlacementGroup", false)
 	}
 	return nil
+}
+
+func osDiskTypeOf(p *armcompute.VirtualMachineScaleSetVMProfile) armcompute.StorageAccountTypes {
+	if p.StorageProfile == nil || p.StorageProfile.OSDisk == nil || p.StorageProfile.OSDisk.ManagedDisk == nil {
+		return ""
+	}
+	return val(p.StorageProfile.OSDisk.ManagedDisk.StorageAccountType)
 }
 
 func checkCapacity(_ *call, next *armcompute.VirtualMachineScaleSet) error {

@@ -139,7 +139,9 @@ func (c *clusterOptions) manager(ctx context.Context, report func(workflow.Event
 	if err != nil {
 		return nil, err
 	}
-	return s.manager(report), nil
+	m := s.manager(report)
+	m.Agents = drains{c}
+	return m, nil
 }
 
 func (s *site) manager(report func(workflow.Event)) *lifecycle.Manager {

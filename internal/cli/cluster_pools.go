@@ -24,6 +24,8 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
+const drainTimeout = 5 * time.Minute // default limit to drain one node
+
 // A poolChange is what a command that changes a pool or an agent is given.
 type poolChange struct {
 	*agents.Control
@@ -50,7 +52,7 @@ come up; the same command goes on. --outdated leaves out agents that have the mo
 awaited until its Node is Ready.
 
 replace server deletes the server's VM, after a backup, and makes it again on the same
-state disk: for another image, OS disk or user. Agents, their pods and your kubeconfig
+state disk: for another image or OS disk. Agents, their pods and your kubeconfig
 stay as they are; the API is away meanwhile.`, "", each((*agents.Control).Replace))
 	var own ownAddresses
 	own.add(replace)
@@ -172,7 +174,7 @@ func (c *clusterOptions) poolCommand(use, short, long, consequence string, chang
 		}
 		return c.print(map[string]any{"command": cmd.Name(), "arguments": args}, func(w io.Writer) { say(w, "Done.") })
 	})
-	drain := 5 * time.Minute
+	drain := drainTimeout
 	if cmd.Name() == "stop" {
 		drain = time.Minute // where the whole pool goes, budgets that it alone can keep would be waited for
 	}
@@ -232,6 +234,25 @@ func (c *clusterOptions) control(ctx context.Context, control agents.Control) (p
 		fmt.Fprintf(c.process.Err, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), machine, what)
 	}
 	return poolChange{&control, in.cluster}, nil
+}
+
+// drains lowers pools for up, as ortet cluster scale does.
+type drains struct{ *clusterOptions }
+
+// Reach implements lifecycle.Agents.
+func (d drains) Reach(ctx context.Context) error {
+	_, err := d.control(ctx, agents.Control{})
+	return err
+}
+
+// Lower implements lifecycle.Agents.
+func (d drains) Lower(ctx context.Context, pool string, n int64, report func(string)) error {
+	p, err := d.control(ctx, agents.Control{DrainTimeout: drainTimeout, ReadyTimeout: 15 * time.Minute})
+	if err != nil {
+		return err
+	}
+	p.Report = func(machine, what string) { report(machine + ": " + what) }
+	return p.Lower(ctx, pool, n)
 }
 
 // clusterNodes are the Nodes of an elastic cluster by its API server.

@@ -25,13 +25,19 @@ group, then it waits until the server admits agents. What exists is changed to w
 file says, and what is missing is made again. A server that runs takes over k3s, settings
 and size; its state is backed up before another k3s. Two things stay as they are:
 
-  - the server's image, OS disk and user: ortet cluster replace server
+  - the server's image and OS disk: ortet cluster replace server
   - number, size and image of a pool's agents as cluster scale, resize and
     ortet capture left them, each until the file's own changes
+
+Where count is lowered, and with --prune, agents are drained before they are deleted, by
+the cluster's kubeconfig. Evicted Spot agents are made again.
 
 Interrupted, Azure goes on with what it has accepted; the same command follows it.`, func(ctx context.Context, _ []string) error {
 		if dryRun {
 			return c.plan(ctx, own)
+		}
+		if options.NoWait && options.Prune {
+			return usagef("--no-wait and --prune: pools are deleted after their agents are drained; use one of them")
 		}
 		return c.deploy(ctx, own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
 			if options.Prune {
@@ -109,8 +115,9 @@ func writeFailures(w io.Writer, failures []lifecycle.Failure) {
 
 func newClusterPlan(c *clusterOptions) *cobra.Command {
 	var own ownAddresses
-	cmd := clusterCommand("plan", "Show what up would change", `plan asks Azure what up would change, and changes nothing. It names what up leaves as
-it is: a server that was made by another recipe, and sizes and images of pools that were
+	cmd := clusterCommand("plan", "Show what up would change", `plan names the fields of cluster.yaml of which the cluster has another value: before and
+after, what the change reaches and when, and which command finishes it. Then it asks Azure
+what up would change. It changes nothing. It names what up leaves as it is: a server that was made by another recipe, and sizes and images of pools that were
 set since the file was applied. It lists what is billed of the cluster, without traffic:
 while it is up, also while its machines are stopped, or always.`, func(ctx context.Context, _ []string) error {
 		return c.plan(ctx, own)
@@ -132,6 +139,18 @@ func (c *clusterOptions) plan(ctx context.Context, own ownAddresses) error {
 }
 
 func writeClusterPlan(w io.Writer, p *lifecycle.Plan) {
+	for i, f := range p.Fields {
+		if i == 0 {
+			fmt.Fprintln(w, "FIELD OF cluster.yaml, AND WHAT ITS CHANGE REACHES")
+		}
+		paragraph(w, resultWidth, "", "    ", f.Line())
+		for _, e := range f.Effects {
+			paragraph(w, resultWidth, "  ", "    ", e.Line())
+		}
+	}
+	if len(p.Fields) > 0 {
+		fmt.Fprintln(w)
+	}
 	for rest := p.Changes; len(rest) > 0; {
 		rows := [][]string{{"CHANGE", "TYPE", "NAME"}}
 		group := rest

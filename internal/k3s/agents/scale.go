@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // maxParallel bounds what is drained or awaited at once.
@@ -17,10 +19,13 @@ const maxParallel = 8
 // Scale changes how many machines a pool has. New ones are awaited until their Nodes
 // are Ready. For fewer, whole machines are chosen, drained and deleted by their
 // instance ids, since Azure would choose without a look at the Nodes; then their Nodes
-// go.
+// go. A tag keeps the number: up makes Spot machines again that are evicted from it.
 func (c *Control) Scale(ctx context.Context, name string, want int64) error {
-	pool, machines, err := c.load(ctx, name)
+	pool, _, err := c.load(ctx, name)
 	if err != nil {
+		return err
+	}
+	if err := c.tag(ctx, pool.ID, "Merge", map[string]string{recipe.TagScaled: strconv.FormatInt(want, 10)}); err != nil {
 		return err
 	}
 	if want > pool.Capacity {
@@ -29,18 +34,27 @@ func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 		if err := c.setCapacity(ctx, pool.ID, func(now int64) int64 { return max(now, want) }); err != nil {
 			return err
 		}
-		if pool, machines, err = c.load(ctx, name); err != nil {
+		if pool, _, err = c.load(ctx, name); err != nil {
 			return err
 		}
 	}
 	if want < pool.Capacity {
-		victims, err := c.choose(ctx, pool, machines, int(pool.Capacity-want))
-		if err != nil {
-			return err
-		}
-		return c.remove(ctx, pool, victims, nil)
+		return c.Lower(ctx, name, want)
 	}
 	return c.awaitPool(ctx, name)
+}
+
+// Lower drains and deletes machines of a pool until it has want; one with fewer stays.
+func (c *Control) Lower(ctx context.Context, name string, want int64) error {
+	pool, machines, err := c.load(ctx, name)
+	if err != nil || want >= pool.Capacity {
+		return err
+	}
+	victims, err := c.choose(ctx, pool, machines, int(pool.Capacity-want))
+	if err != nil {
+		return err
+	}
+	return c.remove(ctx, pool, victims, nil)
 }
 
 // awaitPool waits until Azure has made all machines of a pool, as after an interrupted scale-up, and

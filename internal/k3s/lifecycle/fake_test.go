@@ -285,7 +285,7 @@ func manager(t *testing.T, f azure.Resources, text string, events *[]workflow.Ev
 	}
 	var mu sync.Mutex
 	return lifecycle.New(lifecycle.Config{ARM: f, Cloud: deleter{ARM: f}, Subscription: "s", Cluster: c, Render: recipe.Render, SSHPublicKey: "ssh-ed25519 AAAA", OwnAddresses: []string{"192.0.2.7"},
-		Poll: time.Millisecond, Ready: time.Second, Report: func(e workflow.Event) {
+		Agents: lowers{f}, Poll: time.Millisecond, Ready: time.Second, Report: func(e workflow.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			if events != nil {
@@ -332,6 +332,23 @@ func (deleter) Sizes(_ context.Context, _, _ string, sizes ...string) (map[strin
 func (d deleter) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
 	_, err := d.ARM.Send(ctx, change.Verb(), http.MethodDelete, change.Target(), "2024-07-01", nil)
 	return "", err
+}
+
+// lowers lowers pools of a fake, which have no agents.
+type lowers struct{ azure.Resources }
+
+func (lowers) Reach(context.Context) error { return nil }
+func (l lowers) Lower(_ context.Context, pool string, n int64, _ func(string)) error {
+	if f, is := l.Resources.(*fake); is {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for id, o := range f.objects {
+			if sku, is := o["sku"].(object); is && strings.HasSuffix(id, "/"+pool) {
+				sku["capacity"] = float64(n)
+			}
+		}
+	}
+	return nil
 }
 
 func (deleter) Instances(context.Context, fleet.ResourceID) ([]fleet.Instance, error) {

@@ -47,12 +47,23 @@ type Config struct {
 	// SSHPublicKey and OwnAddresses are those of recipe.Facts.
 	SSHPublicKey string
 	OwnAddresses []string
+	// Agents drains agents that are to be deleted.
+	Agents Agents
 	// Report shows what goes on; it may be nil.
 	Report func(workflow.Event)
 	// Poll is the interval between observations of Azure (default 5s); Ready is the
 	// limit for the server's boot (default 30m).
 	Poll, Ready time.Duration
 	Now         func() time.Time // default time.Now
+}
+
+// Agents reaches the cluster's API server.
+type Agents interface {
+	// Reach fails if the API server cannot be reached.
+	Reach(context.Context) error
+	// Lower drains and deletes agents of a pool until it has n; a pool with fewer stays.
+	// Interrupted, the same call goes on with the same agents.
+	Lower(ctx context.Context, pool string, n int64, report func(string)) error
 }
 
 // A Manager is the life cycle of one cluster.

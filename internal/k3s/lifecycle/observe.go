@@ -34,7 +34,20 @@ type resource struct {
 	Properties struct {
 		ProvisioningState string `json:"provisioningState"`
 
+		// Autoscale settings.
+		Profiles []struct {
+			Capacity struct {
+				Minimum string `json:"minimum"`
+				Maximum string `json:"maximum"`
+			} `json:"capacity"`
+		} `json:"profiles"`
+
 		// Deployments and their operations.
+		Parameters struct {
+			Applied struct {
+				Value []recipe.Applied `json:"value"`
+			} `json:"applied"`
+		} `json:"parameters"`
 		CorrelationID string          `json:"correlationId"`
 		Timestamp     time.Time       `json:"timestamp"`
 		Error         *armError       `json:"error"`
@@ -57,16 +70,27 @@ type resource struct {
 			VMSize string `json:"vmSize"`
 		} `json:"hardwareProfile"`
 		StorageProfile struct {
-			OSDisk osDisk `json:"osDisk"`
+			ImageReference k3s.Image `json:"imageReference"`
+			OSDisk         osDisk    `json:"osDisk"`
+			DataDisks      []struct {
+				ManagedDisk struct {
+					ID fleet.ResourceID `json:"id"`
+				} `json:"managedDisk"`
+			} `json:"dataDisks"`
 		} `json:"storageProfile"`
+		OSProfile osProfile `json:"osProfile"`
+		ScaleIn   struct {
+			Rules []string `json:"rules"`
+		} `json:"scaleInPolicy"`
 		InstanceView struct {
 			Statuses []struct {
 				Code string `json:"code"` // "PowerState/running"
 			} `json:"statuses"`
 		} `json:"instanceView"`
 		Profile struct {
-			Priority       string `json:"priority"` // "" is Regular
-			EvictionPolicy string `json:"evictionPolicy"`
+			Priority       string    `json:"priority"` // "" is Regular
+			EvictionPolicy string    `json:"evictionPolicy"`
+			OSProfile      osProfile `json:"osProfile"`
 			StorageProfile struct {
 				ImageReference k3s.Image `json:"imageReference"`
 				OSDisk         osDisk    `json:"osDisk"`
@@ -77,7 +101,9 @@ type resource struct {
 		SecurityRules []struct {
 			Name       string `json:"name"`
 			Properties struct {
-				Description string `json:"description"`
+				Description string   `json:"description"`
+				From        []string `json:"sourceAddressPrefixes"`
+				One         string   `json:"sourceAddressPrefix"` // in place of a list of one
 			} `json:"properties"`
 		} `json:"securityRules"`
 
@@ -109,6 +135,25 @@ type osDisk struct {
 	} `json:"managedDisk"`
 }
 
+type osProfile struct {
+	AdminUsername string `json:"adminUsername"`
+	Linux         struct {
+		SSH struct {
+			PublicKeys []struct {
+				KeyData string `json:"keyData"`
+			} `json:"publicKeys"`
+		} `json:"ssh"`
+	} `json:"linuxConfiguration"`
+}
+
+// sshKey is the public key that a machine was made with, or "".
+func (r *resource) sshKey() string {
+	for _, key := range r.Properties.OSProfile.Linux.SSH.PublicKeys {
+		return strings.TrimSpace(key.KeyData)
+	}
+	return ""
+}
+
 func (r *resource) is(state string) bool {
 	return strings.EqualFold(r.Properties.ProvisioningState, state)
 }
@@ -135,7 +180,9 @@ type observation struct {
 	resources map[string][]resource
 	account   *resource           // the storage account, in the storage group
 	state     *resource           // the state disk, in the storage group
-	server    *resource           // its VM
+	server    *resource           // its VM, with userData
+	records   []recipe.Applied    // of the compute deployment: its own, and of the last one that succeeded before
+	deployed  bool                // that deployment succeeded
 	sets      map[string]resource // by pool's name, ours only
 	restore   string              // the backup that an unfinished restore names, or ""
 	before    string              // its recipe.TagRestoreBefore
@@ -146,6 +193,19 @@ type observation struct {
 // serverStays reports whether there is a server, and its VM is not to be made again.
 func (o *observation) serverStays() bool {
 	return o.server != nil && !o.replace && (o.restore == "" || o.restored())
+}
+
+// applied is the record of the last compute deployment that succeeded, or the oldest known; nil
+// is none.
+func (o *observation) applied() *recipe.Applied {
+	n := len(o.records)
+	switch {
+	case n == 0:
+		return nil
+	case o.deployed:
+		return &o.records[0]
+	}
+	return &o.records[n-1]
 }
 
 // restored reports whether the state disk was made by the unfinished restore.
@@ -169,7 +229,14 @@ func (m *Manager) observe(ctx context.Context) (*observation, error) {
 		}
 	}
 	if o.groups[RoleCompute] != nil {
-		o.server = r.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
+		if o.server = r.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView"); o.server != nil {
+			if vm := r.get(ctx, m.serverID(), computeVersion, "$expand", "userData"); vm != nil {
+				o.server.Properties.UserData = vm.Properties.UserData
+			}
+		}
+		if d := r.get(ctx, m.deploymentID(RoleCompute), resourcesVersion); d != nil {
+			o.records, o.deployed = d.Properties.Parameters.Applied.Value, d.is("Succeeded")
+		}
 		for _, s := range r.list(ctx, m.group(RoleCompute)+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion) {
 			if s.Tags[recipe.TagCluster] == m.name() {
 				o.sets[s.Name] = s
@@ -227,6 +294,10 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 // render makes the templates for what exists.
 func (m *Manager) render(o *observation) (*recipe.Documents, error) {
 	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, ServerExists: o.server != nil, Live: map[string]recipe.Live{}}
+	if o.server != nil {
+		f.ServerKey = o.server.sshKey()
+	}
+	f.Applied = o.applied()
 	f.StateExists = o.state != nil || o.restore != "" // a restore makes it of a backup, never blank
 	if o.server == nil && !f.StateExists {
 		f.Renew = sorted(o.sets)

@@ -30,6 +30,7 @@ func (c Change) Kind() string { return kindName(c.Type) }
 // A Plan is what Up would do.
 type Plan struct {
 	Cluster   string         `json:"cluster"`
+	Fields    []FieldChange  `json:"fields"` // of cluster.yaml, where the cluster has another value
 	Changes   []Change       `json:"changes"`
 	Counts    map[string]int `json:"counts"`              // by change
 	Unchanged int            `json:"unchanged"`           // resources that stay as they are
@@ -53,7 +54,12 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), behind(agents))}
+	fields, unknown, err := m.fields(ctx, o, d)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Cluster: m.name(), Fields: append([]FieldChange{}, fields...), Changes: []Change{}, Counts: map[string]int{},
+		Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), unknown, behind(agents))}
 	for _, role := range roles() {
 		if o.groups[role] != nil {
 			if err := m.whatIf(ctx, role, document(d, role), p); err != nil {
@@ -70,14 +76,15 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	if p.Billed, err = m.billed(ctx, o, d, agents); err != nil {
 		return nil, err
 	}
-	change, err := m.serverChange(ctx, o, d)
-	if err != nil {
-		return nil, err
+	for _, name := range sorted(o.sets) { // Azure does not return customData, so what-if is silent on it
+		if tag := recipe.AppliedSetting(o.sets[name].Tags[recipe.TagApplied], "cloudinit"); m.pool(name) != nil && tag != d.Applied.CloudInit[name] {
+			p.modify(m.group(RoleCompute).Name(), name, "cloud-init document, for new agents")
+		}
+		if n, lowered := d.Lowered[name]; lowered { // after the deployment, so what-if is silent on it
+			p.modify(m.group(RoleCompute).Name(), name, fmt.Sprintf("sku.capacity: %d -> %d", o.sets[name].SKU.Capacity, n))
+		}
 	}
-	if change.k3s && len(o.sets) > 0 { // Azure does not return customData, so what-if is silent on pools
-		p.Notes = append(p.Notes, "agents keep their k3s; after up, ortet cluster reimage POOL --outdated gives them the new one")
-	}
-	if what := change.lines(); len(what) > 0 {
+	if what := m.serverChange(o, d).lines(); len(what) > 0 {
 		p.add(Change{Change: "Modify", Group: m.group(RoleCompute).Name(), Type: "Microsoft.Compute/virtualMachines", Name: recipe.ServerName, What: what})
 	}
 	return p, nil
@@ -86,6 +93,17 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 func (p *Plan) add(c Change) {
 	p.Changes = append(p.Changes, c)
 	p.Counts[c.Change]++
+}
+
+// modify adds a change of a pool's scale set to what Azure would do with it.
+func (p *Plan) modify(group, pool, what string) {
+	const set = "Microsoft.Compute/virtualMachineScaleSets"
+	i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Group == group && c.Name == pool && strings.EqualFold(c.Type, set) })
+	if i < 0 {
+		p.add(Change{Change: "Modify", Group: group, Type: set, Name: pool})
+		i, p.Unchanged = len(p.Changes)-1, p.Unchanged-1
+	}
+	p.Changes[i].What = append(p.Changes[i].What, what)
 }
 
 // shownName is the last segment of a name, and of a UUID the beginning. A name of a

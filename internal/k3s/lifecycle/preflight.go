@@ -140,7 +140,8 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 			p.add("ProviderNotRegistered", m.subscription(), "resource provider "+ns+" is not registered", "az provider register --wait --namespace "+ns)
 		}
 	}
-	if d := o.state; d != nil && d.ManagedBy != "" && !d.ManagedBy.Equal(m.serverID()) {
+	renamed := m.checkRenamed(o, &p)
+	if d := o.state; d != nil && d.ManagedBy != "" && !d.ManagedBy.Equal(m.serverID()) && !renamed {
 		p.add("StateDiskAttached", d.ID, "state disk is attached to "+string(d.ManagedBy), "detach it there: az vm disk detach")
 	}
 	// A machine that is being deleted has lost its disk before its name.
@@ -162,6 +163,7 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 		return nil, r.err
 	}
 	m.checkPools(o, &p)
+	m.checkUser(o, &p)
 	m.checkRestore(o, &p)
 	m.checkState(o, &p)
 	m.checkVersion(o, &p)
@@ -173,6 +175,27 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 		return nil, err
 	}
 	return d, p.err()
+}
+
+// checkRenamed refuses another name of a group than the one with the cluster's server or
+// state disk: up would make a second cluster beside it.
+func (m *Manager) checkRenamed(o *observation, p *problems) (renamed bool) {
+	check := func(role string, id fleet.ResourceID, what string) {
+		if have := id.Segment("resourceGroups"); id != "" && !strings.EqualFold(have, m.group(role).Name()) {
+			renamed = true
+			p.add("GroupFixed", id, fmt.Sprintf("spec.groups.%s is %s, but the cluster's %s is in group %s, which would stay, and stay billed", role, m.group(role).Name(), what, have),
+				"write groups."+role+": "+have+"; for another name: ortet cluster down with groups."+role+": "+have+" first")
+		}
+	}
+	if o.state != nil && o.state.ManagedBy.Name() == recipe.ServerName {
+		check(RoleCompute, o.state.ManagedBy, "server")
+	}
+	if o.server != nil {
+		for _, d := range o.server.Properties.StorageProfile.DataDisks {
+			check(RoleStorage, d.ManagedDisk.ID, "state disk")
+		}
+	}
+	return renamed
 }
 
 const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
@@ -279,7 +302,7 @@ func (m *Manager) checkAccount(ctx context.Context, o *observation, p *problems)
 	if account, err := m.get(ctx, m.accountID(), storageVersion); account != nil || err != nil {
 		return err
 	}
-	p.add("AccountNameTaken", m.accountID(), answer.Message, "choose another spec.storage.account")
+	p.add("AccountNameTaken", m.accountID(), answer.Message, "choose another spec.storage.account, or if it is this cluster's, write its former spec.groups")
 	return nil
 }
 

@@ -121,6 +121,31 @@ func (m *Manager) checkPools(o *observation, p *problems) {
 			check("evictionPolicy", set.Properties.Profile.EvictionPolicy, pool.EvictionPolicy)
 		}
 		check("zones", zones(set.Zones), zones(pool.Zones))
+		// Azure takes it when a scale set is made ("Modify an Azure Virtual Machine Scale Set",
+		// properties with restrictions on modification).
+		if have := set.Properties.Profile.StorageProfile.OSDisk.ManagedDisk.Type; have != "" {
+			check("diskType", have, pool.DiskType)
+		}
+	}
+}
+
+// checkUser refuses another user of SSH: Azure cannot change that of a scale set, and one
+// cluster has one user.
+func (m *Manager) checkUser(o *observation, p *problems) {
+	users := map[string]fleet.ResourceID{}
+	if o.server != nil && len(o.sets) == 0 && !o.replace {
+		users[o.server.Properties.OSProfile.AdminUsername] = o.server.ID
+	}
+	for name, set := range o.sets {
+		if m.pool(name) != nil {
+			users[set.Properties.Profile.OSProfile.AdminUsername] = set.ID
+		}
+	}
+	for _, have := range sorted(users) {
+		if want := m.Cluster.Spec.Access.User; have != "" && have != want {
+			p.add("UserFixed", users[have], fmt.Sprintf("spec.access.user is %s, but machines were made with %s, and Azure cannot change that", want, have),
+				"write user: "+have+", or to make all machines again, on the same state: ortet cluster down, then ortet cluster up")
+		}
 	}
 }
 

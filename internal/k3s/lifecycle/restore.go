@@ -51,11 +51,7 @@ func (m *Manager) planRestore(ctx context.Context, name string) (o *observation,
 		if err != nil {
 			return nil, false, err
 		}
-		change, err := m.serverChange(ctx, o, d)
-		if err != nil {
-			return nil, false, err
-		}
-		again = change.k3s
+		again = m.serverChange(o, d).k3s
 	}
 	if o.restore == name && !again {
 		return o, true, nil

@@ -70,9 +70,9 @@ type serverChange struct {
 }
 
 // serverChange compares the server with what it should be.
-func (m *Manager) serverChange(ctx context.Context, o *observation, d *recipe.Documents) (c serverChange, err error) {
+func (m *Manager) serverChange(o *observation, d *recipe.Documents) (c serverChange) {
 	if o.server == nil || o.server.is("Deleting") {
-		return c, nil
+		return c
 	}
 	if from, to := o.server.Properties.HardwareProfile.VMSize, m.Cluster.Spec.Server.Size; !strings.EqualFold(from, to) {
 		c.size = from + " -> " + to
@@ -80,14 +80,10 @@ func (m *Manager) serverChange(ctx context.Context, o *observation, d *recipe.Do
 	c.grow = o.state != nil && o.state.Properties.DiskSizeGB < m.Cluster.Spec.Server.StateGB
 	power := o.server.power()
 	c.start = power == "deallocated" || power == "stopped" || power == "deallocating" || power == "stopping"
-	vm, err := m.get(ctx, m.serverID(), computeVersion, "$expand", "userData")
-	if err != nil || vm == nil {
-		return c, err
-	}
-	before, _ := base64.StdEncoding.DecodeString(vm.Properties.UserData) // what is no base64 is not ours
+	before, _ := base64.StdEncoding.DecodeString(o.server.Properties.UserData) // what is no base64 is not ours
 	c.settings = !bytes.Equal(before, d.Settings)
 	c.k3s = c.settings && k3sOf(before) != k3sOf(d.Settings)
-	return c, nil
+	return c
 }
 
 // k3sOf is the digest of k3s in settings.
@@ -105,21 +101,16 @@ func k3sOf(settings []byte) string {
 	return ""
 }
 
-// lines are the changes for a person.
+// lines are the changes for a person, beside their fields.
 func (c serverChange) lines() (all []string) {
-	for _, one := range []struct {
-		is   bool
-		text string
-	}{
-		{c.k3s, "k3s: another, after a backup; the API is away for some seconds"},
-		{c.settings && !c.k3s, "settings: others, applied while it runs"},
-		{c.grow, "state disk: grows, and the server is deallocated for it"},
-		{c.size != "", "size: " + c.size + "; the server restarts"},
-		{c.start && !c.grow, "power: started"},
-	} {
-		if one.is {
-			all = append(all, one.text)
-		}
+	if c.settings {
+		all = append(all, "userData")
+	}
+	if c.size != "" || c.grow {
+		all = append(all, "size of the machine or of its state disk")
+	}
+	if c.start && !c.grow {
+		all = append(all, "power: started")
 	}
 	return all
 }
@@ -135,9 +126,9 @@ func (m *Manager) changeServer(ctx context.Context, d *recipe.Documents) (backup
 		if err != nil {
 			return false, err
 		}
-		change, err := m.serverChange(ctx, o, d)
-		if err != nil || change == (serverChange{}) {
-			return true, err
+		change := m.serverChange(o, d)
+		if change == (serverChange{}) {
+			return true, nil
 		}
 		if c == nil {
 			c = m.begin("server", "Change the server")

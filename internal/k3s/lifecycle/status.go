@@ -88,9 +88,9 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Neither changes the server's recipe, which is all that is compared.
+	// Neither changes the server's recipe and settings, which is all that is compared.
 	reading := *m
-	reading.SSHPublicKey, reading.OwnAddresses = "ssh-ed25519 AAAA", []string{"192.0.2.1"}
+	reading.SSHPublicKey, reading.OwnAddresses = cmp.Or(m.serverKey(o), "ssh-ed25519 AAAA"), []string{"192.0.2.1"}
 	d, err := reading.render(o)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	r := &reads{m: m}
-	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), behind(agents))}
+	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), behind(agents))}
 	for _, role := range roles() {
 		g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
 		if g.Exists {

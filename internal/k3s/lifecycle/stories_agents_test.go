@@ -431,13 +431,13 @@ func agentStories() []story {
 		return do(func(ctx context.Context, c *agents.Control) error { return c.Reimage(ctx, "agents", 1, outdated) })
 	}
 	return []story{
-		{name: "scale up", do: scale(6), ends: "capacity 6, 0, 1 cordoned, 2, 3, 4, 5", meets: map[string]string{scales: "", noBoot: ""}},
-		{name: "scale up by less than others", do: scale(5), ends: "capacity 5, 0, 1 cordoned, 2, 3, 4", meets: map[string]string{scales: ""}, without: []string{nothing, killBefore, killAfter, refused, conflicts, lost, passing}},
-		{name: "scale down", do: scale(2), ends: "capacity 2, 0, 2", meets: map[string]string{blocks: "", deletes: ""}},
+		{name: "scale up", do: scale(6), ends: "capacity 6 with ortet.io_scaled, 0, 1 cordoned, 2, 3, 4, 5", meets: map[string]string{scales: "", noBoot: ""}},
+		{name: "scale up by less than others", do: scale(5), ends: "capacity 5 with ortet.io_scaled, 0, 1 cordoned, 2, 3, 4", meets: map[string]string{scales: ""}, without: []string{nothing, killBefore, killAfter, refused, conflicts, lost, passing}},
+		{name: "scale down", do: scale(2), ends: "capacity 2 with ortet.io_scaled, 0, 2", meets: map[string]string{blocks: "", deletes: ""}},
 		{name: "scale down, oldest first", prepare: func(w *world) {
 			w.patchPool(object{"properties": object{"scaleInPolicy": object{"rules": []string{"OldestVM"}}}})
-		}, do: scale(2), ends: "capacity 2, 2, 3", without: []string{killBefore, lost, passing, refused, conflicts}},
-		{name: "scale down with a Node that is not Ready", prepare: func(w *world) { w.nodes.sick = nodeOf("2"); w.nodes.sync(true) }, do: scale(2), ends: "capacity 2, 0, 3", without: []string{killBefore, lost, passing}},
+		}, do: scale(2), ends: "capacity 2 with ortet.io_scaled, 2, 3", without: []string{killBefore, lost, passing, refused, conflicts}},
+		{name: "scale down with a Node that is not Ready", prepare: func(w *world) { w.nodes.sick = nodeOf("2"); w.nodes.sync(true) }, do: scale(2), ends: "capacity 2 with ortet.io_scaled, 0, 3", without: []string{killBefore, lost, passing}},
 		{name: "replace", do: do(func(ctx context.Context, c *agents.Control) error { return c.Replace(ctx, "agents_2") }),
 			ends: "capacity 4, 0, 1 cordoned, 3, 4", meets: map[string]string{blocks: "", scales: "capacity 5, 0, 1 cordoned, 3, 4, 5"}},
 		{name: "stop", do: by((*agents.Control).Stop), fit: true, meets: map[string]string{blocks: ""},

@@ -206,6 +206,8 @@ func clusterStories() []story {
 		{name: "up with another k3s", dear: true, prepare: func(w *world) { w.k3s = "v1.36.4+k3s1" },
 			do:   up(strings.NewReplacer("ea5647", "0b5647", "  pools:", "  server: {size: Standard_D4s_v5, stateGB: 16}\n  pools:").Replace(twoPools), lifecycle.UpOptions{}),
 			ends: "server running Standard_D4s_v5" + rest + " 16 GB" + saved, says: ready("backup state-")},
+		{name: "up with fewer agents", dear: true, do: up(strings.Replace(twoPools, "count: 2", "count: 1", 1), lifecycle.UpOptions{}),
+			ends: "server running; agents 1; more 1; theirs 1; disk" + saved, says: ready()},
 		{name: "up --prune", dear: true, prepare: func(w *world) { w.up(autoscaled) }, do: up(file, lifecycle.UpOptions{Prune: true}),
 			ends: "server running; agents 2; theirs 1; disk" + saved, says: ready()},
 		{name: "up without its state disk", dear: true, prepare: func(w *world) {

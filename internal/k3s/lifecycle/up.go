@@ -9,6 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -51,6 +52,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if err != nil {
 		return r, interrupted(ctx, "preflight", "no deployment was begun", err)
 	}
+	if err := m.checkDrains(ctx, o, d, options); err != nil {
+		return r, err
+	}
 	if o.restore != "" || o.replace {
 		if o.restore != "" {
 			r.Backup, err = m.restoreDisk(ctx)
@@ -68,7 +72,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 			return r, interrupted(ctx, "server", "the server is still there, or is being made again; the same command goes on", err)
 		}
 	}
-	r.Notes = m.notes(o, d, options.Prune)
+	r.Notes = append(m.notes(o, d, options.Prune), m.lockedOut()...)
 	for _, role := range roles() {
 		if role == RoleCompute && len(o.sets) > 0 {
 			if o, d, err = m.atRest(ctx); err != nil {
@@ -79,18 +83,17 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 			return r, m.deployFailed(ctx, role, r, err)
 		}
 	}
-	if options.Prune {
-		for _, name := range m.removed(o) {
-			if err := m.prune(ctx, o.sets[name].ID); err != nil {
-				return r, interrupted(ctx, "prune", "Azure goes on deleting", err)
-			}
-		}
+	if err := m.endAutoscale(ctx, options.Prune); err != nil {
+		return r, interrupted(ctx, "autoscale", "Azure goes on to scale pools by CPU; the same command goes on", err)
 	}
 	backup, err := m.changeServer(ctx, d)
 	if r.Backup = cmp.Or(backup, r.Backup); err != nil {
 		return r, interrupted(ctx, "server", "the server was not changed wholly", err)
 	}
 	if options.NoWait {
+		for _, name := range sorted(d.Lowered) {
+			r.Notes = append(r.Notes, "pool "+name+" keeps its agents, since the server drains them: run ortet cluster up without --no-wait")
+		}
 		return r, nil
 	}
 	agents, unread := m.agents(ctx, o)
@@ -121,6 +124,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if err == nil {
 		err = m.keepVersion(ctx)
 	}
+	if err == nil {
+		err = m.shrink(ctx, o, d, options.Prune)
+	}
 	return r, interrupted(ctx, "agents", "the server is ready", err)
 }
 
@@ -148,13 +154,84 @@ func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err 
 	return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
 }
 
-// prune deletes a scale set, with its autoscale setting if there is one.
+// checkDrains refuses, before anything is changed, to lower or delete pools whose agents
+// cannot be drained.
+func (m *Manager) checkDrains(ctx context.Context, o *observation, d *recipe.Documents, options UpOptions) error {
+	if goes := len(d.Lowered) > 0 || options.Prune && len(m.removed(o)) > 0; !goes || options.NoWait && !options.Prune || !o.serverStays() || o.server.power() != "running" {
+		return nil
+	}
+	if err := m.Agents.Reach(ctx); err != nil {
+		var p problems
+		p.add("ClusterUnreachable", m.serverID(), "agents are to be drained and deleted, and the cluster's API server is not reached: "+err.Error(),
+			"get its kubeconfig with ortet cluster kubeconfig, or write the present counts and pools into cluster.yaml")
+		return p.err()
+	}
+	return nil
+}
+
+// endAutoscale deletes the autoscale settings of pools that have count by now, and with prune
+// of those that are to be deleted.
+func (m *Manager) endAutoscale(ctx context.Context, prune bool) error {
+	all, err := m.list(ctx, m.in(RoleCompute, "Microsoft.Insights", "autoscaleSettings"), autoscaleVersion)
+	for _, s := range all {
+		p := m.pool(s.Name)
+		if err == nil && m.ours(&s) && (p == nil && prune || p != nil && p.Count != nil) {
+			err = m.delete(ctx, "the autoscale setting", m.in(RoleCompute, "Microsoft.Insights/autoscaleSettings", s.Name), autoscaleVersion)
+		}
+	}
+	return err
+}
+
+// shrink drains and deletes the agents that pools have more than cluster.yaml says, and with
+// prune the pools that it does not have. A pool's tag has the lower count when that is done.
+func (m *Manager) shrink(ctx context.Context, o *observation, d *recipe.Documents, prune bool) error {
+	for _, name := range sorted(d.Lowered) {
+		n := d.Lowered[name]
+		if err := m.lower(ctx, name, n); err != nil {
+			return err
+		}
+		set, err := m.get(ctx, o.sets[name].ID, computeVersion)
+		if err != nil || set == nil {
+			return err
+		}
+		_, rest, _ := strings.Cut(set.Tags[recipe.TagApplied], " ")
+		if err := m.tag(ctx, set.ID, map[string]string{recipe.TagApplied: fmt.Sprintf("count=%d %s", n, rest)}); err != nil {
+			return err
+		}
+		if err := m.untag(ctx, set, recipe.TagScaled); err != nil {
+			return err
+		}
+	}
+	for _, name := range m.removed(o) {
+		if !prune {
+			break
+		}
+		if err := m.lower(ctx, name, 0); fleet.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err := m.prune(ctx, o.sets[name].ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lower drains and deletes agents of a pool until it has n.
+func (m *Manager) lower(ctx context.Context, name string, n int) (err error) {
+	c := m.begin("drain "+name, fmt.Sprintf("Lower pool %s to %s", name, fleet.Count(n, "agent")))
+	defer func() { c.end(err) }()
+	if err = m.Agents.Lower(ctx, name, int64(n), func(text string) { c.report(workflow.EventProgress, text) }); err == nil || ctx.Err() != nil || fleet.Is(err, fleet.KindNotFound) {
+		return err
+	}
+	return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "drain " + name, Err: err, Left: []string{
+		"pool " + name + " keeps agents that could not be drained, and all else is as cluster.yaml says; the same command goes on",
+		fmt.Sprintf("to delete their pods past PodDisruptionBudgets: ortet cluster scale %s %d --force, then the same command", name, n)}}
+}
+
+// prune deletes a scale set.
 func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
 	c := m.begin("prune "+set.Name(), "Delete the scale set")
 	defer func() { c.end(err) }()
-	if err := m.delete(ctx, "the autoscale setting", m.in(RoleCompute, "Microsoft.Insights/autoscaleSettings", set.Name()), autoscaleVersion); err != nil {
-		return err
-	}
 	return azure.Writer{Cloud: m.Cloud, Now: m.Now, Within: m.Ready}.Do(ctx, fleet.DeleteScaleSet{Pool: set})
 }
 
@@ -193,11 +270,30 @@ func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documen
 	return o, d, err
 }
 
+// missing names Spot pools that have fewer agents than they are to have.
+func missing(o *observation, d *recipe.Documents, agents map[string][]fleet.Instance) (notes []string) {
+	for _, name := range sorted(o.sets) {
+		if n, has := d.Evicted[name], o.sets[name].SKU.Capacity; n > 0 {
+			notes = append(notes, fmt.Sprintf("pool %s has %d of %s: %d evicted; ortet cluster up makes them again", name, has, fleet.Count(has+n, "agent"), n))
+		}
+		off := 0
+		for _, i := range agents[name] {
+			if i.Power == fleet.PowerDeallocated {
+				off++
+			}
+		}
+		if off > 0 && o.sets[name].Properties.Profile.EvictionPolicy == k3s.Deallocate && o.sets[name].Tags[recipe.TagStopped] == "" {
+			notes = append(notes, fmt.Sprintf("pool %s: %d of %s deallocated, by an eviction or a stop; ortet cluster start %[1]s starts them", name, off, fleet.Count(len(agents[name]), "agent")))
+		}
+	}
+	return notes
+}
+
 // notes say what Up leaves as it is.
 func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []string {
 	var notes []string
 	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
-		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster replace server makes it again, with its state")
+		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster plan names the fields, ortet cluster replace server makes it again, with its state")
 	}
 	if d := o.state; d != nil && d.Properties.DiskSizeGB > m.Cluster.Spec.Server.StateGB {
 		notes = append(notes, fmt.Sprintf("state disk has %d GiB and keeps them; write stateGB: %[1]d", d.Properties.DiskSizeGB))

@@ -149,6 +149,11 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	if a.SSHPort != 22 {
 		s.Files = append(s.Files, settingsFile{sshdFile, "0644", sshdPort(a.SSHPort), sshUnits})
 	}
+	if f := r.Facts; f.ServerKey != "" && k3s.Fingerprint(f.ServerKey) != k3s.Fingerprint(f.SSHPublicKey) {
+		// Instead of the user's own file, which has the key that the VM was made with.
+		s.Files = append(s.Files, settingsFile{KeyFile, "0644", strings.TrimSpace(f.SSHPublicKey) + "\n", nil},
+			settingsFile{"/etc/ssh/sshd_config.d/40-ortet-key.conf", "0644", "Match User " + a.User + "\n\tAuthorizedKeysFile " + KeyFile + "\n", sshUnits})
+	}
 	text, err := json.Marshal(struct {
 		Cluster string `json:"cluster"` // whose userData it is
 		settings
@@ -161,6 +166,9 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	}
 	return text, nil
 }
+
+// KeyFile has the operator's public key on a server that was made with another.
+const KeyFile = "/etc/ssh/ortet_authorized_keys"
 
 const sshdFile = "/etc/ssh/sshd_config.d/50-ortet.conf"
 

@@ -23,12 +23,34 @@ type Live struct {
 // said when it was last applied, so whatever differs was set since. So it is where
 // that is not known: a file that changes again is heard, what was undone is lost.
 func (l Live) keeps(setting, file string) bool {
-	for _, f := range strings.Fields(l.Applied) {
+	before := l.applied(setting)
+	return before == "" || before == file
+}
+
+// applied is a setting of TagApplied; "" is not known.
+func (l Live) applied(setting string) string { return AppliedSetting(l.Applied, setting) }
+
+// AppliedSetting is a setting in a value of TagApplied; "" is not known.
+func AppliedSetting(tag, setting string) string {
+	for _, f := range strings.Fields(tag) {
 		if before, ok := strings.CutPrefix(f, setting+"="); ok {
-			return before == file
+			return before
 		}
 	}
-	return true
+	return ""
+}
+
+// wanted is the number of agents that a Spot pool has without evictions: the file's, or
+// what ortet cluster scale gave it since. A pool of an earlier version, which has no
+// record of its cloud-init, is left as it is.
+func (l Live) wanted(file int) int {
+	if n, err := strconv.Atoi(l.Tags[TagScaled]); err == nil {
+		return n
+	}
+	if l.applied("cloudinit") == "" {
+		return 0
+	}
+	return file
 }
 
 // A pool is one of cluster.yaml as the template has it: with what its scale set keeps.
@@ -49,6 +71,7 @@ func (r *renderer) settlePools() error {
 		if p.Count != nil {
 			count = strconv.Itoa(*p.Count)
 		}
+		deployed := count                                        // what the pool's tag is to say
 		sum := sha256.Sum256([]byte(strings.ToLower(reference))) // Azure's names and ids have any letter case
 		digest := hex.EncodeToString(sum[:])[:16]
 		out := pool{p, map[string]string{}}
@@ -59,11 +82,20 @@ func (r *renderer) settlePools() error {
 			out.Tags[name] = value
 		}
 		out.Tags[TagCluster], out.Tags[TagRole] = r.Metadata.Name, "pool"
-		out.Tags[TagApplied] = fmt.Sprintf("count=%s size=%s image=%s", count, p.Size, digest)
 		n := fileCount(p)
 		if live, exists := r.Live[p.Name]; exists {
-			if p.Count == nil || live.keeps("count", count) { // Azure scales a pool without count
+			switch {
+			case p.Count == nil: // Azure scales it
 				n = live.Count
+			case live.keeps("count", count):
+				if n = live.Count; p.Priority == k3s.Spot {
+					n = max(n, live.wanted(*p.Count))
+					r.Evicted[p.Name] = n - live.Count
+				}
+			case n < live.Count:
+				r.Lowered[p.Name], n, deployed = n, live.Count, live.applied("count")
+			default:
+				delete(out.Tags, TagScaled)
 			}
 			if live.Size != "" && live.keeps("size", p.Size) && !strings.EqualFold(live.Size, p.Size) {
 				out.Size = live.Size
@@ -78,7 +110,15 @@ func (r *renderer) settlePools() error {
 				r.Kept[p.Name] = append(r.Kept[p.Name], "image "+imageName(live.Image))
 			}
 		}
+		out.Tags[TagApplied] = fmt.Sprintf("count=%s size=%s image=%s cloudinit=%s", deployed, p.Size, digest, r.Documents.Applied.CloudInit[p.Name])
 		r.Pools, r.Capacity[p.Name] = append(r.Pools, out), float64(n)
+		if p.Count != nil {
+			if lowered, less := r.Lowered[p.Name]; less {
+				n = lowered
+			}
+			out.Count = &n
+		}
+		r.Documents.Pools[p.Name] = out.Pool
 	}
 	return nil
 }

@@ -6,6 +6,8 @@
 // the cluster's CA, which is made at the server's first boot.
 package recipe
 
+import "github.com/ortet/ortet/internal/k3s"
+
 // DeploymentName is the name of the deployment in both groups. It is fixed: ARM
 // refuses a second one of the same name while one runs, which is the lock.
 const DeploymentName = "ortet"
@@ -15,7 +17,7 @@ const (
 	TagCluster    = "ortet.io_cluster"      // the cluster's name: groups and resources
 	TagRole       = "ortet.io_role"         // storage, compute: groups; server, pool: machines
 	TagRecipe     = "ortet.io_recipe"       // server VM: digest of what only another VM changes, such as customData and image
-	TagApplied    = "ortet.io_applied"      // pool: what cluster.yaml said when it was last applied: "count=2 size=… image=DIGEST"
+	TagApplied    = "ortet.io_applied"      // pool: what cluster.yaml said when it was last applied: "count=2 size=… image=DIGEST cloudinit=DIGEST"; server VM: what it was made with, "mount=data reboot=false"
 	TagCAHash     = "ortet.io_ca-hash"      // server VM, written by itself: of the admission server's CA
 	TagSSHHostKey = "ortet.io_ssh-host-key" // server VM, written by itself: "ssh-ed25519 AAAA…"
 	TagBoot       = "ortet.io_boot"         // server VM, written by itself: state of its boot, or why it failed; BootReady at its end
@@ -29,6 +31,7 @@ const (
 const (
 	TagRenew   = "ortet.io_renew"   // state disk: pools whose agents are of a cluster that is gone, with commas
 	TagWhy     = "ortet.io_why"     // backup: why Ortet made it by itself
+	TagScaled  = "ortet.io_scaled"  // pool: number of agents that ortet cluster scale gave it last, until cluster.yaml changes it
 	TagStopped = "ortet.io_stopped" // server VM, pool: Stopped when ortet cluster stop deallocated it
 	RoleBackup = "backup"
 	Stopped    = "yes"
@@ -64,8 +67,20 @@ type Facts struct {
 	// ServerExists leaves the server's VM out of the compute template: its customData
 	// cannot be changed (409 PropertyChangeNotAllowed), and ARM would try.
 	ServerExists bool
+	// ServerKey is the public key that the server's VM was made with; "" is not known.
+	ServerKey string
 	// Live are the pools' scale sets that exist, by name.
 	Live map[string]Live
+	// Applied is the record of the last deployment that succeeded, or nil.
+	Applied *Applied
+}
+
+// An Applied is the record of a cluster.yaml in parameter "applied" of the compute
+// deployment, which Azure keeps: what the fields were is not read from machines.
+type Applied struct {
+	Fields    map[string]string `json:"fields"`    // k3s.Cluster.Fields, with the SSH key's fingerprint
+	CloudInit map[string]string `json:"cloudInit"` // digests by pool, as in TagApplied
+	Settings  string            `json:"settings"`  // digest of the server's userData
 }
 
 // Documents are a rendered cluster.
@@ -75,6 +90,15 @@ type Documents struct {
 	// CloudInit are the cloud-config documents, "server" and one for each pool by its
 	// name, as they are in the compute template's customData.
 	CloudInit map[string][]byte
+	// Applied is the record of these documents.
+	Applied Applied
+	// Pools are as the template has them, with what they keep; Count is the number of agents
+	// that the pool is to have in the end, nil where Azure scales. Fewer than it has now are
+	// not in the template, since Azure would delete agents undrained: Lowered has them by pool.
+	Pools   map[string]k3s.Pool
+	Lowered map[string]int
+	// Evicted is by pool how many agents it lacks by evictions, which the template makes again.
+	Evicted map[string]int
 	// Kept is by pool what its scale set keeps although the file says otherwise: "size
 	// Standard_D4s_v5", "image agents/2026.11.21". The number of instances is not among them.
 	Kept map[string][]string

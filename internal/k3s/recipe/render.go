@@ -32,7 +32,7 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 		return nil, err
 	}
 	r := &renderer{Cluster: c, Facts: f, ServerAddress: address, packed: map[string]file{}}
-	d := &Documents{CloudInit: map[string][]byte{}}
+	d := &Documents{CloudInit: map[string][]byte{}, Pools: map[string]k3s.Pool{}, Lowered: map[string]int{}, Evicted: map[string]int{}}
 	if d.CloudInit[ServerName], err = r.serverDocument(); err != nil {
 		return nil, err
 	}
@@ -40,10 +40,13 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 		return nil, err
 	}
 	d.SettingsDigest = Digest(d.Settings)
+	d.Applied = Applied{Fields: c.Fields(), CloudInit: map[string]string{}, Settings: d.SettingsDigest}
+	d.Applied.Fields["spec.access.sshKey"] = k3s.Fingerprint(f.SSHPublicKey)
 	for _, p := range c.Spec.Pools {
 		if d.CloudInit[p.Name], err = r.agentDocument(&p); err != nil {
 			return nil, err
 		}
+		d.Applied.CloudInit[p.Name] = Digest(append(d.CloudInit[p.Name], k3s.Fingerprint(f.SSHPublicKey)...))
 	}
 	server := c.Spec.Server
 	made, err := json.Marshal([]any{d.CloudInit[ServerName], server.Image, server.DiskGB, server.DiskType, c.Spec.Access.User})
@@ -62,8 +65,18 @@ func Render(c *k3s.Cluster, f Facts) (*Documents, error) {
 		return nil, err
 	}
 	d.Compute, err = r.deployment("compute.yaml", c.Spec.Groups.Compute,
-		object{"sshPublicKey": f.SSHPublicKey, "capacity": r.Capacity, "serverExists": f.ServerExists}, "group", "server")
+		object{"sshPublicKey": f.SSHPublicKey, "capacity": r.Capacity, "serverExists": f.ServerExists, "applied": r.records()}, "group", "server")
 	return d, err
+}
+
+// records are the record of this deployment, and that of the last one that succeeded: if
+// this one fails halfway, some pools are as they were then.
+func (r *renderer) records() []Applied {
+	all := []Applied{r.Documents.Applied}
+	if before := r.Facts.Applied; before != nil {
+		all = append(all, *before)
+	}
+	return all
 }
 
 // Digest names content: the value of TagSettings of a server with these settings.

@@ -63,7 +63,7 @@ func TestEveryResourceIsTagged(t *testing.T) {
 	if at(server, "tags", recipe.TagRecipe) != d.ServerRecipe || at(server, "tags", recipe.TagRole) != "server" {
 		t.Errorf("the server has tags %v", server["tags"])
 	}
-	if pool := of(t, d, "Microsoft.Compute/virtualMachineScaleSets")[1]; at(pool, "tags", recipe.TagApplied) != "count=auto size=Standard_D4s_v5 image=5656e04e1d2ff7d6" || at(pool, "tags", recipe.TagRole) != "pool" {
+	if pool := of(t, d, "Microsoft.Compute/virtualMachineScaleSets")[1]; at(pool, "tags", recipe.TagApplied) != "count=auto size=Standard_D4s_v5 image=5656e04e1d2ff7d6 cloudinit="+d.Applied.CloudInit["auto"] || at(pool, "tags", recipe.TagRole) != "pool" {
 		t.Errorf("the pool has tags %v", pool["tags"])
 	}
 }
