@@ -81,7 +81,7 @@ var claims = []claim{
 					value := tagsOf(v)[tag]
 					text, _, _ := strings.Cut(value, " ")
 					at, err := time.Parse(time.RFC3339, text)
-					if err == nil && value != was[tag] && !e.w.isTouched(id) && (at.After(time.Now().Add(time.Minute)) || at.Before(e.p.began.Add(-time.Minute))) {
+					if err == nil && value != was[tag] && !e.w.isTouched(id) && at.After(time.Now().Add(time.Minute)) { // an earlier one may be of a command that this one resumes
 						return id + " has the tag " + tag + ": " + value
 					}
 				}
