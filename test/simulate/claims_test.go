@@ -72,6 +72,22 @@ func (e *ending) version(id fleet.ResourceID) *armcompute.GalleryImageVersion {
 }
 
 var claims = []claim{
+	{"any: times in tags are by Azure's clock",
+		func(e *ending) bool { return e.alone && !e.w.open },
+		func(e *ending) string {
+			for id, v := range e.versions {
+				was := tagsOf(orEmpty(e.w.before[id]))
+				for _, tag := range []string{fleet.TagRolledBack, fleet.TagProven, fleet.TagCanary, fleet.TagWatch} {
+					value := tagsOf(v)[tag]
+					text, _, _ := strings.Cut(value, " ")
+					at, err := time.Parse(time.RFC3339, text)
+					if err == nil && value != was[tag] && !e.w.isTouched(id) && at.After(time.Now().Add(time.Minute)) { // an earlier one may be of a command that this one resumes
+						return id + " has the tag " + tag + ": " + value
+					}
+				}
+			}
+			return ""
+		}},
 	{"capture 0: nothing that keeps a version from going live is tagged on the one that the model names",
 		func(e *ending) bool { return e.do == "capture" && e.done() && !e.others && !e.p.ask.PublishOnly },
 		func(e *ending) string {

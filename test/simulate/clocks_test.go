@@ -77,3 +77,19 @@ func TestOutcomeClockIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestOutcomeTagsAreOfAzuresClock has a laptop's clock be off by far: what its commands tag is dated by
+// Azure, also by a rollback. Claims see to that.
+func TestOutcomeTagsAreOfAzuresClock(t *testing.T) {
+	for _, ahead := range []time.Duration{apart, -apart} {
+		s := watched("", "cordon")
+		s.Asks = append(s.Asks, Ask{Do: "rollback"})
+		s = slowDaemons(s, ahead)
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+				t.Fatal(explain(s, r))
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,11 @@ func TestOutcomePoolHasOneNamespace(t *testing.T) {
 					if !refusedFor(err, "OtherNamespace") || !strings.Contains(err.Error(), "give --namespace "+namespace) ||
 						!strings.Contains(err.Error(), "az tag update --operation delete --resource-id /subscriptions/") || !strings.Contains(err.Error(), " --tags ortet.io_namespace="+namespace) {
 						t.Errorf("a %s in another namespace: %v", what, err)
+					}
+					for _, named := range regexp.MustCompile(`--namespace ([a-z-]+)`).FindAllStringSubmatch(err.Error(), -1) {
+						if named[1] != namespace {
+							t.Errorf("the way out of a %s names %s, where nothing of the pool is: %v", what, named[1], err)
+						}
 					}
 				}
 				if plan, err := captures.Plan(t.Context(), again); err != nil || len(plan.Problems) != 1 || plan.Problems[0].Code != "OtherNamespace" {

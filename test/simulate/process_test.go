@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/conditional"
 )
 
 // A process is one ortet at work.
@@ -78,6 +80,11 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 	if w.story.Pool.Image == "none" {
 		config.Image = ""
 	}
+	if p != nil && (len(w.processes) < 2 || !w.story.leavesOpen()) {
+		config.Cloud = &entitled{Cloud: conditional.Cloud(config.Cloud, func(verb string) {
+			w.broken(23, "%s: %s without an ETag", name, verb)
+		}), p: p, actions: map[string]bool{}}
+	}
 	config.Others = func(kind string) (workflow.Workflow, error) {
 		if kind == rollback.Kind {
 			return rollback.New(config).Workflow(), nil
@@ -85,6 +92,42 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 		return capture.New(config).Workflow(), nil
 	}
 	return config, nil
+}
+
+// entitled sees to it that a process asks for the right to each of its changes before it makes one.
+type entitled struct {
+	azure.Cloud
+	p       *process
+	mu      sync.Mutex
+	actions map[string]bool
+}
+
+func (a *entitled) Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error) {
+	a.mu.Lock()
+	for _, action := range actions {
+		a.actions[action] = true
+	}
+	a.mu.Unlock()
+	return a.Cloud.Denied(ctx, scope, actions)
+}
+
+func (a *entitled) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
+	a.mu.Lock()
+	for _, action := range azure.Actions(change.Verb()) {
+		of := azure.OfFlexible([]string{action})
+		tags := change.Verb() == fleet.TagDefinition{}.Verb() // whose refusal is a note
+		undoes := len(a.actions) == 0                         // what an earlier command left, before its own preflight
+		if !a.actions[action] && !slices.ContainsFunc(of, func(o string) bool { return a.actions[o] }) && !tags && !undoes {
+			a.p.w.broken(24, "%s: %s, and preflight did not ask for %s", a.p.name, change.Verb(), action)
+		}
+	}
+	a.mu.Unlock()
+	return a.Cloud.Begin(ctx, change)
+}
+
+// leavesOpen reports whether a command may find the open record of another, whose rights that one asked for.
+func (s Story) leavesOpen() bool {
+	return len(s.Happen) > 0 || slices.ContainsFunc(s.Asks, func(a Ask) bool { return a.Do == "wait" || a.Once })
 }
 
 // setsOf lists the scale sets of the world's resource group.

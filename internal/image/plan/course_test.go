@@ -43,15 +43,17 @@ func TestCaptureProblems(t *testing.T) {
 		change func(o *Observed, q *Request)
 		want   string
 	}{
-		"none":        {func(*Observed, *Request) {}, ""},
-		"no node":     {func(o *Observed, _ *Request) { *o = Observed{} }, "NodeNotFound"},
-		"no instance": {func(o *Observed, _ *Request) { *o = Observed{Donor: o.Donor, NotInstance: textError("no")} }, "NotAnInstance"},
-		"windows":     {func(o *Observed, _ *Request) { o.Donor.OS = "windows" }, "NotLinux"},
-		"not ready":   {func(o *Observed, _ *Request) { o.Donor.Ready = false }, "NodeNotReady"},
-		"own node":    {func(o *Observed, _ *Request) { o.SelfNode = "pool1000000" }, "OwnNode"},
-		"workbench":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationWorkbench] = "pool2" }, "IsWorkbench"},
-		"rebooting":   {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
-		"stopped":     {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
+		"none":             {func(*Observed, *Request) {}, ""},
+		"no node":          {func(o *Observed, _ *Request) { *o = Observed{} }, "NodeNotFound"},
+		"no instance":      {func(o *Observed, _ *Request) { *o = Observed{Donor: o.Donor, NotInstance: textError("no")} }, "NotAnInstance"},
+		"windows":          {func(o *Observed, _ *Request) { o.Donor.OS = "windows" }, "NotLinux"},
+		"not ready":        {func(o *Observed, _ *Request) { o.Donor.Ready = false }, "NodeNotReady"},
+		"own node":         {func(o *Observed, _ *Request) { o.SelfNode = "pool1000000" }, "OwnNode"},
+		"own node, online": {func(o *Observed, q *Request) { o.SelfNode, q.Online = "pool1000000", true }, ""},
+		"repairs, online":  {func(o *Observed, q *Request) { o.Pool.AutomaticRepairs, q.Online = true, true }, ""},
+		"workbench":        {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationWorkbench] = "pool2" }, "IsWorkbench"},
+		"rebooting":        {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
+		"stopped":          {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
 		"other size": {func(o *Observed, _ *Request) {
 			o.ModelSize = &fleet.SizeInfo{Architecture: "x64", Generations: []string{"V1", "V2"}}
 		}, ""},

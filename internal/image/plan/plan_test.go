@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -136,4 +139,81 @@ func extensionNames(extensions []fleet.Extension) (names []string) {
 		names = append(names, e.Name)
 	}
 	return names
+}
+
+// The age of what never was live, and of what nobody judged, decides at its limits.
+func TestAges(t *testing.T) {
+	second := time.Second
+	for _, c := range []struct {
+		age           time.Duration
+		kept, retried bool
+	}{{second, true, true}, {48*time.Hour - second, true, true}, {48 * time.Hour, true, false}, {7*24*time.Hour - second, true, false},
+		{7 * 24 * time.Hour, false, false}, {30 * 24 * time.Hour, false, false}} {
+		v := fleet.ImageVersion{ID: DefinitionOf(pool).Child("versions", "1.0.0"), Name: "1.0.0", ProvisioningState: Succeeded, Published: noon.Add(-c.age),
+			Tags: map[string]string{fleet.TagBuiltFrom: "n", fleet.TagNotLive: "t", fleet.TagCanary: Unjudged}}
+		if _, found := Retried([]fleet.ImageVersion{v}, noon); found != c.retried {
+			t.Errorf("proves a version that is %s old: %v", c.age, found)
+		}
+		all := []fleet.ImageVersion{v}
+		for i := range 3 { // fill the history
+			name := fmt.Sprintf("2.0.%d", i)
+			all = append(all, fleet.ImageVersion{ID: DefinitionOf(pool).Child("versions", name), Name: name, ProvisioningState: Succeeded,
+				Published: noon.Add(time.Duration(i) * second), Tags: map[string]string{fleet.TagBuiltFrom: "n"}})
+		}
+		if obsolete, _ := Prune(all, nil, all[3].ID, 3, noon); len(obsolete) == 0 != c.kept {
+			t.Errorf("prunes a version that never was live and is %s old: %v", c.age, obsolete)
+		}
+	}
+}
+
+// What a definition's latest stands for in a region is the same after versions are pruned.
+func TestPruneLeavesLatestOfEachRegion(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)) // #nosec G404 -- the same at every run
+	regions := []string{"westeurope", "northeurope", "uksouth"}
+	for range 2000 {
+		var all []fleet.ImageVersion
+		for i := range 2 + random.IntN(6) {
+			name := fmt.Sprintf("1.0.%d", i)
+			v := fleet.ImageVersion{ID: DefinitionOf(pool).Child("versions", name), Name: name, ProvisioningState: Succeeded, ExcludeFromLatest: random.IntN(3) == 0,
+				Published: noon.Add(-time.Duration(random.IntN(100)) * time.Hour), Tags: map[string]string{fleet.TagBuiltFrom: "n"}}
+			for n, r := range regions {
+				if n == i%3 || random.IntN(2) == 0 { // in one at least
+					v.Regions = append(v.Regions, r)
+				}
+			}
+			all = append(all, v)
+		}
+		latest := fleet.ImageReference{ID: DefinitionOf(pool)}
+		obsolete, _ := Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[random.IntN(len(all))].ID, 2, noon)
+		left := slices.DeleteFunc(slices.Clone(all), func(v fleet.ImageVersion) bool { _, goes := FindVersion(obsolete, v.ID); return goes })
+		for _, region := range append(regions, "") {
+			before, _ := VersionOf(all, latest, region)
+			if after, _ := VersionOf(left, latest, region); after.ID != before.ID {
+				t.Fatalf("the latest in %q was %s and is %q, after %v of %v were pruned", region, before.Name, after.Name, obsolete, all)
+			}
+		}
+	}
+}
+
+// A record keeps a limited number of what donors' disks showed, and the first of them counts.
+func TestLearnedIsLimited(t *testing.T) {
+	var o Original
+	counts := ""
+	for i := range 100 {
+		counts = o.Learn(counts, Learned{Kind: "customData", SHA256: fmt.Sprint(i), Donor: fmt.Sprint(i)})
+		if counts != "0" || len(o.Learned) > maxLearned || o.Learned[0].SHA256 != "0" {
+			t.Fatalf("after %d donors %s counts of %d", i+1, counts, len(o.Learned))
+		}
+	}
+}
+
+// A way out names a flag only where that makes the refusal go.
+func TestWayOutOfDeniedDeletion(t *testing.T) {
+	for verb, names := range map[string]bool{fleet.DeleteInstances{}.Verb(): true, fleet.DeleteScaleSet{}.Verb(): false, fleet.PatchModel{}.Verb(): false} {
+		var p Problems
+		p.Denied(pool, azure.Actions(verb), nil)
+		if got := strings.Contains(p[0].WayOut, "--bad-nodes cordon"); got != names {
+			t.Errorf("without the right to %s: %s", verb, p[0].WayOut)
+		}
+	}
 }

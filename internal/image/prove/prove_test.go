@@ -246,6 +246,7 @@ func TestGates(t *testing.T) {
 
 		{"not Ready", unready, limit, true, prove.Failed, "ready", "is not Ready (KubeletNotReady: no network), after 4m0s"},
 		{"Ready at the limit", readyAt(limit), limit + soak, true, prove.Passed, "", ""},
+		{"Ready after the limit by less than clocks tell", readyAt(limit + fleet.ClockPrecision), limit + fleet.ClockPrecision + soak, true, prove.Passed, "", ""},
 		{"Ready after the limit", readyAt(limit + 2*second), limit + 2*second, false, prove.Failed, "slow",
 			"took 4m2s to become Ready, more than 4m0s; 90% of the pool took at most 2m0s"},
 		{"Ready again long after", readyAt(10 * time.Minute), 10*time.Minute + soak, false, prove.Passed, "", ""},

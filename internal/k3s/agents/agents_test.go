@@ -22,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/agents"
 	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/test/conditional"
 )
 
 const group = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup
@@ -41,6 +42,7 @@ type world struct {
 	drains   func() // called once, at the first drain
 	pool     fleet.ResourceID
 	arm      azure.Resources
+	slow     time.Duration // from a restart in Azure to the boot that the Node shows
 }
 
 // play runs a test in virtual time, with a pool of n machines.
@@ -61,7 +63,8 @@ func play(t *testing.T, n int, test func(w *world)) {
 			t.Fatal(err)
 		}
 		w.arm = client
-		w.control = &agents.Control{ARM: client, Cloud: cloud, Nodes: w, Group: group, DrainTimeout: time.Minute, ReadyTimeout: 5 * time.Minute, Now: time.Now,
+		unconditional := func(verb string) { t.Errorf("%s without an ETag: others' changes would be lost", verb) }
+		w.control = &agents.Control{ARM: client, Cloud: conditional.Cloud(cloud, unconditional), Nodes: w, Group: group, DrainTimeout: time.Minute, ReadyTimeout: 5 * time.Minute, Now: time.Now,
 			Report: func(machine, what string) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -97,6 +100,11 @@ func (w *world) request(r azsim.Request) {
 	path, below := strings.CutPrefix(r.Path, strings.ToLower(string(w.pool)))
 	switch instance, action, one := strings.Cut(strings.TrimPrefix(path, "/virtualmachines/"), "/"); {
 	case !below:
+	case r.Method == http.MethodPost && one && action == "restart" && w.slow > 0:
+		go func() {
+			time.Sleep(w.slow)
+			w.boot(fmt.Sprintf("agents%06s", instance))
+		}()
 	case r.Method == http.MethodPost && one && (action == "restart" || action == "reimage"):
 		w.boot(fmt.Sprintf("agents%06s", instance))
 		w.reimages += strings.Count(action, "reimage")
@@ -878,5 +886,77 @@ func TestOutcomeReplaceInterrupted(t *testing.T) {
 		if done || t.Failed() {
 			return
 		}
+	}
+}
+
+// A Node that a person cordoned stays so, whatever ortet does with its machine.
+func TestPersonsCordonStays(t *testing.T) {
+	for name, do := range map[string]func(ctx context.Context, c *agents.Control) error{
+		"resize": func(ctx context.Context, c *agents.Control) error { return c.Resize(ctx, "agents", "Standard_D4s_v5") },
+		"stop and start": func(ctx context.Context, c *agents.Control) error {
+			return errors.Join(c.Stop(ctx, "agents"), c.Start(ctx, "agents"))
+		},
+		"scale": func(ctx context.Context, c *agents.Control) error { return c.Scale(ctx, "agents", 3) },
+		"chaos": func(ctx context.Context, c *agents.Control) error {
+			return c.Chaos(ctx, "agents", func(int, func(i, j int)) {})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, 2, func(w *world) {
+				if err := w.SetUnschedulable(w.t.Context(), "agents000001", true); err != nil {
+					t.Fatal(err)
+				}
+				if err := do(w.t.Context(), w.control); err != nil {
+					t.Fatal(err)
+				}
+				for node, want := range map[string]bool{"agents000000": false, "agents000001": true} {
+					if n := w.nodes[node]; n.Unschedulable != want || n.Annotations[agents.AnnotationCordon] != "" {
+						t.Errorf("%s is cordoned: %v, with %v", node, n.Unschedulable, n.Annotations)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A restart has ended when the Node shows another boot, not when Azure says so.
+func TestRestartsAreAwaited(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.slow = 2 * time.Minute
+		before := map[string]string{}
+		for name, n := range w.nodes {
+			before[name] = n.BootID
+		}
+		begin := time.Now()
+		if err := w.control.Chaos(w.t.Context(), "agents", func(int, func(i, j int)) {}); err != nil {
+			t.Fatal(err)
+		}
+		for name, n := range w.nodes {
+			if n.BootID == before[name] {
+				t.Errorf("%s has not booted", name)
+			}
+		}
+		if took := time.Since(begin); took < 2*w.slow {
+			t.Errorf("two restarts one after the other took %s", took)
+		}
+		time.Sleep(w.slow)
+	})
+}
+
+// Which machines go follows the pool's scale-in policy.
+func TestScaleInPolicy(t *testing.T) {
+	for policy, left := range map[string][]string{"Default": {"agents000000", "agents000001"}, "NewestVM": {"agents000000", "agents000001"}, "OldestVM": {"agents000002", "agents000003"}} {
+		t.Run(policy, func(t *testing.T) {
+			play(t, 4, func(w *world) {
+				w.send(http.MethodPatch, "", `{"properties": {"scaleInPolicy": {"rules": ["`+policy+`"]}}}`)
+				time.Sleep(5 * time.Minute)
+				if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil {
+					t.Fatal(err)
+				}
+				if names := w.names(); !slices.Equal(slices.Sorted(slices.Values(names)), left) {
+					t.Errorf("%v are left, want %v", names, left)
+				}
+			})
+		})
 	}
 }

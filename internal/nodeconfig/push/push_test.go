@@ -3,6 +3,7 @@ package push_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -660,5 +661,46 @@ func TestHole09AdviceAfterInterruptedNode(t *testing.T) {
 		w.behave(name(1), "")
 		w.must("one", func(o *push.Request) { o.Retry = true })
 		w.has(2, name(0), name(1))
+	})
+}
+
+// A percentage allows no more nodes at once than it says, and one at least.
+func TestPercentageIsALimit(t *testing.T) {
+	for n, most := range map[int]int{3: 1, 7: 1, 11: 2} { // 25 % of them, rounded down
+		play(t, n, func(w *world) {
+			w.must("one", func(o *push.Request) { o.MaxUnavailable = "25%" })
+			if w.most != most {
+				t.Errorf("%d of %d nodes were changed at once, want %d", w.most, n, most)
+			}
+		})
+	}
+}
+
+// The history keeps the newest ten generations, which is what docs say and a ConfigMap holds.
+func TestHistoryIsLimited(t *testing.T) {
+	play(t, 1, func(w *world) {
+		for i := range 13 {
+			w.must(fmt.Sprint("content ", i))
+			status, err := w.rollout().Status(w.ctx, pool)
+			if err != nil || len(status.History) != min(i+1, 10) || status.History[0].Generation != int64(i+1) {
+				t.Errorf("after %d pushes the history is %+v, %v", i+1, status.History, err)
+			}
+		}
+	})
+}
+
+// Only a Ready node can be the canary: of another no answer comes.
+func TestCanaryIsReady(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.change(name(1), func(n *corev1.Node) {
+			for i := range n.Status.Conditions {
+				n.Status.Conditions[i].Status = corev1.ConditionFalse
+			}
+		})
+		_, err := w.push("one", func(o *push.Request) { o.Canary = name(1) })
+		w.refused(err, "BadCanary")
+		if w.arm.puts > 0 {
+			t.Errorf("%d instances were changed", w.arm.puts)
+		}
 	})
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/conditional"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -285,7 +286,7 @@ func (w *world) model() int64 {
 
 // rollout is one run of the command.
 func (w *world) rollout() *push.Rollout {
-	return push.New(push.Options{ARM: azure.LimitResources(w.arm, azure.Limits{}), Cloud: azure.Limit(changer{w.arm.cloud, w.arm}, azure.Limits{}), Kube: w.client, Namespace: namespace, Now: time.Now, By: "ada@desk", Report: func(line string) {
+	return push.New(push.Options{ARM: azure.LimitResources(w.arm, azure.Limits{}), Cloud: conditional.Cloud(azure.Limit(changer{w.arm.cloud, w.arm}, azure.Limits{}), func(verb string) { w.Errorf("%s without an ETag: others' changes would be lost", verb) }), Kube: w.client, Namespace: namespace, Now: time.Now, By: "ada@desk", Report: func(line string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.lines = append(w.lines, line)
