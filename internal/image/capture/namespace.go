@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -51,10 +52,15 @@ func (c Config) elsewhere(d fleet.Definition) error {
 	if other == "" || other == c.Namespace || c.Namespace == "" {
 		return nil
 	}
-	return &workflow.Refused{Problems: []fleet.Problem{{
+	x := fleet.Problem{
 		Code: CodeOtherNamespace, On: string(d.ID),
 		What: fmt.Sprintf("the lock and the record of its pool are in namespace %s, not in %s", other, c.Namespace),
 		WayOut: fmt.Sprintf("give --namespace %s; or, once ortet status --namespace %s shows nothing open, move the pool: az tag update --operation delete --resource-id %s --tags %s=%s",
 			other, other, d.ID, fleet.TagNamespace, other),
-	}}}
+	}
+	if !regexp.MustCompile(`^[a-z0-9-]+$`).MatchString(other) { // in a command for a shell it could be another one
+		x.What = fmt.Sprintf("its tag %s is %q, which is no namespace", fleet.TagNamespace, other)
+		x.WayOut = fmt.Sprintf("once no namespace has an open capture of the pool: az tag update --operation merge --resource-id %s --tags %s=%s", d.ID, fleet.TagNamespace, c.Namespace)
+	}
+	return &workflow.Refused{Problems: []fleet.Problem{x}}
 }
