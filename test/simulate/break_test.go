@@ -13,6 +13,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -124,6 +125,47 @@ func TestOutcomeNamespaceTagIsNoCommand(t *testing.T) {
 		_, err := capture.New(config).Capture(t.Context(), capture.Request{Node: w.nodeName(0), Again: true})
 		if !refusedFor(err, capture.CodeOtherNamespace) || strings.Contains(strings.ReplaceAll(err.Error(), fmt.Sprintf("%q", hostile), ""), "curl") {
 			t.Errorf("the refusal: %v", err)
+		}
+	})
+}
+
+// An abandoned version that new nodes come from, since the model names the latest one, is not left with 0.
+func TestOutcomeAbandonedLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Latest = true }), Happen: at(patchModel, 1, "kill before")})
+		defer w.finish()
+		config, _ := w.of(t, namespace)
+		w.pursue(0, Ask{Do: "capture", Once: true})
+		if v := w.versions()[low(w.names.Definition.Child("versions", "2000.01.01"))]; v == nil || *v.Properties.PublishingProfile.ExcludeFromLatest {
+			t.Fatal("the version is not the latest one")
+		}
+		time.Sleep(time.Hour)
+		r, err := capture.New(config).Abandon(t.Context(), w.pool, "")
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(fmt.Sprint(err), "from which new nodes come: ortet rollback pool1 goes back") {
+			t.Errorf("%q, %v", r.Left, err)
+		}
+	})
+}
+
+// Azure answers 404 for the definition right after the tag was written: the other namespace's is seen all the same.
+func TestOutcomeNamespaceIsReadBackUntilItIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 1, Pool: usual})
+		defer w.finish()
+		config, _ := w.of(t, namespace)
+		w.after(10*time.Second, func() {
+			tag := object{"operation": "Merge", "properties": object{"tags": object{fleet.TagNamespace: "team-b"}}}
+			if err := w.request("PATCH", w.names.Definition+"/providers/Microsoft.Resources/tags/default", "2021-04-01", tag); err != nil {
+				t.Error(err)
+			}
+			w.locked(func() {
+				get := "azure GET " + definition
+				w.pending = append(w.pending, Event{At: get, N: w.counts[get] + 1, What: "not found yet"})
+			})
+		})
+		r, err := rollback.New(config).Rollback(t.Context(), rollback.Request{Pool: w.pool, To: "1999.12.18"})
+		if !refusedFor(err, capture.CodeOtherNamespace) {
+			t.Errorf("a rollback beside team-b: %v, %q", err, r.Notes)
 		}
 	})
 }

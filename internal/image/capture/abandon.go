@@ -61,7 +61,7 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 }
 
 // remains says what an abandoned capture leaves: a version of its own that is complete, and the
-// model if it names that, or if the capture had it name another's.
+// model if that names it, also as the latest, or if the capture had it name another's.
 func (c *capture) remains(ctx context.Context, changes bool) error {
 	s := c.get()
 	if s.Names.Version == "" { // another process ended it meanwhile
@@ -73,10 +73,10 @@ func (c *capture) remains(ctx context.Context, changes bool) error {
 	case fleet.IgnoreNotFound(err) != nil || fleet.IgnoreNotFound(poolErr) != nil:
 		c.Note("what it leaves in Azure could not be read: %v", errors.Join(err, poolErr))
 	case err != nil || v.Tags[fleet.TagCapture] != c.name && !changes: // there is none of its own
-	case poolErr == nil && pool.Model.Image.Exact().Equal(v.ID):
-		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("the model was changed already"),
+	case poolErr == nil && (pool.Model.Image.Exact().Equal(v.ID) || pool.Model.Image.LatestOf().Equal(v.ID.Parent()) && !v.ExcludeFromLatest):
+		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("new nodes come from its version already"),
 			Ended: "what came before was undone, and the capture is closed; nodes that it added and extensions that it deleted stay so",
-			Left:  []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
+			Left:  []string{"the model names " + workflow.SkipIf(pool.Model.Image.Exact() == "", "the latest version, ") + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
 	case v.Tags[fleet.TagCapture] == c.name:
 		c.result.Left = append(c.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
 	}

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -29,11 +30,15 @@ func (c Config) claim(ctx context.Context, pool fleet.ResourceID, note func(stri
 	if err == nil && d.Tags[fleet.TagNamespace] == "" && c.Namespace != "" {
 		w := azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: time.Minute}
 		err = w.Do(ctx, fleet.TagDefinition{ID: id, Tags: map[string]string{fleet.TagNamespace: c.Namespace}})
-		if err == nil {
-			err = azure.Sleep(ctx, claimSettles)
-		}
-		if err == nil {
-			d, err = c.Cloud.Definition(ctx, id)
+		for reads := 0; err == nil && d.Tags[fleet.TagNamespace] == ""; reads++ { // Azure may not show it for a minute
+			if err = azure.Sleep(ctx, claimSettles); err != nil {
+				break
+			}
+			if d, err = c.Cloud.Definition(ctx, id); reads < 4 {
+				err = nil
+			} else if err == nil && d.Tags[fleet.TagNamespace] == "" {
+				err = errors.New("it is not there after it was written")
+			}
 		}
 	}
 	switch {
