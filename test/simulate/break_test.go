@@ -14,6 +14,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/rollback"
+	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -167,5 +168,19 @@ func TestOutcomeNamespaceIsReadBackUntilItIsThere(t *testing.T) {
 		if !refusedFor(err, capture.CodeOtherNamespace) {
 			t.Errorf("a rollback beside team-b: %v, %q", err, r.Notes)
 		}
+	})
+}
+
+// A watched version is deleted while the model names it: no new node can be made, and the watch does not end with 0.
+func TestOutcomeDeletedVersionThatIsLive(t *testing.T) {
+	inCaptured(t, badPool("", nil), 0, nil, func(t *testing.T, w *world) {
+		p := w.beginCommand(t, Ask{Do: "watch"})
+		time.Sleep(5 * time.Minute)
+		id := w.names.Definition.Child("versions", badVersion)
+		if err := w.request("DELETE", id, "2024-03-03", nil); err != nil {
+			t.Fatal(err)
+		}
+		w.await(p)
+		p.ends(t, workflow.ExitNeedsPerson, watch.StoodDown, "the model names 2000.01.01, which was deleted", "ortet rollback pool1")
 	})
 }
