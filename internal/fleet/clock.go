@@ -18,15 +18,18 @@ type Clock struct {
 	date, answered time.Time
 }
 
-// Observe reads the Date of an answer that came at a time; without one, the answer is ignored.
-func (c *Clock) Observe(answer http.Header, at time.Time) {
-	date, err := http.ParseTime(answer.Get("Date"))
-	if err != nil {
+// Observe reads the Date of an answer that came at a time. Ignored are answers without one, those
+// that a proxy may have made, as errors, or kept, and dates that are no later than the last.
+func (c *Clock) Observe(answer *http.Response, at time.Time) {
+	date, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil || answer.StatusCode >= http.StatusBadRequest || answer.Header.Get("Age") != "" {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.date, c.answered = date, at
+	if date.After(c.date) {
+		c.date, c.answered = date, at
+	}
 }
 
 // At returns the server's time at one of this machine's.

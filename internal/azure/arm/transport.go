@@ -29,7 +29,7 @@ func (t *boundedTransport) Do(r *http.Request) (*http.Response, error) {
 	if err != nil || resp == nil || resp.Body == nil {
 		return resp, err
 	}
-	t.clock.Observe(resp.Header, time.Now())
+	t.clock.Observe(resp, time.Now())
 	resp.Body = &boundedBody{ReadCloser: resp.Body, left: t.max, max: t.max}
 	return resp, nil
 }

@@ -17,7 +17,7 @@ type dated struct {
 func (d dated) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := d.next.RoundTrip(request)
 	if err == nil {
-		d.clock.Observe(response.Header, time.Now())
+		d.clock.Observe(response, time.Now())
 	}
 	return response, err
 }

@@ -26,7 +26,7 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 	err = a.Runner(fmt.Sprint(a.runs.Add(1)), &a.Summary).Run(ctx, r.Pool, a)
 	if err == nil {
 		r.Capture, r.Donor, r.Abandoned = rec.Name, rec.Subject, true
-		err = a.remains(ctx)
+		err = a.remains(ctx, rec.Steps[stepModel].Change != "")
 	}
 	notes, steps := a.Recorded()
 	r.Notes, r.Timing = notes, Timing{begin, s.Now(), steps}
@@ -60,9 +60,9 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 	return a, rec, err
 }
 
-// remains says what an abandoned capture leaves: a version that is complete, and the model if it
-// names that.
-func (c *capture) remains(ctx context.Context) error {
+// remains says what an abandoned capture leaves: a version of its own that is complete, and the
+// model if that names it, also as the latest, or if the capture had it name another's.
+func (c *capture) remains(ctx context.Context, changes bool) error {
 	s := c.get()
 	if s.Names.Version == "" { // another process ended it meanwhile
 		return nil
@@ -72,12 +72,12 @@ func (c *capture) remains(ctx context.Context) error {
 	switch {
 	case fleet.IgnoreNotFound(err) != nil || fleet.IgnoreNotFound(poolErr) != nil:
 		c.Note("what it leaves in Azure could not be read: %v", errors.Join(err, poolErr))
-	case err != nil || v.Tags[fleet.TagCapture] != c.name: // there is none of its own
-	case poolErr == nil && pool.Model.Image.Exact().Equal(v.ID):
-		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("the model was changed already"),
+	case err != nil || v.Tags[fleet.TagCapture] != c.name && !changes: // there is none of its own
+	case poolErr == nil && (pool.Model.Image.Exact().Equal(v.ID) || pool.Model.Image.LatestOf().Equal(v.ID.Parent()) && !v.ExcludeFromLatest):
+		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("new nodes come from its version already"),
 			Ended: "what came before was undone, and the capture is closed; nodes that it added and extensions that it deleted stay so",
-			Left:  []string{"the model names " + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
-	default:
+			Left:  []string{"the model names " + workflow.SkipIf(pool.Model.Image.Exact() == "", "the latest version, ") + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
+	case v.Tags[fleet.TagCapture] == c.name:
 		c.result.Left = append(c.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
 	}
 	return nil //nolint:nilerr // it is noted

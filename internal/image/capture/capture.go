@@ -401,6 +401,7 @@ type state struct {
 	Pods         int       `json:"pods,omitempty"`     // that were begun: each has a name of its own
 	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
 	ModelChanged bool      `json:"modelChanged,omitempty"`
+	GrowTo       int64     `json:"growTo,omitempty"` // of an earlier release: Growth.Capacity
 
 	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
 	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals

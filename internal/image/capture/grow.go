@@ -66,7 +66,7 @@ func (g Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
 	slices.SortFunc(all, func(a, b prove.Clone) int {
 		return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(len(a.Instance.Name), len(b.Instance.Name)), cmp.Compare(a.Instance.Name, b.Instance.Name))
 	})
-	return all[:min(len(all), int(g.Adds))]
+	return all[:min(len(all), max(0, int(g.Adds)))]
 }
 
 // observed returns the nodes of the growth as they are now. One that was Ready stays so.

@@ -2,7 +2,9 @@ package capture
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -28,11 +30,15 @@ func (c Config) claim(ctx context.Context, pool fleet.ResourceID, note func(stri
 	if err == nil && d.Tags[fleet.TagNamespace] == "" && c.Namespace != "" {
 		w := azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: time.Minute}
 		err = w.Do(ctx, fleet.TagDefinition{ID: id, Tags: map[string]string{fleet.TagNamespace: c.Namespace}})
-		if err == nil {
-			err = azure.Sleep(ctx, claimSettles)
-		}
-		if err == nil {
-			d, err = c.Cloud.Definition(ctx, id)
+		for reads := 0; err == nil && d.Tags[fleet.TagNamespace] == ""; reads++ { // Azure may not show it for a minute
+			if err = azure.Sleep(ctx, claimSettles); err != nil {
+				break
+			}
+			if d, err = c.Cloud.Definition(ctx, id); reads < 4 {
+				err = nil
+			} else if err == nil && d.Tags[fleet.TagNamespace] == "" {
+				err = errors.New("it is not there after it was written")
+			}
 		}
 	}
 	switch {
@@ -51,10 +57,15 @@ func (c Config) elsewhere(d fleet.Definition) error {
 	if other == "" || other == c.Namespace || c.Namespace == "" {
 		return nil
 	}
-	return &workflow.Refused{Problems: []fleet.Problem{{
+	x := fleet.Problem{
 		Code: CodeOtherNamespace, On: string(d.ID),
 		What: fmt.Sprintf("the lock and the record of its pool are in namespace %s, not in %s", other, c.Namespace),
 		WayOut: fmt.Sprintf("give --namespace %s; or, once ortet status --namespace %s shows nothing open, move the pool: az tag update --operation delete --resource-id %s --tags %s=%s",
 			other, other, d.ID, fleet.TagNamespace, other),
-	}}}
+	}
+	if !regexp.MustCompile(`^[a-z0-9-]+$`).MatchString(other) { // in a command for a shell it could be another one
+		x.What = fmt.Sprintf("its tag %s is %q, which is no namespace", fleet.TagNamespace, other)
+		x.WayOut = fmt.Sprintf("once no namespace has an open capture of the pool: az tag update --operation merge --resource-id %s --tags %s=%s", d.ID, fleet.TagNamespace, c.Namespace)
+	}
+	return &workflow.Refused{Problems: []fleet.Problem{x}}
 }

@@ -240,7 +240,9 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
 	}
 	if c.req.NewNodes > 0 && (!r.Open() || s.Growth.Version == "") {
-		s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes)
+		if s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes); s.GrowTo > 0 {
+			s.Growth.Adds, s.Growth.Capacity, s.GrowTo = c.req.NewNodes, s.GrowTo, 0
+		}
 	}
 	if s.Key == nil {
 		s.Key = make([]byte, 32) // as any 32 bytes, a private key of X25519

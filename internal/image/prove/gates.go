@@ -52,6 +52,12 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		return result(Failed, "identity", "has the machine id of %s", twin)
 	}
 	took := cameUp(n).Sub(o.inCluster(o.begun(c)))
+	if o.behind() { // the kubelet, which wrote its Node's times, may go by Azure's clock
+		took = min(took, cameUp(n).Sub(o.begun(c)))
+	}
+	if n.Reported.After(o.Now) {
+		o.Now = n.Reported
+	}
 	switch {
 	case !n.Ready:
 		return by(late, "ready", "is not Ready (%s)", n.NotReadyWhy)
@@ -90,6 +96,13 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		return by(due(o.Soak), "restarts", "was not Ready for %s without a break (last: %s)", short(o.Soak), last)
 	}
 	return Finding{Clone: i.Name, Result: Passed}
+}
+
+// behind reports whether the API server's clock is behind those of kubelets, as their reports show.
+func (o Observation) behind() bool {
+	return slices.ContainsFunc(slices.Concat(o.Clones, o.Others), func(c Clone) bool {
+		return c.Node != nil && c.Node.Reported.Sub(o.Now) > 10*fleet.ClockPrecision
+	})
 }
 
 // twin names the Node of the pool whose machine id a clone has, the donor first; "" without one. The

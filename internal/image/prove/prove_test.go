@@ -553,3 +553,25 @@ func TestAnyObservation(t *testing.T) {
 		}
 	}
 }
+
+// TestOutcomeWrongClockFailsNoClone has the API server's clock be wrong, beside Nodes whose kubelets'
+// is right and reported up to five minutes ago, one of them within a minute: no good clone fails, and each passes in the end.
+func TestOutcomeWrongClockFailsNoClone(t *testing.T) {
+	for _, ahead := range []time.Duration{-3 * time.Hour, -40 * time.Minute, -20 * time.Minute, -2 * time.Minute, time.Hour} {
+		passed := false
+		for after := 2 * time.Minute; after < 2*time.Hour; after += 10 * time.Second {
+			w := newWorld(1)
+			w.at(after)
+			w.Others[0].Node.Reported = begun.Add(after - time.Minute)
+			w.Clones[0].Node.Reported = begun.Add(after.Truncate(5*time.Minute) + time.Minute)
+			w.Now = w.Now.Add(ahead)
+			j := prove.Judge(w.Observation, w.base, 1)
+			if passed = passed || j.Result == prove.Passed; j.Result == prove.Failed || j.Result == prove.NoResult {
+				t.Fatalf("the API server's clock is %s ahead, after %s: %s %s: %s", ahead, after, j.Result, j.Gate, j.Why)
+			}
+		}
+		if !passed {
+			t.Errorf("the API server's clock is %s ahead: the clone never passes", ahead)
+		}
+	}
+}

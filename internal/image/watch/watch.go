@@ -144,7 +144,9 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: err,
 			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " continues the watch"}
 	case w.isGone(err):
-		err = w.end(StoodDown, "the version or the scale set was deleted")
+		if _, _, err = w.observe(ctx); err == nil || w.isGone(err) {
+			err = w.end(StoodDown, "the version or the scale set was deleted")
+		}
 	}
 	end := workflow.Event{Kind: workflow.EventDone, Message: w.result.Why, Elapsed: s.Now().Sub(begun)}
 	if err != nil {
@@ -292,7 +294,9 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 	watched := cmp.Or(w.version.ID, w.req.Version)
 	switch {
 	case watched != "" && !known && pool.Model.Image.ID.Equal(watched):
-		return pool, false, w.end(StoodDown, "the version was deleted")
+		w.result.Outcome = StoodDown
+		return pool, false, &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: Step, Err: errors.New("the model names " + watched.Name() + ", which was deleted"),
+			Left: []string{"no new node can be made: ortet rollback " + pool.Name + " goes back to the version before"}}
 	case watched != "" && !version.ID.Equal(watched):
 		return pool, false, w.end(StoodDown, "the model names "+pool.Model.Image.Text()+" by now")
 	case !known:
