@@ -479,10 +479,12 @@ func (p *push) setUserData(ctx context.Context, m member) (gone bool, err error)
 		if err != nil || now.Properties.UserData == p.userData { // an instance of the new model has it
 			return false, err
 		}
-		err = p.writer().Do(ctx, fleet.SetUserData{Instance: m.id, UserData: p.userData, Etag: now.Etag})
+		if now.ID != "" { // else a write would have no ETag
+			err = p.writer().Do(ctx, fleet.SetUserData{Instance: m.id, UserData: p.userData, Etag: now.Etag})
+		}
 		switch {
 		case fleet.Is(err, fleet.KindStale): // it had no effect
-		case !fleet.Is(err, fleet.KindNotFound):
+		case now.ID != "" && !fleet.Is(err, fleet.KindNotFound):
 			p.changed.Store(true)
 			return false, err
 		default:
