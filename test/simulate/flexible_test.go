@@ -180,6 +180,8 @@ var flexibles = []Story{
 	{Name: "protection of members refused", Seed: 2, Pool: flexible(func(p *Pool) { p.Unprotectable = true }), Asks: []Ask{{Do: "capture", Grow: 1}, {Do: "rollback"}}},
 	{Name: "protection of members refused, and killed", Seed: 3, Pool: flexible(func(p *Pool) { p.Unprotectable = true }), Asks: aCapture,
 		Happen: at(putSnapshot, 1, "kill after")},
+	{Name: "workbench deleted before its protection, and Azure refuses that", Seed: 0x7a376, Pool: flexible(func(*Pool) {}), Asks: aCapture,
+		Happen: at("kube PUT ortet-system/secrets/ortet-journal-pool1-fd34c415d62c", 1, "autoscaler deletes empty nodes")},
 	{Name: "autoscaler adds and deletes members", Seed: 4, Pool: flexible(func(*Pool) {}), Asks: []Ask{{Do: "capture", Grow: 1}}, Happen: []Event{
 		{At: memberPowerOff, What: "autoscaler adds a node"}, {At: putSnapshot, What: "autoscaler deletes empty nodes"}, {At: putVersion, What: "autoscaler adds a node"}}},
 	{Name: "workbench in a Uniform scale set", Seed: 5, Pool: flexible(func(p *Pool) { p.Neighbour, p.Mixed, p.Others = 2, true, "cordoned" }), Asks: aCapture},

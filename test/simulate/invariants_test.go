@@ -338,7 +338,13 @@ func (w *world) checkWatch(p *process, now model) {
 			w.broken(18, "%s takes back %s, which is not quarantined", p.name, id)
 		}
 		for _, c := range w.badComputers() {
-			if n := w.kube.Node(c.node()); n != nil && !n.Spec.Unschedulable && p.ask.Bad != watch.Leave && w.madeOf(c, id) {
+			n := w.kube.Node(c.node())
+			if n == nil || n.Spec.Unschedulable || p.ask.Bad == watch.Leave || !w.madeOf(c, id) {
+				continue
+			}
+			named := strings.Contains(fmt.Sprint(p.err), c.Name+" has no Node that could be cordoned")
+			created := w.createdAt(c)
+			if !named || created.IsZero() || n.CreationTimestamp.Sub(created) < 6*time.Minute { // twice the least limit: until then it is waited for
 				w.broken(18, "%s takes back %s, and its node %s is not cordoned", p.name, id, n.Name)
 			}
 		}
@@ -352,6 +358,16 @@ func (w *world) madeOf(c *computer, version string) (is bool) {
 		is = ok && strings.EqualFold(i.Image, version)
 	})
 	return is
+}
+
+// createdAt is when a computer's instance was requested, by Azure's clock.
+func (w *world) createdAt(c *computer) (at time.Time) {
+	w.azure.View(func(v *azsim.View) {
+		if vm, _ := v.Get(c.ResourceID).(*armcompute.VirtualMachineScaleSetVM); vm != nil && vm.Properties.TimeCreated != nil {
+			at = *vm.Properties.TimeCreated
+		}
+	})
+	return at
 }
 
 func stateOf(v *armcompute.GalleryImageVersion) string {

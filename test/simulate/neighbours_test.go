@@ -245,7 +245,7 @@ func (w *world) uncordon(name string) {
 func (w *world) byDate() (ids []string) {
 	versions := w.versions()
 	for id, v := range versions {
-		if stateOf(v) == plan.Succeeded {
+		if s := stateOf(v); s == plan.Succeeded || s == plan.Updating { // of a change of its tags
 			ids = append(ids, id)
 		}
 	}

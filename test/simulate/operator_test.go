@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -106,10 +107,12 @@ func (w *world) pursue(i int, ask Ask) {
 		ended := w.await(p)
 		if alone := !w.awaitRivals(); ended && alone {
 			w.checkEnd(p)
+			w.countGrown(p)
 		} else if ended { // what is there now may be the other's, and may be open
 			w.checkClaims(p, false)
 			w.tookBack(p)
 			w.locked(func() { w.open = true })
+			w.countGrown(p)
 			if p.watch.Outcome == watch.TakenBack && p.code() == workflow.ExitFailed { // a repeat makes it again
 				return
 			}
@@ -178,11 +181,27 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 
 // lost reports whether others gave the model another image, or deleted its version: a rollback is
 // refused for settings that no donor's disk could show, a watch since there is nothing to watch.
-// After persons who rolled back beside it, or deleted a version, nothing earlier may be kept.
+// Where nothing earlier is kept, a rollback is refused, and a watch cannot take a bad version back.
 func (w *world) lost(err error) bool {
-	went := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return e.What == "person rolls back" || e.What == "version before deleted" })
-	return went && refusedFor(err, "NoPrevious") || w.isTouched("model") && refusedFor(err, "ExtensionLost") ||
+	noWay := refusedFor(err, "NoPrevious") || strings.Contains(fmt.Sprint(err), "since there is no way back")
+	return noWay && w.isFirst() || w.isTouched("model") && refusedFor(err, "ExtensionLost") ||
 		(w.isTouched("model") || w.isTouched(w.imageNow())) && refusedFor(err, "NotAPrototype")
+}
+
+// isFirst reports whether nothing is kept that was live before what the model uses. What the model
+// was before its first capture is kept, where that was seen.
+func (w *world) isFirst() bool {
+	versions := w.versions()
+	used := w.used(versions)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, v := range versions {
+		before := versions[used] == nil || published(v).Before(published(versions[used]))
+		if id != used && before && w.wasLive[id] && v.Tags[fleet.TagRolledBack] == nil {
+			return false
+		}
+	}
+	return w.story.Pool.Versions > 0 || used == low(firstImage)
 }
 
 func refusedFor(err error, code string) bool {
@@ -247,6 +266,27 @@ func (w *world) tookBack(p *process) {
 	if now := w.modelNow(); p.watch.Outcome == watch.TakenBack {
 		w.locked(func() { w.model = now })
 	}
+}
+
+// countGrown counts the new nodes of a capture that is not judged, or did not end well, as asked for:
+// the next one may be of another version, which has new nodes of its own.
+func (w *world) countGrown(p *process) {
+	if p.ask.Do != "capture" {
+		return
+	}
+	n, of := int64(0), low(p.capture.Version)
+	for _, i := range w.instancesOf(p.capture.Version) {
+		if slices.ContainsFunc(p.capture.NewNodes, func(x capture.NewNode) bool { return x.Instance == i.name }) {
+			n++
+		}
+	}
+	if !p.capture.Resumed {
+		n = min(n, p.ask.Grow)
+	}
+	w.locked(func() {
+		w.model.capacity += max(0, n-w.grown[of])
+		w.grown[of] = max(n, w.grown[of])
+	})
 }
 
 // scaleOut has others add nodes.

@@ -137,3 +137,27 @@ func TestOutcomeResumedWithAnotherGrow(t *testing.T) {
 		}
 	})
 }
+
+// Where others chose another image before the capacity, no node is added: those would be of that
+// image, and the same command would add as many again.
+func TestOutcomeNoNewNodesOfAnotherImage(t *testing.T) {
+	for _, s := range []Story{
+		{Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 2}}, Happen: at(patchModel, 2, "model changed by others")},
+		{Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 2, Once: true}}, Happen: at(patchModel, 2, "model changed by others")},
+	} {
+		asked(t, s, func(w *world, ps []*process) {
+			wants := "the model names Canonical:ubuntu-24_04-lts:server:" // and its version
+			if text := fmt.Sprint(ps[0].err); ps[0].code() != workflow.ExitNeedsPerson || !strings.Contains(text, wants) || !strings.Contains(text, "no node was added") ||
+				!strings.Contains(text, "new nodes of pool1 come from Canonical:") || ps[0].newNodes() != "" {
+				t.Errorf("exit %d, new nodes %q: %v", ps[0].code(), ps[0].newNodes(), text)
+			}
+			before, now, last := int64(s.Pool.Instances), w.modelNow().capacity, ps[len(ps)-1]
+			switch {
+			case s.Asks[0].Once && now != before:
+				t.Errorf("capacity %d after %d", now, before)
+			case !s.Asks[0].Once && (now != before+2 || last.code() != 0 || strings.Count(last.newNodes(), "true") != 2):
+				t.Errorf("the same command: exit %d, capacity %d after %d, new nodes %q: %v", last.code(), now, before, last.newNodes(), last.err)
+			}
+		})
+	}
+}

@@ -221,6 +221,7 @@ func (p *process) goesOn(config capture.Config) {
 	if alone {
 		w.checkEnd(p)
 	}
+	w.countGrown(p)
 	w.beginAsk()
 	w.locked(func() {
 		p.ask.Do, p.ask.Bad = "watch", p.ask.Watch

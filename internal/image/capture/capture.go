@@ -208,7 +208,8 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	if s := c.get(); errors.As(err, &out) && out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow {
 		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
-		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), s.Names.Version.Name())
+		image := c.pool.Model.Image // as read before the nodes were asked for
+		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), cmp.Or(image.Exact().Name(), image.Text(), s.Names.Version.Name()))
 		if out.Left = append(out.Left, s.Growth.lacking(s.Pool.Name(), command)...); len(c.Next) > 0 {
 			out.Left = append(out.Left, "nothing watches the nodes of "+s.Names.Version.Name()+"; run ortet watch "+s.Pool.Name())
 		}

@@ -153,8 +153,9 @@ func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, mark s
 // unprotected goes on although Azure refuses to protect a virtual machine: its documentation
 // contradicts itself on whether it can. What is wrong with the machine itself is an error.
 func (c *capture) unprotected(ctx context.Context, mark string, why error) error {
-	if _, err := c.machineOf(ctx, mark); err != nil {
-		return err
+	i, err := c.machineOf(ctx, mark)
+	if err != nil || strings.EqualFold(i.ProvisioningState, plan.Deleting) {
+		return cmp.Or(err, why)
 	}
 	said := false
 	c.set(func(s *state) { said, s.Unprotected = s.Unprotected, true })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -178,8 +179,8 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		return to != 0 && pool.Capacity >= to
 	}
 	w, err := c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, pool fleet.Pool) error {
-		if c.get().Growth.Capacity != 0 {
-			return nil
+		if err := c.stillNamed(ctx, pool); err != nil || c.get().Growth.Capacity != 0 {
+			return err
 		}
 		instances, err := c.Cloud.Instances(ctx, s.Pool)
 		c.set(func(s *state) {
@@ -195,6 +196,23 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		c.set(func(s *state) { s.Growth.Capacity, s.Growth.Before = 0, nil })
 	}
 	return w, err
+}
+
+// stillNamed returns an error if the model names another image by now: nodes of that are not those
+// that were wished for, so a repeat would add as many again.
+func (c *capture) stillNamed(ctx context.Context, pool fleet.Pool) error {
+	version, image := c.get().Growth.Version, pool.Model.Image
+	if image.Same(fleet.ImageReference{ID: version}) {
+		return nil
+	}
+	versions, err := c.Cloud.Versions(ctx, version.Parent())
+	if fleet.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if named, known := plan.VersionOf(versions, image, pool.Location); known && named.ID.Equal(version) {
+		return nil
+	}
+	return invalid("add nodes", string(pool.ID), "", "the model names %s by now, not %s, so no node was added", image.Text(), version.Name())
 }
 
 // hadNoEffect reports whether the service itself refused a change. What is without a code may be
