@@ -139,7 +139,7 @@ func (c *comparison) read(ctx context.Context) error {
 		for _, s := range r.list(ctx, m.in(RoleCompute, "Microsoft.Insights", "autoscaleSettings"), autoscaleVersion) {
 			scaled[s.Name] = s
 		}
-		if group := r.get(ctx, m.in(RoleCompute, "Microsoft.Network/networkSecurityGroups", k3s.ToServers), networkVersion); m.ours(group) {
+		if group := o.security[k3s.ToServers]; m.ours(group) {
 			c.sources(group, &live, &file)
 		}
 	}
@@ -308,22 +308,22 @@ func (m *Manager) serverKey(o *observation) string {
 // lockedOut warns where the operator's own address may not reach the server any more.
 func (m *Manager) lockedOut() (notes []string) {
 	a := m.Cluster.Spec.Access
-	for _, list := range []struct {
-		name    string
-		sources []string
-	}{{"ssh", a.SSH}, {"api", a.API}} {
-		v4, v6, err := k3s.Sources(list.sources, m.OwnAddresses)
-		for _, text := range m.OwnAddresses {
-			own, unread := netip.ParsePrefix(text)
-			if address, err := netip.ParseAddr(text); err == nil {
-				own, unread = netip.PrefixFrom(address, address.BitLen()), nil
-			}
-			if err == nil && unread == nil && !slices.ContainsFunc(slices.Concat(v4, v6), func(text string) bool {
-				p, err := netip.ParsePrefix(text)
-				return err == nil && p.Bits() <= own.Bits() && p.Contains(own.Addr())
-			}) {
-				notes = append(notes, "spec.access."+list.name+" does not have your own address, "+text+": from there you cannot reach the server after up; add it, or own")
-			}
+	return append(m.shutOut("ssh", a.SSH), m.shutOut("api", a.API)...)
+}
+
+// shutOut warns of own addresses that are not among the sources of spec.access.NAME.
+func (m *Manager) shutOut(name string, sources []string) (notes []string) {
+	v4, v6, err := k3s.Sources(sources, m.OwnAddresses)
+	for _, text := range m.OwnAddresses {
+		own, unread := netip.ParsePrefix(text)
+		if address, err := netip.ParseAddr(text); err == nil {
+			own, unread = netip.PrefixFrom(address, address.BitLen()), nil
+		}
+		if err == nil && unread == nil && !slices.ContainsFunc(slices.Concat(v4, v6), func(text string) bool {
+			p, err := netip.ParsePrefix(text)
+			return err == nil && p.Bits() <= own.Bits() && p.Contains(own.Addr())
+		}) {
+			notes = append(notes, "spec.access."+name+" does not have your own address, "+text+": from there you cannot reach the server after up; add it, or own")
 		}
 	}
 	return notes

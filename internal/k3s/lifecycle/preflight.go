@@ -122,7 +122,7 @@ func cause(err error) string {
 
 // check renders, and refuses what can be known before anything is made.
 func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents, error) {
-	d, err := m.render(o)
+	d, err := m.documents(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	if o.groups[RoleCompute] != nil {
 		m.checkNetwork(r.get(ctx, m.in(RoleCompute, "Microsoft.Network/virtualNetworks", recipe.VNetName), networkVersion), &p)
 		for _, to := range []string{k3s.ToServers, k3s.ToAgents} {
-			m.checkRules(r.get(ctx, m.in(RoleCompute, "Microsoft.Network/networkSecurityGroups", to), networkVersion), to, &p)
+			m.checkRules(o.security[to], to, &p)
 		}
 	}
 	if r.err != nil {

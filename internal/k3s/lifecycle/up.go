@@ -66,7 +66,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 			o, err = m.observe(ctx)
 		}
 		if err == nil {
-			d, err = m.render(o)
+			d, err = m.documents(ctx, o)
 		}
 		if err != nil {
 			return r, interrupted(ctx, "server", "the server is still there, or is being made again; the same command goes on", err)
@@ -94,6 +94,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		for _, name := range sorted(d.Lowered) {
 			r.Notes = append(r.Notes, "pool "+name+" keeps its agents, since the server drains them: run ortet cluster up without --no-wait")
 		}
+		if former := m.formerPorts(o, k3s.ToServers); len(former) > 0 {
+			r.Notes = append(r.Notes, "port "+strings.Join(former, ", ")+" of SSH stays open: run ortet cluster up without --no-wait to close it")
+		}
 		return r, nil
 	}
 	agents, unread := m.agents(ctx, o)
@@ -108,6 +111,13 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true
+	note, err := m.closePorts(ctx, unread != nil || len(behind(agents)) > 0)
+	if err != nil {
+		return r, interrupted(ctx, "access", "the server is ready; the same command closes the former port of SSH", err)
+	}
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	if o.restore != "" {
 		if err := m.endRestore(ctx); err != nil {
 			return r, interrupted(ctx, "restore", "the server is ready", err)
@@ -117,7 +127,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 				"ortet cluster reimage POOL has a pool's agents join again, ortet cluster replace NODE one")
 		}
 	}
-	note, err := m.renewAgents(ctx)
+	note, err = m.renewAgents(ctx)
 	if note != "" {
 		r.Notes = append(r.Notes, note)
 	}
@@ -265,7 +275,7 @@ func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documen
 		return false, nil
 	})
 	if err == nil {
-		d, err = m.render(o)
+		d, err = m.documents(ctx, o)
 	}
 	return o, d, err
 }

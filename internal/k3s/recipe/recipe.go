@@ -69,6 +69,9 @@ type Facts struct {
 	ServerExists bool
 	// ServerKey is the public key that the server's VM was made with; "" is not known.
 	ServerKey string
+	// SSHPorts are the ports that the rules of SSH open now, by security group. A deployment
+	// opens them too, since machines listen on a new port only later.
+	SSHPorts map[string][]string
 	// Live are the pools' scale sets that exist, by name.
 	Live map[string]Live
 	// Applied is the record of the last deployment that succeeded, or nil.
