@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -152,7 +151,7 @@ func (c *comparison) read(ctx context.Context) error {
 		live.Spec.Pools = append(live.Spec.Pools, livePool(set, scaled[p.Name]))
 	}
 	if s := o.server; s != nil {
-		settings, _ := base64.StdEncoding.DecodeString(s.Properties.UserData)
+		settings := s.settings()
 		c.server = find(o.records, func(a recipe.Applied) bool { return a.Settings == recipe.Digest(settings) })
 		disk := s.Properties.StorageProfile.OSDisk
 		live.Spec.Server.Size, live.Spec.Server.DiskGB, live.Spec.Server.DiskType, live.Spec.Server.Image =
@@ -295,8 +294,7 @@ func (m *Manager) serverKey(o *observation) string {
 	var settings struct {
 		Files []struct{ Path, Content string }
 	}
-	text, _ := base64.StdEncoding.DecodeString(o.server.Properties.UserData)
-	_ = json.Unmarshal(text, &settings) // what is no JSON is not ours
+	_ = json.Unmarshal(o.server.settings(), &settings) // what is no JSON is not ours
 	for _, f := range settings.Files {
 		if f.Path == recipe.KeyFile {
 			return strings.TrimSpace(f.Content)

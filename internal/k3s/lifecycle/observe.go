@@ -27,6 +27,7 @@ type resource struct {
 	ManagedBy   fleet.ResourceID  `json:"managedBy"`         // disk: its machine
 	State       string            `json:"registrationState"` // provider
 	OperationID string            `json:"operationId"`
+	ETag        string            `json:"etag"`
 	SKU         struct {
 		Name     string `json:"name"`
 		Capacity int    `json:"capacity"`

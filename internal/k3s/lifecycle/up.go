@@ -55,6 +55,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if err := m.checkDrains(ctx, o, d, options); err != nil {
 		return r, err
 	}
+	before := o
 	if o.restore != "" || o.replace {
 		if o.restore != "" {
 			r.Backup, err = m.restoreDisk(ctx)
@@ -79,14 +80,14 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 				return r, interrupted(ctx, role, "the "+role+" group was not deployed", err)
 			}
 		}
-		if err := m.deploy(ctx, role, document(d, role), role == RoleStorage || !options.NoWait); err != nil {
+		if err := m.deploy(ctx, role, document(d, role), role == RoleStorage || !options.NoWait, func() error { return m.unchanged(ctx, before, d) }); err != nil {
 			return r, m.deployFailed(ctx, role, r, err)
 		}
 	}
 	if err := m.endAutoscale(ctx, options.Prune); err != nil {
 		return r, interrupted(ctx, "autoscale", "Azure goes on to scale pools by CPU; the same command goes on", err)
 	}
-	backup, err := m.changeServer(ctx, d)
+	backup, err := m.changeServer(ctx, before, d)
 	if r.Backup = cmp.Or(backup, r.Backup); err != nil {
 		return r, interrupted(ctx, "server", "the server was not changed wholly", err)
 	}
