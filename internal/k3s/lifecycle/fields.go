@@ -237,6 +237,10 @@ func (c *comparison) before(e *Effect, path string) (before string, differs bool
 	}
 	after := c.want[path]
 	switch e.Reaches {
+	case ReachNewServer:
+		if c.o.server != nil && !c.m.stateStays(c.o) {
+			e.Loses, e.Then = "the cluster's objects", anotherCluster
+		}
 	case ReachPool:
 		if before = c.world[path]; strings.EqualFold(before, after) {
 			return before, false

@@ -138,8 +138,8 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 		p.add("StateDiskAttached", d.ID, "state disk is attached to "+string(d.ManagedBy), "detach it there: az vm disk detach")
 	}
 	// A machine that is being deleted has lost its disk before its name.
-	if o.replace && !o.server.is("Deleting") && (o.state == nil || !o.state.ManagedBy.Equal(m.serverID())) {
-		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", "ortet cluster down, then ortet cluster up make another cluster")
+	if o.replace && !o.server.is("Deleting") && !m.stateStays(o) {
+		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", anotherCluster)
 	}
 	if o.serverStays() || len(o.sets) > 0 {
 		for _, name := range m.lostIdentities(o) {

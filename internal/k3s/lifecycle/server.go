@@ -300,6 +300,15 @@ func (m *Manager) ReplaceServer(ctx context.Context, options UpOptions) (*Result
 	return m.Up(ctx, options)
 }
 
+// anotherCluster is the way out where the server cannot be made again.
+const anotherCluster = "ortet cluster down, then ortet cluster up make another cluster"
+
+// stateStays reports whether the server's state outlives its VM: an earlier version kept it
+// on the VM's own disk.
+func (m *Manager) stateStays(o *observation) bool {
+	return o.state != nil && o.state.ManagedBy.Equal(m.serverID())
+}
+
 // replaceable reports whether the server's VM can be made again now: a deployment or a
 // restore of an earlier call, which Up follows, makes it already.
 func (m *Manager) replaceable(ctx context.Context, o *observation) (bool, error) {

@@ -45,6 +45,11 @@ func (m *Manager) result() *Result {
 // ends, Azure goes on with what it has accepted: ExitInterrupted.
 func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	r := m.result()
+	defer func() {
+		if r.Backup != "" {
+			r.Notes = append(r.Notes, fmt.Sprintf("backup %s has the state of before this change; ortet cluster restore %[1]s goes back to it", r.Backup))
+		}
+	}()
 	if err := m.protected().err(); options.Prune && err != nil {
 		return r, err
 	}
@@ -304,7 +309,11 @@ func missing(o *observation, d *recipe.Documents, agents map[string][]fleet.Inst
 func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []string {
 	var notes []string
 	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
-		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster plan names the fields, ortet cluster replace server makes it again, with its state")
+		way := "ortet cluster replace server makes it again, with its state"
+		if !m.stateStays(o) {
+			way = "it does not keep its state on disk " + recipe.StateDisk + ", so ortet cluster replace server refuses it; " + anotherCluster + ", without the objects of this one"
+		}
+		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster plan names the fields, "+way)
 	}
 	if d := o.state; d != nil && d.Properties.DiskSizeGB > m.Cluster.Spec.Server.StateGB {
 		notes = append(notes, fmt.Sprintf("state disk has %d GiB and keeps them; write stateGB: %[1]d", d.Properties.DiskSizeGB))
