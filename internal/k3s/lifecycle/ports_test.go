@@ -203,3 +203,20 @@ func TestOutcomePortOfAgents(t *testing.T) {
 		}
 	})
 }
+
+// Status names when certificates end, and warns 30 days before.
+func TestOutcomeCertificatesThatEnd(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		for days, warns := range map[int]bool{31: false, 29: true} {
+			end := time.Now().Add(time.Duration(days) * 24 * time.Hour).UTC().Truncate(time.Second)
+			x.send(http.MethodPatch, serverVM+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+				object{"operation": "Merge", "properties": object{"tags": object{"ortet.io_certificates": end.Format(time.RFC3339)}}})
+			s, err := x.manager(file).Status(x.ctx)
+			if err != nil || s.Server.CertificatesEnd == nil || !s.Server.CertificatesEnd.Equal(end) || strings.Contains(strings.Join(s.Notes, "\n"), "certificates of k3s end on "+end.Format(time.DateOnly)) != warns {
+				x.Errorf("%d days before: %v %+v", days, err, s)
+			}
+		}
+	})
+}

@@ -537,6 +537,7 @@ class Machine:
         with open(path("/etc/ssh/ssh_host_ed25519_key.pub")) as f:
             key = " ".join(f.read().split()[:2])
         tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["k3s"]: version, s["settings"]: open(path(APPLIED)).read(), s["boot"]: "ready",
+                s["certificates"]: certificates_end(),
                 s["datastore"]: (self.damage or state.repaired(path(DATASTORE)))[:256]}
         has = self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}
         tags = {k: v for k, v in tags.items() if has.get(k, "") != v}
@@ -592,6 +593,21 @@ class Machine:
             if "no resources found" not in str(e).lower() and str(e) != self.unlabelled:
                 log("cannot label nodes: %s" % e)
                 self.unlabelled = str(e)
+
+
+def certificates_end():
+    """Returns when the first of k3s's certificates ends, "" without openssl. k3s renews
+    them when it starts."""
+    ends = []
+    if shutil.which("openssl"):
+        for folder in "server/tls", "agent":
+            for file in glob.glob(path("/var/lib/rancher/k3s/" + folder + "/*.crt")):
+                try:
+                    end = run("openssl", "x509", "-noout", "-enddate", "-in", file)
+                    ends.append(datetime.datetime.strptime(end, "notAfter=%b %d %H:%M:%S %Y GMT"))
+                except (RuntimeError, ValueError):
+                    pass  # no reason not to be ready
+    return min(ends).strftime("%Y-%m-%dT%H:%M:%SZ") if ends else ""
 
 
 def make_admission_user():

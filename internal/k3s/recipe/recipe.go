@@ -24,6 +24,7 @@ const (
 	TagSettings   = "ortet.io_settings"     // server VM, written by itself: digest of the settings that it runs by
 	TagK3s        = "ortet.io_k3s"          // server VM, written by itself, and state disk, written by up: version of k3s
 	TagDatastore  = "ortet.io_datastore"    // server VM, written by itself: damage of SQLite's file, and which copy serves
+	TagCerts      = "ortet.io_certificates" // server VM, written by itself: when the first of k3s's certificates ends, "2027-11-29T09:00:00Z"
 	TagRanges     = "ortet.io_ranges"       // state disk: address ranges of pods and Services that its datastore has
 )
 

@@ -371,3 +371,18 @@ func TestOutcomeReadyWhenSSHListens(t *testing.T) {
 	w.listens("0016")
 	w.publishing("sshd does not listen on port 2222 yet", func() { w.listens("08AE") })
 }
+
+// The server reports when the first of k3s's certificates ends.
+func TestOutcomeCertificatesEnd(t *testing.T) {
+	t.Parallel()
+	w := newReadyServer(t, nil)
+	for name, end := range map[string]string{"server/tls/serving-kube-apiserver.crt": "Nov  9 09:00:00 2027 GMT", "agent/client-kubelet.crt": "Dec 29 09:00:00 2026 GMT"} {
+		w.put(w.root+"/var/lib/rancher/k3s/"+name, end, 0o600)
+	}
+	w.put(w.root+"/var/lib/rancher/k3s/server/tls/server-ca.crt", "Nov 25 09:00:00 2036 GMT", 0o600)
+	w.program(w.programs+"/openssl", `for file; do :; done; echo "notAfter=$(cat "$file")"`)
+	w.boot("publish")
+	if got := w.tag(recipe.TagCerts); got != "2026-12-29T09:00:00Z" {
+		t.Errorf("tag %s is %q", recipe.TagCerts, got)
+	}
+}
