@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -147,8 +149,18 @@ func (c *clusterOptions) manager(ctx context.Context, report func(workflow.Event
 func (s *site) manager(report func(workflow.Event)) *lifecycle.Manager {
 	return lifecycle.New(lifecycle.Config{
 		ARM: s.arm, Cloud: s.cloud, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Report: report,
-		SSHPublicKey: s.publicKey, OwnAddresses: s.ownAddresses,
+		SSHPublicKey: s.publicKey, OwnAddresses: s.ownAddresses, Dial: dial,
 	})
+}
+
+// dial connects to a port, and closes the connection.
+func dial(ctx context.Context, address string) error {
+	d := net.Dialer{Timeout: 10 * time.Second}
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = c.Close() // nothing was written
+	}
+	return err
 }
 
 // goesOn says at Ctrl-C what becomes of the work; a second one ends at once.

@@ -112,6 +112,9 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		if v.Boot != "" {
 			paragraph(w, resultWidth, "boot: ", "  ", v.Boot)
 		}
+		if v.CertificatesEnd != nil {
+			fmt.Fprintf(w, "certificates end: %s\n", v.CertificatesEnd.Format(time.DateOnly))
+		}
 		if v.Datastore != "" {
 			paragraph(w, resultWidth, "datastore: ", "  ", v.Datastore)
 		}

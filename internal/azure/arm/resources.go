@@ -52,6 +52,9 @@ func (r *Resources) Send(ctx context.Context, op, method string, id fleet.Resour
 		return nil, failed(ctx, op, id, err)
 	}
 	req.Raw().Header.Set("Accept", "application/json")
+	if etag := azure.MatchOf(ctx); etag != "" {
+		req.Raw().Header.Set("If-Match", etag)
+	}
 	if body != nil {
 		if err := runtime.MarshalAsJSON(req, body); err != nil {
 			return nil, failed(ctx, op, id, err)

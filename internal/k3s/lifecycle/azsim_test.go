@@ -493,8 +493,8 @@ func TestAzsimDownDuringUp(t *testing.T) {
 	})
 }
 
-// A down that was interrupted goes on in Azure: plan refuses, and up waits and reports it.
-func TestAzsimUpWaitsForDeletion(t *testing.T) {
+// Up beside a down is refused, as plan is: it would make again what another operator deletes.
+func TestOutcomeUpBesideDownIsRefused(t *testing.T) {
 	play(t, nil, func(x *site) {
 		go x.boot()
 		x.up(file)
@@ -506,15 +506,63 @@ func TestAzsimUpWaitsForDeletion(t *testing.T) {
 		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Groups[1].State != "Deleting" {
 			x.Errorf("status: %v %+v", err, s)
 		}
-		if _, err := x.manager(file).Plan(x.ctx); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "ortet cluster up waits") {
-			x.Errorf("plan: %v", err)
+		_, err := x.manager(file).Plan(x.ctx)
+		_, upErr := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
+		for _, err := range []error{err, upErr} {
+			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "wait for that with ortet cluster down") {
+				x.Errorf("plan, and up: %v", err)
+			}
 		}
-		m, said := x.manager(file), ""
-		m.Report = func(e workflow.Event) { said += e.Message + "\n" }
-		if r, err := m.Up(x.ctx, lifecycle.UpOptions{}); err != nil || !r.Ready || !strings.Contains(said, "deleting group demo-compute: ") {
-			x.Errorf("up: %v %+v, reported %q", err, r, said)
+		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute}); err != nil {
+			x.Errorf("down again: %v", err)
 		}
+		x.up(file)
 	})
+}
+
+// An operator with an older file does not put the former k3s back beside an upgrade of another
+// operator, whenever each begins.
+func TestOutcomeOlderFileBesideAnUpgrade(t *testing.T) {
+	t.Parallel()
+	older := edited(t, file, map[string]string{"spec.artifacts.version": `"v1.36.3+k3s1"`})
+	newer := edited(t, strings.ReplaceAll(file, "ea5647", "0b5647"), map[string]string{"spec.artifacts.version": `"v1.36.4+k3s1"`})
+	refusals := map[string]int{}
+	for apart := -3 * time.Minute; apart < 4*time.Minute; apart += 13 * time.Second {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(older)
+			begin := func(text string, after time.Duration) chan error {
+				end := make(chan error, 1)
+				go func() {
+					time.Sleep(after)
+					_, err := x.manager(text).Up(x.ctx, lifecycle.UpOptions{})
+					end <- err
+				}()
+				return end
+			}
+			upgrade, other := begin(newer, max(0, -apart)), begin(older, max(0, apart))
+			if err := <-upgrade; err != nil {
+				x.Errorf("%s: the upgrade: %v", apart, err)
+			}
+			switch err := <-other; {
+			case err == nil:
+				refusals["none"]++
+			case workflow.ExitCode(err) != workflow.ExitRefused:
+				x.Errorf("%s: the older file ends with %v", apart, err)
+			case strings.Contains(err.Error(), "ortet cluster plan again"):
+				refusals["meanwhile"]++
+			case strings.Contains(err.Error(), "k3s cannot go back"):
+				refusals["before"]++
+			}
+			if vm, _ := x.thing(serverVM, "$expand", "userData"); !strings.Contains(string(vm.Properties.UserData), "0b5647") {
+				x.Errorf("%s: after an upgrade that ended well, the server has the former k3s", apart)
+			}
+		})
+	}
+	if len(refusals) != 3 {
+		t.Errorf("refusals: %v; all kinds are to be met", refusals)
+	}
+	t.Log(refusals)
 }
 
 // Machines have no rights by an identity that was made again: all of compute is.

@@ -104,12 +104,15 @@ func (m *Manager) deploymentID(role string) fleet.ResourceID {
 }
 
 // deploy has Azure make what the template says, and follows. If another deployment runs
-// already, it follows that one first.
-func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, wait bool) (err error) {
+// already, it follows that one first. check is asked before each attempt.
+func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, wait bool, check func() error) (err error) {
 	c := m.begin(role, "Deploy the "+role+" group")
 	defer func() { c.end(err) }()
 	return m.poll(ctx, func() (bool, error) {
 		var accepted resource
+		if err := check(); err != nil {
+			return false, err
+		}
 		err := m.settled(ctx, func() error {
 			o, err := m.ARM.Send(ctx, "deploy group "+m.group(role).Name(), http.MethodPut, m.deploymentID(role), resourcesVersion, deploymentBody(d))
 			if err != nil {

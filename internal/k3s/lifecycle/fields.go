@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -139,7 +138,7 @@ func (c *comparison) read(ctx context.Context) error {
 		for _, s := range r.list(ctx, m.in(RoleCompute, "Microsoft.Insights", "autoscaleSettings"), autoscaleVersion) {
 			scaled[s.Name] = s
 		}
-		if group := r.get(ctx, m.in(RoleCompute, "Microsoft.Network/networkSecurityGroups", k3s.ToServers), networkVersion); m.ours(group) {
+		if group := o.security[k3s.ToServers]; m.ours(group) {
 			c.sources(group, &live, &file)
 		}
 	}
@@ -152,7 +151,7 @@ func (c *comparison) read(ctx context.Context) error {
 		live.Spec.Pools = append(live.Spec.Pools, livePool(set, scaled[p.Name]))
 	}
 	if s := o.server; s != nil {
-		settings, _ := base64.StdEncoding.DecodeString(s.Properties.UserData)
+		settings := s.settings()
 		c.server = find(o.records, func(a recipe.Applied) bool { return a.Settings == recipe.Digest(settings) })
 		disk := s.Properties.StorageProfile.OSDisk
 		live.Spec.Server.Size, live.Spec.Server.DiskGB, live.Spec.Server.DiskType, live.Spec.Server.Image =
@@ -238,6 +237,10 @@ func (c *comparison) before(e *Effect, path string) (before string, differs bool
 	}
 	after := c.want[path]
 	switch e.Reaches {
+	case ReachNewServer:
+		if c.o.server != nil && !c.m.stateStays(c.o) {
+			e.Loses, e.Then = "the cluster's objects", anotherCluster
+		}
 	case ReachPool:
 		if before = c.world[path]; strings.EqualFold(before, after) {
 			return before, false
@@ -295,8 +298,7 @@ func (m *Manager) serverKey(o *observation) string {
 	var settings struct {
 		Files []struct{ Path, Content string }
 	}
-	text, _ := base64.StdEncoding.DecodeString(o.server.Properties.UserData)
-	_ = json.Unmarshal(text, &settings) // what is no JSON is not ours
+	_ = json.Unmarshal(o.server.settings(), &settings) // what is no JSON is not ours
 	for _, f := range settings.Files {
 		if f.Path == recipe.KeyFile {
 			return strings.TrimSpace(f.Content)
@@ -308,22 +310,22 @@ func (m *Manager) serverKey(o *observation) string {
 // lockedOut warns where the operator's own address may not reach the server any more.
 func (m *Manager) lockedOut() (notes []string) {
 	a := m.Cluster.Spec.Access
-	for _, list := range []struct {
-		name    string
-		sources []string
-	}{{"ssh", a.SSH}, {"api", a.API}} {
-		v4, v6, err := k3s.Sources(list.sources, m.OwnAddresses)
-		for _, text := range m.OwnAddresses {
-			own, unread := netip.ParsePrefix(text)
-			if address, err := netip.ParseAddr(text); err == nil {
-				own, unread = netip.PrefixFrom(address, address.BitLen()), nil
-			}
-			if err == nil && unread == nil && !slices.ContainsFunc(slices.Concat(v4, v6), func(text string) bool {
-				p, err := netip.ParsePrefix(text)
-				return err == nil && p.Bits() <= own.Bits() && p.Contains(own.Addr())
-			}) {
-				notes = append(notes, "spec.access."+list.name+" does not have your own address, "+text+": from there you cannot reach the server after up; add it, or own")
-			}
+	return append(m.shutOut("ssh", a.SSH), m.shutOut("api", a.API)...)
+}
+
+// shutOut warns of own addresses that are not among the sources of spec.access.NAME.
+func (m *Manager) shutOut(name string, sources []string) (notes []string) {
+	v4, v6, err := k3s.Sources(sources, m.OwnAddresses)
+	for _, text := range m.OwnAddresses {
+		own, unread := netip.ParsePrefix(text)
+		if address, err := netip.ParseAddr(text); err == nil {
+			own, unread = netip.PrefixFrom(address, address.BitLen()), nil
+		}
+		if err == nil && unread == nil && !slices.ContainsFunc(slices.Concat(v4, v6), func(text string) bool {
+			p, err := netip.ParsePrefix(text)
+			return err == nil && p.Bits() <= own.Bits() && p.Contains(own.Addr())
+		}) {
+			notes = append(notes, "spec.access."+name+" does not have your own address, "+text+": from there you cannot reach the server after up; add it, or own")
 		}
 	}
 	return notes

@@ -49,6 +49,8 @@ type Config struct {
 	OwnAddresses []string
 	// Agents drains agents that are to be deleted.
 	Agents Agents
+	// Dial connects to "ADDRESS:PORT" by TCP, and closes the connection; nil checks nothing.
+	Dial func(ctx context.Context, address string) error
 	// Report shows what goes on; it may be nil.
 	Report func(workflow.Event)
 	// Poll is the interval between observations of Azure (default 5s); Ready is the
@@ -115,6 +117,10 @@ func (m *Manager) in(role, kind, name string) fleet.ResourceID {
 
 func (m *Manager) serverID() fleet.ResourceID {
 	return m.in(RoleCompute, "Microsoft.Compute/virtualMachines", recipe.ServerName)
+}
+
+func (m *Manager) securityGroup(to string) fleet.ResourceID {
+	return m.in(RoleCompute, securityGroups, to)
 }
 
 func (m *Manager) accountID() fleet.ResourceID {

@@ -27,6 +27,7 @@ type resource struct {
 	ManagedBy   fleet.ResourceID  `json:"managedBy"`         // disk: its machine
 	State       string            `json:"registrationState"` // provider
 	OperationID string            `json:"operationId"`
+	ETag        string            `json:"etag"`
 	SKU         struct {
 		Name     string `json:"name"`
 		Capacity int    `json:"capacity"`
@@ -104,6 +105,8 @@ type resource struct {
 				Description string   `json:"description"`
 				From        []string `json:"sourceAddressPrefixes"`
 				One         string   `json:"sourceAddressPrefix"` // in place of a list of one
+				Ports       []string `json:"destinationPortRanges"`
+				Port        string   `json:"destinationPortRange"` // in place of a list of one
 			} `json:"properties"`
 		} `json:"securityRules"`
 
@@ -178,16 +181,17 @@ func (r *resource) power() string {
 type observation struct {
 	groups    map[string]*resource // by role; nil is missing
 	resources map[string][]resource
-	account   *resource           // the storage account, in the storage group
-	state     *resource           // the state disk, in the storage group
-	server    *resource           // its VM, with userData
-	records   []recipe.Applied    // of the compute deployment: its own, and of the last one that succeeded before
-	deployed  bool                // that deployment succeeded
-	sets      map[string]resource // by pool's name, ours only
-	restore   string              // the backup that an unfinished restore names, or ""
-	before    string              // its recipe.TagRestoreBefore
-	backup    *resource           // the snapshot of that backup
-	replace   bool                // the server's VM is to be made again, on the same state disk
+	account   *resource            // the storage account, in the storage group
+	state     *resource            // the state disk, in the storage group
+	server    *resource            // its VM, with userData
+	records   []recipe.Applied     // of the compute deployment: its own, and of the last one that succeeded before
+	deployed  bool                 // that deployment succeeded
+	sets      map[string]resource  // by pool's name, ours only
+	restore   string               // the backup that an unfinished restore names, or ""
+	before    string               // its recipe.TagRestoreBefore
+	backup    *resource            // the snapshot of that backup
+	security  map[string]*resource // security groups, k3s.ToServers and k3s.ToAgents, if documents read them; nil is missing
+	replace   bool                 // the server's VM is to be made again, on the same state disk
 }
 
 // serverStays reports whether there is a server, and its VM is not to be made again.
@@ -291,9 +295,31 @@ func (m *Manager) removed(o *observation) []string {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// render makes the templates for what exists.
+// documents makes the templates for what exists, also for the ports of SSH that are open.
+func (m *Manager) documents(ctx context.Context, o *observation) (*recipe.Documents, error) {
+	r := &reads{m: m}
+	o.security = m.securityGroups(ctx, r)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return m.render(o)
+}
+
+func (m *Manager) securityGroups(ctx context.Context, r *reads) map[string]*resource {
+	all := map[string]*resource{}
+	for _, to := range []string{k3s.ToServers, k3s.ToAgents} {
+		all[to] = r.get(ctx, m.securityGroup(to), networkVersion)
+	}
+	return all
+}
+
+// render makes the templates for what exists. Without documents, those of security groups
+// lack ports that are open.
 func (m *Manager) render(o *observation) (*recipe.Documents, error) {
-	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, ServerExists: o.server != nil, Live: map[string]recipe.Live{}}
+	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, ServerExists: o.server != nil, SSHPorts: map[string][]string{}, Live: map[string]recipe.Live{}}
+	for to, group := range o.security {
+		f.SSHPorts[to] = sshPorts(group)
+	}
 	if o.server != nil {
 		f.ServerKey = o.server.sshKey()
 	}

@@ -78,10 +78,15 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	}
 	for _, name := range sorted(o.sets) { // Azure does not return customData, so what-if is silent on it
 		if tag := recipe.AppliedSetting(o.sets[name].Tags[recipe.TagApplied], "cloudinit"); m.pool(name) != nil && tag != d.Applied.CloudInit[name] {
-			p.modify(m.group(RoleCompute).Name(), name, "cloud-init document, for new agents")
+			p.modify(m.group(RoleCompute).Name(), scaleSets, name, "cloud-init document, for new agents")
 		}
 		if n, lowered := d.Lowered[name]; lowered { // after the deployment, so what-if is silent on it
-			p.modify(m.group(RoleCompute).Name(), name, fmt.Sprintf("sku.capacity: %d -> %d", o.sets[name].SKU.Capacity, n))
+			p.modify(m.group(RoleCompute).Name(), scaleSets, name, fmt.Sprintf("sku.capacity: %d -> %d", o.sets[name].SKU.Capacity, n))
+		}
+	}
+	for _, to := range sorted(o.security) {
+		if former := m.formerPorts(o, to); len(former) > 0 {
+			p.modify(m.group(RoleCompute).Name(), securityGroups, to, fmt.Sprintf("port %s of SSH closes when its machines listen on %s", strings.Join(former, ", "), m.sshPort()))
 		}
 	}
 	if what := m.serverChange(o, d).lines(); len(what) > 0 {
@@ -95,12 +100,16 @@ func (p *Plan) add(c Change) {
 	p.Counts[c.Change]++
 }
 
-// modify adds a change of a pool's scale set to what Azure would do with it.
-func (p *Plan) modify(group, pool, what string) {
-	const set = "Microsoft.Compute/virtualMachineScaleSets"
-	i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Group == group && c.Name == pool && strings.EqualFold(c.Type, set) })
+const (
+	scaleSets      = "Microsoft.Compute/virtualMachineScaleSets"
+	securityGroups = "Microsoft.Network/networkSecurityGroups"
+)
+
+// modify adds a change of a resource to what Azure would do with it.
+func (p *Plan) modify(group, kind, name, what string) {
+	i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Group == group && c.Name == name && strings.EqualFold(c.Type, kind) })
 	if i < 0 {
-		p.add(Change{Change: "Modify", Group: group, Type: set, Name: pool})
+		p.add(Change{Change: "Modify", Group: group, Type: kind, Name: name})
 		i, p.Unchanged = len(p.Changes)-1, p.Unchanged-1
 	}
 	p.Changes[i].What = append(p.Changes[i].What, what)

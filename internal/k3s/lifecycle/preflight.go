@@ -41,16 +41,6 @@ func (m *Manager) preflight(ctx context.Context, replace bool) (o *observation, 
 	if o, err = m.observe(ctx); err != nil {
 		return nil, nil, err
 	}
-	for _, role := range roles() { // that an earlier down deletes
-		if m.deleting(o, role) && m.foreignGroup(o, role) == "" {
-			if err := m.awaitDeletion(ctx, role, c); err != nil {
-				return nil, nil, err
-			}
-			if o, err = m.observe(ctx); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
 	if replace {
 		o.replace, err = m.replaceable(ctx, o)
 	}
@@ -91,7 +81,7 @@ func (m *Manager) preflight(ctx context.Context, replace bool) (o *observation, 
 	}
 	if len(p) > 0 {
 		for _, role := range made {
-			if err := m.deleteEmpty(ctx, role); err != nil {
+			if err := m.deleteEmpty(ctx, role, c); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -99,14 +89,17 @@ func (m *Manager) preflight(ctx context.Context, replace bool) (o *observation, 
 	return o, d, p.err()
 }
 
-// deleteEmpty deletes a group, unless another up uses it by now.
-func (m *Manager) deleteEmpty(ctx context.Context, role string) error {
+// deleteEmpty deletes a group and waits, since the next up is refused while it is being
+// deleted, unless another up uses it by now.
+func (m *Manager) deleteEmpty(ctx context.Context, role string, c *clock) error {
 	r := &reads{m: m}
 	if r.get(ctx, m.deploymentID(role), resourcesVersion) != nil || len(r.list(ctx, m.group(role)+"/resources", resourcesVersion)) > 0 || r.err != nil {
 		return r.err
 	}
-	_, err := m.ARM.Send(ctx, "delete the empty resource group", http.MethodDelete, m.group(role), resourcesVersion, nil)
-	return err
+	if _, err := m.ARM.Send(ctx, "delete the empty resource group", http.MethodDelete, m.group(role), resourcesVersion, nil); err != nil {
+		return err
+	}
+	return m.awaitDeletion(ctx, role, c)
 }
 
 // cause is Azure's sentence without ours around it.
@@ -122,7 +115,7 @@ func cause(err error) string {
 
 // check renders, and refuses what can be known before anything is made.
 func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents, error) {
-	d, err := m.render(o)
+	d, err := m.documents(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +138,8 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 		p.add("StateDiskAttached", d.ID, "state disk is attached to "+string(d.ManagedBy), "detach it there: az vm disk detach")
 	}
 	// A machine that is being deleted has lost its disk before its name.
-	if o.replace && !o.server.is("Deleting") && (o.state == nil || !o.state.ManagedBy.Equal(m.serverID())) {
-		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", "ortet cluster down, then ortet cluster up make another cluster")
+	if o.replace && !o.server.is("Deleting") && !m.stateStays(o) {
+		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", anotherCluster)
 	}
 	if o.serverStays() || len(o.sets) > 0 {
 		for _, name := range m.lostIdentities(o) {
@@ -156,7 +149,7 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	if o.groups[RoleCompute] != nil {
 		m.checkNetwork(r.get(ctx, m.in(RoleCompute, "Microsoft.Network/virtualNetworks", recipe.VNetName), networkVersion), &p)
 		for _, to := range []string{k3s.ToServers, k3s.ToAgents} {
-			m.checkRules(r.get(ctx, m.in(RoleCompute, "Microsoft.Network/networkSecurityGroups", to), networkVersion), to, &p)
+			m.checkRules(o.security[to], to, &p)
 		}
 	}
 	if r.err != nil {
@@ -241,7 +234,7 @@ func (m *Manager) checkGroups(o *observation, p *problems) {
 		if why := m.foreignGroup(o, role); why != "" {
 			p.add("GroupForeign", id, why, "choose another name in spec.groups."+role)
 		} else if m.deleting(o, role) {
-			p.add("GroupDeleting", id, "group is being deleted", "run the command again when the group is deleted; ortet cluster up waits")
+			p.add("GroupDeleting", id, "group is being deleted, by ortet cluster down or by hand", "wait for that with ortet cluster down, then run the command again")
 		}
 		if g != nil && !strings.EqualFold(strings.ReplaceAll(g.Location, " ", ""), m.Cluster.Spec.Location) {
 			p.add("GroupLocation", id, fmt.Sprintf("group is in %s, not in %s", g.Location, m.Cluster.Spec.Location), "change spec.location, or ortet cluster down --all first")

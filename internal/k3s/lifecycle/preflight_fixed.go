@@ -220,6 +220,14 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 	if m.state(o) != nil {
 		back, wayOut = ", or to go back to "+want+": ortet cluster backup --list, then ortet cluster restore NAME", newState
 	}
+	// Settings that another up wrote may not be reported yet. Before all files are fetched,
+	// k3s is not replaced.
+	if o.restore == "" && o.server != nil && !strings.Contains(o.server.Tags[recipe.TagBoot], "fetching ") {
+		record := find(o.records, func(a recipe.Applied) bool { return a.Settings == recipe.Digest(o.server.settings()) })
+		if v := fieldsOf(record)["spec.artifacts.version"]; v != "" && (have == "" || olderK3s(have, v)) {
+			have, on, runs = v, o.server.ID, "the server was given "
+		}
+	}
 	if o.restore != "" {
 		back, wayOut, runs = "", anotherBackup(o), "backup "+o.restore+" is of "
 	}
@@ -227,7 +235,7 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 	h, otherErr := version.ParseSemantic(have)
 	switch {
 	case err != nil || otherErr != nil: // not set, or of a build without a version
-	case w.LessThan(h) || w.EqualTo(h) && k3sRelease(want) < k3sRelease(have):
+	case olderK3s(want, have):
 		p.add("DowngradeRefused", on, fmt.Sprintf("spec.artifacts.version is %s, but %s; k3s cannot go back", want, runs+have),
 			"use the artifacts of "+have+" or later"+back+wayOut)
 	case w.Major() != h.Major() || w.Minor() > h.Minor()+1:
@@ -236,6 +244,13 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 				want, runs+have),
 			fmt.Sprintf("use the artifacts of v%d.%d first%s", h.Major(), h.Minor()+1, wayOut))
 	}
+}
+
+// olderK3s reports whether a version of k3s is older than another; what is no version is not.
+func olderK3s(a, b string) bool {
+	v, err := version.ParseSemantic(a)
+	w, otherErr := version.ParseSemantic(b)
+	return err == nil && otherErr == nil && (v.LessThan(w) || v.EqualTo(w) && k3sRelease(a) < k3sRelease(b))
 }
 
 // k3sRelease is the number of k3s's release of a Kubernetes version, 2 of "v1.36.3+k3s2",

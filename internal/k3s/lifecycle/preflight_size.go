@@ -58,9 +58,13 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 	list := "use another size: az vm list-skus --output table --resource-type virtualMachines --location " + spec.Location
 	was, known := sizes[strings.ToLower(runs)]
 	will, offered := sizes[strings.ToLower(spec.Server.Size)]
+	way := ", or make the server again, with its state: ortet cluster replace server"
+	if !m.stateStays(o) {
+		way = "; " + anotherCluster
+	}
 	if known && offered && was.NoTempDisk != will.NoTempDisk {
 		p.add("SizeTempDiskFixed", m.serverID(), fmt.Sprintf("spec.server.size is %s, but the server has %s, and Azure changes no machine between sizes with and without a temporary disk",
-			spec.Server.Size, runs), "write size: "+runs+", or make the server again, with its state: ortet cluster replace server")
+			spec.Server.Size, runs), "write size: "+runs+way)
 	}
 	for _, one := range all {
 		info, known := sizes[strings.ToLower(one.size)]

@@ -80,7 +80,7 @@ func (m *Manager) serverChange(o *observation, d *recipe.Documents) (c serverCha
 	c.grow = o.state != nil && o.state.Properties.DiskSizeGB < m.Cluster.Spec.Server.StateGB
 	power := o.server.power()
 	c.start = power == "deallocated" || power == "stopped" || power == "deallocating" || power == "stopping"
-	before, _ := base64.StdEncoding.DecodeString(o.server.Properties.UserData) // what is no base64 is not ours
+	before := o.server.settings()
 	c.settings = !bytes.Equal(before, d.Settings)
 	c.k3s = c.settings && k3sOf(before) != k3sOf(d.Settings)
 	return c
@@ -118,12 +118,15 @@ func (c serverChange) lines() (all []string) {
 // changeServer brings a server that exists to its settings, size and disk, and waits while
 // somebody else changes it. A server that is not changed wholly runs again. It returns the
 // backup that it made before another k3s, or "".
-func (m *Manager) changeServer(ctx context.Context, d *recipe.Documents) (backup string, err error) {
+func (m *Manager) changeServer(ctx context.Context, before *observation, d *recipe.Documents) (backup string, err error) {
 	var c *clock
 	deadline := m.Now().Add(azure.RestFor)
 	err = m.poll(ctx, func() (bool, error) {
 		o, err := m.observe(ctx)
 		if err != nil {
+			return false, err
+		}
+		if err := m.otherChange(before, o, d); err != nil {
 			return false, err
 		}
 		change := m.serverChange(o, d)
@@ -141,7 +144,11 @@ func (m *Manager) changeServer(ctx context.Context, d *recipe.Documents) (backup
 				return false, err
 			}
 		}
-		if err = m.applyChange(ctx, d, c, change); err == nil {
+		err = m.applyChange(ctx, before, d, c, change)
+		if codeOf(err) == preconditionFailed {
+			return false, nil
+		}
+		if err == nil {
 			err = m.untag(ctx, o.server, recipe.TagStopped)
 		}
 		if err == nil || ctx.Err() != nil {
@@ -164,14 +171,22 @@ func (m *Manager) changeServer(ctx context.Context, d *recipe.Documents) (backup
 	return backup, err
 }
 
-func (m *Manager) applyChange(ctx context.Context, d *recipe.Documents, c *clock, change serverChange) error {
+func (m *Manager) applyChange(ctx context.Context, before *observation, d *recipe.Documents, c *clock, change serverChange) error {
 	// What it said of itself before is not waited for.
 	if err := m.tag(ctx, m.serverID(), map[string]string{recipe.TagBoot: "waiting for the server"}); err != nil {
 		return err
 	}
 	if change.settings {
 		c.report(workflow.EventProgress, "writing its settings")
-		if err := m.send(ctx, "write the server's settings", http.MethodPatch, m.serverID(), computeVersion,
+		vm, err := m.get(ctx, m.serverID(), computeVersion, "$expand", "userData")
+		if err != nil || vm == nil {
+			return cmp.Or(err, errors.New("cannot write the server's settings: the server was deleted; run the same command again"))
+		}
+		// The tag and a backup took a while, and the ETag is that of what is compared here.
+		if err := m.otherChange(before, &observation{server: vm}, d); err != nil {
+			return err
+		}
+		if err := m.send(azure.IfMatch(ctx, vm.ETag), "write the server's settings", http.MethodPatch, m.serverID(), computeVersion,
 			map[string]any{"properties": map[string]any{"userData": base64.StdEncoding.EncodeToString(d.Settings)}}); err != nil {
 			return err
 		}
@@ -283,6 +298,15 @@ func (m *Manager) stateID() fleet.ResourceID {
 func (m *Manager) ReplaceServer(ctx context.Context, options UpOptions) (*Result, error) {
 	options.replace = true
 	return m.Up(ctx, options)
+}
+
+// anotherCluster is the way out where the server cannot be made again.
+const anotherCluster = "ortet cluster down, then ortet cluster up make another cluster"
+
+// stateStays reports whether the server's state outlives its VM: an earlier version kept it
+// on the VM's own disk.
+func (m *Manager) stateStays(o *observation) bool {
+	return o.state != nil && o.state.ManagedBy.Equal(m.serverID())
 }
 
 // replaceable reports whether the server's VM can be made again now: a deployment or a

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/lifecycle"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
@@ -400,6 +401,62 @@ func TestUpKeepsTagsOfOthers(t *testing.T) {
 		}
 		if !strings.HasPrefix(set.Tags[recipe.TagApplied], "count=1 ") {
 			x.Errorf("tags %v", set.Tags)
+		}
+	})
+}
+
+// An upgrade, restore and replace server name the backup that they made, in text and in JSON.
+func TestOutcomeBackupIsNamed(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		x.backup("good")
+		named := func(why string, r *lifecycle.Result, err error) {
+			x.Helper()
+			if err != nil || r.Backup == "" || !strings.Contains(strings.Join(r.Notes, "\n"), "backup "+r.Backup+" has the state of before this change; ortet cluster restore "+r.Backup) {
+				x.Errorf("%s: %v, backup %q, notes %q", why, err, r.Backup, r.Notes)
+			}
+		}
+		newer := x.manager(strings.ReplaceAll(file, "ea5647", "0b5647"))
+		r, err := newer.Up(x.ctx, lifecycle.UpOptions{})
+		named("another k3s", r, err)
+		r, err = newer.ReplaceServer(x.ctx, lifecycle.UpOptions{})
+		named("replace server", r, err)
+		r, err = newer.Restore(x.ctx, "good")
+		named("restore", r, err)
+	})
+}
+
+// Of a cluster of an earlier version, whose server has no state disk, plan and status name
+// only what replace server does not refuse.
+func TestOutcomePlanOfAServerWithoutStateDisk(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		earlier := x.manager(file)
+		earlier.Render = func(c *k3s.Cluster, f recipe.Facts) (*recipe.Documents, error) {
+			d, err := recipe.Render(c, f)
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range d.Compute.Template["resources"].([]any) {
+				if r := one.(object); r["type"] == "Microsoft.Compute/virtualMachines" {
+					delete(r["properties"].(object)["storageProfile"].(object), "dataDisks")
+					r["tags"].(object)[recipe.TagRecipe] = "earlier"
+				}
+			}
+			return d, nil
+		}
+		if _, err := earlier.Up(x.ctx, lifecycle.UpOptions{}); err != nil {
+			x.Fatal(err)
+		}
+		other := edited(t, file, map[string]string{"spec.server.diskGB": "64"})
+		p, err := x.manager(other).Plan(x.ctx)
+		if err != nil || strings.Contains(lines(p), "ortet cluster replace server makes it again") || strings.Contains(lines(p), "after up: ortet cluster replace server") ||
+			!strings.Contains(lines(p), "so ortet cluster replace server refuses it; ortet cluster down, then ortet cluster up make another cluster") {
+			x.Errorf("plan: %v\n%s", err, lines(p))
+		}
+		if _, err := x.manager(other).ReplaceServer(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "NoStateDisk") && !strings.Contains(err.Error(), "all of it would be lost") {
+			x.Errorf("replace server: %v", err)
 		}
 	})
 }

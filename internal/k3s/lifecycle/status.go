@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,16 +38,18 @@ type GroupStatus struct {
 
 // A ServerStatus is the server's VM.
 type ServerStatus struct {
-	Size       string `json:"size"`
-	State      string `json:"state"`               // provisioning state
-	Power      string `json:"power"`               // "running", "deallocated"
-	Stopped    bool   `json:"stopped"`             // by ortet cluster stop
-	Boot       string `json:"boot,omitempty"`      // what the machine reported last
-	Ready      bool   `json:"ready"`               // it runs by the settings of cluster.yaml, its Node is Ready, and it admits agents
-	K3s        string `json:"k3s,omitempty"`       // version that its Node runs
-	Datastore  string `json:"datastore,omitempty"` // damage of SQLite's file, and which copy serves
-	Recipe     string `json:"recipe"`              // that it was made with
-	SameRecipe bool   `json:"sameRecipe"`          // it is the one of cluster.yaml
+	Size      string `json:"size"`
+	State     string `json:"state"`               // provisioning state
+	Power     string `json:"power"`               // "running", "deallocated"
+	Stopped   bool   `json:"stopped"`             // by ortet cluster stop
+	Boot      string `json:"boot,omitempty"`      // what the machine reported last
+	Ready     bool   `json:"ready"`               // it runs by the settings of cluster.yaml, its Node is Ready, and it admits agents
+	K3s       string `json:"k3s,omitempty"`       // version that its Node runs
+	Datastore string `json:"datastore,omitempty"` // damage of SQLite's file, and which copy serves
+	// CertificatesEnd is when the first of k3s's certificates ends, as the server reported.
+	CertificatesEnd *time.Time `json:"certificatesEnd,omitempty"`
+	Recipe          string     `json:"recipe"`     // that it was made with
+	SameRecipe      bool       `json:"sameRecipe"` // it is the one of cluster.yaml
 	// SameSettings says that it runs by the settings of cluster.yaml.
 	SameSettings bool `json:"sameSettings"`
 }
@@ -82,6 +85,10 @@ type Endpoint struct {
 	Open    []string `json:"open"` // to whom: ranges, or the names in cluster.yaml
 }
 
+// warnCertificates is how long before their end Status warns of certificates. k3s renews
+// them from 90 days before, or earlier.
+const warnCertificates = 30 * 24 * time.Hour
+
 // Status reads what exists.
 func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	o, err := m.observe(ctx)
@@ -113,6 +120,14 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		s.Server = &ServerStatus{Size: vm.Properties.HardwareProfile.VMSize, State: vm.Properties.ProvisioningState, Power: vm.power(), Stopped: stoppedServer(o), Boot: vm.Tags[recipe.TagBoot],
 			Ready: ready(vm, d), K3s: vm.Tags[recipe.TagK3s], Datastore: vm.Tags[recipe.TagDatastore],
 			SameSettings: vm.Tags[recipe.TagSettings] == d.SettingsDigest, Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
+	}
+	if vm := o.server; vm != nil {
+		if end, err := time.Parse(time.RFC3339, vm.Tags[recipe.TagCerts]); err == nil {
+			s.Server.CertificatesEnd = &end
+			if left := end.Sub(m.Now()); left < warnCertificates {
+				s.Notes = append(s.Notes, fmt.Sprintf("certificates of k3s end on %s; k3s renews them when it starts: ortet cluster ssh -- sudo systemctl restart k3s", end.Format(time.DateOnly)))
+			}
+		}
 	}
 	for _, name := range sorted(o.sets) {
 		set := o.sets[name]

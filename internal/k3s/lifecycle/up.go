@@ -45,6 +45,11 @@ func (m *Manager) result() *Result {
 // ends, Azure goes on with what it has accepted: ExitInterrupted.
 func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	r := m.result()
+	defer func() {
+		if r.Backup != "" {
+			r.Notes = append(r.Notes, fmt.Sprintf("backup %s has the state of before this change; ortet cluster restore %[1]s goes back to it", r.Backup))
+		}
+	}()
 	if err := m.protected().err(); options.Prune && err != nil {
 		return r, err
 	}
@@ -55,6 +60,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if err := m.checkDrains(ctx, o, d, options); err != nil {
 		return r, err
 	}
+	before := o
 	if o.restore != "" || o.replace {
 		if o.restore != "" {
 			r.Backup, err = m.restoreDisk(ctx)
@@ -66,7 +72,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 			o, err = m.observe(ctx)
 		}
 		if err == nil {
-			d, err = m.render(o)
+			d, err = m.documents(ctx, o)
 		}
 		if err != nil {
 			return r, interrupted(ctx, "server", "the server is still there, or is being made again; the same command goes on", err)
@@ -79,20 +85,23 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 				return r, interrupted(ctx, role, "the "+role+" group was not deployed", err)
 			}
 		}
-		if err := m.deploy(ctx, role, document(d, role), role == RoleStorage || !options.NoWait); err != nil {
+		if err := m.deploy(ctx, role, document(d, role), role == RoleStorage || !options.NoWait, func() error { return m.unchanged(ctx, before, d) }); err != nil {
 			return r, m.deployFailed(ctx, role, r, err)
 		}
 	}
 	if err := m.endAutoscale(ctx, options.Prune); err != nil {
 		return r, interrupted(ctx, "autoscale", "Azure goes on to scale pools by CPU; the same command goes on", err)
 	}
-	backup, err := m.changeServer(ctx, d)
+	backup, err := m.changeServer(ctx, before, d)
 	if r.Backup = cmp.Or(backup, r.Backup); err != nil {
 		return r, interrupted(ctx, "server", "the server was not changed wholly", err)
 	}
 	if options.NoWait {
 		for _, name := range sorted(d.Lowered) {
 			r.Notes = append(r.Notes, "pool "+name+" keeps its agents, since the server drains them: run ortet cluster up without --no-wait")
+		}
+		if former := m.formerPorts(o, k3s.ToServers); len(former) > 0 {
+			r.Notes = append(r.Notes, "port "+strings.Join(former, ", ")+" of SSH stays open: run ortet cluster up without --no-wait to close it")
 		}
 		return r, nil
 	}
@@ -108,6 +117,13 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true
+	note, err := m.closePorts(ctx, unread != nil || len(behind(agents)) > 0)
+	if err != nil {
+		return r, interrupted(ctx, "access", "the server is ready; the same command closes the former port of SSH", err)
+	}
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	if o.restore != "" {
 		if err := m.endRestore(ctx); err != nil {
 			return r, interrupted(ctx, "restore", "the server is ready", err)
@@ -117,7 +133,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 				"ortet cluster reimage POOL has a pool's agents join again, ortet cluster replace NODE one")
 		}
 	}
-	note, err := m.renewAgents(ctx)
+	note, err = m.renewAgents(ctx)
 	if note != "" {
 		r.Notes = append(r.Notes, note)
 	}
@@ -265,7 +281,7 @@ func (m *Manager) atRest(ctx context.Context) (o *observation, d *recipe.Documen
 		return false, nil
 	})
 	if err == nil {
-		d, err = m.render(o)
+		d, err = m.documents(ctx, o)
 	}
 	return o, d, err
 }
@@ -293,7 +309,11 @@ func missing(o *observation, d *recipe.Documents, agents map[string][]fleet.Inst
 func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []string {
 	var notes []string
 	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
-		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster plan names the fields, ortet cluster replace server makes it again, with its state")
+		way := "ortet cluster replace server makes it again, with its state"
+		if !m.stateStays(o) {
+			way = "it does not keep its state on disk " + recipe.StateDisk + ", so ortet cluster replace server refuses it; " + anotherCluster + ", without the objects of this one"
+		}
+		notes = append(notes, "server was made by another recipe and stays as it is; ortet cluster plan names the fields, "+way)
 	}
 	if d := o.state; d != nil && d.Properties.DiskSizeGB > m.Cluster.Spec.Server.StateGB {
 		notes = append(notes, fmt.Sprintf("state disk has %d GiB and keeps them; write stateGB: %[1]d", d.Properties.DiskSizeGB))

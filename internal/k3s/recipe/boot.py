@@ -54,6 +54,7 @@ FOLDERS = {"server": "/var/lib/rancher/k3s/server", "storage": "/var/lib/rancher
 RESTART = {"k3s": "k3s.service", "images": "k3s.service", "ortet": "ortet-admission.service"}
 APPLIED = "/run/ortet/settings"  # digest of the settings that the server runs by
 RESTARTS = "/run/ortet/restarts"  # units that have to start again, noted before what they read changes
+SSHD = "/etc/ssh/sshd_config.d/50-ortet.conf"
 DATASTORE = "/var/lib/rancher/k3s/server/db"
 ADMISSION = "/run/ortet/admission/"  # what the admission server reaches k3s by
 TOKEN_AGE = 20 * 60  # seconds, of a token that is valid for an hour
@@ -529,12 +530,14 @@ class Machine:
         if os.statvfs(path(STATE)).f_bavail == 0:
             raise RuntimeError("the state disk is full; a larger spec.server.stateGB makes it grow")
         version = self.node()
+        self.listening()
         ca = run(path("/usr/local/bin/ortet"), "admission", "--print-ca-hash",
                  "--kubeconfig", path(ADMISSION + "kubeconfig"))
         run("systemctl", "is-active", "--quiet", "ortet-admission.service")
         with open(path("/etc/ssh/ssh_host_ed25519_key.pub")) as f:
             key = " ".join(f.read().split()[:2])
         tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["k3s"]: version, s["settings"]: open(path(APPLIED)).read(), s["boot"]: "ready",
+                s["certificates"]: certificates_end(),
                 s["datastore"]: (self.damage or state.repaired(path(DATASTORE)))[:256]}
         has = self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}
         tags = {k: v for k, v in tags.items() if has.get(k, "") != v}
@@ -559,7 +562,26 @@ class Machine:
         # A kubelet renews each 10 s; that of before k3s restarted does not count.
         if ready != "True" or node["status"]["nodeInfo"]["bootID"] != boot or age > min(time.monotonic() - int(since or 0) / 1e6, 40):
             raise RuntimeError("Node %s is not Ready in this boot" % name)
-        return node["status"]["nodeInfo"]["kubeletVersion"]
+        # After an upgrade the Node is Ready before its kubelet reports the new version.
+        version, words = node["status"]["nodeInfo"]["kubeletVersion"], run(path("/usr/local/bin/k3s"), "--version").split()
+        if words[:2] == ["k3s", "version"] and words[2:3] != [version]:
+            raise RuntimeError("Node %s reports %s, and k3s is %s" % (name, version, " ".join(words[2:3])))
+        return version
+
+    def listening(self):
+        """Fails until sshd listens on its port: only then another one is closed."""
+        try:
+            run("systemctl", "is-enabled", "--quiet", "ssh.socket", "ssh.service")
+        except RuntimeError:
+            return  # another unit of sshd, or none
+        port = next((int(f["content"].split()[1]) for f in self.settings.get("files", []) if f["path"] == SSHD), 22)
+        for table in "/proc/net/tcp", "/proc/net/tcp6":
+            if os.path.exists(path(table)):
+                with open(path(table)) as f:
+                    for fields in map(str.split, f):
+                        if len(fields) > 3 and fields[3] == "0A" and fields[1].endswith(":%04X" % port):
+                            return
+        raise RuntimeError("sshd does not listen on port %d yet" % port)
 
     def label_nodes(self):
         """Gives agents a role; a kubelet may not label its own Node so."""
@@ -571,6 +593,21 @@ class Machine:
             if "no resources found" not in str(e).lower() and str(e) != self.unlabelled:
                 log("cannot label nodes: %s" % e)
                 self.unlabelled = str(e)
+
+
+def certificates_end():
+    """Returns when the first of k3s's certificates ends, "" without openssl. k3s renews
+    them when it starts."""
+    ends = []
+    if shutil.which("openssl"):
+        for folder in "server/tls", "agent":
+            for file in glob.glob(path("/var/lib/rancher/k3s/" + folder + "/*.crt")):
+                try:
+                    end = run("openssl", "x509", "-noout", "-enddate", "-in", file)
+                    ends.append(datetime.datetime.strptime(end, "notAfter=%b %d %H:%M:%S %Y GMT"))
+                except (RuntimeError, ValueError):
+                    pass  # no reason not to be ready
+    return min(ends).strftime("%Y-%m-%dT%H:%M:%SZ") if ends else ""
 
 
 def make_admission_user():

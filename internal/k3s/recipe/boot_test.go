@@ -218,6 +218,7 @@ func (w *world) install(machine string, change func(*k3s.Cluster)) {
 	w.setData(d.Settings)
 	w.put(w.root+"/proc/sys/kernel/random/boot_id", "this-boot\n", 0o644)
 	w.node("True", "this-boot", 0)
+	w.listens("0016", "08AE")
 	disk := w.root + "/dev/disk/azure/scsi1/lun0"
 	if _, err := os.Stat(disk); err != nil {
 		w.put(disk, "", 0o600)
@@ -227,9 +228,19 @@ func (w *world) install(machine string, change func(*k3s.Cluster)) {
 	}
 }
 
+// listens has sshd listen on these ports, in hexadecimal.
+func (w *world) listens(ports ...string) {
+	text := "  sl  local_address rem_address   st\n   0: 0100007F:0035 00000000:0000 01\n"
+	for _, port := range ports {
+		text += "   1: 00000000000000000000000000000000:" + port + " 00000000000000000000000000000000:0000 0A 00000000:00000000\n"
+	}
+	w.put(w.root+"/proc/net/tcp6", text, 0o644)
+}
+
 // program is what k3s and ortet are here.
 const program = `
 case "$*" in
+--version) cat "$ORTET_ROOT/version" 2>/dev/null; true ;;
 *print-ca-hash*) echo ` + caHash + ` ;;
 *"create token"*) date +%N ;;
 *"kubectl get"*) sed "s/NOW/$(date -u +%FT%T.000000Z -d @$(($(date +%s) - $(cat "$ORTET_ROOT/lease"))))/" "$ORTET_ROOT/node.json" ;;

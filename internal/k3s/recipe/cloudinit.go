@@ -198,7 +198,7 @@ func (r *renderer) identity(role, name string) identity {
 	return identity{
 		Role: role, Cluster: r.Metadata.Name, ServerName: ServerName, ServerAddress: r.ServerAddress,
 		StorageGroup: spec.Groups.Storage, Account: spec.Storage.Account, Share: spec.Storage.Mount, Identity: name, User: spec.Access.User,
-		Tags: map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot, "settings": TagSettings, "k3s": TagK3s, "datastore": TagDatastore},
+		Tags: map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot, "settings": TagSettings, "k3s": TagK3s, "datastore": TagDatastore, "certificates": TagCerts},
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	TagSettings   = "ortet.io_settings"     // server VM, written by itself: digest of the settings that it runs by
 	TagK3s        = "ortet.io_k3s"          // server VM, written by itself, and state disk, written by up: version of k3s
 	TagDatastore  = "ortet.io_datastore"    // server VM, written by itself: damage of SQLite's file, and which copy serves
+	TagCerts      = "ortet.io_certificates" // server VM, written by itself: when the first of k3s's certificates ends, "2027-11-29T09:00:00Z"
 	TagRanges     = "ortet.io_ranges"       // state disk: address ranges of pods and Services that its datastore has
 )
 
@@ -69,6 +70,9 @@ type Facts struct {
 	ServerExists bool
 	// ServerKey is the public key that the server's VM was made with; "" is not known.
 	ServerKey string
+	// SSHPorts are the ports that the rules of SSH open now, by security group. A deployment
+	// opens them too, since machines listen on a new port only later.
+	SSHPorts map[string][]string
 	// Live are the pools' scale sets that exist, by name.
 	Live map[string]Live
 	// Applied is the record of the last deployment that succeeded, or nil.

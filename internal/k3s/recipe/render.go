@@ -190,8 +190,12 @@ func (r *renderer) Subnets() []string {
 // NAT reports whether machines reach the internet by a NAT gateway.
 func (r *renderer) NAT() bool { return r.Spec.Network.Outbound != k3s.Addresses }
 
-// SSHPort is the port of sshd on all machines.
-func (r *renderer) SSHPort() string { return strconv.Itoa(r.Spec.Access.SSHPort) }
+// OpenSSH are the ports of SSH that a security group opens: that of all machines, and those
+// that it opens now.
+func (r *renderer) OpenSSH(group string) []string {
+	all := slices.Sorted(slices.Values(append([]string{strconv.Itoa(r.Spec.Access.SSHPort)}, r.SSHPorts[group]...)))
+	return slices.Compact(all)
+}
 
 // FromAgents are the server's ports that agents need.
 func (r *renderer) FromAgents() []string {
@@ -215,7 +219,7 @@ func (r *renderer) access() (rules []access, err error) {
 		name    string
 		sources []string
 		ports   []string
-	}{{"ssh", a.SSH, []string{r.SSHPort()}}, {"api", a.API, []string{"6443"}}, {"ingress", a.Ingress, []string{"80", "443"}}} {
+	}{{"ssh", a.SSH, r.OpenSSH(k3s.ToServers)}, {"api", a.API, []string{"6443"}}, {"ingress", a.Ingress, []string{"80", "443"}}} {
 		v4, v6, err := k3s.Sources(open.sources, r.OwnAddresses)
 		if err != nil {
 			return nil, fmt.Errorf("sources of access.%s: %w", open.name, err)

@@ -353,3 +353,36 @@ func TestStoppedServerIsNotReady(t *testing.T) {
 		t.Errorf("%v: boot tag is %q\n%s", err, w.tag(recipe.TagBoot), out)
 	}
 }
+
+// After an upgrade the Node is Ready before its kubelet reports the new version.
+func TestOutcomeReadyIsOfTheNewVersion(t *testing.T) {
+	t.Parallel()
+	w := newReadyServer(t, nil)
+	w.put(w.root+"/version", "k3s version v1.36.4+k3s1 (36645e73)\ngo version go1.25.1\n", 0o644)
+	w.publishing("Node server reports v1.36.3+k3s1, and k3s is v1.36.4+k3s1", func() {
+		w.put(w.root+"/version", "k3s version v1.36.3+k3s1 (36645e73)\n", 0o644)
+	})
+}
+
+// The server reports its settings when sshd listens on their port, and not before.
+func TestOutcomeReadyWhenSSHListens(t *testing.T) {
+	t.Parallel()
+	w := newReadyServer(t, func(c *k3s.Cluster) { c.Spec.Access.SSHPort = 2222 })
+	w.listens("0016")
+	w.publishing("sshd does not listen on port 2222 yet", func() { w.listens("08AE") })
+}
+
+// The server reports when the first of k3s's certificates ends.
+func TestOutcomeCertificatesEnd(t *testing.T) {
+	t.Parallel()
+	w := newReadyServer(t, nil)
+	for name, end := range map[string]string{"server/tls/serving-kube-apiserver.crt": "Nov  9 09:00:00 2027 GMT", "agent/client-kubelet.crt": "Dec 29 09:00:00 2026 GMT"} {
+		w.put(w.root+"/var/lib/rancher/k3s/"+name, end, 0o600)
+	}
+	w.put(w.root+"/var/lib/rancher/k3s/server/tls/server-ca.crt", "Nov 25 09:00:00 2036 GMT", 0o600)
+	w.program(w.programs+"/openssl", `for file; do :; done; echo "notAfter=$(cat "$file")"`)
+	w.boot("publish")
+	if got := w.tag(recipe.TagCerts); got != "2026-12-29T09:00:00Z" {
+		t.Errorf("tag %s is %q", recipe.TagCerts, got)
+	}
+}
