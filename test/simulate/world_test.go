@@ -344,8 +344,10 @@ func (w *world) setUpNode(i int, name string) {
 	}
 }
 
-func (w *world) setProtection(i int, actions bool) {
-	w.make(http.MethodPut, w.belowSet(w.instance(i)), computeAPI, object{"location": location,
+func (w *world) setProtection(i int, actions bool) { w.setProtectionOf(w.instance(i), actions) }
+
+func (w *world) setProtectionOf(id fleet.ResourceID, actions bool) {
+	w.make(http.MethodPut, w.belowSet(id), computeAPI, object{"location": location,
 		"properties": object{"protectionPolicy": object{"protectFromScaleIn": true, "protectFromScaleSetActions": actions}}})
 }
 
