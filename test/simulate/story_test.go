@@ -77,7 +77,7 @@ type Ask struct {
 	Bad            string        // what a watch does with bad nodes
 	Watch          string        // of a capture, which then watches: what becomes of bad nodes
 	Node           int           // the donor's instance
-	To             string        // of a rollback; image of set image; version of forge
+	To             string        // of a rollback or a watch; image of set image; version of forge
 	N              int64         // of scale out
 	For            time.Duration // of wait, and of a watch
 	Grow, Canary   int64

@@ -51,12 +51,17 @@ func (w *world) added(t *testing.T, n int64) (all []*computer) {
 func TestOutcomeLateNodesAreSeenTo(t *testing.T) {
 	for _, bad := range bads {
 		t.Run(bad, func(t *testing.T) {
-			inCaptured(t, badPool("daemon", nil), 2, nil, func(t *testing.T, w *world) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(Story{Seed: 7, Pool: badPool("daemon", func(p *Pool) { p.SlowBoot = 6 * time.Minute }), Asks: []Ask{{Do: "capture", Grow: 2}, {Do: "watch"}}})
+				defer w.finish()
+				w.scaleOut(1) // by which a node's limit is ten minutes
+				time.Sleep(10 * time.Minute)
+				w.pursue(0, w.story.Asks[0])
 				p := w.beginCommand(t, Ask{Do: "watch", Bad: bad})
-				time.Sleep(time.Minute)
-				w.locked(func() { w.story.Pool.SlowBoot = 5 * time.Minute }) // its limit is three
+				time.Sleep(10 * time.Minute)
+				w.locked(func() { w.story.Pool.SlowBoot = 24 * time.Minute })
 				late := w.added(t, 1)[0]
-				w.mend(0)
+				w.mend(2 * time.Minute)
 				good := w.added(t, 1)[0]
 				w.until(t, "cordoned, before it has passed", func() bool { n := w.kube.Node(good.node()); return n != nil && n.Spec.Unschedulable })
 				w.await(p)
@@ -193,13 +198,12 @@ func TestOutcomeWatchOfNamedVersion(t *testing.T) {
 		if w.badTags()[fleet.TagWatch] == "" {
 			t.Fatal("the take-back was finished")
 		}
-		w.mend(0)
-		time.Sleep(day)
-		again := w.do(t, Ask{Do: "capture", Grow: 2, Watch: watch.Cordon})
-		again.ends(t, workflow.ExitDone, watch.Proven)
-		if again.watch.Version.Name() != "2000.01.02" {
-			t.Errorf("watched %s", again.watch.Version.Name())
+		named := w.do(t, Ask{Do: "watch", To: "1999.12.25"})
+		named.ends(t, workflow.ExitDone, watch.Proven) // by nodes that are there
+		if v := named.watch.Version.Name(); v != "1999.12.25" {
+			t.Errorf("watched %s", v)
 		}
+		w.do(t, Ask{Do: "watch"}).ends(t, workflow.ExitFailed, watch.TakenBack, "new nodes come from 1999.12.25")
 	})
 }
 
