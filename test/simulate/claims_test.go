@@ -151,6 +151,22 @@ var claims = []claim{
 			}
 			return ""
 		}},
+	{"capture: a new node that it names was not there before, or an earlier capture named it",
+		func(e *ending) bool { return e.do == "capture" && e.alone && len(e.p.capture.NewNodes) > 0 },
+		func(e *ending) string {
+			named := map[string]bool{}
+			for _, p := range e.w.processes {
+				for _, n := range p.capture.NewNodes {
+					named[n.Instance] = named[n.Instance] || p != e.p
+				}
+			}
+			for _, n := range e.p.capture.NewNodes {
+				if e.w.hadThere[n.Instance] && !named[n.Instance] && !e.p.capture.Resumed {
+					return n.Instance + " was there"
+				}
+			}
+			return ""
+		}},
 	{"capture and rollback, closed: ortet status says how it ended",
 		func(e *ending) bool {
 			return e.do != "watch" && e.alone && (e.done() && !e.p.capture.NothingToDo && !e.p.rollback.NothingToDo || e.code == workflow.ExitFailed)
@@ -412,7 +428,7 @@ func (w *world) othersChose() bool {
 // An instance is a member of the pool.
 type instance struct{ id, name, state string }
 
-// instancesOf are the pool's members that were made of a version.
+// instancesOf are the pool's members that were made of a version; "" is any.
 func (w *world) instancesOf(version fleet.ResourceID) (all []instance) {
 	w.azure.View(func(v *azsim.View) {
 		for _, typ := range []string{memberType, machineType} {

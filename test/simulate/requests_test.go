@@ -50,6 +50,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			p.changes.Add(1)
 		}
 		w.checkQuarantine(p)
+		w.checkMade(p, req)
 		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !ownLock(lock) {
 			w.broken(12, "%s replaces kured's lock of %s by one of %q", p.name, lock, now)
 		}
