@@ -19,7 +19,6 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
-	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -151,18 +150,16 @@ func TestOutcomeQuotaIsCountedExactly(t *testing.T) {
 // A version that an earlier capture left unjudged stays out of latest where the capture that proves it
 // says so.
 func TestOutcomeExcludedVersionStaysSo(t *testing.T) {
-	for _, excluded := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(Story{Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }), Happen: at(putCanary, 1, "refused")})
-			defer w.finish()
-			w.pursue(0, Ask{Do: "capture", Canary: 2, Once: true})
-			w.pursue(0, Ask{Do: "capture", Canary: 2, Excluded: excluded, Once: true})
-			p, v := w.processes[1], w.versions()[low(w.modelNow().image)]
-			if is := v.Properties.PublishingProfile.ExcludeFromLatest; p.code() != workflow.ExitDone || is == nil || *is != excluded || path.Base(*v.ID) != badVersion {
-				t.Errorf("exit %d; %s is excluded: %v, want %t", p.code(), *v.ID, is, excluded)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 7, Pool: with(func(p *Pool) { p.Daemons = 1 }), Happen: at(putCanary, 1, "refused")})
+		defer w.finish()
+		w.pursue(0, Ask{Do: "capture", Canary: 2, Once: true})
+		w.pursue(0, Ask{Do: "capture", Canary: 2, Excluded: true, Once: true})
+		p, v := w.processes[1], w.versions()[low(w.modelNow().image)]
+		if is := v.Properties.PublishingProfile.ExcludeFromLatest; p.code() != workflow.ExitDone || is == nil || !*is || path.Base(*v.ID) != badVersion {
+			t.Errorf("exit %d; %s is excluded: %v", p.code(), *v.ID, is)
+		}
+	})
 }
 
 // Nodes of the version that were there before are none that the capture added. A claim sees to that, too.
@@ -232,13 +229,4 @@ func TestOutcomeHistoryIsByAzuresClock(t *testing.T) {
 			t.Errorf("%s was made two days ago, and is pruned by a clock that is 8 days ahead", left)
 		}
 	})
-}
-
-// An extension that the first of two captures deleted is restored by a rollback to the original. The
-// judge sees to that.
-func TestOutcomeExtensionsOfTheOriginalAfterTwoCaptures(t *testing.T) {
-	s := Story{Seed: 1, Pool: with(func(p *Pool) { p.Versions = 0 }), Asks: []Ask{{Do: "capture"}, {Do: "wait", For: day}, {Do: "capture"}, {Do: "rollback", To: plan.ToOriginal}}}
-	if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
-		t.Error(len(r.missed), explain(s, r))
-	}
 }
