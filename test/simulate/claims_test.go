@@ -151,6 +151,22 @@ var claims = []claim{
 			}
 			return ""
 		}},
+	{"capture: a new node that it names was not there before, or an earlier capture named it",
+		func(e *ending) bool { return e.do == "capture" && e.alone && len(e.p.capture.NewNodes) > 0 },
+		func(e *ending) string {
+			named := map[string]bool{}
+			for _, p := range e.w.processes {
+				for _, n := range p.capture.NewNodes {
+					named[n.Instance] = named[n.Instance] || p != e.p
+				}
+			}
+			for _, n := range e.p.capture.NewNodes {
+				if e.w.hadThere[n.Instance] && !named[n.Instance] && !e.p.capture.Resumed {
+					return n.Instance + " was there"
+				}
+			}
+			return ""
+		}},
 	{"capture and rollback, closed: ortet status says how it ended",
 		func(e *ending) bool {
 			return e.do != "watch" && e.alone && (e.done() && !e.p.capture.NothingToDo && !e.p.rollback.NothingToDo || e.code == workflow.ExitFailed)
@@ -278,6 +294,40 @@ var claims = []claim{
 			}
 			return ""
 		}},
+	{"watch: a node that it cordoned, and that is schedulable again, has no mark",
+		func(e *ending) bool { return e.do == "watch" && e.code != workflow.ExitInterrupted },
+		func(e *ending) string {
+			for _, name := range e.p.cordoned {
+				if n := e.w.kube.Node(name); n != nil && !n.Spec.Unschedulable && n.Annotations[fleet.AnnotationCordoned] != "" {
+					return name + " is marked as cordoned for " + n.Annotations[fleet.AnnotationCordoned]
+				}
+			}
+			return ""
+		}},
+	{"watch that has ended: no tag has the next one repeat it, and none says that the version was never live",
+		func(e *ending) bool { return e.do == "watch" && e.alone && e.p.watch.Outcome != "" },
+		func(e *ending) string {
+			tags := tagsOf(orEmpty(e.version(e.p.watch.Version)))
+			switch finished := e.p.watch.Outcome == watch.TakenBack && e.code == workflow.ExitFailed; {
+			case finished && tags[fleet.TagWatch] != "":
+				return "it has the tag of a watch: " + tags[fleet.TagWatch]
+			case e.p.watch.Outcome != watch.StoodDown && tags[fleet.TagNotLive] != "":
+				return "it is tagged as never live: " + tags[fleet.TagNotLive]
+			}
+			return ""
+		}},
+	{"watch stood down with 4: others set the model's image since it began",
+		func(e *ending) bool {
+			return e.do == "watch" && e.p.watch.Outcome == watch.StoodDown && e.code == workflow.ExitNeedsPerson
+		},
+		func(e *ending) string {
+			by, at := "", time.Time{}
+			e.w.locked(func() { by, at = e.w.chosenBy, e.w.chosenAt })
+			if by == e.p.name || at.Before(e.p.began) {
+				return fmt.Sprintf("%s set it at %s", by, at.Format(time.TimeOnly))
+			}
+			return ""
+		}},
 	{"watch: each node that it cordoned is schedulable again, gone, or named with why in an Event",
 		func(e *ending) bool {
 			return e.do == "watch" && e.code != workflow.ExitInterrupted && len(e.p.cordoned) > 0
@@ -378,7 +428,7 @@ func (w *world) othersChose() bool {
 // An instance is a member of the pool.
 type instance struct{ id, name, state string }
 
-// instancesOf are the pool's members that were made of a version.
+// instancesOf are the pool's members that were made of a version; "" is any.
 func (w *world) instancesOf(version fleet.ResourceID) (all []instance) {
 	w.azure.View(func(v *azsim.View) {
 		for _, typ := range []string{memberType, machineType} {

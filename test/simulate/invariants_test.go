@@ -43,7 +43,11 @@ func (w *world) beginAsk() {
 		versions[id] = &own
 	}
 	image := w.used(versions)
-	w.locked(func() { w.before, w.imageBefore = versions, image })
+	there := map[string]bool{}
+	for _, i := range w.instancesOf("") {
+		there[i.name] = true
+	}
+	w.locked(func() { w.before, w.imageBefore, w.hadThere = versions, image, there })
 }
 
 // used returns the lower-case id of the image that the pool's model uses: where it names the

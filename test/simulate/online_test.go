@@ -30,6 +30,7 @@ var online = []Story{
 		Happen: []Event{{At: putSnapshot, What: "kubelets silent"}, {At: "azure PUT disks/disk_pool1_work", What: "instance deleted", Target: "donor"}}},
 	{Name: "online: killed after the donor has reported", Seed: 5, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at(putVersion, 1, "kill before")},
 	{Name: "online: killed before the donor has reported", Seed: 5, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at("azure PUT disks/disk_pool1_work", 1, "kill before")},
+	{Name: "online: Azure is away between flush and snapshot", Seed: 6, Pool: usual, Asks: []Ask{{Do: "capture", Online: true}}, Happen: at(putSnapshot, 1, "away for 20 minutes")},
 	{Name: "online: with a canary", Seed: 9, Pool: usual, Asks: []Ask{{Do: "capture", Online: true, Canary: 1}}},
 }
 

@@ -172,7 +172,11 @@ func (w *world) start(ask Ask) (*process, error) {
 		defer w.recovered(p.name)
 		switch ask.Do {
 		case "watch":
-			p.watches(config, watch.Request{Pool: w.pool, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()})
+			q := watch.Request{Pool: w.pool, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()}
+			if ask.To != "" {
+				q.Version = w.names.Definition.Child("versions", ask.To)
+			}
+			p.watches(config, q)
 		case "rollback":
 			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost,
 				RestoreLearned: ask.restores()})
@@ -206,7 +210,7 @@ func (w *world) start(ask Ask) (*process, error) {
 var watchFor = map[bool]time.Duration{true: 30 * time.Minute}
 
 func (p *process) watches(config capture.Config, q watch.Request) {
-	q.For, q.Nodes = watchFor[true], watchNodes
+	q.For, q.Nodes = cmp.Or(p.ask.For, watchFor[true]), watchNodes
 	s := watch.Service{Config: config, Rollback: rollback.New(config)}
 	p.watch, p.err = s.Watch(p.ctx, q)
 }

@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"path"
 	"slices"
@@ -33,6 +35,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		w.checkStop(p, about)
 		w.checkOrder(p, req)
 		w.checkDetach(p, about)
+		w.checkDeletion(p, about, r)
 	}
 	w.checkOnline(p, req)
 	node, _ := strings.CutPrefix(about, "nodes/")
@@ -47,6 +50,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			p.changes.Add(1)
 		}
 		w.checkQuarantine(p)
+		w.checkMade(p, req)
 		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !ownLock(lock) {
 			w.broken(12, "%s replaces kured's lock of %s by one of %q", p.name, lock, now)
 		}
@@ -102,6 +106,37 @@ func (w *world) checkDetach(p *process, about string) {
 	for _, pod := range w.podsOn(bench.node()) {
 		if pod.Namespace == namespace && pod.Status.Phase == corev1.PodRunning && !slices.Contains(pod.Spec.Containers[0].Command, "--inspect") {
 			w.broken(12, "%s detaches the copy from %s while pod %s works on it", p.name, bench.node(), pod.Name)
+		}
+	}
+}
+
+// checkDeletion: of the pool's machines a process deletes none that its owners protect, and none
+// whose Node may still get pods.
+func (w *world) checkDeletion(p *process, about string, r *http.Request) {
+	if r.Method != http.MethodPost || !strings.HasSuffix(low(about), low(poolName+"/delete")) {
+		return
+	}
+	text, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	var body struct {
+		InstanceIDs []string `json:"instanceIds"`
+	}
+	if err != nil || json.Unmarshal(text, &body) != nil {
+		return
+	}
+	for _, id := range body.InstanceIDs {
+		c := w.find(func(c *computer) bool {
+			set, name, _ := strings.Cut(low(c.ResourceID), "/virtualmachines/")
+			return name == low(id) && (path.Base(set) == poolName || !strings.Contains(set, "/virtualmachinescalesets/"))
+		})
+		if c == nil {
+			continue
+		}
+		switch n, s := w.kube.Node(c.node()), w.stateOf(c.node()); {
+		case s.scaleIn || s.actions:
+			w.broken(3, "%s deletes %s, which its owners protect", p.name, c.Name)
+		case n != nil && !n.Spec.Unschedulable:
+			w.broken(12, "%s deletes %s, whose Node %s is schedulable", p.name, c.Name, n.Name)
 		}
 	}
 }

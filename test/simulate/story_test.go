@@ -73,13 +73,13 @@ type Pool struct {
 
 // An Ask is one command of an operator, or what others do between two commands.
 type Ask struct {
-	Do             string // capture, rollback, watch, scale out, set image, forge, wait
-	Bad            string // what a watch does with bad nodes
-	Watch          string // of a capture, which then watches: what becomes of bad nodes
-	Node           int    // the donor's instance
-	To             string // of a rollback; image of set image; version of forge
-	N              int64  // of scale out
-	For            time.Duration
+	Do             string        // capture, rollback, watch, scale out, set image, forge, wait
+	Bad            string        // what a watch does with bad nodes
+	Watch          string        // of a capture, which then watches: what becomes of bad nodes
+	Node           int           // the donor's instance
+	To             string        // of a rollback or a watch; image of set image; version of forge
+	N              int64         // of scale out
+	For            time.Duration // of wait, and of a watch
 	Grow, Canary   int64
 	History        int
 	Again          bool

@@ -101,6 +101,8 @@ type world struct {
 	model         model                                      // as others have it
 	otherModel    model                                      // the other pool's, as others have it
 	grown         map[string]int64                           // new nodes that captures added, by version
+	prefixes      map[string]string                          // of clones' host names, to the capture that made them
+	hadThere      map[string]bool                            // names of the pool's instances when the ask began
 	canaries      map[string]bool                            // nodes of scale sets that captures made
 	ofK3s         map[string]string                          // provider ids of Azure by those of k3s
 	original      map[string]string                          // extensions before the first capture
@@ -138,7 +140,7 @@ func newWorld(s Story) *world {
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
 		disks: map[azsim.Volume]*disk{}, copies: map[string][]time.Time{}, wasLive: map[string]bool{}, takenBack: map[string]time.Time{}, stops: map[string]string{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
-		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{}, grown: map[string]int64{}, ofK3s: map[string]string{},
+		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{}, prefixes: map[string]string{}, grown: map[string]int64{}, ofK3s: map[string]string{},
 		workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
 	}
@@ -344,8 +346,10 @@ func (w *world) setUpNode(i int, name string) {
 	}
 }
 
-func (w *world) setProtection(i int, actions bool) {
-	w.make(http.MethodPut, w.belowSet(w.instance(i)), computeAPI, object{"location": location,
+func (w *world) setProtection(i int, actions bool) { w.setProtectionOf(w.instance(i), actions) }
+
+func (w *world) setProtectionOf(id fleet.ResourceID, actions bool) {
+	w.make(http.MethodPut, w.belowSet(id), computeAPI, object{"location": location,
 		"properties": object{"protectionPolicy": object{"protectFromScaleIn": true, "protectFromScaleSetActions": actions}}})
 }
 
