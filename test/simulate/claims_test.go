@@ -316,9 +316,10 @@ var claims = []claim{
 			}
 			return ""
 		}},
-	{"watch stood down with 4: others set the model's image since it began",
+	{"watch stood down with 4: others set the model's image since it began, or deleted the version",
 		func(e *ending) bool {
-			return e.do == "watch" && e.p.watch.Outcome == watch.StoodDown && e.code == workflow.ExitNeedsPerson
+			_, there := e.w.versions()[low(e.p.watch.Version)]
+			return e.do == "watch" && e.p.watch.Outcome == watch.StoodDown && e.code == workflow.ExitNeedsPerson && there
 		},
 		func(e *ending) string {
 			by, at := "", time.Time{}
