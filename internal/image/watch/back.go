@@ -259,8 +259,8 @@ func (w *watch) removeBad(ctx context.Context, why string) error {
 	})
 }
 
-// deleteBad drains nodes and deletes their machines, unless another process works on the pool, as
-// another watch, or a Node has joined meanwhile. It reports whether none was left to delete.
+// deleteBad drains nodes and deletes their machines under the pool's lock, unless another process
+// has it or a Node has joined meanwhile. It reports whether none was left to delete.
 func (w *watch) deleteBad(ctx context.Context, drained map[string]bool) (none bool, err error) {
 	for _, c := range w.bad() {
 		if c.Node == nil || len(c.Rivals) > 0 || drained[c.Node.UID] {
@@ -278,19 +278,22 @@ func (w *watch) deleteBad(ctx context.Context, drained map[string]bool) (none bo
 	}
 	var deleted []string
 	var unread error
+	name, holder := w.lock()
 	_, err = w.writer(passes).ScaleSet(ctx, w.result.Pool, func(pool fleet.Pool) fleet.Change {
-		none, deleted, unread = false, nil, w.still(ctx)
-		holding, locked := cluster.Holding{}, false
+		none, deleted = false, nil
+		_, unread = w.Cluster.Hold(ctx, name, holder, w.LockFor) // or renews it
+		if held := fleet.Is(unread, fleet.KindHeld); held {
+			w.say("waits for the pool's lock: " + unread.Error())
+			unread = nil
+			return nil
+		}
 		if unread == nil {
-			holding, locked, unread = w.Cluster.Holding(ctx, string(w.result.Pool))
+			unread = w.still(ctx)
 		}
 		if unread == nil { // Azure deletes none of them if one is gone
 			w.seen, unread = w.read(ctx, pool)
 		}
-		if locked = locked && w.Now().Before(holding.Until); locked {
-			w.say("waits for the pool's lock, which " + holding.Holder + " has")
-		}
-		if unread != nil || locked {
+		if unread != nil {
 			return nil
 		}
 		var ids, names []string
@@ -310,7 +313,7 @@ func (w *watch) deleteBad(ctx context.Context, drained map[string]bool) (none bo
 		}
 		return fleet.DeleteInstances{Pool: pool.ID, Instances: ids}
 	}, nil)
-	if err = cmp.Or(unread, err); err == nil {
+	if err = cmp.Or(unread, err, w.Cluster.Release(context.WithoutCancel(ctx), name, holder)); err == nil {
 		w.deleted = append(w.deleted, deleted...)
 	}
 	return none, err

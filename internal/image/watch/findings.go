@@ -53,9 +53,14 @@ func (w *watch) remember(ctx context.Context) error {
 	return nil
 }
 
+// lock returns the name of the pool's lock, and as whom a watch has it.
+func (w *watch) lock() (name, holder string) {
+	return strings.ToLower(string(w.result.Pool)), w.Holder + "/watch"
+}
+
 // save writes findings into the pool's last record, of any kind, under the pool's lock.
 func (w *watch) save(ctx context.Context, findings json.RawMessage) error {
-	name, holder := strings.ToLower(string(w.result.Pool)), w.Holder+"/watch"
+	name, holder := w.lock()
 	if _, err := w.Cluster.Hold(ctx, name, holder, w.LockFor); err != nil {
 		return err
 	}
