@@ -235,7 +235,9 @@ func (c *Cloud) setSKU(ctx context.Context, ch fleet.Change, pool fleet.Resource
 	}
 	was := sku
 	change(&sku)
-	if still := etag == "" || etag == now.Etag; still && value(sku.Capacity) == value(was.Capacity) && value(sku.Name) == value(was.Name) {
+	still := etag == "" || etag == now.Etag
+	lacks := now.Properties != nil && slices.Contains([]string{"Failed", "Canceled"}, now.Properties.ProvisioningState) // instances that another write makes
+	if still && !lacks && value(sku.Capacity) == value(was.Capacity) && value(sku.Name) == value(was.Name) {
 		return "", nil
 	}
 	p, err := c.at(pool, typeScaleSet)

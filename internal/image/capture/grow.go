@@ -36,8 +36,10 @@ type Growth struct {
 	Wanted   int64            `json:"wanted"`
 	Done     bool             `json:"done,omitempty"` // the wish came true, whatever becomes of the nodes later
 	Nodes    []NewNode        `json:"nodes,omitempty"`
-	Adds     int64            `json:"adds,omitempty"` // how many of them the capacity below adds
+	Adds     int64            `json:"adds,omitempty"`   // how many of them the capacity below adds
+	Raises   int64            `json:"raises,omitempty"` // by how much it raises the capacity: less where Azure left some without an instance
 	Capacity int64            `json:"capacity,omitempty"`
+	Unmet    int64            `json:"unmet,omitempty"`   // capacity that an earlier capture asked for
 	Etag     string           `json:"etag,omitempty"`    // of the scale set as the capacity was computed
 	Before   []string         `json:"before,omitempty"`  // its instances then
 	Accepted time.Time        `json:"accepted,omitzero"` // when the capacity was in effect
@@ -51,7 +53,7 @@ func (g Growth) wishes(version fleet.ResourceID, n int64) Growth {
 	}
 	g.Done = g.Done && g.Wanted >= n
 	if g.Wanted = n; !g.Accepted.IsZero() { // by an earlier capture, which has named what it added
-		g = Growth{Version: version, Wanted: n, Done: g.Done, Nodes: g.Nodes}
+		g = Growth{Version: version, Wanted: n, Done: g.Done, Nodes: g.Nodes, Unmet: g.Capacity}
 	}
 	return g
 }
@@ -158,7 +160,7 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	preempted := asked && c.pool.Etag != g.Etag && c.pool.Capacity < g.Capacity
 	if !asked || preempted {
 		var clones []prove.Clone
-		if preempted || len(g.Nodes) > 0 {
+		if preempted || len(g.Nodes) > 0 || g.Unmet > 0 {
 			var err error
 			if clones, err = c.pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
 				return done, err
@@ -167,12 +169,15 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		g.Adds, g.Capacity, asked = 0, 0, false
 		g.Nodes = slices.DeleteFunc(g.observed(clones), func(n NewNode) bool { return n.Why == noInstance })
 		g.Adds = max(0, g.Wanted-int64(len(g.Nodes)))
+		if g.Raises = g.Adds; g.Unmet > 0 && c.pool.Capacity >= g.Unmet { // an operation that failed may leave the capacity raised
+			g.Raises -= min(g.Adds, max(0, c.pool.Capacity-int64(len(clones))))
+		}
 		if c.set(func(s *state) { s.Growth = g }); g.Adds == 0 {
 			return done, nil
 		}
 	}
 	change := func(pool fleet.Pool) fleet.Change {
-		return fleet.SetCapacity{Pool: s.Pool, Capacity: pool.Capacity + g.Adds, Etag: pool.Etag}
+		return fleet.SetCapacity{Pool: s.Pool, Capacity: pool.Capacity + g.Raises, Etag: pool.Etag}
 	}
 	is := func(pool fleet.Pool) bool {
 		to := c.get().Growth.Capacity
@@ -185,7 +190,7 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		instances, err := c.Cloud.Instances(ctx, s.Pool)
 		c.set(func(s *state) {
 			g := &s.Growth
-			g.Capacity, g.Etag, g.Before = pool.Capacity+g.Adds, pool.Etag, nil
+			g.Capacity, g.Etag, g.Before = pool.Capacity+g.Raises, pool.Etag, nil
 			for _, i := range instances {
 				g.Before = append(g.Before, i.Name)
 			}

@@ -241,7 +241,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	if c.req.NewNodes > 0 && (!r.Open() || s.Growth.Version == "") {
 		if s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes); s.GrowTo > 0 {
-			s.Growth.Adds, s.Growth.Capacity, s.GrowTo = c.req.NewNodes, s.GrowTo, 0
+			s.Growth.Adds, s.Growth.Raises, s.Growth.Capacity, s.GrowTo = c.req.NewNodes, c.req.NewNodes, s.GrowTo, 0
 		}
 	}
 	if s.Key == nil {

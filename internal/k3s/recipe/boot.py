@@ -562,9 +562,10 @@ class Machine:
         # A kubelet renews each 10 s; that of before k3s restarted does not count.
         if ready != "True" or node["status"]["nodeInfo"]["bootID"] != boot or age > min(time.monotonic() - int(since or 0) / 1e6, 40):
             raise RuntimeError("Node %s is not Ready in this boot" % name)
-        # After an upgrade the Node is Ready before its kubelet reports the new version.
+        # After an upgrade the Node is Ready before its kubelet reports the new version. One
+        # without "+k3s1" is not of k3s's own build.
         version, words = node["status"]["nodeInfo"]["kubeletVersion"], run(path("/usr/local/bin/k3s"), "--version").split()
-        if words[:2] == ["k3s", "version"] and words[2:3] != [version]:
+        if words[:2] == ["k3s", "version"] and version not in (words[2], words[2].split("+")[0]):
             raise RuntimeError("Node %s reports %s, and k3s is %s" % (name, version, " ".join(words[2:3])))
         return version
 
