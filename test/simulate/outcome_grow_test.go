@@ -128,6 +128,17 @@ func TestOutcomeSeedAD964(t *testing.T) {
 	}
 }
 
+// A capacity that is there is not raised again because others keep the scale set updating.
+func TestOutcomeCapacityOfABusySetIsAskedForOnce(t *testing.T) {
+	s := Story{Seed: 0x7a3cd, Pool: Pool{Instances: 4, Versions: 3, Extensions: []string{"monitor", "cse"}, Pods: 1, Budgeted: 1, Daemons: 1, Bad: "no boot"},
+		Asks: []Ask{{Do: "capture", Grow: 3, History: 2}, {Do: "watch", Bad: "delete"}}, Happen: []Event{
+			{At: putJournal, N: 56, What: "laptop sleeps and another ortet begins", For: 303e9},
+			{At: "azure GET virtualMachineScaleSets/pool1", N: 25, What: "autoscaler adds a node"}}}
+	if r := play(t, s); len(r.violations) > 0 {
+		t.Error(explain(s, r))
+	}
+}
+
 // A capture that is resumed with another --grow adds and reports what its own was.
 func TestOutcomeResumedWithAnotherGrow(t *testing.T) {
 	s := Story{Seed: 1, Pool: fresh, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Grow: 3, Once: true}}, Happen: at(patchModel, 1, "kill after")}

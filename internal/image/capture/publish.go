@@ -68,6 +68,9 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 		if waits, overdue, err = x.rest.Updating(ctx, x.config.Cloud, pool, x.config.Now()); err != nil || waits != "" {
 			return false, cmp.Or(err, errors.New(waits))
 		}
+		if overdue != "" && is(pool) { // to ask again would raise a capacity twice
+			return true, nil
+		}
 		if overdue != "" {
 			p.Note("scale set %s was updating for %s (%s): it was changed nevertheless", pool.Name, azure.RestFor, overdue)
 		}
