@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -24,8 +25,8 @@ import (
 )
 
 const (
-	// elasticSpeed leaves time to see what up shows, and to interrupt it.
-	elasticSpeed = 60
+	// elasticSpeed has up wait for its own observations of Azure more than for Azure.
+	elasticSpeed = 300
 	// noCapacity is the name of pools for which this Azure has no machines.
 	noCapacity = "full"
 	// unprivileged is added to ports below 1024, on which root alone may listen.
@@ -87,6 +88,18 @@ func listenable(address string) error {
 	return l.Close()
 }
 
+// sshScript is ssh, with the ports at which the playground's servers listen.
+const sshScript = `#!/bin/sh
+before=
+for a; do
+	shift
+	[ "$before" = -p ] && [ "$a" -lt 1024 ] && a=$((a + %d))
+	before=$a
+	set -- "$@" "$a"
+done
+exec %s "$@"
+`
+
 // inviteElastic says how to follow the tutorial.
 func inviteElastic(out io.Writer, dir string, azure *simulation.Azure) error {
 	env, err := enter(dir, filepath.Join(dir, "kubeconfig"), "", azure)
@@ -96,20 +109,12 @@ func inviteElastic(out io.Writer, dir string, azure *simulation.Azure) error {
 	work := filepath.Join(dir, "work")
 	more := fmt.Sprintf("export AZURE_SUBSCRIPTION_ID=%s\ncd %s\n", azure.Endpoint.Subscription, work)
 	text, err := os.ReadFile(env)
-	ssh := fmt.Sprintf(`#!/bin/sh
-# The server listens on port N + %[1]d where N is below 1024.
-for a; do
-	shift
-	[ "$before" = -p ] && [ "$a" -lt 1024 ] && a=$((a + %[1]d))
-	before=$a
-	set -- "$@" "$a"
-done
-PATH=${PATH#*:} exec ssh "$@"
-`, unprivileged)
 	err = errors.Join(err, os.Mkdir(work, 0o755), os.WriteFile(env, append(text, more...), 0o600),
-		os.WriteFile(filepath.Join(dir, "bin", "ssh"), []byte(ssh), 0o755),
 		os.WriteFile(filepath.Join(work, "k3s"), []byte("stands in for k3s v1.36.3+k3s1\n"), 0o755),
 		os.WriteFile(filepath.Join(work, "k3s-airgap-images-amd64.tar.zst"), []byte("stands in for k3s's images\n"), 0o644))
+	if ssh, none := exec.LookPath("ssh"); none == nil { // ortet says that it is missing
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "bin", "ssh"), fmt.Appendf(nil, sshScript, unprivileged, ssh), 0o755))
+	}
 	if err != nil {
 		return err
 	}
