@@ -102,14 +102,9 @@ exec %s "$@"
 
 // inviteElastic says how to follow the tutorial.
 func inviteElastic(out io.Writer, dir string, azure *simulation.Azure) error {
-	env, err := enter(dir, filepath.Join(dir, "kubeconfig"), "", azure)
-	if err != nil {
-		return err
-	}
 	work := filepath.Join(dir, "work")
-	more := fmt.Sprintf("export AZURE_SUBSCRIPTION_ID=%s\ncd %s\n", azure.Endpoint.Subscription, work)
-	text, err := os.ReadFile(env)
-	err = errors.Join(err, os.Mkdir(work, 0o755), os.WriteFile(env, append(text, more...), 0o600),
+	env, err := enter(dir, filepath.Join(dir, "kubeconfig"), "", fmt.Sprintf("export AZURE_SUBSCRIPTION_ID=%s\ncd %s\n", azure.Endpoint.Subscription, work), azure)
+	err = errors.Join(err, os.Mkdir(work, 0o755),
 		os.WriteFile(filepath.Join(work, "k3s"), []byte("stands in for k3s v1.36.3+k3s1\n"), 0o755),
 		os.WriteFile(filepath.Join(work, "k3s-airgap-images-amd64.tar.zst"), []byte("stands in for k3s's images\n"), 0o644))
 	if ssh, none := exec.LookPath("ssh"); none == nil { // ortet says that it is missing
@@ -209,7 +204,8 @@ func (e *elasticWorld) servers(ctx context.Context) error {
 	var errs []error
 	now, addresses := map[string]string{}, map[string]bool{}
 	for _, s := range all {
-		before, err := e.state[s.ID], error(nil)
+		var err error
+		before := e.state[s.ID]
 		switch {
 		case !s.Running && before == "" || s.Address == "":
 			continue // Azure makes it
