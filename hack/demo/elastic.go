@@ -25,8 +25,6 @@ import (
 )
 
 const (
-	// elasticSpeed has up wait for its own observations of Azure more than for Azure.
-	elasticSpeed = 300
 	// noCapacity is the name of pools for which this Azure has no machines.
 	noCapacity = "full"
 	// unprivileged is added to ports below 1024, on which root alone may listen.
@@ -50,14 +48,14 @@ func elastic(ctx context.Context, out io.Writer, p plot) (err error) {
 	if err := listenable(network + "1"); err != nil {
 		return err
 	}
-	say(out, "Starting a simulated Azure without resources, %d times as fast", elasticSpeed)
+	say(out, "Starting a simulated Azure without resources, %d times as fast", speed)
 	kube, err := serve.Start(filepath.Join(dir, "cluster"))
 	if err != nil {
 		return err
 	}
 	defer cleanly(ctx, &err, kube.Stop)
 	azure, err := simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: elasticSpeed, Kubeconfig: kube.Kubeconfig, Instances: simulation.Hollow, ClientCA: kube.CAFile,
+		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: kube.Kubeconfig, Instances: simulation.Hollow, ClientCA: kube.CAFile,
 		Spec: map[string]any{"publicAddresses": network + "0/24", "faults": []any{map[string]any{
 			"name": "no capacity", "method": "PUT", "path": "/virtualMachineScaleSets/" + noCapacity + "$", "effect": "error", "status": 409, "code": "SkuNotAvailable",
 			"message": "The requested size for resource '" + noCapacity + "' is currently not available in this location. Please try another size or deploy to a different location or different zone.",
