@@ -1,7 +1,9 @@
 // Command demo shows one capture from end to end, on this machine and without
 // root: a Kubernetes API server in memory, or with CONTROLPLANE=real Kubernetes' own
-// programs; a simulated Azure whose pool has hollow nodes; and the real ortet. With -keep it makes that world and keeps it for the
-// user's own commands until Ctrl-C. It cleans up after itself, also after Ctrl-C.
+// programs; a simulated Azure whose pool has hollow nodes; and the real ortet. With -keep it
+// makes that world and keeps it for the user's own commands until Ctrl-C; with CLUSTER set,
+// an Azure with nothing in it, for ortet cluster. It cleans up after itself, also after
+// Ctrl-C.
 package main
 
 import (
@@ -34,7 +36,11 @@ func main() {
 			}
 		}
 	}()
-	err := run(ctx, os.Stdout, plot{controlPlane: os.Getenv("CONTROLPLANE"), canary: os.Getenv("CANARY"), bad: os.Getenv("BAD") != "", pool: os.Getenv("POOL"), keep: *keep})
+	play := run
+	if *keep && os.Getenv("CLUSTER") != "" {
+		play = elastic
+	}
+	err := play(ctx, os.Stdout, plot{controlPlane: os.Getenv("CONTROLPLANE"), canary: os.Getenv("CANARY"), bad: os.Getenv("BAD") != "", pool: os.Getenv("POOL"), keep: *keep})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)

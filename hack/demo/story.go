@@ -194,21 +194,7 @@ func spoil(dir string) error {
 
 // invite says how a user's own commands reach the world.
 func invite(out io.Writer, dir string, kube cluster, azure *simulation.Azure, node string) error {
-	bin, err := filepath.Abs("bin")
-	if err != nil {
-		return err
-	}
-	// Programs rather than functions of the shell: timeout and watch find them.
-	env, path := filepath.Join(dir, "env"), filepath.Join(dir, "bin")
-	err = errors.Join(os.Mkdir(path, 0o755),
-		os.WriteFile(filepath.Join(path, "ortet"), fmt.Appendf(nil, "#!/bin/sh\nexec %s/ortet --azure-config=%s \"$@\"\n", bin, azure.Endpoint.AzureConfig), 0o755),
-		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl-ortet")),
-		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl_complete-ortet")),
-		os.WriteFile(env, fmt.Appendf(nil, "export KUBECONFIG=%s SSL_CERT_FILE=%s ORTET_AZURE_CONFIG=%s\nexport PATH=\"%s:$PATH\"\n",
-			kube.kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, path), 0o600))
-	if kube.kubectl != "" {
-		err = errors.Join(err, os.WriteFile(filepath.Join(path, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", kube.kubectl), 0o755))
-	}
+	env, err := enter(dir, kube.kubeconfig, kube.kubectl, "", azure)
 	if err != nil {
 		return err
 	}
@@ -223,6 +209,27 @@ ortet rollback %[2]s
 kubectl get nodes    # yours to bring; see docs/reference/playground.md
 `, env, node, image)
 	return nil
+}
+
+// enter writes the file that a shell reads to reach the world, and more into it. kubectl is
+// a command of the shell; "" is the user's own.
+func enter(dir, kubeconfig, kubectl, more string, azure *simulation.Azure) (env string, err error) {
+	bin, err := filepath.Abs("bin")
+	if err != nil {
+		return "", err
+	}
+	// Programs rather than functions of the shell: timeout and watch find them.
+	env, path := filepath.Join(dir, "env"), filepath.Join(dir, "bin")
+	err = errors.Join(os.Mkdir(path, 0o755),
+		os.WriteFile(filepath.Join(path, "ortet"), fmt.Appendf(nil, "#!/bin/sh\nexec %s/ortet --azure-config=%s \"$@\"\n", bin, azure.Endpoint.AzureConfig), 0o755),
+		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl-ortet")),
+		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl_complete-ortet")),
+		os.WriteFile(env, fmt.Appendf(nil, "export KUBECONFIG=%s SSL_CERT_FILE=%s ORTET_AZURE_CONFIG=%s\nexport PATH=\"%s:$PATH\"\n%s",
+			kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, path, more), 0o600))
+	if kubectl != "" {
+		err = errors.Join(err, os.WriteFile(filepath.Join(path, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", kubectl), 0o755))
+	}
+	return env, err
 }
 
 // image is what ortet's pods are said to run; the nodes run bin/ortet-node for it.

@@ -48,6 +48,7 @@ func TestOrtet(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"terminal", onTerminal},
+		{"tutorial", tutorial},
 		{"story", story},
 		{"killed", killedAfterEachStep},
 		{"anywhere", killedAnywhere},

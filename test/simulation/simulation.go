@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/azsim"
+	ours "github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/test/process"
 )
 
@@ -199,6 +200,11 @@ func (a *Azure) Log() string { return a.process.LogTail(40) }
 // Clients returns the SDK's factory of compute clients.
 func (a *Azure) Clients() (*armcompute.ClientFactory, error) {
 	return armcompute.NewClientFactory(a.Endpoint.Subscription, a.identity, a.options)
+}
+
+// Resources returns Ortet's own client of ARM.
+func (a *Azure) Resources() (*ours.Resources, error) {
+	return ours.NewResources(ours.Options{Cloud: a.options.Cloud, Credential: a.identity, Transport: a.options.Transport, Version: "test"})
 }
 
 // Pool reads a scale set.

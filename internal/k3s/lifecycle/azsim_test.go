@@ -2,8 +2,6 @@ package lifecycle_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"iter"
@@ -22,6 +20,7 @@ import (
 	"github.com/ortet/ortet/internal/k3s/lifecycle"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/serverboot"
 )
 
 // A site is a simulated Azure, whose server machine reports itself ready by its tag.
@@ -115,23 +114,8 @@ func (x *site) send(method, id, version string, body any) {
 // boot writes the tags that the server's machine writes, as soon as it runs by other
 // settings.
 func (x *site) boot() {
-	id := fleet.ResourceID(serverVM)
 	for x.ctx.Err() == nil {
-		var vm struct {
-			Tags       map[string]string
-			Properties struct{ UserData []byte }
-		}
-		if x.arm.Get(x.ctx, id, "2024-07-01", &vm, "$expand", "userData") == nil {
-			sum := sha256.Sum256(vm.Properties.UserData)
-			tags := object{recipe.TagBoot: recipe.BootReady, recipe.TagCAHash: "sha256:1", recipe.TagSettings: hex.EncodeToString(sum[:])[:16]}
-			if vm.Tags[recipe.TagBoot] != recipe.BootReady || vm.Tags[recipe.TagSettings] != tags[recipe.TagSettings] {
-				if x.k3s != "" {
-					tags[recipe.TagK3s] = x.k3s
-				}
-				_, _ = x.arm.Send(x.ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
-					object{"operation": "Merge", "properties": object{"tags": tags}})
-			}
-		}
+		_ = serverboot.Ready(x.ctx, x.arm, serverVM, serverboot.Tags{K3s: x.k3s}) // no VM yet
 		select {
 		case <-x.ctx.Done():
 		case <-time.After(10 * time.Second):

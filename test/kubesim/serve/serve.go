@@ -70,10 +70,7 @@ func Start(dir string) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c := &Cluster{Kubeconfig: filepath.Join(dir, "kubeconfig"), CAFile: ca.CertFile(), ca: ca, ended: make(chan struct{})}
-	if err := errors.Join(
-		ca.ServerFiles("apiserver", "kube-apiserver", "localhost", "127.0.0.1"),
-		ca.ClientFiles("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
-	); err != nil {
+	if err := ca.ClientFiles("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"); err != nil {
 		return nil, err
 	}
 	if c.kubelets, err = kubeletClient(dir); err != nil {
@@ -83,7 +80,14 @@ func Start(dir string) (_ *Cluster, err error) {
 		Users: map[string][]kubesim.Grant{}, Groups: grants(),
 		Controllers: true, Sign: c.sign, KubeletLog: c.kubeletLog,
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(ca.PEM())
+	c.http = http.Server{
+		Handler:   http.HandlerFunc(c.serve),
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven},
+		ErrorLog:  log.New(errorLog{os.Stderr}, "kubesim: ", 0), ReadHeaderTimeout: 10 * time.Second,
+	}
+	listener, err := c.Listen("127.0.0.1:0", "localhost")
 	if err != nil {
 		return nil, err
 	}
@@ -95,19 +99,27 @@ func Start(dir string) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM(ca.PEM())
-	c.http = http.Server{
-		Handler:   http.HandlerFunc(c.serve),
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven},
-		ErrorLog:  log.New(errorLog{os.Stderr}, "kubesim: ", 0), ReadHeaderTimeout: 10 * time.Second,
+	c.wait.Go(c.keepTime)
+	return c, nil
+}
+
+// Listen serves the API server at another address too, with a certificate for it and for
+// the name, until the listener is closed or the cluster ends.
+func (c *Cluster) Listen(address, name string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	host, port, _ := net.SplitHostPort(listener.Addr().String()) // an address of its own making
+	files := filepath.Join(filepath.Dir(c.CAFile), "apiserver-"+host+"-"+port)
+	if err := c.ca.ServerFiles(filepath.Base(files), "kube-apiserver", host, name); err != nil {
+		return nil, errors.Join(err, listener.Close())
 	}
 	c.wait.Go(func() {
 		// It ends by Stop; whatever else ends it, clients see.
-		_ = c.http.ServeTLS(listener, filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "apiserver.key"))
+		_ = c.http.ServeTLS(listener, files+".crt", files+".key")
 	})
-	c.wait.Go(c.keepTime)
-	return c, nil
+	return listener, nil
 }
 
 func (c *Cluster) keepTime() {
