@@ -316,24 +316,6 @@ func (m *Manager) replaceable(ctx context.Context, o *observation) (bool, error)
 	return o.server != nil && !deployment.underWay() && (o.restore == "" || o.restored()), err
 }
 
-// deleteServer deletes the server's VM for another one, after a backup, whose name it
-// returns. It leaves a VM that another call makes again meanwhile.
-func (m *Manager) deleteServer(ctx context.Context) (backup string, err error) {
-	c := m.begin("server", "Delete the server's VM")
-	defer func() { c.end(err) }()
-	o, err := m.observe(ctx)
-	if err == nil {
-		o.replace, err = m.replaceable(ctx, o)
-	}
-	if err == nil && o.replace && !o.server.is("Deleting") {
-		backup, err = m.backUp(ctx, "", "before replace server")
-	}
-	if err == nil && o.replace {
-		err = m.deleteVM(ctx, c)
-	}
-	return backup, err
-}
-
 // restingServer waits until no operation changes the server's VM, such as what an
 // interrupted call began, and returns it; nil is missing.
 func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
@@ -343,15 +325,6 @@ func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
 		return vm == nil || !azure.Busy(vm.Properties.ProvisioningState) || m.Now().After(deadline), err
 	})
 	return vm, err
-}
-
-// deleteVM deletes the server's VM; its state disk stays.
-func (m *Manager) deleteVM(ctx context.Context, c *clock) error {
-	if err := m.powerOff(ctx, c); err != nil { // a clean end for the datastore
-		return err
-	}
-	c.report(workflow.EventProgress, "deleting the server; its state disk stays")
-	return m.delete(ctx, "the server", m.serverID(), computeVersion)
 }
 
 // renewAgents reimages all agents of pools that were there when the cluster lost its state

@@ -62,13 +62,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	}
 	before := o
 	if o.restore != "" || o.replace {
-		if o.restore != "" {
-			r.Backup, err = m.restoreDisk(ctx)
-		}
-		if err == nil && o.replace {
-			r.Backup, err = m.deleteServer(ctx)
-		}
-		if err == nil {
+		if r.Backup, err = m.remake(ctx, o); err == nil {
 			o, err = m.observe(ctx)
 		}
 		if err == nil {
