@@ -264,17 +264,12 @@ func (m *Manager) powerOff(ctx context.Context, c *clock) error {
 
 // send sends a request and waits for its end.
 func (m *Manager) send(ctx context.Context, what, method string, id fleet.ResourceID, version string, body any) error {
-	op, err := m.ARM.Send(ctx, what, method, id, version, body)
-	if err == nil {
-		_, err = op.Wait(ctx)
-	}
-	return err
+	return azure.SendAndWait(ctx, m.ARM, what, method, id, version, body)
 }
 
 // tag merges tags of a resource or group.
 func (m *Manager) tag(ctx context.Context, id fleet.ResourceID, tags map[string]string) error {
-	return m.send(ctx, "tag "+id.Name(), http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
-		map[string]any{"operation": "Merge", "properties": map[string]any{"tags": tags}})
+	return azure.MergeTags(ctx, m.ARM, id, tags)
 }
 
 // untag removes tags of a resource or group, of which it has some: those of names.
@@ -284,8 +279,7 @@ func (m *Manager) untag(ctx context.Context, r *resource, names ...string) error
 	if len(tags) == 0 {
 		return nil
 	}
-	return m.send(ctx, "remove tags of "+r.ID.Name(), http.MethodPatch, r.ID+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
-		map[string]any{"operation": "Delete", "properties": map[string]any{"tags": tags}})
+	return azure.DeleteTags(ctx, m.ARM, r.ID, tags)
 }
 
 func (m *Manager) stateID() fleet.ResourceID {
