@@ -21,16 +21,16 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// ready reports whether a server runs, its Node is Ready in this boot, and it runs by these
-// settings. The tags are the machine's own word, which it takes back when it goes down.
-func ready(vm *resource, d *recipe.Documents) bool {
+// ready reports whether a server runs, its Node is Ready in this boot, and it runs by the
+// settings of that digest. The tags are the machine's own word, which it takes back when it goes down.
+func ready(vm *resource, settings string) bool {
 	return vm != nil && vm.power() == "running" && vm.Tags[recipe.TagBoot] == recipe.BootReady &&
-		vm.Tags[recipe.TagSettings] == d.SettingsDigest && vm.Tags[recipe.TagCAHash] != ""
+		vm.Tags[recipe.TagSettings] == settings && vm.Tags[recipe.TagCAHash] != ""
 }
 
-// awaitServer waits until the server is ready. wayBack is what a person may do if it does
+// awaitServer waits until the server is ready by settings of that digest. wayBack is what a person may do if it does
 // not get so; "" is nothing but to look.
-func (m *Manager) awaitServer(ctx context.Context, d *recipe.Documents, wayBack string) (boot string, err error) {
+func (m *Manager) awaitServer(ctx context.Context, settings, wayBack string) (boot string, err error) {
 	c := m.begin("boot", "Wait for the server")
 	defer func() { c.end(err) }()
 	deadline := m.Now().Add(m.Ready)
@@ -43,7 +43,7 @@ func (m *Manager) awaitServer(ctx context.Context, d *recipe.Documents, wayBack 
 			boot = vm.Tags[recipe.TagBoot]
 			c.report(workflow.EventProgress, boot)
 		}
-		if ready(vm, d) {
+		if ready(vm, settings) {
 			return true, nil
 		}
 		if m.Now().After(deadline) {
@@ -241,25 +241,16 @@ func (m *Manager) power(ctx context.Context, do string) error {
 
 // powerOff powers the server off, after what else goes on at it.
 func (m *Manager) powerOff(ctx context.Context, c *clock) error {
-	deadline, again := m.Now().Add(azure.RestFor), false
-	return m.poll(ctx, func() (bool, error) {
-		vm, err := m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
-		if err != nil || vm == nil || vm.is("Deleting") {
-			return true, err
-		}
-		if azure.Busy(vm.Properties.ProvisioningState) && m.Now().Before(deadline) {
-			return false, nil
-		}
-		if power := vm.power(); power == "stopped" || power == "deallocated" || power == "deallocating" {
-			return true, nil
+	for again := false; ; again = true {
+		vm, err := m.restingServer(ctx)
+		if err != nil || vm == nil || slices.Contains([]string{"stopped", "deallocated", "deallocating"}, vm.power()) {
+			return err
 		}
 		c.report(workflow.EventProgress, "powering the server off")
-		if err = m.power(ctx, "powerOff"); err != nil && !again {
-			again = true // it may have become busy since it was read
-			return false, nil
+		if err = m.power(ctx, "powerOff"); err == nil || again { // it may have become busy since it was read
+			return err
 		}
-		return true, err
-	})
+	}
 }
 
 // send sends a request and waits for its end.
@@ -310,7 +301,7 @@ func (m *Manager) replaceable(ctx context.Context, o *observation) (bool, error)
 	return o.server != nil && !deployment.underWay() && (o.restore == "" || o.restored()), err
 }
 
-// restingServer waits until no operation changes the server's VM, such as what an
+// restingServer waits until no operation changes or deletes the server's VM, such as what an
 // interrupted call began, and returns it; nil is missing.
 func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
 	deadline := m.Now().Add(azure.RestFor)

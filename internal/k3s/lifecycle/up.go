@@ -107,7 +107,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if r.Backup != "" {
 		wayBack = "to have the cluster as it was before: write the former artifacts into cluster.yaml, then ortet cluster restore " + r.Backup
 	}
-	if r.Boot, err = m.awaitServer(ctx, d, wayBack); err != nil {
+	if r.Boot, err = m.awaitServer(ctx, d.SettingsDigest, wayBack); err != nil {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true
