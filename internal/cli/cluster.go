@@ -70,12 +70,8 @@ func clusterCommand(use, short, long string, run func(ctx context.Context, args 
 }
 
 // read reads cluster.yaml.
-func (c *clusterOptions) read() (*k3s.Cluster, error) {
-	cluster, err := c.parse()
-	return cluster, refuseFile(c.file, err)
-}
-
-func (c *clusterOptions) parse() (*k3s.Cluster, error) {
+func (c *clusterOptions) read() (cluster *k3s.Cluster, err error) {
+	defer func() { err = refuseFile(c.file, err) }()
 	data, err := os.ReadFile(c.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read cluster file: %w; make one with ortet cluster init, or name one with -f", err)
@@ -178,7 +174,7 @@ func (c *clusterOptions) confirm(what, name, yes, consequence string) error {
 		_, _ = fmt.Fscanln(c.process.In, &yes) // no answer is not the name
 	}
 	if yes != name {
-		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
+		return refuse("NotConfirmed", what+" "+name, fmt.Sprintf("%q is not its name", yes), "type "+name+", or give --yes "+name)
 	}
 	return nil
 }
