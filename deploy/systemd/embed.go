@@ -6,5 +6,5 @@ import "embed"
 
 // Files are the files of this directory, by their path in it.
 //
-//go:embed *.service *.path *.nft *.service.d/*.conf
+//go:embed *.service *.path *.timer *.nft *.service.d/*.conf
 var Files embed.FS

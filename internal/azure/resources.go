@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -30,4 +31,29 @@ type Operation interface {
 	// Wait waits until the operation has ended, and gives its result, the resource as it
 	// is then; empty where there is none. When ctx ends the operation goes on in Azure.
 	Wait(ctx context.Context) (json.RawMessage, error)
+}
+
+// SendAndWait sends what changes something, and waits for its end.
+func SendAndWait(ctx context.Context, r Resources, op, method string, id fleet.ResourceID, version string, body any) error {
+	o, err := r.Send(ctx, op, method, id, version, body)
+	if err == nil {
+		_, err = o.Wait(ctx)
+	}
+	return err
+}
+
+// MergeTags adds tags to those of a resource or group by the API of tags, which is no write of
+// the resource.
+func MergeTags(ctx context.Context, r Resources, id fleet.ResourceID, tags map[string]string) error {
+	return patchTags(ctx, r, "tag ", id, "Merge", tags)
+}
+
+// DeleteTags removes tags as MergeTags adds them. The values are those that they have.
+func DeleteTags(ctx context.Context, r Resources, id fleet.ResourceID, tags map[string]string) error {
+	return patchTags(ctx, r, "remove tags of ", id, "Delete", tags)
+}
+
+func patchTags(ctx context.Context, r Resources, op string, id fleet.ResourceID, operation string, tags map[string]string) error {
+	return SendAndWait(ctx, r, op+id.Name(), http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+		map[string]any{"operation": operation, "properties": map[string]any{"tags": tags}})
 }

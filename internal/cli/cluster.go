@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -70,12 +69,8 @@ func clusterCommand(use, short, long string, run func(ctx context.Context, args 
 }
 
 // read reads cluster.yaml.
-func (c *clusterOptions) read() (*k3s.Cluster, error) {
-	cluster, err := c.parse()
-	return cluster, refuseFile(c.file, err)
-}
-
-func (c *clusterOptions) parse() (*k3s.Cluster, error) {
+func (c *clusterOptions) read() (cluster *k3s.Cluster, err error) {
+	defer func() { err = refuseFile(c.file, err) }()
 	data, err := os.ReadFile(c.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read cluster file: %w; make one with ortet cluster init, or name one with -f", err)
@@ -178,35 +173,7 @@ func (c *clusterOptions) confirm(what, name, yes, consequence string) error {
 		_, _ = fmt.Fscanln(c.process.In, &yes) // no answer is not the name
 	}
 	if yes != name {
-		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
+		return refuse("NotConfirmed", what+" "+name, fmt.Sprintf("%q is not its name", yes), "type "+name+", or give --yes "+name)
 	}
 	return nil
-}
-
-// cells is a row of a table; what is empty becomes a dash.
-func cells(values ...any) (row []string) {
-	for _, v := range values {
-		row = append(row, dash(fmt.Sprint(v)))
-	}
-	return row
-}
-
-// writeTable writes a table, whose first row is its header, that fits 80 columns.
-func writeTable(w io.Writer, rows [][]string, order ...shrink) {
-	fit(rows, resultWidth, order)
-	writeRows(w, rows)
-}
-
-// writeDetails writes a table with lines of their own for what is long: details are those
-// of row i+1.
-func writeDetails(w io.Writer, rows [][]string, details func(i int) []string, order ...shrink) {
-	fit(rows, resultWidth, order)
-	wide := widths(rows)
-	writeColumns(w, rows[:1], wide)
-	for i := range rows[1:] {
-		writeColumns(w, rows[i+1:i+2], wide)
-		for _, d := range details(i) {
-			paragraph(w, resultWidth, "  ", "    ", d)
-		}
-	}
 }

@@ -167,12 +167,8 @@ func writeNew(name string, data []byte, mode fs.FileMode) error {
 }
 
 // readPublicKey reads the first line of an authorized_keys file that is a key.
-func readPublicKey(name string) (string, error) {
-	key, err := parsePublicKey(name)
-	return key, refuseFile(name, err)
-}
-
-func parsePublicKey(name string) (string, error) {
+func readPublicKey(name string) (line string, err error) {
+	defer func() { err = refuseFile(name, err) }()
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("cannot read SSH public key: %w; make a key pair with ortet cluster keys, or set spec.access.sshKey", err)

@@ -1,18 +1,19 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -20,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	strictjson "sigs.k8s.io/json"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -118,81 +119,70 @@ func refuseKubeconfig(problems []string) error {
 	return r
 }
 
-// A k3sKubeconfig has the fields that k3s writes. Its names are not used.
-type k3sKubeconfig struct {
-	APIVersion  string   `json:"apiVersion"`
-	Kind        string   `json:"kind"`
-	Preferences struct{} `json:"preferences"`
-	Current     string   `json:"current-context"`
-	Clusters    []struct {
-		Name string `json:"name"`
-		Body struct {
-			Server    string `json:"server"`
-			Authority string `json:"certificate-authority-data"`
-		} `json:"cluster"`
-	} `json:"clusters"`
-	Users []struct {
-		Name string `json:"name"`
-		Body struct {
-			Certificate string `json:"client-certificate-data"`
-			Key         string `json:"client-key-data"`
-		} `json:"user"`
-	} `json:"users"`
-	Contexts []struct {
-		Name string `json:"name"`
-		Body struct {
-			Cluster string `json:"cluster"`
-			User    string `json:"user"`
-		} `json:"context"`
-	} `json:"contexts"`
+// k3sFields are those that k3s writes. Its names are not used.
+var k3sFields = []string{"apiVersion", "kind", "preferences", "current-context",
+	"clusters[0].name", "clusters[0].cluster.server", "clusters[0].cluster.certificate-authority-data",
+	"users[0].name", "users[0].user.client-certificate-data", "users[0].user.client-key-data",
+	"contexts[0].name", "contexts[0].context.cluster", "contexts[0].context.user"}
+
+// addFields adds the values of a document by their paths.
+func addFields(all map[string]string, path string, v any) {
+	members := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for key, one := range v {
+			addFields(all, strings.TrimPrefix(path+"."+key, "."), one)
+		}
+		members = len(v)
+	case []any:
+		for i, one := range v {
+			addFields(all, fmt.Sprintf("%s[%d]", path, i), one)
+		}
+		members = len(v)
+	}
+	if members == 0 {
+		all[path] = fmt.Sprint(v)
+	}
 }
 
 // kubeconfig returns a kubeconfig with the data of the server's certificates and key, and
 // with the address that Azure names.
 func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, error) {
-	var in k3sKubeconfig
-	var unknown []error
-	document, err := yaml.YAMLToJSONStrict(text)
-	if err == nil {
-		unknown, err = strictjson.UnmarshalStrict(document, &in)
-	}
-	if other := (*json.UnmarshalTypeError)(nil); errors.As(err, &other) {
-		err = fmt.Errorf("%s is a %s", other.Field, other.Value)
-	}
-	if err != nil {
+	var document any
+	if err := yaml.UnmarshalStrict(text, &document); err != nil {
 		return nil, refuseKubeconfig([]string{fmt.Sprintf("it has another form than k3s's: %.200q", err)})
 	}
+	fields := map[string]string{}
+	addFields(fields, "", document)
 	var problems []string
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for i, err := range unknown {
-		if i == maxUnknownFields {
+	for _, path := range slices.Sorted(maps.Keys(fields)) {
+		if len(problems) == maxUnknownFields {
 			refuse("it has more fields that are not accepted from a server")
 			break
 		}
-		refuse("%.120s is not accepted from a server", strings.Trim(strings.TrimPrefix(err.Error(), "unknown field "), `"`))
+		if !slices.Contains(k3sFields, path) {
+			refuse("%.120s is not accepted from a server", strings.Trim(strconv.Quote(path), `"`))
+		}
 	}
-	if in.APIVersion != "v1" || in.Kind != "Config" {
+	if fields["apiVersion"] != "v1" || fields["kind"] != "Config" {
 		refuse("kind is not Config of v1")
 	}
-	if len(in.Clusters) != 1 || len(in.Contexts) != 1 || len(in.Users) != 1 {
-		refuse("one of clusters, contexts and users is not a list of one entry")
-	}
-	if len(problems) > 0 {
-		return nil, refuseKubeconfig(problems)
-	}
-	data := func(field, value string) []byte {
-		out, err := base64.StdEncoding.DecodeString(value)
+	data := func(field string) []byte {
+		out, err := base64.StdEncoding.DecodeString(fields[field])
 		if err != nil || len(out) == 0 {
 			refuse("%s is not base64", field)
 		}
 		return out
 	}
-	authorities := data("clusters[0].cluster.certificate-authority-data", in.Clusters[0].Body.Authority)
-	certificate := data("users[0].user.client-certificate-data", in.Users[0].Body.Certificate)
-	key := data("users[0].user.client-key-data", in.Users[0].Body.Key)
+	authorities := data("clusters[0].cluster.certificate-authority-data")
+	certificate := data("users[0].user.client-certificate-data")
+	key := data("users[0].user.client-key-data")
 	if len(problems) == 0 {
-		if err := checkAuthorities(authorities); err != nil {
-			refuse("clusters[0].cluster.certificate-authority-data is not accepted: %v", err)
+		all, err := cert.ParseCertsPEM(authorities)
+		written, unwritten := cert.EncodeCertificates(all...)
+		if errors.Join(err, unwritten) != nil || len(all) > maxAuthorities || !bytes.Equal(bytes.TrimSpace(written), bytes.TrimSpace(authorities)) {
+			refuse("clusters[0].cluster.certificate-authority-data is not accepted: want 1 to %d certificates, and nothing else", maxAuthorities)
 		}
 		if _, err := tls.X509KeyPair(certificate, key); err != nil {
 			refuse("users[0].user.client-key-data and client-certificate-data are no pair: %v", err)
@@ -207,27 +197,6 @@ func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, err
 	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	out.CurrentContext = name
 	return out, nil
-}
-
-// checkAuthorities checks a bundle of certificates.
-func checkAuthorities(text []byte) error {
-	n := 0
-	for rest := text; ; n++ {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			return fmt.Errorf("it holds %.40q", block.Type)
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return err
-		}
-	}
-	if n == 0 || n > maxAuthorities {
-		return fmt.Errorf("it holds %s, and 1 to %d are wanted", fleet.Count(n, "certificate"), maxAuthorities)
-	}
-	return nil
 }
 
 // mergeKubeconfig puts the entries into the kubeconfig that kubectl would change. Entries

@@ -193,7 +193,7 @@ func TestHole02KubeconfigOfAHostileServer(t *testing.T) {
 		}, []string{"extensions", "preferences.colors"}},
 		"second user": {func(_, u, top map[string]any) {
 			top["users"] = append(top["users"].([]any), map[string]any{"name": "b", "user": u})
-		}, []string{"users is not a list of one entry"}},
+		}, []string{"users[1].name is not accepted"}},
 		"namespace": {func(_, _, top map[string]any) {
 			top["contexts"].([]any)[0].(map[string]any)["context"].(map[string]any)["namespace"] = "x"
 		}, []string{"context.namespace"}},
@@ -203,7 +203,7 @@ func TestHole02KubeconfigOfAHostileServer(t *testing.T) {
 			}
 		}, []string{"refused for 21 reasons", "users[0].user.x000", "it has more fields"}},
 		"long":         {func(_, u, _ map[string]any) { u[strings.Repeat("x", 900)] = 1 }, []string{"users[0].user.xxx"}},
-		"another form": {func(_, _, top map[string]any) { top["users"] = 1 }, []string{"it has another form than k3s's", "users is a number"}},
+		"another form": {func(_, _, top map[string]any) { top["users"] = 1 }, []string{"users is not accepted", "client-key-data is not base64"}},
 		"control":      {func(_, u, _ map[string]any) { u["\x1b[2Jexec"] = "x" }, []string{`\x1b[2Jexec`}},
 		"other's key":  {func(_, u, _ map[string]any) { u["client-certificate-data"] = other }, []string{"are no pair"}},
 		"no PEM": {func(c, _, _ map[string]any) {

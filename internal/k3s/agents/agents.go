@@ -19,10 +19,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-const (
-	computeVersion = "2024-07-01"
-	tagsVersion    = "2021-04-01"
-)
+const computeVersion = "2024-07-01"
 
 // Nodes is the part of the cluster that agents need; kube.Cluster with DeleteNode
 // beside it.
@@ -54,17 +51,8 @@ type Control struct {
 
 // A Machine is an instance of a pool.
 type Machine struct {
-	ID       fleet.ResourceID
-	Instance string // "3"
-	Number   int    // 3
-	Name     string // "agents_3"
-	Node     string // the name that its Node has: the computer name in lower case
-	Power    fleet.PowerState
-	Latest   bool // it has the scale set's current model
-	VMID     string
-	Image    fleet.ImageReference
-	OSDisk   fleet.ResourceID // "" for an ephemeral one
-	Deleting bool             // and so it is not counted by the capacity
+	fleet.Instance
+	Node string // the name that its Node has: the computer name in lower case
 }
 
 // Pool finds a pool by its name.
@@ -82,13 +70,15 @@ func (c *Control) Machines(ctx context.Context, pool fleet.ResourceID) ([]Machin
 	list, err := c.Cloud.Instances(ctx, pool)
 	var out []Machine
 	for _, i := range list {
-		n, _ := strconv.Atoi(i.InstanceID) // of Uniform scale sets it is a number
-		out = append(out, Machine{ID: i.ID, Instance: i.InstanceID, Number: n, Name: i.Name, Node: strings.ToLower(i.HostName),
-			VMID: i.VMID, Power: i.Power, Latest: i.LatestModelApplied, Image: i.Image, OSDisk: i.OSDisk,
-			Deleting: strings.EqualFold(i.ProvisioningState, "Deleting")})
+		out = append(out, Machine{i, strings.ToLower(i.HostName)})
 	}
-	slices.SortFunc(out, func(a, b Machine) int { return a.Number - b.Number })
+	slices.SortFunc(out, func(a, b Machine) int { return a.number() - b.number() })
 	return out, err
+}
+
+func (m Machine) number() int {
+	n, _ := strconv.Atoi(m.InstanceID) // of Uniform scale sets it is a number
+	return n
 }
 
 // Find finds the machine of a Node, or of an instance's name, in any pool of the group. One that an
@@ -143,18 +133,14 @@ func (c *Control) setCapacity(ctx context.Context, pool fleet.ResourceID, want f
 	return err
 }
 
-// load reads a pool and its machines but those that are being deleted.
+// load reads a pool and its machines but those that are being deleted, which its capacity does not count.
 func (c *Control) load(ctx context.Context, name string) (fleet.Pool, []Machine, error) {
 	pool, err := c.Pool(ctx, name)
 	if err != nil {
 		return pool, nil, err
 	}
 	machines, err := c.Machines(ctx, pool.ID)
-	return pool, slices.DeleteFunc(machines, func(m Machine) bool { return m.Deleting }), err
-}
-
-func (m Machine) computer() fleet.Computer {
-	return fleet.Computer{ID: m.ID, HostName: m.Node, VMID: m.VMID}
+	return pool, slices.DeleteFunc(machines, func(m Machine) bool { return strings.EqualFold(m.ProvisioningState, "Deleting") }), err
 }
 
 // node reads a machine's Node; a missing one has no name, and one of its name that is another machine's is
@@ -165,7 +151,7 @@ func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
 		return fleet.Node{}, nil
 	}
 	if err == nil {
-		err = n.Claim().Is(m.computer())
+		err = n.Claim().Is(m.Computer())
 	}
 	return n, err
 }
@@ -184,20 +170,20 @@ func (c *Control) nodes(ctx context.Context, machines ...Machine) (out map[strin
 	roster := fleet.NewRoster(all)
 	out, refused = map[string]fleet.Node{}, map[string]error{}
 	for _, m := range machines {
-		n, rivals := roster.Of(m.computer())
+		n, rivals := roster.Of(m.Computer())
 		other, found := named[m.Node]
 		var why error
 		switch {
 		case len(rivals) > 0:
 			why = errors.New("node " + strings.Join(rivals, ", ") + " reports that it is this machine")
 		case n == nil && found:
-			why = other.Claim().Is(m.computer())
+			why = other.Claim().Is(m.Computer())
 		}
 		if why != nil {
-			refused[m.Instance] = &fleet.Error{Op: "find the Node of", Resource: string(m.ID), Kind: fleet.KindInvalid, Err: why, Remedy: fleet.DeleteStaleNode}
+			refused[m.InstanceID] = &fleet.Error{Op: "find the Node of", Resource: string(m.ID), Kind: fleet.KindInvalid, Err: why, Remedy: fleet.DeleteStaleNode}
 		}
 		if n != nil {
-			out[m.Instance] = *n
+			out[m.InstanceID] = *n
 		}
 	}
 	return out, refused, nil
@@ -206,7 +192,7 @@ func (c *Control) nodes(ctx context.Context, machines ...Machine) (out map[strin
 // own returns the Node of one machine that is to be stopped or deleted; a missing one has no name.
 func (c *Control) own(ctx context.Context, m Machine) (fleet.Node, error) {
 	nodes, refused, err := c.nodes(ctx, m)
-	return nodes[m.Instance], cmp.Or(err, refused[m.Instance])
+	return nodes[m.InstanceID], cmp.Or(err, refused[m.InstanceID])
 }
 
 // eachOwn is each for what stops or deletes: machines that refuse it come after all others, so that a Node
@@ -216,11 +202,13 @@ func (c *Control) eachOwn(ctx context.Context, machines []Machine, parallel int,
 	if err != nil {
 		return err
 	}
-	last := func(m Machine) bool { return refused[m.Instance] != nil }
-	if err := each(ctx, slices.DeleteFunc(slices.Clone(machines), last), parallel, do); err != nil {
-		return err
+	for _, last := range []bool{false, true} {
+		list := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return (refused[m.InstanceID] != nil) != last })
+		if err := each(ctx, list, parallel, do); err != nil {
+			return err
+		}
 	}
-	return each(ctx, slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return !last(m) }), parallel, do)
+	return nil
 }
 
 // each works on machines, parallel at a time, and begins none after one failed.
@@ -244,7 +232,7 @@ func each(ctx context.Context, machines []Machine, parallel int, do func(context
 func instances(list []Machine) []string {
 	ids := []string{}
 	for _, m := range list {
-		ids = append(ids, m.Instance)
+		ids = append(ids, m.InstanceID)
 	}
 	return ids
 }

@@ -459,9 +459,9 @@ func TestReimageBringsTheModelsImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range w.machines() {
-				if m.Image.ExactVersion != version || !m.Latest || disks[m.OSDisk] {
+				if m.Image.ExactVersion != version || !m.LatestModelApplied || disks[m.OSDisk] {
 					t.Errorf("%s: %s has image %s, latest model %t, a new disk %t; want image %s",
-						when, m.Name, m.Image.ExactVersion, m.Latest, !disks[m.OSDisk], version)
+						when, m.Name, m.Image.ExactVersion, m.LatestModelApplied, !disks[m.OSDisk], version)
 				}
 			}
 			if n := w.reimages - before; n != reimages {
@@ -508,8 +508,8 @@ func TestReimageOutdated(t *testing.T) {
 				}
 			}
 			for _, m := range w.machines() {
-				if renewed := m.OSDisk != disks[m.Name]; !m.Latest || m.Power != "running" || renewed != (m.Name != "agents_2") {
-					t.Errorf("after %s: %s is %s, has the latest model %t, a new disk %t", after, m.Name, m.Power, m.Latest, renewed)
+				if renewed := m.OSDisk != disks[m.Name]; !m.LatestModelApplied || m.Power != "running" || renewed != (m.Name != "agents_2") {
+					t.Errorf("after %s: %s is %s, has the latest model %t, a new disk %t", after, m.Name, m.Power, m.LatestModelApplied, renewed)
 				}
 			}
 			w.wantNodes(3)
@@ -546,7 +546,7 @@ func TestReimageOutdatedAfterAnotherModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range w.machines() {
-			if !m.Latest {
+			if !m.LatestModelApplied {
 				t.Errorf("%s does not have the pool's model", m.Name)
 			}
 		}
@@ -561,7 +561,7 @@ func TestResizeStopStartReplaceChaos(t *testing.T) {
 		}
 		w.wantNodes(2)
 		for _, m := range w.machines() {
-			if !m.Latest {
+			if !m.LatestModelApplied {
 				t.Errorf("%s does not have the pool's model", m.Name)
 			}
 		}
@@ -612,7 +612,7 @@ func TestResizeStopStartReplaceChaos(t *testing.T) {
 func TestDefectUpperCaseHostNames(t *testing.T) {
 	play(t, 11, func(w *world) {
 		pool, m, err := w.control.Find(w.t.Context(), "agents00000a")
-		if err != nil || pool.Name != "agents" || m.Instance != "10" || m.Node != "agents00000a" {
+		if err != nil || pool.Name != "agents" || m.InstanceID != "10" || m.Node != "agents00000a" {
 			t.Fatalf("the eleventh agent: %+v, %v", m, err)
 		}
 		if err := w.control.Scale(w.t.Context(), "agents", 10); err != nil {

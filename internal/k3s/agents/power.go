@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
@@ -22,7 +23,7 @@ func (c *Control) Stop(ctx context.Context, name string) error {
 		return err
 	}
 	stops := fleet.DeallocateScaleSet{Pool: pool.ID}
-	own := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return refused[m.Instance] != nil })
+	own := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return refused[m.InstanceID] != nil })
 	if err := each(ctx, own, maxParallel, func(ctx context.Context, m Machine) error {
 		if m.Power != "running" {
 			return nil
@@ -40,7 +41,7 @@ func (c *Control) Stop(ctx context.Context, name string) error {
 		_, err = c.writer().ScaleSet(ctx, pool.ID, once(stops), nil)
 	}
 	for _, m := range machines {
-		err = errors.Join(err, refused[m.Instance])
+		err = errors.Join(err, refused[m.InstanceID])
 	}
 	return err
 }
@@ -67,7 +68,7 @@ func (c *Control) Start(ctx context.Context, name string) error {
 	}
 	// A later start of the whole cluster is not to start what is stopped by itself until then.
 	if value := pool.Tags[recipe.TagStopped]; value != "" {
-		if err := c.tag(ctx, pool.ID, "Delete", map[string]string{recipe.TagStopped: value}); err != nil {
+		if err := azure.DeleteTags(ctx, c.ARM, pool.ID, map[string]string{recipe.TagStopped: value}); err != nil {
 			return err
 		}
 	}

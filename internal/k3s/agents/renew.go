@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -35,7 +34,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdat
 	}
 	if run == "" {
 		run = c.Now().UTC().Format(runLayout)
-		if err := c.tag(ctx, pool.ID, "Merge", map[string]string{TagReimage: run}); err != nil {
+		if err := azure.MergeTags(ctx, c.ARM, pool.ID, map[string]string{TagReimage: run}); err != nil {
 			return err
 		}
 	} else {
@@ -46,7 +45,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdat
 	}); err != nil {
 		return err
 	}
-	return c.tag(ctx, pool.ID, "Delete", map[string]string{TagReimage: run})
+	return azure.DeleteTags(ctx, c.ARM, pool.ID, map[string]string{TagReimage: run})
 }
 
 // runLayout makes the name of a reimage of when it began.
@@ -58,7 +57,7 @@ const runLayout = "20060102T150405Z"
 func (c *Control) outdated(ctx context.Context, machines []Machine, run string) (out []Machine, err error) {
 	began, _ := time.Parse(runLayout, run) // where it is no time, all Nodes are newer
 	for _, m := range machines {
-		behind := !m.Latest
+		behind := !m.LatestModelApplied
 		if !behind && run != "" {
 			n, err := c.node(ctx, m)
 			if err != nil && !fleet.Is(err, fleet.KindInvalid) { // which its drain refuses
@@ -79,16 +78,16 @@ func (c *Control) outdated(ctx context.Context, machines []Machine, run string) 
 func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m Machine, run string) error {
 	n, err := c.node(ctx, m)
 	switch {
-	case m.Latest && err == nil && n.Ready && (run == "" || n.Annotations[AnnotationReimage] == run):
+	case m.LatestModelApplied && err == nil && n.Ready && (run == "" || n.Annotations[AnnotationReimage] == run):
 		return c.release(ctx, n)
-	case m.Latest && m.Power != "running" && run == "":
+	case m.LatestModelApplied && m.Power != "running" && run == "":
 		return nil
 	}
 	if n, err = c.drain(ctx, m, false); err != nil {
 		return err
 	}
 	if run == "" {
-		if !m.Latest {
+		if !m.LatestModelApplied {
 			err = c.upgrade(ctx, w, pool, m)
 		}
 		if err != nil || m.Power != "running" {
@@ -126,7 +125,7 @@ func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m 
 // another is upgraded to the model, which makes a new disk where the image differs.
 func (c *Control) newDisk(ctx context.Context, w azure.Writer, pool fleet.Pool, m Machine) error {
 	image := pool.Model.Image
-	if latest := image.LatestOf() != "" || strings.EqualFold(image.Version, "latest"); latest || !m.Latest || !m.Image.Same(image) {
+	if latest := image.LatestOf() != "" || strings.EqualFold(image.Version, "latest"); latest || !m.LatestModelApplied || !m.Image.Same(image) {
 		if err := c.upgrade(ctx, w, pool, m); err != nil {
 			return err
 		}
@@ -170,15 +169,4 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 		}
 	}
 	return c.eachOwn(ctx, machines, 1, func(ctx context.Context, m Machine) error { return c.renew(ctx, w, pool, m, "") })
-}
-
-// tag merges or deletes tags of a resource, by the API of tags alone, which is no write of
-// the scale set.
-func (c *Control) tag(ctx context.Context, id fleet.ResourceID, operation string, tags map[string]string) error {
-	o, err := c.ARM.Send(ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", tagsVersion,
-		map[string]any{"operation": operation, "properties": map[string]any{"tags": tags}})
-	if err == nil {
-		_, err = o.Wait(ctx)
-	}
-	return err
 }

@@ -25,7 +25,7 @@ func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 	if err != nil {
 		return err
 	}
-	if err := c.tag(ctx, pool.ID, "Merge", map[string]string{recipe.TagScaled: strconv.FormatInt(want, 10)}); err != nil {
+	if err := azure.MergeTags(ctx, c.ARM, pool.ID, map[string]string{recipe.TagScaled: strconv.FormatInt(want, 10)}); err != nil {
 		return err
 	}
 	if want > pool.Capacity {
@@ -100,7 +100,7 @@ func (c *Control) remove(ctx context.Context, pool fleet.Pool, victims []Machine
 		return err
 	}
 	if len(tags) > 0 {
-		if err := c.tag(ctx, pool.ID, "Merge", tags); err != nil {
+		if err := azure.MergeTags(ctx, c.ARM, pool.ID, tags); err != nil {
 			return err
 		}
 	}
@@ -144,25 +144,25 @@ func (c *Control) choose(ctx context.Context, pool fleet.Pool, machines []Machin
 		return nil, err
 	}
 	for _, m := range machines {
-		switch node := nodes[m.Instance]; {
-		case refused[m.Instance] != nil:
-			rank[m.Instance] = 4
+		switch node := nodes[m.InstanceID]; {
+		case refused[m.InstanceID] != nil:
+			rank[m.InstanceID] = 4
 		case node.Name == "":
 		case !node.Ready:
-			rank[m.Instance] = 1
+			rank[m.InstanceID] = 1
 		case node.Unschedulable:
-			rank[m.Instance] = 2
+			rank[m.InstanceID] = 2
 		default:
-			rank[m.Instance] = 3
+			rank[m.InstanceID] = 3
 		}
 	}
 	list := slices.Clone(machines)
 	slices.SortFunc(list, func(a, b Machine) int {
-		order := b.Number - a.Number
+		order := b.number() - a.number()
 		if pool.ScaleIn == "OldestVM" {
 			order = -order
 		}
-		return cmp.Or(rank[a.Instance]-rank[b.Instance], order)
+		return cmp.Or(rank[a.InstanceID]-rank[b.InstanceID], order)
 	})
 	return list[:min(n, len(list))], nil
 }
@@ -208,5 +208,5 @@ func (c *Control) Replace(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return c.tag(ctx, pool.ID, "Delete", map[string]string{TagReplace: fmt.Sprint(m.Name, " ", m.Node, " ", capacity)})
+	return azure.DeleteTags(ctx, c.ARM, pool.ID, map[string]string{TagReplace: fmt.Sprint(m.Name, " ", m.Node, " ", capacity)})
 }

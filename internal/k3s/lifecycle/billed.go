@@ -49,13 +49,8 @@ func (m *Manager) machines(o *observation, d *recipe.Documents, agents map[strin
 		s := m.Cluster.Spec.Server
 		all[recipe.ServerName] = machine{recipe.ServerName, s.Size, k3s.Regular, s.DiskType, s.DiskGB, 1}
 		capacity, _ := d.Compute.Parameters["capacity"].(map[string]any)
-		for _, p := range m.Cluster.Spec.Pools {
+		for _, p := range d.Pools {
 			n, _ := capacity[p.Name].(float64)
-			for _, kept := range d.Kept[p.Name] {
-				if size, ok := strings.CutPrefix(kept, "size "); ok {
-					p.Size = size
-				}
-			}
 			all[p.Name] = machine{p.Name, p.Size, p.Priority, p.DiskType, p.DiskGB, int(n)}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -316,16 +315,10 @@ func (m *Manager) lockedOut() (notes []string) {
 // shutOut warns of own addresses that are not among the sources of spec.access.NAME.
 func (m *Manager) shutOut(name string, sources []string) (notes []string) {
 	v4, v6, err := k3s.Sources(sources, m.OwnAddresses)
-	for _, text := range m.OwnAddresses {
-		own, unread := netip.ParsePrefix(text)
-		if address, err := netip.ParseAddr(text); err == nil {
-			own, unread = netip.PrefixFrom(address, address.BitLen()), nil
-		}
-		if err == nil && unread == nil && !slices.ContainsFunc(slices.Concat(v4, v6), func(text string) bool {
-			p, err := netip.ParsePrefix(text)
-			return err == nil && p.Bits() <= own.Bits() && p.Contains(own.Addr())
-		}) {
-			notes = append(notes, "spec.access."+name+" does not have your own address, "+text+": from there you cannot reach the server after up; add it, or own")
+	for _, own := range m.OwnAddresses {
+		with4, with6, unread := k3s.Sources(slices.Concat(sources, []string{own}), m.OwnAddresses)
+		if err == nil && unread == nil && !(slices.Equal(v4, with4) && slices.Equal(v6, with6)) {
+			notes = append(notes, "spec.access."+name+" does not have your own address, "+own+": from there you cannot reach the server after up; add it, or own")
 		}
 	}
 	return notes

@@ -131,11 +131,8 @@ func (m *Manager) accountID() fleet.ResourceID {
 func (m *Manager) get(ctx context.Context, id fleet.ResourceID, version string, query ...string) (*resource, error) {
 	r := &resource{}
 	err := m.ARM.Get(ctx, id, version, r, query...)
-	if fleet.Is(err, fleet.KindNotFound) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, fleet.IgnoreNotFound(err)
 	}
 	return r, nil
 }
@@ -149,10 +146,7 @@ func (m *Manager) list(ctx context.Context, id fleet.ResourceID, version string)
 		all = append(all, r)
 		return err
 	})
-	if fleet.Is(err, fleet.KindNotFound) {
-		return nil, nil
-	}
-	return all, err
+	return all, fleet.IgnoreNotFound(err)
 }
 
 // reads are readings of which the first that fails ends the rest: err is to be checked
@@ -178,14 +172,7 @@ func (r *reads) list(ctx context.Context, id fleet.ResourceID, version string) (
 
 // delete deletes a resource and waits; a missing one is done.
 func (m *Manager) delete(ctx context.Context, what string, id fleet.ResourceID, version string) error {
-	op, err := m.ARM.Send(ctx, "delete "+what, http.MethodDelete, id, version, nil)
-	if err == nil {
-		_, err = op.Wait(ctx)
-	}
-	if fleet.Is(err, fleet.KindNotFound) {
-		return nil
-	}
-	return err
+	return fleet.IgnoreNotFound(m.send(ctx, "delete "+what, http.MethodDelete, id, version, nil))
 }
 
 // poll repeats do, at the interval Poll, until it is done, fails, or ctx ends.

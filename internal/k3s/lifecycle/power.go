@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"encoding/base64"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -172,12 +171,7 @@ func (m *Manager) awaitSettings(ctx context.Context) (boot string, err error) {
 	if err != nil {
 		return "", err
 	}
-	d := &recipe.Documents{}
-	if vm != nil {
-		d.Settings, _ = base64.StdEncoding.DecodeString(vm.Properties.UserData) // what is no base64 is not ours
-	}
-	d.SettingsDigest = recipe.Digest(d.Settings)
-	return m.awaitServer(ctx, d, "")
+	return m.awaitServer(ctx, recipe.Digest(vm.settings()), "")
 }
 
 func (m *Manager) powerPool(ctx context.Context, change fleet.Change) error {

@@ -98,45 +98,61 @@ func (m *Manager) checkRestore(o *observation, p *problems) {
 	}
 }
 
-// restoreDisk makes the state disk of the backup that an unfinished restore names, unless
-// an earlier call did, after a backup of what was there. It returns that backup, or "".
-func (m *Manager) restoreDisk(ctx context.Context) (saved string, err error) {
-	c := m.begin("restore", "Make the state disk of a backup")
+// remake prepares that a deployment makes the server again: it backs up the state, deletes the
+// VM, and for an unfinished restore makes the state disk of its backup, unless an earlier call
+// did. It leaves a VM that another call makes again meanwhile, and returns the backup's name.
+func (m *Manager) remake(ctx context.Context, o *observation) (saved string, err error) {
+	c := m.begin("server", "Delete the server's VM")
 	defer func() { c.end(err) }()
-	if err = m.awaitDeployments(ctx); err != nil {
-		return "", err
+	replace := o.replace
+	if o.restore != "" {
+		err = m.awaitDeployments(ctx)
 	}
-	o, err := m.observe(ctx)
-	if err != nil {
-		return "", err
+	if err == nil {
+		o, err = m.observe(ctx)
 	}
-	if saved, err = m.saveState(ctx, o, c); err != nil {
-		return "", err
+	if err == nil && replace {
+		o.replace, err = m.replaceable(ctx, o)
 	}
-	if !o.restored() {
-		if err = m.deleteVM(ctx, c); err != nil {
-			return "", err
-		}
-		if err = m.delete(ctx, "the state disk", m.stateID(), diskVersion); err != nil {
-			return "", err
-		}
-		c.report(workflow.EventProgress, "making the state disk of backup "+o.restore)
-		tags := map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: RoleState, recipe.TagRestoreBefore: o.before}
-		for _, name := range []string{recipe.TagRanges, recipe.TagK3s} {
-			if v := o.backup.Tags[name]; v != "" {
-				tags[name] = v
-			}
-		}
-		if err = m.send(ctx, "make the state disk", http.MethodPut, m.stateID(), diskVersion, map[string]any{
-			"location": o.backup.Location, "tags": tags, "sku": map[string]any{"name": "StandardSSD_LRS"},
-			"properties": map[string]any{"diskSizeGB": max(o.backup.Properties.DiskSizeGB, m.Cluster.Spec.Server.StateGB),
-				"creationData": map[string]any{"createOption": "Copy", "sourceResourceId": o.backup.ID}},
-		}); err != nil {
-			return "", err
+	restore := err == nil && o.restore != "" && !o.restored()
+	if err == nil && o.restore != "" {
+		saved, err = m.saveState(ctx, o, c)
+	}
+	if err == nil && o.replace && !o.server.is("Deleting") {
+		saved, err = m.backUp(ctx, "", "before replace server")
+	}
+	if err == nil && (restore || o.replace) {
+		if err = m.powerOff(ctx, c); err == nil { // a clean end for the datastore
+			c.report(workflow.EventProgress, "deleting the server")
+			err = m.delete(ctx, "the server", m.serverID(), computeVersion)
 		}
 	}
-	err = m.awaitMade(ctx, m.stateID())
+	if err == nil && restore {
+		err = m.remakeDisk(ctx, o, c)
+	}
+	if err == nil && o.restore != "" {
+		err = m.awaitMade(ctx, m.stateID())
+	}
 	return saved, err
+}
+
+// remakeDisk makes the state disk again of the backup of a restore.
+func (m *Manager) remakeDisk(ctx context.Context, o *observation, c *clock) error {
+	if err := m.delete(ctx, "the state disk", m.stateID(), diskVersion); err != nil {
+		return err
+	}
+	c.report(workflow.EventProgress, "making the state disk of backup "+o.restore)
+	tags := map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: RoleState, recipe.TagRestoreBefore: o.before}
+	for _, name := range []string{recipe.TagRanges, recipe.TagK3s} {
+		if v := o.backup.Tags[name]; v != "" {
+			tags[name] = v
+		}
+	}
+	return m.send(ctx, "make the state disk", http.MethodPut, m.stateID(), diskVersion, map[string]any{
+		"location": o.backup.Location, "tags": tags, "sku": map[string]any{"name": "StandardSSD_LRS"},
+		"properties": map[string]any{"diskSizeGB": max(o.backup.Properties.DiskSizeGB, m.Cluster.Spec.Server.StateGB),
+			"creationData": map[string]any{"createOption": "Copy", "sourceResourceId": o.backup.ID}},
+	})
 }
 
 // awaitDeployments waits until deployments of an earlier up have ended, which make machines

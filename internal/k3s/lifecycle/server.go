@@ -21,16 +21,16 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// ready reports whether a server runs, its Node is Ready in this boot, and it runs by these
-// settings. The tags are the machine's own word, which it takes back when it goes down.
-func ready(vm *resource, d *recipe.Documents) bool {
+// ready reports whether a server runs, its Node is Ready in this boot, and it runs by the
+// settings of that digest. The tags are the machine's own word, which it takes back when it goes down.
+func ready(vm *resource, settings string) bool {
 	return vm != nil && vm.power() == "running" && vm.Tags[recipe.TagBoot] == recipe.BootReady &&
-		vm.Tags[recipe.TagSettings] == d.SettingsDigest && vm.Tags[recipe.TagCAHash] != ""
+		vm.Tags[recipe.TagSettings] == settings && vm.Tags[recipe.TagCAHash] != ""
 }
 
-// awaitServer waits until the server is ready. wayBack is what a person may do if it does
+// awaitServer waits until the server is ready by settings of that digest. wayBack is what a person may do if it does
 // not get so; "" is nothing but to look.
-func (m *Manager) awaitServer(ctx context.Context, d *recipe.Documents, wayBack string) (boot string, err error) {
+func (m *Manager) awaitServer(ctx context.Context, settings, wayBack string) (boot string, err error) {
 	c := m.begin("boot", "Wait for the server")
 	defer func() { c.end(err) }()
 	deadline := m.Now().Add(m.Ready)
@@ -43,7 +43,7 @@ func (m *Manager) awaitServer(ctx context.Context, d *recipe.Documents, wayBack 
 			boot = vm.Tags[recipe.TagBoot]
 			c.report(workflow.EventProgress, boot)
 		}
-		if ready(vm, d) {
+		if ready(vm, settings) {
 			return true, nil
 		}
 		if m.Now().After(deadline) {
@@ -241,40 +241,26 @@ func (m *Manager) power(ctx context.Context, do string) error {
 
 // powerOff powers the server off, after what else goes on at it.
 func (m *Manager) powerOff(ctx context.Context, c *clock) error {
-	deadline, again := m.Now().Add(azure.RestFor), false
-	return m.poll(ctx, func() (bool, error) {
-		vm, err := m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
-		if err != nil || vm == nil || vm.is("Deleting") {
-			return true, err
-		}
-		if azure.Busy(vm.Properties.ProvisioningState) && m.Now().Before(deadline) {
-			return false, nil
-		}
-		if power := vm.power(); power == "stopped" || power == "deallocated" || power == "deallocating" {
-			return true, nil
+	for again := false; ; again = true {
+		vm, err := m.restingServer(ctx)
+		if err != nil || vm == nil || slices.Contains([]string{"stopped", "deallocated", "deallocating"}, vm.power()) {
+			return err
 		}
 		c.report(workflow.EventProgress, "powering the server off")
-		if err = m.power(ctx, "powerOff"); err != nil && !again {
-			again = true // it may have become busy since it was read
-			return false, nil
+		if err = m.power(ctx, "powerOff"); err == nil || again { // it may have become busy since it was read
+			return err
 		}
-		return true, err
-	})
+	}
 }
 
 // send sends a request and waits for its end.
 func (m *Manager) send(ctx context.Context, what, method string, id fleet.ResourceID, version string, body any) error {
-	op, err := m.ARM.Send(ctx, what, method, id, version, body)
-	if err == nil {
-		_, err = op.Wait(ctx)
-	}
-	return err
+	return azure.SendAndWait(ctx, m.ARM, what, method, id, version, body)
 }
 
 // tag merges tags of a resource or group.
 func (m *Manager) tag(ctx context.Context, id fleet.ResourceID, tags map[string]string) error {
-	return m.send(ctx, "tag "+id.Name(), http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
-		map[string]any{"operation": "Merge", "properties": map[string]any{"tags": tags}})
+	return azure.MergeTags(ctx, m.ARM, id, tags)
 }
 
 // untag removes tags of a resource or group, of which it has some: those of names.
@@ -284,8 +270,7 @@ func (m *Manager) untag(ctx context.Context, r *resource, names ...string) error
 	if len(tags) == 0 {
 		return nil
 	}
-	return m.send(ctx, "remove tags of "+r.ID.Name(), http.MethodPatch, r.ID+"/providers/Microsoft.Resources/tags/default", resourcesVersion,
-		map[string]any{"operation": "Delete", "properties": map[string]any{"tags": tags}})
+	return azure.DeleteTags(ctx, m.ARM, r.ID, tags)
 }
 
 func (m *Manager) stateID() fleet.ResourceID {
@@ -316,25 +301,7 @@ func (m *Manager) replaceable(ctx context.Context, o *observation) (bool, error)
 	return o.server != nil && !deployment.underWay() && (o.restore == "" || o.restored()), err
 }
 
-// deleteServer deletes the server's VM for another one, after a backup, whose name it
-// returns. It leaves a VM that another call makes again meanwhile.
-func (m *Manager) deleteServer(ctx context.Context) (backup string, err error) {
-	c := m.begin("server", "Delete the server's VM")
-	defer func() { c.end(err) }()
-	o, err := m.observe(ctx)
-	if err == nil {
-		o.replace, err = m.replaceable(ctx, o)
-	}
-	if err == nil && o.replace && !o.server.is("Deleting") {
-		backup, err = m.backUp(ctx, "", "before replace server")
-	}
-	if err == nil && o.replace {
-		err = m.deleteVM(ctx, c)
-	}
-	return backup, err
-}
-
-// restingServer waits until no operation changes the server's VM, such as what an
+// restingServer waits until no operation changes or deletes the server's VM, such as what an
 // interrupted call began, and returns it; nil is missing.
 func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
 	deadline := m.Now().Add(azure.RestFor)
@@ -343,15 +310,6 @@ func (m *Manager) restingServer(ctx context.Context) (vm *resource, err error) {
 		return vm == nil || !azure.Busy(vm.Properties.ProvisioningState) || m.Now().After(deadline), err
 	})
 	return vm, err
-}
-
-// deleteVM deletes the server's VM; its state disk stays.
-func (m *Manager) deleteVM(ctx context.Context, c *clock) error {
-	if err := m.powerOff(ctx, c); err != nil { // a clean end for the datastore
-		return err
-	}
-	c.report(workflow.EventProgress, "deleting the server; its state disk stays")
-	return m.delete(ctx, "the server", m.serverID(), computeVersion)
 }
 
 // renewAgents reimages all agents of pools that were there when the cluster lost its state

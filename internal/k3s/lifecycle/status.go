@@ -118,10 +118,8 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	}
 	if vm := o.server; vm != nil {
 		s.Server = &ServerStatus{Size: vm.Properties.HardwareProfile.VMSize, State: vm.Properties.ProvisioningState, Power: vm.power(), Stopped: stoppedServer(o), Boot: vm.Tags[recipe.TagBoot],
-			Ready: ready(vm, d), K3s: vm.Tags[recipe.TagK3s], Datastore: vm.Tags[recipe.TagDatastore],
+			Ready: ready(vm, d.SettingsDigest), K3s: vm.Tags[recipe.TagK3s], Datastore: vm.Tags[recipe.TagDatastore],
 			SameSettings: vm.Tags[recipe.TagSettings] == d.SettingsDigest, Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
-	}
-	if vm := o.server; vm != nil {
 		if end, err := time.Parse(time.RFC3339, vm.Tags[recipe.TagCerts]); err == nil {
 			s.Server.CertificatesEnd = &end
 			if left := end.Sub(m.Now()); left < warnCertificates {

@@ -62,13 +62,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	}
 	before := o
 	if o.restore != "" || o.replace {
-		if o.restore != "" {
-			r.Backup, err = m.restoreDisk(ctx)
-		}
-		if err == nil && o.replace {
-			r.Backup, err = m.deleteServer(ctx)
-		}
-		if err == nil {
+		if r.Backup, err = m.remake(ctx, o); err == nil {
 			o, err = m.observe(ctx)
 		}
 		if err == nil {
@@ -113,7 +107,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	if r.Backup != "" {
 		wayBack = "to have the cluster as it was before: write the former artifacts into cluster.yaml, then ortet cluster restore " + r.Backup
 	}
-	if r.Boot, err = m.awaitServer(ctx, d, wayBack); err != nil {
+	if r.Boot, err = m.awaitServer(ctx, d.SettingsDigest, wayBack); err != nil {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true

@@ -2,8 +2,9 @@
 """Prepares a machine of an Ortet cluster, at every boot, before k3s starts.
 
 boot.py          everything up to /run/ortet/booted, run by ortet-boot.service
-boot.py publish  the server's tags, the pools of its admission server, and settings that
-                 change while it runs, by ortet-publish.service
+boot.py publish  the server's tags, the pools of its admission server, settings that
+                 change while it runs, and its share, by ortet-publish.service
+boot.py share    an agent's share, by ortet-share.timer
 
 What a machine is, and an agent's settings, are in /etc/ortet/boot.json; the server's
 settings are its VM's userData. They hold no secret. Whatever fails is retried for ever,
@@ -56,6 +57,8 @@ APPLIED = "/run/ortet/settings"  # digest of the settings that the server runs b
 RESTARTS = "/run/ortet/restarts"  # units that have to start again, noted before what they read changes
 SSHD = "/etc/ssh/sshd_config.d/50-ortet.conf"
 DATASTORE = "/var/lib/rancher/k3s/server/db"
+SHARE_KEY = "/run/ortet/share-key"  # digest of the account's key with which the share answered
+SHARE_PROBLEM = "/run/ortet/share-problem"  # why the share does not answer; "" is none
 ADMISSION = "/run/ortet/admission/"  # what the admission server reaches k3s by
 TOKEN_AGE = 20 * 60  # seconds, of a token that is valid for an hour
 MANIFESTS = "/var/lib/rancher/k3s/server/manifests/"
@@ -87,8 +90,13 @@ def write(name, text, mode=0o600, units=()):
     return True
 
 
+def text_of(name):
+    """Returns what a file holds, "" for a missing one."""
+    return open(path(name)).read() if os.path.exists(path(name)) else ""
+
+
 def noted():
-    return open(path(RESTARTS)).read().split() if os.path.exists(path(RESTARTS)) else []
+    return text_of(RESTARTS).split()
 
 
 def note(units):
@@ -362,13 +370,18 @@ class Machine:
             run("apt-get", "install", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", *missing, env=environment)
 
     def mount(self):
+        if not mounted(path("/srv")):
+            self.mount_with(self.share_key())
+
+    def share_key(self):
+        account = self.storage + "Microsoft.Storage/storageAccounts/" + self.settings["account"]
+        return self.arm("POST", account + "/listKeys", STORAGE_API)["keys"][0]["value"]
+
+    def mount_with(self, key, how=""):
+        """Mounts the share, and notes the key if the share answers."""
         s = self.settings
-        if os.path.ismount(path("/srv")):
-            return
-        account = self.storage + "Microsoft.Storage/storageAccounts/" + s["account"]
-        keys = self.arm("POST", account + "/listKeys", STORAGE_API)["keys"]
         credentials = "/run/ortet/share-credentials"
-        write(credentials, "username=%s\npassword=%s\n" % (s["account"], keys[0]["value"]))
+        write(credentials, "username=%s\npassword=%s\n" % (s["account"], key))
         os.makedirs(path("/srv"), exist_ok=True)
         try:
             user = pwd.getpwnam(s["user"])
@@ -377,7 +390,37 @@ class Machine:
             owner = (1000, 1000)
         options = "vers=3.1.1,credentials=%s,noperm,dir_mode=0777,file_mode=0666,uid=%d,gid=%d,mfsymlinks,serverino"
         share = "//%s.file.%s/%s" % (s["account"], self.suffix, s["share"])
-        run("mount", "-t", "cifs", share, path("/srv"), "-o", options % ((path(credentials),) + owner))
+        run("mount", "-t", "cifs", share, path("/srv"), "-o", how + options % ((path(credentials),) + owner))
+        if answers(path("/srv")):
+            write(SHARE_KEY, hashlib.sha256(key.encode()).hexdigest())
+
+    def keep_share(self):
+        """Mounts the share again if it is dead and the account has another key. From all else,
+        such as an outage, SMB recovers by itself, and so do pods."""
+        problem = ""
+        try:
+            if not (mounted(path("/srv")) and answers(path("/srv"))):
+                if not self.cloud:
+                    self.discover()
+                self.mount_again(self.share_key())
+        except Exception as e:
+            problem = "the share at /srv does not answer: %s" % e
+        if problem != text_of(SHARE_PROBLEM):
+            write(SHARE_PROBLEM, problem)
+            log(problem or "the share at /srv answers")
+
+    def mount_again(self, key):
+        if mounted(path("/srv")):
+            if text_of(SHARE_KEY) == hashlib.sha256(key.encode()).hexdigest():
+                raise RuntimeError("its key is the account's, so it is left as it is")
+            try:  # Linux 6.9 and later change the key of a dead mount in place, also for pods
+                self.mount_with(key, "remount,")
+            except RuntimeError as e:
+                log(str(e))
+            if answers(path("/srv")):
+                return
+            run("umount", "--lazy", path("/srv"))
+        self.mount_with(key)
 
     def temporary_disk(self):
         """Swap and scratch space on Azure's temporary disk, which many sizes lack."""
@@ -481,6 +524,7 @@ class Machine:
             self.forever("", self.publish_once)
             self.said = self.published = None
             self.label_nodes()
+            self.keep_share()
             before, self.damage = self.damage, state.copy(path(DATASTORE))
             if self.damage not in ("", before):
                 log(self.damage)
@@ -642,6 +686,21 @@ def renew_admission_token():
                                    "--namespace=ortet-system", "--duration=1h"), 0o640, ["ortet-admission.service"] if first else [])
 
 
+def mounted(folder):
+    """Reports whether something is mounted, without asking it."""
+    return any(line.split()[1] == folder for line in text_of("/proc/mounts").splitlines())
+
+
+def answers(folder):
+    """Reports whether a mount answers. A dead one may block for ever what asks it."""
+    asks = subprocess.Popen(["stat", "--file-system", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        return asks.wait(timeout=min(30, PAUSE * 250)) == 0
+    except subprocess.TimeoutExpired:
+        asks.kill()  # its end is not awaited
+        return False
+
+
 def installed(package):
     done = subprocess.run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ", package], capture_output=True, text=True)
     return "installed" in done.stdout.split()
@@ -710,4 +769,4 @@ def fetch(artifact):
 
 if __name__ == "__main__":
     machine = Machine()
-    machine.publish() if sys.argv[1:] == ["publish"] else machine.boot()
+    {"publish": machine.publish, "share": machine.keep_share}.get("".join(sys.argv[1:]), machine.boot)()

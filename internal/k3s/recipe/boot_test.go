@@ -62,6 +62,7 @@ type world struct {
 	next   string         // nextLink of the list of scale sets; "": its own
 	moved  string         // where the list of scale sets is redirected; "": nowhere
 	denied int            // listKeys answers 403 so often
+	key    string         // of the account; "": shareKey
 	calls  map[string]int // by method and path
 	files  map[string]string
 }
@@ -75,9 +76,14 @@ func newWorld(t *testing.T) *world {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	for _, name := range []string{"mount", "mount.cifs", "nft", "apt-get", "useradd", "chgrp"} {
+	for _, name := range []string{"mount.cifs", "nft", "apt-get", "useradd", "chgrp"} {
 		w.program(filepath.Join(w.programs, name), `echo "`+name+` $*" >>"$ORTET_ROOT/commands"`)
 	}
+	w.program(filepath.Join(w.programs, "mount"), `echo "mount $*" >>"$ORTET_ROOT/commands"
+case "$*" in *remount*) [ -e "$ORTET_ROOT/in-place" ] || exit 32 ;; "-t cifs"*) mkdir -p "$ORTET_ROOT/proc"; echo "share $ORTET_ROOT/srv cifs" >>"$ORTET_ROOT/proc/mounts" ;; esac
+rm -f "$ORTET_ROOT/dead"`)
+	w.program(filepath.Join(w.programs, "umount"), `echo "umount $*" >>"$ORTET_ROOT/commands"; : >"$ORTET_ROOT/proc/mounts"`)
+	w.program(filepath.Join(w.programs, "stat"), `[ ! -e "$ORTET_ROOT/blocked" ] || exec sleep 1000; [ ! -e "$ORTET_ROOT/dead" ]`)
 	w.program(filepath.Join(w.programs, "systemctl"), `case "$*" in show*) cat "$ORTET_ROOT/k3s-started" ;; *) echo "systemctl $*" >>"$ORTET_ROOT/commands" ;; esac`)
 	w.put(w.root+"/k3s-started", "0", 0o644)
 	w.program(filepath.Join(w.programs, "id"), "exit 1")
@@ -139,7 +145,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			reply(http.StatusForbidden, object{"error": object{"code": "AuthorizationFailed", "message": "the client has no authorization"}})
 			return
 		}
-		reply(http.StatusOK, object{"keys": []any{object{"keyName": "key1", "value": shareKey}}})
+		reply(http.StatusOK, object{"keys": []any{object{"keyName": "key1", "value": cmp.Or(w.key, shareKey)}}})
 	case r.URL.Path == testGroup+"Microsoft.Network/publicIPAddresses/server":
 		reply(http.StatusOK, object{"properties": object{"ipAddress": "192.0.2.4", "dnsSettings": object{"fqdn": "demo.westeurope.example"}}})
 	case r.URL.Path == testGroup+"Microsoft.Compute/virtualMachineScaleSets":

@@ -189,8 +189,8 @@ func (r *renderer) agentDocument(p *k3s.Pool) ([]byte, error) {
 		identity
 		settings
 	}{r.identity("agent", AgentIdentity), s}, nil, []string{
-		"ortet-metadata-guard.service", "ortet-boot.service", "ortet-join.service", "k3s-agent.service", "ortet-events.service",
-	}, "k3s-agent.service.d/20-ortet.conf")
+		"ortet-metadata-guard.service", "ortet-boot.service", "ortet-join.service", "k3s-agent.service", "ortet-events.service", "ortet-share.timer",
+	}, "k3s-agent.service.d/20-ortet.conf", "ortet-share.service")
 }
 
 func (r *renderer) identity(role, name string) identity {
@@ -243,7 +243,8 @@ func (r *renderer) registries() string {
 		ServerName, r.ServerAddress, registryPort)
 }
 
-// document makes the cloud-config document that writes files and enables units.
+// document makes the cloud-config document that writes files and enables units; those of
+// dropIns are written alone.
 // boot is boot.json.
 func (r *renderer) document(role string, boot any, files []file, units []string, dropIns ...string) ([]byte, error) {
 	text, err := json.MarshalIndent(boot, "", " ")
