@@ -114,8 +114,10 @@ func (x *site) send(method, id, version string, body any) {
 
 // boot writes the tags that the server's machine writes, as soon as it runs by other
 // settings.
-func (x *site) boot() {
-	id := fleet.ResourceID(serverVM)
+func (x *site) boot() { x.bootAt(serverVM) }
+
+func (x *site) bootAt(server string) {
+	id := fleet.ResourceID(server)
 	for x.ctx.Err() == nil {
 		var vm struct {
 			Tags       map[string]string
