@@ -90,7 +90,10 @@ func TestOutcomeBackupsOverKeepAreDeleted(t *testing.T) {
 		x.put("theirs", tags)
 		x.put("demo-20200101-000000", object{recipe.TagCluster: "other", recipe.TagRole: recipe.RoleBackup})
 		x.put("demo-20200102-000000", object{recipe.TagCluster: "demo"})
-		want := []string{"demo-20200101-000000", "demo-20200102-000000", "theirs"}
+		// Of another cluster of that name, by its disk.
+		x.send(http.MethodPut, backupGroup+"/providers/Microsoft.Compute/snapshots/demo-19990101-000000", "2023-10-02", object{"location": "westeurope", "tags": tags,
+			"sku": object{"name": "Standard_LRS"}, "properties": object{"diskSizeGB": 8, "creationData": object{"createOption": "Empty"}}})
+		want := []string{"demo-19990101-000000", "demo-20200101-000000", "demo-20200102-000000", "theirs"}
 		for range 2 {
 			time.Sleep(24 * time.Hour)
 			first.Deleted = nil
@@ -117,7 +120,7 @@ func TestOutcomeBackupsOverKeepAreDeleted(t *testing.T) {
 
 // Interrupted at any time, the same command completes the backup, and makes no other one.
 func TestBackupToGroupInterrupted(t *testing.T) {
-	text := backedUp(1, "northeurope")
+	text := backedUp(2, "northeurope")
 	done := false
 	for after := time.Duration(0); !done && !t.Failed(); after += 397 * time.Second {
 		play(t, twoRegions, func(x *site) {
@@ -137,7 +140,7 @@ func TestBackupToGroupInterrupted(t *testing.T) {
 				}
 				x.backUpToGroup(text)
 			}
-			if names := x.inGroup(); len(names) != 2 || names[0]+"-northeurope" != names[1] || names[0] == old.Name {
+			if names := x.inGroup(); len(names) != 4 || names[0] != old.Name || names[2]+"-northeurope" != names[3] {
 				x.Errorf("after %s the group has %q", after, names)
 			}
 		})
