@@ -23,6 +23,11 @@ func snapshotType() *resourceType {
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
 			return c.remove(nil, func(e *entry) work {
+				for _, p := range c.s.copiesOf(e.body.(*armcompute.Snapshot), c.now) {
+					if c.s.findID(p.source) == e {
+						p.failed = c.now
+					}
+				}
 				return work{span: c.duration("snapshot.delete"), run: c.s.dropVolumes(e.volume())}
 			})
 		},
@@ -33,11 +38,33 @@ func snapshotType() *resourceType {
 }
 
 // A copyProgress is the extra of a snapshot whose bytes are copied after its operation has
-// ended: completionPercent shows how far.
-type copyProgress struct{ begin, end time.Time }
+// ended: completionPercent shows how far. failed is when its source was deleted before the
+// end, zero otherwise.
+type copyProgress struct {
+	begin, end, failed time.Time
+	source             string
+}
+
+// usable reports whether the bytes are there.
+func (p *copyProgress) usable(now time.Time) bool { return p.failed.IsZero() && !now.Before(p.end) }
+
+// copiesOf are the copies under way of snapshots of one disk.
+func (s *Server) copiesOf(from *armcompute.Snapshot, now time.Time) (all []*copyProgress) {
+	for _, e := range s.ofType("Microsoft.Compute/snapshots", s.Subscription, "") {
+		family := val(e.body.(*armcompute.Snapshot).Properties.IncrementalSnapshotFamilyID)
+		p, _ := e.extra.(*copyProgress)
+		if p != nil && p.failed.IsZero() && !p.usable(now) && stateOf(e.body) != stateDeleting && family != "" && family == val(from.Properties.IncrementalSnapshotFamilyID) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
 
 // percent is in whole percents, as seconds after the operation 0 was recorded.
 func (p *copyProgress) percent(now time.Time) float32 {
+	if !p.failed.IsZero() {
+		now = p.failed
+	}
 	if !now.Before(p.end) {
 		return 100
 	}
@@ -53,6 +80,10 @@ func renderSnapshot(c *call, e *entry) any {
 	shown, p := *body, *body.Properties
 	shown.Properties = &p
 	p.CompletionPercent = ptr(progress.percent(c.now))
+	if !progress.failed.IsZero() {
+		p.CopyCompletionError = &armcompute.CopyCompletionError{ErrorCode: ptr(armcompute.CopyCompletionErrorReasonCopySourceNotFound),
+			ErrorMessage: ptr("The source snapshot was deleted while the background copy was in progress.")}
+	}
 	return &shown
 }
 
@@ -92,7 +123,7 @@ func checkSnapshot(c *call, old, next *armcompute.Snapshot) error {
 		return changeSnapshot(old, next)
 	}
 	p.UniqueID = ptr(c.s.newUUID("snapshot", c.id.key()))
-	p.DiskState, p.DiskSizeBytes, p.CompletionPercent = ptr(armcompute.DiskStateUnattached), nil, nil
+	p.DiskState, p.DiskSizeBytes, p.CompletionPercent, p.CopyCompletionError = ptr(armcompute.DiskStateUnattached), nil, nil, nil
 	if err := c.originateSnapshot(next); err != nil {
 		return err
 	}
@@ -134,6 +165,9 @@ func (c *call) originateSnapshot(next *armcompute.Snapshot) error {
 		// incremental snapshot to a new region" in Azure's documentation).
 		if from == nil || !val(from.Properties.Incremental) || !val(p.Incremental) {
 			return conflict("CopyStart creation is supported only for incremental snapshots of incremental snapshots.")
+		}
+		if len(c.s.copiesOf(from, c.now)) > 0 {
+			return conflict("Another incremental snapshot of the disk of '%s' is being copied.", o.entry.id.name())
 		}
 	case normLocation(o.location) != normLocation(location):
 		return badParameter("snapshot.location", "The snapshot's location '%s' is not that of its source '%s', '%s'.", location, o.entry.id.String(), o.location)
@@ -221,7 +255,7 @@ func snapshotWork(c *call, e *entry, old, next *armcompute.Snapshot) work {
 	w := work{span: c.duration("snapshot.create"), run: c.s.makeVolumes(copying{e.volume(), from})}
 	if c.s.copiesLater(p) {
 		begin := c.now.Add(w.span)
-		e.extra = &copyProgress{begin, begin.Add(c.duration("snapshot.copy"))}
+		e.extra = &copyProgress{begin: begin, end: begin.Add(c.duration("snapshot.copy")), source: val(p.CreationData.SourceResourceID)}
 	}
 	return w
 }

@@ -172,6 +172,48 @@ func TestSnapshotTakesOverWhatItsDiskIs(t *testing.T) {
 	})
 }
 
+// A copy of CopyStart is Succeeded at once and usable at 100 percent; a disk has one copy at a
+// time, which fails where its source is deleted.
+func TestCopyStartTakesItsTime(t *testing.T) {
+	inVirtualTime(t, nil, func(b *bench) {
+		incremental := func(name string, option armcompute.DiskCreateOption, source string) (armcompute.SnapshotsClientCreateOrUpdateResponse, error) {
+			p, err := b.f.NewSnapshotsClient().BeginCreateOrUpdate(b.ctx, b.group, name, armcompute.Snapshot{Location: ptr(DefaultLocation), Properties: &armcompute.SnapshotProperties{
+				Incremental: ptr(true), CreationData: &armcompute.CreationData{CreateOption: &option, SourceResourceID: &source}}}, nil)
+			if err != nil {
+				return armcompute.SnapshotsClientCreateOrUpdateResponse{}, err
+			}
+			return p.PollUntilDone(b.ctx, nil)
+		}
+		d := b.disk("d", 8)
+		first, err := incremental("first", armcompute.DiskCreateOptionCopy, *d.ID)
+		second, err2 := incremental("second", armcompute.DiskCreateOptionCopy, *d.ID)
+		copied, err3 := incremental("copy", armcompute.DiskCreateOptionCopyStart, *first.ID)
+		if err != nil || err2 != nil || err3 != nil || *copied.Properties.ProvisioningState != "Succeeded" || *copied.Properties.CompletionPercent >= 100 {
+			t.Fatalf("%v, %v, %v, %+v", err, err2, err3, copied.Properties)
+		}
+		if _, err := incremental("of-copy", armcompute.DiskCreateOptionCopy, *copied.ID); err == nil || !strings.Contains(err.Error(), "cannot be used: its copy is at") {
+			t.Errorf("snapshot of a copy under way: %v", err)
+		}
+		if _, err := incremental("other", armcompute.DiskCreateOptionCopyStart, *second.ID); err == nil || !strings.Contains(err.Error(), "is being copied") {
+			t.Errorf("second copy of a disk: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if copied, err := b.f.NewSnapshotsClient().Get(b.ctx, b.group, "copy", nil); err != nil || *copied.Properties.CompletionPercent != 100 {
+			t.Errorf("after an hour: %v, %+v", err, copied.Properties)
+		}
+		if _, err := incremental("other", armcompute.DiskCreateOptionCopyStart, *second.ID); err != nil {
+			t.Error(err)
+		}
+		p, err := b.f.NewSnapshotsClient().BeginDelete(b.ctx, b.group, "second", nil)
+		await(b, p, err)
+		time.Sleep(time.Hour)
+		if other, err := b.f.NewSnapshotsClient().Get(b.ctx, b.group, "other", nil); err != nil || *other.Properties.CompletionPercent >= 100 ||
+			*other.Properties.CopyCompletionError.ErrorCode != armcompute.CopyCompletionErrorReasonCopySourceNotFound {
+			t.Errorf("copy without its source: %v, %+v", err, other.Properties)
+		}
+	})
+}
+
 func TestDiskRefusals(t *testing.T) {
 	disk := func(change func(*armcompute.Disk)) armcompute.Disk {
 		d := armcompute.Disk{Location: ptr(DefaultLocation), Properties: &armcompute.DiskProperties{

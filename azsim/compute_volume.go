@@ -133,7 +133,7 @@ func (c *call) originOf(id, target string) (*origin, error) {
 		p := b.Properties
 		o.sizeGB, o.osType, o.generation, o.capabilities, o.uniqueID = val(p.DiskSizeGB), p.OSType, p.HyperVGeneration, p.SupportedCapabilities, p.UniqueID
 		o.security, o.hibernation, o.bytes, o.location = p.SecurityProfile, p.SupportsHibernation, p.DiskSizeBytes, val(b.Location)
-		if progress, _ := e.extra.(*copyProgress); progress != nil && c.now.Before(progress.end) {
+		if progress, _ := e.extra.(*copyProgress); progress != nil && !progress.usable(c.now) {
 			return nil, conflict("The snapshot '%s' cannot be used: its copy is at %v percent.", e.id.name(), progress.percent(c.now))
 		}
 	default:

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,12 @@ func newClusterBackup(c *clusterOptions) *cobra.Command {
 	cmd := clusterCommand("backup", "Back up the state disk, or list and delete backups", `backup makes a snapshot of the cluster's state disk: its objects, certificates, tokens
 and local volumes. The server goes on running. A backup lies in the storage group and
 stays until it is deleted; of those that up and replace server make, three stay, and all
-while the server is not ready. Without NAME it is named after the time.`, nil)
+while the server is not ready.
+
+Without NAME it is named after the time, and where cluster.yaml has spec.backup, it goes
+into that group: down deletes none of it. It is copied to spec.backup.region, and once it
+is complete, backups over spec.backup.keep are deleted. Interrupted, the same command
+completes it.`, nil)
 	cmd.Use = "backup [NAME]"
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,6 +63,22 @@ while the server is not ready. Without NAME it is named after the time.`, nil)
 		if len(args) > 0 {
 			name = args[0]
 		}
+		if name == "" && m.Cluster.Spec.Backup != nil {
+			b, err := m.BackupToGroup(ctx)
+			show.Close()
+			if err != nil {
+				return c.printFailure(nil, nil, err)
+			}
+			return c.printNames(b, []string{b.Name}, func(w io.Writer) {
+				say(w, "Backup %s of %d GiB is made in group %s.", b.Name, b.SizeGB, m.Cluster.Spec.Backup.Group)
+				if b.Copy != "" {
+					say(w, "Copied to %s: %s.", b.Region, b.Copy.Name())
+				}
+				if len(b.Deleted) > 0 {
+					say(w, "Deleted: %s.", strings.Join(b.Deleted, ", "))
+				}
+			})
+		}
 		b, err := m.Backup(ctx, name, "")
 		show.Close()
 		if err != nil {
@@ -75,8 +97,9 @@ func newClusterRestore(c *clusterOptions) *cobra.Command {
 		own ownAddresses
 		yes string
 	)
-	cmd := clusterCommand("restore NAME", "Make the state disk again of a backup, and the server on it", `restore brings the cluster's state back to a backup: objects, certificates, tokens and
-local volumes. What is there now is backed up before. The server's VM is deleted, the
+	cmd := clusterCommand("restore FROM", "Make the state disk again of a backup, and the server on it", `restore brings the cluster's state back to a backup: objects, certificates, tokens and
+local volumes. FROM is a name in the storage group or in spec.backup.group, or an ARM id
+of a backup. One of another cluster makes a new cluster, which has no state yet. What is there now is backed up before. The server's VM is deleted, the
 disk is made again of the backup, and then it does what up does. After an upgrade that
 failed, write the backup's k3s into cluster.yaml first. It asks for the cluster's name.
 
@@ -105,9 +128,9 @@ func writeBackups(w io.Writer, all []lifecycle.Backup, now time.Time) {
 		say(w, "The cluster has no backups.")
 		return
 	}
-	rows := [][]string{{"BACKUP", "AGE", "K3S", "GIB", "WHY"}}
+	rows := [][]string{{"BACKUP", "AGE", "K3S", "GIB", "STATE", "WHY"}}
 	for _, b := range all {
-		rows = append(rows, cells(b.Name, age(b.Created, now), b.K3s, b.SizeGB, b.Why))
+		rows = append(rows, cells(b.Name, age(b.Created, now), b.K3s, b.SizeGB, b.State, b.Why))
 	}
-	writeTable(w, rows, shrink{0, 20}, shrink{4, 10})
+	writeTable(w, rows, shrink{0, 20}, shrink{5, 10})
 }

@@ -135,6 +135,9 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		fmt.Fprintln(w)
 		say(w, "Storage account %s (%s): shares %s", a.Account, a.State, dash(strings.Join(a.Shares, ", ")))
 	}
+	if s.LastBackup != nil {
+		fmt.Fprintf(w, "Last backup: %s old\n", age(*s.LastBackup, now))
+	}
 	if len(s.Endpoints) > 0 {
 		fmt.Fprintln(w)
 		writeEndpoints(w, s.Endpoints)

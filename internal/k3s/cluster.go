@@ -36,6 +36,8 @@ type Spec struct {
 	Manifests []Manifest `json:"manifests,omitempty"`
 	// Packages are Debian packages of all machines. A package that leaves the list stays installed.
 	Packages []string `json:"packages,omitempty"`
+	// Backup is where ortet cluster backup keeps backups that outlive the cluster.
+	Backup *Backup `json:"backup,omitempty"`
 	// Protect refuses what deletes: down, and up --prune.
 	Protect bool `json:"protect,omitempty"`
 }
@@ -143,6 +145,13 @@ type Storage struct {
 	Existing bool     `json:"existing,omitempty"` // in groups.storage: it is neither made nor changed nor deleted
 	Shares   []string `json:"shares,omitempty"`   // file shares; default config, data, registry
 	Mount    string   `json:"mount,omitempty"`    // the share at /srv on all machines; default data
+}
+
+// A Backup says where backups of the state disk are that outlive the cluster.
+type Backup struct {
+	Group  string `json:"group"`            // resource group, which no command deletes
+	Keep   int    `json:"keep,omitempty"`   // newest backups that stay; default 7
+	Region string `json:"region,omitempty"` // to which each is copied; "" is none
 }
 
 // Sources of Access besides CIDR ranges.

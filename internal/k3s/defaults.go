@@ -10,6 +10,7 @@ const (
 	defaultDiskType = "StandardSSD_LRS"
 	defaultDiskGB   = 32
 	defaultStateGB  = 8
+	defaultKeep     = 7
 )
 
 // SetDefaults sets all fields that have a default and are not set. Parse calls it.
@@ -47,6 +48,9 @@ func (c *Cluster) SetDefaults() {
 		s.Storage.Shares = []string{"config", "data", "registry"}
 	}
 	set(&s.Storage.Mount, "data")
+	if s.Backup != nil {
+		set(&s.Backup.Keep, defaultKeep)
+	}
 	set(&s.Access.User, "ortet")
 	set(&s.Access.SSHPort, 22)
 	set(&s.Access.SSHKey, name+".pub")

@@ -20,6 +20,16 @@ func (p parser) rules(c *Cluster) {
 	if strings.EqualFold(s.Groups.Storage, s.Groups.Compute) {
 		p.At("spec.groups.compute", "is the same group as spec.groups.storage, which outlives it; use two")
 	}
+	if b := s.Backup; b != nil {
+		for name, group := range map[string]string{"storage": s.Groups.Storage, "compute": s.Groups.Compute} {
+			if strings.EqualFold(b.Group, group) {
+				p.At("spec.backup.group", "is the same group as spec.groups."+name+", which ortet cluster down deletes; use another")
+			}
+		}
+		if b.Region == s.Location {
+			p.At("spec.backup.region", "is the same region as spec.location; use another, or leave it out")
+		}
+	}
 	p.image("spec.image", s.Image)
 	p.image("spec.server.image", s.Server.Image)
 	p.k3s("spec.server.k3s", s.Server.K3s, nil)

@@ -17,6 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/agents"
 	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // readyNodes is a cluster in which each machine has a Ready Node, in another boot each
@@ -65,7 +66,7 @@ const subscriptionScope = "subscription"
 
 // A grant is a row of the table in docs/reference/azure-permissions.md.
 type grant struct {
-	command, scope string // scope: subscriptionScope, lifecycle.RoleStorage or lifecycle.RoleCompute
+	command, scope string // scope: subscriptionScope, or a group by its role
 	actions        []string
 }
 
@@ -103,6 +104,7 @@ type operation struct {
 
 func operations() []operation {
 	auto := strings.Replace(file, "count: 2}", "count: 2}, {name: auto, min: 1, max: 2}", 1)
+	grouped := strings.Replace(backedUp(1, "northeurope"), "backups", "demo-backup", 1)
 	up := func(text string, o lifecycle.UpOptions) func(*site, *agents.Control) (any, error) {
 		return func(x *site, _ *agents.Control) (any, error) { return x.manager(text).Up(x.ctx, o) }
 	}
@@ -135,6 +137,17 @@ func operations() []operation {
 			}
 			return b, err
 		}},
+		{"backup to a group", func(x *site, _ *agents.Control) (any, error) {
+			var err error
+			for range 2 { // the second deletes the first
+				time.Sleep(10 * time.Minute)
+				if _, err = x.manager(grouped).BackupToGroup(x.ctx); err != nil {
+					break
+				}
+			}
+			return nil, err
+		}},
+		{"status", func(x *site, _ *agents.Control) (any, error) { return x.manager(grouped).Status(x.ctx) }},
 		{"replace server", func(x *site, _ *agents.Control) (any, error) {
 			return x.manager(auto).ReplaceServer(x.ctx, lifecycle.UpOptions{})
 		}},
@@ -159,7 +172,7 @@ func operations() []operation {
 
 // scopeOf is the scope of a grant that a path of a request is in.
 func scopeOf(path string) string {
-	for _, role := range []string{lifecycle.RoleStorage, lifecycle.RoleCompute} {
+	for _, role := range []string{lifecycle.RoleStorage, lifecycle.RoleCompute, recipe.RoleBackup} {
 		if strings.Contains(path+"/", "/resourcegroups/demo-"+role+"/") {
 			return role
 		}
@@ -174,7 +187,8 @@ type lack struct{ scope, action string }
 // rights are the roles of an operator.
 func rights(grants []grant, l lack) (roles []azsim.Grant) {
 	const subscription = "/subscriptions/" + azsim.DefaultSubscription
-	for scope, id := range map[string]string{subscriptionScope: subscription, lifecycle.RoleStorage: storageGroup, lifecycle.RoleCompute: computeGroup} {
+	for scope, id := range map[string]string{subscriptionScope: subscription, lifecycle.RoleStorage: storageGroup, lifecycle.RoleCompute: computeGroup,
+		recipe.RoleBackup: subscription + "/resourceGroups/demo-backup"} {
 		role := azsim.Grant{Role: "operator of " + scope, Scope: id}
 		for _, g := range grants {
 			for _, a := range g.actions {
@@ -203,6 +217,7 @@ func operate(t *testing.T, lacks []lack, observe func(r azsim.Request), test fun
 			s.Principals = append(s.Principals, azsim.Principal{Name: fmt.Sprint("operator ", i), ClientID: operatorID(i), ObjectID: operatorID(i), Roles: rights(grants, l)})
 		}
 		s.OnRequest = observe
+		twoRegions(s)
 	}, func(x *site) {
 		x.k3s = "v1.36.3+k3s1"
 		go x.boot()
@@ -275,7 +290,7 @@ func TestOperatorNeedsTheActionsAlone(t *testing.T) {
 func TestOperatorLacksAnAction(t *testing.T) {
 	var lacks []lack
 	commands := map[lack]string{}
-	for _, scope := range []string{subscriptionScope, lifecycle.RoleCompute, lifecycle.RoleStorage} {
+	for _, scope := range []string{subscriptionScope, lifecycle.RoleCompute, lifecycle.RoleStorage, recipe.RoleBackup} {
 		for _, g := range documented(t) {
 			for _, a := range g.actions {
 				if l := (lack{g.scope, a}); g.scope == scope && commands[l] == "" {

@@ -113,9 +113,11 @@ func (x *site) send(method, id, version string, body any) {
 
 // boot writes the tags that the server's machine writes, as soon as it runs by other
 // settings.
-func (x *site) boot() {
+func (x *site) boot() { x.bootAt(serverVM) }
+
+func (x *site) bootAt(server string) {
 	for x.ctx.Err() == nil {
-		_ = serverboot.Ready(x.ctx, x.arm, serverVM, serverboot.Tags{K3s: x.k3s}) // no VM yet
+		_ = serverboot.Ready(x.ctx, x.arm, server, serverboot.Tags{K3s: x.k3s}) // no VM yet
 		select {
 		case <-x.ctx.Done():
 		case <-time.After(10 * time.Second):

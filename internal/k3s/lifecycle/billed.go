@@ -104,7 +104,7 @@ func (m *Manager) billed(ctx context.Context, o *observation, d *recipe.Document
 		}
 		add(fmt.Sprintf("state disk, StandardSSD_LRS, %d GB", gb), "storage", 1, BilledAlways)
 	}
-	if o.groups[RoleStorage] != nil {
+	if o.groups[RoleStorage] != nil || m.Cluster.Spec.Backup != nil {
 		all, err := m.Backups(ctx)
 		if err != nil {
 			return nil, err

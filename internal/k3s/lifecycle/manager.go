@@ -69,7 +69,10 @@ type Agents interface {
 }
 
 // A Manager is the life cycle of one cluster.
-type Manager struct{ Config }
+type Manager struct {
+	Config
+	from fleet.ResourceID // the backup that Restore was given
+}
 
 // New makes a Manager. It sends nothing.
 func New(c Config) *Manager {
@@ -80,7 +83,7 @@ func New(c Config) *Manager {
 	if c.Report == nil {
 		c.Report = func(workflow.Event) {}
 	}
-	return &Manager{c}
+	return &Manager{Config: c}
 }
 
 func (m *Manager) name() string { return m.Cluster.Metadata.Name }
@@ -103,8 +106,11 @@ func (m *Manager) subscription() fleet.ResourceID {
 // group returns the id of the group of a role.
 func (m *Manager) group(role string) fleet.ResourceID {
 	name := m.Cluster.Spec.Groups.Compute
-	if role == RoleStorage || role == RoleState {
+	switch role {
+	case RoleStorage, RoleState:
 		name = m.Cluster.Spec.Groups.Storage
+	case recipe.RoleBackup:
+		name = m.Cluster.Spec.Backup.Group
 	}
 	return m.subscription().Child("resourceGroups", name)
 }

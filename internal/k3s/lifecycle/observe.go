@@ -64,6 +64,11 @@ type resource struct {
 		Creation    struct {
 			Source fleet.ResourceID `json:"sourceResourceId"`
 		} `json:"creationData"`
+		CompletionPercent *float64 `json:"completionPercent"` // of a copy from another region
+		CopyError         struct {
+			Code    string `json:"errorCode"`
+			Message string `json:"errorMessage"`
+		} `json:"copyCompletionError"`
 
 		// Machines and scale sets.
 		UserData        string `json:"userData"`
@@ -159,6 +164,23 @@ func (r *resource) sshKey() string {
 
 func (r *resource) is(state string) bool {
 	return strings.EqualFold(r.Properties.ProvisioningState, state)
+}
+
+// state is the provisioning state, or what of a snapshot's copy: Azure says Succeeded before
+// the bytes are there ("completionPercent").
+func (r *resource) state() string {
+	switch p := r.Properties; {
+	case p.CopyError.Code != "":
+		return p.CopyError.Code
+	case p.CompletionPercent != nil && *p.CompletionPercent < 100:
+		return fmt.Sprintf("copied to %.0f%%", *p.CompletionPercent)
+	}
+	return r.Properties.ProvisioningState
+}
+
+// copying reports whether Azure copies a snapshot now.
+func copying(r resource) bool {
+	return azure.Busy(r.Properties.ProvisioningState) || strings.HasPrefix(r.state(), "copied to ")
 }
 
 // underWay reports whether a deployment exists and has not ended: Azure answers Accepted

@@ -114,6 +114,7 @@ var edits = map[string]struct {
 	"spec.options.rebootAfterUpdates": {added: `true`},
 	"spec.manifests[]":                {added: manifest("1"), changed: manifest("2")},
 	"spec.packages":                   {added: `["jq"]`, changed: `["git"]`},
+	"spec.backup":                     {added: `{"group": "backups", "keep": 3}`, changed: `{"group": "backups", "keep": 4, "region": "northeurope"}`},
 	"spec.protect":                    {added: `true`},
 }
 

@@ -64,8 +64,7 @@ func (m *Manager) preflight(ctx context.Context, replace bool) (o *observation, 
 	var made []string
 	for _, role := range roles() {
 		if o.groups[role] == nil {
-			body := map[string]any{"location": m.Cluster.Spec.Location, "tags": map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: role}}
-			_, err := m.ARM.Send(ctx, "create the resource group", http.MethodPut, m.group(role), resourcesVersion, body)
+			err := m.makeGroup(ctx, m.group(role), m.Cluster.Spec.Location, map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: role})
 			if fleet.Is(err, fleet.KindDenied) {
 				p.add("AuthorizationFailed", m.group(role), cause(err), neededRole)
 				continue
@@ -87,6 +86,11 @@ func (m *Manager) preflight(ctx context.Context, replace bool) (o *observation, 
 		}
 	}
 	return o, d, p.err()
+}
+
+func (m *Manager) makeGroup(ctx context.Context, id fleet.ResourceID, location string, tags map[string]string) error {
+	_, err := m.ARM.Send(ctx, "create the resource group", http.MethodPut, id, resourcesVersion, map[string]any{"location": location, "tags": tags})
+	return err
 }
 
 // deleteEmpty deletes a group and waits, since the next up is refused while it is being

@@ -31,7 +31,7 @@ func anotherBackup(o *observation) string {
 // backupOr is what is being restored, or otherwise.
 func backupOr(otherwise string, o *observation) string {
 	if o.restore != "" {
-		return "backup " + o.restore
+		return "backup " + fleet.ResourceID(o.restore).Name()
 	}
 	return otherwise
 }
@@ -187,7 +187,7 @@ func (m *Manager) checkState(o *observation, p *problems) {
 		return
 	}
 	newState := cmp.Or(anotherBackup(o), newState)
-	if want := m.Cluster.Spec.Location; !fleet.SameRegion(disk.Location, want) && fleet.SameRegion(o.groups[RoleStorage].Location, want) {
+	if want := m.Cluster.Spec.Location; !fleet.SameRegion(disk.Location, want) && (o.groups[RoleStorage] == nil || fleet.SameRegion(o.groups[RoleStorage].Location, want)) {
 		p.add("LocationFixed", disk.ID, fmt.Sprintf("%s is in %s, but spec.location is %s", backupOr("state disk", o), disk.Location, m.Cluster.Spec.Location),
 			"write location: "+disk.Location+newState)
 	}
@@ -229,7 +229,7 @@ func (m *Manager) checkVersion(o *observation, p *problems) {
 		}
 	}
 	if o.restore != "" {
-		back, wayOut, runs = "", anotherBackup(o), "backup "+o.restore+" is of "
+		back, wayOut, runs = "", anotherBackup(o), backupOr("", o)+" is of "
 	}
 	w, err := version.ParseSemantic(want)
 	h, otherErr := version.ParseSemantic(have)

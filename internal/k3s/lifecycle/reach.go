@@ -104,6 +104,7 @@ func Reaches() []Reach {
 		{"spec.options.rebootAfterUpdates", []Effect{again, agents}},
 		{"spec.manifests[]", []Effect{at(ReachServer, "by this up; what a removed entry made stays in the cluster")}},
 		{"spec.packages", []Effect{at(ReachServer, "by this up; what leaves the list stays installed"), agents}},
+		{"spec.backup", []Effect{at(ReachNothing, "by the next ortet cluster backup")}},
 		{"spec.protect", []Effect{at(ReachNothing, "from now on: down and up --prune go by the file")}},
 	}
 }

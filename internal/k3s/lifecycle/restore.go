@@ -11,9 +11,11 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Restore makes the state disk again of a backup, and the server on it. What was there is
-// backed up before. The storage group has a tag from then on, by which Up goes on after an
-// interruption; nothing makes a blank disk while it is there. Errors are those of Up.
+// Restore makes the state disk again of a backup, and the server on it: of a name in the
+// storage group or in spec.backup.group, or of an ARM id. What was there is backed up before.
+// A backup of another cluster makes a new cluster alone. The storage group has a tag from then
+// on, by which Up goes on after an interruption; nothing makes a blank disk while it is there.
+// Errors are those of Up.
 func (m *Manager) Restore(ctx context.Context, name string) (*Result, error) {
 	r := m.result()
 	if err := m.beginRestore(ctx, name); err != nil {
@@ -34,16 +36,26 @@ func (m *Manager) planRestore(ctx context.Context, name string) (o *observation,
 	if o, err = m.observe(ctx); err != nil {
 		return nil, false, err
 	}
-	backup, err := m.get(ctx, m.backupID(name), diskVersion)
-	if err != nil {
-		return nil, false, err
+	ids := []fleet.ResourceID{m.backupID(name)}
+	if m.Cluster.Spec.Backup != nil && ids[0].Name() == name { // a copy in the cluster's region is what it can use
+		ids = append(ids, m.inBackupGroup(name+"-"+m.Cluster.Spec.Location), m.inBackupGroup(name))
 	}
-	if !m.ours(backup) || backup.Tags[recipe.TagRole] != recipe.RoleBackup {
+	var backup *resource
+	for i := 0; i < len(ids) && backup == nil && ids[i].Segment("snapshots") != ""; i++ {
+		m.from = ids[i]
+		if backup, err = m.get(ctx, m.from, diskVersion); err != nil {
+			return nil, false, err
+		}
+	}
+	if backup == nil || backup.Tags[recipe.TagRole] != recipe.RoleBackup {
 		all, err := m.Backups(ctx)
 		if err != nil {
 			return nil, false, err
 		}
 		return nil, false, m.noBackup(name, all)
+	}
+	if !m.from.Equal(m.backupID(m.from.Name())) {
+		name = string(m.from) // not in the storage group
 	}
 	again := false // a disk that another k3s than the file's has written meanwhile is not gone on with
 	if o.restore == name && o.restored() {
@@ -68,7 +80,14 @@ func (m *Manager) beginRestore(ctx context.Context, name string) error {
 		return err
 	}
 	group := m.group(RoleStorage)
-	if err := m.tag(ctx, group, map[string]string{recipe.TagRestore: name, recipe.TagRestoreBefore: o.before}); err != nil {
+	tags := map[string]string{recipe.TagRestore: o.restore, recipe.TagRestoreBefore: o.before}
+	if o.groups[RoleStorage] == nil {
+		tags[recipe.TagCluster], tags[recipe.TagRole] = m.name(), RoleStorage
+		err = m.makeGroup(ctx, group, m.Cluster.Spec.Location, tags)
+	} else {
+		err = m.tag(ctx, group, tags)
+	}
+	if err != nil {
 		return err
 	}
 	return m.poll(ctx, func() (bool, error) { // ARM's reads may be older than its writes
@@ -91,11 +110,26 @@ func (m *Manager) checkRestore(o *observation, p *problems) {
 	const others = "restore another backup (ortet cluster backup --list), or for a new cluster: ortet cluster down --state"
 	switch {
 	case o.restore == "" || o.restored():
-	case o.backup == nil || !m.ours(o.backup):
-		p.add("BackupNotFound", m.backupID(o.restore), "backup of the unfinished restore does not exist, or is not of this cluster", others)
-	case !o.backup.is("Succeeded"):
-		p.add("BackupNotReady", o.backup.ID, "backup is in state "+o.backup.Properties.ProvisioningState, "wait until it is Succeeded, or "+others)
+	case o.backup == nil || o.backup.Tags[recipe.TagRole] != recipe.RoleBackup:
+		p.add("BackupNotFound", m.backupID(o.restore), "backup of the unfinished restore does not exist, or is no backup", others)
+	case !m.ours(o.backup) && o.state != nil && o.state.Tags[recipe.TagRestoreBefore] != o.before:
+		what := "backup is of cluster " + o.backup.Tags[recipe.TagCluster] + ", and cluster " + m.name() + " has a state of its own"
+		if o.state.Properties.Creation.Source.Equal(o.backup.ID) { // interrupted after its end
+			what = "the state of cluster " + m.name() + " was made of this backup already; ortet cluster up goes on"
+		}
+		p.add("BackupForeign", o.backup.ID, what, "to make it of this backup: ortet cluster down --state first; otherwise "+others)
+	case !m.restorable(o):
+		p.add("BackupElsewhere", m.backupID(o.restore), "unfinished restore is of a backup in another group than spec.groups.storage and spec.backup.group", "ortet cluster restore "+o.restore+" goes on with it; otherwise "+others)
+	case o.backup.state() != "Succeeded":
+		p.add("BackupNotReady", o.backup.ID, "backup is in state "+o.backup.state(), "wait until it is Succeeded, or "+others)
 	}
+}
+
+// restorable reports whether a backup may make the state: that of an ARM id elsewhere by
+// command alone, since who writes tags of the storage group could name any snapshot.
+func (m *Manager) restorable(o *observation) bool {
+	id := m.backupID(o.restore)
+	return id.Equal(m.from) || id.Equal(m.backupID(id.Name())) || m.Cluster.Spec.Backup != nil && id.Equal(m.inBackupGroup(id.Name()))
 }
 
 // remake prepares that a deployment makes the server again: it backs up the state, deletes the
@@ -141,7 +175,7 @@ func (m *Manager) remakeDisk(ctx context.Context, o *observation, c *clock) erro
 	if err := m.delete(ctx, "the state disk", m.stateID(), diskVersion); err != nil {
 		return err
 	}
-	c.report(workflow.EventProgress, "making the state disk of backup "+o.restore)
+	c.report(workflow.EventProgress, "making the state disk of "+backupOr("", o))
 	tags := map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: RoleState, recipe.TagRestoreBefore: o.before}
 	for _, name := range []string{recipe.TagRanges, recipe.TagK3s} {
 		if v := o.backup.Tags[name]; v != "" {
@@ -223,7 +257,7 @@ func (m *Manager) endRestore(ctx context.Context) error {
 // unfinished notes a restore that was interrupted, and that the cluster is stopped.
 func (m *Manager) unfinished(o *observation, agents map[string][]fleet.Instance) (notes []string) {
 	if o.restore != "" {
-		notes = append(notes, "restore of backup "+o.restore+" is unfinished; ortet cluster up goes on with it")
+		notes = append(notes, "restore of "+backupOr("", o)+" is unfinished; ortet cluster up goes on with it")
 	}
 	if stoppedServer(o) {
 		notes = append(notes, "cluster is stopped; ortet cluster start starts it")

@@ -20,8 +20,9 @@ type Status struct {
 	Pools        []PoolStatus   `json:"pools"`
 	Storage      *StorageStatus `json:"storage,omitempty"`
 	Endpoints    []Endpoint     `json:"endpoints"`
-	Billed       []Charge       `json:"billed"`          // of what exists
-	Notes        []string       `json:"notes,omitempty"` // what Up would leave as it is
+	LastBackup   *time.Time     `json:"lastBackup,omitempty"` // the newest that is complete in spec.backup.group
+	Billed       []Charge       `json:"billed"`               // of what exists
+	Notes        []string       `json:"notes,omitempty"`      // what Up would leave as it is
 }
 
 // A GroupStatus is a resource group and its last deployment.
@@ -148,6 +149,13 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		for _, share := range r.list(ctx, m.accountID()+"/fileServices/default/shares", storageVersion) {
 			s.Storage.Shares = append(s.Storage.Shares, share.Name)
 		}
+	}
+	var warning string
+	if s.LastBackup, warning, err = m.lastBackup(ctx); err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		s.Notes = append(s.Notes, warning)
 	}
 	s.Endpoints = m.endpoints(ctx, r)
 	if s.Billed, err = m.billed(ctx, o, nil, agents); err != nil {

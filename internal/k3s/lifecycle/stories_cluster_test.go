@@ -131,6 +131,9 @@ func (w *world) clusterTells(before was) string {
 		}
 		text += fmt.Sprintf("; %s %d", why, count[why])
 	}
+	for _, name := range w.inGroup() {
+		text += "; " + stamp.ReplaceAllString(name, "TIME")
+	}
 	if r, there := w.thing(computeGroup + "/providers/Microsoft.Insights/autoscaleSettings/more"); there {
 		text += "; autoscale " + r.Name
 	}
@@ -233,6 +236,11 @@ func clusterStories() []story {
 			ends: "server running new" + rest + " Copy of mine" + saved, says: ready("backup mine is restored", "backup before-restore-")},
 		{name: "backup", dear: true, do: func(w *world, p *process) (any, error) { return p.less(twoPools).Backup(p.ctx, "", "") },
 			ends: "server running" + rest + "; made up 1" + saved, meets: map[string]string{killAfter: "server running" + rest + "; made up 2" + saved}},
+		{name: "backup to a group", do: func(w *world, p *process) (any, error) {
+			return p.less(backedUp(1, "northeurope")).BackupToGroup(p.ctx)
+		}, prepare: func(w *world) {
+			w.backUpToGroup(backedUp(1, "northeurope"))
+		}, ends: "server running" + rest + saved + "; demo-TIME; demo-TIME-northeurope"},
 		{name: "down", do: down(lifecycle.RoleCompute), prepare: func(w *world) {
 			w.noTheirs()
 			w.k3s = "v1.36.9+k3s1"
@@ -261,7 +269,7 @@ func (p *process) less(text string) *lifecycle.Manager {
 // TestClusterStories plays commands of a cluster, while each of their writes goes wrong.
 func TestClusterStories(t *testing.T) {
 	stories(t, clusterStories(), func(t *testing.T, s story, happens string) {
-		play(t, nil, func(x *site) {
+		play(t, twoRegions, func(x *site) {
 			x.k3s = "v1.36.3+k3s1"
 			w := &world{site: x, story: s, happens: nothing, met: map[string]bool{}}
 			go x.boot()

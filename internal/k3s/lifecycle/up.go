@@ -122,7 +122,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		if err := m.endRestore(ctx); err != nil {
 			return r, interrupted(ctx, "restore", "the server is ready", err)
 		}
-		if r.Notes = append(r.Notes, "backup "+o.restore+" is restored"); len(o.sets) > 0 {
+		if r.Notes = append(r.Notes, backupOr("", o)+" is restored"); o.backup != nil && !m.ours(o.backup) {
+			r.Notes = append(r.Notes, "Nodes of agents of cluster "+o.backup.Tags[recipe.TagCluster]+" are in it: kubectl delete node deletes them")
+		} else if len(o.sets) > 0 {
 			r.Notes = append(r.Notes, "agents that joined after the backup have no Ready Node (ortet cluster agents); "+
 				"ortet cluster reimage POOL has a pool's agents join again, ortet cluster replace NODE one")
 		}

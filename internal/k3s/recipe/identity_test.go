@@ -235,6 +235,12 @@ func TestIdentitiesMayDoNoMore(t *testing.T) {
 	assignment := object{"properties": object{"roleDefinitionId": "/subscriptions/" + azsim.DefaultSubscription +
 		"/providers/Microsoft.Authorization/roleDefinitions/8e3af657-a8ff-443c-a75c-2fe8c4bcb635", "principalId": "PRINCIPAL"}}
 	d := deploy(t)
+	// The backup group and a backup in it: root on the server cannot read or delete it.
+	const backups = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/backups")
+	const backup = backups + "/providers/Microsoft.Compute/snapshots/demo-20261129-020000"
+	snapshot := object{"location": "westeurope", "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": azsimStorage + "/providers/Microsoft.Compute/disks/" + recipe.StateDisk}}}
+	d.send(http.MethodPut, backups, "2021-04-01", object{"location": "westeurope"})
+	d.send(http.MethodPut, backup, "2023-10-02", snapshot)
 	for _, ask := range []struct {
 		who, method string
 		id          fleet.ResourceID
@@ -269,6 +275,14 @@ func TestIdentitiesMayDoNoMore(t *testing.T) {
 		{never, http.MethodPut, azsimServer + "/providers/Microsoft.Authorization/roleAssignments/00000000-0000-4000-8000-000000000001", "2022-04-01", assignment},
 		{never, http.MethodPut, account + "/providers/Microsoft.Authorization/roleAssignments/00000000-0000-4000-8000-000000000002", "2022-04-01", assignment},
 		{never, http.MethodGet, "/subscriptions/" + azsim.DefaultSubscription + "/resourcegroups", "2021-04-01", nil},
+		{never, http.MethodGet, backups, "2021-04-01", nil},
+		{never, http.MethodGet, backups + "/providers/Microsoft.Compute/snapshots", "2023-10-02", nil},
+		{never, http.MethodGet, backup, "2023-10-02", nil},
+		{never, http.MethodPost, backup + "/beginGetAccess", "2023-10-02", object{"access": "Read", "durationInSeconds": 60}},
+		{never, http.MethodPut, backup + "x", "2023-10-02", snapshot},
+		{never, http.MethodPatch, backup + "/providers/Microsoft.Resources/tags/default", "2021-04-01", tags},
+		{never, http.MethodDelete, backup, "2023-10-02", nil},
+		{never, http.MethodDelete, backups, "2021-04-01", nil},
 	} {
 		for _, name := range []string{recipe.ServerIdentity, recipe.AgentIdentity} {
 			client, _ := d.identity(name)
