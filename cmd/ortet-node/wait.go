@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -165,7 +166,7 @@ func verdictText(v wire.Verdict) string {
 	}
 	field("outcome", string(v.Outcome))
 	field("reason", v.Reason)
-	owner := string(v.Owner)
+	owner := strings.Trim(string(v.Owner)+", "+string(verdict.ConfidenceOf(v.Reason)), ", ")
 	if v.Outcome != wire.Succeeded && v.Retryable {
 		owner = strings.TrimPrefix(owner+"; trying again may help", "; ")
 	}

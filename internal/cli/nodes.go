@@ -106,6 +106,8 @@ type nodeStory struct {
 	// Configuration is why the configuration in place is not applied, "" where it is or
 	// where there is none.
 	Configuration string `json:"configuration,omitempty"`
+	// Sure is how sure the reason is; it follows from it.
+	Sure string `json:"confidence,omitempty"`
 }
 
 // survey is what one look gives.
@@ -198,6 +200,9 @@ func (v *surveyor) observe(ctx context.Context, named string) (survey, error) {
 	s.rest(nodes, kept)
 	s.place(ctx, look, pools)
 	s.only(pools)
+	for i := range s.stories {
+		s.stories[i].Sure = string(s.stories[i].Confidence())
+	}
 	slices.SortStableFunc(s.stories, func(a, b nodeStory) int {
 		return strings.Compare(strings.ToLower(a.Pool.Name())+" "+a.title(), strings.ToLower(b.Pool.Name())+" "+b.title())
 	})

@@ -74,7 +74,7 @@ func nonNil[T any](list []T) []T {
 }
 
 func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
-	rows := [][]string{{"NODE", "POOL", "STATUS", "VERDICT", "REASON", "OWNER", "AGE"}}
+	rows := [][]string{{"NODE", "POOL", "STATUS", "VERDICT", "REASON", "OWNER", "CONFIDENCE", "AGE"}}
 	legend := map[string]bool{}
 	for _, n := range list {
 		mark := ""
@@ -88,7 +88,7 @@ func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
 		if at.IsZero() {
 			at = n.Since
 		}
-		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(n.status()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), age(at, now)})
+		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(n.status()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), dash(string(n.Confidence())), age(at, now)})
 	}
 	if !slices.ContainsFunc(list, nodeStory.hasOwnStatus) {
 		for i, r := range rows {
@@ -135,7 +135,7 @@ func writeByPool(w io.Writer, rows [][]string) {
 	}
 	// What is too wide all the same gives way: the reason goes before the node.
 	reason := slices.Index(narrow[0], "REASON")
-	fit(narrow, resultWidth, []shrink{{reason, 12}, {0, 20}, {reason, 8}})
+	fit(narrow, resultWidth, []shrink{{reason, 20}, {0, 20}, {reason, 8}})
 	wide := widths(narrow)
 	for i := 1; i < len(rows); {
 		end := i
@@ -279,7 +279,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 	}
 	field := func(name, text string) {
 		if text != "" && text != "-" {
-			paragraph(w, resultWidth, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), text)
+			paragraph(w, resultWidth, fmt.Sprintf("  %-10s ", name), strings.Repeat(" ", 13), text)
 		}
 	}
 	v := n.Verdict
@@ -288,6 +288,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 	}
 	fmt.Fprintln(w)
 	field("owner", string(n.Owner()))
+	field("confidence", string(n.Confidence()))
 	field("remedy", v.Remedy)
 	if v.Retryable {
 		field("retry", "the same boot may succeed if it is tried again")

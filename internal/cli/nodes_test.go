@@ -173,7 +173,7 @@ func TestNodeWithAFailedConfiguration(t *testing.T) {
 	s.rest([]controller.NodeView{*controller.ViewOf(node)}, nil)
 	var b strings.Builder
 	writeNode(&b, s.stories[0], noon)
-	if !strings.Contains(b.String(), "  config    Unhealthy: kubelet.service failed; the node has generation 6\n") {
+	if !strings.Contains(b.String(), "  config     Unhealthy: kubelet.service failed; the node has generation 6\n") {
 		t.Error(b.String())
 	}
 	node.Status.Conditions[1].Status = corev1.ConditionTrue
