@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -166,7 +165,7 @@ func verdictText(v wire.Verdict) string {
 	}
 	field("outcome", string(v.Outcome))
 	field("reason", v.Reason)
-	owner := strings.Trim(string(v.Owner)+", "+string(verdict.ConfidenceOf(v.Reason)), ", ")
+	owner := strings.Trim(string(v.Owner)+", "+bootstrap.Confidence(v), ", ")
 	if v.Outcome != wire.Succeeded && v.Retryable {
 		owner = strings.TrimPrefix(owner+"; trying again may help", "; ")
 	}

@@ -291,7 +291,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 			module = module || moduleFailed(s)
 			serious = serious || strings.Contains(s, "e: ")
 		}
-		if ofPod(s) && !needed(s) || othersForbidden(s) {
+		if ofPod(s) && !needed(s) || ofOthers(s) {
 			continue
 		}
 		next := ""
@@ -332,7 +332,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 		if pull(s) && !strings.Contains(s, "[error ") {
 			// A workload's image is none of the node's; a script pulls what it needs.
 			switch {
-			case k&scripts != 0:
+			case k&(output|provision) != 0:
 				r.add(pullReason(s), rankStep, i, "", always)
 			case nodeImage(s):
 				r.add(pullReason(s), rankCause, i, "", always)
@@ -352,12 +352,11 @@ func (c *inquiry) lookAt(at int, l *log) {
 	}
 	stopped := c.stopped(l)
 	r.drop(func(i int) bool {
-		f := &r.found[i]
-		switch s := l.low[f.line]; {
-		case f.reason == "DeviceMissing":
+		switch f := &r.found[i]; f.reason {
+		case "DeviceMissing":
 			return f.order&(elsewhere|kernel) != 0 && !stopped // a disk that need not be there (nofail) is waited for as well
-		case f.reason == "PackageRepositoryUnreachable":
-			return !serious && strings.Contains(s, "w: failed to fetch ") // apt went on
+		case "PackageRepositoryUnreachable":
+			return !serious && strings.Contains(l.low[f.line], "w: failed to fetch ") // apt went on
 		}
 		return false
 	})

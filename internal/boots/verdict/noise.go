@@ -13,14 +13,17 @@ func ofPod(s string) bool {
 // needed says whether a line of a pod is of what the node needs of pods: a network, and
 // the sandbox that every pod is in.
 func needed(s string) bool {
-	return nodeImage(s) && hasAny(s, "pull") || !hasAny(s, "mirror pod", "probe failed", "probetype=", "no relationship found", "mountvolume", "webhook") &&
+	return nodeImage(s) && hasAny(s, "pull") || hasAny(s, "no space left on device") && hasAny(s, nodePaths[:]...) || !hasAny(s, "mirror pod", "probe failed", "probetype=", "no relationship found", "mountvolume", "webhook") &&
 		hasAny(s, "sandbox", "failed to find plugin", "cgroupspath", `exec: "runc"`, `exec: \"runc\"`, `exec: \\\"runc\\\"`)
 }
 
-// othersForbidden says whether a line in lower case is of what the API server does not
-// let somebody else do, or what the node does without.
-func othersForbidden(s string) bool {
-	return hasAny(s, `user "system:serviceaccount:`, `user \"system:serviceaccount:`, `user "system:kube-`, `user \"system:kube-`, "events is forbidden", "server rejected event")
+// ofOthers says whether a line in lower case is of what the API server does not let
+// somebody else do, of what the node does without, or of a request by way of the
+// cluster's own service, as only pods make them.
+func ofOthers(s string) bool {
+	return hasAny(s, `user "system:serviceaccount:`, `user \"system:serviceaccount:`, `user "system:kube-`, `user \"system:kube-`, "events is forbidden", "server rejected event", "unable to decode an event from the watch stream",
+		"https://kubernetes.default", "https://10.96.0.1:443", "https://10.43.0.1:443") ||
+		strings.Contains(s, "system:node:") && hasAny(s, "serviceaccounts/token", `resource "secrets`, `resource \"secrets`, `resource "configmaps`, `resource \"configmaps`, "persistentvolume")
 }
 
 // nodePaths are where what a node needs is written.

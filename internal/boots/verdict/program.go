@@ -8,7 +8,7 @@ var identifiers = [...]struct {
 	name string
 	kind kind
 }{
-	{"kernel", kernel}, {"kubelet", kubelet}, {"k3s", k3s}, {"k3s-", k3s}, {"rke2", k3s}, {"rke2-", k3s},
+	{"kernel", kernel}, {"kubelet", kubelet}, {"kubelet-wrapper", kubelet}, {"hyperkube", kubelet}, {"k3s", k3s}, {"k3s-", k3s}, {"rke2", k3s}, {"rke2-", k3s},
 	{"containerd", runtime}, {"crio", runtime}, {"dockerd", runtime}, {"cri-dockerd", runtime},
 	{"cloud-init", output}, {"kubeadm", output},
 	// What these write has nothing to do with the boot.
@@ -19,7 +19,7 @@ var identifiers = [...]struct {
 }
 
 // kubeadmFiles are klog's files of kubeadm and kubectl; other ones are the kubelet's.
-// Source: kubernetes cmd/kubeadm/app, staging/src/k8s.io/client-go/discovery/cached/memory.
+// Source: kubernetes/cmd/kubeadm/app, kubernetes/staging/src/k8s.io/client-go/discovery/cached/memory.
 var kubeadmFiles = [...]string{
 	"checks.go:", "joinconfiguration.go:", "initconfiguration.go:", "configset.go:", "strict.go:", "common.go:", "token.go:", "join.go:", "init.go:",
 	"waitcontrolplane.go:", "preflight.go:", "memcache.go:", "utils.go:", "warnings.go:", "cleanupnode.go:", "reset.go:",
@@ -28,15 +28,18 @@ var kubeadmFiles = [...]string{
 // programOf says who wrote a line, in lower case, by the line's own head; hint, whose
 // log it stands in, where the head does not say.
 func programOf(s string, hint kind) kind {
+	s = strings.TrimLeft(s, " >|`*") // as it is quoted
 	head := s[:min(len(s), 160)]
-	if at := strings.Index(head, "]: "); at > 0 {
-		name := strings.TrimRight(head[:at], "0123456789")
-		if strings.HasSuffix(name, "[") && len(name) < at {
-			return identified(name[strings.LastIndexByte(name[:len(name)-1], ' ')+1:len(name)-1], s, hint)
+	if id, rest, ok := strings.Cut(head, ": "); ok {
+		name := strings.TrimRight(strings.TrimSuffix(id, "]"), "0123456789")
+		pid := strings.HasSuffix(id, "]") && strings.HasSuffix(name, "[")
+		name = strings.TrimSuffix(name, "[")
+		name = name[strings.LastIndexByte(name, ' ')+1:]
+		if k := identified(name, s); k != 0 && (pid || k == kernel || strings.Count(id, ":") > 1) && (k != foreign || hint == elsewhere) {
+			return k
+		} else if pid {
+			head = rest // systemd, a script, a program that nobody knows
 		}
-	}
-	if strings.Contains(head, " kernel: ") || strings.HasPrefix(head, "kernel: ") {
-		return kernel
 	}
 	if hint != elsewhere {
 		return hint
@@ -64,22 +67,19 @@ func programOf(s string, hint kind) kind {
 	return hint
 }
 
-// identified is the program of a line by its identifier.
-func identified(name, s string, hint kind) kind {
+// identified is the program of a line by its identifier, 0 where it is not known.
+func identified(name, s string) kind {
 	for i := range identifiers {
 		id := &identifiers[i]
 		if name != id.name && !(strings.HasSuffix(id.name, "-") && strings.HasPrefix(name, id.name)) {
 			continue
-		}
-		if id.kind == foreign && hint != elsewhere {
-			return hint
 		}
 		if id.name == "cloud-init" && hasAny(s, ".py[debug]: ", ".py[info]: ", ".py[warning]: ", ".py[error]: ", ".py[critical]: ") {
 			return cloudInit
 		}
 		return id.kind
 	}
-	return hint // systemd of the unit whose journal it is, a script, a program that nobody knows
+	return 0
 }
 
 // klog says whether a line begins as klog's do: "e1121 06:58:30.1 ".
