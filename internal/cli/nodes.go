@@ -200,9 +200,6 @@ func (v *surveyor) observe(ctx context.Context, named string) (survey, error) {
 	s.rest(nodes, kept)
 	s.place(ctx, look, pools)
 	s.only(pools)
-	for i := range s.stories {
-		s.stories[i].Sure = string(s.stories[i].Confidence())
-	}
 	slices.SortStableFunc(s.stories, func(a, b nodeStory) int {
 		return strings.Compare(strings.ToLower(a.Pool.Name())+" "+a.title(), strings.ToLower(b.Pool.Name())+" "+b.title())
 	})

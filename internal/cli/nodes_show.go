@@ -22,7 +22,7 @@ func (o *options) printNodes(s survey, failed bool) error {
 		list = slices.DeleteFunc(slices.Clone(list), nodeStory.well)
 	}
 	for i := range list { // the whole story has its own command
-		list[i].Console = nil
+		list[i].Console, list[i].Sure = nil, string(list[i].Confidence())
 	}
 	result := map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}
 	err := o.printNames(result, storyNames(list), func(w io.Writer) {
@@ -246,6 +246,7 @@ func (o *options) printNode(s survey, name string) error {
 		}
 		return b.Since.Compare(a.Since)
 	})
+	found[0].Sure = string(found[0].Confidence())
 	err := o.printNames(found[0], storyNames(found[:1]), func(w io.Writer) {
 		writeNode(w, found[0], s.now)
 		if n := len(found) - 1; n > 0 {

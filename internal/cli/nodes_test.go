@@ -283,7 +283,7 @@ func TestNodesForPrograms(t *testing.T) {
 		if err := decode([]byte(out.String()), &back); err != nil {
 			t.Fatalf("%s: %v\n%s", form, err, out.String())
 		}
-		if len(back.Nodes) != 4 || back.Nodes[1].Reason() != "BootstrapTokenUnknown" || back.Notes == nil {
+		if len(back.Nodes) != 4 || back.Nodes[1].Reason() != "BootstrapTokenUnknown" || back.Nodes[1].Sure != "observed" || back.Notes == nil {
 			t.Errorf("%s: what comes back:\n%s", form, out.String())
 		}
 		out.Reset()
