@@ -332,7 +332,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 		if pull(s) && !strings.Contains(s, "[error ") {
 			// A workload's image is none of the node's; a script pulls what it needs.
 			switch {
-			case k&(output|provision) != 0:
+			case k&(output|provision) != 0, k == elsewhere && strings.HasPrefix(s, "ctr: "):
 				r.add(pullReason(s), rankStep, i, "", always)
 			case nodeImage(s):
 				r.add(pullReason(s), rankCause, i, "", always)
