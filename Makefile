@@ -129,6 +129,9 @@ elastic: build controlplane helm $(GOTESTSUM) ## ortet cluster on real machines;
 bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20
 	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))
 
+corpus: ## how many verdicts on fixtures and lines are right, vague, silent, baseless, wrong
+	go test -count=1 -v ./internal/boots/verdict -run '^TestCorpus$$'
+
 lint: $(GOLANGCI) $(ACTIONLINT) ## formatting, vet, linters
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'not formatted; run gofmt -w on:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GOLANGCI) run ./...

@@ -165,7 +165,7 @@ func verdictText(v wire.Verdict) string {
 	}
 	field("outcome", string(v.Outcome))
 	field("reason", v.Reason)
-	owner := string(v.Owner)
+	owner := strings.Trim(string(v.Owner)+", "+bootstrap.Confidence(v), ", ")
 	if v.Outcome != wire.Succeeded && v.Retryable {
 		owner = strings.TrimPrefix(owner+"; trying again may help", "; ")
 	}

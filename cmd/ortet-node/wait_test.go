@@ -170,7 +170,7 @@ func TestVerdictForAPerson(t *testing.T) {
 	}
 	text := verdictText(v)
 	for _, want := range []string{
-		"outcome  Failed\n", "reason   KubeadmPreflight\n", "owner    user; trying again may help\n",
+		"outcome  Failed\n", "reason   KubeadmPreflight\n", "owner    user, concluded; trying again may help\n",
 		"where    stage modules-final, module runcmd, phase preflight, exit code 2\n",
 		"do       Remove", "/var/log/cloud-init-output.log (the end of it)\n  xxx",
 	} {

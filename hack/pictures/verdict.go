@@ -101,7 +101,7 @@ func verdictOrder() (string, error) {
 	}
 	return c.picture(y+62, "How a verdict is found: why a node did not come up",
 		fmt.Sprintf("Six sources of a verdict in their order, the node's own report first. Then %d reasons by how near to the cause their evidence is, from an answer of the cluster itself down to none; the first level decides. "+
-			"Each reason has an owner: user %d, image %d, network %d, platform %d.", total, owners[wire.OwnerUser], owners[wire.OwnerImage], owners[wire.OwnerNetwork], owners[wire.OwnerPlatform]))
+			"Owners of reasons: user %d, image %d, network %d, platform %d; none where nothing says why, %d.", total, owners[wire.OwnerUser], owners[wire.OwnerImage], owners[wire.OwnerNetwork], owners[wire.OwnerPlatform], owners[""]))
 }
 
 // span names what lies above it.

@@ -53,6 +53,7 @@ type agentView struct {
 	Power    string           `json:"power,omitempty"`  // "running", "deallocated"
 	Verdict  string           `json:"verdict"`          // as ortet nodes has it
 	Reason   string           `json:"reason,omitempty"` // of a boot that did not end well
+	Sure     string           `json:"confidence,omitempty"`
 	Image    string           `json:"image,omitempty"`  // what it was made of
 	Created  time.Time        `json:"created,omitzero"` // of the machine
 	ID       fleet.ResourceID `json:"id"`
@@ -65,7 +66,7 @@ func (c *clusterOptions) printAgents(in *site, s survey) error {
 			continue
 		}
 		a := agentView{
-			Pool: n.Pool.Name(), Instance: n.Name, Node: n.Node, Power: string(n.Boot.Power), Verdict: string(n.State), Reason: n.Reason(),
+			Pool: n.Pool.Name(), Instance: n.Name, Node: n.Node, Power: string(n.Boot.Power), Verdict: string(n.State), Reason: n.Reason(), Sure: string(n.Confidence()),
 			Image: n.Boot.Image, Created: n.Created, ID: n.Instance,
 		}
 		agents = append(agents, a)

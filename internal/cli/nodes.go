@@ -106,6 +106,8 @@ type nodeStory struct {
 	// Configuration is why the configuration in place is not applied, "" where it is or
 	// where there is none.
 	Configuration string `json:"configuration,omitempty"`
+	// Sure is how sure the reason is; it follows from it.
+	Sure string `json:"confidence,omitempty"`
 }
 
 // survey is what one look gives.

@@ -22,7 +22,7 @@ func (o *options) printNodes(s survey, failed bool) error {
 		list = slices.DeleteFunc(slices.Clone(list), nodeStory.well)
 	}
 	for i := range list { // the whole story has its own command
-		list[i].Console = nil
+		list[i].Console, list[i].Sure = nil, string(list[i].Confidence())
 	}
 	result := map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}
 	err := o.printNames(result, storyNames(list), func(w io.Writer) {
@@ -74,7 +74,7 @@ func nonNil[T any](list []T) []T {
 }
 
 func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
-	rows := [][]string{{"NODE", "POOL", "STATUS", "VERDICT", "REASON", "OWNER", "AGE"}}
+	rows := [][]string{{"NODE", "POOL", "STATUS", "VERDICT", "REASON", "OWNER", "CONFIDENCE", "AGE"}}
 	legend := map[string]bool{}
 	for _, n := range list {
 		mark := ""
@@ -88,7 +88,7 @@ func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
 		if at.IsZero() {
 			at = n.Since
 		}
-		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(n.status()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), age(at, now)})
+		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(n.status()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), dash(string(n.Confidence())), age(at, now)})
 	}
 	if !slices.ContainsFunc(list, nodeStory.hasOwnStatus) {
 		for i, r := range rows {
@@ -135,7 +135,7 @@ func writeByPool(w io.Writer, rows [][]string) {
 	}
 	// What is too wide all the same gives way: the reason goes before the node.
 	reason := slices.Index(narrow[0], "REASON")
-	fit(narrow, resultWidth, []shrink{{reason, 12}, {0, 20}, {reason, 8}})
+	fit(narrow, resultWidth, []shrink{{reason, 20}, {0, 20}, {reason, 8}})
 	wide := widths(narrow)
 	for i := 1; i < len(rows); {
 		end := i
@@ -182,6 +182,7 @@ func (o *options) printNode(s survey, name string) error {
 		}
 		return b.Since.Compare(a.Since)
 	})
+	found[0].Sure = string(found[0].Confidence())
 	err := o.printNames(found[0], storyNames(found[:1]), func(w io.Writer) {
 		writeNode(w, found[0], s.now)
 		if n := len(found) - 1; n > 0 {
@@ -215,7 +216,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 	}
 	field := func(name, text string) {
 		if text != "" && text != "-" {
-			paragraph(w, resultWidth, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), text)
+			paragraph(w, resultWidth, fmt.Sprintf("  %-10s ", name), strings.Repeat(" ", 13), text)
 		}
 	}
 	v := n.Verdict
@@ -224,6 +225,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 	}
 	fmt.Fprintln(w)
 	field("owner", string(n.Owner()))
+	field("confidence", string(n.Confidence()))
 	field("remedy", v.Remedy)
 	if v.Retryable {
 		field("retry", "the same boot may succeed if it is tried again")

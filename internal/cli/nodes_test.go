@@ -173,7 +173,7 @@ func TestNodeWithAFailedConfiguration(t *testing.T) {
 	s.rest([]controller.NodeView{*controller.ViewOf(node)}, nil)
 	var b strings.Builder
 	writeNode(&b, s.stories[0], noon)
-	if !strings.Contains(b.String(), "  config    Unhealthy: kubelet.service failed; the node has generation 6\n") {
+	if !strings.Contains(b.String(), "  config     Unhealthy: kubelet.service failed; the node has generation 6\n") {
 		t.Error(b.String())
 	}
 	node.Status.Conditions[1].Status = corev1.ConditionTrue
@@ -283,7 +283,7 @@ func TestNodesForPrograms(t *testing.T) {
 		if err := decode([]byte(out.String()), &back); err != nil {
 			t.Fatalf("%s: %v\n%s", form, err, out.String())
 		}
-		if len(back.Nodes) != 4 || back.Nodes[1].Reason() != "BootstrapTokenUnknown" || back.Notes == nil {
+		if len(back.Nodes) != 4 || back.Nodes[1].Reason() != "BootstrapTokenUnknown" || back.Nodes[1].Sure != "observed" || back.Notes == nil {
 			t.Errorf("%s: what comes back:\n%s", form, out.String())
 		}
 		out.Reset()

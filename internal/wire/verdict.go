@@ -42,7 +42,8 @@ type Verdict struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason is a name of the catalogue (docs/reference/reasons.md); "" where Succeeded.
 	Reason string `json:"reason,omitempty"`
-	// Owner is "" where nothing names a cause: Succeeded, Unknown, DeletedBeforeReady.
+	// Owner is "" where nothing names a cause: Succeeded, Unknown, and reasons that only say
+	// what did not happen.
 	Owner Owner `json:"owner,omitempty"`
 	// Retryable says that the same boot may succeed if it is tried again.
 	Retryable bool   `json:"retryable,omitempty"`

@@ -68,7 +68,7 @@ func boots() []boot {
 		// First, because it takes its whole deadline.
 		{pool: "hangs", pre: []string{"systemctl daemon-reload", "systemctl restart --no-block ortet-wait.service", "sleep infinity"}, event: whenDeadlinePassed,
 			files: map[string]string{"/etc/systemd/system/ortet-wait.service.d/deadline.conf": fmt.Sprintf("[Service]\nExecStart=\nExecStart=/usr/local/bin/ortet-node wait --deadline %s\n", hangDeadline)},
-			want:  want{outcome: wire.TimedOut, reason: "CloudInitHung", owner: wire.OwnerUser, evidence: "scripts_user"}},
+			want:  want{outcome: wire.TimedOut, reason: "CloudInitHung", evidence: "scripts_user"}},
 		{pool: "good", event: whenSentinelCame,
 			want: want{outcome: wire.Succeeded, joined: true}},
 		// What a disk holds that was captured from a node and not cleaned.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -154,6 +155,9 @@ func (a Assessment) Owner() wire.Owner {
 	}
 	return a.Verdict.Owner
 }
+
+// Confidence returns how sure the reason is, "" if there is none.
+func (a Assessment) Confidence() verdict.Confidence { return verdict.ConfidenceOf(a.Reason()) }
 
 // Message returns what happened, for a person.
 func (a Assessment) Message() string {

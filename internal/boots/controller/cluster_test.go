@@ -413,8 +413,8 @@ func TestVerdictsArePublishedInACluster(t *testing.T) {
 		t.Error("evidence is kept of a boot that went well")
 	}
 	wanted := []string{
-		`ortet_boot_failures_total{outcome="Failed",owner="user",pool="pool1",reason="BootstrapTokenUnknown"} 1`,
-		`ortet_boot_failures_total{outcome="Failed",owner="user",pool="pool1",reason="CNINotReady"} 1`,
+		`ortet_boot_failures_total{confidence="observed",outcome="Failed",owner="user",pool="pool1",reason="BootstrapTokenUnknown"} 1`,
+		`ortet_boot_failures_total{confidence="concluded",outcome="Failed",owner="user",pool="pool1",reason="CNINotReady"} 1`,
 		`ortet_boot_verdicts_total{outcome="Failed",pool="pool1",source="console"} 1`,
 		`ortet_instances{pool="pool1",state="Failed"} 2`, `ortet_instances{pool="pool1",state="Succeeded"} 1`,
 		`ortet_boot_duration_seconds_count{pool="pool1"} 1`, `ortet_cloud_calls_total{call="boots",result="ok"}`, "ortet_arm_requests_total",

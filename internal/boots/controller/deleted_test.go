@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -156,7 +157,7 @@ func (d *deletion) failures(t *testing.T, reason string) float64 {
 	if r == "APIServerUnreachable" {
 		owner = string(wire.OwnerNetwork)
 	}
-	if err := d.meters.failures.WithLabelValues(somePool.Name(), string(Failed), r, owner).Write(&m); err != nil {
+	if err := d.meters.failures.WithLabelValues(somePool.Name(), string(Failed), r, owner, string(verdict.ConfidenceOf(r))).Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()

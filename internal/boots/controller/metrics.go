@@ -43,8 +43,8 @@ func newMeters(f *Fleet, c Config) (*meters, error) {
 		}, []string{"pool", "outcome", "source"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ortet_boot_failures_total",
-			Help: "Boots that did not end well, by reason and who can mend it.",
-		}, []string{"pool", "outcome", "reason", "owner"}),
+			Help: "Boots that did not end well, by reason, how sure that is, and who can mend it.",
+		}, []string{"pool", "outcome", "reason", "owner", "confidence"}),
 		boots: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "ortet_boot_duration_seconds",
 			Help:    "From the instance's creation to its Ready Node.",
@@ -116,7 +116,7 @@ func (m *meters) ended(a Assessment, node *corev1.Node) {
 	pool := a.Pool.Name()
 	m.verdicts.WithLabelValues(pool, string(a.State), string(a.Source)).Inc()
 	if a.State != Succeeded {
-		m.failures.WithLabelValues(pool, string(a.State), a.Reason(), string(a.Owner())).Inc()
+		m.failures.WithLabelValues(pool, string(a.State), a.Reason(), string(a.Owner()), string(a.Confidence())).Inc()
 	}
 	if node != nil && a.State == Succeeded {
 		if v, _ := ViewOf(node).of(a.Created, m.now()); v.Ready && !v.CameUp && !a.Created.IsZero() {

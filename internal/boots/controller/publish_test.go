@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +131,8 @@ func TestPublishAgainAfterAnError(t *testing.T) {
 				}
 				if cond := conditionOf(p.node(t)); cond == nil || cond.Status != c.status {
 					t.Errorf("the condition: %+v", cond)
+				} else if c.a.State.Bad() && !strings.Contains(cond.Message, " [unknown]") {
+					t.Errorf("the condition does not say how sure it is: %q", cond.Message)
 				}
 				// Another controller takes over: all is published.
 				p.reconciler = p.on(t, p.client)

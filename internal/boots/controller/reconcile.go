@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -167,13 +168,11 @@ func reasonOf(a Assessment) string {
 	return string(a.State)
 }
 
-// messageOf is what happened, who can mend it and how.
+// messageOf is what happened, how sure that is, who can mend it and how.
 func messageOf(a Assessment) string {
 	text := a.Message()
 	if v := a.Verdict; v != nil && v.Reason != "" {
-		if v.Owner != "" {
-			text += " [" + string(v.Owner) + "]"
-		}
+		text += " [" + strings.Trim(string(v.Owner)+", "+string(a.Confidence()), ", ") + "]"
 		if v.Remedy != "" && len(text)+len(v.Remedy) < maxMessage-2 {
 			text += " " + v.Remedy
 		}

@@ -15,12 +15,17 @@
 // a missing containerd makes kubeadm's preflight fail too, and is the reason.
 // A unit that failed is a reason only where it is tied to the boot (Unit.tied).
 // What was got over is none: what a node met before it joined, what kubeadm said
-// in all tries but the last.
+// in all tries but the last, a lock that was had later.
+//
+// Who wrote a line is read from the line's own head (program.go), so that a console, a
+// journal and a paste are judged alike; JudgeText and Lines are the door for texts of
+// which nothing else is known. What can be read in two ways gives no reason (noise.go).
 //
 // Whatever is quoted goes through Redact, which hides rather too much than too
 // little.
 //
 // A new reason is an entry in catalogue.go and one in evidences.go, what gives it
-// (most often a rule in lines.go), and a fixture of its name in testdata; -update
+// (most often a rule in lines.go), a fixture of its name in testdata, and for each rule a
+// line that gives it and one that could be taken for it in testdata/lines; -update
 // writes the golden judgement and docs/reference/reasons.md.
 package verdict

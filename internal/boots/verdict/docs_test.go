@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,14 +55,26 @@ no reason.
 
 *Owner* says who can mend it: **user** who wrote the configuration, **image** who
 built the image, **network** who runs the network between node and API server or
-registry, **platform** Azure or the hardware. *Retry* says that the same boot may
+registry, **platform** Azure or the hardware. Where a reason only says that something did
+not happen, or which part failed, nobody is named. *Retry* says that the same boot may
 succeed if it is tried again.
+
+*Confidence* follows from the reason:
+
+- **observed**: a program says why it stopped.
+- **concluded**: by what does not work, or by where it failed.
+- **unknown**: nothing says why, so there is no owner. Gates of an image excuse no
+  clone by such a reason.
+
+Two causes that each suffice are both named in the message. What can be read in two
+ways gives no reason: a pod's own images, probes, volumes and objects, what the API server
+forbids to others, a warning alone, and a full disk that the node does not need.
 
 The tables are made from the catalogue in ` + "`internal/boots/verdict`" + ` (go test
 ./internal/boots/verdict -update); a test holds them together.
 
-| reason | owner | retry | what happened | evidence | remedy |
-|---|---|---|---|---|---|
+| reason | owner | confidence | retry | what happened | evidence | remedy |
+|---|---|---|---|---|---|---|
 `)
 	for _, r := range Reasons() {
 		owner, retry := string(r.Owner), "no"
@@ -71,7 +84,7 @@ The tables are made from the catalogue in ` + "`internal/boots/verdict`" + ` (go
 		if r.Retryable {
 			retry = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, owner, retry, cell(r.Summary), cell(EvidenceOf(r.Name)+codesOf(r.Name)), cell(r.Remedy))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, owner, r.Confidence(), retry, cell(r.Summary), cell(EvidenceOf(r.Name)+codesOf(r.Name)), cell(r.Remedy))
 	}
 	b.WriteString(`
 ## kubeadm
@@ -133,8 +146,11 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s is there twice", r.Name)
 		}
 		seen[r.Name] = true
-		if (r.Owner == "") != (r.Name == wire.ReasonUnknown || r.Name == "OSProvisioningTimedOut" || r.Name == "DeletedBeforeReady") {
-			t.Errorf("%s: owner %q", r.Name, r.Owner)
+		if r.rank <= rankStage && r.Owner != "" && !slices.Contains([]string{"WriteFilesFailed", "UserDataSchemaInvalid"}, r.Name) {
+			t.Errorf("%s only says that something did not happen, and has the owner %q", r.Name, r.Owner)
+		}
+		if (r.Owner == "") != (r.Confidence() == Unsure) || ConfidenceOf(r.Name) != r.Confidence() {
+			t.Errorf("%s: owner %q, confidence %s", r.Name, r.Owner, r.Confidence())
 		}
 		if r.Summary == "" || r.Remedy == "" || EvidenceOf(r.Name) == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
 			t.Errorf("%s is not written out, or too long: %+v", r.Name, r)

@@ -324,6 +324,9 @@ func (c *inquiry) message(j Judgement, best finding) string {
 	if said = strings.TrimSpace(RedactText(said)); said != "" {
 		b.WriteString(": " + said)
 	}
+	if other := c.other(best); other != "" {
+		b.WriteString("; also: " + other)
+	}
 	if j.ExitCode != nil && *j.ExitCode != 0 && !strings.Contains(said, "exit code") {
 		b.WriteString(" (exit code " + strconv.Itoa(*j.ExitCode) + ")")
 	}
@@ -333,6 +336,19 @@ func (c *inquiry) message(j Judgement, best finding) string {
 		}
 	}
 	return redact.Cut(b.String())
+}
+
+// other names a second cause that suffices by itself: mending the first alone would not
+// help. What a request to the API server met one after another is one cause.
+func (c *inquiry) other(best finding) string {
+	for _, f := range c.found {
+		api := strings.HasPrefix(f.reason, "APIServer") && strings.HasPrefix(best.reason, "APIServer")
+		if f.rank == best.rank && f.rank >= rankCause && f.reason != best.reason && !api {
+			r, _ := Lookup(f.reason)
+			return r.Summary + " (" + r.Name + ")"
+		}
+	}
+	return ""
 }
 
 // lastLine is the last line of the serial console, of a node of which nothing else
@@ -358,15 +374,12 @@ func (c *inquiry) lastOutput() string {
 	for _, k := range [...]kind{provision, output} {
 		for at := range c.logs {
 			l := &c.logs[at]
-			if l.kind&k&c.within == 0 {
-				continue
-			}
 			for i := len(l.low) - 1; i >= 0; i-- {
-				if s := l.low[i]; strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ", "ssh host key ", "ssh-rsa aaaa", "ssh-ed25519 aaaa", "ecdsa-sha2-nistp256 aaaa") {
+				if s := l.low[i]; l.of[i]&k&c.within == 0 || strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ", "ssh host key ", "ssh-rsa aaaa", "ssh-ed25519 aaaa", "ecdsa-sha2-nistp256 aaaa") {
 					continue
 				}
 				shown := Redact(l.lines[max(0, i-redact.MaxKeyLines) : i+1])
-				return strings.TrimSpace(shown[len(shown)-1])
+				return withoutPrefix(shown[len(shown)-1])
 			}
 		}
 	}
@@ -436,7 +449,7 @@ func (c *inquiry) recoverable() []finding {
 				f := finding{reason: "CloudInitRecovered", rank: rankSign, log: -1, line: i, order: cloudInit, text: e, stage: s.Name}
 				low := strings.ToLower(Plain(e, redact.MaxRead))
 				for r := range rules {
-					if rule := &rules[r]; rule.in&cloudInit != 0 && rule.when == always && rule.matches(low, "") {
+					if rule := &rules[r]; rule.in&cloudInit != 0 && (rule.when == always || rule.when == warns) && rule.matches(low, "") {
 						known, _ := Lookup(rule.reason)
 						if known.rank > f.rank {
 							f.reason, f.rank = rule.reason, known.rank

@@ -125,7 +125,8 @@ func TestHole12Messages(t *testing.T) {
 		{output, "  Could not connect to pkgs.k8s.io:443 (34.107.204.206), connection timed out", "PackageRepositoryUnreachable"},
 		{output, "  Could not connect to pkgs.k8s.io:80 (34.107.204.206). - connect (111: Connection refused)", "PackageRepositoryUnreachable"},
 		{output, "  Unable to connect to azure.archive.ubuntu.com:http:", "PackageRepositoryUnreachable"},
-		{output, "W: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/dists/noble/InRelease  Cannot initiate the connection to azure.archive.ubuntu.com:80 (2001:db8::1). - connect (101: Network is unreachable)", "PackageRepositoryUnreachable"},
+		{output, "W: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/dists/noble/InRelease  Cannot initiate the connection to azure.archive.ubuntu.com:80 (2001:db8::1). - connect (101: Network is unreachable)", "SentinelMissing"}, // a warning: apt went on
+		{output, "W: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/dists/noble/InRelease  Cannot initiate the connection to azure.archive.ubuntu.com:80 (2001:db8::1). - connect (101: Network is unreachable)\nE: Unable to locate package jq", "PackageRepositoryUnreachable"},
 		{output, "E: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/pool/main/j/jq.deb  Connection failed [IP: 20.125.30.4 80]", "PackageRepositoryUnreachable"},
 		{output, "E: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/pool/main/j/jq.deb  Hash Sum mismatch", "SentinelMissing"},
 		{output, "psql: could not connect to server: Connection refused", "SentinelMissing"},

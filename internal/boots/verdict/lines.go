@@ -22,6 +22,7 @@ const (
 	always when = iota
 	joined      // only where the bootstrap succeeded: before that it is usual
 	early       // only where cloud-init did not come beyond its stage init
+	warns       // only of an error that cloud-init says it went on after: a warning is no reason
 )
 
 const scripts = output | provision | elsewhere | cloudInit
@@ -48,11 +49,12 @@ var aptUnreachable = [...]string{
 // rules is a table that nobody writes to.
 var rules = [...]rule{
 	// The machine.
-	{reason: "DiskFull", in: anywhere, all: "no space left on device", not: []string{"inotify", "fsnotify", "/sys/fs/cgroup", "watch"}},
+	{reason: "DiskFull", in: anywhere, all: "no space left on device", not: []string{"inotify", "fsnotify", "cgroup", "watch", "rtnetlink", "semget", "shmget", "bpf"}},
 	{reason: "DiskFull", in: anywhere, any: []string{"you don't have enough free space in /var", "there is not enough space on the disk"}},
-	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc", "(cloud-init)", "(crio)", "(dockerd)"}},
-	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0"}},
-	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "log i/o error detected. shutting down filesystem"}},
+	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc", "(cloud-init)", "(crio)", "(dockerd)"}, not: []string{"memory cgroup out of memory: killed process"}},
+	{reason: "OutOfMemory", in: kernel | elsewhere, all: "memory cgroup out of memory: killed process", any: []string{"(kubelet)", "(containerd)", "(k3s-", "(rke2)", "(crio)", "(dockerd)"}}, // a container's limit kills its own runc
+	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0", "dev nbd", "dev rbd"}},
+	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "log i/o error detected. shutting down filesystem"}, not: []string{"(loop", "(nbd", "(rbd"}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "unmount and run xfs_repair"}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "fsck", any: []string{"bad magic number in super-block"}}, // resize2fs and tune2fs meet other file systems
 	{reason: "KernelPanic", in: kernel | elsewhere, all: "kernel panic - not syncing"},
@@ -75,7 +77,7 @@ var rules = [...]rule{
 	{reason: "ProvisioningMediaFailed", in: cloudInit | output, when: early, any: []string{"no ovf-env.xml", "failed to read ovf-env.xml", "brokenazuredatasource", "error parsing ovf-env.xml", "unexpected metadata parsing ovf-env.xml"}},
 	{reason: "CloudInitDisabled", in: cloudInit | output | elsewhere | kernel, any: []string{"cloud-init is disabled", "cloud-init disabled by", "disabled by marker file", "disabled by kernel command line: cloud-init=disabled", "disabled by cloud-init-generator"}},
 	{reason: "UserDataInvalid", in: cloudInit | output | elsewhere, any: []string{"failed loading yaml blob", "failed at merging in cloud config part"}},
-	{reason: "UserDataSchemaInvalid", in: cloudInit | output | elsewhere, any: []string{"invalid cloud-config provided", "cloud-config failed schema validation"}},
+	{reason: "UserDataSchemaInvalid", in: cloudInit, when: warns, any: []string{"invalid cloud-config provided", "cloud-config failed schema validation"}},
 	{reason: "UserDataUnhandled", in: cloudInit | output | elsewhere, all: "unhandled non-multipart", any: []string{"userdata", "user-data"}},
 	{reason: "RuncmdFailed", in: cloudInit | output, any: []string{"failed to shellify"}, not: []string{"bootcmd"}},
 	// 1001 to 1003 ask for a reboot.
@@ -135,7 +137,7 @@ var rules = [...]rule{
 	{reason: "NodeExists", in: scripts, all: "a node with name ", any: []string{"already exists in the cluster"}},
 	{reason: "KubeletStartTimeout", in: scripts, any: []string{"[kubelet-check] the kubelet is not healthy after", "failed while waiting for the kubelet to start", "[kubelet-check] it seems like the kubelet isn't running or healthy"}},
 	{reason: "TLSBootstrapTimeout", in: scripts, all: "failed while waiting for tls bootstrap"},
-	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request failed, reason"}},
+	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request failed, reason"}, not: []string{"kubelet-serving"}},
 
 	// kubelet.
 	{reason: "KubeletConfigMissing", in: kubelet, when: joined, all: "failed to load kubelet config file", any: []string{"no such file or directory", "cannot find the file"}, rank: rankCause},
@@ -218,11 +220,7 @@ func (c *inquiry) stopped(l *log) bool {
 // look finds what the lines of the logs say.
 func (c *inquiry) look() {
 	for at := range c.logs {
-		l := &c.logs[at]
-		if l.kind&c.within == 0 {
-			continue
-		}
-		c.lookAt(at, l)
+		c.lookAt(at, &c.logs[at])
 	}
 }
 
@@ -233,9 +231,11 @@ type reading struct {
 	found []finding
 	tries []int // of kubeadm, by which each was found
 	try   int
+	came  bool // the text says that the node joined
+	data  bool // and that cloud-init found its data
 }
 
-func (r *reading) add(reason string, of rank, line int, phase string) {
+func (r *reading) add(reason string, of rank, line int, phase string, w when) {
 	known, ok := Lookup(reason)
 	if !ok {
 		return
@@ -246,51 +246,79 @@ func (r *reading) add(reason string, of rank, line int, phase string) {
 	if r.log.aside && of < rankHost {
 		return // it has a reason of its own
 	}
-	r.found = append(r.found, finding{reason: reason, rank: of, log: r.at, line: line, order: r.log.kind, phase: phase})
+	k := r.log.of[line]
+	r.found = append(r.found, finding{reason: reason, rank: of, log: r.at, line: line, order: k, phase: phase, passes: passingOf(reason, of, w, k)})
 	r.tries = append(r.tries, r.try)
+}
+
+// drop leaves out what was found and is not to be kept.
+func (r *reading) drop(dropped func(i int) bool) {
+	tries := r.tries[:0]
+	r.found = keep(r.found, func(i int) bool {
+		if dropped(i) {
+			return false
+		}
+		tries = append(tries, r.tries[i])
+		return true
+	})
+	r.tries = tries
 }
 
 func (c *inquiry) lookAt(at int, l *log) {
 	r := reading{at: at, log: l}
 	left := -1
 	phases := map[int]string{} // by try
+	module, serious := len(c.found) > 0, false
 	for i, s := range l.low {
-		switch {
-		case s == "", l.kind&scripts != 0 && preflightWarning(s):
+		k := l.of[i]
+		switch over := overcome(s); {
+		case s == "", k&c.within == 0, k&scripts != 0 && preflightWarning(s):
 			continue
-		case l.kind&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
+		case over != lasting:
+			if over != tillEnd || !module {
+				r.drop(func(i int) bool { return r.found[i].passes == over })
+			}
+			module, r.data = false, r.data || over == tillData
+			continue
+		case k&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
 			// What went wrong before was got over, but what is wrong with the machine.
-			r.found = keep(r.found, func(i int) bool { return r.found[i].rank == rankHost })
-			r.tries = make([]int, len(r.found))
+			r.drop(func(i int) bool { return r.found[i].rank != rankHost })
+			r.came = c.facts.Outside
 		case strings.Contains(s, "[preflight] running pre-flight checks"):
 			// A script that tries again: what counts is the last try.
 			r.try++
+		case k&scripts != 0:
+			module = module || moduleFailed(s)
+			serious = serious || strings.Contains(s, "e: ")
+		}
+		if ofPod(s) && !needed(s) || ofOthers(s) {
+			continue
 		}
 		next := ""
 		if i+1 < len(l.low) {
 			next = l.low[i+1]
 		}
 		for n := range rules {
-			if rule := &rules[n]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s, next) {
-				r.add(rule.reason, rule.rank, i, "")
+			if rule := &rules[n]; rule.in&k != 0 && (c.applies(rule.when) || rule.when == joined && r.came) && !(rule.when == early && r.data) && rule.matches(s, next) && (rule.reason != "DiskFull" || nodesDisk(s, k)) {
+				r.add(rule.reason, rule.rank, i, "", rule.when)
 			}
 		}
-		if l.kind&(elsewhere|kernel) != 0 {
+		if k&(elsewhere|kernel) != 0 {
 			if reason := c.systemdReason(s); reason != "" {
-				r.add(reason, rankNone, i, "")
+				r.add(reason, rankNone, i, "", always)
 			}
 		}
 		if runtimeSocket(s) {
-			r.add(runtimeReason(s), rankNone, i, "")
+			r.add(runtimeReason(s), rankNone, i, "", always)
 		}
-		if l.kind&scripts != 0 {
+		if k&scripts != 0 {
 			if reason := download(s); reason != "" {
-				r.add(reason, rankStep, i, "")
+				r.add(reason, rankStep, i, "", always)
 			}
 			if reason, leftover := check(s); leftover && r.try > 1 {
 				left = r.try
 			} else if reason != "" {
-				r.add(reason, rankNone, i, "preflight")
+				r.add(reason, rankNone, i, "preflight", always)
 			}
 			if p := phaseOf(s); p != "" {
 				phases[r.try] = p
@@ -298,49 +326,49 @@ func (c *inquiry) lookAt(at int, l *log) {
 				if p == "preflight" && strings.Contains(s, "couldn't validate the identity of the api server") {
 					reason = "KubeadmDiscoveryFailed"
 				}
-				r.add(reason, rankPhase-1, i, p) // what it says besides goes before
+				r.add(reason, rankPhase-1, i, p, always) // what it says besides goes before
 			}
 		}
 		if pull(s) && !strings.Contains(s, "[error ") {
-			rank := rankStep
-			if nodeImage(s) && l.kind&scripts == 0 {
-				rank = rankCause
+			// A workload's image is none of the node's; a script pulls what it needs.
+			switch {
+			case k&(output|provision) != 0, k == elsewhere && strings.HasPrefix(s, "ctr: "):
+				r.add(pullReason(s), rankStep, i, "", always)
+			case nodeImage(s):
+				r.add(pullReason(s), rankCause, i, "", always)
 			}
-			r.add(pullReason(s), rank, i, "")
-		} else if apiRequest(s, l.kind) {
-			if reason := faultOf(s).ofAPIServer(s, l.kind); reason != "" {
+		} else if apiRequest(s, k) {
+			if reason := faultOf(s).ofAPIServer(s, k); reason != "" {
 				rank := rankCause
-				if l.kind&scripts != 0 && !hasAny(s, "error execution phase", "error: ") {
+				if k&scripts != 0 && !hasAny(s, "error execution phase", "error: ") {
 					rank = rankStep // said on the way to another try
 				}
-				if c.ends && l.kind == kubelet && !hasAny(s, "command failed", "failed to run kubelet") {
+				if c.ends && k == kubelet && !hasAny(s, "command failed", "failed to run kubelet") {
 					rank = rankSign // a kubelet that cannot reach the API server waits; it does not end
 				}
-				r.add(reason, rank, i, phaseOf(s))
+				r.add(reason, rank, i, phaseOf(s), always)
 			}
 		}
 	}
-	if l.kind&(elsewhere|kernel) != 0 && !c.stopped(l) {
-		// A disk that need not be there (nofail) is waited for as well.
-		tries := r.tries[:0]
-		r.found = keep(r.found, func(i int) bool {
-			if r.found[i].reason == "DeviceMissing" {
-				return false
-			}
-			tries = append(tries, r.tries[i])
-			return true
-		})
-		r.tries = tries
-	}
+	stopped := c.stopped(l)
+	r.drop(func(i int) bool {
+		switch f := &r.found[i]; f.reason {
+		case "DeviceMissing":
+			return f.order&(elsewhere|kernel) != 0 && !stopped // a disk that need not be there (nofail) is waited for as well
+		case "PackageRepositoryUnreachable":
+			return !serious && strings.Contains(l.low[f.line], "w: failed to fetch ") // apt went on
+		}
+		return false
+	})
 	// kubeadm names its phase after what its checks found.
 	for i := range r.found {
 		f := &r.found[i]
-		if phase := phases[r.tries[i]]; f.phase == "" && phase != "" && l.kind&scripts != 0 && kubeadms(f.reason) {
+		if phase := phases[r.tries[i]]; f.phase == "" && phase != "" && f.order&scripts != 0 && kubeadms(f.reason) {
 			f.phase = phase
 		}
 	}
 	c.found = append(c.found, lastTry(r.found, r.tries, left)...)
-	if c.came && l.kind&(kubelet|k3s) != 0 {
+	if c.came || r.came {
 		c.network(at, l)
 	}
 }
@@ -348,7 +376,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 // network finds why a node that is late is so, where its log says that it has no
 // pod network. Before it is late that is usual.
 func (c *inquiry) network(at int, l *log) {
-	late := c.facts.Kubelet.NotReady
+	late := c.facts.Kubelet.NotReady || c.facts.Outside && waitsForNetwork(l)
 	for _, f := range c.found {
 		late = late || f.log == at && f.reason == "NodeNotReady"
 	}
@@ -356,11 +384,34 @@ func (c *inquiry) network(at int, l *log) {
 		return
 	}
 	for i := len(l.low) - 1; i >= 0; i-- {
-		if hasAny(l.low[i], "cni plugin not initialized", "networkpluginnotready", "cni config uninitialized") {
-			c.found = append(c.found, finding{reason: "CNINotReady", rank: rankEffect, log: at, line: i, order: l.kind})
+		if l.of[i]&(kubelet|k3s)&c.within != 0 && noNetwork(l.low[i]) {
+			c.found = append(c.found, finding{reason: "CNINotReady", rank: rankEffect, log: at, line: i, order: l.of[i]})
 			return
 		}
 	}
+}
+
+func noNetwork(s string) bool {
+	return hasAny(s, "cni plugin not initialized", "networkpluginnotready", "cni config uninitialized")
+}
+
+// waits is how many times a kubelet says that it has no network, every 5 s, until that
+// is not usual any more. Source: kubernetes pkg/kubelet/kubelet.go, syncLoop.
+const waits = 12
+
+// waitsForNetwork says whether a kubelet had no network to the end of the text.
+func waitsForNetwork(l *log) bool {
+	n := 0
+	for i, s := range l.low {
+		switch {
+		case l.of[i]&(kubelet|k3s) == 0:
+		case strings.Contains(s, "as it just became ready"):
+			n = 0
+		case noNetwork(s):
+			n++
+		}
+	}
+	return n >= waits
 }
 
 // kubeadms says whether a reason is one that kubeadm's output gives, and so has
@@ -412,5 +463,5 @@ func (c *inquiry) applies(w when) bool {
 	case early:
 		return c.early
 	}
-	return true
+	return w == always
 }

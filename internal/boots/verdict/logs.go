@@ -9,8 +9,8 @@ import (
 // maxLooked is how many of a log's last lines are looked at.
 const maxLooked = 5000
 
-// kind says who wrote a log, as a bit. Their order is that of the boot: of
-// findings of the same rank the one of the earlier kind is the verdict's.
+// kind says who wrote a line, as a bit. Their order is that of the boot: of findings
+// of the same rank in several logs the one of the earlier kind is the verdict's.
 type kind uint16
 
 const (
@@ -23,6 +23,7 @@ const (
 	kubelet
 	k3s           // or RKE2: agent, kubelet and runtime in one
 	anywhere kind = 1<<iota - 1
+	foreign  kind = 1 << iota // programs that have nothing to do with the boot: no rule is for them
 )
 
 func kindOf(source string) kind {
@@ -61,6 +62,7 @@ type log struct {
 	aside  bool     // of a unit that has nothing to do with the boot
 	lines  []string // as they are
 	low    []string // in lower case, without what a terminal would obey
+	of     []kind   // who wrote each line
 	cut    bool
 }
 
@@ -83,14 +85,16 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 	if n := len(lines) - maxLooked; n > 0 {
 		lines, cut = lines[n:], true
 	}
-	if k == output || k == cloudInit {
-		if from := thisBoot(lines); from > 0 {
-			lines = lines[from:]
-		}
+	switch {
+	case k&(output|cloudInit) != 0:
+		lines = lines[thisBoot(lines):]
+	case k&(elsewhere|kernel) != 0:
+		lines = lines[lastBoot(lines):]
 	}
-	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines))}
+	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines)), of: make([]kind, len(lines))}
 	for i, text := range lines {
 		l.low[i] = strings.ToLower(Plain(text, redact.MaxRead))
+		l.of[i] = programOf(l.low[i], k)
 	}
 	return l
 }
@@ -108,6 +112,23 @@ func thisBoot(lines []string) int {
 	return 0
 }
 
+// lastBoot is where the last of several boots begins in a console, a journal or a paste:
+// the first has no beginning that would have to be there.
+func lastBoot(lines []string) int {
+	for i := len(lines) - 1; i > 0; i-- {
+		if strings.Contains(lines[i], "] Linux version ") || strings.Contains(lines[i], "kernel: Linux version ") {
+			return i
+		}
+	}
+	last := thisBoot(lines)
+	for _, text := range lines[:last] {
+		if strings.Contains(text, "Cloud-init v. ") && strings.Contains(text, "running 'init-local'") {
+			return last
+		}
+	}
+	return 0
+}
+
 // finding is a reason with what shows it.
 type finding struct {
 	reason string
@@ -117,20 +138,21 @@ type finding struct {
 	order  kind   // when in the boot
 	text   string // in words, where it is not in a log
 	source string // of the text, "" for the one of its order
-	late   bool   // it may come yet: at the deadline it is no failure
+	passes passing
+	late   bool // it may come yet: at the deadline it is no failure
 	stage  string
 	module string
 	phase  string
 	exit   *int
 }
 
-// before says whether f is to be preferred to g: nearer to the cause, or
-// earlier.
+// before says whether f is to be preferred to g: nearer to the cause, or earlier; in
+// one log the order of the text decides.
 func (f finding) before(g finding) bool {
 	if f.rank != g.rank {
 		return f.rank > g.rank
 	}
-	if f.order != g.order {
+	if f.order != g.order && (f.log < 0 || f.log != g.log) {
 		return f.order < g.order
 	}
 	return f.line < g.line

@@ -84,3 +84,36 @@ func Lookup(name string) (Reason, bool) {
 	}
 	return Reason{}, false
 }
+
+// Confidence says how sure a reason is. It follows from the reason alone, so that it is
+// the same wherever a verdict is shown, and nothing of it crosses the wire.
+type Confidence string
+
+// The confidences.
+const (
+	Observed  Confidence = "observed"  // a program says why it stopped
+	Concluded Confidence = "concluded" // by what does not work, or by where it failed
+	Unsure    Confidence = "unknown"   // something did not happen, and nothing says why: no owner
+)
+
+// Confidence is a column of the catalogue: unknown without an owner, else by the
+// evidence.
+func (r Reason) Confidence() Confidence {
+	switch {
+	case r.Owner == "":
+		return Unsure
+	case r.rank >= rankCause:
+		return Observed
+	}
+	return Concluded
+}
+
+// ConfidenceOf is that of a verdict's reason; "" where it has none. A reason that this
+// version does not know is unknown.
+func ConfidenceOf(reason string) Confidence {
+	if reason == "" {
+		return ""
+	}
+	r, _ := Lookup(reason)
+	return r.Confidence()
+}

@@ -112,10 +112,10 @@ func (ci *CloudInit) early() bool {
 func runningModule(logs []log) string {
 	module := ""
 	for i := range logs {
-		if logs[i].kind != cloudInit {
-			continue
-		}
-		for _, s := range logs[i].low {
+		for n, s := range logs[i].low {
+			if logs[i].of[n] != cloudInit {
+				continue
+			}
 			at := strings.Index(s, "/config-")
 			if at < 0 {
 				continue
@@ -141,12 +141,10 @@ func runningModule(logs []log) string {
 func scriptExit(logs []log) *int {
 	var code *int
 	for i := range logs {
-		if logs[i].kind&(cloudInit|output) == 0 {
-			continue
-		}
 		command := false
-		for _, s := range logs[i].low {
+		for n, s := range logs[i].low {
 			switch {
+			case logs[i].of[n]&(cloudInit|output) == 0:
 			case strings.Contains(s, "user_data script ended with return code: "): // cloudbase-init's
 				_, text, _ := strings.Cut(s, "return code: ")
 				switch text, _, _ = strings.Cut(text, " "); text {

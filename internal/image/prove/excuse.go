@@ -25,7 +25,7 @@ func (o Observation) excuse(f Finding, c Clone, b Baseline) Finding {
 	ill := o.ill(b)
 	var why string
 	switch {
-	case reason.Owner == wire.OwnerPlatform || reason.Owner == wire.OwnerNetwork:
+	case reason.Confidence() != verdict.Unsure && (reason.Owner == wire.OwnerPlatform || reason.Owner == wire.OwnerNetwork):
 		why = "the reason is the " + string(reason.Owner) + "'s"
 	case o.Outage.After(o.inCluster(o.begun(c))):
 		why = "the cluster did not answer meanwhile"

@@ -272,6 +272,7 @@ func TestGates(t *testing.T) {
 			"DNSFailed, names are not resolved; the reason is the network's"},
 		{"not Ready, the image's", all(unready, has(verdict, "False", "KubeletMissing")), limit, true, prove.Failed, "ready",
 			"KubeletMissing, the kubelet is not installed"},
+		{"no Node, and nothing says why", all(unregistered, because("BootScriptMissing")), limit, true, prove.Failed, "join", "BootScriptMissing"},
 		{"no Node, the platform's", all(unregistered, because("DiskErrors")), limit, true, prove.NoResult, "", "the platform's"},
 		{"no Node, the image's", all(unregistered, because("KernelPanic")), limit, true, prove.Failed, "join", "KernelPanic, the kernel stopped"},
 

@@ -337,6 +337,9 @@ func (n *node) judge(ctx context.Context, st *state, s *seen, d *decision) wire.
 	return v
 }
 
+// Confidence is how sure a verdict's reason is, "" where it has none.
+func Confidence(v wire.Verdict) string { return string(verdict.ConfidenceOf(v.Reason)) }
+
 // mended is the verdict of a node that works, of a boot that failed: why it did
 // is told, since the next node made the same way will fail too.
 func mended(v wire.Verdict) wire.Verdict {

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -62,6 +63,9 @@ func summary(v *wire.Verdict, note string) string {
 	var aside []string
 	if v.Owner != "" {
 		aside = append(aside, "owner: "+string(v.Owner))
+	}
+	if sure := verdict.ConfidenceOf(v.Reason); sure != "" {
+		aside = append(aside, "confidence: "+string(sure))
 	}
 	if v.Retryable {
 		aside = append(aside, "trying again may help")

@@ -106,7 +106,7 @@ func TestSummary(t *testing.T) {
 		Evidence: []wire.Excerpt{{Source: "a log", Lines: []string{"one", "two"}}}, Stages: []wire.StageTime{{Name: "init", Begin: 1, End: 1500}},
 	}
 	got := summary(&v, "a note")
-	const want = `Failed: KubeadmPreflightFailed (owner: user; trying again may help)
+	const want = `Failed: KubeadmPreflightFailed (owner: user; confidence: unknown; trying again may help)
 what happened
 Remedy: what to do
 Where: stage modules-final, module runcmd, kubeadm phase preflight, exit code 1

@@ -1,0 +1,92 @@
+package verdict
+
+import "strings"
+
+// ofPod says whether a line in lower case is of a pod's own affairs: its containers,
+// probes, volumes and objects, and what a webhook answers. Nodes come up without.
+func ofPod(s string) bool {
+	return hasAny(s, `pod="`, "mirror pod", "probe failed", "probetype=", "no relationship found between node", "podsandboxmetadata", "pod_workers.go", "prober.go",
+		"startcontainer", "imagepullbackoff", "mountvolume", "failed calling webhook", "logger=\"kubernetes.io/kubelet-serving", "kubernetes.io/kubelet-serving:",
+		"metrics.k8s.io", "standard_init_linux.go", "could not process manifest file")
+}
+
+// needed says whether a line of a pod is of what the node needs of pods: a network, and
+// the sandbox that every pod is in.
+func needed(s string) bool {
+	return nodeImage(s) && hasAny(s, "pull") || hasAny(s, "no space left on device") && hasAny(s, nodePaths[:]...) || !hasAny(s, "mirror pod", "probe failed", "probetype=", "no relationship found", "mountvolume", "webhook") &&
+		hasAny(s, "sandbox", "failed to find plugin", "cgroupspath", `exec: "runc"`, `exec: \"runc\"`, `exec: \\\"runc\\\"`)
+}
+
+// ofOthers says whether a line in lower case is of what the API server does not let
+// somebody else do, of what the node does without, or of a request by way of the
+// cluster's own service, as only pods make them.
+func ofOthers(s string) bool {
+	return hasAny(s, `user "system:serviceaccount:`, `user \"system:serviceaccount:`, `user "system:kube-`, `user \"system:kube-`, "events is forbidden", "server rejected event", "unable to decode an event from the watch stream",
+		"https://kubernetes.default", "https://10.96.0.1:443", "https://10.43.0.1:443") ||
+		strings.Contains(s, "system:node:") && hasAny(s, "serviceaccounts/token", `resource "secrets`, `resource \"secrets`, `resource "configmaps`, `resource \"configmaps`, "persistentvolume")
+}
+
+// nodePaths are where what a node needs is written.
+var nodePaths = [...]string{
+	"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/rancher", "/var/lib/docker", "/var/lib/cloud", "/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/dnf",
+	"/var/lib/waagent", "/var/lib/etcd", "/var/cache/", "/var/log/", "/var/tmp", "/etc/", "/run/", "/usr/", "/opt/", "/tmp/", "/root/", "/boot/",
+}
+
+// nodesDisk says whether a full disk, in a line in lower case, is one that the node
+// needs: by the path that is named, by the program where none is.
+func nodesDisk(s string, k kind) bool {
+	switch {
+	case hasAny(s, "/volumes/kubernetes.io", "/dev/shm", "/proc/", "/sys/"):
+		return false
+	case hasAny(s, nodePaths[:]...):
+		return true
+	case hasAny(s, " /", `"/`, "'/", ":/", "=/") && !hasAny(s, "://"):
+		return false
+	}
+	return k&(kubelet|k3s|runtime|cloudInit|output|provision) != 0 || hasAny(s, "systemd", "dpkg", "dracut", "apt[")
+}
+
+// passing says what later words show that a finding was got over.
+type passing uint8
+
+const (
+	lasting  passing = iota
+	tillData         // cloud-init found its data
+	tillApt          // apt had its lock, and a mirror
+	tillEnd          // cloud-init came to its end, and no module failed
+)
+
+func passingOf(reason string, of rank, w when, k kind) passing {
+	switch {
+	case w == early:
+		return tillData
+	case reason == "PackageManagerBusy", reason == "PackageRepositoryUnreachable", reason == "DNSFailed" && k&scripts != 0:
+		return tillApt
+	case of == rankStep && k&scripts != 0:
+		return tillEnd
+	}
+	return lasting
+}
+
+// overcome is what a line in lower case shows to be got over.
+func overcome(s string) passing {
+	switch {
+	case strings.Contains(s, "cloud-init v. "):
+		switch {
+		case strings.Contains(s, "running 'modules:"):
+			return tillData
+		case strings.Contains(s, " finished at "):
+			return tillEnd
+		}
+	case strings.Contains(s, "setting up ") && strings.HasSuffix(s, ") ..."), strings.Contains(s, "unpacking ") && strings.HasSuffix(s, ") ..."),
+		strings.Contains(s, "fetched ") && strings.HasSuffix(s, "b/s)"):
+		return tillApt
+	}
+	return lasting
+}
+
+// moduleFailed says whether a line in lower case says that a module of cloud-init
+// failed: it comes to its end all the same.
+func moduleFailed(s string) bool {
+	return hasAny(s, "failed to run module ", "failed running /var/lib/cloud/", "running module ") && hasAny(s, "fail")
+}

@@ -1,0 +1,128 @@
+package verdict
+
+import "strings"
+
+// identifiers are the names by which programs of a boot write to the journal and the
+// console. Those with a dash at their end are the beginning of one.
+var identifiers = [...]struct {
+	name string
+	kind kind
+}{
+	{"kernel", kernel}, {"kubelet", kubelet}, {"kubelet-wrapper", kubelet}, {"hyperkube", kubelet}, {"k3s", k3s}, {"k3s-", k3s}, {"rke2", k3s}, {"rke2-", k3s},
+	{"containerd", runtime}, {"crio", runtime}, {"dockerd", runtime}, {"cri-dockerd", runtime},
+	{"cloud-init", output}, {"kubeadm", output},
+	// What these write has nothing to do with the boot.
+	{"sshd", foreign}, {"sshd-", foreign}, {"snapd", foreign}, {"chronyd", foreign}, {"ntpd", foreign}, {"systemd-timesyncd", foreign}, {"systemd-resolved", foreign},
+	{"cron", foreign}, {"crond", foreign}, {"multipathd", foreign}, {"polkitd", foreign}, {"dbus-", foreign}, {"fwupdmgr", foreign}, {"apt-", foreign},
+	{"unattended-", foreign}, {"sudo", foreign}, {"audit", foreign}, {"auditd", foreign}, {"telegraf", foreign}, {"fluent-", foreign}, {"fluentd", foreign},
+	{"mdsd", foreign}, {"omsagent", foreign}, {"prometheus-", foreign}, {"node_exporter", foreign}, {"motd-", foreign}, {"esm_cache.py", foreign}, {"gpg-", foreign},
+}
+
+// kubeadmFiles are klog's files of kubeadm and kubectl; other ones are the kubelet's.
+// Source: kubernetes/cmd/kubeadm/app, kubernetes/staging/src/k8s.io/client-go/discovery/cached/memory.
+var kubeadmFiles = [...]string{
+	"checks.go:", "joinconfiguration.go:", "initconfiguration.go:", "configset.go:", "strict.go:", "common.go:", "token.go:", "join.go:", "init.go:",
+	"waitcontrolplane.go:", "preflight.go:", "memcache.go:", "utils.go:", "warnings.go:", "cleanupnode.go:", "reset.go:",
+}
+
+// programOf says who wrote a line, in lower case, by the line's own head; hint, whose
+// log it stands in, where the head does not say.
+func programOf(s string, hint kind) kind {
+	s = strings.TrimLeft(s, " >|`*") // as it is quoted
+	head := s[:min(len(s), 160)]
+	if id, rest, ok := strings.Cut(head, ": "); ok {
+		name := strings.TrimRight(strings.TrimSuffix(id, "]"), "0123456789")
+		pid := strings.HasSuffix(id, "]") && strings.HasSuffix(name, "[")
+		name = strings.TrimSuffix(name, "[")
+		name = name[strings.LastIndexByte(name, ' ')+1:]
+		if k := identified(name, s); k != 0 && (pid || k == kernel || strings.Count(id, ":") > 1) && (k != foreign || hint == elsewhere) {
+			return k
+		} else if pid {
+			head = rest // systemd, a script, a program that nobody knows
+		}
+	}
+	if hint != elsewhere {
+		return hint
+	}
+	switch {
+	case strings.HasPrefix(head, "time=\"") && strings.Contains(head, " level="):
+		if len(head) > 26 && head[25] == '.' { // containerd's RFC3339NanoFixed; k3s gives whole seconds
+			return runtime
+		}
+		return k3s
+	case klog(head):
+		for _, file := range kubeadmFiles {
+			if strings.Contains(head, " "+file) {
+				return output
+			}
+		}
+		return kubelet
+	case strings.Contains(head, " - ") && hasAny(head, ".py[debug]: ", ".py[info]: ", ".py[warning]: ", ".py[error]: ", ".py[critical]: "), strings.Contains(head, " cloudbaseinit."):
+		return cloudInit
+	case uptime(head):
+		return kernel
+	case hasAny(head, "[preflight] ", "[kubelet-start] ", "[kubelet-check] ", "[discovery] ", "[check-etcd] ", "[error ", "error execution phase "):
+		return output
+	}
+	return hint
+}
+
+// identified is the program of a line by its identifier, 0 where it is not known.
+func identified(name, s string) kind {
+	for i := range identifiers {
+		id := &identifiers[i]
+		if name != id.name && !(strings.HasSuffix(id.name, "-") && strings.HasPrefix(name, id.name)) {
+			continue
+		}
+		if id.name == "cloud-init" && hasAny(s, ".py[debug]: ", ".py[info]: ", ".py[warning]: ", ".py[error]: ", ".py[critical]: ") {
+			return cloudInit
+		}
+		return id.kind
+	}
+	return 0
+}
+
+// klog says whether a line begins as klog's do: "e1121 06:58:30.1 ".
+func klog(s string) bool {
+	return len(s) > 12 && strings.IndexByte("iwef", s[0]) >= 0 && strings.Trim(s[1:5], "0123456789") == "" && s[5] == ' ' && s[8] == ':'
+}
+
+// uptime says whether a line begins as the kernel's do: "[   12.310021] ".
+func uptime(s string) bool {
+	end := strings.IndexByte(s, ']')
+	return end > 2 && s[0] == '[' && strings.Contains(s[:end], ".") && strings.Trim(s[1:end], " 0123456789.") == ""
+}
+
+// A Line is a line of a text, and the program that wrote it.
+type Line struct {
+	Program string // "kubelet", "containerd", "k3s", "cloud-init", "script", "AKS", "kernel"; "" where that is not known
+	Text    string
+}
+
+// Lines says who wrote each line that is judged of a log: the last maxLooked, of the
+// last boot that is in it. Source is a hint, and may be "".
+func Lines(l Log) []Line {
+	read := newLog(l.Source, kindOf(l.Source), l.Lines, l.Cut)
+	lines := make([]Line, len(read.lines))
+	for i, text := range read.lines {
+		lines[i] = Line{read.of[i].program(), text}
+	}
+	return lines
+}
+
+func (k kind) program() string {
+	for _, p := range [...]struct {
+		kind kind
+		name string
+	}{{kernel, "kernel"}, {cloudInit, "cloud-init"}, {output, "script"}, {provision, "AKS"}, {runtime, "containerd"}, {kubelet, "kubelet"}, {k3s, "k3s"}} {
+		if k == p.kind {
+			return p.name
+		}
+	}
+	return ""
+}
+
+// JudgeText judges texts of one boot of one machine of which nothing else is known, as
+// a person pastes them. The sources are hints, and may be "". Where nothing says that
+// something failed the reason is Unknown.
+func JudgeText(texts []Log) Judgement { return Judge(Facts{Outside: true, Logs: texts}) }
