@@ -467,6 +467,9 @@ func (w *world) noteWrite(p *process, req request, about string) func() {
 		image, used = w.imageNow(), w.used(w.versions())
 	}
 	donor := w.nodeName(p.ask.Node)
+	if version := low(w.names.Definition.Child("versions", path.Base(about))); req.name == "azure PUT "+definition+"/versions/"+path.Base(about) && w.versions()[version] == nil {
+		w.locked(func() { delete(w.grown, version) }) // nodes of a deleted one of this name were not made of it
+	}
 	node, isNode := strings.CutPrefix(about, "nodes/")
 	before := w.kube.Node(node)
 	w.checkTaken(p, req, node)
