@@ -56,7 +56,8 @@ type Runner struct {
 	Report   func(Event) // from several goroutines; it must not block
 	Log      *slog.Logger
 	Workflow func(kind string) (Workflow, error) // for an open record of another kind
-	// Claim, if not nil, is called under the lock before the first step. Its error ends the run.
+	// Claim, if not nil, is called while the lock is valid, before the first step, and again if the
+	// lock lapses meanwhile. Its error ends the run.
 	Claim func(ctx context.Context, pool fleet.ResourceID) error
 }
 
@@ -198,10 +199,8 @@ func (x *run) plan(ctx context.Context) (begun bool, err error) {
 	default:
 		return false, nil
 	}
-	if x.Claim != nil {
-		if err := x.Claim(ctx, x.pool); err != nil {
-			return false, err
-		}
+	if err := x.claim(ctx); err != nil {
+		return false, err
 	}
 	x.table, x.left = plan.Table, plan.Left
 	x.update(func(r *journal.Record) {
@@ -219,6 +218,23 @@ func (x *run) plan(ctx context.Context) (begun bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// claim calls Claim while the lock is valid, and again if it lapsed meanwhile: a machine may have
+// slept since the lock was taken, and another process may have it.
+func (x *run) claim(ctx context.Context) error {
+	for x.Claim != nil {
+		if err := x.lock.wait(ctx); err != nil {
+			return err
+		}
+		locked, end := x.lock.context(ctx)
+		err := x.Claim(locked, x.pool)
+		lapsed := locked.Err() != nil && ctx.Err() == nil
+		if end(); err == nil || !lapsed {
+			return err
+		}
+	}
+	return nil
 }
 
 // walk carries out actions until none may begin and none is in flight. When ctx ends, the

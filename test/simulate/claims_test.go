@@ -250,7 +250,10 @@ var claims = []claim{
 	{"watch stood down: nothing was taken back",
 		func(e *ending) bool { return e.do == "watch" && e.p.watch.Outcome == watch.StoodDown && e.done() },
 		func(e *ending) string {
-			if id := low(e.p.watch.Version); e.w.takenBack[id].After(e.p.began) && !e.w.isTouched(id) {
+			// What is written after its last read of the model it cannot know.
+			id, at := low(e.p.watch.Version), time.Time{}
+			e.w.locked(func() { at = e.w.takenBack[id] })
+			if at.After(e.p.began) && at.Before(e.p.read) && !e.w.isTouched(id) {
 				return "another watch took " + id + " back"
 			}
 			return ""
@@ -348,7 +351,7 @@ var claims = []claim{
 		}},
 	{"capture 0: Events of the donor say that it was taken and given back",
 		func(e *ending) bool {
-			return e.do == "capture" && e.done() && e.alone && !e.p.capture.NothingToDo && !e.p.capture.Resumed && !e.p.ask.Online && !e.w.eventsMeet() &&
+			return e.do == "capture" && e.done() && e.alone && !e.p.capture.NothingToDo && !e.p.capture.Resumed && !e.p.ask.Online && !e.w.eventsMeet() && !e.p.unaware &&
 				e.w.stops[e.w.nodeName(e.p.ask.Node)] == e.p.name
 		},
 		func(e *ending) string {
@@ -379,11 +382,6 @@ func (w *world) checkClaims(p *process, alone bool) {
 			w.broken(22, "%s ends with exit %d: %s; %s: %v", p.name, e.code, c.says, wrong, p.err)
 		}
 	}
-	w.locked(func() {
-		if p.watch.Outcome == watch.TakenBack {
-			w.takenBack[low(p.watch.Version)] = time.Now()
-		}
-	})
 }
 
 // untrue is a line of what is left that is not so.
@@ -406,7 +404,8 @@ func (e *ending) untrue() string {
 		"the model still names " + e.p.watch.Version.Name() + ",": func() bool { return !e.others && e.id != low(e.p.watch.Version) },
 	}
 	for _, line := range e.left {
-		unread := strings.Contains(line, "connection refused") // how it is now, the process could not know
+		// How it is now, the process could not know; nor when an operation ends that it says is under way.
+		unread := strings.Contains(line, "connection refused") || strings.Contains(line, ": not done within ") && strings.Contains(line, ": Azure: ")
 		for begins, wrong := range lines {
 			if !unread && strings.HasPrefix(line, begins) && wrong() && !e.w.isTouched(donor) {
 				return line
@@ -436,7 +435,7 @@ func (w *world) instancesOf(version fleet.ResourceID) (all []instance) {
 			v.Each(typ, func(id string, body any) {
 				i, ok := v.Instance(id)
 				vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
-				if ok && vm != nil && vm.Name != nil && vm.Properties.ProvisioningState != nil && w.pool.Equal(fleet.ResourceID(i.ScaleSet)) && strings.EqualFold(i.Image, string(version)) {
+				if ok && vm != nil && vm.Name != nil && vm.Properties.ProvisioningState != nil && w.pool.Equal(fleet.ResourceID(i.ScaleSet)) && (version == "" || strings.EqualFold(i.Image, string(version))) {
 					all = append(all, instance{id, *vm.Name, *vm.Properties.ProvisioningState})
 				}
 			})
@@ -448,9 +447,7 @@ func (w *world) instancesOf(version fleet.ResourceID) (all []instance) {
 // eventsMeet reports whether an event of the story meets Kubernetes Events, which are not repeated.
 func (w *world) eventsMeet() bool {
 	return slices.ContainsFunc(w.story.Happen, func(e Event) bool {
-		// Who finds its own mark does not know whether it had recorded that.
-		marks := e.At == "kube PATCH nodes/"+w.byNumber(w.nodeName(0)) && (faultOf(&e).after || e.What == "laptop sleeps")
-		return marks || strings.Contains(e.At, "/events") || strings.HasPrefix(e.What, "away") || strings.HasPrefix(e.What, "kill") || e.What == "interrupt"
+		return strings.Contains(e.At, "/events") || strings.HasPrefix(e.What, "away") || strings.HasPrefix(e.What, "kill") || e.What == "interrupt"
 	})
 }
 
@@ -465,11 +462,14 @@ func (w *world) hasEvent(node, reason string) (has bool) {
 
 // noteWrite notes what a process changes, and returns what compares it with what others chose.
 func (w *world) noteWrite(p *process, req request, about string) func() {
-	image := ""
+	image, used := "", ""
 	if req.name == patchModel {
-		image = w.imageNow()
+		image, used = w.imageNow(), w.used(w.versions())
 	}
 	donor := w.nodeName(p.ask.Node)
+	if version := low(w.names.Definition.Child("versions", path.Base(about))); req.name == "azure PUT "+definition+"/versions/"+path.Base(about) && w.versions()[version] == nil {
+		w.locked(func() { delete(w.grown, version) }) // nodes of a deleted one of this name were not made of it
+	}
 	node, isNode := strings.CutPrefix(about, "nodes/")
 	before := w.kube.Node(node)
 	w.checkTaken(p, req, node)
@@ -483,6 +483,9 @@ func (w *world) noteWrite(p *process, req request, about string) func() {
 			p.writes = append(p.writes, modelWrite{image, now})
 			w.chosenBy, w.chosenAt = p.name, time.Now()
 			w.wasLive[low(now)] = true
+			if p.ask.Do == "watch" {
+				w.takenBack[used] = time.Now()
+			}
 		case isNode && before != nil && after != nil && !before.Spec.Unschedulable && after.Spec.Unschedulable:
 			p.cordoned = append(p.cordoned, node)
 		case method == http.MethodDelete && strings.Contains(about, "/versions/"):

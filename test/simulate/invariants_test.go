@@ -34,20 +34,31 @@ type lack struct {
 	also       string // another name of it
 }
 
-// beginAsk notes how everything is before an ask.
-func (w *world) beginAsk() {
+// A beginning is how versions and model are before a command.
+type beginning struct {
+	at          time.Time
+	before      map[string]*armcompute.GalleryImageVersion // versions, by lower-case id
+	imageBefore string                                     // lower-case id of the image that the model uses
+}
+
+func (w *world) beginningNow() beginning {
 	versions := w.versions()
 	for id, v := range versions {
 		own, properties := *v, *v.Properties
 		own.Tags, own.Properties = maps.Clone(v.Tags), &properties // azsim changes them in place
 		versions[id] = &own
 	}
-	image := w.used(versions)
+	return beginning{time.Now(), versions, w.used(versions)}
+}
+
+// beginAsk notes how everything is before an ask.
+func (w *world) beginAsk() {
+	now := w.beginningNow()
 	there := map[string]bool{}
 	for _, i := range w.instancesOf("") {
 		there[i.name] = true
 	}
-	w.locked(func() { w.before, w.imageBefore, w.hadThere = versions, image, there })
+	w.locked(func() { w.beginning, w.hadThere = now, there })
 }
 
 // used returns the lower-case id of the image that the pool's model uses: where it names the
@@ -327,8 +338,9 @@ func (w *world) checkWatch(p *process, now model) {
 	switch code := p.code(); {
 	case back && good:
 		w.broken(18, "%s takes back %s, whose nodes are good: %v", p.name, id, p.err)
-	case !back && !strings.EqualFold(now.image, was.image) && code != workflow.ExitInterrupted && !w.isTouched("model") && !w.isQuarantined(was.image):
-		w.broken(18, "%s ends with exit %d and %q, and the model has %s, and had %s", p.name, code, p.watch.Outcome, now.image, was.image)
+	// By its own writes: a rollback or a take-back that was killed may have left the model as it is.
+	case !back && len(p.writes) > 0 && (code == workflow.ExitDone || !strings.EqualFold(now.image, was.image) && code != workflow.ExitInterrupted && !w.isTouched("model") && !w.isQuarantined(was.image)):
+		w.broken(18, "%s ends with exit %d and %q, and wrote the model: %v", p.name, code, p.watch.Outcome, p.writes)
 	case p.watch.Outcome == watch.Proven && (v == nil || v.Tags[fleet.TagProven] == nil):
 		w.broken(18, "%s reports that %s is proven, which has no such tag", p.name, id)
 	case !back && code == workflow.ExitDone && len(w.badComputers()) > 0 && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
@@ -478,6 +490,14 @@ func (w *world) wanted(to string) string {
 // original tags the version that the model used, and no other.
 func (w *world) checkRollback(p *process, now model) {
 	code, text := p.code(), fmt.Sprint(p.err)
+	w.locked(func() { // what it resumed of an earlier ask goes back from where that began
+		if p.ask.Do == "rollback" && p.rollback.Resumed && w.unfinished != nil && w.unfinished.at.Before(w.beginning.at) {
+			w.beginning = *w.unfinished
+		}
+		if p.ask.Do != "watch" && (code == workflow.ExitDone || code == workflow.ExitFailed) {
+			w.unfinished = nil
+		}
+	})
 	if p.ask.Do != "rollback" || code != workflow.ExitDone && code != workflow.ExitNeedsPerson || w.isTouched("model") {
 		return
 	}

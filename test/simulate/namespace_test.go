@@ -124,3 +124,14 @@ func TestOutcomeRollbackWithoutRightToTag(t *testing.T) {
 		}
 	})
 }
+
+// A process whose machine slept claims the pool once its lock is valid again, and not at all where
+// another process has that.
+func TestOutcomePoolIsClaimedUnderTheLock(t *testing.T) {
+	r := play(t, Story{Seed: 1, Pool: usual, Asks: aCapture, Happen: []Event{
+		{At: "kube GET ortet-system/secrets/ortet-journal-pool1-fd34c415d62c", N: 1, What: "laptop sleeps and another ortet begins", For: leaseFor + 3*time.Second},
+		{At: "azure PATCH " + definition, N: 1, What: "kill before"}}})
+	if len(r.violations)+len(r.missed) > 0 {
+		t.Errorf("%v\n%s", r.missed, strings.Join(r.violations, "\n"))
+	}
+}

@@ -252,6 +252,9 @@ func (w *world) awaitRivals() (came bool) {
 			w.checkClaims(rival, false)
 			w.tookBack(rival)
 		}
+		if !ended && rival.ask.Do == "rollback" {
+			w.locked(func() { w.unfinished = &rival.beginning })
+		}
 		if ended && rival.ask.Do == "rollback" { // a person's, beside another command
 			now := w.modelNow()
 			w.locked(func() {
@@ -275,7 +278,7 @@ func (w *world) countGrown(p *process) {
 		return
 	}
 	n, of := int64(0), low(p.capture.Version)
-	for _, i := range w.instancesOf(p.capture.Version) {
+	for _, i := range w.instancesOf("") { // one that Azure could not make is of no image
 		if slices.ContainsFunc(p.capture.NewNodes, func(x capture.NewNode) bool { return x.Instance == i.name }) {
 			n++
 		}

@@ -2,10 +2,12 @@ package simulate
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -171,4 +173,41 @@ func TestOutcomeNoNewNodesOfAnotherImage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nodes of a version that was deleted are not those of the next capture on the same day: it adds its
+// own, and a watch judges these.
+func TestOutcomeNodesOfADeletedVersion(t *testing.T) {
+	t.Run("in use", func(t *testing.T) {
+		inCaptured(t, badPool("no join", nil), 2, nil, func(t *testing.T, w *world) {
+			w.deleted(w.names.Definition.Child("versions", badVersion), galleryAPI)
+			w.until(t, "deleted", func() bool { return w.versions()[low(w.names.Definition.Child("versions", badVersion))] == nil })
+			w.mend(0)
+			before := w.modelNow().capacity
+			p := w.do(t, Ask{Do: "capture", Grow: 2})
+			if now := w.modelNow().capacity; p.code() != workflow.ExitDone || now != before+2 || len(p.capture.NewNodes) != 2 || p.capture.Version.Name() == badVersion {
+				t.Errorf("exit %d: version %s with new nodes %q, capacity %d after %d and --grow 2; %v", p.code(), p.capture.Version.Name(), p.newNodes(), now, before, p.err)
+			}
+			w.do(t, Ask{Do: "watch"}).ends(t, workflow.ExitDone, watch.Proven)
+		})
+	})
+	t.Run("not in use", func(t *testing.T) {
+		inCaptured(t, usual, 2, nil, func(t *testing.T, w *world) {
+			first := w.names.Definition.Child("versions", badVersion)
+			if err := w.setImage("1999.12.25", "others"); err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range w.instancesOf(first) {
+				w.deleteInstances(w.pool, path.Base(i.id))
+			}
+			w.until(t, "not in use", func() bool { return len(w.instancesOf(first)) == 0 })
+			w.deleted(first, galleryAPI)
+			w.until(t, "deleted", func() bool { return w.versions()[low(first)] == nil })
+			before := w.modelNow().capacity
+			p := w.do(t, Ask{Do: "capture", Grow: 2})
+			if now := w.modelNow().capacity; p.code() != workflow.ExitDone || now != before+2 || len(p.capture.NewNodes) != 2 {
+				t.Errorf("exit %d: new nodes %q, capacity %d after %d and --grow 2; %v, %q", p.code(), p.newNodes(), now, before, p.err, p.capture.Notes)
+			}
+		})
+	})
 }

@@ -47,9 +47,13 @@ type process struct {
 	asleep      atomic.Int64 // Unix time in ns until when the laptop sleeps
 	changes     atomic.Int64 // requests that changed Azure or the pool
 
-	writes   []modelWrite // of the image
-	cordoned []string     // nodes
-	deleted  []string     // versions, by lower-case id
+	beginning // of a rollback
+
+	unaware   bool         // of that it marked its donor: who finds its own mark does not know whether an Event said so
+	read, old time.Time    // last read of the scale set; and, if that was answered with an earlier answer, when
+	writes    []modelWrite // of the image
+	cordoned  []string     // nodes
+	deleted   []string     // versions, by lower-case id
 
 	capture  capture.Result
 	rollback rollback.Result
@@ -158,6 +162,9 @@ func (m mortal) Hold(ctx context.Context, name, holder string, ttl time.Duration
 func (w *world) start(ask Ask) (*process, error) {
 	p := &process{w: w, ask: ask, done: make(chan struct{}), dead: make(chan struct{}), began: time.Now()}
 	p.ctx, p.cancel = context.WithCancel(w.ctx)
+	if ask.Do == "rollback" {
+		p.beginning = w.beginningNow()
+	}
 	w.mu.Lock()
 	w.processes = append(w.processes, p)
 	p.name = fmt.Sprintf("p%d", len(w.processes))

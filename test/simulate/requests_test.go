@@ -195,7 +195,7 @@ func (w *world) kuredHolder() string {
 
 // observeRest notes since when the pool is not at rest.
 func (w *world) observeRest() {
-	rest := true
+	rest, members := true, true
 	w.azure.View(func(v *azsim.View) {
 		rest = !v.Running(string(w.pool))
 		for _, typ := range []string{memberType, machineType} {
@@ -203,14 +203,15 @@ func (w *world) observeRest() {
 				i, ok := v.Instance(id)
 				vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
 				creating := vm != nil && vm.Properties != nil && vm.Properties.ProvisioningState != nil && *vm.Properties.ProvisioningState == "Creating"
-				rest = rest && (!creating && !(ok && i.Deleting) || !w.pool.Equal(fleet.ResourceID(i.ScaleSet)))
+				members = members && (!creating && !(ok && i.Deleting) || !w.pool.Equal(fleet.ResourceID(i.ScaleSet)))
 			})
 		}
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.membersRest = members
 	switch {
-	case rest:
+	case rest && members:
 		w.updatingSince = time.Time{}
 	case w.updatingSince.IsZero():
 		w.updatingSince = time.Now()
@@ -218,15 +219,19 @@ func (w *world) observeRest() {
 }
 
 // checkRest: model, extensions and capacity change while the set is at rest. What began in the
-// last seconds, no process has to have seen.
+// last seconds, no process has to have seen; nor an operation on the set alone, where Azure
+// answered its read in these seconds as before: the deletion of an extension takes no ETag.
 func (w *world) checkRest(p *process, req request) {
 	set := "virtualMachineScaleSets/" + poolName
 	if about := req.about(); about != set && !strings.HasPrefix(about, set+"/extensions/") {
 		return
 	}
 	var since time.Time
-	w.locked(func() { since = w.updatingSince })
-	if d := time.Since(since); !since.IsZero() && d > 5*time.Second && d < 20*time.Minute {
+	unseen := false
+	w.locked(func() {
+		since, unseen = w.updatingSince, w.membersRest && !req.ifMatch && time.Since(p.old) < 5*time.Second
+	})
+	if d := time.Since(since); !unseen && !since.IsZero() && d > 5*time.Second && d < 20*time.Minute {
 		w.broken(13, "%s sends %s while the set has not been at rest for %s", p.name, req.name, d)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -78,9 +80,18 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 	if w.isDown(side) {
 		return nil, &url.Error{Op: "dial", URL: name, Err: errors.New("connection refused")}
 	}
+	marked := w.isMarked(p)
 	after := w.checkRequest(p, req, r)
 	answer, err := serve(r, met)
+	marks := !marked && w.isMarked(p) && strings.HasPrefix(name, "kube PATCH nodes/")
 	after(answer)
+	if name == "azure GET virtualMachineScaleSets/"+poolName && err == nil && answer.StatusCode == http.StatusOK {
+		w.locked(func() {
+			if p.old = time.Now(); faultOf(met).azure.Effect != azsim.EffectStale {
+				p.read, p.old = p.old, time.Time{}
+			}
+		})
+	}
 	outcome := "no answer"
 	if err == nil {
 		outcome = answer.Status
@@ -89,8 +100,16 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 	if killed {
 		return nil, p.dies(ctx)
 	}
-	p.awake()
+	if p.awake(); marks && (err != nil || answer.StatusCode >= 300 || ctx.Err() != nil) {
+		w.locked(func() { p.unaware = true })
+	}
 	return answer, err
+}
+
+// isMarked reports whether the donor of a process is marked as one.
+func (w *world) isMarked(p *process) bool {
+	n := w.kube.Node(w.nodeName(p.ask.Node))
+	return n != nil && n.Annotations[fleet.AnnotationCapture] != ""
 }
 
 // sleep waits, or gives the context's cause.

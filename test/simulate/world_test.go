@@ -84,7 +84,7 @@ type world struct {
 	chosenBy      string // who set the model's image last: others, or a process
 	chosenAt      time.Time
 	wasLive       map[string]bool      // versions, by lower-case id
-	takenBack     map[string]time.Time // versions, when their watch ended
+	takenBack     map[string]time.Time // versions, when a watch replaced them in the model
 	stops         map[string]string    // donor to the process that stopped it last
 	lastEvent     time.Time
 	down          map[string]time.Time // side to the end of its outage
@@ -96,24 +96,25 @@ type world struct {
 	podLost       bool
 	silent        bool // kubelets report no more that nothing has changed
 	podNumber     int
-	nodes         map[string]nodeState                       // as others have them
-	touched       map[string]bool                            // objects that neighbours changed, by name or lower-case id
-	model         model                                      // as others have it
-	otherModel    model                                      // the other pool's, as others have it
-	grown         map[string]int64                           // new nodes that captures added, by version
-	prefixes      map[string]string                          // of clones' host names, to the capture that made them
-	hadThere      map[string]bool                            // names of the pool's instances when the ask began
-	canaries      map[string]bool                            // nodes of scale sets that captures made
-	ofK3s         map[string]string                          // provider ids of Azure by those of k3s
-	original      map[string]string                          // extensions before the first capture
-	before        map[string]*armcompute.GalleryImageVersion // when the ask began
-	imageBefore   string                                     // the model's, when the ask began
+	nodes         map[string]nodeState // as others have them
+	touched       map[string]bool      // objects that neighbours changed, by name or lower-case id
+	model         model                // as others have it
+	otherModel    model                // the other pool's, as others have it
+	grown         map[string]int64     // new nodes that captures added, by version
+	prefixes      map[string]string    // of clones' host names, to the capture that made them
+	hadThere      map[string]bool      // names of the pool's instances when the ask began
+	canaries      map[string]bool      // nodes of scale sets that captures made
+	ofK3s         map[string]string    // provider ids of Azure by those of k3s
+	original      map[string]string    // extensions before the first capture
+	beginning                          // of the ask
+	unfinished    *beginning           // of a person's rollback that was killed; nil once a rollback or a capture has ended its record
 	workbenches   map[string]bool
 	members       []member           // of Flexible sets
 	flushedAt     time.Time          // when a donor disk was, last
 	foreign       []fleet.ResourceID // copies that others made under our names
 	removed       map[string]bool    // nodes of deleted instances: whether they were Ready since a stop
 	updatingSince time.Time          // since when the set has not been at rest; zero at rest
+	membersRest   bool               // no instance of the pool is being made or deleted
 	processes     []*process
 	rivals        []*process
 	open          bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1

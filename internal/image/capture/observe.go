@@ -87,7 +87,7 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	o.Uses, err = c.Cloud.Uses(ctx, names.Definition)
 	unreadable(string(names.Definition), err)
 	if !c.req.Again {
-		names.Version = names.Definition.Child("versions", plan.TodaysVersion(o.Versions, now))
+		names.Version = names.Definition.Child("versions", plan.TodaysVersion(o.Versions, o.Uses, now))
 	}
 	if v, found := plan.Retried(o.Versions, now); found && c.req.TakeUnjudged && !o.Pool.Model.Image.Exact().Equal(v.ID) {
 		names.Version = v.ID

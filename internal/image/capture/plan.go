@@ -239,6 +239,9 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	if !r.Open() {
 		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
 	}
+	if resume.Version == nil && !r.Open() { // those of a deleted version of its name are not its nodes
+		s.Growth = Growth{}
+	}
 	if c.req.NewNodes > 0 && (!r.Open() || s.Growth.Version == "") {
 		if s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes); s.GrowTo > 0 {
 			s.Growth.Adds, s.Growth.Raises, s.Growth.Capacity, s.GrowTo = c.req.NewNodes, c.req.NewNodes, s.GrowTo, 0

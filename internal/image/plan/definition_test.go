@@ -87,17 +87,25 @@ func TestTodaysVersionIsTheNewest(t *testing.T) {
 	for name, c := range map[string]struct {
 		versions []fleet.ImageVersion
 		want     string
+		uses     []string
 	}{
-		"none":                   {nil, "2026.11.21"},
-		"yesterday's":            {[]fleet.ImageVersion{ver("2026.11.20", 0, Succeeded)}, "2026.11.21"},
-		"made again":             {[]fleet.ImageVersion{plain, again}, "2026.1121.090000"},
-		"again, by a fast clock": {[]fleet.ImageVersion{plain, older}, "2026.11.21"},
-		"again, and rolled back": {[]fleet.ImageVersion{plain, left}, "2026.11.21"},
-		"again, and Failed":      {[]fleet.ImageVersion{plain, ver("2026.1121.120100", 1, Failed)}, "2026.11.21"},
-		"only again":             {[]fleet.ImageVersion{again}, "2026.1121.090000"},
-		"somebody else's":        {[]fleet.ImageVersion{plain, foreign}, "2026.11.21"},
+		"none":                   {nil, "2026.11.21", nil},
+		"deleted, and in use":    {nil, "2026.1121.120000", []string{"2026.11.20", "2026.11.21"}},
+		"others in use":          {nil, "2026.11.21", []string{"2026.11.20", "kamino-pool1-prototype"}},
+		"in use":                 {[]fleet.ImageVersion{plain}, "2026.11.21", []string{"2026.11.21"}},
+		"yesterday's":            {[]fleet.ImageVersion{ver("2026.11.20", 0, Succeeded)}, "2026.11.21", nil},
+		"made again":             {[]fleet.ImageVersion{plain, again}, "2026.1121.090000", nil},
+		"again, by a fast clock": {[]fleet.ImageVersion{plain, older}, "2026.11.21", nil},
+		"again, and rolled back": {[]fleet.ImageVersion{plain, left}, "2026.11.21", nil},
+		"again, and Failed":      {[]fleet.ImageVersion{plain, ver("2026.1121.120100", 1, Failed)}, "2026.11.21", nil},
+		"only again":             {[]fleet.ImageVersion{again}, "2026.1121.090000", nil},
+		"somebody else's":        {[]fleet.ImageVersion{plain, foreign}, "2026.11.21", nil},
 	} {
-		if got := TodaysVersion(c.versions, noon); got != c.want {
+		var uses []fleet.ImageUse
+		for _, name := range c.uses {
+			uses = append(uses, fleet.ImageUse{Image: fleet.ResourceID("/x/versions/" + name)})
+		}
+		if got := TodaysVersion(c.versions, uses, noon); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -77,8 +77,10 @@ func VersionName(now time.Time, again bool) string {
 func AgainNamed(version string) bool { return len(version) > len("2006.01.02") }
 
 // TodaysVersion names the version that a capture without again finds or makes: of
-// today's, under either name, the newest that is of use and was not rolled back.
-func TodaysVersion(versions []fleet.ImageVersion, now time.Time) string {
+// today's, under either name, the newest that is of use and was not rolled back. The day's name is
+// not used again where it was deleted while something uses it: what was made of it, as nodes that
+// failed, would count as made of the next.
+func TodaysVersion(versions []fleet.ImageVersion, uses []fleet.ImageUse, now time.Time) string {
 	day, further := VersionName(now, false), now.UTC().Format("2006.0102.")
 	for _, v := range NewestFirst(versions) {
 		if (v.Name == day || strings.HasPrefix(v.Name, further)) && Ours(v.Tags) && !RolledBack(v) &&
@@ -86,7 +88,8 @@ func TodaysVersion(versions []fleet.ImageVersion, now time.Time) string {
 			return v.Name
 		}
 	}
-	return day
+	there := slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool { return v.Name == day })
+	return VersionName(now, !there && slices.ContainsFunc(uses, func(u fleet.ImageUse) bool { return u.Image.Name() == day }))
 }
 
 // Provisioning states, as Azure spells them.
