@@ -80,18 +80,13 @@ type run struct {
 	failure  error
 }
 
-func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, w Workflow) *run {
+// Run runs a workflow on a pool to its end. When ctx ends, it undoes what must not stay.
+// The error is *Refused, *Outcome, or the error of a cluster that does not answer.
+func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
 	x := &run{Runner: r, pool: pool, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
 	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool))}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
-	return x
-}
-
-// Run runs a workflow on a pool to its end. When ctx ends, it undoes what must not stay.
-// The error is *Refused, *Outcome, or the error of a cluster that does not answer.
-func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
-	x := r.newRun(ctx, pool, w)
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)
 	if err == nil {
@@ -283,23 +278,6 @@ func (x *run) finish(a Action, err error) {
 			x.failed = a.ID() // the step that was interrupted
 		}
 	})
-}
-
-// Pass makes one pass of an action that Next gives, as a controller would, and writes the
-// record. The zero Wait says that the action has ended, well or not. The error is that of
-// a lock or a journal that cannot be used now.
-func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workflow, a Action) (Wait, error) {
-	x := r.newRun(ctx, fleet.ResourceID(rec.Pool), w)
-	x.table, x.rec = t, *rec
-	defer func() { *rec = x.record() }()
-	if _, err := x.lock.hold(ctx); err != nil {
-		return Wait{}, err
-	}
-	wait, err := x.once(ctx, a)
-	if err != nil || wait.RequeueAfter == 0 {
-		x.finish(a, err)
-	}
-	return wait, x.save(ctx)
 }
 
 // carryOut repeats passes of an action until it is done or has failed.
