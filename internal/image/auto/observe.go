@@ -44,9 +44,9 @@ func (a *Auto) Observe(ctx context.Context, pools []fleet.ResourceID, all bool) 
 	g.SetLimit(a.c.MaxParallel)
 	for i, id := range pools {
 		g.Go(func() error {
-			s, err := a.status(ctx, id)
+			s, err := a.c.Service(id).Status(ctx, []fleet.ResourceID{id})
 			if err == nil {
-				observations[i] = a.observe(s, nodes, all)
+				observations[i] = a.observe(s[0], nodes, all)
 			}
 			return err
 		})
@@ -84,14 +84,6 @@ func (a *Auto) nodes(ctx context.Context) (members, error) {
 		}
 	}
 	return m, nil
-}
-
-func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolStatus, error) {
-	all, err := a.c.Service(pool).Status(ctx, []fleet.ResourceID{pool})
-	if err != nil {
-		return capture.PoolStatus{}, err
-	}
-	return all[0], nil
 }
 
 // observe judges a pool.
@@ -197,7 +189,7 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 	}
 	workers := len(nodes) == 0
 	for _, n := range append([]fleet.Node{{ControlPlane: true}}, nodes...) { // the first is for what the scale set shows
-		if by := plan.Managed(n, s.Pool); by != "" {
+		if by := fleet.AKSMark(n.Labels, s.Pool.ID, s.Pool.Tags); by != "" {
 			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
 		}
 		workers = workers || !n.ControlPlane

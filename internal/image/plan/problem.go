@@ -212,7 +212,7 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.
 	refuse(d.ControlPlane, "ControlPlane", on, "it is a control plane node", "name a worker")
-	why := Managed(d, pool)
+	why := fleet.AKSMark(d.Labels, pool.ID, pool.Tags)
 	refuse(why != "", "ManagedByAKS", on, "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
 		"use AKS's own node images, or a pool of your own")
 	if resume.From != AtDonor {
@@ -237,11 +237,6 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 			"give it a controller, remove it, or say --force, which deletes it")
 	}
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
-}
-
-// Managed returns the mark of a pool that AKS manages, or "".
-func Managed(d fleet.Node, pool fleet.Pool) string {
-	return fleet.AKSMark(d.Labels, pool.ID, pool.Tags)
 }
 
 // OrPublishOnly is the way out of a capture for what only a change of the model meets.
