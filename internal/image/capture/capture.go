@@ -89,10 +89,8 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 	return &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
 		Holder: c.Holder + "/" + name, Report: s.Reporter(c.Report),
-		Claim: func(ctx context.Context, pool fleet.ResourceID) error { return c.claim(ctx, pool, s.Note) },
-		Workflow: func(kind string) (workflow.Workflow, error) {
-			return c.Others(kind)
-		},
+		Claim:    func(ctx context.Context, pool fleet.ResourceID) error { return c.claim(ctx, pool, s.Note) },
+		Workflow: c.Others,
 	}
 }
 
@@ -398,7 +396,6 @@ type state struct {
 
 	Bench        workbench `json:"workbench"`
 	Pod          string    `json:"pod,omitempty"`      // that was created
-	Pods         int       `json:"pods,omitempty"`     // that were begun: each has a name of its own
 	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
 	ModelChanged bool      `json:"modelChanged,omitempty"`
 	GrowTo       int64     `json:"growTo,omitempty"` // of an earlier release: Growth.Capacity

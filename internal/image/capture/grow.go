@@ -109,16 +109,6 @@ func newNode(x prove.Clone) NewNode {
 	return n
 }
 
-// has counts the nodes whose instances exist.
-func has(nodes []NewNode) (n int64) {
-	for _, x := range nodes {
-		if x.Why != noInstance {
-			n++
-		}
-	}
-	return n
-}
-
 func (c *capture) growStep() workflow.Step {
 	return workflow.Step{
 		ID:       stepGrow,
@@ -243,8 +233,11 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 	}
 	g := s.Growth
 	nodes := g.observed(clones)
-	ready, waits := 0, int64(len(nodes)) < g.Wanted
+	ready, exist, waits := 0, 0, int64(len(nodes)) < g.Wanted
 	for _, n := range nodes {
+		if n.Why != noInstance {
+			exist++
+		}
 		if n.Ready {
 			ready++
 		}
@@ -258,7 +251,7 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 		c.set(func(s *state) { s.Growth.Nodes = keep })
 		return in(newNodesEvery, "%s", of), nil
 	}
-	came := int64(ready) >= g.Wanted || watched && has(nodes) >= g.Wanted
+	came := int64(ready) >= g.Wanted || watched && int64(exist) >= g.Wanted
 	c.set(func(s *state) { s.Growth.Nodes, s.Growth.Done = nodes, came })
 	if !came {
 		return done, errors.New(of)

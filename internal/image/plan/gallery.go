@@ -92,7 +92,6 @@ func TodaysVersion(versions []fleet.ImageVersion, now time.Time) string {
 // Provisioning states, as Azure spells them.
 const (
 	Succeeded = "Succeeded"
-	Creating  = "Creating"
 	Updating  = "Updating"
 	Failed    = "Failed"
 	Deleting  = "Deleting"
