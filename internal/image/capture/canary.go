@@ -19,7 +19,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepCanary       = "canary"
 	undoDeleteCanary = "delete-canary"
@@ -185,11 +184,7 @@ func (c *capture) protectedSettings(e fleet.Extension) string {
 // uncloned returns what of new nodes no clone can be given, since Azure does not show it. saved
 // are the handlers whose protected settings are about to be kept.
 func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p plan.Problems) {
-	on := string(pool.ID)
-	without := ""
-	if c.req.PublishOnly {
-		without = "capture without --canary"
-	}
+	on, without := string(pool.ID), workflow.SkipIf(c.req.PublishOnly, "capture without --canary")
 	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
 		first(without, "capture with --bootstrap baked, or without --canary"))
 	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)

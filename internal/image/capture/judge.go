@@ -93,11 +93,8 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 			p.Note("%s: %s", version.Name(), j.Why)
 			return done, nil
 		case prove.NoResult:
-			same := "run the same command again"
-			if c.req.Again {
-				same += " without --again"
-			}
-			return done, fmt.Errorf("the clones say nothing of %s: %s; %s, which makes others", version.Name(), j.Why, same)
+			return done, fmt.Errorf("the clones say nothing of %s: %s; run the same command again%s, which makes others", version.Name(), j.Why,
+				workflow.SkipIf(c.req.Again, " without --again"))
 		default:
 			s.Quarantine = j.Gate + ": " + j.Why
 			c.set(func(now *state) { now.Quarantine = s.Quarantine })

@@ -16,7 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepInspect          = "inspect"
 	undoDeleteInspection = "delete-inspection"

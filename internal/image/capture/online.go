@@ -12,7 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of the step and the undo of a capture of a node that stays in service.
+// Of a capture of a node that stays in service.
 const (
 	stepFlush       = "flush"
 	undoDeleteFlush = "delete-flush"
