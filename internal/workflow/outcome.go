@@ -93,20 +93,21 @@ func OpenRun(r journal.Record, t Table, why string) string {
 // PreviewOpen is OpenRun of a workflow that does not run now. others returns the workflow of
 // another kind.
 func PreviewOpen(r journal.Record, w Workflow, others func(kind string) (Workflow, error)) (note string, resumes bool, err error) {
-	owner, own := w, r.Kind == w.Kind()
-	if !own {
-		if owner, err = others(r.Kind); err != nil {
-			return "", false, err
-		}
-	}
-	t, why, err := owner.Restore(r)
-	if !own {
-		why = notOfKind(w.Kind(), r.Kind)
-	}
+	_, t, why, err := ownerOf(r, w, others)
 	return OpenRun(r, t, why), err == nil && why == "", err
 }
 
-func notOfKind(kind, open string) string { return "a " + kind + " does not resume a " + open }
+// ownerOf returns the workflow of an open record, its rows, and why w does not resume it.
+func ownerOf(r journal.Record, w Workflow, others func(kind string) (Workflow, error)) (owner Workflow, t Table, why string, err error) {
+	if r.Kind == w.Kind() {
+		t, why, err = w.Restore(r)
+		return w, t, why, err
+	}
+	if owner, err = others(r.Kind); err == nil {
+		t, _, err = owner.Restore(r)
+	}
+	return owner, t, "a " + w.Kind() + " does not resume a " + r.Kind, err
+}
 
 // An Outcome is the end of an incomplete run. ExitFailed: all changes were undone;
 // ExitNeedsPerson: something remains that Ortet cannot mend; ExitInterrupted: the same command

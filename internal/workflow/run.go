@@ -96,9 +96,8 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		})
 	}
 	if err != nil {
-		passing := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale, fleet.KindConflict}
-		if slices.Contains(passing, fleet.KindOf(err)) { // a record may be open
-			return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err}
+		if fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale, fleet.KindConflict) {
+			return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err} // a record may be open
 		}
 		// Missing permissions are one problem of several: Plan reports all of them at once.
 		if plan, planErr := w.Plan(ctx, journal.Record{}); ExitCode(err) != ExitRefused && planErr == nil && len(plan.Problems) > 0 {
@@ -144,21 +143,14 @@ func (x *run) unbegun(ctx context.Context, err error) error {
 // anything else. An error ends the run.
 func (x *run) recover(ctx context.Context) (err error) {
 	w := x.workflow
-	if x.rec.Kind != w.Kind() {
-		x.workflow, err = x.Workflow(x.rec.Kind)
-	}
-	why := ""
-	if err == nil {
-		x.table, why, err = x.workflow.Restore(x.rec)
-	}
+	owner, table, why, err := ownerOf(x.rec, w, x.Workflow)
 	if err != nil {
 		return &Outcome{Exit: ExitNeedsPerson, Step: "journal",
 			Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
 	}
+	x.workflow, x.table = owner, table
 	phase := journal.Undo
-	if x.workflow != w {
-		why = notOfKind(w.Kind(), x.rec.Kind)
-	} else if why == "" {
+	if why == "" {
 		phase = journal.Suspend
 	}
 	x.report(Action{}, EventNote, OpenRun(x.rec, x.table, why), -1)

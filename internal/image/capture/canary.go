@@ -72,8 +72,7 @@ func (c *capture) canary(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		return done, nil
 	}
 	w, err := c.makeCanary(ctx, p)
-	refused := []fleet.Kind{fleet.KindDenied, fleet.KindInvalid, fleet.KindUnsupported}
-	if err != nil && c.req.CanaryIfPossible && slices.Contains(refused, fleet.KindOf(err)) {
+	if c.req.CanaryIfPossible && fleet.Is(err, fleet.KindDenied, fleet.KindInvalid, fleet.KindUnsupported) {
 		c.leaveOut(err.Error(), p.Note)
 		return done, nil
 	}

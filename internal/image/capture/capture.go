@@ -265,7 +265,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 // Unplaced reports why a Node has no scale set: it is not of one, its machine is gone, or these
 // credentials may not read it, as in another cluster's resource group.
 func Unplaced(err error) bool {
-	return slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied}, fleet.KindOf(err))
+	return fleet.Is(err, fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied)
 }
 
 // pools returns those of nodes, sorted.

@@ -214,13 +214,8 @@ func (c *capture) stillNamed(ctx context.Context, pool fleet.Pool) error {
 // the answer of a proxy.
 func hadNoEffect(err error) bool {
 	e := new(fleet.Error)
-	switch {
-	case fleet.Is(err, fleet.KindStale), fleet.Is(err, fleet.KindThrottled):
-		return true
-	case errors.As(err, &e) && e.Code != "":
-		return !slices.Contains([]fleet.Kind{fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut}, fleet.KindOf(err))
-	}
-	return false
+	return fleet.Is(err, fleet.KindStale, fleet.KindThrottled) ||
+		errors.As(err, &e) && e.Code != "" && !fleet.Is(err, fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut)
 }
 
 // awaitNewNodes waits until the new nodes are Ready. If a watch follows, that judges them, and

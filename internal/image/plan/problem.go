@@ -270,22 +270,13 @@ func changeProblems(pool fleet.Pool, allowRolling, allowOwned bool) (p Problems)
 		"its upgrade mode is Automatic: a changed model may take down all instances at once", "set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
 	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling, "RollingUpgrade", on,
 		"its upgrade mode is Rolling: Azure will replace the instances by itself", "set it to Manual, or say --allow-rolling")
-	owner := tagWith(pool, tagCAPZ)
+	owner := cmp.Or(slices.DeleteFunc(slices.Sorted(maps.Keys(pool.Tags)), func(tag string) bool {
+		return !strings.HasPrefix(strings.ToLower(tag), tagCAPZ)
+	})...)
 	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on,
 		"Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
 		"change the image of its AzureMachinePool instead, or say --allow-owned")
 	return p
-}
-
-// tagWith returns the first tag of a pool whose name begins so, in any letter case; "" if
-// it has none.
-func tagWith(pool fleet.Pool, prefix string) string {
-	for _, k := range slices.Sorted(maps.Keys(pool.Tags)) {
-		if strings.HasPrefix(strings.ToLower(k), prefix) {
-			return k
-		}
-	}
-	return ""
 }
 
 func (p *Problems) ofDisk(o Observed) {

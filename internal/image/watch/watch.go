@@ -137,9 +137,8 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	begun := s.Now()
 	w.event(workflow.Event{Kind: workflow.EventBegun, Title: "Watch the first nodes of " + cmp.Or(q.Version.Name(), q.Pool.Name())})
 	err := w.run(ctx)
-	var outcome *workflow.Outcome
 	switch {
-	case err != nil && ctx.Err() != nil && !errors.As(err, &outcome):
+	case err != nil && ctx.Err() != nil && !errors.As(err, new(*workflow.Outcome)):
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: err,
 			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " continues the watch"}
 	case w.isGone(err):
@@ -158,8 +157,7 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 // isGone reports an error that says that the version or the scale set does not exist.
 func (w *watch) isGone(err error) bool {
 	var e *fleet.Error
-	var out *workflow.Outcome
-	return w.version.ID != "" && fleet.Is(err, fleet.KindNotFound) && !errors.As(err, &out) && errors.As(err, &e) &&
+	return w.version.ID != "" && fleet.Is(err, fleet.KindNotFound) && !errors.As(err, new(*workflow.Outcome)) && errors.As(err, &e) &&
 		slices.ContainsFunc([]fleet.ResourceID{w.version.ID, w.result.Pool}, fleet.ResourceID(e.Resource).Equal)
 }
 
@@ -225,8 +223,7 @@ func (w *watch) unfinished(ctx context.Context, pool fleet.ResourceID, live flee
 func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) error {
 	for lost := (time.Time{}); ; {
 		ended, err := f()
-		var outcome *workflow.Outcome
-		passing := slices.Contains([]fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut}, fleet.KindOf(err))
+		passing := fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut)
 		now := w.Now()
 		switch {
 		case err == nil:
@@ -236,7 +233,7 @@ func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) err
 			if lost = (time.Time{}); ended {
 				return nil
 			}
-		case ctx.Err() != nil || errors.As(err, &outcome) || !passing || !lost.IsZero() && now.Sub(lost) > passes:
+		case ctx.Err() != nil || errors.As(err, new(*workflow.Outcome)) || !passing || !lost.IsZero() && now.Sub(lost) > passes:
 			return err
 		default:
 			lost = cmp.Or(lost, now)
