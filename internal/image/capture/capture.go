@@ -195,24 +195,22 @@ func (c *capture) run(ctx context.Context) error {
 		return err
 	}
 	err = c.Runner(fmt.Sprint(c.runs.Add(1)), &c.Summary).Run(ctx, pool, c)
-	var refused *workflow.Refused
-	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
+	if refused, is := errors.AsType[*workflow.Refused](err); is && workflow.ExitCode(err) == workflow.ExitFailed {
 		return refused // the inspection changes nothing
 	}
-	out := new(workflow.Outcome)
-	if errors.As(err, &out) && out.Exit == workflow.ExitFailed {
+	out, _ := errors.AsType[*workflow.Outcome](err)
+	switch s := c.get(); {
+	case out == nil:
+	case out.Exit == workflow.ExitFailed:
 		out.Ended = c.endedAtCanary(out.Step)
-	}
-	if s := c.get(); errors.As(err, &out) && out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow {
+	case out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow:
 		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
 		image := c.pool.Model.Image // as read before the nodes were asked for
 		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), cmp.Or(image.Exact().Name(), image.Text(), s.Names.Version.Name()))
 		if out.Left = append(out.Left, s.Growth.lacking(s.Pool.Name(), command)...); len(c.Next) > 0 {
 			out.Left = append(out.Left, "nothing watches the nodes of "+s.Names.Version.Name()+"; run ortet watch "+s.Pool.Name())
 		}
-	}
-	if errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" &&
-		len(out.Left) == 0 {
+	case out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0:
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
 	return err
