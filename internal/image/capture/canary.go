@@ -339,7 +339,7 @@ func (c *capture) deleteCanary(ctx context.Context, p *workflow.Pass) (workflow.
 // emptyCanary evicts pods from the clones. What fails is no reason to leave them there.
 func (c *capture) emptyCanary(ctx context.Context, id fleet.ResourceID) {
 	end := c.Now().Add(emptyFor)
-	clones, _ := c.pair(ctx, id)
+	clones, _ := c.Pair(ctx, id)
 	for _, x := range clones {
 		if left := end.Sub(c.Now()); x.Node != nil && left > 0 {
 			if err := c.setAside(ctx, *x.Node, left); err != nil {

@@ -152,7 +152,7 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		var clones []prove.Clone
 		if preempted || len(g.Nodes) > 0 || g.Unmet > 0 {
 			var err error
-			if clones, err = c.pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
+			if clones, err = c.Pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
 				return done, err
 			}
 		}
@@ -222,7 +222,7 @@ func hadNoEffect(err error) bool {
 // their instances are enough.
 func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 	s, watched := c.get(), len(c.Next) > 0
-	clones, err := c.pair(ctx, s.Pool)
+	clones, err := c.Pair(ctx, s.Pool)
 	if err != nil {
 		return done, err
 	}

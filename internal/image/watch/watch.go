@@ -355,22 +355,15 @@ func (w *watch) writer(within time.Duration) azure.Writer {
 
 // read reads the instances of the version and their Nodes, and those of others.
 func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation, err error) {
-	instances, err := w.Cloud.Instances(ctx, pool.ID)
-	if err != nil {
-		return o, err
-	}
-	nodes, err := w.Nodes(ctx)
-	if err != nil {
-		return o, err
-	}
-	for _, c := range prove.Pair(instances, nodes) {
+	all, err := w.Pair(ctx, pool.ID)
+	for _, c := range all {
 		if c.Instance.Image.Exact().Equal(w.version.ID) {
 			o.Clones = append(o.Clones, c)
 		} else {
 			o.Others = append(o.Others, c)
 		}
 	}
-	return o, nil
+	return o, err
 }
 
 // baseline is the pool's nodes of other images.
