@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -70,13 +71,8 @@ func expiry(h cluster.Holding) string {
 // resumed, "" if it is.
 func OpenRun(r journal.Record, t Table, why string) string {
 	text := fmt.Sprintf("an open %s of %s (", r.Kind, cmp.Or(r.Subject, fleet.ResourceID(r.Pool).Name()))
-	var running []string
-	for id, st := range r.Steps {
-		if st.State == journal.Running {
-			running = append(running, id)
-		}
-	}
-	if slices.Sort(running); len(running) > 0 {
+	running := slices.DeleteFunc(slices.Sorted(maps.Keys(r.Steps)), func(id string) bool { return r.Steps[id].State != journal.Running })
+	if len(running) > 0 {
 		text += "step " + strings.Join(running, ", ") + ", "
 	}
 	text += "begun " + r.Begun.UTC().Format(time.RFC3339) + ")"

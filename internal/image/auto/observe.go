@@ -1,12 +1,12 @@
 package auto
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -113,7 +113,8 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 		}
 	}
 	for _, v := range s.Versions {
-		if at := madeAt(v); counts(v, s.Capture) && at.After(p.Newest) {
+		// When its disk was captured, or else when it was published.
+		if at := cmp.Or(v.BuiltAt, v.Published); counts(v, s.Capture) && at.After(p.Newest) {
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
@@ -222,12 +223,4 @@ func counts(v capture.VersionStatus, last *capture.RunStatus) bool {
 	}
 	failed := last != nil && last.Kind == capture.Kind && last.Ended != nil && last.Ended.Exit != workflow.ExitDone
 	return !failed && !plan.IsUnjudged(v.ImageVersion) || v.InModel || v.RolledBack || v.Instances > 0
-}
-
-// madeAt is when a version's disk was captured, or else when the version was published.
-func madeAt(v capture.VersionStatus) time.Time {
-	if v.BuiltAt.IsZero() {
-		return v.Published
-	}
-	return v.BuiltAt
 }
