@@ -243,11 +243,11 @@ func (s *Summary) Reporter(next func(Event)) func(Event) {
 	}
 }
 
-// Note adds a note, once.
+// Note adds a note, once. An empty one is none.
 func (s *Summary) Note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if text := fmt.Sprintf(format, args...); !slices.Contains(s.notes, text) {
+	if text := fmt.Sprintf(format, args...); text != "" && !slices.Contains(s.notes, text) {
 		s.notes = append(s.notes, text)
 	}
 }

@@ -243,10 +243,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	if ctx.Err() != nil || len(d) > 0 {
 		return workflow.Plan{Problems: d}, context.Cause(ctx)
 	}
-	if note := r.ClockNote(); note != "" {
-		notes = append(notes, note)
-	}
-	for _, note := range notes {
+	for _, note := range append(notes, r.ClockNote()) {
 		r.Note("%s", note)
 	}
 	image, _ := s.target()

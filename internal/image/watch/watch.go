@@ -434,10 +434,10 @@ func (w *watch) end(how Outcome, why string) error {
 	return nil
 }
 
-// note reports what a person should know, once.
+// note reports what a person should know, once. An empty note is none.
 func (w *watch) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if !slices.Contains(w.result.Notes, text) {
+	if text != "" && !slices.Contains(w.result.Notes, text) {
 		w.result.Notes = append(w.result.Notes, text)
 		w.event(workflow.Event{Kind: workflow.EventNote, Message: text})
 	}
