@@ -51,6 +51,14 @@ func (e *Refused) Error() string {
 	return s
 }
 
+// NewRefused returns a *Refused, nil without problems.
+func NewRefused(problems []fleet.Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return &Refused{problems}
+}
+
 // Held refuses a pool whose lock another process has.
 func Held(pool string, by cluster.Holding) *Refused {
 	return &Refused{[]fleet.Problem{{

@@ -252,10 +252,7 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 	pool, err = w.Cloud.Pool(ctx, w.req.Pool)
 	d.Refuse(fleet.Is(err, fleet.KindNotFound) && w.version.ID == "", "PoolNotFound", string(w.req.Pool), "the scale set does not exist",
 		"check its name, and the credentials' subscription")
-	if len(d) > 0 {
-		return pool, false, &workflow.Refused{Problems: d}
-	}
-	if err != nil {
+	if err = cmp.Or(workflow.NewRefused(d), err); err != nil {
 		return pool, false, err
 	}
 	w.result.Pool = pool.ID
@@ -332,10 +329,7 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 			w.note("if its nodes fail, the way back %s", note)
 		}
 	}
-	if len(d) > 0 {
-		return &workflow.Refused{Problems: d}
-	}
-	return nil
+	return workflow.NewRefused(d)
 }
 
 // back is what a take-back asks for.
