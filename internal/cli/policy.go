@@ -72,10 +72,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 		return nil, nil, err
 	}
 	config.Policy = s.policy
-	a, err := auto.New(config)
-	if err != nil {
-		return nil, nil, err
-	}
+	a := auto.New(config)
 	if s.all {
 		pools, err := a.Pools(ctx)
 		if err == nil && s.groups != nil {

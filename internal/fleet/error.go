@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -94,8 +95,8 @@ func KindOf(err error) Kind {
 	return KindUnknown
 }
 
-// Is reports whether err is of the kind.
-func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
+// Is reports whether err is of one of the kinds.
+func Is(err error, kinds ...Kind) bool { return err != nil && slices.Contains(kinds, KindOf(err)) }
 
 // IgnoreNotFound returns nil for an error of KindNotFound.
 func IgnoreNotFound(err error) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +51,14 @@ func (e *Refused) Error() string {
 	return s
 }
 
+// NewRefused returns a *Refused, nil without problems.
+func NewRefused(problems []fleet.Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return &Refused{problems}
+}
+
 // Held refuses a pool whose lock another process has.
 func Held(pool string, by cluster.Holding) *Refused {
 	return &Refused{[]fleet.Problem{{
@@ -70,13 +79,8 @@ func expiry(h cluster.Holding) string {
 // resumed, "" if it is.
 func OpenRun(r journal.Record, t Table, why string) string {
 	text := fmt.Sprintf("an open %s of %s (", r.Kind, cmp.Or(r.Subject, fleet.ResourceID(r.Pool).Name()))
-	var running []string
-	for id, st := range r.Steps {
-		if st.State == journal.Running {
-			running = append(running, id)
-		}
-	}
-	if slices.Sort(running); len(running) > 0 {
+	running := slices.DeleteFunc(slices.Sorted(maps.Keys(r.Steps)), func(id string) bool { return r.Steps[id].State != journal.Running })
+	if len(running) > 0 {
 		text += "step " + strings.Join(running, ", ") + ", "
 	}
 	text += "begun " + r.Begun.UTC().Format(time.RFC3339) + ")"
@@ -93,20 +97,21 @@ func OpenRun(r journal.Record, t Table, why string) string {
 // PreviewOpen is OpenRun of a workflow that does not run now. others returns the workflow of
 // another kind.
 func PreviewOpen(r journal.Record, w Workflow, others func(kind string) (Workflow, error)) (note string, resumes bool, err error) {
-	owner, own := w, r.Kind == w.Kind()
-	if !own {
-		if owner, err = others(r.Kind); err != nil {
-			return "", false, err
-		}
-	}
-	t, why, err := owner.Restore(r)
-	if !own {
-		why = notOfKind(w.Kind(), r.Kind)
-	}
+	_, t, why, err := ownerOf(r, w, others)
 	return OpenRun(r, t, why), err == nil && why == "", err
 }
 
-func notOfKind(kind, open string) string { return "a " + kind + " does not resume a " + open }
+// ownerOf returns the workflow of an open record, its rows, and why w does not resume it.
+func ownerOf(r journal.Record, w Workflow, others func(kind string) (Workflow, error)) (owner Workflow, t Table, why string, err error) {
+	if r.Kind == w.Kind() {
+		t, why, err = w.Restore(r)
+		return w, t, why, err
+	}
+	if owner, err = others(r.Kind); err == nil {
+		t, _, err = owner.Restore(r)
+	}
+	return owner, t, "a " + w.Kind() + " does not resume a " + r.Kind, err
+}
 
 // An Outcome is the end of an incomplete run. ExitFailed: all changes were undone;
 // ExitNeedsPerson: something remains that Ortet cannot mend; ExitInterrupted: the same command
@@ -246,11 +251,11 @@ func (s *Summary) Reporter(next func(Event)) func(Event) {
 	}
 }
 
-// Note adds a note, once.
+// Note adds a note, once. An empty one is none.
 func (s *Summary) Note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if text := fmt.Sprintf(format, args...); !slices.Contains(s.notes, text) {
+	if text := fmt.Sprintf(format, args...); text != "" && !slices.Contains(s.notes, text) {
 		s.notes = append(s.notes, text)
 	}
 }

@@ -123,8 +123,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, inEffect func(context
 		return Wait{RequeueAfter: settleIn - unknown, Percent: -1, Status: "waiting for the effect of: " + st.Change}, nil
 	case ok || err != nil:
 		return Wait{}, err
-	case over && st.Tries > 0 && slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported},
-		fleet.KindOf(ended)):
+	case over && st.Tries > 0 && fleet.Is(ended, fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported):
 		return Wait{}, ended // a retry would fail the same way
 	case over:
 		return recheck()

@@ -81,18 +81,13 @@ type run struct {
 	failure  error
 }
 
-func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, w Workflow) *run {
+// Run runs a workflow on a pool to its end. When ctx ends, it undoes what must not stay.
+// The error is *Refused, *Outcome, or the error of a cluster that does not answer.
+func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
 	x := &run{Runner: r, pool: pool, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
 	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool))}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
-	return x
-}
-
-// Run runs a workflow on a pool to its end. When ctx ends, it undoes what must not stay.
-// The error is *Refused, *Outcome, or the error of a cluster that does not answer.
-func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
-	x := r.newRun(ctx, pool, w)
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)
 	if err == nil {
@@ -102,9 +97,8 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		})
 	}
 	if err != nil {
-		passing := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale, fleet.KindConflict}
-		if slices.Contains(passing, fleet.KindOf(err)) { // a record may be open
-			return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err}
+		if fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale, fleet.KindConflict) {
+			return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err} // a record may be open
 		}
 		// Missing permissions are one problem of several: Plan reports all of them at once.
 		if plan, planErr := w.Plan(ctx, journal.Record{}); ExitCode(err) != ExitRefused && planErr == nil && len(plan.Problems) > 0 {
@@ -150,21 +144,14 @@ func (x *run) unbegun(ctx context.Context, err error) error {
 // anything else. An error ends the run.
 func (x *run) recover(ctx context.Context) (err error) {
 	w := x.workflow
-	if x.rec.Kind != w.Kind() {
-		x.workflow, err = x.Workflow(x.rec.Kind)
-	}
-	why := ""
-	if err == nil {
-		x.table, why, err = x.workflow.Restore(x.rec)
-	}
+	owner, table, why, err := ownerOf(x.rec, w, x.Workflow)
 	if err != nil {
 		return &Outcome{Exit: ExitNeedsPerson, Step: "journal",
 			Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
 	}
+	x.workflow, x.table = owner, table
 	phase := journal.Undo
-	if x.workflow != w {
-		why = notOfKind(w.Kind(), x.rec.Kind)
-	} else if why == "" {
+	if why == "" {
 		phase = journal.Suspend
 	}
 	x.report(Action{}, EventNote, OpenRun(x.rec, x.table, why), -1)
@@ -299,23 +286,6 @@ func (x *run) finish(a Action, err error) {
 			x.failed = a.ID() // the step that was interrupted
 		}
 	})
-}
-
-// Pass makes one pass of an action that Next gives, as a controller would, and writes the
-// record. The zero Wait says that the action has ended, well or not. The error is that of
-// a lock or a journal that cannot be used now.
-func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workflow, a Action) (Wait, error) {
-	x := r.newRun(ctx, fleet.ResourceID(rec.Pool), w)
-	x.table, x.rec = t, *rec
-	defer func() { *rec = x.record() }()
-	if _, err := x.lock.hold(ctx); err != nil {
-		return Wait{}, err
-	}
-	wait, err := x.once(ctx, a)
-	if err != nil || wait.RequeueAfter == 0 {
-		x.finish(a, err)
-	}
-	return wait, x.save(ctx)
 }
 
 // carryOut repeats passes of an action until it is done or has failed.

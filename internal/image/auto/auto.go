@@ -2,7 +2,6 @@ package auto
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -35,7 +34,7 @@ type Config struct {
 	Service func(pool fleet.ResourceID) Service
 	Nodes   Nodes
 	Places  func() Places // for one list of Nodes
-	Policy  donors.Policy
+	Policy  donors.Policy // one that Check accepts
 	// Groups are the resource groups that all pools are looked for in: a Node's own word is
 	// not enough to work on a scale set.
 	Groups []fleet.ResourceID
@@ -49,21 +48,15 @@ type Config struct {
 // Auto captures pools. It is safe for concurrent use.
 type Auto struct{ c Config }
 
-// New checks the configuration. It asks nothing of Azure or the cluster.
-func New(c Config) (*Auto, error) {
-	if c.Service == nil || c.Nodes == nil || c.Places == nil {
-		return nil, errors.New("auto: a service that captures, and the cluster's nodes with their places are needed")
-	}
-	if err := c.Policy.Check(); err != nil {
-		return nil, err
-	}
+// New makes an Auto. It asks nothing of Azure or the cluster.
+func New(c Config) *Auto {
 	if c.MaxParallel < 1 {
 		c.MaxParallel = 4
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Auto{c}, nil
+	return &Auto{c}
 }
 
 // A Observation is what is seen of a pool, before anything is changed.

@@ -1,12 +1,12 @@
 package auto
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,9 +44,9 @@ func (a *Auto) Observe(ctx context.Context, pools []fleet.ResourceID, all bool) 
 	g.SetLimit(a.c.MaxParallel)
 	for i, id := range pools {
 		g.Go(func() error {
-			s, err := a.status(ctx, id)
+			s, err := a.c.Service(id).Status(ctx, []fleet.ResourceID{id})
 			if err == nil {
-				observations[i] = a.observe(s, nodes, all)
+				observations[i] = a.observe(s[0], nodes, all)
 			}
 			return err
 		})
@@ -86,14 +86,6 @@ func (a *Auto) nodes(ctx context.Context) (members, error) {
 	return m, nil
 }
 
-func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolStatus, error) {
-	all, err := a.c.Service(pool).Status(ctx, []fleet.ResourceID{pool})
-	if err != nil {
-		return capture.PoolStatus{}, err
-	}
-	return all[0], nil
-}
-
 // observe judges a pool.
 func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observation {
 	var nodes []fleet.Node
@@ -121,7 +113,8 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 		}
 	}
 	for _, v := range s.Versions {
-		if at := madeAt(v); counts(v, s.Capture) && at.After(p.Newest) {
+		// When its disk was captured, or else when it was published.
+		if at := cmp.Or(v.BuiltAt, v.Published); counts(v, s.Capture) && at.After(p.Newest) {
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
@@ -197,7 +190,7 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 	}
 	workers := len(nodes) == 0
 	for _, n := range append([]fleet.Node{{ControlPlane: true}}, nodes...) { // the first is for what the scale set shows
-		if by := plan.Managed(n, s.Pool); by != "" {
+		if by := fleet.AKSMark(n.Labels, s.Pool.ID, s.Pool.Tags); by != "" {
 			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
 		}
 		workers = workers || !n.ControlPlane
@@ -230,12 +223,4 @@ func counts(v capture.VersionStatus, last *capture.RunStatus) bool {
 	}
 	failed := last != nil && last.Kind == capture.Kind && last.Ended != nil && last.Ended.Exit != workflow.ExitDone
 	return !failed && !plan.IsUnjudged(v.ImageVersion) || v.InModel || v.RolledBack || v.Instances > 0
-}
-
-// madeAt is when a version's disk was captured, or else when the version was published.
-func madeAt(v capture.VersionStatus) time.Time {
-	if v.BuiltAt.IsZero() {
-		return v.Published
-	}
-	return v.BuiltAt
 }

@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,10 +160,7 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Observation, all, dryRu
 	q.Node = r.Donor
 	if dryRun {
 		p, err := a.c.Service(r.Pool).Plan(ctx, q)
-		if err == nil && len(p.Problems) > 0 {
-			err = &workflow.Refused{Problems: p.Problems}
-		}
-		if err == nil {
+		if err = cmp.Or(err, workflow.NewRefused(p.Problems)); err == nil {
 			r.Outcome, r.Plan = Planned, &p
 		}
 		return err

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,10 +55,7 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 		definition, _ := s.Cloud.Definition(ctx, plan.DefinitionOf(pool)) // one that cannot be read names no other
 		err = s.elsewhere(definition)
 	}
-	if err == nil && len(d) > 0 {
-		err = &workflow.Refused{Problems: d}
-	}
-	return a, rec, err
+	return a, rec, cmp.Or(err, workflow.NewRefused(d))
 }
 
 // remains says what an abandoned capture leaves: a version of its own that is complete, and the

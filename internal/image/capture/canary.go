@@ -19,7 +19,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepCanary       = "canary"
 	undoDeleteCanary = "delete-canary"
@@ -73,8 +72,7 @@ func (c *capture) canary(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		return done, nil
 	}
 	w, err := c.makeCanary(ctx, p)
-	refused := []fleet.Kind{fleet.KindDenied, fleet.KindInvalid, fleet.KindUnsupported}
-	if err != nil && c.req.CanaryIfPossible && slices.Contains(refused, fleet.KindOf(err)) {
+	if c.req.CanaryIfPossible && fleet.Is(err, fleet.KindDenied, fleet.KindInvalid, fleet.KindUnsupported) {
 		c.leaveOut(err.Error(), p.Note)
 		return done, nil
 	}
@@ -185,11 +183,7 @@ func (c *capture) protectedSettings(e fleet.Extension) string {
 // uncloned returns what of new nodes no clone can be given, since Azure does not show it. saved
 // are the handlers whose protected settings are about to be kept.
 func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p plan.Problems) {
-	on := string(pool.ID)
-	without := ""
-	if c.req.PublishOnly {
-		without = "capture without --canary"
-	}
+	on, without := string(pool.ID), workflow.SkipIf(c.req.PublishOnly, "capture without --canary")
 	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
 		first(without, "capture with --bootstrap baked, or without --canary"))
 	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
@@ -345,7 +339,7 @@ func (c *capture) deleteCanary(ctx context.Context, p *workflow.Pass) (workflow.
 // emptyCanary evicts pods from the clones. What fails is no reason to leave them there.
 func (c *capture) emptyCanary(ctx context.Context, id fleet.ResourceID) {
 	end := c.Now().Add(emptyFor)
-	clones, _ := c.pair(ctx, id)
+	clones, _ := c.Pair(ctx, id)
 	for _, x := range clones {
 		if left := end.Sub(c.Now()); x.Node != nil && left > 0 {
 			if err := c.setAside(ctx, *x.Node, left); err != nil {

@@ -89,10 +89,8 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 	return &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
 		Holder: c.Holder + "/" + name, Report: s.Reporter(c.Report),
-		Claim: func(ctx context.Context, pool fleet.ResourceID) error { return c.claim(ctx, pool, s.Note) },
-		Workflow: func(kind string) (workflow.Workflow, error) {
-			return c.Others(kind)
-		},
+		Claim:    func(ctx context.Context, pool fleet.ResourceID) error { return c.claim(ctx, pool, s.Note) },
+		Workflow: c.Others,
 	}
 }
 
@@ -197,24 +195,22 @@ func (c *capture) run(ctx context.Context) error {
 		return err
 	}
 	err = c.Runner(fmt.Sprint(c.runs.Add(1)), &c.Summary).Run(ctx, pool, c)
-	var refused *workflow.Refused
-	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
+	if refused, is := errors.AsType[*workflow.Refused](err); is && workflow.ExitCode(err) == workflow.ExitFailed {
 		return refused // the inspection changes nothing
 	}
-	out := new(workflow.Outcome)
-	if errors.As(err, &out) && out.Exit == workflow.ExitFailed {
+	out, _ := errors.AsType[*workflow.Outcome](err)
+	switch s := c.get(); {
+	case out == nil:
+	case out.Exit == workflow.ExitFailed:
 		out.Ended = c.endedAtCanary(out.Step)
-	}
-	if s := c.get(); errors.As(err, &out) && out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow {
+	case out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow:
 		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
 		image := c.pool.Model.Image // as read before the nodes were asked for
 		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), cmp.Or(image.Exact().Name(), image.Text(), s.Names.Version.Name()))
 		if out.Left = append(out.Left, s.Growth.lacking(s.Pool.Name(), command)...); len(c.Next) > 0 {
 			out.Left = append(out.Left, "nothing watches the nodes of "+s.Names.Version.Name()+"; run ortet watch "+s.Pool.Name())
 		}
-	}
-	if errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" &&
-		len(out.Left) == 0 {
+	case out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0:
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
 	return err
@@ -267,7 +263,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 // Unplaced reports why a Node has no scale set: it is not of one, its machine is gone, or these
 // credentials may not read it, as in another cluster's resource group.
 func Unplaced(err error) bool {
-	return slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied}, fleet.KindOf(err))
+	return fleet.Is(err, fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied)
 }
 
 // pools returns those of nodes, sorted.
@@ -398,7 +394,6 @@ type state struct {
 
 	Bench        workbench `json:"workbench"`
 	Pod          string    `json:"pod,omitempty"`      // that was created
-	Pods         int       `json:"pods,omitempty"`     // that were begun: each has a name of its own
 	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
 	ModelChanged bool      `json:"modelChanged,omitempty"`
 	GrowTo       int64     `json:"growTo,omitempty"` // of an earlier release: Growth.Capacity

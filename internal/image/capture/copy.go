@@ -15,7 +15,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepSnapshot                  = "snapshot"
 	undoDeleteSnapshot            = "delete-snapshot"
@@ -124,7 +123,7 @@ func (c *capture) snapshotStep(v view) workflow.Step {
 func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	c.set(func(s *state) { s.BuiltAt = cmp.Or(s.BuiltAt, c.Now().UTC().Format(fleet.BuiltAtLayout)) })
 	s := c.get()
-	if c.req.Online && !c.flushedNow() {
+	if c.req.Online && c.Now().Sub(c.flushed) >= flushFresh {
 		if _, err := c.Cloud.Snapshot(ctx, s.Names.Snapshot); fleet.Is(err, fleet.KindNotFound) {
 			return goOn(c.flush(ctx, p))
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepProtect   = "protect"
 	undoUnprotect = "unprotect"

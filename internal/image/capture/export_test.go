@@ -6,12 +6,19 @@ import (
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/workflowtest"
 )
 
 // Table returns a capture's rows, none of them skipped.
 func Table() workflow.Table {
-	return workflowtest.NoneSkipped((&Service{}).capture(Request{Node: "n"}).table(view{}))
+	return NoneSkipped((&Service{}).capture(Request{Node: "n"}).table(view{}))
+}
+
+// NoneSkipped returns the rows of a plan that needs all of them.
+func NoneSkipped(rows workflow.Table) workflow.Table {
+	for i := range rows {
+		rows[i].Skip = ""
+	}
+	return rows
 }
 
 // OnlineTable returns the rows of a capture of a node that stays in service, but for those

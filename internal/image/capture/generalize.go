@@ -18,7 +18,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepGeneralize = "generalize"
 	undoDeletePod  = "delete-pod"

@@ -109,16 +109,6 @@ func newNode(x prove.Clone) NewNode {
 	return n
 }
 
-// has counts the nodes whose instances exist.
-func has(nodes []NewNode) (n int64) {
-	for _, x := range nodes {
-		if x.Why != noInstance {
-			n++
-		}
-	}
-	return n
-}
-
 func (c *capture) growStep() workflow.Step {
 	return workflow.Step{
 		ID:       stepGrow,
@@ -162,7 +152,7 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		var clones []prove.Clone
 		if preempted || len(g.Nodes) > 0 || g.Unmet > 0 {
 			var err error
-			if clones, err = c.pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
+			if clones, err = c.Pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
 				return done, err
 			}
 		}
@@ -224,27 +214,25 @@ func (c *capture) stillNamed(ctx context.Context, pool fleet.Pool) error {
 // the answer of a proxy.
 func hadNoEffect(err error) bool {
 	e := new(fleet.Error)
-	switch {
-	case fleet.Is(err, fleet.KindStale), fleet.Is(err, fleet.KindThrottled):
-		return true
-	case errors.As(err, &e) && e.Code != "":
-		return !slices.Contains([]fleet.Kind{fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut}, fleet.KindOf(err))
-	}
-	return false
+	return fleet.Is(err, fleet.KindStale, fleet.KindThrottled) ||
+		errors.As(err, &e) && e.Code != "" && !fleet.Is(err, fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut)
 }
 
 // awaitNewNodes waits until the new nodes are Ready. If a watch follows, that judges them, and
 // their instances are enough.
 func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 	s, watched := c.get(), len(c.Next) > 0
-	clones, err := c.pair(ctx, s.Pool)
+	clones, err := c.Pair(ctx, s.Pool)
 	if err != nil {
 		return done, err
 	}
 	g := s.Growth
 	nodes := g.observed(clones)
-	ready, waits := 0, int64(len(nodes)) < g.Wanted
+	ready, exist, waits := 0, 0, int64(len(nodes)) < g.Wanted
 	for _, n := range nodes {
+		if n.Why != noInstance {
+			exist++
+		}
 		if n.Ready {
 			ready++
 		}
@@ -258,7 +246,7 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 		c.set(func(s *state) { s.Growth.Nodes = keep })
 		return in(newNodesEvery, "%s", of), nil
 	}
-	came := int64(ready) >= g.Wanted || watched && has(nodes) >= g.Wanted
+	came := int64(ready) >= g.Wanted || watched && int64(exist) >= g.Wanted
 	c.set(func(s *state) { s.Growth.Nodes, s.Growth.Done = nodes, came })
 	if !came {
 		return done, errors.New(of)

@@ -93,11 +93,8 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 			p.Note("%s: %s", version.Name(), j.Why)
 			return done, nil
 		case prove.NoResult:
-			same := "run the same command again"
-			if c.req.Again {
-				same += " without --again"
-			}
-			return done, fmt.Errorf("the clones say nothing of %s: %s; %s, which makes others", version.Name(), j.Why, same)
+			return done, fmt.Errorf("the clones say nothing of %s: %s; run the same command again%s, which makes others", version.Name(), j.Why,
+				workflow.SkipIf(c.req.Again, " without --again"))
 		default:
 			s.Quarantine = j.Gate + ": " + j.Why
 			c.set(func(now *state) { now.Quarantine = s.Quarantine })
@@ -118,21 +115,24 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 
 // baseline is the pool as it is: no clone is in its scale set.
 func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
-	others, err := c.pair(ctx, c.get().Pool)
+	others, err := c.Pair(ctx, c.get().Pool)
 	if err == nil {
 		err = c.Pods(ctx, others, MaxSiblings, nil)
 	}
 	return prove.NewBaseline(prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}, first(c.get().BuiltFrom, c.req.Node)), err
 }
 
-// pair reads a scale set's instances and their Nodes.
-func (c *capture) pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, error) {
+// Pair reads a scale set's instances and their Nodes.
+func (c Config) Pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, error) {
 	instances, err := c.Cloud.Instances(ctx, set)
 	if err != nil {
 		return nil, err
 	}
 	nodes, err := c.Nodes(ctx)
-	return prove.Pair(instances, nodes), err
+	if err != nil {
+		return nil, err
+	}
+	return prove.Pair(instances, nodes), nil
 }
 
 // look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
@@ -182,7 +182,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 	}
 	verdict := prove.Judge(o, base, want)
 	if verdict.Result == prove.Failed { // is it the image, or the cluster?
-		if o.Others, err = c.pair(ctx, c.get().Pool); err == nil {
+		if o.Others, err = c.Pair(ctx, c.get().Pool); err == nil {
 			err = c.Pods(ctx, o.Others, MaxSiblings, nil)
 		}
 		if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepInspect          = "inspect"
 	undoDeleteInspection = "delete-inspection"
@@ -268,10 +267,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return done, err
 	}
 	w, problems, err := c.inspectOnce(ctx, c.name, p.Since())
-	if len(problems) > 0 {
-		err = &workflow.Refused{Problems: problems}
-	}
-	return w, err
+	return w, cmp.Or(workflow.NewRefused(problems), err)
 }
 
 func (c *capture) uninspected(why string) {

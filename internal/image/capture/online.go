@@ -12,14 +12,15 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of the step and the undo of a capture of a node that stays in service.
+// Of a capture of a node that stays in service.
 const (
 	stepFlush       = "flush"
 	undoDeleteFlush = "delete-flush"
 	stepConfirmBoot = "confirm-boot"
 )
 
-// flushFresh is how old a flush may be when the snapshot begins.
+// flushFresh is how old a flush may be when the snapshot begins: what was flushed longer ago, by a
+// run that was interrupted, is flushed again.
 const flushFresh = time.Minute
 
 func flushPod(pool fleet.ResourceID) string { return plan.JobName(pool, "flush") }
@@ -102,12 +103,6 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	}
 	c.flushing = time.Time{}
 	return done, Refuse("flush", "node "+c.req.Node, problems)
-}
-
-// flushedNow reports whether the snapshot may begin: what was flushed longer ago, by a run
-// that was interrupted, is flushed again.
-func (c *capture) flushedNow() bool {
-	return c.Now().Sub(c.flushed) < flushFresh
 }
 
 func (c *capture) confirmBootStep(v view) workflow.Step {

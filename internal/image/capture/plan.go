@@ -96,11 +96,8 @@ func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, er
 		return workflow.Plan{}, nil
 	}
 	t, p, err := c.decide(ctx, r)
-	for _, note := range []string{c.get().NoCanary, c.ClockNote()} {
-		if note != "" {
-			c.Note("%s", note)
-		}
-	}
+	c.Note("%s", c.get().NoCanary)
+	c.Note("%s", c.ClockNote())
 	begins := err == nil && len(p.Problems) == 0 && !r.Open()
 	if begins && c.asked.Check != nil {
 		err = c.asked.Check(ctx)

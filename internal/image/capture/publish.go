@@ -18,7 +18,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps and undos.
 const (
 	stepGallery       = "gallery"
 	stepDefinition    = "definition"
@@ -445,9 +444,8 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	}
 	name, status := c.deleting.Name(), "deleted"
 	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
-	repeated := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict}
 	switch {
-	case w.RequeueAfter > 0, ctx.Err() != nil, err != nil && slices.Contains(repeated, fleet.KindOf(err)):
+	case w.RequeueAfter > 0, ctx.Err() != nil, fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict):
 		return w, err
 	case err != nil:
 		status = "cannot delete"

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // Choose judges the nodes of a pool by a policy that Check accepts, and decides whether
@@ -48,9 +50,9 @@ func (s *statistics) old() (old bool, because string) {
 	case limit == 0:
 		return false, version + " is there, and no maximum image age is set"
 	case days > limit:
-		return true, fmt.Sprintf("%s is %s old, more than %d", version, plural(days, "day", "days"), limit)
+		return true, fmt.Sprintf("%s is %s old, more than %d", version, fleet.Count(days, "day"), limit)
 	}
-	return false, fmt.Sprintf("%s is %s old, not more than %d", version, plural(days, "day", "days"), limit)
+	return false, fmt.Sprintf("%s is %s old, not more than %d", version, fleet.Count(days, "day"), limit)
 }
 
 // judge returns the candidates in their order, and how many are eligible.
@@ -103,16 +105,13 @@ func tooFew(candidates []Candidate, n, need int) string {
 	rules := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
 	})
-	text := fmt.Sprintf("%d of %d nodes qualify, %s needed", n, len(candidates), plural(need, "is", "are"))
+	are := "are"
+	if need == 1 {
+		are = "is"
+	}
+	text := fmt.Sprintf("%d of %d nodes qualify, %d %s needed", n, len(candidates), need, are)
 	for i, r := range rules[:min(len(rules), 3)] {
 		text += []string{"; disqualified by ", ", ", ", "}[i] + fmt.Sprintf("%s: %d", r, nodes[r])
 	}
 	return text
-}
-
-func plural(n int, one, more string) string {
-	if n != 1 {
-		one = more
-	}
-	return fmt.Sprintf("%d %s", n, one)
 }

@@ -2,6 +2,7 @@ package donors
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,12 +14,7 @@ import (
 func (p Policy) Notes(nodes, cluster []fleet.Node) (notes []string) {
 	named := append([]string{p.PatchAnnotation, p.RebootAnnotation}, p.IgnoreAnnotations...)
 	for _, n := range nodes {
-		var keys []string
-		for key := range n.Annotations {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
+		for _, key := range slices.Sorted(maps.Keys(n.Annotations)) {
 			domain, _, _ := strings.Cut(key, "/")
 			switch value := n.Annotations[key]; {
 			case !strings.EqualFold(domain, fleet.AnnotationDomain) || slices.Contains(named, key):

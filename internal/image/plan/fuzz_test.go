@@ -74,7 +74,7 @@ func FuzzVersions(f *testing.F) {
 	const pool = fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p")
 	definition := DefinitionOf(pool)
 	f.Fuzz(func(t *testing.T, names string, bits []byte, current uint8, history int, to string) {
-		states := []string{Succeeded, Succeeded, Succeeded, Succeeded, Failed, Creating, Deleting, ""}
+		states := []string{Succeeded, Succeeded, Succeeded, Succeeded, Failed, "Creating", Deleting, ""}
 		var versions []fleet.ImageVersion
 		var uses []fleet.ImageUse
 		seen := map[string]bool{}

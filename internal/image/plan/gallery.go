@@ -95,7 +95,6 @@ func TodaysVersion(versions []fleet.ImageVersion, uses []fleet.ImageUse, now tim
 // Provisioning states, as Azure spells them.
 const (
 	Succeeded = "Succeeded"
-	Creating  = "Creating"
 	Updating  = "Updating"
 	Failed    = "Failed"
 	Deleting  = "Deleting"

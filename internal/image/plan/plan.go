@@ -214,16 +214,11 @@ func (o *Original) Learn(known string, v Learned) string {
 }
 
 // Showed returns what donors' disks showed of one kind and name.
-func (o *Original) Showed(kind, name string) (all []Learned) {
+func (o *Original) Showed(kind, name string) []Learned {
 	if o == nil {
 		return nil
 	}
-	for _, l := range o.Learned {
-		if l.Kind == kind && strings.EqualFold(l.Name, name) {
-			all = append(all, l)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(o.Learned), func(l Learned) bool { return l.Kind != kind || !strings.EqualFold(l.Name, name) })
 }
 
 // NoSettings is the hash of settings that an extension does not have.

@@ -212,7 +212,7 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.
 	refuse(d.ControlPlane, "ControlPlane", on, "it is a control plane node", "name a worker")
-	why := Managed(d, pool)
+	why := fleet.AKSMark(d.Labels, pool.ID, pool.Tags)
 	refuse(why != "", "ManagedByAKS", on, "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
 		"use AKS's own node images, or a pool of your own")
 	if resume.From != AtDonor {
@@ -237,11 +237,6 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 			"give it a controller, remove it, or say --force, which deletes it")
 	}
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
-}
-
-// Managed returns the mark of a pool that AKS manages, or "".
-func Managed(d fleet.Node, pool fleet.Pool) string {
-	return fleet.AKSMark(d.Labels, pool.ID, pool.Tags)
 }
 
 // OrPublishOnly is the way out of a capture for what only a change of the model meets.
@@ -275,22 +270,13 @@ func changeProblems(pool fleet.Pool, allowRolling, allowOwned bool) (p Problems)
 		"its upgrade mode is Automatic: a changed model may take down all instances at once", "set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
 	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling, "RollingUpgrade", on,
 		"its upgrade mode is Rolling: Azure will replace the instances by itself", "set it to Manual, or say --allow-rolling")
-	owner := tagWith(pool, tagCAPZ)
+	owner := cmp.Or(slices.DeleteFunc(slices.Sorted(maps.Keys(pool.Tags)), func(tag string) bool {
+		return !strings.HasPrefix(strings.ToLower(tag), tagCAPZ)
+	})...)
 	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on,
 		"Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
 		"change the image of its AzureMachinePool instead, or say --allow-owned")
 	return p
-}
-
-// tagWith returns the first tag of a pool whose name begins so, in any letter case; "" if
-// it has none.
-func tagWith(pool fleet.Pool, prefix string) string {
-	for _, k := range slices.Sorted(maps.Keys(pool.Tags)) {
-		if strings.HasPrefix(strings.ToLower(k), prefix) {
-			return k
-		}
-	}
-	return ""
 }
 
 func (p *Problems) ofDisk(o Observed) {

@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -61,14 +62,8 @@ func NewBaseline(o Observation, donor string) Baseline {
 }
 
 // atLeast returns what was counted so often, in order.
-func atLeast(counts map[string]int, n int) (names []string) {
-	for name, count := range counts {
-		if count >= n {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+func atLeast(counts map[string]int, n int) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(counts)), func(name string) bool { return counts[name] < n })
 }
 
 // cameUp is when a Ready Node was so first, as far as it shows: a change to Ready more than five

@@ -14,7 +14,7 @@ func (o Observation) excuse(f Finding, c Clone, b Baseline) Finding {
 	if f.Result != Failed || f.Gate == "identity" {
 		return f
 	}
-	name := cmp.Or(falseVerdict(c.Node), c.Reason)
+	name := falseVerdict(c.Node)
 	reason, known := verdict.Lookup(name)
 	if known {
 		name += ", " + reason.Summary

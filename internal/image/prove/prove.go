@@ -16,9 +16,6 @@ type Clone struct {
 	Node     *fleet.Node // nil: none is it
 	Rivals   []string    // Nodes that claim the instance and are not it: see fleet.Roster
 	Pods     []fleet.Pod // on the Node; nil: not read. Read them for each clone that is Ready
-	// Reason is the catalogue's name (internal/boots/verdict) for a boot that failed, if it is
-	// known from outside the Node, as from the serial log; the Node's condition goes first.
-	Reason string
 }
 
 // Pair finds each instance's Node among all of the cluster.

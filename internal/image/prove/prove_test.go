@@ -159,8 +159,6 @@ func made(at time.Duration) change {
 	return only(func(c *prove.Clone) { c.Instance.Created = begun.Add(at) })
 }
 
-func because(reason string) change { return only(func(c *prove.Clone) { c.Reason = reason }) }
-
 func noCNI(_ *world, c *prove.Clone) { c.Pods = c.Pods[1:] }
 
 func restarted(at time.Duration, times int32) change {
@@ -272,9 +270,8 @@ func TestGates(t *testing.T) {
 			"DNSFailed, names are not resolved; the reason is the network's"},
 		{"not Ready, the image's", all(unready, has(verdict, "False", "KubeletMissing")), limit, true, prove.Failed, "ready",
 			"KubeletMissing, the kubelet is not installed"},
-		{"no Node, and nothing says why", all(unregistered, because("BootScriptMissing")), limit, true, prove.Failed, "join", "BootScriptMissing"},
-		{"no Node, the platform's", all(unregistered, because("DiskErrors")), limit, true, prove.NoResult, "", "the platform's"},
-		{"no Node, the image's", all(unregistered, because("KernelPanic")), limit, true, prove.Failed, "join", "KernelPanic, the kernel stopped"},
+		{"not Ready, and nothing says why", all(unready, has(verdict, "False", "BootScriptMissing")), limit, true, prove.Failed, "ready", "BootScriptMissing"},
+		{"not Ready, the platform's", all(unready, has(verdict, "False", "DiskErrors")), limit, true, prove.NoResult, "", "the platform's"},
 
 		{"another taint", tainted("broken", ""), ready + limit, true, prove.Failed, "conditions",
 			"has taint broken:NoExecute, which most nodes of the pool lack, after 5m0s"},
@@ -478,11 +475,10 @@ func TestAnyObservation(t *testing.T) {
 		change := func(c *prove.Clone) {
 			c.Instance.Created = begun.Add(time.Duration(r.IntN(240)) * time.Second)
 			for _, x := range []func(){
-				func() { c.Reason = []string{"KernelPanic", "DiskErrors"}[r.IntN(2)] },
 				func() { notReady(c) }, func() { c.Node.ReadySince = begun.Add(time.Duration(r.IntN(1200)) * time.Second) },
 				func() { c.Node.Created = c.Node.ReadySince },
 				func() { c.Node.MachineID = "machine-pool1_2" }, func() {
-					condition(c, fleet.ConditionBootSucceeded, "False", []string{"DNSFailed", "UnitFailed"}[r.IntN(2)])
+					condition(c, fleet.ConditionBootSucceeded, "False", []string{"DNSFailed", "DiskErrors", "UnitFailed"}[r.IntN(3)])
 				},
 				func() { condition(c, "Odd", "True", "") }, func() { c.Pods = c.Pods[1:] },
 				func() { c.Pods[0].ReadySince = begun.Add(time.Duration(r.IntN(1200)) * time.Second) },

@@ -189,11 +189,6 @@ func (s state) isOf(pool fleet.ResourceID) bool {
 	return s.Pool.Equal(pool) && ours(s.To) && ours(s.TagFrom) && (!s.ToOriginal || s.Original != nil)
 }
 
-// serves reports whether a rollback with this state does what the request asks for.
-func (s state) serves(q Request) bool {
-	return slices.Contains([]string{"", plan.Previous, cmp.Or(s.To.Name(), plan.ToOriginal)}, q.To)
-}
-
 // Restore implements workflow.Workflow.
 func (r *rollback) Restore(rec journal.Record) (t workflow.Table, why string, err error) {
 	s, err := stateOf(rec)
@@ -203,7 +198,7 @@ func (r *rollback) Restore(rec journal.Record) (t workflow.Table, why string, er
 	r.s = s
 	if rec.Phase == journal.Undo {
 		why = "it was being undone"
-	} else if !s.serves(r.req) {
+	} else if !slices.Contains([]string{"", plan.Previous, cmp.Or(s.To.Name(), plan.ToOriginal)}, r.req.To) {
 		why = "this command rolls back to " + r.req.To
 	}
 	r.result.Resumed = why == ""
@@ -248,10 +243,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	if ctx.Err() != nil || len(d) > 0 {
 		return workflow.Plan{Problems: d}, context.Cause(ctx)
 	}
-	if note := r.ClockNote(); note != "" {
-		notes = append(notes, note)
-	}
-	for _, note := range notes {
+	for _, note := range append(notes, r.ClockNote()) {
 		r.Note("%s", note)
 	}
 	image, _ := s.target()

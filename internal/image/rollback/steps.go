@@ -16,7 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Ids of steps.
 const (
 	stepModel      = "model"
 	stepExtensions = "extensions"

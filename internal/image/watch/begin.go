@@ -19,9 +19,7 @@ func (w *watch) begin(ctx context.Context) error {
 		return unread
 	}
 	w.last = last.Name
-	if note := w.ClockNote(); note != "" {
-		w.note("%s", note)
-	}
+	w.note("%s", w.ClockNote())
 	now := w.Cloud.Now().UTC().Truncate(time.Second)
 	since, within, nodes, err := parseBegin(w.version.Tags[fleet.TagWatch])
 	if err == nil {

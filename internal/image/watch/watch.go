@@ -137,9 +137,8 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	begun := s.Now()
 	w.event(workflow.Event{Kind: workflow.EventBegun, Title: "Watch the first nodes of " + cmp.Or(q.Version.Name(), q.Pool.Name())})
 	err := w.run(ctx)
-	var outcome *workflow.Outcome
 	switch {
-	case err != nil && ctx.Err() != nil && !errors.As(err, &outcome):
+	case err != nil && ctx.Err() != nil && !errors.As(err, new(*workflow.Outcome)):
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: err,
 			Ended: "interrupted, ortet watch " + w.result.Pool.Name() + " continues the watch"}
 	case w.isGone(err):
@@ -158,8 +157,7 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 // isGone reports an error that says that the version or the scale set does not exist.
 func (w *watch) isGone(err error) bool {
 	var e *fleet.Error
-	var out *workflow.Outcome
-	return w.version.ID != "" && fleet.Is(err, fleet.KindNotFound) && !errors.As(err, &out) && errors.As(err, &e) &&
+	return w.version.ID != "" && fleet.Is(err, fleet.KindNotFound) && !errors.As(err, new(*workflow.Outcome)) && errors.As(err, &e) &&
 		slices.ContainsFunc([]fleet.ResourceID{w.version.ID, w.result.Pool}, fleet.ResourceID(e.Resource).Equal)
 }
 
@@ -225,8 +223,7 @@ func (w *watch) unfinished(ctx context.Context, pool fleet.ResourceID, live flee
 func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) error {
 	for lost := (time.Time{}); ; {
 		ended, err := f()
-		var outcome *workflow.Outcome
-		passing := slices.Contains([]fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut}, fleet.KindOf(err))
+		passing := fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut)
 		now := w.Now()
 		switch {
 		case err == nil:
@@ -236,7 +233,7 @@ func (w *watch) until(ctx context.Context, f func() (ended bool, err error)) err
 			if lost = (time.Time{}); ended {
 				return nil
 			}
-		case ctx.Err() != nil || errors.As(err, &outcome) || !passing || !lost.IsZero() && now.Sub(lost) > passes:
+		case ctx.Err() != nil || errors.As(err, new(*workflow.Outcome)) || !passing || !lost.IsZero() && now.Sub(lost) > passes:
 			return err
 		default:
 			lost = cmp.Or(lost, now)
@@ -255,10 +252,7 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 	pool, err = w.Cloud.Pool(ctx, w.req.Pool)
 	d.Refuse(fleet.Is(err, fleet.KindNotFound) && w.version.ID == "", "PoolNotFound", string(w.req.Pool), "the scale set does not exist",
 		"check its name, and the credentials' subscription")
-	if len(d) > 0 {
-		return pool, false, &workflow.Refused{Problems: d}
-	}
-	if err != nil {
+	if err = cmp.Or(workflow.NewRefused(d), err); err != nil {
 		return pool, false, err
 	}
 	w.result.Pool = pool.ID
@@ -335,10 +329,7 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 			w.note("if its nodes fail, the way back %s", note)
 		}
 	}
-	if len(d) > 0 {
-		return &workflow.Refused{Problems: d}
-	}
-	return nil
+	return workflow.NewRefused(d)
 }
 
 // back is what a take-back asks for.
@@ -358,22 +349,15 @@ func (w *watch) writer(within time.Duration) azure.Writer {
 
 // read reads the instances of the version and their Nodes, and those of others.
 func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation, err error) {
-	instances, err := w.Cloud.Instances(ctx, pool.ID)
-	if err != nil {
-		return o, err
-	}
-	nodes, err := w.Nodes(ctx)
-	if err != nil {
-		return o, err
-	}
-	for _, c := range prove.Pair(instances, nodes) {
+	all, err := w.Pair(ctx, pool.ID)
+	for _, c := range all {
 		if c.Instance.Image.Exact().Equal(w.version.ID) {
 			o.Clones = append(o.Clones, c)
 		} else {
 			o.Others = append(o.Others, c)
 		}
 	}
-	return o, nil
+	return o, err
 }
 
 // baseline is the pool's nodes of other images.
@@ -444,10 +428,10 @@ func (w *watch) end(how Outcome, why string) error {
 	return nil
 }
 
-// note reports what a person should know, once.
+// note reports what a person should know, once. An empty note is none.
 func (w *watch) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if !slices.Contains(w.result.Notes, text) {
+	if text != "" && !slices.Contains(w.result.Notes, text) {
 		w.result.Notes = append(w.result.Notes, text)
 		w.event(workflow.Event{Kind: workflow.EventNote, Message: text})
 	}

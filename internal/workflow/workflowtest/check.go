@@ -1,3 +1,4 @@
+// Package workflowtest checks tables of workflows.
 package workflowtest
 
 import (

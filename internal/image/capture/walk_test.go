@@ -1,11 +1,11 @@
-// Package workflowtest plays tables of workflows in a random world.
-package workflowtest
+package capture_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,49 +13,15 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// A Walk plays a table in a world where a row's effect is there or not. Actions begin
+// A walk plays a table in a world where a row's effect is there or not. Actions begin
 // and end separately, up to three at once, and fail, are canceled, or die with their
 // process before or after their effect. It judges the rows that it knows by id.
-type Walk struct {
-	// Rows is the plan, from what is there by row.
-	Rows func(there map[string]bool) workflow.Table
-	// InFlight offers the undo of a step in flight, which breaks the promises.
-	InFlight bool
-}
-
-// Play plays a walk. It gives how that ended, or what was broken.
-func (w Walk) Play(random Random) (end string, err error) {
-	x := &walk{Random: random, Walk: w}
-	end = x.play()
-	if x.broken != "" {
-		return "", fmt.Errorf("%s\n%v\n%v", x.broken, x.log, x.rec.Steps)
-	}
-	return end, nil
-}
-
-// PlayAll checks a table and plays n walks of it, until one is broken. It gives the number
-// of each end.
-func PlayAll(table func() workflow.Table, n uint64, random func(seed uint64) Random) (ends map[string]int, err error) {
-	if err := Check(table()); err != nil {
-		return nil, err
-	}
-	ends = map[string]int{}
-	for seed := range n {
-		end, err := Walk{Rows: Skipping(table)}.Play(random(seed))
-		if err != nil {
-			return nil, fmt.Errorf("seed %d: %w", seed, err)
-		}
-		ends[end]++
-	}
-	return ends, nil
-}
-
-// A Random gives numbers below n, as those of math/rand/v2 do.
-type Random interface{ IntN(n int) int }
-
 type walk struct {
-	Random
-	Walk
+	*rand.Rand
+	rows func() workflow.Table
+	// offersInFlight offers the undo of a step in flight, which breaks the promises.
+	offersInFlight bool
+
 	there   map[string]bool
 	version bool // a complete version stays
 	lost    bool // start failed
@@ -65,6 +31,16 @@ type walk struct {
 	flights []flight
 	log     []string
 	broken  string
+}
+
+// playWalk plays a walk. It gives how that ended, or what was broken.
+func playWalk(rows func() workflow.Table, offersInFlight bool, seed uint64) (end string, err error) {
+	x := &walk{Rand: rand.New(rand.NewPCG(seed, 1)), rows: rows, offersInFlight: offersInFlight}
+	end = x.play()
+	if x.broken != "" {
+		return "", fmt.Errorf("seed %d: %s\n%v\n%v", seed, x.broken, x.log, x.rec.Steps)
+	}
+	return end, nil
 }
 
 type flight struct {
@@ -129,7 +105,7 @@ func (w *walk) inFlight(except func(flight) bool) map[string]bool {
 }
 
 func (w *walk) next() []workflow.Action {
-	if !w.InFlight {
+	if !w.offersInFlight {
 		return workflow.Next(w.table, w.rec, w.inFlight(func(flight) bool { return false }))
 	}
 	open := workflow.Next(w.table, w.rec, w.inFlight(func(f flight) bool { return !f.Undo }))
@@ -220,7 +196,7 @@ func (w *walk) process(faults *int) (over bool) {
 func (w *walk) play() string {
 	w.there = map[string]bool{}
 	faults := w.IntN(7)
-	w.table = w.Rows(w.there)
+	w.table = w.skipping()
 	w.rec = workflow.Resume(w.table, w.rec)
 	w.stored = w.rec
 	for n := 0; ; n++ {
@@ -245,7 +221,7 @@ func (w *walk) play() string {
 		w.stored = w.rec
 		if w.process(&faults) && w.rec.Phase == journal.Suspend && len(workflow.Remaining(w.table, w.rec)) == 0 {
 			w.log = append(w.log, "resume")
-			w.table = w.Rows(w.there)
+			w.table = w.skipping()
 			w.rec = workflow.Resume(w.table, w.rec)
 			w.stored = w.rec
 		}
@@ -274,33 +250,23 @@ func (w *walk) judge(left []workflow.Step) {
 	}
 }
 
-// NoneSkipped returns the rows of a plan that needs all of them.
-func NoneSkipped(rows workflow.Table) workflow.Table {
-	for i := range rows {
-		rows[i].Skip = ""
+// skipping returns the plan of the table: what the world shows is skipped.
+func (w *walk) skipping() workflow.Table {
+	rows, last := w.rows(), ""
+	for _, id := range []string{"snapshot", "generalized-snapshot", "version", "model"} {
+		if w.there[id] {
+			last = id
+		}
+	}
+	for i := 0; last != ""; i++ {
+		if last == "snapshot" && rows[i].ID == "protect-workbench" {
+			continue
+		}
+		rows[i].Skip = "there"
+		rows[i].EffectMayExist = rows[i].Undo != nil && rows[i].ID != "version" && w.there[rows[i].ID]
+		if rows[i].ID == last {
+			break
+		}
 	}
 	return rows
-}
-
-// Skipping returns the plan of a capture's table: what the world shows is skipped.
-func Skipping(table func() workflow.Table) func(there map[string]bool) workflow.Table {
-	return func(there map[string]bool) workflow.Table {
-		rows, last := table(), ""
-		for _, id := range []string{"snapshot", "generalized-snapshot", "version", "model"} {
-			if there[id] {
-				last = id
-			}
-		}
-		for i := 0; last != ""; i++ {
-			if last == "snapshot" && rows[i].ID == "protect-workbench" {
-				continue
-			}
-			rows[i].Skip = "there"
-			rows[i].EffectMayExist = rows[i].Undo != nil && rows[i].ID != "version" && there[rows[i].ID]
-			if rows[i].ID == last {
-				break
-			}
-		}
-		return rows
-	}
 }
