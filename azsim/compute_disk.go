@@ -124,6 +124,7 @@ func (c *call) originateDisk(next *armcompute.Disk) error {
 		cd.SourceUniqueID = o.uniqueID
 		p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, o.osType), cmp.Or(p.HyperVGeneration, o.generation), cmp.Or(p.SupportedCapabilities, o.capabilities)
 		p.SecurityProfile, p.SupportsHibernation = cmp.Or(p.SecurityProfile, o.security), cmp.Or(p.SupportsHibernation, o.hibernation)
+		p.EncryptionSettingsCollection = cmp.Or(p.EncryptionSettingsCollection, o.settings)
 		if p.DiskSizeGB == nil {
 			p.DiskSizeGB = ptr(o.sizeGB)
 		} else if *p.DiskSizeGB < o.sizeGB {
@@ -229,6 +230,7 @@ func changeDisk(old, next *armcompute.Disk) error {
 	p.NetworkAccessPolicy, p.PublicNetworkAccess = cmp.Or(p.NetworkAccessPolicy, was.NetworkAccessPolicy),
 		cmp.Or(p.PublicNetworkAccess, was.PublicNetworkAccess)
 	p.SupportsHibernation, p.MaxShares = cmp.Or(p.SupportsHibernation, was.SupportsHibernation), cmp.Or(p.MaxShares, was.MaxShares)
+	p.EncryptionSettingsCollection = cmp.Or(p.EncryptionSettingsCollection, was.EncryptionSettingsCollection) // as the SDK's model says
 	if provisioned(next) {
 		p.DiskIOPSReadWrite, p.DiskMBpsReadWrite = cmp.Or(p.DiskIOPSReadWrite, was.DiskIOPSReadWrite),
 			cmp.Or(p.DiskMBpsReadWrite, was.DiskMBpsReadWrite)

@@ -116,6 +116,9 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
 			CreationData: originData(img, s.Subscription, val(body.Location)), SupportedCapabilities: capabilitiesOf(img),
 		}
+		if o.ManagedDisk != nil && o.ManagedDisk.DiskEncryptionSet != nil {
+			props.Encryption = &armcompute.Encryption{DiskEncryptionSetID: o.ManagedDisk.DiskEncryptionSet.ID}
+		}
 		if img.source.Platform != "" {
 			props.SupportsHibernation = hibernationOf(img)
 			if img.source.SizeGB == img.sizeGB {

@@ -86,6 +86,7 @@ type Model struct {
 	NVMe         bool           `json:"nvme"`                   // storageProfile.diskControllerType is NVMe
 	OSDiskSizeGB int32          `json:"osDiskSizeGB"`           // 0: the image's
 	OSDiskSKU    string         `json:"osDiskSku,omitempty"`    // "Premium_LRS"
+	Encryption   ResourceID     `json:"encryption,omitempty"`   // disk encryption set of OS disks
 	Accelerated  bool           `json:"accelerated"`            // accelerated networking on any interface
 	Linux        bool           `json:"linux"`
 	Created      time.Time      `json:"-"` // each change gives another; zero where Azure does not say
@@ -244,9 +245,11 @@ type Disk struct {
 	ProvisioningState string            `json:"provisioningState,omitempty"`
 	Tags              map[string]string `json:"tags,omitempty"`
 	// Controllers it can be attached by: "SCSI", "SCSI, NVMe".
-	Controllers  string    `json:"controllers,omitempty"`
-	SecurityType string    `json:"securityType,omitempty"`
-	Created      time.Time `json:"created,omitzero"`
+	Controllers  string     `json:"controllers,omitempty"`
+	SecurityType string     `json:"securityType,omitempty"`
+	Encryption   ResourceID `json:"encryption,omitempty"` // disk encryption set, "" for the platform's key
+	Encrypted    bool       `json:"encrypted,omitempty"`  // by Azure Disk Encryption, in the machine
+	Created      time.Time  `json:"created,omitzero"`
 }
 
 // A Snapshot is a copy of a disk at a time.

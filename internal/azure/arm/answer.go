@@ -220,6 +220,7 @@ type profileAnswer struct {
 			OSType           string    `json:"osType"`
 			ManagedDisk      struct {
 				StorageAccountType string `json:"storageAccountType"`
+				DiskEncryptionSet  link   `json:"diskEncryptionSet"`
 			} `json:"managedDisk"`
 		} `json:"osDisk"`
 	} `json:"storageProfile"`
@@ -303,6 +304,12 @@ type storedAnswer struct {
 		SecurityProfile struct {
 			SecurityType string `json:"securityType"`
 		} `json:"securityProfile"`
+		Encryption struct {
+			DiskEncryptionSetID string `json:"diskEncryptionSetId"`
+		} `json:"encryption"`
+		EncryptionSettingsCollection struct {
+			Enabled bool `json:"enabled"`
+		} `json:"encryptionSettingsCollection"`
 	} `json:"properties"`
 }
 

@@ -95,6 +95,7 @@ func modelOf(p *profileAnswer) fleet.Model {
 		OSDiskSizeGB: d.DiskSizeGB,
 		Linux:        strings.EqualFold(d.OSType, "Linux") || p.OSProfile.LinuxConfiguration != nil,
 		OSDiskSKU:    d.ManagedDisk.StorageAccountType,
+		Encryption:   fleet.ResourceID(d.ManagedDisk.DiskEncryptionSet.ID),
 		SecurityType: p.SecurityProfile.SecurityType,
 		Created:      p.TimeCreated.Time,
 	}

@@ -180,6 +180,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	}
 	if resume.From == AtDonor && o.Pool != nil && o.Instance != nil {
 		p.ofDisk(o)
+		p.ofEncryption(o)
 	}
 	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),

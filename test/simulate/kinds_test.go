@@ -1,0 +1,131 @@
+package simulate
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+)
+
+// A kind is what Azure has added to scale sets, or to what a capture makes of them.
+type kind struct {
+	set   func(w *world, body object) // changes the body of the pool's PUT; may be nil
+	setUp func(w *world)              // changes the world once its nodes are there; may be nil
+}
+
+const setExtension = "Microsoft.Azure.Security"
+
+var poolKinds = map[string]kind{
+	"disk encryption": {setUp: func(w *world) {
+		w.patchDisk(object{"encryptionSettingsCollection": object{"enabled": true, "encryptionSettingsVersion": "1.1"}})
+	}},
+	"disk encryption's extension": {set: func(_ *world, body object) {
+		list := profileIn(body)["extensionProfile"].(object)
+		list["extensions"] = append(list["extensions"].([]object), object{"name": "ade", "properties": object{"publisher": setExtension,
+			"type": "AzureDiskEncryptionForLinux", "typeHandlerVersion": "1.1"}})
+	}},
+	"own keys": {set: func(w *world, body object) {
+		profileIn(body)["storageProfile"].(object)["osDisk"] = object{"createOption": "FromImage",
+			"managedDisk": object{"storageAccountType": "Premium_LRS", "diskEncryptionSet": object{"id": string(w.pool.In("diskEncryptionSets", "keys"))}}}
+	}},
+}
+
+func profileIn(body object) object {
+	return body["properties"].(object)["virtualMachineProfile"].(object)
+}
+
+// donorDisk is the id of the donor's OS disk.
+func (w *world) donorDisk() fleet.ResourceID {
+	return fleet.ResourceID(w.computerOf(w.nodeName(0)).OSDisk)
+}
+
+func (w *world) patchDisk(properties object) {
+	w.make(http.MethodPatch, w.donorDisk(), disksAPI, object{"properties": properties})
+}
+
+// A poolOfToday is a capture of a pool of a kind, from its plan to its result.
+type poolOfToday struct {
+	name, kind string
+	flexible   bool
+	change     func(*Pool)
+	ask        Ask
+	plan       []string // what the plan says, as -o json shows it
+	silent     []string // what it does not say
+	ends       string   // code of the refusal; "" ends well
+	after      func(w *world) string
+}
+
+var poolsOfToday = []poolOfToday{
+	{name: "Azure Disk Encryption", kind: "disk encryption", plan: []string{`"code":"DiskEncrypted"`}, ends: "DiskEncrypted"},
+	{name: "Azure Disk Encryption by extension", kind: "disk encryption's extension", plan: []string{`"code":"DiskEncrypted"`, "ade (AzureDiskEncryptionForLinux)"}, ends: "DiskEncrypted"},
+	{name: "own keys", kind: "own keys", plan: []string{`"code":"OwnKeys"`, "the disk encryption set keys"}, ends: "OwnKeys"},
+}
+
+// TestPoolsOfToday plans and captures a pool of each kind. A refused capture changes nothing,
+// which the world's judge sees to.
+func TestPoolsOfToday(t *testing.T) {
+	for _, row := range poolsOfToday {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				row.ask.Do = "capture"
+				if row.ends != "" {
+					row.ask.Exit = 3
+				}
+				pool := Pool{Instances: 3, Versions: 2, Pods: 1, Extensions: []string{"monitor"}, Kind: row.kind, Flexible: row.flexible}
+				if row.change != nil {
+					row.change(&pool)
+				}
+				w := newWorld(Story{Seed: 1, Pool: pool, Asks: []Ask{row.ask}, Cannot: row.ends})
+				defer w.close()
+				planned := w.planOf(t, row.ask)
+				for _, text := range row.plan {
+					if !strings.Contains(planned, text) {
+						t.Errorf("the plan does not say %q: %s", text, planned)
+					}
+				}
+				for _, text := range row.silent {
+					if strings.Contains(planned, text) {
+						t.Errorf("the plan says %q: %s", text, planned)
+					}
+				}
+				w.act()
+				if row.after != nil && len(w.violations) == 0 {
+					if wrong := row.after(w); wrong != "" {
+						t.Error(wrong)
+					}
+				}
+				if len(w.violations) > 0 {
+					t.Error(strings.Join(slices.Concat(w.violations, w.lines), "\n"))
+				}
+			})
+		})
+	}
+}
+
+// planOf is a dry run's plan as JSON.
+func (w *world) planOf(t *testing.T, ask Ask) string {
+	t.Helper()
+	config, err := w.config("plan", w.azure.Transport(), w.kube, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := capture.Request{Node: w.nodeName(0), NewNodes: ask.Grow, Canary: ask.Canary, History: ask.History}
+	if ask.Baked {
+		q.Bootstrap = plan.BootstrapBaked
+	}
+	p, err := capture.New(config).Plan(w.ctx, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
