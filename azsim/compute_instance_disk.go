@@ -300,14 +300,14 @@ func (s *Server) renew(ctx context.Context, e *entry, o actionOptions) error {
 		}
 		img, err := s.resolveImage(imageOf(profileOf(set)), val(body.Location))
 		if err == nil {
-			size, _ := findSize(sizeOf(set))
+			size, _ := findSize(x.sizeIn(set))
 			err = checkBootImage(img, size, profileOf(set))
 		}
 		if failed = err; failed != nil {
 			return
 		}
 		newDisk = !sameImage(x.image, img)
-		newSize = x.size != sizeOf(set)
+		newSize = x.size != x.sizeIn(set)
 		run = x.power == powerRunning || x.power == powerStarting
 		x.adopt(set)
 		body.SKU = nil

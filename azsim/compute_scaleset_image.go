@@ -299,12 +299,16 @@ func cachingOf(h *armcompute.HostCaching) *armcompute.CachingTypes {
 // at size, image and disk settings when it takes the model.
 func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 	p := profileOf(next)
-	size, ok := findSize(sizeOf(next))
-	if !ok {
-		return unknownSize(sizeOf(next))
-	}
-	if isSpot(p) && !size.spot {
-		return badRequest("BadRequest", "Azure Spot Virtual Machine is not supported for this VM size %s.", size.name)
+	var sizes []vmSize
+	for _, name := range sizesOf(next) {
+		size, ok := findSize(name)
+		if !ok {
+			return unknownSize(name)
+		}
+		if isSpot(p) && !size.spot {
+			return badRequest("BadRequest", "Azure Spot Virtual Machine is not supported for this VM size %s.", size.name)
+		}
+		sizes = append(sizes, size)
 	}
 	ref := imageOf(p)
 	if ref != nil && val(ref.ID) != "" && (val(ref.Publisher) != "" || val(ref.Offer) != "" || val(ref.SKU) != "" || val(ref.Version) != "") && !c.ignoreNull {
@@ -315,14 +319,16 @@ func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 	if old != nil && modelKey(old) == modelKey(next) && capacityOf(next) <= capacityOf(old) {
 		return nil
 	}
-	if err := c.s.checkRestricted(size, val(next.Location)); err != nil {
-		return err
+	img, imgErr := c.s.resolveImage(ref, val(next.Location))
+	for _, size := range sizes {
+		if err := cmp.Or(c.s.checkRestricted(size, val(next.Location)), imgErr); err != nil {
+			return err
+		}
+		if err := checkBootImage(img, size, p); err != nil {
+			return err
+		}
 	}
-	img, err := c.s.resolveImage(ref, val(next.Location))
-	if err != nil {
-		return err
-	}
-	return checkBootImage(img, size, p)
+	return nil
 }
 
 func unknownSize(name string) *armError {

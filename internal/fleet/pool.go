@@ -21,7 +21,8 @@ type Pool struct {
 	Location string            `json:"location,omitempty"`
 	Zones    []string          `json:"zones,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
-	Size     string            `json:"size,omitempty"` // "Standard_D2s_v5"
+	Size     string            `json:"size,omitempty"`  // "Standard_D2s_v5"; "Mix" where Sizes has more
+	Sizes    []string          `json:"sizes,omitempty"` // of an instance mix, for each new instance Azure takes one
 	Capacity int64             `json:"capacity"`
 
 	Orchestration      string `json:"orchestration,omitempty"` // Uniform or Flexible
@@ -49,6 +50,14 @@ type Pool struct {
 type Join struct {
 	Resource ResourceID // of any resource group
 	Action   string     // "Microsoft.Network/virtualNetworks/subnets/join/action"
+}
+
+// NewSizes returns the sizes of which new instances have one.
+func (p Pool) NewSizes() []string {
+	if len(p.Sizes) > 0 {
+		return p.Sizes
+	}
+	return []string{p.Size}
 }
 
 // Flexible reports whether the pool's instances are virtual machines.

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,10 +35,43 @@ var poolKinds = map[string]kind{
 		profileIn(body)["storageProfile"].(object)["osDisk"] = object{"createOption": "FromImage",
 			"managedDisk": object{"storageAccountType": "Premium_LRS", "diskEncryptionSet": object{"id": string(w.pool.In("diskEncryptionSets", "keys"))}}}
 	}},
+	"mix": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5", "Standard_D4s_v5") }},
+	"mix that does not fit": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5") }, setUp: func(w *world) {
+		body := object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{
+			"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server-gen1", "version": "latest"}}}}}
+		setMix(body, "Standard_D2s_v5", "Standard_D2_v2")
+		w.make(http.MethodPatch, w.pool, computeAPI, body)
+	}},
+}
+
+// setMix gives a Flexible set an instance mix whose sizes take turns.
+func setMix(body object, sizes ...string) {
+	var all []object
+	for _, size := range sizes {
+		all = append(all, object{"name": size})
+	}
+	sku, _ := body["sku"].(object)
+	body["sku"] = object{"name": "Mix"}
+	if n, given := sku["capacity"]; given {
+		body["sku"].(object)["capacity"] = n
+	}
+	body["properties"].(object)["skuProfile"] = object{"vmSizes": all, "allocationStrategy": "CapacityOptimized"}
 }
 
 func profileIn(body object) object {
 	return body["properties"].(object)["virtualMachineProfile"].(object)
+}
+
+// counted returns how many requests to Azure there were whose names have the text.
+func (w *world) counted(text string) (n int) {
+	w.locked(func() {
+		for name, times := range w.counts {
+			if strings.HasPrefix(name, "azure ") && strings.Contains(name, text) {
+				n += times
+			}
+		}
+	})
+	return n
 }
 
 // donorDisk is the id of the donor's OS disk.
@@ -65,6 +99,15 @@ var poolsOfToday = []poolOfToday{
 	{name: "Azure Disk Encryption", kind: "disk encryption", plan: []string{`"code":"DiskEncrypted"`}, ends: "DiskEncrypted"},
 	{name: "Azure Disk Encryption by extension", kind: "disk encryption's extension", plan: []string{`"code":"DiskEncrypted"`, "ade (AzureDiskEncryptionForLinux)"}, ends: "DiskEncrypted"},
 	{name: "own keys", kind: "own keys", plan: []string{`"code":"OwnKeys"`, "the disk encryption set keys"}, ends: "OwnKeys"},
+	{name: "instance mix", kind: "mix", flexible: true, ask: Ask{Grow: 2, Canary: 1},
+		plan: []string{"1 × Standard_D2s_v5 or Standard_D4s_v5", "2 or 4 vCPUs", "standardDSv5Family and"}, after: func(w *world) string {
+			if n := w.counted("skus"); n != 1 {
+				return fmt.Sprintf("the catalogue of sizes was read %d times", n)
+			}
+			return ""
+		}},
+	{name: "instance mix with a size that cannot boot the disk", kind: "mix that does not fit", flexible: true, change: func(p *Pool) { p.Versions = 0 },
+		plan: []string{`"code":"MixedPool"`, "new nodes may have size Standard_D2_v2", "take that size out of the instance mix"}, ends: "MixedPool"},
 }
 
 // TestPoolsOfToday plans and captures a pool of each kind. A refused capture changes nothing,

@@ -199,6 +199,11 @@ type setAnswer struct {
 			Enabled bool `json:"enabled"`
 		} `json:"automaticRepairsPolicy"`
 		VirtualMachineProfile *profileAnswer `json:"virtualMachineProfile"`
+		SKUProfile            struct {
+			VMSizes []struct {
+				Name string `json:"name"`
+			} `json:"vmSizes"`
+		} `json:"skuProfile"`
 	} `json:"properties"`
 }
 

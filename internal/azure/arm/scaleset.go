@@ -69,6 +69,9 @@ func poolOf(v *setAnswer) fleet.Pool {
 	if pool.Orchestration == "" {
 		pool.Orchestration = fleet.Uniform // API versions before 2021-03-01 know no other
 	}
+	for _, z := range p.SKUProfile.VMSizes {
+		pool.Sizes = append(pool.Sizes, z.Name)
+	}
 	pool.Overprovision = p.Overprovision
 	if rules := p.ScaleInPolicy.Rules; len(rules) > 0 {
 		pool.ScaleIn = rules[0]

@@ -147,6 +147,7 @@ type capture struct {
 	grew      bool             // this capture asked for new nodes, or waited for them
 	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
 	judging   judging
+	sizes     map[string]fleet.SizeInfo // that were looked up, by lower-case name
 }
 
 func (s *Service) capture(q Request) *capture {

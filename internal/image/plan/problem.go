@@ -21,7 +21,7 @@ type Observed struct {
 	Instance         *fleet.Instance
 	Disk             *fleet.Disk // the donor's OS disk
 	Size             *fleet.SizeInfo
-	ModelSize        *fleet.SizeInfo // that new nodes have, of a Flexible pool where the donor's is another
+	ModelSizes       []fleet.SizeInfo // that new nodes may have, of a Flexible pool, without the donor's
 	Gallery          *fleet.Gallery
 	Definition       *fleet.Definition
 	Versions         []fleet.ImageVersion
@@ -300,10 +300,11 @@ func (p *Problems) ofDisk(o Observed) {
 		"use a pool with managed OS disks")
 	refuse(o.Disk != nil && strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Instance.OSDisk),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
-	if o.Disk != nil && o.ModelSize != nil {
-		why := doesNotFit(o, *o.ModelSize)
-		refuse(why != "", "MixedPool", string(o.Instance.ID), "new nodes have size "+o.Pool.Size+", and its disk does not fit: "+why,
-			"name a node of that size")
+	for _, size := range o.ModelSizes {
+		if why := doesNotFit(o, size); why != "" {
+			refuse(true, "MixedPool", string(o.Instance.ID), "new nodes may have size "+size.Name+", and its disk does not fit: "+why,
+				cmp.Or(when(len(o.Pool.Sizes) > 0, "take that size out of the instance mix, or use a pool whose sizes boot the same disk"), "name a node of that size"))
+		}
 	}
 	if o.Disk == nil || o.Definition == nil {
 		return
@@ -345,6 +346,9 @@ func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) flee
 
 // doesNotFit says why machines of a size that is not the donor's cannot have its disk.
 func doesNotFit(o Observed, size fleet.SizeInfo) string {
+	if o.Disk == nil {
+		return ""
+	}
 	d := NewDefinition("", o, nil)
 	return cmp.Or(
 		when(size.Architecture != "" && !strings.EqualFold(size.Architecture, d.Architecture), "the architecture is "+size.Architecture+", not "+d.Architecture),
