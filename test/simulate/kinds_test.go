@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -34,6 +36,9 @@ var poolKinds = map[string]kind{
 	"own keys": {set: func(w *world, body object) {
 		profileIn(body)["storageProfile"].(object)["osDisk"] = object{"createOption": "FromImage",
 			"managedDisk": object{"storageAccountType": "Premium_LRS", "diskEncryptionSet": object{"id": string(w.pool.In("diskEncryptionSets", "keys"))}}}
+	}},
+	"resilient creation": {set: func(_ *world, body object) {
+		body["properties"].(object)["resiliencyPolicy"] = object{"resilientVMCreationPolicy": object{"enabled": true}, "resilientVMDeletionPolicy": object{"enabled": true}}
 	}},
 	"mix": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5", "Standard_D4s_v5") }},
 	"mix that does not fit": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5") }, setUp: func(w *world) {
@@ -92,6 +97,7 @@ type poolOfToday struct {
 	plan       []string // what the plan says, as -o json shows it
 	silent     []string // what it does not say
 	ends       string   // code of the refusal; "" ends well
+	canary     string   // what is wrong with the scale set of the canary, as a pattern of its JSON
 	after      func(w *world) string
 }
 
@@ -106,6 +112,7 @@ var poolsOfToday = []poolOfToday{
 			}
 			return ""
 		}},
+	{name: "resilient creation", kind: "resilient creation", ask: Ask{Canary: 1}, canary: `"resilientVMCreationPolicy"`},
 	{name: "instance mix with a size that cannot boot the disk", kind: "mix that does not fit", flexible: true, change: func(p *Pool) { p.Versions = 0 },
 		plan: []string{`"code":"MixedPool"`, "new nodes may have size Standard_D2_v2", "take that size out of the instance mix"}, ends: "MixedPool"},
 }
@@ -137,7 +144,11 @@ func TestPoolsOfToday(t *testing.T) {
 						t.Errorf("the plan says %q: %s", text, planned)
 					}
 				}
+				canary := w.watchCanary()
 				w.act()
+				if body := canary(); row.ask.Canary > 0 && body == "" || row.canary != "" && strings.Contains(body, row.canary) {
+					t.Errorf("the canary was %s", body)
+				}
 				if row.after != nil && len(w.violations) == 0 {
 					if wrong := row.after(w); wrong != "" {
 						t.Error(wrong)
@@ -149,6 +160,21 @@ func TestPoolsOfToday(t *testing.T) {
 			})
 		})
 	}
+}
+
+// watchCanary looks for the canary's scale set, and returns what shows how that was.
+func (w *world) watchCanary() (seen func() string) {
+	body := ""
+	for n := range 400 {
+		w.after(time.Duration(n)*5*time.Second, func() {
+			w.azure.View(func(v *azsim.View) {
+				if text, err := json.Marshal(v.Get(string(fleet.CanaryOf(w.pool)))); err == nil && string(text) != "null" {
+					body = string(text)
+				}
+			})
+		})
+	}
+	return func() string { return body }
 }
 
 // planOf is a dry run's plan as JSON.
