@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -187,6 +188,9 @@ func (c *call) fromImage(next *armcompute.Disk) error {
 	if _, img := load[armcompute.GalleryImage](c.s, e.id.parent().String()); img != nil {
 		p.OSType, p.HyperVGeneration = img.Properties.OSType, cmp.Or(p.HyperVGeneration, img.Properties.HyperVGeneration)
 		p.SupportedCapabilities = cmp.Or(p.SupportedCapabilities, definedCapabilities(img.Properties))
+		if strings.EqualFold(imageFeature(img.Properties, "IsHibernateSupported"), "True") {
+			p.SupportsHibernation = cmp.Or(p.SupportsHibernation, ptr(true))
+		}
 	}
 	p.DiskSizeGB = cmp.Or(p.DiskSizeGB, v.Properties.StorageProfile.OSDiskImage.SizeInGB, ptr(int32(30)))
 	return nil

@@ -124,6 +124,8 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 			if img.source.SizeGB == img.sizeGB {
 				props.DiskSizeBytes = ptr(imageBytes(img))
 			}
+		} else if img.hibernates {
+			props.SupportsHibernation = ptr(true)
 		}
 		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), sku, props)
 		if isEphemeral(x.profile) || o.ManagedDisk == nil || x.plain != nil && x.plain.unmanaged() {

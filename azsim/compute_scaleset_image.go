@@ -18,6 +18,7 @@ type bootImage struct {
 	arch        string // "x64" or "Arm64"
 	security    string // feature SecurityType: "", "TrustedLaunch", "TrustedLaunchSupported", …
 	controllers string // "SCSI" or "SCSI,NVMe"
+	hibernates  bool   // feature IsHibernateSupported
 	specialized bool
 	sizeGB      int32
 	osType      armcompute.OperatingSystemTypes // "" is Linux
@@ -130,6 +131,8 @@ func (s *Server) galleryImage(ref *armcompute.ImageReference, id resourceID, loc
 			img.security = val(f.Value)
 		case "diskcontrollertypes":
 			img.controllers = strings.ReplaceAll(val(f.Value), " ", "")
+		case "ishibernatesupported":
+			img.hibernates = strings.EqualFold(val(f.Value), "True")
 		}
 	}
 	if sp := version.Properties.StorageProfile; sp != nil && sp.OSDiskImage != nil {
@@ -327,6 +330,11 @@ func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 		if err := checkBootImage(img, size, p); err != nil {
 			return err
 		}
+	}
+	// "Hibernation overview": the image has to support it. That one of a gallery is refused here, and
+	// the text, are inferred.
+	if more := next.Properties.AdditionalCapabilities; more != nil && val(more.HibernationEnabled) && img.source.Volume != "" && !img.hibernates {
+		return badRequest("BadRequest", "The image '%s' does not support hibernation, which additionalCapabilities.hibernationEnabled needs.", val(ref.ID))
 	}
 	return nil
 }

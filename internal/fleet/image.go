@@ -27,6 +27,7 @@ type Definition struct {
 	SecurityType      string            `json:"securityType,omitempty"` // feature SecurityType; "" where absent
 	Controllers       string            `json:"controllers,omitempty"`  // feature DiskControllerTypes; "" where absent means SCSI
 	Accelerated       bool              `json:"accelerated"`
+	Hibernates        bool              `json:"hibernates"` // feature IsHibernateSupported
 	PlanName          string            `json:"planName,omitempty"`
 	PlanProduct       string            `json:"planProduct,omitempty"`
 	PlanPublisher     string            `json:"planPublisher,omitempty"`

@@ -39,8 +39,9 @@ type Pool struct {
 	// the cloud gives none: Compute's API does from 2023-09-01 on.
 	Etag string `json:"etag,omitempty"`
 
-	Model     Model `json:"model"`
-	NoProfile bool  `json:"noProfile,omitempty"` // of a Flexible set: it has no model, and makes no instances
+	Model      Model `json:"model"`
+	Hibernates bool  `json:"hibernates,omitempty"` // its instances can be hibernated: their image has to support it
+	NoProfile  bool  `json:"noProfile,omitempty"`  // of a Flexible set: it has no model, and makes no instances
 
 	SystemIdentity bool   `json:"-"` // it has a system-assigned identity, which another scale set has not
 	Joins          []Join `json:"-"` // what its instances are joined to and identified by
@@ -258,6 +259,7 @@ type Disk struct {
 	SecurityType string     `json:"securityType,omitempty"`
 	Encryption   ResourceID `json:"encryption,omitempty"` // disk encryption set, "" for the platform's key
 	Encrypted    bool       `json:"encrypted,omitempty"`  // by Azure Disk Encryption, in the machine
+	Hibernates   bool       `json:"hibernates,omitempty"` // its system supports hibernation
 	Created      time.Time  `json:"created,omitzero"`
 }
 

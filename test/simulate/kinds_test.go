@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
@@ -39,6 +42,16 @@ var poolKinds = map[string]kind{
 	}},
 	"resilient creation": {set: func(_ *world, body object) {
 		body["properties"].(object)["resiliencyPolicy"] = object{"resilientVMCreationPolicy": object{"enabled": true}, "resilientVMDeletionPolicy": object{"enabled": true}}
+	}},
+	"hibernation": {set: func(_ *world, body object) {
+		body["properties"].(object)["additionalCapabilities"] = object{"hibernationEnabled": true}
+	}},
+	"hibernation later": {setUp: func(w *world) {
+		w.patchDisk(object{"supportsHibernation": true})
+		w.azure.View(func(v *azsim.View) {
+			on := true
+			v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet).Properties.AdditionalCapabilities = &armcompute.AdditionalCapabilities{HibernationEnabled: &on}
+		})
 	}},
 	"mix": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5", "Standard_D4s_v5") }},
 	"mix that does not fit": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5") }, setUp: func(w *world) {
@@ -79,6 +92,16 @@ func (w *world) counted(text string) (n int) {
 	return n
 }
 
+// stored is what azsim has of an id, as JSON.
+func (w *world) stored(id fleet.ResourceID) (body string) {
+	w.azure.View(func(v *azsim.View) {
+		if text, err := json.Marshal(v.Get(string(id))); err == nil && string(text) != "null" {
+			body = string(text)
+		}
+	})
+	return body
+}
+
 // donorDisk is the id of the donor's OS disk.
 func (w *world) donorDisk() fleet.ResourceID {
 	return fleet.ResourceID(w.computerOf(w.nodeName(0)).OSDisk)
@@ -113,6 +136,13 @@ var poolsOfToday = []poolOfToday{
 			return ""
 		}},
 	{name: "resilient creation", kind: "resilient creation", ask: Ask{Canary: 1}, canary: `"resilientVMCreationPolicy"`},
+	{name: "hibernation", kind: "hibernation", change: func(p *Pool) { p.Versions = 0 }, ask: Ask{Grow: 1}, after: func(w *world) string {
+		if text := w.stored(w.names.Definition); !strings.Contains(text, `{"name":"IsHibernateSupported","value":"True"}`) {
+			return "the definition is " + text
+		}
+		return ""
+	}},
+	{name: "hibernation with an older definition", kind: "hibernation later", plan: []string{`"code":"DefinitionMismatch"`, "support of hibernation is missing"}, ends: "DefinitionMismatch"},
 	{name: "instance mix with a size that cannot boot the disk", kind: "mix that does not fit", flexible: true, change: func(p *Pool) { p.Versions = 0 },
 		plan: []string{`"code":"MixedPool"`, "new nodes may have size Standard_D2_v2", "take that size out of the instance mix"}, ends: "MixedPool"},
 }
@@ -167,11 +197,7 @@ func (w *world) watchCanary() (seen func() string) {
 	body := ""
 	for n := range 400 {
 		w.after(time.Duration(n)*5*time.Second, func() {
-			w.azure.View(func(v *azsim.View) {
-				if text, err := json.Marshal(v.Get(string(fleet.CanaryOf(w.pool)))); err == nil && string(text) != "null" {
-					body = string(text)
-				}
-			})
+			body = cmp.Or(w.stored(fleet.CanaryOf(w.pool)), body)
 		})
 	}
 	return func() string { return body }

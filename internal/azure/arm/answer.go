@@ -198,8 +198,11 @@ type setAnswer struct {
 		AutomaticRepairsPolicy struct {
 			Enabled bool `json:"enabled"`
 		} `json:"automaticRepairsPolicy"`
-		VirtualMachineProfile *profileAnswer `json:"virtualMachineProfile"`
-		SKUProfile            struct {
+		VirtualMachineProfile  *profileAnswer `json:"virtualMachineProfile"`
+		AdditionalCapabilities struct {
+			HibernationEnabled bool `json:"hibernationEnabled"`
+		} `json:"additionalCapabilities"`
+		SKUProfile struct {
 			VMSizes []struct {
 				Name string `json:"name"`
 			} `json:"vmSizes"`
@@ -309,7 +312,8 @@ type storedAnswer struct {
 		SecurityProfile struct {
 			SecurityType string `json:"securityType"`
 		} `json:"securityProfile"`
-		Encryption struct {
+		SupportsHibernation bool `json:"supportsHibernation"`
+		Encryption          struct {
 			DiskEncryptionSetID string `json:"diskEncryptionSetId"`
 		} `json:"encryption"`
 		EncryptionSettingsCollection struct {

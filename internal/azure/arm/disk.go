@@ -36,6 +36,7 @@ func (c *Cloud) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, erro
 		Controllers:       q.SupportedCapabilities.DiskControllerTypes,
 		SecurityType:      q.SecurityProfile.SecurityType,
 		Encryption:        fleet.ResourceID(q.Encryption.DiskEncryptionSetID),
+		Hibernates:        q.SupportsHibernation,
 		Encrypted:         q.EncryptionSettingsCollection.Enabled,
 	}
 	if len(r.Zones) > 0 {

@@ -25,6 +25,7 @@ const (
 	featureSecurity    = "SecurityType"
 	featureController  = "DiskControllerTypes"
 	featureAccelerated = "IsAcceleratedNetworkSupported"
+	featureHibernation = "IsHibernateSupported"
 )
 
 // Gallery returns a gallery.
@@ -79,6 +80,8 @@ func (c *Cloud) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Defi
 			d.Controllers = v
 		case strings.EqualFold(text(f.Name), featureAccelerated):
 			d.Accelerated, _ = strconv.ParseBool(v) // anything else is no
+		case strings.EqualFold(text(f.Name), featureHibernation):
+			d.Hibernates, _ = strconv.ParseBool(v)
 		}
 	}
 	return d, nil
@@ -153,6 +156,9 @@ func featuresOf(d fleet.Definition) []*armcompute.GalleryImageFeature {
 	add(featureController, d.Controllers)
 	if d.Accelerated {
 		add(featureAccelerated, "True")
+	}
+	if d.Hibernates {
+		add(featureHibernation, "True")
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func poolOf(v *setAnswer) fleet.Pool {
 	for _, z := range p.SKUProfile.VMSizes {
 		pool.Sizes = append(pool.Sizes, z.Name)
 	}
-	pool.Overprovision = p.Overprovision
+	pool.Overprovision, pool.Hibernates = p.Overprovision, p.AdditionalCapabilities.HibernationEnabled
 	if rules := p.ScaleInPolicy.Rules; len(rules) > 0 {
 		pool.ScaleIn = rules[0]
 	}

@@ -326,6 +326,7 @@ func (p *Problems) ofDisk(o Observed) {
 		(needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
 	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) ||
 		strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
+	need("support of hibernation", "missing", "IsHibernateSupported", def.Hibernates || !want.Hibernates || !o.Pool.Hibernates)
 }
 
 // NewDefinition returns the pool's image definition, fitting the donor. All
@@ -334,7 +335,7 @@ func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) flee
 	size := cmp.Or(o.Size, &fleet.SizeInfo{})
 	d := fleet.Definition{
 		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
-		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Tags: tags,
+		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Hibernates: o.Disk.Hibernates, Tags: tags,
 		Generation: cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1"), Architecture: cmp.Or(o.Disk.Architecture, size.Architecture, "x64"),
 	}
 	if d.Generation == "V2" {
