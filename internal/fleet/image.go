@@ -7,9 +7,10 @@ import (
 
 // A Gallery holds image definitions.
 type Gallery struct {
-	ID       ResourceID        `json:"id"`
-	Location string            `json:"location,omitempty"`
-	Tags     map[string]string `json:"tags,omitempty"`
+	ID         ResourceID        `json:"id"`
+	SoftDelete bool              `json:"softDelete,omitempty"` // deleted versions can be recovered until their retention ends
+	Location   string            `json:"location,omitempty"`
+	Tags       map[string]string `json:"tags,omitempty"`
 }
 
 // A Definition groups image versions and fixes what they can boot on. All but

@@ -39,9 +39,11 @@ type Pool struct {
 	// the cloud gives none: Compute's API does from 2023-09-01 on.
 	Etag string `json:"etag,omitempty"`
 
-	Model      Model `json:"model"`
-	Hibernates bool  `json:"hibernates,omitempty"` // its instances can be hibernated: their image has to support it
-	NoProfile  bool  `json:"noProfile,omitempty"`  // of a Flexible set: it has no model, and makes no instances
+	Model          Model      `json:"model"`
+	HostGroup      ResourceID `json:"hostGroup,omitempty"`      // of dedicated hosts
+	PlacementGroup ResourceID `json:"placementGroup,omitempty"` // proximity placement group
+	Hibernates     bool       `json:"hibernates,omitempty"`     // its instances can be hibernated: their image has to support it
+	NoProfile      bool       `json:"noProfile,omitempty"`      // of a Flexible set: it has no model, and makes no instances
 
 	SystemIdentity bool   `json:"-"` // it has a system-assigned identity, which another scale set has not
 	Joins          []Join `json:"-"` // what its instances are joined to and identified by
@@ -89,17 +91,18 @@ func (p Pool) Canary() (of ResourceID, expires time.Time, is bool) {
 
 // A Model is the recipe for the pool's new instances.
 type Model struct {
-	Image        ImageReference `json:"image"`
-	Extensions   []Extension    `json:"extensions,omitempty"`
-	EphemeralOS  bool           `json:"ephemeralOS"`            // diffDiskSettings is set
-	SecurityType string         `json:"securityType,omitempty"` // "", Standard, TrustedLaunch, ConfidentialVM
-	NVMe         bool           `json:"nvme"`                   // storageProfile.diskControllerType is NVMe
-	OSDiskSizeGB int32          `json:"osDiskSizeGB"`           // 0: the image's
-	OSDiskSKU    string         `json:"osDiskSku,omitempty"`    // "Premium_LRS"
-	Encryption   ResourceID     `json:"encryption,omitempty"`   // disk encryption set of OS disks
-	Accelerated  bool           `json:"accelerated"`            // accelerated networking on any interface
-	Linux        bool           `json:"linux"`
-	Created      time.Time      `json:"-"` // each change gives another; zero where Azure does not say
+	Image               ImageReference `json:"image"`
+	Extensions          []Extension    `json:"extensions,omitempty"`
+	EphemeralOS         bool           `json:"ephemeralOS"`            // diffDiskSettings is set
+	SecurityType        string         `json:"securityType,omitempty"` // "", Standard, TrustedLaunch, ConfidentialVM
+	NVMe                bool           `json:"nvme"`                   // storageProfile.diskControllerType is NVMe
+	OSDiskSizeGB        int32          `json:"osDiskSizeGB"`           // 0: the image's
+	OSDiskSKU           string         `json:"osDiskSku,omitempty"`    // "Premium_LRS"
+	Encryption          ResourceID     `json:"encryption,omitempty"`   // disk encryption set of OS disks
+	Accelerated         bool           `json:"accelerated"`            // accelerated networking on any interface
+	Linux               bool           `json:"linux"`
+	CapacityReservation ResourceID     `json:"capacityReservation,omitempty"` // group that new instances take room in
+	Created             time.Time      `json:"-"`                             // each change gives another; zero where Azure does not say
 }
 
 // An ImageReference is either a gallery image (ID) or a marketplace one.

@@ -53,6 +53,16 @@ var poolKinds = map[string]kind{
 			v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet).Properties.AdditionalCapabilities = &armcompute.AdditionalCapabilities{HibernationEnabled: &on}
 		})
 	}},
+	"rooms": {set: func(w *world, body object) {
+		group := w.pool.In("proximityPlacementGroups", "near")
+		w.make(http.MethodPut, group, computeAPI, object{"location": location, "properties": object{}})
+		body["properties"].(object)["proximityPlacementGroup"] = object{"id": string(group)}
+		body["properties"].(object)["hostGroup"] = object{"id": string(w.pool.In("hostGroups", "hosts"))}
+		profileIn(body)["capacityReservation"] = object{"capacityReservationGroup": object{"id": string(w.pool.In("capacityReservationGroups", "room"))}}
+	}},
+	"soft delete": {setUp: func(w *world) {
+		w.make(http.MethodPatch, w.names.Gallery, galleryAPI, object{"properties": object{"softDeletePolicy": object{"isSoftDeleteEnabled": true}}})
+	}},
 	"mix": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5", "Standard_D4s_v5") }},
 	"mix that does not fit": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5") }, setUp: func(w *world) {
 		body := object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{
@@ -143,6 +153,20 @@ var poolsOfToday = []poolOfToday{
 		return ""
 	}},
 	{name: "hibernation with an older definition", kind: "hibernation later", plan: []string{`"code":"DefinitionMismatch"`, "support of hibernation is missing"}, ends: "DefinitionMismatch"},
+	{name: "rooms that a canary and new nodes take", kind: "rooms", ask: Ask{Canary: 1, Grow: 1},
+		plan: []string{"the canary's clones and the new nodes take room in the pool's capacity reservation group room, dedicated host group hosts, proximity placement group near"}},
+	{name: "rooms that a plain capture leaves alone", kind: "rooms", silent: []string{"take room"}},
+	{name: "soft delete of the gallery", kind: "soft delete", change: func(p *Pool) { p.Versions = 4 }, ask: Ask{History: 3},
+		plan: []string{"gallery SIG_azsim deletes softly: what is pruned (1999.12.11, 1999.12.04) can be recovered"}},
+	{name: "soft delete, and nothing is pruned", kind: "soft delete", silent: []string{"deletes softly"}},
+	{name: "replicas of a large pool", change: func(p *Pool) { p.Instances, p.Versions = 151, 0 }, plan: []string{"the version gets 4 replicas"}, after: func(w *world) string {
+		for id := range w.versions() {
+			if text := w.stored(fleet.ResourceID(id)); !strings.Contains(text, `"regionalReplicaCount":4`) {
+				return "the version is " + text
+			}
+		}
+		return ""
+	}},
 	{name: "instance mix with a size that cannot boot the disk", kind: "mix that does not fit", flexible: true, change: func(p *Pool) { p.Versions = 0 },
 		plan: []string{`"code":"MixedPool"`, "new nodes may have size Standard_D2_v2", "take that size out of the instance mix"}, ends: "MixedPool"},
 }

@@ -198,8 +198,10 @@ type setAnswer struct {
 		AutomaticRepairsPolicy struct {
 			Enabled bool `json:"enabled"`
 		} `json:"automaticRepairsPolicy"`
-		VirtualMachineProfile  *profileAnswer `json:"virtualMachineProfile"`
-		AdditionalCapabilities struct {
+		VirtualMachineProfile   *profileAnswer `json:"virtualMachineProfile"`
+		HostGroup               link           `json:"hostGroup"`
+		ProximityPlacementGroup link           `json:"proximityPlacementGroup"`
+		AdditionalCapabilities  struct {
 			HibernationEnabled bool `json:"hibernationEnabled"`
 		} `json:"additionalCapabilities"`
 		SKUProfile struct {
@@ -216,8 +218,11 @@ func (v *setAnswer) flexible() bool {
 
 // profileAnswer is what is wanted of a scale set's model.
 type profileAnswer struct {
-	TimeCreated    moment `json:"timeCreated"`
-	Priority       string `json:"priority"`
+	TimeCreated         moment `json:"timeCreated"`
+	Priority            string `json:"priority"`
+	CapacityReservation struct {
+		CapacityReservationGroup link `json:"capacityReservationGroup"`
+	} `json:"capacityReservation"`
 	EvictionPolicy string `json:"evictionPolicy"`
 	StorageProfile struct {
 		ImageReference     *imageAnswer `json:"imageReference"`

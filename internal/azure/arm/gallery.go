@@ -39,7 +39,11 @@ func (c *Cloud) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery
 	if err != nil {
 		return fleet.Gallery{}, failed(ctx, op, id, err)
 	}
-	return fleet.Gallery{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}, nil
+	g := fleet.Gallery{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}
+	if r.Properties != nil && r.Properties.SoftDeletePolicy != nil {
+		g.SoftDelete = value(r.Properties.SoftDeletePolicy.IsSoftDeleteEnabled)
+	}
+	return g, nil
 }
 
 // Definition returns an image definition.

@@ -72,6 +72,7 @@ func poolOf(v *setAnswer) fleet.Pool {
 	for _, z := range p.SKUProfile.VMSizes {
 		pool.Sizes = append(pool.Sizes, z.Name)
 	}
+	pool.HostGroup, pool.PlacementGroup = fleet.ResourceID(p.HostGroup.ID), fleet.ResourceID(p.ProximityPlacementGroup.ID)
 	pool.Overprovision, pool.Hibernates = p.Overprovision, p.AdditionalCapabilities.HibernationEnabled
 	if rules := p.ScaleInPolicy.Rules; len(rules) > 0 {
 		pool.ScaleIn = rules[0]
@@ -101,6 +102,8 @@ func modelOf(p *profileAnswer) fleet.Model {
 		Encryption:   fleet.ResourceID(d.ManagedDisk.DiskEncryptionSet.ID),
 		SecurityType: p.SecurityProfile.SecurityType,
 		Created:      p.TimeCreated.Time,
+
+		CapacityReservation: fleet.ResourceID(p.CapacityReservation.CapacityReservationGroup.ID),
 	}
 	for _, n := range p.NetworkProfile.NetworkInterfaceConfigurations {
 		if n != nil && n.Properties.EnableAcceleratedNetworking {

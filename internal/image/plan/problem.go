@@ -152,7 +152,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	err := q.Extensions.Check()
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
-	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
+	refuse(q.Replicas < 0 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
 	refuse(q.Online && q.Deallocate, "OnlineAndDeallocate", "--online", "the node stays in service, and --deallocate stops it", "leave out one of them")
 	refuse(o.NoImage && resume.From < AtGeneralized, "NoImage", "--image",
 		"no container image is given for the pods that read disks, and this ortet is of no release, which would name its own",
