@@ -66,6 +66,13 @@ func (p Pool) NewSizes() []string {
 // Flexible reports whether the pool's instances are virtual machines.
 func (p Pool) Flexible() bool { return strings.EqualFold(p.Orchestration, Flexible) }
 
+// A StandbyPool holds machines that were made in advance of a Flexible scale set's new instances.
+type StandbyPool struct {
+	ID       ResourceID `json:"id"`
+	Machines int64      `json:"machines"`        // that it holds at most
+	State    string     `json:"state,omitempty"` // in which they wait: "Running", "Deallocated", "Hibernated"
+}
+
 const canarySuffix = "-canary"
 
 // MaxCanary bounds the instances of a canary.

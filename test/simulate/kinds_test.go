@@ -63,6 +63,10 @@ var poolKinds = map[string]kind{
 	"soft delete": {setUp: func(w *world) {
 		w.make(http.MethodPatch, w.names.Gallery, galleryAPI, object{"properties": object{"softDeletePolicy": object{"isSoftDeleteEnabled": true}}})
 	}},
+	"standby pool": {setUp: func(w *world) {
+		w.make(http.MethodPut, w.pool.Group()+"/providers/Microsoft.StandbyPool/standbyVirtualMachinePools/warm", "2025-03-01", object{"location": location,
+			"properties": object{"attachedVirtualMachineScaleSetId": string(w.pool), "virtualMachineState": "Deallocated", "elasticityProfile": object{"maxReadyCapacity": 5}}})
+	}},
 	"mix": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5", "Standard_D4s_v5") }},
 	"mix that does not fit": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5") }, setUp: func(w *world) {
 		body := object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{
@@ -166,6 +170,25 @@ var poolsOfToday = []poolOfToday{
 			}
 		}
 		return ""
+	}},
+	{name: "standby pool", kind: "standby pool", flexible: true, change: func(p *Pool) { p.Extensions = nil },
+		plan: []string{"standby pool warm holds up to 5 machines (Deallocated)", "az standby-vm-pool update --name warm"}, after: func(w *world) string {
+			if n := w.counted("standbyVirtualMachinePools"); n != 1 {
+				return fmt.Sprintf("standby pools were listed %d times", n)
+			}
+			w.pursue(1, Ask{Do: "rollback"})
+			w.pursue(2, Ask{Do: "watch", For: time.Minute, Once: true})
+			back, seen := w.processes[len(w.processes)-2], w.processes[len(w.processes)-1]
+			for _, notes := range [][]string{back.rollback.Notes, seen.watch.Notes} {
+				if !strings.Contains(strings.Join(notes, "\n"), "standby pool warm") {
+					return fmt.Sprintf("rollback and watch note %q and %q (%v)", back.rollback.Notes, seen.watch.Notes, seen.err)
+				}
+			}
+			return ""
+		}},
+	{name: "no standby pool", flexible: true, silent: []string{"standby"}},
+	{name: "a Uniform pool has no standby pool", silent: []string{"standby"}, after: func(w *world) string {
+		return strings.Repeat("standby pools were listed", w.counted("standbyVirtualMachinePools"))
 	}},
 	{name: "instance mix with a size that cannot boot the disk", kind: "mix that does not fit", flexible: true, change: func(p *Pool) { p.Versions = 0 },
 		plan: []string{`"code":"MixedPool"`, "new nodes may have size Standard_D2_v2", "take that size out of the instance mix"}, ends: "MixedPool"},

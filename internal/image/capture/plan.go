@@ -151,6 +151,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Cloud.Now())
 	p.Notes = append(p.Notes, plan.PoolNotes(o, c.req, old)...)
+	if standby := c.Standby(ctx, *o.Pool); standby != "" {
+		p.Notes = append(p.Notes, standby)
+	}
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
