@@ -51,5 +51,5 @@ const minReplicas, maxReplicas, perReplica = 3, 50, 50
 // requested, else one for each 50 machines, from 3 to 50.
 func ReplicasFor(q Request, capacity int64) int32 {
 	byCapacity := min(max((capacity+q.NewNodes+perReplica-1)/perReplica, minReplicas), maxReplicas)
-	return cmp.Or(q.Replicas, int32(byCapacity)) //nolint:gosec // 50 at most
+	return cmp.Or(q.Replicas, int32(byCapacity))
 }
