@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -124,6 +125,7 @@ func (c *call) originateDisk(next *armcompute.Disk) error {
 		cd.SourceUniqueID = o.uniqueID
 		p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, o.osType), cmp.Or(p.HyperVGeneration, o.generation), cmp.Or(p.SupportedCapabilities, o.capabilities)
 		p.SecurityProfile, p.SupportsHibernation = cmp.Or(p.SecurityProfile, o.security), cmp.Or(p.SupportsHibernation, o.hibernation)
+		p.EncryptionSettingsCollection = cmp.Or(p.EncryptionSettingsCollection, o.settings)
 		if p.DiskSizeGB == nil {
 			p.DiskSizeGB = ptr(o.sizeGB)
 		} else if *p.DiskSizeGB < o.sizeGB {
@@ -186,6 +188,9 @@ func (c *call) fromImage(next *armcompute.Disk) error {
 	if _, img := load[armcompute.GalleryImage](c.s, e.id.parent().String()); img != nil {
 		p.OSType, p.HyperVGeneration = img.Properties.OSType, cmp.Or(p.HyperVGeneration, img.Properties.HyperVGeneration)
 		p.SupportedCapabilities = cmp.Or(p.SupportedCapabilities, definedCapabilities(img.Properties))
+		if strings.EqualFold(imageFeature(img.Properties, "IsHibernateSupported"), "True") {
+			p.SupportsHibernation = cmp.Or(p.SupportsHibernation, ptr(true))
+		}
 	}
 	p.DiskSizeGB = cmp.Or(p.DiskSizeGB, v.Properties.StorageProfile.OSDiskImage.SizeInGB, ptr(int32(30)))
 	return nil
@@ -229,6 +234,7 @@ func changeDisk(old, next *armcompute.Disk) error {
 	p.NetworkAccessPolicy, p.PublicNetworkAccess = cmp.Or(p.NetworkAccessPolicy, was.NetworkAccessPolicy),
 		cmp.Or(p.PublicNetworkAccess, was.PublicNetworkAccess)
 	p.SupportsHibernation, p.MaxShares = cmp.Or(p.SupportsHibernation, was.SupportsHibernation), cmp.Or(p.MaxShares, was.MaxShares)
+	p.EncryptionSettingsCollection = cmp.Or(p.EncryptionSettingsCollection, was.EncryptionSettingsCollection) // as the SDK's model says
 	if provisioned(next) {
 		p.DiskIOPSReadWrite, p.DiskMBpsReadWrite = cmp.Or(p.DiskIOPSReadWrite, was.DiskIOPSReadWrite),
 			cmp.Or(p.DiskMBpsReadWrite, was.DiskMBpsReadWrite)

@@ -191,7 +191,7 @@ func prefixOf(set *entry, p *armcompute.VirtualMachineScaleSetVMProfile) string 
 
 // adopt takes over the scale set's recipe as it is now.
 func (x *instance) adopt(set *armcompute.VirtualMachineScaleSet) {
-	x.profile, x.size, x.key, x.custom = clone(profileOf(set)), sizeOf(set), modelKey(set), false
+	x.profile, x.size, x.key, x.custom = clone(profileOf(set)), x.sizeIn(set), modelKey(set), false
 }
 
 func copyTags(in map[string]*string) map[string]*string {

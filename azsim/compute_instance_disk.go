@@ -116,11 +116,16 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry, version string) error
 			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
 			CreationData: originData(img, s.Subscription, val(body.Location)), SupportedCapabilities: capabilitiesOf(img),
 		}
+		if o.ManagedDisk != nil && o.ManagedDisk.DiskEncryptionSet != nil {
+			props.Encryption = &armcompute.Encryption{DiskEncryptionSetID: o.ManagedDisk.DiskEncryptionSet.ID}
+		}
 		if img.source.Platform != "" {
 			props.SupportsHibernation = hibernationOf(img)
 			if img.source.SizeGB == img.sizeGB {
 				props.DiskSizeBytes = ptr(imageBytes(img))
 			}
+		} else if img.hibernates {
+			props.SupportsHibernation = ptr(true)
 		}
 		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), sku, props)
 		if isEphemeral(x.profile) || o.ManagedDisk == nil || x.plain != nil && x.plain.unmanaged() {
@@ -297,14 +302,14 @@ func (s *Server) renew(ctx context.Context, e *entry, o actionOptions) error {
 		}
 		img, err := s.resolveImage(imageOf(profileOf(set)), val(body.Location))
 		if err == nil {
-			size, _ := findSize(sizeOf(set))
+			size, _ := findSize(x.sizeIn(set))
 			err = checkBootImage(img, size, profileOf(set))
 		}
 		if failed = err; failed != nil {
 			return
 		}
 		newDisk = !sameImage(x.image, img)
-		newSize = x.size != sizeOf(set)
+		newSize = x.size != x.sizeIn(set)
 		run = x.power == powerRunning || x.power == powerStarting
 		x.adopt(set)
 		body.SKU = nil

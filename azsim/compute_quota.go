@@ -35,7 +35,9 @@ func (v vCPUs) add(n int, size string, spot bool) {
 // newVCPUs are those of n new instances of a scale set.
 func newVCPUs(n int, set *armcompute.VirtualMachineScaleSet) vCPUs {
 	out := vCPUs{}
-	out.add(max(0, n), sizeOf(set), isSpot(profileOf(set)))
+	for i := range n {
+		out.add(1, sizeFor(set, i), isSpot(profileOf(set)))
+	}
 	return out
 }
 

@@ -41,7 +41,7 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	for _, check := range []func(*call, *armcompute.VirtualMachineScaleSet) error{
-		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkSetUserData, checkExtensions, checkTerminate, checkNetworkExists, checkSetPlacement,
+		checkFlexible, checkMix, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkSetUserData, checkExtensions, checkTerminate, checkNetworkExists, checkSetPlacement,
 	} {
 		if err := check(c, next); err != nil {
 			return err
@@ -136,7 +136,7 @@ func checkCapacity(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 		return conflict("The requested capacity %d exceeds the maximum of %d instances of scale set '%s' (singlePlacementGroup is %t).",
 			n, limit, val(next.Name), *next.Properties.SinglePlacementGroup)
 	}
-	if next.SKU.Tier == nil {
+	if next.SKU.Tier == nil && !isMix(next) {
 		next.SKU.Tier = ptr("Standard")
 	}
 	return nil

@@ -46,7 +46,7 @@ func (c *call) fillProfile(set *armcompute.VirtualMachineScaleSet) {
 	p := profileOf(set)
 	flex := val(set.Properties.OrchestrationMode) == armcompute.OrchestrationModeFlexible
 	img, err := c.s.resolveImage(imageOf(p), val(set.Location))
-	size, _ := findSize(sizeOf(set))
+	size, _ := findSize(sizesOf(set)[0])
 	if s := p.StorageProfile; s != nil {
 		fillStorage(s, img, size)
 	}

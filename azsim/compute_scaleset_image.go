@@ -18,6 +18,7 @@ type bootImage struct {
 	arch        string // "x64" or "Arm64"
 	security    string // feature SecurityType: "", "TrustedLaunch", "TrustedLaunchSupported", …
 	controllers string // "SCSI" or "SCSI,NVMe"
+	hibernates  bool   // feature IsHibernateSupported
 	specialized bool
 	sizeGB      int32
 	osType      armcompute.OperatingSystemTypes // "" is Linux
@@ -130,6 +131,8 @@ func (s *Server) galleryImage(ref *armcompute.ImageReference, id resourceID, loc
 			img.security = val(f.Value)
 		case "diskcontrollertypes":
 			img.controllers = strings.ReplaceAll(val(f.Value), " ", "")
+		case "ishibernatesupported":
+			img.hibernates = strings.EqualFold(val(f.Value), "True")
 		}
 	}
 	if sp := version.Properties.StorageProfile; sp != nil && sp.OSDiskImage != nil {
@@ -299,12 +302,16 @@ func cachingOf(h *armcompute.HostCaching) *armcompute.CachingTypes {
 // at size, image and disk settings when it takes the model.
 func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 	p := profileOf(next)
-	size, ok := findSize(sizeOf(next))
-	if !ok {
-		return unknownSize(sizeOf(next))
-	}
-	if isSpot(p) && !size.spot {
-		return badRequest("BadRequest", "Azure Spot Virtual Machine is not supported for this VM size %s.", size.name)
+	var sizes []vmSize
+	for _, name := range sizesOf(next) {
+		size, ok := findSize(name)
+		if !ok {
+			return unknownSize(name)
+		}
+		if isSpot(p) && !size.spot {
+			return badRequest("BadRequest", "Azure Spot Virtual Machine is not supported for this VM size %s.", size.name)
+		}
+		sizes = append(sizes, size)
 	}
 	ref := imageOf(p)
 	if ref != nil && val(ref.ID) != "" && (val(ref.Publisher) != "" || val(ref.Offer) != "" || val(ref.SKU) != "" || val(ref.Version) != "") && !c.ignoreNull {
@@ -315,14 +322,21 @@ func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
 	if old != nil && modelKey(old) == modelKey(next) && capacityOf(next) <= capacityOf(old) {
 		return nil
 	}
-	if err := c.s.checkRestricted(size, val(next.Location)); err != nil {
-		return err
+	img, imgErr := c.s.resolveImage(ref, val(next.Location))
+	for _, size := range sizes {
+		if err := cmp.Or(c.s.checkRestricted(size, val(next.Location)), imgErr); err != nil {
+			return err
+		}
+		if err := checkBootImage(img, size, p); err != nil {
+			return err
+		}
 	}
-	img, err := c.s.resolveImage(ref, val(next.Location))
-	if err != nil {
-		return err
+	// "Hibernation overview": the image has to support it. That one of a gallery is refused here, and
+	// the text, are inferred.
+	if more := next.Properties.AdditionalCapabilities; more != nil && val(more.HibernationEnabled) && img.source.Volume != "" && !img.hibernates {
+		return badRequest("BadRequest", "The image '%s' does not support hibernation, which additionalCapabilities.hibernationEnabled needs.", val(ref.ID))
 	}
-	return checkBootImage(img, size, p)
+	return nil
 }
 
 func unknownSize(name string) *armError {

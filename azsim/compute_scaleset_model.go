@@ -76,7 +76,7 @@ func modelKey(set *armcompute.VirtualMachineScaleSet) string {
 		profile.ExtensionProfile = nil // an empty list is none
 	}
 	profile.TimeCreated = nil // it follows from the rest
-	data, err := json.Marshal(map[string]any{"size": sizeOf(set), "profile": &profile})
+	data, err := json.Marshal(map[string]any{"size": sizesOf(set), "profile": &profile})
 	if err != nil {
 		return ""
 	}

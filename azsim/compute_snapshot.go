@@ -186,6 +186,7 @@ func (c *call) originateSnapshot(next *armcompute.Snapshot) error {
 	cd.SourceUniqueID = o.uniqueID
 	p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, o.osType), cmp.Or(p.HyperVGeneration, o.generation), cmp.Or(p.SupportedCapabilities, o.capabilities)
 	p.SecurityProfile, p.SupportsHibernation = cmp.Or(p.SecurityProfile, o.security), cmp.Or(p.SupportsHibernation, o.hibernation)
+	p.EncryptionSettingsCollection = cmp.Or(p.EncryptionSettingsCollection, o.settings)
 	p.DiskSizeGB = ptr(max(o.sizeGB, val(p.DiskSizeGB)))
 	p.DiskSizeBytes = o.bytesFor(*p.DiskSizeGB)
 	return nil

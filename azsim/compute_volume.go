@@ -95,6 +95,7 @@ type origin struct {
 	uniqueID     *string
 	security     *armcompute.DiskSecurityProfile
 	hibernation  *bool
+	settings     *armcompute.EncryptionSettingsCollection // of Azure Disk Encryption; that copies have them is inferred
 	bytes        *int64
 	location     string
 }
@@ -129,10 +130,12 @@ func (c *call) originOf(id, target string) (*origin, error) {
 		p := b.Properties
 		o.sizeGB, o.osType, o.generation, o.capabilities, o.uniqueID = val(p.DiskSizeGB), p.OSType, p.HyperVGeneration, p.SupportedCapabilities, p.UniqueID
 		o.security, o.hibernation, o.bytes, o.location = p.SecurityProfile, p.SupportsHibernation, p.DiskSizeBytes, val(b.Location)
+		o.settings = p.EncryptionSettingsCollection
 	case *armcompute.Snapshot:
 		p := b.Properties
 		o.sizeGB, o.osType, o.generation, o.capabilities, o.uniqueID = val(p.DiskSizeGB), p.OSType, p.HyperVGeneration, p.SupportedCapabilities, p.UniqueID
 		o.security, o.hibernation, o.bytes, o.location = p.SecurityProfile, p.SupportsHibernation, p.DiskSizeBytes, val(b.Location)
+		o.settings = p.EncryptionSettingsCollection
 		if progress, _ := e.extra.(*copyProgress); progress != nil && !progress.usable(c.now) {
 			return nil, conflict("The snapshot '%s' cannot be used: its copy is at %v percent.", e.id.name(), progress.percent(c.now))
 		}

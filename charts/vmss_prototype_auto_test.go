@@ -33,7 +33,7 @@ func arguments(t *testing.T, args ...string) []string {
 
 func TestAutoArguments(t *testing.T) {
 	defaults := []string{"--min-ready=1h", "--min-candidates=1", "--max-image-age=0", "--max-parallel=4", "--history=3", "--grace-period=300s", "--grow=0",
-		"--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--replicas=3", "--image=" + image,
+		"--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--replicas=0", "--image=" + image,
 		"--azure-config=/etc/kubernetes/azure.json", "--namespace=ortet-system", "--log-level=INFO"}
 	with := func(first []string, changed ...string) []string {
 		out := slices.Concat([]string{"capture"}, first, defaults)
@@ -61,7 +61,7 @@ func TestAutoArguments(t *testing.T) {
 			slices.Insert(with([]string{"--all"}), 5, "--ignore-node=a", "--ignore-node=b.c", "--ignore-annotation=x.io/y", "--skip-rule=kernel", "--skip-rule=boot-time")},
 		{"kamino.targetVMSS=ALL,ortet.publishOnly=true,kamino.imageHistory=5,ortet.bootstrap=keep,ortet.extensions=none",
 			[]string{"capture", "--all", "--min-ready=1h", "--min-candidates=1", "--max-image-age=0", "--max-parallel=4", "--publish-only", "--grace-period=300s",
-				"--accept-pool-credentials", "--replicas=3", "--image=" + image, "--azure-config=/etc/kubernetes/azure.json", "--namespace=ortet-system", "--log-level=INFO"}},
+				"--accept-pool-credentials", "--replicas=0", "--image=" + image, "--azure-config=/etc/kubernetes/azure.json", "--namespace=ortet-system", "--log-level=INFO"}},
 		// Values that are kept from a chart without auto mode.
 		{"kamino.targetVMSS=ALL,kamino.auto=null,ortet.auto=null", with([]string{"--all"})},
 	} {

@@ -95,6 +95,10 @@ func (a around) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 	return call(ctx, a, "list who uses an image", func(ctx context.Context) ([]fleet.ImageUse, error) { return a.next.Uses(ctx, definition) })
 }
 
+func (a around) StandbyPools(ctx context.Context, pool fleet.ResourceID) ([]fleet.StandbyPool, error) {
+	return call(ctx, a, "list standby pools", func(ctx context.Context) ([]fleet.StandbyPool, error) { return a.next.StandbyPools(ctx, pool) })
+}
+
 func (a around) Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error) {
 	return call(ctx, a, "look up a VM size", func(ctx context.Context) (fleet.SizeInfo, error) {
 		return a.next.Size(ctx, subscription, location, size)

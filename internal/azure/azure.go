@@ -41,6 +41,9 @@ type Reader interface {
 	// and instances of all scale sets, and virtual machines, of the
 	// definition's resource group.
 	Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error)
+	// StandbyPools lists the standby pools of a Flexible scale set, for one request; none where
+	// their provider is not registered.
+	StandbyPools(ctx context.Context, pool fleet.ResourceID) ([]fleet.StandbyPool, error)
 	// Size says what a VM size can do in a region.
 	Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error)
 	// Sizes says what VM sizes can do in a region, by their names in lower case, in one

@@ -89,7 +89,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	durationVar(flags, &r.GracePeriod, "grace-period", 300*time.Second, "time limit for each pod to exit; the drain as a whole has three times that")
 	flags.BoolVar(&r.ForceDrain, "force", false, "delete pods that are left at the time limit, or have no controller")
 	flags.IntVar(&r.History, "history", 3, "`NUMBER` of versions to keep, at least 2")
-	flags.Int32Var(&r.Replicas, "replicas", 3, "`NUMBER` of replicas of the version, 1 to 100")
+	flags.Int32Var(&r.Replicas, "replicas", 0, "`NUMBER` of replicas of the version, 1 to 100 (default 0: one for 50 of the pool's capacity, 3 to 50)")
 	flags.BoolVar(&r.Shallow, "shallow", false, "build a version without copies, for tests")
 	flags.StringVar(&r.Bootstrap, "bootstrap", plan.BootstrapKeep, "`MODE` in which new nodes join: keep (by customData) or baked")
 	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "allow credentials that the pool shares")
@@ -147,8 +147,8 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--history %d: at least 2 versions are kept, the new one and the one before it", r.History)
 	case r.Online && r.Deallocate:
 		return usagef("--online leaves the node in service, and --deallocate stops it: leave out one of them")
-	case r.Replicas < 1 || r.Replicas > 100:
-		return usagef("--replicas %d: want 1 to 100", r.Replicas)
+	case r.Replicas < 0 || r.Replicas > 100:
+		return usagef("--replicas %d: want 1 to 100, or 0 for one for 50 of the pool's capacity", r.Replicas)
 	case r.GracePeriod < 0 || r.GracePeriod > 24*time.Hour:
 		return usagef("--grace-period %s: want 0s to 24h", durationText(r.GracePeriod))
 	case r.Canary < 0 || r.Canary > fleet.MaxCanary:

@@ -148,7 +148,7 @@ func (o *options) printStatus(all []capture.PoolStatus, form poolResult, now tim
 }
 
 func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
-	say(w, "%s: %s, %s, %s", s.Pool.Name, s.Pool.Location, s.Pool.Size, fleet.Count(len(s.Instances), "instance"))
+	say(w, "%s: %s, %s, %s", s.Pool.Name, s.Pool.Location, strings.Join(s.Pool.NewSizes(), " or "), fleet.Count(len(s.Instances), "instance"))
 	if s.Problem != "" {
 		paragraph(w, resultWidth, "  ", "    ", "could not read all: "+s.Problem)
 	}
@@ -162,6 +162,9 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 		}
 		paragraph(w, resultWidth, "  ", "    ", fmt.Sprintf("canary: %s, %s, of %s, %s", c.ID.Name(),
 			fleet.Count(int(c.Instances), "instance"), dash(c.Capture), expires+at))
+	}
+	if s.Standby != "" {
+		paragraph(w, resultWidth, "  ", "    ", s.Standby)
 	}
 	if of, _, is := s.Pool.Canary(); is {
 		paragraph(w, resultWidth, "  ", "    ", "a canary: a capture of "+of.Name()+" made it, and deletes it; see ortet status "+of.Name())

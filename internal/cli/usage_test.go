@@ -72,7 +72,7 @@ func TestUsageErrors(t *testing.T) {
 		{"capture --abandon n --grow 1", "--grow: not with --abandon"},
 		{"capture --abandon n -o name", "-o name: not with --abandon"},
 		{"capture --abandon /subscriptions/x", "is neither the name of a scale set nor its ARM id"},
-		{"capture n --replicas 0", "--replicas 0: want 1 to 100"},
+		{"capture n --replicas -1", "--replicas -1: want 1 to 100"},
 		{"capture n --replicas 101", "--replicas 101: want 1 to 100"},
 		{"capture n --grace-period 25h", "--grace-period 1d1h: want 0s to 24h"},
 		{"capture n --grace-period -1s", "--grace-period -1s: want 0s to 24h"},
@@ -265,7 +265,7 @@ func TestExtensionFlags(t *testing.T) {
 		{"none", nil, map[string]bool{"vmssCSE": false, "monitor": false}},
 	} {
 		f := captureFlags{extensions: c.extensions, keep: c.keep, image: "i",
-			request: capture.Request{History: 3, Replicas: 3, Bootstrap: plan.BootstrapKeep}}
+			request: capture.Request{History: 3, Bootstrap: plan.BootstrapKeep}}
 		if err := f.complete("n"); err != nil {
 			t.Fatal(err)
 		}

@@ -7,9 +7,10 @@ import (
 
 // A Gallery holds image definitions.
 type Gallery struct {
-	ID       ResourceID        `json:"id"`
-	Location string            `json:"location,omitempty"`
-	Tags     map[string]string `json:"tags,omitempty"`
+	ID         ResourceID        `json:"id"`
+	SoftDelete bool              `json:"softDelete,omitempty"` // deleted versions can be recovered until their retention ends
+	Location   string            `json:"location,omitempty"`
+	Tags       map[string]string `json:"tags,omitempty"`
 }
 
 // A Definition groups image versions and fixes what they can boot on. All but
@@ -27,6 +28,7 @@ type Definition struct {
 	SecurityType      string            `json:"securityType,omitempty"` // feature SecurityType; "" where absent
 	Controllers       string            `json:"controllers,omitempty"`  // feature DiskControllerTypes; "" where absent means SCSI
 	Accelerated       bool              `json:"accelerated"`
+	Hibernates        bool              `json:"hibernates"` // feature IsHibernateSupported
 	PlanName          string            `json:"planName,omitempty"`
 	PlanProduct       string            `json:"planProduct,omitempty"`
 	PlanPublisher     string            `json:"planPublisher,omitempty"`

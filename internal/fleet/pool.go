@@ -21,7 +21,8 @@ type Pool struct {
 	Location string            `json:"location,omitempty"`
 	Zones    []string          `json:"zones,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
-	Size     string            `json:"size,omitempty"` // "Standard_D2s_v5"
+	Size     string            `json:"size,omitempty"`  // "Standard_D2s_v5"; "Mix" where Sizes has more
+	Sizes    []string          `json:"sizes,omitempty"` // of an instance mix, for each new instance Azure takes one
 	Capacity int64             `json:"capacity"`
 
 	Orchestration      string `json:"orchestration,omitempty"` // Uniform or Flexible
@@ -38,8 +39,11 @@ type Pool struct {
 	// the cloud gives none: Compute's API does from 2023-09-01 on.
 	Etag string `json:"etag,omitempty"`
 
-	Model     Model `json:"model"`
-	NoProfile bool  `json:"noProfile,omitempty"` // of a Flexible set: it has no model, and makes no instances
+	Model          Model      `json:"model"`
+	HostGroup      ResourceID `json:"hostGroup,omitempty"`      // of dedicated hosts
+	PlacementGroup ResourceID `json:"placementGroup,omitempty"` // proximity placement group
+	Hibernates     bool       `json:"hibernates,omitempty"`     // its instances can be hibernated: their image has to support it
+	NoProfile      bool       `json:"noProfile,omitempty"`      // of a Flexible set: it has no model, and makes no instances
 
 	SystemIdentity bool   `json:"-"` // it has a system-assigned identity, which another scale set has not
 	Joins          []Join `json:"-"` // what its instances are joined to and identified by
@@ -51,8 +55,23 @@ type Join struct {
 	Action   string     // "Microsoft.Network/virtualNetworks/subnets/join/action"
 }
 
+// NewSizes returns the sizes of which new instances have one.
+func (p Pool) NewSizes() []string {
+	if len(p.Sizes) > 0 {
+		return p.Sizes
+	}
+	return []string{p.Size}
+}
+
 // Flexible reports whether the pool's instances are virtual machines.
 func (p Pool) Flexible() bool { return strings.EqualFold(p.Orchestration, Flexible) }
+
+// A StandbyPool holds machines that were made in advance of a Flexible scale set's new instances.
+type StandbyPool struct {
+	ID       ResourceID `json:"id"`
+	Machines int64      `json:"machines"`        // that it holds at most
+	State    string     `json:"state,omitempty"` // in which they wait: "Running", "Deallocated", "Hibernated"
+}
 
 const canarySuffix = "-canary"
 
@@ -79,16 +98,18 @@ func (p Pool) Canary() (of ResourceID, expires time.Time, is bool) {
 
 // A Model is the recipe for the pool's new instances.
 type Model struct {
-	Image        ImageReference `json:"image"`
-	Extensions   []Extension    `json:"extensions,omitempty"`
-	EphemeralOS  bool           `json:"ephemeralOS"`            // diffDiskSettings is set
-	SecurityType string         `json:"securityType,omitempty"` // "", Standard, TrustedLaunch, ConfidentialVM
-	NVMe         bool           `json:"nvme"`                   // storageProfile.diskControllerType is NVMe
-	OSDiskSizeGB int32          `json:"osDiskSizeGB"`           // 0: the image's
-	OSDiskSKU    string         `json:"osDiskSku,omitempty"`    // "Premium_LRS"
-	Accelerated  bool           `json:"accelerated"`            // accelerated networking on any interface
-	Linux        bool           `json:"linux"`
-	Created      time.Time      `json:"-"` // each change gives another; zero where Azure does not say
+	Image               ImageReference `json:"image"`
+	Extensions          []Extension    `json:"extensions,omitempty"`
+	EphemeralOS         bool           `json:"ephemeralOS"`            // diffDiskSettings is set
+	SecurityType        string         `json:"securityType,omitempty"` // "", Standard, TrustedLaunch, ConfidentialVM
+	NVMe                bool           `json:"nvme"`                   // storageProfile.diskControllerType is NVMe
+	OSDiskSizeGB        int32          `json:"osDiskSizeGB"`           // 0: the image's
+	OSDiskSKU           string         `json:"osDiskSku,omitempty"`    // "Premium_LRS"
+	Encryption          ResourceID     `json:"encryption,omitempty"`   // disk encryption set of OS disks
+	Accelerated         bool           `json:"accelerated"`            // accelerated networking on any interface
+	Linux               bool           `json:"linux"`
+	CapacityReservation ResourceID     `json:"capacityReservation,omitempty"` // group that new instances take room in
+	Created             time.Time      `json:"-"`                             // each change gives another; zero where Azure does not say
 }
 
 // An ImageReference is either a gallery image (ID) or a marketplace one.
@@ -244,9 +265,12 @@ type Disk struct {
 	ProvisioningState string            `json:"provisioningState,omitempty"`
 	Tags              map[string]string `json:"tags,omitempty"`
 	// Controllers it can be attached by: "SCSI", "SCSI, NVMe".
-	Controllers  string    `json:"controllers,omitempty"`
-	SecurityType string    `json:"securityType,omitempty"`
-	Created      time.Time `json:"created,omitzero"`
+	Controllers  string     `json:"controllers,omitempty"`
+	SecurityType string     `json:"securityType,omitempty"`
+	Encryption   ResourceID `json:"encryption,omitempty"` // disk encryption set, "" for the platform's key
+	Encrypted    bool       `json:"encrypted,omitempty"`  // by Azure Disk Encryption, in the machine
+	Hibernates   bool       `json:"hibernates,omitempty"` // its system supports hibernation
+	Created      time.Time  `json:"created,omitzero"`
 }
 
 // A Snapshot is a copy of a disk at a time.

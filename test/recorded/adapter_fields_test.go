@@ -35,6 +35,17 @@ func argument(name string) field { return field{name: name} }
 
 var poolFields = slices.Concat([]field{
 	from("ID", "id"), from("Name", "name"), from("Location", "location"), from("Zones", "zones"), from("Tags", "tags"),
+	when("Sizes", func(b tree) any {
+		var sizes []string
+		for _, name := range b.all("properties.skuProfile.vmSizes[].name") {
+			sizes = append(sizes, name.(string))
+		}
+		return sizes
+	}, "properties.skuProfile.vmSizes[].name"),
+	from("HostGroup", "properties.hostGroup.id"), from("PlacementGroup", "properties.proximityPlacementGroup.id"),
+	from("Hibernates", "properties.additionalCapabilities.hibernationEnabled"),
+	from("Model.Encryption", modelDisk+".managedDisk.diskEncryptionSet.id"),
+	from("Model.CapacityReservation", "properties.virtualMachineProfile.capacityReservation.capacityReservationGroup.id"),
 	from("Size", "sku.name"), from("Capacity", "sku.capacity"), from("Etag", "etag"),
 	when("Orchestration", func(b tree) any {
 		return cmp.Or(b.text("properties.orchestrationMode"), fleet.Uniform)
@@ -307,12 +318,15 @@ var storedFields = []field{
 var diskFields = slices.Concat(storedFields, []field{
 	from("Location", "location"), from("Zone", "zones[]"), from("SKU", "sku.name"), from("ManagedBy", "managedBy"),
 	from("Controllers", "properties.supportedCapabilities.diskControllerTypes"),
+	from("Encryption", "properties.encryption.diskEncryptionSetId"), from("Encrypted", "properties.encryptionSettingsCollection.enabled"),
+	from("Hibernates", "properties.supportsHibernation"),
 	from("SecurityType", "properties.securityProfile.securityType"),
 })
 
 var snapshotFields = storedFields
 
-var galleryFields = []field{from("ID", "id"), from("Location", "location"), from("Tags", "tags")}
+var galleryFields = []field{from("ID", "id"), from("Location", "location"), from("Tags", "tags"),
+	from("SoftDelete", "properties.softDeletePolicy.isSoftDeleteEnabled")}
 
 var definitionFields = []field{
 	from("ID", "id"), from("Location", "location"), from("Tags", "tags"),
@@ -323,6 +337,10 @@ var definitionFields = []field{
 	from("Generation", "properties.hyperVGeneration"), from("Architecture", "properties.architecture"),
 	when("SecurityType", func(b tree) any { return feature(b, "SecurityType") }, "properties.features[].name", "properties.features[].value"),
 	when("Controllers", func(b tree) any { return feature(b, "DiskControllerTypes") }, "properties.features[].name"),
+	when("Hibernates", func(b tree) any {
+		yes, _ := strconv.ParseBool(feature(b, "IsHibernateSupported"))
+		return yes
+	}, "properties.features[].name"),
 	when("Accelerated", func(b tree) any {
 		yes, _ := strconv.ParseBool(feature(b, "IsAcceleratedNetworkSupported"))
 		return yes

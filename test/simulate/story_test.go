@@ -60,6 +60,7 @@ type Pool struct {
 
 	Neighbour int    // instances of another pool's scale set, whose Nodes are in the same cluster
 	Mixed     bool   // that scale set is of the other kind
+	Kind      string // of Azure's newer kinds: one of poolKinds
 	Liar      string // what a hostile kubelet beside the pool claims: one of lies
 	Surplus   bool   // a scale-out makes more instances than are wanted, and deletes them in their boot
 	Forged    bool   // the second instance's disk shows donorsCommand in customData and settings

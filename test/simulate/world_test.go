@@ -296,6 +296,9 @@ func (w *world) setUp() {
 		w.useAsWorkbench(map[string]int{"donor": 0, "other": 1}[p.Bench])
 	}
 	w.putLiar()
+	if setUp := poolKinds[p.Kind].setUp; setUp != nil {
+		setUp(w)
+	}
 	synctest.Wait()
 	for _, name := range slices.Concat(w.nodesOf(w.pool), w.nodesOf(w.otherPool)) {
 		w.nodes[name] = w.stateOf(name)
@@ -485,6 +488,9 @@ func (w *world) setBody(image object, instances int) object {
 	}
 	if p.Zones > 0 {
 		body["zones"] = []string{"1", "2", "3"}[:p.Zones]
+	}
+	if set := poolKinds[p.Kind].set; set != nil {
+		set(w, body)
 	}
 	return body
 }

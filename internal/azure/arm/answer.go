@@ -198,7 +198,17 @@ type setAnswer struct {
 		AutomaticRepairsPolicy struct {
 			Enabled bool `json:"enabled"`
 		} `json:"automaticRepairsPolicy"`
-		VirtualMachineProfile *profileAnswer `json:"virtualMachineProfile"`
+		VirtualMachineProfile   *profileAnswer `json:"virtualMachineProfile"`
+		HostGroup               link           `json:"hostGroup"`
+		ProximityPlacementGroup link           `json:"proximityPlacementGroup"`
+		AdditionalCapabilities  struct {
+			HibernationEnabled bool `json:"hibernationEnabled"`
+		} `json:"additionalCapabilities"`
+		SKUProfile struct {
+			VMSizes []struct {
+				Name string `json:"name"`
+			} `json:"vmSizes"`
+		} `json:"skuProfile"`
 	} `json:"properties"`
 }
 
@@ -208,8 +218,11 @@ func (v *setAnswer) flexible() bool {
 
 // profileAnswer is what is wanted of a scale set's model.
 type profileAnswer struct {
-	TimeCreated    moment `json:"timeCreated"`
-	Priority       string `json:"priority"`
+	TimeCreated         moment `json:"timeCreated"`
+	Priority            string `json:"priority"`
+	CapacityReservation struct {
+		CapacityReservationGroup link `json:"capacityReservationGroup"`
+	} `json:"capacityReservation"`
 	EvictionPolicy string `json:"evictionPolicy"`
 	StorageProfile struct {
 		ImageReference     *imageAnswer `json:"imageReference"`
@@ -220,6 +233,7 @@ type profileAnswer struct {
 			OSType           string    `json:"osType"`
 			ManagedDisk      struct {
 				StorageAccountType string `json:"storageAccountType"`
+				DiskEncryptionSet  link   `json:"diskEncryptionSet"`
 			} `json:"managedDisk"`
 		} `json:"osDisk"`
 	} `json:"storageProfile"`
@@ -303,6 +317,13 @@ type storedAnswer struct {
 		SecurityProfile struct {
 			SecurityType string `json:"securityType"`
 		} `json:"securityProfile"`
+		SupportsHibernation bool `json:"supportsHibernation"`
+		Encryption          struct {
+			DiskEncryptionSetID string `json:"diskEncryptionSetId"`
+		} `json:"encryption"`
+		EncryptionSettingsCollection struct {
+			Enabled bool `json:"enabled"`
+		} `json:"encryptionSettingsCollection"`
 	} `json:"properties"`
 }
 

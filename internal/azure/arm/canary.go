@@ -97,7 +97,9 @@ func (t tree) toCanary(ch fleet.CreateCanary) {
 	p.without("provisioningState", "uniqueId", "timeCreated", "automaticRepairsPolicy", "scaleInPolicy", "spotRestorePolicy",
 		"scheduledEventsPolicy", "doNotRunExtensionsOnOverprovisionedVMs")
 	resiliency, _ := p["resiliencyPolicy"].(map[string]any)
-	tree(resiliency).without("automaticZoneRebalancingPolicy") // Azure wants health monitoring with it
+	// Azure wants health monitoring with the first. By the second it replaces a machine that does not
+	// report by one of another name, before it is judged ("Resilient create and delete").
+	tree(resiliency).without("automaticZoneRebalancingPolicy", "resilientVMCreationPolicy")
 	p["upgradePolicy"] = tree{"mode": fleet.Manual}
 	if mode, _ := p["orchestrationMode"].(string); !strings.EqualFold(mode, fleet.Flexible) { // which has no such property
 		p["overprovision"] = false

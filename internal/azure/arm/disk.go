@@ -35,6 +35,9 @@ func (c *Cloud) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, erro
 		Architecture:      q.SupportedCapabilities.Architecture,
 		Controllers:       q.SupportedCapabilities.DiskControllerTypes,
 		SecurityType:      q.SecurityProfile.SecurityType,
+		Encryption:        fleet.ResourceID(q.Encryption.DiskEncryptionSetID),
+		Hibernates:        q.SupportsHibernation,
+		Encrypted:         q.EncryptionSettingsCollection.Enabled,
 	}
 	if len(r.Zones) > 0 {
 		d.Zone = r.Zones[0]

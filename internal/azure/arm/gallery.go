@@ -25,6 +25,7 @@ const (
 	featureSecurity    = "SecurityType"
 	featureController  = "DiskControllerTypes"
 	featureAccelerated = "IsAcceleratedNetworkSupported"
+	featureHibernation = "IsHibernateSupported"
 )
 
 // Gallery returns a gallery.
@@ -38,7 +39,11 @@ func (c *Cloud) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery
 	if err != nil {
 		return fleet.Gallery{}, failed(ctx, op, id, err)
 	}
-	return fleet.Gallery{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}, nil
+	g := fleet.Gallery{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}
+	if r.Properties != nil && r.Properties.SoftDeletePolicy != nil {
+		g.SoftDelete = value(r.Properties.SoftDeletePolicy.IsSoftDeleteEnabled)
+	}
+	return g, nil
 }
 
 // Definition returns an image definition.
@@ -79,6 +84,8 @@ func (c *Cloud) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Defi
 			d.Controllers = v
 		case strings.EqualFold(text(f.Name), featureAccelerated):
 			d.Accelerated, _ = strconv.ParseBool(v) // anything else is no
+		case strings.EqualFold(text(f.Name), featureHibernation):
+			d.Hibernates, _ = strconv.ParseBool(v)
 		}
 	}
 	return d, nil
@@ -153,6 +160,9 @@ func featuresOf(d fleet.Definition) []*armcompute.GalleryImageFeature {
 	add(featureController, d.Controllers)
 	if d.Accelerated {
 		add(featureAccelerated, "True")
+	}
+	if d.Hibernates {
+		add(featureHibernation, "True")
 	}
 	return out
 }

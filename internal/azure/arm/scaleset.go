@@ -69,7 +69,11 @@ func poolOf(v *setAnswer) fleet.Pool {
 	if pool.Orchestration == "" {
 		pool.Orchestration = fleet.Uniform // API versions before 2021-03-01 know no other
 	}
-	pool.Overprovision = p.Overprovision
+	for _, z := range p.SKUProfile.VMSizes {
+		pool.Sizes = append(pool.Sizes, z.Name)
+	}
+	pool.HostGroup, pool.PlacementGroup = fleet.ResourceID(p.HostGroup.ID), fleet.ResourceID(p.ProximityPlacementGroup.ID)
+	pool.Overprovision, pool.Hibernates = p.Overprovision, p.AdditionalCapabilities.HibernationEnabled
 	if rules := p.ScaleInPolicy.Rules; len(rules) > 0 {
 		pool.ScaleIn = rules[0]
 	}
@@ -95,8 +99,11 @@ func modelOf(p *profileAnswer) fleet.Model {
 		OSDiskSizeGB: d.DiskSizeGB,
 		Linux:        strings.EqualFold(d.OSType, "Linux") || p.OSProfile.LinuxConfiguration != nil,
 		OSDiskSKU:    d.ManagedDisk.StorageAccountType,
+		Encryption:   fleet.ResourceID(d.ManagedDisk.DiskEncryptionSet.ID),
 		SecurityType: p.SecurityProfile.SecurityType,
 		Created:      p.TimeCreated.Time,
+
+		CapacityReservation: fleet.ResourceID(p.CapacityReservation.CapacityReservationGroup.ID),
 	}
 	for _, n := range p.NetworkProfile.NetworkInterfaceConfigurations {
 		if n != nil && n.Properties.EnableAcceleratedNetworking {

@@ -254,29 +254,44 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 	return p, unread
 }
 
-// quota says what the clones take of which quota, and whether there is room. What cannot be read
-// is no reason to refuse: sizes and usages need rights on the subscription.
+// quota says what the clones take of which quota, and whether there is room: of an instance mix,
+// for clones of one of the sizes (inferred). What cannot be read is no reason to refuse: sizes
+// and usages need rights on the subscription.
 func (c *capture) quota(ctx context.Context, pool fleet.Pool) (cost string, fits bool) {
-	n, subscription := c.req.Canary, pool.ID.Segment("subscriptions")
-	cost = fmt.Sprintf("the canary takes %d × %s for about %.0f minutes", n, pool.Size, math.Ceil((3*time.Minute + c.req.CanarySoak).Minutes()))
-	size, sizeErr := c.Cloud.Size(ctx, subscription, pool.Location, pool.Size)
-	usages, usageErr := c.Cloud.Usages(ctx, subscription, pool.Location)
-	if err := cmp.Or(sizeErr, usageErr); err != nil || size.VCPUs == 0 {
-		return cost + "; whether the quota of vCPUs has room could not be read", true
-	}
-	names := []string{size.Family, "cores"}
-	if pool.Spot {
-		names = []string{"lowPriorityCores"}
-	}
-	fits = true
-	var used []string
+	n, subscription, names := c.req.Canary, pool.ID.Segment("subscriptions"), pool.NewSizes()
+	cost = fmt.Sprintf("the canary takes %d × %s for about %.0f minutes", n, strings.Join(names, " or "), math.Ceil((3*time.Minute + c.req.CanarySoak).Minutes()))
+	sizes := c.lookUp(ctx, pool, names...)
+	usages, err := c.Cloud.Usages(ctx, subscription, pool.Location)
+	var needs, used []string
 	for _, name := range names {
-		if u, known := usages[strings.ToLower(name)]; known {
-			used = append(used, fmt.Sprintf("%d of %d %s", u.Used, u.Limit, name))
-			fits = fits && u.Used+n*size.VCPUs <= u.Limit
+		size := sizes[strings.ToLower(name)]
+		if err != nil || size.VCPUs == 0 {
+			return cost + "; whether the quota of vCPUs has room could not be read", true
+		}
+		quotas := []string{size.Family, "cores"}
+		if pool.Spot {
+			quotas = []string{"lowPriorityCores"}
+		}
+		room := true
+		for _, quota := range quotas {
+			if u, known := usages[strings.ToLower(quota)]; known {
+				used = append(used, fmt.Sprintf("%d of %d %s", u.Used, u.Limit, quota))
+				room = room && u.Used+n*size.VCPUs <= u.Limit
+			}
+		}
+		needs, fits = append(needs, fmt.Sprint(n*size.VCPUs)), fits || room
+	}
+	return fmt.Sprintf("%s, %s vCPUs; in use are %s", cost, strings.Join(slices.Compact(needs), " or "), strings.Join(unique(used), " and ")), fits
+}
+
+// unique returns each text once, in their order.
+func unique(texts []string) (all []string) {
+	for _, text := range texts {
+		if !slices.Contains(all, text) {
+			all = append(all, text)
 		}
 	}
-	return fmt.Sprintf("%s, %d vCPUs; in use are %s", cost, n*size.VCPUs, strings.Join(used, " and ")), fits
+	return all
 }
 
 // mayClone refuses a canary that cannot be made, or leaves it out if it is optional.

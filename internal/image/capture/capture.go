@@ -145,6 +145,7 @@ type capture struct {
 	grew      bool             // this capture asked for new nodes, or waited for them
 	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
 	judging   judging
+	sizes     map[string]fleet.SizeInfo // that were looked up, by lower-case name
 }
 
 func (s *Service) capture(q Request) *capture {
@@ -379,6 +380,7 @@ type state struct {
 	Disk       fleet.ResourceID `json:"disk"`          // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
+	Replicas   int32            `json:"replicas,omitempty"`  // of the version
 	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
 	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
 

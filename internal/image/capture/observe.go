@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -92,10 +93,7 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 		names.Version = v.ID
 	}
 	if i := o.Instance; i != nil {
-		o.Size = c.size(ctx, *o.Pool, *i)
-		if o.Pool.Flexible() && !strings.EqualFold(i.Size, o.Pool.Size) {
-			o.ModelSize = c.size(ctx, *o.Pool, fleet.Instance{})
-		}
+		c.readSizes(ctx, &o)
 		if i.OSDisk != "" {
 			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
 		}
@@ -128,16 +126,42 @@ func read[T any](ctx context.Context, o *plan.Observed, id fleet.ResourceID,
 	return &v
 }
 
-// size returns what the region's catalogue says. That it cannot be read is no reason to
-// refuse: listing sizes needs a right on the subscription.
-func (c *capture) size(ctx context.Context, pool fleet.Pool, i fleet.Instance) *fleet.SizeInfo {
-	name := first(i.Size, pool.Size)
-	size, err := c.Cloud.Size(ctx, pool.ID.Segment("subscriptions"), pool.Location, name)
-	if err != nil {
-		c.Log.Debug("cannot read what a VM size can do", "size", name, "error", err)
-		return nil
+// readSizes reads the donor's size and those of new nodes in one request.
+func (c *capture) readSizes(ctx context.Context, o *plan.Observed) {
+	own := first(o.Instance.Size, o.Pool.Size)
+	names := []string{own}
+	if o.Pool.Flexible() {
+		names = append(names, o.Pool.NewSizes()...)
 	}
-	return &size
+	sizes := c.lookUp(ctx, *o.Pool, names...)
+	for _, name := range names {
+		size, known := sizes[strings.ToLower(name)]
+		switch {
+		case known && strings.EqualFold(name, own):
+			o.Size = &size
+		case known:
+			o.ModelSizes = append(o.ModelSizes, size)
+		}
+	}
+}
+
+// lookUp returns what the region's catalogue says of sizes, by their names in lower case. What was
+// looked up before is not read again: the catalogue is large. That it cannot be read is no reason
+// to refuse: listing sizes needs a right on the subscription.
+func (c *capture) lookUp(ctx context.Context, pool fleet.Pool, names ...string) map[string]fleet.SizeInfo {
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, known := c.sizes[strings.ToLower(name)]; return known })
+	if len(missing) == 0 {
+		return c.sizes
+	}
+	sizes, err := c.Cloud.Sizes(ctx, pool.ID.Segment("subscriptions"), pool.Location, missing...)
+	if err != nil {
+		c.Log.Debug("cannot read what VM sizes can do", "sizes", missing, "error", err)
+	}
+	if c.sizes == nil {
+		c.sizes = map[string]fleet.SizeInfo{}
+	}
+	maps.Copy(c.sizes, sizes)
+	return c.sizes
 }
 
 // findWorkbench takes the best node that may be one, is the machine that it names, and has room
@@ -182,8 +206,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 			fleet.DeleteStaleNode)
 	}
 	plan.RankWorkbenches(donor, o.Pool.ID, candidates)
-	sizes := map[string]*fleet.SizeInfo{o.Instance.Size: o.Size} // the catalogue is large
-	machines := map[string]fleet.Instance{}                      // that were read: many Nodes may name one
+	machines := map[string]fleet.Instance{} // that were read: many Nodes may name one
 	for _, candidate := range candidates {
 		n := candidate.Node
 		id, _ := n.Instance() // as CannotServe has seen to
@@ -215,10 +238,13 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 			c.Note("node %s cannot be the workbench: node %s reports that it is the same machine", n.Name, upTo(maxNamed, rivals, len(rivals)))
 			continue
 		}
-		if sizes[i.Size] == nil {
-			sizes[i.Size] = cmp.Or(c.size(ctx, *o.Pool, i), &fleet.SizeInfo{MaxDataDisks: 2}) // what the smallest sizes of Azure take
+		name := strings.ToLower(first(i.Size, o.Pool.Size))
+		size, known := c.lookUp(ctx, *o.Pool, name)[name]
+		if !known {
+			size.MaxDataDisks = 2 // what the smallest sizes of Azure take
+			c.sizes[name] = size
 		}
-		lun, reason := plan.BenchLUN(*o.Instance, i, *sizes[i.Size])
+		lun, reason := plan.BenchLUN(*o.Instance, i, size)
 		if reason == "" {
 			o.Workbench = &plan.Workbench{Node: n, Instance: i, LUN: lun}
 			return

@@ -147,6 +147,10 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		p.Problems = slices.Concat(p.Problems, unread, c.mayClone(problems, note))
 	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Cloud.Now())
+	p.Notes = append(p.Notes, plan.PoolNotes(o, c.req, old)...)
+	if standby := c.Standby(ctx, *o.Pool); standby != "" {
+		p.Notes = append(p.Notes, standby)
+	}
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
@@ -223,7 +227,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	if s.Instance = o.InstanceID; o.InstanceID.UniformPool() != "" {
 		s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name()) // as Azure spells it
 	}
-	s.UID = o.Donor.UID
+	s.UID, s.Replicas = o.Donor.UID, plan.ReplicasFor(c.req, o.Pool.Capacity)
 	if o.Instance != nil {
 		s.VMID = o.Instance.VMID
 	}

@@ -360,7 +360,7 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 	s := c.get()
 	id := s.Names.Version
 	change = fleet.CreateVersion{
-		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: c.req.Replicas, ReplicationMode: fleet.ReplicationFull,
+		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: s.Replicas, ReplicationMode: fleet.ReplicationFull,
 		StorageType:       first(s.StorageType, fleet.ZRS),
 		ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()),
 		Tags:              c.imageTags(),

@@ -26,6 +26,7 @@ type PoolStatus struct {
 	Capture       *RunStatus       `json:"capture,omitempty"`       // newest capture or rollback, open or ended; nil if none
 	Canary        *CanaryStatus    `json:"canary,omitempty"`        // nil if Azure has none of the pool
 	Cordoned      []string         `json:"cordoned,omitempty"`      // nodes that a watch cordoned as it took their version back
+	Standby       string           `json:"standby,omitempty"`       // standby pools of a Flexible set, and how to renew their machines
 	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
 	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
 	Gone          bool             `json:"gone,omitempty"`          // Azure has no such scale set
@@ -152,7 +153,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 	}
 	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
 	if st.Unread = poolErr != nil; !st.Unread {
-		st.Pool = pool
+		st.Pool, st.Standby = pool, s.Standby(ctx, pool)
 	}
 	for _, c := range prove.Pair(instances, nodes) {
 		if n := c.Node; n != nil && n.Unschedulable && n.Annotations[fleet.AnnotationCordoned] != "" {

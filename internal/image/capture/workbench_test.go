@@ -53,8 +53,8 @@ func (benchCloud) Machines(context.Context, fleet.ResourceID) (map[fleet.Resourc
 	return nil, nil
 }
 
-func (benchCloud) Size(context.Context, string, string, string) (fleet.SizeInfo, error) {
-	return fleet.SizeInfo{MaxDataDisks: 4}, nil
+func (benchCloud) Sizes(context.Context, string, string, ...string) (map[string]fleet.SizeInfo, error) {
+	return map[string]fleet.SizeInfo{"d2": {MaxDataDisks: 4}}, nil
 }
 
 func benchVM(set, id string) string {

@@ -55,11 +55,11 @@ func TestCaptureProblems(t *testing.T) {
 		"rebooting":        {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
 		"stopped":          {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
 		"other size": {func(o *Observed, _ *Request) {
-			o.ModelSize = &fleet.SizeInfo{Architecture: "x64", Generations: []string{"V1", "V2"}}
+			o.ModelSizes = []fleet.SizeInfo{{Architecture: "x64", Generations: []string{"V1", "V2"}}}
 		}, ""},
-		"size of another architecture": {func(o *Observed, _ *Request) { o.ModelSize = &fleet.SizeInfo{Architecture: "Arm64"} }, "MixedPool"},
-		"size of another generation":   {func(o *Observed, _ *Request) { o.ModelSize = &fleet.SizeInfo{Generations: []string{"V3"}} }, "MixedPool"},
-		"size with NVMe alone":         {func(o *Observed, _ *Request) { o.ModelSize = &fleet.SizeInfo{Controllers: []string{"NVMe"}} }, "MixedPool"},
+		"size of another architecture": {func(o *Observed, _ *Request) { o.ModelSizes = []fleet.SizeInfo{{}, {Architecture: "Arm64"}} }, "MixedPool"},
+		"size of another generation":   {func(o *Observed, _ *Request) { o.ModelSizes = []fleet.SizeInfo{{Generations: []string{"V3"}}} }, "MixedPool"},
+		"size with NVMe alone":         {func(o *Observed, _ *Request) { o.ModelSizes = []fleet.SizeInfo{{Controllers: []string{"NVMe"}}} }, "MixedPool"},
 		"no profile":                   {func(o *Observed, _ *Request) { o.Pool.NoProfile, o.Pool.Model = true, fleet.Model{} }, "NoProfile"},
 		"ephemeral": {func(o *Observed, _ *Request) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" },
 			"EphemeralDisk"},

@@ -67,7 +67,7 @@ type Request struct {
 	GracePeriod           time.Duration `json:"gracePeriod,omitempty"`           // of each pod; 0 is 300 s
 	ForceDrain            bool          `json:"forceDrain,omitempty"`            // delete what is left at the drain's deadline
 	History               int           `json:"history,omitempty"`               // versions to keep; 0 is 3
-	Replicas              int32         `json:"replicas,omitempty"`              // of the version; 0 is 3
+	Replicas              int32         `json:"replicas,omitempty"`              // of the version; 0 is by ReplicasFor
 	Shallow               bool          `json:"shallow,omitempty"`               // a version without copies, for development
 	Bootstrap             string        `json:"bootstrap,omitempty"`             // "" is BootstrapKeep
 	AcceptPoolCredentials bool          `json:"acceptPoolCredentials,omitempty"` // in the image
@@ -100,7 +100,7 @@ const (
 
 // WithDefaults sets what is 0.
 func (q Request) WithDefaults() Request {
-	q.GracePeriod, q.History, q.Replicas = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3), cmp.Or(q.Replicas, 3)
+	q.GracePeriod, q.History = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3)
 	q.Bootstrap, q.CanarySoak = cmp.Or(q.Bootstrap, BootstrapKeep), cmp.Or(q.CanarySoak, 2*time.Minute)
 	q.Extensions.None = q.Extensions.None || q.PublishOnly
 	return q

@@ -21,7 +21,7 @@ type Observed struct {
 	Instance         *fleet.Instance
 	Disk             *fleet.Disk // the donor's OS disk
 	Size             *fleet.SizeInfo
-	ModelSize        *fleet.SizeInfo // that new nodes have, of a Flexible pool where the donor's is another
+	ModelSizes       []fleet.SizeInfo // that new nodes may have, of a Flexible pool, without the donor's
 	Gallery          *fleet.Gallery
 	Definition       *fleet.Definition
 	Versions         []fleet.ImageVersion
@@ -152,7 +152,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	err := q.Extensions.Check()
 	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
-	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
+	refuse(q.Replicas < 0 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
 	refuse(q.Online && q.Deallocate, "OnlineAndDeallocate", "--online", "the node stays in service, and --deallocate stops it", "leave out one of them")
 	refuse(o.NoImage && resume.From < AtGeneralized, "NoImage", "--image",
 		"no container image is given for the pods that read disks, and this ortet is of no release, which would name its own",
@@ -180,6 +180,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	}
 	if resume.From == AtDonor && o.Pool != nil && o.Instance != nil {
 		p.ofDisk(o)
+		p.ofEncryption(o)
 	}
 	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
@@ -285,10 +286,11 @@ func (p *Problems) ofDisk(o Observed) {
 		"use a pool with managed OS disks")
 	refuse(o.Disk != nil && strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Instance.OSDisk),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
-	if o.Disk != nil && o.ModelSize != nil {
-		why := doesNotFit(o, *o.ModelSize)
-		refuse(why != "", "MixedPool", string(o.Instance.ID), "new nodes have size "+o.Pool.Size+", and its disk does not fit: "+why,
-			"name a node of that size")
+	for _, size := range o.ModelSizes {
+		if why := doesNotFit(o, size); why != "" {
+			refuse(true, "MixedPool", string(o.Instance.ID), "new nodes may have size "+size.Name+", and its disk does not fit: "+why,
+				cmp.Or(when(len(o.Pool.Sizes) > 0, "take that size out of the instance mix, or use a pool whose sizes boot the same disk"), "name a node of that size"))
+		}
 	}
 	if o.Disk == nil || o.Definition == nil {
 		return
@@ -310,6 +312,7 @@ func (p *Problems) ofDisk(o Observed) {
 		(needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
 	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) ||
 		strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
+	need("support of hibernation", "missing", "IsHibernateSupported", def.Hibernates || !want.Hibernates || !o.Pool.Hibernates)
 }
 
 // NewDefinition returns the pool's image definition, fitting the donor. All
@@ -318,7 +321,7 @@ func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) flee
 	size := cmp.Or(o.Size, &fleet.SizeInfo{})
 	d := fleet.Definition{
 		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
-		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Tags: tags,
+		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Hibernates: o.Disk.Hibernates, Tags: tags,
 		Generation: cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1"), Architecture: cmp.Or(o.Disk.Architecture, size.Architecture, "x64"),
 	}
 	if d.Generation == "V2" {
@@ -330,6 +333,9 @@ func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) flee
 
 // doesNotFit says why machines of a size that is not the donor's cannot have its disk.
 func doesNotFit(o Observed, size fleet.SizeInfo) string {
+	if o.Disk == nil {
+		return ""
+	}
 	d := NewDefinition("", o, nil)
 	return cmp.Or(
 		when(size.Architecture != "" && !strings.EqualFold(size.Architecture, d.Architecture), "the architecture is "+size.Architecture+", not "+d.Architecture),

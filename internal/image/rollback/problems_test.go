@@ -107,7 +107,10 @@ func (c cloudOf) Instance(context.Context, fleet.ResourceID) (i fleet.Instance, 
 	i.ID, i.HostName, i.VMID = cmp.Or(c.f.vm, pool.Child("virtualMachines", "0")), "N", cmp.Or(i.VMID, vmA)
 	return i, nil
 }
-func (cloudOf) Size(context.Context, string, string, string) (x fleet.SizeInfo, _ error)   { return }
+func (cloudOf) Size(context.Context, string, string, string) (x fleet.SizeInfo, _ error) { return }
+func (cloudOf) Sizes(context.Context, string, string, ...string) (x map[string]fleet.SizeInfo, _ error) {
+	return
+}
 func (cloudOf) Gallery(context.Context, fleet.ResourceID) (x fleet.Gallery, _ error)       { return }
 func (cloudOf) Definition(context.Context, fleet.ResourceID) (x fleet.Definition, _ error) { return }
 func (cloudOf) Snapshot(context.Context, fleet.ResourceID) (x fleet.Snapshot, _ error)     { return }

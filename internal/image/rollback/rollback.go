@@ -221,6 +221,9 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	d.Unreadable(string(r.pool), err)
 	if err == nil {
 		s.Pool = pool.ID
+		if standby := r.Standby(ctx, pool); standby != "" {
+			r.Note("%s", standby)
+		}
 		d = append(d, plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
 		definition := plan.DefinitionOf(pool.ID)
 		versions, err = r.Cloud.Versions(ctx, definition)

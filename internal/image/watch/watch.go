@@ -115,17 +115,18 @@ type Service struct {
 // A watch is one call of Watch.
 type watch struct {
 	*Service
-	req     Request
-	version fleet.ImageVersion
-	base    prove.Baseline
-	result  Result
-	seen    prove.Observation // last
-	outage  time.Time         // when the cluster last answered again, after a minute or more, by its own clock
-	said    string
-	finding string   // of another watch, whose take-back may not be finished
-	last    string   // name of the pool's last rollback when this watch began
-	saved   string   // what Remember saved last
-	deleted []string // nodes of result.Bad whose machines were deleted
+	req      Request
+	version  fleet.ImageVersion
+	base     prove.Baseline
+	result   Result
+	seen     prove.Observation // last
+	outage   time.Time         // when the cluster last answered again, after a minute or more, by its own clock
+	said     string
+	finding  string   // of another watch, whose take-back may not be finished
+	last     string   // name of the pool's last rollback when this watch began
+	saved    string   // what Remember saved last
+	deleted  []string // nodes of result.Bad whose machines were deleted
+	observed bool     // the pool was read
 }
 
 // Watch looks at the nodes of the version that the pool's model names until it is proven,
@@ -254,6 +255,12 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 		"check its name, and the credentials' subscription")
 	if err = cmp.Or(workflow.NewRefused(d), err); err != nil {
 		return pool, false, err
+	}
+	if !w.observed {
+		w.observed = true
+		if standby := w.Standby(ctx, pool); standby != "" {
+			w.note("%s", standby)
+		}
 	}
 	w.result.Pool = pool.ID
 	versions, err := w.Cloud.Versions(ctx, plan.DefinitionOf(pool.ID))

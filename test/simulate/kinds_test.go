@@ -1,0 +1,273 @@
+package simulate
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
+)
+
+// A kind is what Azure has added to scale sets, or to what a capture makes of them.
+type kind struct {
+	set   func(w *world, body object) // changes the body of the pool's PUT; may be nil
+	setUp func(w *world)              // changes the world once its nodes are there; may be nil
+}
+
+const setExtension = "Microsoft.Azure.Security"
+
+var poolKinds = map[string]kind{
+	"disk encryption": {setUp: func(w *world) {
+		w.patchDisk(object{"encryptionSettingsCollection": object{"enabled": true, "encryptionSettingsVersion": "1.1"}})
+	}},
+	"disk encryption's extension": {set: func(_ *world, body object) {
+		list := profileIn(body)["extensionProfile"].(object)
+		list["extensions"] = append(list["extensions"].([]object), object{"name": "ade", "properties": object{"publisher": setExtension,
+			"type": "AzureDiskEncryptionForLinux", "typeHandlerVersion": "1.1"}})
+	}},
+	"own keys": {set: func(w *world, body object) {
+		profileIn(body)["storageProfile"].(object)["osDisk"] = object{"createOption": "FromImage",
+			"managedDisk": object{"storageAccountType": "Premium_LRS", "diskEncryptionSet": object{"id": string(w.pool.In("diskEncryptionSets", "keys"))}}}
+	}},
+	"resilient creation": {set: func(_ *world, body object) {
+		body["properties"].(object)["resiliencyPolicy"] = object{"resilientVMCreationPolicy": object{"enabled": true}, "resilientVMDeletionPolicy": object{"enabled": true}}
+	}},
+	"hibernation": {set: func(_ *world, body object) {
+		body["properties"].(object)["additionalCapabilities"] = object{"hibernationEnabled": true}
+	}},
+	"hibernation later": {setUp: func(w *world) {
+		w.patchDisk(object{"supportsHibernation": true})
+		w.azure.View(func(v *azsim.View) {
+			on := true
+			v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet).Properties.AdditionalCapabilities = &armcompute.AdditionalCapabilities{HibernationEnabled: &on}
+		})
+	}},
+	"rooms": {set: func(w *world, body object) {
+		group := w.pool.In("proximityPlacementGroups", "near")
+		w.make(http.MethodPut, group, computeAPI, object{"location": location, "properties": object{}})
+		body["properties"].(object)["proximityPlacementGroup"] = object{"id": string(group)}
+		body["properties"].(object)["hostGroup"] = object{"id": string(w.pool.In("hostGroups", "hosts"))}
+		profileIn(body)["capacityReservation"] = object{"capacityReservationGroup": object{"id": string(w.pool.In("capacityReservationGroups", "room"))}}
+	}},
+	"soft delete": {setUp: func(w *world) {
+		w.make(http.MethodPatch, w.names.Gallery, galleryAPI, object{"properties": object{"softDeletePolicy": object{"isSoftDeleteEnabled": true}}})
+	}},
+	"standby pool": {setUp: func(w *world) {
+		w.make(http.MethodPut, w.pool.Group()+"/providers/Microsoft.StandbyPool/standbyVirtualMachinePools/warm", "2025-03-01", object{"location": location,
+			"properties": object{"attachedVirtualMachineScaleSetId": string(w.pool), "virtualMachineState": "Deallocated", "elasticityProfile": object{"maxReadyCapacity": 5}}})
+	}},
+	"mix": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5", "Standard_D4s_v5") }},
+	"mix that does not fit": {set: func(_ *world, body object) { setMix(body, "Standard_D2s_v5") }, setUp: func(w *world) {
+		body := object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{
+			"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server-gen1", "version": "latest"}}}}}
+		setMix(body, "Standard_D2s_v5", "Standard_D2_v2")
+		w.make(http.MethodPatch, w.pool, computeAPI, body)
+	}},
+}
+
+// setMix gives a Flexible set an instance mix whose sizes take turns.
+func setMix(body object, sizes ...string) {
+	var all []object
+	for _, size := range sizes {
+		all = append(all, object{"name": size})
+	}
+	sku, _ := body["sku"].(object)
+	body["sku"] = object{"name": "Mix"}
+	if n, given := sku["capacity"]; given {
+		body["sku"].(object)["capacity"] = n
+	}
+	body["properties"].(object)["skuProfile"] = object{"vmSizes": all, "allocationStrategy": "CapacityOptimized"}
+}
+
+func profileIn(body object) object {
+	return body["properties"].(object)["virtualMachineProfile"].(object)
+}
+
+// counted returns how many requests to Azure there were whose names have the text.
+func (w *world) counted(text string) (n int) {
+	w.locked(func() {
+		for name, times := range w.counts {
+			if strings.HasPrefix(name, "azure ") && strings.Contains(name, text) {
+				n += times
+			}
+		}
+	})
+	return n
+}
+
+// stored is what azsim has of an id, as JSON.
+func (w *world) stored(id fleet.ResourceID) (body string) {
+	w.azure.View(func(v *azsim.View) {
+		if text, err := json.Marshal(v.Get(string(id))); err == nil && string(text) != "null" {
+			body = string(text)
+		}
+	})
+	return body
+}
+
+// donorDisk is the id of the donor's OS disk.
+func (w *world) donorDisk() fleet.ResourceID {
+	return fleet.ResourceID(w.computerOf(w.nodeName(0)).OSDisk)
+}
+
+func (w *world) patchDisk(properties object) {
+	w.make(http.MethodPatch, w.donorDisk(), disksAPI, object{"properties": properties})
+}
+
+// A poolOfToday is a capture of a pool of a kind, from its plan to its result.
+type poolOfToday struct {
+	name, kind string
+	flexible   bool
+	change     func(*Pool)
+	ask        Ask
+	plan       []string // what the plan says, as -o json shows it
+	silent     []string // what it does not say
+	ends       string   // code of the refusal; "" ends well
+	canary     string   // what is wrong with the scale set of the canary, as a pattern of its JSON
+	after      func(w *world) string
+}
+
+var poolsOfToday = []poolOfToday{
+	{name: "Azure Disk Encryption", kind: "disk encryption", plan: []string{`"code":"DiskEncrypted"`}, ends: "DiskEncrypted"},
+	{name: "Azure Disk Encryption by extension", kind: "disk encryption's extension", plan: []string{`"code":"DiskEncrypted"`, "ade (AzureDiskEncryptionForLinux)"}, ends: "DiskEncrypted"},
+	{name: "own keys", kind: "own keys", plan: []string{`"code":"OwnKeys"`, "the disk encryption set keys"}, ends: "OwnKeys"},
+	{name: "instance mix", kind: "mix", flexible: true, ask: Ask{Grow: 2, Canary: 1},
+		plan: []string{"1 × Standard_D2s_v5 or Standard_D4s_v5", "2 or 4 vCPUs", "standardDSv5Family and"}, after: func(w *world) string {
+			if n := w.counted("skus"); n != 1 {
+				return fmt.Sprintf("the catalogue of sizes was read %d times", n)
+			}
+			return ""
+		}},
+	{name: "resilient creation", kind: "resilient creation", ask: Ask{Canary: 1}, canary: `"resilientVMCreationPolicy"`},
+	{name: "hibernation", kind: "hibernation", change: func(p *Pool) { p.Versions = 0 }, ask: Ask{Grow: 1}, after: func(w *world) string {
+		if text := w.stored(w.names.Definition); !strings.Contains(text, `{"name":"IsHibernateSupported","value":"True"}`) {
+			return "the definition is " + text
+		}
+		return ""
+	}},
+	{name: "hibernation with an older definition", kind: "hibernation later", plan: []string{`"code":"DefinitionMismatch"`, "support of hibernation is missing"}, ends: "DefinitionMismatch"},
+	{name: "rooms that a canary and new nodes take", kind: "rooms", ask: Ask{Canary: 1, Grow: 1},
+		plan: []string{"the canary's clones and the new nodes take room in the pool's capacity reservation group room, dedicated host group hosts, proximity placement group near"}},
+	{name: "rooms that a plain capture leaves alone", kind: "rooms", silent: []string{"take room"}},
+	{name: "soft delete of the gallery", kind: "soft delete", change: func(p *Pool) { p.Versions = 4 }, ask: Ask{History: 3},
+		plan: []string{"gallery SIG_azsim deletes softly: what is pruned (1999.12.11, 1999.12.04) can be recovered"}},
+	{name: "soft delete, and nothing is pruned", kind: "soft delete", silent: []string{"deletes softly"}},
+	{name: "replicas of a large pool", change: func(p *Pool) { p.Instances, p.Versions = 151, 0 }, plan: []string{"the version gets 4 replicas"}, after: func(w *world) string {
+		for id := range w.versions() {
+			if text := w.stored(fleet.ResourceID(id)); !strings.Contains(text, `"regionalReplicaCount":4`) {
+				return "the version is " + text
+			}
+		}
+		return ""
+	}},
+	{name: "standby pool", kind: "standby pool", flexible: true, change: func(p *Pool) { p.Extensions = nil },
+		plan: []string{"standby pool warm holds up to 5 machines (Deallocated)", "az standby-vm-pool update --name warm"}, after: func(w *world) string {
+			if n := w.counted("standbyVirtualMachinePools"); n != 1 {
+				return fmt.Sprintf("standby pools were listed %d times", n)
+			}
+			w.pursue(1, Ask{Do: "rollback"})
+			w.pursue(2, Ask{Do: "watch", For: time.Minute, Once: true})
+			back, seen := w.processes[len(w.processes)-2], w.processes[len(w.processes)-1]
+			for _, notes := range [][]string{back.rollback.Notes, seen.watch.Notes} {
+				if !strings.Contains(strings.Join(notes, "\n"), "standby pool warm") {
+					return fmt.Sprintf("rollback and watch note %q and %q (%v)", back.rollback.Notes, seen.watch.Notes, seen.err)
+				}
+			}
+			return ""
+		}},
+	{name: "no standby pool", flexible: true, silent: []string{"standby"}},
+	{name: "a Uniform pool has no standby pool", silent: []string{"standby"}, after: func(w *world) string {
+		return strings.Repeat("standby pools were listed", w.counted("standbyVirtualMachinePools"))
+	}},
+	{name: "instance mix with a size that cannot boot the disk", kind: "mix that does not fit", flexible: true, change: func(p *Pool) { p.Versions = 0 },
+		plan: []string{`"code":"MixedPool"`, "new nodes may have size Standard_D2_v2", "take that size out of the instance mix"}, ends: "MixedPool"},
+}
+
+// TestPoolsOfToday plans and captures a pool of each kind. A refused capture changes nothing,
+// which the world's judge sees to.
+func TestPoolsOfToday(t *testing.T) {
+	for _, row := range poolsOfToday {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				row.ask.Do = "capture"
+				if row.ends != "" {
+					row.ask.Exit = 3
+				}
+				pool := Pool{Instances: 3, Versions: 2, Pods: 1, Extensions: []string{"monitor"}, Kind: row.kind, Flexible: row.flexible}
+				if row.change != nil {
+					row.change(&pool)
+				}
+				w := newWorld(Story{Seed: 1, Pool: pool, Asks: []Ask{row.ask}, Cannot: row.ends})
+				defer w.close()
+				planned := w.planOf(t, row.ask)
+				for _, text := range row.plan {
+					if !strings.Contains(planned, text) {
+						t.Errorf("the plan does not say %q: %s", text, planned)
+					}
+				}
+				for _, text := range row.silent {
+					if strings.Contains(planned, text) {
+						t.Errorf("the plan says %q: %s", text, planned)
+					}
+				}
+				canary := w.watchCanary()
+				w.act()
+				if body := canary(); row.ask.Canary > 0 && body == "" || row.canary != "" && strings.Contains(body, row.canary) {
+					t.Errorf("the canary was %s", body)
+				}
+				if row.after != nil && len(w.violations) == 0 {
+					if wrong := row.after(w); wrong != "" {
+						t.Error(wrong)
+					}
+				}
+				if len(w.violations) > 0 {
+					t.Error(strings.Join(slices.Concat(w.violations, w.lines), "\n"))
+				}
+			})
+		})
+	}
+}
+
+// watchCanary looks for the canary's scale set, and returns what shows how that was.
+func (w *world) watchCanary() (seen func() string) {
+	body := ""
+	for n := range 400 {
+		w.after(time.Duration(n)*5*time.Second, func() {
+			body = cmp.Or(w.stored(fleet.CanaryOf(w.pool)), body)
+		})
+	}
+	return func() string { return body }
+}
+
+// planOf is a dry run's plan as JSON.
+func (w *world) planOf(t *testing.T, ask Ask) string {
+	t.Helper()
+	config, err := w.config("plan", w.azure.Transport(), w.kube, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := capture.Request{Node: w.nodeName(0), NewNodes: ask.Grow, Canary: ask.Canary, History: ask.History}
+	if ask.Baked {
+		q.Bootstrap = plan.BootstrapBaked
+	}
+	p, err := capture.New(config).Plan(w.ctx, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
