@@ -47,9 +47,9 @@ type process struct {
 	asleep      atomic.Int64 // Unix time in ns until when the laptop sleeps
 	changes     atomic.Int64 // requests that changed Azure or the pool
 
-	beginning // of a rollback
+	beginning // of a rollback or a watch
 
-	unaware   bool         // of that it marked its donor: who finds its own mark does not know whether an Event said so
+	unaware   bool         // of that it marked its donor, or ended that: who finds it so does not know whether an Event said it
 	read, old time.Time    // last read of the scale set; and, if that was answered with an earlier answer, when
 	writes    []modelWrite // of the image
 	cordoned  []string     // nodes
@@ -162,7 +162,7 @@ func (m mortal) Hold(ctx context.Context, name, holder string, ttl time.Duration
 func (w *world) start(ask Ask) (*process, error) {
 	p := &process{w: w, ask: ask, done: make(chan struct{}), dead: make(chan struct{}), began: time.Now()}
 	p.ctx, p.cancel = context.WithCancel(w.ctx)
-	if ask.Do == "rollback" {
+	if ask.Do != "capture" {
 		p.beginning = w.beginningNow()
 	}
 	w.mu.Lock()
@@ -235,7 +235,7 @@ func (p *process) goesOn(config capture.Config) {
 	w.countGrown(p)
 	w.beginAsk()
 	w.locked(func() {
-		p.ask.Do, p.ask.Bad = "watch", p.ask.Watch
+		p.ask.Do, p.ask.Bad, p.beginning = "watch", p.ask.Watch, w.beginning
 		p.writes, p.deleted, p.cordoned = nil, nil, nil
 		w.asked = append(w.asked, len(w.requests))
 	})
@@ -286,6 +286,11 @@ func (p *process) dies(ctx context.Context) error {
 func (p *process) die() {
 	if !p.killed.Swap(true) {
 		p.w.trace("%s is killed", p.name)
+		p.w.locked(func() {
+			if p.ask.Do == "watch" && len(p.writes) > 0 && p.w.unfinished == nil {
+				p.w.unfinished = &p.beginning
+			}
+		})
 		close(p.dead)
 		p.cancel()
 	}

@@ -83,7 +83,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 	marked := w.isMarked(p)
 	after := w.checkRequest(p, req, r)
 	answer, err := serve(r, met)
-	marks := !marked && w.isMarked(p) && strings.HasPrefix(name, "kube PATCH nodes/")
+	marks := marked != w.isMarked(p) && strings.HasPrefix(name, "kube PATCH nodes/")
 	after(answer)
 	if name == "azure GET virtualMachineScaleSets/"+poolName && err == nil && answer.StatusCode == http.StatusOK {
 		w.locked(func() {

@@ -107,7 +107,7 @@ type world struct {
 	ofK3s         map[string]string    // provider ids of Azure by those of k3s
 	original      map[string]string    // extensions before the first capture
 	beginning                          // of the ask
-	unfinished    *beginning           // of a person's rollback that was killed; nil once a rollback or a capture has ended its record
+	unfinished    *beginning           // of a rollback or take-back that was killed; nil once a rollback or a capture has ended its record
 	workbenches   map[string]bool
 	members       []member           // of Flexible sets
 	flushedAt     time.Time          // when a donor disk was, last
