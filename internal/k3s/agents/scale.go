@@ -3,6 +3,7 @@ package agents
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -183,6 +184,10 @@ func (c *Control) Replace(ctx context.Context, name string) error {
 	pool, m, err := c.Find(ctx, name)
 	if err != nil {
 		return err
+	}
+	if (recipe.Live{Applied: pool.Tags[recipe.TagApplied]}).ByPods() {
+		return &fleet.Error{Op: "replace agent " + name, Resource: string(pool.ID), Kind: fleet.KindInvalid, Err: errors.New("cluster-autoscaler decides how many agents the pool has"),
+			Remedy: "kubectl drain it: cluster-autoscaler deletes it, and makes another when pods need one; or ortet cluster reimage " + pool.Name}
 	}
 	_, capacity := replaced(pool)
 	if m.ID != "" {
