@@ -133,12 +133,14 @@ func requests(t *testing.T, c *azclient.Cloud) map[string]int {
 	if err := json.Unmarshal(data, &config); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.Get(config.ResourceManagerEndpoint + "azsim/requests")
+	answer, err := http.Get(config.ResourceManagerEndpoint + "azsim" + "/requests")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	var list struct{ Value []struct{ Action, Code string } }
+	var list struct {
+		Value []struct{ Action, Code string }
+	}
 	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
 		t.Fatal(err)
 	}
