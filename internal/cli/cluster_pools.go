@@ -89,7 +89,11 @@ policy; each is drained before it is deleted. ortet cluster up keeps that number
 			}
 			for _, pool := range p.cluster.Spec.Pools {
 				if pool.Name == args[0] && pool.Max != nil {
-					return refuse("Autoscaled", "pool "+pool.Name, fmt.Sprintf("Azure scales it between %d and %d", *pool.Min, *pool.Max), "change min and max in cluster.yaml")
+					who := "Azure"
+					if pool.ScaleBy == k3s.Pods {
+						who = "cluster-autoscaler"
+					}
+					return refuse("Autoscaled", "pool "+pool.Name, fmt.Sprintf("%s scales it between %d and %d", who, *pool.Min, *pool.Max), "change min and max in cluster.yaml")
 				}
 			}
 			return p.Scale(ctx, args[0], int64(n))

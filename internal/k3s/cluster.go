@@ -118,15 +118,22 @@ const (
 	Deallocate = "Deallocate"
 )
 
+// What scales a pool with Min and Max.
+const (
+	CPU  = "cpu"
+	Pods = "pods"
+)
+
 // A Pool is a scale set of agents.
 type Pool struct {
 	Name string `json:"name"` // 1 to 9 characters [a-z][a-z0-9]*, the computer names' prefix
 	Size string `json:"size,omitempty"`
 	// Count is the first number of agents, and again what it is changed to. Min and
-	// Max in its place have Azure autoscale by CPU.
+	// Max in its place have others scale it, as ScaleBy says.
 	Count          *int              `json:"count,omitempty"`
 	Min            *int              `json:"min,omitempty"`
 	Max            *int              `json:"max,omitempty"`
+	ScaleBy        string            `json:"scaleBy,omitempty"`        // with Min and Max: CPU (default), which is Azure's autoscale, or Pods, which is cluster-autoscaler
 	Priority       string            `json:"priority,omitempty"`       // Spot (default) or Regular
 	EvictionPolicy string            `json:"evictionPolicy,omitempty"` // Delete (default) or Deallocate; Spot only
 	Zones          []string          `json:"zones,omitempty"`
@@ -191,4 +198,15 @@ type Options struct {
 	Scratch            bool   `json:"scratch,omitempty"`         // /mnt/scratch on the temporary disk of agents
 	TimeZone           string `json:"timeZone,omitempty"`
 	RebootAfterUpdates bool   `json:"rebootAfterUpdates,omitempty"` // upgrade packages at the first boot, then reboot once
+	ClusterAutoscaler  string `json:"clusterAutoscaler,omitempty"`  // image of the one that runs on the server, IMAGE@sha256:DIGEST
+}
+
+// ScaledByPods are the names of the pools that cluster-autoscaler scales.
+func (c *Cluster) ScaledByPods() (names []string) {
+	for _, p := range c.Spec.Pools {
+		if p.ScaleBy == Pods {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }

@@ -38,6 +38,9 @@ func (c *Cluster) SetDefaults() {
 		if p.Priority == Spot {
 			set(&p.EvictionPolicy, Delete)
 		}
+		if p.Min != nil && p.Count == nil {
+			set(&p.ScaleBy, CPU)
+		}
 		set(&p.ScaleInPolicy, "Default")
 		set(&p.DiskGB, defaultDiskGB)
 		set(&p.DiskType, defaultDiskType)

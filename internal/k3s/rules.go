@@ -47,6 +47,9 @@ func (p parser) rules(c *Cluster) {
 		}
 		names[pool.Name] = at
 		p.pool(at, pool)
+		if pool.ScaleBy == Pods && s.Options.ClusterAutoscaler == "" {
+			p.At(at+".scaleBy", "needs cluster-autoscaler; give its image, IMAGE@sha256:DIGEST, in spec.options.clusterAutoscaler")
+		}
 		for _, n := range []*int{pool.Count, pool.Max} {
 			if n != nil {
 				agents += *n
@@ -144,6 +147,16 @@ func (p parser) pool(at string, pool Pool) {
 		p.At(at, "has no number of agents; give count, or min and max")
 	case least && *pool.Min > *pool.Max:
 		p.At(at+".min", fmt.Sprintf("%d is larger than max, %d; swap them", *pool.Min, *pool.Max))
+	}
+	switch {
+	case pool.ScaleBy != "" && pool.Count != nil:
+		p.At(at+".scaleBy", "is for min and max; delete it, or give min and max in place of count")
+	case pool.ScaleBy == Pods && most && *pool.Max == 0:
+		p.At(at+".max", "is 0, which cluster-autoscaler does not take; give 1 or more, or count: 0")
+	case pool.ScaleBy == Pods && pool.EvictionPolicy == Deallocate:
+		p.At(at+".evictionPolicy", "keeps evicted machines, which cluster-autoscaler counts; use Delete, and it makes others")
+	case pool.ScaleBy == Pods && len(pool.Labels)+len(pool.Taints) > 30:
+		p.At(at, fmt.Sprintf("has %d labels and taints, each of which is a tag for cluster-autoscaler; Azure has room for 30", len(pool.Labels)+len(pool.Taints)))
 	}
 	p.image(at+".image", pool.Image)
 	p.k3s(at+".k3s", pool.K3s, map[string]string{"node-label": "use labels of the pool", "node-taint": "use taints of the pool"})

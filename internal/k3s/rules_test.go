@@ -57,7 +57,7 @@ var edits = []struct {
 	{"v1alpha1", "v2", `1: apiVersion: "ortet.io/v2" is not known; use ortet.io/v1alpha1`},
 	{"  location: westeurope\n", "", `6: spec.location: is missing; add it`},
 	{"    count: 2", "    size: Standard_D2s_v5\n    colour: blue\n    count: 2",
-		`14: spec.pools[0].colour: unknown field; use one of count, diskGB, diskType, evictionPolicy, image, k3s, labels, max, min, name, priority, scaleInPolicy, size, taints, zones`},
+		`14: spec.pools[0].colour: unknown field; use one of count, diskGB, diskType, evictionPolicy, image, k3s, labels, max, min, name, priority, scaleBy, scaleInPolicy, size, taints, zones`},
 	{"count: 2", "count: two", `13: spec.pools[0].count: is text; give a whole number`},
 	{"count: 2", "count: 2.5", `13: spec.pools[0].count: is a number; give a whole number`},
 	{"count: 2", "count: -1", `13: spec.pools[0].count: -1 is out of range; use 0 to 1000`},
@@ -148,6 +148,15 @@ var edits = []struct {
 		"14: spec.packages[2]: \"x-\" is not valid; use the name of a Debian package, such as nfs-common\n" +
 			"14: spec.packages[3]: \"--help\" is not valid; use the name of a Debian package, such as nfs-common\n" +
 			"14: spec.packages[4]: \"g++\" is in the list already; delete one of them"},
+	// cluster-autoscaler.
+	{"count: 2", "min: 0\n    max: 3\n    scaleBy: pods", `15: spec.pools[0].scaleBy: needs cluster-autoscaler; give its image, IMAGE@sha256:DIGEST, in spec.options.clusterAutoscaler`},
+	{"count: 2", "count: 2\n    scaleBy: cpu", `14: spec.pools[0].scaleBy: is for min and max; delete it, or give min and max in place of count`},
+	{"    count: 2\n", "    min: 0\n    max: 0\n    scaleBy: pods\n    evictionPolicy: Delete\n  options: {clusterAutoscaler: \"a@sha256:" + strings.Repeat("1", 64) + "\"}\n",
+		`14: spec.pools[0].max: is 0, which cluster-autoscaler does not take; give 1 or more, or count: 0`},
+	{"    count: 2\n", "    min: 0\n    max: 3\n    scaleBy: pods\n    evictionPolicy: Deallocate\n  options: {clusterAutoscaler: \"a@sha256:" + strings.Repeat("1", 64) + "\"}\n",
+		`16: spec.pools[0].evictionPolicy: keeps evicted machines, which cluster-autoscaler counts; use Delete, and it makes others`},
+	{"  storage:\n", "  options: {clusterAutoscaler: \"registry.example/cluster-autoscaler:v1.36.0\"}\n  storage:\n",
+		`14: spec.options.clusterAutoscaler: "registry.example/cluster-autoscaler:v1.36.0" is not valid; use IMAGE@sha256:DIGEST, such as registry.example/cluster-autoscaler@sha256:…, with 64 hex digits`},
 	// Options of k3s.
 	{"count: 2", "count: 2\n    k3s: {kubelet-arg: [max-pods=60, v=2], debug: true, max: 3}", ``},
 	{"count: 2", "count: 2\n    k3s: {node-label: [a=b], node-taint: a, token-file: /t, t: x, \"kubelet-arg+\": [a]}",

@@ -554,6 +554,28 @@ func TestReimageOutdatedAfterAnotherModel(t *testing.T) {
 	})
 }
 
+// Where pods decide, neither scale nor replace changes the capacity, nor a machine.
+func TestPodsDecideTheNumber(t *testing.T) {
+	play(t, 2, func(w *world) {
+		if _, err := w.arm.Send(w.t.Context(), "tag", http.MethodPatch, w.pool+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+			json.RawMessage(`{"operation": "Merge", "properties": {"tags": {"`+recipe.TagApplied+`": "count=pods size=s"}}}`)); err != nil {
+			t.Fatal(err)
+		}
+		for what, err := range map[string]error{
+			"scale up": w.control.Scale(w.t.Context(), "agents", 3), "scale down": w.control.Scale(w.t.Context(), "agents", 1),
+			"replace": w.control.Replace(w.t.Context(), "agents000000"),
+		} {
+			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "cluster-autoscaler decides") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		w.wantNodes(2)
+		if want := []string{"agents000000", "agents000001"}; !slices.Equal(w.names(), want) || len(w.drained) > 0 {
+			t.Errorf("agents %v, want %v; drained %v", w.names(), want, w.drained)
+		}
+	})
+}
+
 func TestResizeStopStartReplaceChaos(t *testing.T) {
 	play(t, 2, func(w *world) {
 		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err != nil {

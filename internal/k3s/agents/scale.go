@@ -3,6 +3,7 @@ package agents
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,6 +23,9 @@ const maxParallel = 8
 // go. A tag keeps the number: up makes Spot machines again that are evicted from it.
 func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 	pool, _, err := c.load(ctx, name)
+	if err == nil {
+		err = podsDecide("scale pool "+name, pool)
+	}
 	if err != nil {
 		return err
 	}
@@ -42,6 +46,15 @@ func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 		return c.Lower(ctx, name, want)
 	}
 	return c.awaitPool(ctx, name)
+}
+
+// podsDecide refuses to change the number of agents of a pool that cluster-autoscaler scales.
+func podsDecide(op string, pool fleet.Pool) error {
+	if !(recipe.Live{Applied: pool.Tags[recipe.TagApplied]}).ByPods() {
+		return nil
+	}
+	return &fleet.Error{Op: op, Resource: string(pool.ID), Kind: fleet.KindInvalid, Err: errors.New("cluster-autoscaler decides how many agents the pool has"),
+		Remedy: "drain an agent with kubectl, and cluster-autoscaler deletes it; or give the pool count in cluster.yaml, then ortet cluster up"}
 }
 
 // Lower drains and deletes machines of a pool until it has want; one with fewer stays.
@@ -182,6 +195,9 @@ func replaced(pool fleet.Pool) (m Machine, capacity int64) {
 func (c *Control) Replace(ctx context.Context, name string) error {
 	pool, m, err := c.Find(ctx, name)
 	if err != nil {
+		return err
+	}
+	if err := podsDecide("replace agent "+name, pool); err != nil {
 		return err
 	}
 	_, capacity := replaced(pool)

@@ -102,7 +102,7 @@ func (m *Manager) own(ctx context.Context, o *observation, role string) (own, ot
 	}
 	ours := []fleet.ResourceID{m.stateID()}
 	if role != RoleState {
-		ours = append(ours, m.in(RoleStorage, identityType, recipe.ServerIdentity), m.in(RoleStorage, identityType, recipe.AgentIdentity))
+		ours = append(ours, m.in(RoleStorage, identityType, recipe.ServerIdentity), m.in(RoleStorage, identityType, recipe.AgentIdentity), m.autoscalerID())
 		for _, s := range snapshots {
 			if s.Tags[recipe.TagRole] == recipe.RoleBackup && s.Properties.Creation.Source.Equal(m.stateID()) {
 				ours = append(ours, m.backupID(s.Name))
@@ -242,7 +242,7 @@ func (m *Manager) deleteAssignments(ctx context.Context, role string) error {
 	if role == RoleStorage {
 		account = m.Cluster.Spec.Storage.Account
 	}
-	for _, id := range recipe.Assignments(string(m.group(role)), account) {
+	for _, id := range recipe.Assignments(string(m.group(role)), account, m.Cluster.ScaledByPods()...) {
 		if err := m.delete(ctx, "the role assignment", fleet.ResourceID(id), roleVersion); err != nil {
 			return err
 		}

@@ -198,7 +198,12 @@ func livePool(set, scaled resource) k3s.Pool {
 	if all := scaled.Properties.Profiles; len(all) > 0 {
 		least, _ := strconv.Atoi(all[0].Capacity.Minimum)
 		most, _ := strconv.Atoi(all[0].Capacity.Maximum)
-		p.Count, p.Min, p.Max = nil, &least, &most
+		p.Count, p.Min, p.Max, p.ScaleBy = nil, &least, &most, k3s.CPU
+	}
+	if byPods(set) {
+		least, _ := strconv.Atoi(set.Tags["min"])
+		most, _ := strconv.Atoi(set.Tags["max"])
+		p.Count, p.Min, p.Max, p.ScaleBy = nil, &least, &most, k3s.Pods
 	}
 	return p
 }
@@ -253,7 +258,7 @@ func (c *comparison) before(e *Effect, path string) (before string, differs bool
 				before, e.When = strconv.Itoa(was), byUp+": agents that were evicted come back"
 			}
 		}
-		if before == "" && strings.HasSuffix(path, ".max") {
+		if before == "" && strings.HasSuffix(path, ".max") && c.d.Pools[name].ScaleBy == k3s.CPU {
 			e.Loses = "agents that Azure chooses, when it scales in"
 		}
 		e.Then = strings.NewReplacer("POOL", name, "SIZE", after).Replace(e.Then)

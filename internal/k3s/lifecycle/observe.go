@@ -28,7 +28,11 @@ type resource struct {
 	State       string            `json:"registrationState"` // provider
 	OperationID string            `json:"operationId"`
 	ETag        string            `json:"etag"`
-	SKU         struct {
+	Identity    struct {
+		Type         string                   `json:"type"`
+		UserAssigned map[fleet.ResourceID]any `json:"userAssignedIdentities"`
+	} `json:"identity"`
+	SKU struct {
 		Name     string `json:"name"`
 		Capacity int    `json:"capacity"`
 	} `json:"sku"`
@@ -338,7 +342,7 @@ func (m *Manager) securityGroups(ctx context.Context, r *reads) map[string]*reso
 // render makes the templates for what exists. Without documents, those of security groups
 // lack ports that are open.
 func (m *Manager) render(o *observation) (*recipe.Documents, error) {
-	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, ServerExists: o.server != nil, SSHPorts: map[string][]string{}, Live: map[string]recipe.Live{}}
+	f := recipe.Facts{SSHPublicKey: m.SSHPublicKey, OwnAddresses: m.OwnAddresses, Subscription: m.Subscription, ServerExists: o.server != nil, SSHPorts: map[string][]string{}, Live: map[string]recipe.Live{}}
 	for to, group := range o.security {
 		f.SSHPorts[to] = sshPorts(group)
 	}

@@ -62,29 +62,31 @@ var edits = map[string]struct {
 	keeps          bool              // what was added stays when the field is removed
 	silent         bool              // nothing in Azure shows it
 }{
-	"apiVersion":                      {},
-	"kind":                            {},
-	"metadata.name":                   {added: `"other"`},
-	"spec.location":                   {added: `"northeurope"`},
-	"spec.groups":                     {added: `{"compute": "other-compute"}`, changed: `{"storage": "other-storage"}`},
-	"spec.image":                      {added: image("24.04.202501010"), changed: image("0.20260101.1")},
-	"spec.artifacts.k3s":              {changed: `{"url": "https://m.example/k3s?token=1", "sha256": "` + strings.Repeat("1", 64) + `"}`},
-	"spec.artifacts.images":           {added: `{"url": "https://m.example/i.tar", "sha256": "` + strings.Repeat("1", 64) + `"}`, changed: `{"url": "https://m.example/i.tar", "sha256": "` + strings.Repeat("2", 64) + `"}`},
-	"spec.artifacts.ortet":            {changed: `{"url": "https://m.example/ortet", "sha256": "` + strings.Repeat("1", 64) + `"}`},
-	"spec.artifacts.ortetNode":        {changed: `{"url": "https://m.example/ortet-node", "sha256": "` + strings.Repeat("1", 64) + `"}`},
-	"spec.artifacts.version":          {added: `"v1.36.3+k3s1"`, changed: `"v1.36.4+k3s1"`},
-	"spec.network":                    {added: `{"outbound": "addresses"}`},
-	"spec.server.size":                {changed: `"Standard_D4ds_v5"`},
-	"spec.server.diskGB":              {added: `64`, changed: `128`},
-	"spec.server.diskType":            {added: `"Premium_LRS"`, changed: `"Standard_LRS"`},
-	"spec.server.image":               {added: image("24.04.202501010"), changed: image("0.20260101.1")},
-	"spec.server.stateGB":             {added: `16`, changed: `32`, keeps: true},
-	"spec.server.k3s":                 {added: `{"disable": ["traefik"]}`, changed: `{"disable": ["servicelb"], "etcd-s3-secret-key": "hush"}`},
-	"spec.pools[].name":               {},
-	"spec.pools[].size":               {changed: `"Standard_D4ds_v5"`},
-	"spec.pools[].count":              {added: `3`, changed: `1`},
-	"spec.pools[].min":                {added: `1`, changed: `2`, with: map[string]string{"spec.pools[].count": "null", "spec.pools[].max": "4"}},
-	"spec.pools[].max":                {added: `4`, changed: `5`, with: map[string]string{"spec.pools[].count": "null", "spec.pools[].min": "2"}},
+	"apiVersion":               {},
+	"kind":                     {},
+	"metadata.name":            {added: `"other"`},
+	"spec.location":            {added: `"northeurope"`},
+	"spec.groups":              {added: `{"compute": "other-compute"}`, changed: `{"storage": "other-storage"}`},
+	"spec.image":               {added: image("24.04.202501010"), changed: image("0.20260101.1")},
+	"spec.artifacts.k3s":       {changed: `{"url": "https://m.example/k3s?token=1", "sha256": "` + strings.Repeat("1", 64) + `"}`},
+	"spec.artifacts.images":    {added: `{"url": "https://m.example/i.tar", "sha256": "` + strings.Repeat("1", 64) + `"}`, changed: `{"url": "https://m.example/i.tar", "sha256": "` + strings.Repeat("2", 64) + `"}`},
+	"spec.artifacts.ortet":     {changed: `{"url": "https://m.example/ortet", "sha256": "` + strings.Repeat("1", 64) + `"}`},
+	"spec.artifacts.ortetNode": {changed: `{"url": "https://m.example/ortet-node", "sha256": "` + strings.Repeat("1", 64) + `"}`},
+	"spec.artifacts.version":   {added: `"v1.36.3+k3s1"`, changed: `"v1.36.4+k3s1"`},
+	"spec.network":             {added: `{"outbound": "addresses"}`},
+	"spec.server.size":         {changed: `"Standard_D4ds_v5"`},
+	"spec.server.diskGB":       {added: `64`, changed: `128`},
+	"spec.server.diskType":     {added: `"Premium_LRS"`, changed: `"Standard_LRS"`},
+	"spec.server.image":        {added: image("24.04.202501010"), changed: image("0.20260101.1")},
+	"spec.server.stateGB":      {added: `16`, changed: `32`, keeps: true},
+	"spec.server.k3s":          {added: `{"disable": ["traefik"]}`, changed: `{"disable": ["servicelb"], "etcd-s3-secret-key": "hush"}`},
+	"spec.pools[].name":        {},
+	"spec.pools[].size":        {changed: `"Standard_D4ds_v5"`},
+	"spec.pools[].count":       {added: `3`, changed: `1`},
+	"spec.pools[].min":         {added: `1`, changed: `2`, with: map[string]string{"spec.pools[].count": "null", "spec.pools[].max": "4"}},
+	"spec.pools[].max":         {added: `4`, changed: `5`, with: map[string]string{"spec.pools[].count": "null", "spec.pools[].min": "2"}},
+	"spec.pools[].scaleBy": {added: `"pods"`, changed: `"cpu"`, with: map[string]string{"spec.pools[].count": "null", "spec.pools[].min": "2", "spec.pools[].max": "4",
+		"spec.options.clusterAutoscaler": autoscaler}},
 	"spec.pools[].priority":           {added: `"Regular"`},
 	"spec.pools[].evictionPolicy":     {added: `"Deallocate"`},
 	"spec.pools[].zones":              {added: `["1"]`},
@@ -112,6 +114,7 @@ var edits = map[string]struct {
 	"spec.options.scratch":            {added: `true`},
 	"spec.options.timeZone":           {added: `"Europe/Lisbon"`, changed: `"UTC"`},
 	"spec.options.rebootAfterUpdates": {added: `true`},
+	"spec.options.clusterAutoscaler":  {added: autoscaler, changed: strings.ReplaceAll(autoscaler, "1", "2")},
 	"spec.manifests[]":                {added: manifest("1"), changed: manifest("2")},
 	"spec.packages":                   {added: `["jq"]`, changed: `["git"]`},
 	"spec.backup":                     {added: `{"group": "backups", "keep": 3}`, changed: `{"group": "backups", "keep": 4, "region": "northeurope"}`},
@@ -121,6 +124,8 @@ var edits = map[string]struct {
 func image(version string) string {
 	return `{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "` + version + `"}`
 }
+
+var autoscaler = `"registry.example/cluster-autoscaler@sha256:` + strings.Repeat("1", 64) + `"`
 
 func rules(port string) string {
 	return `[{"name": "game", "priority": 300, "protocol": "Tcp", "ports": ["` + port + `"], "from": ["any"], "to": "servers"}]`
@@ -206,7 +211,7 @@ func (x *site) reached(machines *machines) map[string]string {
 	}
 	read(lifecycle.ReachStorage, storageGroup+"/providers/Microsoft.Storage/storageAccounts/demo1234567/fileServices/default/shares", "name")
 	for _, id := range []string{pool, morePool} {
-		read(lifecycle.ReachPool, id, "capacity", "rules", "size", "sku", "diskSizeGB", "storageAccountType", "imageReference")
+		read(lifecycle.ReachPool, id, "capacity", "min", "max", "rules", "size", "sku", "diskSizeGB", "storageAccountType", "imageReference")
 		read(lifecycle.ReachPool, strings.Replace(id, "Microsoft.Compute/virtualMachineScaleSets", "Microsoft.Insights/autoscaleSettings", 1), "minimum", "maximum")
 		list, _ := x.cloud.Instances(x.ctx, fleet.ResourceID(id))
 		if len(list) == 0 {

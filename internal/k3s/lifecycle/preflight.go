@@ -199,7 +199,11 @@ const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
 // lostIdentities are the machines' identities that do not exist.
 func (m *Manager) lostIdentities(o *observation) []string {
-	return slices.DeleteFunc([]string{recipe.ServerIdentity, recipe.AgentIdentity}, func(name string) bool {
+	names := []string{recipe.ServerIdentity, recipe.AgentIdentity}
+	if o.serverStays() && m.hasAutoscaler(o.server) {
+		names = append(names, recipe.AutoscalerIdentity)
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
 		return slices.ContainsFunc(o.resources[RoleStorage], func(r resource) bool { return r.ID.Equal(m.in(RoleStorage, identityType, name)) })
 	})
 }

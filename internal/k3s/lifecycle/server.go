@@ -66,6 +66,7 @@ type serverChange struct {
 	size     string // "FROM -> TO", if they differ
 	grow     bool   // the state disk
 	start    bool   // it does not run
+	identity bool   // cluster-autoscaler's comes or goes
 	k3s      bool   // among the settings, another k3s
 }
 
@@ -80,6 +81,7 @@ func (m *Manager) serverChange(o *observation, d *recipe.Documents) (c serverCha
 	c.grow = o.state != nil && o.state.Properties.DiskSizeGB < m.Cluster.Spec.Server.StateGB
 	power := o.server.power()
 	c.start = power == "deallocated" || power == "stopped" || power == "deallocating" || power == "stopping"
+	c.identity = m.hasAutoscaler(o.server) != (m.Cluster.Spec.Options.ClusterAutoscaler != "")
 	before := o.server.settings()
 	c.settings = !bytes.Equal(before, d.Settings)
 	c.k3s = c.settings && k3sOf(before) != k3sOf(d.Settings)
@@ -105,6 +107,9 @@ func k3sOf(settings []byte) string {
 func (c serverChange) lines() (all []string) {
 	if c.settings {
 		all = append(all, "userData")
+	}
+	if c.identity {
+		all = append(all, "identity "+recipe.AutoscalerIdentity)
 	}
 	if c.size != "" || c.grow {
 		all = append(all, "size of the machine or of its state disk")
@@ -175,6 +180,11 @@ func (m *Manager) applyChange(ctx context.Context, before *observation, d *recip
 	// What it said of itself before is not waited for.
 	if err := m.tag(ctx, m.serverID(), map[string]string{recipe.TagBoot: "waiting for the server"}); err != nil {
 		return err
+	}
+	if change.identity {
+		if err := m.assignAutoscaler(ctx); err != nil {
+			return err
+		}
 	}
 	if change.settings {
 		c.report(workflow.EventProgress, "writing its settings")

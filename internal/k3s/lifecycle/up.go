@@ -73,6 +73,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		}
 	}
 	r.Notes = append(m.notes(o, d, options.Prune), m.lockedOut()...)
+	if err := m.endFormerScalers(ctx, o, options.Prune); err != nil {
+		return r, interrupted(ctx, "autoscale", "nothing scales these pools now; the same command goes on", err)
+	}
 	for _, role := range roles() {
 		if role == RoleCompute && len(o.sets) > 0 {
 			if o, d, err = m.atRest(ctx); err != nil {

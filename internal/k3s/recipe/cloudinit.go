@@ -36,6 +36,11 @@ var stateProgram string
 //go:embed manifests/admission.yaml
 var admissionManifest string
 
+// autoscalerManifest is cluster-autoscaler with the RBAC that it documents for Azure.
+//
+//go:embed manifests/autoscaler.yaml
+var autoscalerManifest string
+
 // config is a cloud-config document; keys are sorted in YAML.
 type config struct {
 	WriteFiles    []file     `json:"write_files"`
@@ -136,6 +141,11 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	s.Artifacts = append(s.Artifacts, program("ortet", r.Spec.Artifacts.Ortet))
 	for _, m := range r.Spec.Manifests {
 		s.Manifests = append(s.Manifests, artifact{"manifest " + m.Name, m.URL, m.SHA256, manifests + "ortet-" + m.Name + ".yaml", "0600"})
+	}
+	if o.ClusterAutoscaler != "" {
+		identity := "/subscriptions/" + r.Subscription + "/resourceGroups/" + r.Spec.Groups.Storage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + AutoscalerIdentity
+		s.Files = append(s.Files, settingsFile{manifests + "cluster-autoscaler.yaml", "0600",
+			strings.NewReplacer("{CLUSTER}", r.Metadata.Name, "{IMAGE}", o.ClusterAutoscaler, "{IDENTITY}", identity).Replace(uncommented(autoscalerManifest)), nil})
 	}
 	if o.PrivateRegistry {
 		s.Files = append(s.Files, settingsFile{"/etc/rancher/k3s/registries.yaml", "0600", r.registries(), []string{"k3s.service"}})

@@ -12,6 +12,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/lifecycle"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
@@ -31,7 +32,7 @@ type deployed struct {
 	arm   *arm.Resources
 }
 
-func deploy(t *testing.T) *deployed {
+func deploy(t *testing.T, cluster *k3s.Cluster) *deployed {
 	t.Helper()
 	d := &deployed{t: t}
 	web := httptest.NewUnstartedServer(nil)
@@ -50,7 +51,7 @@ func deploy(t *testing.T) *deployed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := lifecycle.New(lifecycle.Config{ARM: d.arm, Cloud: cloud, Subscription: azsim.DefaultSubscription, Cluster: minimal(), Render: recipe.Render,
+	m := lifecycle.New(lifecycle.Config{ARM: d.arm, Cloud: cloud, Subscription: azsim.DefaultSubscription, Cluster: cluster, Render: recipe.Render,
 		SSHPublicKey: facts().SSHPublicKey, OwnAddresses: facts().OwnAddresses, Poll: 10 * time.Millisecond})
 	if _, err := m.Up(t.Context(), lifecycle.UpOptions{NoWait: true}); err != nil {
 		t.Fatal(err)
@@ -194,7 +195,7 @@ func TestMachineLacksARole(t *testing.T) {
 		"server-tags":  "Microsoft.Resources/tags/write",
 		"agent-server": "Microsoft.Compute/virtualMachines/read",
 	}
-	d := deploy(t)
+	d := deploy(t, minimal())
 	if message := d.lives(""); message != "" {
 		t.Fatal(message)
 	}
@@ -226,15 +227,21 @@ func (d *deployed) send(method string, id fleet.ResourceID, version string, body
 func TestIdentitiesMayDoNoMore(t *testing.T) {
 	t.Parallel()
 	const (
-		may, tagsOnly, never = "both", "server", ""
-		account              = azsimStorage + "/providers/Microsoft.Storage/storageAccounts/ortetdemo123"
-		identities           = azsimStorage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"
-		machine              = azsimPool + "/virtualMachines/0"
+		may, never = recipe.ServerIdentity + recipe.AgentIdentity, ""
+		read       = recipe.ServerIdentity + recipe.AutoscalerIdentity
+		account    = azsimStorage + "/providers/Microsoft.Storage/storageAccounts/ortetdemo123"
+		identities = azsimStorage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"
+		machine    = azsimPool + "/virtualMachines/0"
+		burst      = azsimCompute + "/providers/Microsoft.Compute/virtualMachineScaleSets/burst"
 	)
 	tags := object{"operation": "Merge", "properties": object{"tags": object{"a": "b"}}}
 	assignment := object{"properties": object{"roleDefinitionId": "/subscriptions/" + azsim.DefaultSubscription +
 		"/providers/Microsoft.Authorization/roleDefinitions/8e3af657-a8ff-443c-a75c-2fe8c4bcb635", "principalId": "PRINCIPAL"}}
-	d := deploy(t)
+	cluster := minimal()
+	cluster.Spec.Options.ClusterAutoscaler = "registry.example/cluster-autoscaler@sha256:" + digest('6')
+	cluster.Spec.Pools = append(cluster.Spec.Pools, k3s.Pool{Name: "burst", Min: number(1), Max: number(3), ScaleBy: k3s.Pods})
+	cluster.SetDefaults()
+	d := deploy(t, cluster)
 	// The backup group and a backup in it: root on the server cannot read or delete it.
 	const backups = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/backups")
 	const backup = backups + "/providers/Microsoft.Compute/snapshots/demo-20261129-020000"
@@ -249,12 +256,16 @@ func TestIdentitiesMayDoNoMore(t *testing.T) {
 	}{
 		{may, http.MethodPost, account + "/listKeys", "2023-05-01", object{}},
 		{may, http.MethodGet, account, "2023-05-01", nil},
-		{may, http.MethodGet, azsimServer, "2024-07-01", nil},
-		{tagsOnly, http.MethodPatch, azsimServer + "/providers/Microsoft.Resources/tags/default", "2021-04-01", tags},
-		{tagsOnly, http.MethodGet, azsimPool, "2024-07-01", nil},
-		{tagsOnly, http.MethodGet, machine, "2024-07-01", nil},
-		{tagsOnly, http.MethodGet, azsimCompute + "/providers/Microsoft.Network/publicIPAddresses/server", "2024-05-01", nil},
-		{tagsOnly, http.MethodGet, azsimCompute, "2021-04-01", nil},
+		{may + read, http.MethodGet, azsimServer, "2024-07-01", nil},
+		{recipe.ServerIdentity, http.MethodPatch, azsimServer + "/providers/Microsoft.Resources/tags/default", "2021-04-01", tags},
+		{read, http.MethodGet, azsimPool, "2024-07-01", nil},
+		{read, http.MethodGet, machine, "2024-07-01", nil},
+		{read, http.MethodGet, azsimCompute + "/providers/Microsoft.Network/publicIPAddresses/server", "2024-05-01", nil},
+		{read, http.MethodGet, azsimCompute, "2021-04-01", nil},
+		{recipe.AutoscalerIdentity, http.MethodPut, burst, "2024-07-01", object{"location": "westeurope", "sku": object{"name": "Standard_D2s_v5", "capacity": 3}}},
+		{recipe.AutoscalerIdentity, http.MethodPost, burst + "/delete", "2024-07-01", object{"instanceIds": []string{"0"}}},
+		{never, http.MethodPost, azsimPool + "/delete", "2024-07-01", object{"instanceIds": []string{"0"}}},
+		{never, http.MethodPatch, burst, "2024-07-01", object{"identity": object{"type": "UserAssigned", "userAssignedIdentities": object{string(identities + recipe.ServerIdentity): object{}}}}},
 		{never, http.MethodPost, account + "/regenerateKey", "2023-05-01", object{"keyName": "key1"}},
 		{never, http.MethodPatch, account, "2023-05-01", object{"properties": object{"allowBlobPublicAccess": true}}},
 		{never, http.MethodDelete, account, "2023-05-01", nil},
@@ -284,7 +295,7 @@ func TestIdentitiesMayDoNoMore(t *testing.T) {
 		{never, http.MethodDelete, backup, "2023-10-02", nil},
 		{never, http.MethodDelete, backups, "2021-04-01", nil},
 	} {
-		for _, name := range []string{recipe.ServerIdentity, recipe.AgentIdentity} {
+		for _, name := range []string{recipe.ServerIdentity, recipe.AgentIdentity, recipe.AutoscalerIdentity} {
 			client, _ := d.identity(name)
 			c, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: d.azure.Credential(client), Transport: d.azure.Transport(), Version: "test"})
 			if err != nil {
@@ -295,7 +306,7 @@ func TestIdentitiesMayDoNoMore(t *testing.T) {
 			} else {
 				_, err = c.Send(t.Context(), "try", ask.method, ask.id, ask.version, ask.body)
 			}
-			allowed := ask.who == may || ask.who == tagsOnly && name == recipe.ServerIdentity
+			allowed := strings.Contains(ask.who, name)
 			if denied := fleet.Is(err, fleet.KindDenied); allowed && err != nil || !allowed && !denied {
 				t.Errorf("%s, %s %s: %v", name, ask.method, ask.id, err)
 			}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +28,9 @@ func (l Live) keeps(setting, file string) bool {
 	before := l.applied(setting)
 	return before == "" || before == file
 }
+
+// ByPods reports whether cluster-autoscaler scales it.
+func (l Live) ByPods() bool { return l.applied("count") == k3s.Pods }
 
 // applied is a setting of TagApplied; "" is not known.
 func (l Live) applied(setting string) string { return AppliedSetting(l.Applied, setting) }
@@ -68,8 +73,11 @@ func (r *renderer) settlePools() error {
 			return err
 		}
 		count := "auto"
-		if p.Count != nil {
+		switch {
+		case p.Count != nil:
 			count = strconv.Itoa(*p.Count)
+		case p.ScaleBy == k3s.Pods:
+			count = k3s.Pods
 		}
 		deployed := count                                        // what the pool's tag is to say
 		sum := sha256.Sum256([]byte(strings.ToLower(reference))) // Azure's names and ids have any letter case
@@ -81,11 +89,12 @@ func (r *renderer) settlePools() error {
 			}
 			out.Tags[name] = value
 		}
+		r.autoscalerTags(out)
 		out.Tags[TagCluster], out.Tags[TagRole] = r.Metadata.Name, "pool"
 		n := fileCount(p)
 		if live, exists := r.Live[p.Name]; exists {
 			switch {
-			case p.Count == nil: // Azure scales it
+			case p.Count == nil: // Azure or cluster-autoscaler scales it
 				n = live.Count
 			case live.keeps("count", count):
 				if n = live.Count; p.Priority == k3s.Spot {
@@ -135,8 +144,39 @@ func imageName(i k3s.Image) string {
 	return strings.Join([]string{i.Publisher, i.Offer, i.SKU, i.Version}, ":")
 }
 
+// Tags by which cluster-autoscaler finds a scale set and knows what Nodes it makes, in
+// which "_" is for "/" and "~2" for "_" (its cloudprovider/azure/README.md).
+const (
+	tagAutoscaled = "cluster-autoscaler-enabled"
+	tagLabel      = "k8s.io_cluster-autoscaler_node-template_label_"
+	tagTaint      = "k8s.io_cluster-autoscaler_node-template_taint_"
+)
+
+// autoscalerTags sets the tags of a pool that pods scale. Of one that they scaled it deletes
+// what is obsolete, and leaves the tags of somebody else's cluster-autoscaler.
+func (r *renderer) autoscalerTags(p pool) {
+	if r.Live[p.Name].ByPods() {
+		maps.DeleteFunc(p.Tags, func(name, _ string) bool {
+			return slices.Contains([]string{tagAutoscaled, "cluster-autoscaler-name", "min", "max"}, name) || strings.HasPrefix(name, tagLabel) || strings.HasPrefix(name, tagTaint)
+		})
+	}
+	if p.ScaleBy != k3s.Pods {
+		return
+	}
+	maps.Copy(p.Tags, map[string]string{tagAutoscaled: "true", "cluster-autoscaler-name": r.Metadata.Name, "min": strconv.Itoa(*p.Min), "max": strconv.Itoa(*p.Max)})
+	name := strings.NewReplacer("_", "~2", "/", "_")
+	for key, value := range p.Labels {
+		p.Tags[tagLabel+name.Replace(key)] = value
+	}
+	for _, taint := range p.Taints {
+		of, effect, _ := strings.Cut(taint, ":")
+		key, value, _ := strings.Cut(of, "=")
+		p.Tags[tagTaint+name.Replace(key)] = value + ":" + effect
+	}
+}
+
 // fileCount is the number of instances that cluster.yaml gives a pool: count, or min of a
-// pool that Azure scales.
+// pool that Azure or cluster-autoscaler scales.
 func fileCount(p k3s.Pool) int {
 	for _, n := range []*int{p.Count, p.Min} {
 		if n != nil {

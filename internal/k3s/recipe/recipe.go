@@ -59,6 +59,7 @@ type Facts struct {
 	SSHPublicKey string
 	// OwnAddresses are what k3s.Own stands for.
 	OwnAddresses []string
+	Subscription string // its id
 	// StateExists leaves the state disk out of the storage template: what a disk was made
 	// of cannot be changed.
 	StateExists bool
@@ -126,6 +127,8 @@ const (
 	ServerName     = "server"       // VM, interface, address
 	ServerIdentity = "ortet-server" // user-assigned identity, in the storage group
 	AgentIdentity  = "ortet-agent"  // user-assigned identity, in the storage group
-	VNetName       = "ortet"        // compute group
-	StateDisk      = "state"        // managed disk, in the storage group: the server's state, which outlives its VM
+	// AutoscalerIdentity is cluster-autoscaler's on the server, in the storage group.
+	AutoscalerIdentity = "ortet-autoscaler"
+	VNetName           = "ortet" // compute group
+	StateDisk          = "state" // managed disk, in the storage group: the server's state, which outlives its VM
 )

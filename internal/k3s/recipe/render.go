@@ -103,7 +103,9 @@ type renderer struct {
 
 // deployment fills in a template, with the roles of these scopes.
 func (r *renderer) deployment(name, group string, parameters object, scopes ...string) (Deployment, error) {
-	r.Roles = slices.DeleteFunc(Grants(), func(g Grant) bool { return !slices.Contains(scopes, g.Scope) })
+	r.Roles = slices.DeleteFunc(Grants(r.ScaledByPods()...), func(g Grant) bool {
+		return !slices.Contains(scopes, g.Scope) && !(g.Pool() != "" && slices.Contains(scopes, scopeGroup))
+	})
 	d := Deployment{Group: group, Parameters: parameters}
 	t, err := template.New(name).Funcs(template.FuncMap{
 		"json": inJSON, "rule": rule, "image": image, "count": fileCount,
@@ -180,7 +182,15 @@ func image(i, byDefault k3s.Image) (string, error) {
 }
 
 // Identities are the machines' managed identities.
-func (*renderer) Identities() []string { return []string{ServerIdentity, AgentIdentity} }
+func (r *renderer) Identities() []string { return append(r.ServerIdentities(), AgentIdentity) }
+
+// ServerIdentities are those of the server's VM.
+func (r *renderer) ServerIdentities() []string {
+	if r.Spec.Options.ClusterAutoscaler != "" {
+		return []string{ServerIdentity, AutoscalerIdentity}
+	}
+	return []string{ServerIdentity}
+}
 
 // Subnets are all of the cluster.
 func (r *renderer) Subnets() []string {

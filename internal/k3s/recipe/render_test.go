@@ -92,7 +92,8 @@ func full() *k3s.Cluster {
 	c.Spec.Manifests = []k3s.Manifest{{Name: "app", Artifact: k3s.Artifact{URL: "file:///srv/manifests/app.yaml", SHA256: digest('5')}}}
 	c.Spec.Network.Outbound = k3s.Addresses
 	c.Spec.Packages = []string{"nfs-common"}
-	c.Spec.Options = k3s.Options{PrivateRegistry: true, SwapGB: 2, Scratch: true, TimeZone: "Europe/Lisbon", RebootAfterUpdates: true}
+	c.Spec.Options = k3s.Options{PrivateRegistry: true, SwapGB: 2, Scratch: true, TimeZone: "Europe/Lisbon", RebootAfterUpdates: true,
+		ClusterAutoscaler: "registry.example/cluster-autoscaler@sha256:" + digest('6')}
 	c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}
 	c.Spec.Pools[0].Taints = []string{"spot=true:NoSchedule"}
 	c.Spec.Pools[0].EvictionPolicy = k3s.Deallocate
@@ -101,6 +102,9 @@ func full() *k3s.Cluster {
 	c.Spec.Pools = append(c.Spec.Pools, k3s.Pool{
 		Name: "auto", Size: "Standard_D4s_v5", Min: number(1), Max: number(200), Priority: k3s.Regular, Zones: []string{"1", "2"}, ScaleInPolicy: "OldestVM",
 		DiskGB: 64, DiskType: "Premium_LRS", Image: k3s.Image{ID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/gallery/images/agent"},
+	}, k3s.Pool{
+		Name: "burst", Size: "Standard_D4s_v5", Min: number(0), Max: number(3), ScaleBy: k3s.Pods, Priority: k3s.Spot, EvictionPolicy: k3s.Delete,
+		DiskGB: 32, DiskType: "StandardSSD_LRS", Image: c.Spec.Image, Labels: map[string]string{"example.org/work_load": "batch"}, Taints: []string{"example.org/batch=yes:NoSchedule", "alone:NoExecute"},
 	})
 	return c
 }
@@ -115,7 +119,7 @@ func sha256Of(s string) string {
 const sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPublicKeyOfTheTestWhichIsNoSecret demo"
 
 func facts() recipe.Facts {
-	return recipe.Facts{SSHPublicKey: sshKey, OwnAddresses: []string{"203.0.113.7"}}
+	return recipe.Facts{SSHPublicKey: sshKey, OwnAddresses: []string{"203.0.113.7"}, Subscription: "00000000-0000-4000-8000-000000000001"}
 }
 
 func render(t *testing.T, c *k3s.Cluster, f recipe.Facts) *recipe.Documents {
