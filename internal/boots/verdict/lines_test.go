@@ -17,9 +17,8 @@ import (
 //	PROGRAM[+joined]	REASON or -	SOURCE	LINE
 //
 // The program is one of origins, or "other NAME". With +joined the bootstrap had
-// succeeded. SOURCE is the file or the public address whose fixed words the line
-// follows, or ours; names and values are ours. ␤ breaks a line where a rule reads more
-// than one.
+// succeeded. SOURCE is where the line's fixed words stand (doc.go); names and values are
+// ours. ␤ breaks a line where a rule reads more than one.
 type row struct {
 	where, program, reason, line string
 	joined                       bool
