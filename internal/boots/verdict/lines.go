@@ -111,8 +111,8 @@ var rules = [...]rule{
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "curl error (", next: "cannot download repomd.xml"}, // after a status code (404) the repository was reached
 
 	// Programs and settings.
-	{reason: "KubeletMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/kubelet", "failed to locate executable /usr/local/bin/kubelet", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
-	{reason: "ContainerdMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/containerd", "failed to locate executable /usr/local/bin/containerd", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
+	{reason: "KubeletMissing", in: anywhere, any: []string{"to locate executable /usr/bin/kubelet", "to locate executable /usr/local/bin/kubelet", "to locate executable '/usr/bin/kubelet'", "to locate executable '/usr/local/bin/kubelet'", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
+	{reason: "ContainerdMissing", in: anywhere, any: []string{"to locate executable /usr/bin/containerd", "to locate executable /usr/local/bin/containerd", "to locate executable '/usr/bin/containerd'", "to locate executable '/usr/local/bin/containerd'", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
 	{reason: "RuncMissing", in: anywhere, any: []string{`exec: "runc": executable file not found`, `exec: \"runc\": executable file not found`, "runc: command not found"}},
 	{reason: "BinaryMissing", in: scripts, any: []string{
 		"kubeadm: command not found", "kubeadm: not found", "/usr/bin/kubeadm: no such file", "/usr/local/bin/kubeadm: no such file",
@@ -221,7 +221,7 @@ func (c *inquiry) systemdReason(s string) string {
 	switch {
 	case strings.Contains(s, "dependency failed for "):
 		reason = "UnitDependencyFailed"
-	case strings.Contains(s, "a start job is running for "):
+	case hasAny(s, "a start job is running for ", "/start running ("):
 		reason = "UnitHung"
 	}
 	if reason == "" || !c.names(s) {
