@@ -30,7 +30,8 @@
 // writes the golden judgement and docs/reference/reasons.md.
 //
 // A line of testdata/lines names the source of its fixed words: "owner/repository path"
-// of a public repository at its newest, with the versions that have the words behind it in
-// brackets, or "older", where the newest has others; a public address; or ours where no program's source has
-// them. Words from memory are no source: look them up before a rule is built on them.
+// of a public repository at its newest, with the versions that have the words behind it
+// in brackets, or "older", where the newest has others; a public address; or ours where
+// no program's source has them. Words from memory are no source: look them up before a
+// rule is built on them.
 package verdict

@@ -156,7 +156,7 @@ func TestLinesForEachRule(t *testing.T) {
 		"download DownloadUnreachable": {"curl: (7)", "curl: (28)"}, "download DownloadRefused": {"curl: (22)"}, "download DownloadFailed": {"download"},
 		"check PortInUse": {"port-"}, "check NodeNotClean": {"available-"}, "check SwapOn": {"swap]"}, "check BinaryMissing": {"fileexisting-"}, "check KernelSettingMissing": {"filecontent-"},
 		"check CgroupV1Refused": {"systemverification"}, "check KernelUnsupported": {"systemverification"}, "check MachineTooSmall": {"numcpu"}, "check ContainerRuntimeUnavailable": {"[warning cri]"},
-		"check ContainerRuntimeDisabled": {"[warning cri]"}, "check KubeletMissing": {"kubeletversion"}, "check VersionSkew": {"kubernetesversion"}, "check ImagePullRateLimited": {"imagepull]"}, "check NotRoot": {"isprivilegeduser"},
+		"check ContainerRuntimeDisabled": {"[warning cri]"}, "check KubeletMissing": {"kubeletversion"}, "check VersionSkew": {"kubeletversion"}, "check KubeadmConfigInvalid": {"kubernetesversion"}, "check ImagePullRateLimited": {"imagepull]"}, "check NotRoot": {"isprivilegeduser"},
 		"check KubeadmPreflight": {"[warning httpproxy"}, "apiRequest kubectl": {"the server localhost", "the server: dial tcp 127."}, "apiRequest /api/": {"/api/v1", "/readyz"}, "apiRequest reflector.go": {"reflector.go"},
 		"apiRequest lease": {"lease exists"}, "apiRequest api server": {"api server", "apiserver"}, "apiRequest k3s": {":6444", "/v1-k3s/"},
 	}
