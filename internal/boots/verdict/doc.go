@@ -28,4 +28,10 @@
 // (most often a rule in lines.go), a fixture of its name in testdata, and for each rule a
 // line that gives it and one that could be taken for it in testdata/lines; -update
 // writes the golden judgement and docs/reference/reasons.md.
+//
+// A line of testdata/lines names the source of its fixed words: "owner/repository path"
+// of a public repository at its newest, with the versions that have the words behind it
+// in brackets, or "older", where the newest has others; a public address; or ours where
+// no program's source has them. Words from memory are no source: look them up before a
+// rule is built on them.
 package verdict

@@ -123,8 +123,8 @@ func check(s string) (reason string, leftover bool) {
 			return "KubeletMissing", false
 		}
 		return "VersionSkew", false
-	case name == "kubernetesversion":
-		return "VersionSkew", false
+	case name == "kubernetesversion": // that it is too new is a warning
+		return "KubeadmConfigInvalid", false
 	case name == "imagepull":
 		return pullReason(s), false
 	case name == "isprivilegeduser":

@@ -54,31 +54,44 @@ var rules = [...]rule{
 	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc", "(cloud-init)", "(crio)", "(dockerd)"}, not: []string{"memory cgroup out of memory: killed process"}},
 	{reason: "OutOfMemory", in: kernel | elsewhere, all: "memory cgroup out of memory: killed process", any: []string{"(kubelet)", "(containerd)", "(k3s-", "(rke2)", "(crio)", "(dockerd)"}}, // a container's limit kills its own runc
 	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0", "dev nbd", "dev rbd"}},
-	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "log i/o error detected. shutting down filesystem"}, not: []string{"(loop", "(nbd", "(rbd"}},
+	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "shutting down filesystem"}, not: []string{"(loop", "(nbd", "(rbd"}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "unmount and run xfs_repair"}},
+	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "ext4-fs (", any: []string{"): no journal found"}, not: []string{"(loop", "(nbd", "(rbd"}},
+	{reason: "FilesystemUnsupported", in: kernel | elsewhere, any: []string{"superblock has unknown incompatible features", "couldn't mount because of unsupported optional features"}, not: []string{"(loop", "(nbd", "(rbd"}},
+	{reason: "BootLoaderFailed", in: kernel | elsewhere, any: []string{"entering rescue mode...", "grub rescue>"}},
+	{reason: "RootNotFound", in: kernel | elsewhere, any: []string{"warning: could not boot.", "does not exist.  dropping to a shell!", "does not exist. dropping to a shell!", "vfs: cannot open root device"}},
+	{reason: "SwitchRootFailed", in: kernel | elsewhere, any: []string{"failed to switch root", "couldn't find specified ostree root"}, not: []string{"systemd-shutdown"}},
+	{reason: "SELinuxPolicyFailed", in: kernel | elsewhere, any: []string{"failed to load selinux policy", "initial selinux policy load failed"}},
+	{reason: "IgnitionFailed", in: kernel | elsewhere, all: "ignition", any: []string{"ignition failed: "}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "fsck", any: []string{"bad magic number in super-block"}}, // resize2fs and tune2fs meet other file systems
 	{reason: "KernelPanic", in: kernel | elsewhere, all: "kernel panic - not syncing"},
-	{reason: "EmergencyMode", in: kernel | elsewhere, all: "you are in emergency mode"},
+	{reason: "EmergencyMode", in: kernel | elsewhere, any: []string{"you are in emergency mode", "entering emergency mode. exit the shell"}},
 	{reason: "DeviceMissing", in: anywhere &^ (runtime | kubelet | k3s), any: []string{"timed out waiting for device"}},
 	{reason: "DeviceMissing", in: scripts, all: "special device ", any: []string{"does not exist"}},
 	{reason: "ClockWrong", in: scripts, all: "is not valid yet (invalid for another", rank: rankStep},
 
 	// Network.
-	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "unable to find a dhcp lease", "no dhcp lease", "no dhcpoffers received", "failure to obtain dhcp lease", "failure to find dhcp interface", "failure to find primary dhcp interface"}},
+	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "no dhcpoffers received", "failure to obtain dhcp lease", "failure to find dhcp interface", "failure to find primary dhcp interface"}},
 	{reason: "NetworkNotOnline", in: elsewhere | kernel | cloudInit, when: early, any: []string{"timeout occurred while waiting for network connectivity", "timed out waiting for network connectivity"}},
 	{reason: "IMDSUnreachable", in: cloudInit | output, when: early, all: "169.254.169.254", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}},
-	{reason: "IMDSUnreachable", in: cloudInit | output | elsewhere, when: early, any: []string{"connection timeout querying imds", "connection error querying imds", "read timeout querying imds"}},
+	{reason: "IMDSUnreachable", in: cloudInit | output | elsewhere, when: early, any: []string{"connection timeout querying imds", "connection error querying imds", "unexpected error querying imds", "read timeout querying imds"}},
+	{reason: "IMDSUnreachable", in: cloudInit | output | elsewhere, when: early, all: "=http error ", any: []string{" querying imds"}},
 	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "168.63.129.16", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}, not: []string{":53"}},
 	{reason: "DNSFailed", in: scripts, rank: rankStep, any: []string{"temporary failure in name resolution", "temporary failure resolving"}},
 	{reason: "ProxyFailed", in: scripts, rank: rankStep, any: []string{"407 proxy authentication required", "invalid response from proxy"}},
 
 	// cloud-init.
 	{reason: "DatasourceNotFound", in: cloudInit | output | elsewhere, any: []string{"datasourcenotfoundexception", "no instance datasource found", "did not find any data source", "no datasource found!"}},
-	{reason: "ProvisioningMediaFailed", in: cloudInit | output, when: early, any: []string{"no ovf-env.xml", "failed to read ovf-env.xml", "brokenazuredatasource", "error parsing ovf-env.xml", "unexpected metadata parsing ovf-env.xml"}},
+	{reason: "ProvisioningMediaFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"brokenazuredatasource", "error parsing ovf-env.xml", "unexpected metadata parsing ovf-env.xml", "failed to read customdata while hascustomdata=true", "failed to get dvd device from", "failed to mount dvd device"}},
 	{reason: "CloudInitDisabled", in: cloudInit | output | elsewhere | kernel, any: []string{"cloud-init is disabled", "cloud-init disabled by", "disabled by marker file", "disabled by kernel command line: cloud-init=disabled", "disabled by cloud-init-generator"}},
 	{reason: "UserDataInvalid", in: cloudInit | output | elsewhere, any: []string{"failed loading yaml blob", "failed at merging in cloud config part"}},
 	{reason: "UserDataSchemaInvalid", in: cloudInit, when: warns, any: []string{"invalid cloud-config provided", "cloud-config failed schema validation"}},
 	{reason: "UserDataUnhandled", in: cloudInit | output | elsewhere, all: "unhandled non-multipart", any: []string{"userdata", "user-data"}},
+	{reason: "NICSetupFailed", in: cloudInit | output, all: "[nic not present] cannot rename mac="},
+	{reason: "BinaryMissing", in: cloudInit | output, when: early, all: "azure-proxy-agent not found"},
+	{reason: "RuncmdFailed", in: cloudInit | output, all: "runparts: ", any: []string{" failures (runcmd"}},
+	{reason: "UserScriptFailed", in: cloudInit | output, all: "runparts: ", any: []string{" failures ("}, not: []string{"(runcmd"}},
+	{reason: "UserScriptFailed", in: cloudInit | output, all: "failed to run module scripts", rank: rankStage - 1}, // runcmd's script is one of them
 	{reason: "RuncmdFailed", in: cloudInit | output, any: []string{"failed to shellify"}, not: []string{"bootcmd"}},
 	// 1001 to 1003 ask for a reboot.
 	{reason: "UserScriptFailed", in: cloudInit, all: "cloudbaseinit.plugins.common.userdatautils", any: []string{"user_data script ended with return code: "}, not: []string{"return code: 0", "return code: 1001", "return code: 1002", "return code: 1003"}},
@@ -98,8 +111,8 @@ var rules = [...]rule{
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "curl error (", next: "cannot download repomd.xml"}, // after a status code (404) the repository was reached
 
 	// Programs and settings.
-	{reason: "KubeletMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/kubelet", "failed to locate executable /usr/local/bin/kubelet", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
-	{reason: "ContainerdMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/containerd", "failed to locate executable /usr/local/bin/containerd", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
+	{reason: "KubeletMissing", in: anywhere, any: []string{"to locate executable /usr/bin/kubelet", "to locate executable /usr/local/bin/kubelet", "to locate executable '/usr/bin/kubelet'", "to locate executable '/usr/local/bin/kubelet'", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
+	{reason: "ContainerdMissing", in: anywhere, any: []string{"to locate executable /usr/bin/containerd", "to locate executable /usr/local/bin/containerd", "to locate executable '/usr/bin/containerd'", "to locate executable '/usr/local/bin/containerd'", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
 	{reason: "RuncMissing", in: anywhere, any: []string{`exec: "runc": executable file not found`, `exec: \"runc\": executable file not found`, "runc: command not found"}},
 	{reason: "BinaryMissing", in: scripts, any: []string{
 		"kubeadm: command not found", "kubeadm: not found", "/usr/bin/kubeadm: no such file", "/usr/local/bin/kubeadm: no such file",
@@ -112,12 +125,18 @@ var rules = [...]rule{
 	{reason: "SwapOn", in: kubelet | k3s | elsewhere | output, all: "running with swap on is not supported"},
 	{reason: "KernelSettingMissing", in: scripts, all: "modprobe: fatal: module ", any: []string{"br_netfilter not found", "overlay not found", "ip_vs not found", "nf_conntrack not found"}, rank: rankStep},
 	{reason: "KernelSettingMissing", in: scripts, all: "sysctl: cannot stat /proc/sys/net/", any: []string{"bridge-nf-call", "ip_forward"}, rank: rankStep},
+	{reason: "CgroupsUnusable", in: kubelet | k3s | elsewhere, any: []string{"following cgroup subsystem not mounted", "failed to initialize top level qos containers"}},
+	{reason: "CgroupsUnusable", in: k3s | elsewhere, all: "failed to find ", any: []string{"memory cgroup", "cgroup (v2)"}},
 	{reason: "CgroupV1Refused", in: kubelet | k3s, all: "cgroup v1", any: []string{"not run on a host using cgroup v1", `err="cgroup v1 detected`, "failed to run kubelet", "to an unsupported cgroup v1"}},
 	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "kubelet cgroup driver", any: []string{"is different from"}},
 	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "expected cgroupspath to be of format"},
 
 	// Container runtime.
 	{reason: "ContainerdConfigInvalid", in: runtime | output, any: []string{"containerd: failed to load toml", "failed to load toml:", "containerd: toml:", "invalid plugin config", "invalid disabled plugin uri", "invalid plugin key uri"}},
+	{reason: "SnapshotterUnsupported", in: runtime | k3s, all: "does not support d_type"},
+	{reason: "ContainerdStateBroken", in: runtime | k3s, all: "failed to recover state: "},
+	{reason: "ContainerRuntimeUnavailable", in: kubelet | k3s | elsewhere, all: "pleg was last seen active ", any: []string{"ago; threshold is"}},
+	{reason: "HNSNetworkFailed", in: anywhere, all: "hnscall failed in win32"},
 	{reason: "ContainerRuntimeDisabled", in: anywhere, any: []string{"unknown service runtime.v1", "unknown service runtime.v1alpha2"}},
 	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
 
@@ -129,13 +148,14 @@ var rules = [...]rule{
 	{reason: "ClusterInfoUnreadable", in: scripts, any: []string{`"cluster-info" not found`, `"cluster-info" is forbidden`, "key in the cluster-info configmap", "kubeconfig in the cluster-info configmap", "kubeconfig file in the cluster-info configmap", `"kubeadm-config" not found`, `"kubeadm-config" is forbidden`, `"kubelet-config" not found`, `"kubelet-config" is forbidden`}},
 	{reason: "CertificateKeyExpired", in: scripts, all: `secret "kubeadm-certs"`, any: []string{"not found"}},
 	{reason: "CertificateKeyWrong", in: scripts, any: []string{"error decoding certificate key", "error decoding secret data with provided key", "cipher: message authentication failed"}},
-	{reason: "HostnameInvalid", in: scripts | kubelet | k3s, all: "rfc 1123 subdomain must consist of", any: []string{"node", "hostname"}, not: []string{"pod="}},
-	{reason: "KubeadmConfigInvalid", in: scripts, any: []string{"invalid discovery token ca certificate hash", "no joinconfiguration found in the supplied config", "no initconfiguration or clusterconfiguration kind was found", "your configuration file uses an old api spec", "can not mix '--config' with arguments", "[discovery.bootstraptoken: invalid value", "discovery: invalid value", "discovery.bootstraptoken", "controlplaneendpoint: invalid value", "networking.podsubnet: invalid value", "noderegistration.crisocket: invalid value"}, not: []string{"was not of the form"}},
+	{reason: "HostnameInvalid", in: scripts | kubelet | k3s, all: "1123 subdomain must consist of", any: []string{"node", "hostname"}, not: []string{"pod="}},
+	{reason: "KubeadmConfigInvalid", in: scripts, any: []string{"invalid discovery token ca certificate hash", "no joinconfiguration found in the supplied config", "no initconfiguration or clusterconfiguration kind was found", "your configuration file uses an old api spec", "can not mix '--config' with arguments", "[discovery.bootstraptoken: invalid value", "discovery: invalid value", "discovery.bootstraptoken", "controlplaneendpoint: invalid value", "must be a valid ip address or a valid rfc-1123 dns subdomain", "networking.podsubnet: invalid value", "noderegistration.crisocket: invalid value"}, not: []string{"was not of the form"}},
 	{reason: "KubeadmConfigInvalid", in: scripts, all: "error: unknown flag: --", next: "to see the stack trace of this error"},
 	{reason: "KubeadmConfigInvalid", in: scripts, all: "kubeadm.k8s.io", any: []string{"unknown apiversion", "unknown field", "strict decoding error", "no kind ", "is not supported"}, not: []string{"warning:", "] error unmarshaling configuration"}}, // kubeadm warns, and goes on
 	{reason: "VersionSkew", in: scripts, any: []string{"this version of kubeadm only supports", "is lower than kubeadm can support", "the kubelet version is higher than the control plane version"}},
 	{reason: "NodeExists", in: scripts, all: "a node with name ", any: []string{"already exists in the cluster"}},
 	{reason: "KubeletStartTimeout", in: scripts, any: []string{"[kubelet-check] the kubelet is not healthy after", "failed while waiting for the kubelet to start", "[kubelet-check] it seems like the kubelet isn't running or healthy"}},
+	{reason: "EtcdJoinFailed", in: scripts | k3s, any: []string{"can only promote a learner member", "too many learner members in cluster"}, rank: rankCause},
 	{reason: "TLSBootstrapTimeout", in: scripts, all: "failed while waiting for tls bootstrap"},
 	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request failed, reason"}, not: []string{"kubelet-serving"}},
 
@@ -148,9 +168,13 @@ var rules = [...]rule{
 	{reason: "FeatureGateUnknown", in: kubelet | k3s, all: "cannot set feature gate", any: []string{"locked to"}},
 	{reason: "NodeLabelsInvalid", in: kubelet | k3s, any: []string{"labels specified with --node-labels", "invalid node labels:"}},
 	{reason: "NodeIPInvalid", in: kubelet | k3s, any: []string{"bad --node-ip", "not found in the host's network interfaces", "nodeip can't be ", "nodeip must be a valid ip"}},
-	{reason: "CloudProviderInvalid", in: kubelet | k3s, any: []string{"unknown cloud provider", "unsupported value for --cloud-provider", "built-in cloud providers are disabled", "could not init cloud provider"}},
+	{reason: "CloudProviderInvalid", in: kubelet | k3s, any: []string{"unknown cloud provider", "built-in cloud providers are disabled", "could not init cloud provider"}},
 	{reason: "CredentialProviderMissing", in: kubelet | k3s, all: "plugin binary ", any: []string{"did not exist"}},
 	{reason: "KubeletBootstrapKubeconfigMissing", in: kubelet, when: joined, all: "unable to load bootstrap kubeconfig", any: []string{"no such file or directory", "cannot find the file"}, rank: rankEffect},
+	{reason: "KubeconfigInvalid", in: kubelet | k3s, all: "invalid kubeconfig: ", not: []string{"no such file", "cannot find the file"}},
+	{reason: "CSRPending", in: kubelet | k3s, all: "waiting for client certificate to be issued"},
+	{reason: "DiskPressure", in: kubelet | k3s | elsewhere, all: "diskpressure", any: []string{"kubelethasdiskpressure"}},
+	{reason: "NodeSilent", in: elsewhere, all: "kubelet stopped posting node status"},
 	{reason: "KubeletCertificateExpired", in: kubelet | k3s, all: "existing bootstrap client certificate", any: []string{"is expired"}},
 	{reason: "KubeletCAMissing", in: kubelet, when: joined, all: "unable to load client ca file", rank: rankCause},
 	{reason: "PortInUse", in: kubelet | k3s, all: "address already in use", any: []string{":10250", ":10248", ":10255"}},
@@ -197,7 +221,7 @@ func (c *inquiry) systemdReason(s string) string {
 	switch {
 	case strings.Contains(s, "dependency failed for "):
 		reason = "UnitDependencyFailed"
-	case strings.Contains(s, "a start job is running for "):
+	case hasAny(s, "a start job is running for ", "/start running ("):
 		reason = "UnitHung"
 	}
 	if reason == "" || !c.names(s) {
@@ -357,6 +381,8 @@ func (c *inquiry) lookAt(at int, l *log) {
 			return f.order&(elsewhere|kernel) != 0 && !stopped // a disk that need not be there (nofail) is waited for as well
 		case "PackageRepositoryUnreachable":
 			return !serious && strings.Contains(l.low[f.line], "w: failed to fetch ") // apt went on
+		case "RuncmdFailed", "UserScriptFailed":
+			return r.came // after the node was in the cluster
 		}
 		return false
 	})

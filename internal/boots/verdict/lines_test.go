@@ -17,9 +17,8 @@ import (
 //	PROGRAM[+joined]	REASON or -	SOURCE	LINE
 //
 // The program is one of origins, or "other NAME". With +joined the bootstrap had
-// succeeded. SOURCE is the file or the public address whose fixed words the line
-// follows, or ours; names and values are ours. ␤ breaks a line where a rule reads more
-// than one.
+// succeeded. SOURCE is where the line's fixed words stand (doc.go); names and values are
+// ours. ␤ breaks a line where a rule reads more than one.
 type row struct {
 	where, program, reason, line string
 	joined                       bool
@@ -157,7 +156,7 @@ func TestLinesForEachRule(t *testing.T) {
 		"download DownloadUnreachable": {"curl: (7)", "curl: (28)"}, "download DownloadRefused": {"curl: (22)"}, "download DownloadFailed": {"download"},
 		"check PortInUse": {"port-"}, "check NodeNotClean": {"available-"}, "check SwapOn": {"swap]"}, "check BinaryMissing": {"fileexisting-"}, "check KernelSettingMissing": {"filecontent-"},
 		"check CgroupV1Refused": {"systemverification"}, "check KernelUnsupported": {"systemverification"}, "check MachineTooSmall": {"numcpu"}, "check ContainerRuntimeUnavailable": {"[warning cri]"},
-		"check ContainerRuntimeDisabled": {"[warning cri]"}, "check KubeletMissing": {"kubeletversion"}, "check VersionSkew": {"kubernetesversion"}, "check ImagePullRateLimited": {"imagepull]"}, "check NotRoot": {"isprivilegeduser"},
+		"check ContainerRuntimeDisabled": {"[warning cri]"}, "check KubeletMissing": {"kubeletversion"}, "check VersionSkew": {"kubeletversion"}, "check KubeadmConfigInvalid": {"kubernetesversion"}, "check ImagePullRateLimited": {"imagepull]"}, "check NotRoot": {"isprivilegeduser"},
 		"check KubeadmPreflight": {"[warning httpproxy"}, "apiRequest kubectl": {"the server localhost", "the server: dial tcp 127."}, "apiRequest /api/": {"/api/v1", "/readyz"}, "apiRequest reflector.go": {"reflector.go"},
 		"apiRequest lease": {"lease exists"}, "apiRequest api server": {"api server", "apiserver"}, "apiRequest k3s": {":6444", "/v1-k3s/"},
 	}

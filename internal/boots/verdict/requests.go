@@ -38,7 +38,7 @@ func hasAny(s string, words ...string) bool {
 func faultOf(s string) fault {
 	request := hasAny(s, `"https://`, `"http://`, `\"https://`, `\"http://`, "dial tcp", "read tcp", "https://", "http://", kubectlUnable)
 	switch {
-	case hasAny(s, "proxyconnect tcp", "proxy authentication required", "received http code 407 from proxy", "proxy connect aborted", "from proxy after connect"):
+	case hasAny(s, "proxyconnect tcp", "proxy authentication required", "received http code 407 from proxy", "proxy connect aborted", "from proxy after connect", `": forbidden`, `\": forbidden`):
 		return proxyFault
 	case strings.Contains(s, "x509:"):
 		switch {
@@ -60,7 +60,7 @@ func faultOf(s string) fault {
 		return resolverFault
 	case hasAny(s, "connection refused", "actively refused", kubectlRefused):
 		return refused
-	case hasAny(s, "no route to host", "network is unreachable"):
+	case hasAny(s, "no route to host", "network is unreachable", "attempted to an unreachable network"):
 		return unreachable
 	case request && hasAny(s, "i/o timeout", "client.timeout", "context deadline exceeded", "tls handshake timeout", "connection reset by peer",
 		"connection timed out", "operation timed out", ": eof", "unexpected eof", "connectex: a connection attempt failed"):
