@@ -98,6 +98,10 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
 		}
 	}
+	if set := plan.EncryptionSet(o); set != "" {
+		keys, err := c.Cloud.EncryptionSet(ctx, set)
+		o.Keys, o.NoKeys = keys, err
+	}
 	c.findWorkbench(ctx, &o)
 	return o, names
 }
