@@ -18,6 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // A kind is what Azure has added to scale sets, or to what a capture makes of them.
@@ -25,6 +26,8 @@ type kind struct {
 	set   func(w *world, body object) // changes the body of the pool's PUT; may be nil
 	setUp func(w *world)              // changes the world once its nodes are there; may be nil
 	keys  string                      // type of the disk encryption set that all has
+	// elsewhere are folders of the nodes that lie on another disk than the root.
+	elsewhere []wire.ElsewhereFolder
 }
 
 const setExtension = "Microsoft.Azure.Security"
@@ -38,9 +41,11 @@ var poolKinds = map[string]kind{
 		list["extensions"] = append(list["extensions"].([]object), object{"name": "ade", "properties": object{"publisher": setExtension,
 			"type": "AzureDiskEncryptionForLinux", "typeHandlerVersion": "1.1"}})
 	}},
-	"own keys":               ownKeys(nil),
-	"own keys of before":     ownKeys(func(w *world) { w.makeKeys("newer", "EncryptionAtRestWithCustomerKey"); w.patchModelKeys("newer") }),
-	"own keys that are gone": ownKeys(func(w *world) { w.make(http.MethodDelete, w.keys(), disksAPI, nil) }),
+	"store on another disk":   {elsewhere: []wire.ElsewhereFolder{{Path: "/mnt/containerd", Bytes: 3 << 30}}},
+	"kubelet on another disk": {elsewhere: []wire.ElsewhereFolder{{Path: "/var/lib/kubelet", Bytes: 1 << 30, Kubelet: true}}},
+	"own keys":                ownKeys(nil),
+	"own keys of before":      ownKeys(func(w *world) { w.makeKeys("newer", "EncryptionAtRestWithCustomerKey"); w.patchModelKeys("newer") }),
+	"own keys that are gone":  ownKeys(func(w *world) { w.make(http.MethodDelete, w.keys(), disksAPI, nil) }),
 	"own keys without vault": ownKeys(func(w *world) {
 		w.azure.View(func(v *azsim.View) {
 			v.Get(string(w.keys())).(object)["properties"].(object)["autoKeyRotationError"] = object{"code": "KeyVaultNotFound", "message": "The vault keys was not found."}
@@ -252,6 +257,11 @@ var poolsOfToday = []poolOfToday{
 	{name: "the platform's keys, and the set is never asked for", after: func(w *world) string {
 		return strings.Repeat("a set was read", w.counted("diskEncryptionSets"))
 	}},
+	{name: "image store on another disk", kind: "store on another disk", ask: Ask{Baked: true},
+		plan: []string{"/mnt/containerd lies on another disk than the root of the donor: what is there (3072 MiB are used on that disk) is not in the image"}},
+	{name: "kubelet's folder on another disk", kind: "kubelet on another disk", plan: []string{"/var/lib/kubelet lies on another disk"}},
+	{name: "kubelet's folder on another disk, and nothing makes it again", kind: "kubelet on another disk", ask: Ask{Baked: true},
+		plan: []string{`"code":"KubeletElsewhere"`, "with --bootstrap baked nothing makes it again"}, ends: "KubeletElsewhere"},
 	{name: "instance mix", kind: "mix", flexible: true, ask: Ask{Grow: 2, Canary: 1},
 		plan: []string{"1 × Standard_D2s_v5 or Standard_D4s_v5", "2 or 4 vCPUs", "standardDSv5Family and"}, after: func(w *world) string {
 			if n := w.counted("skus"); n != 1 {
