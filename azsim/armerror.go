@@ -18,6 +18,7 @@ type armError struct {
 	message    string
 	target     string
 	details    []*armError
+	info       []any         // additionalInfo
 	retryAfter time.Duration // 0: no header
 }
 
@@ -45,14 +46,15 @@ func (e *armError) withTarget(target string) *armError {
 	return e
 }
 
-// MarshalJSON returns the inner object: {"code", "message", "target", "details"}.
+// MarshalJSON returns the inner object: {"code", "message", "target", "details", "additionalInfo"}.
 func (e *armError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Code    string      `json:"code"`
 		Message string      `json:"message"`
 		Target  string      `json:"target,omitempty"`
 		Details []*armError `json:"details,omitempty"`
-	}{e.code, e.message, e.target, e.details})
+		Info    []any       `json:"additionalInfo,omitempty"`
+	}{e.code, e.message, e.target, e.details, e.info})
 }
 
 // asARM turns any error into one that can be put on the wire.

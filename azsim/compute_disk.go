@@ -86,6 +86,13 @@ func checkDisk(c *call, old, next *armcompute.Disk) error {
 			return badRequest("InvalidAvailabilityZone", "The zone(s) '%s' for resource '%s' is not supported. The supported zones for location '%s' are '%v'.", val(z), c.id.short(), l.Name, l.Zones)
 		}
 	}
+	var was *armcompute.Encryption
+	if old != nil {
+		was = old.Properties.Encryption
+	}
+	if err := c.checkEncryption(was, p.Encryption, val(next.Location), "disk"); err != nil {
+		return err
+	}
 	if old != nil {
 		if err := cmp.Or(c.checkGrowth(old, next), changeDisk(old, next)); err != nil {
 			return err

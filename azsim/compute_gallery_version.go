@@ -80,6 +80,9 @@ func checkVersion(c *call, old, next *armcompute.GalleryImageVersion) error {
 	if err := c.checkPublishing(next, p.PublishingProfile); err != nil {
 		return err
 	}
+	if err := c.checkRegionKeys(old, next); err != nil {
+		return err
+	}
 	if p.SafetyProfile == nil {
 		p.SafetyProfile = &armcompute.GalleryImageVersionSafetyProfile{}
 	}

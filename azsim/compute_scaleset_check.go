@@ -47,6 +47,11 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 			return err
 		}
 	}
+	if keys := setKeysOf(next); keys != "" && !strings.EqualFold(keys, setKeysOf(old)) {
+		if _, err := c.checkKeys(keys, val(next.Location), "osDisk.managedDisk.diskEncryptionSet"); err != nil {
+			return err
+		}
+	}
 	if err := c.checkRecipe(old, next); err != nil {
 		return err
 	}

@@ -119,6 +119,13 @@ func checkSnapshot(c *call, old, next *armcompute.Snapshot) error {
 	if err := c.checkZRS(string(*next.SKU.Name), location); err != nil {
 		return err
 	}
+	var was *armcompute.Encryption
+	if old != nil {
+		was = old.Properties.Encryption
+	}
+	if err := c.checkEncryption(was, p.Encryption, location, "snapshot"); err != nil {
+		return err
+	}
 	if old != nil {
 		return changeSnapshot(old, next)
 	}

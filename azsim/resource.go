@@ -250,6 +250,9 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 	if err := c.needLocation(old, next); err != nil {
 		return nil, err
 	}
+	if err := c.policy(next); err != nil {
+		return nil, err
+	}
 	s.stampEtag(next, id.key())
 	setField(next, "Properties.TimeCreated", &now)
 	if old != nil {

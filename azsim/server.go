@@ -64,6 +64,8 @@ type Server struct {
 	// UserDataMakesCustom lets a change of an instance's own userData make its model
 	// its own: latestModelApplied is false from then on. It is not documented.
 	UserDataMakesCustom bool
+	// OwnKeys denies what has no disk encryption set, as RequireOwnKeys does.
+	OwnKeys bool
 
 	// Unregistered lists resource providers that start unregistered.
 	Unregistered []string

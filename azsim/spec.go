@@ -41,6 +41,8 @@ type Spec struct {
 	Budgets bool `json:"budgets,omitempty"`
 	// UserDataMakesCustom is Server.UserDataMakesCustom.
 	UserDataMakesCustom bool `json:"userDataMakesCustom,omitempty"`
+	// OwnKeys is Server.OwnKeys.
+	OwnKeys bool `json:"ownKeys,omitempty"`
 
 	Seed         uint64 `json:"seed,omitempty"`
 	PageSize     int    `json:"pageSize,omitempty"`
@@ -250,6 +252,7 @@ func (spec *Spec) Apply(s *Server) error {
 	}
 	s.Budgets = s.Budgets || spec.Budgets
 	s.UserDataMakesCustom = s.UserDataMakesCustom || spec.UserDataMakesCustom
+	s.OwnKeys = s.OwnKeys || spec.OwnKeys
 	s.AttestationChain = s.AttestationChain || spec.AttestationChain
 	if spec.Seed != 0 {
 		s.Seed = spec.Seed

@@ -69,7 +69,7 @@ func (d *draft) properties() object { return d.next["properties"].(object) }
 func storedTypes() []*resourceType {
 	types := slices.Concat(storedNetworkTypes(), loadBalancerTypes(), storedStorageTypes())
 	types = append(types, &resourceType{name: "Microsoft.Resources/tags", versions: tagsVersions(), get: getTags, put: writeTags, patch: writeTags, remove: writeTags})
-	return append(types, identityResourceType(), autoscaleType(), availabilitySetType(), placementGroupResourceType(), sshKeyType(), standbyPoolResourceType())
+	return append(types, identityResourceType(), autoscaleType(), availabilitySetType(), placementGroupResourceType(), sshKeyType(), standbyPoolResourceType(), encryptionSetResourceType())
 }
 
 // storedType makes the type of a name with its rules.

@@ -131,11 +131,16 @@ func Actions(verb string) []string {
 	return a
 }
 
+// ReadEncryptionSet is the action on a disk encryption set that reading it needs, and Azure's linked
+// check of what is encrypted with it. The set may lie in another group.
+const ReadEncryptionSet = "Microsoft.Compute/diskEncryptionSets/read"
+
 // ReadActions returns the actions that Reader's methods need on the resource
 // group, sorted.
 func ReadActions() []string {
 	return []string{
 		"Microsoft.Authorization/permissions/read",
+		ReadEncryptionSet,
 		"Microsoft.Compute/disks/read",
 		"Microsoft.Compute/galleries/images/read",
 		"Microsoft.Compute/galleries/images/versions/read",

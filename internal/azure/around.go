@@ -75,6 +75,10 @@ func (a around) Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapsh
 	return call(ctx, a, "get snapshot", func(ctx context.Context) (fleet.Snapshot, error) { return a.next.Snapshot(ctx, id) })
 }
 
+func (a around) EncryptionSet(ctx context.Context, id fleet.ResourceID) (fleet.EncryptionSet, error) {
+	return call(ctx, a, "get disk encryption set", func(ctx context.Context) (fleet.EncryptionSet, error) { return a.next.EncryptionSet(ctx, id) })
+}
+
 func (a around) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error) {
 	return call(ctx, a, "get gallery", func(ctx context.Context) (fleet.Gallery, error) { return a.next.Gallery(ctx, id) })
 }

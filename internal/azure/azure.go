@@ -29,6 +29,7 @@ type Reader interface {
 	Machines(ctx context.Context, group fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error)
 	Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error)
 	Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error)
+	EncryptionSet(ctx context.Context, id fleet.ResourceID) (fleet.EncryptionSet, error)
 	Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error)
 	Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error)
 	// Versions lists a definition's versions with their replication status,

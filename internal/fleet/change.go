@@ -40,18 +40,20 @@ type (
 		Source   ResourceID
 		Tags     map[string]string
 		// Closed disables export by SAS: the snapshot holds a node's keys.
-		Closed bool `json:",omitempty"`
+		Closed     bool       `json:",omitempty"`
+		Encryption Encryption `json:",omitzero"`
 	}
 	// DeleteSnapshot removes one; a missing one is no error.
 	DeleteSnapshot struct{ ID ResourceID }
 	// CreateDisk makes a disk from a snapshot, with export by SAS disabled.
 	CreateDisk struct {
-		ID       ResourceID
-		Location string
-		Zone     string `json:",omitempty"`
-		SKU      string
-		Source   ResourceID
-		Tags     map[string]string
+		ID         ResourceID
+		Location   string
+		Zone       string `json:",omitempty"`
+		SKU        string
+		Source     ResourceID
+		Tags       map[string]string
+		Encryption Encryption `json:",omitzero"`
 	}
 	// DeleteDisk removes one; a missing one is no error.
 	DeleteDisk struct{ ID ResourceID }
@@ -85,6 +87,7 @@ type (
 		ReplicationMode   string
 		ExcludeFromLatest bool `json:",omitempty"`
 		Tags              map[string]string
+		EncryptionSet     ResourceID `json:",omitempty"` // "" for the platform's key
 	}
 	// TagVersion merges tags into a version's; an empty value removes the tag.
 	TagVersion struct {

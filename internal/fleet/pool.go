@@ -273,6 +273,21 @@ type Disk struct {
 	Created      time.Time  `json:"created,omitzero"`
 }
 
+// An Encryption is how the bytes of a disk or snapshot are encrypted; the zero value is with the
+// platform's key.
+type Encryption struct {
+	Set  ResourceID `json:"set,omitempty"`  // disk encryption set
+	Type string     `json:"type,omitempty"` // of that: "EncryptionAtRestWithCustomerKey"
+}
+
+// An EncryptionSet is a disk encryption set: a key of its owner's, and how it is used.
+type EncryptionSet struct {
+	ID       ResourceID
+	Location string
+	Type     string // "EncryptionAtRestWithCustomerKey", "EncryptionAtRestWithPlatformAndCustomerKeys", "ConfidentialVmEncryptedWithCustomerKey"
+	Problem  string // why Azure cannot use its key, as far as it shows that; "" where it shows nothing
+}
+
 // A Snapshot is a copy of a disk at a time.
 type Snapshot struct {
 	ID                ResourceID        `json:"id"`

@@ -63,6 +63,9 @@ type GeneralizeReport struct {
 	// Partial says that an inspection of a running node ended at one of its limits:
 	// Findings are what it found until then.
 	Partial bool `json:"partial,omitempty"`
+	// Elsewhere lists folders of a running node that lie on another disk than its root, of
+	// which no copy has them: the kubelet's, and those of container runtimes.
+	Elsewhere []ElsewhereFolder `json:"elsewhere,omitempty"`
 	// Flushed is when the flush of a running node's disk began, by its own clock; zero
 	// where none was asked for.
 	Flushed time.Time `json:"flushed,omitzero"`
@@ -79,6 +82,13 @@ type GeneralizeReport struct {
 	// Mentions names files outside configuration and state that name the donor.
 	// They are harmless and told for completeness.
 	Mentions []string `json:"mentions,omitempty"`
+}
+
+// An ElsewhereFolder lies on another disk than the node's root.
+type ElsewhereFolder struct {
+	Path    string `json:"path"`
+	Bytes   int64  `json:"bytes"` // used on that file system; 0 where it does not say
+	Kubelet bool   `json:"kubelet,omitempty"`
 }
 
 // SecretClass says what may be done about a secret on the disk.

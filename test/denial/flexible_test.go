@@ -32,7 +32,8 @@ func flexibleActions() (onGroup, onSubscription []string) {
 }
 
 func flexibleWorld(t *testing.T, onGroup, onSubscription []string, rules []kube.Rule) *world {
-	return newWorldOf(t, azsim.Spec{}, flexible, rules, principal(clientID, onGroup, onSubscription))
+	return newWorldOf(t, azsim.Spec{}, flexible, rules,
+		principal(clientID, append(slices.Clone(onGroup), "Microsoft.StandbyPool/standbyVirtualMachinePools/read"), onSubscription))
 }
 
 // TestFlexible: with exactly the role of Flexible pools, captures with a new node and by another

@@ -19,9 +19,9 @@ func documentedActions() (onGroup, onSubscription []string) {
 	return azure.ActionsOf(azure.Changes()...), azure.SubscriptionReadActions()
 }
 
-// rollbackActions are reading, and the two changes of a rollback.
+// rollbackActions are reading but for disk encryption sets, and the two changes of a rollback.
 func rollbackActions() []string {
-	return azure.ActionsOf(fleet.PatchModel{}, fleet.TagVersion{})
+	return slices.DeleteFunc(azure.ActionsOf(fleet.PatchModel{}, fleet.TagVersion{}), func(a string) bool { return a == azure.ReadEncryptionSet })
 }
 
 // documentedRules are all that a capture may need, without those of force if it has none.

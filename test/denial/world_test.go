@@ -40,6 +40,7 @@ const (
 	customData = "#cloud-config\nruncmd: [join]\n"
 	group      = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup)
 	pool       = group + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
+	keys       = group + "/providers/Microsoft.Compute/diskEncryptionSets/keys" // of the pool's disks
 )
 
 // A world is a pool of nodes in a simulated Azure and a simulated cluster, which
@@ -85,8 +86,18 @@ func newWorldOf(t *testing.T, spec azsim.Spec, change func(map[string]any), rule
 		}, principals...),
 	}
 	t.Cleanup(w.azure.Close)
+	spec.Resources = append(spec.Resources, azsim.ResourceSpec{Type: "Microsoft.Compute/diskEncryptionSets", Name: keys.Name(),
+		Body: map[string]any{"location": "westeurope", "properties": map[string]any{"activeKey": map[string]any{"keyUrl": "https://keys.vault.azure.net/keys/disks/1"}}}})
 	must(t, w.azure.Create(t.Context(), &spec))
-	must(t, simulation.Pool{Name: pool.Name(), Capacity: 3, CustomData: customData, Change: change}.CreateIn(t.Context(), w.azure))
+	must(t, simulation.Pool{Name: pool.Name(), Capacity: 3, CustomData: customData, Change: func(body map[string]any) {
+		if change != nil {
+			change(body)
+		}
+		profile := body["properties"].(map[string]any)["virtualMachineProfile"].(map[string]any)
+		profile["storageProfile"].(map[string]any)["osDisk"] = map[string]any{"createOption": "FromImage",
+			"managedDisk": map[string]any{"diskEncryptionSet": map[string]any{"id": string(keys)}}}
+	}}.CreateIn(t.Context(), w.azure))
+	w.azure.RequireOwnKeys(true)
 	w.azure.OnRequest = func(r azsim.Request) {
 		w.mu.Lock()
 		defer w.mu.Unlock()

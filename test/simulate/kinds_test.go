@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,12 +18,16 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // A kind is what Azure has added to scale sets, or to what a capture makes of them.
 type kind struct {
 	set   func(w *world, body object) // changes the body of the pool's PUT; may be nil
 	setUp func(w *world)              // changes the world once its nodes are there; may be nil
+	keys  string                      // type of the disk encryption set that all has
+	// elsewhere are folders of the nodes that lie on another disk than the root.
+	elsewhere []wire.ElsewhereFolder
 }
 
 const setExtension = "Microsoft.Azure.Security"
@@ -36,10 +41,30 @@ var poolKinds = map[string]kind{
 		list["extensions"] = append(list["extensions"].([]object), object{"name": "ade", "properties": object{"publisher": setExtension,
 			"type": "AzureDiskEncryptionForLinux", "typeHandlerVersion": "1.1"}})
 	}},
-	"own keys": {set: func(w *world, body object) {
-		profileIn(body)["storageProfile"].(object)["osDisk"] = object{"createOption": "FromImage",
-			"managedDisk": object{"storageAccountType": "Premium_LRS", "diskEncryptionSet": object{"id": string(w.pool.In("diskEncryptionSets", "keys"))}}}
-	}},
+	"store on another disk":   {elsewhere: []wire.ElsewhereFolder{{Path: "/mnt/containerd", Bytes: 3 << 30}}},
+	"kubelet on another disk": {elsewhere: []wire.ElsewhereFolder{{Path: "/var/lib/kubelet", Bytes: 1 << 30, Kubelet: true}}},
+	"own keys":                ownKeys(nil),
+	"own keys of before":      ownKeys(func(w *world) { w.makeKeys("newer", "EncryptionAtRestWithCustomerKey"); w.patchModelKeys("newer") }),
+	"own keys that are gone":  ownKeys(func(w *world) { w.make(http.MethodDelete, w.keys(), disksAPI, nil) }),
+	"own keys without vault":  ownKeys((*world).loseVault),
+	"own keys that may not be read": ownKeys(func(w *world) {
+		if err := w.azure.AddFault(azsim.Fault{Action: "Microsoft.Compute/diskEncryptionSets/read", Effect: azsim.EffectError, Status: http.StatusForbidden,
+			Code: "AuthorizationFailed", Message: "The client does not have authorization to perform action 'Microsoft.Compute/diskEncryptionSets/read'."}); err != nil {
+			w.broken(0, "cannot refuse to read the set: %v", err)
+		}
+	}),
+	"own keys for confidential VMs": ownKeys(func(w *world) {
+		w.makeKeys("secret", "ConfidentialVmEncryptedWithCustomerKey")
+		w.azure.View(func(v *azsim.View) {
+			secret := string(w.pool.In("diskEncryptionSets", "secret"))
+			v.Get(string(w.donorDisk())).(*armcompute.Disk).Properties.Encryption.DiskEncryptionSetID = &secret
+		})
+		w.patchModelKeys("secret")
+	}),
+	"own keys of another region": ownKeys(func(w *world) {
+		w.azure.View(func(v *azsim.View) { v.Get(string(w.keys())).(object)["location"] = "northeurope" })
+	}),
+	"own and the platform's keys": ownKeysOf("EncryptionAtRestWithPlatformAndCustomerKeys", nil),
 	"resilient creation": {set: func(_ *world, body object) {
 		body["properties"].(object)["resiliencyPolicy"] = object{"resilientVMCreationPolicy": object{"enabled": true}, "resilientVMDeletionPolicy": object{"enabled": true}}
 	}},
@@ -74,6 +99,74 @@ var poolKinds = map[string]kind{
 		setMix(body, "Standard_D2s_v5", "Standard_D2_v2")
 		w.make(http.MethodPatch, w.pool, computeAPI, body)
 	}},
+}
+
+// ownKeys has disks with a set of their owner's, which a policy requires once they are there.
+func ownKeys(then func(w *world)) kind { return ownKeysOf("EncryptionAtRestWithCustomerKey", then) }
+
+func ownKeysOf(kindOf string, then func(w *world)) kind {
+	return kind{keys: kindOf, set: func(w *world, body object) {
+		profileIn(body)["storageProfile"].(object)["osDisk"] = object{"createOption": "FromImage",
+			"managedDisk": object{"storageAccountType": "Premium_LRS", "diskEncryptionSet": object{"id": string(w.keys())}}}
+	}, setUp: func(w *world) {
+		w.azure.RequireOwnKeys(true)
+		if then != nil {
+			then(w)
+		}
+	}}
+}
+
+// keys is the disk encryption set of a pool with own keys.
+func (w *world) keys() fleet.ResourceID { return w.pool.In("diskEncryptionSets", "keys") }
+
+func (w *world) loseVault() {
+	w.azure.View(func(v *azsim.View) {
+		v.Get(string(w.keys())).(object)["properties"].(object)["autoKeyRotationError"] = object{"code": "KeyVaultNotFound", "message": "The vault keys was not found."}
+	})
+}
+
+func (w *world) makeKeys(name, kindOf string) {
+	w.make(http.MethodPut, w.pool.In("diskEncryptionSets", name), disksAPI, object{"location": location, "identity": object{"type": "SystemAssigned"},
+		"properties": object{"encryptionType": kindOf, "activeKey": object{"keyUrl": "https://keys.vault.azure.net/keys/disks/1"}}})
+}
+
+func (w *world) patchModelKeys(name string) {
+	w.make(http.MethodPatch, w.pool, computeAPI, object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"osDisk": object{
+		"managedDisk": object{"diskEncryptionSet": object{"id": string(w.pool.In("diskEncryptionSets", name))}}}}}}})
+}
+
+// encrypts gives what others made before the pool's set, where it has own keys.
+func (w *world) encrypts(properties object) {
+	kindOf := poolKinds[w.story.Pool.Kind].keys
+	if kindOf == "" {
+		return
+	}
+	if profile, isVersion := properties["publishingProfile"].(object); isVersion {
+		profile["targetRegions"] = []object{{"name": location, "regionalReplicaCount": 1, "encryption": object{"osDiskImage": object{"diskEncryptionSetId": string(w.keys())}}}}
+	} else if properties["creationData"] != nil {
+		properties["encryption"] = object{"diskEncryptionSetId": string(w.keys()), "type": kindOf}
+	}
+}
+
+// watchKeys looks every second at all that holds bytes of a disk, and returns what was not
+// encrypted with the set, and the names of all.
+func (w *world) watchKeys() (seen func() (foreign, of []string)) {
+	lacks, had := map[string]bool{}, map[string]bool{}
+	for n := range 3600 {
+		w.after(time.Duration(n)*time.Second, func() {
+			w.azure.View(func(v *azsim.View) {
+				for _, typ := range []string{"disks", "snapshots", "galleries/images/versions"} {
+					v.Each("Microsoft.Compute/"+typ, func(id string, body any) {
+						text, _ := json.Marshal(body)
+						if had[fleet.ResourceID(id).Name()] = true; !strings.Contains(string(text), `"diskEncryptionSetId":"`+string(w.keys())) {
+							lacks[id+": "+string(text)] = true
+						}
+					})
+				}
+			})
+		})
+	}
+	return func() ([]string, []string) { return slices.Sorted(maps.Keys(lacks)), slices.Sorted(maps.Keys(had)) }
 }
 
 // setMix gives a Flexible set an instance mix whose sizes take turns.
@@ -134,6 +227,7 @@ type poolOfToday struct {
 	plan       []string // what the plan says, as -o json shows it
 	silent     []string // what it does not say
 	ends       string   // code of the refusal; "" ends well
+	keys       bool     // each disk, snapshot and version is encrypted with the pool's set
 	canary     string   // what is wrong with the scale set of the canary, as a pattern of its JSON
 	after      func(w *world) string
 }
@@ -141,7 +235,35 @@ type poolOfToday struct {
 var poolsOfToday = []poolOfToday{
 	{name: "Azure Disk Encryption", kind: "disk encryption", plan: []string{`"code":"DiskEncrypted"`}, ends: "DiskEncrypted"},
 	{name: "Azure Disk Encryption by extension", kind: "disk encryption's extension", plan: []string{`"code":"DiskEncrypted"`, "ade (AzureDiskEncryptionForLinux)"}, ends: "DiskEncrypted"},
-	{name: "own keys", kind: "own keys", plan: []string{`"code":"OwnKeys"`, "the disk encryption set keys"}, ends: "OwnKeys"},
+	{name: "own keys", kind: "own keys", keys: true},
+	{name: "own keys and the platform's", kind: "own and the platform's keys", keys: true},
+	{name: "own keys of a Flexible pool, with a canary", kind: "own keys", flexible: true, change: func(p *Pool) { p.Extensions = nil }, ask: Ask{Canary: 1}, keys: true},
+	{name: "own keys while the node stays in service", kind: "own keys", ask: Ask{Online: true, Grow: 1}, keys: true},
+	{name: "own keys, and back", kind: "own keys", keys: true, after: func(w *world) string {
+		w.pursue(1, Ask{Do: "rollback"})
+		if p := w.processes[len(w.processes)-1]; p.err != nil {
+			return fmt.Sprintf("the rollback ended with %v", p.err)
+		}
+		return ""
+	}},
+	{name: "own keys that the model has no more", kind: "own keys of before", ends: "OwnKeys",
+		plan: []string{`"code":"OwnKeys"`, "its model makes disks with the disk encryption set newer, and the image of this disk would need the set keys"}},
+	{name: "own keys that the model has no more, and the version is only published", kind: "own keys of before", ask: Ask{PublishOnly: true}, keys: true},
+	{name: "own keys, and their set is deleted", kind: "own keys that are gone", ends: "OwnKeys", plan: []string{`"code":"OwnKeys"`, "the disk encryption set does not exist"}},
+	{name: "own keys, and their vault is gone", kind: "own keys without vault", ends: "OwnKeys",
+		plan: []string{`"code":"OwnKeys"`, "Azure cannot use the key of the disk encryption set: KeyVaultNotFound: The vault keys was not found."}},
+	{name: "own keys, and no right to read the set", kind: "own keys that may not be read", ends: "Unreadable",
+		plan: []string{`"code":"Unreadable"`, "diskEncryptionSets/read", "grant these credentials the right to read it"}},
+	{name: "own keys of confidential VMs", kind: "own keys for confidential VMs", ends: "OwnKeys", plan: []string{"the disks of confidential VMs alone"}},
+	{name: "own keys of another region", kind: "own keys of another region", ends: "OwnKeys", plan: []string{"the disk encryption set is in northeurope"}},
+	{name: "the platform's keys, and the set is never asked for", after: func(w *world) string {
+		return strings.Repeat("a set was read", w.counted("diskEncryptionSets"))
+	}},
+	{name: "image store on another disk", kind: "store on another disk", ask: Ask{Baked: true},
+		plan: []string{"/mnt/containerd lies on another disk than the root of the donor: what is there (3072 MiB are used on that disk) is not in the image"}},
+	{name: "kubelet's folder on another disk", kind: "kubelet on another disk", plan: []string{"/var/lib/kubelet lies on another disk"}},
+	{name: "kubelet's folder on another disk, and nothing makes it again", kind: "kubelet on another disk", ask: Ask{Baked: true},
+		plan: []string{`"code":"KubeletElsewhere"`, "with --bootstrap baked nothing makes it again"}, ends: "KubeletElsewhere"},
 	{name: "instance mix", kind: "mix", flexible: true, ask: Ask{Grow: 2, Canary: 1},
 		plan: []string{"1 × Standard_D2s_v5 or Standard_D4s_v5", "2 or 4 vCPUs", "standardDSv5Family and"}, after: func(w *world) string {
 			if n := w.counted("skus"); n != 1 {
@@ -222,7 +344,17 @@ func TestPoolsOfToday(t *testing.T) {
 					}
 				}
 				canary := w.watchCanary()
+				keys := func() (foreign, of []string) { return nil, nil }
+				if row.keys {
+					keys = w.watchKeys()
+				}
 				w.act()
+				// Three disks, two snapshots, the copy on the workbench and three versions at least.
+				if foreign, of := keys(); row.keys && (len(foreign) > 0 || len(of) < 9) {
+					t.Errorf("of %q, without the set: %s", of, strings.Join(foreign, "\n"))
+				} else if row.keys {
+					t.Logf("with the set %s: %s", w.keys(), strings.Join(of, ", "))
+				}
 				if body := canary(); row.ask.Canary > 0 && body == "" || row.canary != "" && strings.Contains(body, row.canary) {
 					t.Errorf("the canary was %s", body)
 				}
@@ -236,6 +368,30 @@ func TestPoolsOfToday(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPolicyInTheMiddle begins to require own keys at each write of a capture of a pool without, and
+// takes the key from one with them: it says why, undoes what it did, and leaves the model alone.
+func TestPolicyInTheMiddle(t *testing.T) {
+	playBoth := func(s Story) {
+		for _, s := range []Story{s, onFlexible(s)} {
+			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+				t.Error(explain(s, r))
+			}
+		}
+	}
+	for _, request := range []string{putSnapshot, "azure PUT disks/disk_pool1_work", "azure PUT snapshots/snapshot_pool1_generalized", putVersion, patchModel} {
+		for _, ask := range []Ask{{}, {Online: true}} {
+			ask.Do, ask.Once, ask.Exit = "capture", true, 1
+			s := Story{Name: "policy at " + request, Seed: 1, Pool: usual, Asks: []Ask{ask}, Happen: at(request, 1, "own keys required"),
+				Cannot: "an Azure Policy forbids this: ask its owner for an exemption"}
+			playBoth(s)
+		}
+	}
+	for what, says := range map[string]string{"set deleted": "diskEncryptionSets/keys", "vault gone": "KeyVaultAccessForbidden: Unable to access key vault resource"} {
+		playBoth(Story{Name: what, Seed: 1, Pool: with(func(p *Pool) { p.Kind = "own keys" }), Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+			Happen: at(putSnapshot, 1, what), Cannot: says})
 	}
 }
 
@@ -257,7 +413,7 @@ func (w *world) planOf(t *testing.T, ask Ask) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := capture.Request{Node: w.nodeName(0), NewNodes: ask.Grow, Canary: ask.Canary, History: ask.History}
+	q := capture.Request{Node: w.nodeName(0), NewNodes: ask.Grow, Canary: ask.Canary, History: ask.History, Online: ask.Online, PublishOnly: ask.PublishOnly}
 	if ask.Baked {
 		q.Bootstrap = plan.BootstrapBaked
 	}

@@ -111,6 +111,12 @@ func (w *world) neighbour(e Event, p *process) bool {
 		w.locked(func() { w.nodes[name] = now })
 	case "canary deleted":
 		w.make(http.MethodDelete, fleet.CanaryOf(w.pool), computeAPI, nil)
+	case "own keys required":
+		w.azure.RequireOwnKeys(true)
+	case "set deleted":
+		w.make(http.MethodDelete, w.keys(), disksAPI, nil)
+	case "vault gone":
+		w.loseVault()
 	case "kubelets silent":
 		w.locked(func() { w.silent = true })
 	case "disk made by others":

@@ -97,7 +97,8 @@ func (w *world) inspected(p *corev1.Pod, command []string) {
 	if w.runsOn(p) == nil {
 		return
 	}
-	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, DryRun: true}
+	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, DryRun: true,
+		Elsewhere: poolKinds[w.story.Pool.Kind].elsewhere}
 	for _, x := range w.saved(&report) {
 		report.Unsaved = append(report.Unsaved, strings.TrimSpace(string(x.kind)+" "+x.name)+": "+wire.NoSealKey)
 	}

@@ -29,7 +29,7 @@ var swept = []Story{
 		Asks: []Ask{{Do: "capture", Deallocate: true}, {Do: "rollback", To: "original"}}},
 	{Name: "sweep resume", Seed: 3, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: at("azure PUT snapshots/snapshot_pool1_generalized", 1, "kill after")},
 	{Name: "sweep online", Seed: 4, Pool: usual, Asks: []Ask{{Do: "capture", Online: true, Grow: 1, History: 2}}},
-	{Name: "sweep publish only", Seed: 5, Pool: with(func(p *Pool) { p.Extensions = []string{"monitor"} }), Asks: []Ask{{Do: "capture", PublishOnly: true, Canary: 1}}},
+	{Name: "sweep publish only", Seed: 5, Pool: with(func(p *Pool) { p.Extensions, p.Kind = []string{"monitor"}, "own keys" }), Asks: []Ask{{Do: "capture", PublishOnly: true, Canary: 1}}},
 	{Name: "sweep rollback", Seed: 2, Pool: Pool{Instances: 3, Versions: 3, Extensions: []string{"monitor"}}, Asks: []Ask{{Do: "rollback"}}},
 }
 

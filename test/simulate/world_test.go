@@ -265,6 +265,9 @@ func (w *world) setUp() {
 	w.azure.Instant(true)
 	defer w.azure.Instant(false)
 	p := w.story.Pool
+	if kindOf := poolKinds[p.Kind].keys; kindOf != "" {
+		w.makeKeys(w.keys().Name(), kindOf)
+	}
 	image := object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}
 	if p.Versions > 0 {
 		image = object{"id": w.spelled(w.setUpGallery())}
@@ -397,6 +400,7 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 	}
 	put := func(id fleet.ResourceID, version string, tags, properties object) {
 		time.Sleep(time.Second) // no two versions are published in the same one
+		w.encrypts(properties)
 		body := object{"location": location, "tags": tags, "properties": properties}
 		if id == empty {
 			body["sku"] = object{"name": "StandardSSD_LRS"}

@@ -327,6 +327,20 @@ type storedAnswer struct {
 	} `json:"properties"`
 }
 
+// encryptionSetAnswer is what is wanted of a DiskEncryptionSet.
+type encryptionSetAnswer struct {
+	ID         string `json:"id"`
+	Location   string `json:"location"`
+	Properties struct {
+		EncryptionType       string `json:"encryptionType"`
+		ProvisioningState    string `json:"provisioningState"`
+		AutoKeyRotationError *struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"autoKeyRotationError"`
+	} `json:"properties"`
+}
+
 // tagged is nil for no tags, as the SDK's models have it.
 func tagged(tags map[string]string) map[string]string {
 	if len(tags) == 0 {

@@ -141,7 +141,7 @@ func onAzsim(t *testing.T, name string, do func(t *testing.T, f fixture)) {
 // What the adapter does shows in a fresh read of the simulated Azure.
 func TestOnAzsim(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, f fixture){
-		"Reads": testReads, "Missing": testMissing, "Power": testPower, "Protection": testProtection, "Snapshot": testSnapshots, "DataDisk": testDataDisks, "Image": testImages,
+		"Reads": testReads, "Missing": testMissing, "Power": testPower, "Protection": testProtection, "Snapshot": testSnapshots, "DataDisk": testDataDisks, "Image": testImages, "OwnKeys": testOwnKeys,
 		"Latest": testLatest, "Extensions": testExtensions, "Capacity": testCapacity, "Conditions": testConditions, "Resume": testResume, "Faults": testFaults, "Unprotectable": testUnprotectable,
 		"Remade": testRemade, "Rest": testRest, "Requests": testRequests, "Machines": testMachines,
 	} {

@@ -278,6 +278,9 @@ func (c *Cloud) createVersion(ctx context.Context, ch fleet.CreateVersion) (flee
 		ExcludeFromLatest: ptr(ch.ExcludeFromLatest),
 		ReplicaCount:      orNil(ch.Replicas),
 	}
+	if ch.EncryptionSet != "" {
+		region.Encryption = &armcompute.EncryptionImages{OSDiskImage: &armcompute.OSDiskImageEncryption{DiskEncryptionSetID: ptr(string(ch.EncryptionSet))}}
+	}
 	if ch.ReplicationMode != "" {
 		profile.ReplicationMode = ptr(armcompute.ReplicationMode(ch.ReplicationMode))
 	}

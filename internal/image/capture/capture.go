@@ -380,6 +380,7 @@ type state struct {
 	Disk       fleet.ResourceID `json:"disk"`          // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
+	Encryption fleet.Encryption `json:"encryption,omitzero"` // of the copies and of the version
 	Replicas   int32            `json:"replicas,omitempty"`  // of the version
 	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
 	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found

@@ -129,7 +129,7 @@ func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		}
 	}
 	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil),
-		Closed: true})
+		Closed: true, Encryption: s.Encryption})
 	if err != nil || w.RequeueAfter > 0 {
 		return w, err
 	}
@@ -307,6 +307,7 @@ func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	s := c.get()
 	return c.ensureCopy(ctx, p, fleet.CreateDisk{
 		ID: s.Names.WorkDisk, Location: s.Location, Zone: s.Bench.Zone, SKU: "StandardSSD_LRS", Source: s.Names.Snapshot, Tags: c.tags(nil),
+		Encryption: s.Encryption,
 	})
 }
 
@@ -394,5 +395,5 @@ func (c *capture) generalizedSnapshotStep(v view) workflow.Step {
 func (c *capture) generalizedSnapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	return c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk,
-		Tags: c.imageTags()})
+		Tags: c.imageTags(), Encryption: s.Encryption})
 }

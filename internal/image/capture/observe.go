@@ -98,6 +98,10 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
 		}
 	}
+	if set := plan.EncryptionSet(o); set != "" {
+		keys, err := c.Cloud.EncryptionSet(ctx, set)
+		o.Keys, o.NoKeys = keys, err
+	}
 	c.findWorkbench(ctx, &o)
 	return o, names
 }
@@ -380,6 +384,13 @@ func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Probl
 	scan.keepScan(report)
 	if len(scan.RemovedSecrets) > 0 {
 		c.Note("--remove-secrets deletes from the copy: %s", upTo(maxNamed, scan.RemovedSecrets, report.SecretsRemoved))
+	}
+	for _, f := range report.Elsewhere {
+		if f.Kubelet && c.req.Bakes() {
+			return []fleet.Problem{{Code: "KubeletElsewhere", On: "node " + c.req.Node, What: "the kubelet's folder " + f.Path + " lies on another disk than its root: " +
+				"no image has it, and with --bootstrap baked nothing makes it again", WayOut: "capture with --bootstrap keep, or keep the folder on the OS disk"}}
+		}
+		c.Note("%s lies on another disk than the root of the donor: what is there (%d MiB are used on that disk) is not in the image; new nodes make or pull it again", f.Path, f.Bytes>>20)
 	}
 	if report.Partial {
 		c.Note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")

@@ -184,9 +184,10 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	return t, p, nil
 }
 
-// Actions returns the Azure actions that changes of a pool need.
+// Actions returns the Azure actions that changes of a pool need on its group. That a disk encryption
+// set may be read, reading it shows.
 func Actions(pool fleet.Pool, changes []fleet.Change) []string {
-	all := azure.ActionsOf(changes...)
+	all := slices.DeleteFunc(azure.ActionsOf(changes...), func(a string) bool { return a == azure.ReadEncryptionSet })
 	if pool.Flexible() {
 		all = azure.OfFlexible(all)
 	}
@@ -232,6 +233,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.VMID = o.Instance.VMID
 	}
 	s.ModelChanged = resume.From == plan.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
+	s.Encryption = fleet.Encryption{Set: plan.EncryptionSet(o), Type: o.Keys.Type}
 	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
 	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
 	for _, e := range toDelete {

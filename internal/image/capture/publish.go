@@ -364,6 +364,7 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 		StorageType:       first(s.StorageType, fleet.ZRS),
 		ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()),
 		Tags:              c.imageTags(),
+		EncryptionSet:     s.Encryption.Set,
 	}
 	made := c.Cloud.Now().UTC().Format(time.RFC3339)
 	if change.Tags[fleet.TagNotLive] = made; c.req.PublishOnly {

@@ -19,7 +19,9 @@ type Observed struct {
 	NotInstance      error            // why the Node names none, or none of a scale set
 	Pool             *fleet.Pool
 	Instance         *fleet.Instance
-	Disk             *fleet.Disk // the donor's OS disk
+	Disk             *fleet.Disk         // the donor's OS disk
+	Keys             fleet.EncryptionSet // EncryptionSet(o), where that is one
+	NoKeys           error               // why it cannot be read
 	Size             *fleet.SizeInfo
 	ModelSizes       []fleet.SizeInfo // that new nodes may have, of a Flexible pool, without the donor's
 	Gallery          *fleet.Gallery
@@ -181,6 +183,9 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	if resume.From == AtDonor && o.Pool != nil && o.Instance != nil {
 		p.ofDisk(o)
 		p.ofEncryption(o)
+	}
+	if resume.From < AtVersion && o.Pool != nil {
+		p.ofKeys(o, q)
 	}
 	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),

@@ -33,6 +33,15 @@ func deviceOf(info fs.FileInfo) (device uint64, known bool) {
 	return uint64(s.Dev), true //nolint:unconvert // 32 bits on some architectures
 }
 
+// usedBytes is how much is used of the file system that a file lies on.
+func usedBytes(f *os.File) int64 {
+	var s unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &s) != nil {
+		return 0
+	}
+	return int64(s.Blocks-s.Bfree) * int64(s.Bsize) //nolint:unconvert // 32 bits on some architectures
+}
+
 // linked says whether a file has other names: overwriting it changes them too.
 func linked(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)

@@ -42,6 +42,10 @@ func scanRunning(ctx context.Context, t *tree.Tree, o Options, found inspection,
 		return err
 	}
 	r.Joins = c.staying(r.Joins)
+	var err error
+	if r.Elsewhere, err = elsewhere(t); err != nil {
+		return err
+	}
 	progress("scanning the running node for secrets")
 	limited, cancel := context.WithTimeout(ctx, o.Limits.Time)
 	defer cancel()
@@ -51,6 +55,42 @@ func scanRunning(ctx context.Context, t *tree.Tree, o Options, found inspection,
 	}
 	r.Partial = err != nil
 	return s.judge(t, r)
+}
+
+// elsewhere lists the kubelet's folder and those of container runtimes that lie on another disk.
+func elsewhere(t *tree.Tree) (all []wire.ElsewhereFolder, err error) {
+	root, err := t.Stat("/")
+	if err != nil {
+		return nil, err
+	}
+	device, known := deviceOf(root)
+	runtimes, err := containerdRoots(t)
+	if err != nil || !known {
+		return nil, err
+	}
+	const kubelet = "var/lib/kubelet"
+	seen := map[string]bool{}
+	for _, name := range append([]string{kubelet, "var/lib/docker", "var/lib/containers/storage"}, runtimes...) {
+		at, err := t.Resolve(name, true)
+		if err != nil || seen[at] { // a folder that is not there, or cannot be followed, is on no disk
+			continue
+		}
+		seen[at] = true
+		if info, err := t.Stat(at); err != nil || !info.IsDir() {
+			continue
+		} else if on, _ := deviceOf(info); on == device {
+			continue
+		}
+		dir, err := t.Root().Open(at)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, wire.ElsewhereFolder{Path: "/" + at, Bytes: usedBytes(dir), Kubelet: name == kubelet})
+		if err := dir.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // doomEdited adds what the table's Edit rows change as a whole, and what container runtimes
