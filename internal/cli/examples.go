@@ -26,8 +26,7 @@ func commandExamples() map[string]string {
   ortet nodes --failed
   ortet nodes k8s-pool1-12345678-vmss000003`,
 		"explain": `  ortet explain console.txt
-  journalctl -b --no-pager | ortet explain -
-  kubectl describe node k8s-pool1-12345678-vmss000003 | ortet explain -`,
+  ortet explain journal.txt console.txt -o json`,
 		"boot show": `  ortet boot show k8s-pool1-12345678-vmss000003
   ortet boot show k8s-pool1-12345678-vmss000003 -o html --out boot.html`,
 		"boot stats": `  ortet boot stats k8s-pool1-12345678-vmss

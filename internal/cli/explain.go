@@ -19,17 +19,18 @@ const mostExplained = 50
 func newExplain(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain FILE...",
-		Short: "Say why a node did not come up, from logs and states that were pasted",
+		Short: "Say why a node did not come up, from pasted logs and states",
 		Long: `explain reads what is there of a node that did not come up, and says why, who can
 mend it, and which lines show it. It needs neither cluster nor cloud. Names of
 files do not matter. It reads, also quoted or cut (docs/how-to/explain.md):
 
-  - journals, consoles, dmesg, logs of kubelet, containerd, k3s, RKE2, cloud-init
+  - journals, consoles, dmesg
+  - logs of kubelet, containerd, k3s, RKE2 and cloud-init
   - systemctl status, cloud-init status --long
   - kubectl describe node, kubectl get nodes
   - errors of Azure Resource Manager, and instance views
 
-"-" is standard input. Files of several machines give a verdict each. The exit code is
+"-" is standard input: kubectl describe node NODE | ortet explain -. Files of several machines give a verdict each. The exit code is
 4 if something failed, 0 if nothing did or nothing says so, and 3 if a file is missing
 or no text.`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -7,6 +7,9 @@ import (
 	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
+// azures is the form of what readARM reads.
+const azures = "an error or instance view of Azure"
+
 var (
 	armText   = regexp.MustCompile(`(?i)vmextension|provisioningstate|vmsscse|OSProvisioningTimedOut|\\*"ExitCode\\*"|\\*"statuses\\*"|"code\\*"\s*:|DeploymentFailed|\(Code: `)
 	slashes   = regexp.MustCompile(`\\+(?:r\\+n|n|r|t|"|u003[ce]|u0026|u0027|')`)

@@ -188,7 +188,7 @@ func judge(parts []*part) Machine {
 		m.Owner, m.Retryable, m.Confidence = j.Owner, j.Retryable, verdict.ConfidenceOf(j.Reason)
 		m.Stage, m.Module, m.Phase, m.ExitCode = j.Stage, j.Module, j.Phase, j.ExitCode
 		for _, at := range j.At {
-			m.quote(parts[at.Log], at.Line)
+			m.quote(parts[at.Log], at.Line, 2)
 		}
 	case well:
 		m.Result, m.Message = NothingFailed, "nothing in it failed: it shows that the boot came to its end, or that the node works"
@@ -204,7 +204,11 @@ func judge(parts []*part) Machine {
 			break
 		}
 		for _, i := range shown[max(0, len(shown)-maxShown):] {
-			m.quote(p, i)
+			around := 2
+			if p.form == azures { // what is beside it is JSON
+				around = 0
+			}
+			m.quote(p, i, around)
 		}
 	}
 	if j.Reason == wire.ReasonUnknown && m.Result == Failed {
@@ -225,12 +229,12 @@ func judge(parts []*part) Machine {
 // maxShown is how many lines are shown of a text that show the verdict.
 const maxShown = 4
 
-// quote adds a line and those around it, redacted in the sight of all that is before.
-func (m *Machine) quote(p *part, i int) {
+// quote adds a line and some around it, redacted in the sight of all that is before.
+func (m *Machine) quote(p *part, i, around int) {
 	if i >= len(p.lines) {
 		return
 	}
-	from, to := max(0, i-2), min(len(p.lines), i+2)
+	from, to := max(0, i-around), min(len(p.lines), i+1+around/2)
 	top := max(0, from-redact.MaxKeyLines)
 	var text []string
 	for _, l := range p.lines[top:min(len(p.lines), to+1)] {
@@ -263,7 +267,7 @@ func more(parts []*part, f verdict.Facts) string {
 		return at + `type C:\AzureData\CustomDataSetupScript.log C:\k\kubelet.err.log`
 	case f.Provision != nil:
 		return at + "cat /var/log/azure/cluster-provision.log"
-	case has("an error or instance view of Azure"):
+	case has(azures):
 		return fmt.Sprintf("ortet nodes NAME, or %s%s", at, journal)
 	case has("cloud-init status"), has("cloud-init's status"):
 		return at + "cat /var/log/cloud-init-output.log"

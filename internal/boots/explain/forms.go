@@ -67,7 +67,7 @@ func (p *part) read() {
 	case p.readObject():
 		return
 	case arm && heads*2 <= len(p.lines):
-		p.form = "an error or instance view of Azure"
+		p.form = azures
 		p.readARM()
 		return
 	}
