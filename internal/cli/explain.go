@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,16 +65,22 @@ func (o *options) readTexts(names []string) (explain.Report, error) {
 	var alone error
 	stdin := false
 	for _, name := range names {
-		t, err := o.readText(name, &stdin)
-		switch {
-		case errors.As(err, new(explain.NoTextError)):
-			not = append(not, fmt.Errorf("%s: %w", name, err))
-			alone = refuseFile(name, err)
-			continue
-		case err != nil:
-			return explain.Report{}, refuseFile(name, err)
+		err := o.withFile(name, &stdin, func(shown string, r io.Reader) error {
+			t, err := explain.Read(shown, r, len(names))
+			switch {
+			case errors.As(err, new(explain.NoTextError)):
+				not = append(not, fmt.Errorf("%s: %w", shown, err))
+				alone = refuseFile(shown, err)
+			case err == nil:
+				texts = append(texts, t)
+			default:
+				return refuseFile(shown, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return explain.Report{}, err
 		}
-		texts = append(texts, t)
 	}
 	if len(texts) == 0 && len(not) > 1 {
 		alone = refuseFile(strings.Join(names, ", "), errors.Join(not...))
@@ -87,28 +92,6 @@ func (o *options) readTexts(names []string) (explain.Report, error) {
 		paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", err.Error())
 	}
 	return explain.Explain(texts), nil
-}
-
-func (o *options) readText(name string, stdin *bool) (_ explain.Text, err error) {
-	if name == "-" {
-		if *stdin {
-			return explain.Text{}, usagef("standard input can be read once")
-		}
-		*stdin = true
-		return explain.Read("standard input", o.process.In)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return explain.Text{}, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if info, err := f.Stat(); err != nil || info.IsDir() {
-		if err == nil {
-			err = fmt.Errorf("%s is a directory: name files", name)
-		}
-		return explain.Text{}, err
-	}
-	return explain.Read(name, f)
 }
 
 func writeExplained(w io.Writer, r explain.Report) {

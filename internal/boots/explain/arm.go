@@ -64,12 +64,13 @@ func (p *part) readARM() {
 		if m := computer.FindStringSubmatch(l.Text); m != nil {
 			p.machine = m[1]
 		}
-		if strings.Contains(l.Text, "OSProvisioningTimedOut") {
+		switch {
+		case strings.Contains(l.Text, "OSProvisioningTimedOut"):
 			p.sign, p.signs = "OSProvisioningTimedOut", append(p.signs, i)
-		} else if armFailed.MatchString(l.Text) {
+		case armFailed.MatchString(l.Text):
 			p.failed, p.signs = true, append(p.signs, i)
-		} else if armWell.MatchString(l.Text) {
-			p.well = true
+		case armWell.MatchString(l.Text):
+			p.good(i)
 		}
 		at := extension.FindAllStringSubmatchIndex(l.Text, -1)
 		for _, m := range exitCode.FindAllStringSubmatchIndex(l.Text, -1) {

@@ -82,11 +82,14 @@ func Explain(texts []Text) Report {
 		t.Lines = raw
 		f := File{Name: t.Name, Lines: t.Total, Skipped: t.Notes}
 		for _, p := range split(t) {
-			p.lastBoot()
-			if p.read(); isJournal {
+			if p.object = p.readObject(); !p.object {
+				p.lastBoot()
+				p.read()
+				p.readSigns()
+			}
+			if isJournal {
 				p.form = "a journal"
 			}
-			p.readSigns()
 			names[p.machine] = true
 			parts = append(parts, p)
 			f.Form = cmp.Or(f.Form, p.form)
@@ -148,6 +151,9 @@ func judge(parts []*part) Machine {
 		for i, p := range parts {
 			logs[i].Source = p.source
 			for _, l := range p.lines {
+				if p.object {
+					break
+				}
 				logs[i].Lines = append(logs[i].Lines, l.Text)
 			}
 		}

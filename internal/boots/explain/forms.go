@@ -27,6 +27,7 @@ type part struct {
 	provision *verdict.Provision
 	sign      string // a reason that the form shows by itself
 	windows   bool
+	object    bool  // the lines are no log
 	dead      bool  // the boot did not come beyond the initrd or the loader
 	failed    bool  // the form says that something failed
 	well      bool  // or that all is well
@@ -41,7 +42,6 @@ var (
 	unitExit   = regexp.MustCompile(`\(code=exited, status=(\d+)`)
 	nodeName   = regexp.MustCompile(`^Name:\s+([\w.-]+)$`)
 	readyRow   = regexp.MustCompile(`^\s*Ready\s+(True|False|Unknown)\s+(.*)$`)
-	nodesHead  = regexp.MustCompile(`^NAME\s+STATUS\s+ROLES\s+AGE\s+VERSION`)
 	nodesRow   = regexp.MustCompile(`^([a-z0-9][\w.-]*)\s+((?:Not)?Ready\S*|Unknown)\s+\S+\s+\S+\s+v\d`)
 	ciStatus   = regexp.MustCompile(`^(?:extended_)?status: (done|error|running|degraded|disabled|not run)\b`)
 	ciError    = regexp.MustCompile(`^\s*-?\s*(\('[\w-]+', \w+\(.*)$`)
@@ -61,12 +61,9 @@ func (p *part) read() {
 		if headed.MatchString(strings.TrimLeft(l.Text, " ")) {
 			heads++
 		}
-		arm = arm || armText.MatchString(l.Text)
+		arm = arm || armText.MatchString(l.Text[:min(len(l.Text), 4*maxSign)])
 	}
-	switch {
-	case p.readObject():
-		return
-	case arm && heads*2 <= len(p.lines):
+	if arm && heads*2 <= len(p.lines) {
 		p.form = azures
 		p.readARM()
 		return
@@ -135,9 +132,10 @@ func (p *part) readState() {
 		}
 		if m := ciStatus.FindStringSubmatch(s); m != nil && heads(s) == "" {
 			p.form, status = "cloud-init status", m[1]
-			if status == "done" || status == "degraded" {
+			switch status {
+			case "done", "degraded":
 				p.good(i)
-			} else if status == "error" {
+			case "error":
 				p.failed, p.signs = true, append(p.signs, i)
 			}
 		}
@@ -175,11 +173,14 @@ func nodeUnit(name string) bool {
 	return strings.HasPrefix(name, "cloud-init") || strings.HasPrefix(name, "cloud-config") || strings.HasPrefix(name, "cloud-final")
 }
 
-// maxObject bounds, in bytes, what is read as one object.
-const maxObject = 8 << 20
+// Bounds, in bytes, of what is read as one object. YAML takes much more memory.
+const (
+	maxObject = 8 << 20
+	maxYAML   = 2 << 20
+)
 
 // readObject reads Nodes as kubectl get -o yaml or json prints them, and cloud-init's
-// status.json and result.json.
+// status.json and result.json. Their lines are no log.
 func (p *part) readObject() bool {
 	var b strings.Builder
 	for _, l := range p.lines {
@@ -205,7 +206,13 @@ func (p *part) readObject() bool {
 			Items []json.RawMessage
 		}
 		var list node
-		if yaml.Unmarshal([]byte(text), &list) != nil {
+		parse := func(b []byte, to any) error { return yaml.Unmarshal(b, to) }
+		if strings.HasPrefix(strings.TrimSpace(text), "{") {
+			parse = json.Unmarshal
+		} else if len(text) > maxYAML {
+			return false
+		}
+		if parse([]byte(text), &list) != nil {
 			return false
 		}
 		all := []node{list}
@@ -223,7 +230,7 @@ func (p *part) readObject() bool {
 					if c.Message == "" {
 						at = line("Ready")
 					}
-					if p.ready(at, c.Status, c.Reason+": "+c.Message); c.Status != "True" || p.machine == "" {
+					if p.ready(at, c.Status, c.Reason+": "+c.Message); c.Status != "True" || len(all) == 1 {
 						p.machine = n.Metadata.Name
 					}
 				}
@@ -254,7 +261,6 @@ func (p *part) readObject() bool {
 		} else if v.V1["datasource"] != nil {
 			p.good(line(`"errors"`))
 		}
-		// The lines are its facts already.
 		return true
 	}
 	return false

@@ -39,6 +39,7 @@ func TestForms(t *testing.T) {
 		"get nodes, all Ready":     {"NAME   STATUS                     ROLES    AGE   VERSION\na      Ready                      <none>   5d    v1.35.0\nb      Ready,SchedulingDisabled   <none>   20m   v1.35.0\n", ": NothingFailed"},
 		"get node -o yaml":         {"apiVersion: v1\nkind: Node\nmetadata:\n  name: a\nstatus:\n  conditions:\n  - type: Ready\n    status: \"False\"\n    reason: KubeletNotReady\n    message: 'container runtime network not ready: cni plugin not initialized'\n", "a: Failed CNINotReady"},
 		"get nodes -o json":        {`{"apiVersion":"v1","kind":"List","items":[{"kind": "Node","metadata":{"name":"a"},"status":{"conditions":[{"type":"Ready","status":"True"}]}},{"kind": "Node","metadata":{"name":"b"},"status":{"conditions":[{"type":"Ready","status":"False","message":"container runtime is down"}]}}]}`, "b: Failed ContainerRuntimeUnavailable"},
+		"a long list of Nodes":     {"{\"items\": [\n" + strings.Repeat("{\"kind\": \"Node\",\n\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}},\n", 4000) + "{\"kind\": \"Node\",\"metadata\":{\"name\":\"z\"},\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"Unknown\"}]}}]}", "z: Failed NodeNotReady"},
 		"a unit that loops":        {fmt.Sprintf(status, "kubelet.service", "activating (auto-restart) (Result: exit-code)", 1), ": Failed KubeletCrashLoop"},
 		"a program that is none":   {fmt.Sprintf(status, "containerd.service", "failed (Result: exit-code)", 203), ": Failed ContainerdMissing"},
 		"a unit that runs":         {fmt.Sprintf(status, "kubelet.service", "active (running)", 0), ": NothingFailed"},
@@ -95,7 +96,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		var texts []Text
 		for _, b := range [][]byte{one, two} {
-			if read, err := Read("f", strings.NewReader(string(b))); err == nil {
+			if read, err := Read("f", strings.NewReader(string(b)), 2); err == nil {
 				texts = append(texts, read)
 			}
 		}

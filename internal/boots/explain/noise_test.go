@@ -72,7 +72,7 @@ func explained(t testing.TB, texts ...string) Report {
 	t.Helper()
 	var all []Text
 	for i, s := range texts {
-		read, err := Read("file"+string(rune('1'+i)), strings.NewReader(s))
+		read, err := Read("file"+string(rune('1'+i)), strings.NewReader(s), len(texts))
 		if err != nil {
 			t.Fatal(err)
 		}

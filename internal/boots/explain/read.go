@@ -14,7 +14,7 @@ import (
 // Bounds of one text. What is kept is its end, which shows why a boot ended.
 const (
 	maxLine  = 256 << 10 // bytes of a line
-	maxKept  = 24 << 20  // bytes
+	maxKept  = 8 << 20   // bytes, of all files
 	maxLines = 50_000
 	maxRead  = 1 << 30 // bytes
 	peeked   = 64 << 10
@@ -40,8 +40,9 @@ type NoTextError string
 
 func (e NoTextError) Error() string { return "it is " + string(e) }
 
-// Read reads a text to its end, or to 1 GiB. An error is one of reading, or a NoTextError. Memory is bounded whatever is read.
-func Read(name string, r io.Reader) (Text, error) {
+// Read reads one of some files to its end, or to 1 GiB. An error is one of reading, or a
+// NoTextError. Memory is bounded whatever is read.
+func Read(name string, r io.Reader, files int) (Text, error) {
 	t := Text{Name: name}
 	limited := &io.LimitedReader{R: r, N: maxRead}
 	b := bufio.NewReaderSize(limited, peeked)
@@ -70,7 +71,7 @@ func Read(name string, r io.Reader) (Text, error) {
 			long++
 		}
 		t.Lines = append(t.Lines, Line{t.Total, line})
-		for kept += len(line); (kept > maxKept || len(t.Lines) > maxLines) && len(t.Lines) > 1; t.Lines = t.Lines[1:] {
+		for kept += len(line); (kept > maxKept/files || len(t.Lines) > maxLines/files) && len(t.Lines) > 1; t.Lines = t.Lines[1:] {
 			kept -= len(t.Lines[0].Text)
 		}
 	}
