@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
 )
 
 // Bounds of one text. What is kept is its end, which shows why a boot ended.
@@ -52,7 +53,7 @@ func Read(name string, r io.Reader, files int) (Text, error) {
 	}
 	if order, ok := utf16Order(head); ok {
 		t.Notes = append(t.Notes, "it is UTF-16, as PowerShell writes, and was read as such")
-		b = bufio.NewReaderSize(&utf16Reader{from: b, big: order}, peeked)
+		b = bufio.NewReaderSize(unicode.UTF16(order, unicode.UseBOM).NewDecoder().Reader(b), peeked)
 		head, _ = b.Peek(peeked)
 	}
 	if what := noText(head); what != "" {
@@ -141,13 +142,13 @@ func noText(head []byte) string {
 	return ""
 }
 
-// utf16Order says whether a text is UTF-16, and whether its high bytes come first.
-func utf16Order(head []byte) (big, is bool) {
+// utf16Order says whether a text is UTF-16, and which of its bytes come first.
+func utf16Order(head []byte) (order unicode.Endianness, is bool) {
 	switch {
 	case bytes.HasPrefix(head, []byte("\xff\xfe")):
-		return false, true
+		return unicode.LittleEndian, true
 	case bytes.HasPrefix(head, []byte("\xfe\xff")):
-		return true, true
+		return unicode.BigEndian, true
 	}
 	var zeros [2]int
 	for i, c := range head {
@@ -156,41 +157,6 @@ func utf16Order(head []byte) (big, is bool) {
 		}
 	}
 	half := len(head) / 2
-	return zeros[0] > zeros[1], half > 8 && max(zeros[0], zeros[1])*10 > half*7 && min(zeros[0], zeros[1])*10 < half
-}
-
-// utf16Reader gives a UTF-16 text as UTF-8.
-type utf16Reader struct {
-	from *bufio.Reader
-	big  bool
-	rest []byte
-	high rune // the first half of a pair
-}
-
-func (u *utf16Reader) Read(p []byte) (int, error) {
-	for len(u.rest) == 0 {
-		var two [2]byte
-		if _, err := io.ReadFull(u.from, two[:]); err != nil {
-			if errors.Is(err, io.ErrUnexpectedEOF) {
-				err = io.EOF
-			}
-			return 0, err
-		}
-		if u.big {
-			two[0], two[1] = two[1], two[0]
-		}
-		r := rune(two[0]) | rune(two[1])<<8
-		switch {
-		case r == 0xfeff:
-		case u.high != 0:
-			u.rest, u.high = utf8.AppendRune(nil, utf16.DecodeRune(u.high, r)), 0
-		case utf16.IsSurrogate(r):
-			u.high = r
-		default:
-			u.rest = utf8.AppendRune(nil, r)
-		}
-	}
-	n := copy(p, u.rest)
-	u.rest = u.rest[n:]
-	return n, nil
+	order = unicode.Endianness(zeros[0] > zeros[1]) // BigEndian is true
+	return order, half > 8 && max(zeros[0], zeros[1])*10 > half*7 && min(zeros[0], zeros[1])*10 < half
 }
