@@ -86,26 +86,36 @@ func (o *options) readBoots(names []string) ([]wire.BootReport, error) {
 	return source.Join(all...), nil
 }
 
-func (o *options) readBootFile(name string, stdin *bool) (_ []wire.BootReport, err error) {
+func (o *options) readBootFile(name string, stdin *bool) (reports []wire.BootReport, err error) {
+	err = o.withFile(name, stdin, func(name string, r io.Reader) (err error) {
+		reports, err = source.Read(name, r, source.Options{})
+		return err
+	})
+	return reports, err
+}
+
+// withFile reads a file, or standard input, which can be read once. It refuses what cannot be
+// opened.
+func (o *options) withFile(name string, stdin *bool, read func(name string, r io.Reader) error) (err error) {
 	if name == "-" {
 		if *stdin {
-			return nil, usagef("standard input can be read once")
+			return usagef("standard input can be read once")
 		}
 		*stdin = true
-		return source.Read("standard input", onlyReader{o.process.In}, source.Options{})
+		return read("standard input", onlyReader{o.process.In})
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, refuseFile(name, err)
+		return refuseFile(name, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if info, err := f.Stat(); err != nil || info.IsDir() {
 		if err == nil {
 			err = fmt.Errorf("%s is a directory: name files", name)
 		}
-		return nil, refuseFile(name, err)
+		return refuseFile(name, err)
 	}
-	return source.Read(name, f, source.Options{})
+	return read(name, f)
 }
 
 // onlyReader hides that standard input may be a file that others read on.

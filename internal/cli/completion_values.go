@@ -41,7 +41,7 @@ func completedArguments() map[string]argumentCompletion {
 		"capture": of(1, nodesToCapture), "rollback": of(1, nodeNames, poolsOfNodes), "watch": of(1, nodeNames, poolsOfNodes),
 		"donors": of(0, poolsOfNodes), "status": of(0, poolsOfNodes), "versions": of(0, poolsOfNodes),
 		"nodes": of(1, nodeNames), "admission revoke": of(1, nodeNames),
-		"boot show": of(1, nodeNames), "boot stats": of(1, poolsOfNodes, bootVersions), "boot diff": of(2, nodeNames, poolsOfNodes, bootVersions), "boot analyze": files,
+		"boot show": of(1, nodeNames), "boot stats": of(1, poolsOfNodes, bootVersions), "boot diff": of(2, nodeNames, poolsOfNodes, bootVersions), "boot analyze": files, "explain": files,
 		"config plan": of(1, poolsOfNodes), "config push": of(1, poolsOfNodes), "config status": of(1, poolsOfNodes), "config rollback": of(1, poolsOfNodes), "config validate": file,
 		"cluster artifacts": folder, "cluster backup": of(1), "cluster restore": of(1), "cluster ssh": of(0),
 		"cluster chaos": of(1, poolsOfFile), "cluster reimage": of(1, poolsOfFile), "cluster start": of(1, poolsOfFile), "cluster stop": of(1, poolsOfFile),

@@ -25,6 +25,8 @@ func commandExamples() map[string]string {
 		"nodes": `  ortet nodes
   ortet nodes --failed
   ortet nodes k8s-pool1-12345678-vmss000003`,
+		"explain": `  ortet explain console.txt
+  ortet explain journal.txt console.txt -o json`,
 		"boot show": `  ortet boot show k8s-pool1-12345678-vmss000003
   ortet boot show k8s-pool1-12345678-vmss000003 -o html --out boot.html`,
 		"boot stats": `  ortet boot stats k8s-pool1-12345678-vmss

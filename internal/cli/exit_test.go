@@ -107,7 +107,7 @@ var exitTable = []exitCase{
 		"cluster validate -f BAD", "cluster up -f BAD", "cluster plan -f BAD", "cluster status -f BAD", "cluster endpoints -f BAD", "cluster down -f BAD", "cluster keys -f BAD", "cluster agents -f BAD",
 		"cluster ssh -f BAD", "cluster proxy -f BAD", "cluster logs -f BAD", "cluster kubeconfig -f BAD", "cluster scale p 1 -f BAD", "cluster replace n -f BAD"}},
 	{situation: "no such file", code: refused, azure: 404, says: "no such file", commands: []string{
-		"config validate NONE", "config plan pool1 -f NONE", "config push pool1 -f NONE", "config push pool1 -f FILE --key NONE", "config keygen --public NONE", "boot analyze NONE",
+		"config validate NONE", "config plan pool1 -f NONE", "config push pool1 -f NONE", "config push pool1 -f FILE --key NONE", "config keygen --public NONE", "boot analyze NONE", "explain NONE", "explain FILE NONE",
 		"cluster validate -f NONE", "cluster up -f NONE", "cluster plan -f NONE", "cluster status -f NONE", "cluster down -f NONE", "cluster kubeconfig -f NONE", "cluster logs -f NONE", "cluster scale p 1 -f NONE"}},
 	{situation: "kubeconfig or azure.json not valid", code: refused, azure: 404, commands: []string{
 		"status --kubeconfig BAD", "nodes --kubeconfig NONE", "capture a --kubeconfig BAD", "config status pool1 --kubeconfig NONE", "boot show a --kubeconfig BAD",
@@ -123,7 +123,7 @@ var exitTable = []exitCase{
 		"capture a", "donors", "status", "rollback a", "watch POOLID", "nodes", "nodes --failed", "boot show a", "boot stats p", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
 		"cluster plan -f CLUSTER", "cluster down -f CLUSTER", "cluster agents -f CLUSTER", "cluster scale p 1 -f CLUSTER", "cluster kubeconfig -f CLUSTER"}},
 	{situation: "nothing to do", code: workflow.ExitDone, azure: 404, commands: []string{
-		"nodes --failed", "version", "config validate FILE", "config keygen --public KEY", "cluster validate -f CLUSTER", "cluster down -f CLUSTER", "cluster status -f CLUSTER"}},
+		"nodes --failed", "version", "explain FILE", "config validate FILE", "config keygen --public KEY", "cluster validate -f CLUSTER", "cluster down -f CLUSTER", "cluster status -f CLUSTER"}},
 }
 
 func TestHole13ExitCodes(t *testing.T) {

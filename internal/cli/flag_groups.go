@@ -60,7 +60,7 @@ func flagGroups(path string) []flagGroup {
 func commandGroups() []flagGroup {
 	return []flagGroup{
 		{"Images", []string{"capture", "donors", "rollback", "status", "versions", "watch"}},
-		{"New nodes", []string{"boot", "controller", "nodes"}},
+		{"New nodes", []string{"boot", "controller", "explain", "nodes"}},
 		{"Live nodes", []string{"config"}},
 		{"Joining", []string{"admission"}},
 		{"Clusters", []string{"cluster"}},

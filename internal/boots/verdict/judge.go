@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,12 @@ type Judgement struct {
 	Ignored   []string
 	Stages    []wire.StageTime
 	Evidence  []wire.Excerpt
+	// At are the lines that show it, that of the reason first. They do not cross.
+	At []Position
 }
+
+// A Position is a line of one of the logs that were judged, as they were given.
+type Position struct{ Log, Line int }
 
 // Verdict is the judgement as it crosses; Node, VMID, BootID, At and Uptime are
 // the caller's.
@@ -94,6 +100,7 @@ func Judge(f Facts) Judgement {
 	}
 	j.Message = c.message(j, best)
 	j.Evidence = c.evidence(best)
+	j.At = c.positions(best)
 	if j.Reason == wire.ReasonUnknown && len(j.Evidence) == 0 {
 		j.Remedy = "Look at the node's console and journal: it wrote nothing where it was looked for."
 		if f.Outside {
@@ -104,6 +111,24 @@ func Judge(f Facts) Judgement {
 		j.Ignored = bounded(ignored)
 	}
 	return j
+}
+
+// positions are the lines that show the reason, then those of others that were found.
+func (c *inquiry) positions(best finding) (at []Position) {
+	add := func(f *finding) {
+		if f.log >= 0 && f.log < len(c.facts.Logs) && len(at) <= mostOthers {
+			if p := (Position{f.log, f.line + c.logs[f.log].from}); !slices.Contains(at, p) {
+				at = append(at, p)
+			}
+		}
+	}
+	add(&best)
+	for i := range c.found {
+		if f := &c.found[i]; best.log >= 0 && newReason(c.found, *f) {
+			add(f)
+		}
+	}
+	return at
 }
 
 // structure is what the facts give without the logs: what broke the boot, and

@@ -64,6 +64,7 @@ type log struct {
 	low    []string // in lower case, without what a terminal would obey
 	of     []kind   // who wrote each line
 	cut    bool
+	from   int // how many lines before were left out
 }
 
 func readLogs(f Facts) []log {
@@ -82,6 +83,7 @@ func readLogs(f Facts) []log {
 }
 
 func newLog(source string, k kind, lines []string, cut bool) log {
+	given := len(lines)
 	if n := len(lines) - maxLooked; n > 0 {
 		lines, cut = lines[n:], true
 	}
@@ -91,7 +93,7 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 	case k&(elsewhere|kernel) != 0:
 		lines = lines[lastBoot(lines):]
 	}
-	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines)), of: make([]kind, len(lines))}
+	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines)), of: make([]kind, len(lines)), from: given - len(lines)}
 	for i, text := range lines {
 		l.low[i] = strings.ToLower(Plain(text, redact.MaxRead))
 		l.of[i] = programOf(l.low[i], k)

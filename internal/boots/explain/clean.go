@@ -1,0 +1,111 @@
+package explain
+
+import (
+	"html"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+var (
+	// escapes are a terminal's, also as other programs spell them, or without their escape.
+	escapes = regexp.MustCompile(`\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|(?:\x1b|\^\[|\\x1b|\\u001[bB]|\\033|\\e|#033|␛)(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>78cM])`)
+	lost    = regexp.MustCompile(`\[(?:0?|[0-9]{1,2}(?:;[0-9]{1,3})+)m|\[[0-9]{2}m([^\]]|$)`)
+	// quoted is what mails, tables and tools put before a line.
+	quoted = regexp.MustCompile(`^(?:\s*[>|│]\s?)+`)
+	// carried is what runtimes and pipelines put before a line of another program.
+	carried = regexp.MustCompile(`^(?:\[pod/\S+\] )?\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?`)
+	// headed is how a program's own line begins.
+	headed = regexp.MustCompile(`^(?:[IWEF]\d{4} \d\d:\d\d:|time="|\[ *\d+\.\d+\] |\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\[(?:preflight|kubelet-|discovery|control-plane|certs|etcd|ERROR |WARNING )|\S*[^\[\]]{0,30}\d\d:\d\d:\d\d\S* \S+ [^\s:]+\[\d+\]: )`)
+	typed  = strings.NewReplacer("\u00a0", " ", "“", `"`, "”", `"`, "‘", "'", "’", "'", "\b", "", "\x00", "", "\ufeff", "")
+)
+
+// clean takes off what a paste or a terminal puts around a line.
+func clean(s string) string {
+	s = strings.TrimRight(s, "\r\n ")
+	if i := strings.LastIndexByte(s, '\r'); i >= 0 { // what was overwritten is not seen
+		s = s[i+1:]
+	}
+	s = typed.Replace(s)
+	if strings.Contains(s, "[") {
+		s = lost.ReplaceAllString(escapes.ReplaceAllString(s, ""), "$1")
+	}
+	if strings.Contains(s, "&") {
+		s = html.UnescapeString(s)
+	}
+	s = s[len(quoted.FindString(s)):]
+	bare := strings.TrimSpace(s)
+	if strings.HasPrefix(bare, "```") || strings.HasPrefix(bare, "~~~") {
+		return ""
+	}
+	for _, mark := range [...]string{"**", "`"} {
+		if inner, ok := strings.CutPrefix(bare, mark); ok {
+			s = strings.TrimSuffix(inner, mark)
+		}
+	}
+	if inner, ok := strings.CutPrefix(bare, `"`); ok { // an element of a list, as Ansible prints lines
+		if inner = strings.TrimSuffix(strings.TrimSuffix(inner, ","), `"`); headed.MatchString(inner) {
+			s = strings.ReplaceAll(inner, `\"`, `"`)
+		}
+	}
+	if n := len(carried.FindString(s)); n > 0 && (headed.MatchString(s[n:]) || strings.Contains(s[:n], " std")) {
+		s = s[n:]
+	}
+	return s
+}
+
+// wrapWidth is how wide a text may be that is taken for a wrapped one before it is judged as
+// it is: lines of programs are longer.
+const wrapWidth = 100
+
+// unwrapped puts lines together that were broken at a width, and says which: a line without a
+// program's head goes on where its first word had no room in the line before.
+func unwrapped(lines []Line) (out []Line, width int) {
+	runes := utf8.RuneCountInString
+	goesOn := func(s string) bool { return s != "" && !headed.MatchString(strings.TrimLeft(s, " ")) }
+	heads := 0
+	for _, l := range lines {
+		if strings.Contains(strings.TrimSpace(l.Text), " ") {
+			width = max(width, runes(l.Text))
+		}
+		if !goesOn(l.Text) && l.Text != "" {
+			heads++
+		}
+	}
+	if heads == 0 || width < 50 || width > 250 {
+		return lines, 0
+	}
+	full, broken := 0, 0 // lines before one that goes on: a terminal breaks them all at its width
+	for i, l := range lines[1:] {
+		if n := runes(lines[i].Text); goesOn(l.Text) && n > width/2 {
+			broken++
+			if n >= width-1 {
+				full++
+			}
+		}
+	}
+	hard := width == 80 || broken > 2 && full*5 >= broken*4
+	room := width
+	if width < 80 { // how wide it may have been: 72 is what mails are wrapped at
+		room = min(width, 72)
+	}
+	last, joined := 0, false // the width of the line before, as it was
+	for _, l := range lines {
+		word, _, _ := strings.Cut(strings.TrimLeft(l.Text, " "), " ")
+		if len(out) > 0 && (goesOn(l.Text) && last+1+runes(word) > room || strings.HasSuffix(out[len(out)-1].Text, "]:")) {
+			more := l.Text
+			if !hard || last < width { // broken between words
+				more = " " + strings.TrimLeft(l.Text, " ")
+			}
+			out[len(out)-1].Text += more
+			joined = true
+		} else {
+			out = append(out, l)
+		}
+		last = runes(l.Text)
+	}
+	if !joined {
+		return lines, 0
+	}
+	return out, width
+}

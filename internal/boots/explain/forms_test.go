@@ -1,0 +1,134 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// AKS's exit codes count in all spellings, and only where the extension is AKS's.
+func TestExitCodesOfAKS(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat(`\`, n) }
+	for name, c := range map[string]struct{ text, reason string }{
+		"an error":       {`(VMExtensionProvisioningError) VM has reported a failure when processing extension 'vmssCSE' (publisher 'Microsoft.Azure.Extensions' and type 'CustomScript'). Error message: 'Enable failed: failed to execute command: command terminated with exit status=50`, "OutboundBlocked"},
+		"words":          {`Code: VMExtensionProvisioningError Message: VM has reported a failure when processing extension 'vmssCSE'. Error message: "Enable failed: exit code: 52"`, "APIServerNameUnknown"},
+		"one backslash":  {`{"code":"VMExtensionProvisioningError","message":"extension 'vmssCSE' [stdout]\n{ \"ExitCode\": \"52\", \"Output\": \"x`, "APIServerNameUnknown"},
+		"seven":          {`{"code":"VMExtensionProvisioningError","message":"extension 'vmssCSE' [stdout]` + deep(7) + `n{ ` + deep(7) + `"ExitCode` + deep(7) + `": ` + deep(7) + `"52` + deep(7) + `", `, "APIServerNameUnknown"},
+		"a view":         {"\"extensions\": [\n{\n\"name\": \"vmssCSE\",\n\"statuses\": [\n{\n\"code\": \"ProvisioningState/failed/50\",\n\"message\": \"Enable failed: failed to execute command: command terminated with exit status=50\\n[stdout]\"\n}", "OutboundBlocked"},
+		"another's":      {`(VMExtensionProvisioningError) VM has reported a failure when processing extension 'setup' (publisher 'Microsoft.Azure.Extensions' and type 'CustomScript'). Error message: 'Enable failed: failed to execute command: command terminated with exit status=50`, "Unknown"},
+		"another's view": {"\"extensions\": [\n{\n\"name\": \"vmssCSE\",\n\"statuses\": [{\"code\": \"ProvisioningState/succeeded\"}]},\n{\"name\": \"setup\",\n\"statuses\": [\n{\n\"code\": \"ProvisioningState/failed/50\",\n\"message\": \"exit status=50\"\n}", "Unknown"},
+		"what it says":   {`extension 'vmssCSE' VMExtensionProvisioningError exit status=30 {\"Output\": \"x\\ncurl: (6) Could not resolve host: x\\nNov 21 06:58:31 a kubelet[1402]: E1121 06:58:30.100112    1402 run.go:72] \\\"command failed\\\" err=\\\"running with swap on is not supported\\\"`, "SwapOn"},
+		"in time":        {`{"statuses":[{"code":"ProvisioningState/failed/OSProvisioningTimedOut","level":"Error","displayStatus":"Provisioning failed"}]}`, "OSProvisioningTimedOut"},
+		"all well":       {`{"extensions":[{"name":"vmssCSE","statuses":[{"code":"ProvisioningState/succeeded","message":"Enable succeeded: \n[stdout]\n{ \"ExitCode\": \"0\", \"Output\": \"\" }"}]}]}`, ""},
+		"quota":          {`{"error":{"code":"OperationNotAllowed","message":"Operation could not be completed as it results in exceeding approved Total Regional Cores quota."},"status":"Failed"}`, "Unknown"},
+	} {
+		if got := explained(t, c.text).Machines[0]; got.Reason != c.reason {
+			t.Errorf("%s: %q, want %q: %+v", name, got.Reason, c.reason, got)
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	const node = "Name:               %s\nRoles:              <none>\nConditions:\n  Type             Status  LastHeartbeatTime                 Reason                       Message\n  Ready            %s   Sat, 21 Nov 2026 07:20:30 +0000   Sat, 21 Nov 2026 06:58:30 +0000   %s\nEvents:\n"
+	const status = "× %s - x\n     Loaded: loaded (/lib/systemd/system/x; enabled)\n     Active: %s since Sat 2026-11-21 06:58:30 UTC; 3s ago\n    Process: 911 ExecStart=/usr/bin/x (code=exited, status=%d/X)\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"a Node that is Ready":     {fmt.Sprintf(node, "a", "True", "KubeletReady kubelet is posting ready status"), "a: NothingFailed"},
+		"a Node that fell silent":  {fmt.Sprintf(node, "a", "Unknown", "NodeStatusUnknown Kubelet stopped posting node status."), "a: Failed NodeNotReady"},
+		"two Nodes":                {fmt.Sprintf(node, "a", "False", "KubeletNotReady container runtime is down") + fmt.Sprintf(node, "b", "True", "KubeletReady"), "a: Failed ContainerRuntimeUnavailable, b: NothingFailed"},
+		"get nodes":                {"NAME   STATUS     ROLES    AGE   VERSION\na      Ready      <none>   5d    v1.35.0\nb      NotReady   <none>   20m   v1.35.0\n", "b: Failed NodeNotReady"},
+		"get nodes, all Ready":     {"NAME   STATUS                     ROLES    AGE   VERSION\na      Ready                      <none>   5d    v1.35.0\nb      Ready,SchedulingDisabled   <none>   20m   v1.35.0\n", ": NothingFailed"},
+		"get node -o yaml":         {"apiVersion: v1\nkind: Node\nmetadata:\n  name: a\nstatus:\n  conditions:\n  - type: Ready\n    status: \"False\"\n    reason: KubeletNotReady\n    message: 'container runtime network not ready: cni plugin not initialized'\n", "a: Failed CNINotReady"},
+		"get nodes -o json":        {`{"apiVersion":"v1","kind":"List","items":[{"kind": "Node","metadata":{"name":"a"},"status":{"conditions":[{"type":"Ready","status":"True"}]}},{"kind": "Node","metadata":{"name":"b"},"status":{"conditions":[{"type":"Ready","status":"False","message":"container runtime is down"}]}}]}`, "b: Failed ContainerRuntimeUnavailable"},
+		"a long list of Nodes":     {"{\"items\": [\n" + strings.Repeat("{\"kind\": \"Node\",\n\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}},\n", 4000) + "{\"kind\": \"Node\",\"metadata\":{\"name\":\"z\"},\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"Unknown\"}]}}]}", "z: Failed NodeNotReady"},
+		"a unit that loops":        {fmt.Sprintf(status, "kubelet.service", "activating (auto-restart) (Result: exit-code)", 1), ": Failed KubeletCrashLoop"},
+		"a program that is none":   {fmt.Sprintf(status, "containerd.service", "failed (Result: exit-code)", 203), ": Failed ContainerdMissing"},
+		"a unit that runs":         {fmt.Sprintf(status, "kubelet.service", "active (running)", 0), ": NothingFailed"},
+		"another unit":             {fmt.Sprintf(status, "fwupd-refresh.service", "failed (Result: exit-code)", 1), ": Unclear"},
+		"cloud-init's status":      {"status: error\nextended_status: error - done\nboot_status_code: enabled-by-generator\ndetail: DataSourceAzure [seed=/dev/sr0]\nerrors:\n\t- ('scripts_user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))\n", ": Failed RuncmdFailed"},
+		"an older one":             {"status: error\ntime: Sat, 21 Nov 2026 06:58:30 +0000\ndetail:\n('package-update-upgrade-install', ProcessExecutionError(\"Unexpected error\"))\n", ": Failed PackageInstallFailed"},
+		"cloud-init is done":       {"status: done\nextended_status: done\n", ": NothingFailed"},
+		"cloud-init runs":          {"status: running\n", ": Unclear"},
+		"status.json":              {`{"v1":{"datasource":"DataSourceAzure","init":{"errors":[],"start":1.5,"finished":2.5},"modules-final":{"errors":["('scripts_user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))"],"start":3.5,"finished":4.5}}}`, ": Failed RuncmdFailed"},
+		"result.json":              {`{"v1":{"datasource":"DataSourceAzure [seed=/dev/sr0]","errors":[]}}`, ": NothingFailed"},
+		"another language's dates": {"nov. 21 06:58:31 a kubelet[1402]: E1121 06:58:30.100112    1402 run.go:72] \"command failed\" err=\"running with swap on is not supported\"", "a: Failed SwapOn"},
+		"a unit, later started":    {"Nov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\nNov 21 06:58:41 a systemd[1]: Started kubelet.service - kubelet: The Kubernetes Node Agent.\n", "a: Unclear"},
+		"a unit that ended":        {"[FAILED] Failed to start kubelet.service - kubelet: The Kubernetes Node Agent.\n", ": Failed Unknown"},
+		"two boots of a journal":   {"Nov 21 06:58:31 a kernel: Linux version 6.8.0\nNov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\n-- Boot 0123456789abcdef0123456789abcdef --\nNov 21 06:59:31 a kernel: Linux version 6.8.0\nNov 21 06:59:31 a systemd[1]: Startup finished in 1s.", "a: NothingFailed"},
+		"a name that comes late":   {"Nov 21 06:58:31 localhost kernel: x\nNov 21 06:58:31 a kernel: y\n", "a: Unclear"},
+	} {
+		var got []string
+		r := explained(t, c.text)
+		for _, m := range r.Machines {
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%s: %s %s", m.Name, m.Result, m.Reason)))
+		}
+		if s := strings.Join(got, ", "); s != c.want {
+			t.Errorf("%s: %q, want %q: %+v", name, s, c.want, r)
+		}
+		for _, m := range r.Machines {
+			if m.Result == Failed && len(m.Lines) == 0 || m.Message == "" {
+				t.Errorf("%s: nothing shows %+v", name, m)
+			}
+		}
+	}
+}
+
+// fuzzed checks what must hold of any text.
+func fuzzed(t *testing.T, texts ...Text) {
+	r := Explain(texts)
+	if len(r.Files) != len(texts) {
+		t.Fatalf("%d files of %d", len(r.Files), len(texts))
+	}
+	for _, m := range r.Machines {
+		for _, q := range m.Lines {
+			if q.Line < 1 || strings.ContainsAny(q.Text, "\x1b\n\r") {
+				t.Fatalf("a line is %+v", q)
+			}
+		}
+		if m.Message == "" || strings.ContainsAny(m.Message+m.Name, "\x1b\n\r") {
+			t.Fatalf("%+v", m)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("\xff\xfea\x00b\x00"), []byte("x"))
+	f.Add([]byte("a\n> b\r\n"), []byte("\x1b[0;1mc"))
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		var texts []Text
+		for _, b := range [][]byte{one, two} {
+			if read, err := Read("f", strings.NewReader(string(b)), 2); err == nil {
+				texts = append(texts, read)
+			}
+		}
+		fuzzed(t, texts...)
+	})
+}
+
+func fuzzForm(f *testing.F, seeds ...string) {
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text := Text{Name: "f"}
+		for i, l := range strings.Split(s, "\n") {
+			text.Lines = append(text.Lines, Line{i + 1, l})
+		}
+		fuzzed(t, text)
+	})
+}
+
+func FuzzARM(f *testing.F) {
+	fuzzForm(f, `{"code":"VMExtensionProvisioningError","message":"extension 'vmssCSE' exit status=50\\n{ \\\"ExitCode\\\": \\\"50`)
+}
+
+func FuzzState(f *testing.F) {
+	fuzzForm(f, "● kubelet.service - x\n Loaded: loaded\n Active: failed (Result: exit-code)\n Process: 1 (code=exited, status=203/EXEC)", "Name:  a\nRoles: b\nConditions:\n Ready False x", "status: error\n('runcmd', E(x", "NAME STATUS ROLES AGE VERSION\na NotReady x 5d v1.35")
+}
+
+func FuzzObject(f *testing.F) {
+	fuzzForm(f, "kind: Node\nstatus:\n  conditions:\n  - type: Ready\n", `{"v1":{"errors":["('runcmd', x)"],"init":{"start":1}}}`)
+}
+
+func FuzzJournal(f *testing.F) {
+	fuzzForm(f, "__CURSOR=s\nMESSAGE=x\n_BOOT_ID=1\n\n", `{"MESSAGE":[1,2],"_PID":"1"}`, `{"log":"a\nb","stream":"stderr"}`, "Nov 21 06:58:31 a kubelet[1]: x\nlast wrapped word")
+}

@@ -1,0 +1,105 @@
+package explain
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Signs of a failure for which the judge may know no cause, by what would get over it.
+var (
+	deadBoot = words("kernel panic - not syncing", "you are in emergency mode", "entering emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
+		"grub rescue>", "(initramfs) ", "dropping to a shell", "no bootable device", "uefi interactive shell v")
+	fatal      = words(`"command failed" err=`, "level=fatal", "unable to register node with api server")
+	moduleFail = words("failed to run module ", "failed running /var/lib/cloud/", "user_data script ended with return code: ")
+	isReady    = words("as it just became ready", "status is now: nodeready", " nodeready ")
+	notReady   = words("status is now: nodenotready", " nodenotready ")
+	registered = words("successfully registered node", "k3s is up and running", "containerd successfully booted")
+	ended      = words(" finished at ", ": startup finished in ", "reached target multi-user", "reached target graphical", " login:")
+
+	klogFatal  = regexp.MustCompile(`(?:^|(?:kubelet|hyperkube)\S*: )f\d{4} \d\d:\d\d:|(?:kubelet|k3s|rke2|containerd)\S*: panic: `)
+	unitFails  = regexp.MustCompile(`failed to start (.*)|(?:^|[\s:])([\w@-]+)\.service: failed with result|dependency failed for (.*)`)
+	unitStarts = regexp.MustCompile(`(?:^|[\s\]])(?:started|finished) (.*)`)
+)
+
+// words gives what says whether one of some words is in a text in lower case.
+func words(all ...string) func(string) bool {
+	return func(s string) bool {
+		return slices.ContainsFunc(all, func(w string) bool { return strings.Contains(s, w) })
+	}
+}
+
+// maxSign bounds, in bytes, how much of a line is read for signs.
+const maxSign = 4 << 10
+
+// component is what a unit's name or description is of, in lower case, among what makes
+// a node; "" for others.
+func component(s string) string {
+	for _, c := range [...]struct{ word, is string }{
+		{"kubelet", "kubelet"}, {"containerd", "runtime"}, {"cri-o", "runtime"}, {"container runtime interface for oci", "runtime"}, {"k3s", "k3s"}, {"rke2", "k3s"},
+		{"lightweight kubernetes", "k3s"}, {"rancher kubernetes engine", "k3s"}, {"cloud-init", "cloud-init"}, {"cloud-config", "cloud-init"}, {"cloud-final", "cloud-init"}, {"cloud user", "cloud-init"},
+	} {
+		if strings.Contains(s, c.word) {
+			return c.is
+		}
+	}
+	return ""
+}
+
+// readSigns says which lines show that something failed and was not got over, and which
+// show that the boot came to its end. It reads only what a node needs.
+func (p *part) readSigns() {
+	open := map[string][]int{}
+	closes := func(keys ...string) {
+		for _, k := range keys {
+			delete(open, k)
+		}
+	}
+	note := func(key string, i int) { open[key] = append(open[key], i) }
+	for i, l := range p.lines {
+		s := strings.ToLower(l.Text[:min(len(l.Text), maxSign)])
+		switch {
+		case deadBoot(s):
+			note("boot", i)
+		case moduleFail(s) && !strings.HasSuffix(s, "code: 0"), strings.Contains(s, "running module ") && strings.Contains(s, "failed"):
+			note("module", i)
+		case strings.Contains(s, "error execution phase "):
+			note("kubeadm", i)
+		case notReady(s):
+			note("node", i)
+		case isReady(s):
+			closes("node", "fatal", "kubelet", "k3s", "runtime", "kubeadm")
+			p.good(i)
+		case registered(s):
+			closes("fatal", "kubelet", "k3s")
+		case fatal(s), klogFatal.MatchString(s):
+			note("fatal", i)
+		case ended(s):
+			if !strings.Contains(s, " finished at ") || strings.Contains(s, "cloud-init v. ") {
+				p.good(i)
+			}
+		case strings.Contains(s, "fail"):
+			if m := unitFails.FindStringSubmatch(s); m != nil {
+				if c := component(m[1] + m[2] + m[3]); c != "" {
+					note(c, i)
+				}
+			}
+		case strings.Contains(s, "started ") || strings.Contains(s, "finished "):
+			if m := unitStarts.FindStringSubmatch(s); m != nil {
+				if c := component(m[1]); c != "" && len(open[c]) < 3 { // one that loops starts every time
+					closes(c)
+				}
+			}
+		}
+	}
+	for key, lines := range open {
+		p.failed = true
+		if key == "boot" { // what comes after follows from it
+			lines = lines[:1]
+		}
+		p.signs = append(p.signs, lines[len(lines)-1])
+	}
+	p.dead = len(open["boot"]) > 0
+	slices.Sort(p.signs)
+	p.signs = slices.Compact(p.signs)
+}
