@@ -32,7 +32,7 @@ func TestExplained(t *testing.T) {
 		code int
 		says string
 	}{
-		{"console-dracut.txt", needsPerson, "failed, Unknown"},
+		{"console-dracut.txt", needsPerson, "failed, RootNotFound"},
 		{"arm-cut.json", needsPerson, "failed, OutboundBlocked"},
 		{"mail.txt", needsPerson, "failed, ContainerdConfigInvalid"},
 		{"describe.txt", needsPerson, "pool1000003: failed, CNINotReady"},

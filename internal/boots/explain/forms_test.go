@@ -33,7 +33,7 @@ func TestForms(t *testing.T) {
 	const status = "× %s - x\n     Loaded: loaded (/lib/systemd/system/x; enabled)\n     Active: %s since Sat 2026-11-21 06:58:30 UTC; 3s ago\n    Process: 911 ExecStart=/usr/bin/x (code=exited, status=%d/X)\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"a Node that is Ready":     {fmt.Sprintf(node, "a", "True", "KubeletReady kubelet is posting ready status"), "a: NothingFailed"},
-		"a Node that fell silent":  {fmt.Sprintf(node, "a", "Unknown", "NodeStatusUnknown Kubelet stopped posting node status."), "a: Failed NodeNotReady"},
+		"a Node that fell silent":  {fmt.Sprintf(node, "a", "Unknown", "NodeStatusUnknown Kubelet stopped posting node status."), "a: Failed NodeSilent"},
 		"two Nodes":                {fmt.Sprintf(node, "a", "False", "KubeletNotReady container runtime is down") + fmt.Sprintf(node, "b", "True", "KubeletReady"), "a: Failed ContainerRuntimeUnavailable, b: NothingFailed"},
 		"get nodes":                {"NAME   STATUS     ROLES    AGE   VERSION\na      Ready      <none>   5d    v1.35.0\nb      NotReady   <none>   20m   v1.35.0\n", "b: Failed NodeNotReady"},
 		"get nodes, all Ready":     {"NAME   STATUS                     ROLES    AGE   VERSION\na      Ready                      <none>   5d    v1.35.0\nb      Ready,SchedulingDisabled   <none>   20m   v1.35.0\n", ": NothingFailed"},
