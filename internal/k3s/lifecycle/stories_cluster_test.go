@@ -176,6 +176,9 @@ func guardCluster(w *world, p *process, r *http.Request, body []byte) {
 		if w.story.name == "up with another k3s" && !saved() {
 			w.wrong("another k3s is written without a backup of the state")
 		}
+		if r.Header.Get("If-Match") == "" {
+			w.wrong("the server's userData is written without an ETag: others' writes would be lost")
+		}
 	}
 }
 
@@ -227,6 +230,9 @@ func clusterStories() []story {
 		{name: "stop with machines that are powered off", dear: true, prepare: func(w *world) { w.send(http.MethodPost, morePool+"/powerOff", "2024-07-01", nil) },
 			do:   func(w *world, p *process) (any, error) { return p.less(twoPools).Stop(p.ctx) },
 			ends: "server deallocated tagged stopped; agents 2 deallocated 2 tagged stopped; more 1 deallocated 1 tagged stopped; theirs 1; disk" + saved, without: []string{killBefore, lost, passing, refused, conflicts}},
+		{name: "stop with a server that is powered off", prepare: func(w *world) { w.send(http.MethodPost, serverVM+"/powerOff", "2024-07-01", nil) },
+			do:   func(w *world, p *process) (any, error) { return p.less(twoPools).Stop(p.ctx) },
+			ends: "server deallocated tagged stopped; agents 2 deallocated 2 tagged stopped; more 1 deallocated 1 tagged stopped; theirs 1; disk" + saved, without: []string{killBefore, killAfter, refused, conflicts, lost, passing}},
 		{name: "start", prepare: func(w *world) {
 			w.send(http.MethodPost, morePool+"/deallocate", "2024-07-01", nil) // by a person, without the tag
 			if _, err := w.process().less(twoPools).Stop(w.ctx); err != nil {
