@@ -191,6 +191,22 @@ func TestWriterFollowsAnOperation(t *testing.T) {
 	}
 }
 
+type listed string
+
+func (l listed) Instances(context.Context, fleet.ResourceID) ([]fleet.Instance, error) {
+	return []fleet.Instance{{InstanceID: "0", ProvisioningState: "Succeeded"}, {InstanceID: "1", ProvisioningState: string(l)}}, nil
+}
+
+// A scale set is updating also while one of its instances is made or deleted, which its own state need not show.
+func TestRestOfInstances(t *testing.T) {
+	for state, want := range map[string]string{"Creating": "instance 1 is Creating", "deleting": "instance 1 is deleting", "Updating": "", "Failed": "", "Succeeded": ""} {
+		why, overdue, err := new(azure.Rest).Updating(t.Context(), listed(state), fleet.Pool{ProvisioningState: "Succeeded"}, time.Now())
+		if why != want || overdue != "" || err != nil {
+			t.Errorf("beside an instance that is %s: %q, %q, %v; want %q", state, why, overdue, err, want)
+		}
+	}
+}
+
 // A change waits while the scale set is updating, for RestFor from the begin of each operation, and
 // then is made all the same, which is said.
 func TestWriterWaitsForOtherOperations(t *testing.T) {

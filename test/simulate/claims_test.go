@@ -1,12 +1,15 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -293,6 +296,78 @@ var claims = []claim{
 			for _, write := range e.p.writes {
 				if from := low(write.from); from != low(e.p.watch.Version) && from != low(e.w.names.Definition) {
 					return "it replaced " + write.from + " by " + write.to
+				}
+			}
+			return ""
+		}},
+	{"any: what others cordoned stays so, and only what a command cordoned is named to be uncordoned",
+		func(*ending) bool { return true },
+		func(e *ending) string {
+			var aside []string
+			ours := map[string]bool{}
+			e.w.locked(func() { aside = slices.Sorted(maps.Keys(e.w.aside)) })
+			for _, p := range e.w.processes {
+				for _, name := range p.cordoned {
+					ours[name] = true
+				}
+			}
+			for _, name := range aside {
+				if n := e.w.kube.Node(name); n != nil && e.w.aside[name] && !n.Spec.Unschedulable {
+					return name + " is schedulable, which others cordoned"
+				}
+			}
+			for _, line := range e.left {
+				_, names, _ := strings.Cut(line, "once they are good: kubectl uncordon ")
+				for _, name := range strings.Fields(names) {
+					if !ours[name] {
+						return "no command cordoned " + name + ", and it says: " + line
+					}
+				}
+			}
+			return ""
+		}},
+	{"0: the version that the model names exists",
+		func(e *ending) bool {
+			return e.done() && strings.HasPrefix(low(e.now.image), low(e.w.names.Definition)+"/versions/")
+		},
+		func(e *ending) string {
+			at := time.Time{}
+			e.w.locked(func() { at = e.w.gone[low(e.now.image)] })
+			if e.versions[low(e.now.image)] == nil && !at.IsZero() && at.Before(e.p.read) {
+				return fmt.Sprintf("%s was deleted at %s", e.now.image, at.Format(time.TimeOnly))
+			}
+			return ""
+		}},
+	{"watch proven before its time is over: by as many nodes as were asked for when it began",
+		func(e *ending) bool {
+			return e.do == "watch" && e.p.watch.Outcome == watch.Proven && !strings.Contains(e.p.watch.Why, "as was decided")
+		},
+		func(e *ending) string {
+			words, passed := strings.Fields(tagsOf(orEmpty(e.version(e.p.watch.Version)))[fleet.TagWatch]), 0
+			if len(words) != 3 {
+				return ""
+			}
+			for _, f := range e.p.watch.Nodes {
+				if f.Result == "passed" {
+					passed++
+				}
+			}
+			within, _ := time.ParseDuration(words[1])
+			if need, _ := strconv.Atoi(words[2]); passed < need && time.Now().Before(e.p.watch.Since.Add(within)) {
+				return fmt.Sprintf("%d of %d passed", passed, need)
+			}
+			return ""
+		}},
+	{"watch taken back: an instance that has no Node to cordon is named",
+		func(e *ending) bool {
+			return e.do == "watch" && e.p.watch.Outcome == watch.TakenBack && e.code != workflow.ExitInterrupted && cmp.Or(e.p.ask.Bad, watch.Cordon) == watch.Cordon
+		},
+		func(e *ending) string {
+			for _, c := range e.w.badComputers() {
+				made := e.w.createdAt(c)
+				if e.w.kube.Node(c.node()) == nil && !made.IsZero() && made.Before(e.p.read) && e.w.madeOf(c, low(e.p.watch.Version)) &&
+					!e.w.isTouched(c.node()) && !strings.Contains(e.message, c.Name) {
+					return c.Name + " is there"
 				}
 			}
 			return ""

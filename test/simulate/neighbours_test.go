@@ -245,6 +245,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 // uncordon is kubectl uncordon.
 func (w *world) uncordon(name string) {
 	w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
+	w.locked(func() { delete(w.aside, name) })
 }
 
 // byDate returns the ids of versions that succeeded, oldest first.
@@ -261,7 +262,9 @@ func (w *world) byDate() (ids []string) {
 
 func (w *world) deleted(id fleet.ResourceID, version string) {
 	w.touch(string(id))
-	_ = w.request(http.MethodDelete, id, version, nil)
+	if w.request(http.MethodDelete, id, version, nil) == nil {
+		w.locked(func() { w.gone[low(id)] = time.Now() })
+	}
 }
 
 func (w *world) changeNode(what string, c *computer) {
@@ -279,6 +282,7 @@ func (w *world) changeNode(what string, c *computer) {
 		_ = w.request(http.MethodPost, id+"/restart", computeAPI, nil)
 	case "cordoned", "uncordoned":
 		w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = what == "cordoned" })
+		w.locked(func() { w.aside[name] = what == "cordoned" })
 	case "node deleted":
 		pods := w.podsOn(name)
 		w.kube.Remove("nodes", "", name)

@@ -217,7 +217,7 @@ func (w *world) start(ask Ask) (*process, error) {
 var watchFor = map[bool]time.Duration{true: 30 * time.Minute}
 
 func (p *process) watches(config capture.Config, q watch.Request) {
-	q.For, q.Nodes = cmp.Or(p.ask.For, watchFor[true]), watchNodes
+	q.For, q.Nodes = cmp.Or(p.ask.For, watchFor[true]), cmp.Or(p.ask.Need, watchNodes)
 	s := watch.Service{Config: config, Rollback: rollback.New(config)}
 	p.watch, p.err = s.Watch(p.ctx, q)
 }

@@ -138,6 +138,11 @@ func (w *world) checkDeletion(p *process, about string, r *http.Request) {
 		case n != nil && !n.Spec.Unschedulable:
 			w.broken(12, "%s deletes %s, whose Node %s is schedulable", p.name, c.Name, n.Name)
 		}
+		used, chosen := w.used(w.versions()), time.Time{}
+		w.locked(func() { chosen = w.chosenAt })
+		if used != "" && chosen.Before(p.read) && w.madeOf(c, used) { // what is written after its last read it cannot know
+			w.broken(18, "%s deletes %s, which is made of what the model names", p.name, c.Name)
+		}
 	}
 }
 

@@ -76,6 +76,7 @@ type Pool struct {
 type Ask struct {
 	Do             string        // capture, rollback, watch, scale out, set image, forge, wait
 	Bad            string        // what a watch does with bad nodes
+	Need           int           // nodes that prove a version, of a watch; 0 is watchNodes
 	Watch          string        // of a capture, which then watches: what becomes of bad nodes
 	Node           int           // the donor's instance
 	To             string        // of a rollback or a watch; image of set image; version of forge

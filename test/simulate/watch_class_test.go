@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -63,9 +64,18 @@ func TestOutcomeLateNodesAreSeenTo(t *testing.T) {
 				late := w.added(t, 1)[0]
 				w.mend(2 * time.Minute)
 				good := w.added(t, 1)[0]
-				w.until(t, "cordoned, before it has passed", func() bool { n := w.kube.Node(good.node()); return n != nil && n.Spec.Unschedulable })
+				schedulable := func(is bool) func() bool {
+					return func() bool { n := w.kube.Node(good.node()); return n != nil && n.Spec.Unschedulable != is }
+				}
+				w.until(t, "cordoned, before it has passed", schedulable(false))
+				w.until(t, "given back", schedulable(true))
+				if n := w.kube.Node(good.node()); n.Annotations[fleet.AnnotationCordoned] != "" {
+					time.Sleep(15 * time.Second)
+				}
+				w.changeNode("cordoned", good) // by a person, for work of their own
 				w.await(p)
 				p.ends(t, workflow.ExitFailed, watch.TakenBack)
+				w.uncordon(good.node())
 				time.Sleep(time.Hour)
 				if n := w.kube.Node(late.node()); bad == watch.Delete && n != nil || bad == watch.Cordon && (n == nil || !n.Spec.Unschedulable) {
 					t.Errorf("the node that joined late is %v", n)
@@ -152,6 +162,20 @@ func TestOutcomeBadNodesThatStay(t *testing.T) {
 			}
 		})
 	})
+	t.Run("cordoned by a person, and without a Node", func(t *testing.T) { // the judge reads what is said of them
+		inCaptured(t, badPool("daemon", nil), 3, nil, func(t *testing.T, w *world) {
+			theirs := w.badComputers()[0]
+			w.changeNode("cordoned", theirs)
+			p := w.beginCommand(t, Ask{Do: "watch"})
+			w.locked(func() { w.story.Pool.SlowBoot = 24 * time.Hour })
+			w.added(t, 1)
+			w.await(p)
+			p.ends(t, workflow.ExitFailed, watch.TakenBack)
+			if strings.Contains(p.err.Error(), theirs.node()) {
+				t.Errorf("%s is named, which a person cordoned: %v", theirs.node(), p.err)
+			}
+		})
+	})
 	t.Run("deletion refused", func(t *testing.T) {
 		refused := at("azure POST virtualMachineScaleSets/"+poolName+"/delete", 1, "refused")
 		inCaptured(t, badPool("daemon", nil), 2, refused, func(t *testing.T, w *world) {
@@ -221,6 +245,27 @@ func TestOutcomeWatchContinuesAnEarlierOne(t *testing.T) {
 				p.ends(t, workflow.ExitDone, watch.Unproven, "continues the watch that began at "+begun+": 2 nodes within 1h0m0s")
 				if took := time.Since(since); took < time.Hour || took > time.Hour+time.Minute || !p.watch.Since.Equal(since) {
 					t.Errorf("it ends %s after the begin of the earlier one, %s", took, since)
+				}
+			})
+		})
+	}
+}
+
+// A watch that continues another one needs as many nodes as that was asked for.
+func TestOutcomeWatchContinuesWithItsNodes(t *testing.T) {
+	for need, outcome := range map[int]watch.Outcome{1: watch.Unproven, 4: watch.Proven} {
+		t.Run(fmt.Sprint(need), func(t *testing.T) {
+			inCaptured(t, badPool("", nil), 0, nil, func(t *testing.T, w *world) {
+				first := w.beginCommand(t, Ask{Do: "watch", For: time.Hour, Need: 3})
+				time.Sleep(20 * time.Minute)
+				first.die()
+				p := w.beginCommand(t, Ask{Do: "watch", Need: need})
+				w.scaleOut(map[watch.Outcome]int64{watch.Unproven: 1, watch.Proven: 3}[outcome])
+				begun := time.Now()
+				w.await(p)
+				p.ends(t, workflow.ExitDone, watch.Proven, "3 nodes within 1h0m0s")
+				if early := time.Since(begun) < 30*time.Minute; early != (outcome == watch.Proven) {
+					t.Errorf("it ends after %s: %s", time.Since(begun), p.watch.Why)
 				}
 			})
 		})

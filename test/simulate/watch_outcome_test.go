@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -31,6 +33,9 @@ func inCaptured(t *testing.T, pool Pool, grow int64, happen []Event, f func(t *t
 		for _, p := range w.processes {
 			p.cancel()
 			<-p.done
+		}
+		for _, v := range w.violations {
+			t.Error(v)
 		}
 		if t.Failed() && *verbose {
 			t.Log(strings.Join(w.lines, "\n"))
@@ -79,6 +84,10 @@ func (w *world) live() string { return path.Base(w.imageNow()) }
 // ends checks an exit code, an outcome and parts of the sentence and its notes.
 func (p *process) ends(t *testing.T, code int, outcome watch.Outcome, says ...string) {
 	t.Helper()
+	p.w.checkClaims(p, false)
+	for _, v := range p.w.violations {
+		t.Error(v)
+	}
 	text := fmt.Sprint(p.err) + "\n" + strings.Join(p.watch.Notes, "\n")
 	if p.code() != code || p.watch.Outcome != outcome {
 		t.Errorf("%s ends with exit %d and %q, want %d and %q: %s", p.ask.Do, p.code(), p.watch.Outcome, code, outcome, text)
@@ -174,6 +183,44 @@ func TestOutcomeVersionBroughtBackStopsTheWatch(t *testing.T) {
 				}
 				if tags := tagsOf(w.versions()[low(w.names.Definition.Child("versions", badVersion))]); tags[fleet.TagQuarantine] != "" {
 					t.Errorf("the version that a person chose is quarantined: %v", tags)
+				}
+			})
+		})
+	}
+}
+
+// A version that a person brings back while its bad nodes are drained keeps those that are not deleted
+// yet, and one that others deleted meanwhile keeps no other from its deletion.
+func TestOutcomeDeletionLooksAgainAfterDrains(t *testing.T) {
+	for _, others := range []string{"bring the version back", "delete a bad node"} {
+		t.Run(others, func(t *testing.T) {
+			inCaptured(t, badPool("daemon", func(p *Pool) { p.PodsTake = 40 * time.Second }), 2, nil, func(t *testing.T, w *world) {
+				all := w.badComputers()
+				for _, c := range all {
+					w.putPod(c.node(), "web", w.nextPod(), nil)
+				}
+				stays := func(p *corev1.Pod) bool { return p.DeletionTimestamp == nil }
+				p := w.beginCommand(t, Ask{Do: "watch", Bad: watch.Delete})
+				w.until(t, "last of them is being drained", func() bool {
+					return w.live() != badVersion && !slices.ContainsFunc(all, func(c *computer) bool { return slices.ContainsFunc(w.evictable(c.node()), stays) })
+				})
+				time.Sleep(time.Second)
+				if others == "delete a bad node" {
+					w.deleteInstances(w.pool, path.Base(all[0].ID))
+					w.await(p)
+					p.ends(t, workflow.ExitFailed, watch.TakenBack)
+					if left := w.badComputers(); len(left) > 0 {
+						t.Errorf("%d bad machines are left", len(left))
+					}
+					return
+				}
+				if err := w.setImage(badVersion, "others"); err != nil {
+					t.Fatal(err)
+				}
+				w.await(p)
+				p.ends(t, workflow.ExitNeedsPerson, watch.StoodDown, "names it again, by a program without a record")
+				if left := w.badComputers(); len(left) != len(all) {
+					t.Errorf("%d of %d machines of what a person chose are left", len(left), len(all))
 				}
 			})
 		})

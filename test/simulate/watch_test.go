@@ -57,6 +57,7 @@ func TestSweepWatch(t *testing.T) {
 			if !*sweepAll {
 				events = sample(events, 1)
 			}
+			events = append(events, personsBeside(plain.requests[plain.asked[1]:])...)
 			var all []Story
 			for _, e := range events {
 				if match.MatchString(e.What) {
@@ -68,6 +69,18 @@ func TestSweepWatch(t *testing.T) {
 			playAll(t, all)
 		})
 	}
+}
+
+// personsBeside returns deeds of persons at each third of the requests of a watch; with -sweep at each.
+func personsBeside(requests []request) (all []Event) {
+	for _, what := range []string{"person brings the version back", "version deleted", "cordoned"} {
+		for i, r := range requests {
+			if *sweepAll || i%3 == len(what)%3 && (r.write() || r.n <= 12) {
+				all = append(all, Event{At: r.name, N: r.n, What: what})
+			}
+		}
+	}
+	return all
 }
 
 // watches are stories of watches that were not finished, or that come late, with how the last

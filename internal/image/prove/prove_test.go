@@ -277,6 +277,8 @@ func TestGates(t *testing.T) {
 			"has taint broken:NoExecute, which most nodes of the pool lack, after 5m0s"},
 		{"cordoned", tainted("node.kubernetes.io/unschedulable", ""), soaked, true, prove.Passed, "", ""},
 		{"to be scaled in", tainted("ToBeDeletedByClusterAutoscaler", "1"), soaked, true, prove.Passed, "", ""},
+		{"candidate of a scale-in", tainted("DeletionCandidateOfClusterAutoscaler", "1"), soaked, true, prove.Passed, "", ""},
+		{"to be disrupted by Karpenter", tainted("karpenter.sh/disrupted", ""), soaked, true, prove.Passed, "", ""},
 		{"without a verdict yet", tainted(fleet.TaintUnproven, ""), soaked, true, prove.Passed, "", ""},
 		{"without a verdict yet, by a rule", tainted(fleet.TaintReadiness, ""), soaked, true, prove.Passed, "", ""},
 		{"pressure", has("DiskPressure", "True", "Full"), ready + limit, true, prove.Failed, "conditions", "condition DiskPressure=True,"},

@@ -95,6 +95,7 @@ func (w *world) clusterTells(before was) string {
 		add(states["deallocated"] > 0, "deallocated %d", states["deallocated"])
 		add(states["stopped"] > 0, "billed while stopped %d", states["stopped"])
 		add(set.Tags[recipe.TagStopped] != "", "tagged stopped")
+		add(set.Tags[recipe.TagScaled] != "", "tagged as scaled")
 		add(set.Tags["person"] == "", "without a person's tag")
 	}
 	disk, there := w.thing(stateDisk)
@@ -175,6 +176,9 @@ func guardCluster(w *world, p *process, r *http.Request, body []byte) {
 		if w.story.name == "up with another k3s" && !saved() {
 			w.wrong("another k3s is written without a backup of the state")
 		}
+		if r.Header.Get("If-Match") == "" {
+			w.wrong("the server's userData is written without an ETag: others' writes would be lost")
+		}
 	}
 }
 
@@ -209,10 +213,14 @@ func clusterStories() []story {
 		{name: "up with another k3s", dear: true, prepare: func(w *world) { w.k3s = "v1.36.4+k3s1" },
 			do:   up(strings.NewReplacer("ea5647", "0b5647", "  pools:", "  server: {size: Standard_D4s_v5, stateGB: 16}\n  pools:").Replace(twoPools), lifecycle.UpOptions{}),
 			ends: "server running Standard_D4s_v5" + rest + " 16 GB" + saved, says: ready("backup state-")},
-		{name: "up with fewer agents", dear: true, do: up(strings.Replace(twoPools, "count: 2", "count: 1", 1), lifecycle.UpOptions{}),
+		{name: "up with fewer agents", dear: true, prepare: func(w *world) {
+			w.send(http.MethodPatch, pool+"/providers/Microsoft.Resources/tags/default", "2021-04-01", object{"operation": "Merge", "properties": object{"tags": object{recipe.TagScaled: "2"}}})
+		}, do: up(strings.Replace(twoPools, "count: 2", "count: 1", 1), lifecycle.UpOptions{}),
 			ends: "server running; agents 1; more 1; theirs 1; disk" + saved, says: ready()},
 		{name: "up --prune", dear: true, prepare: func(w *world) { w.up(autoscaled) }, do: up(file, lifecycle.UpOptions{Prune: true}),
 			ends: "server running; agents 2; theirs 1; disk" + saved, says: ready()},
+		{name: "up without a pool that scales by itself", prepare: func(w *world) { w.up(autoscaled) }, do: up(file, lifecycle.UpOptions{}),
+			ends: "server running; agents 2; more 1; theirs 1; disk" + saved + "; autoscale more", says: ready("pool more is not in cluster.yaml"), without: []string{killBefore, killAfter, refused, conflicts, lost, passing}},
 		{name: "up without its state disk", dear: true, prepare: func(w *world) {
 			w.send(http.MethodDelete, serverVM, "2024-07-01", nil)
 			w.send(http.MethodDelete, stateDisk, "2023-10-02", nil)
@@ -222,6 +230,9 @@ func clusterStories() []story {
 		{name: "stop with machines that are powered off", dear: true, prepare: func(w *world) { w.send(http.MethodPost, morePool+"/powerOff", "2024-07-01", nil) },
 			do:   func(w *world, p *process) (any, error) { return p.less(twoPools).Stop(p.ctx) },
 			ends: "server deallocated tagged stopped; agents 2 deallocated 2 tagged stopped; more 1 deallocated 1 tagged stopped; theirs 1; disk" + saved, without: []string{killBefore, lost, passing, refused, conflicts}},
+		{name: "stop with a server that is powered off", prepare: func(w *world) { w.send(http.MethodPost, serverVM+"/powerOff", "2024-07-01", nil) },
+			do:   func(w *world, p *process) (any, error) { return p.less(twoPools).Stop(p.ctx) },
+			ends: "server deallocated tagged stopped; agents 2 deallocated 2 tagged stopped; more 1 deallocated 1 tagged stopped; theirs 1; disk" + saved, without: []string{killBefore, killAfter, refused, conflicts, lost, passing}},
 		{name: "start", prepare: func(w *world) {
 			w.send(http.MethodPost, morePool+"/deallocate", "2024-07-01", nil) // by a person, without the tag
 			if _, err := w.process().less(twoPools).Stop(w.ctx); err != nil {
