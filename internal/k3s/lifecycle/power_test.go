@@ -296,6 +296,28 @@ func TestRestoreRefuses(t *testing.T) {
 	})
 }
 
+// The backup that is restored is not pruned by the one that is made before, however it is
+// named: by its ARM id, or in other letters, which are the same to Azure.
+func TestOutcomeRestoredBackupIsKept(t *testing.T) {
+	for _, from := range []string{storageGroup + "/providers/Microsoft.Compute/snapshots/old", "OLD"} {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(file)
+			for _, name := range []string{"old", "2", "3"} {
+				if _, err := x.manager(file).Backup(x.ctx, name, "before another k3s"); err != nil {
+					x.Fatal(err)
+				}
+			}
+			if r, err := x.manager(file).Restore(x.ctx, from); err != nil || !r.Ready {
+				x.Errorf("restore %s: %v %+v", from, err, r)
+			}
+			if all := x.backups("before another k3s"); !slices.Equal(all, []string{"old", "2", "3"}) {
+				x.Errorf("backups after restore %s: %q", from, all)
+			}
+		})
+	}
+}
+
 // A restore whose backup was deleted by hand ends by another restore, or by a new cluster.
 func TestRestoreWithoutItsBackup(t *testing.T) {
 	play(t, nil, func(x *site) {
