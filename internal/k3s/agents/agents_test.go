@@ -22,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/agents"
 	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/conditional"
 )
 
@@ -565,7 +566,7 @@ func TestPodsDecideTheNumber(t *testing.T) {
 			"scale up": w.control.Scale(w.t.Context(), "agents", 3), "scale down": w.control.Scale(w.t.Context(), "agents", 1),
 			"replace": w.control.Replace(w.t.Context(), "agents000000"),
 		} {
-			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "cluster-autoscaler decides") {
+			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "cluster-autoscaler decides") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
