@@ -215,6 +215,24 @@ func TestBackupWhoseCopyFails(t *testing.T) {
 	})
 }
 
+// A snapshot of others that has the copy's name is no copy of it.
+func TestBackupIsNotCopiedToASnapshotOfOthers(t *testing.T) {
+	play(t, twoRegions, func(x *site) {
+		go x.boot()
+		x.up(file)
+		b := x.backUpToGroup(backedUp(1, ""))
+		x.put(b.Name+"-northeurope", object{recipe.TagCluster: "demo", recipe.TagRole: recipe.RoleBackup})
+		for range 2 {
+			if b, err := x.manager(backedUp(1, "northeurope")).BackupToGroup(x.ctx); err == nil || !strings.Contains(err.Error(), "exists and is no copy of it; delete that snapshot") {
+				x.Errorf("%v %+v", err, b)
+			}
+		}
+		if want := []string{b.Name, b.Name + "-northeurope"}; !slices.Equal(x.inGroup(), want) {
+			x.Errorf("group has %q, want %q", x.inGroup(), want)
+		}
+	})
+}
+
 func (x *site) warned(s *lifecycle.Status) bool {
 	return slices.Contains(s.Notes, "last backup in group backups is older than a day; ortet cluster backup makes one")
 }
