@@ -109,8 +109,8 @@ func TestOutcomeBackupsOverKeepAreDeleted(t *testing.T) {
 		if slices.Sort(want); !slices.Equal(x.inGroup(), want) {
 			x.Errorf("group has\n%q, want\n%q", x.inGroup(), want)
 		}
-		if _, err := x.manager(text).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil {
-			x.Fatal(err)
+		if r, err := x.manager(text).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || !strings.Contains(strings.Join(r.Kept, ""), "backups in group backups") {
+			x.Fatalf("down --all: %v %+v", err, r)
 		}
 		if !slices.Equal(x.inGroup(), want) {
 			x.Errorf("after down --all the group has %q", x.inGroup())
