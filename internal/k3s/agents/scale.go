@@ -3,6 +3,7 @@ package agents
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +12,6 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/recipe"
-	"github.com/ortet/ortet/internal/workflow"
 )
 
 // maxParallel bounds what is drained or awaited at once.
@@ -24,7 +24,7 @@ const maxParallel = 8
 func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 	pool, _, err := c.load(ctx, name)
 	if err == nil {
-		err = podsDecide(pool)
+		err = podsDecide("scale pool "+name, pool)
 	}
 	if err != nil {
 		return err
@@ -48,13 +48,17 @@ func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 	return c.awaitPool(ctx, name)
 }
 
+// CodeAutoscaled is the code of a change that is refused before it begins, since
+// cluster-autoscaler scales the pool.
+const CodeAutoscaled = "Autoscaled"
+
 // podsDecide refuses to change the number of agents of a pool that cluster-autoscaler scales.
-func podsDecide(pool fleet.Pool) error {
+func podsDecide(op string, pool fleet.Pool) error {
 	if !(recipe.Live{Applied: pool.Tags[recipe.TagApplied]}).ByPods() {
 		return nil
 	}
-	return &workflow.Refused{Problems: []fleet.Problem{{Code: "Autoscaled", On: string(pool.ID), What: "cluster-autoscaler decides how many agents the pool has",
-		WayOut: "drain an agent with kubectl, and cluster-autoscaler deletes it; or give the pool count in cluster.yaml, then ortet cluster up"}}}
+	return &fleet.Error{Op: op, Resource: string(pool.ID), Kind: fleet.KindInvalid, Code: CodeAutoscaled, Err: errors.New("cluster-autoscaler decides how many agents the pool has"),
+		Remedy: "drain an agent with kubectl, and cluster-autoscaler deletes it; or give the pool count in cluster.yaml, then ortet cluster up"}
 }
 
 // Lower drains and deletes machines of a pool until it has want; one with fewer stays.
@@ -197,7 +201,7 @@ func (c *Control) Replace(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := podsDecide(pool); err != nil {
+	if err := podsDecide("replace agent "+name, pool); err != nil {
 		return err
 	}
 	_, capacity := replaced(pool)
