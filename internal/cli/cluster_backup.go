@@ -107,6 +107,9 @@ Agents go on meanwhile. Those that joined after the backup have no Ready Node th
 ortet cluster reimage POOL has them join again. Interrupted, the same command goes on,
 and so does up.`, nil)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] == "" { // as of a variable that is not set
+			return usagef("name of the backup is empty")
+		}
 		return c.deploy(cmd.Context(), own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
 			if err := m.CheckRestore(ctx, args[0]); err != nil {
 				return nil, err
@@ -132,5 +135,5 @@ func writeBackups(w io.Writer, all []lifecycle.Backup, now time.Time) {
 	for _, b := range all {
 		rows = append(rows, cells(b.Name, age(b.Created, now), b.K3s, b.SizeGB, b.State, b.Why))
 	}
-	writeTable(w, rows, shrink{0, 20}, shrink{5, 10})
+	writeTable(w, rows, shrink{5, 6}) // names are whole, since restore and --delete take them
 }

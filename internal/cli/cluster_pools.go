@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -172,6 +173,10 @@ func (c *clusterOptions) poolCommand(use, short, long, consequence string, chang
 		}
 		if err != nil && ctx.Err() != nil {
 			return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: cmd.Name(), Left: []string{"Azure goes on with what it has accepted, and cordoned nodes stay cordoned"}, Err: context.Cause(ctx)}
+		}
+		var refused *fleet.Error
+		if errors.As(err, &refused) && refused.Code == agents.CodeAutoscaled {
+			return refuse(refused.Code, refused.Resource, refused.Err.Error(), refused.Remedy)
 		}
 		if err != nil {
 			return err

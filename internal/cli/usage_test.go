@@ -142,6 +142,9 @@ func TestUsageErrors(t *testing.T) {
 			t.Errorf("ortet %s: code %d, want %d with %q\nout: %s\nerr: %s", c.args, code, ExitUsage, c.says, out, err)
 		}
 	}
+	if code, _, err := run(t, "cluster", "restore", ""); code != ExitUsage || !strings.Contains(err, "name of the backup is empty") {
+		t.Errorf("restore of an empty name: code %d, %s", code, err)
+	}
 	if code, _, err := run(t, "capture", " "); code != ExitUsage || !strings.Contains(err, "is empty") {
 		t.Errorf("an empty node: code %d, %s", code, err)
 	}

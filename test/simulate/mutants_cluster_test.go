@@ -60,7 +60,7 @@ var clusterMutants = []mutant{
 		`err = ctx.Err()
 `},
 	{"person's backups pruned", "internal/k3s/lifecycle TestClusterStories", "", "internal/k3s/lifecycle/backup.go",
-		`b.Why == "" || b.Name == restoring`,
+		`b.Why == "" || m.backupID(restoring).Equal(b.ID)`,
 		`b.Name == restoring`},
 	{"version not kept on the disk by down", "internal/k3s/lifecycle TestClusterStories", "", "internal/k3s/lifecycle/down.go",
 		`if role == RoleCompute { // which`,

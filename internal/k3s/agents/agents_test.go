@@ -565,7 +565,7 @@ func TestPodsDecideTheNumber(t *testing.T) {
 			"scale up": w.control.Scale(w.t.Context(), "agents", 3), "scale down": w.control.Scale(w.t.Context(), "agents", 1),
 			"replace": w.control.Replace(w.t.Context(), "agents000000"),
 		} {
-			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "cluster-autoscaler decides") {
+			if codeOf(err) != agents.CodeAutoscaled || !strings.Contains(err.Error(), "cluster-autoscaler decides") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -981,4 +981,12 @@ func TestScaleInPolicy(t *testing.T) {
 			})
 		})
 	}
+}
+
+func codeOf(err error) string {
+	var of *fleet.Error
+	if errors.As(err, &of) {
+		return of.Code
+	}
+	return ""
 }

@@ -48,12 +48,16 @@ func (c *Control) Scale(ctx context.Context, name string, want int64) error {
 	return c.awaitPool(ctx, name)
 }
 
+// CodeAutoscaled is the code of a change that is refused before it begins, since
+// cluster-autoscaler scales the pool.
+const CodeAutoscaled = "Autoscaled"
+
 // podsDecide refuses to change the number of agents of a pool that cluster-autoscaler scales.
 func podsDecide(op string, pool fleet.Pool) error {
 	if !(recipe.Live{Applied: pool.Tags[recipe.TagApplied]}).ByPods() {
 		return nil
 	}
-	return &fleet.Error{Op: op, Resource: string(pool.ID), Kind: fleet.KindInvalid, Err: errors.New("cluster-autoscaler decides how many agents the pool has"),
+	return &fleet.Error{Op: op, Resource: string(pool.ID), Kind: fleet.KindInvalid, Code: CodeAutoscaled, Err: errors.New("cluster-autoscaler decides how many agents the pool has"),
 		Remedy: "drain an agent with kubectl, and cluster-autoscaler deletes it; or give the pool count in cluster.yaml, then ortet cluster up"}
 }
 

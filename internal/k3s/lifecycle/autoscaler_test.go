@@ -46,7 +46,7 @@ func TestOutcomePodsDecide(t *testing.T) {
 			return names + " " + vm.Identity.Type
 		}
 		x.send(http.MethodPatch, serverVM, "2024-07-01", object{"identity": object{"type": "SystemAssigned, UserAssigned"}})
-		x.planned(decide, "spec.pools[agents].scaleBy: cpu -> pods", "spec.options.clusterAutoscaler: none -> registry.example")
+		x.planned(decide, "spec.pools[agents].scaleBy: cpu -> pods", "goes away: Azure's autoscale setting", "spec.options.clusterAutoscaler: none -> registry.example")
 		// Killed in the deployment, nothing scales, and the same command goes on.
 		if err := x.s.AddFault(azsim.Fault{Method: http.MethodPut, Path: "virtualMachineScaleSets/agents$", Count: 1, Effect: "error", Status: 409, Code: "SkuNotAvailable"}); err != nil {
 			x.Fatal(err)
@@ -75,6 +75,7 @@ func TestOutcomePodsDecide(t *testing.T) {
 		if p, err := x.manager(decide).Plan(x.ctx); err != nil || len(p.Fields)+len(p.Changes) > 0 {
 			x.Errorf("plan after up: %v %+v", err, p)
 		}
+		x.planned(unused, "spec.pools[agents].scaleBy: pods -> none", "goes away: the right of cluster-autoscaler on the scale set")
 		// A count again: its right is gone before agents are drained, and so are its tags.
 		d := &drained{site: x}
 		if _, err := x.with(unused, d).Up(x.ctx, lifecycle.UpOptions{}); err != nil {

@@ -197,7 +197,7 @@ func (m *Manager) backUp(ctx context.Context, name, why string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	all = slices.DeleteFunc(all, func(b Backup) bool { return b.Why == "" || b.Name == restoring || b.State == "Deleting" })
+	all = slices.DeleteFunc(all, func(b Backup) bool { return b.Why == "" || m.backupID(restoring).Equal(b.ID) || b.State == "Deleting" })
 	for _, old := range all[:max(0, len(all)-keptBackups)] {
 		if err := m.delete(ctx, "backup "+old.Name, old.ID, diskVersion); err != nil {
 			return "", err

@@ -142,6 +142,9 @@ func (m *Manager) copyBackup(ctx context.Context, c *clock, b *GroupBackup) erro
 		if err != nil {
 			return false, err
 		}
+		if s != nil && !(m.isBackup(s) && s.Properties.Creation.Source.Equal(b.ID) && strings.EqualFold(s.Location, b.Region)) {
+			return false, fmt.Errorf("cannot copy backup %s to %s: snapshot %s exists and is no copy of it; delete that snapshot, then run the same command again", b.Name, b.Region, s.Name)
+		}
 		failed := s != nil && (s.is("Failed") || s.Properties.CopyError.Code != "")
 		if failed && !began { // of an earlier run
 			if err := m.delete(ctx, "failed copy "+s.Name, b.Copy, diskVersion); err != nil {

@@ -109,8 +109,8 @@ func TestOutcomeBackupsOverKeepAreDeleted(t *testing.T) {
 		if slices.Sort(want); !slices.Equal(x.inGroup(), want) {
 			x.Errorf("group has\n%q, want\n%q", x.inGroup(), want)
 		}
-		if _, err := x.manager(text).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil {
-			x.Fatal(err)
+		if r, err := x.manager(text).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || !strings.Contains(strings.Join(r.Kept, ""), "backups in group backups") {
+			x.Fatalf("down --all: %v %+v", err, r)
 		}
 		if !slices.Equal(x.inGroup(), want) {
 			x.Errorf("after down --all the group has %q", x.inGroup())
@@ -211,6 +211,24 @@ func TestBackupWhoseCopyFails(t *testing.T) {
 		}
 		if names := x.inGroup(); !slices.Contains(names, first.Name) || !slices.Contains(names, first.Name+"-northeurope") {
 			x.Errorf("group has %q", names)
+		}
+	})
+}
+
+// A snapshot of others that has the copy's name is no copy of it.
+func TestBackupIsNotCopiedToASnapshotOfOthers(t *testing.T) {
+	play(t, twoRegions, func(x *site) {
+		go x.boot()
+		x.up(file)
+		b := x.backUpToGroup(backedUp(1, ""))
+		x.put(b.Name+"-northeurope", object{recipe.TagCluster: "demo", recipe.TagRole: recipe.RoleBackup})
+		for range 2 {
+			if b, err := x.manager(backedUp(1, "northeurope")).BackupToGroup(x.ctx); err == nil || !strings.Contains(err.Error(), "exists and is no copy of it; delete that snapshot") {
+				x.Errorf("%v %+v", err, b)
+			}
+		}
+		if want := []string{b.Name, b.Name + "-northeurope"}; !slices.Equal(x.inGroup(), want) {
+			x.Errorf("group has %q, want %q", x.inGroup(), want)
 		}
 	})
 }

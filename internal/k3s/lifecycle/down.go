@@ -155,6 +155,9 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 			r.Missing = append(r.Missing, name)
 		}
 	}
+	if b := m.Cluster.Spec.Backup; b != nil && slices.Contains(roles, RoleStorage) {
+		r.Kept = append(r.Kept, "backups in group "+b.Group+", billed until they are deleted; ortet cluster backup --list shows them")
+	}
 	disk, err := m.get(ctx, m.stateID(), diskVersion)
 	if disk != nil && disk.Tags[recipe.TagCluster] == m.name() {
 		r.Kept = append(r.Kept, fmt.Sprintf("disk %s in %s, %d GiB: the cluster's objects, certificates and local volumes; billed until ortet cluster down --state",

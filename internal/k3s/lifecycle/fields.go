@@ -261,6 +261,9 @@ func (c *comparison) before(e *Effect, path string) (before string, differs bool
 		if before == "" && strings.HasSuffix(path, ".max") && c.d.Pools[name].ScaleBy == k3s.CPU {
 			e.Loses = "agents that Azure chooses, when it scales in"
 		}
+		if strings.HasSuffix(path, ".scaleBy") {
+			e.Loses = map[string]string{k3s.CPU: "Azure's autoscale setting", k3s.Pods: "the right of cluster-autoscaler on the scale set"}[before]
+		}
 		e.Then = strings.NewReplacer("POOL", name, "SIZE", after).Replace(e.Then)
 		return before, true
 	case ReachAgents:

@@ -111,6 +111,20 @@ func TestOutcomeFewerAgentsAreDrained(t *testing.T) {
 	})
 }
 
+// What up says of agents in the end counts those that it left.
+func TestOutcomeNotesAfterALoweredCount(t *testing.T) {
+	three := strings.Replace(file, "count: 2}", "count: 3}, {name: more, count: 1}", 1)
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(three)
+		r, err := x.manager(strings.Replace(file, "count: 2", "count: 2, labels: {a: b}", 1)).Up(x.ctx, lifecycle.UpOptions{Prune: true})
+		want := []string{"pool agents: 2 of 2 agents are behind the pool's model; ortet cluster reimage agents --outdated renews them"}
+		if err != nil || !slices.Equal(r.Notes, want) {
+			x.Errorf("%v, notes %q; want %q", err, r.Notes, want)
+		}
+	})
+}
+
 // min and max to count: Azure's autoscale setting goes before agents are drained, or it would
 // scale on.
 func TestOutcomeCountEndsAutoscale(t *testing.T) {

@@ -296,6 +296,52 @@ func TestRestoreRefuses(t *testing.T) {
 	})
 }
 
+// The backup that is restored is not pruned by the one that is made before, however it is
+// named: by its ARM id, or in other letters, which are the same to Azure.
+func TestOutcomeRestoredBackupIsKept(t *testing.T) {
+	for _, from := range []string{storageGroup + "/providers/Microsoft.Compute/snapshots/old", "OLD"} {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(file)
+			for _, name := range []string{"old", "2", "3"} {
+				if _, err := x.manager(file).Backup(x.ctx, name, "before another k3s"); err != nil {
+					x.Fatal(err)
+				}
+			}
+			if r, err := x.manager(file).Restore(x.ctx, from); err != nil || !r.Ready {
+				x.Errorf("restore %s: %v %+v", from, err, r)
+			}
+			if all := x.backups("before another k3s"); !slices.Equal(all, []string{"old", "2", "3"}) {
+				x.Errorf("backups after restore %s: %q", from, all)
+			}
+		})
+	}
+}
+
+// Of two restores of different backups at once, the one that is not what the state is of says so.
+func TestOutcomeTwoRestoresAtOnce(t *testing.T) {
+	for after := time.Second; after < 5*time.Minute; after += 17 * time.Second {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			x.up(file)
+			x.backup("first")
+			x.backup("second")
+			ended := make(chan error)
+			go func() { ended <- restore("first")(x.ctx, x.manager(file)) }()
+			time.Sleep(after)
+			errs := map[string]error{"second": restore("second")(x.ctx, x.manager(file))}
+			errs["first"] = <-ended
+			d, _ := x.thing(stateDisk)
+			for name, err := range errs {
+				is := strings.HasSuffix(d.Properties.CreationData.SourceResourceID, "/snapshots/"+name)
+				if other := workflow.ExitCode(err) == workflow.ExitNeedsPerson; !is && err == nil && !(name == "first" && after > 3*time.Minute) || is && other {
+					x.Errorf("second restore after %s: the state is of %s, and restore %s ended with %v", after, d.Properties.CreationData.SourceResourceID, name, err)
+				}
+			}
+		})
+	}
+}
+
 // A restore whose backup was deleted by hand ends by another restore, or by a new cluster.
 func TestRestoreWithoutItsBackup(t *testing.T) {
 	play(t, nil, func(x *site) {

@@ -21,7 +21,16 @@ func (m *Manager) Restore(ctx context.Context, name string) (*Result, error) {
 	if err := m.beginRestore(ctx, name); err != nil {
 		return r, interrupted(ctx, "restore", "the state disk was not changed", err)
 	}
-	return m.Up(ctx, UpOptions{})
+	r, err := m.Up(ctx, UpOptions{})
+	if err != nil {
+		return r, err
+	}
+	disk, err := m.get(ctx, m.stateID(), diskVersion)
+	if err == nil && disk != nil && !disk.Properties.Creation.Source.Equal(m.from) {
+		err = &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "restore", Left: []string{"the same command begins this restore again"},
+			Err: fmt.Errorf("backup %s is not restored: another restore went on meanwhile, and the state is of backup %s", m.from.Name(), disk.Properties.Creation.Source.Name())}
+	}
+	return r, interrupted(ctx, "restore", "the server is ready", err)
 }
 
 // CheckRestore refuses what Restore refuses, and changes nothing.

@@ -103,7 +103,14 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, nil
 	}
 	agents, unread := m.agents(ctx, o)
-	if r.Notes = append(append(r.Notes, behind(agents)...), stoppedNotes(o, agents)...); unread != nil {
+	defer func() {
+		if now, err := m.agents(ctx, o); err == nil { // without those that were drained or renewed
+			r.Notes = append(r.Notes, behind(now)...)
+		} else {
+			r.Notes = append(r.Notes, behind(agents)...)
+		}
+	}()
+	if r.Notes = append(r.Notes, stoppedNotes(o, agents)...); unread != nil {
 		r.Notes = append(r.Notes, "cannot count agents behind their pool's model: "+unread.Error())
 	}
 	wayBack := ""
