@@ -162,7 +162,11 @@ func (x *run) outcome() error {
 	for _, s := range named {
 		text := s.Undo.ID + " is not done: " + cmp.Or(rec.Steps[s.ID].Error, "the same command can use what is there")
 		if s.Undo.Manual != nil {
-			text += "; " + s.Undo.Manual()
+			manual := s.Undo.Manual()
+			if manual == "" {
+				continue
+			}
+			text += "; " + manual
 		}
 		out.Left = append(out.Left, text)
 	}

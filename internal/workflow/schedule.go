@@ -73,7 +73,7 @@ type Undo struct {
 	Needs           []string      // undos that must have succeeded first
 	Keep            journal.State // Running or Done: from this state on an interruption leaves the row to the next run
 	Do              Act
-	Manual          func() string // what a person does if it fails
+	Manual          func() string // what a person does if it fails; "" if nothing is to be undone
 }
 
 // An Act is one pass: observe; if the world is not as wanted, ask for it. It neither

@@ -395,6 +395,7 @@ type state struct {
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
 	DonorGone bool `json:"donorGone,omitempty"`
 
+	NoKured      bool      `json:"noKured,omitempty"` // the cluster has no lock to hold
 	Bench        workbench `json:"workbench"`
 	Pod          string    `json:"pod,omitempty"`      // that was created
 	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began

@@ -165,6 +165,9 @@ func (c *capture) holdRebootsStep(v view) workflow.Step {
 			Needs: []string{undoDetach},
 			Do:    c.releaseReboots,
 			Manual: func() string {
+				if c.get().NoKured {
+					return ""
+				}
 				return "kured's lock expires after 3 hours; to remove it now, delete the lock annotation of kured's DaemonSet"
 			},
 		},
@@ -177,7 +180,8 @@ func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.W
 	if err := p.Save(ctx); err != nil {
 		return done, err
 	}
-	_, err := c.Cluster.HoldReboots(ctx, c.rebootHolder(), 3*time.Hour) // the deadlines of the rows that need the lock
+	there, err := c.Cluster.HoldReboots(ctx, c.rebootHolder(), 3*time.Hour) // the deadlines of the rows that need the lock
+	c.set(func(s *state) { s.NoKured = err == nil && !there })
 	if fleet.Is(err, fleet.KindHeld) {
 		return in(10*time.Second, "waiting for kured's lock: %v", err), nil
 	}
