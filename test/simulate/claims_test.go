@@ -101,6 +101,16 @@ var claims = []claim{
 			}
 			return ""
 		}},
+	{"capture: no version that it replaces in the model is newer",
+		func(e *ending) bool { return e.do == "capture" && len(e.p.writes) > 0 },
+		func(e *ending) string {
+			for _, write := range e.p.writes {
+				if from, to := e.versions[low(write.from)], e.versions[low(write.to)]; published(from).After(published(to)) && to != nil {
+					return "it replaced " + write.from + " by " + write.to
+				}
+			}
+			return ""
+		}},
 	{"capture 0: a node of the version is the one that it says",
 		func(e *ending) bool { return e.do == "capture" && e.done() && e.p.capture.BuiltFrom != "" },
 		func(e *ending) string {
