@@ -19,6 +19,7 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -105,7 +106,8 @@ var claims = []claim{
 		func(e *ending) bool { return e.do == "capture" && len(e.p.writes) > 0 },
 		func(e *ending) string {
 			for _, write := range e.p.writes {
-				if from, to := e.versions[low(write.from)], e.versions[low(write.to)]; published(from).After(published(to)) && to != nil {
+				from, to := e.versions[low(write.from)], e.versions[low(write.to)]
+				if to != nil && plan.Ours(tagsOf(orEmpty(from))) && published(from).After(published(to)) {
 					return "it replaced " + write.from + " by " + write.to
 				}
 			}

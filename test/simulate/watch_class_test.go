@@ -91,7 +91,7 @@ func TestOutcomeLateNodesAreSeenTo(t *testing.T) {
 	}
 }
 
-// A take-back that failed is gone on with, also where the bad nodes are gone by now.
+// A take-back that failed is gone on with at once, also where the bad nodes are gone by now.
 func TestOutcomeFailedTakeBackIsGoneOnWith(t *testing.T) {
 	inCaptured(t, badPool("no join", nil), 1, each(3, 4, patchModel, "refused"), func(t *testing.T, w *world) {
 		w.do(t, Ask{Do: "watch"}).ends(t, workflow.ExitNeedsPerson, "", "still names "+badVersion)
@@ -99,7 +99,11 @@ func TestOutcomeFailedTakeBackIsGoneOnWith(t *testing.T) {
 			w.deleteInstances(w.pool, path.Base(c.ID))
 		}
 		time.Sleep(time.Hour)
-		w.do(t, Ask{Do: "watch"}).ends(t, workflow.ExitFailed, watch.TakenBack, "new nodes come from 1999.12.25")
+		p := w.do(t, Ask{Do: "watch"})
+		p.ends(t, workflow.ExitFailed, watch.TakenBack, "new nodes come from 1999.12.25")
+		if took := w.chosenAt.Sub(p.began); took > 5*time.Minute {
+			t.Errorf("the version stayed live for %s", took)
+		}
 	})
 }
 
