@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -230,6 +231,29 @@ func TestCanaryDeleted(t *testing.T) {
 		if said := strings.Contains(strings.Join(r.trace, "\n"), "again without --again, which makes others"); len(r.violations) > 0 || said != again {
 			t.Error(explain(s, r))
 		}
+	}
+}
+
+// checkEmptied: clones are deleted once their pods were evicted.
+func (w *world) checkEmptied(p *process, req request) {
+	set := fleet.CanaryOf(w.pool)
+	if methodOf(req.name) != http.MethodDelete || path.Base(req.about()) != set.Name() || w.isDown("kube") {
+		return
+	}
+	for _, name := range w.nodesOf(set) {
+		for _, pod := range w.evictable(name) {
+			w.broken(16, "%s deletes %s, and pod %s on its node %s was not evicted", p.name, set.Name(), pod.Name, name)
+		}
+	}
+}
+
+// Pods that come to clones after they were judged are evicted before the clones are deleted.
+func TestOutcomePodsOfClonesAreEvicted(t *testing.T) {
+	s := provenFirst("daemon")
+	s.Asks, s.Cannot = s.Asks[:1], "is quarantined"
+	s.Happen = at("azure PATCH "+definition+"/versions/2000.01.01", 1, "pods come to the clones")
+	if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+		t.Error(explain(s, r))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -97,6 +98,17 @@ var claims = []claim{
 			for tag, value := range tagsOf(orEmpty(e.version(fleet.ResourceID(e.id)))) {
 				if slices.Contains([]string{fleet.TagRolledBack, fleet.TagQuarantine, fleet.TagPublished}, tag) {
 					return e.id + " has the tag " + tag + ": " + value
+				}
+			}
+			return ""
+		}},
+	{"capture: no version that it replaces in the model is newer",
+		func(e *ending) bool { return e.do == "capture" && len(e.p.writes) > 0 },
+		func(e *ending) string {
+			for _, write := range e.p.writes {
+				from, to := e.versions[low(write.from)], e.versions[low(write.to)]
+				if to != nil && plan.Ours(tagsOf(orEmpty(from))) && published(from).After(published(to)) {
+					return "it replaced " + write.from + " by " + write.to
 				}
 			}
 			return ""

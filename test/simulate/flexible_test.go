@@ -262,7 +262,7 @@ func TestOutcomeMemberThatMovesIsOfNoPool(t *testing.T) {
 
 // onBoth are stories that are played on both kinds of scale sets.
 func onBoth() (all []Story) {
-	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, setStories, online, publishing) {
+	for _, s := range slices.Concat(stories, extensionStories, found, others, rollbacks, taken, setStories, online, publishing) {
 		all = append(all, s, onFlexible(s))
 	}
 	return append(all, flexibles...)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
 )
 
 // A ledger plays commands one after the other, and looks at the versions in between.
@@ -226,6 +228,42 @@ func TestOutcomeUnfinishedRollbackOutlivesFailedCaptures(t *testing.T) {
 		}
 		l.run(0, Ask{Do: "rollback"})
 		l.wants(versions[0], "a rollback after one that ended well")
+	})
+}
+
+// A rollback that was killed after any of its writes goes back once, by whichever name of its target
+// it is repeated.
+func TestOutcomeInterruptedRollbackGoesBackOnce(t *testing.T) {
+	played(t, func(l ledger) {
+		var versions []string
+		for range 3 {
+			l.run(0, Ask{Do: "capture"})
+			versions = append(versions, l.live())
+			time.Sleep(day)
+		}
+		before, newest := versions[1], versions[2]
+		was, begin := maps.Clone(l.counts), len(l.requests)
+		l.run(0, Ask{Do: "rollback"})
+		for _, r := range slices.Clone(l.requests[begin:]) {
+			for _, to := range []string{"", plan.Previous, before} {
+				if !r.write() || strings.Contains(r.name, "/leases/") {
+					continue
+				}
+				l.run(0, Ask{Do: "rollback", To: newest})
+				l.locked(func() {
+					l.pending = append(l.pending, Event{At: r.name, N: l.counts[r.name] + r.n - was[r.name], What: "kill after"})
+				})
+				l.kill(Ask{Do: "rollback", To: to})
+				if j := l.journal(); j == nil || j.Ended != nil { // the next one is another
+					continue
+				}
+				p := l.run(0, Ask{Do: "rollback", To: to})
+				l.wants(before, r.name+", and the same rollback to "+to)
+				if !p.rollback.Resumed {
+					t.Errorf("%s, and the same rollback to %s: it does not report that it resumes", r.name, to)
+				}
+			}
+		}
 	})
 }
 

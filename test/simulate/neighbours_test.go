@@ -166,16 +166,22 @@ func (w *world) neighbour(e Event, p *process) bool {
 			w.touch("versions")
 			w.deleted(fleet.ResourceID(all[len(all)-2]), galleryAPI)
 		}
-	case "others publish a version": // under today's name
+	case "others begin a version": // under today's name, which takes a while
 		id := w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))
-		w.locked(func() { w.disks[azsim.Volume(low(id))] = &disk{generalized: true, of: "others"} })
-		w.azure.Instant(true)
-		if err := w.request(http.MethodPut, id, galleryAPI, object{"location": location, "tags": object{"team": "others"}, "properties": object{
-			"publishingProfile": object{"targetRegions": []object{{"name": location}}},
-			"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(w.names.Generalized)}}}}}); err != nil {
-			w.broken(0, "cannot publish a version: %v", err)
+		w.foreign = append(w.foreign, id)
+		w.beginVersion(id, false, object{"team": "others"})
+	case "newer version goes live": // of another laptop's ortet
+		id := w.names.Definition.Child("versions", plan.VersionName(time.Now().Add(day), false))
+		w.touch("model")
+		w.beginVersion(id, true, object{fleet.TagCreatedBy: "ortet test", fleet.TagCapture: "another"})
+		_ = w.setImage(id.Name(), "others")
+	case "pods come to the clones": // whose Nodes were registered again
+		for i, name := range w.nodesOf(fleet.CanaryOf(w.pool)) {
+			w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
+			w.putPod(name, "web", 90+i, nil)
 		}
-		w.azure.Instant(false)
+	case "others publish a version": // under today's name
+		w.beginVersion(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false)), true, object{"team": "others"})
 	case "extension changed by others":
 		if err := w.request(http.MethodPut, w.pool.Child("extensions", "vmssCSE"), computeAPI, object{"properties": object{"publisher": kinds["cse"][1], "type": kinds["cse"][2],
 			"typeHandlerVersion": "1.0", "settings": object{"commandToExecute": "join another"}}}); err != nil {
@@ -299,6 +305,25 @@ func (w *world) sets() []fleet.ResourceID { return []fleet.ResourceID{w.pool, w.
 
 // ofStory reports whether a scale set is none that a capture made.
 func (w *world) ofStory(set fleet.ResourceID) bool { return slices.ContainsFunc(w.sets(), set.Equal) }
+
+// beginVersion has others build a version, from a snapshot of theirs.
+func (w *world) beginVersion(id fleet.ResourceID, atOnce bool, tags object) {
+	from, snapshot := w.pool.In("disks", "others"), w.pool.In("snapshots", "others")
+	w.locked(func() {
+		for _, made := range []fleet.ResourceID{from, snapshot, id} {
+			w.disks[azsim.Volume(low(made))] = &disk{generalized: true, of: "others"}
+		}
+	})
+	w.azure.Instant(true)
+	w.make(http.MethodPut, from, disksAPI, object{"location": location, "sku": object{"name": "StandardSSD_LRS"},
+		"properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V2"}})
+	w.make(http.MethodPut, snapshot, disksAPI, object{"location": location, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(from)}, "incremental": true}})
+	w.azure.Instant(atOnce)
+	w.make(http.MethodPut, id, galleryAPI, object{"location": location, "tags": tags, "properties": object{
+		"publishingProfile": object{"targetRegions": []object{{"name": location}}},
+		"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(snapshot)}}}}})
+	w.azure.Instant(false)
+}
 
 // makeSet makes a scale set like the pool, of the first image.
 func (w *world) makeSet(id fleet.ResourceID, instances int, flexible bool, tags object) {

@@ -35,6 +35,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		w.checkStop(p, about)
 		w.checkOrder(p, req)
 		w.checkDetach(p, about)
+		w.checkEmptied(p, req)
 		w.checkDeletion(p, about, r)
 	}
 	w.checkOnline(p, req)
@@ -110,9 +111,14 @@ func (w *world) checkDetach(p *process, about string) {
 	}
 }
 
-// checkDeletion: of the pool's machines a process deletes none that its owners protect, and none
-// whose Node may still get pods.
+// checkDeletion: a process deletes nothing of others, and of the pool's machines none that its
+// owners protect, and none whose Node may still get pods.
 func (w *world) checkDeletion(p *process, about string, r *http.Request) {
+	for _, id := range w.foreign {
+		if r.Method == http.MethodDelete && strings.HasSuffix(low(id), "/"+low(about)) {
+			w.broken(3, "%s deletes %s, which others made", p.name, id)
+		}
+	}
 	if r.Method != http.MethodPost || !strings.HasSuffix(low(about), low(poolName+"/delete")) {
 		return
 	}

@@ -344,6 +344,19 @@ var rollbacks = []Story{
 	{Name: "other image set by others after a baked capture, and a capture", Seed: 75, Pool: fresh, Asks: afterBaked(otherImage, Ask{Do: "capture"}, Ask{Do: "scale out", N: 1})},
 	{Name: "other image set by others after a baked capture, and no way back", Seed: 76, Pool: fresh,
 		Asks: afterBaked(otherImage, Ask{Do: "capture"}, Ask{Do: "rollback", To: "original", Exit: 3}), Cannot: "CustomDataLost"},
+	{Name: "other image set by others after a baked capture, baked again, and no way back", Seed: 76, Pool: fresh,
+		Asks:   afterBaked(otherImage, Ask{Do: "capture"}, Ask{Do: "wait", For: day}, Ask{Do: "capture", Baked: true}, Ask{Do: "rollback", To: "original", Exit: 3}),
+		Cannot: "CustomDataLost"},
+}
+
+// taken are stories in which others write the same just before a command does.
+var taken = []Story{
+	{Name: "version that others begin under the same name", Seed: 94, Pool: usual, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+		Cannot: "made a version of this name since this capture began", Happen: at(putVersion, 1, "others begin a version")},
+	{Name: "newer version that others have go live", Seed: 95, Pool: usual, Asks: []Ask{{Do: "capture", Once: true, Exit: 1}},
+		Cannot: "which is newer than 2000.01.01", Happen: at(patchModel, 1, "newer version goes live")},
+	{Name: "workbench released while another pool's capture takes it", Seed: 4, Pool: usual, Asks: aCapture,
+		Happen: at("kube GET nodes/pool1000001", 9, "another pool takes the workbench")}, // before the PATCH that releases it
 }
 
 // setStories are pools beside the scale set of another pool.

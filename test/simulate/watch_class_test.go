@@ -91,6 +91,22 @@ func TestOutcomeLateNodesAreSeenTo(t *testing.T) {
 	}
 }
 
+// A take-back that failed is gone on with at once, also where the bad nodes are gone by now.
+func TestOutcomeFailedTakeBackIsGoneOnWith(t *testing.T) {
+	inCaptured(t, badPool("no join", nil), 1, each(3, 4, patchModel, "refused"), func(t *testing.T, w *world) {
+		w.do(t, Ask{Do: "watch"}).ends(t, workflow.ExitNeedsPerson, "", "still names "+badVersion)
+		for _, c := range w.badComputers() {
+			w.deleteInstances(w.pool, path.Base(c.ID))
+		}
+		time.Sleep(time.Hour)
+		p := w.do(t, Ask{Do: "watch"})
+		p.ends(t, workflow.ExitFailed, watch.TakenBack, "new nodes come from 1999.12.25")
+		if took := w.chosenAt.Sub(p.began); took > 5*time.Minute {
+			t.Errorf("the version stayed live for %s", took)
+		}
+	})
+}
+
 // A version that a person brings back, and that is watched again, is taken back again if it fails, and
 // proven if what failed it was mended.
 func TestOutcomeVersionIsWatchedAgain(t *testing.T) {

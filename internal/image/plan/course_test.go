@@ -178,6 +178,13 @@ func TestCourse(t *testing.T) {
 			o.Snapshot, q.Again = snapshot(n.Snapshot, yesterday), true
 			o.Snapshot.Tags[fleet.TagCapture] = "own"
 		}, AtSnapshot, ""},
+		"of a node in service": {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, today, fleet.TagOnline) }, AtDonor, ""},
+		"generalised, of a node in service": {func(o *Observed, _ *Request) {
+			o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized, fleet.TagOnline)
+		}, AtDonor, ""},
+		"of a node in service, online": {func(o *Observed, q *Request) {
+			o.Snapshot, q.Online = snapshot(n.Snapshot, today, fleet.TagOnline), true
+		}, AtSnapshot, ""},
 		"of another node":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, ""},
 		"foreign snapshot": {func(o *Observed, _ *Request) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot"},
 		"not generalised":  {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, ""},
