@@ -338,9 +338,9 @@ var claims = []claim{
 			}
 			return ""
 		}},
-	{"0: the version that the model names exists",
+	{"0, of what sets the model: the version that it names exists",
 		func(e *ending) bool {
-			return e.done() && strings.HasPrefix(low(e.now.image), low(e.w.names.Definition)+"/versions/")
+			return e.done() && !e.p.ask.PublishOnly && strings.HasPrefix(low(e.now.image), low(e.w.names.Definition)+"/versions/")
 		},
 		func(e *ending) string {
 			at := time.Time{}
