@@ -266,9 +266,19 @@ func (w *world) awaitRivals() (came bool) {
 
 // tookBack has the model be as a watch left it that took a version back beside another command.
 func (w *world) tookBack(p *process) {
-	if now := w.modelNow(); p.watch.Outcome == watch.TakenBack {
-		w.locked(func() { w.model = now })
+	if p.watch.Outcome != watch.TakenBack {
+		return
 	}
+	now, made := w.modelNow(), map[string]int64{}
+	for id := range w.versions() {
+		made[id] = int64(len(w.instancesOf(fleet.ResourceID(id))))
+	}
+	w.locked(func() {
+		w.model = now
+		for id, n := range made { // the capacity has them
+			w.grown[id] = max(n, w.grown[id])
+		}
+	})
 }
 
 // countGrown counts the new nodes of a capture that is not judged, or did not end well, as asked for:
