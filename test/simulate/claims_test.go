@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
@@ -315,16 +316,15 @@ var claims = []claim{
 	{"any: what others cordoned stays so, and only what a command cordoned is named to be uncordoned",
 		func(*ending) bool { return true },
 		func(e *ending) string {
-			var aside []string
-			ours := map[string]bool{}
-			e.w.locked(func() { aside = slices.Sorted(maps.Keys(e.w.aside)) })
+			aside, ours := map[string]types.UID{}, map[string]bool{}
+			e.w.locked(func() { maps.Copy(aside, e.w.aside) })
 			for _, p := range e.w.processes {
 				for _, name := range p.cordoned {
 					ours[name] = true
 				}
 			}
-			for _, name := range aside {
-				if n := e.w.kube.Node(name); n != nil && e.w.aside[name] && !n.Spec.Unschedulable {
+			for _, name := range slices.Sorted(maps.Keys(aside)) {
+				if n := e.w.kube.Node(name); n != nil && n.UID == aside[name] && !n.Spec.Unschedulable {
 					return name + " is schedulable, which others cordoned"
 				}
 			}

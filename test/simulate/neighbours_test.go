@@ -288,7 +288,12 @@ func (w *world) changeNode(what string, c *computer) {
 		_ = w.request(http.MethodPost, id+"/restart", computeAPI, nil)
 	case "cordoned", "uncordoned":
 		w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = what == "cordoned" })
-		w.locked(func() { w.aside[name] = what == "cordoned" })
+		n := w.kube.Node(name)
+		w.locked(func() {
+			if delete(w.aside, name); n != nil && what == "cordoned" {
+				w.aside[name] = n.UID
+			}
+		})
 	case "node deleted":
 		pods := w.podsOn(name)
 		w.kube.Remove("nodes", "", name)

@@ -86,7 +86,7 @@ type world struct {
 	wasLive       map[string]bool      // versions, by lower-case id
 	takenBack     map[string]time.Time // versions, when a watch replaced them in the model
 	gone          map[string]time.Time // lower-case ids, when others deleted them
-	aside         map[string]bool      // nodes that others cordoned
+	aside         map[string]types.UID // nodes that others cordoned
 	stops         map[string]string    // donor to the process that stopped it last
 	lastEvent     time.Time
 	down          map[string]time.Time // side to the end of its outage
@@ -142,7 +142,7 @@ func newWorld(s Story) *world {
 	w := &world{
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
-		disks: map[azsim.Volume]*disk{}, copies: map[string][]time.Time{}, wasLive: map[string]bool{}, takenBack: map[string]time.Time{}, gone: map[string]time.Time{}, aside: map[string]bool{}, stops: map[string]string{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
+		disks: map[azsim.Volume]*disk{}, copies: map[string][]time.Time{}, wasLive: map[string]bool{}, takenBack: map[string]time.Time{}, gone: map[string]time.Time{}, aside: map[string]types.UID{}, stops: map[string]string{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
 		nodes: map[string]nodeState{}, touched: map[string]bool{}, canaries: map[string]bool{}, prefixes: map[string]string{}, grown: map[string]int64{}, ofK3s: map[string]string{},
 		workbenches: map[string]bool{}, removed: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
