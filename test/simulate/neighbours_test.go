@@ -287,11 +287,14 @@ func (w *world) changeNode(what string, c *computer) {
 	case "instance restarted":
 		_ = w.request(http.MethodPost, id+"/restart", computeAPI, nil)
 	case "cordoned", "uncordoned":
+		before := w.kube.Node(name)
 		w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = what == "cordoned" })
-		n := w.kube.Node(name)
 		w.locked(func() {
-			if delete(w.aside, name); n != nil && what == "cordoned" {
-				w.aside[name] = n.UID
+			// That a node is cordoned which a command had cordoned before nobody can see.
+			if what != "cordoned" {
+				delete(w.aside, name)
+			} else if before != nil && !before.Spec.Unschedulable {
+				w.aside[name] = before.UID
 			}
 		})
 	case "node deleted":

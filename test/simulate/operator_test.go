@@ -11,9 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/watch"
@@ -173,7 +170,7 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 			_ = w.request(http.MethodPost, fleet.ResourceID(c.ResourceID)+"/start", computeAPI, nil)
 		}
 		if n := w.kube.Node(name); n != nil && n.Annotations[fleet.AnnotationCapture] == "" {
-			w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
+			w.uncordon(name)
 		}
 	}
 	return false
