@@ -157,11 +157,12 @@ var claims = []claim{
 			return e.do == "capture" && e.done() && e.p.ask.Grow > 0 && !e.p.capture.NothingToDo
 		},
 		func(e *ending) string {
-			if e.w.story.Pool.Surplus && int64(len(e.p.capture.NewNodes)) >= e.p.ask.Grow {
-				return "" // what the set made beyond its capacity it deletes itself
+			all, isNew := int64(len(e.p.capture.NewNodes)) >= e.p.ask.Grow, map[string]bool{} // another one is an autoscaler's, or beyond the capacity
+			for _, n := range e.p.capture.NewNodes {
+				isNew[n.Instance] = true
 			}
 			for _, i := range e.w.instancesOf(e.p.capture.Version) {
-				if i.state == "Failed" && !strings.Contains(e.said, i.name) && !e.w.isTouched(i.id) {
+				if i.state == "Failed" && (isNew[i.name] || !all) && !strings.Contains(e.said, i.name) && !e.w.isTouched(i.id) {
 					return i.name + " is Failed"
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -156,6 +157,16 @@ func requests(t *testing.T, c *azclient.Cloud) map[string]int {
 // Six pending pods on a pool of 0 to 3 nodes: nodes come, pods run, and without pods the nodes
 // go, with rights on this one scale set and reads of its group.
 func TestPodsDecide(t *testing.T) {
+	const alone = "ORTET_TEST_ALONE" // a process of its own, since Serve allows one azsim in each
+	if os.Getenv(alone) == "" {
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPodsDecide$", "-test.v")
+		again.Env = append(os.Environ(), alone+"=1")
+		out, err := again.CombinedOutput()
+		if t.Logf("%s", out); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	k := startCluster(t)
 	c := azclient.Serve(t, strings.ReplaceAll(podSpec, "GROUP", "azsim"), "--speed", speed, "--kubeconfig", k.kubeconfig)
 	began := time.Now()
