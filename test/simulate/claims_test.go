@@ -514,7 +514,10 @@ func (w *world) othersChose() bool {
 }
 
 // An instance is a member of the pool.
-type instance struct{ id, name, state string }
+type instance struct {
+	id, name, state string
+	created         time.Time
+}
 
 // instancesOf are the pool's members that were made of a version; "" is any.
 func (w *world) instancesOf(version fleet.ResourceID) (all []instance) {
@@ -524,7 +527,11 @@ func (w *world) instancesOf(version fleet.ResourceID) (all []instance) {
 				i, ok := v.Instance(id)
 				vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
 				if ok && vm != nil && vm.Name != nil && vm.Properties.ProvisioningState != nil && w.pool.Equal(fleet.ResourceID(i.ScaleSet)) && (version == "" || strings.EqualFold(i.Image, string(version))) {
-					all = append(all, instance{id, *vm.Name, *vm.Properties.ProvisioningState})
+					i := instance{id: id, name: *vm.Name, state: *vm.Properties.ProvisioningState}
+					if at := vm.Properties.TimeCreated; at != nil {
+						i.created = *at
+					}
+					all = append(all, i)
 				}
 			})
 		}

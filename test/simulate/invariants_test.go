@@ -267,6 +267,16 @@ func (w *world) badComputers() (all []*computer) {
 	return all
 }
 
+// sawBad reports whether the version of a watch has a bad machine that is no older than its begin
+// and what clocks may be apart: when an older one was given the version nobody knows.
+func (w *world) sawBad(p *process) bool {
+	bad := w.badComputers()
+	return slices.ContainsFunc(w.instancesOf(p.watch.Version), func(i instance) bool {
+		return !i.created.Before(p.watch.Since.Add(-2*time.Minute)) &&
+			slices.ContainsFunc(bad, func(c *computer) bool { return strings.EqualFold(c.ResourceID, i.id) })
+	})
+}
+
 // checkNeighbour: the other pool's model and capacity are as others have them.
 func (w *world) checkNeighbour() {
 	var was model
@@ -343,7 +353,7 @@ func (w *world) checkWatch(p *process, now model) {
 		w.broken(18, "%s ends with exit %d and %q, and wrote the model: %v", p.name, code, p.watch.Outcome, p.writes)
 	case p.watch.Outcome == watch.Proven && (v == nil || v.Tags[fleet.TagProven] == nil):
 		w.broken(18, "%s reports that %s is proven, which has no such tag", p.name, id)
-	case !back && code == workflow.ExitDone && len(w.badComputers()) > 0 && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
+	case !back && code == workflow.ExitDone && w.sawBad(p) && v != nil && published(v).After(w.begin) && !w.isTouched("model") && !nodesHit:
 		w.broken(18, "%s ends with %s, and the nodes of %s are %s", p.name, p.watch.Outcome, id, w.story.Pool.Bad)
 	case back && code == workflow.ExitFailed && !w.isTouched("model"):
 		if to := w.wanted(""); low(now.image) != to && to != "" && low(w.imageBefore) == id && !w.isTouched(to) {
