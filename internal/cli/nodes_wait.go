@@ -159,3 +159,14 @@ func (s survey) young() survey {
 	s.stories = slices.DeleteFunc(s.stories, func(n nodeStory) bool { return n.before(s.since) })
 	return s
 }
+
+// failed reports whether an instance did not come up well. One without a verdict has not, unless
+// what would give one could not be read.
+func (s survey) failed(n nodeStory) bool {
+	return !n.well() && (n.State != "" || len(s.unread) == 0)
+}
+
+// well tells what --failed leaves out.
+func (n nodeStory) well() bool {
+	return n.State == controller.Succeeded || n.State == controller.Booting || n.State == controller.Stopped || n.State == controller.Deleting
+}
