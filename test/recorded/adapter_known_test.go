@@ -29,6 +29,10 @@ var adapterKnown = func() map[string]string {
 			"properties.purchasePlan.name", "properties.purchasePlan.product", "properties.purchasePlan.publisher",
 		}},
 		{"Denied", rest + "Permissions - List For Resource", []string{"actions", "notActions"}},
+		{"Disk", example + "DisksClient.BeginCreateOrUpdate", []string{
+			"properties.encryption.diskEncryptionSetId", "properties.encryptionSettingsCollection.enabled",
+		}},
+		{"Gallery", example + "GalleriesClient.BeginCreateOrUpdate", []string{"properties.softDeletePolicy.isSoftDeleteEnabled"}},
 		{"ImageVersion", newer + "test_image_version_end_of_life_date (2026)", []string{publishing + "endOfLifeDate"}},
 		{"ImageVersion", example + "GalleryImageVersionsClient.Get", []string{
 			publishing + "targetRegions[].excludeFromLatest", "properties.safetyProfile.blockDeletionBeforeEndOfLife",
@@ -56,6 +60,9 @@ var adapterKnown = func() map[string]string {
 		{"Pool", example + "VirtualMachineScaleSetsClient.BeginCreateOrUpdate", []string{
 			vault + "secretUrl", vault + "sourceVault.id", addressConfigurations + "applicationSecurityGroups[].id",
 			addressConfigurations + "publicIPAddressConfiguration.properties.publicIPPrefix.id",
+			"properties.skuProfile.vmSizes[].name", "properties.hostGroup.id", "properties.proximityPlacementGroup.id",
+			"properties.additionalCapabilities.hibernationEnabled",
+			modelDisk + ".managedDisk.diskEncryptionSet.id", profile + "capacityReservation.capacityReservationGroup.id",
 		}},
 		{"SizeInfo", rest + "Resource Skus - List", []string{
 			"name", "family", "resourceType", "locations", "locationInfo[].location", "locationInfo[].zones", "capabilities[].name",
