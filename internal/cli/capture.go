@@ -4,16 +4,19 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -28,6 +31,8 @@ type captureFlags struct {
 	pullSecret string
 	lease      leaseDuration
 	watch      watch.Request // after the capture; For 0 is none
+	test       string        // file of --canary-test
+	testIn     string        // the namespace that it names
 
 	poolSelection
 	policySet   *pflag.FlagSet // flags that go with pools only
@@ -69,6 +74,9 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 			if f.abandon {
 				return f.runAbandon(cmd, o, args[0])
 			}
+			if err := f.readTest(o.namespace); err != nil {
+				return err
+			}
 			if len(args) == 0 {
 				if !cmd.Flags().Changed("canary") && !f.request.PublishOnly {
 					f.request.Canary, f.request.CanaryIfPossible = plan.DefaultCanary, true
@@ -101,6 +109,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add at the end")
 	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up before the model is updated, 0 to 10 (default with --pool and --all: 2)")
 	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute, "time for which the clones have to stay Ready, with their DaemonSets; at most 30m")
+	flags.StringVar(&f.test, "canary-test", "", "`FILE` with a Job whose pod has to end with exit code 0 on each clone")
 	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version; leave the scale set as it is")
 	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the disk on (default: a suitable one of the pool)")
 	flags.BoolVar(&r.OtherPools, "other-pools", false, "prepare the disk on a node of another pool where that is needed: its root decides what the image is")
@@ -153,6 +162,8 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--grace-period %s: want 0s to 24h", durationText(r.GracePeriod))
 	case r.Canary < 0 || r.Canary > fleet.MaxCanary:
 		return usagef("--canary %d: want 0 to %d", r.Canary, fleet.MaxCanary)
+	case r.CanaryTest != "" && r.Canary == 0:
+		return usagef("--canary-test: only with --canary, whose clones run the test")
 	case r.CanarySoak < 0 || r.CanarySoak > plan.MaxSoak:
 		return usagef("--canary-soak %s: want at most %s", durationText(r.CanarySoak), durationText(plan.MaxSoak))
 	case r.NewNodes < 0 || r.NewNodes > 1000:
@@ -240,6 +251,9 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	stop()
 	show.Close()
 	if err != nil {
+		if o.forPerson() {
+			writeTestLines(o.process.Err, result.Canary)
+		}
 		return o.printFailure(result, result.notes(), err)
 	}
 	if o.output == nameForm {
@@ -255,8 +269,36 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 
 func (f *captureFlags) work(o *options) work {
 	needs := kube.Everything(o.namespace)
-	needs.Force = f.request.ForceDrain
+	needs.Force, needs.Test = f.request.ForceDrain, f.testIn
 	return work{image: f.image, pullSecret: f.pullSecret, rules: kube.Rules(needs), lease: f.lease, watch: f.watch}
+}
+
+// readTest reads the file of --canary-test. The request has its text, as its record does, so that
+// a resumed capture runs the same test.
+func (f *captureFlags) readTest(namespace string) error {
+	if f.test == "" {
+		return nil
+	}
+	file, err := os.Open(f.test)
+	if err != nil {
+		return refuseFile(f.test, err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, cluster.MaxTestFile+1))
+	if err != nil {
+		return refuseFile(f.test, err)
+	}
+	job, err := kube.ParseTest(string(text), namespace)
+	if err == nil {
+		f.request.CanaryTest, f.testIn = string(text), job.Namespace
+	}
+	return refuseFile(f.test, err)
+}
+
+func writeTestLines(w io.Writer, findings []prove.Finding) {
+	for _, f := range findings {
+		list(w, "Last lines of the test on "+f.Clone, f.Lines)
+	}
 }
 
 func writeCapture(w io.Writer, r capture.Result) {

@@ -79,6 +79,7 @@ func (o *options) printResults(results []auto.Result, name func(fleet.ResourceID
 		fmt.Fprintf(o.process.Err, "%s:\n", name(r.Pool))
 		if r.Capture != nil && r.Exit != workflow.ExitRefused {
 			list(o.process.Err, "Note", r.Capture.Notes)
+			writeTestLines(o.process.Err, r.Capture.Canary)
 		}
 		writeError(o.process.Err, r.Err)
 	}

@@ -31,7 +31,7 @@ func flagGroups(path string) []flagGroup {
 			group("Image version", "again history replicas shallow exclude-from-latest"),
 			group("Bootstrap and secrets", "bootstrap accept-pool-credentials accept-secret remove-secrets scan-images"),
 			group("Scale set's model", "extensions keep-extension grow allow-owned allow-rolling"),
-			group("Proof", "canary canary-soak watch watch-nodes bad-nodes restore-learned"),
+			group("Proof", "canary canary-soak canary-test watch watch-nodes bad-nodes restore-learned"),
 			group("Choice of donors, with --pool or --all", "max-image-age patch-annotation reboot-annotation min-ready min-candidates ignore-node ignore-annotation skip-rule max-parallel"),
 			group("Ortet's pods and Lease", "workbench other-pools image-pull-secret lease-duration"),
 		}

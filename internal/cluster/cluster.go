@@ -159,6 +159,34 @@ type Jobs interface {
 	ForceDeleteJob(ctx context.Context, name string) error
 }
 
+// MaxTestFile bounds NodeTest.File, in bytes.
+const MaxTestFile = 64 << 10
+
+// A NodeTest is a user's test of one node: the pod template of a Job, which runs there once.
+type NodeTest struct {
+	File    string // one Job of batch/v1, as YAML or JSON
+	Node    string
+	Pool    fleet.ResourceID // whose clone the node is; by it what is left is found
+	Capture string
+}
+
+// NodeTests run in the namespace that the file names, with the ServiceAccount that it names. A file
+// that is refused is fleet.KindInvalid in each method.
+type NodeTests interface {
+	// CheckTest asks the API server whether it would take the test's pod: it changes nothing.
+	// Whether the namespace's quota and Pod Security allow the pod, the answer says too.
+	CheckTest(ctx context.Context, test NodeTest) error
+	// StartTest creates the pod; one that is there is left as it is. Errors are StartJob's, and
+	// fleet.KindDenied where quota or admission refuse the pod.
+	StartTest(ctx context.Context, test NodeTest) error
+	// Test reads the pod, and once it is Done the end of its log. It is Done with Ran false where
+	// its containers did not start in time, or where it was evicted from the node.
+	Test(ctx context.Context, test NodeTest) (JobState, error)
+	// DeleteTests removes the pods of all tests of the pool in the file's namespace without their
+	// kubelets: only once the clones' machines are deleted.
+	DeleteTests(ctx context.Context, file string, pool fleet.ResourceID) error
+}
+
 // SecretStore keeps what cannot be read back from Azure, in a Secret for each pool in
 // Ortet's namespace, keyed by the SHA-256 of the data.
 type SecretStore interface {
@@ -258,6 +286,7 @@ type Cluster interface {
 	EvictionBlockers
 	Pods
 	Jobs
+	NodeTests
 	SecretStore
 	Leases
 	Neighbours

@@ -36,8 +36,8 @@
 // # What it is not
 //
 // There is no admission but that of namespaces and NodeRestriction, and there are
-// no Deployments, Services, exec or port-forward, no OpenAPI, few defaults, no managed fields, no server-side apply, no JSON patch and no dry
-// run. Of garbage collection there is that of a DaemonSet's pods and of a
+// no Deployments, Services, exec or port-forward, no OpenAPI, few defaults, no managed fields, no server-side apply, no JSON patch and dry
+// runs of creations alone. Of garbage collection there is that of a DaemonSet's pods and of a
 // namespace's content, which goes at once with it. Validation is that of
 // metadata, and of what Ortet writes.
 //

@@ -60,6 +60,8 @@ type Server struct {
 	// approves by itself, or nil. It is called under the lock: it must not use the
 	// server. It may be nil.
 	Sign func(*certificatesv1.CertificateSigningRequest) []byte
+	// AdmitPod refuses a new pod by its error, as a quota or Pod Security does; nil admits all.
+	AdmitPod func(pod *corev1.Pod) error
 	// KubeletLog asks a pod's kubelet for a container's log; query is the request's.
 	// It comes before Log. It may be nil.
 	KubeletLog func(ctx context.Context, pod *corev1.Pod, container string, query url.Values) (io.ReadCloser, error)
@@ -354,8 +356,8 @@ func (s *Server) answer(c *call) (answer, error) {
 	if err := s.authorize(c); err != nil {
 		return answer{}, err
 	}
-	if c.parameter("dryRun") != "" {
-		return answer{}, apierrors.NewBadRequest("this server knows no dry runs")
+	if c.parameter("dryRun") != "" && c.Verb != "create" {
+		return answer{}, apierrors.NewBadRequest("this server knows dry runs of creations alone")
 	}
 	if c.Group == "authorization.k8s.io" {
 		return s.review(c)

@@ -80,7 +80,31 @@ func (s *Server) make(c *call, t *table, o object) (*entry, error) {
 	if t.entries[keyOf(o.GetNamespace(), o.GetName())] != nil {
 		return nil, apierrors.NewAlreadyExists(t.kind.groupResource(), o.GetName())
 	}
+	if pod, ok := o.(*corev1.Pod); ok {
+		if err := s.admit(t, pod); err != nil {
+			return nil, err
+		}
+	}
+	if c.parameter("dryRun") != "" {
+		return &entry{key: keyOf(o.GetNamespace(), o.GetName()), object: t.kind.of(o)}, nil
+	}
 	return s.insert(t, o), nil
+}
+
+// admit refuses a pod whose ServiceAccount does not exist, as the admission plugin of that name
+// does; "default", which controllers make in each namespace, counts as existing. AdmitPod goes on.
+func (s *Server) admit(t *table, pod *corev1.Pod) error {
+	name := pod.Spec.ServiceAccountName
+	if name != "" && name != "default" && s.tables["serviceaccounts"].entries[keyOf(pod.Namespace, name)] == nil {
+		return apierrors.NewForbidden(t.kind.groupResource(), pod.Name,
+			words("error looking up service account %s/%s: serviceaccount %q not found", pod.Namespace, name, name))
+	}
+	if s.AdmitPod != nil {
+		if err := s.AdmitPod(pod); err != nil {
+			return apierrors.NewForbidden(t.kind.groupResource(), pod.Name, err)
+		}
+	}
+	return nil
 }
 
 // begun sets what a new object begins with. A node's status is its maker's.

@@ -241,6 +241,12 @@ func (w *world) setLacks() (all []lack) {
 			}
 		})
 	})
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		if p := o.(*corev1.Pod); p.Namespace == tests {
+			all = append(all, lack{16, p.Name, "is a pod of a canary's test that is left", ""})
+		}
+		return true
+	})
 	var canaries []string
 	w.locked(func() { canaries = slices.Sorted(maps.Keys(w.canaries)) })
 	for _, name := range canaries {
@@ -303,6 +309,9 @@ func (w *world) checkCanary(p *process, now model) {
 		return
 	}
 	bad := w.story.Pool.Bad
+	if testPods[p.ask.Test].fails {
+		bad = "failing the test " + p.ask.Test
+	}
 	for id, v := range w.versions() {
 		made := published(v).After(w.begin)
 		switch live := id == low(now.image); {

@@ -258,6 +258,8 @@ func (w *world) evictable(node string) (pods []*corev1.Pod) {
 func (w *world) populate() {
 	p, donor := w.story.Pool, w.nodeName(0)
 	w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tests}})
+	w.kube.Put(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tests, Name: "tester"}})
 	if p.Kured {
 		w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kured"}, Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "kured"}},

@@ -49,6 +49,10 @@ func (w *world) podStarts(p *corev1.Pod) {
 		return
 	}
 	w.locked(func() { delete(w.logs, p.Name) }) // of an earlier one of the name
+	if p.Namespace == tests {
+		w.testStarts(p)
+		return
+	}
 	name := p.Spec.Containers[0].Name
 	waits := func(why, message string) {
 		w.setStatus(p, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{

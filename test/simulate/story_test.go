@@ -83,6 +83,7 @@ type Ask struct {
 	N              int64         // of scale out
 	For            time.Duration // of wait, and of a watch
 	Grow, Canary   int64
+	Test           string // of a canary's clones: one of testPods
 	History        int
 	Again          bool
 	Excluded       bool // from latest

@@ -128,7 +128,7 @@ func (c *Cluster) Job(ctx context.Context, name string) (cluster.JobState, error
 	if !started {
 		return state, nil
 	}
-	output, err := c.output(ctx, name)
+	output, err := c.output(ctx, c.onPod("read the log of job", "get", "log", name), name, workContainer, outputLines)
 	if err != nil {
 		if state.Done && state.Why == "" {
 			// Its report is what everybody waits for.
@@ -202,11 +202,10 @@ func joined(reason, message string) string {
 	return reason + ": " + message
 }
 
-// output reads the end of the pod's log.
-func (c *Cluster) output(ctx context.Context, name string) (output []byte, err error) {
-	a := c.onPod("read the log of job", "get", "log", name)
-	stream, err := c.client.CoreV1().Pods(c.namespace).GetLogs(name, &corev1.PodLogOptions{
-		Container: workContainer, TailLines: ptr(int64(outputLines)), LimitBytes: ptr(int64(maxOutput)),
+// output reads the end of a container's log.
+func (c *Cluster) output(ctx context.Context, a act, name, container string, lines int64) (output []byte, err error) {
+	stream, err := c.client.CoreV1().Pods(a.access.Namespace).GetLogs(name, &corev1.PodLogOptions{
+		Container: container, TailLines: &lines, LimitBytes: ptr(int64(maxOutput)),
 	}).Stream(ctx)
 	if err != nil {
 		return nil, a.fail(ctx, err)

@@ -29,6 +29,7 @@ type Needs struct {
 	Force     bool   // drains with force
 	Reboots   bool   // holds kured's lock
 	Machines  bool   // annotates Cluster API's Machines
+	Test      string // namespace of the test that a canary's clones run; "" without one
 	Kured     string // name of kured's DaemonSet; "" means "kured"
 	// Secrets names those of the pools that are captured; empty means all of the
 	// namespace.
@@ -72,6 +73,11 @@ func Rules(needs Needs) []Rule {
 	}
 	if needs.Machines {
 		rules = append(rules, Rule{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "patch"}, Why: "keep MachineHealthChecks from replacing the donor"})
+	}
+	if needs.Test != "" {
+		rules = append(rules,
+			Rule{Namespace: needs.Test, Resource: "pods", Verbs: []string{"create", "delete"}, Why: "run the test of a canary's clones"},
+			Rule{Namespace: needs.Test, Resource: "pods/log", Verbs: []string{"get"}, Why: "show the last lines of the test"})
 	}
 	return rules
 }

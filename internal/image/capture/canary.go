@@ -245,6 +245,8 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 			"capture with --bootstrap baked, or without --canary")
 		unreadable("the customData of new nodes", err)
 	}
+	more, unreadTest := c.testProblems(ctx)
+	p, unread = append(p, more...), append(unread, unreadTest...)
 	if len(p) == 0 {
 		note("%s", cost)
 	}
@@ -333,9 +335,17 @@ func (c *capture) inspectedForCanary(ctx context.Context, report wire.Generalize
 	return c.mayClone(c.uncloned(pool, !unread || c.knowsCustomData(), saved), c.Note), nil
 }
 
-// deleteCanary deletes the scale set once what was scheduled there before its nodes were cordoned
-// has left.
 func (c *capture) deleteCanary(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	w, err := c.deleteClones(ctx, p)
+	if err == nil && w.RequeueAfter == 0 {
+		err = c.deleteTests(ctx)
+	}
+	return w, err
+}
+
+// deleteClones deletes the scale set once what was scheduled there before its nodes were cordoned
+// has left.
+func (c *capture) deleteClones(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	id := fleet.CanaryOf(c.get().Pool)
 	deletes := fleet.DeleteScaleSet{Pool: id, Force: true}
 	set, err := c.Cloud.Pool(ctx, id)

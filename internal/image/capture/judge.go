@@ -24,10 +24,11 @@ const (
 type judging struct {
 	clones   []fleet.Instance // as listed last
 	listed   time.Time
-	isolated map[string]bool // clones, by host name
-	answered time.Time       // when the cluster answered last
-	outage   time.Time       // when it answered again, by its own clock
-	final    prove.Judgement // its Result is "" until there is one
+	isolated map[string]bool          // clones, by host name
+	answered time.Time                // when the cluster answered last
+	outage   time.Time                // when it answered again, by its own clock
+	final    prove.Judgement          // its Result is "" until there is one
+	tested   map[string]prove.Finding // by clone whose test was started
 }
 
 // Nodes returns all of the cluster.
@@ -140,7 +141,7 @@ func (c Config) Pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, 
 func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Duration) (workflow.Wait, error) {
 	j, now, want := &c.judging, c.Now(), int(c.req.Canary)
 	if j.isolated == nil {
-		*j = judging{isolated: map[string]bool{}, answered: now}
+		*j = judging{isolated: map[string]bool{}, tested: map[string]prove.Finding{}, answered: now}
 	}
 	judges := len(j.clones) < want || now.Sub(j.listed) >= judgeEvery
 	if judges {
@@ -189,6 +190,9 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 			return done, err
 		}
 		verdict = prove.Judge(o, base, want)
+	}
+	if verdict, err = c.test(ctx, o.Clones, verdict); err != nil {
+		return done, err
 	}
 	c.result.Canary = verdict.Findings
 	if j.final.Why = verdict.Why; verdict.Result != prove.Waits {

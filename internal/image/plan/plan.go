@@ -81,7 +81,8 @@ type Request struct {
 	OtherPools            bool          `json:"otherPools,omitempty"`            // the workbench may be of another pool
 	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live
 	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they have to stay Ready; 0 is 2 minutes
-	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made
+	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made; not with CanaryTest
+	CanaryTest            string        `json:"canaryTest,omitempty"`            // file with the Job that each clone has to pass: cluster.NodeTest
 	TakeUnjudged          bool          `json:"takeUnjudged,omitempty"`          // prove the version of the last days that has no judgement, instead of a new one
 	RestoreLearned        []string      `json:"restoreLearned,omitempty"`        // customData or extensions: what donors' disks showed, which the watch of this capture may restore
 	AllowRolling          bool          `json:"allowRolling,omitempty"`
@@ -103,6 +104,7 @@ func (q Request) WithDefaults() Request {
 	q.GracePeriod, q.History = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3)
 	q.Bootstrap, q.CanarySoak = cmp.Or(q.Bootstrap, BootstrapKeep), cmp.Or(q.CanarySoak, 2*time.Minute)
 	q.Extensions.None = q.Extensions.None || q.PublishOnly
+	q.CanaryIfPossible = q.CanaryIfPossible && q.CanaryTest == ""
 	return q
 }
 

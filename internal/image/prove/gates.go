@@ -22,7 +22,7 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 	i, n, age := c.Instance, c.Node, o.AzureNow.Sub(o.begun(c))
 	late := age >= b.Limit
 	result := func(r Result, gate, format string, args ...any) Finding {
-		return Finding{i.Name, r, gate, i.Name + " " + fmt.Sprintf(format, args...)}
+		return Finding{Clone: i.Name, Result: r, Gate: gate, Why: i.Name + " " + fmt.Sprintf(format, args...)}
 	}
 	// by is for gates with a limit: until it is due, the clone is waited for.
 	by := func(due bool, gate, format string, args ...any) Finding {

@@ -59,10 +59,11 @@ const (
 
 // A Finding is what is known of one clone.
 type Finding struct {
-	Clone  string `json:"clone,omitempty"` // the instance's name; "" for a missing instance
-	Result Result `json:"result"`
-	Gate   string `json:"gate,omitempty"` // that it failed, "boot"; only with Failed
-	Why    string `json:"why,omitempty"`  // what it waits for, how it failed, why there is no result
+	Clone  string   `json:"clone,omitempty"` // the instance's name; "" for a missing instance
+	Result Result   `json:"result"`
+	Gate   string   `json:"gate,omitempty"`  // that it failed, "boot"; only with Failed
+	Why    string   `json:"why,omitempty"`   // what it waits for, how it failed, why there is no result
+	Lines  []string `json:"lines,omitempty"` // the last of a test that failed, redacted
 }
 
 // A Judgement is the Finding that decides, and all of them in the order of clones' names.
@@ -82,6 +83,11 @@ func Judge(o Observation, b Baseline, want int) Judgement {
 		}
 		findings = append(findings, f)
 	}
+	return Decide(findings)
+}
+
+// Decide returns the Judgement of a canary's findings.
+func Decide(findings []Finding) Judgement {
 	return Judgement{first(findings, Failed, NoResult, Waits), findings}
 }
 

@@ -535,7 +535,7 @@ func TestAnyObservation(t *testing.T) {
 			// An ill cluster makes failures no result, and changes nothing else.
 			o.Outage = o.Now.Add(time.Hour)
 			for i, f := range prove.Judge(o, w.base, want).Findings {
-				if was := j.Findings[i]; f != was && (was.Result != prove.Failed || was.Gate == "identity" || f.Result != prove.NoResult) {
+				if was := j.Findings[i]; !reflect.DeepEqual(f, was) && (was.Result != prove.Failed || was.Gate == "identity" || f.Result != prove.NoResult) {
 					t.Errorf("seed %d: in an ill cluster %+v, was %+v", seed, f, was)
 				}
 			}

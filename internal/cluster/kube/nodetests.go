@@ -1,0 +1,264 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	labelTest = "ortet.io/canary-test" // its value is the pool's
+
+	testFor      = 10 * time.Minute // of a Job without activeDeadlineSeconds
+	maxTestFor   = time.Hour
+	testStartFor = 2 * time.Minute // a pod that cannot start, and the report of one's end
+	testLines    = 200             // that are read of its log: what is redacted may span many
+)
+
+// ParseTest reads a test's file: one Job of batch/v1 that can run once on a node that others choose.
+// own is Ortet's namespace, which is refused. The error says what to change.
+func ParseTest(file, own string) (*batchv1.Job, error) {
+	if len(file) > cluster.MaxTestFile {
+		return nil, fmt.Errorf("it has more than %d KiB; leave out what is not the test", cluster.MaxTestFile>>10)
+	}
+	var found []byte
+	for reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(file))); ; {
+		text, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var content any
+		if err == nil {
+			err = yaml.Unmarshal(text, &content)
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("it cannot be read: %w", err)
+		case content == nil:
+		case found != nil:
+			return nil, errors.New("it has a second object; leave the Job alone, and apply the others with kubectl")
+		default:
+			found = text
+		}
+	}
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal(found, &kind); err != nil || kind.APIVersion != "batch/v1" || kind.Kind != "Job" {
+		return nil, fmt.Errorf("it has kind %q of %q; give one Job of batch/v1", kind.Kind, kind.APIVersion)
+	}
+	var job batchv1.Job
+	if err := yaml.UnmarshalStrict(found, &job); err != nil {
+		return nil, fmt.Errorf("it is no valid Job: %w", err)
+	}
+	spec, pod := job.Spec, job.Spec.Template.Spec
+	within := time.Duration(*firstSet(spec.ActiveDeadlineSeconds, pod.ActiveDeadlineSeconds, ptr(int64(testFor/time.Second)))) * time.Second
+	pins := maps.Clone(pod.NodeSelector)
+	maps.DeleteFunc(pins, func(key, value string) bool { return key == corev1.LabelOSStable && value == "linux" })
+	many := func(n *int32) bool { return n != nil && *n != 1 }
+	switch {
+	case many(spec.Parallelism), many(spec.Completions):
+		return nil, errors.New("its parallelism or completions is not 1; remove both: its pod runs once on each clone")
+	case pod.NodeName != "", len(pins) > 0, pod.Affinity != nil, len(pod.TopologySpreadConstraints) > 0:
+		return nil, errors.New("its pod chooses nodes (nodeName, nodeSelector, affinity or topologySpreadConstraints); remove these: its pod runs on each clone")
+	case job.Namespace == "":
+		return nil, errors.New("it has no metadata.namespace; name the namespace in which its pods run")
+	case job.Namespace == own:
+		return nil, fmt.Errorf("its namespace %s is Ortet's own, whose Secrets hold saved settings; give the test another namespace", own)
+	case within < time.Second, within > maxTestFor:
+		return nil, fmt.Errorf("its activeDeadlineSeconds is %d; give 1 to %d", within/time.Second, maxTestFor/time.Second)
+	}
+	job.Spec.ActiveDeadlineSeconds = ptr(int64(within / time.Second))
+	return &job, nil
+}
+
+func firstSet[T any](values ...*T) *T {
+	return values[max(0, slices.IndexFunc(values, func(v *T) bool { return v != nil }))]
+}
+
+// testPod makes the pod of a test on its node.
+func (c *Cluster) testPod(op string, test cluster.NodeTest) (*corev1.Pod, error) {
+	job, err := ParseTest(test.File, c.namespace)
+	if err != nil {
+		return nil, &fleet.Error{Op: op, Resource: "the Job of the test", Kind: fleet.KindInvalid, Err: err}
+	}
+	pod := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
+	meta := c.ours("canary-test-"+test.Node, "canary-test")
+	pod.Name, pod.GenerateName, pod.Namespace = meta.Name, "", job.Namespace
+	meta.Labels[labelTest], meta.Labels["ortet.io/capture"] = objectName("of", string(test.Pool)), test.Capture
+	pod.Labels, pod.Annotations = merged(pod.Labels, meta.Labels), merged(pod.Annotations, meta.Annotations)
+	pod.Spec.NodeName, pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = test.Node, corev1.RestartPolicyNever, job.Spec.ActiveDeadlineSeconds
+	return pod, nil
+}
+
+func merged(all ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+func onTest(op, verb, subresource string, pod *corev1.Pod) act {
+	return act{op: op, on: "pod " + pod.Namespace + "/" + pod.Name,
+		access: cluster.Access{Verb: verb, Resource: "pods", Subresource: subresource, Namespace: pod.Namespace}}
+}
+
+// createTest creates the pod. A namespace that does not exist needs no Pod Security label of ours.
+func (c *Cluster) createTest(ctx context.Context, a act, pod *corev1.Pod, dry ...string) error {
+	_, err := c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dry})
+	if apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	err = a.fail(ctx, err)
+	failed := new(fleet.Error)
+	if errors.As(err, &failed) && failed.Code == "NamespaceNotFound" {
+		failed.Remedy = "create it: kubectl create namespace " + pod.Namespace
+	}
+	return err
+}
+
+// CheckTest creates the pod in a dry run.
+func (c *Cluster) CheckTest(ctx context.Context, test cluster.NodeTest) error {
+	pod, err := c.testPod("check test", test)
+	if err != nil {
+		return err
+	}
+	err = c.createTest(ctx, onTest("check test", "create", "", pod), pod, metav1.DryRunAll)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// StartTest creates the pod, unless it is there.
+func (c *Cluster) StartTest(ctx context.Context, test cluster.NodeTest) error {
+	pod, err := c.testPod("start test", test)
+	if err != nil {
+		return err
+	}
+	a := onTest("start test", "create", "", pod)
+	if err = c.createTest(ctx, a, pod); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	there, err := c.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return onTest("read test", "get", "", pod).fail(ctx, err)
+	case there.Labels[labelTest] != pod.Labels[labelTest]:
+		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid,
+			Err: errors.New("a pod of that name exists that Ortet did not make"), Remedy: "delete it, if nobody needs it"}
+	case there.DeletionTimestamp != nil:
+		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindConflict,
+			Err: errors.New("a pod of that name is still being deleted"), RetryAfter: time.Second}
+	}
+	return nil
+}
+
+// Test reads the pod. Of several containers the first that failed has the log that counts.
+func (c *Cluster) Test(ctx context.Context, test cluster.NodeTest) (cluster.JobState, error) {
+	want, err := c.testPod("read test", test)
+	if err != nil {
+		return cluster.JobState{}, err
+	}
+	pod, err := c.client.CoreV1().Pods(want.Namespace).Get(ctx, want.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return cluster.JobState{}, nil
+	}
+	if err != nil {
+		return cluster.JobState{}, onTest("read test", "get", "", want).fail(ctx, err)
+	}
+	state, container := c.judgeTest(pod)
+	if state.Done && state.Ran && state.ExitCode != 0 {
+		output, err := c.output(ctx, onTest("read the log of test", "get", "log", want), pod.Name, container, testLines)
+		if fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut) || ctx.Err() != nil {
+			return state, err
+		} else if err != nil { // the result counts without its lines
+			c.log.DebugContext(ctx, "cannot read the log of a test", "pod", pod.Name, "error", err)
+		}
+		state.Output = output
+	}
+	return state, nil
+}
+
+// judgeTest returns how far the pod is, and the container whose end decides. A pod that was
+// evicted, as by its node's shutdown, did not run.
+func (c *Cluster) judgeTest(pod *corev1.Pod) (s cluster.JobState, decides string) {
+	s = cluster.JobState{Exists: true, ExitCode: -1}
+	phase, main := pod.Status.Phase, len(pod.Status.ContainerStatuses)
+	for i, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		end, waits := status.State.Terminated, status.State.Waiting
+		begun := end != nil && end.Reason != "StartError" && end.Reason != "ContainerCannotRun" && end.Reason != "ContainerStatusUnknown"
+		failed := begun && end.ExitCode != 0
+		s.Ran = s.Ran || failed || i < main && (begun || status.State.Running != nil)
+		switch {
+		case failed && s.ExitCode <= 0:
+			s.ExitCode, decides = end.ExitCode, status.Name
+			if end.Reason != "Error" {
+				s.Why = end.Reason // OOMKilled
+			}
+		case end != nil && !begun && s.Why == "":
+			s.Why = joined(end.Reason, end.Message)
+		case waits != nil && s.Why == "" && waits.Reason != "ContainerCreating" && waits.Reason != "PodInitializing":
+			s.Why = joined(waits.Reason, waits.Message)
+		}
+	}
+	if main > 0 {
+		decides = firstOf(decides, pod.Status.ContainerStatuses[0].Name)
+	}
+	if phase == corev1.PodSucceeded {
+		s.Done, s.Ran, s.ExitCode = true, true, 0
+		return s, decides
+	}
+	within := time.Duration(*firstSet(pod.Spec.ActiveDeadlineSeconds, new(int64))) * time.Second
+	age := c.Now().Sub(pod.CreationTimestamp.Time)
+	s.Done = phase == corev1.PodFailed
+	s.Why = firstOf(joined(pod.Status.Reason, pod.Status.Message), s.Why)
+	switch {
+	case slices.ContainsFunc(pod.Status.Conditions, func(x corev1.PodCondition) bool {
+		return x.Type == corev1.DisruptionTarget && x.Status == corev1.ConditionTrue
+	}):
+		s.Ran, s.Why = false, firstOf(s.Why, "the pod was evicted")
+	case !s.Done && age > within+testStartFor:
+		s.Done, s.Why = true, firstOf(s.Why, "it did not end within "+within.String())
+	case !s.Done && !s.Ran && s.Why != "" && age > testStartFor:
+		s.Done = true
+	}
+	return s, decides
+}
+
+// DeleteTests finds the pods by their label.
+func (c *Cluster) DeleteTests(ctx context.Context, file string, pool fleet.ResourceID) error {
+	job, err := ParseTest(file, c.namespace)
+	if err != nil {
+		return &fleet.Error{Op: "delete tests", Resource: "the Job of the test", Kind: fleet.KindInvalid, Err: err}
+	}
+	selector, pods := labelTest+"="+objectName("of", string(pool)), c.client.CoreV1().Pods(job.Namespace)
+	a := act{op: "list pods", on: "namespace " + job.Namespace, access: cluster.Access{Verb: "list", Resource: "pods"}}
+	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return a.fail(ctx, err)
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return onTest("delete test", "delete", "", pod).fail(ctx, err)
+		}
+	}
+	return nil
+}
