@@ -107,6 +107,9 @@ func TestChartGrantsExactlyWhatIsUsed(t *testing.T) {
 		}
 		needs := kube.Everything("")
 		needs.Force = force
+		if len(pools) == 2 {
+			args, needs.Test = append(args, "--set", "ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=tests"), "tests"
+		}
 		for i, pool := range pools {
 			args = append(args, "--set", fmt.Sprintf("ortet.pools[%d]=%s", i, pool))
 			needs.Secrets = append(needs.Secrets, kube.Secrets(pool)...)
@@ -164,6 +167,7 @@ func TestJobArgumentsAreTheCommandLines(t *testing.T) {
 		"everything": {"--set", "kamino.targetNode=" + node, "--set", "kamino.drain.force=true,kamino.drain.gracePeriod=5,kamino.imageHistory=5,kamino.newUpdatedNodes=2,kamino.logLevel=VERBOSE",
 			"--set", "ortet.again=true,ortet.deallocate=true,ortet.dryRun=true,ortet.workbench=w,ortet.bootstrap=keep,ortet.extensions=default,ortet.canary=0,ortet.watch=1h30m,kamino.container.pullSecret=p",
 			"--set", "ortet.online=true", "--set", "ortet.acceptSecrets={/etc/a,/opt/b/},ortet.removeSecrets=true,ortet.scanImages=true"},
+		"a canary's test": {"--set", "kamino.targetNode=" + node + ",ortet.canary=2,ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=tests"},
 		"publish only": {"--set", "kamino.targetNode=" + node + ",ortet.publishOnly=true,ortet.canary=2,ortet.again=true"},
 		"all pools":    {"--set", "kamino.targetVMSS=ALL,kamino.auto.minimumReadyTime=3,ortet.auto.ignoreNodes={a,b},ortet.auto.ignoreAnnotations={c},ortet.auto.skipRules={kernel},ortet.auto.maxParallel=2"},
 		"a pool": {"--set", "kamino.targetVMSS=p,kamino.auto.minimumReadyTime=3d,kamino.auto.minimumCandidates=5,kamino.auto.maximumImageAge=7,kamino.auto.dryRun=true",

@@ -313,7 +313,7 @@ func (w *world) wrote() []string {
 		}
 	}
 	for _, r := range w.asks {
-		if r.Verb != "get" && r.Verb != "list" && r.Resource != "selfsubjectaccessreviews" && r.Resource != "leases" {
+		if !r.DryRun && r.Verb != "get" && r.Verb != "list" && r.Resource != "selfsubjectaccessreviews" && r.Resource != "leases" {
 			all = append(all, fmt.Sprintf("%s %s %s/%s: %d", r.Verb, r.Resource, r.Namespace, r.Name, r.Status))
 		}
 	}

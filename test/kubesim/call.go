@@ -15,6 +15,8 @@ type Request struct {
 	Verb, Group, Resource, Subresource, Namespace, Name string
 	// Path is set where it is about no resource.
 	Path string
+	// DryRun: it changes nothing.
+	DryRun bool
 	// Status is the answer's.
 	Status int
 }
@@ -64,6 +66,7 @@ func (c *call) parameter(name string) string {
 
 func (c *call) parse(request *http.Request) {
 	c.header, c.rawURL = request.Header, request.URL
+	c.DryRun = c.parameter("dryRun") != ""
 	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":

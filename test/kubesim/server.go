@@ -356,7 +356,7 @@ func (s *Server) answer(c *call) (answer, error) {
 	if err := s.authorize(c); err != nil {
 		return answer{}, err
 	}
-	if c.parameter("dryRun") != "" && c.Verb != "create" {
+	if c.DryRun && c.Verb != "create" {
 		return answer{}, apierrors.NewBadRequest("this server knows dry runs of creations alone")
 	}
 	if c.Group == "authorization.k8s.io" {

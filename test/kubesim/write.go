@@ -85,7 +85,7 @@ func (s *Server) make(c *call, t *table, o object) (*entry, error) {
 			return nil, err
 		}
 	}
-	if c.parameter("dryRun") != "" {
+	if c.DryRun {
 		return &entry{key: keyOf(o.GetNamespace(), o.GetName()), object: t.kind.of(o)}, nil
 	}
 	return s.insert(t, o), nil

@@ -97,6 +97,9 @@ template:
         volumeMounts:
           - {name: azure-config, mountPath: /etc/kubernetes/azure.json, readOnly: true}
           - {name: certificates, mountPath: /etc/ssl/certs, readOnly: true}
+          {{- if include "ortet.testNamespace" . }}
+          - {name: canary-test, mountPath: /etc/ortet/canary-test, readOnly: true}
+          {{- end }}
         securityContext:
           # azure.json belongs to root and is readable by root alone.
           runAsUser: 0
@@ -112,6 +115,10 @@ template:
         hostPath: {path: /etc/kubernetes/azure.json, type: File}
       - name: certificates
         hostPath: {path: /etc/ssl/certs, type: Directory}
+      {{- if include "ortet.testNamespace" . }}
+      - name: canary-test
+        configMap: {name: {{ .Values.ortet.canaryTest.configMap | quote }}}
+      {{- end }}
 {{- end -}}
 
 {{/* The command line's arguments, as a list. */}}
@@ -204,6 +211,9 @@ template:
 {{- end }}
 {{- if ne (toString .Values.ortet.canary) "<nil>" }}
 - --canary={{ .Values.ortet.canary }}
+{{- end }}
+{{- if include "ortet.testNamespace" . }}
+- --canary-test=/etc/ortet/canary-test/job.yaml
 {{- end }}
 {{- with .Values.ortet.watch }}
 - --watch={{ . }}

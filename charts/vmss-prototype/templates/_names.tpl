@@ -23,8 +23,15 @@ kamino.container: [imageHash, imageRegistry, imageRepository, imageTag, pullByHa
 kamino.drain: [force, gracePeriod]
 kamino.auto: [cronjob, dryRun, lastPatchAnnotation, maximumImageAge, minimumCandidates, minimumReadyTime, pendingRebootAnnotation]
 kamino.auto.cronjob: [enabled, schedule]
-ortet: [acceptPoolCredentials, acceptSecrets, again, auto, bootstrap, canary, deallocate, dryRun, earlierSecrets, exempt, extensions, image, keepExtensions, namespace, online, otherPools, policy, pools, publishOnly, removeSecrets, replicas, resources, restoreLearned, scanImages, watch, workbench]
+ortet: [acceptPoolCredentials, acceptSecrets, again, auto, bootstrap, canary, canaryTest, deallocate, dryRun, earlierSecrets, exempt, extensions, image, keepExtensions, namespace, online, otherPools, policy, pools, publishOnly, removeSecrets, replicas, resources, restoreLearned, scanImages, watch, workbench]
+ortet.canaryTest: [configMap, namespace]
 ortet.auto: [deadlineSeconds, failedJobsHistoryLimit, ignoreAnnotations, ignoreNodes, maxParallel, resourceGroups, skipRules, startingDeadlineSeconds, successfulJobsHistoryLimit, timeZone]
+{{- end -}}
+
+{{/* The namespace of the canary's test; empty without one, as with values kept from an earlier chart. */}}
+{{- define "ortet.testNamespace" -}}
+{{- $test := .Values.ortet.canaryTest | default dict -}}
+{{- if $test.configMap }}{{ $test.namespace }}{{ end -}}
 {{- end -}}
 
 {{/* Cluster-wide names carry the release's, so that two releases do not collide. */}}

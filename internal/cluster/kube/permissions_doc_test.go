@@ -81,7 +81,7 @@ func conditionOf(rule Rule) string {
 	for _, n := range []struct {
 		needs Needs
 		name  string
-	}{{Needs{Force: true}, "force"}, {Needs{Reboots: true}, "kured"}, {Needs{Machines: true}, "Cluster API"}} {
+	}{{Needs{Force: true}, "force"}, {Needs{Reboots: true}, "kured"}, {Needs{Machines: true}, "Cluster API"}, {Needs{Test: documentedTest}, "canary's test"}} {
 		if slices.ContainsFunc(Rules(n.needs), func(o Rule) bool { return o.Why == rule.Why && o.Resource == rule.Resource }) {
 			return n.name
 		}
@@ -92,8 +92,11 @@ func conditionOf(rule Rule) string {
 // documentedSecrets stand for those of a pool.
 var documentedSecrets = []string{"ortet-journal-POOL", "ortet-saved-POOL"}
 
+// documentedTest stands for the namespace of the Job that --canary-test names.
+const documentedTest = "TEST"
+
 func documentedNeeds() Needs {
 	needs := Everything("")
-	needs.Secrets = documentedSecrets
+	needs.Secrets, needs.Test = documentedSecrets, documentedTest
 	return needs
 }
