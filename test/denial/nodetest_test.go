@@ -45,6 +45,7 @@ func testWorld(t *testing.T, granted []kube.Rule, code int32) *world {
 	for _, p := range alone {
 		w.kube.Remove("pods", p.Namespace, p.Name)
 	}
+	w.kube.Remove("poddisruptionbudgets", "default", "budget")
 	serve, logs := w.kube.OnRequest, w.kube.Log
 	w.kube.OnRequest = func(r kubesim.Request) {
 		serve(r)
