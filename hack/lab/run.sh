@@ -39,7 +39,7 @@ elif [ "${1:-}" = --machines ]; then
 	units=(./internal/node/config/apply "${packages[@]:0:2}")
 	packages=("${packages[@]:2}")
 	# make elastic's machines run the same k3s, and those of test/lab join and run pods.
-	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines|TestK3sCapture|TestPackagesOnRealMachines)\$"
+	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines|TestCanaryTest|TestK3sCapture|TestPackagesOnRealMachines)\$"
 else
 	packages=(./internal/node/... ./cmd/ortet-node "${packages[@]:2}")
 fi
