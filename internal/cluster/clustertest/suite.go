@@ -34,6 +34,8 @@ type Setup struct {
 	Admin *rest.Config
 	// Namespace holds Ortet's own objects, and exists.
 	Namespace string
+	// Tests is a namespace of canaries' tests, and exists.
+	Tests string
 	// Open gives the implementation, each time as another process would have
 	// it, with the clock given.
 	Open func(t *testing.T, now func() time.Time) cluster.Cluster
@@ -145,6 +147,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Jobs/Foreign", jobForeign},
 		{"Machines/Unknown", machineUnknown},
 		{"Machines/Annotate", machineAnnotate},
+		{"NodeTests/Life", nodeTestLife},
 		{"SecretStore/Keeps", storeKeeps},
 		{"SecretStore/NeverOverwrites", storeNeverOverwrites},
 		{"SecretStore/MakesRoom", storeMakesRoom},

@@ -100,14 +100,17 @@ func realServer(t *testing.T) server {
 // TestContract runs the suites as a user who may do what Rules says, and no more.
 func TestContract(t *testing.T) {
 	config, admin := cp(t)
-	const namespace = "ortet-contract"
+	const namespace, tests = "ortet-contract", "ortet-tests"
 	makeNamespace(t, admin, namespace)
-	rules := kube.Rules(kube.Everything(namespace))
+	makeNamespace(t, admin, tests)
+	needs := kube.Everything(namespace)
+	needs.Test = tests
+	rules := kube.Rules(needs)
 	least := user(t, admin, "ortet-contract", rules)
 	allowed(t, open(t, least, namespace, nil), kube.Accesses(rules))
 
 	clustertest.Run(t, clustertest.Setup{
-		Admin: config, Namespace: namespace,
+		Admin: config, Namespace: namespace, Tests: tests,
 		Open:          func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
 		ServeMachines: serveMachines(config),
 	})

@@ -31,18 +31,21 @@ func (p *printed) log(namespace, pod string) []byte {
 // TestContractInMemory runs the suites on kubesim, as TestContract does on a
 // real API server: what passes both cannot tell them apart.
 func TestContractInMemory(t *testing.T) {
-	const namespace = "ortet-contract"
+	const namespace, tests = "ortet-contract", "ortet-tests"
 	var prints printed
 	s := &kubesim.Server{Log: prints.log}
 	s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tests}})
+	needs := kube.Everything(namespace)
+	needs.Test = tests
 	s.Users = map[string][]kubesim.Grant{
 		"admin": {kubesim.Administrator()},
-		"least": kubesim.Grants(kube.PolicyRules(kube.Rules(kube.Everything(namespace)))),
+		"least": kubesim.Grants(kube.PolicyRules(kube.Rules(needs))),
 	}
 	least := s.Config("least")
 
 	clustertest.Run(t, clustertest.Setup{
-		Admin: s.Config("admin"), Namespace: namespace,
+		Admin: s.Config("admin"), Namespace: namespace, Tests: tests,
 		Open:  func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
 		Print: func(_ *testing.T, namespace, pod, output string) { prints.Store(namespace+"/"+pod, output) },
 		ServeMachines: func(t *testing.T) {

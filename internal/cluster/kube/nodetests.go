@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func ParseTest(file, own string) (*batchv1.Job, error) {
 		return nil, fmt.Errorf("it is no valid Job: %w", err)
 	}
 	spec, pod := job.Spec, job.Spec.Template.Spec
-	within := time.Duration(*firstSet(spec.ActiveDeadlineSeconds, pod.ActiveDeadlineSeconds, ptr(int64(testFor/time.Second)))) * time.Second
+	within := cmp.Or(spec.ActiveDeadlineSeconds, pod.ActiveDeadlineSeconds, ptr(int64(testFor/time.Second)))
 	pins := maps.Clone(pod.NodeSelector)
 	maps.DeleteFunc(pins, func(key, value string) bool { return key == corev1.LabelOSStable && value == "linux" })
 	many := func(n *int32) bool { return n != nil && *n != 1 }
@@ -79,31 +80,37 @@ func ParseTest(file, own string) (*batchv1.Job, error) {
 		return nil, errors.New("it has no metadata.namespace; name the namespace in which its pods run")
 	case job.Namespace == own:
 		return nil, fmt.Errorf("its namespace %s is Ortet's own, whose Secrets hold saved settings; give the test another namespace", own)
-	case within < time.Second, within > maxTestFor:
-		return nil, fmt.Errorf("its activeDeadlineSeconds is %d; give 1 to %d", within/time.Second, maxTestFor/time.Second)
+	case *within < 1, *within > int64(maxTestFor/time.Second):
+		return nil, fmt.Errorf("its activeDeadlineSeconds is %d; give 1 to %d", *within, maxTestFor/time.Second)
 	}
-	job.Spec.ActiveDeadlineSeconds = ptr(int64(within / time.Second))
+	job.Spec.ActiveDeadlineSeconds = within
 	return &job, nil
 }
 
-func firstSet[T any](values ...*T) *T {
-	return values[max(0, slices.IndexFunc(values, func(v *T) bool { return v != nil }))]
+func (c *Cluster) parseTest(op, file string) (*batchv1.Job, error) {
+	job, err := ParseTest(file, c.namespace)
+	if err != nil {
+		return nil, &fleet.Error{Op: op, Resource: "the Job of the test", Kind: fleet.KindInvalid, Err: err}
+	}
+	return job, nil
 }
 
 // testPod makes the pod of a test on its node.
 func (c *Cluster) testPod(op string, test cluster.NodeTest) (*corev1.Pod, error) {
-	job, err := ParseTest(test.File, c.namespace)
+	job, err := c.parseTest(op, test.File)
 	if err != nil {
-		return nil, &fleet.Error{Op: op, Resource: "the Job of the test", Kind: fleet.KindInvalid, Err: err}
+		return nil, err
 	}
 	pod := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 	meta := c.ours("canary-test-"+test.Node, "canary-test")
+	meta.Labels[labelTest], meta.Labels["ortet.io/capture"] = testsOf(test.Pool), test.Capture
 	pod.Name, pod.GenerateName, pod.Namespace = meta.Name, "", job.Namespace
-	meta.Labels[labelTest], meta.Labels["ortet.io/capture"] = objectName("of", string(test.Pool)), test.Capture
 	pod.Labels, pod.Annotations = merged(pod.Labels, meta.Labels), merged(pod.Annotations, meta.Annotations)
 	pod.Spec.NodeName, pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = test.Node, corev1.RestartPolicyNever, job.Spec.ActiveDeadlineSeconds
 	return pod, nil
 }
+
+func testsOf(pool fleet.ResourceID) string { return objectName("of", string(pool)) }
 
 func merged(all ...map[string]string) map[string]string {
 	out := map[string]string{}
@@ -118,44 +125,31 @@ func onTest(op, verb, subresource string, pod *corev1.Pod) act {
 		access: cluster.Access{Verb: verb, Resource: "pods", Subresource: subresource, Namespace: pod.Namespace}}
 }
 
-// createTest creates the pod. A namespace that does not exist needs no Pod Security label of ours.
-func (c *Cluster) createTest(ctx context.Context, a act, pod *corev1.Pod, dry ...string) error {
-	_, err := c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dry})
-	if apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	err = a.fail(ctx, err)
-	failed := new(fleet.Error)
-	if errors.As(err, &failed) && failed.Code == "NamespaceNotFound" {
-		failed.Remedy = "create it: kubectl create namespace " + pod.Namespace
-	}
-	return err
-}
-
 // CheckTest creates the pod in a dry run.
 func (c *Cluster) CheckTest(ctx context.Context, test cluster.NodeTest) error {
-	pod, err := c.testPod("check test", test)
-	if err != nil {
-		return err
-	}
-	err = c.createTest(ctx, onTest("check test", "create", "", pod), pod, metav1.DryRunAll)
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
+	return c.createTest(ctx, "check test", test, metav1.DryRunAll)
 }
 
-// StartTest creates the pod, unless it is there.
+// StartTest creates the pod, unless it exists.
 func (c *Cluster) StartTest(ctx context.Context, test cluster.NodeTest) error {
-	pod, err := c.testPod("start test", test)
+	return c.createTest(ctx, "start test", test)
+}
+
+func (c *Cluster) createTest(ctx context.Context, op string, test cluster.NodeTest, dry ...string) error {
+	pod, err := c.testPod(op, test)
 	if err != nil {
 		return err
 	}
-	a := onTest("start test", "create", "", pod)
-	if err = c.createTest(ctx, a, pod); !apierrors.IsAlreadyExists(err) {
+	a, pods := onTest(op, "create", "", pod), c.client.CoreV1().Pods(pod.Namespace)
+	_, err = pods.Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dry})
+	if !apierrors.IsAlreadyExists(err) {
+		err = a.fail(ctx, err)
+		if failed := new(fleet.Error); errors.As(err, &failed) && failed.Code == "NamespaceNotFound" { // it needs no label for Ortet's own pods
+			failed.Remedy = "create it: kubectl create namespace " + pod.Namespace
+		}
 		return err
 	}
-	there, err := c.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	there, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
 		return onTest("read test", "get", "", pod).fail(ctx, err)
@@ -182,7 +176,7 @@ func (c *Cluster) Test(ctx context.Context, test cluster.NodeTest) (cluster.JobS
 	if err != nil {
 		return cluster.JobState{}, onTest("read test", "get", "", want).fail(ctx, err)
 	}
-	state, container := c.judgeTest(pod)
+	state, container := judgeTest(pod, c.Now().Sub(pod.CreationTimestamp.Time), time.Duration(*want.Spec.ActiveDeadlineSeconds)*time.Second)
 	if state.Done && state.Ran && state.ExitCode != 0 {
 		output, err := c.output(ctx, onTest("read the log of test", "get", "log", want), pod.Name, container, testLines)
 		if fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut) || ctx.Err() != nil {
@@ -197,7 +191,7 @@ func (c *Cluster) Test(ctx context.Context, test cluster.NodeTest) (cluster.JobS
 
 // judgeTest returns how far the pod is, and the container whose end decides. A pod that was
 // evicted, as by its node's shutdown, did not run.
-func (c *Cluster) judgeTest(pod *corev1.Pod) (s cluster.JobState, decides string) {
+func judgeTest(pod *corev1.Pod, age, within time.Duration) (s cluster.JobState, decides string) {
 	s = cluster.JobState{Exists: true, ExitCode: -1}
 	phase, main := pod.Status.Phase, len(pod.Status.ContainerStatuses)
 	for i, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
@@ -224,8 +218,6 @@ func (c *Cluster) judgeTest(pod *corev1.Pod) (s cluster.JobState, decides string
 		s.Done, s.Ran, s.ExitCode = true, true, 0
 		return s, decides
 	}
-	within := time.Duration(*firstSet(pod.Spec.ActiveDeadlineSeconds, new(int64))) * time.Second
-	age := c.Now().Sub(pod.CreationTimestamp.Time)
 	s.Done = phase == corev1.PodFailed
 	s.Why = firstOf(joined(pod.Status.Reason, pod.Status.Message), s.Why)
 	switch {
@@ -243,13 +235,13 @@ func (c *Cluster) judgeTest(pod *corev1.Pod) (s cluster.JobState, decides string
 
 // DeleteTests finds the pods by their label.
 func (c *Cluster) DeleteTests(ctx context.Context, file string, pool fleet.ResourceID) error {
-	job, err := ParseTest(file, c.namespace)
+	job, err := c.parseTest("delete tests", file)
 	if err != nil {
-		return &fleet.Error{Op: "delete tests", Resource: "the Job of the test", Kind: fleet.KindInvalid, Err: err}
+		return err
 	}
-	selector, pods := labelTest+"="+objectName("of", string(pool)), c.client.CoreV1().Pods(job.Namespace)
+	pods := c.client.CoreV1().Pods(job.Namespace)
 	a := act{op: "list pods", on: "namespace " + job.Namespace, access: cluster.Access{Verb: "list", Resource: "pods"}}
-	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: labelTest + "=" + testsOf(pool)})
 	if err != nil {
 		return a.fail(ctx, err)
 	}
