@@ -62,7 +62,7 @@ func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wante
 func (c *capture) judgeStep(v view) workflow.Step {
 	return workflow.Step{
 		ID:       stepJudge,
-		Title:    "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String(),
+		Title:    "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String() + workflow.SkipIf(c.req.CanaryTest != "", "; then each runs the test of --canary-test"),
 		Usual:    3*time.Minute + c.req.CanarySoak,
 		Deadline: 4 * time.Hour,
 		After:    []string{stepVersion, stepCanary},

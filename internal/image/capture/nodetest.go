@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func (c *capture) testProblems(ctx context.Context) (p, unread plan.Problems) {
 	}
 	err := c.Cluster.CheckTest(ctx, c.nodeTest(c.req.Node))
 	const on = "--canary-test"
-	if failed, is := err.(*fleet.Error); is && fleet.Is(err, fleet.KindDenied, fleet.KindInvalid, fleet.KindNotFound) {
+	if failed, is := errors.AsType[*fleet.Error](err); is && fleet.Is(err, fleet.KindDenied, fleet.KindInvalid, fleet.KindNotFound) {
 		p.Refuse(true, "CanaryTest", on, "its pod is refused: "+failed.Err.Error(), cmp.Or(failed.Remedy, "mend the Job, its namespace or its ServiceAccount"))
 		return p, nil
 	}
