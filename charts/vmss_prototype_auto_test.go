@@ -193,7 +193,7 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		}
 	}
 	walk("", data)
-	if levels != 8 {
+	if levels != 9 {
 		t.Errorf("%d levels have known keys", levels)
 	}
 	if j := job(t, "--set", "kamino.labels.team=a,ortet.resources.limits.cpu=1"); j.Labels["team"] != "a" {

@@ -168,8 +168,8 @@ func TestJobArgumentsAreTheCommandLines(t *testing.T) {
 			"--set", "ortet.again=true,ortet.deallocate=true,ortet.dryRun=true,ortet.workbench=w,ortet.bootstrap=keep,ortet.extensions=default,ortet.canary=0,ortet.watch=1h30m,kamino.container.pullSecret=p",
 			"--set", "ortet.online=true", "--set", "ortet.acceptSecrets={/etc/a,/opt/b/},ortet.removeSecrets=true,ortet.scanImages=true"},
 		"a canary's test": {"--set", "kamino.targetNode=" + node + ",ortet.canary=2,ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=tests"},
-		"publish only": {"--set", "kamino.targetNode=" + node + ",ortet.publishOnly=true,ortet.canary=2,ortet.again=true"},
-		"all pools":    {"--set", "kamino.targetVMSS=ALL,kamino.auto.minimumReadyTime=3,ortet.auto.ignoreNodes={a,b},ortet.auto.ignoreAnnotations={c},ortet.auto.skipRules={kernel},ortet.auto.maxParallel=2"},
+		"publish only":    {"--set", "kamino.targetNode=" + node + ",ortet.publishOnly=true,ortet.canary=2,ortet.again=true"},
+		"all pools":       {"--set", "kamino.targetVMSS=ALL,kamino.auto.minimumReadyTime=3,ortet.auto.ignoreNodes={a,b},ortet.auto.ignoreAnnotations={c},ortet.auto.skipRules={kernel},ortet.auto.maxParallel=2"},
 		"a pool": {"--set", "kamino.targetVMSS=p,kamino.auto.minimumReadyTime=3d,kamino.auto.minimumCandidates=5,kamino.auto.maximumImageAge=7,kamino.auto.dryRun=true",
 			"--set", "kamino.auto.lastPatchAnnotation=LatestOSPatch,kamino.auto.pendingRebootAnnotation=RebootPending"},
 	} {
