@@ -185,6 +185,9 @@ func (w *world) wantNodes(want int) {
 
 var _ agents.Nodes = (*world)(nil)
 
+// Now is the API server's time: that of the Nodes.
+func (w *world) Now() time.Time { return time.Now() }
+
 func (w *world) Node(_ context.Context, name string) (fleet.Node, error) {
 	machines := w.machines()
 	w.mu.Lock()
@@ -480,11 +483,16 @@ func TestReimageBringsTheModelsImage(t *testing.T) {
 
 // With outdated only machines behind the model are reimaged. Interrupted anywhere, the same
 // call goes on, also with a machine that has the model already and not yet its new disk.
-func TestReimageOutdated(t *testing.T) {
+func TestReimageOutdated(t *testing.T) { reimagesOutdated(t, 0) }
+
+// reimagesOutdated has the laptop's clock ahead of all others.
+func reimagesOutdated(t *testing.T, ahead time.Duration) {
+	t.Helper()
 	interrupted := 0
 	for after := 10 * time.Second; ; after += 20 * time.Second {
 		done := false
 		play(t, 2, func(w *world) {
+			w.control.Now = func() time.Time { return time.Now().Add(ahead) }
 			time.Sleep(time.Hour)
 			body := json.RawMessage(`{"sku": {"name": "Standard_D4s_v5", "capacity": 3}}`)
 			op, err := w.arm.Send(w.t.Context(), "change", http.MethodPatch, w.pool, "2024-07-01", body)
@@ -523,6 +531,13 @@ func TestReimageOutdated(t *testing.T) {
 	}
 	if interrupted < 5 {
 		t.Errorf("%d interruptions: too few", interrupted)
+	}
+}
+
+// A laptop whose clock is wrong renews the same machines: its time is not compared with that of Nodes.
+func TestOutcomeReimageByTheClockOfTheNodes(t *testing.T) {
+	for _, ahead := range []time.Duration{-90 * time.Minute, 2 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) { reimagesOutdated(t, ahead) })
 	}
 }
 
