@@ -261,9 +261,12 @@ func (p *process) Hold(_ context.Context, _, holder string, ttl time.Duration) (
 	case p.holder != "" && p.holder != holder && time.Since(p.renewed) < p.ttl:
 		return cluster.Holding{Holder: p.holder, Renewed: p.renewed, Until: p.renewed.Add(p.ttl)}, failure(fleet.KindHeld, "held by "+p.holder)
 	}
-	took := p.holder != "" && p.holder != holder
+	took := p.holder
+	if took == holder {
+		took = ""
+	}
 	p.holder, p.renewed, p.ttl = holder, time.Now(), ttl
-	return cluster.Holding{Holder: holder, Renewed: p.renewed, Took: took}, nil
+	return cluster.Holding{Holder: holder, Renewed: p.renewed, TookFrom: took}, nil
 }
 
 func (p *process) Holding(context.Context, string) (cluster.Holding, bool, error) {

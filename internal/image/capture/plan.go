@@ -355,9 +355,11 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	if open && !resumes {
 		rec.Ended = &journal.End{}
 	}
+	holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool))
+	rec.Unreleased = leaseErr == nil && locked && holding.Holder == rec.Writer
 	p, err = decide(rec)
 	d, _ := c.Cloud.Definition(ctx, plan.DefinitionOf(pool)) // Runner.Claim notes what cannot be read
-	if holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool)); leaseErr == nil && locked && c.Now().Before(holding.Until) {
+	if leaseErr == nil && locked && c.Now().Before(holding.Until) {
 		p.Problems = workflow.Held(string(pool), holding).Problems
 	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.elsewhere(d), &refused) {
 		p.Problems = append(p.Problems, refused.Problems...)
