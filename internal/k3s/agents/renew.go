@@ -87,7 +87,9 @@ func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m 
 		return err
 	}
 	if run == "" {
-		if !m.LatestModelApplied {
+		if m.LatestModelApplied {
+			n = fleet.Node{} // an earlier call restarted it: any boot counts
+		} else {
 			err = c.upgrade(ctx, w, pool, m)
 		}
 		if err != nil || m.Power != "running" {
