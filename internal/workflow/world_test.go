@@ -342,7 +342,7 @@ func (s *small) ensure(c fleet.Change, what string, want bool) workflow.Act {
 
 func (s *small) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if s.again--; s.again >= 0 {
-		return workflow.Wait{}, workflow.Replan(errors.New("the snapshot is lost"))
+		return workflow.Wait{}, workflow.Replan("the snapshot is lost")
 	}
 	return s.ensure(fleet.CreateVersion{ID: version}, "version", true)(ctx, p)
 }
