@@ -152,6 +152,9 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 	if s.Problem != "" {
 		paragraph(w, resultWidth, "  ", "    ", "could not read all: "+s.Problem)
 	}
+	if s.Elsewhere != "" {
+		paragraph(w, resultWidth, "  ", "    ", s.Elsewhere)
+	}
 	if c := s.Capture; c != nil {
 		writeLast(w, c)
 	}

@@ -218,8 +218,8 @@ type Holding struct {
 	Since   time.Time
 	Renewed time.Time
 	Until   time.Time // it expires then, unless it is renewed
-	// Took is true where this call took over a hold that had run out.
-	Took bool
+	// TookFrom is the holder of a hold that had run out and that this call took over; "" for none.
+	TookFrom string
 }
 
 // Leases keep captures of one pool apart.

@@ -24,20 +24,23 @@ const MaxSize = 1<<20 - 16<<10
 
 // A Record is one run of a workflow on a pool.
 type Record struct {
-	Revision string          `json:"-"` // the store's; opaque
-	Schema   int             `json:"schema"`
-	Kind     string          `json:"kind"`              // "capture", "rollback"
-	Name     string          `json:"name"`              // unique for the pool: "20261121-090000"
-	Pool     string          `json:"pool"`              // ARM id
-	Subject  string          `json:"subject,omitempty"` // a capture's donor
-	Begun    time.Time       `json:"begun"`
-	Writer   string          `json:"writer"`            // distinguishes our own lost write from another's
-	Request  json.RawMessage `json:"request,omitempty"` // as asked
-	State    json.RawMessage `json:"state,omitempty"`   // the workflow's own: what cannot be observed again
-	Phase    Phase           `json:"phase,omitempty"`
-	Why      string          `json:"why,omitempty"`   // what ended the phase forward
-	Steps    map[string]Step `json:"steps,omitempty"` // by the row's ID
-	Ended    *End            `json:"ended,omitempty"` // nil while something is to be done or undone
+	Revision string `json:"-"` // the store's; opaque
+	// Unreleased: its writer did not release the pool's lock, so it may not have reported the end.
+	Unreleased bool `json:"-"`
+
+	Schema  int             `json:"schema"`
+	Kind    string          `json:"kind"`              // "capture", "rollback"
+	Name    string          `json:"name"`              // unique for the pool: "20261121-090000"
+	Pool    string          `json:"pool"`              // ARM id
+	Subject string          `json:"subject,omitempty"` // a capture's donor
+	Begun   time.Time       `json:"begun"`
+	Writer  string          `json:"writer"`            // distinguishes our own lost write from another's
+	Request json.RawMessage `json:"request,omitempty"` // as asked
+	State   json.RawMessage `json:"state,omitempty"`   // the workflow's own: what cannot be observed again
+	Phase   Phase           `json:"phase,omitempty"`
+	Why     string          `json:"why,omitempty"`   // what ended the phase forward
+	Steps   map[string]Step `json:"steps,omitempty"` // by the row's ID
+	Ended   *End            `json:"ended,omitempty"` // nil while something is to be done or undone
 }
 
 // Open reports whether a workflow has begun and not ended.

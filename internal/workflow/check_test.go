@@ -7,7 +7,7 @@ import (
 
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/workflowtest"
+	"github.com/ortet/ortet/test/workflowtest"
 )
 
 func nothing(context.Context, *workflow.Pass) (workflow.Wait, error) { return workflow.Wait{}, nil }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -24,6 +25,7 @@ type lock struct {
 	since   time.Time // when it was taken
 	expires time.Time
 	lapsed  time.Duration   // in all, while others could have taken it
+	from    string          // holder that did not release it; "" for none
 	lost    context.Context // canceled once another has the lock, and at release
 	lose    context.CancelCauseFunc
 	renewer sync.WaitGroup
@@ -41,7 +43,7 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	switch {
 	case err != nil:
 	case l.since.IsZero() || l.since.Equal(holding.Since):
-		l.since, l.expires = holding.Since, asked.Add(l.LockFor)
+		l.since, l.expires, l.from = holding.Since, asked.Add(l.LockFor), cmp.Or(holding.TookFrom, l.from)
 	default: // a new Lease: another process may have worked, while this one's machine slept
 		err = &fleet.Error{Op: "renew the pool lock", Resource: l.name, Kind: fleet.KindHeld, Err: errors.New("it was taken or deleted since")}
 	}
@@ -55,7 +57,7 @@ func (l *lock) acquire(ctx context.Context) error {
 	err := repeat(ctx, l.Now, false, func() error {
 		holding, err := l.hold(ctx)
 		switch {
-		case err == nil && first.Holder != "" && !holding.Took:
+		case err == nil && first.Holder != "" && holding.TookFrom == "":
 			return Held(l.name, first)
 		case !fleet.Is(err, fleet.KindHeld):
 		case first.Holder != holding.Holder:

@@ -93,6 +93,7 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	if err == nil {
 		err = repeat(ctx, r.Now, false, func() (err error) {
 			x.rec, err = r.Journal.Load(ctx, x.lock.name)
+			x.rec.Unreleased = x.rec.Writer != "" && x.rec.Writer == x.lock.from
 			return fleet.IgnoreNotFound(err)
 		})
 	}

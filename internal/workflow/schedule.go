@@ -28,6 +28,7 @@ package workflow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -93,8 +94,8 @@ var ErrReplan = errors.New("plan again")
 
 const maxPlans = 3
 
-// Replan returns err, with its text, as an error that is ErrReplan.
-func Replan(err error) error { return replanError{err} }
+// Replan returns an error that is ErrReplan.
+func Replan(format string, args ...any) error { return replanError{fmt.Errorf(format, args...)} }
 
 type replanError struct{ error }
 

@@ -261,9 +261,12 @@ func (p *process) Hold(_ context.Context, _, holder string, ttl time.Duration) (
 	case p.holder != "" && p.holder != holder && time.Since(p.renewed) < p.ttl:
 		return cluster.Holding{Holder: p.holder, Renewed: p.renewed, Until: p.renewed.Add(p.ttl)}, failure(fleet.KindHeld, "held by "+p.holder)
 	}
-	took := p.holder != "" && p.holder != holder
+	took := p.holder
+	if took == holder {
+		took = ""
+	}
 	p.holder, p.renewed, p.ttl = holder, time.Now(), ttl
-	return cluster.Holding{Holder: holder, Renewed: p.renewed, Took: took}, nil
+	return cluster.Holding{Holder: holder, Renewed: p.renewed, TookFrom: took}, nil
 }
 
 func (p *process) Holding(context.Context, string) (cluster.Holding, bool, error) {
@@ -339,7 +342,7 @@ func (s *small) ensure(c fleet.Change, what string, want bool) workflow.Act {
 
 func (s *small) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if s.again--; s.again >= 0 {
-		return workflow.Wait{}, workflow.Replan(errors.New("the snapshot is lost"))
+		return workflow.Wait{}, workflow.Replan("the snapshot is lost")
 	}
 	return s.ensure(fleet.CreateVersion{ID: version}, "version", true)(ctx, p)
 }

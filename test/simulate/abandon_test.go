@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,12 +64,18 @@ func TestOutcomeInterruptedCaptureIsAbandoned(t *testing.T) {
 }
 
 // TestOutcomeAbandonSaysWhatItDoes: the dry run names the undos and changes nothing, and what stays
-// is in the result.
+// is in the result. A note that was printed while it ran is not printed again.
 func TestOutcomeAbandonSaysWhatItDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(Story{Seed: 1, Pool: usual, Happen: at(patchModel, 1, "kill before")})
 		defer w.close()
 		config, changes := w.of(t, namespace)
+		var said []string // notes
+		config.Report = func(e workflow.Event) {
+			if e.Kind == workflow.EventNote {
+				said = append(said, e.Message)
+			}
+		}
 		captures := capture.New(config)
 		w.pursue(0, Ask{Do: "capture", Once: true})
 		time.Sleep(2 * leaseFor)
@@ -83,6 +90,9 @@ func TestOutcomeAbandonSaysWhatItDoes(t *testing.T) {
 		}
 		if strings.Contains(w.modelNow().image, "2000.01.01") {
 			t.Error("the model names the version")
+		}
+		if len(said) != 1 || !strings.HasSuffix(said[0], "is undone first: this command abandons it") || slices.Contains(result.Notes, said[0]) {
+			t.Errorf("notes while it ran: %q; of the result, below them: %q", said, result.Notes)
 		}
 		elsewhere, _ := w.of(t, "team-b")
 		refused := new(workflow.Refused)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/rollback"
 )
 
 // A ledger plays commands one after the other, and looks at the versions in between.
@@ -265,6 +266,48 @@ func TestOutcomeInterruptedRollbackGoesBackOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A rollback that was killed after its last write, or before it released the lock, is done: the same
+// command says so, also in a dry run, and only the next goes back further.
+func TestOutcomeRollbackKilledAfterItsEndGoesBackOnce(t *testing.T) {
+	for _, last := range []string{"/secrets/", "/leases/"} {
+		played(t, func(l ledger) {
+			var versions []string
+			for range 4 {
+				l.run(0, Ask{Do: "capture", History: 4})
+				versions = append(versions, l.live())
+				time.Sleep(day)
+			}
+			was, begin := maps.Clone(l.counts), len(l.requests)
+			l.run(0, Ask{Do: "rollback"})
+			var end Event
+			for _, r := range l.requests[begin:] {
+				if r.write() && strings.Contains(r.name, last) {
+					end = Event{At: r.name, N: l.counts[r.name] + r.n - was[r.name], What: "kill after"}
+				}
+			}
+			if end.What = "kill after"; last == "/leases/" {
+				end.What = "kill before"
+			}
+			l.locked(func() { l.pending = append(l.pending, end) })
+			l.kill(Ask{Do: "rollback"})
+			if j := l.journal(); j == nil || j.Ended == nil {
+				l.t.Fatalf("killed at %v: the record is open", end)
+			}
+			config, _ := l.of(l.t, namespace)
+			if p, err := rollback.New(config).Plan(l.t.Context(), rollback.Request{Pool: l.pool}); err != nil || !p.NothingToDo || p.Version.Name() != versions[1] {
+				l.t.Errorf("killed at %v, the dry run: to %s, %v %v", end, p.Version.Name(), p.Problems, err)
+			}
+			p := l.run(0, Ask{Do: "rollback"})
+			l.wants(versions[1], "the same command after a kill at "+end.At)
+			if notes := strings.Join(p.rollback.Notes, "\n"); !p.rollback.NothingToDo || !strings.Contains(notes, "its process was killed before it reported that") {
+				l.t.Errorf("the same command does not say that it was done: %q", notes)
+			}
+			l.run(0, Ask{Do: "rollback"})
+			l.wants(versions[0], "the next rollback")
+		})
+	}
 }
 
 // A capture of the same day does not go forward to what a rollback left and could not tag.

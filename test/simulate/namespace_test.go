@@ -36,7 +36,7 @@ func (w *world) of(t *testing.T, in string) (capture.Config, func() int) {
 }
 
 // TestOutcomePoolHasOneNamespace: captures, rollbacks and watches in another namespace are refused,
-// and change nothing, until the pool is moved as the refusal says.
+// and change nothing, until the pool is moved as the refusal says; status there says where the record is.
 func TestOutcomePoolHasOneNamespace(t *testing.T) {
 	for name, pool := range map[string]Pool{"with a definition": usual, "without one": with(func(p *Pool) { p.Versions = 0 })} {
 		t.Run(name, func(t *testing.T) {
@@ -69,6 +69,14 @@ func TestOutcomePoolHasOneNamespace(t *testing.T) {
 				}
 				if plan, err := captures.Plan(t.Context(), again); err != nil || len(plan.Problems) != 1 || plan.Problems[0].Code != "OtherNamespace" {
 					t.Errorf("the dry run: %v, %v", plan.Problems, err)
+				}
+				for _, config := range []capture.Config{ours, theirs} {
+					status, err := capture.New(config).Status(t.Context(), []fleet.ResourceID{w.pool})
+					if err != nil || status[0].Problem != "" || (status[0].Elsewhere == "") != (config.Namespace == namespace) {
+						t.Errorf("status in namespace %s: %v, %q %q", config.Namespace, err, status[0].Problem, status[0].Elsewhere)
+					} else if config.Namespace != namespace && !strings.Contains(status[0].Elsewhere, "the record of its pool are in namespace "+namespace+", not in team-b: give --namespace "+namespace) {
+						t.Errorf("status in another namespace says %q", status[0].Elsewhere)
+					}
 				}
 				if n := changes(); n > 0 {
 					t.Errorf("commands in another namespace sent %d changes", n)

@@ -163,6 +163,31 @@ func TestCapacityOnTheWire(t *testing.T) {
 	}
 }
 
+// A capacity or a size that the scale set has already is asked for again if Azure failed to bring it
+// about, whether the change has an ETag or not: --grow would add nothing.
+func TestOutcomeCapacityThatAzureFailedIsAskedForAgain(t *testing.T) {
+	for _, state := range []string{"Failed", "Canceled", "Succeeded"} {
+		for _, etag := range []string{"", `"1"`} {
+			for _, change := range []fleet.Change{fleet.SetCapacity{Pool: pool, Capacity: 5, Etag: etag}, fleet.SetSize{Pool: pool, Size: "Standard_D2s_v5", Etag: etag}} {
+				have := answer{status: 200, body: `{"etag":"\"1\"","sku":{"name":"Standard_D2s_v5","capacity":5},"properties":{"provisioningState":"` + state + `"}}`}
+				answers := []answer{have, {status: 200, header: accepted().header, body: `{"properties":{"provisioningState":"Updating"}}`}}
+				if state == "Succeeded" {
+					answers = answers[:1]
+				}
+				c, s := newCloud(t, answers...)
+				token, err := c.Begin(t.Context(), change)
+				if err != nil || (token != "") != (state != "Succeeded") || len(s.answers) > 0 {
+					t.Errorf("%s of a scale set that is %s, ETag %q: token %q, %v", change.Verb(), state, etag, token, err)
+					continue
+				}
+				if got := s.sent[len(s.sent)-1]; state != "Succeeded" && got.header.Get("If-Match") != etag {
+					t.Errorf("%s: If-Match %q, want %q", change.Verb(), got.header.Get("If-Match"), etag)
+				}
+			}
+		}
+	}
+}
+
 func TestDenied(t *testing.T) {
 	c, s := newCloud(t,
 		answer{status: 200, body: `{"value":[{"actions":["Microsoft.Compute/*/read"],"notActions":["microsoft.compute/DISKS/*"]}],"nextLink":"` + base + `/more?api-version=2022-04-01"}`},

@@ -36,7 +36,7 @@ func leaseOne(w *world) {
 	other := w.setup.Open(w.T, time.Now)
 	first, err := w.under.Hold(w.ctx, pool, a, time.Minute)
 	w.must(err, "take")
-	if first.Holder != a || first.Took || first.Since.IsZero() {
+	if first.Holder != a || first.TookFrom != "" || first.Since.IsZero() {
 		w.Errorf("%+v", first)
 	}
 	seen, err := other.Hold(w.ctx, strings.ToUpper(pool), b, time.Minute)
@@ -49,7 +49,7 @@ func leaseOne(w *world) {
 	}
 	again, err := w.under.Hold(w.ctx, pool, a, time.Minute)
 	w.must(err, "renew")
-	if !again.Since.Equal(first.Since) || again.Renewed.Before(first.Renewed) || again.Took {
+	if !again.Since.Equal(first.Since) || again.Renewed.Before(first.Renewed) || again.TookFrom != "" {
 		w.Errorf("renewed: %+v, first %+v", again, first)
 	}
 	w.must(other.Release(w.ctx, pool, b), "release of what somebody else holds")
@@ -70,7 +70,7 @@ func leaseOne(w *world) {
 	w.must(w.under.Release(w.ctx, pool, a), "release again")
 	got, err := other.Hold(w.ctx, pool, b, time.Minute)
 	w.must(err, "take what was released")
-	if got.Holder != b || got.Took {
+	if got.Holder != b || got.TookFrom != "" {
 		w.Errorf("%+v", got)
 	}
 	w.must(other.Release(w.ctx, pool, b), "release")
@@ -150,7 +150,7 @@ func leaseWatched(w *world) {
 	ours.pass(time.Second)
 	got, err := other.Hold(w.ctx, pool, b, time.Minute)
 	w.must(err, "take over")
-	if !got.Took || got.Holder != b {
+	if got.TookFrom != a || got.Holder != b {
 		w.Errorf("%+v", got)
 	}
 	var held cluster.Holding
@@ -174,7 +174,7 @@ func leaseLongDead(w *world) {
 	time0.pass(time.Hour)
 	got, err := w.setup.Open(w.T, time0.now).Hold(w.ctx, pool, b, time.Minute)
 	w.must(err, "first look at what ran out long ago")
-	if !got.Took {
+	if got.TookFrom != a {
 		w.Errorf("%+v", got)
 	}
 	w.must(w.under.Release(w.ctx, pool, b), "release")

@@ -147,12 +147,10 @@ func (c *Cluster) tryHold(ctx context.Context, key, name, holder string, duratio
 		return cluster.Holding{}, c.onLease("read lease", "get", key).fail(ctx, err)
 	}
 	before := holdingOf(lease)
-	took := false
 	switch before.Holder {
 	case holder:
 		return c.renew(ctx, lease, duration)
 	case "":
-		take(lease, holder, duration, now)
 	default:
 		if left := c.leftOf(lease, now); left > 0 {
 			a := c.onLease("hold lease", "", key)
@@ -160,11 +158,12 @@ func (c *Cluster) tryHold(ctx context.Context, key, name, holder string, duratio
 				Err:    fmt.Errorf("%s holds it since %s, and renewed it at %s", before.Holder, before.Since.UTC().Format(time.RFC3339), before.Renewed.UTC().Format(time.RFC3339)),
 				Remedy: fmt.Sprintf("wait for it; if it died, its hold runs out in %s", left.Round(time.Second))}
 		}
-		took = true
-		take(lease, holder, duration, now)
 	}
+	take(lease, holder, duration, now)
 	holding, err := c.update(ctx, lease)
-	holding.Took = took && err == nil
+	if err == nil {
+		holding.TookFrom = before.Holder
+	}
 	return holding, err
 }
 

@@ -28,7 +28,7 @@ type Places interface {
 	Of(ctx context.Context, n fleet.Node) (fleet.Place, error)
 }
 
-// Config is what an Auto works with. Service, Nodes and Places are required.
+// Config is what an Auto works with. Service, Nodes, Places and Now are required.
 type Config struct {
 	// Service gives that for one pool, so that what it reports can name the pool.
 	Service func(pool fleet.ResourceID) Service
@@ -42,7 +42,7 @@ type Config struct {
 	Request capture.Request
 	// MaxParallel is how many pools are captured at a time; less than 1 means 4.
 	MaxParallel int
-	Now         func() time.Time // nil means time.Now
+	Now         func() time.Time
 }
 
 // Auto captures pools. It is safe for concurrent use.
@@ -52,9 +52,6 @@ type Auto struct{ c Config }
 func New(c Config) *Auto {
 	if c.MaxParallel < 1 {
 		c.MaxParallel = 4
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	return &Auto{c}
 }

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
 )
+
+// abandoned is why the open capture is not resumed.
+const abandoned = "this command abandons it"
 
 // Abandon ends the open capture of a pool, given by its id or by a node of it: it undoes what the
 // capture did, donor first, and closes its record. Without one it does nothing. Result.Left names
@@ -30,7 +34,8 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 		err = a.remains(ctx, rec.Steps[stepModel].Change != "")
 	}
 	notes, steps := a.Recorded()
-	r.Notes, r.Timing = notes, Timing{begin, s.Now(), steps}
+	// What becomes of the open capture was reported before it was done: the result says it.
+	r.Notes, r.Timing = slices.DeleteFunc(notes, func(n string) bool { return strings.HasSuffix(n, abandoned) }), Timing{begin, s.Now(), steps}
 	return *r, err
 }
 

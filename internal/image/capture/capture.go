@@ -343,7 +343,7 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	differs := err == nil && string(asked) != string(r.Request)
 	switch {
 	case c.abandons:
-		why = "this command abandons it"
+		why = abandoned
 	case r.Subject != c.asked.Node:
 		why = "this command captures " + c.asked.Node
 	case c.gone:

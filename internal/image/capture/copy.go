@@ -106,15 +106,7 @@ func (c *capture) snapshotStep(v view) workflow.Step {
 		Skip:           v.copied(),
 		EffectMayExist: v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags),
 		Do:             c.snapshot,
-		Undo: &workflow.Undo{
-			ID:     undoDeleteSnapshot,
-			Title:  "Delete the snapshot of the donor's disk",
-			Usual:  5 * time.Second,
-			When:   []string{stepVersion},
-			Keep:   journal.Done,
-			Do:     c.deleteCopy(id),
-			Manual: manualDelete("snapshot", id),
-		},
+		Undo:           c.deleteSnapshot(undoDeleteSnapshot, "Delete the snapshot of the donor's disk", id),
 	}
 }
 
@@ -143,6 +135,18 @@ func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	return done, err
 }
 
+func (c *capture) deleteSnapshot(undo, title string, id fleet.ResourceID) *workflow.Undo {
+	return &workflow.Undo{
+		ID:     undo,
+		Title:  title,
+		Usual:  5 * time.Second,
+		When:   []string{stepVersion},
+		Keep:   journal.Done,
+		Do:     c.deleteCopy(id),
+		Manual: manualDelete("snapshot", id),
+	}
+}
+
 func manualDelete(kind string, id fleet.ResourceID) func() string {
 	return func() string { return fmt.Sprintf("az %s delete --ids %s", kind, id) }
 }
@@ -163,7 +167,9 @@ func (c *capture) holdRebootsStep(v view) workflow.Step {
 			Title: "Unblock kured reboots",
 			When:  []string{stepSave},
 			Needs: []string{undoDetach},
-			Do:    c.releaseReboots,
+			Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+				return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())
+			},
 			Manual: func() string {
 				if c.get().NoKured {
 					return ""
@@ -186,10 +192,6 @@ func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.W
 		return in(10*time.Second, "waiting for kured's lock: %v", err), nil
 	}
 	return done, err
-}
-
-func (c *capture) releaseReboots(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
-	return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())
 }
 
 func (c *capture) protectWorkbenchStep(v view) workflow.Step {
@@ -241,10 +243,6 @@ func (c *capture) onBench(ctx context.Context, err error) error {
 	return cmp.Or(c.benchLost(ctx, 0), err)
 }
 
-func replan(format string, args ...any) error {
-	return workflow.Replan(fmt.Errorf(format, args...))
-}
-
 // benchLost gives up a workbench that can do no work any more. It returns nil if it can,
 // or if that cannot be read. A pod that works there goes on while the node is cordoned, or
 // is not Ready for less than silent.
@@ -279,7 +277,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 		return nil
 	}
 	c.set(func(s *state) { c.lost = append(c.lost, s.Bench.Node) })
-	return replan("workbench %s is lost: %s", b.Node, why)
+	return workflow.Replan("workbench %s is lost: %s", b.Node, why)
 }
 
 func (c *capture) workDiskStep(v view) workflow.Step {
@@ -382,15 +380,7 @@ func (c *capture) generalizedSnapshotStep(v view) workflow.Step {
 		Skip:           v.generalized(),
 		EffectMayExist: v.Generalized != nil && v.made(plan.AtGeneralized, v.Generalized.Tags),
 		Do:             c.generalizedSnapshot,
-		Undo: &workflow.Undo{
-			ID:     undoDeleteGeneralizedSnapshot,
-			Title:  "Delete the snapshot of the generalised copy",
-			Usual:  5 * time.Second,
-			When:   []string{stepVersion},
-			Keep:   journal.Done,
-			Do:     c.deleteCopy(id),
-			Manual: manualDelete("snapshot", id),
-		},
+		Undo:           c.deleteSnapshot(undoDeleteGeneralizedSnapshot, "Delete the snapshot of the generalised copy", id),
 	}
 }
 

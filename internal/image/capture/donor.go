@@ -63,7 +63,9 @@ func (c *capture) protectStep(v view) workflow.Step {
 		Usual: 15 * time.Second,
 		After: []string{stepInspect, stepDefinition},
 		Skip:  v.copied(),
-		Do:    c.protect,
+		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+			return c.protectNode(ctx, p, donor, fleet.AnnotationCapture, c.name)
+		},
 		Undo: &workflow.Undo{
 			ID:       undoUnprotect,
 			Title:    "Restore " + donor + "'s protection",
@@ -75,11 +77,6 @@ func (c *capture) protectStep(v view) workflow.Step {
 			Manual:   func() string { return manualUnprotect(donor, c.get().Pool, c.get().Instance) },
 		},
 	}
-}
-
-// protect keeps autoscalers, health checks and upgrades off the donor.
-func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return c.protectNode(ctx, p, c.req.Node, fleet.AnnotationCapture, c.name)
 }
 
 // protectNode protects a node and its instance. It marks the Node first, and only if that is

@@ -40,7 +40,7 @@ func (c *capture) generalizeStep(v view) workflow.Step {
 			Deadline: 5 * time.Minute,
 			When:     []string{stepSave},
 			Do:       c.deletePod,
-			Manual:   c.manualDeletePod,
+			Manual:   func() string { return "kubectl delete pod -n " + c.Namespace + " " + c.get().Pod },
 		},
 	}
 }
@@ -83,14 +83,14 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	progress, report := readOutput(pod.Output)
 	switch {
 	case !pod.Exists:
-		return done, c.onBench(ctx, replan("the pod is gone"))
+		return done, c.onBench(ctx, workflow.Replan("the pod is gone"))
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
 		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
 	case pod.Done && pod.ExitCode == exitFlags:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
-		return done, c.onBench(ctx, replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
+		return done, c.onBench(ctx, workflow.Replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
 			first(pod.Why, "no reason given"), tail(pod.Output)))
 	case p.Since()%time.Minute < 2*podEvery: // Kubernetes takes less than 10 minutes to evict the pods of a node that is not Ready
 		err = c.benchLost(ctx, 10*time.Minute)
@@ -141,10 +141,6 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	}
 	p.Note("pod %s is deleted, and ends when node %s, which does not answer, is back or deleted", name, c.get().Bench.Node)
 	return done, nil
-}
-
-func (c *capture) manualDeletePod() string {
-	return "kubectl delete pod -n " + c.Namespace + " " + c.get().Pod
 }
 
 // readOutput returns the last progress and the report among the lines that a pod printed.

@@ -69,28 +69,18 @@ func (c *identified) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
 
 // identify matches a Node, unless what is known of it still counts.
 func (c *identified) identify(ctx context.Context, places *azure.Places, n *fleet.Node) {
-	if c.recall(n) {
-		return
-	}
-	place, err := places.Of(ctx, *n)
+	key := nodeKey{n.Name, n.UID, n.SystemUUID}
 	c.mu.Lock()
-	c.known[keyOf(*n)] = match{place.Instance, err, c.now()}
+	m, known := c.known[key]
 	c.mu.Unlock()
-	c.recall(n)
-}
-
-func keyOf(n fleet.Node) nodeKey { return nodeKey{n.Name, n.UID, n.SystemUUID} }
-
-// recall sets what is known of a Node, and reports whether that still counts.
-func (c *identified) recall(n *fleet.Node) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m, known := c.known[keyOf(*n)]
 	if !known || m.err != nil && c.now().Sub(m.at) >= unmatchedFor {
-		return false
+		place, err := places.Of(ctx, *n)
+		m = match{place.Instance, err, c.now()}
+		c.mu.Lock()
+		c.known[key] = m
+		c.mu.Unlock()
 	}
 	if n.Unmatched = m.err; m.err == nil {
 		n.ProviderID = "azure://" + string(m.instance)
 	}
-	return true
 }

@@ -27,6 +27,7 @@ const (
 	inspectFor    = 2 * time.Minute  // limit of the inspection of the donor's disk
 	startFor      = 30 * time.Second // limit of an inspection pod's start that fails: the kubelet has pulled its image three times
 	maxNamed      = 10               // paths in a problem
+	uninspected   = "the donor's disk could not be inspected beforehand: %v"
 )
 
 // observe reads all that a capture depends on. What cannot be read is a problem, not an
@@ -300,10 +301,6 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	return w, cmp.Or(workflow.NewRefused(problems), err)
 }
 
-func (c *capture) uninspected(why string) {
-	c.Note("the donor's disk could not be inspected beforehand: %s", why)
-}
-
 // inspectNow inspects without a workflow, for a dry run.
 func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
 	begun, w := c.Now(), in(time.Millisecond, "")
@@ -312,7 +309,7 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 		_ = azure.Sleep(ctx, w.RequeueAfter) // the next pass reports the end of ctx
 	}
 	if err != nil && ctx.Err() == nil {
-		c.uninspected(err.Error())
+		c.Note(uninspected, err)
 		err = nil
 	}
 	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -356,7 +353,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	case report != nil:
 		s.Why = first(report.Message, s.Why)
 	}
-	c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
+	c.Note(uninspected, first(s.Why, "its pod gave no report: "+tail(s.Output)))
 	return done, nil, nil
 }
 

@@ -2,13 +2,11 @@ package capture
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -157,21 +155,4 @@ func (c *capture) stayed(ctx context.Context) error {
 	}
 	c.set(func(s *state) { s.Reported = node.Reported })
 	return err
-}
-
-// onlineNotes say what a capture does not show that leaves the donor in service.
-func onlineNotes(q Request) (notes []string) {
-	if q.Online && q.NewNodes == 0 && q.Canary == 0 {
-		notes = append(notes, fmt.Sprintf("with --online %s does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again", q.Node))
-	}
-	return notes
-}
-
-// emptied is the note about files of a copy that was taken online.
-func emptied(report wire.GeneralizeReport) []string {
-	if len(report.Emptied) == 0 {
-		return nil
-	}
-	return []string{"these files are empty, and were written in the minute before the disk was copied; if they should not be, capture again: " +
-		upTo(maxNamed, report.Emptied, len(report.Emptied))}
 }

@@ -168,7 +168,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Donor.Unschedulable && o.Donor.Annotations[fleet.AnnotationCapture] == "" { // else an open capture cordoned it
 		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
 	}
-	p.Notes = append(p.Notes, onlineNotes(c.req)...)
+	if c.req.Online && c.req.NewNodes == 0 && c.req.Canary == 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("with --online %s does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again", p.Donor))
+	}
 	if names := c.unrestored(o); len(c.Next) > 0 && len(names) > 0 && !p.NothingToDo {
 		p.Notes = append(p.Notes, "if the watched nodes fail, the watch does not restore "+strings.Join(names, ", ")+
 			", which a donor's disk shows: it goes back to an older version without it, or ends with exit code 4 and the command to type; --restore-learned NAME allows it")
@@ -355,9 +357,11 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	if open && !resumes {
 		rec.Ended = &journal.End{}
 	}
+	holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool))
+	rec.Unreleased = leaseErr == nil && locked && holding.Holder == rec.Writer
 	p, err = decide(rec)
 	d, _ := c.Cloud.Definition(ctx, plan.DefinitionOf(pool)) // Runner.Claim notes what cannot be read
-	if holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool)); leaseErr == nil && locked && c.Now().Before(holding.Until) {
+	if leaseErr == nil && locked && c.Now().Before(holding.Until) {
 		p.Problems = workflow.Held(string(pool), holding).Problems
 	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.elsewhere(d), &refused) {
 		p.Problems = append(p.Problems, refused.Problems...)

@@ -53,7 +53,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	}
 	_, report := readOutput(pod.Output)
 	if report == nil || report.Outcome != wire.Generalized || report.Capture != c.name {
-		return done, c.onBench(ctx, replan("the pod's report is gone"))
+		return done, c.onBench(ctx, workflow.Replan("the pod's report is gone"))
 	}
 	custom := ""
 	for _, item := range report.Saved {
@@ -186,7 +186,10 @@ func (s *state) keepScan(report wire.GeneralizeReport) {
 	if pool, other, removed := len(s.Credentials), len(s.AcceptedSecrets), report.SecretsRemoved; pool+other+removed > 0 {
 		s.Secrets = fmt.Sprintf("pool %d, other %d, removed %d", pool, other, removed)
 	}
-	s.ScanNotes = append(s.ScanNotes, emptied(report)...)
+	if len(report.Emptied) > 0 { // of a copy that was taken online
+		s.ScanNotes = append(s.ScanNotes, "these files are empty, and were written in the minute before the disk was copied; if they should not be, capture again: "+
+			upTo(maxNamed, report.Emptied, len(report.Emptied)))
+	}
 	var stores []string
 	var bytes int64
 	for _, x := range report.Stores {

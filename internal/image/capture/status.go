@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type PoolStatus struct {
 	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
 	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
 	Gone          bool             `json:"gone,omitempty"`          // Azure has no such scale set
+	Elsewhere     string           `json:"elsewhere,omitempty"`     // which other namespace has its lock and record, and what to do
 	JournalDenied bool             `json:"journalDenied,omitempty"` // these credentials may not read its journal's Secret
 }
 
@@ -131,6 +133,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 	pool, poolErr := s.Cloud.Pool(ctx, id)
 	versions, versionErr := s.Cloud.Versions(ctx, st.Definition)
 	instances, instErr := s.Cloud.Instances(ctx, id)
+	definition, defErr := s.Cloud.Definition(ctx, st.Definition)
 	canary, canaryErr := s.Cloud.Pool(ctx, fleet.CanaryOf(id))
 	holding, locked, leaseErr := s.Cluster.Holding(ctx, string(id)) // before the journal: the Lease goes last
 	rec, jrErr := s.Journal.Load(ctx, string(id))
@@ -142,9 +145,12 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 			}
 		}
 	}
-	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), instErr, fleet.IgnoreNotFound(canaryErr),
+	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), fleet.IgnoreNotFound(defErr), instErr, fleet.IgnoreNotFound(canaryErr),
 		fleet.IgnoreNotFound(jrErr)); err != nil {
 		st.Problem = err.Error()
+	}
+	if refused := new(workflow.Refused); errors.As(s.elsewhere(definition), &refused) {
+		st.Elsewhere = refused.Problems[0].What + ": " + refused.Problems[0].WayOut
 	}
 	if of, expires, is := canary.Canary(); canaryErr == nil && is && of.Equal(id) {
 		st.Canary = &CanaryStatus{ID: canary.ID, Instances: canary.Capacity, Capture: canary.Tags[fleet.TagCapture], Expires: expires}

@@ -8,7 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/workflowtest"
+	"github.com/ortet/ortet/test/workflowtest"
 )
 
 var walks = flag.Uint64("walks", 20_000, "random walks of the table")

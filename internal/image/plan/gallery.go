@@ -238,6 +238,10 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 	slices.SortStableFunc(others, func(a, b fleet.ImageVersion) int {
 		return cmp.Compare(when(NeverLive(a), 1), when(NeverLive(b), 1))
 	})
+	regions := []string{"", "elsewhere"} // any, and one that no version names: a version without regions may be in each
+	for _, v := range versions {
+		regions = append(regions, v.Regions...)
+	}
 	newest, goods := 1, 1 // of the history; current, which may be about to be made
 	for _, v := range others {
 		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || goods < 2 && isGood(v)) {
@@ -254,7 +258,7 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 		by := used[strings.ToLower(string(v.ID))]
 		why := cmp.Or(
 			when(by != "", string(by)+" refers to it"),
-			when(byLatest != "" && slices.ContainsFunc(append([]string{""}, v.Regions...), isLatest),
+			when(byLatest != "" && slices.ContainsFunc(regions, isLatest),
 				string(byLatest)+" refers to the latest version"),
 			when(unknown != "", string(unknown)+" may run it: Azure does not report its version"),
 			when(v.DeletionBlocked, "its deletion is blocked until its end of life"),

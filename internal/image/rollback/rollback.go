@@ -80,6 +80,7 @@ type rollback struct {
 	s      state            // changes in the plan and in row model, beside which no other row runs
 	result Result
 
+	last       journal.Record         // that ended
 	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
 	writes     []fleet.WriteExtension // to do
 }
@@ -209,7 +210,7 @@ func (r *rollback) Restore(rec journal.Record) (t workflow.Table, why string, er
 // now. An open record keeps what it decided.
 func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan, error) {
 	if !rec.Open() {
-		r.s = state{Inherited: capture.Inherit(rec)}
+		r.s, r.last = state{Inherited: capture.Inherit(rec)}, rec
 	}
 	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
 	var d plan.Problems
@@ -279,6 +280,22 @@ func (r *rollback) unfinished(pool fleet.Pool, versions []fleet.ImageVersion) (u
 	return u, same && pool.Model.Image.Same(image) && (s.ToOriginal || there)
 }
 
+// reached returns what the last rollback decided if the same command ended well and was killed before
+// it reported that: this one does not go back again.
+func (r *rollback) reached(pool fleet.Pool) (back plan.Return, reached bool) {
+	if !r.last.Unreleased || r.last.Kind != Kind || r.last.Ended.Exit != workflow.ExitDone {
+		return back, false
+	}
+	var was Request
+	s, err := stateOf(r.last)
+	if cmp.Or(err, json.Unmarshal(r.last.Request, &was)) != nil {
+		return back, false
+	}
+	image, _ := s.target()
+	same := cmp.Or(was.To, plan.Previous) == plan.Previous && cmp.Or(r.req.To, plan.Previous) == plan.Previous
+	return plan.Return{From: s.From, To: s.To, ToOriginal: s.ToOriginal, NothingToDo: true}, same && pool.Model.Image.Same(image)
+}
+
 // A Last is the pool's last run: but for Watched, if that is a rollback whose record can be read.
 type Last struct {
 	Name     string           // of its record; "" for none
@@ -316,7 +333,11 @@ func (r *rollback) choose(d *plan.Problems, pool fleet.Pool, versions []fleet.Im
 		"the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From, "see ortet status for what new nodes come from")
 	back, problems := plan.ReturnTo(versions, pool, s.Original, r.req.To)
 	before, unfinished := r.unfinished(pool, versions)
+	reached, done := r.reached(pool)
 	switch {
+	case done:
+		back = reached
+		notes = append(notes, Kind+" "+r.last.Name+" did this, and its process was killed before it reported that; the same command goes back further now")
 	case unfinished:
 		back = before.Return
 		notes = append(notes,

@@ -32,6 +32,8 @@ type Nodes interface {
 	// Forget deletes the Node of that UID and what k3s keeps of its name; a missing one
 	// is no error.
 	Forget(ctx context.Context, name, uid string) error
+	// Now is the API server's time, with which times of Nodes are compared.
+	Now() time.Time
 }
 
 // Control changes the pools of one cluster. All fields but Report are required.

@@ -42,7 +42,8 @@ type world struct {
 	drains   func() // called once, at the first drain
 	pool     fleet.ResourceID
 	arm      azure.Resources
-	slow     time.Duration // from a restart in Azure to the boot that the Node shows
+	slow     time.Duration // from a restart or start in Azure to the boot that the Node shows
+	sick     string        // a Node that does not become Ready when its machine boots
 }
 
 // play runs a test in virtual time, with a pool of n machines.
@@ -112,6 +113,13 @@ func (w *world) request(r azsim.Request) {
 		if n := fmt.Sprintf("agents%06s", instance); !slices.Contains(w.names(), n) {
 			w.boot(n)
 		}
+	case r.Method == http.MethodPost && path == "/start" && w.slow > 0:
+		go func() {
+			time.Sleep(w.slow)
+			for _, n := range w.names() {
+				w.boot(n)
+			}
+		}()
 	case r.Method == http.MethodPost && (path == "/start" || path == "/manualupgrade"):
 		for _, n := range w.names() {
 			w.boot(n)
@@ -137,7 +145,7 @@ func (w *world) boot(node string) {
 		n = &fleet.Node{Name: node, UID: fmt.Sprint("uid-", w.boots), Ready: true, Created: time.Now()}
 		w.nodes[node] = n
 	}
-	n.BootID = fmt.Sprint("boot-", w.boots)
+	n.BootID, n.Ready = fmt.Sprint("boot-", w.boots), node != w.sick
 }
 
 func (w *world) machines() []agents.Machine {
@@ -184,6 +192,9 @@ func (w *world) wantNodes(want int) {
 }
 
 var _ agents.Nodes = (*world)(nil)
+
+// Now is the API server's time: that of the Nodes.
+func (w *world) Now() time.Time { return time.Now() }
 
 func (w *world) Node(_ context.Context, name string) (fleet.Node, error) {
 	machines := w.machines()
@@ -480,11 +491,16 @@ func TestReimageBringsTheModelsImage(t *testing.T) {
 
 // With outdated only machines behind the model are reimaged. Interrupted anywhere, the same
 // call goes on, also with a machine that has the model already and not yet its new disk.
-func TestReimageOutdated(t *testing.T) {
+func TestReimageOutdated(t *testing.T) { reimagesOutdated(t, 0) }
+
+// reimagesOutdated has the laptop's clock ahead of all others.
+func reimagesOutdated(t *testing.T, ahead time.Duration) {
+	t.Helper()
 	interrupted := 0
 	for after := 10 * time.Second; ; after += 20 * time.Second {
 		done := false
 		play(t, 2, func(w *world) {
+			w.control.Now = func() time.Time { return time.Now().Add(ahead) }
 			time.Sleep(time.Hour)
 			body := json.RawMessage(`{"sku": {"name": "Standard_D4s_v5", "capacity": 3}}`)
 			op, err := w.arm.Send(w.t.Context(), "change", http.MethodPatch, w.pool, "2024-07-01", body)
@@ -523,6 +539,13 @@ func TestReimageOutdated(t *testing.T) {
 	}
 	if interrupted < 5 {
 		t.Errorf("%d interruptions: too few", interrupted)
+	}
+}
+
+// A laptop whose clock is wrong renews the same machines: its time is not compared with that of Nodes.
+func TestOutcomeReimageByTheClockOfTheNodes(t *testing.T) {
+	for _, ahead := range []time.Duration{-90 * time.Minute, 2 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) { reimagesOutdated(t, ahead) })
 	}
 }
 
@@ -962,6 +985,54 @@ func TestRestartsAreAwaited(t *testing.T) {
 			t.Errorf("two restarts one after the other took %s", took)
 		}
 		time.Sleep(w.slow)
+	})
+}
+
+// A start has ended when each Node shows another boot: that it was Ready before its machine was
+// stopped says nothing, and Kubernetes may still show it.
+func TestOutcomeStartAwaitsTheBoot(t *testing.T) {
+	play(t, 2, func(w *world) {
+		if err := w.control.Stop(w.t.Context(), "agents"); err != nil {
+			t.Fatal(err)
+		}
+		w.slow = 2 * time.Minute
+		before := map[string]string{}
+		for name, n := range w.nodes {
+			before[name] = n.BootID
+		}
+		if err := w.control.Start(w.t.Context(), "agents"); err != nil {
+			t.Fatal(err)
+		}
+		for name, n := range w.nodes {
+			if n.BootID == before[name] || n.Unschedulable {
+				t.Errorf("%s has not booted when the start ends, or is cordoned: %+v", name, n)
+			}
+		}
+		time.Sleep(w.slow)
+	})
+}
+
+// A resize whose last Node does not become Ready fails as often as it is repeated, and ends well once
+// the Node is Ready, also while it waits.
+func TestOutcomeRepeatedResizeAwaitsReady(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.sick = "agents000001"
+		for range 2 {
+			if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); !fleet.Is(err, fleet.KindTimedOut) {
+				t.Errorf("resize with a Node that is not Ready: %v", err)
+			}
+		}
+		go func() {
+			time.Sleep(time.Minute)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.nodes[w.sick].Ready = true
+		}()
+		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err != nil {
+			t.Errorf("resize whose Node becomes Ready while it waits: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		w.wantNodes(2)
 	})
 }
 

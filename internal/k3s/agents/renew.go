@@ -33,7 +33,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdat
 		c.report(name, "%d agents to reimage", len(machines))
 	}
 	if run == "" {
-		run = c.Now().UTC().Format(runLayout)
+		run = c.Nodes.Now().UTC().Format(runLayout)
 		if err := azure.MergeTags(ctx, c.ARM, pool.ID, map[string]string{TagReimage: run}); err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdat
 	return azure.DeleteTags(ctx, c.ARM, pool.ID, map[string]string{TagReimage: run})
 }
 
-// runLayout makes the name of a reimage of when it began.
+// runLayout makes the name of a reimage of when it began, by the API server's clock.
 const runLayout = "20060102T150405Z"
 
 // outdated returns the machines behind their pool's model, and those in which an
@@ -87,7 +87,9 @@ func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m 
 		return err
 	}
 	if run == "" {
-		if !m.LatestModelApplied {
+		if m.LatestModelApplied {
+			n = fleet.Node{} // an earlier call restarted it: any boot counts
+		} else {
 			err = c.upgrade(ctx, w, pool, m)
 		}
 		if err != nil || m.Power != "running" {

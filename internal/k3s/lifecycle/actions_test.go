@@ -28,6 +28,8 @@ type readyNodes struct {
 	boots    int
 }
 
+func (*readyNodes) Now() time.Time { return time.Now() }
+
 func (n *readyNodes) Node(ctx context.Context, name string) (fleet.Node, error) {
 	for node, err := range n.Nodes(ctx) {
 		if err != nil || node.Name == name {

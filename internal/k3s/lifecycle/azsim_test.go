@@ -82,6 +82,8 @@ func (x *site) Lower(ctx context.Context, name string, n int64, report func(stri
 
 type noNodes struct{ cluster.Drainer }
 
+func (noNodes) Now() time.Time { return time.Now() }
+
 func (noNodes) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
 	return func(func(fleet.Node, error) bool) {}
 }

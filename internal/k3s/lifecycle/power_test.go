@@ -143,7 +143,8 @@ func (x *site) backups(why string) (names []string) {
 	return names
 }
 
-// watchState fails the test when another blank state disk is made.
+// watchState fails the test when another blank state disk is made, or one of a backup that does not
+// say, from its first moment, which k3s and which networks its datastore has.
 func (x *site) watchState() {
 	var first disk
 	x.read(stateDisk, &first)
@@ -152,6 +153,9 @@ func (x *site) watchState() {
 			var d disk
 			if x.read(stateDisk, &d) && d.Properties.CreationData.CreateOption == "Empty" && d.Properties.TimeCreated != first.Properties.TimeCreated {
 				x.Error("a blank state disk was made")
+				return
+			} else if d.Properties.CreationData.CreateOption == "Copy" && (d.Tags[recipe.TagK3s] != first.Tags[recipe.TagK3s] || d.Tags[recipe.TagRanges] != first.Tags[recipe.TagRanges]) {
+				x.Errorf("the state disk of a backup has tags %v", d.Tags)
 				return
 			}
 			select {
@@ -194,6 +198,36 @@ func restore(name string) func(context.Context, *lifecycle.Manager) error {
 
 func TestRestoreInterrupted(t *testing.T) {
 	interrupt(t, 43*time.Second, func(x *site) { x.backup("good"); x.watchState() }, restore("good"), func(x *site) { x.isRestored("good") })
+}
+
+// A restore that was interrupted once the disk is made lets no older k3s at its datastore, and one
+// that was forgotten is of the version that the backup has.
+func TestOutcomeRestoredDiskHasTheVersionOfItsBackup(t *testing.T) {
+	play(t, nil, func(x *site) {
+		x.k3s = "v1.36.3+k3s1"
+		go x.boot()
+		x.up(withVersion(x.k3s))
+		x.backup("good")
+		ctx, cancel := context.WithCancel(x.ctx)
+		go func() {
+			for d := (disk{}); ctx.Err() == nil; time.Sleep(time.Second) {
+				if x.read(stateDisk, &d) && d.Properties.CreationData.CreateOption == "Copy" {
+					cancel()
+				}
+			}
+		}()
+		if err := restore("good")(ctx, x.manager(withVersion(x.k3s))); workflow.ExitCode(err) != workflow.ExitInterrupted {
+			x.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		_, up := x.manager(withVersion("v1.36.2+k3s1")).Up(x.ctx, lifecycle.UpOptions{})
+		if workflow.ExitCode(up) != workflow.ExitRefused || !strings.Contains(fmt.Sprint(up), "k3s cannot go back") {
+			x.Errorf("an older k3s on the restored disk: exit %d, %v", workflow.ExitCode(up), up)
+		}
+		if tags := x.tags(stateDisk); tags[recipe.TagK3s] != x.k3s {
+			x.Errorf("tags of the restored disk: %v", tags)
+		}
+	})
 }
 
 // Every command that makes a server goes on with a restore.

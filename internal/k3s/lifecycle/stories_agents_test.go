@@ -158,6 +158,8 @@ type nodesOf struct {
 	p *process
 }
 
+func (nodesOf) Now() time.Time { return time.Now() }
+
 func (k nodesOf) Node(_ context.Context, name string) (fleet.Node, error) {
 	if err := k.p.ctx.Err(); err != nil {
 		return fleet.Node{}, err
