@@ -87,6 +87,10 @@ func (a around) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Defi
 	return call(ctx, a, "get image definition", func(ctx context.Context) (fleet.Definition, error) { return a.next.Definition(ctx, id) })
 }
 
+func (a around) Definitions(ctx context.Context, gallery fleet.ResourceID) ([]fleet.Definition, error) {
+	return call(ctx, a, "list image definitions", func(ctx context.Context) ([]fleet.Definition, error) { return a.next.Definitions(ctx, gallery) })
+}
+
 func (a around) Versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error) {
 	return call(ctx, a, "list image versions", func(ctx context.Context) ([]fleet.ImageVersion, error) { return a.next.Versions(ctx, definition) })
 }
@@ -95,8 +99,8 @@ func (a around) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVe
 	return call(ctx, a, "get image version", func(ctx context.Context) (fleet.ImageVersion, error) { return a.next.Version(ctx, id) })
 }
 
-func (a around) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error) {
-	return call(ctx, a, "list who uses an image", func(ctx context.Context) ([]fleet.ImageUse, error) { return a.next.Uses(ctx, definition) })
+func (a around) Uses(ctx context.Context, definitions ...fleet.ResourceID) ([]fleet.ImageUse, error) {
+	return call(ctx, a, "list who uses an image", func(ctx context.Context) ([]fleet.ImageUse, error) { return a.next.Uses(ctx, definitions...) })
 }
 
 func (a around) StandbyPools(ctx context.Context, pool fleet.ResourceID) ([]fleet.StandbyPool, error) {

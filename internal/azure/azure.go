@@ -32,16 +32,18 @@ type Reader interface {
 	EncryptionSet(ctx context.Context, id fleet.ResourceID) (fleet.EncryptionSet, error)
 	Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error)
 	Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error)
+	// Definitions lists a gallery's image definitions, in no order. A missing gallery has none.
+	Definitions(ctx context.Context, gallery fleet.ResourceID) ([]fleet.Definition, error)
 	// Versions lists a definition's versions with their replication status,
 	// in no order. A missing definition has none.
 	Versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error)
 	// Version returns one version with its replication status, for one request
 	// however many the definition has.
 	Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error)
-	// Uses lists who refers to the definition or one of its versions: models
-	// and instances of all scale sets, and virtual machines, of the
-	// definition's resource group.
-	Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error)
+	// Uses lists who refers to definitions of one gallery or to one of their versions:
+	// models and instances of all scale sets, and virtual machines, of the
+	// gallery's resource group.
+	Uses(ctx context.Context, definitions ...fleet.ResourceID) ([]fleet.ImageUse, error)
 	// StandbyPools lists the standby pools of a Flexible scale set, for one request; none where
 	// their provider is not registered.
 	StandbyPools(ctx context.Context, pool fleet.ResourceID) ([]fleet.StandbyPool, error)

@@ -102,6 +102,9 @@ func TestCompletionKnowsValues(t *testing.T) {
 	pool := pool1.Name()
 	dir := t.TempDir()
 	azure := fakeAzure(t, func(path string) (int, any) {
+		if strings.HasSuffix(path, "/images") {
+			return http.StatusOK, map[string]any{"value": []any{map[string]any{"id": path + "/kamino-" + pool + "-prototype", "location": "eastus"}}}
+		}
 		if !strings.HasSuffix(path, "/versions") {
 			return http.StatusOK, map[string]any{"value": []any{}}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/watch"
@@ -178,7 +179,7 @@ func imageVersions(ctx context.Context, l *completionLine) (out []string) {
 	if err != nil {
 		return nil
 	}
-	versions, err := cloud.Versions(ctx, plan.DefinitionOf(pool))
+	versions, _, err := capture.Config{Cloud: cloud}.History(ctx, pool, fleet.ImageReference{})
 	if err != nil {
 		return nil
 	}

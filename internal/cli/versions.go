@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,8 @@ func newVersions(o *options) *cobra.Command {
 		Short: "List the image versions of pools, with their ids",
 		Long: `versions lists the image versions that captures made of each pool, newest first: source
 node, age, number of nodes made from each, state. Below them stands the id of the image
-definition. The id of a version is that, /versions/ and its name; -o name prints it, and -o json
-has both.
+definition; a pool that changed its kind has several, that of its newest version first. The id
+of a version is that, /versions/ and its name; -o name prints it, and -o json has both.
 
 Without an argument it lists those of all pools that the cluster's nodes belong to. A
 POOL is a scale set's name or ARM id.`,
@@ -28,14 +29,24 @@ POOL is a scale set's name or ARM id.`,
 			return o.showStatus(cmd.Context(), args, versionsOf, func(w io.Writer, s capture.PoolStatus, now time.Time) {
 				fmt.Fprintln(w, s.Pool.Name)
 				writeVersions(w, s, now)
-				if len(s.Versions) > 0 {
-					fmt.Fprintln(w, "  "+string(s.Definition)) // in one piece, to be copied
+				for _, id := range definitionsOf(s) {
+					fmt.Fprintln(w, "  "+string(id)) // in one piece, to be copied
 				}
 			})
 		},
 	}
 	o.takesForms(c, nameForm)
 	return c
+}
+
+// definitionsOf are the image definitions of a pool's versions, that of the newest first.
+func definitionsOf(s capture.PoolStatus) (ids []fleet.ResourceID) {
+	for _, v := range s.Versions {
+		if id := v.ID.Parent(); !slices.ContainsFunc(ids, id.Equal) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // poolVersions are the versions of one pool.

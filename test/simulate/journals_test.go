@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "write the stored journals")
 // journals are open ones as a binary of today's schema wrote them when it was killed.
 var journals = map[string]Story{
 	"capture-stopped": {Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture"}}, Happen: at(putSnapshot, 1, "kill after")},
-	"capture-copied": {Seed: 1, Pool: with(func(p *Pool) { p.Extensions, p.Settings = []string{"monitor", "cse"}, "sealed" }), Single: powerOff,
+	"capture-copied": {Seed: 30, Pool: with(func(p *Pool) { p.Extensions, p.Settings = []string{"monitor", "cse"}, "sealed" }), Single: powerOff,
 		Asks: []Ask{{Do: "capture", Once: true, Grow: 1}, {Do: "capture", Grow: 1}}, Happen: at(patchModel, 1, "kill after")},
-	"rollback": {Seed: 4, Pool: bootstrapped("sealed"), Asks: []Ask{{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "rollback", To: "original"}},
+	"rollback": {Seed: 5, Pool: bootstrapped("sealed"), Asks: []Ask{{Do: "capture"}, {Do: "rollback", To: "original", Once: true}, {Do: "rollback", To: "original"}},
 		Happen: at("azure PUT virtualMachineScaleSets/pool1/extensions/vmssCSE", 1, "kill before")},
 }
 

@@ -30,6 +30,12 @@ func definition(f fixture) (def, snapshot fleet.ResourceID) {
 	f.finish(fleet.CreateDefinition{Definition: want})
 	f.again(fleet.CreateDefinition{Definition: want})
 	got := get(t, f.cloud.Definition, def)
+	if all := get(t, f.cloud.Definitions, def.Parent()); len(all) != 1 || fmt.Sprint(all[0]) != fmt.Sprint(got) {
+		t.Errorf("definitions %+v, want %+v alone", all, got)
+	}
+	if none := get(t, f.cloud.Definitions, def.Parent()+"_other"); len(none) > 0 {
+		t.Errorf("a missing gallery has %+v", none)
+	}
 	want.ProvisioningState = "Succeeded"
 	got.ID = want.ID
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -104,7 +110,7 @@ func testImages(t *testing.T, f fixture) {
 	if fmt.Sprint(now) != fmt.Sprint(before) {
 		t.Errorf("something else changed:\n%+v\n%+v", before, now)
 	}
-	uses := get(t, f.cloud.Uses, def)
+	uses := f.uses(def)
 	if len(uses) != 1 || !uses[0].Image.Equal(v1.ID) || !uses[0].By.Equal(simPool) {
 		t.Errorf("uses %+v", uses)
 	}
@@ -120,7 +126,7 @@ func testImages(t *testing.T, f fixture) {
 			t.Errorf("%s has the latest model, it says", i.Name)
 		}
 	}
-	if uses = get(t, f.cloud.Uses, def); fresh != 1 || len(uses) != 2 {
+	if uses = f.uses(def); fresh != 1 || len(uses) != 2 {
 		t.Errorf("%d instances from the version, uses %+v", fresh, uses)
 	}
 	f.finish(fleet.PatchModel{Pool: simPool, Image: before.Model.Image})
@@ -171,7 +177,7 @@ func testLatest(t *testing.T, f fixture) {
 	if !made.Image.ID.Equal(def) || !made.Image.Exact().Equal(runs) {
 		t.Errorf("instance's image %+v", made.Image)
 	}
-	uses := get(t, f.cloud.Uses, def)
+	uses := f.uses(def)
 	for _, want := range []fleet.ImageUse{{Image: def, By: simPool}, {Image: def, By: made.ID}, {Image: runs, By: made.ID}} {
 		found := false
 		for _, u := range uses {

@@ -238,6 +238,11 @@ func (f fixture) instances(n int) []fleet.Instance {
 	return list
 }
 
+func (f fixture) uses(definition fleet.ResourceID) []fleet.ImageUse {
+	f.t.Helper()
+	return get(f.t, func(ctx context.Context, id fleet.ResourceID) ([]fleet.ImageUse, error) { return f.cloud.Uses(ctx, id) }, definition)
+}
+
 func get[T any](t *testing.T, read func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) T {
 	t.Helper()
 	v, err := read(t.Context(), id)

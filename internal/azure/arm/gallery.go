@@ -57,10 +57,32 @@ func (c *Cloud) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Defi
 	if err != nil {
 		return fleet.Definition{}, failed(ctx, op, id, err)
 	}
+	return definitionOf(&r.GalleryImage), nil
+}
+
+// Definitions lists a gallery's image definitions.
+func (c *Cloud) Definitions(ctx context.Context, gallery fleet.ResourceID) ([]fleet.Definition, error) {
+	const op = "list image definitions"
+	p, err := c.at(gallery, typeGallery)
+	if err != nil {
+		return nil, failed(ctx, op, gallery, err)
+	}
+	var out []fleet.Definition
+	err = failed(ctx, op, gallery, list(ctx, c, c.address(p.id+"/images", galleryVersion), func(r *armcompute.GalleryImage) error {
+		out = append(out, definitionOf(r))
+		return nil
+	}))
+	if err != nil {
+		return nil, fleet.IgnoreNotFound(err)
+	}
+	return out, nil
+}
+
+func definitionOf(r *armcompute.GalleryImage) fleet.Definition {
 	d := fleet.Definition{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}
 	q := r.Properties
 	if q == nil {
-		return d, nil
+		return d
 	}
 	d.OSState = text(q.OSState)
 	d.Linux = strings.EqualFold(text(q.OSType), "Linux")
@@ -88,7 +110,7 @@ func (c *Cloud) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Defi
 			d.Hibernates, _ = strconv.ParseBool(v)
 		}
 	}
-	return d, nil
+	return d
 }
 
 func (c *Cloud) createGallery(ctx context.Context, ch fleet.CreateGallery) (fleet.Token, error) {

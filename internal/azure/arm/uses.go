@@ -2,14 +2,16 @@ package arm
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// Uses lists who refers to a definition or one of its versions.
-func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error) {
+// Uses lists who refers to definitions of one gallery or to one of their versions.
+func (c *Cloud) Uses(ctx context.Context, definitions ...fleet.ResourceID) ([]fleet.ImageUse, error) {
 	const op = "list who uses an image"
+	definition := definitions[0]
 	p, err := c.at(definition, typeDefinition)
 	if err != nil {
 		return nil, failed(ctx, op, definition, err)
@@ -19,7 +21,7 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 		ref := imageOf(image)
 		for _, id := range []fleet.ResourceID{ref.ID, ref.Exact()} {
 			use := fleet.ImageUse{Image: id, By: fleet.ResourceID(by)}
-			if within(id, definition) && (len(out) == 0 || out[len(out)-1] != use) {
+			if slices.ContainsFunc(definitions, func(d fleet.ResourceID) bool { return within(id, d) }) && (len(out) == 0 || out[len(out)-1] != use) {
 				out = append(out, use)
 			}
 		}

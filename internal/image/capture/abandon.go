@@ -57,8 +57,8 @@ func (s *Service) abandonment(ctx context.Context, pool fleet.ResourceID, node s
 	d.Refuse(err == nil && rec.Open() && rec.Kind != Kind, "OpenRollback", string(pool), "what is open is no capture but the "+rec.Kind+" "+rec.Name,
 		"finish it: ortet "+rec.Kind+" "+pool.Name())
 	if r.NothingToDo = !rec.Open(); r.NothingToDo && err == nil && pool != "" {
-		definition, _ := s.Cloud.Definition(ctx, plan.DefinitionOf(pool)) // one that cannot be read names no other
-		err = s.elsewhere(definition)
+		definitions, _ := s.Cloud.Definitions(ctx, plan.DefinitionOf(pool).Parent()) // one that cannot be read names no other
+		err = s.elsewhere(plan.DefinitionsOf(pool, definitions)...)
 	}
 	return a, rec, cmp.Or(err, workflow.NewRefused(d))
 }

@@ -135,17 +135,18 @@ type capture struct {
 	result Result
 
 	// Of this process alone.
-	builds    int              // of the version, that Azure failed
-	deleting  fleet.ResourceID // version that prune deletes
-	tried     map[string]bool  // versions that it tried to delete
-	flushing  time.Time        // since when the pod that flushes the donor's disk is there; zero: it is not
-	flushed   time.Time        // when the flush that has ended began; zero: by another process
-	inspected bool             // the inspection pod is created
-	lost      []string         // workbenches, by node: another that can serve takes their place
-	grew      bool             // this capture asked for new nodes, or waited for them
-	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
-	judging   judging
-	sizes     map[string]fleet.SizeInfo // that were looked up, by lower-case name
+	definitions []fleet.ResourceID // of the pool, as the plan found them, with that of the version
+	builds      int                // of the version, that Azure failed
+	deleting    fleet.ResourceID   // version that prune deletes
+	tried       map[string]bool    // versions that it tried to delete
+	flushing    time.Time          // since when the pod that flushes the donor's disk is there; zero: it is not
+	flushed     time.Time          // when the flush that has ended began; zero: by another process
+	inspected   bool               // the inspection pod is created
+	lost        []string           // workbenches, by node: another that can serve takes their place
+	grew        bool               // this capture asked for new nodes, or waited for them
+	gone        bool               // the donor of the open record: its instance, or its Node as a member of the scale set
+	judging     judging
+	sizes       map[string]fleet.SizeInfo // that were looked up, by lower-case name
 }
 
 func (s *Service) capture(q Request) *capture {
@@ -323,11 +324,11 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	if err := cmp.Or(json.Unmarshal(r.Request, &q), json.Unmarshal(r.State, &s)); err != nil {
 		return nil, "", fmt.Errorf("decode request and state: %w", err)
 	}
-	s.Names = plan.NamesOf(s.Pool, s.Names.Version.Name())
+	s.Names = plan.NamesOf(s.Pool, "").Of(cmp.Or(s.Names.Definition, plan.DefinitionOf(s.Pool)), s.Names.Version.Name())
 	s.Definition.ID = s.Names.Definition
 	donor, err := fleet.ParseMachine("azure://" + string(s.Instance))
 	_, benchErr := fleet.ParseMachine("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
-	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) ||
+	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !plan.IsDefinitionOf(s.Pool, s.Names.Definition) ||
 		donor.UniformPool() != "" && !donor.UniformPool().Equal(s.Pool) ||
 		!fleet.ValidName(s.Names.Version.Name()) {
 		return nil, "", fmt.Errorf("the state is not of the pool %s", r.Pool)

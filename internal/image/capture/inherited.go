@@ -59,7 +59,7 @@ func Inherit(last journal.Record) (i Inherited) {
 func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
 	s.Inherited = Inherit(old)
 	image := pool.Model.Image
-	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
+	if plan.NamedDefinition(pool.ID, image) != "" {
 		return
 	}
 	if s.Original == nil || !s.Original.Image.Same(image) {

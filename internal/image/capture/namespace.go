@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -20,13 +21,33 @@ const CodeOtherNamespace = "OtherNamespace"
 // tag that is there then is the last one.
 const claimSettles = 20 * time.Second
 
-// claim records on the pool's image definition that its lock and record are in this namespace,
+// claim records on the pool's image definitions that its lock and record are in this namespace,
 // and refuses a pool of another one, since a Lease keeps only its own namespace's processes off.
 // Where the tag cannot be written that is a note: a rollback may have no right to. A pool without
 // a definition is claimed by the row that creates it.
 func (c Config) claim(ctx context.Context, pool fleet.ResourceID, note func(string, ...any)) error {
-	id := plan.DefinitionOf(pool)
-	d, err := c.Cloud.Definition(ctx, id)
+	gallery := plan.DefinitionOf(pool).Parent()
+	all, err := c.Cloud.Definitions(ctx, gallery)
+	if err != nil && ctx.Err() == nil {
+		note(unclaimed, fleet.TagNamespace, gallery, err)
+		return nil
+	}
+	own := plan.DefinitionsOf(pool, all)
+	if err := c.elsewhere(own...); err != nil {
+		return err
+	}
+	for _, d := range own {
+		if err := c.claimOne(ctx, d, note); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+const unclaimed = "commands in other namespaces are not kept off this pool, since the tag %s of %s could not be read or written: %v"
+
+func (c Config) claimOne(ctx context.Context, d fleet.Definition, note func(string, ...any)) (err error) {
+	id := d.ID
 	if err == nil && d.Tags[fleet.TagNamespace] == "" && c.Namespace != "" {
 		w := azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: time.Minute}
 		err = w.Do(ctx, fleet.TagDefinition{ID: id, Tags: map[string]string{fleet.TagNamespace: c.Namespace}})
@@ -45,18 +66,23 @@ func (c Config) claim(ctx context.Context, pool fleet.ResourceID, note func(stri
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case fleet.IgnoreNotFound(err) != nil:
-		note("commands in other namespaces are not kept off this pool, since the tag %s of %s could not be read or written: %v", fleet.TagNamespace, id, err)
+		note(unclaimed, fleet.TagNamespace, id, err)
 		return nil //nolint:nilerr // it is noted
 	}
 	return c.elsewhere(d)
 }
 
-// elsewhere refuses a pool whose definition names another namespace.
-func (c Config) elsewhere(d fleet.Definition) error {
-	other := d.Tags[fleet.TagNamespace]
-	if other == "" || other == c.Namespace || c.Namespace == "" {
+// elsewhere refuses a pool of whose definitions one names another namespace.
+func (c Config) elsewhere(definitions ...fleet.Definition) error {
+	i := slices.IndexFunc(definitions, func(d fleet.Definition) bool {
+		other := d.Tags[fleet.TagNamespace]
+		return other != "" && other != c.Namespace && c.Namespace != ""
+	})
+	if i < 0 {
 		return nil
 	}
+	d := definitions[i]
+	other := d.Tags[fleet.TagNamespace]
 	x := fleet.Problem{
 		Code: CodeOtherNamespace, On: string(d.ID),
 		What: fmt.Sprintf("the lock and the record of its pool are in namespace %s, not in %s", other, c.Namespace),

@@ -77,27 +77,35 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 		return o, names
 	}
 	now := c.Cloud.Now()
-	names = plan.NamesOf(o.Pool.ID, plan.VersionName(now, c.req.Again))
-	o.Gallery = read(ctx, &o, names.Gallery, c.Cloud.Gallery)
-	o.Definition = read(ctx, &o, names.Definition, c.Cloud.Definition)
-	o.Snapshot = read(ctx, &o, names.Snapshot, c.Cloud.Snapshot)
-	o.Generalized = read(ctx, &o, names.Generalized, c.Cloud.Snapshot)
-	o.WorkDisk = read(ctx, &o, names.WorkDisk, c.Cloud.Disk)
-	o.Versions, err = c.Cloud.Versions(ctx, names.Definition)
-	unreadable(string(names.Definition), err)
-	o.Uses, err = c.Cloud.Uses(ctx, names.Definition)
-	unreadable(string(names.Definition), err)
-	if !c.req.Again {
-		names.Version = names.Definition.Child("versions", plan.TodaysVersion(o.Versions, o.Uses, now))
-	}
-	if v, found := plan.Retried(o.Versions, now); found && c.req.TakeUnjudged && !o.Pool.Model.Image.Exact().Equal(v.ID) {
-		names.Version = v.ID
-	}
 	if i := o.Instance; i != nil {
 		c.readSizes(ctx, &o)
 		if i.OSDisk != "" {
 			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
 		}
+	}
+	o.Definitions, err = c.Cloud.Definitions(ctx, plan.DefinitionOf(o.Pool.ID).Parent())
+	unreadable(string(plan.DefinitionOf(o.Pool.ID).Parent()), err)
+	definition := c.get().Names.Definition // of an open record
+	if definition == "" {
+		definition, o.Definition, o.OtherKind = plan.ChooseDefinition(o)
+	} else {
+		o.Definition = plan.FindDefinition(o.Definitions, definition)
+	}
+	names = plan.NamesOf(o.Pool.ID, "").Of(definition, plan.VersionName(now, c.req.Again))
+	o.Gallery = read(ctx, &o, names.Gallery, c.Cloud.Gallery)
+	o.Snapshot = read(ctx, &o, names.Snapshot, c.Cloud.Snapshot)
+	o.Generalized = read(ctx, &o, names.Generalized, c.Cloud.Snapshot)
+	o.WorkDisk = read(ctx, &o, names.WorkDisk, c.Cloud.Disk)
+	c.definitions = definitionsOf(*o.Pool, o.Definitions, names.Definition)
+	o.Versions, err = c.versions(ctx)
+	unreadable(string(names.Definition), err)
+	o.Uses, err = c.Cloud.Uses(ctx, c.definitions...)
+	unreadable(string(names.Definition), err)
+	if !c.req.Again {
+		names.Version = names.Definition.Child("versions", plan.TodaysVersion(names.Definition, o.Versions, o.Uses, now))
+	}
+	if v, found := plan.Retried(names.Definition, o.Versions, now); found && c.req.TakeUnjudged && !o.Pool.Model.Image.Exact().Equal(v.ID) {
+		names.Version = v.ID
 	}
 	if set := plan.EncryptionSet(o); set != "" {
 		keys, err := c.Cloud.EncryptionSet(ctx, set)
@@ -134,10 +142,7 @@ func read[T any](ctx context.Context, o *plan.Observed, id fleet.ResourceID,
 // readSizes reads the donor's size and those of new nodes in one request.
 func (c *capture) readSizes(ctx context.Context, o *plan.Observed) {
 	own := first(o.Instance.Size, o.Pool.Size)
-	names := []string{own}
-	if o.Pool.Flexible() {
-		names = append(names, o.Pool.NewSizes()...)
-	}
+	names := append([]string{own}, o.Pool.NewSizes()...)
 	sizes := c.lookUp(ctx, *o.Pool, names...)
 	for _, name := range names {
 		size, known := sizes[strings.ToLower(name)]

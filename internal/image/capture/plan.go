@@ -122,7 +122,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	own := "" // the capture whose snapshots count on whatever day they were taken
 	if r.Open() {
-		names.Version, own = names.Definition.Child("versions", c.get().Names.Version.Name()), c.name
+		names.Version, own = c.get().Names.Version, c.name
 	}
 	p = plan.Plan{Kind: Kind, Donor: c.req.Node}
 	if o.Pool == nil {
@@ -360,10 +360,10 @@ func (c Config) Preview(ctx context.Context, pool fleet.ResourceID, w workflow.W
 	holding, locked, leaseErr := c.Cluster.Holding(ctx, string(pool))
 	rec.Unreleased = leaseErr == nil && locked && holding.Holder == rec.Writer
 	p, err = decide(rec)
-	d, _ := c.Cloud.Definition(ctx, plan.DefinitionOf(pool)) // Runner.Claim notes what cannot be read
+	definitions, _ := c.Cloud.Definitions(ctx, plan.DefinitionOf(pool).Parent()) // Runner.Claim notes what cannot be read
 	if leaseErr == nil && locked && c.Now().Before(holding.Until) {
 		p.Problems = workflow.Held(string(pool), holding).Problems
-	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.elsewhere(d), &refused) {
+	} else if refused := new(workflow.Refused); pool != "" && errors.As(c.elsewhere(plan.DefinitionsOf(pool, definitions)...), &refused) {
 		p.Problems = append(p.Problems, refused.Problems...)
 	} else if open {
 		p.Resumes, p.NothingToDo = resumes, false

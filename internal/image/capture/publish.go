@@ -179,7 +179,7 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 		c.req.AllowOwned)); err != nil {
 		return err
 	}
-	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
+	versions, err := c.versions(ctx)
 	used, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
 	if ours, there := plan.FindVersion(versions, s.Names.Version); known && there && plan.Newer(used, ours) {
 		return invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
@@ -267,6 +267,9 @@ func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		d, err := c.Cloud.Definition(ctx, s.Names.Definition)
 		if err == nil {
 			err = c.elsewhere(d)
+		}
+		if err == nil && !plan.SameKind(d, s.Definition) {
+			err = invalid("create image definition", string(d.ID), "repeat the command, which takes another", "it exists by now, and is of another kind")
 		}
 		return err == nil && !azure.Busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
 	})
@@ -430,8 +433,8 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	}
 	if c.deleting == "" {
 		s := c.get()
-		versions, versionsErr := c.Cloud.Versions(ctx, s.Names.Definition)
-		uses, err := c.Cloud.Uses(ctx, s.Names.Definition)
+		versions, versionsErr := c.versions(ctx)
+		uses, err := c.Cloud.Uses(ctx, c.definitions...)
 		if err = cmp.Or(versionsErr, err); err != nil {
 			return done, err
 		}

@@ -155,7 +155,7 @@ func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret
 				needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
 			}
 		}
-		versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
+		versions, err := c.versions(ctx)
 		for _, v := range versions {
 			needed = append(needed, v.Tags[fleet.TagCustomData])
 		}

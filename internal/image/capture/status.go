@@ -131,7 +131,8 @@ func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus, nodes [
 func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet.Node) PoolStatus {
 	st := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: plan.DefinitionOf(id)}
 	pool, poolErr := s.Cloud.Pool(ctx, id)
-	versions, versionErr := s.Cloud.Versions(ctx, st.Definition)
+	versions, _, versionErr := s.History(ctx, cmp.Or(pool.ID, id), pool.Model.Image)
+	st.Definition = cmp.Or(plan.NamedDefinition(id, pool.Model.Image), st.Definition)
 	instances, instErr := s.Cloud.Instances(ctx, id)
 	definition, defErr := s.Cloud.Definition(ctx, st.Definition)
 	canary, canaryErr := s.Cloud.Pool(ctx, fleet.CanaryOf(id))
@@ -171,7 +172,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 	for _, i := range instances {
 		image, exact := i.Image.Text(), i.Image.Exact()
 		made[strings.ToLower(string(exact))]++
-		if exact.Parent().Equal(st.Definition) {
+		if plan.IsDefinitionOf(id, exact.Parent()) {
 			image = exact.Name()
 		}
 		st.Instances = append(st.Instances, InstanceStatus{

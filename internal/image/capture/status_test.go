@@ -42,9 +42,10 @@ func (s scaleSets) Pool(_ context.Context, id fleet.ResourceID) (fleet.Pool, err
 	return fleet.Pool{}, &fleet.Error{Kind: fleet.KindNotFound}
 }
 
-func (scaleSets) Definition(context.Context, fleet.ResourceID) (none fleet.Definition, _ error) {
+func (scaleSets) Definitions(context.Context, fleet.ResourceID) (none []fleet.Definition, _ error) {
 	return
 }
+
 func (scaleSets) Versions(context.Context, fleet.ResourceID) (none []fleet.ImageVersion, _ error) {
 	return
 }

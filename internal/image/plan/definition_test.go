@@ -105,7 +105,7 @@ func TestTodaysVersionIsTheNewest(t *testing.T) {
 		for _, name := range c.uses {
 			uses = append(uses, fleet.ImageUse{Image: fleet.ResourceID("/x/versions/" + name)})
 		}
-		if got := TodaysVersion(c.versions, uses, noon); got != c.want {
+		if got := TodaysVersion(DefinitionOf(pool), c.versions, uses, noon); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -27,33 +27,29 @@ type Names struct {
 // snapshots and disks. Resource groups may have 90 characters, and scale sets 64.
 const maxName = 80
 
-// NamesOf returns the names of a capture of the pool, for a version's name.
+// NamesOf returns the names of a capture of the pool's first kind, for a version's name.
 func NamesOf(pool fleet.ResourceID, version string) Names {
-	definition := DefinitionOf(pool)
 	return Names{
-		Gallery:     definition.Parent(),
-		Definition:  definition,
-		Version:     definition.Child("versions", version),
-		Snapshot:    pool.In("snapshots", fit("snapshot_", pool.Name(), "")),
-		WorkDisk:    pool.In("disks", fit("disk_", pool.Name(), "_work")),
-		Generalized: pool.In("snapshots", fit("snapshot_", pool.Name(), "_generalized")),
-	}
+		Snapshot:    pool.In("snapshots", fit(maxName, "snapshot_", pool.Name(), "")),
+		WorkDisk:    pool.In("disks", fit(maxName, "disk_", pool.Name(), "_work")),
+		Generalized: pool.In("snapshots", fit(maxName, "snapshot_", pool.Name(), "_generalized")),
+	}.Of(DefinitionOf(pool), version)
 }
 
-// DefinitionOf returns the pool's image definition.
-func DefinitionOf(pool fleet.ResourceID) fleet.ResourceID {
-	gallery := "SIG_" + regexp.MustCompile(`[^A-Za-z0-9_.]`).ReplaceAllString(pool.Segment("resourceGroups"), "_")
-	return pool.In("galleries", gallery[:min(len(gallery), maxName)]).Child("images", fit("kamino-", pool.Name(), "-prototype"))
+// Of returns the names for a definition of the pool's.
+func (n Names) Of(definition fleet.ResourceID, version string) Names {
+	n.Gallery, n.Definition, n.Version = definition.Parent(), definition, definition.Child("versions", version)
+	return n
 }
 
 // fit puts a pool's name between two others, shortened where it has to be, and
 // then with a hash that keeps it apart from others that begin alike.
-func fit(before, name, after string) string {
-	if len(before)+len(name)+len(after) <= maxName {
+func fit(limit int, before, name, after string) string {
+	if len(before)+len(name)+len(after) <= limit {
 		return before + name + after
 	}
 	hash := "-" + SHA256(strings.ToLower(name))[:8]
-	most := maxName - len(before) - len(hash) - len(after)
+	most := limit - len(before) - len(hash) - len(after)
 	return before + strings.ToValidUTF8(name[:most], "") + hash + after
 }
 
@@ -76,20 +72,23 @@ func VersionName(now time.Time, again bool) string {
 // is higher than every date's until the end of the year.
 func AgainNamed(version string) bool { return len(version) > len("2006.01.02") }
 
-// TodaysVersion names the version that a capture without again finds or makes: of
+// TodaysVersion names the version that a capture without again finds or makes below a definition: of
 // today's, under either name, the newest that is of use and was not rolled back. The day's name is
 // not used again where it was deleted while something uses it: what was made of it, as nodes that
-// failed, would count as made of the next.
-func TodaysVersion(versions []fleet.ImageVersion, uses []fleet.ImageUse, now time.Time) string {
+// failed, would count as made of the next. Nor is that of a version of another kind of the pool's.
+func TodaysVersion(definition fleet.ResourceID, versions []fleet.ImageVersion, uses []fleet.ImageUse, now time.Time) string {
 	day, further := VersionName(now, false), now.UTC().Format("2006.0102.")
 	for _, v := range NewestFirst(versions) {
-		if (v.Name == day || strings.HasPrefix(v.Name, further)) && Ours(v.Tags) && !RolledBack(v) &&
+		if (v.Name == day || strings.HasPrefix(v.Name, further)) && v.ID.Parent().Equal(definition) && Ours(v.Tags) && !RolledBack(v) &&
 			v.ProvisioningState != Failed && v.ProvisioningState != Deleting {
 			return v.Name
 		}
 	}
-	there := slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool { return v.Name == day })
-	return VersionName(now, !there && slices.ContainsFunc(uses, func(u fleet.ImageUse) bool { return u.Image.Name() == day }))
+	there := slices.IndexFunc(versions, func(v fleet.ImageVersion) bool { return v.Name == day })
+	if there >= 0 {
+		return VersionName(now, !versions[there].ID.Parent().Equal(definition))
+	}
+	return VersionName(now, slices.ContainsFunc(uses, func(u fleet.ImageUse) bool { return u.Image.Name() == day }))
 }
 
 // Provisioning states, as Azure spells them.
@@ -133,10 +132,10 @@ func (q Request) Pending(v *fleet.ImageVersion) bool {
 	return v == nil && !q.PublishOnly || v != nil && (IsUnjudged(*v) || !q.PublishOnly && IsMarked(*v))
 }
 
-// Retried returns the newest version if it is unjudged, of use, and no older than two days.
-func Retried(versions []fleet.ImageVersion, now time.Time) (v fleet.ImageVersion, found bool) {
+// Retried returns the newest version below a definition if it is unjudged, of use, and no older than two days.
+func Retried(definition fleet.ResourceID, versions []fleet.ImageVersion, now time.Time) (v fleet.ImageVersion, found bool) {
 	for _, v := range NewestFirst(versions) {
-		if v.ProvisioningState == Succeeded && !RolledBack(v) {
+		if v.ID.Parent().Equal(definition) && v.ProvisioningState == Succeeded && !RolledBack(v) {
 			return v, IsUnjudged(v) && Ours(v.Tags) && now.Sub(v.Published) < 48*time.Hour
 		}
 	}
@@ -208,23 +207,23 @@ func compareNumbers(a, b string) int {
 // another tool may be about to.
 const abandoned = 7 * 24 * time.Hour
 
-// Prune says which versions go when the newest history are kept, and two of them that
+// Prune says which versions go when the newest history are kept, and two of current's kind that
 // are good, and which others are kept, with the reason. A version that never was live takes only
 // the room that those leave which were, and is kept for a week in any case. Where Azure does not
 // say which version of the definition an instance runs, none goes.
 func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID,
 	history int, now time.Time) (obsolete []fleet.ImageVersion, kept []string) {
-	used := map[string]fleet.ResourceID{}
-	var byLatest, unknown fleet.ResourceID
+	used, byLatest, unknown := map[string]fleet.ResourceID{}, map[string]fleet.ResourceID{}, map[string]fleet.ResourceID{} // by version, and by definition
 	for _, u := range uses {
 		used[strings.ToLower(string(u.Image))] = u.By
-		if (fleet.ImageReference{ID: u.Image}).LatestOf() == "" {
+		latest := strings.ToLower(string((fleet.ImageReference{ID: u.Image}).LatestOf()))
+		if latest == "" {
 			continue
 		}
-		byLatest = u.By
+		byLatest[latest] = u.By
 		runs := func(x fleet.ImageUse) bool { return x.By.Equal(u.By) && !x.Image.Equal(u.Image) }
 		if u.By.Segment("virtualMachines") != "" && !slices.ContainsFunc(uses, runs) {
-			unknown = u.By
+			unknown[latest] = u.By
 		}
 	}
 	others := slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) })
@@ -244,18 +243,20 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 	}
 	newest, goods := 1, 1 // of the history; current, which may be about to be made
 	for _, v := range others {
-		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || goods < 2 && isGood(v)) {
+		good := isGood(v) && v.ID.Parent().Equal(current.Parent()) // to go back to
+		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (newest < history || goods < 2 && good) {
 			newest++
-			if isGood(v) {
+			if good {
 				goods++
 			}
 			continue
 		}
 		isLatest := func(region string) bool {
-			latest, _ := VersionOf(versions, fleet.ImageReference{ID: current.Parent()}, region)
+			latest, _ := VersionOf(versions, fleet.ImageReference{ID: v.ID.Parent()}, region)
 			return latest.ID == v.ID
 		}
-		by := used[strings.ToLower(string(v.ID))]
+		of := strings.ToLower(string(v.ID.Parent()))
+		by, byLatest, unknown := used[strings.ToLower(string(v.ID))], byLatest[of], unknown[of]
 		why := cmp.Or(
 			when(by != "", string(by)+" refers to it"),
 			when(byLatest != "" && slices.ContainsFunc(regions, isLatest),
@@ -312,7 +313,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	if previous && uses { // nothing was before it
 		target = nil
 	}
-	refuse, on := problems.Refuse, string(DefinitionOf(pool.ID))
+	refuse, on := problems.Refuse, string(cmp.Or(NamedDefinition(pool.ID, pool.Model.Image), DefinitionOf(pool.ID)))
 	switch {
 	case original != nil && (to == ToOriginal || previous && target == nil && !uses):
 		return Return{From: current.ID, ToOriginal: true, TagFrom: current.ID, NothingToDo: uses}, nil

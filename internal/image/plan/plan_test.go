@@ -151,7 +151,7 @@ func TestAges(t *testing.T) {
 		{7 * 24 * time.Hour, false, false}, {30 * 24 * time.Hour, false, false}} {
 		v := fleet.ImageVersion{ID: DefinitionOf(pool).Child("versions", "1.0.0"), Name: "1.0.0", ProvisioningState: Succeeded, Published: noon.Add(-c.age),
 			Tags: map[string]string{fleet.TagBuiltFrom: "n", fleet.TagNotLive: "t", fleet.TagCanary: Unjudged}}
-		if _, found := Retried([]fleet.ImageVersion{v}, noon); found != c.retried {
+		if _, found := Retried(DefinitionOf(pool), []fleet.ImageVersion{v}, noon); found != c.retried {
 			t.Errorf("proves a version that is %s old: %v", c.age, found)
 		}
 		all := []fleet.ImageVersion{v}

@@ -32,6 +32,9 @@ func PoolNotes(o Observed, q Request, obsolete []fleet.ImageVersion) (notes []st
 	if n := ReplicasFor(q, pool.Capacity); q.Replicas == 0 && n > minReplicas && !q.Shallow {
 		notes = append(notes, fmt.Sprintf("the version gets %d replicas, one for %d of the pool's machines", n, perReplica))
 	}
+	if id, _, _ := ChooseDefinition(o); o.Definition == nil && o.OtherKind != "" {
+		notes = append(notes, "another image definition is created, "+id.Name()+", since what one says cannot be changed: "+o.OtherKind)
+	}
 	return notes
 }
 

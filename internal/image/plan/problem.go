@@ -23,10 +23,12 @@ type Observed struct {
 	Keys             fleet.EncryptionSet // EncryptionSet(o), where that is one
 	NoKeys           error               // why it cannot be read
 	Size             *fleet.SizeInfo
-	ModelSizes       []fleet.SizeInfo // that new nodes may have, of a Flexible pool, without the donor's
+	ModelSizes       []fleet.SizeInfo // that new nodes may have, without the donor's
 	Gallery          *fleet.Gallery
-	Definition       *fleet.Definition
-	Versions         []fleet.ImageVersion
+	Definitions      []fleet.Definition   // all of the gallery's
+	Definition       *fleet.Definition    // of the donor's kind
+	OtherKind        string               // why that is not the one of the pool's first kind
+	Versions         []fleet.ImageVersion // of all of the pool's definitions
 	Uses             []fleet.ImageUse
 	Snapshot         *fleet.Snapshot // of Names.Snapshot
 	Generalized      *fleet.Snapshot // of Names.Generalized
@@ -291,41 +293,45 @@ func (p *Problems) ofDisk(o Observed) {
 		"use a pool with managed OS disks")
 	refuse(o.Disk != nil && strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Instance.OSDisk),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
+	if o.Disk == nil {
+		return
+	}
+	want := NewDefinition("", o, nil)
 	for _, size := range o.ModelSizes {
-		if why := doesNotFit(o, size); why != "" {
+		if why := doesNotFit(want, size); why != "" {
 			refuse(true, "MixedPool", string(o.Instance.ID), "new nodes may have size "+size.Name+", and its disk does not fit: "+why,
 				cmp.Or(when(len(o.Pool.Sizes) > 0, "take that size out of the instance mix, or use a pool whose sizes boot the same disk"), "name a node of that size"))
 		}
 	}
-	if o.Disk == nil || o.Definition == nil {
+	what, why := CannotBoot(want, *o.Pool, nil)
+	refuse(what != "", "OlderKind", string(o.Instance.ID), "new nodes have "+what+", and an image of its disk does not fit: "+why,
+		"name a node that was made since the model has that")
+	if o.Definition == nil {
+		id, _, _ := ChooseDefinition(o)
+		for _, d := range o.Definitions {
+			w := NewDefinition(id, o, nil)
+			refuse(d.ID.Equal(id) || strings.EqualFold(d.Publisher, w.Publisher) && strings.EqualFold(d.Offer, w.Offer) && strings.EqualFold(d.SKU, w.SKU),
+				"ForeignDefinition", string(d.ID), "an image definition that Ortet did not make has the name or the publisher, offer and SKU of "+id.Name(),
+				"delete it if it is not needed: az sig image-definition delete --ids "+string(d.ID))
+		}
 		return
 	}
-	def, want := *o.Definition, NewDefinition(o.Definition.ID, o, nil)
-	need := func(what, has, needs string, fits bool) {
-		refuse(!fits, "DefinitionMismatch", string(def.ID), fmt.Sprintf("the image definition's %s is %s, the donor needs %s", what, has, needs),
-			"what a definition says cannot be changed: delete it once nothing uses it; the capture creates it again")
+	d, on, wayOut := *o.Definition, string(o.Definition.ID), "what a definition says cannot be changed: delete it once nothing uses it; the capture creates it again"
+	state := cmp.Or(d.OSState, "Generalized")
+	refuse(!strings.EqualFold(state, want.OSState), "DefinitionMismatch", on, lack{"OS state", state, want.OSState}.String(), wayOut)
+	refuse(!d.Linux, "DefinitionMismatch", on, lack{"operating system", "not Linux", "Linux"}.String(), wayOut)
+	for _, l := range kindLacks(d, o) {
+		refuse(true, "DefinitionMismatch", on, l.String(), wayOut)
 	}
-	same := func(what, has, needs string) { need(what, has, needs, strings.EqualFold(has, needs)) }
-	same("OS state", cmp.Or(def.OSState, "Generalized"), want.OSState)
-	need("operating system", "not Linux", "Linux", def.Linux)
-	same("generation", cmp.Or(def.Generation, "V1"), want.Generation)
-	same("architecture", cmp.Or(def.Architecture, "x64"), want.Architecture)
-	// TrustedLaunchSupported is for Standard and TrustedLaunch.
-	has, needs := cmp.Or(def.SecurityType, "Standard"), cmp.Or(want.SecurityType, "Standard")
-	kind, supports := strings.CutSuffix(strings.ToLower(has), "supported")
-	need("security type", has, needs, kind == strings.ToLower(needs) || supports &&
-		(needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
-	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) ||
-		strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
-	need("support of hibernation", "missing", "IsHibernateSupported", def.Hibernates || !want.Hibernates || !o.Pool.Hibernates)
 }
 
 // NewDefinition returns the pool's image definition, fitting the donor. All
 // features are set, since Azure's defaults changed with its API versions.
 func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) fleet.Definition {
 	size := cmp.Or(o.Size, &fleet.SizeInfo{})
+	kind, _ := kindIn(o.Pool.ID, id)
 	d := fleet.Definition{
-		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
+		ID: id, Location: o.Pool.Location, Publisher: publisher, Offer: id.Segment("resourceGroups"), SKU: skuOf(o.Pool.Name, kind),
 		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Hibernates: o.Disk.Hibernates, Tags: tags,
 		Generation: cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1"), Architecture: cmp.Or(o.Disk.Architecture, size.Architecture, "x64"),
 	}
@@ -334,19 +340,6 @@ func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) flee
 		d.Controllers += when(needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME"), ", NVMe")
 	}
 	return d
-}
-
-// doesNotFit says why machines of a size that is not the donor's cannot have its disk.
-func doesNotFit(o Observed, size fleet.SizeInfo) string {
-	if o.Disk == nil {
-		return ""
-	}
-	d := NewDefinition("", o, nil)
-	return cmp.Or(
-		when(size.Architecture != "" && !strings.EqualFold(size.Architecture, d.Architecture), "the architecture is "+size.Architecture+", not "+d.Architecture),
-		when(len(size.Generations) > 0 && !slices.Contains(size.Generations, d.Generation), "the size does not boot generation "+d.Generation),
-		when(onlyNVMe(&size) && !strings.Contains(d.Controllers, "NVMe"), "the size has its disks by NVMe alone"),
-	)
 }
 
 func onlyNVMe(size *fleet.SizeInfo) bool {

@@ -115,7 +115,10 @@ func (cloudOf) Gallery(context.Context, fleet.ResourceID) (x fleet.Gallery, _ er
 func (cloudOf) Definition(context.Context, fleet.ResourceID) (x fleet.Definition, _ error) { return }
 func (cloudOf) Snapshot(context.Context, fleet.ResourceID) (x fleet.Snapshot, _ error)     { return }
 func (cloudOf) Disk(context.Context, fleet.ResourceID) (x fleet.Disk, _ error)             { return }
-func (cloudOf) Uses(context.Context, fleet.ResourceID) (x []fleet.ImageUse, _ error)       { return }
+func (cloudOf) Uses(context.Context, ...fleet.ResourceID) (x []fleet.ImageUse, _ error)    { return }
+func (cloudOf) Definitions(context.Context, fleet.ResourceID) (x []fleet.Definition, _ error) {
+	return
+}
 
 func (c cloudOf) Denied(context.Context, fleet.ResourceID, []string) ([]string, error) {
 	return c.f.denied, nil

@@ -80,9 +80,10 @@ type rollback struct {
 	s      state            // changes in the plan and in row model, beside which no other row runs
 	result Result
 
-	last       journal.Record         // that ended
-	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
-	writes     []fleet.WriteExtension // to do
+	definitions []fleet.Definition     // all of the gallery's
+	last        journal.Record         // that ended
+	customData  *fleet.Secret          // what the model's is replaced by; nil leaves it
+	writes      []fleet.WriteExtension // to do
 }
 
 // A state is what a rollback decided. It is saved with the record.
@@ -185,7 +186,7 @@ func stateOf(rec journal.Record) (s state, err error) {
 
 func (s state) isOf(pool fleet.ResourceID) bool {
 	ours := func(id fleet.ResourceID) bool {
-		return id == "" || id.Equal(plan.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
+		return id == "" || plan.IsDefinitionOf(s.Pool, id.Parent()) && id.Equal(id.Parent().Child("versions", id.Name())) && fleet.ValidName(id.Name())
 	}
 	return s.Pool.Equal(pool) && ours(s.To) && ours(s.TagFrom) && (!s.ToOriginal || s.Original != nil)
 }
@@ -226,9 +227,8 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 			r.Note("%s", standby)
 		}
 		d = append(d, plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
-		definition := plan.DefinitionOf(pool.ID)
-		versions, err = r.Cloud.Versions(ctx, definition)
-		d.Unreadable(string(definition), err)
+		versions, r.definitions, err = r.History(ctx, pool.ID, pool.Model.Image)
+		d.Unreadable(string(plan.DefinitionOf(pool.ID).Parent()), err)
 		r.allow(rec)
 		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
 			notes = r.chooseAllowed(ctx, &d, pool, versions)
@@ -383,14 +383,19 @@ func (r *rollback) chooseAllowed(ctx context.Context, d *plan.Problems, pool fle
 		var p plan.Problems
 		found := r.choose(&p, pool, versions)
 		found = append(found, r.load(ctx, &p, pool, false)...)
+		r.boots(ctx, &p, pool)
 		_, passable := plan.FindVersion(versions, r.s.To)
-		passable = passable && r.req.Unattended && slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeLearned })
+		passable = passable && r.req.Unattended && slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeLearned || x.Code == codeOtherKind })
 		if nearest == nil {
 			nearest = p
 		}
 		switch {
 		case passable:
-			notes = append(notes, PassesOver+r.s.To.Name()+", which needs what a donor's disk showed")
+			why := ", which needs what a donor's disk showed"
+			if slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeOtherKind }) {
+				why = ", which the model's machines cannot boot"
+			}
+			notes = append(notes, PassesOver+r.s.To.Name()+why)
 			versions = slices.DeleteFunc(slices.Clone(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(r.s.To) })
 			continue
 		case len(p) > 0:

@@ -149,7 +149,7 @@ func (w *watch) look(ctx context.Context) (l look, err error) {
 		return l, err
 	}
 	l.image = cmp.Or(pool.Model.Image.Exact().Name(), pool.Model.Image.Text())
-	versions, err := w.Cloud.Versions(ctx, plan.DefinitionOf(pool.ID))
+	versions, err := w.Named(ctx, pool)
 	named, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location)
 	if l.live = err == nil && named.ID.Equal(w.version.ID); !l.live {
 		return l, fleet.IgnoreNotFound(err)

@@ -28,6 +28,10 @@ func (p proven) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
 	return fleet.Pool{ID: scaleSet, Model: fleet.Model{Image: fleet.ImageReference{ID: p.version()}}}, nil
 }
 
+func (p proven) Definitions(context.Context, fleet.ResourceID) (none []fleet.Definition, _ error) {
+	return
+}
+
 func (p proven) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersion, error) {
 	p.interrupt()
 	return []fleet.ImageVersion{{ID: p.version(), Name: p.version().Name(), ProvisioningState: "Succeeded",

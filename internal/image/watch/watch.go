@@ -263,7 +263,14 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 		}
 	}
 	w.result.Pool = pool.ID
-	versions, err := w.Cloud.Versions(ctx, plan.DefinitionOf(pool.ID))
+	read := w.Named
+	if w.version.ID == "" { // a take-back that was not finished may be of a version of another kind
+		read = func(ctx context.Context, pool fleet.Pool) ([]fleet.ImageVersion, error) {
+			all, _, err := w.History(ctx, pool.ID, pool.Model.Image)
+			return all, err
+		}
+	}
+	versions, err := read(ctx, pool)
 	if fleet.IgnoreNotFound(err) != nil {
 		return pool, false, err
 	}

@@ -1,0 +1,58 @@
+package capture
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+)
+
+// History lists the versions of all of a pool's image definitions, in no order, and the gallery's
+// definitions. image is the model's: Azure's list may lack its definition for a minute.
+func (c Config) History(ctx context.Context, pool fleet.ResourceID, image fleet.ImageReference) ([]fleet.ImageVersion, []fleet.Definition, error) {
+	all, err := c.Cloud.Definitions(ctx, plan.DefinitionOf(pool).Parent())
+	if err != nil {
+		return nil, nil, err
+	}
+	versions, err := c.versionsOf(ctx, definitionsOf(fleet.Pool{ID: pool, Model: fleet.Model{Image: image}}, all, ""))
+	return versions, all, err
+}
+
+// Named lists the versions of the pool's image definition that its model names, none where it names none.
+func (c Config) Named(ctx context.Context, pool fleet.Pool) ([]fleet.ImageVersion, error) {
+	definition := plan.NamedDefinition(pool.ID, pool.Model.Image)
+	if definition == "" {
+		return nil, nil
+	}
+	return c.Cloud.Versions(ctx, definition)
+}
+
+// definitionsOf returns the ids of the pool's definitions, with that of its model and another.
+func definitionsOf(pool fleet.Pool, all []fleet.Definition, another fleet.ResourceID) (ids []fleet.ResourceID) {
+	for _, d := range plan.DefinitionsOf(pool.ID, all) {
+		ids = append(ids, d.ID)
+	}
+	for _, id := range []fleet.ResourceID{plan.NamedDefinition(pool.ID, pool.Model.Image), another} {
+		if id != "" && !slices.ContainsFunc(ids, id.Equal) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (c Config) versionsOf(ctx context.Context, definitions []fleet.ResourceID) (versions []fleet.ImageVersion, err error) {
+	for _, id := range definitions {
+		more, err := c.Cloud.Versions(ctx, id)
+		if fleet.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		versions = append(versions, more...)
+	}
+	return versions, nil
+}
+
+// versions lists those of all definitions that the plan found; no other process of the pool creates any.
+func (c *capture) versions(ctx context.Context) ([]fleet.ImageVersion, error) {
+	return c.versionsOf(ctx, c.definitions)
+}
