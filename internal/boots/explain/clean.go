@@ -62,7 +62,9 @@ const wrapWidth = 100
 // program's head goes on where its first word had no room in the line before.
 func unwrapped(lines []Line) (out []Line, width int) {
 	runes := utf8.RuneCountInString
-	goesOn := func(s string) bool { return s != "" && !headed.MatchString(strings.TrimLeft(s, " ")) }
+	goesOn := func(s string) bool { // x509 speaks of times: "… is after …"
+		return s != "" && (!headed.MatchString(strings.TrimLeft(s, " ")) || strings.Contains(s[:min(len(s), 24)], "Z is "))
+	}
 	heads := 0
 	for _, l := range lines {
 		if strings.Contains(strings.TrimSpace(l.Text), " ") {

@@ -300,7 +300,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 			continue
 		case over != lasting:
 			if over != tillEnd || !module {
-				r.drop(func(i int) bool { return r.found[i].passes == over })
+				r.drop(func(i int) bool { return r.found[i].passes&over != 0 })
 			}
 			module, r.data = false, r.data || over == tillData
 			continue

@@ -46,8 +46,8 @@ func programOf(s string, hint kind) kind {
 	}
 	switch {
 	case strings.HasPrefix(head, "time=\"") && strings.Contains(head, " level="):
-		if len(head) > 26 && head[25] == '.' { // containerd's RFC3339NanoFixed; k3s gives whole seconds
-			return runtime
+		if len(head) > 26 && head[25] == '.' { // containerd's library sets this form for all that use it, k3s among them
+			return runtime | k3s
 		}
 		return k3s
 	case klog(head):
