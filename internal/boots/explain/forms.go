@@ -58,10 +58,11 @@ func (p *part) read() {
 	}
 	heads, arm := 0, false
 	for _, l := range p.lines {
-		if headed.MatchString(strings.TrimLeft(l.Text, " ")) {
+		if armText.MatchString(l.Text[:min(len(l.Text), 4*maxSign)]) {
+			arm = true // also where another program logs it
+		} else if headed.MatchString(strings.TrimLeft(l.Text, " ")) {
 			heads++
 		}
-		arm = arm || armText.MatchString(l.Text[:min(len(l.Text), 4*maxSign)])
 	}
 	if arm && heads*2 <= len(p.lines) {
 		p.form = azures

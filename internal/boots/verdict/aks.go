@@ -1,6 +1,6 @@
 package verdict
 
-// An AKSCode is an exit code of AKS's provisioning script for Linux.
+// An AKSCode is an exit code of AKS's provisioning script, for Linux or Windows.
 type AKSCode struct {
 	Code   int
 	Name   string // as the script calls it
@@ -10,14 +10,21 @@ type AKSCode struct {
 // AKSCodes are all that the script knows, in order, with those of earlier
 // versions that images still give. Source of fact: Azure/AgentBaker,
 // parts/linux/cloud-init/artifacts/cse_helpers.sh of 2026-08-21 (128 codes).
-func AKSCodes() []AKSCode {
+func AKSCodes(windows bool) []AKSCode {
+	if windows {
+		return append([]AKSCode(nil), aksWindowsCodes[:]...)
+	}
 	return append([]AKSCode(nil), aksCodes[:]...)
 }
 
-func aksReason(code int) (AKSCode, bool) {
-	for i := range aksCodes {
-		if aksCodes[i].Code == code {
-			return aksCodes[i], true
+func aksReason(code int, windows bool) (AKSCode, bool) {
+	codes := aksCodes[:]
+	if windows {
+		codes = aksWindowsCodes[:]
+	}
+	for i := range codes {
+		if codes[i].Code == code {
+			return codes[i], true
 		}
 	}
 	return AKSCode{}, false

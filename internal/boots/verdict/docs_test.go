@@ -115,7 +115,16 @@ again and again.
 | code | name | reason |
 |---|---|---|
 `)
-	for _, c := range AKSCodes() {
+	for _, c := range AKSCodes(false) {
+		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
+	}
+	b.WriteString(`
+Those of the script for Windows:
+
+| code | name | reason |
+|---|---|---|
+`)
+	for _, c := range AKSCodes(true) {
 		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
 	}
 	return b.String()
@@ -123,16 +132,19 @@ again and again.
 
 // codesOf are the codes of AKS that give a reason.
 func codesOf(reason string) string {
-	var codes []string
-	for _, c := range AKSCodes() {
-		if c.Reason == reason {
-			codes = append(codes, strconv.Itoa(c.Code))
+	text := ""
+	for _, windows := range []bool{false, true} {
+		var codes []string
+		for _, c := range AKSCodes(windows) {
+			if c.Reason == reason {
+				codes = append(codes, strconv.Itoa(c.Code))
+			}
+		}
+		if len(codes) > 0 {
+			text += map[bool]string{false: "; AKS ", true: "; AKS on Windows "}[windows] + strings.Join(codes, ", ")
 		}
 	}
-	if len(codes) == 0 {
-		return ""
-	}
-	return "; AKS " + strings.Join(codes, ", ")
+	return text
 }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
@@ -177,8 +189,13 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: a rule that every line matches", rules[i].reason)
 		}
 	}
+	for i, c := range AKSCodes(true) {
+		if known("AKS", c.Reason); c.Code != i+1 {
+			t.Errorf("code %d on Windows is not in order", c.Code)
+		}
+	}
 	codes, last := 0, 0
-	for _, c := range AKSCodes() {
+	for _, c := range AKSCodes(false) {
 		known("AKS", c.Reason)
 		if c.Code <= last {
 			t.Errorf("code %d is not in order", c.Code)

@@ -202,14 +202,14 @@ func codeRank(c AKSCode, r rank) rank {
 	return min(r, most)
 }
 
-// provisionFindings are what AKS's exit code gives. Windows has other codes.
+// provisionFindings are what AKS's exit code gives.
 func provisionFindings(f Facts) []finding {
 	code := f.Provision.code()
 	if code == nil || *code == 0 {
 		return nil
 	}
 	found := finding{reason: "AKSProvisioningFailed", rank: rankStage, log: -1, order: provision, exit: code, text: "exit code " + strconv.Itoa(*code)}
-	if c, ok := aksReason(*code); ok && !f.Windows {
+	if c, ok := aksReason(*code, f.Windows); ok {
 		r, _ := Lookup(c.Reason)
 		found.reason, found.rank = c.Reason, codeRank(c, r.rank)
 		found.text += " (" + c.Name + ")"
