@@ -81,12 +81,11 @@ func Explain(texts []Text) Report {
 		}
 		t.Lines = raw
 		f := File{Name: t.Name, Lines: t.Total, Skipped: t.Notes}
-		for _, p := range split(t) {
-			if p.object = p.readObject(); !p.object {
-				p.lastBoot()
-				p.read()
-				p.readSigns()
-			}
+		split := objects(t)
+		if split == nil {
+			split = logs(t)
+		}
+		for _, p := range split {
 			if isJournal {
 				p.form = "a journal"
 			}

@@ -67,6 +67,24 @@ func TestForms(t *testing.T) {
 		"a unit, later started":    {"Nov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\nNov 21 06:58:41 a systemd[1]: Started kubelet.service - kubelet: The Kubernetes Node Agent.\n", "a: Unclear"},
 		"a unit that ended":        {"[FAILED] Failed to start kubelet.service - kubelet: The Kubernetes Node Agent.\n", ": Failed Unknown"},
 		"two boots of a journal":   {"Nov 21 06:58:31 a kernel: Linux version 6.8.0\nNov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\n-- Boot 0123456789abcdef0123456789abcdef --\nNov 21 06:59:31 a kernel: Linux version 6.8.0\nNov 21 06:59:31 a systemd[1]: Startup finished in 1s.", "a: NothingFailed"},
+		"get csr":                  {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Pending\ncsr-9dbs8   9m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Approved,Issued\n", ": Failed CSRPending"},
+		"get csr, denied":          {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Denied\n", ": Failed CSRNotApproved"},
+		"get csr, serving":         {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kubelet-serving   system:node:a     <none>              Pending\n", ": Unclear"},
+		"get csr, at once":         {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   9s      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Pending\n", ": Unclear"},
+		"get csr, older":           {"NAME        AGE   REQUESTOR                 CONDITION\ncsr-4msk5   58m   system:bootstrap:abcdef   Pending\n", ": Failed CSRPending"},
+		"get csr -o yaml":          {"apiVersion: v1\nkind: List\nitems:\n- kind: CertificateSigningRequest\n  metadata:\n    name: csr-1\n  spec:\n    signerName: kubernetes.io/kube-apiserver-client-kubelet\n    username: system:bootstrap:abcdef\n  status:\n    conditions:\n    - type: Approved\n      status: \"True\"\n    - type: Failed\n      status: \"True\"\n", ": Failed CSRNotApproved"},
+		"get csr -o json":          {`{"kind":"CertificateSigningRequest","metadata":{"name":"csr-1"},"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"},"status":{"certificate":"LS0t","conditions":[{"type":"Approved","status":"True"}]}}`, ": Unclear"},
+		"get events":               {"LAST SEEN   TYPE      REASON         OBJECT      MESSAGE\n4m2s        Normal    NodeReady      node/a      Node a status is now: NodeReady\n20m         Normal    NodeNotReady   node/a      Node a status is now: NodeNotReady\n3m          Normal    NodeNotReady   node/b      Node b status is now: NodeNotReady\n3m          Warning   Failed         pod/x       Failed to pull image \"registry.example.com/calico/node:v3\": unauthorized\n", "a: NothingFailed, b: Failed NodeNotReady"},
+		"get events -A":            {"NAMESPACE     LAST SEEN              TYPE      REASON         OBJECT      MESSAGE\ndefault       2m (x3 over 9m)        Normal    NodeNotReady   Node/a      Node a status is now: NodeNotReady\n", "a: Failed NodeNotReady"},
+		"get events -o json":       {`{"kind":"List","items":[{"kind":"Event","reason":"NodeReady","lastTimestamp":"2026-11-21T07:20:30Z","involvedObject":{"kind":"Node","name":"a"}},{"kind":"Event","reason":"NodeNotReady","lastTimestamp":"2026-11-21T06:20:30Z","involvedObject":{"kind":"Node","name":"a"}},{"kind":"Event","reason":"NodeNotReady","lastTimestamp":"2026-11-21T06:20:30Z","involvedObject":{"kind":"Node","name":"b"}}]}`, "a: NothingFailed, b: Failed NodeNotReady"},
+		"two Nodes as yaml":        {"kind: List\nitems:\n- kind: Node\n  metadata: {name: a}\n  status:\n    conditions: [{type: Ready, status: \"False\", message: container runtime is down}]\n- kind: Node\n  metadata: {name: b}\n  status:\n    conditions: [{type: Ready, status: \"Unknown\"}]\n", "a: Failed ContainerRuntimeUnavailable, b: Failed NodeNotReady"},
+		"crictl info":              {`{"status":{"conditions":[{"type":"RuntimeReady","status":true,"reason":"","message":""},{"type":"NetworkReady","status":false,"reason":"NetworkPluginNotReady","message":"Network plugin returns error: cni plugin not initialized"}]},"config":{"sandboxImage":"registry.k8s.io/pause:3.10"}}`, ": Failed CNINotReady"},
+		"crictl info, runtime":     {`{"status":{"conditions":[{"type":"RuntimeReady","status":false,"reason":"x","message":"y"}]}}`, ": Failed ContainerRuntimeUnavailable"},
+		"crictl info, all well":    {`{"status":{"conditions":[{"type":"RuntimeReady","status":true},{"type":"NetworkReady","status":true}]}}`, ": Unclear"},
+		"crictl ps -a":             {"CONTAINER           IMAGE               CREATED             STATE               NAME                      ATTEMPT             POD ID              POD\n1a2b3c4d5e6f7       c69fa2e9cbf5f       2 minutes ago       Exited              etcd                      5                   0123456789abc       etcd-a\n2a2b3c4d5e6f7       c69fa2e9cbf5f       9 minutes ago       Exited              kube-apiserver            1                   1123456789abc       kube-apiserver-a\n3a2b3c4d5e6f7       c69fa2e9cbf5f       2 minutes ago       Running             kube-apiserver            2                   1123456789abc       kube-apiserver-a\n", ": Failed ControlPlaneNotHealthy"},
+		"crictl ps -a of a node":   {"CONTAINER           IMAGE               CREATED             STATE               NAME                      ATTEMPT             POD ID              POD\n1a2b3c4d5e6f7       c69fa2e9cbf5f       2 minutes ago       Exited              install-cni               0                   0123456789abc       cilium-x\n", ": Unclear"},
+		"cloudbase-init.log":       {"2026-11-21 06:58:01.331 1234 INFO cloudbaseinit.init [-] Cloudbase-Init version: 1.1.6\n2026-11-21 06:58:05.331 1234 ERROR cloudbaseinit.init [-] plugin 'UserDataPlugin' failed with error 'x'\n2026-11-21 06:58:06.331 1234 INFO cloudbaseinit.init [-] Plugins execution done\n", ": Failed CloudbaseInitPluginFailed"},
+		"cloudbase-init.log, done": {"2026-11-21 06:58:01.331 1234 INFO cloudbaseinit.init [-] Cloudbase-Init version: 1.1.6\n2026-11-21 06:58:06.331 1234 INFO cloudbaseinit.init [-] Plugins execution done\n", ": NothingFailed"},
 		"a name that comes late":   {"Nov 21 06:58:31 localhost kernel: x\nNov 21 06:58:31 a kernel: y\n", "a: Unclear"},
 	} {
 		var got []string
@@ -131,15 +149,20 @@ func fuzzForm(f *testing.F, seeds ...string) {
 }
 
 func FuzzARM(f *testing.F) {
-	fuzzForm(f, `{"code":"VMExtensionProvisioningError","message":"extension 'vmssCSE' exit status=50\\n{ \\\"ExitCode\\\": \\\"50`)
+	fuzzForm(f, `{"code":"VMExtensionProvisioningError","message":"extension 'vmssCSE' exit status=50\\n{ \\\"ExitCode\\\": \\\"50`, "ExitCode: |13|, Output: |WINDOWS_CSE_ERROR_UNKNOWN|, Error: |x|", "Code\\\": \\\"50\\\", \\\"Output")
 }
 
 func FuzzState(f *testing.F) {
 	fuzzForm(f, "● kubelet.service - x\n Loaded: loaded\n Active: failed (Result: exit-code)\n Process: 1 (code=exited, status=203/EXEC)", "Name:  a\nRoles: b\nConditions:\n Ready False x", "status: error\n('runcmd', E(x", "NAME STATUS ROLES AGE VERSION\na NotReady x 5d v1.35")
 }
 
+func FuzzTables(f *testing.F) {
+	fuzzForm(f, "csr-4msk5 8m kubernetes.io/kube-apiserver-client-kubelet system:bootstrap:abcdef <none> Pending", "csr-1 2d3h system:bootstrap:a Denied\ncsr-2 99999999999999999999y system:bootstrap:a Pending",
+		"default 2m (x3 over 9m) Normal NodeNotReady Node/a x\n3m Normal NodeReady node/b x\n3m Warning Failed pod/x y", "1a2b3c4d5e6f7 c69fa2e9cbf5f 2 minutes ago Exited etcd 5 0123456789abc etcd-a")
+}
+
 func FuzzObject(f *testing.F) {
-	fuzzForm(f, "kind: Node\nstatus:\n  conditions:\n  - type: Ready\n", `{"v1":{"errors":["('runcmd', x)"],"init":{"start":1}}}`)
+	fuzzForm(f, "kind: Node\nstatus:\n  conditions:\n  - type: Ready\n", "kind: List\nitems:\n- kind: CertificateSigningRequest\n  spec: {signerName: a/b}\n- kind: Event\n  involvedObject: {kind: Node}", `{"status":{"conditions":[{"type":"RuntimeReady","status":false}]}}`, `{"items":7,"status":"x"}`, `{"v1":{"errors":["('runcmd', x)"],"init":{"start":1}}}`)
 }
 
 func FuzzJournal(f *testing.F) {
