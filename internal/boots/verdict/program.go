@@ -92,37 +92,3 @@ func uptime(s string) bool {
 	end := strings.IndexByte(s, ']')
 	return end > 2 && s[0] == '[' && strings.Contains(s[:end], ".") && strings.Trim(s[1:end], " 0123456789.") == ""
 }
-
-// A Line is a line of a text, and the program that wrote it.
-type Line struct {
-	Program string // "kubelet", "containerd", "k3s", "cloud-init", "script", "AKS", "kernel"; "" where that is not known
-	Text    string
-}
-
-// Lines says who wrote each line that is judged of a log: the last maxLooked, of the
-// last boot that is in it. Source is a hint, and may be "".
-func Lines(l Log) []Line {
-	read := newLog(l.Source, kindOf(l.Source), l.Lines, l.Cut)
-	lines := make([]Line, len(read.lines))
-	for i, text := range read.lines {
-		lines[i] = Line{read.of[i].program(), text}
-	}
-	return lines
-}
-
-func (k kind) program() string {
-	for _, p := range [...]struct {
-		kind kind
-		name string
-	}{{kernel, "kernel"}, {cloudInit, "cloud-init"}, {output, "script"}, {provision, "AKS"}, {runtime, "containerd"}, {kubelet, "kubelet"}, {k3s, "k3s"}} {
-		if k == p.kind {
-			return p.name
-		}
-	}
-	return ""
-}
-
-// JudgeText judges texts of one boot of one machine of which nothing else is known, as
-// a person pastes them. The sources are hints, and may be "". Where nothing says that
-// something failed the reason is Unknown.
-func JudgeText(texts []Log) Judgement { return Judge(Facts{Outside: true, Logs: texts}) }

@@ -194,7 +194,7 @@ func (p *Provision) code() *int {
 }
 
 // codeRank keeps a code below what was written beside it.
-func codeRank(c AKSCode, r rank) rank {
+func codeRank(c aksCode, r rank) rank {
 	most := rankEffect
 	if strings.Contains(c.Name, "TIMEOUT") {
 		most = rankPhase
@@ -209,7 +209,10 @@ func provisionFindings(f Facts) []finding {
 		return nil
 	}
 	found := finding{reason: "AKSProvisioningFailed", rank: rankStage, log: -1, order: provision, exit: code, text: "exit code " + strconv.Itoa(*code)}
-	if c, ok := aksReason(*code, f.Windows); ok {
+	for _, c := range aksCodes(f.Windows) {
+		if c.Code != *code {
+			continue
+		}
 		r, _ := Lookup(c.Reason)
 		found.reason, found.rank = c.Reason, codeRank(c, r.rank)
 		found.text += " (" + c.Name + ")"

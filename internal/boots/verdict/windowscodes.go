@@ -2,7 +2,7 @@ package verdict
 
 // aksWindowsCodes are those of the script for Windows. Source of fact: Azure/AgentBaker,
 // parts/windows/windowscsehelper.ps1 of 2026-09 (84 codes, and 0).
-var aksWindowsCodes = [...]AKSCode{
+var aksWindowsCodes = [...]aksCode{
 	{1, "WINDOWS_CSE_ERROR_UNKNOWN", "AKSProvisioningFailed"},
 	{2, "WINDOWS_CSE_ERROR_DOWNLOAD_FILE_WITH_RETRY", "DownloadFailed"},
 	{3, "WINDOWS_CSE_ERROR_INVOKE_EXECUTABLE", "AKSProvisioningFailed"},
