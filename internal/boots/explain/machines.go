@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	hostHead = regexp.MustCompile(`^\S[^\[\]]{0,34}?\d\d:\d\d:\d\d\S*\s+([A-Za-z0-9][\w.-]*)\s+[^\s\[\]:]+(?:\[\d+\])?:(?:\s|$)`)
+	hostHead = regexp.MustCompile(`^\S[^\[\]]{0,34}?\d\d:\d\d:\d\d\S*\s+(?:[A-Z]{3,5}\s+)?([A-Za-z0-9][\w.-]*)\s+[^\s\[\]:]+(?:\[\d+\])?:(?:\s|$)`)
 	login    = regexp.MustCompile(`^([a-z0-9][\w.-]*) login:`)
 	named    = regexp.MustCompile(`(?:Hostname set to|Set hostname to|Initializing machine ID|hostname to) <([\w.-]+)>`)
 	reboot   = regexp.MustCompile(`^-- (?:Reboot --|Boot [0-9a-f]{32})`)

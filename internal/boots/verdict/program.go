@@ -10,7 +10,7 @@ var identifiers = [...]struct {
 }{
 	{"kernel", kernel}, {"kubelet", kubelet}, {"kubelet-wrapper", kubelet}, {"hyperkube", kubelet}, {"k3s", k3s}, {"k3s-", k3s}, {"rke2", k3s}, {"rke2-", k3s},
 	{"containerd", runtime}, {"crio", runtime}, {"dockerd", runtime}, {"cri-dockerd", runtime},
-	{"cloud-init", output}, {"kubeadm", output},
+	{"cloud-init", output}, {"cloud-init-", output}, {"cloud-config", output}, {"cloud-final", output}, {"kubeadm", output},
 	// What these write has nothing to do with the boot.
 	{"sshd", foreign}, {"sshd-", foreign}, {"snapd", foreign}, {"chronyd", foreign}, {"ntpd", foreign}, {"systemd-timesyncd", foreign}, {"systemd-resolved", foreign},
 	{"cron", foreign}, {"crond", foreign}, {"multipathd", foreign}, {"polkitd", foreign}, {"dbus-", foreign}, {"fwupdmgr", foreign}, {"apt-", foreign},
@@ -34,7 +34,7 @@ func programOf(s string, hint kind) kind {
 		name := strings.TrimRight(strings.TrimSuffix(id, "]"), "0123456789")
 		pid := strings.HasSuffix(id, "]") && strings.HasSuffix(name, "[")
 		name = strings.TrimSuffix(name, "[")
-		name = name[strings.LastIndexByte(name, ' ')+1:]
+		name = strings.TrimSuffix(name[strings.LastIndexByte(name, ' ')+1:], ".service") // journalctl -o with-unit
 		if k := identified(name, s); k != 0 && (pid || k == kernel || strings.Count(id, ":") > 1) && (k != foreign || hint == elsewhere) {
 			return k
 		} else if pid {
