@@ -80,11 +80,11 @@ func Explain(texts []Text) Report {
 			raw[n].Text = clean(raw[n].Text)
 		}
 		t.Lines = raw
-		f := File{Name: t.Name, Lines: t.Total, Skipped: t.Notes}
 		split := objects(t)
 		if split == nil {
 			split = logs(t)
 		}
+		f := File{Name: t.Name, Lines: t.Total, Skipped: t.Notes}
 		for _, p := range split {
 			if isJournal {
 				p.form = "a journal"
@@ -163,7 +163,10 @@ func judge(parts []*part) Machine {
 	forms := [2][][]Line{}
 	wraps := 0
 	for _, p := range parts {
-		whole, width := unwrapped(p.lines)
+		whole, width := p.lines, 0
+		if !p.object {
+			whole, width = unwrapped(p.lines)
+		}
 		if width > 0 && width <= wrapWidth {
 			wraps++
 		}

@@ -18,6 +18,8 @@ import (
 const (
 	maxObject = 8 << 20
 	maxYAML   = 2 << 20
+	maxItems  = 5000 // objects of a list
+	maxParts  = 100  // machines of a list that are shown
 )
 
 var (
@@ -67,15 +69,30 @@ func objects(t *Text) (parts []*part) {
 	if err := json.Unmarshal(text, &list); err != nil && !errors.As(err, new(*json.UnmarshalTypeError)) {
 		return nil
 	}
+	left := 0
 	of := func(machine, form string) *part {
 		i := slices.IndexFunc(parts, func(p *part) bool { return p.machine == machine })
-		if i < 0 {
+		if i < 0 && len(parts) < maxParts {
 			i, parts = len(parts), append(parts, &part{text: t, machine: machine, lines: t.Lines, object: true, form: form})
+		} else if i < 0 {
+			left++
+			return &part{}
 		}
 		return parts[i]
 	}
-	line := func(words string) int {
-		return max(0, slices.IndexFunc(t.Lines, func(l Line) bool { return strings.Contains(l.Text, words) }))
+	at := 0
+	line := func(words string) int { // of the next object that has them: objects are in the text's order
+		for n := at; n < min(len(t.Lines), at+maxItems); n++ {
+			if strings.Contains(t.Lines[n].Text, words) {
+				at = n
+				break
+			}
+		}
+		return at
+	}
+	if n := len(list.Items) - maxItems; n > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("its last %d objects were not read: name those of interest to kubectl", n))
+		list.Items = list.Items[:maxItems]
 	}
 	for _, o := range append(list.Items, list) {
 		switch {
@@ -111,6 +128,9 @@ func objects(t *Text) (parts []*part) {
 				of("", "crictl info")
 			}
 		}
+	}
+	if left > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d objects of other machines than the first %d were left out", left, maxParts))
 	}
 	if len(parts) > 1 { // Nodes that are Ready beside others
 		parts = slices.DeleteFunc(parts, func(p *part) bool { return p.machine == "" && !p.failed })
