@@ -58,9 +58,11 @@ func clean(s string) string {
 // it is: lines of programs are longer.
 const wrapWidth = 100
 
-// unwrapped puts lines together that were broken at a width, and says which: a line without a
-// program's head goes on where its first word had no room in the line before.
-func unwrapped(lines []Line) (out []Line, width int) {
+// unwrapped puts lines together that were broken at a width, and says whether the text looks
+// like it: a line without a program's head goes on where its first word had no room in the
+// line before.
+func unwrapped(lines []Line) (out []Line, wrapped bool) {
+	width := 0
 	runes := utf8.RuneCountInString
 	goesOn := func(s string) bool { // x509 speaks of times: "… is after …"
 		return s != "" && (!headed.MatchString(strings.TrimLeft(s, " ")) || strings.Contains(s[:min(len(s), 24)], "Z is "))
@@ -75,7 +77,7 @@ func unwrapped(lines []Line) (out []Line, width int) {
 		}
 	}
 	if heads == 0 || width < 50 || width > 250 {
-		return lines, 0
+		return lines, false
 	}
 	full, broken := 0, 0 // lines before one that goes on: a terminal breaks them all at its width
 	for i, l := range lines[1:] {
@@ -106,8 +108,5 @@ func unwrapped(lines []Line) (out []Line, width int) {
 		}
 		last = runes(l.Text)
 	}
-	if !joined {
-		return lines, 0
-	}
-	return out, width
+	return out, joined && width <= wrapWidth
 }

@@ -129,7 +129,7 @@ func (p *part) readState() {
 				p.ready(i, false, "")
 			}
 		}
-		if m := ciStatus.FindStringSubmatch(s); m != nil && heads(s) == "" {
+		if m := ciStatus.FindStringSubmatch(s); m != nil && !headed.MatchString(s) {
 			p.form, status = "cloud-init status", m[1]
 			switch status {
 			case "done", "degraded":
@@ -147,8 +147,6 @@ func (p *part) readState() {
 	}
 }
 
-func heads(s string) string { return headed.FindString(s) }
-
 // good notes a line that says that all is well.
 func (p *part) good(i int) { p.well, p.overcome = true, append(p.overcome, i) }
 
@@ -164,10 +162,6 @@ func (p *part) ready(line int, status bool, why string) {
 // nodeUnit says whether a unit is one that makes a node.
 func nodeUnit(name string) bool {
 	name = strings.TrimSuffix(name, ".service")
-	for _, n := range [...]string{"kubelet", "containerd", "crio", "docker", "k3s", "k3s-agent", "rke2-agent", "rke2-server", "cloudbase-init"} {
-		if name == n {
-			return true
-		}
-	}
-	return strings.HasPrefix(name, "cloud-init") || strings.HasPrefix(name, "cloud-config") || strings.HasPrefix(name, "cloud-final")
+	return slices.Contains([]string{"kubelet", "containerd", "crio", "docker", "k3s", "k3s-agent", "rke2-agent", "rke2-server", "cloudbase-init"}, name) ||
+		strings.HasPrefix(name, "cloud-init") || strings.HasPrefix(name, "cloud-config") || strings.HasPrefix(name, "cloud-final")
 }

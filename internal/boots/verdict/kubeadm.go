@@ -32,6 +32,8 @@ var kubeadmPhases = [...]struct{ Phase, Reason string }{
 	{"addon", "KubeadmFailed"},
 }
 
+const lowers = "abcdefghijklmnopqrstuvwxyz0123456789"
+
 // phaseOf finds the phase in "error execution phase NAME: …" of a line in lower
 // case.
 func phaseOf(s string) string {
@@ -40,13 +42,7 @@ func phaseOf(s string) string {
 	if !ok {
 		return ""
 	}
-	for i := 0; i < len(rest); i++ {
-		if c := rest[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '/' {
-			rest = rest[:i]
-			break
-		}
-	}
-	return rest
+	return rest[:len(rest)-len(strings.TrimLeft(rest, lowers+"-/"))]
 }
 
 func phaseReason(phase string) string {
