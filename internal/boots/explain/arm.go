@@ -13,7 +13,7 @@ const azures = "an error or instance view of Azure"
 
 var (
 	armText   = regexp.MustCompile(`(?i)vmextension|provisioningstate|vmsscse|Enable failed: |failure when processing extension|exit code of: '|WINDOWS_CSE_ERROR|OSProvisioningTimedOut|code\\*": *\\*"\d+\\*", *\\*"Output|\\*"ExitCode\\*"|\\*"statuses\\*"|"code\\*"\s*:|DeploymentFailed|\(Code: `)
-	slashes   = regexp.MustCompile(`\\+(?:r\\+n|n|r|t|"|u003[ce]|u0026|u0027|')`)
+	slashes   = regexp.MustCompile(`\\+(?:r\\+n|n|r|t|"|u003[cCeE]|u0026|u0027|')`)
 	fields    = regexp.MustCompile(`([,{[]\s*)("(?:code|message|status|name|details|error|Output|Error|ExecDuration)":)`)
 	extension = regexp.MustCompile(`(?i)vmsscse|cse-(?:agent|master)|extensions?[ ']*(?:with name )?[ :'"]+[\w.-]+['"]|"name"\s*:\s*"[\w./-]+"`)
 	exitCode  = regexp.MustCompile(`(?i)(exit status|exit ?code(?: of)?|^\W*\w{0,7}code)"?\s*[=:]?\s*["'|]?\s*(-?\d{1,5})`)
@@ -25,28 +25,15 @@ var (
 	armWell = regexp.MustCompile(`(?i)ProvisioningState/succeeded|"provisioningState"\s*:\s*"Succeeded"`)
 )
 
+// meant is what an escape stands for, by its last byte.
+var meant = map[byte]string{'n': "\n", 'r': "\n", 't': " ", '"': `"`, '\'': "'", 'c': "<", 'C': "<", 'e': ">", 'E': ">", '6': "&", '7': "'"}
+
 // unescaped breaks the JSON in JSON that ARM's errors are, whole or cut, into the lines that
 // programs wrote: escapes of any depth are undone.
 func unescaped(lines []Line) []Line {
 	var out []Line
 	for _, l := range lines {
-		text := slashes.ReplaceAllStringFunc(l.Text, func(s string) string {
-			switch s[len(s)-1] {
-			case 'n', 'r':
-				return "\n"
-			case 't':
-				return " "
-			case '"', '\'':
-				return s[len(s)-1:]
-			case 'c':
-				return "<"
-			case 'e':
-				return ">"
-			case '6':
-				return "&"
-			}
-			return "'"
-		})
+		text := slashes.ReplaceAllStringFunc(l.Text, func(s string) string { return meant[s[len(s)-1]] })
 		text = fields.ReplaceAllString(text, "$1\n$2")
 		for part := range strings.SplitSeq(text, "\n") {
 			out = append(out, Line{l.Number, part})

@@ -209,11 +209,8 @@ func judge(parts []*part) Machine {
 	}
 	if j.Reason == wire.ReasonUnknown && m.Result == Failed {
 		m.Message, m.Remedy = "something failed, and nothing in it says why", ""
-		for _, q := range m.Lines {
-			if q.Shows {
-				m.Message += ": " + strings.TrimSpace(q.Text)
-				break
-			}
+		if i := slices.IndexFunc(m.Lines, func(q Quote) bool { return q.Shows }); i >= 0 {
+			m.Message += ": " + strings.TrimSpace(m.Lines[i].Text)
 		}
 	}
 	if m.Result == Unclear || m.Confidence == verdict.Unsure {
