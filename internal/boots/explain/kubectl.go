@@ -194,8 +194,9 @@ func age(s string) (seconds int) {
 
 // readTables reads kubectl get csr and get events, and crictl ps.
 func (p *part) readTables() {
-	exited, runs := map[string]int{}, map[string]bool{}
+	exited, runs, all := map[string]int{}, map[string]bool{}, false
 	for i, l := range p.lines {
+		all = all || strings.HasPrefix(l.Text, "CONTAINER ") || strings.Contains(l.Text, " Running ") // not those that exited alone
 		if m := requestRow.FindStringSubmatch(l.Text); m != nil {
 			if p.form = "kubectl get csr"; age(m[1]) >= 60 { // before it is on its way
 				p.request(i, m[2], m[3], m[4])
@@ -212,7 +213,7 @@ func (p *part) readTables() {
 		}
 	}
 	for name, i := range exited {
-		if !runs[name] {
+		if all && !runs[name] {
 			p.sign, p.failed, p.signs = "ControlPlaneNotHealthy", true, append(p.signs, i)
 		}
 	}
