@@ -24,8 +24,8 @@ const (
 
 var (
 	kinds = regexp.MustCompile(`(?m)^[ -]*kind: (?:Node|Event|CertificateSigningRequest)(?:List)?\s*$`)
-	// Tables of kubectl and crictl. Source: kubernetes pkg/printers/internalversion/printers.go,
-	// staging/src/k8s.io/kubectl/pkg/cmd/events/event_printer.go, cri-tools cmd/crictl/container.go.
+	// Tables of kubectl and crictl. Source: kubernetes/pkg/printers/internalversion/printers.go,
+	// kubernetes/staging/src/k8s.io/kubectl/pkg/cmd/events/event_printer.go, cri-tools/cmd/crictl/container.go.
 	requestRow = regexp.MustCompile(`^\S+\s+(\d[\dydhms]*)\s+(?:(\S+/\S+)\s+)?(system:\S+)\s+(?:\S+\s+)?((?:Pending|Approved|Denied)[\w,]*)$`)
 	eventRow   = regexp.MustCompile(`^(?:[a-z]\S*\s+)?(<unknown>|\d[\dydhms]*)(?: \(x\d+ over \S+\))?\s+(?:Normal|Warning)\s+(\S+)\s+(\w[\w.]*)/(\S+)\s`)
 	containers = regexp.MustCompile(`\s(Running|Exited)\s+(kube-apiserver|kube-controller-manager|kube-scheduler|etcd)\s+\d+\s+[0-9a-f]{13}`)
