@@ -68,7 +68,7 @@ var aksWindowsCodes = [...]aksCode{
 	{63, "WINDOWS_CSE_ERROR_GET_NODE_IPV6_IP", "NICSetupFailed"},
 	{64, "WINDOWS_CSE_ERROR_GET_CONTAINERD_VERSION", "ContainerRuntimeInstallFailed"},
 	{65, "WINDOWS_CSE_ERROR_INSTALL_CREDENTIAL_PROVIDER", "ArtifactPullFailed"},
-	{66, "WINDOWS_CSE_ERROR_DOWNLOAD_CREDEDNTIAL_PROVIDER", "ArtifactPullFailed"}, //nolint:misspell // AKS spells it so
+	{66, "WINDOWS_CSE_ERROR_DOWNLOAD_CREDEDNTIAL_PROVIDER", "ArtifactPullFailed"},
 	{67, "WINDOWS_CSE_ERROR_CREDENTIAL_PROVIDER_CONFIG", "AKSProvisioningFailed"},
 	{68, "WINDOWS_CSE_ERROR_ADJUST_PAGEFILE_SIZE", "SwapFileFailed"},
 	{69, "WINDOWS_CSE_ERROR_LOOKUP_INSTANCE_DATA_TAG", "AKSProvisioningFailed"},
