@@ -82,10 +82,13 @@ func (l *lab) explainBoot(ctx context.Context, t *testing.T, b boot) {
 	})
 	poll(ctx, t, b.want.reason+" in the journal of "+b.host(), 3*time.Minute, func(ctx context.Context) (bool, error) {
 		text, err := journal(ctx, "short")
-		if err != nil || text == "" { // it has not started
-			return false, nil
+		if err != nil {
+			return false, nil //nolint:nilerr // it has not started
 		}
 		last = text
+		if text == "" {
+			return false, nil
+		}
 		m, _ := l.explained(ctx, t, text)
 		return m.Reason == b.want.reason, nil
 	})
