@@ -26,7 +26,8 @@ files do not matter. It reads, also quoted or cut (docs/how-to/explain.md):
   - journals, consoles, dmesg
   - logs of kubelet, containerd, k3s, RKE2 and cloud-init
   - systemctl status, cloud-init status --long
-  - kubectl describe node, kubectl get nodes
+  - kubectl describe node, kubectl get nodes, csr and events
+  - crictl info, crictl ps -a
   - errors of Azure Resource Manager, and instance views
 
 "-" is standard input: kubectl describe node NODE | ortet explain -. Files of several machines give a verdict each. The exit code is

@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/explain"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -170,5 +174,72 @@ func TestExplainSeveralFiles(t *testing.T) {
 	}
 	if code, _, said = explained(t, nil); code != ExitUsage || !strings.Contains(said, "standard input") {
 		t.Errorf("code %d, %s", code, said)
+	}
+}
+
+// fieldOf is a field of what ortet nodes NAME or ortet explain prints, in one line.
+func fieldOf(text, name string) string {
+	_, rest, _ := strings.Cut(text, fmt.Sprintf("\n  %-10s ", name))
+	value, rest, _ := strings.Cut(rest, "\n")
+	for strings.HasPrefix(rest, strings.Repeat(" ", 13)) {
+		var more string
+		more, rest, _ = strings.Cut(rest, "\n")
+		value += " " + strings.TrimSpace(more)
+	}
+	return value
+}
+
+// A console gives the same reason, owner, confidence and remedy by ortet explain and by
+// ortet nodes NAME: the samples, and each line that gives a reason, as a console has it.
+func TestExplainAsNodes(t *testing.T) {
+	consoles := map[string]string{}
+	for _, name := range []string{"console-dracut.txt", "two-boots.txt", "mail.txt", "kubelet-windows.log"} {
+		text, err := os.ReadFile(filepath.Join("testdata", "explain", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		consoles[name] = string(text)
+	}
+	ids := map[string]string{"kubelet": "kubelet[1402]: ", "containerd": "containerd[911]: ", "k3s": "k3s[1402]: ", "script": "cloud-init[812]: ", "systemd": "systemd[1]: ", "console": "-", "kernel": "-"}
+	files, err := filepath.Glob("../boots/verdict/testdata/lines/*.tsv")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("no lines: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for l := range strings.Lines(string(text)) {
+			cells := strings.Split(strings.TrimSuffix(l, "\n"), "\t")
+			if id := ids[cells[0]]; cells[1] != "-" && id != "" {
+				head := strings.TrimPrefix("[   31.310021] "+id, "[   31.310021] -")
+				consoles[l] = head + strings.ReplaceAll(cells[3], "␤", "\n"+head) + "\n"
+			}
+		}
+	}
+	if len(consoles) < 200 {
+		t.Errorf("only %d consoles", len(consoles))
+	}
+	boot := fleet.Boot{Instance: pool1.Child("virtualMachines", "3"), Pool: pool1, HostName: "pool1000003", VMID: "11111111-2222-4333-8444-555555555555", Created: noon, Power: fleet.PowerRunning, Console: true}
+	for name, console := range consoles {
+		a := controller.Assess(boot, nil, []byte(console), controller.Assessment{}, noon.Add(time.Hour), controller.Deadlines{})
+		var nodes, explained strings.Builder
+		writeNode(&nodes, nodeStory{Assessment: a}, noon.Add(time.Hour))
+		read, err := explain.Read("console.txt", strings.NewReader(console), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := explain.Explain([]explain.Text{read})
+		writeExplained(&explained, r)
+		said := fmt.Sprintf("%s; ", r.Machines[0].Reason)
+		want := fmt.Sprintf("%s; ", a.Reason())
+		for _, field := range []string{"owner", "confidence", "remedy"} {
+			said += field + " " + fieldOf(explained.String(), field) + "; "
+			want += field + " " + fieldOf(nodes.String(), field) + "; "
+		}
+		if said != want || strings.HasPrefix(want, wire.ReasonUnknown+";") || strings.HasPrefix(want, ";") {
+			t.Errorf("%s: ortet explain says %q, ortet nodes %q:\n%s\n%s", name, said, want, explained.String(), nodes.String())
+		}
 	}
 }

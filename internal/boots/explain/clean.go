@@ -16,7 +16,7 @@ var (
 	// carried is what runtimes and pipelines put before a line of another program.
 	carried = regexp.MustCompile(`^(?:\[pod/\S+\] )?\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?`)
 	// headed is how a program's own line begins.
-	headed = regexp.MustCompile(`^(?:[IWEF]\d{4} \d\d:\d\d:|time="|\[ *\d+\.\d+\] |\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\[(?:preflight|kubelet-|discovery|control-plane|certs|etcd|ERROR |WARNING )|\S*[^\[\]]{0,30}\d\d:\d\d:\d\d\S* \S+ [^\s:]+\[\d+\]: )`)
+	headed = regexp.MustCompile(`^(?:[IWEF]\d{4} \d\d:\d\d:|time="|\[ *\d+\.\d+\] |\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\[(?:preflight|kubelet-|discovery|control-plane|certs|etcd|ERROR |WARNING )|\S*[^\[\]]{0,30}\d\d:\d\d:\d\d\S* (?:[A-Z]{3,5} )?\S+ [^\s:]+\[\d+\]: )`)
 	typed  = strings.NewReplacer("\u00a0", " ", "“", `"`, "”", `"`, "‘", "'", "’", "'", "\b", "", "\x00", "", "\ufeff", "")
 )
 
@@ -58,11 +58,15 @@ func clean(s string) string {
 // it is: lines of programs are longer.
 const wrapWidth = 100
 
-// unwrapped puts lines together that were broken at a width, and says which: a line without a
-// program's head goes on where its first word had no room in the line before.
-func unwrapped(lines []Line) (out []Line, width int) {
+// unwrapped puts lines together that were broken at a width, and says whether the text looks
+// like it: a line without a program's head goes on where its first word had no room in the
+// line before.
+func unwrapped(lines []Line) (out []Line, wrapped bool) {
+	width := 0
 	runes := utf8.RuneCountInString
-	goesOn := func(s string) bool { return s != "" && !headed.MatchString(strings.TrimLeft(s, " ")) }
+	goesOn := func(s string) bool { // x509 speaks of times: "… is after …"
+		return s != "" && (!headed.MatchString(strings.TrimLeft(s, " ")) || strings.Contains(s[:min(len(s), 24)], "Z is "))
+	}
 	heads := 0
 	for _, l := range lines {
 		if strings.Contains(strings.TrimSpace(l.Text), " ") {
@@ -73,7 +77,7 @@ func unwrapped(lines []Line) (out []Line, width int) {
 		}
 	}
 	if heads == 0 || width < 50 || width > 250 {
-		return lines, 0
+		return lines, false
 	}
 	full, broken := 0, 0 // lines before one that goes on: a terminal breaks them all at its width
 	for i, l := range lines[1:] {
@@ -104,8 +108,5 @@ func unwrapped(lines []Line) (out []Line, width int) {
 		}
 		last = runes(l.Text)
 	}
-	if !joined {
-		return lines, 0
-	}
-	return out, width
+	return out, joined && width <= wrapWidth
 }

@@ -4,7 +4,7 @@
 //
 // Read takes a text in within bounds, whatever it is. Explain takes off what a paste puts
 // around it (clean.go), finds the form that it is in and the facts of that form (forms.go,
-// arm.go, journal.go), sorts lines by machine and boot (machines.go), and has package
+// arm.go, kubectl.go, journal.go), sorts lines by machine and boot (machines.go), and has package
 // verdict judge each machine's. Each line keeps its number in the file.
 //
 // A reason is the judge's alone. Where it gives none, signs.go says whether something

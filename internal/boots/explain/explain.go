@@ -80,13 +80,12 @@ func Explain(texts []Text) Report {
 			raw[n].Text = clean(raw[n].Text)
 		}
 		t.Lines = raw
+		split := objects(t)
+		if split == nil {
+			split = logs(t)
+		}
 		f := File{Name: t.Name, Lines: t.Total, Skipped: t.Notes}
-		for _, p := range split(t) {
-			if p.object = p.readObject(); !p.object {
-				p.lastBoot()
-				p.read()
-				p.readSigns()
-			}
+		for _, p := range split {
 			if isJournal {
 				p.form = "a journal"
 			}
@@ -126,11 +125,9 @@ func Explain(texts []Text) Report {
 
 // judge has one machine's texts judged, as they are, then with broken lines put together.
 func judge(parts []*part) Machine {
-	var f verdict.Facts
+	f := verdict.Facts{Outside: true}
 	m := Machine{Result: Unclear}
-	well := false
-	failed := false
-	f.Outside = true
+	failed, well := false, false
 	for _, p := range parts {
 		if !slices.Contains(m.Files, p.text.Name) {
 			m.Files = append(m.Files, p.text.Name)
@@ -146,47 +143,40 @@ func judge(parts []*part) Machine {
 		}
 		failed, well = failed || p.failed, well || p.well
 	}
-	logs := func() []verdict.Log {
-		logs := make([]verdict.Log, len(parts))
-		for i, p := range parts {
-			logs[i].Source = p.source
-			for _, l := range p.lines {
-				if p.object {
-					break
-				}
-				logs[i].Lines = append(logs[i].Lines, l.Text)
-			}
-		}
-		return logs
-	}
 	// A text that looks as if it were wrapped is judged put together, and as it is if that
 	// shows nothing; any other the other way round.
-	forms := [2][][]Line{}
-	wraps := 0
-	for _, p := range parts {
-		whole, width := unwrapped(p.lines)
-		if width > 0 && width <= wrapWidth {
-			wraps++
+	whole, wrapped := make([][]Line, len(parts)), false
+	for i, p := range parts {
+		if whole[i] = p.lines; !p.object {
+			var wraps bool
+			whole[i], wraps = unwrapped(p.lines)
+			wrapped = wrapped || wraps
 		}
-		forms[0], forms[1] = append(forms[0], p.lines), append(forms[1], whole)
-	}
-	if wraps > 0 {
-		forms[0], forms[1] = forms[1], forms[0]
 	}
 	var j verdict.Judgement
-	for n := range forms {
+	for _, together := range [...]bool{wrapped, !wrapped} {
+		f.Logs = make([]verdict.Log, len(parts))
 		for i, p := range parts {
-			p.lines = forms[n][i]
+			lines := p.lines
+			switch f.Logs[i].Source = p.source; {
+			case p.object:
+				lines = nil
+			case together:
+				lines = whole[i]
+			}
+			for _, l := range lines {
+				f.Logs[i].Lines = append(f.Logs[i].Lines, l.Text)
+			}
 		}
-		f.Logs = logs()
-		if j = verdict.Judge(f); j.Reason != wire.ReasonUnknown {
-			break
+		if j = verdict.Judge(f); j.Reason == wire.ReasonUnknown {
+			continue
 		}
-	}
-	for i, p := range parts {
-		if j.Reason == wire.ReasonUnknown || len(j.At) == 0 { // the signs are of the lines as they are
-			p.lines = forms[min(wraps, 1)][i]
+		for i, p := range parts {
+			if together && len(j.At) > 0 { // the signs are of the lines as they are
+				p.lines = whole[i]
+			}
 		}
+		break
 	}
 	switch {
 	case j.Reason != wire.ReasonUnknown || failed:
@@ -219,11 +209,8 @@ func judge(parts []*part) Machine {
 	}
 	if j.Reason == wire.ReasonUnknown && m.Result == Failed {
 		m.Message, m.Remedy = "something failed, and nothing in it says why", ""
-		for _, q := range m.Lines {
-			if q.Shows {
-				m.Message += ": " + strings.TrimSpace(q.Text)
-				break
-			}
+		if i := slices.IndexFunc(m.Lines, func(q Quote) bool { return q.Shows }); i >= 0 {
+			m.Message += ": " + strings.TrimSpace(m.Lines[i].Text)
 		}
 	}
 	if m.Result == Unclear || m.Confidence == verdict.Unsure {

@@ -1,14 +1,11 @@
 package explain
 
 import (
-	"encoding/json"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/boots/verdict"
 )
@@ -27,12 +24,13 @@ type part struct {
 	provision *verdict.Provision
 	sign      string // a reason that the form shows by itself
 	windows   bool
-	object    bool  // the lines are no log
-	dead      bool  // the boot did not come beyond the initrd or the loader
-	failed    bool  // the form says that something failed
-	well      bool  // or that all is well
-	signs     []int // the lines that say so
-	overcome  []int // and those that say that all is well
+	object    bool   // the lines are no log
+	dead      bool   // the boot did not come beyond the initrd or the loader
+	failed    bool   // the form says that something failed
+	well      bool   // or that all is well
+	signs     []int  // the lines that say so
+	overcome  []int  // and those that say that all is well
+	newest    string // the time of the newest Event that counts
 }
 
 var (
@@ -58,10 +56,11 @@ func (p *part) read() {
 	}
 	heads, arm := 0, false
 	for _, l := range p.lines {
-		if headed.MatchString(strings.TrimLeft(l.Text, " ")) {
+		if armText.MatchString(l.Text[:min(len(l.Text), 4*maxSign)]) {
+			arm = true // also where another program logs it
+		} else if headed.MatchString(strings.TrimLeft(l.Text, " ")) {
 			heads++
 		}
-		arm = arm || armText.MatchString(l.Text[:min(len(l.Text), 4*maxSign)])
 	}
 	if arm && heads*2 <= len(p.lines) {
 		p.form = azures
@@ -120,17 +119,17 @@ func (p *part) readState() {
 			}
 		}
 		if m := readyRow.FindStringSubmatch(s); m != nil && conditions {
-			p.ready(i, m[1], m[2])
+			p.ready(i, m[1] == "True", m[2])
 		}
 		if m := nodesRow.FindStringSubmatch(s); m != nil {
 			p.form = "kubectl get nodes"
 			if ready, _, _ := strings.Cut(m[2], ","); ready == "Ready" {
 				p.good(i)
 			} else {
-				p.ready(i, "False", "")
+				p.ready(i, false, "")
 			}
 		}
-		if m := ciStatus.FindStringSubmatch(s); m != nil && heads(s) == "" {
+		if m := ciStatus.FindStringSubmatch(s); m != nil && !headed.MatchString(s) {
 			p.form, status = "cloud-init status", m[1]
 			switch status {
 			case "done", "degraded":
@@ -148,14 +147,12 @@ func (p *part) readState() {
 	}
 }
 
-func heads(s string) string { return headed.FindString(s) }
-
 // good notes a line that says that all is well.
 func (p *part) good(i int) { p.well, p.overcome = true, append(p.overcome, i) }
 
 // ready takes the condition Ready of a Node.
-func (p *part) ready(line int, status, why string) {
-	if status == "True" {
+func (p *part) ready(line int, status bool, why string) {
+	if status {
 		p.good(line)
 		return
 	}
@@ -165,103 +162,6 @@ func (p *part) ready(line int, status, why string) {
 // nodeUnit says whether a unit is one that makes a node.
 func nodeUnit(name string) bool {
 	name = strings.TrimSuffix(name, ".service")
-	for _, n := range [...]string{"kubelet", "containerd", "crio", "docker", "k3s", "k3s-agent", "rke2-agent", "rke2-server", "cloudbase-init"} {
-		if name == n {
-			return true
-		}
-	}
-	return strings.HasPrefix(name, "cloud-init") || strings.HasPrefix(name, "cloud-config") || strings.HasPrefix(name, "cloud-final")
-}
-
-// Bounds, in bytes, of what is read as one object. YAML takes much more memory.
-const (
-	maxObject = 8 << 20
-	maxYAML   = 2 << 20
-)
-
-// readObject reads Nodes as kubectl get -o yaml or json prints them, and cloud-init's
-// status.json and result.json. Their lines are no log.
-func (p *part) readObject() bool {
-	var b strings.Builder
-	for _, l := range p.lines {
-		if b.Len()+len(l.Text) > maxObject {
-			return false
-		}
-		b.WriteString(l.Text + "\n")
-	}
-	text := b.String()
-	line := func(words ...string) int {
-		return max(0, slices.IndexFunc(p.lines, func(l Line) bool {
-			return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(l.Text, w) })
-		}))
-	}
-	switch {
-	case strings.Contains(text, "conditions") && (strings.Contains(text, "kind: Node") || strings.Contains(text, `"kind": "Node"`)):
-		type node struct {
-			Kind     string
-			Metadata struct{ Name string }
-			Status   struct {
-				Conditions []struct{ Type, Status, Reason, Message string }
-			}
-			Items []json.RawMessage
-		}
-		var list node
-		parse := func(b []byte, to any) error { return yaml.Unmarshal(b, to) }
-		if strings.HasPrefix(strings.TrimSpace(text), "{") {
-			parse = json.Unmarshal
-		} else if len(text) > maxYAML {
-			return false
-		}
-		if parse([]byte(text), &list) != nil {
-			return false
-		}
-		all := []node{list}
-		for _, item := range list.Items {
-			var n node
-			if json.Unmarshal(item, &n) == nil {
-				all = append(all, n)
-			}
-		}
-		for _, n := range all {
-			for _, c := range n.Status.Conditions {
-				if c.Type == "Ready" && n.Kind == "Node" {
-					p.form = "a Node"
-					at := line(c.Message)
-					if c.Message == "" {
-						at = line("Ready")
-					}
-					if p.ready(at, c.Status, c.Reason+": "+c.Message); c.Status != "True" || len(all) == 1 {
-						p.machine = n.Metadata.Name
-					}
-				}
-			}
-		}
-		return p.form != ""
-	case strings.Contains(text, `"v1"`) && strings.Contains(text, `"errors"`):
-		var v struct{ V1 map[string]json.RawMessage }
-		if json.Unmarshal([]byte(text), &v) != nil {
-			return false
-		}
-		p.form, p.cloudInit = "cloud-init's status", &verdict.CloudInit{}
-		var all []string
-		if json.Unmarshal(v.V1["errors"], &all) == nil && len(all) > 0 {
-			p.cloudInit.Stages = append(p.cloudInit.Stages, verdict.Stage{Errors: all})
-		}
-		for _, name := range [...]string{"init-local", "init", "modules-config", "modules-final"} {
-			var s struct {
-				Errors []string
-				Start  *float64
-			}
-			if json.Unmarshal(v.V1[name], &s) == nil && s.Start != nil {
-				p.cloudInit.Stages = append(p.cloudInit.Stages, verdict.Stage{Name: name, Begin: 1, End: 2, Errors: s.Errors})
-			}
-		}
-		if p.failed = p.cloudInit.Failed(); p.failed {
-			p.signs = append(p.signs, line(`"errors"`))
-		} else if v.V1["datasource"] != nil {
-			p.good(line(`"errors"`))
-		}
-		return true
-	}
-	return false
+	return slices.Contains([]string{"kubelet", "containerd", "crio", "docker", "k3s", "k3s-agent", "rke2-agent", "rke2-server", "cloudbase-init"}, name) ||
+		strings.HasPrefix(name, "cloud-init") || strings.HasPrefix(name, "cloud-config") || strings.HasPrefix(name, "cloud-final")
 }

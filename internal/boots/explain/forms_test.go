@@ -18,6 +18,19 @@ func TestExitCodesOfAKS(t *testing.T) {
 		"another's":      {`(VMExtensionProvisioningError) VM has reported a failure when processing extension 'setup' (publisher 'Microsoft.Azure.Extensions' and type 'CustomScript'). Error message: 'Enable failed: failed to execute command: command terminated with exit status=50`, "Unknown"},
 		"another's view": {"\"extensions\": [\n{\n\"name\": \"vmssCSE\",\n\"statuses\": [{\"code\": \"ProvisioningState/succeeded\"}]},\n{\"name\": \"setup\",\n\"statuses\": [\n{\n\"code\": \"ProvisioningState/failed/50\",\n\"message\": \"exit status=50\"\n}", "Unknown"},
 		"what it says":   {`extension 'vmssCSE' VMExtensionProvisioningError exit status=30 {\"Output\": \"x\\ncurl: (6) Could not resolve host: x\\nNov 21 06:58:31 a kubelet[1402]: E1121 06:58:30.100112    1402 run.go:72] \\\"command failed\\\" err=\\\"running with swap on is not supported\\\"`, "SwapOn"},
+		"34":             {`VM has reported a failure when processing extension 'vmssCSE' (publisher 'Microsoft.Azure.Extensions' and type 'CustomScript'). Error message: 'Enable failed: failed to execute command: command terminated with exit status=34 [stdout] { "ExitCode": "34", "Output": "53403]: primaryNicIP is unset`, "KubeletCrashLoop"},
+		"a bare name":    {"vmssCSE: command terminated with exit status=124", "BootScriptTimedOut"},
+		"a URL's quotes": {`VM has reported a failure when processing extension %27vmssCSE%27. command terminated with exit status=50`, "OutboundBlocked"},
+		"a portal's":     {"Extension Name: vmssCSE\nStatus: Provisioning failed\nMessage: Enable failed: failed to execute command: command terminated with exit status=50", "OutboundBlocked"},
+		"a name after":   {"\"message\": \"Enable failed: failed to execute command: command terminated with exit status=50\",\n\"name\": \"vmssCSE\"", "OutboundBlocked"},
+		"in a log":       {`E0813 17:03:31.948077 1 azure_scale_set.go:164] virtualMachineScaleSetsClient.CreateOrUpdate for scale set "x" failed: Code="VMExtensionProvisioningError" Message="VM has reported a failure when processing extension 'vmssCSE'. Error message: "Enable failed: failed to execute command: command terminated with exit status=85\n[stdout]`, "GPUSetupFailed"},
+		"aks-engine's":   {`processing extension 'cse-master-0'. Error message: ` + deep(9) + `"Enable failed: failed to execute command: command terminated with exit status=124`, "BootScriptTimedOut"},
+		"its report":     {`{ "ExitCode": "50", "Output": "+ x", "Error": "", "ExecDuration": "3" }`, "OutboundBlocked"},
+		"a report, cut":  {`Code` + deep(3) + `": ` + deep(3) + `"50` + deep(3) + `", ` + deep(3) + `"Output` + deep(3) + `": ` + deep(3) + `"+ x`, "OutboundBlocked"},
+		"a code of ARM":  {`{"code": "50", "message": "VMExtensionProvisioningError of extension 'vmssCSE'"}`, "Unknown"},
+		"unnamed":        {"Enable failed: failed to execute command: command terminated with exit status=50", "Unknown"},
+		"Windows":        {`VM has reported a failure when processing extension 'vmssCSE'. Error message: "Command execution finished, but failed because it returned a non-zero exit code of: '5'"`, "APIServerUnreachable"},
+		"Windows' own":   {`ExitCode: |13|, Output: |WINDOWS_CSE_ERROR_CONTAINERD_NOT_INSTALLED|, Error: |containerd is not installed|`, "ContainerRuntimeInstallFailed"},
 		"in time":        {`{"statuses":[{"code":"ProvisioningState/failed/OSProvisioningTimedOut","level":"Error","displayStatus":"Provisioning failed"}]}`, "OSProvisioningTimedOut"},
 		"all well":       {`{"extensions":[{"name":"vmssCSE","statuses":[{"code":"ProvisioningState/succeeded","message":"Enable succeeded: \n[stdout]\n{ \"ExitCode\": \"0\", \"Output\": \"\" }"}]}]}`, ""},
 		"quota":          {`{"error":{"code":"OperationNotAllowed","message":"Operation could not be completed as it results in exceeding approved Total Regional Cores quota."},"status":"Failed"}`, "Unknown"},
@@ -54,6 +67,25 @@ func TestForms(t *testing.T) {
 		"a unit, later started":    {"Nov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\nNov 21 06:58:41 a systemd[1]: Started kubelet.service - kubelet: The Kubernetes Node Agent.\n", "a: Unclear"},
 		"a unit that ended":        {"[FAILED] Failed to start kubelet.service - kubelet: The Kubernetes Node Agent.\n", ": Failed Unknown"},
 		"two boots of a journal":   {"Nov 21 06:58:31 a kernel: Linux version 6.8.0\nNov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\n-- Boot 0123456789abcdef0123456789abcdef --\nNov 21 06:59:31 a kernel: Linux version 6.8.0\nNov 21 06:59:31 a systemd[1]: Startup finished in 1s.", "a: NothingFailed"},
+		"get csr":                  {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Pending\ncsr-9dbs8   9m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Approved,Issued\n", ": Failed CSRPending"},
+		"get csr, denied":          {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Denied\n", ": Failed CSRNotApproved"},
+		"get csr, serving":         {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kubelet-serving   system:node:a     <none>              Pending\n", ": Unclear"},
+		"get csr, at once":         {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   9s      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Pending\n", ": Unclear"},
+		"get csr, older":           {"NAME        AGE   REQUESTOR                 CONDITION\ncsr-4msk5   58m   system:bootstrap:abcdef   Pending\n", ": Failed CSRPending"},
+		"get csr -o yaml":          {"apiVersion: v1\nkind: List\nitems:\n- kind: CertificateSigningRequest\n  metadata:\n    name: csr-1\n  spec:\n    signerName: kubernetes.io/kube-apiserver-client-kubelet\n    username: system:bootstrap:abcdef\n  status:\n    conditions:\n    - type: Approved\n      status: \"True\"\n    - type: Failed\n      status: \"True\"\n", ": Failed CSRNotApproved"},
+		"get csr -o json":          {`{"kind":"CertificateSigningRequest","metadata":{"name":"csr-1"},"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"},"status":{"certificate":"LS0t","conditions":[{"type":"Approved","status":"True"}]}}`, ": Unclear"},
+		"get events":               {"LAST SEEN   TYPE      REASON         OBJECT      MESSAGE\n4m2s        Normal    NodeReady      node/a      Node a status is now: NodeReady\n20m         Normal    NodeNotReady   node/a      Node a status is now: NodeNotReady\n3m          Normal    NodeNotReady   node/b      Node b status is now: NodeNotReady\n3m          Warning   Failed         pod/x       Failed to pull image \"registry.example.com/calico/node:v3\": unauthorized\n", "a: NothingFailed, b: Failed NodeNotReady"},
+		"get events -A":            {"NAMESPACE     LAST SEEN              TYPE      REASON         OBJECT      MESSAGE\ndefault       2m (x3 over 9m)        Normal    NodeNotReady   Node/a      Node a status is now: NodeNotReady\n", "a: Failed NodeNotReady"},
+		"get events -o json":       {`{"kind":"List","items":[{"kind":"Event","reason":"NodeReady","lastTimestamp":"2026-11-21T07:20:30Z","involvedObject":{"kind":"Node","name":"a"}},{"kind":"Event","reason":"NodeNotReady","lastTimestamp":"2026-11-21T06:20:30Z","involvedObject":{"kind":"Node","name":"a"}},{"kind":"Event","reason":"NodeNotReady","lastTimestamp":"2026-11-21T06:20:30Z","involvedObject":{"kind":"Node","name":"b"}}]}`, "a: NothingFailed, b: Failed NodeNotReady"},
+		"two Nodes as yaml":        {"kind: List\nitems:\n- kind: Node\n  metadata: {name: a}\n  status:\n    conditions: [{type: Ready, status: \"False\", message: container runtime is down}]\n- kind: Node\n  metadata: {name: b}\n  status:\n    conditions: [{type: Ready, status: \"Unknown\"}]\n", "a: Failed ContainerRuntimeUnavailable, b: Failed NodeNotReady"},
+		"crictl info":              {`{"status":{"conditions":[{"type":"RuntimeReady","status":true,"reason":"","message":""},{"type":"NetworkReady","status":false,"reason":"NetworkPluginNotReady","message":"Network plugin returns error: cni plugin not initialized"}]},"config":{"sandboxImage":"registry.k8s.io/pause:3.10"}}`, ": Failed CNINotReady"},
+		"crictl info, runtime":     {`{"status":{"conditions":[{"type":"RuntimeReady","status":false,"reason":"x","message":"y"}]}}`, ": Failed ContainerRuntimeUnavailable"},
+		"crictl info, all well":    {`{"status":{"conditions":[{"type":"RuntimeReady","status":true},{"type":"NetworkReady","status":true}]}}`, ": Unclear"},
+		"crictl ps -a":             {"CONTAINER           IMAGE               CREATED             STATE               NAME                      ATTEMPT             POD ID              POD\n1a2b3c4d5e6f7       c69fa2e9cbf5f       2 minutes ago       Exited              etcd                      5                   0123456789abc       etcd-a\n2a2b3c4d5e6f7       c69fa2e9cbf5f       9 minutes ago       Exited              kube-apiserver            1                   1123456789abc       kube-apiserver-a\n3a2b3c4d5e6f7       c69fa2e9cbf5f       2 minutes ago       Running             kube-apiserver            2                   1123456789abc       kube-apiserver-a\n", ": Failed ControlPlaneNotHealthy"},
+		"crictl ps -a of a node":   {"CONTAINER           IMAGE               CREATED             STATE               NAME                      ATTEMPT             POD ID              POD\n1a2b3c4d5e6f7       c69fa2e9cbf5f       2 minutes ago       Exited              install-cni               0                   0123456789abc       cilium-x\n", ": Unclear"},
+		"crictl ps -a, exited":     {"2a2b3c4d5e6f7       c69fa2e9cbf5f       9 minutes ago       Exited              kube-apiserver            1                   1123456789abc       kube-apiserver-a\n", ": Unclear"},
+		"cloudbase-init.log":       {"2026-11-21 06:58:01.331 1234 INFO cloudbaseinit.init [-] Cloudbase-Init version: 1.1.6\n2026-11-21 06:58:05.331 1234 ERROR cloudbaseinit.init [-] plugin 'UserDataPlugin' failed with error 'x'\n2026-11-21 06:58:06.331 1234 INFO cloudbaseinit.init [-] Plugins execution done\n", ": Failed CloudbaseInitPluginFailed"},
+		"cloudbase-init.log, done": {"2026-11-21 06:58:01.331 1234 INFO cloudbaseinit.init [-] Cloudbase-Init version: 1.1.6\n2026-11-21 06:58:06.331 1234 INFO cloudbaseinit.init [-] Plugins execution done\n", ": NothingFailed"},
 		"a name that comes late":   {"Nov 21 06:58:31 localhost kernel: x\nNov 21 06:58:31 a kernel: y\n", "a: Unclear"},
 	} {
 		var got []string
@@ -118,15 +150,20 @@ func fuzzForm(f *testing.F, seeds ...string) {
 }
 
 func FuzzARM(f *testing.F) {
-	fuzzForm(f, `{"code":"VMExtensionProvisioningError","message":"extension 'vmssCSE' exit status=50\\n{ \\\"ExitCode\\\": \\\"50`)
+	fuzzForm(f, `{"code":"VMExtensionProvisioningError","message":"extension 'vmssCSE' exit status=50\\n{ \\\"ExitCode\\\": \\\"50`, "ExitCode: |13|, Output: |WINDOWS_CSE_ERROR_UNKNOWN|, Error: |x|", "Code\\\": \\\"50\\\", \\\"Output")
 }
 
 func FuzzState(f *testing.F) {
 	fuzzForm(f, "● kubelet.service - x\n Loaded: loaded\n Active: failed (Result: exit-code)\n Process: 1 (code=exited, status=203/EXEC)", "Name:  a\nRoles: b\nConditions:\n Ready False x", "status: error\n('runcmd', E(x", "NAME STATUS ROLES AGE VERSION\na NotReady x 5d v1.35")
 }
 
+func FuzzTables(f *testing.F) {
+	fuzzForm(f, "csr-4msk5 8m kubernetes.io/kube-apiserver-client-kubelet system:bootstrap:abcdef <none> Pending", "csr-1 2d3h system:bootstrap:a Denied\ncsr-2 99999999999999999999y system:bootstrap:a Pending",
+		"default 2m (x3 over 9m) Normal NodeNotReady Node/a x\n3m Normal NodeReady node/b x\n3m Warning Failed pod/x y", "1a2b3c4d5e6f7 c69fa2e9cbf5f 2 minutes ago Exited etcd 5 0123456789abc etcd-a")
+}
+
 func FuzzObject(f *testing.F) {
-	fuzzForm(f, "kind: Node\nstatus:\n  conditions:\n  - type: Ready\n", `{"v1":{"errors":["('runcmd', x)"],"init":{"start":1}}}`)
+	fuzzForm(f, "kind: Node\nstatus:\n  conditions:\n  - type: Ready\n", "kind: List\nitems:\n- kind: CertificateSigningRequest\n  spec: {signerName: a/b}\n- kind: Event\n  involvedObject: {kind: Node}", `{"status":{"conditions":[{"type":"RuntimeReady","status":false}]}}`, `{"items":7,"status":"x"}`, `{"v1":{"errors":["('runcmd', x)"],"init":{"start":1}}}`)
 }
 
 func FuzzJournal(f *testing.F) {

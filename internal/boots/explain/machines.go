@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	hostHead = regexp.MustCompile(`^\S[^\[\]]{0,34}?\d\d:\d\d:\d\d\S*\s+([A-Za-z0-9][\w.-]*)\s+[^\s\[\]:]+(?:\[\d+\])?:(?:\s|$)`)
+	hostHead = regexp.MustCompile(`^\S[^\[\]]{0,34}?\d\d:\d\d:\d\d\S*\s+(?:[A-Z]{3,5}\s+)?([A-Za-z0-9][\w.-]*)\s+[^\s\[\]:]+(?:\[\d+\])?:(?:\s|$)`)
 	login    = regexp.MustCompile(`^([a-z0-9][\w.-]*) login:`)
 	named    = regexp.MustCompile(`(?:Hostname set to|Set hostname to|Initializing machine ID|hostname to) <([\w.-]+)>`)
 	reboot   = regexp.MustCompile(`^-- (?:Reboot --|Boot [0-9a-f]{32})`)
@@ -22,9 +22,10 @@ func general(host string) bool {
 	return strings.HasPrefix(host, "pkr") || strings.HasPrefix(host, "localhost.")
 }
 
-// split sorts a text's lines by the machine that they are of, by the host in a line's head
-// or the Node that is described. A line without stays with the one before.
-func split(t *Text) []*part {
+// logs sorts a text's lines by the machine that they are of, by the host in a line's head
+// or the Node that is described, and reads each one's last boot. A line without stays with
+// the one before. Events of what is no Node are left out.
+func logs(t *Text) []*part {
 	var parts []*part
 	by := map[string]*part{}
 	var now *part
@@ -37,6 +38,10 @@ func split(t *Text) []*part {
 			host = m[1]
 		} else if m := nodesRow.FindStringSubmatch(l.Text); m != nil && !strings.HasPrefix(m[2], "Ready") {
 			host = m[1]
+		} else if m := eventRow.FindStringSubmatch(l.Text); m != nil && strings.EqualFold(m[3], "node") {
+			host = m[4]
+		} else if m != nil {
+			continue
 		} else if m := login.FindStringSubmatch(l.Text); m != nil && !general(m[1]) && now == nil {
 			unnamed.machine = m[1]
 		} else if m := named.FindStringSubmatch(l.Text); m != nil && now == nil && !general(m[1]) {
@@ -60,6 +65,12 @@ func split(t *Text) []*part {
 	}
 	if len(unnamed.lines) > 0 {
 		parts = append(parts, unnamed)
+	}
+	for _, p := range parts {
+		p.lastBoot()
+		p.read()
+		p.readTables()
+		p.readSigns()
 	}
 	return parts
 }

@@ -80,6 +80,17 @@ var pasted = map[string]func(string) string{
 		b, _ := json.Marshal(map[string]string{"__REALTIME_TIMESTAMP": "1795244311000000", "_BOOT_ID": strings.Repeat("a", 32), "_HOSTNAME": "pool1000003", "SYSLOG_IDENTIFIER": id, "_PID": pid, "MESSAGE": message})
 		return string(b)
 	}),
+	"a journal with units": eachLine(func(s string) string {
+		s = strings.Replace(s, "Nov 21 06:58:31 pool", "Sat 2026-11-21 06:58:31 UTC pool", 1)
+		for id, unit := range map[string]string{" kubelet[": " kubelet.service[", " containerd[": " containerd.service[", " k3s[": " k3s-agent.service[", " cloud-init[": " cloud-final.service[", " systemd[": " init.scope["} {
+			s = strings.Replace(s, "pool1000003"+id, "pool1000003"+unit, 1)
+		}
+		return s
+	}),
+	"a journal by uptime": eachLine(func(s string) string { return strings.Replace(s, "Nov 21 06:58:31 pool", "[   31.310021] pool", 1) }),
+	"a journal by ISO": eachLine(func(s string) string {
+		return strings.Replace(s, "Nov 21 06:58:31 pool", "2026-11-21T06:58:31+0000 pool", 1)
+	}),
 	"a journal's export": eachLine(func(s string) string {
 		program, message, _ := strings.Cut(strings.TrimPrefix(s, "Nov 21 06:58:31 pool1000003 "), ": ")
 		id, pid, _ := strings.Cut(strings.TrimSuffix(program, "]"), "[")

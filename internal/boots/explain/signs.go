@@ -12,10 +12,11 @@ var (
 		"grub rescue>", "(initramfs) ", "dropping to a shell", "no bootable device", "uefi interactive shell v")
 	fatal      = words(`"command failed" err=`, "level=fatal", "unable to register node with api server")
 	moduleFail = words("failed to run module ", "failed running /var/lib/cloud/", "user_data script ended with return code: ")
+	ofWindows  = words(" cloudbaseinit.", "npipe:", `c:\k\`, `\\.\pipe\`)
 	isReady    = words("as it just became ready", "status is now: nodeready", " nodeready ")
 	notReady   = words("status is now: nodenotready", " nodenotready ")
 	registered = words("successfully registered node", "k3s is up and running", "containerd successfully booted")
-	ended      = words(" finished at ", ": startup finished in ", "reached target multi-user", "reached target graphical", " login:")
+	ended      = words(" finished at ", ": startup finished in ", "reached target multi-user", "reached target graphical", " login:", " cloudbaseinit.init [-] plugins execution done")
 
 	klogFatal  = regexp.MustCompile(`(?:^|(?:kubelet|hyperkube)\S*: )f\d{4} \d\d:\d\d:|(?:kubelet|k3s|rke2|containerd)\S*: panic: `)
 	unitFails  = regexp.MustCompile(`failed to start (.*)|(?:^|[\s:])([\w@-]+)\.service: failed with result|dependency failed for (.*)`)
@@ -58,6 +59,7 @@ func (p *part) readSigns() {
 	note := func(key string, i int) { open[key] = append(open[key], i) }
 	for i, l := range p.lines {
 		s := strings.ToLower(l.Text[:min(len(l.Text), maxSign)])
+		p.windows = p.windows || ofWindows(s)
 		switch {
 		case deadBoot(s):
 			note("boot", i)
@@ -65,6 +67,7 @@ func (p *part) readSigns() {
 			note("module", i)
 		case strings.Contains(s, "error execution phase "):
 			note("kubeadm", i)
+		case p.newest != "" && (notReady(s) || isReady(s)): // Events, which count by their times
 		case notReady(s):
 			note("node", i)
 		case isReady(s):

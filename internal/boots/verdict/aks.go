@@ -1,32 +1,26 @@
 package verdict
 
-// An AKSCode is an exit code of AKS's provisioning script for Linux.
-type AKSCode struct {
+// aksCode is an exit code of AKS's provisioning script.
+type aksCode struct {
 	Code   int
 	Name   string // as the script calls it
 	Reason string // of the catalogue
 }
 
-// AKSCodes are all that the script knows, in order, with those of earlier
-// versions that images still give. Source of fact: Azure/AgentBaker,
-// parts/linux/cloud-init/artifacts/cse_helpers.sh of 2026-08-21 (128 codes).
-func AKSCodes() []AKSCode {
-	return append([]AKSCode(nil), aksCodes[:]...)
-}
-
-func aksReason(code int) (AKSCode, bool) {
-	for i := range aksCodes {
-		if aksCodes[i].Code == code {
-			return aksCodes[i], true
-		}
+// aksCodes are all that the script knows, in order, on Linux with those of earlier
+// versions that images still give.
+func aksCodes(windows bool) []aksCode {
+	if windows {
+		return aksWindowsCodes[:]
 	}
-	return AKSCode{}, false
+	return aksLinuxCodes[:]
 }
 
 // A code is the script's own opinion; what it wrote beside it is nearer to the
 // cause (codeRank). Codes that are called time-outs are given for whatever
-// failed again and again.
-var aksCodes = [...]AKSCode{
+// failed again and again. Source of fact: Azure/AgentBaker,
+// parts/linux/cloud-init/artifacts/cse_helpers.sh of 2026-08-21 (128 codes).
+var aksLinuxCodes = [...]aksCode{
 	{2, "ERR_SYSTEMCTL_MASK_FAIL", "UnitFailed"},
 	{3, "ERR_SYSTEMCTL_ENABLE_FAIL", "UnitFailed"},
 	{4, "ERR_SYSTEMCTL_START_FAIL", "UnitFailed"},

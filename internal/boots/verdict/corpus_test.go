@@ -74,7 +74,7 @@ func TestCorpus(t *testing.T) {
 		case want == string(wire.Succeeded), got.Outcome == wire.Degraded:
 			want = wire.ReasonUnknown
 		}
-		note("fixtures, pasted", name, want, JudgeText([]Log{{Lines: pasted}}).Reason)
+		note("fixtures, pasted", name, want, judgeText([]Log{{Lines: pasted}}).Reason)
 	}
 	for _, r := range rows(t) {
 		want := strings.Replace(r.reason, "-", wire.ReasonUnknown, 1)
@@ -88,7 +88,7 @@ func TestCorpus(t *testing.T) {
 			note(of, r.where, want, strings.Replace(got, "-", wire.ReasonUnknown, 1))
 		}
 		if !r.joined && !strings.HasPrefix(r.program, "other ") { // without a head nobody knows them
-			note("lines, pasted bare", r.where, want, JudgeText([]Log{{Lines: strings.Split(r.line, "␤")}}).Reason)
+			note("lines, pasted bare", r.where, want, judgeText([]Log{{Lines: strings.Split(r.line, "␤")}}).Reason)
 		}
 	}
 	var b strings.Builder

@@ -18,8 +18,8 @@
 // in all tries but the last, a lock that was had later.
 //
 // Who wrote a line is read from the line's own head (program.go), so that a console, a
-// journal and a paste are judged alike; JudgeText and Lines are the door for texts of
-// which nothing else is known. What can be read in two ways gives no reason (noise.go).
+// journal and a paste are judged alike. What can be read in two ways gives no reason
+// (noise.go).
 //
 // Whatever is quoted goes through Redact, which hides rather too much than too
 // little.

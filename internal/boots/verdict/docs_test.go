@@ -95,14 +95,14 @@ error.
 | exit code | meaning | reason where the output says no more |
 |---|---|---|
 `)
-	for _, c := range KubeadmCodes() {
+	for _, c := range kubeadmCodes {
 		fmt.Fprintf(&b, "| %d | %s | `%s` |\n", c.Code, cell(c.Meaning), c.Reason)
 	}
 	b.WriteString(`
 | phase that failed | reason where its message says no more |
 |---|---|
 `)
-	for _, p := range KubeadmPhases() {
+	for _, p := range kubeadmPhases {
 		fmt.Fprintf(&b, "| `%s` | `%s` |\n", p.Phase, p.Reason)
 	}
 	b.WriteString(`
@@ -115,7 +115,16 @@ again and again.
 | code | name | reason |
 |---|---|---|
 `)
-	for _, c := range AKSCodes() {
+	for _, c := range aksCodes(false) {
+		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
+	}
+	b.WriteString(`
+Those of the script for Windows:
+
+| code | name | reason |
+|---|---|---|
+`)
+	for _, c := range aksCodes(true) {
 		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
 	}
 	return b.String()
@@ -123,16 +132,19 @@ again and again.
 
 // codesOf are the codes of AKS that give a reason.
 func codesOf(reason string) string {
-	var codes []string
-	for _, c := range AKSCodes() {
-		if c.Reason == reason {
-			codes = append(codes, strconv.Itoa(c.Code))
+	text := ""
+	for _, windows := range []bool{false, true} {
+		var codes []string
+		for _, c := range aksCodes(windows) {
+			if c.Reason == reason {
+				codes = append(codes, strconv.Itoa(c.Code))
+			}
+		}
+		if len(codes) > 0 {
+			text += map[bool]string{false: "; AKS ", true: "; AKS on Windows "}[windows] + strings.Join(codes, ", ")
 		}
 	}
-	if len(codes) == 0 {
-		return ""
-	}
-	return "; AKS " + strings.Join(codes, ", ")
+	return text
 }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
@@ -177,8 +189,13 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: a rule that every line matches", rules[i].reason)
 		}
 	}
+	for i, c := range aksCodes(true) {
+		if known("AKS", c.Reason); c.Code != i+1 {
+			t.Errorf("code %d on Windows is not in order", c.Code)
+		}
+	}
 	codes, last := 0, 0
-	for _, c := range AKSCodes() {
+	for _, c := range aksCodes(false) {
 		known("AKS", c.Reason)
 		if c.Code <= last {
 			t.Errorf("code %d is not in order", c.Code)
@@ -191,10 +208,10 @@ func TestCatalogue(t *testing.T) {
 	if codes != 128+4 {
 		t.Errorf("%d codes of AKS; the script of 2026-08-21 has 128, and 4 are of earlier ones", codes)
 	}
-	for _, c := range KubeadmCodes() {
+	for _, c := range kubeadmCodes {
 		known("kubeadm", c.Reason)
 	}
-	for _, p := range KubeadmPhases() {
+	for _, p := range kubeadmPhases {
 		known("kubeadm", p.Reason)
 	}
 }
@@ -215,4 +232,15 @@ func TestFaultsHaveReasons(t *testing.T) {
 			t.Errorf("phase %s has no reason", kubeadmPhases[i].Phase)
 		}
 	}
+}
+
+// kubeadmCodes are kubeadm's exit codes. 2 and 3 were given up: kubeadm 1.36 exits with 1
+// for every error (kubernetes/cmd/kubeadm/app/util/errors).
+var kubeadmCodes = [...]struct {
+	Code            int
+	Reason, Meaning string
+}{
+	{1, "KubeadmFailed", "any error; in recent versions the only code"},
+	{2, "KubeadmPreflight", "a preflight check failed"},
+	{3, "KubeadmConfigInvalid", "the configuration was not valid"},
 }

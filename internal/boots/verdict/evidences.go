@@ -40,7 +40,7 @@ var evidences = [...]struct{ reason, text string }{
 	{"DownloadNameUnresolved", "curl 6, or wget's “unable to resolve host address”: neither tells a wrong name from a silent resolver"},
 	{"DownloadRefused", "curl 22 or wget with an HTTP status of 400 to 499"},
 	{"DownloadFailed", "an installer's own words"},
-	{"DatasourceNotFound", "cloud-init's DataSourceNotFoundException or “No instance datasource found”"},
+	{"DatasourceNotFound", "cloud-init's DataSourceNotFoundException or “No instance datasource found”, cloudbase-init's “No metadata service found”"},
 	{"ProvisioningMediaFailed", "cloud-init's Azure datasource: the provisioning ISO or ovf-env.xml was not read, or the custom data that is announced is not there; Azure's agent could not mount its DVD"},
 	{"CloudInitDisabled", "cloud-init's or its generator's words that it is disabled"},
 	{"CloudInitCrashed", "a Python traceback out of cloud-init's own start, or a failed cloud-init unit that has no module to name"},

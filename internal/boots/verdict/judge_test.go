@@ -151,14 +151,16 @@ func TestHole12Messages(t *testing.T) {
 
 // Each of AKS's codes gives its reason, and 0 none. Windows has other codes.
 func TestAKSCodes(t *testing.T) {
-	for _, c := range AKSCodes() {
-		j := Judge(Facts{Provision: &Provision{ExitCode: fmt.Sprint(c.Code)}})
-		if j.Outcome != wire.Failed || j.Reason != c.Reason || j.ExitCode == nil || *j.ExitCode != c.Code {
-			t.Errorf("code %d: %+v", c.Code, j)
+	for _, windows := range []bool{false, true} {
+		for _, c := range aksCodes(windows) {
+			j := Judge(Facts{Windows: windows, Provision: &Provision{ExitCode: fmt.Sprint(c.Code)}})
+			if j.Outcome != wire.Failed || j.Reason != c.Reason || j.ExitCode == nil || *j.ExitCode != c.Code {
+				t.Errorf("code %d, on Windows %v: %+v", c.Code, windows, j)
+			}
 		}
-		if j := Judge(Facts{Windows: true, Provision: &Provision{ExitCode: fmt.Sprint(c.Code)}}); j.Reason != "AKSProvisioningFailed" {
-			t.Errorf("code %d on Windows: %s", c.Code, j.Reason)
-		}
+	}
+	if j := Judge(Facts{Windows: true, Provision: &Provision{ExitCode: "50"}}); j.Reason == "OutboundBlocked" {
+		t.Errorf("a code of Linux on Windows: %+v", j)
 	}
 	if j := Judge(Facts{Provision: &Provision{ExitCode: "0"}}); j.Outcome != wire.Succeeded || j.Reason != "" {
 		t.Errorf("code 0: %+v", j)
@@ -175,7 +177,7 @@ func TestAKSCodes(t *testing.T) {
 
 // Each phase of kubeadm gives its reason and is named.
 func TestKubeadmPhases(t *testing.T) {
-	for _, p := range KubeadmPhases() {
+	for _, p := range kubeadmPhases {
 		l := "error: error execution phase " + p.Phase + ": it did not work"
 		j := Judge(Facts{Logs: []Log{{Source: "/var/log/cloud-init-output.log", Lines: []string{l}}}})
 		if j.Reason != p.Reason || j.Phase != p.Phase {

@@ -2,38 +2,10 @@ package verdict
 
 import "strings"
 
-// A KubeadmCode is an exit code of kubeadm.
-type KubeadmCode struct {
-	Code    int
-	Reason  string
-	Meaning string
-}
-
-// KubeadmCodes are kubeadm's exit codes. 2 and 3 were given up: kubeadm 1.36
-// exits with 1 for every error (kubernetes/cmd/kubeadm/app/util/errors), so what its
-// output says goes before them.
-func KubeadmCodes() []KubeadmCode {
-	return []KubeadmCode{
-		{1, "KubeadmFailed", "any error; in recent versions the only code"},
-		{2, "KubeadmPreflight", "a preflight check failed"},
-		{3, "KubeadmConfigInvalid", "the configuration was not valid"},
-	}
-}
-
-// A KubeadmPhase is a phase of kubeadm, with the reason that its failure gives
-// where its output says no more.
-type KubeadmPhase struct {
-	Phase  string
-	Reason string
-}
-
-// KubeadmPhases are those of kubeadm join and init. Source of fact: kubeadm 1.36,
+// kubeadmPhases are those of kubeadm join and init, with the reason that a failure gives
+// where the output says no more. Source of fact: kubeadm 1.36,
 // kubernetes/cmd/kubeadm/app/cmd/phases.
-func KubeadmPhases() []KubeadmPhase {
-	return append([]KubeadmPhase(nil), kubeadmPhases[:]...)
-}
-
-var kubeadmPhases = [...]KubeadmPhase{
+var kubeadmPhases = [...]struct{ Phase, Reason string }{
 	{"preflight", "KubeadmPreflight"},
 	{"control-plane-prepare", "KubeadmFailed"},
 	{"control-plane-prepare/download-certs", "KubeadmFailed"},
@@ -60,6 +32,8 @@ var kubeadmPhases = [...]KubeadmPhase{
 	{"addon", "KubeadmFailed"},
 }
 
+const lowers = "abcdefghijklmnopqrstuvwxyz0123456789"
+
 // phaseOf finds the phase in "error execution phase NAME: …" of a line in lower
 // case.
 func phaseOf(s string) string {
@@ -68,13 +42,7 @@ func phaseOf(s string) string {
 	if !ok {
 		return ""
 	}
-	for i := 0; i < len(rest); i++ {
-		if c := rest[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '/' {
-			rest = rest[:i]
-			break
-		}
-	}
-	return rest
+	return rest[:len(rest)-len(strings.TrimLeft(rest, lowers+"-/"))]
 }
 
 func phaseReason(phase string) string {

@@ -81,7 +81,7 @@ var rules = [...]rule{
 	{reason: "ProxyFailed", in: scripts, rank: rankStep, any: []string{"407 proxy authentication required", "invalid response from proxy"}},
 
 	// cloud-init.
-	{reason: "DatasourceNotFound", in: cloudInit | output | elsewhere, any: []string{"datasourcenotfoundexception", "no instance datasource found", "did not find any data source", "no datasource found!"}},
+	{reason: "DatasourceNotFound", in: cloudInit | output | elsewhere, any: []string{"datasourcenotfoundexception", "no instance datasource found", "did not find any data source", "no datasource found!", "cloudbaseinit.init [-] no metadata service found"}},
 	{reason: "ProvisioningMediaFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"brokenazuredatasource", "error parsing ovf-env.xml", "unexpected metadata parsing ovf-env.xml", "failed to read customdata while hascustomdata=true", "failed to get dvd device from", "failed to mount dvd device"}},
 	{reason: "CloudInitDisabled", in: cloudInit | output | elsewhere | kernel, any: []string{"cloud-init is disabled", "cloud-init disabled by", "disabled by marker file", "disabled by kernel command line: cloud-init=disabled", "disabled by cloud-init-generator"}},
 	{reason: "UserDataInvalid", in: cloudInit | output | elsewhere, any: []string{"failed loading yaml blob", "failed at merging in cloud config part"}},
@@ -300,7 +300,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 			continue
 		case over != lasting:
 			if over != tillEnd || !module {
-				r.drop(func(i int) bool { return r.found[i].passes == over })
+				r.drop(func(i int) bool { return r.found[i].passes&over != 0 })
 			}
 			module, r.data = false, r.data || over == tillData
 			continue

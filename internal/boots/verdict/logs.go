@@ -28,28 +28,20 @@ const (
 
 func kindOf(source string) kind {
 	s := strings.ToLower(source)
-	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(s, w) {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
-	case has("kernel", "dmesg"):
+	case hasAny(s, "kernel", "dmesg"):
 		return kernel
-	case has("k3s", "rke2"):
+	case hasAny(s, "k3s", "rke2"):
 		return k3s
-	case has("kubelet"):
+	case hasAny(s, "kubelet"):
 		return kubelet
-	case has("containerd", "crio", "cri-o", "docker"):
+	case hasAny(s, "containerd", "crio", "cri-o", "docker"):
 		return runtime
-	case has("cluster-provision", "provision.json", "cse"):
+	case hasAny(s, "cluster-provision", "provision.json", "cse"):
 		return provision
-	case has("cloud-init-output"):
+	case hasAny(s, "cloud-init-output"):
 		return output
-	case has("cloud-init", "cloudbase-init"):
+	case hasAny(s, "cloud-init", "cloudbase-init"):
 		return cloudInit
 	}
 	return elsewhere

@@ -50,14 +50,17 @@ func nodesDisk(s string, k kind) bool {
 type passing uint8
 
 const (
-	lasting  passing = iota
-	tillData         // cloud-init found its data
-	tillApt          // apt had its lock, and a mirror
-	tillEnd          // cloud-init came to its end, and no module failed
+	tillData  passing = 1 << iota // cloud-init found its data
+	tillLease                     // the node got an address
+	tillApt                       // apt had its lock, and a mirror
+	tillEnd                       // cloud-init came to its end, and no module failed
+	lasting   passing = 0
 )
 
 func passingOf(reason string, of rank, w when, k kind) passing {
 	switch {
+	case reason == "DHCPFailed":
+		return tillData | tillLease
 	case w == early:
 		return tillData
 	case reason == "PackageManagerBusy", reason == "PackageRepositoryUnreachable", reason == "DNSFailed" && k&scripts != 0:
@@ -78,6 +81,8 @@ func overcome(s string) passing {
 		case strings.Contains(s, " finished at "):
 			return tillEnd
 		}
+	case hasAny(s, "obtained dhcp lease on interface ", "received dhcp lease on ", ": dhcpv4 address "), strings.Contains(s, "bound to ") && strings.Contains(s, " -- renewal in "):
+		return tillLease
 	case strings.Contains(s, "setting up ") && strings.HasSuffix(s, ") ..."), strings.Contains(s, "unpacking ") && strings.HasSuffix(s, ") ..."),
 		strings.Contains(s, "fetched ") && strings.HasSuffix(s, "b/s)"):
 		return tillApt

@@ -10,7 +10,7 @@ var identifiers = [...]struct {
 }{
 	{"kernel", kernel}, {"kubelet", kubelet}, {"kubelet-wrapper", kubelet}, {"hyperkube", kubelet}, {"k3s", k3s}, {"k3s-", k3s}, {"rke2", k3s}, {"rke2-", k3s},
 	{"containerd", runtime}, {"crio", runtime}, {"dockerd", runtime}, {"cri-dockerd", runtime},
-	{"cloud-init", output}, {"kubeadm", output},
+	{"cloud-init", output}, {"cloud-init-", output}, {"cloud-config", output}, {"cloud-final", output}, {"kubeadm", output},
 	// What these write has nothing to do with the boot.
 	{"sshd", foreign}, {"sshd-", foreign}, {"snapd", foreign}, {"chronyd", foreign}, {"ntpd", foreign}, {"systemd-timesyncd", foreign}, {"systemd-resolved", foreign},
 	{"cron", foreign}, {"crond", foreign}, {"multipathd", foreign}, {"polkitd", foreign}, {"dbus-", foreign}, {"fwupdmgr", foreign}, {"apt-", foreign},
@@ -34,7 +34,7 @@ func programOf(s string, hint kind) kind {
 		name := strings.TrimRight(strings.TrimSuffix(id, "]"), "0123456789")
 		pid := strings.HasSuffix(id, "]") && strings.HasSuffix(name, "[")
 		name = strings.TrimSuffix(name, "[")
-		name = name[strings.LastIndexByte(name, ' ')+1:]
+		name = strings.TrimSuffix(name[strings.LastIndexByte(name, ' ')+1:], ".service") // journalctl -o with-unit
 		if k := identified(name, s); k != 0 && (pid || k == kernel || strings.Count(id, ":") > 1) && (k != foreign || hint == elsewhere) {
 			return k
 		} else if pid {
@@ -46,8 +46,8 @@ func programOf(s string, hint kind) kind {
 	}
 	switch {
 	case strings.HasPrefix(head, "time=\"") && strings.Contains(head, " level="):
-		if len(head) > 26 && head[25] == '.' { // containerd's RFC3339NanoFixed; k3s gives whole seconds
-			return runtime
+		if len(head) > 26 && head[25] == '.' { // containerd's library sets this form for all that use it, k3s among them
+			return runtime | k3s
 		}
 		return k3s
 	case klog(head):
@@ -92,37 +92,3 @@ func uptime(s string) bool {
 	end := strings.IndexByte(s, ']')
 	return end > 2 && s[0] == '[' && strings.Contains(s[:end], ".") && strings.Trim(s[1:end], " 0123456789.") == ""
 }
-
-// A Line is a line of a text, and the program that wrote it.
-type Line struct {
-	Program string // "kubelet", "containerd", "k3s", "cloud-init", "script", "AKS", "kernel"; "" where that is not known
-	Text    string
-}
-
-// Lines says who wrote each line that is judged of a log: the last maxLooked, of the
-// last boot that is in it. Source is a hint, and may be "".
-func Lines(l Log) []Line {
-	read := newLog(l.Source, kindOf(l.Source), l.Lines, l.Cut)
-	lines := make([]Line, len(read.lines))
-	for i, text := range read.lines {
-		lines[i] = Line{read.of[i].program(), text}
-	}
-	return lines
-}
-
-func (k kind) program() string {
-	for _, p := range [...]struct {
-		kind kind
-		name string
-	}{{kernel, "kernel"}, {cloudInit, "cloud-init"}, {output, "script"}, {provision, "AKS"}, {runtime, "containerd"}, {kubelet, "kubelet"}, {k3s, "k3s"}} {
-		if k == p.kind {
-			return p.name
-		}
-	}
-	return ""
-}
-
-// JudgeText judges texts of one boot of one machine of which nothing else is known, as
-// a person pastes them. The sources are hints, and may be "". Where nothing says that
-// something failed the reason is Unknown.
-func JudgeText(texts []Log) Judgement { return Judge(Facts{Outside: true, Logs: texts}) }

@@ -44,8 +44,8 @@ func faultOf(s string) fault {
 		switch {
 		case hasAny(s, "not yet valid: current time", "or is not yet valid") && strings.Contains(s, " is before "):
 			return notYetValid
-		case strings.Contains(s, "has expired") && !strings.Contains(s, " is before "):
-			return expired
+		case strings.Contains(s, "has expired") && (strings.Contains(s, " is after ") || !strings.Contains(s, "or is not yet valid")):
+			return expired // without times nobody knows which of the two it is
 		case hasAny(s, "unknown authority", "not trusted"):
 			return untrusted
 		case hasAny(s, "certificate is valid for", "doesn't contain any ip sans", "not valid for any names", "relies on legacy common name field"):
@@ -101,7 +101,7 @@ func apiRequest(s string, k kind) bool {
 		"certificatesigningrequest", "certificate signing request", "ensure lease exists", "reflector.go", "k8s.io/client-go") || kubectls(s) {
 		return true
 	}
-	return k == k3s && hasAny(s, "connection to cluster at", "/cacerts", ":6444", ":9345", "agent config", "/v1-k3s/", "/v1-rke2/", "server is not ready")
+	return k&k3s != 0 && hasAny(s, "connection to cluster at", "/cacerts", ":6444", ":9345", "agent config", "/v1-k3s/", "/v1-rke2/", "server is not ready")
 }
 
 // ofAPIServer is a failed request's reason.
@@ -123,14 +123,14 @@ func (f fault) ofAPIServer(s string, k kind) string {
 		return "DNSFailed"
 	case refused:
 		// The agent's own load balancer refuses for want of a server.
-		if k == k3s && hasAny(s, "127.0.0.1:6444", "[::1]:6444") {
+		if k&k3s != 0 && hasAny(s, "127.0.0.1:6444", "[::1]:6444") {
 			return "APIServerUnreachable"
 		}
 		return "APIServerRefused"
 	case unreachable:
 		return "APIServerUnreachable"
 	case unauthorized:
-		if k == k3s {
+		if k&k3s != 0 {
 			return "K3sTokenRejected"
 		}
 		return "APIServerUnauthorized"

@@ -25,10 +25,8 @@ func moduleOf(s string) string {
 	if !ok || len(name) > 64 {
 		return ""
 	}
-	for i := 0; i < len(name); i++ {
-		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return ""
-		}
+	if strings.Trim(name, lowers+"-_") != "" {
+		return ""
 	}
 	return strings.ReplaceAll(name, "-", "_")
 }
@@ -153,10 +151,8 @@ func scriptExit(logs []log) *int {
 					code = number(text, code)
 				}
 			case strings.Contains(s, "failed running /var/lib/cloud/"):
-				if _, rest, ok := strings.Cut(s, " ["); ok {
-					if text, _, ok := strings.Cut(lastCut(rest), "]"); ok {
-						code = number(text, code)
-					}
+				if text, _, ok := strings.Cut(s[strings.LastIndex(s, "[")+1:], "]"); ok {
+					code = number(text, code)
 				}
 			case strings.Contains(s, "command: [") && strings.Contains(s, "/scripts/"), strings.Contains(s, "command: /var/lib/cloud/") && strings.Contains(s, "/scripts/"):
 				command = true
@@ -167,14 +163,6 @@ func scriptExit(logs []log) *int {
 		}
 	}
 	return code
-}
-
-// lastCut is what follows the last " [" of s.
-func lastCut(s string) string {
-	if i := strings.LastIndex(s, " ["); i >= 0 {
-		return s[i+2:]
-	}
-	return s
 }
 
 func number(text string, otherwise *int) *int {
@@ -194,7 +182,7 @@ func (p *Provision) code() *int {
 }
 
 // codeRank keeps a code below what was written beside it.
-func codeRank(c AKSCode, r rank) rank {
+func codeRank(c aksCode, r rank) rank {
 	most := rankEffect
 	if strings.Contains(c.Name, "TIMEOUT") {
 		most = rankPhase
@@ -202,14 +190,17 @@ func codeRank(c AKSCode, r rank) rank {
 	return min(r, most)
 }
 
-// provisionFindings are what AKS's exit code gives. Windows has other codes.
+// provisionFindings are what AKS's exit code gives.
 func provisionFindings(f Facts) []finding {
 	code := f.Provision.code()
 	if code == nil || *code == 0 {
 		return nil
 	}
 	found := finding{reason: "AKSProvisioningFailed", rank: rankStage, log: -1, order: provision, exit: code, text: "exit code " + strconv.Itoa(*code)}
-	if c, ok := aksReason(*code); ok && !f.Windows {
+	for _, c := range aksCodes(f.Windows) {
+		if c.Code != *code {
+			continue
+		}
 		r, _ := Lookup(c.Reason)
 		found.reason, found.rank = c.Reason, codeRank(c, r.rank)
 		found.text += " (" + c.Name + ")"

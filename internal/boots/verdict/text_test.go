@@ -48,13 +48,14 @@ func TestText(t *testing.T) {
 	} {
 		for _, head := range []string{"", "Nov 21 06:58:31 pool1000003 kubelet[1402]: ", "2026-11-21T06:58:31+00:00 pool1000003 kubelet[1402]: ", "[   31.310021] kubelet[1402]: "} {
 			text := Log{Lines: c.lines(head)}
-			j := JudgeText([]Log{text})
+			j := judgeText([]Log{text})
 			if j.Reason != c.reason || !strings.Contains(j.Message, c.also) {
 				t.Errorf("%s after %q: %s: %s", name, head, j.Reason, j.Message)
 			}
-			for _, l := range Lines(text) {
-				if l.Program != "kubelet" && !strings.Contains(l.Text, "Linux version") {
-					t.Errorf("%s after %q: %q is of %q", name, head, l.Text, l.Program)
+			read := newLog("", kindOf(""), text.Lines, false)
+			for i, k := range read.of {
+				if k != kubelet && !strings.Contains(read.lines[i], "Linux version") {
+					t.Errorf("%s after %q: %q is of %d", name, head, read.lines[i], k)
 				}
 			}
 		}
@@ -67,19 +68,18 @@ func TestPrograms(t *testing.T) {
 		`[   12.310021] EXT4-fs (sda1): mounted filesystem`,
 		`[   13.310021] cloud-init[812]: + kubeadm join`,
 		`2026-11-21 06:58:05,331 - util.py[DEBUG]: Reading from /etc/os-release`,
-		`time="2026-11-21T06:58:12.346337112Z" level=info msg="containerd successfully booted in 0.094s"`,
+		`time="2026-11-21T06:58:12.346337112Z" level=info msg="containerd successfully booted in 0.094s"`, // or k3s's
 		`time="2026-11-21T06:58:12Z" level=info msg="Starting k3s agent"`,
 		`I1121 06:58:12.346337    1800 checks.go:577] validating Kubernetes and kubeadm version`,
 		`I1121 06:58:12.346337    1402 server.go:529] "Kubelet version"`,
 		`Nov 21 06:58:31 pool1000003 sshd[33]: Connection closed`,
 		`a line of prose`,
 	}
-	want := []string{"kernel", "script", "cloud-init", "containerd", "k3s", "script", "kubelet", "", ""}
-	var got []string
-	for _, l := range Lines(Log{Source: "notes.txt", Lines: text}) {
-		got = append(got, l.Program)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the programs are %q, not %q", got, want)
+	want := []kind{kernel, output, cloudInit, runtime | k3s, k3s, output, kubelet, foreign, elsewhere}
+	if got := newLog("notes.txt", kindOf("notes.txt"), text, false).of; !slices.Equal(got, want) {
+		t.Errorf("the programs are %b, not %b", got, want)
 	}
 }
+
+// judgeText judges texts as a person pastes them, of which nothing else is known.
+func judgeText(texts []Log) Judgement { return Judge(Facts{Outside: true, Logs: texts}) }

@@ -23,11 +23,8 @@ func (u Unit) isK3s() bool {
 }
 
 func (u Unit) isRuntime() bool {
-	switch u.base() {
-	case "containerd", "crio", "docker":
-		return true
-	}
-	return false
+	b := u.base()
+	return b == "containerd" || b == "crio" || b == "docker"
 }
 
 func (u Unit) isCloudInit() bool {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -226,56 +225,33 @@ func (j *journal) binary(in *lines, e *entry, name []byte) bool {
 // text are lists of bytes, repeated fields lists of values, and what is too long
 // is null.
 func (j *journal) readJSON(in *lines) {
-	type object struct {
-		Real       json.RawMessage `json:"__REALTIME_TIMESTAMP"`
-		Mono       json.RawMessage `json:"__MONOTONIC_TIMESTAMP"`
-		SourceReal json.RawMessage `json:"_SOURCE_REALTIME_TIMESTAMP"`
-		Boot       json.RawMessage `json:"_BOOT_ID"`
-		ID         json.RawMessage `json:"MESSAGE_ID"`
-		Unit       json.RawMessage `json:"UNIT"`
-		Message    json.RawMessage `json:"MESSAGE"`
-		Ident      json.RawMessage `json:"SYSLOG_IDENTIFIER"`
-		Host       json.RawMessage `json:"_HOSTNAME"`
-		Result     json.RawMessage `json:"UNIT_RESULT"`
-		JobResult  json.RawMessage `json:"JOB_RESULT"`
-		Kernel     json.RawMessage `json:"KERNEL_USEC"`
-		InitRD     json.RawMessage `json:"INITRD_USEC"`
-		Userspace  json.RawMessage `json:"USERSPACE_USEC"`
-	}
 	var e entry
 	for in.next() {
 		line := bytes.TrimLeft(bytes.TrimSpace(in.line), "\x1e") // json-seq
 		if len(line) == 0 {
 			continue
 		}
-		var v object
-		if err := json.Unmarshal(line, &v); err != nil {
-			// One whose value is of another kind than expected has the rest.
-			var kind *json.UnmarshalTypeError
-			if !errors.As(err, &kind) {
-				in.bad++
-				continue
-			}
+		var v map[string]json.RawMessage
+		if json.Unmarshal(line, &v) != nil || v == nil {
+			in.bad++
+			continue
 		}
 		e.reset()
-		for _, f := range [...]struct {
-			name  string
-			value json.RawMessage
-		}{
-			{"__REALTIME_TIMESTAMP", v.Real}, {"__MONOTONIC_TIMESTAMP", v.Mono}, {"_SOURCE_REALTIME_TIMESTAMP", v.SourceReal},
-			{"_BOOT_ID", v.Boot}, {"MESSAGE_ID", v.ID}, {"UNIT", v.Unit}, {"MESSAGE", v.Message}, {"SYSLOG_IDENTIFIER", v.Ident},
-			{"_HOSTNAME", v.Host}, {"UNIT_RESULT", v.Result}, {"JOB_RESULT", v.JobResult}, {"KERNEL_USEC", v.Kernel}, {"INITRD_USEC", v.InitRD}, {"USERSPACE_USEC", v.Userspace},
+		for _, name := range [...]string{
+			"__REALTIME_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "_BOOT_ID", "MESSAGE_ID", "UNIT", "MESSAGE", "SYSLOG_IDENTIFIER",
+			"_HOSTNAME", "UNIT_RESULT", "JOB_RESULT", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC",
 		} {
-			if value := fieldOf(f.value); value != nil {
-				e.set([]byte(f.name), value)
+			if value := JournalField(v[name]); value != nil {
+				e.set([]byte(name), value)
 			}
 		}
 		j.take(in, &e)
 	}
 }
 
-// fieldOf is a field's value, of whichever of the JSON layouts.
-func fieldOf(raw json.RawMessage) []byte {
+// JournalField is the value of a field of a journal as JSON, in whichever of the layouts; nil
+// where it has none.
+func JournalField(raw json.RawMessage) []byte {
 	if len(raw) == 0 {
 		return nil
 	}
@@ -295,7 +271,7 @@ func fieldOf(raw json.RawMessage) []byte {
 			return nil
 		}
 		if list[0][0] == '"' || list[0][0] == '[' {
-			return fieldOf(list[0])
+			return JournalField(list[0])
 		}
 		text := make([]byte, 0, len(list))
 		for _, n := range list {
