@@ -209,7 +209,7 @@ func (p *part) readObject() bool {
 		parse := func(b []byte, to any) error { return yaml.Unmarshal(b, to) }
 		if strings.HasPrefix(strings.TrimSpace(text), "{") {
 			parse = json.Unmarshal
-		} else if len(text) > maxYAML {
+		} else if len(text) > maxYAML || aliased([]byte(text)) {
 			return false
 		}
 		if parse([]byte(text), &list) != nil {

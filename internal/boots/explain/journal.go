@@ -10,22 +10,22 @@ import (
 // entries gives a journal as -o json or -o export prints it, and logs that other programs
 // carry in JSON, as lines of text. Other lines stay as they are.
 func entries(lines []Line) ([]Line, bool) {
-	out := make([]Line, 0, len(lines))
+	out := tail{lines: maxLines, bytes: maxKept}
 	var e map[string]any // of an export
 	first, boot, found := 0, "", false
 	put := func(n int, e map[string]any) bool {
-		text, id, ok := entry(e)
+		head, text, id, ok := entry(e)
 		if !ok {
 			return false
 		}
 		if id != "" && boot != "" && id != boot {
-			out = append(out, Line{n, "-- Boot " + id + " --"})
+			out.add(Line{n, "-- Boot " + id + " --"})
 		}
 		if id != "" {
 			boot = id
 		}
 		for part := range strings.SplitSeq(text, "\n") {
-			out = append(out, Line{n, part})
+			out.add(Line{n, head + part})
 		}
 		found = true
 		return true
@@ -51,18 +51,22 @@ func entries(lines []Line) ([]Line, bool) {
 		if strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && json.Unmarshal([]byte(s), &object) == nil && put(l.Number, object) {
 			continue
 		}
-		out = append(out, l)
+		out.add(l)
 	}
 	if e != nil {
 		put(first, e)
 	}
-	return out, found
+	return out.kept, found
 }
 
-// entry is an entry as journalctl prints it, or what a program wrote that a container
-// runtime keeps.
-func entry(e map[string]any) (text, boot string, ok bool) {
+// maxName is how long a name in an entry may be, in bytes: Linux allows hosts no more.
+const maxName = 64
+
+// entry is an entry as journalctl prints it, with a head before each line of its text, or
+// what a program wrote that a container runtime keeps.
+func entry(e map[string]any) (head, text, boot string, ok bool) {
 	word := func(key string) string { s, _ := e[key].(string); return s }
+	name := func(key string) string { s := word(key); return strings.ToValidUTF8(s[:min(len(s), maxName)], "") }
 	message := word("MESSAGE")
 	if bytes, is := e["MESSAGE"].([]any); is { // what is not UTF-8
 		var b []byte
@@ -74,25 +78,25 @@ func entry(e map[string]any) (text, boot string, ok bool) {
 	}
 	if message == "" {
 		if log := word("log"); log != "" && word("stream") != "" { // Docker's
-			return strings.TrimRight(log, "\n"), "", true
+			return "", strings.TrimRight(log, "\n"), "", true
 		}
-		return "", "", false
+		return "", "", "", false
 	}
 	at := time.Time{}
 	var micros int64
 	if _, err := fmt.Sscan(word("__REALTIME_TIMESTAMP"), &micros); err == nil {
 		at = time.UnixMicro(micros).UTC()
 	}
-	host, program := word("_HOSTNAME"), word("SYSLOG_IDENTIFIER")
+	host, program := name("_HOSTNAME"), name("SYSLOG_IDENTIFIER")
 	if host == "" {
 		host = "-"
 	}
 	if program == "" {
 		program = "-"
 	}
-	if pid := word("_PID"); pid != "" && program != "kernel" {
+	if pid := name("_PID"); pid != "" && program != "kernel" {
 		program += "[" + pid + "]"
 	}
-	head := at.Format("Jan _2 15:04:05") + " " + host + " " + program + ": "
-	return head + strings.ReplaceAll(message, "\n", "\n"+head), word("_BOOT_ID"), true
+	head = at.Format("Jan _2 15:04:05") + " " + host + " " + program + ": "
+	return head, message, name("_BOOT_ID"), true
 }
