@@ -48,7 +48,7 @@ Their names do not matter. It reads, among others (docs/reference/boot.md):
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reports, err := o.readBoots(args)
+			reports, err := interruptible(cmd.Context(), func() ([]wire.BootReport, error) { return o.readBoots(args) })
 			if err != nil {
 				return err
 			}

@@ -42,8 +42,8 @@ or no text.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			r, err := o.readTexts(args)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := interruptible(cmd.Context(), func() (explain.Report, error) { return o.readTexts(args) })
 			if err != nil {
 				return err
 			}

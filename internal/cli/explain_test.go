@@ -127,12 +127,17 @@ func TestExplainBadInput(t *testing.T) {
 		says []string
 		not  string
 	}{
-		"nothing":           {strings.NewReader(""), refused, []string{"empty"}, ""},
-		"spaces":            {strings.NewReader(" \n\n"), refused, []string{"empty"}, ""},
-		"binary":            {strings.NewReader(strings.Repeat("\x01\x02\x80\xff", 1000)), refused, []string{"binary"}, ""},
-		"an archive":        {strings.NewReader("\x1f\x8b\x08\x00abc"), refused, []string{"gunzip"}, ""},
-		"a line of 200 MB":  {io.MultiReader(strings.NewReader(cause), &endless{200 << 20}, strings.NewReader("\n"+cause)), needsPerson, []string{"SwapOn", "256 KiB"}, ""},
-		"many lines":        {io.MultiReader(strings.NewReader(strings.Repeat("2026-11-21T06:58:31Z x y[1]: z\n", 400_000)), strings.NewReader(cause)), needsPerson, []string{"SwapOn", "not judged"}, ""},
+		"nothing":          {strings.NewReader(""), refused, []string{"empty"}, ""},
+		"spaces":           {strings.NewReader(" \n\n"), refused, []string{"empty"}, ""},
+		"binary":           {strings.NewReader(strings.Repeat("\x01\x02\x80\xff", 1000)), refused, []string{"binary"}, ""},
+		"an archive":       {strings.NewReader("\x1f\x8b\x08\x00abc"), refused, []string{"gunzip"}, ""},
+		"a line of 200 MB": {io.MultiReader(strings.NewReader(cause), &endless{200 << 20}, strings.NewReader("\n"+cause)), needsPerson, []string{"SwapOn", "256 KiB"}, ""},
+		"many lines":       {io.MultiReader(strings.NewReader(strings.Repeat("2026-11-21T06:58:31Z x y[1]: z\n", 400_000)), strings.NewReader(cause)), needsPerson, []string{"SwapOn", "not judged"}, ""},
+		"an entry of many lines": {strings.NewReader(strings.Repeat(`{"__REALTIME_TIMESTAMP":"1","_HOSTNAME":"`+strings.Repeat("h", 2000)+`","MESSAGE":"`+strings.Repeat(`\n`, 120_000)+`end"}`+"\n", 2) + cause),
+			needsPerson, []string{"SwapOn"}, ""},
+		"a YAML of aliases": {strings.NewReader("kind: Node\nstatus: {conditions: []}\na: &a " + strings.Repeat("x", 1<<20) + "\nb:\n" + strings.Repeat("- *a\n", 500)), workflow.ExitDone, []string{"unclear"}, ""},
+		"many exit codes":   {strings.NewReader(strings.Repeat(`"provisioningState": "Failed" `+strings.Repeat(`extension "a" exit status=1 `, 9000)+"\n", 30)), needsPerson, []string{"failed"}, ""},
+		"escaped breaks":    {strings.NewReader(strings.Repeat(`"provisioningState": "Failed"`+strings.Repeat(`\n`, 115_000)+`"provisioningState": "Failed"`+"\n", 31)), needsPerson, []string{"failed"}, ""},
 		"prose":             {strings.NewReader("my node does not come up, please help\n"), workflow.ExitDone, []string{"unclear", "journalctl -b"}, ""},
 		"a secret":          {strings.NewReader("kubeadm join --token abcdef.0123456789abcdef 10.1.0.4:6443\n" + cause), needsPerson, []string{"[redacted]"}, "0123456789abcdef"},
 		"terminal's orders": {strings.NewReader("\x1b]0;evil\x07\x1b[2J\x9b31m" + cause), needsPerson, []string{"SwapOn"}, "\x1b"},

@@ -35,3 +35,23 @@ func (o *options) explainInterrupt(ctx context.Context, show *progress) (stop fu
 	}()
 	return func() { close(ended) }
 }
+
+// interruptible returns what read returns, or ctx's error if that ends first: a read of
+// standard input or of a FIFO does not end by itself. Read goes on until the process ends.
+func interruptible[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	var value T
+	done := make(chan error, 1)
+	go func() {
+		v, err := read()
+		if err == nil {
+			value = v
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return value, err
+	case <-ctx.Done():
+		return *new(T), context.Cause(ctx)
+	}
+}

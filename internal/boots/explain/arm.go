@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/boots/verdict"
+	"github.com/ortet/ortet/internal/redact"
 )
 
 // azures is the form of what readARM reads.
@@ -31,15 +32,15 @@ var meant = map[byte]string{'n': "\n", 'r': "\n", 't': " ", '"': `"`, '\'': "'",
 // unescaped breaks the JSON in JSON that ARM's errors are, whole or cut, into the lines that
 // programs wrote: escapes of any depth are undone.
 func unescaped(lines []Line) []Line {
-	var out []Line
+	out := tail{lines: maxLines, bytes: maxKept}
 	for _, l := range lines {
 		text := slashes.ReplaceAllStringFunc(l.Text, func(s string) string { return meant[s[len(s)-1]] })
 		text = fields.ReplaceAllString(text, "$1\n$2")
 		for part := range strings.SplitSeq(text, "\n") {
-			out = append(out, Line{l.Number, part})
+			out.add(Line{l.Number, part[:min(len(part), redact.MaxRead)]})
 		}
 	}
-	return out
+	return out.kept
 }
 
 // readARM reads an error of Azure's, or an instance view. AKS's exit codes count only

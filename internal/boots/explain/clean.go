@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ortet/ortet/internal/redact"
 )
 
 var (
@@ -96,7 +98,7 @@ func unwrapped(lines []Line) (out []Line, wrapped bool) {
 	last, joined := 0, false // the width of the line before, as it was
 	for _, l := range lines {
 		word, _, _ := strings.Cut(strings.TrimLeft(l.Text, " "), " ")
-		if len(out) > 0 && (goesOn(l.Text) && last+1+runes(word) > room || strings.HasSuffix(out[len(out)-1].Text, "]:")) {
+		if len(out) > 0 && len(out[len(out)-1].Text) < redact.MaxRead && (goesOn(l.Text) && last+1+runes(word) > room || strings.HasSuffix(out[len(out)-1].Text, "]:")) {
 			more := l.Text
 			if !hard || last < width { // broken between words
 				more = " " + strings.TrimLeft(l.Text, " ")

@@ -13,20 +13,21 @@ import (
 // entries gives a journal as -o json or -o export prints it, and logs that other programs
 // carry in JSON, as lines of text. Other lines stay as they are.
 func entries(lines []Line) ([]Line, bool) {
-	out := make([]Line, 0, len(lines))
+	out := tail{lines: maxLines, bytes: maxKept}
 	var export map[string]string
 	at, boot, found := 0, "", false
 	put := func(e map[string]string) bool {
-		text, id := entry(e), e["_BOOT_ID"]
+		head, text := entry(e)
 		if text == "" {
 			return false
 		}
+		id := short(e["_BOOT_ID"])
 		if id != "" && boot != "" && id != boot {
-			out = append(out, Line{at, "-- Boot " + id + " --"})
+			out.add(Line{at, "-- Boot " + id + " --"})
 		}
 		boot, found = cmp.Or(id, boot), true
 		for part := range strings.SplitSeq(text, "\n") {
-			out = append(out, Line{at, part})
+			out.add(Line{at, head + part})
 		}
 		return true
 	}
@@ -55,26 +56,28 @@ func entries(lines []Line) ([]Line, bool) {
 					continue
 				}
 			}
-			out = append(out, l)
+			out.add(l)
 		}
 	}
 	put(export)
-	return out, found
+	return out.kept, found
 }
 
-// entry is an entry as journalctl prints it, or what a program wrote that a container
-// runtime keeps; "" for what is neither.
-func entry(e map[string]string) string {
+// entry is an entry as journalctl prints it, with the head of each line of its text, or what a
+// program wrote that a container runtime keeps; no text for what is neither.
+func entry(e map[string]string) (head, text string) {
 	if e["MESSAGE"] == "" && e["stream"] != "" { // Docker's
-		return strings.TrimRight(e["log"], "\n")
+		return "", strings.TrimRight(e["log"], "\n")
 	} else if e["MESSAGE"] == "" {
-		return ""
+		return "", ""
 	}
 	micros, _ := strconv.ParseInt(e["__REALTIME_TIMESTAMP"], 10, 64)
-	program := cmp.Or(e["SYSLOG_IDENTIFIER"], "-")
-	if e["_PID"] != "" && program != "kernel" {
-		program += "[" + e["_PID"] + "]"
+	program := cmp.Or(short(e["SYSLOG_IDENTIFIER"]), "-")
+	if pid := short(e["_PID"]); pid != "" && program != "kernel" {
+		program += "[" + pid + "]"
 	}
-	head := time.UnixMicro(micros).UTC().Format("Jan _2 15:04:05") + " " + cmp.Or(e["_HOSTNAME"], "-") + " " + program + ": "
-	return head + strings.ReplaceAll(e["MESSAGE"], "\n", "\n"+head)
+	return time.UnixMicro(micros).UTC().Format("Jan _2 15:04:05") + " " + cmp.Or(short(e["_HOSTNAME"]), "-") + " " + program + ": ", e["MESSAGE"]
 }
+
+// short is a name in an entry: Linux allows hosts 64 bytes, and others are no longer.
+func short(name string) string { return strings.ToValidUTF8(name[:min(len(name), 64)], "") }

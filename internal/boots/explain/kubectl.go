@@ -62,7 +62,7 @@ func objects(t *Text) (parts []*part) {
 		b.WriteString(l.Text + "\n")
 	}
 	text := []byte(b.String())
-	if b.Len() <= maxYAML && kinds.Match(text) {
+	if b.Len() <= maxYAML && kinds.Match(text) && !aliased(text) {
 		text, _ = yaml.YAMLToJSON(text)
 	}
 	var list object

@@ -27,6 +27,21 @@ type Line struct {
 	Text   string
 }
 
+// A tail keeps the last lines that are added, within bounds: also where one line of a file
+// is many, each with a head.
+type tail struct {
+	lines, bytes int // bounds
+	kept         []Line
+	size         int // bytes that are kept
+}
+
+func (t *tail) add(l Line) {
+	t.kept = append(t.kept, l)
+	for t.size += len(l.Text); (t.size > t.bytes || len(t.kept) > t.lines) && len(t.kept) > 1; t.kept = t.kept[1:] {
+		t.size -= len(t.kept[0].Text)
+	}
+}
+
 // A Text is what was read of one file.
 type Text struct {
 	Name  string
@@ -59,7 +74,7 @@ func Read(name string, r io.Reader, files int) (Text, error) {
 	if what := noText(head); what != "" {
 		return t, NoTextError(what)
 	}
-	long, kept := 0, 0
+	long, kept := 0, tail{lines: maxLines / files, bytes: maxKept / files}
 	for {
 		line, more, err := readLine(b)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -71,11 +86,9 @@ func Read(name string, r io.Reader, files int) (Text, error) {
 		if t.Total++; more {
 			long++
 		}
-		t.Lines = append(t.Lines, Line{t.Total, line})
-		for kept += len(line); (kept > maxKept/files || len(t.Lines) > maxLines/files) && len(t.Lines) > 1; t.Lines = t.Lines[1:] {
-			kept -= len(t.Lines[0].Text)
-		}
+		kept.add(Line{t.Total, line})
 	}
+	t.Lines = kept.kept
 	if long > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d of its lines are longer than %d KiB and were cut", long, maxLine>>10))
 	}
