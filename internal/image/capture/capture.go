@@ -135,17 +135,18 @@ type capture struct {
 	result Result
 
 	// Of this process alone.
-	builds    int              // of the version, that Azure failed
-	deleting  fleet.ResourceID // version that prune deletes
-	tried     map[string]bool  // versions that it tried to delete
-	flushing  time.Time        // since when the pod that flushes the donor's disk is there; zero: it is not
-	flushed   time.Time        // when the flush that has ended began; zero: by another process
-	inspected bool             // the inspection pod is created
-	lost      []string         // workbenches, by node: another that can serve takes their place
-	grew      bool             // this capture asked for new nodes, or waited for them
-	gone      bool             // the donor of the open record: its instance, or its Node as a member of the scale set
-	judging   judging
-	sizes     map[string]fleet.SizeInfo // that were looked up, by lower-case name
+	builds     int              // of the version, that Azure failed
+	deleting   fleet.ResourceID // version that prune deletes
+	pruneFails bool             // deleting is a version that Azure failed to build
+	tried      map[string]bool  // versions that it tried to delete
+	flushing   time.Time        // since when the pod that flushes the donor's disk is there; zero: it is not
+	flushed    time.Time        // when the flush that has ended began; zero: by another process
+	inspected  bool             // the inspection pod is created
+	lost       []string         // workbenches, by node: another that can serve takes their place
+	grew       bool             // this capture asked for new nodes, or waited for them
+	gone       bool             // the donor of the open record: its instance, or its Node as a member of the scale set
+	judging    judging
+	sizes      map[string]fleet.SizeInfo // that were looked up, by lower-case name
 }
 
 func (s *Service) capture(q Request) *capture {
