@@ -60,12 +60,9 @@ func (s *Server) keepDeleted(e *entry) {
 	}, time.Now())
 	kept.extra = e
 	s.inBackground(func(ctx context.Context) error {
-		if pause(ctx, deletedVersionKept) != nil {
-			return nil // the server closes
-		}
-		over := false
+		over := pause(ctx, deletedVersionKept) == nil // otherwise the server closes
 		s.locked(func() {
-			if over = s.find(id) == kept; over {
+			if over = over && s.find(id) == kept; over {
 				s.delete(kept)
 			}
 		})
