@@ -92,6 +92,9 @@ func imageType() *resourceType {
 		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
+			if len(c.s.deletedVersions(artifactOf(c.id))) > 0 {
+				return nil, conflict("The gallery image '%s' has soft-deleted versions. Delete them permanently first.", c.id.name())
+			}
 			return c.remove(c.childless("versions"), func(*entry) work { return work{span: c.duration("image.delete")} })
 		},
 	}

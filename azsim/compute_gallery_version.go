@@ -27,7 +27,7 @@ func versionType() *resourceType {
 	h := hooks[armcompute.GalleryImageVersion]{check: checkVersion, work: versionWork}
 	return &resourceType{
 		name: "Microsoft.Compute/galleries/images/versions", versions: galleryVersions(), operations: galleryOperations,
-		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
+		put: func(c *call) (*reply, error) { return putVersion(c, h) }, preflight: true,
 		patch:  func(c *call) (*reply, error) { return patch(c, h) },
 		remove: removeVersion,
 		render: renderVersion,
@@ -281,7 +281,11 @@ func (c *call) changeVersion(old, next *armcompute.GalleryImageVersion) error {
 }
 
 func removeVersion(c *call) (*reply, error) {
+	soft := c.deletesSoftly()
 	return c.remove(func(e *entry) error {
+		if soft && stateOf(e.body) == stateFailed {
+			return conflict("The gallery image version '%s' has provisioning state 'Failed' and cannot be soft-deleted. Disable soft delete on the gallery to delete it.", e.id.name())
+		}
 		p := e.body.(*armcompute.GalleryImageVersion).Properties
 		if val(p.SafetyProfile.BlockDeletionBeforeEndOfLife) && p.PublishingProfile.EndOfLifeDate != nil && c.now.Before(*p.PublishingProfile.EndOfLifeDate) {
 			return refuse(http.StatusConflict, "OperationNotAllowed",
@@ -290,6 +294,13 @@ func removeVersion(c *call) (*reply, error) {
 		}
 		return nil
 	}, func(e *entry) work {
+		if soft {
+			return work{span: c.duration("version.delete"), done: func(failure *armError) {
+				if failure == nil {
+					c.s.keepDeleted(e)
+				}
+			}}
+		}
 		return work{span: c.duration("version.delete"), run: c.s.dropVolumes(volumesOf(e)...)}
 	})
 }

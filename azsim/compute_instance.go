@@ -54,6 +54,7 @@ type instance struct {
 	// What goes on with it whatever becomes of the operation that began it; nil for
 	// nothing. A deletion that has succeeded stays.
 	creation, upgrade, deletion *task
+	heir                        *entry // that was made in its place; nil for none
 	// notice is the Terminate event that tells of its deletion, nil for none: it
 	// runs on until that begins.
 	notice *postedEvent
@@ -242,12 +243,13 @@ func (s *Server) settle(e *entry, err error) error {
 	return x.failure
 }
 
-// createInstance makes a new instance run: disk, boot, extensions.
+// createInstance makes a new instance run.
 func (s *Server) createInstance(e *entry) error {
 	x, _ := instanceOf(e)
 	return s.settle(e, s.bringUp(x.alive, e))
 }
 
+// bringUp does what a new instance needs: disk, boot, extensions.
 func (s *Server) bringUp(ctx context.Context, e *entry) error {
 	x, _ := instanceOf(e)
 	start := time.Now()
@@ -296,13 +298,17 @@ func (s *Server) allocate(e *entry) error {
 // the server's speed: 20 minutes (CAPZ issue 1768).
 const osProvisioningTimeout = 20 * time.Minute
 
-// boot starts the computer and waits for it to be ready, up to osProvisioningTimeout. The
-// reasons that it is not are reported as Azure does.
+// boot starts the computer and waits for it to be ready, up to osProvisioningTimeout, or to
+// resilientTimeout. The reasons that it is not are reported as Azure does.
 func (s *Server) boot(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
 	var c Computer
 	var fault *Fault
+	timeout := osProvisioningTimeout
 	s.locked(func() {
+		if x.recreated() {
+			timeout = resilientTimeout
+		}
 		x.oldUserData = userDataDelay{}
 		c = s.computerOf(e)
 		fault = s.innerFault(e.rt.name+"/provision", e.id)
@@ -311,7 +317,7 @@ func (s *Server) boot(ctx context.Context, e *entry) error {
 		return fault.failure()
 	}
 	err := s.onSubstrate(ctx, x, func(sub Substrate) error {
-		bounded, cancel := context.WithTimeout(ctx, osProvisioningTimeout)
+		bounded, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		return sub.Boot(bounded, c)
 	})

@@ -57,7 +57,14 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 		for _, zone := range placeZones(zonesOf(body.Zones), members, more) {
 			e := s.newInstance(set, zone, time.Now())
 			x, _ := instanceOf(e)
-			x.creation = s.spawn(func() error { return s.createInstance(e) }, func(error) { e.op, x.creation = nil, nil })
+			last := e
+			x.creation = s.spawn(func() (err error) {
+				last, err = s.createMember(set, e)
+				return err
+			}, func(error) {
+				x, _ := instanceOf(last)
+				last.op, x.creation = nil, nil
+			})
 			list = append(list, e)
 		}
 		for _, e := range list {
@@ -130,6 +137,11 @@ func (s *Server) keepFirst(ctx context.Context, set *entry, made []*entry, creat
 		}
 		_, body := setOf(set)
 		list, _ := s.livingOf(set)
+		for i, e := range made {
+			for x, _ := instanceOf(e); x.heir != nil; x, _ = instanceOf(made[i]) {
+				made[i] = x.heir
+			}
+		}
 		slices.SortStableFunc(made, func(a, b *entry) int {
 			return cmp.Compare(creationRank(b), creationRank(a))
 		})

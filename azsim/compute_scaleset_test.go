@@ -295,6 +295,56 @@ func TestFailedBoot(t *testing.T) {
 	})
 }
 
+// Resilient creation deletes what did not report within 8 minutes and makes another of a new name,
+// for 30 minutes; meanwhile the set has no more than its capacity, and shows Creating.
+func TestResilientCreation(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*armcompute.VirtualMachineScaleSet)
+		fails  int // creations
+		want   []string
+		took   time.Duration
+	}{
+		"the second comes up": {nil, 1, []string{"0 Succeeded running", "2 Succeeded running"}, 8 * time.Minute},
+		"none comes up":       {nil, 9, []string{"0 Succeeded running", "4 Failed running"}, 32 * time.Minute},
+		"without the policy":  {func(b *armcompute.VirtualMachineScaleSet) { b.Properties.ResiliencyPolicy = nil }, 1, []string{"0 Succeeded running", "1 Failed running"}, 0},
+		"overprovisioned": {func(b *armcompute.VirtualMachineScaleSet) { b.Properties.Overprovision = ptr(true) }, 3,
+			[]string{"0 Succeeded running", "Succeeded running"}, 8 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Server{}
+				defer s.Close()
+				l := newLab(t, s)
+				body := pool(2)
+				body.Properties.ResiliencyPolicy = &armcompute.ResiliencyPolicy{ResilientVMCreationPolicy: &armcompute.ResilientVMCreationPolicy{Enabled: ptr(true)}}
+				if c.change != nil {
+					c.change(&body)
+				}
+				if err := s.AddFault(Fault{Action: instanceType + "/provision", Path: `/[1-9]$`, Effect: EffectError, Status: 409, Code: "OSProvisioningTimedOut", Count: c.fails}); err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				p, err := l.sets.BeginCreateOrUpdate(context.Background(), labGroup, "pool1", body, nil)
+				_, err = tryDone(p, err)
+				if took := time.Since(begun); took < c.took || took > c.took+10*time.Minute {
+					t.Errorf("it took %s", took)
+				}
+				if strings.Contains(c.want[1], "Failed") {
+					wantRefusal(t, err, "OSProvisioningTimedOut", "")
+				} else if err != nil {
+					t.Error(err)
+				}
+				time.Sleep(10 * time.Minute)
+				ids := l.ids("pool1")
+				if name == "overprovisioned" && len(ids) == 2 { // which of three is first
+					ids[1] = strings.TrimLeft(ids[1], "456 ")
+				}
+				wantList(t, "instances", ids, c.want...)
+			})
+		})
+	}
+}
+
 // An overprovisioning set has more instances than its capacity for a while, and none of those
 // that it had before is deleted for it, whatever they do.
 func TestOverprovision(t *testing.T) {

@@ -9,6 +9,11 @@ import (
 // machines of their own.
 const Flexible = "Flexible"
 
+// RecreatedAfter is what a machine's creation takes at least when resilient creation deletes it:
+// Linux has 8 minutes to be provisioned (azure-compute-docs, resilient-vm-create-delete), less
+// one for clocks and for when that begins.
+const RecreatedAfter = 7 * time.Minute
+
 // A Boot is what the cloud itself knows of an instance's start, whether or not it
 // ever became a node: the instance view of a Uniform pool's instance, or of a
 // virtual machine of a Flexible one. Times are zero where the cloud gives none.
@@ -21,6 +26,8 @@ type Boot struct {
 	// Overprovisioned is that its pool makes more instances than its capacity, and
 	// deletes those that are left once so many are provisioned.
 	Overprovisioned bool `json:"overprovisioned,omitempty"`
+	// Recreated is that its pool deletes it if its creation times out (Pool.Recreates).
+	Recreated bool `json:"recreated,omitempty"`
 
 	Name     string `json:"name"`               // "pool1_3"; "pool1_1c0ffee0" in a Flexible pool
 	HostName string `json:"hostName,omitempty"` // "pool1000003"; Node names are lower case

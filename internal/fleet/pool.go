@@ -30,8 +30,9 @@ type Pool struct {
 	AutomaticOSUpgrade bool   `json:"automaticOSUpgrade"`
 	AutomaticRepairs   bool   `json:"automaticRepairs"`
 	Overprovision      bool   `json:"overprovision"`
-	Spot               bool   `json:"spot"`              // priority Spot or Low
-	ScaleIn            string `json:"scaleIn,omitempty"` // the scale-in policy's first rule: "OldestVM", "NewestVM", "Default"
+	Recreates          bool   `json:"recreates,omitempty"` // resilient creation: a machine whose creation timed out is deleted, and another of a new name made
+	Spot               bool   `json:"spot"`                // priority Spot or Low
+	ScaleIn            string `json:"scaleIn,omitempty"`   // the scale-in policy's first rule: "OldestVM", "NewestVM", "Default"
 	EvictionPolicy     string `json:"evictionPolicy,omitempty"`
 	ProvisioningState  string `json:"provisioningState,omitempty"`
 

@@ -209,7 +209,7 @@ func (w *world) leftovers(p *process) (all []lack) {
 	})
 	all = append(all, w.setLacks()...)
 	for id, version := range w.versions() {
-		if s := stateOf(version); (s == "Failed" || s == "Creating") && !slices.ContainsFunc(w.foreign, fleet.ResourceID(id).Equal) {
+		if s := stateOf(version); (s == "Failed" || s == "Creating") && !slices.ContainsFunc(w.foreign, fleet.ResourceID(id).Equal) && w.story.Pool.Kind != undeletable {
 			all = append(all, lack{7, fleet.ResourceID(id).Name(), "is a version in state " + s, ""})
 		}
 	}

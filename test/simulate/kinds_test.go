@@ -30,7 +30,10 @@ type kind struct {
 	elsewhere []wire.ElsewhereFolder
 }
 
-const setExtension = "Microsoft.Azure.Security"
+const (
+	setExtension = "Microsoft.Azure.Security"
+	undeletable  = "soft delete, and today's build failed" // a Failed version stays in such a gallery
+)
 
 var poolKinds = map[string]kind{
 	"disk encryption": {setUp: func(w *world) {
@@ -90,8 +93,19 @@ var poolKinds = map[string]kind{
 		body["properties"].(object)["hostGroup"] = object{"id": string(w.pool.In("hostGroups", "hosts"))}
 		profileIn(body)["capacityReservation"] = object{"capacityReservationGroup": object{"id": string(w.pool.In("capacityReservationGroups", "room"))}}
 	}},
-	"soft delete": {setUp: func(w *world) {
-		w.make(http.MethodPatch, w.names.Gallery, galleryAPI, object{"properties": object{"softDeletePolicy": object{"isSoftDeleteEnabled": true}}})
+	"soft delete": {setUp: (*world).deleteSoftly},
+	"soft delete of today's": {setUp: func(w *world) {
+		w.makeTodays()
+		w.deleteSoftly()
+		w.make(http.MethodDelete, w.todays(), galleryAPI, nil)
+	}},
+	undeletable: {setUp: func(w *world) {
+		w.makeTodays()
+		w.deleteSoftly()
+		w.azure.View(func(v *azsim.View) {
+			failed := armcompute.GalleryProvisioningStateFailed
+			v.Get(string(w.todays())).(*armcompute.GalleryImageVersion).Properties.ProvisioningState = &failed
+		})
 	}},
 	"standby pool": {setUp: func(w *world) {
 		w.make(http.MethodPut, w.pool.Group()+"/providers/Microsoft.StandbyPool/standbyVirtualMachinePools/warm", "2025-03-01", object{"location": location,
@@ -214,6 +228,29 @@ func (w *world) stored(id fleet.ResourceID) (body string) {
 	return body
 }
 
+func (w *world) deleteSoftly() {
+	w.make(http.MethodPatch, w.names.Gallery, galleryAPI, object{"properties": object{"softDeletePolicy": object{"isSoftDeleteEnabled": true}}})
+}
+
+// todays is the version that a capture of today makes first, and makeTodays what another made of that name.
+func (w *world) todays() fleet.ResourceID {
+	return w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))
+}
+
+func (w *world) makeTodays() {
+	w.make(http.MethodPut, w.todays(), galleryAPI, object{"location": location, "tags": object{fleet.TagCapture: "earlier"},
+		"properties": object{"storageProfile": object{"source": object{"id": string(w.names.Definition.Child("versions", "1999.12.25"))}}}})
+}
+
+// anotherName reports what is wrong where the version of today should have another name than the day's.
+func anotherName(w *world) string {
+	name := w.processes[0].capture.Version.Name()
+	if w.versions()[low(w.names.Definition.Child("versions", name))] == nil || !plan.AgainNamed(name) {
+		return fmt.Sprintf("the version is %s, of %v", name, slices.Sorted(maps.Keys(w.versions())))
+	}
+	return ""
+}
+
 // donorDisk is the id of the donor's OS disk.
 func (w *world) donorDisk() fleet.ResourceID {
 	return fleet.ResourceID(w.computerOf(w.nodeName(0)).OSDisk)
@@ -294,6 +331,8 @@ var poolsOfToday = []poolOfToday{
 	{name: "rooms that a plain capture leaves alone", kind: "rooms", silent: []string{"take room"}},
 	{name: "soft delete of the gallery", kind: "soft delete", change: func(p *Pool) { p.Versions = 4 }, ask: Ask{History: 3},
 		plan: []string{"gallery SIG_azsim deletes softly: what is pruned (1999.12.11, 1999.12.04) can be recovered"}},
+	{name: "soft delete, and the name is taken by a deleted version", kind: "soft delete of today's", after: anotherName},
+	{name: "soft delete, and the failed version of today stays", kind: undeletable, after: anotherName},
 	{name: "soft delete, and nothing is pruned", kind: "soft delete", silent: []string{"deletes softly"}},
 	{name: "replicas of a large pool", change: func(p *Pool) { p.Instances, p.Versions = 151, 0 }, plan: []string{"the version gets 4 replicas"}, after: func(w *world) string {
 		for id := range w.versions() {

@@ -195,6 +195,11 @@ type setAnswer struct {
 				EnableAutomaticOSUpgrade bool `json:"enableAutomaticOSUpgrade"`
 			} `json:"automaticOSUpgradePolicy"`
 		} `json:"upgradePolicy"`
+		ResiliencyPolicy struct {
+			ResilientVMCreationPolicy struct {
+				Enabled bool `json:"enabled"`
+			} `json:"resilientVMCreationPolicy"`
+		} `json:"resiliencyPolicy"`
 		AutomaticRepairsPolicy struct {
 			Enabled bool `json:"enabled"`
 		} `json:"automaticRepairsPolicy"`

@@ -57,7 +57,7 @@ func (c *Cloud) Boots(ctx context.Context, pool fleet.Pool) ([]fleet.Boot, error
 	if err := list(ctx, c, c.instances(p, pool.ID, flexible, true), func(vm *bootAnswer) error {
 		if !flexible || vm.of(pool.ID) {
 			b := bootOf(vm, pool.ID, flexible)
-			b.Overprovisioned = pool.Overprovision
+			b.Overprovisioned, b.Recreated = pool.Overprovision, pool.Recreates
 			out = append(out, b)
 		}
 		return nil

@@ -74,6 +74,7 @@ func poolOf(v *setAnswer) fleet.Pool {
 	}
 	pool.HostGroup, pool.PlacementGroup = fleet.ResourceID(p.HostGroup.ID), fleet.ResourceID(p.ProximityPlacementGroup.ID)
 	pool.Overprovision, pool.Hibernates = p.Overprovision, p.AdditionalCapabilities.HibernationEnabled
+	pool.Recreates = p.ResiliencyPolicy.ResilientVMCreationPolicy.Enabled
 	if rules := p.ScaleInPolicy.Rules; len(rules) > 0 {
 		pool.ScaleIn = rules[0]
 	}

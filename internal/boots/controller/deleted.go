@@ -55,8 +55,14 @@ var deletedAfterReport = bootRule{
 // short misleads.
 var deletedSurplus = bootRule{
 	name:   "it is being deleted, and may be surplus of its scale set",
-	when:   func(o *observed) bool { return o.deleting && o.boot.Overprovisioned },
+	when:   func(o *observed) bool { return o.deleting && o.boot.Overprovisioned && !o.timedOut() },
 	decide: (*observed).markDeleting,
+}
+
+// timedOut reports whether Azure deletes it because its creation timed out, to make another. A
+// surplus is deleted earlier, when the others are provisioned.
+func (o *observed) timedOut() bool {
+	return o.boot.Recreated && o.now.Sub(o.boot.Created) >= fleet.RecreatedAfter
 }
 
 var deletedBeforeReady = bootRule{
@@ -79,11 +85,15 @@ func (o *observed) keepFailure(a *Assessment) {
 }
 
 func (o *observed) judgeDeleted(a *Assessment) {
+	note := fmt.Sprintf("it was being deleted %s after it was started", o.now.Sub(o.began).Round(time.Second))
+	if o.timedOut() {
+		note += ", as resilient creation of its pool does with a machine whose creation timed out"
+	}
 	o.judge(a, judgement{
 		basis:  basisDeleted,
 		source: FromPlatform,
 		facts:  verdict.Facts{Sign: "DeletedBeforeReady"},
-		note:   fmt.Sprintf("it was being deleted %s after it was started", o.now.Sub(o.began).Round(time.Second)),
+		note:   note,
 	})
 }
 

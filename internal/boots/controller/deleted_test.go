@@ -179,6 +179,8 @@ func TestDeletedBeforeReady(t *testing.T) {
 		reason  string
 		shows   string
 	}{
+		"resilient creation replaces it": {after: lastWords, change: func(b *fleet.Boot) { b.Overprovisioned, b.Recreated = true, true },
+			reason: "DeletedBeforeReady", shows: "waiting for the mirror"},
 		"deleting":                       {after: lastWords, reason: "DeletedBeforeReady", shows: "waiting for the mirror"},
 		"the log has the cause":          {after: unreachable, reason: "APIServerUnreachable", shows: "10.0.0.4:6443"},
 		"its log is gone by then":        {console: lastWords, reason: "DeletedBeforeReady", shows: "waiting for the mirror"},

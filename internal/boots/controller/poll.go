@@ -402,7 +402,7 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 		s.pool = fleet.Pool{
 			ID: pool.ID, Name: pool.Name, Orchestration: pool.Orchestration,
 			Etag: pool.Etag, Capacity: pool.Capacity, ProvisioningState: pool.ProvisioningState,
-			Overprovision: pool.Overprovision,
+			Overprovision: pool.Overprovision, Recreates: pool.Recreates,
 		}
 	}
 	for k, s := range f.pools {

@@ -138,6 +138,7 @@ type capture struct {
 	definitions []fleet.ResourceID // of the pool, as the plan found them, with that of the version
 	builds      int                // of the version, that Azure failed
 	deleting    fleet.ResourceID   // version that prune deletes
+	pruneFails  bool               // deleting is a version that Azure failed to build
 	tried       map[string]bool    // versions that it tried to delete
 	flushing    time.Time          // since when the pod that flushes the donor's disk is there; zero: it is not
 	flushed     time.Time          // when the flush that has ended began; zero: by another process

@@ -336,6 +336,8 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	})
 	by := there.Tags[fleet.TagCapture]
 	switch {
+	case fleet.Is(err, fleet.KindConflict):
+		return done, c.otherName(ctx, err)
 	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "" && // preflight found none, or a Failed one of Ortet's
 		(there.ProvisioningState != plan.Failed || !plan.Ours(there.Tags)):
 		return done, invalid("create image version", string(change.ID),
@@ -354,8 +356,24 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	}
 	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil && w.RequeueAfter == 0 {
 		c.builds++
+	} else if fleet.Is(err, fleet.KindConflict) {
+		err = c.otherName(ctx, err)
 	}
 	return goOn(w, err)
+}
+
+// otherName plans the capture again with another name for its version, where the gallery deletes
+// softly: the name of a deleted version is taken there, and a Failed one cannot be deleted
+// (azure-compute-docs, soft-delete-gallery). Otherwise it returns the refusal.
+func (c *capture) otherName(ctx context.Context, refusal error) error {
+	names := c.get().Names
+	if g, err := c.Cloud.Gallery(ctx, names.Gallery); err != nil || !g.SoftDelete {
+		return refusal
+	}
+	c.set(func(s *state) {
+		s.Names.Version = names.Definition.Child("versions", plan.VersionName(c.Cloud.Now(), true))
+	})
+	return replan("gallery %s deletes softly, and version %s is made under another name: %w", names.Gallery.Name(), names.Version.Name(), refusal)
 }
 
 // newVersion makes the version from the generalised snapshot.
@@ -444,12 +462,13 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 			c.result.Kept = append(c.result.Kept, kept...)
 			return done, nil
 		}
-		c.deleting = old[next].ID
+		c.deleting, c.pruneFails = old[next].ID, old[next].ProvisioningState == plan.Failed
 	}
 	name, status := c.deleting.Name(), "deleted"
 	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
 	switch {
-	case w.RequeueAfter > 0, ctx.Err() != nil, fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict):
+	case w.RequeueAfter > 0, ctx.Err() != nil, fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut),
+		fleet.Is(err, fleet.KindConflict) && !c.pruneFails: // a soft delete refuses a Failed one for good
 		return w, err
 	case err != nil:
 		status = "cannot delete"

@@ -32,8 +32,11 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		return result(Failed, gate, format+", after %s", append(args, short(age))...)
 	}
 	power := func(states ...fleet.PowerState) bool { return slices.Contains(states, i.Power) }
+	deleting := strings.EqualFold(i.ProvisioningState, "Deleting")
 	switch {
-	case strings.EqualFold(i.ProvisioningState, "Deleting"):
+	case deleting && o.timedOut(c):
+		return result(Failed, "boot", "had no Node, and Azure deleted it %s after its creation, as resilient creation does where that times out", short(age))
+	case deleting:
 		return result(NoResult, "", "is being deleted")
 	case power(fleet.PowerDeallocating, fleet.PowerDeallocated):
 		return result(NoResult, "", "is %s, as by an eviction", i.Power)
@@ -96,6 +99,11 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		return by(due(o.Soak), "restarts", "was not Ready for %s without a break (last: %s)", short(o.Soak), last)
 	}
 	return Finding{Clone: i.Name, Result: Passed}
+}
+
+// timedOut reports whether resilient creation is why a clone is deleted now.
+func (o Observation) timedOut(c Clone) bool {
+	return o.Recreates && c.Node == nil && o.AzureNow.Sub(o.begun(c)) >= fleet.RecreatedAfter
 }
 
 // behind reports whether the API server's clock is behind those of kubelets, as their reports show.

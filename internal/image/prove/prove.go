@@ -36,7 +36,9 @@ type Observation struct {
 	Others []Clone
 	Begun  time.Time     // when the clones were requested, or the version went live; by Azure's clock
 	Soak   time.Duration // how long a clone has to stay Ready
-	Outage time.Time     // when the cluster last answered again after a minute or more; zero: it always did
+	// Recreates is Pool.Recreates of the clones' pool.
+	Recreates bool
+	Outage    time.Time // when the cluster last answered again after a minute or more; zero: it always did
 	// Now and AzureNow are one instant by the API server's clock, as Nodes' and pods' times and
 	// Outage are, and by Azure's, as instances' times and Begun are.
 	Now, AzureNow time.Time

@@ -15,6 +15,8 @@ type Watch struct {
 	// Known are the Findings of the last Decide: instances come and go. What passed or failed
 	// stays so, but for a twin that comes later; what gave no result can only pass.
 	Known []Finding
+	// Before is the last Observation: what resilient creation deleted may be seen no more.
+	Before Observation
 }
 
 // clocks is how far the clocks of a server's own machines are apart at most: Nodes' times are their kubelets'.
@@ -28,6 +30,14 @@ const clocks = 2 * time.Minute
 // not known: it passes with a Node that is Ready since Begun, and fails only by its identity.
 func (w Watch) Decide(o Observation, b Baseline) Judgement {
 	findings := slices.DeleteFunc(slices.Clone(w.Known), func(f Finding) bool { return f.Result == Waits })
+	o.Clones = slices.Clone(o.Clones)
+	for _, c := range w.Before.Clones {
+		is := func(x Clone) bool { return x.Instance.Name == c.Instance.Name }
+		if o.AzureNow.Sub(w.Before.AzureNow) < clocks && o.timedOut(c) && !slices.ContainsFunc(o.Clones, is) {
+			c.Instance.ProvisioningState = "Deleting"
+			o.Clones = append(o.Clones, c)
+		}
+	}
 	now := o.findings(b)
 	for _, c := range o.Clones {
 		i := slices.IndexFunc(now, func(f Finding) bool { return f.Clone == c.Instance.Name })

@@ -157,3 +157,53 @@ func TestWatchRemembers(t *testing.T) {
 	want(look(within, nil, slow), prove.NoResult, 1, "did not answer")
 	want(look(within, nil, made(15, 0, nil)), prove.Passed, 1, "1 node passed")
 }
+
+// What resilient creation deletes as its creation times out has failed, whether or not it is seen as it
+// goes; what goes earlier counts for nothing, and so does what goes from another pool.
+func TestWatchCountsWhatResilientCreationDeletes(t *testing.T) {
+	const slow = 15 * time.Minute
+	for _, c := range []struct {
+		name      string
+		recreates bool
+		gone      time.Duration // after its creation
+		unseen    time.Duration // from one look to the next
+		deleting  bool
+		joined    bool
+		want      prove.Result
+	}{
+		{"it is gone", true, 8 * time.Minute, 15 * time.Second, false, false, prove.Failed},
+		{"it is deleted", true, 8 * time.Minute, 15 * time.Second, true, false, prove.Failed},
+		{"it is gone earlier", true, 5 * time.Minute, 15 * time.Second, false, false, prove.Unproven},
+		{"it is deleted earlier", true, 5 * time.Minute, 15 * time.Second, true, false, prove.NoResult},
+		{"its Node had come", true, 8 * time.Minute, 15 * time.Second, true, true, prove.NoResult},
+		{"it was not looked at meanwhile", true, 8 * time.Minute, 5 * time.Minute, false, false, prove.Unproven},
+		{"another pool", false, 8 * time.Minute, 15 * time.Second, false, false, prove.Unproven},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(0)
+			w.base.Limit = slow
+			x := clone("pool1", 20, begun)
+			x.Instance.ProvisioningState = "Creating"
+			if notReady(&x); !c.joined {
+				noNode(&x)
+			}
+			w.Clones, w.Recreates = []prove.Clone{x}, c.recreates
+			w.at(c.gone - c.unseen)
+			before := w.Observation
+			known := prove.Watch{Need: 3, Within: within}.Decide(before, w.base).Findings
+			if x.Instance.ProvisioningState = "Deleting"; !c.deleting {
+				w.Clones = nil
+			} else {
+				w.Clones = []prove.Clone{x}
+			}
+			w.at(c.gone)
+			known = prove.Watch{Need: 3, Within: within, Known: known, Before: before}.Decide(w.Observation, w.base).Findings
+			w.Clones = nil
+			w.at(within + 2*slow + soak)
+			j := prove.Watch{Need: 3, Within: within, Known: known}.Decide(w.Observation, w.base)
+			if j.Result != c.want || c.want == prove.Failed && (j.Gate != "boot" || !strings.Contains(j.Why, "resilient creation")) {
+				t.Errorf("%s, gate %q: %s; want %s", j.Result, j.Gate, j.Why, c.want)
+			}
+		})
+	}
+}

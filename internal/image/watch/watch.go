@@ -409,10 +409,10 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 	if at := w.version.Published; !at.IsZero() && at.Before(o.Begun) { // nodes may have come before the watch
 		o.Begun = at
 	}
-	w.seen = o
+	o.Recreates = pool.Recreates
 	end := w.result.Since.Add(w.req.For)
-	j = prove.Watch{Need: w.req.Nodes, Within: end.Sub(o.Begun), Known: w.result.Nodes}.Decide(o, w.base)
-	w.result.Nodes = j.Findings
+	j = prove.Watch{Need: w.req.Nodes, Within: end.Sub(o.Begun), Known: w.result.Nodes, Before: w.seen}.Decide(o, w.base)
+	w.seen, w.result.Nodes = o, j.Findings
 	return j, nil
 }
 
