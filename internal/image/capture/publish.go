@@ -373,7 +373,7 @@ func (c *capture) otherName(ctx context.Context, refusal error) error {
 	c.set(func(s *state) {
 		s.Names.Version = names.Definition.Child("versions", plan.VersionName(c.Cloud.Now(), true))
 	})
-	return replan("gallery %s deletes softly, and version %s is made under another name: %w", names.Gallery.Name(), names.Version.Name(), refusal)
+	return workflow.Replan("gallery %s deletes softly, and version %s is made under another name: %w", names.Gallery.Name(), names.Version.Name(), refusal)
 }
 
 // newVersion makes the version from the generalised snapshot.
