@@ -54,6 +54,7 @@ var poolFields = slices.Concat([]field{
 	from("AutomaticOSUpgrade", "properties.upgradePolicy.automaticOSUpgradePolicy.enableAutomaticOSUpgrade"),
 	from("AutomaticRepairs", "properties.automaticRepairsPolicy.enabled"),
 	from("Overprovision", "properties.overprovision"),
+	from("Recreates", "properties.resiliencyPolicy.resilientVMCreationPolicy.enabled"),
 	from("ScaleIn", "properties.scaleInPolicy.rules[]"),
 	from("ProvisioningState", "properties.provisioningState"),
 	when("Spot", func(b tree) any {
@@ -211,7 +212,7 @@ func power(b tree) any {
 }
 
 var bootFields = []field{
-	from("Instance", "id"), argument("Pool"), argument("Flexible"), argument("Overprovisioned"), {members: []string{"properties.virtualMachineScaleSet.id"}},
+	from("Instance", "id"), argument("Pool"), argument("Flexible"), argument("Overprovisioned"), argument("Recreated"), {members: []string{"properties.virtualMachineScaleSet.id"}},
 	from("Name", "name"), from("HostName", "properties.osProfile.computerName", "properties.instanceView.computerName"),
 	from("VMID", "properties.vmId"), from("Zone", "zones[]"), from("Created", "properties.timeCreated"),
 	when("Image", func(b tree) any {

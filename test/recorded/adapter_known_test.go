@@ -61,7 +61,7 @@ var adapterKnown = func() map[string]string {
 			vault + "secretUrl", vault + "sourceVault.id", addressConfigurations + "applicationSecurityGroups[].id",
 			addressConfigurations + "publicIPAddressConfiguration.properties.publicIPPrefix.id",
 			"properties.skuProfile.vmSizes[].name", "properties.hostGroup.id", "properties.proximityPlacementGroup.id",
-			"properties.additionalCapabilities.hibernationEnabled",
+			"properties.additionalCapabilities.hibernationEnabled", "properties.resiliencyPolicy.resilientVMCreationPolicy.enabled",
 			modelDisk + ".managedDisk.diskEncryptionSet.id", profile + "capacityReservation.capacityReservationGroup.id",
 		}},
 		{"SizeInfo", rest + "Resource Skus - List", []string{
