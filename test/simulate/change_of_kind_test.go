@@ -172,6 +172,9 @@ func TestPoolThatChangesItsKind(t *testing.T) {
 		if _, err := rollbacks.Rollback(t.Context(), rollback.Request{Pool: w.pool, To: four.Name(), WithoutLearned: true}); !refusedFor(err, "OtherNamespace") {
 			t.Errorf("a rollback of a pool of whose definitions one names another namespace: %v", err)
 		}
+		if all, err := captures.Status(t.Context(), []fleet.ResourceID{w.pool}); err != nil || !strings.Contains(all[0].Elsewhere, "namespace team-b") {
+			t.Errorf("status of a pool of whose definitions one names another namespace: %v, %q", err, all[0].Elsewhere)
+		}
 	})
 }
 
