@@ -213,6 +213,9 @@ func TestCanaryTestIsRefused(t *testing.T) {
 	with := func(from, to string) string { return strings.Replace(job, from, to, 1) }
 	for what, c := range map[string]struct{ file, says string }{
 		"second object":      {job + "---\napiVersion: v1\nkind: Secret\n", "it has a second object"},
+		"second by its end":  {job + "...\napiVersion: v1\nkind: Secret\n", "it cannot be read"},
+		"second of JSON":     {`{"apiVersion": "batch/v1", "kind": "Job"} {"kind": "Secret"}`, "it cannot be read"},
+		"bomb":               {"a: &a [x,x,x,x,x,x,x,x,x]\n" + strings.Join(aliases("abcdefghij"), "\n") + "\n" + job, "excessive aliasing"},
 		"other kind":         {with("kind: Job", "kind: CronJob"), `it has kind "CronJob" of "batch/v1"; give one Job of batch/v1`},
 		"misspelled":         {with("backoffLimit", "backofLimit"), `it is no valid Job`},
 		"parallelism":        {with("backoffLimit: 4", "parallelism: 2"), "its parallelism or completions is not 1"},
@@ -241,6 +244,14 @@ func TestCanaryTestIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// aliases are lines of YAML of which each repeats the one before nine times.
+func aliases(names string) (lines []string) {
+	for i := range names[1:] {
+		lines = append(lines, fmt.Sprintf("%[2]c: &%[2]c [%[1]s]", strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", names[i]), 9), ","), names[i+1]))
+	}
+	return lines
 }
 
 // TestCanaryTestFindsLeftovers has a pod of an earlier capture's test be there: its label finds it.
