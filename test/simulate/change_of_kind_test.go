@@ -285,3 +285,23 @@ func TestChangeOfKindIsResumed(t *testing.T) {
 		}
 	})
 }
+
+// TestSoftDeleteOfAnotherKind: where the day's name is that of a deleted version of the pool's second
+// kind, the version is made under another name of that kind.
+func TestSoftDeleteOfAnotherKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Name: t.Name(), Seed: 1, Pool: with(func(p *Pool) { p.Kind = "changed kind" })})
+		defer w.close()
+		config, _ := w.of(t, namespace)
+		image, q := w.imageNow(), capture.Request{Node: w.nodeName(0)}
+		day, errA := capture.New(config).Capture(t.Context(), q)
+		w.deleteSoftly()
+		w.make(http.MethodPatch, w.pool, computeAPI, object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{"id": image}}}}})
+		w.make(http.MethodDelete, day.Version, galleryAPI, nil)
+		time.Sleep(10 * time.Minute)
+		other, errB := capture.New(config).Capture(t.Context(), q)
+		if err := errors.Join(errA, errB); err != nil || !other.Version.Parent().Equal(day.Version.Parent()) || other.Version.Parent().Equal(w.names.Definition) || !plan.AgainNamed(other.Version.Name()) {
+			t.Errorf("%v: first %s, then %s", err, day.Version, other.Version)
+		}
+	})
+}

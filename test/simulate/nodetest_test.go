@@ -33,6 +33,8 @@ var testPods = map[string]struct {
 	"fails":        {true, prove.Failed, []string{"is quarantined: test: pool1-canary_", " failed its test (exit code 3): line 40 token=[redacted]", "the model was not changed"}},
 	"hangs":        {true, prove.Failed, []string{"failed its test (exit code 137, DeadlineExceeded", "waits for the disk"}},
 	"floods":       {true, prove.Failed, []string{"failed its test (exit code 1): again again"}},
+	"init fails":   {true, prove.Failed, []string{"failed its test (exit code 2); mend the donor"}},
+	"never ends":   {true, prove.Failed, []string{"failed its test (it did not end within 2m0s)"}},
 	"unpullable":   {false, prove.NoResult, []string{"could not run its test: ErrImagePull: not found", "run the same command again"}},
 	"unscheduled":  {false, prove.NoResult, []string{"could not run its test: it did not end within 2m0s"}},
 	"deletes":      {false, prove.NoResult, []string{"has no result of its test: the pod was deleted before it ended"}},
@@ -80,6 +82,14 @@ func (w *world) testStarts(p *corev1.Pod) {
 	switch does {
 	case "passes":
 		w.after(20*time.Second, func() { w.podEnded(p, 0, []byte("ok\n")) })
+	case "init fails":
+		w.after(20*time.Second, func() {
+			s := simulation.Ended(p, 2)
+			first := s.ContainerStatuses[0]
+			first.Name = "reach"
+			s.InitContainerStatuses, s.ContainerStatuses[0].State = []corev1.ContainerStatus{first}, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
+			w.setStatus(p, s)
+		})
 	case "passes late":
 		w.after(90*time.Second, func() { w.podEnded(p, 0, []byte("ok\n")) })
 	case "fails":
