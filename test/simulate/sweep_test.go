@@ -131,7 +131,7 @@ func TestSweep(t *testing.T) {
 			events := cases(plain.requests[from:])
 			if !*sweepAll {
 				of := 1
-				if s.Pool.Flexible || s.Asks[0].Online { // most is as in the first story
+				if s.Pool.Flexible || s.Asks[0].Online || s.Asks[0].Test != "" || s.Pool.Kind == "changed kind" { // most is as in the first story
 					of = 3
 				}
 				events = sample(events, of)

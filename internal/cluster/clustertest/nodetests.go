@@ -19,7 +19,7 @@ metadata: {name: works, namespace: ` + w.setup.Tests + `}
 spec:
   activeDeadlineSeconds: 60
   template:
-    metadata: {labels: {app: works, ortet.io/canary-test: theirs}, finalizers: [example.com/stay]}
+    metadata: {labels: {app: works, ortet.io/canary-test: theirs, batch.kubernetes.io/controller-uid: a, job-name: works}, finalizers: [example.com/stay]}
     spec: {serviceAccountName: default, restartPolicy: OnFailure, containers: [{name: works, image: example.invalid/works}]}
 `
 	node, pods := w.cordoned(), w.admin.CoreV1().Pods(w.setup.Tests)
@@ -53,7 +53,7 @@ spec:
 		w.Fatalf("%d pods, want 1", len(got))
 	}
 	p := got[0]
-	if p.Spec.RestartPolicy != corev1.RestartPolicyNever || p.Spec.ActiveDeadlineSeconds == nil || *p.Spec.ActiveDeadlineSeconds != 60 || p.Labels["app"] != "works" || len(p.Finalizers) > 0 {
+	if p.Spec.RestartPolicy != corev1.RestartPolicyNever || p.Spec.ActiveDeadlineSeconds == nil || *p.Spec.ActiveDeadlineSeconds != 60 || p.Labels["app"] != "works" || len(p.Finalizers) > 0 || p.Labels["job-name"]+p.Labels["batch.kubernetes.io/controller-uid"] != "" {
 		w.Errorf("the pod is not the Job's, to be run once: %+v", p)
 	}
 	if s, err := w.under.Test(w.ctx, test); err != nil || !s.Exists || s.Done || s.Ran {

@@ -105,6 +105,9 @@ func (c *Cluster) testPod(op string, test cluster.NodeTest) (*corev1.Pod, error)
 	pod := &corev1.Pod{ObjectMeta: c.ours("canary-test-"+test.Node, "canary-test"), Spec: of.Spec}
 	pod.Namespace, pod.Labels[labelTest], pod.Labels[fleet.AnnotationCapture] = job.Namespace, testsOf(test.Pool), test.Capture
 	pod.Labels, pod.Annotations = merged(of.Labels, pod.Labels), merged(of.Annotations, pod.Annotations)
+	for _, selects := range []string{batchv1.ControllerUidLabel, batchv1.JobNameLabel, "controller-uid", "job-name"} {
+		delete(pod.Labels, selects) // as kubectl get shows them: that Job would adopt the pod, and may delete it
+	}
 	pod.Spec.NodeName, pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = test.Node, corev1.RestartPolicyNever, job.Spec.ActiveDeadlineSeconds
 	return pod, nil
 }
