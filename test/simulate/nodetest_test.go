@@ -114,7 +114,7 @@ func (w *world) testStarts(p *corev1.Pod) {
 		})
 	case "hangs":
 		w.after(time.Duration(*p.Spec.ActiveDeadlineSeconds)*time.Second, func() {
-			w.podEnded(p, 137, []byte("waits for the disk\n"))
+			w.podEnded(p, 137, []byte("waits \x1b[31mfor\u202e the disk\n")) // a terminal's orders
 			w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) {
 				o.(*corev1.Pod).Status.Reason = "DeadlineExceeded"
 			})
