@@ -172,6 +172,9 @@ func TestPoolThatChangesItsKind(t *testing.T) {
 		if _, err := rollbacks.Rollback(t.Context(), rollback.Request{Pool: w.pool, To: four.Name(), WithoutLearned: true}); !refusedFor(err, "OtherNamespace") {
 			t.Errorf("a rollback of a pool of whose definitions one names another namespace: %v", err)
 		}
+		if all, err := captures.Status(t.Context(), []fleet.ResourceID{w.pool}); err != nil || !strings.Contains(all[0].Elsewhere, "namespace team-b") {
+			t.Errorf("status of a pool of whose definitions one names another namespace: %v, %q", err, all[0].Elsewhere)
+		}
 	})
 }
 
@@ -279,6 +282,26 @@ func TestChangeOfKindIsResumed(t *testing.T) {
 		r, err := capture.New(config).Capture(t.Context(), q)
 		if interrupted == nil || err != nil || !r.Resumed || r.Version.Parent().Name() != "kamino-pool1-prototype-v2-tl-nvme-hibernate" || len(w.definitions()) != 2 {
 			t.Errorf("interrupted: %v; then %v, resumed %t, %s, of %q", interrupted, err, r.Resumed, r.Version, w.definitions())
+		}
+	})
+}
+
+// TestSoftDeleteOfAnotherKind: where the day's name is that of a deleted version of the pool's second
+// kind, the version is made under another name of that kind.
+func TestSoftDeleteOfAnotherKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Name: t.Name(), Seed: 1, Pool: with(func(p *Pool) { p.Kind = "changed kind" })})
+		defer w.close()
+		config, _ := w.of(t, namespace)
+		image, q := w.imageNow(), capture.Request{Node: w.nodeName(0)}
+		day, errA := capture.New(config).Capture(t.Context(), q)
+		w.deleteSoftly()
+		w.make(http.MethodPatch, w.pool, computeAPI, object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{"id": image}}}}})
+		w.make(http.MethodDelete, day.Version, galleryAPI, nil)
+		time.Sleep(10 * time.Minute)
+		other, errB := capture.New(config).Capture(t.Context(), q)
+		if err := errors.Join(errA, errB); err != nil || !other.Version.Parent().Equal(day.Version.Parent()) || other.Version.Parent().Equal(w.names.Definition) || !plan.AgainNamed(other.Version.Name()) {
+			t.Errorf("%v: first %s, then %s", err, day.Version, other.Version)
 		}
 	})
 }

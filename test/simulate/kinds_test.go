@@ -73,6 +73,14 @@ var poolKinds = map[string]kind{
 			image["sku"] = "server-gen1"
 		}
 	}},
+	// Earlier versions are of generation 1, and the model and all machines are of generation 2 by now.
+	"changed kind": {setUp: func(w *world) {
+		w.azure.View(func(v *azsim.View) {
+			one := armcompute.HyperVGenerationV1
+			d := v.Get(string(w.names.Definition)).(*armcompute.GalleryImage)
+			d.Properties.HyperVGeneration, d.Properties.Features = &one, nil
+		})
+	}},
 	"resilient creation": {set: func(_ *world, body object) {
 		body["properties"].(object)["resiliencyPolicy"] = object{"resilientVMCreationPolicy": object{"enabled": true}, "resilientVMDeletionPolicy": object{"enabled": true}}
 	}},

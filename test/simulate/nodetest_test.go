@@ -33,6 +33,8 @@ var testPods = map[string]struct {
 	"fails":        {true, prove.Failed, []string{"is quarantined: test: pool1-canary_", " failed its test (exit code 3): line 40 token=[redacted]", "the model was not changed"}},
 	"hangs":        {true, prove.Failed, []string{"failed its test (exit code 137, DeadlineExceeded", "waits for the disk"}},
 	"floods":       {true, prove.Failed, []string{"failed its test (exit code 1): again again"}},
+	"init fails":   {true, prove.Failed, []string{"failed its test (exit code 2); mend the donor"}},
+	"never ends":   {true, prove.Failed, []string{"failed its test (it did not end within 2m0s)"}},
 	"unpullable":   {false, prove.NoResult, []string{"could not run its test: ErrImagePull: not found", "run the same command again"}},
 	"unscheduled":  {false, prove.NoResult, []string{"could not run its test: it did not end within 2m0s"}},
 	"deletes":      {false, prove.NoResult, []string{"has no result of its test: the pod was deleted before it ended"}},
@@ -80,6 +82,14 @@ func (w *world) testStarts(p *corev1.Pod) {
 	switch does {
 	case "passes":
 		w.after(20*time.Second, func() { w.podEnded(p, 0, []byte("ok\n")) })
+	case "init fails":
+		w.after(20*time.Second, func() {
+			s := simulation.Ended(p, 2)
+			first := s.ContainerStatuses[0]
+			first.Name = "reach"
+			s.InitContainerStatuses, s.ContainerStatuses[0].State = []corev1.ContainerStatus{first}, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
+			w.setStatus(p, s)
+		})
 	case "passes late":
 		w.after(90*time.Second, func() { w.podEnded(p, 0, []byte("ok\n")) })
 	case "fails":
@@ -104,7 +114,7 @@ func (w *world) testStarts(p *corev1.Pod) {
 		})
 	case "hangs":
 		w.after(time.Duration(*p.Spec.ActiveDeadlineSeconds)*time.Second, func() {
-			w.podEnded(p, 137, []byte("waits for the disk\n"))
+			w.podEnded(p, 137, []byte("waits \x1b[31mfor\u202e the disk\n")) // a terminal's orders
 			w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) {
 				o.(*corev1.Pod).Status.Reason = "DeadlineExceeded"
 			})
@@ -213,6 +223,9 @@ func TestCanaryTestIsRefused(t *testing.T) {
 	with := func(from, to string) string { return strings.Replace(job, from, to, 1) }
 	for what, c := range map[string]struct{ file, says string }{
 		"second object":      {job + "---\napiVersion: v1\nkind: Secret\n", "it has a second object"},
+		"second by its end":  {job + "...\napiVersion: v1\nkind: Secret\n", "it cannot be read"},
+		"second of JSON":     {`{"apiVersion": "batch/v1", "kind": "Job"} {"kind": "Secret"}`, "it cannot be read"},
+		"bomb":               {"a: &a [x,x,x,x,x,x,x,x,x]\n" + strings.Join(aliases("abcdefghij"), "\n") + "\n" + job, "excessive aliasing"},
 		"other kind":         {with("kind: Job", "kind: CronJob"), `it has kind "CronJob" of "batch/v1"; give one Job of batch/v1`},
 		"misspelled":         {with("backoffLimit", "backofLimit"), `it is no valid Job`},
 		"parallelism":        {with("backoffLimit: 4", "parallelism: 2"), "its parallelism or completions is not 1"},
@@ -241,6 +254,14 @@ func TestCanaryTestIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// aliases are lines of YAML of which each repeats the one before nine times.
+func aliases(names string) (lines []string) {
+	for i := range names[1:] {
+		lines = append(lines, fmt.Sprintf("%[2]c: &%[2]c [%[1]s]", strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", names[i]), 9), ","), names[i+1]))
+	}
+	return lines
 }
 
 // TestCanaryTestFindsLeftovers has a pod of an earlier capture's test be there: its label finds it.

@@ -52,15 +52,21 @@ func testOwnKeys(t *testing.T, f fixture) {
 	}
 	profile := v.Properties.PublishingProfile
 	profile.TargetRegions = append(profile.TargetRegions, &armcompute.TargetRegion{Name: ptr("northeurope"),
+		RegionalReplicaCount: ptr(int32(2)), StorageAccountType: ptr(armcompute.StorageAccountTypeStandardZRS),
 		Encryption: &armcompute.EncryptionImages{OSDiskImage: &armcompute.OSDiskImageEncryption{DiskEncryptionSetID: ptr(string(there))}}})
 	p, err := client.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, gallery, def.Name(), "2026.11.21", v.GalleryImageVersion, nil)
 	done(t, p, err)
+	regions := func(v armcompute.GalleryImageVersionsClientGetResponse) string {
+		text, _ := json.Marshal(v.Properties.PublishingProfile.TargetRegions)
+		return string(text)
+	}
+	before, _ := client.Get(t.Context(), azsim.DefaultResourceGroup, gallery, def.Name(), "2026.11.21", nil)
 	f.finish(fleet.PublishVersion{ID: version.ID, Tags: map[string]string{"published": "now"}})
 	f.finish(fleet.TagVersion{ID: version.ID, Tags: map[string]string{"more": "tags"}})
 	v, err = client.Get(t.Context(), azsim.DefaultResourceGroup, gallery, def.Name(), "2026.11.21", nil)
 	text, _ := json.Marshal(v)
-	if err != nil || !strings.Contains(string(text), string(keys)) || !strings.Contains(string(text), string(there)) || len(v.Properties.PublishingProfile.TargetRegions) != 2 || len(v.Tags) != 2 {
-		t.Errorf("the published version is %s, %v", text, err)
+	if err != nil || !strings.Contains(string(text), string(keys)) || !strings.Contains(string(text), string(there)) || regions(v) != regions(before) || len(v.Tags) != 2 {
+		t.Errorf("the published version is %s, %v; before, its regions were %s", text, err, regions(before))
 	}
 
 	_, err = f.cloud.Begin(t.Context(), fleet.CreateSnapshot{ID: simPool.In("snapshots", "plain"), Location: region, Source: disk})

@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,7 @@ metadata: {name: works, namespace: ` + w.setup.Tests + `}
 spec:
   activeDeadlineSeconds: 60
   template:
-    metadata: {labels: {app: works}}
+    metadata: {labels: {app: works, ortet.io/canary-test: theirs, batch.kubernetes.io/controller-uid: a, job-name: works}, finalizers: [example.com/stay]}
     spec: {serviceAccountName: default, restartPolicy: OnFailure, containers: [{name: works, image: example.invalid/works}]}
 `
 	node, pods := w.cordoned(), w.admin.CoreV1().Pods(w.setup.Tests)
@@ -52,7 +53,7 @@ spec:
 		w.Fatalf("%d pods, want 1", len(got))
 	}
 	p := got[0]
-	if p.Spec.RestartPolicy != corev1.RestartPolicyNever || p.Spec.ActiveDeadlineSeconds == nil || *p.Spec.ActiveDeadlineSeconds != 60 || p.Labels["app"] != "works" {
+	if p.Spec.RestartPolicy != corev1.RestartPolicyNever || p.Spec.ActiveDeadlineSeconds == nil || *p.Spec.ActiveDeadlineSeconds != 60 || p.Labels["app"] != "works" || len(p.Finalizers) > 0 || p.Labels["job-name"]+p.Labels["batch.kubernetes.io/controller-uid"] != "" {
 		w.Errorf("the pod is not the Job's, to be run once: %+v", p)
 	}
 	if s, err := w.under.Test(w.ctx, test); err != nil || !s.Exists || s.Done || s.Ran {
@@ -63,6 +64,17 @@ spec:
 	w.must(err, "report the pod's end")
 	if s, err := w.under.Test(w.ctx, test); err != nil || !s.Done || !s.Ran || s.ExitCode != 0 {
 		w.Errorf("once ended: %+v, %v", s, err)
+	}
+
+	later := test
+	later.Capture = "c2"
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if err = w.under.StartTest(w.ctx, later); !fleet.Is(err, fleet.KindConflict) || time.Since(begun) > time.Minute {
+			break
+		}
+	}
+	if w.must(err, "start the test of a later capture"); there()[0].UID == p.UID {
+		w.Errorf("the pod of an earlier capture counts as a later one's")
 	}
 
 	w.must(w.under.DeleteTests(w.ctx, file, "/pools/another"), "delete the tests of another pool")

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -12,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	yaml3 "go.yaml.in/yaml/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/cluster"
@@ -39,27 +38,28 @@ func ParseTest(file, own string) (*batchv1.Job, error) {
 		return nil, fmt.Errorf("it has more than %d KiB; leave out what is not the test", cluster.MaxTestFile>>10)
 	}
 	var found []byte
-	for reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(file))); ; {
-		text, err := reader.Read()
+	for documents := yaml3.NewDecoder(strings.NewReader(file)); ; { // also those after "...", which others pass over
+		var content yaml3.Node
+		err := documents.Decode(&content)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		var content any
-		if err == nil {
-			err = yaml.Unmarshal(text, &content)
-		}
-		switch {
+		switch empty := len(content.Content) == 0 || content.Content[0].Tag == "!!null"; {
 		case err != nil:
 			return nil, fmt.Errorf("it cannot be read: %w", err)
-		case content == nil:
+		case empty:
 		case found != nil:
 			return nil, errors.New("it has a second object; leave the Job alone, and apply the others with kubectl")
 		default:
-			found = text
+			if found, err = yaml3.Marshal(&content); err != nil {
+				return nil, fmt.Errorf("it cannot be read: %w", err)
+			}
 		}
 	}
 	var kind metav1.TypeMeta
-	if err := yaml.Unmarshal(found, &kind); err != nil || kind.APIVersion != "batch/v1" || kind.Kind != "Job" {
+	if err := yaml.Unmarshal(found, &kind); err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	} else if kind.APIVersion != "batch/v1" || kind.Kind != "Job" {
 		return nil, fmt.Errorf("it has kind %q of %q; give one Job of batch/v1", kind.Kind, kind.APIVersion)
 	}
 	var job batchv1.Job
@@ -101,11 +101,13 @@ func (c *Cluster) testPod(op string, test cluster.NodeTest) (*corev1.Pod, error)
 	if err != nil {
 		return nil, err
 	}
-	pod := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
-	meta := c.ours("canary-test-"+test.Node, "canary-test")
-	meta.Labels[labelTest], meta.Labels["ortet.io/capture"] = testsOf(test.Pool), test.Capture
-	pod.Name, pod.GenerateName, pod.Namespace = meta.Name, "", job.Namespace
-	pod.Labels, pod.Annotations = merged(pod.Labels, meta.Labels), merged(pod.Annotations, meta.Annotations)
+	of := job.Spec.Template // of its metadata no finalizer or owner, which would keep the pod or end it
+	pod := &corev1.Pod{ObjectMeta: c.ours("canary-test-"+test.Node, "canary-test"), Spec: of.Spec}
+	pod.Namespace, pod.Labels[labelTest], pod.Labels[fleet.AnnotationCapture] = job.Namespace, testsOf(test.Pool), test.Capture
+	pod.Labels, pod.Annotations = merged(of.Labels, pod.Labels), merged(of.Annotations, pod.Annotations)
+	for _, selects := range []string{batchv1.ControllerUidLabel, batchv1.JobNameLabel, "controller-uid", "job-name"} {
+		delete(pod.Labels, selects) // as kubectl get shows them: that Job would adopt the pod, and may delete it
+	}
 	pod.Spec.NodeName, pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = test.Node, corev1.RestartPolicyNever, job.Spec.ActiveDeadlineSeconds
 	return pod, nil
 }
@@ -156,11 +158,15 @@ func (c *Cluster) createTest(ctx context.Context, op string, test cluster.NodeTe
 	case there.Labels[labelTest] != pod.Labels[labelTest]:
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid,
 			Err: errors.New("a pod of that name exists that Ortet did not make"), Remedy: "delete it, if nobody needs it"}
-	case there.DeletionTimestamp != nil:
-		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindConflict,
-			Err: errors.New("a pod of that name is still being deleted"), RetryAfter: time.Second}
+	case there.DeletionTimestamp == nil && there.Labels[fleet.AnnotationCapture] == test.Capture:
+		return nil
+	case there.DeletionTimestamp == nil: // what it found is of a clone of an earlier capture
+		if err := c.deleteTest(ctx, there); err != nil {
+			return err
+		}
 	}
-	return nil
+	return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindConflict,
+		Err: errors.New("a pod of that name is still being deleted"), RetryAfter: time.Second}
 }
 
 // Test reads the pod. Of several containers the first that failed has the log that counts.
@@ -246,11 +252,17 @@ func (c *Cluster) DeleteTests(ctx context.Context, file string, pool fleet.Resou
 		return a.fail(ctx, err)
 	}
 	for i := range list.Items {
-		pod := &list.Items[i]
-		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return onTest("delete test", "delete", "", pod).fail(ctx, err)
+		if err := c.deleteTest(ctx, &list.Items[i]); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (c *Cluster) deleteTest(ctx context.Context, pod *corev1.Pod) error {
+	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return onTest("delete test", "delete", "", pod).fail(ctx, err)
 	}
 	return nil
 }

@@ -93,7 +93,10 @@ func (c *capture) testClone(ctx context.Context, clone, node string) (prove.Find
 		found = prove.Finding{Clone: clone, Result: prove.Passed}
 	default:
 		found.Result, found.Gate, found.Lines = prove.Failed, "test", lastLines(s.Output)
-		found.Why = fmt.Sprintf("%s failed its test (%s)", clone, strings.TrimSuffix(fmt.Sprintf("exit code %d, %s", s.ExitCode, why), ", "))
+		if s.ExitCode > 0 { // it ended
+			why = strings.TrimSuffix(fmt.Sprintf("exit code %d, %s", s.ExitCode, why), ", ")
+		}
+		found.Why = clone + " failed its test (" + why + ")"
 		if n := len(found.Lines); n > 0 {
 			found.Why += ": " + redact.Plain(found.Lines[n-1], maxLastLine)
 		}

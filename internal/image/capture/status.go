@@ -131,10 +131,9 @@ func (s *Service) withoutCanaries(ctx context.Context, all []PoolStatus, nodes [
 func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet.Node) PoolStatus {
 	st := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: plan.DefinitionOf(id)}
 	pool, poolErr := s.Cloud.Pool(ctx, id)
-	versions, _, versionErr := s.History(ctx, cmp.Or(pool.ID, id), pool.Model.Image)
+	versions, definitions, versionErr := s.History(ctx, cmp.Or(pool.ID, id), pool.Model.Image)
 	st.Definition = cmp.Or(plan.NamedDefinition(id, pool.Model.Image), st.Definition)
 	instances, instErr := s.Cloud.Instances(ctx, id)
-	definition, defErr := s.Cloud.Definition(ctx, st.Definition)
 	canary, canaryErr := s.Cloud.Pool(ctx, fleet.CanaryOf(id))
 	holding, locked, leaseErr := s.Cluster.Holding(ctx, string(id)) // before the journal: the Lease goes last
 	rec, jrErr := s.Journal.Load(ctx, string(id))
@@ -146,11 +145,11 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 			}
 		}
 	}
-	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), fleet.IgnoreNotFound(defErr), instErr, fleet.IgnoreNotFound(canaryErr),
+	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), instErr, fleet.IgnoreNotFound(canaryErr),
 		fleet.IgnoreNotFound(jrErr)); err != nil {
 		st.Problem = err.Error()
 	}
-	if refused := new(workflow.Refused); errors.As(s.elsewhere(definition), &refused) {
+	if refused := new(workflow.Refused); errors.As(s.elsewhere(plan.DefinitionsOf(id, definitions)...), &refused) {
 		st.Elsewhere = refused.Problems[0].What + ": " + refused.Problems[0].WayOut
 	}
 	if of, expires, is := canary.Canary(); canaryErr == nil && is && of.Equal(id) {

@@ -84,12 +84,15 @@ func TestTodaysVersionIsTheNewest(t *testing.T) {
 	older.Published = older.Published.Add(-time.Hour)
 	left := again
 	left.Tags = map[string]string{fleet.TagCapture: "c", fleet.TagRolledBack: "now"}
+	another := plain
+	another.ID = ofKind(pool, "-v2-tl").Child("versions", plain.Name)
 	for name, c := range map[string]struct {
 		versions []fleet.ImageVersion
 		want     string
 		uses     []string
 	}{
 		"none":                   {nil, "2026.11.21", nil},
+		"of another kind":        {[]fleet.ImageVersion{another}, "2026.1121.120000", nil},
 		"deleted, and in use":    {nil, "2026.1121.120000", []string{"2026.11.20", "2026.11.21"}},
 		"others in use":          {nil, "2026.11.21", []string{"2026.11.20", "kamino-pool1-prototype"}},
 		"in use":                 {[]fleet.ImageVersion{plain}, "2026.11.21", []string{"2026.11.21"}},

@@ -30,3 +30,24 @@ func TestNamesOfKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestCannotBoot: what of a model does not boot versions of a definition is named, each by itself.
+func TestCannotBoot(t *testing.T) {
+	all := fleet.Definition{Generation: "V2", SecurityType: "TrustedLaunch", Controllers: "SCSI, NVMe", Hibernates: true}
+	model := fleet.Pool{Hibernates: true, Model: fleet.Model{SecurityType: "TrustedLaunch", NVMe: true}}
+	for want, change := range map[string]func(d *fleet.Definition, size *fleet.SizeInfo){
+		"": func(*fleet.Definition, *fleet.SizeInfo) {},
+		"hibernation: the definition lacks IsHibernateSupported":    func(d *fleet.Definition, _ *fleet.SizeInfo) { d.Hibernates = false },
+		"disk controller NVMe: the definition's is SCSI":            func(d *fleet.Definition, _ *fleet.SizeInfo) { d.Controllers = "" },
+		"security type TrustedLaunch: the definition's is Standard": func(d *fleet.Definition, _ *fleet.SizeInfo) { d.SecurityType = "" },
+		"size s: the size does not boot generation V2":              func(_ *fleet.Definition, s *fleet.SizeInfo) { s.Generations = []string{"V1"} },
+		"size s: the architecture is Arm64, not x64":                func(_ *fleet.Definition, s *fleet.SizeInfo) { s.Architecture = "Arm64" },
+	} {
+		d, size := all, fleet.SizeInfo{Name: "s", Architecture: "x64", Generations: []string{"V1", "V2"}}
+		change(&d, &size)
+		what, why := CannotBoot(d, model, []fleet.SizeInfo{size})
+		if got := strings.Trim(what+": "+why, ": "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
