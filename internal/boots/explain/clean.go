@@ -16,7 +16,7 @@ var (
 	// quoted is what mails, tables and tools put before a line.
 	quoted = regexp.MustCompile(`^(?:\s*[>|│]\s?)+`)
 	// carried is what runtimes and pipelines put before a line of another program.
-	carried = regexp.MustCompile(`^(?:[\w.\[\]"-]+ \((?:remote|local)-exec\): (?:std(?:out|err) [FP] )?)|^(?:\[pod/\S+\] )?\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?`)
+	carried = regexp.MustCompile(`^(?:\[pod/\S+\] )?\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?`)
 	// headed is how a program's own line begins.
 	headed = regexp.MustCompile(`^(?:[IWEF]\d{4} \d\d:\d\d:|time="|\[ *\d+\.\d+\] |\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\[(?:preflight|kubelet-|discovery|control-plane|certs|etcd|ERROR |WARNING )|\S*[^\[\]]{0,30}\d\d:\d\d:\d\d\S* (?:[A-Z]{3,5} )?\S+ [^\s:]+\[\d+\]: )`)
 	typed  = strings.NewReplacer("\u00a0", " ", "“", `"`, "”", `"`, "‘", "'", "’", "'", "\b", "", "\x00", "", "\ufeff", "")
@@ -49,6 +49,9 @@ func clean(s string) string {
 		if inner = strings.TrimSuffix(strings.TrimSuffix(inner, ","), `"`); headed.MatchString(inner) {
 			s = strings.ReplaceAll(inner, `\"`, `"`)
 		}
+	}
+	if before, after, ok := strings.Cut(s, "-exec): "); ok && !strings.Contains(before, ": ") { // Terraform's
+		s = after
 	}
 	if n := len(carried.FindString(s)); n > 0 && (headed.MatchString(s[n:]) || strings.Contains(s[:n], " std")) {
 		s = s[n:]

@@ -96,6 +96,8 @@ func TestForms(t *testing.T) {
 		"get csr, another's":       {"alice   58m   alice   Pending\n", ": Unclear"},
 		"a job":                    {"module.pool.null_resource.a (remote-exec): Job for k3s.service failed because the control process exited with error code.\n", ": Failed Unknown"},
 		"a job of a list":          {"\"msg\": \"Unable to start service x.service: Job for x.service failed because a timeout was exceeded.\"\n", ": Failed Unknown"},
+		"a job that was retried":   {"Job for x.service failed because the control process exited with error code.\nCloud-init v. 25.2 finished at Sat, 21 Nov 2026 06:58:31 +0000. Datasource DataSourceAzure.  Up 31.30 seconds\n", ": NothingFailed"},
+		"a task of Ansible":        {"fatal: [10.1.0.4]: FAILED! => {\"changed\": true, \"msg\": \"non-zero return code\", \"rc\": 1}\n", ": Failed Unknown"},
 		"a unit without a head":    {"k3s-agent.service: Main process exited, code=exited, status=1/FAILURE\n", ": Failed Unknown"},
 		"a state without a head":   {"Process: 25419 ExecStart=/usr/bin/kubelet (code=exited, status=1/FAILURE)\n Main PID: 25419 (code=exited, status=1/FAILURE)\n", ": Failed Unknown"},
 		"an ended process":         {"Main PID: 25419 (code=exited, status=0/SUCCESS)\n", ": Unclear"},

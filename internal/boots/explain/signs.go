@@ -11,7 +11,7 @@ import (
 var (
 	deadBoot = words("kernel panic - not syncing", "you are in emergency mode", "entering emergency mode", "welcome to emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
 		"grub rescue>", "(initramfs) ", "dropping to a shell", "no bootable device", "uefi interactive shell v")
-	fatal      = words(`"command failed" err=`, "level=fatal", `"level":"fatal"`, "fata[", "unable to register node with api server", "failure when processing extension")
+	fatal      = words(`"command failed" err=`, "level=fatal", `"level":"fatal"`, "]: failed! => {", "fata[", "unable to register node with api server", "failure when processing extension")
 	kubeadm    = words("error execution phase ", "couldn't initialize a kubernetes cluster")
 	joined     = words("this node has joined the cluster")
 	moduleFail = words("failed to run module ", "failed running /var/lib/cloud/", "user_data script ended with return code: ")
@@ -24,8 +24,7 @@ var (
 
 	klogError  = regexp.MustCompile(`(?:^|: )[ef]\d{4} \d\d:\d\d:|level=(?:error|fatal)|(?:erro|fata)\[\d`)
 	klogFatal  = regexp.MustCompile(`(?:^|(?:kubelet|hyperkube)\S*: )f\d{4} \d\d:\d\d:|(?:kubelet|k3s|rke2|containerd)\S*: panic: `)
-	unitFails  = regexp.MustCompile(`failed to start (.*)|(?:^|[\s:])([\w@-]+)\.service: failed with result|dependency failed for (.*)|unit ([\w@-]+)\.service entered failed state|^\W*([\w@-]+)\.service: main process exited, code=\w+, status=[1-9]`)
-	jobFails   = regexp.MustCompile(`job for ([\w@.-]+) failed because `)
+	unitFails  = regexp.MustCompile(`failed to start (.*)|(?:^|[\s:])([\w@-]+)\.service: (?:failed with result|unit entered failed state)|dependency failed for (.*)|unit ([\w@-]+)\.service entered failed state|^\W*([\w@-]+)\.service: main process exited, code=\w+, status=[1-9]`)
 	unitStops  = regexp.MustCompile(`(?:^|[\s\]])stopping (.*)`)
 	unitStarts = regexp.MustCompile(`(?:^|[\s\]])(?:started|finished) (.*)`)
 )
@@ -81,13 +80,13 @@ func (p *part) readSigns() {
 		case kubeadm(s):
 			note("kubeadm", i)
 		case joined(s):
-			closes("kubeadm", "kubelet")
+			closes("kubeadm", "kubelet", "job")
 			p.good(i)
 		case p.newest != "" && (notReady(s) || isReady(s)): // Events, which count by their times
 		case notReady(s):
 			note("node", i)
 		case isReady(s):
-			closes("node", "fatal", "kubelet", "k3s", "runtime", "kubeadm")
+			closes("node", "fatal", "kubelet", "k3s", "runtime", "kubeadm", "job")
 			p.good(i)
 		case registered(s):
 			closes("fatal", "kubelet", "k3s")
@@ -96,10 +95,14 @@ func (p *part) readSigns() {
 		case ended(s):
 			if !strings.Contains(s, " finished at ") || strings.Contains(s, "cloud-init v. ") {
 				p.good(i)
+				if open["module"] == nil {
+					closes("job") // a script that tried again
+				}
 			}
 		case strings.Contains(s, "fail"):
-			if m := jobFails.FindStringSubmatch(s); m != nil {
-				note(cmp.Or(component(m[1]), m[1]), i)
+			if _, job, ok := strings.Cut(s, "job for "); ok && strings.Contains(job, " failed because ") {
+				unit, _, _ := strings.Cut(job, " ")
+				note(cmp.Or(component(unit), "job"), i)
 			} else if m := unitFails.FindStringSubmatch(s); m != nil {
 				if c := component(strings.Join(m[1:], "")); c != "" && !stopping[c] {
 					note(c, i)
