@@ -13,13 +13,11 @@ var (
 		"grub rescue>", "(initramfs) ", "dropping to a shell", "no bootable device", "uefi interactive shell v")
 	fatal      = words(`"command failed" err=`, "level=fatal", `"level":"fatal"`, "]: failed! => {", "fata[", "unable to register node with api server", "failure when processing extension")
 	kubeadm    = words("error execution phase ", "couldn't initialize a kubernetes cluster")
-	joined     = words("this node has joined the cluster")
 	moduleFail = words("failed to run module ", "failed running /var/lib/cloud/", "user_data script ended with return code: ")
 	ofWindows  = words(" cloudbaseinit.", "npipe:", `c:\k\`, `\\.\pipe\`)
 	isReady    = words("as it just became ready", "status is now: nodeready", " nodeready ")
 	notReady   = words("status is now: nodenotready", " nodenotready ")
 	registered = words("successfully registered node", "k3s is up and running", "containerd successfully booted")
-	kubelets   = words("successfully registered node")
 	ended      = words(" finished at ", " cloudbaseinit.init [-] plugins execution done")
 
 	klogError  = regexp.MustCompile(`(?:^|: )[ef]\d{4} \d\d:\d\d:|level=(?:error|fatal)|(?:erro|fata)\[\d`)
@@ -69,7 +67,7 @@ func (p *part) readSigns() {
 		p.windows = p.windows || ofWindows(s)
 		if works >= 0 && klogError.MatchString(s) {
 			works = -1
-		} else if kubelets(s) {
+		} else if strings.Contains(s, "successfully registered node") {
 			works = i
 		}
 		switch {
@@ -79,7 +77,7 @@ func (p *part) readSigns() {
 			note("module", i)
 		case kubeadm(s):
 			note("kubeadm", i)
-		case joined(s):
+		case strings.Contains(s, "this node has joined the cluster"):
 			closes("kubeadm", "kubelet", "job")
 			p.good(i)
 		case p.newest != "" && (notReady(s) || isReady(s)): // Events, which count by their times

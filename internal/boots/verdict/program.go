@@ -90,8 +90,7 @@ var ownWords = [...]struct {
 // levels are logrus's on a terminal, and in a log.
 var levels = [...][2]string{{"debu", "debug"}, {"info", "info"}, {"warn", "warning"}, {"erro", "error"}, {"fata", "fatal"}, {"pani", "panic"}}
 
-// logged gives a line that logrus wrote to a terminal, in lower case, as "fata[0000] x", the
-// form that it has in a log.
+// logged gives a line that logrus wrote to a terminal, as "fata[0000] x", a log's form.
 func logged(s string) string {
 	end := strings.IndexByte(s, ']')
 	if end <= 5 || s[4] != '[' || strings.Trim(s[5:end], "0123456789-:.tz+") != "" {
