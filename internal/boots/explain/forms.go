@@ -106,8 +106,7 @@ func (p *part) readState() {
 			if u.Sub == "Result" || strings.HasPrefix(s, "Active: failed") && u.Sub == "" {
 				u.Sub = "failed"
 			}
-			switch {
-			case u.Active == "failed" || u.Sub == "auto-restart":
+			if u.Active == "failed" || u.Sub == "auto-restart" {
 				p.failed, p.signs = p.failed || u.Asked, append(p.signs, i)
 			}
 		}
