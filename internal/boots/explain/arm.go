@@ -65,7 +65,7 @@ func (p *part) readARM() {
 			p.sign, p.signs = "OSProvisioningTimedOut", append(p.signs, i)
 		case armFailed.MatchString(l.Text):
 			p.failed, p.signs = true, append(p.signs, i)
-		case armWell.MatchString(l.Text):
+		case aks && armWell.MatchString(l.Text): // that a VM is there says nothing of its node
 			p.good(i)
 		}
 		at := extension.FindAllStringSubmatchIndex(l.Text, -1)

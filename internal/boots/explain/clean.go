@@ -50,6 +50,9 @@ func clean(s string) string {
 			s = strings.ReplaceAll(inner, `\"`, `"`)
 		}
 	}
+	if before, after, ok := strings.Cut(s, "-exec): "); ok && !strings.Contains(before, ": ") { // Terraform's
+		s = after
+	}
 	if n := len(carried.FindString(s)); n > 0 && (headed.MatchString(s[n:]) || strings.Contains(s[:n], " std")) {
 		s = s[n:]
 	}

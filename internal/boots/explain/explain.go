@@ -187,7 +187,7 @@ func judge(parts []*part) Machine {
 			m.quote(parts[at.Log], at.Line, 2)
 		}
 	case well:
-		m.Result, m.Message = NothingFailed, "nothing in it failed: it shows that the boot came to its end, or that the node works"
+		m.Result, m.Message = NothingFailed, "nothing in it failed: it shows that cloud-init came to its end, or that the node works"
 	default:
 		m.Message = "nothing in it says that something failed, and nothing that the node came up"
 	}

@@ -40,7 +40,7 @@ var (
 	unitExit   = regexp.MustCompile(`\(code=exited, status=(\d+)`)
 	nodeName   = regexp.MustCompile(`^Name:\s+([\w.-]+)$`)
 	readyRow   = regexp.MustCompile(`^\s*Ready\s+(True|False|Unknown)\s+(.*)$`)
-	nodesRow   = regexp.MustCompile(`^([a-z0-9][\w.-]*)\s+((?:Not)?Ready\S*|Unknown)\s+\S+\s+\S+\s+v\d`)
+	nodesRow   = regexp.MustCompile(`^(?:node/)?([a-z0-9][\w.-]*)\s+((?:Not)?Ready\S*|Unknown)\s+(?:\S+\s+)?\d\w*\s+v\d`) // older ones have no roles
 	ciStatus   = regexp.MustCompile(`^(?:extended_)?status: (done|error|running|degraded|disabled|not run)\b`)
 	ciError    = regexp.MustCompile(`^\s*-?\s*(\('[\w-]+', \w+\(.*)$`)
 )
@@ -106,19 +106,20 @@ func (p *part) readState() {
 			if u.Sub == "Result" || strings.HasPrefix(s, "Active: failed") && u.Sub == "" {
 				u.Sub = "failed"
 			}
-			switch {
-			case u.Active == "failed" || u.Sub == "auto-restart":
+			if u.Active == "failed" || u.Sub == "auto-restart" {
 				p.failed, p.signs = p.failed || u.Asked, append(p.signs, i)
-			case u.Active == "active" && u.Asked:
-				p.good(i)
 			}
 		}
-		if m := unitExit.FindStringSubmatch(s); m != nil && u != nil && u.ExitCode == 0 {
-			if u.ExitCode, _ = strconv.Atoi(m[1]); u.ExitCode != 0 {
+		if m := unitExit.FindStringSubmatch(s); m != nil && m[1] != "0" {
+			switch {
+			case u == nil: // its head was not pasted
+				p.failed, p.signs = p.failed || strings.HasPrefix(strings.TrimSpace(s), "Main PID: "), append(p.signs, i)
+			case u.ExitCode == 0:
+				u.ExitCode, _ = strconv.Atoi(m[1])
 				p.signs = append(p.signs, i)
 			}
 		}
-		if m := readyRow.FindStringSubmatch(s); m != nil && conditions {
+		if m := readyRow.FindStringSubmatch(s); m != nil && (conditions || strings.Contains(m[2], "Kubelet")) {
 			p.ready(i, m[1] == "True", m[2])
 		}
 		if m := nodesRow.FindStringSubmatch(s); m != nil {

@@ -55,7 +55,7 @@ func TestForms(t *testing.T) {
 		"a long list of Nodes":     {"{\"items\": [\n" + strings.Repeat("{\"kind\": \"Node\",\n\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}},\n", 4000) + "{\"kind\": \"Node\",\"metadata\":{\"name\":\"z\"},\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"Unknown\"}]}}]}", "z: Failed NodeNotReady"},
 		"a unit that loops":        {fmt.Sprintf(status, "kubelet.service", "activating (auto-restart) (Result: exit-code)", 1), ": Failed KubeletCrashLoop"},
 		"a program that is none":   {fmt.Sprintf(status, "containerd.service", "failed (Result: exit-code)", 203), ": Failed ContainerdMissing"},
-		"a unit that runs":         {fmt.Sprintf(status, "kubelet.service", "active (running)", 0), ": NothingFailed"},
+		"a unit that runs":         {fmt.Sprintf(status, "kubelet.service", "active (running)", 0), ": Unclear"},
 		"another unit":             {fmt.Sprintf(status, "fwupd-refresh.service", "failed (Result: exit-code)", 1), ": Unclear"},
 		"cloud-init's status":      {"status: error\nextended_status: error - done\nboot_status_code: enabled-by-generator\ndetail: DataSourceAzure [seed=/dev/sr0]\nerrors:\n\t- ('scripts_user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))\n", ": Failed RuncmdFailed"},
 		"an older one":             {"status: error\ntime: Sat, 21 Nov 2026 06:58:30 +0000\ndetail:\n('package-update-upgrade-install', ProcessExecutionError(\"Unexpected error\"))\n", ": Failed PackageInstallFailed"},
@@ -66,7 +66,7 @@ func TestForms(t *testing.T) {
 		"another language's dates": {"nov. 21 06:58:31 a kubelet[1402]: E1121 06:58:30.100112    1402 run.go:72] \"command failed\" err=\"running with swap on is not supported\"", "a: Failed SwapOn"},
 		"a unit, later started":    {"Nov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\nNov 21 06:58:41 a systemd[1]: Started kubelet.service - kubelet: The Kubernetes Node Agent.\n", "a: Unclear"},
 		"a unit that ended":        {"[FAILED] Failed to start kubelet.service - kubelet: The Kubernetes Node Agent.\n", ": Failed Unknown"},
-		"two boots of a journal":   {"Nov 21 06:58:31 a kernel: Linux version 6.8.0\nNov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\n-- Boot 0123456789abcdef0123456789abcdef --\nNov 21 06:59:31 a kernel: Linux version 6.8.0\nNov 21 06:59:31 a systemd[1]: Startup finished in 1s.", "a: NothingFailed"},
+		"two boots of a journal":   {"Nov 21 06:58:31 a kernel: Linux version 6.8.0\nNov 21 06:58:31 a systemd[1]: kubelet.service: Failed with result 'exit-code'.\n-- Boot 0123456789abcdef0123456789abcdef --\nNov 21 06:59:31 a kernel: Linux version 6.8.0\nNov 21 06:59:31 a systemd[1]: Startup finished in 1s.", "a: Unclear"},
 		"get csr":                  {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Pending\ncsr-9dbs8   9m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Approved,Issued\n", ": Failed CSRPending"},
 		"get csr, denied":          {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kube-apiserver-client-kubelet   system:bootstrap:abcdef     <none>              Denied\n", ": Failed CSRNotApproved"},
 		"get csr, serving":         {"NAME        AGE     SIGNERNAME                                    REQUESTOR                   REQUESTEDDURATION   CONDITION\ncsr-4msk5   8m      kubernetes.io/kubelet-serving   system:node:a     <none>              Pending\n", ": Unclear"},
@@ -86,6 +86,29 @@ func TestForms(t *testing.T) {
 		"crictl ps -a, exited":     {"2a2b3c4d5e6f7       c69fa2e9cbf5f       9 minutes ago       Exited              kube-apiserver            1                   1123456789abc       kube-apiserver-a\n", ": Unclear"},
 		"cloudbase-init.log":       {"2026-11-21 06:58:01.331 1234 INFO cloudbaseinit.init [-] Cloudbase-Init version: 1.1.6\n2026-11-21 06:58:05.331 1234 ERROR cloudbaseinit.init [-] plugin 'UserDataPlugin' failed with error 'x'\n2026-11-21 06:58:06.331 1234 INFO cloudbaseinit.init [-] Plugins execution done\n", ": Failed CloudbaseInitPluginFailed"},
 		"cloudbase-init.log, done": {"2026-11-21 06:58:01.331 1234 INFO cloudbaseinit.init [-] Cloudbase-Init version: 1.1.6\n2026-11-21 06:58:06.331 1234 INFO cloudbaseinit.init [-] Plugins execution done\n", ": NothingFailed"},
+		"a boot's end":             {"[  OK  ] Reached target Multi-User System.\nlogin login: [   18.7] cloud-init[777]: Cloud-init v. 0.7.5 running 'init' at Tue, 26 Apr 2016 16:54:25 +0000. Up 18.49 seconds.\n", "login: Unclear"},
+		"Ready, an old condition":  {fmt.Sprintf(node, "a", "True", "KubeletReady kubelet is posting ready status") + "  OutOfDisk        Unknown   Sat, 21 Nov 2026 07:20:30 +0000   Sat, 21 Nov 2026 06:58:30 +0000   NodeStatusUnknown Kubelet stopped posting node status.\n", "a: NothingFailed"},
+		"it registered":            {"Nov 21 06:58:31 a kubelet[1402]: E1121 06:58:30.100112    1402 x.go:1] y\nNov 21 06:58:31 a kubelet[1402]: I1121 06:58:31.100112    1402 kubelet_node_status.go:73] \"Successfully registered node\" node=\"a\"\n", "a: NothingFailed"},
+		"and met an error later":   {"Nov 21 06:58:31 a kubelet[1402]: I1121 06:58:31.100112    1402 kubelet_node_status.go:73] \"Successfully registered node\" node=\"a\"\nNov 21 06:58:31 a kubelet[1402]: E1121 06:58:32.100112    1402 x.go:1] y\n", "a: Unclear"},
+		"it joined":                {"[kubelet-start] Starting the kubelet\nThis node has joined the cluster:\n", ": NothingFailed"},
+		"get nodes, older":         {"NAME   STATUS     AGE   VERSION\na      Ready      5d    v1.7.2\nb      NotReady   20m   v1.7.2\n", "b: Failed NodeNotReady"},
+		"get csr, by a user":       {"csr-4msk5   58m   kubelet-bootstrap   Pending\n", ": Failed CSRPending"},
+		"get csr, another's":       {"alice   58m   alice   Pending\n", ": Unclear"},
+		"a job":                    {"module.pool.null_resource.a (remote-exec): Job for k3s.service failed because the control process exited with error code.\n", ": Failed Unknown"},
+		"a job of a list":          {"\"msg\": \"Unable to start service x.service: Job for x.service failed because a timeout was exceeded.\"\n", ": Failed Unknown"},
+		"a job that was retried":   {"Job for x.service failed because the control process exited with error code.\nCloud-init v. 25.2 finished at Sat, 21 Nov 2026 06:58:31 +0000. Datasource DataSourceAzure.  Up 31.30 seconds\n", ": NothingFailed"},
+		"a task of Ansible":        {"fatal: [10.1.0.4]: FAILED! => {\"changed\": true, \"msg\": \"non-zero return code\", \"rc\": 1}\n", ": Failed Unknown"},
+		"a unit without a head":    {"k3s-agent.service: Main process exited, code=exited, status=1/FAILURE\n", ": Failed Unknown"},
+		"a state without a head":   {"Process: 25419 ExecStart=/usr/bin/kubelet (code=exited, status=1/FAILURE)\n Main PID: 25419 (code=exited, status=1/FAILURE)\n", ": Failed Unknown"},
+		"an ended process":         {"Main PID: 25419 (code=exited, status=0/SUCCESS)\n", ": Unclear"},
+		"an older kubeadm":         {"Unfortunately, an error has occurred:\n        timed out waiting for the condition\ncouldn't initialize a Kubernetes cluster\n", ": Failed Unknown"},
+		"an extension, logged":     {"E0813 17:03:31.9 1 a.go:1] x\nE0813 17:03:31.9 1 a.go:1] VM has reported a failure when processing extension 'setup'.\nE0813 17:03:31.9 1 a.go:1] x\n", ": Failed Unknown"},
+		"a service that is ended":  {"Nov 21 06:58:31 a systemd: Stopping Kubernetes Kubelet Server...\nNov 21 06:58:31 a systemd: Unit kubelet.service entered failed state.\n", "a: Unclear"},
+		"a service that ends":      {"Nov 21 06:58:31 a systemd: Unit kubelet.service entered failed state.\n", "a: Failed Unknown"},
+		"a pod's sandbox":          {"LAST SEEN   TYPE      REASON                   OBJECT   MESSAGE\n33s         Warning   FailedCreatePodSandBox   pod/x    Failed to create pod sandbox: failed to setup network for sandbox \"1\": failed to find plugin \"flannel\" in path [/opt/cni/bin]\n", ": Failed CNIPluginMissing"},
+		"a condition by itself":    {"  Ready            False   Sat, 21 Nov 2026 07:20:30 +0000   Sat, 21 Nov 2026 06:58:30 +0000   KubeletNotReady   container runtime network not ready: cni config uninitialized\n", ": Failed CNINotReady"},
+		"get nodes, with a kind":   {"node/b      NotReady   <none>   20m   v1.35.0\n", "b: Failed NodeNotReady"},
+		"a unit that loops, why":   {fmt.Sprintf(status, "kubelet.service", "activating (auto-restart) (Result: exit-code)", 1) + "\nNov 21 06:58:31 a kubelet[1402]: E1121 06:58:30.100112    1402 run.go:74] \"command failed\" err=\"failed to load kubelet config file, path: /var/lib/kubelet/config.yaml, error: open /var/lib/kubelet/config.yaml: no such file or directory\"\n", "a: Failed KubeletConfigMissing"},
 		"a name that comes late":   {"Nov 21 06:58:31 localhost kernel: x\nNov 21 06:58:31 a kernel: y\n", "a: Unclear"},
 	} {
 		var got []string
@@ -168,4 +191,16 @@ func FuzzObject(f *testing.F) {
 
 func FuzzJournal(f *testing.F) {
 	fuzzForm(f, "__CURSOR=s\nMESSAGE=x\n_BOOT_ID=1\n\n", `{"MESSAGE":[1,2],"_PID":"1"}`, `{"log":"a\nb","stream":"stderr"}`, "Nov 21 06:58:31 a kubelet[1]: x\nlast wrapped word")
+}
+
+// Machines that a log names are as many as are shown of a list.
+func TestMachinesAreBounded(t *testing.T) {
+	var log strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&log, "Nov 21 06:58:31 h%d kubelet[12]: x\n", i)
+	}
+	r := explained(t, log.String())
+	if len(r.Machines) != maxParts || !strings.Contains(strings.Join(r.Files[0].Skipped, "\n"), "19900 other machines than the first 100") {
+		t.Errorf("%d machines, left out: %q", len(r.Machines), r.Files[0].Skipped)
+	}
 }

@@ -26,7 +26,7 @@ var (
 	kinds = regexp.MustCompile(`(?m)^[ -]*kind: (?:Node|Event|CertificateSigningRequest)(?:List)?\s*$`)
 	// Tables of kubectl and crictl. Source: kubernetes/pkg/printers/internalversion/printers.go,
 	// kubernetes/staging/src/k8s.io/kubectl/pkg/cmd/events/event_printer.go, cri-tools/cmd/crictl/container.go.
-	requestRow = regexp.MustCompile(`^\S+\s+(\d[\dydhms]*)\s+(?:(\S+/\S+)\s+)?(system:\S+)\s+(?:\S+\s+)?((?:Pending|Approved|Denied)[\w,]*)$`)
+	requestRow = regexp.MustCompile(`^((?:node-)?csr-)?\S+\s+(\d[\dydhms]*)\s+(?:(\S+/\S+)\s+)?(\S+)\s+(?:\S+\s+)?((?:Pending|Approved|Denied)[\w,]*)$`)
 	eventRow   = regexp.MustCompile(`^(?:[a-z]\S*\s+)?(<unknown>|\d[\dydhms]*)(?: \(x\d+ over \S+\))?\s+(?:Normal|Warning)\s+(\S+)\s+(\w[\w.]*)/(\S+)\s`)
 	containers = regexp.MustCompile(`\s(Running|Exited)\s+(kube-apiserver|kube-controller-manager|kube-scheduler|etcd)\s+\d+\s+[0-9a-f]{13}`)
 	ages       = regexp.MustCompile(`(\d+)([ydhms])`)
@@ -165,7 +165,8 @@ func (p *part) readStatus(v1 map[string]json.RawMessage, line int) {
 func (p *part) request(line int, signer, who, condition string) {
 	sign := "CSRPending"
 	switch {
-	case signer != "kubernetes.io/kube-apiserver-client-kubelet" && (signer != "" || !strings.HasPrefix(who, "system:bootstrap:")), strings.Contains(condition, "Issued"):
+	case signer != "kubernetes.io/kube-apiserver-client-kubelet" && (signer != "" || strings.HasPrefix(who, "system:") && !strings.HasPrefix(who, "system:bootstrap:")), // older clusters have users of their own for it
+		strings.Contains(condition, "Issued"):
 		return
 	case strings.Contains(condition, "Denied"), strings.Contains(condition, "Failed"):
 		sign = "CSRNotApproved"
@@ -197,9 +198,9 @@ func (p *part) readTables() {
 	exited, runs, all := map[string]int{}, map[string]bool{}, false
 	for i, l := range p.lines {
 		all = all || strings.HasPrefix(l.Text, "CONTAINER ") || strings.Contains(l.Text, " Running ") // not those that exited alone
-		if m := requestRow.FindStringSubmatch(l.Text); m != nil {
-			if p.form = "kubectl get csr"; age(m[1]) >= 60 { // before it is on its way
-				p.request(i, m[2], m[3], m[4])
+		if m := requestRow.FindStringSubmatch(l.Text); m != nil && (m[1] != "" || strings.HasPrefix(m[4], "system:")) {
+			if p.form = "kubectl get csr"; age(m[2]) >= 60 { // before it is on its way
+				p.request(i, m[3], m[4], m[5])
 			}
 		} else if m := eventRow.FindStringSubmatch(l.Text); m != nil {
 			p.form = "kubectl get events"

@@ -40,7 +40,7 @@ func logs(t *Text) []*part {
 			host = m[1]
 		} else if m := eventRow.FindStringSubmatch(l.Text); m != nil && strings.EqualFold(m[3], "node") {
 			host = m[4]
-		} else if m != nil {
+		} else if m != nil && m[2] != "FailedCreatePodSandBox" { // which is of what the node gives every pod
 			continue
 		} else if m := login.FindStringSubmatch(l.Text); m != nil && !general(m[1]) && now == nil {
 			unnamed.machine = m[1]
@@ -50,7 +50,9 @@ func logs(t *Text) []*part {
 		if host != "" && (now == nil || now.machine != host) {
 			if by[host] == nil {
 				by[host] = &part{text: t, machine: host}
-				parts = append(parts, by[host])
+				if len(by) <= maxParts {
+					parts = append(parts, by[host])
+				}
 			}
 			now = by[host]
 			if len(parts) == 1 && len(unnamed.lines) > 0 { // what came before its name
@@ -65,6 +67,9 @@ func logs(t *Text) []*part {
 	}
 	if len(unnamed.lines) > 0 {
 		parts = append(parts, unnamed)
+	}
+	if left := len(by) - maxParts; left > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("lines of %d other machines than the first %d were left out: give those of interest (grep HOST)", left, maxParts))
 	}
 	for _, p := range parts {
 		p.lastBoot()

@@ -60,6 +60,7 @@ var pasted = map[string]func(string) string{
 		b, _ := json.Marshal(map[string]string{"log": s + "\n", "stream": "stderr", "time": "2026-11-21T06:58:31Z"})
 		return string(b)
 	}),
+	"a remote shell's":  eachLine(func(s string) string { return "module.pool.null_resource.a[0] (remote-exec): " + s }),
 	"Terraform's":       eachLine(func(s string) string { return "│ " + s }),
 	"wrapped":           eachLine(func(s string) string { return wrap(s, 80, false) }),
 	"wrapped by a mail": eachLine(func(s string) string { return wrap(s, 76, true) }),

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,18 +9,21 @@ import (
 
 // Signs of a failure for which the judge may know no cause, by what would get over it.
 var (
-	deadBoot = words("kernel panic - not syncing", "you are in emergency mode", "entering emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
+	deadBoot = words("kernel panic - not syncing", "you are in emergency mode", "entering emergency mode", "welcome to emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
 		"grub rescue>", "(initramfs) ", "dropping to a shell", "no bootable device", "uefi interactive shell v")
-	fatal      = words(`"command failed" err=`, "level=fatal", "unable to register node with api server")
+	fatal      = words(`"command failed" err=`, "level=fatal", `"level":"fatal"`, "]: failed! => {", "fata[", "unable to register node with api server", "failure when processing extension")
+	kubeadm    = words("error execution phase ", "couldn't initialize a kubernetes cluster")
 	moduleFail = words("failed to run module ", "failed running /var/lib/cloud/", "user_data script ended with return code: ")
 	ofWindows  = words(" cloudbaseinit.", "npipe:", `c:\k\`, `\\.\pipe\`)
 	isReady    = words("as it just became ready", "status is now: nodeready", " nodeready ")
 	notReady   = words("status is now: nodenotready", " nodenotready ")
 	registered = words("successfully registered node", "k3s is up and running", "containerd successfully booted")
-	ended      = words(" finished at ", ": startup finished in ", "reached target multi-user", "reached target graphical", " login:", " cloudbaseinit.init [-] plugins execution done")
+	ended      = words(" finished at ", " cloudbaseinit.init [-] plugins execution done")
 
+	klogError  = regexp.MustCompile(`(?:^|: )[ef]\d{4} \d\d:\d\d:|level=(?:error|fatal)|(?:erro|fata)\[\d`)
 	klogFatal  = regexp.MustCompile(`(?:^|(?:kubelet|hyperkube)\S*: )f\d{4} \d\d:\d\d:|(?:kubelet|k3s|rke2|containerd)\S*: panic: `)
-	unitFails  = regexp.MustCompile(`failed to start (.*)|(?:^|[\s:])([\w@-]+)\.service: failed with result|dependency failed for (.*)`)
+	unitFails  = regexp.MustCompile(`failed to start (.*)|(?:^|[\s:])([\w@-]+)\.service: (?:failed with result|unit entered failed state)|dependency failed for (.*)|unit ([\w@-]+)\.service entered failed state|^\W*([\w@-]+)\.service: main process exited, code=\w+, status=[1-9]`)
+	unitStops  = regexp.MustCompile(`(?:^|[\s\]])stopping (.*)`)
 	unitStarts = regexp.MustCompile(`(?:^|[\s\]])(?:started|finished) (.*)`)
 )
 
@@ -50,7 +54,8 @@ func component(s string) string {
 // readSigns says which lines show that something failed and was not got over, and which
 // show that the boot came to its end. It reads only what a node needs.
 func (p *part) readSigns() {
-	open := map[string][]int{}
+	open, stopping := map[string][]int{}, map[string]bool{}
+	works := -1 // where the kubelet last said that it registered the node, and met no error later
 	closes := func(keys ...string) {
 		for _, k := range keys {
 			delete(open, k)
@@ -60,18 +65,26 @@ func (p *part) readSigns() {
 	for i, l := range p.lines {
 		s := strings.ToLower(l.Text[:min(len(l.Text), maxSign)])
 		p.windows = p.windows || ofWindows(s)
+		if works >= 0 && klogError.MatchString(s) {
+			works = -1
+		} else if strings.Contains(s, "successfully registered node") {
+			works = i
+		}
 		switch {
 		case deadBoot(s):
 			note("boot", i)
 		case moduleFail(s) && !strings.HasSuffix(s, "code: 0"), strings.Contains(s, "running module ") && strings.Contains(s, "failed"):
 			note("module", i)
-		case strings.Contains(s, "error execution phase "):
+		case kubeadm(s):
 			note("kubeadm", i)
+		case strings.Contains(s, "this node has joined the cluster"):
+			closes("kubeadm", "kubelet", "job")
+			p.good(i)
 		case p.newest != "" && (notReady(s) || isReady(s)): // Events, which count by their times
 		case notReady(s):
 			note("node", i)
 		case isReady(s):
-			closes("node", "fatal", "kubelet", "k3s", "runtime", "kubeadm")
+			closes("node", "fatal", "kubelet", "k3s", "runtime", "kubeadm", "job")
 			p.good(i)
 		case registered(s):
 			closes("fatal", "kubelet", "k3s")
@@ -80,16 +93,27 @@ func (p *part) readSigns() {
 		case ended(s):
 			if !strings.Contains(s, " finished at ") || strings.Contains(s, "cloud-init v. ") {
 				p.good(i)
+				if open["module"] == nil {
+					closes("job") // a script that tried again
+				}
 			}
 		case strings.Contains(s, "fail"):
-			if m := unitFails.FindStringSubmatch(s); m != nil {
-				if c := component(m[1] + m[2] + m[3]); c != "" {
+			if _, job, ok := strings.Cut(s, "job for "); ok && strings.Contains(job, " failed because ") {
+				unit, _, _ := strings.Cut(job, " ")
+				note(cmp.Or(component(unit), "job"), i)
+			} else if m := unitFails.FindStringSubmatch(s); m != nil {
+				if c := component(strings.Join(m[1:], "")); c != "" && !stopping[c] {
 					note(c, i)
 				}
 			}
+		case strings.Contains(s, "stopping "):
+			if m := unitStops.FindStringSubmatch(s); m != nil { // what it ends with is of no account
+				stopping[component(m[1])] = true
+			}
 		case strings.Contains(s, "started ") || strings.Contains(s, "finished "):
 			if m := unitStarts.FindStringSubmatch(s); m != nil {
-				if c := component(m[1]); c != "" && len(open[c]) < 3 { // one that loops starts every time
+				c := component(m[1])
+				if stopping[c] = false; c != "" && len(open[c]) < 3 { // one that loops starts every time
 					closes(c)
 				}
 			}
@@ -101,6 +125,9 @@ func (p *part) readSigns() {
 			lines = lines[:1]
 		}
 		p.signs = append(p.signs, lines[len(lines)-1])
+	}
+	if works >= 0 {
+		p.good(works)
 	}
 	p.dead = len(open["boot"]) > 0
 	slices.Sort(p.signs)

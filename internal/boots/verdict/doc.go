@@ -17,8 +17,8 @@
 // What was got over is none: what a node met before it joined, what kubeadm said
 // in all tries but the last, a lock that was had later.
 //
-// Who wrote a line is read from the line's own head (program.go), so that a console, a
-// journal and a paste are judged alike. What can be read in two ways gives no reason
+// Who wrote a line is read from the line's own head (program.go), or from words that only
+// one program writes, so that a console, a journal and a paste are judged alike. What can be read in two ways gives no reason
 // (noise.go).
 //
 // Whatever is quoted goes through Redact, which hides rather too much than too

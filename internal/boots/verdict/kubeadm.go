@@ -84,7 +84,7 @@ func check(s string) (reason string, leftover bool) {
 		return "KernelUnsupported", false
 	case name == "numcpu", name == "mem":
 		return "MachineTooSmall", false
-	case name == "cri", name == "containerruntimeversion":
+	case name == "cri", name == "containerruntimeversion", has("service-") && strings.Contains(said, "service is not active") && !has("service-kubelet"):
 		return runtimeReason(said), false
 	case name == "kubeletversion":
 		if hasAny(said, "executable file not found", "cannot execute 'kubelet") {

@@ -55,20 +55,22 @@ var rules = [...]rule{
 	{reason: "OutOfMemory", in: kernel | elsewhere, all: "memory cgroup out of memory: killed process", any: []string{"(kubelet)", "(containerd)", "(k3s-", "(rke2)", "(crio)", "(dockerd)"}}, // a container's limit kills its own runc
 	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0", "dev nbd", "dev rbd"}},
 	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "shutting down filesystem"}, not: []string{"(loop", "(nbd", "(rbd"}},
-	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "unmount and run xfs_repair"}},
+	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "unmount and run xfs_repair", "fsck failed with exit status 4", "fsck failed with error code 4"}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "ext4-fs (", any: []string{"): no journal found"}, not: []string{"(loop", "(nbd", "(rbd"}},
 	{reason: "FilesystemUnsupported", in: kernel | elsewhere, any: []string{"superblock has unknown incompatible features", "couldn't mount because of unsupported optional features"}, not: []string{"(loop", "(nbd", "(rbd"}},
-	{reason: "BootLoaderFailed", in: kernel | elsewhere, any: []string{"entering rescue mode...", "grub rescue>"}},
-	{reason: "RootNotFound", in: kernel | elsewhere, any: []string{"warning: could not boot.", "does not exist.  dropping to a shell!", "does not exist. dropping to a shell!", "vfs: cannot open root device"}},
-	{reason: "SwitchRootFailed", in: kernel | elsewhere, any: []string{"failed to switch root", "couldn't find specified ostree root"}, not: []string{"systemd-shutdown"}},
+	{reason: "BootLoaderFailed", in: kernel | elsewhere, any: []string{"entering rescue mode...", "grub rescue>", "minimal bash-like line editing is supported", "no bootable device", "no bootable option or device was found"}},
+	{reason: "RootNotFound", in: kernel | elsewhere, any: []string{"warning: could not boot", "does not exist.  dropping to a shell!", "does not exist. dropping to a shell!", "vfs: cannot open root device", "don't know how to handle 'root=", "empty root= argument"}},
+	{reason: "RootNotFound", in: kernel | elsewhere, all: " does not exist", any: []string{"warning: /dev/", "warning:  /dev/", `warning: "/dev/`}}, // dracut's
+	{reason: "SwitchRootFailed", in: kernel | elsewhere, any: []string{"failed to switch root", "couldn't find specified ostree root", "no init found. try passing init= bootarg"}, not: []string{"systemd-shutdown"}},
 	{reason: "SELinuxPolicyFailed", in: kernel | elsewhere, any: []string{"failed to load selinux policy", "initial selinux policy load failed"}},
-	{reason: "IgnitionFailed", in: kernel | elsewhere, all: "ignition", any: []string{"ignition failed: "}},
+	{reason: "IgnitionFailed", in: kernel | elsewhere, all: "ignition", any: []string{"ignition failed: ", "ignition has failed. please ensure", "failed to start ignition ("}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "fsck", any: []string{"bad magic number in super-block"}}, // resize2fs and tune2fs meet other file systems
 	{reason: "KernelPanic", in: kernel | elsewhere, all: "kernel panic - not syncing"},
-	{reason: "EmergencyMode", in: kernel | elsewhere, any: []string{"you are in emergency mode", "entering emergency mode. exit the shell"}},
-	{reason: "DeviceMissing", in: anywhere &^ (runtime | kubelet | k3s), any: []string{"timed out waiting for device"}},
+	{reason: "EmergencyMode", in: kernel | elsewhere, any: []string{"you are in emergency mode", "welcome to emergency mode!", "entering emergency mode. exit the shell"}},
+	{reason: "DeviceMissing", in: anywhere &^ (runtime | kubelet | k3s), any: []string{"timed out waiting for device", ".device/start timed out"}},
 	{reason: "DeviceMissing", in: scripts, all: "special device ", any: []string{"does not exist"}},
 	{reason: "ClockWrong", in: scripts, all: "is not valid yet (invalid for another", rank: rankStep},
+	{reason: "ClockWrong", in: scripts, all: "the certificate is not valid yet"}, // kubeadm
 
 	// Network.
 	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "no dhcpoffers received", "failure to obtain dhcp lease", "failure to find dhcp interface", "failure to find primary dhcp interface"}},
@@ -98,20 +100,24 @@ var rules = [...]rule{
 	{reason: "CloudbaseInitPluginFailed", in: cloudInit | elsewhere, all: "plugin '", any: []string{"failed with error"}},
 
 	// Packages.
-	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "unable to find a match", "no package matches"}},
+	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "unable to find a match", "no package matches", "(no such package)"}},
 	{reason: "PackageNotFound", in: scripts, all: "no package ", any: []string{" available."}},                          // yum
 	{reason: "PackageNotFound", in: scripts, all: "failed to resolve the transaction", next: "no match for argument: "}, // dnf 5; of dnf 4 also a removal says so
 	{reason: "PackageNotFound", in: scripts, all: "version '", any: []string{"' was not found"}},
-	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/"}, not: []string{"permission denied", "waiting for cache lock"}},
+	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/", "lock was locked by another process", "is locked by another process", "system management is locked by the application", "existing lock /var/run/yum.pid: another copy is running"}, not: []string{"permission denied", "waiting for cache lock"}},
 	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature"}},
+	{reason: "PackageSignatureInvalid", in: scripts, all: "e: the repository '", any: []string{"' is not signed", "' is no longer signed"}},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "e: failed to fetch ", any: aptUnreachable[:]},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "w: failed to fetch ", any: aptUnreachable[:]},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "could not connect to ", any: []string{"), connection timed out", "). - connect ("}},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "unable to connect to ", any: []string{":http:", ":https:"}},
-	{reason: "PackageRepositoryUnreachable", in: scripts, all: "curl error (", next: "cannot download repomd.xml"}, // after a status code (404) the repository was reached
+	{reason: "PackageRepositoryUnreachable", in: scripts, any: []string{"cannot prepare internal mirrorlist: curl error (", "cannot find a valid baseurl for repo"}}, // dnf and yum
+	{reason: "PackageSignatureInvalid", in: scripts, all: "public key for ", any: []string{" is not installed"}},                                                     // yum and dnf
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "curl error (", next: "cannot download repomd.xml"},                                                   // after a status code (404) the repository was reached
 
 	// Programs and settings.
 	{reason: "KubeletMissing", in: anywhere, any: []string{"to locate executable /usr/bin/kubelet", "to locate executable /usr/local/bin/kubelet", "to locate executable '/usr/bin/kubelet'", "to locate executable '/usr/local/bin/kubelet'", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
+	{reason: "KubeletMissing", in: elsewhere, all: "kubelet.service: main process exited", any: []string{"status=203/exec"}}, // as ContainerdMissing where systemd says it
 	{reason: "ContainerdMissing", in: anywhere, any: []string{"to locate executable /usr/bin/containerd", "to locate executable /usr/local/bin/containerd", "to locate executable '/usr/bin/containerd'", "to locate executable '/usr/local/bin/containerd'", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
 	{reason: "RuncMissing", in: anywhere, any: []string{`exec: "runc": executable file not found`, `exec: \"runc\": executable file not found`, "runc: command not found"}},
 	{reason: "BinaryMissing", in: scripts, any: []string{
@@ -125,15 +131,16 @@ var rules = [...]rule{
 	{reason: "SwapOn", in: kubelet | k3s | elsewhere | output, all: "running with swap on is not supported"},
 	{reason: "KernelSettingMissing", in: scripts, all: "modprobe: fatal: module ", any: []string{"br_netfilter not found", "overlay not found", "ip_vs not found", "nf_conntrack not found"}, rank: rankStep},
 	{reason: "KernelSettingMissing", in: scripts, all: "sysctl: cannot stat /proc/sys/net/", any: []string{"bridge-nf-call", "ip_forward"}, rank: rankStep},
-	{reason: "CgroupsUnusable", in: kubelet | k3s | elsewhere, any: []string{"following cgroup subsystem not mounted", "failed to initialize top level qos containers"}},
+	{reason: "CgroupsUnusable", in: kubelet | k3s | elsewhere, any: []string{"following cgroup subsystem not mounted", "failed to initialize top level qos containers", "mountpoint for cpu not found", "mountpoint for memory not found"}},
 	{reason: "CgroupsUnusable", in: k3s | elsewhere, all: "failed to find ", any: []string{"memory cgroup", "cgroup (v2)"}},
 	{reason: "CgroupV1Refused", in: kubelet | k3s, all: "cgroup v1", any: []string{"not run on a host using cgroup v1", `err="cgroup v1 detected`, "failed to run kubelet", "to an unsupported cgroup v1"}},
 	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "kubelet cgroup driver", any: []string{"is different from"}},
-	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "expected cgroupspath to be of format"},
+	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, any: []string{"expected cgroupspath to be of format", "but did not receive slice as parent", "cgroup-parent for systemd cgroup should be a valid slice"}},
 
 	// Container runtime.
 	{reason: "ContainerdConfigInvalid", in: runtime | output, any: []string{"containerd: failed to load toml", "failed to load toml:", "containerd: toml:", "invalid plugin config", "invalid disabled plugin uri", "invalid plugin key uri"}},
-	{reason: "SnapshotterUnsupported", in: runtime | k3s, all: "does not support d_type"},
+	{reason: "ContainerdConfigInvalid", in: runtime, all: "near line ", any: []string{"(last key parsed '"}}, // to 1.3
+	{reason: "SnapshotterUnsupported", in: runtime | k3s, any: []string{"does not support d_type", "snapshotter cannot be enabled for"}},
 	{reason: "ContainerdStateBroken", in: runtime | k3s, all: "failed to recover state: "},
 	{reason: "ContainerRuntimeUnavailable", in: kubelet | k3s | elsewhere, all: "pleg was last seen active ", any: []string{"ago; threshold is"}},
 	{reason: "HNSNetworkFailed", in: anywhere, all: "hnscall failed in win32"},
@@ -141,13 +148,15 @@ var rules = [...]rule{
 	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
 
 	// kubeadm, where the words stand by themselves.
-	{reason: "BootstrapTokenUnknown", in: scripts, any: []string{"is invalid for this cluster or it has expired", "could not find a jws signature in the cluster-info configmap"}},
+	{reason: "BootstrapTokenUnknown", in: scripts, any: []string{"is invalid for this cluster", "could not find a jws signature in the cluster-info configmap"}},
 	{reason: "BootstrapTokenSecretWrong", in: scripts, all: "failed to verify jws signature of received cluster info object"},
 	{reason: "BootstrapTokenMalformed", in: scripts, all: "was not of the form", any: []string{"bootstrap token", "the token "}},
-	{reason: "CAHashMismatch", in: scripts, all: "none of the public keys", any: []string{"are pinned"}},
+	{reason: "CAHashMismatch", in: scripts, all: "public key", any: []string{"are pinned", " not pinned"}},
 	{reason: "ClusterInfoUnreadable", in: scripts, any: []string{`"cluster-info" not found`, `"cluster-info" is forbidden`, "key in the cluster-info configmap", "kubeconfig in the cluster-info configmap", "kubeconfig file in the cluster-info configmap", `"kubeadm-config" not found`, `"kubeadm-config" is forbidden`, `"kubelet-config" not found`, `"kubelet-config" is forbidden`}},
+	{reason: "ClusterInfoUnreadable", in: scripts, all: `configmaps "kubelet-config-1.`, any: []string{"not found", "is forbidden"}}, // to 1.23
 	{reason: "CertificateKeyExpired", in: scripts, all: `secret "kubeadm-certs"`, any: []string{"not found"}},
 	{reason: "CertificateKeyWrong", in: scripts, any: []string{"error decoding certificate key", "error decoding secret data with provided key", "cipher: message authentication failed"}},
+	{reason: "HostnameInvalid", in: kubelet | elsewhere, all: "must be a dns subdomain (", any: []string{"unable to register "}}, // to 1.3
 	{reason: "HostnameInvalid", in: scripts | kubelet | k3s, all: "1123 subdomain must consist of", any: []string{"node", "hostname"}, not: []string{"pod="}},
 	{reason: "KubeadmConfigInvalid", in: scripts, any: []string{"invalid discovery token ca certificate hash", "no joinconfiguration found in the supplied config", "no initconfiguration or clusterconfiguration kind was found", "your configuration file uses an old api spec", "can not mix '--config' with arguments", "[discovery.bootstraptoken: invalid value", "discovery: invalid value", "discovery.bootstraptoken", "controlplaneendpoint: invalid value", "must be a valid ip address or a valid rfc-1123 dns subdomain", "networking.podsubnet: invalid value", "noderegistration.crisocket: invalid value"}, not: []string{"was not of the form"}},
 	{reason: "KubeadmConfigInvalid", in: scripts, all: "error: unknown flag: --", next: "to see the stack trace of this error"},
@@ -156,8 +165,9 @@ var rules = [...]rule{
 	{reason: "NodeExists", in: scripts, all: "a node with name ", any: []string{"already exists in the cluster"}},
 	{reason: "KubeletStartTimeout", in: scripts, any: []string{"[kubelet-check] the kubelet is not healthy after", "failed while waiting for the kubelet to start", "[kubelet-check] it seems like the kubelet isn't running or healthy"}},
 	{reason: "EtcdJoinFailed", in: scripts | k3s, any: []string{"can only promote a learner member", "too many learner members in cluster"}, rank: rankCause},
+	{reason: "EtcdJoinFailed", in: k3s, all: "etcd cluster join failed: "},
 	{reason: "TLSBootstrapTimeout", in: scripts, all: "failed while waiting for tls bootstrap"},
-	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request failed, reason"}, not: []string{"kubelet-serving"}},
+	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request is not approved", "certificate signing request failed, reason"}, not: []string{"kubelet-serving"}},
 
 	// kubelet.
 	{reason: "KubeletConfigMissing", in: kubelet, when: joined, all: "failed to load kubelet config file", any: []string{"no such file or directory", "cannot find the file"}, rank: rankCause},
@@ -165,6 +175,7 @@ var rules = [...]rule{
 	{reason: "KubeletFlagUnknown", in: kubelet | k3s, all: "failed to parse kubelet flag"},
 	{reason: "KubeletFlagUnknown", in: kubelet, any: []string{"unknown flag: --", "unknown shorthand flag"}},
 	{reason: "FeatureGateUnknown", in: kubelet | k3s | output, any: []string{"unrecognized feature gate"}, not: []string{"feature_gate.go", "level=warn", "warning"}},
+	{reason: "FeatureGateUnknown", in: kubelet, all: "unrecognized key: ", any: []string{"feature-gates"}}, // to 1.10
 	{reason: "FeatureGateUnknown", in: kubelet | k3s, all: "cannot set feature gate", any: []string{"locked to"}},
 	{reason: "NodeLabelsInvalid", in: kubelet | k3s, any: []string{"labels specified with --node-labels", "invalid node labels:"}},
 	{reason: "NodeIPInvalid", in: kubelet | k3s, any: []string{"bad --node-ip", "not found in the host's network interfaces", "nodeip can't be ", "nodeip must be a valid ip"}},
@@ -174,6 +185,7 @@ var rules = [...]rule{
 	{reason: "KubeconfigInvalid", in: kubelet | k3s, all: "invalid kubeconfig: ", not: []string{"no such file", "cannot find the file"}},
 	{reason: "CSRPending", in: kubelet | k3s, all: "waiting for client certificate to be issued"},
 	{reason: "DiskPressure", in: kubelet | k3s | elsewhere, all: "diskpressure", any: []string{"kubelethasdiskpressure"}},
+	{reason: "DiskPressure", in: kubelet | k3s, all: "eviction manager: must evict pod(s) to reclaim", any: []string{"ephemeral-storage", "nodefs", "imagefs", "inodes", "containerfs"}},
 	{reason: "NodeSilent", in: elsewhere, all: "kubelet stopped posting node status"},
 	{reason: "KubeletCertificateExpired", in: kubelet | k3s, all: "existing bootstrap client certificate", any: []string{"is expired"}},
 	{reason: "KubeletCAMissing", in: kubelet, when: joined, all: "unable to load client ca file", rank: rankCause},
@@ -182,10 +194,14 @@ var rules = [...]rule{
 
 	// k3s and RKE2.
 	{reason: "CAHashMismatch", in: k3s | elsewhere | output, all: "token ca hash does not match the cluster ca certificate hash"},
-	{reason: "NodePasswordRejected", in: k3s | elsewhere | output, any: []string{"node password rejected", "node password not set", "unable to verify password for node"}},
-	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid"}},
+	{reason: "CAHashMismatch", in: k3s, all: "token does not match the server ", any: []string{" != "}}, // to 1.18
+	{reason: "NodePasswordRejected", in: k3s | elsewhere | output, any: []string{"node password rejected", "node password not set", "unable to verify password for node", "unable to verify hash for node"}},
+	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid", "is not a valid token format", "token credentials are the wrong format"}},
 	{reason: "K3sTokenRejected", in: k3s, all: "not authorized", any: []string{"https://", "agent config", `msg="not authorized"`, "server is not ready"}},
+	{reason: "K3sTokenRejected", in: k3s, all: "bootstrap data already found and encrypted with different token"},
 	{reason: "K3sConfigInvalid", in: k3s, any: k3sConfig[:], not: []string{"kubelet flag", "kubeadm"}},
+	{reason: "K3sConfigInvalid", in: k3s, all: "critical configuration value mismatch between servers"},
+	{reason: "NodeExists", in: k3s, all: "duplicate node name found, please use a unique name"},
 	{reason: "K3sConfigInvalid", in: output, all: "level=fatal msg=", any: k3sConfig[:]}, // other programs have such flags
 }
 
@@ -199,295 +215,4 @@ func (r *rule) matches(s, next string) bool {
 		return false
 	}
 	return !hasAny(s, r.not...)
-}
-
-// preflightWarning says whether a line in lower case is of a check of kubeadm's that was
-// told to be ignored, or only warns. That there is no kubelet is told in no other way.
-func preflightWarning(s string) bool {
-	return strings.Contains(s, "[warning ") && !strings.Contains(s, "service does not exist")
-}
-
-// runtimeSocket says whether a line in lower case is of a container runtime that
-// does not answer.
-func runtimeSocket(s string) bool {
-	return hasAny(s, "containerd.sock", "crio.sock", "cri-dockerd.sock", "pipe/containerd-containerd") &&
-		hasAny(s, "no such file or directory", "connection refused", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime")
-}
-
-// systemdReason is what systemd says of a unit to the console and in the journal,
-// where it is one that matters.
-func (c *inquiry) systemdReason(s string) string {
-	reason := ""
-	switch {
-	case strings.Contains(s, "dependency failed for "):
-		reason = "UnitDependencyFailed"
-	case hasAny(s, "a start job is running for ", "/start running ("):
-		reason = "UnitHung"
-	}
-	if reason == "" || !c.names(s) {
-		return ""
-	}
-	return reason
-}
-
-// stopped says whether a log tells that the boot did not go on, or not to what
-// makes the node.
-func (c *inquiry) stopped(l *log) bool {
-	for _, s := range l.low {
-		if strings.Contains(s, "emergency mode") || strings.Contains(s, "dependency failed for ") && c.names(s) {
-			return true
-		}
-	}
-	return false
-}
-
-// look finds what the lines of the logs say.
-func (c *inquiry) look() {
-	for at := range c.logs {
-		c.lookAt(at, &c.logs[at])
-	}
-}
-
-// reading is what is found in a log while it is read.
-type reading struct {
-	at    int
-	log   *log
-	found []finding
-	tries []int // of kubeadm, by which each was found
-	try   int
-	came  bool // the text says that the node joined
-	data  bool // and that cloud-init found its data
-}
-
-func (r *reading) add(reason string, of rank, line int, phase string, w when) {
-	known, ok := Lookup(reason)
-	if !ok {
-		return
-	}
-	if of == rankNone {
-		of = known.rank
-	}
-	if r.log.aside && of < rankHost {
-		return // it has a reason of its own
-	}
-	k := r.log.of[line]
-	r.found = append(r.found, finding{reason: reason, rank: of, log: r.at, line: line, order: k, phase: phase, passes: passingOf(reason, of, w, k)})
-	r.tries = append(r.tries, r.try)
-}
-
-// drop leaves out what was found and is not to be kept.
-func (r *reading) drop(dropped func(i int) bool) {
-	tries := r.tries[:0]
-	r.found = keep(r.found, func(i int) bool {
-		if dropped(i) {
-			return false
-		}
-		tries = append(tries, r.tries[i])
-		return true
-	})
-	r.tries = tries
-}
-
-func (c *inquiry) lookAt(at int, l *log) {
-	r := reading{at: at, log: l}
-	left := -1
-	phases := map[int]string{} // by try
-	module, serious := len(c.found) > 0, false
-	for i, s := range l.low {
-		k := l.of[i]
-		switch over := overcome(s); {
-		case s == "", k&c.within == 0, k&scripts != 0 && preflightWarning(s):
-			continue
-		case over != lasting:
-			if over != tillEnd || !module {
-				r.drop(func(i int) bool { return r.found[i].passes&over != 0 })
-			}
-			module, r.data = false, r.data || over == tillData
-			continue
-		case k&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
-			// What went wrong before was got over, but what is wrong with the machine.
-			r.drop(func(i int) bool { return r.found[i].rank != rankHost })
-			r.came = c.facts.Outside
-		case strings.Contains(s, "[preflight] running pre-flight checks"):
-			// A script that tries again: what counts is the last try.
-			r.try++
-		case k&scripts != 0:
-			module = module || moduleFailed(s)
-			serious = serious || strings.Contains(s, "e: ")
-		}
-		if ofPod(s) && !needed(s) || ofOthers(s) {
-			continue
-		}
-		next := ""
-		if i+1 < len(l.low) {
-			next = l.low[i+1]
-		}
-		for n := range rules {
-			if rule := &rules[n]; rule.in&k != 0 && (c.applies(rule.when) || rule.when == joined && r.came) && !(rule.when == early && r.data) && rule.matches(s, next) && (rule.reason != "DiskFull" || nodesDisk(s, k)) {
-				r.add(rule.reason, rule.rank, i, "", rule.when)
-			}
-		}
-		if k&(elsewhere|kernel) != 0 {
-			if reason := c.systemdReason(s); reason != "" {
-				r.add(reason, rankNone, i, "", always)
-			}
-		}
-		if runtimeSocket(s) {
-			r.add(runtimeReason(s), rankNone, i, "", always)
-		}
-		if k&scripts != 0 {
-			if reason := download(s); reason != "" {
-				r.add(reason, rankStep, i, "", always)
-			}
-			if reason, leftover := check(s); leftover && r.try > 1 {
-				left = r.try
-			} else if reason != "" {
-				r.add(reason, rankNone, i, "preflight", always)
-			}
-			if p := phaseOf(s); p != "" {
-				phases[r.try] = p
-				reason := phaseReason(p)
-				if p == "preflight" && strings.Contains(s, "couldn't validate the identity of the api server") {
-					reason = "KubeadmDiscoveryFailed"
-				}
-				r.add(reason, rankPhase-1, i, p, always) // what it says besides goes before
-			}
-		}
-		if pull(s) && !strings.Contains(s, "[error ") {
-			// A workload's image is none of the node's; a script pulls what it needs.
-			switch {
-			case k&(output|provision) != 0, k == elsewhere && strings.HasPrefix(s, "ctr: "):
-				r.add(pullReason(s), rankStep, i, "", always)
-			case nodeImage(s):
-				r.add(pullReason(s), rankCause, i, "", always)
-			}
-		} else if apiRequest(s, k) {
-			if reason := faultOf(s).ofAPIServer(s, k); reason != "" {
-				rank := rankCause
-				if k&scripts != 0 && !hasAny(s, "error execution phase", "error: ") {
-					rank = rankStep // said on the way to another try
-				}
-				if c.ends && k == kubelet && !hasAny(s, "command failed", "failed to run kubelet") {
-					rank = rankSign // a kubelet that cannot reach the API server waits; it does not end
-				}
-				r.add(reason, rank, i, phaseOf(s), always)
-			}
-		}
-	}
-	stopped := c.stopped(l)
-	r.drop(func(i int) bool {
-		switch f := &r.found[i]; f.reason {
-		case "DeviceMissing":
-			return f.order&(elsewhere|kernel) != 0 && !stopped // a disk that need not be there (nofail) is waited for as well
-		case "PackageRepositoryUnreachable":
-			return !serious && strings.Contains(l.low[f.line], "w: failed to fetch ") // apt went on
-		case "RuncmdFailed", "UserScriptFailed":
-			return r.came // after the node was in the cluster
-		}
-		return false
-	})
-	// kubeadm names its phase after what its checks found.
-	for i := range r.found {
-		f := &r.found[i]
-		if phase := phases[r.tries[i]]; f.phase == "" && phase != "" && f.order&scripts != 0 && kubeadms(f.reason) {
-			f.phase = phase
-		}
-	}
-	c.found = append(c.found, lastTry(r.found, r.tries, left)...)
-	if c.came || r.came {
-		c.network(at, l)
-	}
-}
-
-// network finds why a node that is late is so, where its log says that it has no
-// pod network. Before it is late that is usual.
-func (c *inquiry) network(at int, l *log) {
-	late := c.facts.Kubelet.NotReady || c.facts.Outside && waitsForNetwork(l)
-	for _, f := range c.found {
-		late = late || f.log == at && f.reason == "NodeNotReady"
-	}
-	if !late {
-		return
-	}
-	for i := len(l.low) - 1; i >= 0; i-- {
-		if l.of[i]&(kubelet|k3s)&c.within != 0 && noNetwork(l.low[i]) {
-			c.found = append(c.found, finding{reason: "CNINotReady", rank: rankEffect, log: at, line: i, order: l.of[i]})
-			return
-		}
-	}
-}
-
-func noNetwork(s string) bool {
-	return hasAny(s, "cni plugin not initialized", "networkpluginnotready", "cni config uninitialized")
-}
-
-// waits is how many times a kubelet says that it has no network, every 5 s, until that
-// is not usual any more. Source: kubernetes pkg/kubelet/kubelet.go, syncLoop.
-const waits = 12
-
-// waitsForNetwork says whether a kubelet had no network to the end of the text.
-func waitsForNetwork(l *log) bool {
-	n := 0
-	for i, s := range l.low {
-		switch {
-		case l.of[i]&(kubelet|k3s) == 0:
-		case strings.Contains(s, "as it just became ready"):
-			n = 0
-		case noNetwork(s):
-			n++
-		}
-	}
-	return n >= waits
-}
-
-// kubeadms says whether a reason is one that kubeadm's output gives, and so has
-// its phase. Put in wherever it is called it would make the agent 4 KiB larger.
-//
-//go:noinline
-func kubeadms(reason string) bool {
-	switch reason {
-	case "BootstrapTokenUnknown", "BootstrapTokenSecretWrong", "BootstrapTokenMalformed", "CAHashMismatch", "ClusterInfoUnreadable", "CertificateKeyExpired",
-		"CertificateKeyWrong", "KubeadmConfigInvalid", "VersionSkew", "NodeExists", "KubeletStartTimeout", "TLSBootstrapTimeout", "ContainerRuntimeUnavailable",
-		"ContainerRuntimeDisabled", "HostnameInvalid":
-		return true
-	}
-	return false
-}
-
-// keep leaves those in place that are kept. They are moved as parts of a slice:
-// the code that copies one finding, field by field, is long.
-func keep(found []finding, kept func(i int) bool) []finding {
-	n := 0
-	for i := range found {
-		if kept(i) {
-			copy(found[n:], found[i:i+1])
-			n++
-		}
-	}
-	return found[:n]
-}
-
-// lastTry leaves out what kubeadm said in all tries but the last: a script that
-// tries again does so because of what may pass. A try that only met what an
-// earlier one left (left, -1 for none) says nothing.
-func lastTry(found []finding, tries []int, left int) []finding {
-	last := 0
-	for i := range found {
-		if f := &found[i]; f.ofKubeadm() && !(tries[i] == left && f.reason == "KubeadmPreflight") {
-			last = max(last, tries[i])
-		}
-	}
-	return keep(found, func(i int) bool { return !found[i].ofKubeadm() || tries[i] == last })
-}
-
-func (f *finding) ofKubeadm() bool { return f.phase != "" || kubeadms(f.reason) }
-
-func (c *inquiry) applies(w when) bool {
-	switch w {
-	case joined:
-		return c.came
-	case early:
-		return c.early
-	}
-	return w == always
 }

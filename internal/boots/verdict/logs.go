@@ -87,7 +87,7 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 	}
 	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines)), of: make([]kind, len(lines)), from: given - len(lines)}
 	for i, text := range lines {
-		l.low[i] = strings.ToLower(Plain(text, redact.MaxRead))
+		l.low[i] = logged(strings.ToLower(Plain(text, redact.MaxRead)))
 		l.of[i] = programOf(l.low[i], k)
 	}
 	return l

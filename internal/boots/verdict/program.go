@@ -8,9 +8,9 @@ var identifiers = [...]struct {
 	name string
 	kind kind
 }{
-	{"kernel", kernel}, {"kubelet", kubelet}, {"kubelet-wrapper", kubelet}, {"hyperkube", kubelet}, {"k3s", k3s}, {"k3s-", k3s}, {"rke2", k3s}, {"rke2-", k3s},
-	{"containerd", runtime}, {"crio", runtime}, {"dockerd", runtime}, {"cri-dockerd", runtime},
-	{"cloud-init", output}, {"cloud-init-", output}, {"cloud-config", output}, {"cloud-final", output}, {"kubeadm", output},
+	{"kernel", kernel}, {"kubelet", kubelet}, {"kubelet-wrapper", kubelet}, {"hyperkube", kubelet}, {"microk8s.daemon-kubelite", kubelet}, {"microk8s.daemon-kubelet", kubelet}, {"atomic-openshift-node", kubelet}, {"origin-node", kubelet}, {"k3s", k3s}, {"k3s-", k3s}, {"rke2", k3s}, {"rke2-", k3s},
+	{"containerd", runtime}, {"microk8s.daemon-containerd", runtime}, {"crio", runtime}, {"dockerd", runtime}, {"cri-dockerd", runtime},
+	{"cloud-init", output}, {"cloud-init-", output}, {"cloud-config", output}, {"cloud-final", output}, {"kubeadm", output}, {"nodeup", output}, {"nodeadm", output},
 	// What these write has nothing to do with the boot.
 	{"sshd", foreign}, {"sshd-", foreign}, {"snapd", foreign}, {"chronyd", foreign}, {"ntpd", foreign}, {"systemd-timesyncd", foreign}, {"systemd-resolved", foreign},
 	{"cron", foreign}, {"crond", foreign}, {"multipathd", foreign}, {"polkitd", foreign}, {"dbus-", foreign}, {"fwupdmgr", foreign}, {"apt-", foreign},
@@ -37,7 +37,7 @@ func programOf(s string, hint kind) kind {
 		name = strings.TrimSuffix(name[strings.LastIndexByte(name, ' ')+1:], ".service") // journalctl -o with-unit
 		if k := identified(name, s); k != 0 && (pid || k == kernel || strings.Count(id, ":") > 1) && (k != foreign || hint == elsewhere) {
 			return k
-		} else if pid {
+		} else if pid || strings.Count(id, ":") > 1 && !strings.ContainsAny(id, `"]`) { // some journals give no number
 			head = rest // systemd, a script, a program that nobody knows
 		}
 	}
@@ -45,11 +45,13 @@ func programOf(s string, hint kind) kind {
 		return hint
 	}
 	switch {
-	case strings.HasPrefix(head, "time=\"") && strings.Contains(head, " level="):
+	case strings.HasPrefix(head, "time=\"") && strings.Contains(head, " level="), strings.HasPrefix(head, "level=") && strings.Contains(head, " msg="):
 		if len(head) > 26 && head[25] == '.' { // containerd's library sets this form for all that use it, k3s among them
 			return runtime | k3s
 		}
 		return k3s
+	case strings.HasPrefix(head, "warning ") && hasAny(head, " kubelet ", " kubelet, ") || strings.Contains(head, " failedcreatepodsandbox "): // an Event of the kubelet's
+		return kubelet
 	case klog(head):
 		for _, file := range kubeadmFiles {
 			if strings.Contains(head, " "+file) {
@@ -64,7 +66,42 @@ func programOf(s string, hint kind) kind {
 	case hasAny(head, "[preflight] ", "[kubelet-start] ", "[kubelet-check] ", "[discovery] ", "[check-etcd] ", "[error ", "error execution phase "):
 		return output
 	}
+	for i := range ownWords {
+		if len(head) == min(len(s), 160) && hasAny(s, ownWords[i].words...) {
+			return ownWords[i].kind
+		}
+	}
 	return hint
+}
+
+// ownWords are words that no other program writes: a line that was pasted without its head
+// is known by them.
+var ownWords = [...]struct {
+	kind  kind
+	words []string
+}{
+	{kubelet, []string{"failed to load kubelet ", "failed to validate kubelet configuration", "failed to merge kubelet configs", "failed to parse kubelet flag", "failed to run kubelet",
+		"kubelet cgroup driver", "eviction manager: must evict", "unable to load bootstrap kubeconfig", "existing bootstrap client certificate", "specified with --node-labels", "bad --node-ip",
+		"not found in the host's network interfaces", "unable to load client ca file"}},
+	{k3s, []string{"127.0.0.1:6444/", "/v1-k3s/", "/v1-rke2/", "failed to normalize token", "failed to retrieve agent config", "token does not match the server "}},
+	{runtime, []string{"containerd: failed to load toml", "invalid plugin config"}},
+}
+
+// levels are logrus's on a terminal, and in a log.
+var levels = [...][2]string{{"debu", "debug"}, {"info", "info"}, {"warn", "warning"}, {"erro", "error"}, {"fata", "fatal"}, {"pani", "panic"}}
+
+// logged gives a line that logrus wrote to a terminal, as "fata[0000] x", a log's form.
+func logged(s string) string {
+	end := strings.IndexByte(s, ']')
+	if end <= 5 || s[4] != '[' || strings.Trim(s[5:end], "0123456789-:.tz+") != "" {
+		return s
+	}
+	for _, l := range levels {
+		if s[:4] == l[0] {
+			return `time="` + s[5:end] + `" level=` + l[1] + ` msg="` + strings.TrimLeft(s[end+1:], " ")
+		}
+	}
+	return s
 }
 
 // identified is the program of a line by its identifier, 0 where it is not known.

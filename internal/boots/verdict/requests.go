@@ -38,7 +38,8 @@ func hasAny(s string, words ...string) bool {
 func faultOf(s string) fault {
 	request := hasAny(s, `"https://`, `"http://`, `\"https://`, `\"http://`, "dial tcp", "read tcp", "https://", "http://", kubectlUnable)
 	switch {
-	case hasAny(s, "proxyconnect tcp", "proxy authentication required", "received http code 407 from proxy", "proxy connect aborted", "from proxy after connect", `": forbidden`, `\": forbidden`):
+	case hasAny(s, "proxyconnect tcp", "proxy authentication required", "received http code 407 from proxy", "proxy connect aborted", "from proxy after connect", `": forbidden`, `\": forbidden`),
+		request && hasAny(s, "get https://", "head https://", "post https://") && strings.HasSuffix(s, ": forbidden"): // to go 1.13
 		return proxyFault
 	case strings.Contains(s, "x509:"):
 		switch {
@@ -52,11 +53,11 @@ func faultOf(s string) fault {
 			return wrongName
 		}
 		return noFault
-	case strings.Contains(s, "no such host"):
+	case strings.Contains(s, "no such host"), strings.Contains(s, "lookup ") && hasAny(s, ": name or service not known", ": name does not resolve"): // by libc
 		return noSuchHost
 	case hasAny(s, "temporary failure in name resolution", "temporary failure resolving", "server misbehaving"):
 		return resolverFault
-	case strings.Contains(s, "lookup ") && hasAny(s, "i/o timeout", "connection refused", "read udp", "no answer from dns"):
+	case strings.Contains(s, "lookup ") && hasAny(s, "i/o timeout", "connection refused", "read udp", "no answer from dns", ": try again"):
 		return resolverFault
 	case hasAny(s, "connection refused", "actively refused", kubectlRefused):
 		return refused
@@ -67,7 +68,7 @@ func faultOf(s string) fault {
 		return unreachable
 	case hasAny(s, "toomanyrequests", "429 too many requests", "too many requests"):
 		return rateLimited
-	case hasAny(s, "unauthorized", "must be logged in to the server"):
+	case hasAny(s, "unauthorized", "must be logged in to the server", "the server has asked for the client"):
 		return unauthorized
 	case hasAny(s, "is forbidden:", "403 forbidden", "is not allowed to "):
 		return forbidden
@@ -98,7 +99,7 @@ func apiRequest(s string, k kind) bool {
 		return false
 	}
 	if hasAny(s, "error execution phase", "cluster-info configmap", "with api server", "apiserver", "api server", "/api/v1", "/apis/", ":6443/", ":6443:",
-		"certificatesigningrequest", "certificate signing request", "ensure lease exists", "reflector.go", "k8s.io/client-go") || kubectls(s) {
+		"certificatesigningrequest", "certificate signing request", "ensure lease exists", "update lease", "updating node status", "the server has asked for the client", "reflector.go", "k8s.io/client-go") || kubectls(s) {
 		return true
 	}
 	return k&k3s != 0 && hasAny(s, "connection to cluster at", "/cacerts", ":6444", ":9345", "agent config", "/v1-k3s/", "/v1-rke2/", "server is not ready")
