@@ -12,7 +12,7 @@ import (
 var (
 	// escapes are a terminal's, also as other programs spell them, or without their escape.
 	escapes = regexp.MustCompile(`\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|(?:\x1b|\^\[|\\x1b|\\u001[bB]|\\033|\\e|#033|␛)(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>78cM])`)
-	lost    = regexp.MustCompile(`\[(?:0?|[0-9]{1,2}(?:;[0-9]{1,3})+)m|\[[0-9]{2}m([^\]]|$)`)
+	lost    = regexp.MustCompile(`^M?\[K|\[(?:0?|[0-9]{1,2}(?:;[0-9]{1,3})+)m|\[[0-9]{2}m([^\]]|$)`)
 	// quoted is what mails, tables and tools put before a line.
 	quoted = regexp.MustCompile(`^(?:\s*[>|│]\s?)+`)
 	// carried is what runtimes and pipelines put before a line of another program.

@@ -59,7 +59,7 @@ var rules = [...]rule{
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "ext4-fs (", any: []string{"): no journal found"}, not: []string{"(loop", "(nbd", "(rbd"}},
 	{reason: "FilesystemUnsupported", in: kernel | elsewhere, any: []string{"superblock has unknown incompatible features", "couldn't mount because of unsupported optional features"}, not: []string{"(loop", "(nbd", "(rbd"}},
 	{reason: "BootLoaderFailed", in: kernel | elsewhere, any: []string{"entering rescue mode...", "grub rescue>", "minimal bash-like line editing is supported", "no bootable device", "no bootable option or device was found"}},
-	{reason: "RootNotFound", in: kernel | elsewhere, any: []string{"warning: could not boot", "does not exist.  dropping to a shell!", "does not exist. dropping to a shell!", "vfs: cannot open root device", "don't know how to handle 'root=", "empty root= argument"}},
+	{reason: "RootNotFound", in: kernel | elsewhere, any: []string{"warning: could not boot", "does not exist.  dropping to a shell!", "does not exist. dropping to a shell!", "does not exist.  dropping to shell!", "vfs: cannot open root device", "don't know how to handle 'root=", "empty root= argument"}},
 	{reason: "RootNotFound", in: kernel | elsewhere, all: " does not exist", any: []string{"warning: /dev/", "warning:  /dev/", `warning: "/dev/`}}, // dracut's
 	{reason: "SwitchRootFailed", in: kernel | elsewhere, any: []string{"failed to switch root", "couldn't find specified ostree root", "no init found. try passing init= bootarg"}, not: []string{"systemd-shutdown"}},
 	{reason: "SELinuxPolicyFailed", in: kernel | elsewhere, any: []string{"failed to load selinux policy", "initial selinux policy load failed"}},
@@ -177,7 +177,7 @@ var rules = [...]rule{
 	{reason: "FeatureGateUnknown", in: kubelet | k3s | output, any: []string{"unrecognized feature gate"}, not: []string{"feature_gate.go", "level=warn", "warning"}},
 	{reason: "FeatureGateUnknown", in: kubelet, all: "unrecognized key: ", any: []string{"feature-gates"}}, // to 1.10
 	{reason: "FeatureGateUnknown", in: kubelet | k3s, all: "cannot set feature gate", any: []string{"locked to"}},
-	{reason: "NodeLabelsInvalid", in: kubelet | k3s, any: []string{"labels specified with --node-labels", "invalid node labels:"}},
+	{reason: "NodeLabelsInvalid", in: kubelet | k3s, any: []string{"labels specified with --node-labels", "invalid node labels:"}, not: []string{" options.go:"}}, // which warns
 	{reason: "NodeIPInvalid", in: kubelet | k3s, any: []string{"bad --node-ip", "not found in the host's network interfaces", "nodeip can't be ", "nodeip must be a valid ip"}},
 	{reason: "CloudProviderInvalid", in: kubelet | k3s, any: []string{"unknown cloud provider", "built-in cloud providers are disabled", "could not init cloud provider"}},
 	{reason: "CredentialProviderMissing", in: kubelet | k3s, all: "plugin binary ", any: []string{"did not exist"}},

@@ -49,6 +49,9 @@ func programOf(s string, hint kind) kind {
 		if len(head) > 26 && head[25] == '.' { // containerd's library sets this form for all that use it, k3s among them
 			return runtime | k3s
 		}
+		if !strings.HasPrefix(head, "time=") { // cut off, as a paste begins
+			return runtime | k3s
+		}
 		return k3s
 	case strings.HasPrefix(head, "warning ") && hasAny(head, " kubelet ", " kubelet, ") || strings.Contains(head, " failedcreatepodsandbox "): // an Event of the kubelet's
 		return kubelet
@@ -82,7 +85,7 @@ var ownWords = [...]struct {
 }{
 	{kubelet, []string{"failed to load kubelet ", "failed to validate kubelet configuration", "failed to merge kubelet configs", "failed to parse kubelet flag", "failed to run kubelet",
 		"kubelet cgroup driver", "eviction manager: must evict", "unable to load bootstrap kubeconfig", "existing bootstrap client certificate", "specified with --node-labels", "bad --node-ip",
-		"not found in the host's network interfaces", "unable to load client ca file"}},
+		"not found in the host's network interfaces", "unable to load client ca file", "unable to register node "}},
 	{k3s, []string{"127.0.0.1:6444/", "/v1-k3s/", "/v1-rke2/", "failed to normalize token", "failed to retrieve agent config", "token does not match the server "}},
 	{runtime, []string{"containerd: failed to load toml", "invalid plugin config"}},
 }

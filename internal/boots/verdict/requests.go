@@ -70,7 +70,7 @@ func faultOf(s string) fault {
 		return rateLimited
 	case hasAny(s, "unauthorized", "must be logged in to the server", "the server has asked for the client"):
 		return unauthorized
-	case hasAny(s, "is forbidden:", "403 forbidden", "is not allowed to "):
+	case hasAny(s, "is forbidden:", "403 forbidden", "is not allowed to ", " at the cluster scope.: "):
 		return forbidden
 	case hasAny(s, "currently unable to handle the request", "etcdserver: ", "503 service unavailable", "502 bad gateway", "504 gateway", "internal server error", "apiserver not ready", "an error on the server ("):
 		return unavailable
