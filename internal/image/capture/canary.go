@@ -20,13 +20,6 @@ import (
 )
 
 const (
-	stepCanary       = "canary"
-	undoDeleteCanary = "delete-canary"
-	stepPublish      = "publish"
-	stepLive         = "live"
-)
-
-const (
 	canaryLife = 24 * time.Hour
 	emptyFor   = time.Minute      // of the drains of all clones at the end
 	evictFor   = 20 * time.Second // of one, when it is cordoned
@@ -40,29 +33,6 @@ func (v view) judged(q Request, s state) string {
 		workflow.SkipIf(s.NoCanary != "", "it cannot be made"),
 		workflow.SkipIf(v.published() && s.ModelChanged, "the model uses the version"),
 		workflow.SkipIf(v.published() && v.resume.Version.Tags[fleet.TagCanary] != "" && !plan.IsUnjudged(*v.resume.Version), "clones of it came up"))
-}
-
-func (c *capture) canaryStep(v view) workflow.Step {
-	s := c.get()
-	id := fleet.CanaryOf(s.Pool)
-	return workflow.Step{
-		ID:       stepCanary,
-		Title:    fmt.Sprintf("Create the scale set %s with %s", id.Name(), fleet.Count(int(c.req.Canary), "clone")),
-		Usual:    10 * time.Second,
-		Deadline: 30 * time.Minute,
-		After:    []string{stepVersion},
-		Skip:     cmp.Or(v.judged(c.req, s), workflow.SkipIf(s.Quarantine != "", "the version is quarantined")),
-		Do:       c.canary,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteCanary,
-			Title:    "Delete the scale set " + id.Name(),
-			Usual:    time.Minute,
-			Deadline: time.Hour,
-			When:     []string{stepJudge},
-			Do:       c.deleteCanary,
-			Manual:   func() string { return "az vmss delete --ids " + string(id) },
-		},
-	}
 }
 
 // canary creates the scale set. If it is optional and Azure refuses it for good, as by a
@@ -385,48 +355,6 @@ func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Durati
 		c.Log.Debug("cannot empty a clone", "node", n.Name, "error", err)
 	}
 	return nil
-}
-
-// liveStep comes before the model changes: from then on nothing shows that it named the version.
-// A tag that is refused fails no capture: modelStep notes it, and nothing is pruned.
-func (c *capture) liveStep(v view) workflow.Step {
-	was := cmp.Or(v.resume.Unrecorded, &fleet.ImageVersion{})
-	return workflow.Step{
-		ID:       stepLive,
-		Title:    "Record that " + cmp.Or(was.Name, "the model's version") + " is live",
-		Usual:    10 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepInspect},
-		Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
-		Optional: true,
-		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-			return p.Ensure(ctx, fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}, func(ctx context.Context) (bool, error) {
-				v, err := c.Cloud.Version(ctx, was.ID)
-				whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
-				return fleet.Is(err, fleet.KindNotFound) || err == nil && !plan.IsMarked(v) && whole, fleet.IgnoreNotFound(err)
-			})
-		},
-	}
-}
-
-func (c *capture) publishStep(v view) workflow.Step {
-	pending := c.req.Pending(v.resume.Version)
-	title, usual := "Record that the version is live", 10*time.Second
-	if c.req.Canary > 0 { // it enters the definition's latest
-		usual = time.Minute
-	}
-	if c.req.PublishOnly {
-		title = "Record that clones of the version came up"
-	}
-	return workflow.Step{
-		ID:       stepPublish,
-		Title:    title,
-		Usual:    usual,
-		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge, stepModel},
-		Skip:     workflow.SkipIf(!pending && v.judged(c.req, c.get()) != "", "nothing to record"),
-		Do:       c.publish,
-	}
 }
 
 // publish tags the version, and includes it in the definition's latest unless the request

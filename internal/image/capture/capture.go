@@ -1,8 +1,8 @@
 // Package capture makes a node's OS disk the image of its pool's new nodes.
 //
-// plan.go observes, and lists the table's rows. A row stands beside its act, in the file of its
-// subject, and says by what was observed whether it is skipped. An act is one pass of
-// internal/workflow: it observes, and asks for what is missing.
+// plan.go observes. table.go lists the rows, each of which says by what was observed whether it is
+// skipped. Its act, in the file of its subject, is one pass of internal/workflow: it observes, and
+// asks for what is missing.
 package capture
 
 import (

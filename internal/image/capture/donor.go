@@ -15,16 +15,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const (
-	stepProtect   = "protect"
-	undoUnprotect = "unprotect"
-	stepCordon    = "cordon"
-	undoUncordon  = "uncordon"
-	stepDrain     = "drain"
-	stepStop      = "stop"
-	undoStart     = "start"
-)
-
 // done is the Wait of an act that is done.
 var done = workflow.Wait{}
 
@@ -53,30 +43,6 @@ func valueOf(annotations map[string]string, key string) *string {
 		return &v
 	}
 	return nil
-}
-
-func (c *capture) protectStep(v view) workflow.Step {
-	donor := c.req.Node
-	return workflow.Step{
-		ID:    stepProtect,
-		Title: "Protect " + donor + " from autoscalers and repairs",
-		Usual: 15 * time.Second,
-		After: []string{stepInspect, stepDefinition},
-		Skip:  v.copied(),
-		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-			return c.protectNode(ctx, p, donor, fleet.AnnotationCapture, c.name)
-		},
-		Undo: &workflow.Undo{
-			ID:       undoUnprotect,
-			Title:    "Restore " + donor + "'s protection",
-			Usual:    15 * time.Second,
-			Deadline: 40 * time.Minute,
-			When:     []string{stepSnapshot},
-			After:    []string{undoStart, undoUncordon},
-			Do:       c.unprotect,
-			Manual:   func() string { return manualUnprotect(donor, c.get().Pool, c.get().Instance) },
-		},
-	}
 }
 
 // protectNode protects a node and its instance. It marks the Node first, and only if that is
@@ -201,25 +167,6 @@ func manualUnprotect(node string, pool, id fleet.ResourceID) string {
 		node, ofAzure, node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
-func (c *capture) cordonStep(v view) workflow.Step {
-	donor := c.req.Node
-	return workflow.Step{
-		ID:    stepCordon,
-		Title: "Cordon " + donor,
-		After: []string{stepProtect, stepProtectWorkbench},
-		Skip:  c.outOfService(v),
-		Do:    c.cordon,
-		Undo: &workflow.Undo{
-			ID:     undoUncordon,
-			Title:  "Uncordon " + donor,
-			When:   []string{stepSnapshot},
-			Needs:  []string{undoStart},
-			Do:     c.uncordon,
-			Manual: func() string { return "kubectl uncordon " + donor },
-		},
-	}
-}
-
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	was, err := workflow.Before(ctx, p, func() (bool, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)
@@ -242,22 +189,6 @@ func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	return done, fleet.IgnoreNotFound(c.Cluster.SetUnschedulable(ctx, c.req.Node, false))
 }
 
-func (c *capture) drainStep(v view) workflow.Step {
-	deadline := 3*c.req.GracePeriod + time.Minute
-	if c.req.ForceDrain {
-		deadline = 4*c.req.GracePeriod + 2*time.Minute
-	}
-	return workflow.Step{
-		ID:       stepDrain,
-		Title:    "Drain " + c.req.Node,
-		Usual:    time.Minute,
-		Deadline: deadline,
-		After:    []string{stepCordon},
-		Skip:     c.outOfService(v),
-		Do:       c.drain,
-	}
-}
-
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
 		GracePeriod: c.req.GracePeriod,
@@ -273,32 +204,6 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 // isDown reports whether an instance is stopped or deallocated.
 func isDown(i fleet.Instance) bool {
 	return i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated
-}
-
-func (c *capture) stopStep(v view) workflow.Step {
-	donor, title := c.req.Node, "Power off "
-	if c.req.Deallocate {
-		title = "Deallocate "
-	}
-	return workflow.Step{
-		ID:       stepStop,
-		Title:    title + donor,
-		Usual:    150 * time.Second,
-		Deadline: 20 * time.Minute,
-		Every:    time.Second,
-		After:    []string{stepDrain},
-		Skip:     c.outOfService(v),
-		Do:       c.stop,
-		Undo: &workflow.Undo{
-			ID:       undoStart,
-			Title:    "Start " + donor + ", and wait until it is Ready",
-			Usual:    2 * time.Minute,
-			Deadline: 40 * time.Minute,
-			When:     []string{stepSnapshot},
-			Do:       c.start,
-			Manual:   c.manualStart,
-		},
-	}
 }
 
 // stop saves the donor's boot id: another one proves a later boot.

@@ -18,32 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const (
-	stepGeneralize = "generalize"
-	undoDeletePod  = "delete-pod"
-)
-
 const podEvery = 5 * time.Second // how often the pod on the workbench is read
-
-func (c *capture) generalizeStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepGeneralize,
-		Title:    "Remove the donor's identity from the copy, and scan it for secrets",
-		Usual:    2 * time.Minute,
-		Deadline: time.Hour,
-		After:    []string{stepAttach},
-		Skip:     v.generalized(),
-		Do:       c.generalize,
-		Undo: &workflow.Undo{
-			ID:       undoDeletePod,
-			Title:    "Delete the pod on the workbench",
-			Deadline: 5 * time.Minute,
-			When:     []string{stepSave},
-			Do:       c.deletePod,
-			Manual:   func() string { return "kubectl delete pod -n " + c.Namespace + " " + c.get().Pod },
-		},
-	}
-}
 
 // generalize has a pod on the workbench remove the donor's identity from the copy. A
 // pod that is lost leaves a copy in an unknown state: the next one gets a new copy.

@@ -14,8 +14,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const stepGrow = "grow"
-
 const (
 	newNodesFor   = 15 * time.Minute // from the capacity's effect until new nodes have to be Ready
 	newNodesEvery = 10 * time.Second
@@ -107,19 +105,6 @@ func newNode(x prove.Clone) NewNode {
 		n.Why = "it has no Node; its provisioning state is " + x.Instance.ProvisioningState
 	}
 	return n
-}
-
-func (c *capture) growStep() workflow.Step {
-	return workflow.Step{
-		ID:       stepGrow,
-		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
-		Usual:    4 * time.Minute,
-		Deadline: time.Hour + newNodesFor,
-		After:    []string{stepModel, stepExtensions},
-		Skip: cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
-			workflow.SkipIf(c.get().Growth.Done, "added by an earlier capture")),
-		Do: c.grow,
-	}
 }
 
 // grow raises the capacity by what is missing, and waits until the new nodes are Ready.

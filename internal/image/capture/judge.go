@@ -12,8 +12,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const stepJudge = "judge"
-
 const (
 	judgeEvery  = 10 * time.Second // from one judgement of the clones to the next
 	lookEvery   = 2 * time.Second  // from one look for Nodes of clones to the next
@@ -57,18 +55,6 @@ func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wante
 		}
 	}
 	return nil
-}
-
-func (c *capture) judgeStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepJudge,
-		Title:    "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String() + workflow.SkipIf(c.req.CanaryTest != "", "; then each runs the test of --canary-test"),
-		Usual:    3*time.Minute + c.req.CanarySoak,
-		Deadline: 4 * time.Hour,
-		After:    []string{stepVersion, stepCanary},
-		Skip:     v.judged(c.req, c.get()),
-		Do:       c.judge,
-	}
 }
 
 // judge compares the clones with the pool's nodes. A version whose clones fail is tagged before

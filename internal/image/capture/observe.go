@@ -18,11 +18,6 @@ import (
 )
 
 const (
-	stepInspect          = "inspect"
-	undoDeleteInspection = "delete-inspection"
-)
-
-const (
 	maxCandidates = 50               // limit of the workbench candidates' machines that are read in Azure
 	inspectFor    = 2 * time.Minute  // limit of the inspection of the donor's disk
 	startFor      = 30 * time.Second // limit of an inspection pod's start that fails: the kubelet has pulled its image three times
@@ -276,24 +271,6 @@ func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []stri
 }
 
 func inspectionPod(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
-
-func (c *capture) inspectStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepInspect,
-		Title:    "Inspect " + c.req.Node + "'s disk for blockers",
-		Usual:    20 * time.Second,
-		Deadline: 5 * time.Minute,
-		Skip:     v.copied(),
-		Do:       c.inspect,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteInspection,
-			Title:    "Delete the inspection pod",
-			Deadline: 5 * time.Minute,
-			When:     []string{stepInspect},
-			Do:       c.deleteInspection,
-		},
-	}
-}
 
 // inspect finds what only the disk shows, before the donor is touched. That its pod gives no
 // report is a note: the same is found on the copy, later. That its pod cannot start is a

@@ -10,13 +10,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Of a capture of a node that stays in service.
-const (
-	stepFlush       = "flush"
-	undoDeleteFlush = "delete-flush"
-	stepConfirmBoot = "confirm-boot"
-)
-
 // flushFresh is how old a flush may be when the snapshot begins: what was flushed longer ago, by a
 // run that was interrupted, is flushed again.
 const flushFresh = time.Minute
@@ -26,29 +19,6 @@ func flushPod(pool fleet.ResourceID) string { return plan.JobName(pool, "flush")
 // outOfService returns why the rows that take the donor out of service are skipped.
 func (c *capture) outOfService(v view) string {
 	return first(v.copied(), workflow.SkipIf(c.req.Online, "--online: the node stays in service"))
-}
-
-func (c *capture) flushStep(v view) workflow.Step {
-	donor := c.req.Node
-	return workflow.Step{
-		ID:       stepFlush,
-		Title:    "Flush " + donor + "'s file systems to their disks",
-		Usual:    5 * time.Second,
-		Deadline: 5 * time.Minute,
-		After:    []string{stepProtect, stepProtectWorkbench},
-		Skip:     v.copied(),
-		Do:       c.flush,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteFlush,
-			Title:    "Delete the flush pod",
-			Deadline: 5 * time.Minute,
-			When:     []string{stepSnapshot},
-			Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
-				return done, c.Cluster.ForceDeleteJob(ctx, flushPod(c.get().Pool))
-			},
-			Manual: func() string { return "kubectl delete pod -n " + c.Namespace + " " + flushPod(c.get().Pool) },
-		},
-	}
 }
 
 // flush has a pod on the donor, which may only read, call syncfs. It reads the pod's output
@@ -101,19 +71,6 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	}
 	c.flushing = time.Time{}
 	return done, Refuse("flush", "node "+c.req.Node, problems)
-}
-
-func (c *capture) confirmBootStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepConfirmBoot,
-		Title:    "Confirm that " + c.req.Node + " did not boot while its disk was copied",
-		Usual:    150 * time.Second,
-		Deadline: 20 * time.Minute,
-		Every:    5 * time.Second,
-		After:    []string{stepSnapshot},
-		Skip:     workflow.SkipIf(v.copied() != "" && c.get().BootID == "", "confirmed when the snapshot was taken"),
-		Do:       c.confirmBoot,
-	}
 }
 
 // confirmBoot waits until the donor's kubelet has reported since the snapshot was complete: until

@@ -47,44 +47,6 @@ func (v view) made(start plan.ResumePoint, tags map[string]string) bool {
 	return v.resume.From >= start && tags[fleet.TagCapture] != ""
 }
 
-// table returns a capture's rows, in the order in which people read them. A skipped row counts as
-// succeeded at once, so After names every row to wait for. Usual durations are those of kamino's
-// published logs and of Azure's documentation.
-func (c *capture) table(v view) workflow.Table {
-	rows := workflow.Table{
-		c.inspectStep(v),
-		c.galleryStep(v),
-		c.definitionStep(v),
-		c.liveStep(v),
-		c.protectStep(v),
-		c.protectWorkbenchStep(v),
-		c.cordonStep(v),
-		c.drainStep(v),
-		c.stopStep(v),
-		c.flushStep(v),
-		c.snapshotStep(v),
-		c.confirmBootStep(v),
-		c.holdRebootsStep(v),
-		c.workDiskStep(v),
-		c.attachStep(v),
-		c.generalizeStep(v),
-		c.saveStep(v),
-		c.generalizedSnapshotStep(v),
-		c.versionStep(v),
-		c.canaryStep(v),
-		c.judgeStep(v),
-		c.pruneStep(v),
-		c.modelStep(v),
-		c.publishStep(v),
-		c.extensionsStep(),
-		c.growStep(),
-	}
-	if !c.req.Online {
-		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush || s.ID == stepConfirmBoot })
-	}
-	return rows
-}
-
 func list(names []string) string {
 	return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,18 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
-)
-
-const (
-	stepGallery       = "gallery"
-	stepDefinition    = "definition"
-	stepVersion       = "version"
-	undoDeleteVersion = "delete-version"
-	stepPrune         = "prune"
-	stepModel         = "model"
-	stepExtensions    = "extensions"
 )
 
 // A ScaleSet changes one scale set for the rows of a run, one after the other.
@@ -101,26 +89,6 @@ func (c *capture) publishOnly() string {
 	return workflow.SkipIf(c.req.PublishOnly, "the version is only published")
 }
 
-func (c *capture) modelStep(v view) workflow.Step {
-	version := c.get().Names.Version.Name()
-	return workflow.Step{
-		ID:       stepModel,
-		Title:    "Point the model at " + version,
-		Usual:    30 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge, stepLive},
-		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version)),
-		Commits:  !c.req.PublishOnly,
-		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-			if was := v.resume.Unrecorded; was != nil && !p.IsDone(stepLive) {
-				p.Note("that %s was live could not be recorded: a rollback without --to passes over it, and later captures may delete it; "+
-					"to record it, remove its tags %s and %s", was.Name, fleet.TagNotLive, fleet.TagPublished)
-			}
-			return c.model(ctx, p)
-		},
-	}
-}
-
 // model points the pool's model at the version. There is no undo: the operation's end is
 // awaited, and before and after it the model names an image that exists.
 func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -188,19 +156,6 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-func (c *capture) extensionsStep() workflow.Step {
-	toDelete := c.get().ToDelete
-	return workflow.Step{
-		ID:       stepExtensions,
-		Title:    "Delete extensions from the model" + list(toDelete),
-		Usual:    time.Duration(len(toDelete)) * 30 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepModel},
-		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(len(toDelete) == 0, "none to delete")),
-		Do:       c.extensions,
-	}
-}
-
 // extensions deletes what bootstrapped the donor, dependents first, until the scale set
 // as it was read last has none of them. Azure shows no settings of a deleted extension:
 // they are saved right before.
@@ -228,17 +183,6 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	}))
 }
 
-func (c *capture) galleryStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:    stepGallery,
-		Title: "Create the gallery " + c.get().Names.Gallery.Name(),
-		Usual: 10 * time.Second,
-		After: []string{stepInspect},
-		Skip:  workflow.SkipIf(v.Gallery != nil, "already exists"),
-		Do:    c.gallery,
-	}
-}
-
 func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	change := fleet.CreateGallery{ID: s.Names.Gallery, Location: s.Location, Tags: map[string]string{
@@ -248,17 +192,6 @@ func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		_, err := c.Cloud.Gallery(ctx, s.Names.Gallery)
 		return err == nil, fleet.IgnoreNotFound(err)
 	})
-}
-
-func (c *capture) definitionStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:    stepDefinition,
-		Title: "Create the image definition " + c.get().Names.Definition.Name(),
-		Usual: 10 * time.Second,
-		After: []string{stepGallery},
-		Skip:  workflow.SkipIf(v.Definition != nil, "already exists"),
-		Do:    c.definition,
-	}
 }
 
 func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -283,37 +216,6 @@ const (
 	maxBuilds    = 3                // how often a version is built that Azure fails to build
 	versionEvery = 15 * time.Second // how often another's version is read until it ends
 )
-
-// versionStep waits for the donor: if the donor does not boot again, no node may be made from
-// its disk.
-func (c *capture) versionStep(v view) workflow.Step {
-	id, usual, deadline := c.get().Names.Version, 40*time.Minute, 8*time.Hour
-	if c.req.Shallow {
-		usual, deadline = time.Minute, time.Hour
-	}
-	after := []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
-	if c.req.Online {
-		after = append(after, stepConfirmBoot)
-	}
-	return workflow.Step{
-		ID:       stepVersion,
-		Title:    "Build image version " + id.Name(),
-		Usual:    usual,
-		Deadline: deadline,
-		After:    after,
-		Skip:     workflow.SkipIf(v.published(), v.generalized()),
-		Do:       c.version,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteVersion,
-			Title:    "Delete the image version if it is unfinished",
-			Usual:    time.Minute,
-			Deadline: time.Hour,
-			Keep:     journal.Running,
-			Do:       c.deleteVersion,
-			Manual:   manualDelete("resource", id),
-		},
-	}
-}
 
 // version builds the image version: zone-redundant, or locally redundant if the region
 // refuses that. A version that another capture builds is waited for, a Failed one is built again.
@@ -424,23 +326,6 @@ func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow
 		kept := err == nil && (v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name)
 		return kept || fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
 	})
-}
-
-func (c *capture) pruneStep(v view) workflow.Step {
-	var old []string
-	for _, x := range v.old {
-		old = append(old, x.Name)
-	}
-	return workflow.Step{
-		ID:       stepPrune,
-		Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
-		Usual:    time.Duration(len(old)) * time.Minute,
-		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge, stepLive},
-		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0, "no older versions")),
-		Optional: true,
-		Do:       c.prune,
-	}
 }
 
 // prune deletes what lies beyond the history, one by one, and reads before each which versions

@@ -18,25 +18,12 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const stepSave = "save"
-
 func readKey(private []byte) (hpke.PrivateKey, error) {
 	key, err := hpke.DHKEM(ecdh.X25519()).NewPrivateKey(private)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal's key: %w", err)
 	}
 	return key, nil
-}
-
-func (c *capture) saveStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepSave,
-		Title:    "Save customData and protected settings in Secrets",
-		Deadline: 30 * time.Minute,
-		After:    []string{stepGeneralize},
-		Skip:     v.generalized(),
-		Do:       c.save,
-	}
 }
 
 // save keeps what the pod found on the disk that Azure never gives back. It reads the
