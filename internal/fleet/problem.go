@@ -26,3 +26,11 @@ func Count(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
+
+// Each returns what of returns for each of a list, in its order; nil for an empty one.
+func Each[T, S any](list []T, of func(T) S) (all []S) {
+	for _, x := range list {
+		all = append(all, of(x))
+	}
+	return all
+}

@@ -103,9 +103,7 @@ func (c *capture) newCanary(ctx context.Context, p *workflow.Pass, id fleet.Reso
 		change.CustomData = &data
 	}
 	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
-	for _, e := range deleted {
-		change.Without = append(change.Without, e.Name)
-	}
+	change.Without = fleet.Each(deleted, func(e fleet.Extension) string { return e.Name })
 	for _, e := range pool.Model.Extensions {
 		sha := c.protectedSettings(e)
 		switch {

@@ -136,12 +136,10 @@ func tail(output []byte) string {
 
 // Refuse makes one error of problems, nil if there are none.
 func Refuse(op, on string, problems []fleet.Problem) error {
-	var what, wayOut []string
-	for _, x := range problems {
-		what, wayOut = append(what, x.What), append(wayOut, x.WayOut)
-	}
-	if len(what) == 0 {
+	if len(problems) == 0 {
 		return nil
 	}
+	what := fleet.Each(problems, func(x fleet.Problem) string { return x.What })
+	wayOut := fleet.Each(problems, func(x fleet.Problem) string { return x.WayOut })
 	return invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
 }

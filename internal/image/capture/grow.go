@@ -165,10 +165,8 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		instances, err := c.Cloud.Instances(ctx, s.Pool)
 		c.set(func(s *state) {
 			g := &s.Growth
-			g.Capacity, g.Etag, g.Before = pool.Capacity+g.Raises, pool.Etag, nil
-			for _, i := range instances {
-				g.Before = append(g.Before, i.Name)
-			}
+			g.Capacity, g.Etag = pool.Capacity+g.Raises, pool.Etag
+			g.Before = fleet.Each(instances, func(i fleet.Instance) string { return i.Name })
 		})
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
@@ -262,12 +263,9 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 }
 
 // Denied returns the accesses that RBAC does not allow.
-func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
+func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) ([]string, error) {
 	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
-	for _, a := range denied {
-		names = append(names, a.String())
-	}
-	return names, err
+	return fleet.Each(denied, cluster.Access.String), err
 }
 
 func inspectionPod(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }

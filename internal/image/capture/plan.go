@@ -117,10 +117,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
 	if g := c.get().Growth; c.req.NewNodes > 0 && g.Done && !r.Open() {
-		var names []string
-		for _, n := range g.Nodes {
-			names = append(names, n.Instance)
-		}
+		names := fleet.Each(g.Nodes, func(n NewNode) string { return n.Instance })
 		c.Note("no nodes are added: an earlier capture added %s of %s; to add others, raise the scale set's capacity, or give --again to make another version",
 			upTo(maxNamed, names, len(names)), g.Version.Name())
 	}
@@ -198,11 +195,9 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	s.ModelChanged = resume.From == plan.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
 	s.Encryption = fleet.Encryption{Set: plan.EncryptionSet(o), Type: o.Keys.Type}
-	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
+	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench = "", "", false, false, workbench{}
 	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
-	for _, e := range toDelete {
-		s.ToDelete = append(s.ToDelete, e.Name)
-	}
+	s.ToDelete = fleet.Each(toDelete, func(e fleet.Extension) string { return e.Name })
 	if !r.Open() {
 		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
 	}

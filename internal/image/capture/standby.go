@@ -19,11 +19,9 @@ func (c Config) Standby(ctx context.Context, pool fleet.Pool) string {
 	if err != nil {
 		return fmt.Sprintf("whether the scale set has a standby pool could not be read: %v", err)
 	}
-	var notes []string
-	for _, s := range all {
-		notes = append(notes, fmt.Sprintf("standby pool %s holds up to %s (%s), which come into the scale set with the image that they were made of; to renew them: "+
+	return strings.Join(fleet.Each(all, func(s fleet.StandbyPool) string {
+		return fmt.Sprintf("standby pool %s holds up to %s (%s), which come into the scale set with the image that they were made of; to renew them: "+
 			"az standby-vm-pool update --name %s --resource-group %s --max-ready-capacity 0, and again with %d", s.ID.Name(), fleet.Count(int(s.Machines), "machine"),
-			s.State, s.ID.Name(), s.ID.Segment("resourceGroups"), s.Machines))
-	}
-	return strings.Join(notes, "; ")
+			s.State, s.ID.Name(), s.ID.Segment("resourceGroups"), s.Machines)
+	}), "; ")
 }

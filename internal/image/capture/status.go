@@ -209,9 +209,7 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 	c.Why = rec.Why
 	if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
 		rec.Phase = journal.Undo // if it does not go on
-		for _, row := range workflow.Remaining(table, rec) {
-			c.Undo = append(c.Undo, row.Undo.ID)
-		}
+		c.Undo = fleet.Each(workflow.Remaining(table, rec), func(row workflow.Step) string { return row.Undo.ID })
 	}
 	return c
 }

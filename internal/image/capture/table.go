@@ -368,10 +368,7 @@ func (c *capture) versionRows(v view) workflow.Table {
 	if c.req.Canary > 0 { // it enters the definition's latest
 		live = time.Minute
 	}
-	var old []string
-	for _, x := range v.old {
-		old = append(old, x.Name)
-	}
+	old := fleet.Each(v.old, func(v fleet.ImageVersion) string { return v.Name })
 	return workflow.Table{
 		// It waits for the donor: if the donor does not boot again, no node may be made from
 		// its disk.

@@ -27,7 +27,7 @@ func PoolNotes(o Observed, q Request, obsolete []fleet.ImageVersion) (notes []st
 	}
 	if o.Gallery != nil && o.Gallery.SoftDelete && len(obsolete) > 0 && !q.PublishOnly {
 		notes = append(notes, fmt.Sprintf("gallery %s deletes softly: what is pruned (%s) can be recovered and costs storage until its retention ends, and its name stays taken",
-			o.Gallery.ID.Name(), versionNames(obsolete)))
+			o.Gallery.ID.Name(), strings.Join(fleet.Each(obsolete, func(v fleet.ImageVersion) string { return v.Name }), ", ")))
 	}
 	if n := ReplicasFor(q, pool.Capacity); q.Replicas == 0 && n > minReplicas && !q.Shallow {
 		notes = append(notes, fmt.Sprintf("the version gets %d replicas, one for %d of the pool's machines", n, perReplica))
@@ -36,14 +36,6 @@ func PoolNotes(o Observed, q Request, obsolete []fleet.ImageVersion) (notes []st
 		notes = append(notes, "another image definition is created, "+id.Name()+", since what one says cannot be changed: "+o.OtherKind)
 	}
 	return notes
-}
-
-func versionNames(versions []fleet.ImageVersion) string {
-	var names []string
-	for _, v := range versions {
-		names = append(names, v.Name)
-	}
-	return strings.Join(names, ", ")
 }
 
 // Limits of a version's replicas, and how many machines that come up at once one is for. Source:

@@ -118,10 +118,7 @@ func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, w
 // Tally counts reasons: "is in another zone (2), is not Ready (1)".
 func Tally(reasons map[string]int) string {
 	words := slices.Sorted(maps.Keys(reasons))
-	for i, w := range words {
-		words[i] = fmt.Sprintf("%s (%d)", w, reasons[w])
-	}
-	return strings.Join(words, ", ")
+	return strings.Join(fleet.Each(words, func(w string) string { return fmt.Sprintf("%s (%d)", w, reasons[w]) }), ", ")
 }
 
 // Problems are reasons to refuse.

@@ -431,9 +431,7 @@ func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool, 
 	}
 	writes, lost, err := restorable(ctx, r.Cluster, *r.s.Original, pool)
 	d.Unreadable("the saved settings of extensions", err)
-	for _, p := range lost {
-		r.result.Lost = append(r.result.Lost, p.On+": "+p.What+"; add it by az vmss extension set")
-	}
+	r.result.Lost = fleet.Each(lost, func(p fleet.Problem) string { return p.On + ": " + p.What + "; add it by az vmss extension set" })
 	r.writes = slices.DeleteFunc(writes, func(w fleet.WriteExtension) bool { return l.leavesOut(ctx, pool, w) })
 	if !r.req.AcceptLostExtensions {
 		*d = append(*d, lost...)
