@@ -1,6 +1,9 @@
 package fleet
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A Problem is a reason to refuse. All of a request's problems are found at once.
 type Problem struct {
@@ -34,3 +37,9 @@ func Each[T, S any](list []T, of func(T) S) (all []S) {
 	}
 	return all
 }
+
+// A Duration is one that JSON has as text, "2m30s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

@@ -280,8 +280,8 @@ var mutants = []mutant{
 		`return !RolledBack(v) && !IsUnjudged(v) && !IsMarked(v) }`,
 		`return !RolledBack(v) }`},
 	{"version without a result used again", "test/simulate TestCanariesThatDoNotFinish", "", "internal/image/capture/publish.go",
-		`kept := err == nil && (v.ProvisioningState == plan.Succeeded || v`,
-		`kept := err == nil && (v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) || v`},
+		`return v.ProvisioningState == plan.Succeeded || v`,
+		`return v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) || v`},
 	{"pods evicted from clones at once", "test/simulate TestClonesRegisteredAgain", "", "internal/image/capture/canary.go",
 		`	drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: within, Fit: true}
 	if err := c`,

@@ -100,7 +100,7 @@ func (s *Service) PlanAbandon(ctx context.Context, pool fleet.ResourceID, node s
 	p, _, err = s.Preview(ctx, p.Pool, a, func(r journal.Record) (plan.Plan, error) {
 		r.Phase, p.Donor = journal.Undo, r.Subject
 		p.Steps = fleet.Each(workflow.Remaining(a.table(view{}), r), func(row workflow.Step) plan.Step {
-			return plan.Step{ID: row.Undo.ID, Title: row.Undo.Title, Usual: row.Undo.Usual, Deadline: row.Undo.Deadline}
+			return plan.Step{ID: row.Undo.ID, Title: row.Undo.Title, Usual: fleet.Duration(row.Undo.Usual), Deadline: fleet.Duration(row.Undo.Deadline)}
 		})
 		return p, nil
 	})

@@ -65,7 +65,7 @@ func (c *capture) makeCanary(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case err == nil && set.Tags[fleet.TagCapture] == c.name && set.ProvisioningState != plan.Deleting:
 		return done, nil
 	case err == nil: // another capture left it
-		return goOn(p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id)))
+		return goOn(p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id, nil)))
 	}
 	change, err := c.newCanary(ctx, p, id)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *capture) clonesCustomData() string {
 	if c.req.Bakes() {
 		return plan.NoopSHA256
 	}
-	return first(s.CustomData, s.LastCustomData)
+	return cmp.Or(s.CustomData, s.LastCustomData)
 }
 
 func (c *capture) knowsCustomData() bool { return c.clonesCustomData() != "" || c.get().NoCustomData }
@@ -153,7 +153,7 @@ func (c *capture) protectedSettings(e fleet.Extension) string {
 func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p plan.Problems) {
 	on, without := string(pool.ID), workflow.SkipIf(c.req.PublishOnly, "capture without --canary")
 	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
-		first(without, "capture with --bootstrap baked, or without --canary"))
+		cmp.Or(without, "capture with --bootstrap baked, or without --canary"))
 	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
 	for _, e := range pool.Model.Extensions {
 		goes := slices.ContainsFunc(deleted, func(d fleet.Extension) bool { return d.Name == e.Name })
@@ -163,7 +163,7 @@ func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p 
 		})
 		p.Refuse(plan.Bootstraps(e) && !goes && !known, "CanaryNeedsExtension", on,
 			"its extension "+e.Name+" bootstraps new nodes, and its protected settings are not known: Azure does not show them",
-			first(without, "let the capture delete it (--extensions), or capture without --canary"))
+			cmp.Or(without, "let the capture delete it (--extensions), or capture without --canary"))
 	}
 	return p
 }
@@ -245,23 +245,15 @@ func (c *capture) quota(ctx context.Context, pool fleet.Pool) (cost string, fits
 		room := true
 		for _, quota := range quotas {
 			if u, known := usages[strings.ToLower(quota)]; known {
-				used = append(used, fmt.Sprintf("%d of %d %s", u.Used, u.Limit, quota))
+				if text := fmt.Sprintf("%d of %d %s", u.Used, u.Limit, quota); !slices.Contains(used, text) {
+					used = append(used, text)
+				}
 				room = room && u.Used+n*size.VCPUs <= u.Limit
 			}
 		}
 		needs, fits = append(needs, fmt.Sprint(n*size.VCPUs)), fits || room
 	}
-	return fmt.Sprintf("%s, %s vCPUs; in use are %s", cost, strings.Join(slices.Compact(needs), " or "), strings.Join(unique(used), " and ")), fits
-}
-
-// unique returns each text once, in their order.
-func unique(texts []string) (all []string) {
-	for _, text := range texts {
-		if !slices.Contains(all, text) {
-			all = append(all, text)
-		}
-	}
-	return all
+	return fmt.Sprintf("%s, %s vCPUs; in use are %s", cost, strings.Join(slices.Compact(needs), " or "), strings.Join(used, " and ")), fits
 }
 
 // mayClone refuses a canary that cannot be made, or leaves it out if it is optional.
@@ -326,7 +318,7 @@ func (c *capture) deleteClones(ctx context.Context, p *workflow.Pass) (workflow.
 		}
 		p.Preempts(deletes)
 	}
-	return p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id))
+	return p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id, nil))
 }
 
 // emptyCanary evicts pods from the clones. What fails is no reason to leave them there.

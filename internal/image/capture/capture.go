@@ -168,7 +168,7 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 		r.Capture = c.name
 	}
 	if st.ModelChanged || r.NothingToDo || c.req.PublishOnly && err == nil {
-		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
+		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, cmp.Or(st.BuiltFrom, c.req.Node)
 	}
 	if c.grew {
 		r.NewNodes = st.Growth.Nodes
@@ -300,8 +300,6 @@ func (c *capture) released(ctx context.Context, node fleet.Node, copied bool) {
 	}
 	c.Cluster.Event(ctx, node, reason != "CaptureGaveBack", reason, text)
 }
-
-func first(values ...string) string { return cmp.Or(values...) }
 
 // State implements workflow.Workflow. The key that opens what is saved does not
 // outlive the run.
@@ -456,7 +454,7 @@ func (c *capture) tags(more map[string]string) map[string]string {
 		fleet.TagBuiltAt:   s.BuiltAt,
 		fleet.TagCreatedBy: "ortet " + c.Version,
 		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
-		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
+		fleet.TagBuiltFrom: cmp.Or(s.BuiltFrom, c.req.Node),
 	}
 	if s.Online != "" {
 		tags[fleet.TagOnline] = s.Online

@@ -52,18 +52,15 @@ func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
 		change = fleet.DeleteSnapshot{ID: id}
 	}
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
-			x, err := c.copyAt(ctx, id)
-			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.Tags[fleet.TagCapture] == "", fleet.IgnoreNotFound(err)
-		})
+		return p.Ensure(ctx, change, gone(c.copyAt, id, func(x fleet.Disk) bool { return x.Tags[fleet.TagCapture] == "" }))
 	}
 }
 
-// gone returns whether a resource is.
-func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) func(context.Context) (bool, error) {
+// gone returns whether a resource is; one that is kept counts as gone.
+func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID, kept func(T) bool) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
-		_, err := get(ctx, id)
-		return fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
+		x, err := get(ctx, id)
+		return fleet.Is(err, fleet.KindNotFound) || err == nil && kept != nil && kept(x), fleet.IgnoreNotFound(err)
 	}
 }
 

@@ -267,7 +267,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		w.RequeueAfter = min(w.RequeueAfter, readyEvery)
 		return w, nil
 	case !node.Ready:
-		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, first(node.NotReadyWhy, "it is not registered in the cluster")), nil
+		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, cmp.Or(node.NotReadyWhy, "it is not registered in the cluster")), nil
 	case c.get().Stopped || p.Since() < time.Minute:
 		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
 	}

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -106,7 +107,7 @@ func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
 	if err == nil {
 		err = c.Pods(ctx, others, MaxSiblings, nil)
 	}
-	return prove.NewBaseline(prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}, first(c.get().BuiltFrom, c.req.Node)), err
+	return prove.NewBaseline(prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}, cmp.Or(c.get().BuiltFrom, c.req.Node)), err
 }
 
 // Pair reads a scale set's instances and their Nodes.

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -25,7 +26,7 @@ func (c *capture) donorInstance(ctx context.Context) (fleet.Instance, error) {
 	s := c.get()
 	i, err := c.machine(ctx, s.Instance, s.VMID)
 	if err == nil && s.Instance.UniformPool() == "" && !i.Pool.Equal(s.Pool) {
-		err = invalid("use instance", string(s.Instance), "", "it is of %s, not of %s", first(string(i.Pool), "no scale set"), s.Pool)
+		err = invalid("use instance", string(s.Instance), "", "it is of %s, not of %s", cmp.Or(string(i.Pool), "no scale set"), s.Pool)
 	}
 	return i, err
 }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ func flushPod(pool fleet.ResourceID) string { return plan.JobName(pool, "flush")
 
 // outOfService returns why the rows that take the donor out of service are skipped.
 func (c *capture) outOfService(v view) string {
-	return first(v.copied(), workflow.SkipIf(c.req.Online, "--online: the node stays in service"))
+	return cmp.Or(v.copied(), workflow.SkipIf(c.req.Online, "--online: the node stays in service"))
 }
 
 // flush has a pod on the donor, which may only read, call syncfs. It reads the pod's output
@@ -62,9 +63,9 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case report != nil:
 		problems = c.diskProblems(*report, maxNamed)
 	case s.Done && s.ExitCode == exitFlags, s.Exists && !s.Ran && since >= inspectFor:
-		problems = c.podProblem("the flush pod did not run: " + first(s.Why, tail(s.Output)))
+		problems = c.podProblem("the flush pod did not run: " + cmp.Or(s.Why, tail(s.Output)))
 	case since < inspectFor && !s.Done:
-		return in(time.Second, "%s", first(s.Why, "flushing")), nil
+		return in(time.Second, "%s", cmp.Or(s.Why, "flushing")), nil
 	default:
 		problems = plan.Problems{{What: "the flush pod gave no report within " + inspectFor.String() + strings.TrimSuffix(": "+s.Why, ": "),
 			WayOut: "look for dead disks and mounts on the node (dmesg), or capture it without --online"}}

@@ -244,7 +244,7 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		(there.ProvisioningState != plan.Failed || !plan.Ours(there.Tags)):
 		return done, invalid("create image version", string(change.ID),
 			"run the same command again: it uses that version, or reports why not",
-			"%s made a version of this name since this capture began", first(by, "another tool"))
+			"%s made a version of this name since this capture began", cmp.Or(by, "another tool"))
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
 		return in(time.Millisecond, "building it locally redundant: %v", err), nil
@@ -254,9 +254,9 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return workflow.Wait{RequeueAfter: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
 	case c.builds >= maxBuilds:
 		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
-			first(there.FailureMessage, "no reason given"))
+			cmp.Or(there.FailureMessage, "no reason given"))
 	}
-	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil && w.RequeueAfter == 0 {
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID, nil)); err == nil && w.RequeueAfter == 0 {
 		c.builds++
 	} else if fleet.Is(err, fleet.KindConflict) {
 		err = c.otherName(ctx, err)
@@ -284,7 +284,7 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 	id := s.Names.Version
 	change = fleet.CreateVersion{
 		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: s.Replicas, ReplicationMode: fleet.ReplicationFull,
-		StorageType:       first(s.StorageType, fleet.ZRS),
+		StorageType:       cmp.Or(s.StorageType, fleet.ZRS),
 		ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()),
 		Tags:              c.imageTags(),
 		EncryptionSet:     s.Encryption.Set,
@@ -321,11 +321,9 @@ func (c *capture) imageTags() map[string]string {
 // deleteVersion deletes a version that is not complete.
 func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	id := c.get().Names.Version
-	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
-		v, err := c.Cloud.Version(ctx, id)
-		kept := err == nil && (v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name)
-		return kept || fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
-	})
+	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id, func(v fleet.ImageVersion) bool {
+		return v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name
+	}))
 }
 
 // prune deletes what lies beyond the history, one by one, and reads before each which versions
@@ -350,7 +348,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		c.deleting, c.pruneFails = old[next].ID, old[next].ProvisioningState == plan.Failed
 	}
 	name, status := c.deleting.Name(), "deleted"
-	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
+	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting, nil))
 	switch {
 	case w.RequeueAfter > 0, ctx.Err() != nil, fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut),
 		fleet.Is(err, fleet.KindConflict) && !c.pruneFails: // a soft delete refuses a Failed one for good

@@ -118,11 +118,10 @@ func (c *capture) donorRows(v view) workflow.Table {
 			Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
 			Optional: true,
 			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				return p.Ensure(ctx, fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}, func(ctx context.Context) (bool, error) {
-					v, err := c.Cloud.Version(ctx, was.ID)
+				return p.Ensure(ctx, fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}, gone(c.Cloud.Version, was.ID, func(v fleet.ImageVersion) bool {
 					whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
-					return fleet.Is(err, fleet.KindNotFound) || err == nil && !plan.IsMarked(v) && whole, fleet.IgnoreNotFound(err)
-				})
+					return !plan.IsMarked(v) && whole
+				}))
 			},
 		},
 		{

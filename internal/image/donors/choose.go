@@ -61,9 +61,9 @@ func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int)
 	candidates = []Candidate{}
 	for i := range s.pool.Members {
 		m := &s.pool.Members[i]
-		c := Candidate{Node: m.Node.Name, Boot: bootOf(m)}
+		c := Candidate{Node: m.Node.Name, Boot: fleet.Duration(bootOf(m))}
 		if m.Node.Ready {
-			c.Ready = s.now.Sub(m.Node.ReadySince)
+			c.Ready = fleet.Duration(s.now.Sub(m.Node.ReadySince))
 		}
 		if date, ok := dateIn(m.Node.Annotations[s.policy.PatchAnnotation]); ok {
 			c.Patched = date.Format(time.DateOnly)
@@ -82,7 +82,7 @@ func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int)
 		}
 		candidates = append(candidates, c)
 	}
-	rank := func(c Candidate) time.Duration {
+	rank := func(c Candidate) fleet.Duration {
 		if c.Eligible {
 			return c.Ready
 		}

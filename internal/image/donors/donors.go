@@ -1,7 +1,6 @@
 package donors
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -64,27 +63,13 @@ type Reason struct {
 
 // A Candidate is one node of the pool, judged.
 type Candidate struct {
-	Node     string        `json:"node"`
-	Eligible bool          `json:"eligible"`
-	Reasons  []Reason      `json:"reasons,omitempty"` // all of them, in the table's order
-	Unknown  []string      `json:"unknown,omitempty"` // rules that could not be judged, and why
-	Ready    time.Duration `json:"ready"`             // since it became Ready; 0 where it is not
-	Patched  string        `json:"patched,omitempty"` // "2026-11-25", the annotation's date
-	Boot     time.Duration `json:"boot,omitempty"`    // from the instance's creation to the Node's; 0 unknown
-}
-
-// MarshalJSON writes the durations as text, "2m30s".
-func (c Candidate) MarshalJSON() ([]byte, error) {
-	type fields Candidate
-	text := struct {
-		fields
-		Ready string `json:"ready"`
-		Boot  string `json:"boot,omitempty"`
-	}{fields: fields(c), Ready: c.Ready.String()}
-	if c.Boot > 0 {
-		text.Boot = c.Boot.String()
-	}
-	return json.Marshal(text)
+	Node     string         `json:"node"`
+	Eligible bool           `json:"eligible"`
+	Reasons  []Reason       `json:"reasons,omitempty"` // all of them, in the table's order
+	Unknown  []string       `json:"unknown,omitempty"` // rules that could not be judged, and why
+	Patched  string         `json:"patched,omitempty"` // "2026-11-25", the annotation's date
+	Ready    fleet.Duration `json:"ready"`             // since it became Ready; 0 where it is not
+	Boot     fleet.Duration `json:"boot,omitzero"`     // from the instance's creation to the Node's; 0 unknown
 }
 
 // A Choice is what to do about a pool.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // statistics are what the rules compare a node with: its pool, by the policy.
@@ -22,7 +24,6 @@ type statistics struct {
 
 func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 	s := &statistics{pool: pool, policy: policy, now: now, taints: map[string]int{}, conditions: map[string]int{}}
-	kernels, images, runtimes := map[string]int{}, map[string]int{}, map[string]int{}
 	var boots []time.Duration
 	for i := range pool.Members {
 		m := &pool.Members[i]
@@ -32,14 +33,13 @@ func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 		for _, t := range conditionsOf(m) {
 			s.conditions[t]++
 		}
-		kernels[m.Node.Kernel]++
-		images[m.Node.OSImage]++
-		runtimes[m.Node.Runtime]++
 		if d := bootOf(m); d != 0 {
 			boots = append(boots, d)
 		}
 	}
-	s.kernel, s.osImage, s.runtime = mostFrequent(kernels), mostFrequent(images), mostFrequent(runtimes)
+	s.kernel = s.mostFrequent(func(n fleet.Node) string { return n.Kernel })
+	s.osImage = s.mostFrequent(func(n fleet.Node) string { return n.OSImage })
+	s.runtime = s.mostFrequent(func(n fleet.Node) string { return n.Runtime })
 	if s.boots = len(boots); s.boots > 0 {
 		slices.Sort(boots)
 		s.rank = (9*s.boots + 9) / 10
@@ -101,9 +101,12 @@ func bootOf(m *Member) time.Duration {
 	return d
 }
 
-func mostFrequent(count map[string]int) string {
+func (s *statistics) mostFrequent(of func(fleet.Node) string) (most string) {
+	count := map[string]int{}
+	for _, m := range s.pool.Members {
+		count[of(m.Node)]++
+	}
 	delete(count, "")
-	most := ""
 	for _, v := range slices.Sorted(maps.Keys(count)) {
 		if d := cmp.Compare(count[v], count[most]); d > 0 || d == 0 && newer(v, most) {
 			most = v

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -18,23 +17,13 @@ import (
 
 // A Step is one line of a plan: a step, or an undo of the good case.
 type Step struct {
-	ID           string        `json:"id"`
-	Title        string        `json:"title"`
-	After        []string      `json:"after,omitempty"`        // ids that have to be done, or skipped, before
-	Usual        time.Duration `json:"usual,omitempty"`        // 0: a moment
-	Deadline     time.Duration `json:"deadline"`               // counts from its begin
-	Skip         string        `json:"skip,omitempty"`         // why it will not run; "" runs it
-	Irreversible []string      `json:"irreversible,omitempty"` // what cannot be recovered once it is done
-}
-
-// MarshalJSON writes the durations as text, "2m30s".
-func (s Step) MarshalJSON() ([]byte, error) {
-	type fields Step
-	return json.Marshal(struct {
-		fields
-		Usual    string `json:"usual"`
-		Deadline string `json:"deadline"`
-	}{fields(s), s.Usual.String(), s.Deadline.String()})
+	ID           string         `json:"id"`
+	Title        string         `json:"title"`
+	After        []string       `json:"after,omitempty"`        // ids that have to be done, or skipped, before
+	Skip         string         `json:"skip,omitempty"`         // why it will not run; "" runs it
+	Irreversible []string       `json:"irreversible,omitempty"` // what cannot be recovered once it is done
+	Usual        fleet.Duration `json:"usual"`                  // 0: a moment
+	Deadline     fleet.Duration `json:"deadline"`               // counts from its begin
 }
 
 // A Plan is what a capture or rollback would do, and why it may not.

@@ -11,11 +11,8 @@ import (
 	"github.com/ortet/ortet/internal/image/prove"
 )
 
-// Limits of what is saved.
-const (
-	maxFindings = MaxNodes
-	maxWhy      = 250 // characters
-)
+// maxWhy limits what is saved of a reason, in characters.
+const maxWhy = 250
 
 // findings are what the pool's record keeps of a watch: nodes that failed may be deleted before the next.
 type findings struct {
@@ -40,7 +37,7 @@ func (w *watch) remember(ctx context.Context) error {
 	if len(f.Nodes) == 0 || f.Nodes[0].Result != prove.Failed {
 		return nil
 	}
-	f.Nodes = f.Nodes[:min(len(f.Nodes), maxFindings)]
+	f.Nodes = f.Nodes[:min(len(f.Nodes), MaxNodes)]
 	data, err := json.Marshal(f)
 	if err != nil || string(data) == w.saved {
 		return err
