@@ -96,14 +96,10 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 
 // ClockNote says that this machine's clock is more than a minute off the API server's; "" if not.
 func (c Config) ClockNote() string {
-	ahead, way := c.Now().Sub(c.Cluster.Now()).Round(10*time.Second), "ahead of"
-	if ahead < 0 {
-		ahead, way = -ahead, "behind"
-	}
-	if ahead <= time.Minute {
-		return ""
-	}
-	return fmt.Sprintf("this machine's clock is %s %s the API server's; set it, since the times of versions and records are by it", ahead, way)
+	ahead := c.Now().Sub(c.Cluster.Now()).Round(10 * time.Second)
+	way := cmp.Or(workflow.SkipIf(ahead < 0, "behind"), "ahead of")
+	return workflow.SkipIf(ahead.Abs() > time.Minute,
+		fmt.Sprintf("this machine's clock is %s %s the API server's; set it, since the times of versions and records are by it", ahead.Abs(), way))
 }
 
 // A Service captures. It may be used from several goroutines.
@@ -311,7 +307,6 @@ func (c *capture) State(closed bool) any {
 	return s
 }
 
-// Kind implements workflow.Workflow.
 func (c *capture) Kind() string { return Kind }
 
 // Restore implements workflow.Workflow. Names are derived from the pool, and instances

@@ -232,10 +232,8 @@ func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 }
 
 func (c *capture) manualDetach() string {
-	s, detach := c.get(), "az vmss disk detach"
-	if s.Bench.Instance.UniformPool() == "" {
-		detach = "az vm disk detach"
-	}
+	s := c.get()
+	detach := cmp.Or(workflow.SkipIf(s.Bench.Instance.UniformPool() == "", "az vm disk detach"), "az vmss disk detach")
 	return fmt.Sprintf("disk %s may be attached to instance %s: %s", s.Names.WorkDisk.Name(), s.Bench.Instance, detach)
 }
 

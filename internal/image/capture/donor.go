@@ -90,10 +90,7 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
 // not document that null does.
 func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, mark string, want fleet.Protection) (workflow.Wait, error) {
 	want.Off = !want.Protects()
-	id := c.get().Instance
-	if mark == fleet.AnnotationWorkbench {
-		id = c.get().Bench.Instance
-	}
+	id := c.used(mark).Instance
 	if want.Protects() && c.get().Unprotected {
 		return done, nil
 	}
@@ -158,11 +155,8 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 
 // manualUnprotect is for the donor and the workbench, which may be in no scale set.
 func manualUnprotect(node string, pool, id fleet.ResourceID) string {
-	ofAzure := ""
-	if pool != "" {
-		ofAzure = fmt.Sprintf("az vmss update -g %s -n %s --instance-id %s "+
-			"--protect-from-scale-in false --protect-from-scale-set-actions false; ", pool.Group().Name(), pool.Name(), id.Name())
-	}
+	ofAzure := workflow.SkipIf(pool != "", fmt.Sprintf("az vmss update -g %s -n %s --instance-id %s "+
+		"--protect-from-scale-in false --protect-from-scale-set-actions false; ", pool.Group().Name(), pool.Name(), id.Name()))
 	return fmt.Sprintf("node %s may still be protected; remove what its owners did not set: %skubectl annotate node %s %s- %s- %s-",
 		node, ofAzure, node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
@@ -275,10 +269,8 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 }
 
 func (c *capture) manualStart() string {
-	id, view := c.get().Instance, "az vm get-instance-view"
-	if id.UniformPool() != "" {
-		view = "az vmss get-instance-view"
-	}
+	id := c.get().Instance
+	view := cmp.Or(workflow.SkipIf(id.UniformPool() == "", "az vm get-instance-view"), "az vmss get-instance-view")
 	return fmt.Sprintf("node %s did not come back: it is left cordoned. Check instance %s (%s), start or replace it; "+
 		"then run the same command again, or kubectl uncordon %s", c.req.Node, id, view, c.req.Node)
 }
@@ -311,6 +303,15 @@ func (c *capture) benchInstance(ctx context.Context) (fleet.Instance, error) {
 	return c.machine(ctx, b.Instance, b.VMID)
 }
 
+// used returns the donor, or the workbench, by the annotation that marks its Node.
+func (c *capture) used(mark string) workbench {
+	s := c.get()
+	if mark == fleet.AnnotationWorkbench {
+		return s.Bench
+	}
+	return workbench{Node: c.req.Node, Instance: s.Instance, VMID: s.VMID, UID: s.UID}
+}
+
 // machineOf reads the donor's or the workbench's instance, by the annotation that marks its Node.
 func (c *capture) machineOf(ctx context.Context, mark string) (fleet.Instance, error) {
 	if mark == fleet.AnnotationWorkbench {
@@ -323,11 +324,7 @@ func (c *capture) machineOf(ctx context.Context, mark string) (fleet.Instance, e
 // and the one that was chosen. Call it before the first change, and before each that stops the machine
 // or attaches to it; what gives back has to work in any case.
 func (c *capture) still(ctx context.Context, mark string, i fleet.Instance) error {
-	name := c.req.Node
-	if mark == fleet.AnnotationWorkbench {
-		name = c.get().Bench.Node
-	}
-	n, err := c.Cluster.Node(ctx, name)
+	n, err := c.Cluster.Node(ctx, c.used(mark).Node)
 	if err == nil {
 		err = c.stillIs(mark, n, i)
 	}
@@ -336,12 +333,8 @@ func (c *capture) still(ctx context.Context, mark string, i fleet.Instance) erro
 
 // stillIs is still for a Node that was just read, too.
 func (c *capture) stillIs(mark string, n fleet.Node, i fleet.Instance) error {
-	s := c.get()
-	uid, vm := s.UID, s.VMID
-	if mark == fleet.AnnotationWorkbench {
-		uid, vm = s.Bench.UID, s.Bench.VMID
-	}
-	if uid != "" && n.UID != uid || vm != "" && !strings.EqualFold(i.VMID, vm) { // a record of an earlier version of Ortet has no uid
+	u := c.used(mark)
+	if u.UID != "" && n.UID != u.UID || u.VMID != "" && !strings.EqualFold(i.VMID, u.VMID) { // a record of an earlier version of Ortet has no uid
 		return invalid("use", "node "+n.Name, "", "it, or its machine, was deleted and made again since it was chosen")
 	}
 	return n.Claim().Is(i.Computer())

@@ -220,12 +220,7 @@ func (c *capture) isolate(ctx context.Context) error {
 
 // endedAtCanary says how things are after a capture that the canary ended.
 func (c *capture) endedAtCanary(step string) string {
-	switch s := c.get(); {
-	case step != stepCanary && step != stepJudge:
-		return ""
-	case s.Quarantine != "":
-		return fmt.Sprintf("the model was not changed, and %s stays, quarantined", s.Names.Version.Name())
-	default:
-		return fmt.Sprintf("the model was not changed, and %s is kept", s.Names.Version.Name())
-	}
+	s := c.get()
+	return workflow.SkipIf(step == stepCanary || step == stepJudge, "the model was not changed, and "+s.Names.Version.Name()+
+		cmp.Or(workflow.SkipIf(s.Quarantine != "", " stays, quarantined"), " is kept"))
 }

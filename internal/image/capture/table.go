@@ -73,7 +73,7 @@ func (c *capture) donorRows(v view) workflow.Table {
 	donor, names, was := c.req.Node, c.get().Names, cmp.Or(v.resume.Unrecorded, &fleet.ImageVersion{})
 	deadline := 3*c.req.GracePeriod + time.Minute
 	if c.req.ForceDrain {
-		deadline = 4*c.req.GracePeriod + 2*time.Minute
+		deadline += c.req.GracePeriod + time.Minute
 	}
 	return workflow.Table{
 		{

@@ -105,10 +105,7 @@ func tooFew(candidates []Candidate, n, need int) string {
 	rules := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
 	})
-	are := "are"
-	if need == 1 {
-		are = "is"
-	}
+	are := map[bool]string{true: "is", false: "are"}[need == 1]
 	text := fmt.Sprintf("%d of %d nodes qualify, %d %s needed", n, len(candidates), need, are)
 	for i, r := range rules[:min(len(rules), 3)] {
 		text += []string{"; disqualified by ", ", ", ", "}[i] + fmt.Sprintf("%s: %d", r, nodes[r])
