@@ -100,7 +100,8 @@ func (s *Service) PlanAbandon(ctx context.Context, pool fleet.ResourceID, node s
 	p, _, err = s.Preview(ctx, p.Pool, a, func(r journal.Record) (plan.Plan, error) {
 		r.Phase, p.Donor = journal.Undo, r.Subject
 		p.Steps = fleet.Each(workflow.Remaining(a.table(view{}), r), func(row workflow.Step) plan.Step {
-			return plan.Step{ID: row.Undo.ID, Title: row.Undo.Title, Usual: fleet.Duration(row.Undo.Usual), Deadline: fleet.Duration(row.Undo.Deadline)}
+			u := row.Undo
+			return plan.Step{ID: u.ID, Title: u.Title, Usual: fleet.Duration(u.Usual), Deadline: fleet.Duration(u.Deadline)}
 		})
 		return p, nil
 	})

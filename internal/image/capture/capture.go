@@ -98,8 +98,8 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 func (c Config) ClockNote() string {
 	ahead := c.Now().Sub(c.Cluster.Now()).Round(10 * time.Second)
 	way := cmp.Or(workflow.SkipIf(ahead < 0, "behind"), "ahead of")
-	return workflow.SkipIf(ahead.Abs() > time.Minute,
-		fmt.Sprintf("this machine's clock is %s %s the API server's; set it, since the times of versions and records are by it", ahead.Abs(), way))
+	return workflow.SkipIf(ahead.Abs() > time.Minute, "this machine's clock is "+ahead.Abs().String()+" "+way+
+		" the API server's; set it, since the times of versions and records are by it")
 }
 
 // A Service captures. It may be used from several goroutines.

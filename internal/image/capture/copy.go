@@ -57,7 +57,8 @@ func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
 }
 
 // gone returns whether a resource is; one that is kept counts as gone.
-func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID, kept func(T) bool) func(context.Context) (bool, error) {
+func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID,
+	kept func(T) bool) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		x, err := get(ctx, id)
 		return fleet.Is(err, fleet.KindNotFound) || err == nil && kept != nil && kept(x), fleet.IgnoreNotFound(err)

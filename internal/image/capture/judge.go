@@ -107,7 +107,8 @@ func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
 	if err == nil {
 		err = c.Pods(ctx, others, MaxSiblings, nil)
 	}
-	return prove.NewBaseline(prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}, cmp.Or(c.get().BuiltFrom, c.req.Node)), err
+	o := prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
+	return prove.NewBaseline(o, cmp.Or(c.get().BuiltFrom, c.req.Node)), err
 }
 
 // Pair reads a scale set's instances and their Nodes.

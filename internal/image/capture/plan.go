@@ -126,9 +126,10 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	p.Notes = append(p.Notes, workflow.SkipIf(cordoned, "node "+p.Donor+" is cordoned, and stays so"),
 		workflow.SkipIf(c.req.Online && c.req.NewNodes == 0 && c.req.Canary == 0, "with --online "+p.Donor+
 			" does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again"),
-		workflow.SkipIf(len(c.Next) > 0 && len(unrestored) > 0 && !p.NothingToDo, "if the watched nodes fail, the watch does not restore "+strings.Join(unrestored, ", ")+
-			", which a donor's disk shows: it goes back to an older version without it, or ends with exit code 4 and the command to type; --restore-learned NAME allows it"),
-		workflow.SkipIf(resume.From == plan.AtDonor && !c.req.Online, "draining "+p.Donor+" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"+
+		workflow.SkipIf(len(c.Next) > 0 && len(unrestored) > 0 && !p.NothingToDo, "if the watched nodes fail, the watch does not restore "+
+			strings.Join(unrestored, ", ")+", which a donor's disk shows: it goes back to an older version without it, or ends with exit code 4 and the command to type; --restore-learned NAME allows it"),
+		workflow.SkipIf(resume.From == plan.AtDonor && !c.req.Online, "draining "+p.Donor+
+			" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"+
 			workflow.SkipIf(!c.req.PublishOnly, "; the model is changed after that")))
 	p.Notes = slices.DeleteFunc(p.Notes, func(note string) bool { return note == "" })
 	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))

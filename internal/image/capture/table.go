@@ -118,7 +118,8 @@ func (c *capture) donorRows(v view) workflow.Table {
 			Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
 			Optional: true,
 			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				return p.Ensure(ctx, fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}, gone(c.Cloud.Version, was.ID, func(v fleet.ImageVersion) bool {
+				tags := fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}
+				return p.Ensure(ctx, tags, gone(c.Cloud.Version, was.ID, func(v fleet.ImageVersion) bool {
 					whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
 					return !plan.IsMarked(v) && whole
 				}))
@@ -408,8 +409,9 @@ func (c *capture) versionRows(v view) workflow.Table {
 			},
 		},
 		{
-			ID:       stepJudge,
-			Title:    "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String() + workflow.SkipIf(c.req.CanaryTest != "", "; then each runs the test of --canary-test"),
+			ID: stepJudge,
+			Title: "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String() +
+				workflow.SkipIf(c.req.CanaryTest != "", "; then each runs the test of --canary-test"),
 			Usual:    3*time.Minute + c.req.CanarySoak,
 			Deadline: 4 * time.Hour,
 			After:    []string{stepVersion, stepCanary},

@@ -82,12 +82,7 @@ func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int)
 		}
 		candidates = append(candidates, c)
 	}
-	rank := func(c Candidate) fleet.Duration {
-		if c.Eligible {
-			return c.Ready
-		}
-		return -1
-	}
+	rank := func(c Candidate) fleet.Duration { return map[bool]fleet.Duration{true: c.Ready, false: -1}[c.Eligible] }
 	slices.SortFunc(candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(a.Node, b.Node))
 	})
