@@ -40,7 +40,7 @@ func schedule(steps []plan.Step) (all []span, of map[string]span, total time.Dur
 			for _, after := range step.After {
 				s.begin = max(s.begin, of[after].end)
 			}
-			s.end = s.begin + step.Usual
+			s.end = s.begin + time.Duration(step.Usual)
 			total = max(total, s.end)
 		}
 		all, of[s.ID] = append(all, s), s
@@ -87,7 +87,7 @@ func captureTimeline() (string, error) {
 	c.text(at(version.begin)+8, y-11, "dim", "start", "the donor's identity is removed on another node")
 	row("Azure gallery")
 	c.box(at(version.begin), y-22, at(version.end)-at(version.begin), 15, "platform")
-	c.text(at(version.begin)+8, y-11, "on", "start", "Azure builds the image version: "+brief(version.Usual))
+	c.text(at(version.begin)+8, y-11, "on", "start", "Azure builds the image version: "+brief(time.Duration(version.Usual)))
 	row("Scale set")
 	c.box(at(of["model"].begin), y-22, right-at(of["model"].begin), 15, "good")
 	c.text(at(of["model"].begin)-8, y-11, "dim", "end", "new nodes come from the image")
@@ -124,7 +124,7 @@ func captureTimeline() (string, error) {
 			}
 			c.text(margin+14, y-3, "", "start", s.ID)
 			c.box(zoom(s.begin), y-13, zoom(s.end)-zoom(s.begin), 12, colour)
-			label := brief(s.Usual)
+			label := brief(time.Duration(s.Usual))
 			if x := zoom(s.end) + 6; x+lengthOf("dim", label) < right {
 				c.text(x, y-3, "dim", "start", label)
 			} else {
@@ -140,11 +140,11 @@ func captureTimeline() (string, error) {
 	c.axis(zoom, end, time.Minute, from, y+6)
 	c.WriteString(rows)
 	c.text((zoom(out)+zoom(back))/2, from+22, "dim", "middle", "out of service: cordoned, drained, stopped, started")
-	c.text(margin, y+30, "dim", "start", fmt.Sprintf("Steps that take a moment are left out. After the %s of the version the model is pointed at it (%s).", brief(version.Usual), brief(of["model"].Usual)))
+	c.text(margin, y+30, "dim", "start", fmt.Sprintf("Steps that take a moment are left out. After the %s of the version the model is pointed at it (%s).", brief(time.Duration(version.Usual)), brief(time.Duration(of["model"].Usual))))
 	return c.picture(y+48, "A capture: minutes for the donor, the rest for its copy",
 		fmt.Sprintf("A timeline of usual durations. The donor is drained, stopped, snapshotted and started within %s. A copy of its disk is generalised on another node by %s. "+
 			"Azure builds the image version for %s; then the scale set's model is pointed at it. With --online the donor stays in service.",
-			brief(back-out), brief(version.begin), brief(version.Usual)))
+			brief(back-out), brief(version.begin), brief(time.Duration(version.Usual))))
 }
 
 // axis draws lines at round times.

@@ -166,10 +166,10 @@ func writeCandidates(w io.Writer, all []donors.Candidate) {
 			rank = fmt.Sprint(i + 1)
 		}
 		if c.Ready > 0 {
-			ready = age(now.Add(-c.Ready), now)
+			ready = age(now.Add(-time.Duration(c.Ready)), now)
 		}
 		if c.Boot > 0 {
-			boot = duration(c.Boot)
+			boot = duration(time.Duration(c.Boot))
 		}
 		row(rank, c.Node, ready, dash(c.Patched), boot)
 		why := ""

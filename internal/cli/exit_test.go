@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
 	"github.com/ortet/ortet/internal/workflow"
@@ -276,7 +277,7 @@ func TestHole13DurationsInJSON(t *testing.T) {
 	}{
 		"config plan": {push.Plan{Expected: 90 * time.Second}, map[string]string{"expected": "1m30s"}},
 		"config push": {failure{Result: &push.Result{Took: 90 * time.Second}}, map[string]string{"took": "1m30s"}},
-		"donors":      {donors.Choice{Candidates: []donors.Candidate{{Ready: time.Hour, Boot: 90 * time.Second}}}, map[string]string{"ready": "1h0m0s", "boot": "1m30s"}},
+		"donors":      {donors.Choice{Candidates: []donors.Candidate{{Ready: fleet.Duration(time.Hour), Boot: fleet.Duration(90 * time.Second)}}}, map[string]string{"ready": "1h0m0s", "boot": "1m30s"}},
 	} {
 		text, err := json.Marshal(c.v)
 		if err != nil {

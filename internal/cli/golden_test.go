@@ -63,13 +63,13 @@ func thePlan() plan.Plan {
 	return plan.Plan{
 		Kind: capture.Kind, Pool: pool1, Donor: donor, Workbench: "k8s-pool1-12345678-vmss000001", Version: theVersion,
 		Steps: []plan.Step{
-			{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: 20 * time.Second},
-			{ID: "gallery", Title: "Create the gallery SIG_g", Usual: 10 * time.Second, Skip: "already exists"},
+			{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: fleet.Duration(20 * time.Second)},
+			{ID: "gallery", Title: "Create the gallery SIG_g", Usual: fleet.Duration(10 * time.Second), Skip: "already exists"},
 			{ID: "cordon", Title: "Cordon " + donor},
-			{ID: "drain", Title: "Drain " + donor, Usual: time.Minute},
-			{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second},
-			{ID: "version", Title: "Build image version 2026.11.21", Usual: 40 * time.Minute},
-			{ID: "model", Title: "Point the model at 2026.11.21", Usual: 30 * time.Second},
+			{ID: "drain", Title: "Drain " + donor, Usual: fleet.Duration(time.Minute)},
+			{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: fleet.Duration(6 * time.Second)},
+			{ID: "version", Title: "Build image version 2026.11.21", Usual: fleet.Duration(40 * time.Minute)},
+			{ID: "model", Title: "Point the model at 2026.11.21", Usual: fleet.Duration(30 * time.Second)},
 			{ID: "extensions", Title: "Delete extensions from the model", Skip: "none to delete"},
 			{ID: "grow", Title: "Add 0 new nodes", Skip: "not requested"},
 		},
@@ -85,7 +85,7 @@ func TestShown(t *testing.T) {
 	nothing, resumed := thePlan(), thePlan()
 	nothing.NothingToDo, resumed.Resumes = true, true
 	resumed.Steps[6].Irreversible = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
-	resumed.Steps[7] = plan.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: 30 * time.Second,
+	resumed.Steps[7] = plan.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: fleet.Duration(30 * time.Second),
 		Irreversible: []string{"extension vmssCSE (CustomScript): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost"}}
 	resumed.Notes = []string{"an open capture of " + donor + " (step snapshot, begun 2026-11-21T12:00:00Z) is resumed", "node " + donor + " is cordoned, and stays so"}
 
@@ -136,7 +136,7 @@ func TestShown(t *testing.T) {
 		"status-flexible": func(w io.Writer) { writeStatus(w, flexible, noon) },
 		"plan-abandon": func(w io.Writer) {
 			writePlan(w, abandoned)
-			abandoned.Steps = []plan.Step{{ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: 5 * time.Second}}
+			abandoned.Steps = []plan.Step{{ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: fleet.Duration(5 * time.Second)}}
 			writePlan(w, abandoned)
 		},
 		"plan-first":   func(w io.Writer) { writePlan(w, thePlan()) },
@@ -149,8 +149,8 @@ func TestShown(t *testing.T) {
 		},
 		"plan-rollback": func(w io.Writer) {
 			steps := []plan.Step{
-				{ID: "model", Title: "Point the model at 2026.1120.180000", Usual: 30 * time.Second},
-				{ID: "tag", Title: "Tag version 2026.11.21 as rolled back", Usual: 10 * time.Second},
+				{ID: "model", Title: "Point the model at 2026.1120.180000", Usual: fleet.Duration(30 * time.Second)},
+				{ID: "tag", Title: "Tag version 2026.11.21 as rolled back", Usual: fleet.Duration(10 * time.Second)},
 			}
 			writePlan(w, plan.Plan{Kind: rollback.Kind, Pool: pool1, Version: left.ID, Steps: steps,
 				Notes: []string{"extensions that were deleted for 2026.11.21 are not brought back"}})
@@ -212,7 +212,7 @@ func TestShown(t *testing.T) {
 // command's answer too.
 func TestPlanForPrograms(t *testing.T) {
 	p := thePlan()
-	p.Steps[2].Deadline = 90 * time.Second
+	p.Steps[2].Deadline = fleet.Duration(90 * time.Second)
 	p.Problems = []fleet.Problem{{Code: "NodeNotReady", What: "it is not Ready", On: "node n", WayOut: "wait"}}
 	for form, decode := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,

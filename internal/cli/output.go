@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -144,7 +145,7 @@ func writePlan(w io.Writer, p plan.Plan) {
 	for i, s := range p.Steps {
 		usual := ""
 		if s.Usual > 0 {
-			usual = "~" + duration(s.Usual)
+			usual = "~" + duration(time.Duration(s.Usual))
 		}
 		title := s.Title
 		if s.Skip != "" {

@@ -1,6 +1,9 @@
 package fleet
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A Problem is a reason to refuse. All of a request's problems are found at once.
 type Problem struct {
@@ -26,3 +29,17 @@ func Count(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
+
+// Each returns what of returns for each of a list, in its order; nil for an empty one.
+func Each[T, S any](list []T, of func(T) S) (all []S) {
+	for _, x := range list {
+		all = append(all, of(x))
+	}
+	return all
+}
+
+// A Duration is one that JSON has as text, "2m30s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

@@ -69,10 +69,7 @@ func Held(pool string, by cluster.Holding) *Refused {
 
 // expiry says when a hold ends that is not renewed; "" where that is not known.
 func expiry(h cluster.Holding) string {
-	if h.Until.IsZero() {
-		return ""
-	}
-	return " (" + h.Until.UTC().Format(time.RFC3339) + " unless it is renewed)"
+	return SkipIf(!h.Until.IsZero(), " ("+h.Until.UTC().Format(time.RFC3339)+" unless it is renewed)")
 }
 
 // OpenRun says what becomes of an open record before anything else; why is why it is not

@@ -241,11 +241,7 @@ func isNamed(node string) func(donors.Candidate) bool {
 // why says why a donor was passed over, in one line: it was refused, or it is gone.
 func why(err error) string {
 	if refused := new(workflow.Refused); errors.As(err, &refused) {
-		all := make([]string, len(refused.Problems))
-		for i, p := range refused.Problems {
-			all[i] = p.What
-		}
-		return strings.Join(all, "; ")
+		return strings.Join(fleet.Each(refused.Problems, func(p fleet.Problem) string { return p.What }), "; ")
 	}
 	return fmt.Sprintf("it is gone: %v", err)
 }

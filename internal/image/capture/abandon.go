@@ -99,9 +99,10 @@ func (s *Service) PlanAbandon(ctx context.Context, pool fleet.ResourceID, node s
 	}
 	p, _, err = s.Preview(ctx, p.Pool, a, func(r journal.Record) (plan.Plan, error) {
 		r.Phase, p.Donor = journal.Undo, r.Subject
-		for _, row := range workflow.Remaining(a.table(view{}), r) {
-			p.Steps = append(p.Steps, plan.Step{ID: row.Undo.ID, Title: row.Undo.Title, Usual: row.Undo.Usual, Deadline: row.Undo.Deadline})
-		}
+		p.Steps = fleet.Each(workflow.Remaining(a.table(view{}), r), func(row workflow.Step) plan.Step {
+			u := row.Undo
+			return plan.Step{ID: u.ID, Title: u.Title, Usual: fleet.Duration(u.Usual), Deadline: fleet.Duration(u.Deadline)}
+		})
 		return p, nil
 	})
 	p.Problems = slices.DeleteFunc(p.Problems, func(x fleet.Problem) bool { return x.Code == CodeOtherNamespace }) // what is open here is ended

@@ -20,13 +20,6 @@ import (
 )
 
 const (
-	stepCanary       = "canary"
-	undoDeleteCanary = "delete-canary"
-	stepPublish      = "publish"
-	stepLive         = "live"
-)
-
-const (
 	canaryLife = 24 * time.Hour
 	emptyFor   = time.Minute      // of the drains of all clones at the end
 	evictFor   = 20 * time.Second // of one, when it is cordoned
@@ -40,29 +33,6 @@ func (v view) judged(q Request, s state) string {
 		workflow.SkipIf(s.NoCanary != "", "it cannot be made"),
 		workflow.SkipIf(v.published() && s.ModelChanged, "the model uses the version"),
 		workflow.SkipIf(v.published() && v.resume.Version.Tags[fleet.TagCanary] != "" && !plan.IsUnjudged(*v.resume.Version), "clones of it came up"))
-}
-
-func (c *capture) canaryStep(v view) workflow.Step {
-	s := c.get()
-	id := fleet.CanaryOf(s.Pool)
-	return workflow.Step{
-		ID:       stepCanary,
-		Title:    fmt.Sprintf("Create the scale set %s with %s", id.Name(), fleet.Count(int(c.req.Canary), "clone")),
-		Usual:    10 * time.Second,
-		Deadline: 30 * time.Minute,
-		After:    []string{stepVersion},
-		Skip:     cmp.Or(v.judged(c.req, s), workflow.SkipIf(s.Quarantine != "", "the version is quarantined")),
-		Do:       c.canary,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteCanary,
-			Title:    "Delete the scale set " + id.Name(),
-			Usual:    time.Minute,
-			Deadline: time.Hour,
-			When:     []string{stepJudge},
-			Do:       c.deleteCanary,
-			Manual:   func() string { return "az vmss delete --ids " + string(id) },
-		},
-	}
 }
 
 // canary creates the scale set. If it is optional and Azure refuses it for good, as by a
@@ -95,7 +65,7 @@ func (c *capture) makeCanary(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case err == nil && set.Tags[fleet.TagCapture] == c.name && set.ProvisioningState != plan.Deleting:
 		return done, nil
 	case err == nil: // another capture left it
-		return goOn(p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id)))
+		return goOn(p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id, nil)))
 	}
 	change, err := c.newCanary(ctx, p, id)
 	if err != nil {
@@ -133,9 +103,7 @@ func (c *capture) newCanary(ctx context.Context, p *workflow.Pass, id fleet.Reso
 		change.CustomData = &data
 	}
 	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
-	for _, e := range deleted {
-		change.Without = append(change.Without, e.Name)
-	}
+	change.Without = fleet.Each(deleted, func(e fleet.Extension) string { return e.Name })
 	for _, e := range pool.Model.Extensions {
 		sha := c.protectedSettings(e)
 		switch {
@@ -163,7 +131,7 @@ func (c *capture) clonesCustomData() string {
 	if c.req.Bakes() {
 		return plan.NoopSHA256
 	}
-	return first(s.CustomData, s.LastCustomData)
+	return cmp.Or(s.CustomData, s.LastCustomData)
 }
 
 func (c *capture) knowsCustomData() bool { return c.clonesCustomData() != "" || c.get().NoCustomData }
@@ -185,7 +153,7 @@ func (c *capture) protectedSettings(e fleet.Extension) string {
 func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p plan.Problems) {
 	on, without := string(pool.ID), workflow.SkipIf(c.req.PublishOnly, "capture without --canary")
 	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
-		first(without, "capture with --bootstrap baked, or without --canary"))
+		cmp.Or(without, "capture with --bootstrap baked, or without --canary"))
 	deleted, _ := c.req.Extensions.ToDelete(pool.Model.Extensions)
 	for _, e := range pool.Model.Extensions {
 		goes := slices.ContainsFunc(deleted, func(d fleet.Extension) bool { return d.Name == e.Name })
@@ -195,7 +163,7 @@ func (c *capture) uncloned(pool fleet.Pool, customData bool, saved []string) (p 
 		})
 		p.Refuse(plan.Bootstraps(e) && !goes && !known, "CanaryNeedsExtension", on,
 			"its extension "+e.Name+" bootstraps new nodes, and its protected settings are not known: Azure does not show them",
-			first(without, "let the capture delete it (--extensions), or capture without --canary"))
+			cmp.Or(without, "let the capture delete it (--extensions), or capture without --canary"))
 	}
 	return p
 }
@@ -277,23 +245,15 @@ func (c *capture) quota(ctx context.Context, pool fleet.Pool) (cost string, fits
 		room := true
 		for _, quota := range quotas {
 			if u, known := usages[strings.ToLower(quota)]; known {
-				used = append(used, fmt.Sprintf("%d of %d %s", u.Used, u.Limit, quota))
+				if text := fmt.Sprintf("%d of %d %s", u.Used, u.Limit, quota); !slices.Contains(used, text) {
+					used = append(used, text)
+				}
 				room = room && u.Used+n*size.VCPUs <= u.Limit
 			}
 		}
 		needs, fits = append(needs, fmt.Sprint(n*size.VCPUs)), fits || room
 	}
-	return fmt.Sprintf("%s, %s vCPUs; in use are %s", cost, strings.Join(slices.Compact(needs), " or "), strings.Join(unique(used), " and ")), fits
-}
-
-// unique returns each text once, in their order.
-func unique(texts []string) (all []string) {
-	for _, text := range texts {
-		if !slices.Contains(all, text) {
-			all = append(all, text)
-		}
-	}
-	return all
+	return fmt.Sprintf("%s, %s vCPUs; in use are %s", cost, strings.Join(slices.Compact(needs), " or "), strings.Join(used, " and ")), fits
 }
 
 // mayClone refuses a canary that cannot be made, or leaves it out if it is optional.
@@ -358,7 +318,7 @@ func (c *capture) deleteClones(ctx context.Context, p *workflow.Pass) (workflow.
 		}
 		p.Preempts(deletes)
 	}
-	return p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id))
+	return p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id, nil))
 }
 
 // emptyCanary evicts pods from the clones. What fails is no reason to leave them there.
@@ -385,48 +345,6 @@ func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Durati
 		c.Log.Debug("cannot empty a clone", "node", n.Name, "error", err)
 	}
 	return nil
-}
-
-// liveStep comes before the model changes: from then on nothing shows that it named the version.
-// A tag that is refused fails no capture: modelStep notes it, and nothing is pruned.
-func (c *capture) liveStep(v view) workflow.Step {
-	was := cmp.Or(v.resume.Unrecorded, &fleet.ImageVersion{})
-	return workflow.Step{
-		ID:       stepLive,
-		Title:    "Record that " + cmp.Or(was.Name, "the model's version") + " is live",
-		Usual:    10 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepInspect},
-		Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
-		Optional: true,
-		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-			return p.Ensure(ctx, fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}, func(ctx context.Context) (bool, error) {
-				v, err := c.Cloud.Version(ctx, was.ID)
-				whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
-				return fleet.Is(err, fleet.KindNotFound) || err == nil && !plan.IsMarked(v) && whole, fleet.IgnoreNotFound(err)
-			})
-		},
-	}
-}
-
-func (c *capture) publishStep(v view) workflow.Step {
-	pending := c.req.Pending(v.resume.Version)
-	title, usual := "Record that the version is live", 10*time.Second
-	if c.req.Canary > 0 { // it enters the definition's latest
-		usual = time.Minute
-	}
-	if c.req.PublishOnly {
-		title = "Record that clones of the version came up"
-	}
-	return workflow.Step{
-		ID:       stepPublish,
-		Title:    title,
-		Usual:    usual,
-		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge, stepModel},
-		Skip:     workflow.SkipIf(!pending && v.judged(c.req, c.get()) != "", "nothing to record"),
-		Do:       c.publish,
-	}
 }
 
 // publish tags the version, and includes it in the definition's latest unless the request

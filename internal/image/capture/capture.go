@@ -1,8 +1,8 @@
 // Package capture makes a node's OS disk the image of its pool's new nodes.
 //
-// plan.go observes, and lists the table's rows. A row stands beside its act, in the file of its
-// subject, and says by what was observed whether it is skipped. An act is one pass of
-// internal/workflow: it observes, and asks for what is missing.
+// plan.go observes. table.go lists the rows, each of which says by what was observed whether it is
+// skipped. Its act, in the file of its subject, is one pass of internal/workflow: it observes, and
+// asks for what is missing.
 package capture
 
 import (
@@ -96,14 +96,10 @@ func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
 
 // ClockNote says that this machine's clock is more than a minute off the API server's; "" if not.
 func (c Config) ClockNote() string {
-	ahead, way := c.Now().Sub(c.Cluster.Now()).Round(10*time.Second), "ahead of"
-	if ahead < 0 {
-		ahead, way = -ahead, "behind"
-	}
-	if ahead <= time.Minute {
-		return ""
-	}
-	return fmt.Sprintf("this machine's clock is %s %s the API server's; set it, since the times of versions and records are by it", ahead, way)
+	ahead := c.Now().Sub(c.Cluster.Now()).Round(10 * time.Second)
+	way := cmp.Or(workflow.SkipIf(ahead < 0, "behind"), "ahead of")
+	return workflow.SkipIf(ahead.Abs() > time.Minute, "this machine's clock is "+ahead.Abs().String()+" "+way+
+		" the API server's; set it, since the times of versions and records are by it")
 }
 
 // A Service captures. It may be used from several goroutines.
@@ -168,7 +164,7 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 		r.Capture = c.name
 	}
 	if st.ModelChanged || r.NothingToDo || c.req.PublishOnly && err == nil {
-		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
+		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, cmp.Or(st.BuiltFrom, c.req.Node)
 	}
 	if c.grew {
 		r.NewNodes = st.Growth.Nodes
@@ -301,8 +297,6 @@ func (c *capture) released(ctx context.Context, node fleet.Node, copied bool) {
 	c.Cluster.Event(ctx, node, reason != "CaptureGaveBack", reason, text)
 }
 
-func first(values ...string) string { return cmp.Or(values...) }
-
 // State implements workflow.Workflow. The key that opens what is saved does not
 // outlive the run.
 func (c *capture) State(closed bool) any {
@@ -313,7 +307,6 @@ func (c *capture) State(closed bool) any {
 	return s
 }
 
-// Kind implements workflow.Workflow.
 func (c *capture) Kind() string { return Kind }
 
 // Restore implements workflow.Workflow. Names are derived from the pool, and instances
@@ -456,7 +449,7 @@ func (c *capture) tags(more map[string]string) map[string]string {
 		fleet.TagBuiltAt:   s.BuiltAt,
 		fleet.TagCreatedBy: "ortet " + c.Version,
 		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
-		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
+		fleet.TagBuiltFrom: cmp.Or(s.BuiltFrom, c.req.Node),
 	}
 	if s.Online != "" {
 		tags[fleet.TagOnline] = s.Online

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -13,21 +12,6 @@ import (
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
-)
-
-const (
-	stepSnapshot                  = "snapshot"
-	undoDeleteSnapshot            = "delete-snapshot"
-	stepHoldReboots               = "hold-reboots"
-	undoReleaseReboots            = "release-reboots"
-	stepProtectWorkbench          = "protect-workbench"
-	undoUnprotectWorkbench        = "unprotect-workbench"
-	stepWorkDisk                  = "work-disk"
-	undoDeleteWorkDisk            = "delete-work-disk"
-	stepAttach                    = "attach"
-	undoDetach                    = "detach"
-	stepGeneralizedSnapshot       = "generalized-snapshot"
-	undoDeleteGeneralizedSnapshot = "delete-generalized-snapshot"
 )
 
 // copyAt reads a snapshot or disk that is, or may become, a copy of the donor's.
@@ -68,18 +52,16 @@ func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
 		change = fleet.DeleteSnapshot{ID: id}
 	}
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
-			x, err := c.copyAt(ctx, id)
-			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.Tags[fleet.TagCapture] == "", fleet.IgnoreNotFound(err)
-		})
+		return p.Ensure(ctx, change, gone(c.copyAt, id, func(x fleet.Disk) bool { return x.Tags[fleet.TagCapture] == "" }))
 	}
 }
 
-// gone returns whether a resource is.
-func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) func(context.Context) (bool, error) {
+// gone returns whether a resource is; one that is kept counts as gone.
+func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID,
+	kept func(T) bool) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
-		_, err := get(ctx, id)
-		return fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
+		x, err := get(ctx, id)
+		return fleet.Is(err, fleet.KindNotFound) || err == nil && kept != nil && kept(x), fleet.IgnoreNotFound(err)
 	}
 }
 
@@ -89,25 +71,6 @@ func goOn(w workflow.Wait, err error) (workflow.Wait, error) {
 		w = in(time.Millisecond, "going on")
 	}
 	return w, err
-}
-
-func (c *capture) snapshotStep(v view) workflow.Step {
-	id, after := c.get().Names.Snapshot, []string{stepStop}
-	if c.req.Online {
-		after = []string{stepFlush}
-	}
-	return workflow.Step{
-		ID:             stepSnapshot,
-		Title:          "Take a snapshot of " + c.req.Node + "'s OS disk",
-		Usual:          6 * time.Second,
-		Deadline:       30 * time.Minute,
-		Every:          time.Second / 2,
-		After:          after,
-		Skip:           v.copied(),
-		EffectMayExist: v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags),
-		Do:             c.snapshot,
-		Undo:           c.deleteSnapshot(undoDeleteSnapshot, "Delete the snapshot of the donor's disk", id),
-	}
 }
 
 // snapshot copies the donor's OS disk. It counts only if the donor is stopped before and
@@ -154,32 +117,6 @@ func manualDelete(kind string, id fleet.ResourceID) func() string {
 // rebootHolder is distinct for captures of two pools that begin in one second.
 func (c *capture) rebootHolder() string { return c.name + "/" + c.get().Pool.Name() }
 
-func (c *capture) holdRebootsStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepHoldReboots,
-		Title:    "Block kured reboots",
-		Deadline: 2 * time.Hour,
-		After:    []string{stepSnapshot},
-		Skip:     v.generalized(),
-		Do:       c.holdReboots,
-		Undo: &workflow.Undo{
-			ID:    undoReleaseReboots,
-			Title: "Unblock kured reboots",
-			When:  []string{stepSave},
-			Needs: []string{undoDetach},
-			Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
-				return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())
-			},
-			Manual: func() string {
-				if c.get().NoKured {
-					return ""
-				}
-				return "kured's lock expires after 3 hours; to remove it now, delete the lock annotation of kured's DaemonSet"
-			},
-		},
-	}
-}
-
 // holdReboots keeps kured from rebooting a node: one that boots beside a copy of its own
 // disk may boot from the copy.
 func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -192,26 +129,6 @@ func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.W
 		return in(10*time.Second, "waiting for kured's lock: %v", err), nil
 	}
 	return done, err
-}
-
-func (c *capture) protectWorkbenchStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:    stepProtectWorkbench,
-		Title: strings.TrimSpace("Protect the workbench "+c.get().Bench.Node) + " from scale-in",
-		Usual: 15 * time.Second,
-		After: []string{stepInspect, stepDefinition},
-		Skip:  v.generalized(),
-		Do:    c.protectWorkbench,
-		Undo: &workflow.Undo{
-			ID:     undoUnprotectWorkbench,
-			Title:  "Restore the workbench's protection",
-			Usual:  15 * time.Second,
-			When:   []string{stepSave},
-			Needs:  []string{undoDetach},
-			Do:     c.unprotect,
-			Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Pool, c.get().Bench.Instance) },
-		},
-	}
 }
 
 // protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
@@ -280,30 +197,6 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 	return workflow.Replan("workbench %s is lost: %s", b.Node, why)
 }
 
-func (c *capture) workDiskStep(v view) workflow.Step {
-	id := c.get().Names.WorkDisk
-	return workflow.Step{
-		ID:             stepWorkDisk,
-		Title:          "Create a copy of the disk from the snapshot",
-		Usual:          10 * time.Second,
-		Deadline:       30 * time.Minute,
-		After:          []string{stepSnapshot},
-		Skip:           v.generalized(),
-		EffectMayExist: v.WorkDisk != nil && v.made(plan.AtGeneralized, v.WorkDisk.Tags) && v.WorkDisk.ManagedBy == "",
-		Do:             c.workDisk,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteWorkDisk,
-			Title:    "Delete the copy of the disk",
-			Usual:    5 * time.Second,
-			Deadline: 30 * time.Minute,
-			When:     []string{stepGeneralizedSnapshot},
-			Needs:    []string{undoDetach},
-			Do:       c.deleteCopy(id),
-			Manual:   manualDelete("disk", id),
-		},
-	}
-}
-
 // workDisk has an SKU that every VM size can attach.
 func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
@@ -311,28 +204,6 @@ func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		ID: s.Names.WorkDisk, Location: s.Location, Zone: s.Bench.Zone, SKU: "StandardSSD_LRS", Source: s.Names.Snapshot, Tags: c.tags(nil),
 		Encryption: s.Encryption,
 	})
-}
-
-func (c *capture) attachStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepAttach,
-		Title:    strings.TrimSpace("Attach the copy to the workbench " + c.get().Bench.Node),
-		Usual:    30 * time.Second,
-		Deadline: 20 * time.Minute,
-		After:    []string{stepProtectWorkbench, stepHoldReboots, stepWorkDisk},
-		Skip:     v.generalized(),
-		Do:       c.attach,
-		Undo: &workflow.Undo{
-			ID:       undoDetach,
-			Title:    "Detach the copy from the workbench",
-			Usual:    30 * time.Second,
-			Deadline: 20 * time.Minute,
-			When:     []string{stepSave},
-			After:    []string{undoDeletePod},
-			Do:       c.detach,
-			Manual:   c.manualDetach,
-		},
-	}
 }
 
 func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -362,26 +233,9 @@ func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 }
 
 func (c *capture) manualDetach() string {
-	s, detach := c.get(), "az vmss disk detach"
-	if s.Bench.Instance.UniformPool() == "" {
-		detach = "az vm disk detach"
-	}
+	s := c.get()
+	detach := cmp.Or(workflow.SkipIf(s.Bench.Instance.UniformPool() == "", "az vm disk detach"), "az vmss disk detach")
 	return fmt.Sprintf("disk %s may be attached to instance %s: %s", s.Names.WorkDisk.Name(), s.Bench.Instance, detach)
-}
-
-func (c *capture) generalizedSnapshotStep(v view) workflow.Step {
-	id := c.get().Names.Generalized
-	return workflow.Step{
-		ID:             stepGeneralizedSnapshot,
-		Title:          "Take a snapshot of the generalised copy",
-		Usual:          6 * time.Second,
-		Deadline:       30 * time.Minute,
-		After:          []string{stepSave, undoDetach},
-		Skip:           v.generalized(),
-		EffectMayExist: v.Generalized != nil && v.made(plan.AtGeneralized, v.Generalized.Tags),
-		Do:             c.generalizedSnapshot,
-		Undo:           c.deleteSnapshot(undoDeleteGeneralizedSnapshot, "Delete the snapshot of the generalised copy", id),
-	}
 }
 
 // generalizedSnapshot copies the generalised copy. Its tag says that it may become a

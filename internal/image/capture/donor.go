@@ -15,16 +15,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const (
-	stepProtect   = "protect"
-	undoUnprotect = "unprotect"
-	stepCordon    = "cordon"
-	undoUncordon  = "uncordon"
-	stepDrain     = "drain"
-	stepStop      = "stop"
-	undoStart     = "start"
-)
-
 // done is the Wait of an act that is done.
 var done = workflow.Wait{}
 
@@ -53,30 +43,6 @@ func valueOf(annotations map[string]string, key string) *string {
 		return &v
 	}
 	return nil
-}
-
-func (c *capture) protectStep(v view) workflow.Step {
-	donor := c.req.Node
-	return workflow.Step{
-		ID:    stepProtect,
-		Title: "Protect " + donor + " from autoscalers and repairs",
-		Usual: 15 * time.Second,
-		After: []string{stepInspect, stepDefinition},
-		Skip:  v.copied(),
-		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-			return c.protectNode(ctx, p, donor, fleet.AnnotationCapture, c.name)
-		},
-		Undo: &workflow.Undo{
-			ID:       undoUnprotect,
-			Title:    "Restore " + donor + "'s protection",
-			Usual:    15 * time.Second,
-			Deadline: 40 * time.Minute,
-			When:     []string{stepSnapshot},
-			After:    []string{undoStart, undoUncordon},
-			Do:       c.unprotect,
-			Manual:   func() string { return manualUnprotect(donor, c.get().Pool, c.get().Instance) },
-		},
-	}
 }
 
 // protectNode protects a node and its instance. It marks the Node first, and only if that is
@@ -124,10 +90,7 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass,
 // not document that null does.
 func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, mark string, want fleet.Protection) (workflow.Wait, error) {
 	want.Off = !want.Protects()
-	id := c.get().Instance
-	if mark == fleet.AnnotationWorkbench {
-		id = c.get().Bench.Instance
-	}
+	id := c.used(mark).Instance
 	if want.Protects() && c.get().Unprotected {
 		return done, nil
 	}
@@ -192,32 +155,10 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 
 // manualUnprotect is for the donor and the workbench, which may be in no scale set.
 func manualUnprotect(node string, pool, id fleet.ResourceID) string {
-	ofAzure := ""
-	if pool != "" {
-		ofAzure = fmt.Sprintf("az vmss update -g %s -n %s --instance-id %s "+
-			"--protect-from-scale-in false --protect-from-scale-set-actions false; ", pool.Group().Name(), pool.Name(), id.Name())
-	}
+	ofAzure := workflow.SkipIf(pool != "", fmt.Sprintf("az vmss update -g %s -n %s --instance-id %s "+
+		"--protect-from-scale-in false --protect-from-scale-set-actions false; ", pool.Group().Name(), pool.Name(), id.Name()))
 	return fmt.Sprintf("node %s may still be protected; remove what its owners did not set: %skubectl annotate node %s %s- %s- %s-",
 		node, ofAzure, node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
-}
-
-func (c *capture) cordonStep(v view) workflow.Step {
-	donor := c.req.Node
-	return workflow.Step{
-		ID:    stepCordon,
-		Title: "Cordon " + donor,
-		After: []string{stepProtect, stepProtectWorkbench},
-		Skip:  c.outOfService(v),
-		Do:    c.cordon,
-		Undo: &workflow.Undo{
-			ID:     undoUncordon,
-			Title:  "Uncordon " + donor,
-			When:   []string{stepSnapshot},
-			Needs:  []string{undoStart},
-			Do:     c.uncordon,
-			Manual: func() string { return "kubectl uncordon " + donor },
-		},
-	}
 }
 
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -242,22 +183,6 @@ func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	return done, fleet.IgnoreNotFound(c.Cluster.SetUnschedulable(ctx, c.req.Node, false))
 }
 
-func (c *capture) drainStep(v view) workflow.Step {
-	deadline := 3*c.req.GracePeriod + time.Minute
-	if c.req.ForceDrain {
-		deadline = 4*c.req.GracePeriod + 2*time.Minute
-	}
-	return workflow.Step{
-		ID:       stepDrain,
-		Title:    "Drain " + c.req.Node,
-		Usual:    time.Minute,
-		Deadline: deadline,
-		After:    []string{stepCordon},
-		Skip:     c.outOfService(v),
-		Do:       c.drain,
-	}
-}
-
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
 		GracePeriod: c.req.GracePeriod,
@@ -273,32 +198,6 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 // isDown reports whether an instance is stopped or deallocated.
 func isDown(i fleet.Instance) bool {
 	return i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated
-}
-
-func (c *capture) stopStep(v view) workflow.Step {
-	donor, title := c.req.Node, "Power off "
-	if c.req.Deallocate {
-		title = "Deallocate "
-	}
-	return workflow.Step{
-		ID:       stepStop,
-		Title:    title + donor,
-		Usual:    150 * time.Second,
-		Deadline: 20 * time.Minute,
-		Every:    time.Second,
-		After:    []string{stepDrain},
-		Skip:     c.outOfService(v),
-		Do:       c.stop,
-		Undo: &workflow.Undo{
-			ID:       undoStart,
-			Title:    "Start " + donor + ", and wait until it is Ready",
-			Usual:    2 * time.Minute,
-			Deadline: 40 * time.Minute,
-			When:     []string{stepSnapshot},
-			Do:       c.start,
-			Manual:   c.manualStart,
-		},
-	}
 }
 
 // stop saves the donor's boot id: another one proves a later boot.
@@ -362,7 +261,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		w.RequeueAfter = min(w.RequeueAfter, readyEvery)
 		return w, nil
 	case !node.Ready:
-		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, first(node.NotReadyWhy, "it is not registered in the cluster")), nil
+		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, cmp.Or(node.NotReadyWhy, "it is not registered in the cluster")), nil
 	case c.get().Stopped || p.Since() < time.Minute:
 		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
 	}
@@ -370,10 +269,73 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 }
 
 func (c *capture) manualStart() string {
-	id, view := c.get().Instance, "az vm get-instance-view"
-	if id.UniformPool() != "" {
-		view = "az vmss get-instance-view"
-	}
+	id := c.get().Instance
+	view := cmp.Or(workflow.SkipIf(id.UniformPool() == "", "az vm get-instance-view"), "az vmss get-instance-view")
 	return fmt.Sprintf("node %s did not come back: it is left cordoned. Check instance %s (%s), start or replace it; "+
 		"then run the same command again, or kubectl uncordon %s", c.req.Node, id, view, c.req.Node)
+}
+
+// machine reads an instance. A virtual machine that was deleted and created again under its name
+// is fleet.KindNotFound, as its vmId shows.
+func (c *capture) machine(ctx context.Context, id fleet.ResourceID, vmID string) (fleet.Instance, error) {
+	i, err := c.Cloud.Instance(ctx, id)
+	if err == nil && id.UniformPool() == "" && vmID != "" && !strings.EqualFold(i.VMID, vmID) {
+		err = &fleet.Error{Op: "get instance", Resource: string(id), Kind: fleet.KindNotFound,
+			Err: errors.New("it was deleted, and another virtual machine has its name")}
+	}
+	return i, err
+}
+
+// donorInstance reads the donor's instance. A virtual machine is believed to be of the pool only
+// after Azure says so: its id, which a record may have, does not name its scale set.
+func (c *capture) donorInstance(ctx context.Context) (fleet.Instance, error) {
+	s := c.get()
+	i, err := c.machine(ctx, s.Instance, s.VMID)
+	if err == nil && s.Instance.UniformPool() == "" && !i.Pool.Equal(s.Pool) {
+		err = invalid("use instance", string(s.Instance), "", "it is of %s, not of %s", cmp.Or(string(i.Pool), "no scale set"), s.Pool)
+	}
+	return i, err
+}
+
+// benchInstance reads the workbench's instance, which may be of any pool, or of none.
+func (c *capture) benchInstance(ctx context.Context) (fleet.Instance, error) {
+	b := c.get().Bench
+	return c.machine(ctx, b.Instance, b.VMID)
+}
+
+// used returns the donor, or the workbench, by the annotation that marks its Node.
+func (c *capture) used(mark string) workbench {
+	s := c.get()
+	if mark == fleet.AnnotationWorkbench {
+		return s.Bench
+	}
+	return workbench{Node: c.req.Node, Instance: s.Instance, VMID: s.VMID, UID: s.UID}
+}
+
+// machineOf reads the donor's or the workbench's instance, by the annotation that marks its Node.
+func (c *capture) machineOf(ctx context.Context, mark string) (fleet.Instance, error) {
+	if mark == fleet.AnnotationWorkbench {
+		return c.benchInstance(ctx)
+	}
+	return c.donorInstance(ctx)
+}
+
+// still checks, for one request to the API server, that a Node is the machine i, which was just read,
+// and the one that was chosen. Call it before the first change, and before each that stops the machine
+// or attaches to it; what gives back has to work in any case.
+func (c *capture) still(ctx context.Context, mark string, i fleet.Instance) error {
+	n, err := c.Cluster.Node(ctx, c.used(mark).Node)
+	if err == nil {
+		err = c.stillIs(mark, n, i)
+	}
+	return err
+}
+
+// stillIs is still for a Node that was just read, too.
+func (c *capture) stillIs(mark string, n fleet.Node, i fleet.Instance) error {
+	u := c.used(mark)
+	if u.UID != "" && n.UID != u.UID || u.VMID != "" && !strings.EqualFold(i.VMID, u.VMID) { // a record of an earlier version of Ortet has no uid
+		return invalid("use", "node "+n.Name, "", "it, or its machine, was deleted and made again since it was chosen")
+	}
+	return n.Claim().Is(i.Computer())
 }

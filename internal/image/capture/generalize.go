@@ -18,32 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const (
-	stepGeneralize = "generalize"
-	undoDeletePod  = "delete-pod"
-)
-
 const podEvery = 5 * time.Second // how often the pod on the workbench is read
-
-func (c *capture) generalizeStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepGeneralize,
-		Title:    "Remove the donor's identity from the copy, and scan it for secrets",
-		Usual:    2 * time.Minute,
-		Deadline: time.Hour,
-		After:    []string{stepAttach},
-		Skip:     v.generalized(),
-		Do:       c.generalize,
-		Undo: &workflow.Undo{
-			ID:       undoDeletePod,
-			Title:    "Delete the pod on the workbench",
-			Deadline: 5 * time.Minute,
-			When:     []string{stepSave},
-			Do:       c.deletePod,
-			Manual:   func() string { return "kubectl delete pod -n " + c.Namespace + " " + c.get().Pod },
-		},
-	}
-}
 
 // generalize has a pod on the workbench remove the donor's identity from the copy. A
 // pod that is lost leaves a copy in an unknown state: the next one gets a new copy.
@@ -85,17 +60,17 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case !pod.Exists:
 		return done, c.onBench(ctx, workflow.Replan("the pod is gone"))
 	case pod.Done && report != nil && report.Capture == c.name:
-		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
+		p.Progress(100, "removed %d paths; %s", report.Removed, cmp.Or(report.OS, "an unknown system"))
 		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
 	case pod.Done && pod.ExitCode == exitFlags:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
 		return done, c.onBench(ctx, workflow.Replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
-			first(pod.Why, "no reason given"), tail(pod.Output)))
+			cmp.Or(pod.Why, "no reason given"), tail(pod.Output)))
 	case p.Since()%time.Minute < 2*podEvery: // Kubernetes takes less than 10 minutes to evict the pods of a node that is not Ready
 		err = c.benchLost(ctx, 10*time.Minute)
 	}
-	return in(podEvery, "%s", first(pod.Why, progress, starting)), err
+	return in(podEvery, "%s", cmp.Or(pod.Why, progress, starting)), err
 }
 
 // exitFlags is what ortet-node ends with if it cannot read its flags.
@@ -147,7 +122,7 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) {
 	for text := range bytes.Lines(output) {
 		if line, err := wire.ParseGeneralizeLine(text); err == nil {
-			progress, report = first(line.Progress, progress), cmp.Or(line.Report, report)
+			progress, report = cmp.Or(line.Progress, progress), cmp.Or(line.Report, report)
 		}
 	}
 	return progress, report
@@ -161,12 +136,10 @@ func tail(output []byte) string {
 
 // Refuse makes one error of problems, nil if there are none.
 func Refuse(op, on string, problems []fleet.Problem) error {
-	var what, wayOut []string
-	for _, x := range problems {
-		what, wayOut = append(what, x.What), append(wayOut, x.WayOut)
-	}
-	if len(what) == 0 {
+	if len(problems) == 0 {
 		return nil
 	}
+	what := fleet.Each(problems, func(x fleet.Problem) string { return x.What })
+	wayOut := fleet.Each(problems, func(x fleet.Problem) string { return x.WayOut })
 	return invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
 }

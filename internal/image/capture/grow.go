@@ -14,8 +14,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const stepGrow = "grow"
-
 const (
 	newNodesFor   = 15 * time.Minute // from the capacity's effect until new nodes have to be Ready
 	newNodesEvery = 10 * time.Second
@@ -109,19 +107,6 @@ func newNode(x prove.Clone) NewNode {
 	return n
 }
 
-func (c *capture) growStep() workflow.Step {
-	return workflow.Step{
-		ID:       stepGrow,
-		Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
-		Usual:    4 * time.Minute,
-		Deadline: time.Hour + newNodesFor,
-		After:    []string{stepModel, stepExtensions},
-		Skip: cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
-			workflow.SkipIf(c.get().Growth.Done, "added by an earlier capture")),
-		Do: c.grow,
-	}
-}
-
 // grow raises the capacity by what is missing, and waits until the new nodes are Ready.
 func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	c.grew = true
@@ -180,10 +165,8 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		instances, err := c.Cloud.Instances(ctx, s.Pool)
 		c.set(func(s *state) {
 			g := &s.Growth
-			g.Capacity, g.Etag, g.Before = pool.Capacity+g.Raises, pool.Etag, nil
-			for _, i := range instances {
-				g.Before = append(g.Before, i.Name)
-			}
+			g.Capacity, g.Etag = pool.Capacity+g.Raises, pool.Etag
+			g.Before = fleet.Each(instances, func(i fleet.Instance) string { return i.Name })
 		})
 		return err
 	})

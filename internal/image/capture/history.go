@@ -30,9 +30,7 @@ func (c Config) Named(ctx context.Context, pool fleet.Pool) ([]fleet.ImageVersio
 
 // definitionsOf returns the ids of the pool's definitions, with that of its model and another.
 func definitionsOf(pool fleet.Pool, all []fleet.Definition, another fleet.ResourceID) (ids []fleet.ResourceID) {
-	for _, d := range plan.DefinitionsOf(pool.ID, all) {
-		ids = append(ids, d.ID)
-	}
+	ids = fleet.Each(plan.DefinitionsOf(pool.ID, all), func(d fleet.Definition) fleet.ResourceID { return d.ID })
 	for _, id := range []fleet.ResourceID{plan.NamedDefinition(pool.ID, pool.Model.Image), another} {
 		if id != "" && !slices.ContainsFunc(ids, id.Equal) {
 			ids = append(ids, id)

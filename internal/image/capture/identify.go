@@ -21,7 +21,7 @@ const unmatchedFor = 30 * time.Second
 // and have Unmatched otherwise. sets lists the candidates. No Node is changed.
 func Identify(c cluster.Cluster, reader azure.Reader, sets func(context.Context) ([]fleet.ResourceID, error),
 	now func() time.Time) cluster.Cluster {
-	return &identified{Cluster: c, reader: reader, sets: sets, now: now, known: map[nodeKey]match{}}
+	return &identified{Cluster: c, reader: reader, sets: sets, now: now}
 }
 
 type identified struct {
@@ -30,8 +30,7 @@ type identified struct {
 	sets   func(context.Context) ([]fleet.ResourceID, error)
 	now    func() time.Time
 
-	mu    sync.Mutex
-	known map[nodeKey]match
+	known sync.Map // of match, by nodeKey
 }
 
 // A nodeKey is all that a match goes by, and the Node's UID: names are used again.
@@ -70,15 +69,12 @@ func (c *identified) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
 // identify matches a Node, unless what is known of it still counts.
 func (c *identified) identify(ctx context.Context, places *azure.Places, n *fleet.Node) {
 	key := nodeKey{n.Name, n.UID, n.SystemUUID}
-	c.mu.Lock()
-	m, known := c.known[key]
-	c.mu.Unlock()
+	was, known := c.known.Load(key)
+	m, _ := was.(match)
 	if !known || m.err != nil && c.now().Sub(m.at) >= unmatchedFor {
 		place, err := places.Of(ctx, *n)
 		m = match{place.Instance, err, c.now()}
-		c.mu.Lock()
-		c.known[key] = m
-		c.mu.Unlock()
+		c.known.Store(key, m)
 	}
 	if n.Unmatched = m.err; m.err == nil {
 		n.ProviderID = "azure://" + string(m.instance)

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,8 +12,6 @@ import (
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/workflow"
 )
-
-const stepJudge = "judge"
 
 const (
 	judgeEvery  = 10 * time.Second // from one judgement of the clones to the next
@@ -57,18 +56,6 @@ func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wante
 		}
 	}
 	return nil
-}
-
-func (c *capture) judgeStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepJudge,
-		Title:    "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String() + workflow.SkipIf(c.req.CanaryTest != "", "; then each runs the test of --canary-test"),
-		Usual:    3*time.Minute + c.req.CanarySoak,
-		Deadline: 4 * time.Hour,
-		After:    []string{stepVersion, stepCanary},
-		Skip:     v.judged(c.req, c.get()),
-		Do:       c.judge,
-	}
 }
 
 // judge compares the clones with the pool's nodes. A version whose clones fail is tagged before
@@ -120,7 +107,8 @@ func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
 	if err == nil {
 		err = c.Pods(ctx, others, MaxSiblings, nil)
 	}
-	return prove.NewBaseline(prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}, first(c.get().BuiltFrom, c.req.Node)), err
+	o := prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
+	return prove.NewBaseline(o, cmp.Or(c.get().BuiltFrom, c.req.Node)), err
 }
 
 // Pair reads a scale set's instances and their Nodes.
@@ -233,12 +221,7 @@ func (c *capture) isolate(ctx context.Context) error {
 
 // endedAtCanary says how things are after a capture that the canary ended.
 func (c *capture) endedAtCanary(step string) string {
-	switch s := c.get(); {
-	case step != stepCanary && step != stepJudge:
-		return ""
-	case s.Quarantine != "":
-		return fmt.Sprintf("the model was not changed, and %s stays, quarantined", s.Names.Version.Name())
-	default:
-		return fmt.Sprintf("the model was not changed, and %s is kept", s.Names.Version.Name())
-	}
+	s := c.get()
+	return workflow.SkipIf(step == stepCanary || step == stepJudge, "the model was not changed, and "+s.Names.Version.Name()+
+		cmp.Or(workflow.SkipIf(s.Quarantine != "", " stays, quarantined"), " is kept"))
 }

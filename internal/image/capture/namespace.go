@@ -48,7 +48,7 @@ const unclaimed = "commands in other namespaces are not kept off this pool, sinc
 
 func (c Config) claimOne(ctx context.Context, d fleet.Definition, note func(string, ...any)) (err error) {
 	id := d.ID
-	if err == nil && d.Tags[fleet.TagNamespace] == "" && c.Namespace != "" {
+	if d.Tags[fleet.TagNamespace] == "" && c.Namespace != "" {
 		w := azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: time.Minute}
 		err = w.Do(ctx, fleet.TagDefinition{ID: id, Tags: map[string]string{fleet.TagNamespace: c.Namespace}})
 		for reads := 0; err == nil && d.Tags[fleet.TagNamespace] == ""; reads++ { // Azure may not show it for a minute

@@ -11,15 +11,11 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
-)
-
-const (
-	stepInspect          = "inspect"
-	undoDeleteInspection = "delete-inspection"
 )
 
 const (
@@ -141,7 +137,7 @@ func read[T any](ctx context.Context, o *plan.Observed, id fleet.ResourceID,
 
 // readSizes reads the donor's size and those of new nodes in one request.
 func (c *capture) readSizes(ctx context.Context, o *plan.Observed) {
-	own := first(o.Instance.Size, o.Pool.Size)
+	own := cmp.Or(o.Instance.Size, o.Pool.Size)
 	names := append([]string{own}, o.Pool.NewSizes()...)
 	sizes := c.lookUp(ctx, *o.Pool, names...)
 	for _, name := range names {
@@ -248,7 +244,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 			c.Note("node %s cannot be the workbench: node %s reports that it is the same machine", n.Name, upTo(maxNamed, rivals, len(rivals)))
 			continue
 		}
-		name := strings.ToLower(first(i.Size, o.Pool.Size))
+		name := strings.ToLower(cmp.Or(i.Size, o.Pool.Size))
 		size, known := c.lookUp(ctx, *o.Pool, name)[name]
 		if !known {
 			size.MaxDataDisks = 2 // what the smallest sizes of Azure take
@@ -262,38 +258,17 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 		why[reason]++
 	}
 	if o.NoWorkbench = plan.Tally(why); only != "" {
-		o.NoWorkbench = "node " + only + " " + first(o.NoWorkbench, "does not exist")
+		o.NoWorkbench = "node " + only + " " + cmp.Or(o.NoWorkbench, "does not exist")
 	}
 }
 
 // Denied returns the accesses that RBAC does not allow.
-func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
+func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) ([]string, error) {
 	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
-	for _, a := range denied {
-		names = append(names, a.String())
-	}
-	return names, err
+	return fleet.Each(denied, cluster.Access.String), err
 }
 
 func inspectionPod(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
-
-func (c *capture) inspectStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepInspect,
-		Title:    "Inspect " + c.req.Node + "'s disk for blockers",
-		Usual:    20 * time.Second,
-		Deadline: 5 * time.Minute,
-		Skip:     v.copied(),
-		Do:       c.inspect,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteInspection,
-			Title:    "Delete the inspection pod",
-			Deadline: 5 * time.Minute,
-			When:     []string{stepInspect},
-			Do:       c.deleteInspection,
-		},
-	}
-}
 
 // inspect finds what only the disk shows, before the donor is touched. That its pod gives no
 // report is a note: the same is found on the copy, later. That its pod cannot start is a
@@ -352,13 +327,13 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + tail(s.Output)), nil
 	case s.Exists && !s.Ran && (s.Done || since >= inspectFor || s.Why != "" && since >= startFor):
 		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " +
-			first(s.Why, "it did not start within "+inspectFor.String())), nil
+			cmp.Or(s.Why, "it did not start within "+inspectFor.String())), nil
 	case s.Exists && !s.Done && since < inspectFor:
-		return in(time.Second, "%s", first(s.Why, "inspecting")), nil, nil
+		return in(time.Second, "%s", cmp.Or(s.Why, "inspecting")), nil, nil
 	case report != nil:
-		s.Why = first(report.Message, s.Why)
+		s.Why = cmp.Or(report.Message, s.Why)
 	}
-	c.Note(uninspected, first(s.Why, "its pod gave no report: "+tail(s.Output)))
+	c.Note(uninspected, cmp.Or(s.Why, "its pod gave no report: "+tail(s.Output)))
 	return done, nil, nil
 }
 
@@ -406,10 +381,10 @@ func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p plan.P
 	s, on, customData := c.get(), "node "+c.req.Node, ""
 	switch report.Outcome {
 	case wire.DiskRefused:
-		return plan.Problems{{Code: "DiskRefused", On: on, What: first(report.Message, "its disk cannot be captured"),
+		return plan.Problems{{Code: "DiskRefused", On: on, What: cmp.Or(report.Message, "its disk cannot be captured"),
 			WayOut: "mend it on the node"}}
 	case wire.GeneralizeFailed:
-		return plan.Problems{{On: on, What: first(report.Message, "it failed without a reason")}}
+		return plan.Problems{{On: on, What: cmp.Or(report.Message, "it failed without a reason")}}
 	}
 	found := map[wire.SecretClass][]string{}
 	for _, f := range report.Findings {

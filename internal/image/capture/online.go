@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -8,13 +9,6 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
-)
-
-// Of a capture of a node that stays in service.
-const (
-	stepFlush       = "flush"
-	undoDeleteFlush = "delete-flush"
-	stepConfirmBoot = "confirm-boot"
 )
 
 // flushFresh is how old a flush may be when the snapshot begins: what was flushed longer ago, by a
@@ -25,30 +19,7 @@ func flushPod(pool fleet.ResourceID) string { return plan.JobName(pool, "flush")
 
 // outOfService returns why the rows that take the donor out of service are skipped.
 func (c *capture) outOfService(v view) string {
-	return first(v.copied(), workflow.SkipIf(c.req.Online, "--online: the node stays in service"))
-}
-
-func (c *capture) flushStep(v view) workflow.Step {
-	donor := c.req.Node
-	return workflow.Step{
-		ID:       stepFlush,
-		Title:    "Flush " + donor + "'s file systems to their disks",
-		Usual:    5 * time.Second,
-		Deadline: 5 * time.Minute,
-		After:    []string{stepProtect, stepProtectWorkbench},
-		Skip:     v.copied(),
-		Do:       c.flush,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteFlush,
-			Title:    "Delete the flush pod",
-			Deadline: 5 * time.Minute,
-			When:     []string{stepSnapshot},
-			Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
-				return done, c.Cluster.ForceDeleteJob(ctx, flushPod(c.get().Pool))
-			},
-			Manual: func() string { return "kubectl delete pod -n " + c.Namespace + " " + flushPod(c.get().Pool) },
-		},
-	}
+	return cmp.Or(v.copied(), workflow.SkipIf(c.req.Online, "--online: the node stays in service"))
 }
 
 // flush has a pod on the donor, which may only read, call syncfs. It reads the pod's output
@@ -92,28 +63,15 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case report != nil:
 		problems = c.diskProblems(*report, maxNamed)
 	case s.Done && s.ExitCode == exitFlags, s.Exists && !s.Ran && since >= inspectFor:
-		problems = c.podProblem("the flush pod did not run: " + first(s.Why, tail(s.Output)))
+		problems = c.podProblem("the flush pod did not run: " + cmp.Or(s.Why, tail(s.Output)))
 	case since < inspectFor && !s.Done:
-		return in(time.Second, "%s", first(s.Why, "flushing")), nil
+		return in(time.Second, "%s", cmp.Or(s.Why, "flushing")), nil
 	default:
 		problems = plan.Problems{{What: "the flush pod gave no report within " + inspectFor.String() + strings.TrimSuffix(": "+s.Why, ": "),
 			WayOut: "look for dead disks and mounts on the node (dmesg), or capture it without --online"}}
 	}
 	c.flushing = time.Time{}
 	return done, Refuse("flush", "node "+c.req.Node, problems)
-}
-
-func (c *capture) confirmBootStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepConfirmBoot,
-		Title:    "Confirm that " + c.req.Node + " did not boot while its disk was copied",
-		Usual:    150 * time.Second,
-		Deadline: 20 * time.Minute,
-		Every:    5 * time.Second,
-		After:    []string{stepSnapshot},
-		Skip:     workflow.SkipIf(v.copied() != "" && c.get().BootID == "", "confirmed when the snapshot was taken"),
-		Do:       c.confirmBoot,
-	}
 }
 
 // confirmBoot waits until the donor's kubelet has reported since the snapshot was complete: until

@@ -47,44 +47,6 @@ func (v view) made(start plan.ResumePoint, tags map[string]string) bool {
 	return v.resume.From >= start && tags[fleet.TagCapture] != ""
 }
 
-// table returns a capture's rows, in the order in which people read them. A skipped row counts as
-// succeeded at once, so After names every row to wait for. Usual durations are those of kamino's
-// published logs and of Azure's documentation.
-func (c *capture) table(v view) workflow.Table {
-	rows := workflow.Table{
-		c.inspectStep(v),
-		c.galleryStep(v),
-		c.definitionStep(v),
-		c.liveStep(v),
-		c.protectStep(v),
-		c.protectWorkbenchStep(v),
-		c.cordonStep(v),
-		c.drainStep(v),
-		c.stopStep(v),
-		c.flushStep(v),
-		c.snapshotStep(v),
-		c.confirmBootStep(v),
-		c.holdRebootsStep(v),
-		c.workDiskStep(v),
-		c.attachStep(v),
-		c.generalizeStep(v),
-		c.saveStep(v),
-		c.generalizedSnapshotStep(v),
-		c.versionStep(v),
-		c.canaryStep(v),
-		c.judgeStep(v),
-		c.pruneStep(v),
-		c.modelStep(v),
-		c.publishStep(v),
-		c.extensionsStep(),
-		c.growStep(),
-	}
-	if !c.req.Online {
-		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush || s.ID == stepConfirmBoot })
-	}
-	return rows
-}
-
 func list(names []string) string {
 	return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ")
 }
@@ -147,41 +109,29 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		p.Problems = slices.Concat(p.Problems, unread, c.mayClone(problems, note))
 	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Cloud.Now())
-	p.Notes = append(p.Notes, plan.PoolNotes(o, c.req, old)...)
-	if standby := c.Standby(ctx, *o.Pool); standby != "" {
-		p.Notes = append(p.Notes, standby)
-	}
+	p.Notes = append(append(p.Notes, plan.PoolNotes(o, c.req, old)...), c.Standby(ctx, *o.Pool))
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
 	if g := c.get().Growth; c.req.NewNodes > 0 && g.Done && !r.Open() {
-		var names []string
-		for _, n := range g.Nodes {
-			names = append(names, n.Instance)
-		}
+		names := fleet.Each(g.Nodes, func(n NewNode) string { return n.Instance })
 		c.Note("no nodes are added: an earlier capture added %s of %s; to add others, raise the scale set's capacity, or give --again to make another version",
 			upTo(maxNamed, names, len(names)), g.Version.Name())
 	}
 	if o.Workbench != nil {
 		p.Workbench = o.Workbench.Node.Name
 	}
-	if o.Donor.Unschedulable && o.Donor.Annotations[fleet.AnnotationCapture] == "" { // else an open capture cordoned it
-		p.Notes = append(p.Notes, "node "+p.Donor+" is cordoned, and stays so")
-	}
-	if c.req.Online && c.req.NewNodes == 0 && c.req.Canary == 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("with --online %s does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again", p.Donor))
-	}
-	if names := c.unrestored(o); len(c.Next) > 0 && len(names) > 0 && !p.NothingToDo {
-		p.Notes = append(p.Notes, "if the watched nodes fail, the watch does not restore "+strings.Join(names, ", ")+
-			", which a donor's disk shows: it goes back to an older version without it, or ends with exit code 4 and the command to type; --restore-learned NAME allows it")
-	}
-	if resume.From == plan.AtDonor && !c.req.Online {
-		note := "draining " + p.Donor + " evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"
-		if !c.req.PublishOnly {
-			note += "; the model is changed after that"
-		}
-		p.Notes = append(p.Notes, note)
-	}
+	cordoned := o.Donor.Unschedulable && o.Donor.Annotations[fleet.AnnotationCapture] == "" // else an open capture cordoned it
+	unrestored := c.unrestored(o)
+	p.Notes = append(p.Notes, workflow.SkipIf(cordoned, "node "+p.Donor+" is cordoned, and stays so"),
+		workflow.SkipIf(c.req.Online && c.req.NewNodes == 0 && c.req.Canary == 0, "with --online "+p.Donor+
+			" does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again"),
+		workflow.SkipIf(len(c.Next) > 0 && len(unrestored) > 0 && !p.NothingToDo, "if the watched nodes fail, the watch does not restore "+
+			strings.Join(unrestored, ", ")+", which a donor's disk shows: it goes back to an older version without it, or ends with exit code 4 and the command to type; --restore-learned NAME allows it"),
+		workflow.SkipIf(resume.From == plan.AtDonor && !c.req.Online, "draining "+p.Donor+
+			" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"+
+			workflow.SkipIf(!c.req.PublishOnly, "; the model is changed after that")))
+	p.Notes = slices.DeleteFunc(p.Notes, func(note string) bool { return note == "" })
 	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
 	return t, p, nil
 }
@@ -236,11 +186,9 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	s.ModelChanged = resume.From == plan.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
 	s.Encryption = fleet.Encryption{Set: plan.EncryptionSet(o), Type: o.Keys.Type}
-	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench, s.ToDelete = "", "", false, false, workbench{}, nil
+	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench = "", "", false, false, workbench{}
 	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
-	for _, e := range toDelete {
-		s.ToDelete = append(s.ToDelete, e.Name)
-	}
+	s.ToDelete = fleet.Each(toDelete, func(e fleet.Extension) string { return e.Name })
 	if !r.Open() {
 		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
 	}
@@ -385,14 +333,14 @@ func Documented(online bool) []plan.Step {
 func Steps(t workflow.Table, irreversible map[string][]string) (steps []plan.Step) {
 	var all []plan.Step
 	for _, row := range t {
-		all = append(all, plan.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip,
-			Irreversible: irreversible[row.ID]})
+		all = append(all, plan.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: fleet.Duration(row.Usual), Skip: row.Skip,
+			Deadline: fleet.Duration(row.Deadline), Irreversible: irreversible[row.ID]})
 		if u := row.Undo; u != nil && len(u.When) > 0 {
 			if row.EffectMayExist {
 				row.Skip = ""
 			}
-			all = append(all, plan.Step{ID: u.ID, Title: u.Title, After: slices.Concat(u.When, u.After, u.Needs), Usual: u.Usual,
-				Deadline: u.Deadline, Skip: row.Skip})
+			all = append(all, plan.Step{ID: u.ID, Title: u.Title, After: slices.Concat(u.When, u.After, u.Needs), Skip: row.Skip,
+				Usual: fleet.Duration(u.Usual), Deadline: fleet.Duration(u.Deadline)})
 		}
 	}
 	listed := map[string]bool{}
@@ -400,7 +348,7 @@ func Steps(t workflow.Table, irreversible map[string][]string) (steps []plan.Ste
 		next := max(0, slices.IndexFunc(all, func(s plan.Step) bool {
 			return !slices.ContainsFunc(s.After, func(id string) bool { return !listed[id] })
 		}))
-		all[next].Deadline = cmp.Or(all[next].Deadline, workflow.DefaultDeadline)
+		all[next].Deadline = cmp.Or(all[next].Deadline, fleet.Duration(workflow.DefaultDeadline))
 		steps, listed[all[next].ID] = append(steps, all[next]), true
 		all = slices.Delete(all, next, next+1)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,18 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
-)
-
-const (
-	stepGallery       = "gallery"
-	stepDefinition    = "definition"
-	stepVersion       = "version"
-	undoDeleteVersion = "delete-version"
-	stepPrune         = "prune"
-	stepModel         = "model"
-	stepExtensions    = "extensions"
 )
 
 // A ScaleSet changes one scale set for the rows of a run, one after the other.
@@ -101,26 +89,6 @@ func (c *capture) publishOnly() string {
 	return workflow.SkipIf(c.req.PublishOnly, "the version is only published")
 }
 
-func (c *capture) modelStep(v view) workflow.Step {
-	version := c.get().Names.Version.Name()
-	return workflow.Step{
-		ID:       stepModel,
-		Title:    "Point the model at " + version,
-		Usual:    30 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge, stepLive},
-		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && c.get().ModelChanged, "the model uses "+version)),
-		Commits:  !c.req.PublishOnly,
-		Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-			if was := v.resume.Unrecorded; was != nil && !p.IsDone(stepLive) {
-				p.Note("that %s was live could not be recorded: a rollback without --to passes over it, and later captures may delete it; "+
-					"to record it, remove its tags %s and %s", was.Name, fleet.TagNotLive, fleet.TagPublished)
-			}
-			return c.model(ctx, p)
-		},
-	}
-}
-
 // model points the pool's model at the version. There is no undo: the operation's end is
 // awaited, and before and after it the model names an image that exists.
 func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -188,19 +156,6 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-func (c *capture) extensionsStep() workflow.Step {
-	toDelete := c.get().ToDelete
-	return workflow.Step{
-		ID:       stepExtensions,
-		Title:    "Delete extensions from the model" + list(toDelete),
-		Usual:    time.Duration(len(toDelete)) * 30 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepModel},
-		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(len(toDelete) == 0, "none to delete")),
-		Do:       c.extensions,
-	}
-}
-
 // extensions deletes what bootstrapped the donor, dependents first, until the scale set
 // as it was read last has none of them. Azure shows no settings of a deleted extension:
 // they are saved right before.
@@ -228,17 +183,6 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	}))
 }
 
-func (c *capture) galleryStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:    stepGallery,
-		Title: "Create the gallery " + c.get().Names.Gallery.Name(),
-		Usual: 10 * time.Second,
-		After: []string{stepInspect},
-		Skip:  workflow.SkipIf(v.Gallery != nil, "already exists"),
-		Do:    c.gallery,
-	}
-}
-
 func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	change := fleet.CreateGallery{ID: s.Names.Gallery, Location: s.Location, Tags: map[string]string{
@@ -248,17 +192,6 @@ func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		_, err := c.Cloud.Gallery(ctx, s.Names.Gallery)
 		return err == nil, fleet.IgnoreNotFound(err)
 	})
-}
-
-func (c *capture) definitionStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:    stepDefinition,
-		Title: "Create the image definition " + c.get().Names.Definition.Name(),
-		Usual: 10 * time.Second,
-		After: []string{stepGallery},
-		Skip:  workflow.SkipIf(v.Definition != nil, "already exists"),
-		Do:    c.definition,
-	}
 }
 
 func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -283,37 +216,6 @@ const (
 	maxBuilds    = 3                // how often a version is built that Azure fails to build
 	versionEvery = 15 * time.Second // how often another's version is read until it ends
 )
-
-// versionStep waits for the donor: if the donor does not boot again, no node may be made from
-// its disk.
-func (c *capture) versionStep(v view) workflow.Step {
-	id, usual, deadline := c.get().Names.Version, 40*time.Minute, 8*time.Hour
-	if c.req.Shallow {
-		usual, deadline = time.Minute, time.Hour
-	}
-	after := []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
-	if c.req.Online {
-		after = append(after, stepConfirmBoot)
-	}
-	return workflow.Step{
-		ID:       stepVersion,
-		Title:    "Build image version " + id.Name(),
-		Usual:    usual,
-		Deadline: deadline,
-		After:    after,
-		Skip:     workflow.SkipIf(v.published(), v.generalized()),
-		Do:       c.version,
-		Undo: &workflow.Undo{
-			ID:       undoDeleteVersion,
-			Title:    "Delete the image version if it is unfinished",
-			Usual:    time.Minute,
-			Deadline: time.Hour,
-			Keep:     journal.Running,
-			Do:       c.deleteVersion,
-			Manual:   manualDelete("resource", id),
-		},
-	}
-}
 
 // version builds the image version: zone-redundant, or locally redundant if the region
 // refuses that. A version that another capture builds is waited for, a Failed one is built again.
@@ -342,7 +244,7 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		(there.ProvisioningState != plan.Failed || !plan.Ours(there.Tags)):
 		return done, invalid("create image version", string(change.ID),
 			"run the same command again: it uses that version, or reports why not",
-			"%s made a version of this name since this capture began", first(by, "another tool"))
+			"%s made a version of this name since this capture began", cmp.Or(by, "another tool"))
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
 		return in(time.Millisecond, "building it locally redundant: %v", err), nil
@@ -352,9 +254,9 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return workflow.Wait{RequeueAfter: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
 	case c.builds >= maxBuilds:
 		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
-			first(there.FailureMessage, "no reason given"))
+			cmp.Or(there.FailureMessage, "no reason given"))
 	}
-	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil && w.RequeueAfter == 0 {
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID, nil)); err == nil && w.RequeueAfter == 0 {
 		c.builds++
 	} else if fleet.Is(err, fleet.KindConflict) {
 		err = c.otherName(ctx, err)
@@ -382,7 +284,7 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 	id := s.Names.Version
 	change = fleet.CreateVersion{
 		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: s.Replicas, ReplicationMode: fleet.ReplicationFull,
-		StorageType:       first(s.StorageType, fleet.ZRS),
+		StorageType:       cmp.Or(s.StorageType, fleet.ZRS),
 		ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()),
 		Tags:              c.imageTags(),
 		EncryptionSet:     s.Encryption.Set,
@@ -419,28 +321,9 @@ func (c *capture) imageTags() map[string]string {
 // deleteVersion deletes a version that is not complete.
 func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	id := c.get().Names.Version
-	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
-		v, err := c.Cloud.Version(ctx, id)
-		kept := err == nil && (v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name)
-		return kept || fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
-	})
-}
-
-func (c *capture) pruneStep(v view) workflow.Step {
-	var old []string
-	for _, x := range v.old {
-		old = append(old, x.Name)
-	}
-	return workflow.Step{
-		ID:       stepPrune,
-		Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
-		Usual:    time.Duration(len(old)) * time.Minute,
-		Deadline: time.Hour,
-		After:    []string{stepVersion, stepJudge, stepLive},
-		Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0, "no older versions")),
-		Optional: true,
-		Do:       c.prune,
-	}
+	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id, func(v fleet.ImageVersion) bool {
+		return v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name
+	}))
 }
 
 // prune deletes what lies beyond the history, one by one, and reads before each which versions
@@ -465,7 +348,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		c.deleting, c.pruneFails = old[next].ID, old[next].ProvisioningState == plan.Failed
 	}
 	name, status := c.deleting.Name(), "deleted"
-	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
+	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting, nil))
 	switch {
 	case w.RequeueAfter > 0, ctx.Err() != nil, fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut),
 		fleet.Is(err, fleet.KindConflict) && !c.pruneFails: // a soft delete refuses a Failed one for good
@@ -478,4 +361,40 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	}
 	c.tried[name], c.deleting = true, ""
 	return in(time.Millisecond, "%s %s", status, name), nil
+}
+
+// A Published image version is what another tool needs to make machines of it.
+type Published struct {
+	Subscription      string           `json:"subscription"`
+	ResourceGroup     string           `json:"resourceGroup"`
+	Gallery           string           `json:"gallery"`
+	Definition        string           `json:"definition"`
+	DefinitionID      fleet.ResourceID `json:"definitionId"`
+	Version           string           `json:"version"`
+	Location          string           `json:"location"`
+	Regions           []string         `json:"regions"`
+	ExcludeFromLatest bool             `json:"excludeFromLatest"`
+	OSState           string           `json:"osState"`
+	Generation        string           `json:"generation"`
+	Architecture      string           `json:"architecture"`
+	SecurityType      string           `json:"securityType,omitempty"`
+	Controllers       string           `json:"controllers,omitempty"`
+	PlanPublisher     string           `json:"planPublisher,omitempty"` // the Marketplace plan that machines have to name
+	PlanProduct       string           `json:"planProduct,omitempty"`
+	PlanName          string           `json:"planName,omitempty"`
+}
+
+// published reads the version and its definition. Of what cannot be read the result has the
+// names alone.
+func (s *Service) published(ctx context.Context, st state) (p Published, err error) {
+	id := st.Names.Version
+	v, versionErr := s.Cloud.Version(ctx, id)
+	d, err := s.Cloud.Definition(ctx, st.Names.Definition)
+	return Published{
+		Subscription: id.Segment("subscriptions"), ResourceGroup: id.Segment("resourceGroups"),
+		Gallery: id.Segment("galleries"), Definition: id.Segment("images"), DefinitionID: st.Names.Definition, Version: id.Name(),
+		Location: v.Location, Regions: v.Regions, ExcludeFromLatest: v.ExcludeFromLatest,
+		OSState: d.OSState, Generation: d.Generation, Architecture: d.Architecture, SecurityType: d.SecurityType, Controllers: d.Controllers,
+		PlanPublisher: d.PlanPublisher, PlanProduct: d.PlanProduct, PlanName: d.PlanName,
+	}, cmp.Or(versionErr, err)
 }

@@ -18,25 +18,12 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const stepSave = "save"
-
 func readKey(private []byte) (hpke.PrivateKey, error) {
 	key, err := hpke.DHKEM(ecdh.X25519()).NewPrivateKey(private)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal's key: %w", err)
 	}
 	return key, nil
-}
-
-func (c *capture) saveStep(v view) workflow.Step {
-	return workflow.Step{
-		ID:       stepSave,
-		Title:    "Save customData and protected settings in Secrets",
-		Deadline: 30 * time.Minute,
-		After:    []string{stepGeneralize},
-		Skip:     v.generalized(),
-		Do:       c.save,
-	}
 }
 
 // save keeps what the pod found on the disk that Azure never gives back. It reads the
@@ -145,10 +132,7 @@ func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret
 	item := cluster.SecretItem{Kind: kind, Name: name, SHA256: plan.SHA256(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node,
 		At: c.Now()}
 	return c.Cluster.PutSecret(ctx, item, func(ctx context.Context) ([]string, error) {
-		needed := []string{s.CustomData, s.LastCustomData}
-		for _, item := range saved {
-			needed = append(needed, item.SHA256)
-		}
+		needed := append(fleet.Each(saved, func(i wire.SealedItem) string { return i.SHA256 }), s.CustomData, s.LastCustomData)
 		if s.Original != nil {
 			needed = append(needed, s.Original.CustomData)
 			for _, e := range s.Original.Extensions {
@@ -156,10 +140,8 @@ func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret
 			}
 		}
 		versions, err := c.versions(ctx)
-		for _, v := range versions {
-			needed = append(needed, v.Tags[fleet.TagCustomData])
-		}
-		return needed, fleet.IgnoreNotFound(err)
+		tags := fleet.Each(versions, func(v fleet.ImageVersion) string { return v.Tags[fleet.TagCustomData] })
+		return append(needed, tags...), fleet.IgnoreNotFound(err)
 	})
 }
 

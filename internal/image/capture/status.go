@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -208,9 +209,25 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 	c.Why = rec.Why
 	if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
 		rec.Phase = journal.Undo // if it does not go on
-		for _, row := range workflow.Remaining(table, rec) {
-			c.Undo = append(c.Undo, row.Undo.ID)
-		}
+		c.Undo = fleet.Each(workflow.Remaining(table, rec), func(row workflow.Step) string { return row.Undo.ID })
 	}
 	return c
+}
+
+// Standby says which standby pools a Flexible scale set has, and how to renew their machines, which
+// keep the image that they were made of (inferred); "" for none. It asks Azure once, and for no
+// Uniform set, which cannot have one.
+func (c Config) Standby(ctx context.Context, pool fleet.Pool) string {
+	if !pool.Flexible() {
+		return ""
+	}
+	all, err := c.Cloud.StandbyPools(ctx, pool.ID)
+	if err != nil {
+		return fmt.Sprintf("whether the scale set has a standby pool could not be read: %v", err)
+	}
+	return strings.Join(fleet.Each(all, func(s fleet.StandbyPool) string {
+		return fmt.Sprintf("standby pool %s holds up to %s (%s), which come into the scale set with the image that they were made of; to renew them: "+
+			"az standby-vm-pool update --name %s --resource-group %s --max-ready-capacity 0, and again with %d", s.ID.Name(), fleet.Count(int(s.Machines), "machine"),
+			s.State, s.ID.Name(), s.ID.Segment("resourceGroups"), s.Machines)
+	}), "; ")
 }

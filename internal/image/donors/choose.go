@@ -61,9 +61,9 @@ func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int)
 	candidates = []Candidate{}
 	for i := range s.pool.Members {
 		m := &s.pool.Members[i]
-		c := Candidate{Node: m.Node.Name, Boot: bootOf(m)}
+		c := Candidate{Node: m.Node.Name, Boot: fleet.Duration(bootOf(m))}
 		if m.Node.Ready {
-			c.Ready = s.now.Sub(m.Node.ReadySince)
+			c.Ready = fleet.Duration(s.now.Sub(m.Node.ReadySince))
 		}
 		if date, ok := dateIn(m.Node.Annotations[s.policy.PatchAnnotation]); ok {
 			c.Patched = date.Format(time.DateOnly)
@@ -82,12 +82,7 @@ func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int)
 		}
 		candidates = append(candidates, c)
 	}
-	rank := func(c Candidate) time.Duration {
-		if c.Eligible {
-			return c.Ready
-		}
-		return -1
-	}
+	rank := func(c Candidate) fleet.Duration { return map[bool]fleet.Duration{true: c.Ready, false: -1}[c.Eligible] }
 	slices.SortFunc(candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(a.Node, b.Node))
 	})
@@ -105,10 +100,7 @@ func tooFew(candidates []Candidate, n, need int) string {
 	rules := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
 	})
-	are := "are"
-	if need == 1 {
-		are = "is"
-	}
+	are := map[bool]string{true: "is", false: "are"}[need == 1]
 	text := fmt.Sprintf("%d of %d nodes qualify, %d %s needed", n, len(candidates), need, are)
 	for i, r := range rules[:min(len(rules), 3)] {
 		text += []string{"; disqualified by ", ", ", ", "}[i] + fmt.Sprintf("%s: %d", r, nodes[r])

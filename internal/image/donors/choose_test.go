@@ -126,7 +126,7 @@ func TestOrderOfCandidates(t *testing.T) {
 		t.Errorf("reasons of n0 are %v, want %v", rules, want)
 	}
 	first := choice.Candidates[0]
-	if first.Patched != "2026-11-25" || first.Boot != 100*time.Second || first.Ready != 99*time.Hour+57*time.Minute {
+	if first.Patched != "2026-11-25" || time.Duration(first.Boot) != 100*time.Second || time.Duration(first.Ready) != 99*time.Hour+57*time.Minute {
 		t.Errorf("first candidate is %+v", first)
 	}
 }

@@ -1,7 +1,10 @@
 package donors
 
 import (
-	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -64,27 +67,13 @@ type Reason struct {
 
 // A Candidate is one node of the pool, judged.
 type Candidate struct {
-	Node     string        `json:"node"`
-	Eligible bool          `json:"eligible"`
-	Reasons  []Reason      `json:"reasons,omitempty"` // all of them, in the table's order
-	Unknown  []string      `json:"unknown,omitempty"` // rules that could not be judged, and why
-	Ready    time.Duration `json:"ready"`             // since it became Ready; 0 where it is not
-	Patched  string        `json:"patched,omitempty"` // "2026-11-25", the annotation's date
-	Boot     time.Duration `json:"boot,omitempty"`    // from the instance's creation to the Node's; 0 unknown
-}
-
-// MarshalJSON writes the durations as text, "2m30s".
-func (c Candidate) MarshalJSON() ([]byte, error) {
-	type fields Candidate
-	text := struct {
-		fields
-		Ready string `json:"ready"`
-		Boot  string `json:"boot,omitempty"`
-	}{fields: fields(c), Ready: c.Ready.String()}
-	if c.Boot > 0 {
-		text.Boot = c.Boot.String()
-	}
-	return json.Marshal(text)
+	Node     string         `json:"node"`
+	Eligible bool           `json:"eligible"`
+	Reasons  []Reason       `json:"reasons,omitempty"` // all of them, in the table's order
+	Unknown  []string       `json:"unknown,omitempty"` // rules that could not be judged, and why
+	Patched  string         `json:"patched,omitempty"` // "2026-11-25", the annotation's date
+	Ready    fleet.Duration `json:"ready"`             // since it became Ready; 0 where it is not
+	Boot     fleet.Duration `json:"boot,omitzero"`     // from the instance's creation to the Node's; 0 unknown
 }
 
 // A Choice is what to do about a pool.
@@ -99,4 +88,28 @@ type Choice struct {
 	// Candidates are all nodes of the pool: those that qualify first, the longest Ready
 	// first, then the others by name.
 	Candidates []Candidate `json:"candidates"`
+}
+
+// Notes name what somebody wrote for auto mode and what has no effect: annotations of the
+// pool's nodes, and ignored names that no node of the cluster has.
+func (p Policy) Notes(nodes, cluster []fleet.Node) (notes []string) {
+	named := append([]string{p.PatchAnnotation, p.RebootAnnotation}, p.IgnoreAnnotations...)
+	for _, n := range nodes {
+		for _, key := range slices.Sorted(maps.Keys(n.Annotations)) {
+			domain, _, _ := strings.Cut(key, "/")
+			switch value := n.Annotations[key]; {
+			case !strings.EqualFold(domain, fleet.AnnotationDomain) || slices.Contains(named, key):
+			case !fleet.OwnAnnotation(key):
+				notes = append(notes, fmt.Sprintf("annotation %s of node %s has no effect: Ortet has none of that name; remove it, or give it by --ignore-annotation", key, n.Name))
+			case key == fleet.AnnotationCapture && value == "", key == fleet.AnnotationWorkbench && fleet.ResourceID(value).Segment("virtualMachineScaleSets") == "":
+				notes = append(notes, fmt.Sprintf("annotation %s of node %s has the value %.80q, which no capture writes; if none runs, remove it", key, n.Name, value))
+			}
+		}
+	}
+	for _, name := range p.IgnoreNodes {
+		if !slices.ContainsFunc(cluster, func(n fleet.Node) bool { return n.Name == name }) {
+			notes = append(notes, "--ignore-node "+name+" has no effect: the cluster has no node of that name")
+		}
+	}
+	return notes
 }

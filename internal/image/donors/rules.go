@@ -68,13 +68,7 @@ func table() []row {
 }
 
 // Rules are the rules, in the order in which reasons are given.
-func Rules() []Rule {
-	var rules []Rule
-	for _, r := range table() {
-		rules = append(rules, r.Rule)
-	}
-	return rules
-}
+func Rules() []Rule { return fleet.Each(table(), func(r row) Rule { return r.Rule }) }
 
 // Check reports the first value of the policy that makes no sense.
 func (p Policy) Check() error {

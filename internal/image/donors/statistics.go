@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // statistics are what the rules compare a node with: its pool, by the policy.
@@ -22,7 +25,6 @@ type statistics struct {
 
 func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 	s := &statistics{pool: pool, policy: policy, now: now, taints: map[string]int{}, conditions: map[string]int{}}
-	kernels, images, runtimes := map[string]int{}, map[string]int{}, map[string]int{}
 	var boots []time.Duration
 	for i := range pool.Members {
 		m := &pool.Members[i]
@@ -32,14 +34,13 @@ func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 		for _, t := range conditionsOf(m) {
 			s.conditions[t]++
 		}
-		kernels[m.Node.Kernel]++
-		images[m.Node.OSImage]++
-		runtimes[m.Node.Runtime]++
 		if d := bootOf(m); d != 0 {
 			boots = append(boots, d)
 		}
 	}
-	s.kernel, s.osImage, s.runtime = mostFrequent(kernels), mostFrequent(images), mostFrequent(runtimes)
+	s.kernel = s.mostFrequent(func(n fleet.Node) string { return n.Kernel })
+	s.osImage = s.mostFrequent(func(n fleet.Node) string { return n.OSImage })
+	s.runtime = s.mostFrequent(func(n fleet.Node) string { return n.Runtime })
 	if s.boots = len(boots); s.boots > 0 {
 		slices.Sort(boots)
 		s.rank = (9*s.boots + 9) / 10
@@ -101,9 +102,12 @@ func bootOf(m *Member) time.Duration {
 	return d
 }
 
-func mostFrequent(count map[string]int) string {
+func (s *statistics) mostFrequent(of func(fleet.Node) string) (most string) {
+	count := map[string]int{}
+	for _, m := range s.pool.Members {
+		count[of(m.Node)]++
+	}
 	delete(count, "")
-	most := ""
 	for _, v := range slices.Sorted(maps.Keys(count)) {
 		if d := cmp.Compare(count[v], count[most]); d > 0 || d == 0 && newer(v, most) {
 			most = v
@@ -152,4 +156,28 @@ func short(d time.Duration) string {
 		return fmt.Sprintf("%dm", d/time.Minute)
 	}
 	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+// asMost compares a node's version of something with most nodes'.
+func asMost(have, most string) (reason, unknown string) {
+	if have == "" {
+		return "", "the Node does not report it"
+	}
+	return when(have != most && !newer(have, most), have+"; most nodes have "+most)
+}
+
+// newer reports whether a is a later version than b: the same words with higher numbers,
+// or more of them, as "Ubuntu 24.04.1 LTS" and "Ubuntu 24.04 LTS". Other texts have no order.
+func newer(a, b string) bool {
+	noLetter := func(r rune) bool { return !unicode.IsLetter(r) }
+	noDigit := func(r rune) bool { return !unicode.IsDigit(r) }
+	if !slices.Equal(strings.FieldsFunc(a, noLetter), strings.FieldsFunc(b, noLetter)) {
+		return false
+	}
+	return slices.CompareFunc(strings.FieldsFunc(a, unicode.IsLetter), strings.FieldsFunc(b, unicode.IsLetter), func(x, y string) int {
+		return slices.CompareFunc(strings.FieldsFunc(x, noDigit), strings.FieldsFunc(y, noDigit), func(x, y string) int {
+			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+		})
+	}) > 0
 }

@@ -108,11 +108,7 @@ func (l *learned) leavesOut(ctx context.Context, pool fleet.Pool, w fleet.WriteE
 
 // end gives each refusal the command that restores all, and returns the notes.
 func (l *learned) end() []string {
-	_, name := l.s.target()
-	if l.s.ToOriginal {
-		name = plan.ToOriginal
-	}
-	command := "ortet rollback " + l.s.Pool.Name() + " --to " + name + " --restore-learned "
+	command := "ortet rollback " + l.s.Pool.Name() + " --to " + cmp.Or(l.s.To.Name(), plan.ToOriginal) + " --restore-learned "
 	for i, p := range *l.problems {
 		if p.Code == codeLearned {
 			(*l.problems)[i].WayOut = "if the pool's owner gave it: " + command + strings.Join(l.names, " --restore-learned ") +

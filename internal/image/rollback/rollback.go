@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -166,10 +167,8 @@ func (r *rollback) findPool(ctx context.Context) (problems plan.Problems, err er
 	return problems, fleet.IgnoreNotFound(err)
 }
 
-// Kind implements workflow.Workflow.
 func (r *rollback) Kind() string { return Kind }
 
-// State implements workflow.Workflow.
 func (r *rollback) State(bool) any { return r.s }
 
 // stateOf reads a record's state. It refuses ids outside the pool: the right to write the Secret
@@ -391,11 +390,9 @@ func (r *rollback) chooseAllowed(ctx context.Context, d *plan.Problems, pool fle
 		}
 		switch {
 		case passable:
-			why := ", which needs what a donor's disk showed"
-			if slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeOtherKind }) {
-				why = ", which the model's machines cannot boot"
-			}
-			notes = append(notes, PassesOver+r.s.To.Name()+why)
+			cannot := slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeOtherKind })
+			notes = append(notes, PassesOver+r.s.To.Name()+
+				cmp.Or(workflow.SkipIf(cannot, ", which the model's machines cannot boot"), ", which needs what a donor's disk showed"))
 			versions = slices.DeleteFunc(slices.Clone(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(r.s.To) })
 			continue
 		case len(p) > 0:
@@ -431,9 +428,7 @@ func (r *rollback) load(ctx context.Context, d *plan.Problems, pool fleet.Pool, 
 	}
 	writes, lost, err := restorable(ctx, r.Cluster, *r.s.Original, pool)
 	d.Unreadable("the saved settings of extensions", err)
-	for _, p := range lost {
-		r.result.Lost = append(r.result.Lost, p.On+": "+p.What+"; add it by az vmss extension set")
-	}
+	r.result.Lost = fleet.Each(lost, func(p fleet.Problem) string { return p.On + ": " + p.What + "; add it by az vmss extension set" })
 	r.writes = slices.DeleteFunc(writes, func(w fleet.WriteExtension) bool { return l.leavesOut(ctx, pool, w) })
 	if !r.req.AcceptLostExtensions {
 		*d = append(*d, lost...)
@@ -463,4 +458,30 @@ func (s *Service) Plan(ctx context.Context, q Request) (p plan.Plan, err error) 
 		}, err
 	})
 	return p, err
+}
+
+// codeOtherKind is the problem of a version that the model's machines cannot boot.
+const codeOtherKind = "OtherKind"
+
+// boots refuses a version of another definition than the model names, if the model's size or security
+// type does not fit. That sizes cannot be read is no reason to refuse: listing them needs a right on the subscription.
+func (r *rollback) boots(ctx context.Context, d *plan.Problems, pool fleet.Pool) {
+	definition := plan.FindDefinition(r.definitions, r.s.To.Parent())
+	if definition == nil || definition.ID.Equal(plan.NamedDefinition(pool.ID, pool.Model.Image)) {
+		return
+	}
+	var sizes []fleet.SizeInfo
+	known, err := r.Cloud.Sizes(ctx, pool.ID.Segment("subscriptions"), pool.Location, pool.NewSizes()...)
+	if err != nil {
+		r.Log.Debug("cannot read what VM sizes can do", "sizes", pool.NewSizes(), "error", err)
+	}
+	for _, name := range pool.NewSizes() {
+		if size, is := known[strings.ToLower(name)]; is {
+			sizes = append(sizes, size)
+		}
+	}
+	what, why := plan.CannotBoot(*definition, pool, sizes)
+	d.Refuse(what != "", codeOtherKind, string(pool.ID),
+		fmt.Sprintf("version %s of %s does not boot with the model's %s: %s", r.s.To.Name(), definition.ID.Name(), what, why),
+		"change the model's size and security type back first (az vmss update), or name another target: --to VERSION, or --to "+plan.ToOriginal)
 }

@@ -26,24 +26,47 @@ const (
 // table returns a rollback's rows, in the order in which people read them. reached: the model has
 // image and customData.
 func (r *rollback) table(reached bool) workflow.Table {
-	return workflow.Table{
-		r.modelStep(reached),
-		r.extensionsStep(),
-		r.tagStep(),
-		r.untagStep(),
-	}
-}
-
-func (r *rollback) modelStep(reached bool) workflow.Step {
 	_, name := r.s.target()
-	return workflow.Step{
-		ID:       stepModel,
-		Title:    "Point the model at " + name,
-		Usual:    30 * time.Second,
-		Deadline: time.Hour,
-		Skip:     workflow.SkipIf(reached, "the model uses "+name),
-		Commits:  true,
-		Do:       r.model,
+	names := fleet.Each(r.writes, func(w fleet.WriteExtension) string { return w.Extension.Name })
+	title := cmp.Or(workflow.SkipIf(r.s.Forward, "Record that %s was live"), "Tag %s as rolled back")
+	return workflow.Table{
+		{
+			ID:       stepModel,
+			Title:    "Point the model at " + name,
+			Usual:    30 * time.Second,
+			Deadline: time.Hour,
+			Skip:     workflow.SkipIf(reached, "the model uses "+name),
+			Commits:  true,
+			Do:       r.model,
+		},
+		{
+			ID:       stepExtensions,
+			Title:    "Restore extensions of the model: " + cmp.Or(strings.Join(names, ", "), "none"),
+			Usual:    time.Duration(len(names)) * 30 * time.Second,
+			Deadline: time.Hour,
+			After:    []string{stepModel},
+			Skip:     workflow.SkipIf(len(names) == 0, "none to restore"),
+			Commits:  len(names) > 0, // else the model alone decides whether something was changed
+			Do:       r.extensions,
+		},
+		{
+			ID:       stepTag,
+			Title:    fmt.Sprintf(title, cmp.Or(r.s.TagFrom.Name(), "the replaced version")),
+			Usual:    10 * time.Second,
+			Deadline: time.Hour,
+			After:    []string{stepModel},
+			Skip:     workflow.SkipIf(r.s.TagFrom == "", "nothing to tag"),
+			Do:       r.tag(r.s.TagFrom, true),
+		},
+		{
+			ID:       stepUntag,
+			Title:    "Record that " + cmp.Or(r.s.To.Name(), "the version") + " is live",
+			Usual:    10 * time.Second,
+			Deadline: time.Hour,
+			After:    []string{stepModel, stepTag},
+			Skip:     workflow.SkipIf(!r.s.Untag, "not tagged"),
+			Do:       r.tag(r.s.To, false),
+		},
 	}
 }
 
@@ -69,23 +92,6 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		}
 		return err
 	})
-}
-
-func (r *rollback) extensionsStep() workflow.Step {
-	var names []string
-	for _, w := range r.writes {
-		names = append(names, w.Extension.Name)
-	}
-	return workflow.Step{
-		ID:       stepExtensions,
-		Title:    "Restore extensions of the model: " + cmp.Or(strings.Join(names, ", "), "none"),
-		Usual:    time.Duration(len(names)) * 30 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepModel},
-		Skip:     workflow.SkipIf(len(names) == 0, "none to restore"),
-		Commits:  len(names) > 0, // else the model alone decides whether something was changed
-		Do:       r.extensions,
-	}
 }
 
 // extensions writes those of the original's extensions that the model lacks and that can
@@ -158,34 +164,6 @@ func settings(ctx context.Context, store cluster.SecretStore, pool fleet.Resourc
 		return data, fmt.Sprintf("its %s settings are not kept (SHA-256 %s)", what, sha), nil
 	}
 	return kept.Data, "", err
-}
-
-func (r *rollback) tagStep() workflow.Step {
-	from, title := r.s.TagFrom, "Tag %s as rolled back"
-	if r.s.Forward {
-		title = "Record that %s was live"
-	}
-	return workflow.Step{
-		ID:       stepTag,
-		Title:    fmt.Sprintf(title, cmp.Or(from.Name(), "the replaced version")),
-		Usual:    10 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepModel},
-		Skip:     workflow.SkipIf(from == "", "nothing to tag"),
-		Do:       r.tag(from, true),
-	}
-}
-
-func (r *rollback) untagStep() workflow.Step {
-	return workflow.Step{
-		ID:       stepUntag,
-		Title:    "Record that " + cmp.Or(r.s.To.Name(), "the version") + " is live",
-		Usual:    10 * time.Second,
-		Deadline: time.Hour,
-		After:    []string{stepModel, stepTag},
-		Skip:     workflow.SkipIf(!r.s.Untag, "not tagged"),
-		Do:       r.tag(r.s.To, false),
-	}
 }
 
 // tag sets or removes the tag of a version that was rolled back from: the same day's

@@ -108,9 +108,7 @@ func (w *watch) noWayBack(err, failed error) error {
 		Left: []string{"the model still names " + w.version.Name + ", since there is no way back:"}}
 	var refused *workflow.Refused
 	if errors.As(err, &refused) {
-		for _, p := range refused.Problems {
-			out.Left = append(out.Left, p.String())
-		}
+		out.Left = append(out.Left, fleet.Each(refused.Problems, fleet.Problem.String)...)
 	} else {
 		out.Left = append(out.Left, err.Error(), "see ortet status for the versions, then run ortet rollback "+w.result.Pool.Name()+" --to VERSION")
 	}

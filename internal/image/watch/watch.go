@@ -263,14 +263,12 @@ func (w *watch) observe(ctx context.Context) (pool fleet.Pool, stands bool, err 
 		}
 	}
 	w.result.Pool = pool.ID
-	read := w.Named
+	var versions []fleet.ImageVersion
 	if w.version.ID == "" { // a take-back that was not finished may be of a version of another kind
-		read = func(ctx context.Context, pool fleet.Pool) ([]fleet.ImageVersion, error) {
-			all, _, err := w.History(ctx, pool.ID, pool.Model.Image)
-			return all, err
-		}
+		versions, _, err = w.History(ctx, pool.ID, pool.Model.Image)
+	} else {
+		versions, err = w.Named(ctx, pool)
 	}
-	versions, err := read(ctx, pool)
 	if fleet.IgnoreNotFound(err) != nil {
 		return pool, false, err
 	}
