@@ -409,3 +409,34 @@ func TestRestoreOfAnotherClusterRefuses(t *testing.T) {
 		}
 	})
 }
+
+// A backup that a restore names stays over keep, and a copy is restored once all of it is there;
+// the group is made in the region that is to be there when the other is not.
+func TestOutcomeBackupsBesideARestore(t *testing.T) {
+	play(t, twoRegions, func(x *site) {
+		go x.boot()
+		text := backedUp(1, "northeurope")
+		x.up(text)
+		go func() {
+			time.Sleep(3 * time.Minute)
+			for _, name := range x.inGroup() {
+				id := strings.TrimSuffix(backupGroup+"/providers/Microsoft.Compute/snapshots/"+name, " incomplete")
+				if err := x.manager(other(backedUp(1, ""), "northeurope")).CheckRestore(x.ctx, id); strings.HasSuffix(name, " incomplete") && !strings.Contains(fmt.Sprint(err), "backup is in state copied to ") {
+					x.Errorf("restore of %s: %v", name, err)
+				}
+			}
+		}()
+		first := x.backUpToGroup(text)
+		var group struct{ Location string }
+		if x.read(backupGroup, &group); group.Location != "northeurope" {
+			x.Errorf("the group is in %q", group.Location)
+		}
+		x.send(http.MethodPatch, storageGroup+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+			object{"operation": "Merge", "properties": object{"tags": object{recipe.TagRestore: string(first.ID), recipe.TagRestoreBefore: "before-x"}}})
+		time.Sleep(2 * time.Hour)
+		second := x.backUpToGroup(text)
+		if want := []string{first.Name, second.Name, second.Name + "-northeurope"}; !slices.Equal(x.inGroup(), want) {
+			x.Errorf("beside a restore of %s the group has %q, want %q", first.Name, x.inGroup(), want)
+		}
+	})
+}

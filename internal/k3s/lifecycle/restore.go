@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/recipe"
@@ -242,12 +243,16 @@ func (m *Manager) saveState(ctx context.Context, o *observation, c *clock) (stri
 	return o.before, m.awaitMade(ctx, m.backupID(o.before))
 }
 
-// awaitMade waits until a disk or snapshot is complete, which an interrupted call began.
+// awaitMade waits until a disk or snapshot is complete, which an interrupted call began. One that is
+// missing after a minute was deleted: ARM's reads are not older than that.
 func (m *Manager) awaitMade(ctx context.Context, id fleet.ResourceID) error {
+	deadline := m.Now().Add(time.Minute)
 	return m.poll(ctx, func() (bool, error) {
 		r, err := m.get(ctx, id, diskVersion)
 		if err == nil && r != nil && r.is("Failed") {
 			err = fmt.Errorf("cannot make %s: it is in state Failed; run the same command again", id.Name())
+		} else if err == nil && r == nil && m.Now().After(deadline) {
+			err = fmt.Errorf("cannot make %s: it was deleted; run the same command again", id.Name())
 		}
 		return r != nil && r.is("Succeeded"), err
 	})
