@@ -38,7 +38,7 @@ func Each[T, S any](list []T, of func(T) S) (all []S) {
 	return all
 }
 
-// A Duration is one that JSON has as text, "2m30s".
+// A Duration is text in JSON, "2m30s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.

@@ -137,7 +137,7 @@ func TestOutcomeUnfinishedRollbackByAnyName(t *testing.T) {
 }
 
 // A version that a person brings back while its take-back is unfinished has no mark of what was decided
-// before, and its next watch begins anew.
+// before, and its next watch begins again.
 func TestOutcomeVersionBroughtBackHasNoMarks(t *testing.T) {
 	inCaptured(t, badPool("daemon", nil), 2, nil, func(t *testing.T, w *world) {
 		p := w.beginCommand(t, Ask{Do: "watch"})

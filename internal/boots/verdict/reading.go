@@ -6,7 +6,7 @@ import (
 )
 
 // preflightWarning says whether a line in lower case is of a check of kubeadm's that was
-// told to be ignored, or only warns. That there is no kubelet is told in no other way.
+// to be ignored, or only warns. Nothing else says that there is no kubelet.
 func preflightWarning(s string) bool {
 	return strings.Contains(s, "[warning ") && !strings.Contains(s, "service does not exist")
 }

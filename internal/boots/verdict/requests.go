@@ -46,7 +46,7 @@ func faultOf(s string) fault {
 		case hasAny(s, "not yet valid: current time", "or is not yet valid") && strings.Contains(s, " is before "):
 			return notYetValid
 		case strings.Contains(s, "has expired") && (strings.Contains(s, " is after ") || !strings.Contains(s, "or is not yet valid")):
-			return expired // without times nobody knows which of the two it is
+			return expired // without times it is not known which of the two it is
 		case hasAny(s, "unknown authority", "not trusted"):
 			return untrusted
 		case hasAny(s, "certificate is valid for", "doesn't contain any ip sans", "not valid for any names", "relies on legacy common name field"):

@@ -53,7 +53,7 @@ func (c *Cluster) StartJob(ctx context.Context, job cluster.Job) error {
 	switch {
 	case there.Labels[labelManagedBy] != managedBy:
 		return &fleet.Error{Op: "start job", Resource: a.on, Kind: fleet.KindInvalid,
-			Err: errors.New("a pod of that name is there that Ortet did not make"), Remedy: "delete it, if nobody needs it"}
+			Err: errors.New("a pod of that name is there that Ortet did not make"), Remedy: "delete it if it is not needed"}
 	case there.DeletionTimestamp != nil:
 		return &fleet.Error{Op: "start job", Resource: a.on, Kind: fleet.KindConflict,
 			Err: errors.New("a pod of that name is still being deleted"), RetryAfter: time.Second}

@@ -157,7 +157,7 @@ func (c *Cluster) createTest(ctx context.Context, op string, test cluster.NodeTe
 		return onTest("read test", "get", "", pod).fail(ctx, err)
 	case there.Labels[labelTest] != pod.Labels[labelTest]:
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid,
-			Err: errors.New("a pod of that name exists that Ortet did not make"), Remedy: "delete it, if nobody needs it"}
+			Err: errors.New("a pod of that name exists that Ortet did not make"), Remedy: "delete it if it is not needed"}
 	case there.DeletionTimestamp == nil && there.Labels[fleet.AnnotationCapture] == test.Capture:
 		return nil
 	case there.DeletionTimestamp == nil: // what it found is of a clone of an earlier capture

@@ -116,7 +116,7 @@ func lastLines(output []byte) (lines []string) {
 }
 
 // deleteTests deletes what is left of tests once their clones are: a node that is gone ends no
-// pod. That it may not is a note, since a pod that ended hurts nobody.
+// pod. That it may not is a note, since a pod that ended does no harm.
 func (c *capture) deleteTests(ctx context.Context) error {
 	if c.req.CanaryTest == "" {
 		return nil

@@ -60,7 +60,7 @@ func NamedDefinition(pool fleet.ResourceID, image fleet.ImageReference) fleet.Re
 }
 
 // DefinitionsOf returns those of a gallery's definitions that are the pool's, its first kind's
-// first. One of another kind has the SKU that Ortet gave it, which nobody can change: else it is a stranger's.
+// first. One of another kind has the SKU that Ortet gave it, which cannot be changed: else it is a stranger's.
 func DefinitionsOf(pool fleet.ResourceID, all []fleet.Definition) []fleet.Definition {
 	own := slices.DeleteFunc(slices.Clone(all), func(d fleet.Definition) bool {
 		kind, is := kindIn(pool, d.ID)
