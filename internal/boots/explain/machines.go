@@ -92,6 +92,9 @@ func (p *part) lastBoot() {
 			if kernel && i-begins < 5 && boots > 0 && reboot.MatchString(p.lines[begins].Text) { // the journal says it before the kernel does
 				continue
 			}
+			if i > 0 && !kernel {
+				boots = max(boots, 1) // what stands before the mark is of another boot
+			}
 			if i > 0 || kernel {
 				begins, boots = i, boots+1
 			}
