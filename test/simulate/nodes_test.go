@@ -181,7 +181,8 @@ func (w *world) report(c *computer, life int, ready bool) {
 // heartbeat is a kubelet's report that nothing has changed. Only stories of captures that wait for
 // one have it.
 func (w *world) heartbeat(c *computer, life int) {
-	if !slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Online }) {
+	if !slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Online }) &&
+		!slices.ContainsFunc(w.story.Happen, func(e Event) bool { return e.What == "operation preempted" }) {
 		return
 	}
 	w.after(5*time.Minute, func() {

@@ -47,7 +47,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		if answer == nil || answer.StatusCode >= 300 {
 			return
 		}
-		if req.name != "azure PATCH "+definition { // which namespace has the pool goes with its Lease
+		if !strings.EqualFold(req.name, "azure PATCH "+definition) { // which namespace has the pool goes with its Lease
 			p.changes.Add(1)
 		}
 		w.checkQuarantine(p)

@@ -107,7 +107,12 @@ func TestHole10RefusedStopUncordonsAtOnce(t *testing.T) {
 // Node claims to be its machine by then.
 func TestTwinStrandsNoDonor(t *testing.T) {
 	i := slices.IndexFunc(stories, func(s Story) bool { return strings.HasSuffix(s.Name, "killed, and a twin of the donor") })
-	for _, s := range []Story{stories[i], onFlexible(stories[i])} {
+	all := []Story{stories[i], onFlexible(stories[i])}
+	for _, s := range all { // also where Azure gives up its stop: the machine runs on, in the boot of before
+		s.Happen = append(slices.Clone(s.Happen), Event{At: s.Happen[0].At, N: 1, What: "operation preempted"})
+		all = append(all, s)
+	}
+	for _, s := range all {
 		r := play(t, s)
 		if len(r.violations) > 0 || !slices.ContainsFunc(r.requests, func(r request) bool { return strings.HasSuffix(r.name, "/start") }) {
 			t.Errorf("the donor is not started: %s", explain(s, r))

@@ -141,6 +141,7 @@ type capture struct {
 	inspected   bool               // the inspection pod is created
 	lost        []string           // workbenches, by node: another that can serve takes their place
 	grew        bool               // this capture asked for new nodes, or waited for them
+	reported    time.Time          // by the donor's kubelet, when its instance ran again and its boot was not new
 	gone        bool               // the donor of the open record: its instance, or its Node as a member of the scale set
 	judging     judging
 	sizes       map[string]fleet.SizeInfo // that were looked up, by lower-case name

@@ -262,7 +262,10 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return w, nil
 	case !node.Ready:
 		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, cmp.Or(node.NotReadyWhy, "it is not registered in the cluster")), nil
+	case c.get().Stopped && node.BootID == bootID && !c.reported.IsZero() && !node.Reported.Equal(c.reported):
+		return done, nil // its kubelet reports on, in the boot of before: the stop was preempted
 	case c.get().Stopped || p.Since() < time.Minute:
+		c.reported = node.Reported
 		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
 	}
 	return done, nil
