@@ -512,6 +512,8 @@ func (w *world) checkRollback(p *process, now model) {
 	w.locked(func() { // what it resumed of an earlier ask goes back from where that began
 		if p.ask.Do == "rollback" && p.rollback.Resumed && w.unfinished != nil && w.unfinished.at.Before(w.beginning.at) {
 			w.beginning = *w.unfinished
+		} else if p.ask.Do == "rollback" && p.rollback.Resumed && slices.ContainsFunc(w.story.Happen, func(e Event) bool { return e.What == "person rolls back" }) { // that of a person whose laptop slept
+			w.imageBefore = low(string(p.rollback.From))
 		}
 		if p.ask.Do != "watch" && (code == workflow.ExitDone || code == workflow.ExitFailed) {
 			w.unfinished = nil

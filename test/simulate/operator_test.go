@@ -15,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // A result is what came of a story.
@@ -128,6 +129,8 @@ func (w *world) pursue(i int, ask Ask) {
 		}
 		switch {
 		case violations > 0, ask.Once, ended && code == workflow.ExitDone, p.watch.Outcome == watch.TakenBack && code == workflow.ExitFailed, as && quiet, ended && w.lost(p.err):
+			return
+		case refusedFor(p.err, "NoWorkbench") && w.alone(): // autoscaler and watch deleted the other nodes
 			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)
@@ -321,4 +324,11 @@ func explain(s Story, r result) string {
 		lines = lines[len(lines)-40:]
 	}
 	return fmt.Sprintf("%s\n%#v\n%s", strings.Join(r.violations, "\n"), s, strings.Join(lines, "\n"))
+}
+
+// alone reports whether the donor's Node is the only one.
+func (w *world) alone() bool {
+	n := 0
+	w.kube.Peek("nodes", func(runtime.Object) bool { n++; return true })
+	return n == 1
 }
