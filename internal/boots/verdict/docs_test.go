@@ -84,7 +84,7 @@ The tables are made from the catalogue in ` + "`internal/boots/verdict`" + ` (go
 		if r.Retryable {
 			retry = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, owner, r.Confidence(), retry, cell(r.Summary), cell(EvidenceOf(r.Name)+codesOf(r.Name)), cell(r.Remedy))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, owner, r.Confidence(), retry, cell(r.Summary), cell(evidenceOf(r.Name)+codesOf(r.Name)), cell(r.Remedy))
 	}
 	b.WriteString(`
 ## kubeadm
@@ -164,7 +164,7 @@ func TestCatalogue(t *testing.T) {
 		if (r.Owner == "") != (r.Confidence() == Unsure) || ConfidenceOf(r.Name) != r.Confidence() {
 			t.Errorf("%s: owner %q, confidence %s", r.Name, r.Owner, r.Confidence())
 		}
-		if r.Summary == "" || r.Remedy == "" || EvidenceOf(r.Name) == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
+		if r.Summary == "" || r.Remedy == "" || evidenceOf(r.Name) == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
 			t.Errorf("%s is not written out, or too long: %+v", r.Name, r)
 		}
 		v := wire.Verdict{Outcome: wire.Failed, Reason: r.Name, Owner: r.Owner, Remedy: r.Remedy, Message: r.Summary, At: verdictOf(Judgement{}).At}
