@@ -133,6 +133,7 @@ type finding struct {
 	text   string // in words, where it is not in a log
 	source string // of the text, "" for the one of its order
 	passes passing
+	try    int  // of kubeadm, in which it was found
 	late   bool // it may come yet: at the deadline it is no failure
 	stage  string
 	module string
