@@ -135,12 +135,7 @@ func judge(parts []*part) Machine {
 		f.Units = append(f.Units, p.units...)
 		f.Windows = f.Windows || p.windows
 		f.Sign = cmp.Or(f.Sign, p.sign)
-		if p.cloudInit != nil {
-			f.CloudInit = p.cloudInit
-		}
-		if p.provision != nil {
-			f.Provision = p.provision
-		}
+		f.CloudInit, f.Provision = cmp.Or(p.cloudInit, f.CloudInit), cmp.Or(p.provision, f.Provision)
 		failed, well = failed || p.failed, well || p.well
 	}
 	// A text that looks as if it were wrapped is judged put together, and as it is if that

@@ -319,10 +319,7 @@ func (c *inquiry) message(j Judgement, best finding) string {
 		}
 	}
 	if best.log >= 0 {
-		l := &c.logs[best.log]
-		from := max(0, best.line-redact.MaxKeyLines)
-		shown := Redact(l.lines[from : best.line+1])
-		said = withoutPrefix(shown[len(shown)-1])
+		said = withoutPrefix(c.logs[best.log].redacted(best.line))
 	}
 	if said = strings.TrimSpace(RedactText(said)); said != "" {
 		b.WriteString(": " + said)
@@ -364,8 +361,7 @@ func (c *inquiry) lastLine() string {
 		l := &c.logs[i]
 		for n := len(l.lines) - 1; n >= 0; n-- {
 			if strings.TrimSpace(l.low[n]) != "" {
-				shown := Redact(l.lines[max(0, n-redact.MaxKeyLines) : n+1])
-				return "the last line of its " + l.source + " is: " + strings.TrimSpace(shown[len(shown)-1])
+				return "the last line of its " + l.source + " is: " + strings.TrimSpace(l.redacted(n))
 			}
 		}
 	}
@@ -381,8 +377,7 @@ func (c *inquiry) lastOutput() string {
 				if s := l.low[i]; l.of[i]&k&c.within == 0 || strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ", "ssh host key ", "ssh-rsa aaaa", "ssh-ed25519 aaaa", "ecdsa-sha2-nistp256 aaaa") {
 					continue
 				}
-				shown := Redact(l.lines[max(0, i-redact.MaxKeyLines) : i+1])
-				return withoutPrefix(shown[len(shown)-1])
+				return withoutPrefix(l.redacted(i))
 			}
 		}
 	}

@@ -93,7 +93,9 @@ func (r *reading) add(reason string, of rank, line int, phase string, w when) {
 		return // it has a reason of its own
 	}
 	k := r.log.of[line]
-	r.found = append(r.found, finding{reason: reason, rank: of, log: r.at, line: line, order: k, phase: phase, passes: passingOf(reason, of, w, k), try: r.try})
+	f := finding{reason: reason, rank: of, log: r.at, line: line, order: k, phase: phase, try: r.try}
+	f.passes = passingOf(reason, of, w, k)
+	r.found = append(r.found, f)
 }
 
 func (c *inquiry) lookAt(at int, l *log) {
