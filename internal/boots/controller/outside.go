@@ -129,7 +129,7 @@ func (o *observed) judge(a *Assessment, j judgement) {
 	j.facts.Outside = true
 	j.facts.Logs = logsOf(o.boot, o.serial)
 	j.facts.Provision = provisionOf(o.boot)
-	v := verdict.Judge(j.facts).Verdict()
+	v := verdict.Judge(j.facts).Verdict
 	v.Node, v.VMID, v.At = a.HostName, a.VMID, o.now
 	if j.basis == basisDeadline {
 		v.Outcome = wire.TimedOut

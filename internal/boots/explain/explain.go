@@ -135,12 +135,7 @@ func judge(parts []*part) Machine {
 		f.Units = append(f.Units, p.units...)
 		f.Windows = f.Windows || p.windows
 		f.Sign = cmp.Or(f.Sign, p.sign)
-		if p.cloudInit != nil {
-			f.CloudInit = p.cloudInit
-		}
-		if p.provision != nil {
-			f.Provision = p.provision
-		}
+		f.CloudInit, f.Provision = cmp.Or(p.cloudInit, f.CloudInit), cmp.Or(p.provision, f.Provision)
 		failed, well = failed || p.failed, well || p.well
 	}
 	// A text that looks as if it were wrapped is judged put together, and as it is if that
@@ -172,7 +167,7 @@ func judge(parts []*part) Machine {
 			continue
 		}
 		for i, p := range parts {
-			if together && len(j.At) > 0 { // the signs are of the lines as they are
+			if together && len(j.Shown) > 0 { // the signs are of the lines as they are
 				p.lines = whole[i]
 			}
 		}
@@ -183,7 +178,7 @@ func judge(parts []*part) Machine {
 		m.Result, m.Reason, m.Message, m.Remedy = Failed, j.Reason, j.Message, j.Remedy
 		m.Owner, m.Retryable, m.Confidence = j.Owner, j.Retryable, verdict.ConfidenceOf(j.Reason)
 		m.Stage, m.Module, m.Phase, m.ExitCode = j.Stage, j.Module, j.Phase, j.ExitCode
-		for _, at := range j.At {
+		for _, at := range j.Shown {
 			m.quote(parts[at.Log], at.Line, 2)
 		}
 	case well:
@@ -196,7 +191,7 @@ func judge(parts []*part) Machine {
 		if m.Result == NothingFailed {
 			shown = p.overcome[max(0, len(p.overcome)-1):]
 		}
-		if m.Result == Unclear || m.Result == Failed && len(j.At) > 0 {
+		if m.Result == Unclear || m.Result == Failed && len(j.Shown) > 0 {
 			break
 		}
 		for _, i := range shown[max(0, len(shown)-maxShown):] {

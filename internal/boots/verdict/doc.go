@@ -24,7 +24,7 @@
 // Whatever is quoted goes through Redact, which hides rather too much than too
 // little.
 //
-// A new reason is an entry in catalogue.go and one in evidences.go, what gives it
+// A new reason is an entry in catalogue.go and one in evidences_test.go, what gives it
 // (most often a rule in lines.go), a fixture of its name in testdata, and for each rule a
 // line that gives it and one that could be taken for it in testdata/lines; -update
 // writes the golden judgement and docs/reference/reasons.md.

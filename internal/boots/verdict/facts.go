@@ -1,5 +1,7 @@
 package verdict
 
+import "slices"
+
 // Facts are what was seen of one boot of one node, when it was over or at the
 // deadline. All text is as it was read, cut to bounds, and not redacted yet:
 // Judge redacts what it quotes.
@@ -54,12 +56,7 @@ type CloudInit struct {
 
 // Failed says whether a stage met an error that it did not get over.
 func (ci *CloudInit) Failed() bool {
-	for _, s := range ci.Stages {
-		if len(s.Errors) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ci.Stages, func(s Stage) bool { return len(s.Errors) > 0 })
 }
 
 // Stage is one of cloud-init's: "init-local", "init", "modules-config",

@@ -186,7 +186,7 @@ func fixtures(t testing.TB) map[string]Facts {
 }
 
 func verdictOf(j Judgement) wire.Verdict {
-	v := j.Verdict()
+	v := j.Verdict
 	v.At, v.Uptime = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC), 61234
 	return v
 }

@@ -9,38 +9,16 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// A Judgement is what became of one boot, and why. Its fields are those of
-// wire.Verdict, within its bounds and without secrets; whose boot it was, and
-// when, is for the caller to add.
+// A Judgement is what became of one boot, and why: a verdict within its bounds and
+// without secrets. Whose boot it was, and when, is for the caller to add.
 type Judgement struct {
-	Outcome   wire.Outcome
-	Reason    string // "" where Succeeded
-	Owner     wire.Owner
-	Retryable bool
-	Message   string
-	Remedy    string
-	Stage     string
-	Module    string
-	Phase     string
-	ExitCode  *int
-	Ignored   []string
-	Stages    []wire.StageTime
-	Evidence  []wire.Excerpt
-	// At are the lines that show it, that of the reason first. They do not cross.
-	At []Position
+	wire.Verdict
+	// Shown are the lines that show it, that of the reason first. They do not cross.
+	Shown []Position
 }
 
 // A Position is a line of one of the logs that were judged, as they were given.
 type Position struct{ Log, Line int }
-
-// Verdict is the judgement as it crosses; Node, VMID, BootID, At and Uptime are
-// the caller's.
-func (j Judgement) Verdict() wire.Verdict {
-	return wire.Verdict{
-		Outcome: j.Outcome, Reason: j.Reason, Owner: j.Owner, Retryable: j.Retryable, Message: j.Message, Remedy: j.Remedy,
-		Stage: j.Stage, Module: j.Module, Phase: j.Phase, ExitCode: j.ExitCode, Ignored: j.Ignored, Stages: j.Stages, Evidence: j.Evidence,
-	}
-}
 
 // inquiry is the work of one Judge.
 type inquiry struct {
@@ -100,7 +78,7 @@ func Judge(f Facts) Judgement {
 	}
 	j.Message = c.message(j, best)
 	j.Evidence = c.evidence(best)
-	j.At = c.positions(best)
+	j.Shown = c.positions(best)
 	if j.Reason == wire.ReasonUnknown && len(j.Evidence) == 0 {
 		j.Remedy = "Look at the node's console and journal: it wrote nothing where it was looked for."
 		if f.Outside {
@@ -263,10 +241,10 @@ func (c *inquiry) explain(best finding) Judgement {
 	if !ok {
 		r, _ = Lookup(wire.ReasonUnknown)
 	}
-	j := Judgement{
+	j := Judgement{Verdict: wire.Verdict{
 		Reason: r.Name, Owner: r.Owner, Retryable: r.Retryable, Remedy: r.Remedy,
 		Stage: best.stage, Module: best.module, Phase: best.phase, ExitCode: best.exit, Stages: stageTimes(c.facts.CloudInit),
-	}
+	}}
 	// Where it broke is also known by what is farther from the cause.
 	for _, f := range c.found {
 		if f.log < 0 && (f.order == best.order || f.order&(cloudInit|provision) != 0 && best.order&(scripts|runtime|kernel) != 0) {
@@ -341,10 +319,7 @@ func (c *inquiry) message(j Judgement, best finding) string {
 		}
 	}
 	if best.log >= 0 {
-		l := &c.logs[best.log]
-		from := max(0, best.line-redact.MaxKeyLines)
-		shown := Redact(l.lines[from : best.line+1])
-		said = withoutPrefix(shown[len(shown)-1])
+		said = withoutPrefix(c.logs[best.log].redacted(best.line))
 	}
 	if said = strings.TrimSpace(RedactText(said)); said != "" {
 		b.WriteString(": " + said)
@@ -386,8 +361,7 @@ func (c *inquiry) lastLine() string {
 		l := &c.logs[i]
 		for n := len(l.lines) - 1; n >= 0; n-- {
 			if strings.TrimSpace(l.low[n]) != "" {
-				shown := Redact(l.lines[max(0, n-redact.MaxKeyLines) : n+1])
-				return "the last line of its " + l.source + " is: " + strings.TrimSpace(shown[len(shown)-1])
+				return "the last line of its " + l.source + " is: " + strings.TrimSpace(l.redacted(n))
 			}
 		}
 	}
@@ -403,8 +377,7 @@ func (c *inquiry) lastOutput() string {
 				if s := l.low[i]; l.of[i]&k&c.within == 0 || strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ", "ssh host key ", "ssh-rsa aaaa", "ssh-ed25519 aaaa", "ecdsa-sha2-nistp256 aaaa") {
 					continue
 				}
-				shown := Redact(l.lines[max(0, i-redact.MaxKeyLines) : i+1])
-				return withoutPrefix(shown[len(shown)-1])
+				return withoutPrefix(l.redacted(i))
 			}
 		}
 	}
@@ -441,7 +414,7 @@ func withoutPrefix(s string) string {
 
 // cameUp is the judgement of a node that works.
 func (c *inquiry) cameUp(ignored []finding) Judgement {
-	j := Judgement{Outcome: wire.Succeeded, Stages: stageTimes(c.facts.CloudInit)}
+	j := Judgement{Verdict: wire.Verdict{Outcome: wire.Succeeded, Stages: stageTimes(c.facts.CloudInit)}}
 	ignored = append(ignored, c.recoverable()...)
 	if len(ignored) == 0 {
 		j.Message = "the node came up"

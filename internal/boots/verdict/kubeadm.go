@@ -2,36 +2,6 @@ package verdict
 
 import "strings"
 
-// kubeadmPhases are those of kubeadm join and init, with the reason that a failure gives
-// where the output says no more. Source of fact: kubeadm 1.36,
-// kubernetes/cmd/kubeadm/app/cmd/phases.
-var kubeadmPhases = [...]struct{ Phase, Reason string }{
-	{"preflight", "KubeadmPreflight"},
-	{"control-plane-prepare", "KubeadmFailed"},
-	{"control-plane-prepare/download-certs", "KubeadmFailed"},
-	{"control-plane-prepare/certs", "KubeadmFailed"},
-	{"control-plane-prepare/kubeconfig", "KubeadmFailed"},
-	{"control-plane-prepare/control-plane", "KubeadmFailed"},
-	{"kubelet-start", "KubeadmFailed"},
-	{"kubelet-wait-bootstrap", "KubeletStartTimeout"},
-	{"check-etcd", "EtcdJoinFailed"},
-	{"etcd-join", "EtcdJoinFailed"},
-	{"control-plane-join", "KubeadmFailed"},
-	{"control-plane-join/etcd", "EtcdJoinFailed"},
-	{"control-plane-join/mark-control-plane", "KubeadmFailed"},
-	{"wait-control-plane", "ControlPlaneNotHealthy"},
-	{"certs", "KubeadmFailed"},
-	{"kubeconfig", "KubeadmFailed"},
-	{"etcd", "KubeadmFailed"},
-	{"control-plane", "KubeadmFailed"},
-	{"upload-config", "KubeadmFailed"},
-	{"upload-certs", "KubeadmFailed"},
-	{"mark-control-plane", "KubeadmFailed"},
-	{"bootstrap-token", "KubeadmFailed"},
-	{"kubelet-finalize", "KubeadmFailed"},
-	{"addon", "KubeadmFailed"},
-}
-
 const lowers = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 // phaseOf finds the phase in "error execution phase NAME: …" of a line in lower
@@ -45,11 +15,18 @@ func phaseOf(s string) string {
 	return rest[:len(rest)-len(strings.TrimLeft(rest, lowers+"-/"))]
 }
 
+// phaseReason is the reason that a failed phase gives where the output says no more.
+// Source of fact: kubeadm 1.36, kubernetes/cmd/kubeadm/app/cmd/phases.
 func phaseReason(phase string) string {
-	for i := range kubeadmPhases {
-		if kubeadmPhases[i].Phase == phase {
-			return kubeadmPhases[i].Reason
-		}
+	switch phase {
+	case "preflight":
+		return "KubeadmPreflight"
+	case "kubelet-wait-bootstrap":
+		return "KubeletStartTimeout"
+	case "check-etcd", "etcd-join", "control-plane-join/etcd":
+		return "EtcdJoinFailed"
+	case "wait-control-plane":
+		return "ControlPlaneNotHealthy"
 	}
 	return "KubeadmFailed"
 }

@@ -93,6 +93,12 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 	return l
 }
 
+// redacted is a line without secrets; a private key may have begun above it.
+func (l *log) redacted(i int) string {
+	shown := Redact(l.lines[max(0, i-redact.MaxKeyLines) : i+1])
+	return shown[len(shown)-1]
+}
+
 // thisBoot is where cloud-init began last: its files go on over reboots.
 func thisBoot(lines []string) int {
 	for i := len(lines) - 1; i > 0; i-- {
@@ -133,6 +139,7 @@ type finding struct {
 	text   string // in words, where it is not in a log
 	source string // of the text, "" for the one of its order
 	passes passing
+	try    int  // of kubeadm, in which it was found
 	late   bool // it may come yet: at the deadline it is no failure
 	stage  string
 	module string

@@ -76,8 +76,7 @@ type reading struct {
 	at    int
 	log   *log
 	found []finding
-	tries []int // of kubeadm, by which each was found
-	try   int
+	try   int  // of kubeadm
 	came  bool // the text says that the node joined
 	data  bool // and that cloud-init found its data
 }
@@ -94,21 +93,9 @@ func (r *reading) add(reason string, of rank, line int, phase string, w when) {
 		return // it has a reason of its own
 	}
 	k := r.log.of[line]
-	r.found = append(r.found, finding{reason: reason, rank: of, log: r.at, line: line, order: k, phase: phase, passes: passingOf(reason, of, w, k)})
-	r.tries = append(r.tries, r.try)
-}
-
-// drop leaves out what was found and is not to be kept.
-func (r *reading) drop(dropped func(i int) bool) {
-	tries := r.tries[:0]
-	r.found = keep(r.found, func(i int) bool {
-		if dropped(i) {
-			return false
-		}
-		tries = append(tries, r.tries[i])
-		return true
-	})
-	r.tries = tries
+	f := finding{reason: reason, rank: of, log: r.at, line: line, order: k, phase: phase, try: r.try}
+	f.passes = passingOf(reason, of, w, k)
+	r.found = append(r.found, f)
 }
 
 func (c *inquiry) lookAt(at int, l *log) {
@@ -123,13 +110,13 @@ func (c *inquiry) lookAt(at int, l *log) {
 			continue
 		case over != lasting:
 			if over != tillEnd || !module {
-				r.drop(func(i int) bool { return r.found[i].passes&over != 0 })
+				r.found = drop(r.found, func(f *finding) bool { return f.passes&over != 0 })
 			}
 			module, r.data = false, r.data || over == tillData
 			continue
 		case k&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
 			// What went wrong before was got over, but what is wrong with the machine.
-			r.drop(func(i int) bool { return r.found[i].rank != rankHost })
+			r.found = drop(r.found, func(f *finding) bool { return f.rank != rankHost })
 			r.came = c.facts.Outside
 		case strings.Contains(s, "[preflight] running pre-flight checks"):
 			// A script that tries again: what counts is the last try.
@@ -198,8 +185,8 @@ func (c *inquiry) lookAt(at int, l *log) {
 		}
 	}
 	stopped := c.stopped(l)
-	r.drop(func(i int) bool {
-		switch f := &r.found[i]; f.reason {
+	r.found = drop(r.found, func(f *finding) bool {
+		switch f.reason {
 		case "DeviceMissing":
 			return f.order&(elsewhere|kernel) != 0 && !stopped // a disk that need not be there (nofail) is waited for as well
 		case "PackageRepositoryUnreachable":
@@ -215,11 +202,11 @@ func (c *inquiry) lookAt(at int, l *log) {
 	// kubeadm names its phase after what its checks found.
 	for i := range r.found {
 		f := &r.found[i]
-		if phase := phases[r.tries[i]]; f.phase == "" && phase != "" && f.order&scripts != 0 && kubeadms(f.reason) {
+		if phase := phases[f.try]; f.phase == "" && phase != "" && f.order&scripts != 0 && kubeadms(f.reason) {
 			f.phase = phase
 		}
 	}
-	c.found = append(c.found, lastTry(r.found, r.tries, left)...)
+	c.found = append(c.found, lastTry(r.found, left)...)
 	if c.came || r.came {
 		c.network(at, l)
 	}
@@ -280,12 +267,12 @@ func kubeadms(reason string) bool {
 	return false
 }
 
-// keep leaves those in place that are kept. They are moved as parts of a slice:
-// the code that copies one finding, field by field, is long.
-func keep(found []finding, kept func(i int) bool) []finding {
+// drop leaves out what is not to be kept, in place. The others are moved as parts of a
+// slice: the code that copies one finding, field by field, is long.
+func drop(found []finding, dropped func(f *finding) bool) []finding {
 	n := 0
 	for i := range found {
-		if kept(i) {
+		if !dropped(&found[i]) {
 			copy(found[n:], found[i:i+1])
 			n++
 		}
@@ -296,14 +283,14 @@ func keep(found []finding, kept func(i int) bool) []finding {
 // lastTry leaves out what kubeadm said in all tries but the last: a script that
 // tries again does so because of what may pass. A try that only met what an
 // earlier one left (left, -1 for none) says nothing.
-func lastTry(found []finding, tries []int, left int) []finding {
+func lastTry(found []finding, left int) []finding {
 	last := 0
 	for i := range found {
-		if f := &found[i]; f.ofKubeadm() && !(tries[i] == left && f.reason == "KubeadmPreflight") {
-			last = max(last, tries[i])
+		if f := &found[i]; f.ofKubeadm() && !(f.try == left && f.reason == "KubeadmPreflight") {
+			last = max(last, f.try)
 		}
 	}
-	return keep(found, func(i int) bool { return !found[i].ofKubeadm() || tries[i] == last })
+	return drop(found, func(f *finding) bool { return f.ofKubeadm() && f.try != last })
 }
 
 func (f *finding) ofKubeadm() bool { return f.phase != "" || kubeadms(f.reason) }

@@ -21,7 +21,7 @@ const (
 	forbidden
 	unavailable
 	rateLimited
-	notFound
+	numberOfFaults
 )
 
 func hasAny(s string, words ...string) bool {
@@ -105,42 +105,34 @@ func apiRequest(s string, k kind) bool {
 	return k&k3s != 0 && hasAny(s, "connection to cluster at", "/cacerts", ":6444", ":9345", "agent config", "/v1-k3s/", "/v1-rke2/", "server is not ready")
 }
 
+// faults are the reasons that a fault gives: of a request to the API server, and of an
+// image pull; "" where it gives none.
+var faults = [numberOfFaults]struct{ api, pull string }{
+	proxyFault:    {"ProxyFailed", "ProxyFailed"},
+	notYetValid:   {"ClockWrong", "ClockWrong"},
+	expired:       {"APIServerCertificateExpired", "RegistryCertificateUntrusted"},
+	untrusted:     {"APIServerCertificateUntrusted", "RegistryCertificateUntrusted"},
+	wrongName:     {"APIServerCertificateNameMismatch", "RegistryCertificateUntrusted"},
+	noSuchHost:    {"APIServerNameUnknown", "RegistryNameUnknown"},
+	resolverFault: {"DNSFailed", "DNSFailed"},
+	refused:       {"APIServerRefused", "RegistryUnreachable"},
+	unreachable:   {"APIServerUnreachable", "RegistryUnreachable"},
+	unauthorized:  {"APIServerUnauthorized", "ImagePullUnauthorized"},
+	forbidden:     {"APIServerForbidden", "ImagePullUnauthorized"},
+	unavailable:   {"APIServerUnavailable", ""},
+	rateLimited:   {"", "ImagePullRateLimited"},
+}
+
 // ofAPIServer is a failed request's reason.
 func (f fault) ofAPIServer(s string, k kind) string {
-	switch f {
-	case proxyFault:
-		return "ProxyFailed"
-	case notYetValid:
-		return "ClockWrong"
-	case expired:
-		return "APIServerCertificateExpired"
-	case untrusted:
-		return "APIServerCertificateUntrusted"
-	case wrongName:
-		return "APIServerCertificateNameMismatch"
-	case noSuchHost:
-		return "APIServerNameUnknown"
-	case resolverFault:
-		return "DNSFailed"
-	case refused:
-		// The agent's own load balancer refuses for want of a server.
-		if k&k3s != 0 && hasAny(s, "127.0.0.1:6444", "[::1]:6444") {
-			return "APIServerUnreachable"
-		}
-		return "APIServerRefused"
-	case unreachable:
-		return "APIServerUnreachable"
-	case unauthorized:
-		if k&k3s != 0 {
-			return "K3sTokenRejected"
-		}
-		return "APIServerUnauthorized"
-	case forbidden:
-		return "APIServerForbidden"
-	case unavailable:
-		return "APIServerUnavailable"
+	switch {
+	case k&k3s == 0:
+	case f == refused && hasAny(s, "127.0.0.1:6444", "[::1]:6444"):
+		return "APIServerUnreachable" // the agent's own load balancer refuses for want of a server
+	case f == unauthorized:
+		return "K3sTokenRejected"
 	}
-	return ""
+	return faults[f].api
 }
 
 // pull says whether a line in lower case is of a failed image pull.
@@ -152,23 +144,8 @@ func pull(s string) bool {
 }
 
 func pullReason(s string) string {
-	switch faultOf(s) {
-	case proxyFault:
-		return "ProxyFailed"
-	case notYetValid:
-		return "ClockWrong"
-	case expired, untrusted, wrongName:
-		return "RegistryCertificateUntrusted"
-	case noSuchHost:
-		return "RegistryNameUnknown"
-	case resolverFault:
-		return "DNSFailed"
-	case refused, unreachable:
-		return "RegistryUnreachable"
-	case rateLimited:
-		return "ImagePullRateLimited"
-	case unauthorized, forbidden:
-		return "ImagePullUnauthorized"
+	if reason := faults[faultOf(s)].pull; reason != "" {
+		return reason
 	}
 	switch {
 	case hasAny(s, "pull access denied", "insufficient_scope", "authorization failed", "authentication required"):

@@ -22,10 +22,7 @@ func moduleOf(s string) string {
 		return ""
 	}
 	name, _, ok := strings.Cut(rest, "',")
-	if !ok || len(name) > 64 {
-		return ""
-	}
-	if strings.Trim(name, lowers+"-_") != "" {
+	if !ok || len(name) > 64 || strings.Trim(name, lowers+"-_") != "" {
 		return ""
 	}
 	return strings.ReplaceAll(name, "-", "_")
@@ -35,10 +32,9 @@ func moduleOf(s string) string {
 // knows it: runcmd is run by scripts_user.
 func moduleReason(module, s string) (reason, shown string) {
 	switch {
+	case strings.HasPrefix(module, "scripts_") && hasAny(s, "(runcmd", "runcmd)"):
+		return "RuncmdFailed", "runcmd"
 	case strings.HasPrefix(module, "scripts_"):
-		if strings.Contains(s, "(runcmd") || strings.Contains(s, "runcmd)") {
-			return "RuncmdFailed", "runcmd"
-		}
 		return "UserScriptFailed", module
 	case module == "runcmd":
 		return "RuncmdFailed", module

@@ -313,7 +313,7 @@ func (n *node) judge(ctx context.Context, st *state, s *seen, d *decision) wire.
 		}
 		j = verdict.Judge(f)
 	}
-	v := j.Verdict()
+	v := j.Verdict
 	switch {
 	case d.came && st.failed != "":
 		v = mended(v)

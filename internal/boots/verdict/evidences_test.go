@@ -2,18 +2,21 @@ package verdict
 
 import "github.com/ortet/ortet/internal/wire"
 
-// EvidenceOf says for people what gives a reason; "" for what is no reason. It is
-// apart from the catalogue since the agent, which has to be small, does without.
-func EvidenceOf(reason string) string {
-	for i := range evidences {
-		if evidences[i].reason == reason {
-			return evidences[i].text
+// evidenceOf says for people what gives a reason; "" for what is no reason. Only the docs
+// need it: no program carries these texts.
+func evidenceOf(reason string) string {
+	for _, e := range evidences {
+		if e.reason == reason {
+			return e.text
 		}
+	}
+	if codesOf(reason) != "" {
+		return "an exit code of AKS's provisioning script"
 	}
 	return ""
 }
 
-// evidences is a table that nobody writes to, in the catalogue's order.
+// evidences are in the catalogue's order, without those that only a code of AKS gives.
 var evidences = [...]struct{ reason, text string }{
 	{"DiskFull", "“No space left on device” on a path that the node needs, or of a program that it needs (not of inotify, cgroups, a volume or a data disk)"},
 	{"OutOfMemory", "the kernel's OOM killer (not for a container's limit) named kubelet, containerd, kubeadm, k3s, rke2, runc or cloud-init; a unit's result oom-kill"},
@@ -35,7 +38,6 @@ var evidences = [...]struct{ reason, text string }{
 	{"WireServerUnreachable", "a request to 168.63.129.16 that failed to connect or timed out"},
 	{"DNSFailed", "a resolver's timeout, refusal or “Temporary failure in name resolution” (not an answer that there is no such name)"},
 	{"ProxyFailed", "“proxyconnect”, “Proxy Authentication Required” or curl's words for a proxy's refusal"},
-	{"OutboundBlocked", "an exit code of AKS's provisioning script"},
 	{"DownloadUnreachable", "curl's or wget's words that a connection failed or timed out"},
 	{"DownloadNameUnresolved", "curl 6, or wget's “unable to resolve host address”: neither tells a wrong name from a silent resolver"},
 	{"DownloadRefused", "curl 22 or wget with an HTTP status of 400 to 499"},
@@ -145,27 +147,7 @@ var evidences = [...]struct{ reason, text string }{
 	{"NodePasswordRejected", "k3s's or RKE2's “Node password rejected”"},
 	{"K3sConfigInvalid", "its “flag provided but not defined”, “… is required” or “failed to parse config”"},
 	{"K3sAgentFailed", "its unit failed or starts over and over, and its log has no cause that is known"},
-	{"KubernetesInstallFailed", "an exit code of AKS's provisioning script"},
-	{"ContainerRuntimeInstallFailed", "an exit code of AKS's provisioning script"},
-	{"CNIInstallFailed", "an exit code of AKS's provisioning script"},
-	{"ArtifactPullFailed", "an exit code of AKS's provisioning script"},
-	{"RuntimeToolFailed", "an exit code of AKS's provisioning script"},
-	{"GPUSetupFailed", "an exit code of AKS's provisioning script"},
-	{"GPUBroken", "an exit code of AKS's provisioning script"},
-	{"SandboxRuntimeInstallFailed", "an exit code of AKS's provisioning script"},
-	{"ArtifactStreamingFailed", "an exit code of AKS's provisioning script"},
-	{"StorageClientInstallFailed", "an exit code of AKS's provisioning script"},
-	{"LocalDNSFailed", "an exit code of AKS's provisioning script"},
-	{"SecureTLSBootstrapFailed", "an exit code of AKS's provisioning script"},
-	{"SwapFileFailed", "an exit code of AKS's provisioning script"},
-	{"CertificateInstallFailed", "an exit code of AKS's provisioning script"},
-	{"SearchDomainsFailed", "an exit code of AKS's provisioning script"},
-	{"HardeningFailed", "an exit code of AKS's provisioning script"},
-	{"FirewallSetupFailed", "an exit code of AKS's provisioning script"},
-	{"SSHSetupFailed", "an exit code of AKS's provisioning script"},
 	{"NICSetupFailed", "an exit code of AKS's provisioning script, or cloud-init's “[nic not present] Cannot rename mac=…”"},
-	{"BootScriptMissing", "an exit code of AKS's provisioning script"},
-	{"ImageBuildError", "an exit code of AKS's provisioning script"},
 	{"AKSProvisioningFailed", "an exit code of AKS's provisioning script that has no reason of its own"},
 	{"BootScriptTimedOut", "timeout(1)'s exit code of AKS's provisioning script"},
 	{"OSProvisioningTimedOut", "the instance's provisioning state with this code, where the console shows no cause"},
