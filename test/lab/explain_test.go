@@ -23,10 +23,14 @@ import (
 // journalForms are the forms of journalctl that ortet explain reads.
 var journalForms = [...]string{"short", "short-iso", "short-monotonic", "with-unit", "json", "export"}
 
-// explainBreaks are machines whose boot is broken in one place. An fstab is none of them: in a
-// container systemd passes over its devices.
+// explainBreaks are machines whose boot is broken in one place.
 func explainBreaks() []boot {
 	return []boot{
+		// What stops a boot with such an fstab, without a reboot. In a container systemd passes over
+		// devices, so it names a file, which mount takes for a device.
+		{pool: "fstab", want: want{reason: "DeviceMissing"}, pre: []string{
+			"echo '/srv/data.img /data ext4 defaults 0 0' >>/etc/fstab",
+			"systemctl daemon-reload", "systemctl restart --no-block local-fs.target", "sleep infinity"}},
 		{pool: "token", want: want{reason: "BootstrapTokenUnknown"}, token: "abcdef.0123456789abcdef"},
 		{pool: "containerd", want: want{reason: "ContainerdConfigInvalid"}, files: map[string]string{"/etc/containerd/config.toml": "version = 2\n[plugins\n"}},
 		{pool: "dns", want: want{reason: "DNSFailed"}, endpoint: "api.mine.example:6443"},
