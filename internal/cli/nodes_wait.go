@@ -166,7 +166,7 @@ func (s survey) failed(n nodeStory) bool {
 	return !n.well() && (n.State != "" || len(s.unread) == 0)
 }
 
-// well tells what --failed leaves out.
+// well says what --failed leaves out.
 func (n nodeStory) well() bool {
 	return n.State == controller.Succeeded || n.State == controller.Booting || n.State == controller.Stopped || n.State == controller.Deleting
 }

@@ -274,7 +274,7 @@ func (w *world) badComputers() (all []*computer) {
 }
 
 // sawBad reports whether the version of a watch has a bad machine that is no older than its begin
-// and what clocks may be apart: when an older one was given the version nobody knows.
+// and what clocks may be apart: when an older one was given the version is not known.
 func (w *world) sawBad(p *process) bool {
 	bad := w.badComputers()
 	return slices.ContainsFunc(w.instancesOf(p.watch.Version), func(i instance) bool {

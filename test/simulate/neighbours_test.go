@@ -290,7 +290,7 @@ func (w *world) changeNode(what string, c *computer) {
 		before := w.kube.Node(name)
 		w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = what == "cordoned" })
 		w.locked(func() {
-			// That a node is cordoned which a command had cordoned before nobody can see.
+			// A node that a command had cordoned before shows no second cordon.
 			if what != "cordoned" {
 				delete(w.aside, name)
 			} else if before != nil && !before.Spec.Unschedulable {
