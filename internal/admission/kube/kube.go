@@ -10,14 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -28,6 +24,7 @@ import (
 
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -241,57 +238,5 @@ func (c *Cluster) ours(namespace, name, purpose string) metav1.ObjectMeta {
 
 // fail makes a *fleet.Error of what client-go gave; nil for nil.
 func fail(ctx context.Context, op, on string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var done *fleet.Error
-	if errors.As(err, &done) {
-		return err
-	}
-	out := &fleet.Error{Op: op, Resource: on, Err: err}
-	if cause := context.Cause(ctx); cause != nil {
-		out.Err = cause
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			out.Kind = fleet.KindTimedOut
-		}
-		return out
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		var network net.Error
-		var address *url.Error
-		if errors.As(err, &network) || errors.As(err, &address) {
-			out.Kind = fleet.KindTransient
-		}
-		return out
-	}
-	answer := status.Status()
-	out.Code = string(answer.Reason)
-	if answer.Details != nil {
-		out.RetryAfter = time.Duration(answer.Details.RetryAfterSeconds) * time.Second
-	}
-	switch {
-	case apierrors.IsNotFound(err) && answer.Details != nil && answer.Details.Kind == "namespaces":
-		out.Kind, out.Remedy = fleet.KindInvalid, "make the namespace: kubectl create namespace "+answer.Details.Name
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		out.Kind = fleet.KindConflict
-	case apierrors.IsNotFound(err):
-		out.Kind = fleet.KindNotFound
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
-		out.Kind = fleet.KindConflict
-	case apierrors.IsUnauthorized(err):
-		out.Kind = fleet.KindUnauthenticated
-	case apierrors.IsForbidden(err):
-		out.Kind = fleet.KindDenied
-		if strings.Contains(answer.Message, " cannot ") {
-			out.Remedy = "grant it: docs/reference/kubernetes-permissions.md lists what the admission server needs"
-		}
-	case apierrors.IsTooManyRequests(err):
-		out.Kind = fleet.KindThrottled
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), answer.Code >= 500:
-		out.Kind = fleet.KindTransient
-	case answer.Code >= 400:
-		out.Kind = fleet.KindInvalid
-	}
-	return out
+	return apierror.Request{Op: op, On: on, Grant: "grant it: docs/reference/kubernetes-permissions.md lists what the admission server needs"}.Error(ctx, err)
 }

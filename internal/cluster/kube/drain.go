@@ -20,6 +20,7 @@ import (
 	kubectl "k8s.io/kubectl/pkg/drain"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -420,9 +421,9 @@ func (d *drain) refusedByKubectl(errs []error) error {
 		if i := strings.LastIndex(text, ": "); i >= 0 {
 			why, pods = text[:i], text[i+2:]
 		}
-		if rbacDenied(why) {
+		if apierror.RBACDenied(why) {
 			a := act{op: d.a.op, on: d.a.on, access: cluster.Access{Verb: "get", Group: "apps", Resource: "daemonsets"}}
-			return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindDenied, Remedy: a.remedyOfDenial(why), Err: err}
+			return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindDenied, Remedy: a.grant(), Err: err}
 		}
 		for pod := range strings.SplitSeq(pods, ", ") {
 			blocked.Pods = append(blocked.Pods, fleet.BlockedPod{Pod: pod, Why: why})

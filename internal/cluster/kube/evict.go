@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	typedpolicy "k8s.io/client-go/kubernetes/typed/policy/v1"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -209,7 +209,7 @@ func (e evictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error
 // judge says after a failed eviction how long to wait before the next, or what
 // kubectl shall hear. Both zero means that the pod terminates already.
 func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Duration, final error) {
-	status := statusOf(err)
+	status := apierror.Status(err)
 	switch {
 	case apierrors.IsNotFound(err):
 		d.gone(key, true)
@@ -224,7 +224,7 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 	case apierrors.IsTooManyRequests(err):
 		if !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 			// The API server's own throttling is no reason of the pod's.
-			return max(retryAfter(status), time.Second), nil
+			return max(apierror.RetryAfter(status), time.Second), nil
 		}
 		// A budget is asked before the precondition is looked at, so it may be
 		// the successor's that refuses.
@@ -234,14 +234,14 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 		}
 		why, budget := d.budgets(ctx, pod, key, status)
 		d.refuse(key, why, budget)
-		return max(retryAfter(status), evictAgain), nil
+		return max(apierror.RetryAfter(status), evictAgain), nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		_, over, final := d.still(ctx, key)
 		if over {
 			return 0, final
 		}
 		return evictAgain, nil
-	case apierrors.IsForbidden(err) && rbacDenied(err.Error()), apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err) && apierror.RBACDenied(err.Error()), apierrors.IsUnauthorized(err):
 		a := act{op: "evict pod", on: "pod " + key.String(), access: cluster.Access{Verb: "create", Resource: "pods", Subresource: "eviction"}}
 		denied := a.fail(ctx, err)
 		d.stop(denied)
@@ -408,25 +408,10 @@ func passingFailure(ctx context.Context, err error) (bool, time.Duration) {
 	}
 	switch classified := (act{}).fail(ctx, err); fleet.KindOf(classified) {
 	case fleet.KindTransient, fleet.KindThrottled:
-		return true, max(retryAfter(statusOf(err)), time.Second)
+		return true, max(apierror.RetryAfter(apierror.Status(err)), time.Second)
 	default:
 		return false, 0
 	}
-}
-
-func statusOf(err error) metav1.Status {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return status.Status()
-	}
-	return metav1.Status{}
-}
-
-func retryAfter(status metav1.Status) time.Duration {
-	if status.Details == nil {
-		return 0
-	}
-	return time.Duration(status.Details.RetryAfterSeconds) * time.Second
 }
 
 func notFound(name string) error {

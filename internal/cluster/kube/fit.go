@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 )
 
 const (
@@ -245,12 +246,12 @@ func (d *drain) fitAsk(ctx context.Context, p fitPod, left time.Duration) {
 		d.gone(p.key, true)
 	case ctx.Err() != nil, apierrors.IsConflict(err):
 		// Another pod bears the name, or it changed: the next look tells.
-	case apierrors.IsForbidden(err) && rbacDenied(err.Error()), apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err) && apierror.RBACDenied(err.Error()), apierrors.IsUnauthorized(err):
 		d.stop(act{op: "evict pod", on: "pod " + p.key.String(), access: access}.fail(ctx, err))
 	case apierrors.IsTooManyRequests(err) && !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 	default:
 		// A budget, several of them, or a webhook: each may be overridden in time.
-		why, budget := d.budgets(ctx, nil, p.key, statusOf(err))
+		why, budget := d.budgets(ctx, nil, p.key, apierror.Status(err))
 		if why == "" {
 			why = err.Error()
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -120,7 +121,7 @@ func (c *Cluster) machineVersion(ctx context.Context) (string, error) {
 	body, err := c.client.Discovery().RESTClient().Get().AbsPath("/apis/"+machineGroup).
 		SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
-		if apierrors.IsNotFound(err) || statusOf(err).Code == http.StatusNotFound {
+		if apierrors.IsNotFound(err) || apierror.Status(err).Code == http.StatusNotFound {
 			return "", nil
 		}
 		return "", act{op: "discover Cluster API"}.fail(ctx, err)

@@ -8,13 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/fleet"
 )
-
-// podSecurityLabel is what Pod Security admission enforces in a namespace. The
-// workbench's pod is privileged, so it has to be "privileged" where a cluster
-// defaults to less.
-const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // EnsureNamespace makes Ortet's namespace, with the label by which Pod Security
 // admission allows the workbench's pod. One that is there is left as it is. It
@@ -33,7 +29,7 @@ func (c *Cluster) EnsureNamespace(ctx context.Context) error {
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:        c.namespace,
-		Labels:      map[string]string{labelManagedBy: managedBy, podSecurityLabel: "privileged"},
+		Labels:      map[string]string{labelManagedBy: managedBy, apierror.PodSecurityLabel: "privileged"},
 		Annotations: map[string]string{annotationMadeBy: c.identity},
 	}}
 	_, err = c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
@@ -45,7 +41,7 @@ func (c *Cluster) EnsureNamespace(ctx context.Context) error {
 	if fleet.Is(err, fleet.KindDenied) {
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindDenied, Err: err,
 			Remedy: "have somebody who may make it: kubectl create namespace " + c.namespace +
-				" && kubectl label namespace " + c.namespace + " " + podSecurityLabel + "=privileged"}
+				" && kubectl label namespace " + c.namespace + " " + apierror.PodSecurityLabel + "=privileged"}
 	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -146,7 +147,7 @@ func (c *Cluster) createTest(ctx context.Context, op string, test cluster.NodeTe
 	_, err = pods.Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dry})
 	if !apierrors.IsAlreadyExists(err) {
 		err = a.fail(ctx, err)
-		if failed := new(fleet.Error); errors.As(err, &failed) && failed.Code == "NamespaceNotFound" { // it needs no label for Ortet's own pods
+		if failed := new(fleet.Error); errors.As(err, &failed) && failed.Code == apierror.NamespaceNotFound { // it needs no label for Ortet's own pods
 			failed.Remedy = "create it: kubectl create namespace " + pod.Namespace
 		}
 		return err

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -63,7 +64,7 @@ func (r *readAgain) WrappedRoundTripper() http.RoundTripper { return r.next }
 
 func passing(response *http.Response, err error) bool {
 	if err != nil {
-		return transientNetwork(err)
+		return apierror.Passing(err)
 	}
 	switch response.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

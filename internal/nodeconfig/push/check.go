@@ -204,7 +204,7 @@ func (r *Rollout) pods(ctx context.Context) (map[string][]corev1.Pod, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, kubeError("list pods", "", err, "list on pods")
+		return nil, kubeError(ctx, "list pods", "", err, "list on pods")
 	}
 	return out, nil
 }

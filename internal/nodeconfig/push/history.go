@@ -81,7 +81,7 @@ func (r *Rollout) readHistory(ctx context.Context, pool fleet.ResourceID) (histo
 	}
 	where := "ConfigMap " + r.Namespace + "/" + name
 	if err != nil {
-		return h, kubeError("read history", where, err, "get on configmaps in namespace "+r.Namespace)
+		return h, kubeError(ctx, "read history", where, err, "get on configmaps in namespace "+r.Namespace)
 	}
 	h.object = object
 	for key, text := range object.Data {
@@ -140,11 +140,8 @@ func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, 
 			what = "its history was changed meanwhile, by none whose key is accepted"
 		}
 		return refused(pool, "OtherPush", what, wayOut)
-	case apierrors.IsNotFound(err):
-		return &fleet.Error{Op: "write history", Resource: where, Kind: fleet.KindNotFound, Err: err,
-			Remedy: "create the namespace: kubectl create namespace " + r.Namespace}
 	}
-	return kubeError("write history", where, err, "create, get and update on configmaps in namespace "+r.Namespace)
+	return kubeError(ctx, "write history", where, err, "create, get and update on configmaps in namespace "+r.Namespace)
 }
 
 func overtaken(by entry) (what, wayOut string) {

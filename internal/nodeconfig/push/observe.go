@@ -236,7 +236,7 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 		has[keyOf(i.ID)] = true
 		return nil
 	}); err != nil {
-		return kubeError("list Nodes", "", err, "list on nodes")
+		return kubeError(ctx, "list Nodes", "", err, "list on nodes")
 	}
 	slices.SortFunc(o.members, func(a, b member) int { return cmp.Compare(a.Name, b.Name) })
 	o.without = slices.DeleteFunc(instances, func(i instance) bool { return has[keyOf(i.ID)] })
@@ -286,7 +286,7 @@ func (r *Rollout) read(ctx context.Context, m member) (now member, gone bool, er
 		return m, true, nil
 	}
 	if err != nil {
-		return m, false, kubeError("read Node", m.Name, err, "get on nodes")
+		return m, false, kubeError(ctx, "read Node", m.Name, err, "get on nodes")
 	}
 	return memberOf(n, m.id), false, nil
 }

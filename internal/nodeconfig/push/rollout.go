@@ -1,16 +1,15 @@
 package push
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/cluster/apierror"
 	"github.com/ortet/ortet/internal/nodeconfig"
 )
 
@@ -46,25 +45,8 @@ func (r *Rollout) report(format string, args ...any) {
 }
 
 // kubeError says what was tried in the cluster, and what to grant where it is forbidden.
-func kubeError(op, resource string, err error, grant string) error {
-	e := &fleet.Error{Op: op, Resource: resource, Err: err}
-	switch {
-	case apierrors.IsForbidden(err):
-		e.Kind, e.Remedy = fleet.KindDenied, "grant "+grant
-	case apierrors.IsNotFound(err):
-		e.Kind = fleet.KindNotFound
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		e.Kind = fleet.KindConflict
-	case passing(err):
-		e.Kind = fleet.KindTransient
-	}
-	return e
-}
-
-// passing reports an error of the API server that a later try may not meet.
-func passing(err error) bool {
-	var status apierrors.APIStatus
-	return !errors.As(err, &status) || status.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
+func kubeError(ctx context.Context, op, resource string, err error, grant string) error {
+	return apierror.Request{Op: op, On: resource, Grant: "grant " + grant}.Error(ctx, err)
 }
 
 // assumedTime is how long one node is taken to need before one has shown it: Azure's

@@ -202,7 +202,7 @@ func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
 		return true, nil
 	}
 	if err != nil {
-		return false, kubeError("annotate Node", m.Name, err, "patch on nodes")
+		return false, kubeError(ctx, "annotate Node", m.Name, err, "patch on nodes")
 	}
 	return false, nil
 }
@@ -272,7 +272,7 @@ func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 			p.set(now)
 			err = p.newer(ctx, now)
 		}
-		if fleet.Is(err, fleet.KindTransient) {
+		if err != nil && ctx.Err() != nil || fleet.Is(err, fleet.KindTransient, fleet.KindThrottled) {
 			if ctx.Err() == nil { // not by the time limit itself
 				cause = err.Error()
 			}

@@ -1,4 +1,4 @@
-package kube
+package apierror
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -31,7 +30,7 @@ func TestClassification(t *testing.T) {
 	network := func(err error) error {
 		return &url.Error{Op: "Get", URL: "https://api.invalid", Err: &net.OpError{Op: "dial", Err: err}}
 	}
-	a := act{op: "cordon node", on: "node n", access: cluster.Access{Verb: "patch", Resource: "nodes", Namespace: "ns"}}
+	a := Request{Op: "cordon node", On: "node n", Grant: "grant patch nodes", Privileged: "ns"}
 	for name, c := range map[string]struct {
 		err    error
 		want   fleet.Kind
@@ -42,7 +41,7 @@ func TestClassification(t *testing.T) {
 		"exists":            {apierrors.NewAlreadyExists(nodes, "n"), fleet.KindConflict, ""},
 		"conflict":          {apierrors.NewConflict(nodes, "n", errors.New("changed")), fleet.KindConflict, ""},
 		"unauthorized":      {apierrors.NewUnauthorized("expired"), fleet.KindUnauthenticated, "log in"},
-		"forbidden":         {apierrors.NewForbidden(nodes, "n", errors.New(`User "u" cannot patch resource "nodes" in API group ""`)), fleet.KindDenied, "grant patch nodes in namespace ns"},
+		"forbidden":         {apierrors.NewForbidden(nodes, "n", errors.New(`User "u" cannot patch resource "nodes" in API group ""`)), fleet.KindDenied, "grant patch nodes"},
 		"pod security":      {apierrors.NewForbidden(nodes, "n", errors.New(`violates PodSecurity "baseline:latest"`)), fleet.KindDenied, "kubectl label namespace ns"},
 		"terminating":       {withCause(apierrors.NewForbidden(nodes, "n", errors.New("it is being terminated")), corev1.NamespaceTerminatingCause), fleet.KindConflict, "wait"},
 		"budget":            {withCause(apierrors.NewTooManyRequests("budget", 0), policyv1.DisruptionBudgetCause), fleet.KindBlocked, ""},
@@ -67,9 +66,9 @@ func TestClassification(t *testing.T) {
 		"unheard of":        {errors.New("what is this"), fleet.KindUnknown, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := a.fail(t.Context(), c.err)
+			err := a.Error(t.Context(), c.err)
 			var out *fleet.Error
-			if !errors.As(err, &out) || out.Kind != c.want || out.Op != a.op || out.Resource != a.on {
+			if !errors.As(err, &out) || out.Kind != c.want || out.Op != a.Op || out.Resource != a.On {
 				t.Fatalf("%#v, want kind %q", err, c.want)
 			}
 			if c.remedy != "" && !strings.Contains(out.Remedy, c.remedy) || c.remedy == "" && out.Remedy != "" {
@@ -83,39 +82,17 @@ func TestClassification(t *testing.T) {
 			}
 		})
 	}
-	if err := a.fail(t.Context(), nil); err != nil {
+	if err := a.Error(t.Context(), nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
-	if err := a.fail(t.Context(), &fleet.Error{Op: "before", Kind: fleet.KindHeld}); !strings.HasPrefix(err.Error(), "before") {
+	if err := a.Error(t.Context(), &fleet.Error{Op: "before", Kind: fleet.KindHeld}); !strings.HasPrefix(err.Error(), "before") {
 		t.Errorf("an error of ours was wrapped again: %v", err)
 	}
 
 	gone, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the operator had enough")
 	cancel(why)
-	if err := a.fail(gone, errors.New("some words of client-go")); !errors.Is(err, why) {
+	if err := a.Error(gone, errors.New("some words of client-go")); !errors.Is(err, why) {
 		t.Errorf("after the context's end: %v", err)
-	}
-}
-
-func TestObjectName(t *testing.T) {
-	const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/Pool_1"
-	name := JournalName(pool)
-	if !strings.HasPrefix(name, "ortet-journal-pool-1-") {
-		t.Errorf("%q is not for people", name)
-	}
-	if JournalName(strings.ToUpper(pool)) != name {
-		t.Error("letter case tells pools apart")
-	}
-	for _, other := range []string{pool + "2", strings.Replace(pool, "/g/", "/h/", 1), strings.Replace(pool, "_1", "-1", 1)} {
-		if JournalName(other) == name {
-			t.Errorf("%s has the same name", other)
-		}
-	}
-	for _, key := range []string{pool, "", "///", strings.Repeat("x", 500), "/a/" + strings.Repeat("-", 60), "größe", "\x00"} {
-		name := JournalName(key)
-		if len(name) > 63 || strings.ToLower(name) != name || strings.ContainsAny(name, "/_. \x00") || strings.HasSuffix(name, "-") {
-			t.Errorf("%q of %q is no object name", name, key)
-		}
 	}
 }
