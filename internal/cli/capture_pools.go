@@ -137,18 +137,14 @@ func writeResults(w io.Writer, results []auto.Result, name func(fleet.ResourceID
 
 // byReason joins the nodes that follow each other with the same reason: a secret that
 // all nodes of a pool have is named once.
-func byReason(passed []string) []string {
-	var lines, reasons []string
-	for _, p := range passed {
-		node, reason, _ := strings.Cut(p, ": ")
-		if n := len(lines) - 1; n >= 0 && reasons[n] == reason {
-			lines[n] += ", " + node
+func byReason(passed []auto.PassedOver) (lines []string) {
+	nodes := ""
+	for i, p := range passed {
+		if nodes += p.Node; i+1 < len(passed) && passed[i+1].Reason == p.Reason {
+			nodes += ", "
 			continue
 		}
-		lines, reasons = append(lines, node), append(reasons, reason)
-	}
-	for i := range lines {
-		lines[i] += ": " + reasons[i]
+		lines, nodes = append(lines, nodes+": "+p.Reason), ""
 	}
 	return lines
 }

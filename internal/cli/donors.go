@@ -185,8 +185,9 @@ func writeCandidates(w io.Writer, all []donors.Candidate) {
 // unknownRules sums up what was not judged, by cause:
 // "kernel, runtime (3 nodes: the Node does not report it); verdict (1 node: …)".
 func unknownRules(all []donors.Candidate) string {
-	var unknown, causes []string
-	nodes, rules := map[string]int{}, map[string][]string{}
+	var unknown []donors.Reason
+	var causes []string
+	nodes, rules := map[donors.Reason]int{}, map[string][]string{}
 	for _, c := range all {
 		for _, u := range c.Unknown {
 			if nodes[u]++; nodes[u] == 1 {
@@ -195,12 +196,11 @@ func unknownRules(all []donors.Candidate) string {
 		}
 	}
 	for _, u := range unknown {
-		rule, why, _ := strings.Cut(u, ": ")
-		cause := "(" + fleet.Count(nodes[u], "node") + ": " + why + ")"
+		cause := "(" + fleet.Count(nodes[u], "node") + ": " + u.Text + ")"
 		if rules[cause] == nil {
 			causes = append(causes, cause)
 		}
-		rules[cause] = append(rules[cause], rule)
+		rules[cause] = append(rules[cause], u.Rule)
 	}
 	for i, cause := range causes {
 		causes[i] = strings.Join(rules[cause], ", ") + " " + cause

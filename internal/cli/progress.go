@@ -274,9 +274,6 @@ func endedLine(e workflow.Event, width int) string {
 // since the end tells the rest.
 func text(e workflow.Event) string {
 	t, _, _ := strings.Cut(strings.TrimSpace(e.Message), "\n")
-	if e.Kind == workflow.EventFailed && (strings.HasSuffix(t, "context canceled") || strings.HasSuffix(t, "signal received")) {
-		t = "interrupted" // the request that was cut short tells nobody anything
-	}
 	if t == "" {
 		t = e.Title
 	}

@@ -59,10 +59,19 @@ func NewRefused(problems []fleet.Problem) error {
 	return &Refused{problems}
 }
 
+// RefusedFor reports a refusal for a problem with this code.
+func RefusedFor(err error, code string) bool {
+	refused := new(Refused)
+	return errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == code })
+}
+
+// CodeHeld is the problem of a pool whose lock another process has.
+const CodeHeld = "Held"
+
 // Held refuses a pool whose lock another process has.
 func Held(pool string, by cluster.Holding) *Refused {
 	return &Refused{[]fleet.Problem{{
-		Code: "Held", On: pool, What: by.Holder + " has had the pool lock since " + by.Since.UTC().Format(time.RFC3339),
+		Code: CodeHeld, On: pool, What: by.Holder + " has had the pool lock since " + by.Since.UTC().Format(time.RFC3339),
 		WayOut: "wait until it has ended, or if it died, until its Lease expires" + expiry(by) + "; ortet status shows its progress",
 	}}}
 }
@@ -209,6 +218,14 @@ const (
 	EventSkipped  = "skipped" // Message says why
 	EventNote     = "note"
 )
+
+// FailureText is an EventFailed's Message. A request that was interrupted has nothing to add.
+func FailureText(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	return err.Error()
+}
 
 // An Event is progress to show.
 type Event struct {

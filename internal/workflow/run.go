@@ -271,10 +271,8 @@ func (x *run) finish(a Action, err error) {
 		x.report(a, EventDone, "", -1)
 	case x.ctx.Err() != nil:
 		return
-	case errors.Is(err, context.Canceled):
-		x.report(a, EventFailed, "interrupted", -1)
 	default:
-		x.report(a, EventFailed, err.Error(), -1)
+		x.report(a, EventFailed, FailureText(err), -1)
 	}
 	x.update(func(r *journal.Record) {
 		was := r.Phase

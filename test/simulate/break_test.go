@@ -124,7 +124,7 @@ func TestOutcomeNamespaceTagIsNoCommand(t *testing.T) {
 		}
 		config, _ := w.of(t, namespace)
 		_, err := capture.New(config).Capture(t.Context(), capture.Request{Node: w.nodeName(0), Again: true})
-		if !refusedFor(err, capture.CodeOtherNamespace) || strings.Contains(strings.ReplaceAll(err.Error(), fmt.Sprintf("%q", hostile), ""), "curl") {
+		if !workflow.RefusedFor(err, capture.CodeOtherNamespace) || strings.Contains(strings.ReplaceAll(err.Error(), fmt.Sprintf("%q", hostile), ""), "curl") {
 			t.Errorf("the refusal: %v", err)
 		}
 	})
@@ -165,7 +165,7 @@ func TestOutcomeNamespaceIsReadBackUntilItIsThere(t *testing.T) {
 			})
 		})
 		r, err := rollback.New(config).Rollback(t.Context(), rollback.Request{Pool: w.pool, To: "1999.12.18"})
-		if !refusedFor(err, capture.CodeOtherNamespace) {
+		if !workflow.RefusedFor(err, capture.CodeOtherNamespace) {
 			t.Errorf("a rollback beside team-b: %v, %q", err, r.Notes)
 		}
 	})

@@ -313,7 +313,7 @@ func TestImpossibleCanaries(t *testing.T) {
 					w.pursue(0, Ask{Do: "capture", Canary: 2, Auto: auto, Once: true})
 					p := w.processes[0]
 					leftOut := p.code() == workflow.ExitDone && strings.Contains(strings.Join(p.capture.Notes, "\n"), "no canary: ")
-					refused := refusedFor(p.err, code) && w.counts[powerOff] == 0
+					refused := workflow.RefusedFor(p.err, code) && w.counts[powerOff] == 0
 					if auto != leftOut || auto == refused || w.counts[putCanary] != made {
 						t.Errorf("exit %d: %v; %d PUTs of a canary, notes %q", p.code(), p.err, w.counts[putCanary]-made, p.capture.Notes)
 					}

@@ -70,7 +70,7 @@ func TestOutcomeAbandonIsOfItsOwn(t *testing.T) {
 	t.Run("rollback", func(t *testing.T) {
 		killed(t, Ask{Do: "rollback", Once: true}, at(patchModel, 1, "kill after"), func(t *testing.T, w *world, abandon func() (capture.Result, error), changes func() int) {
 			before := w.modelNow().image
-			if r, err := abandon(); !refusedFor(err, "OpenRollback") || r.Abandoned || changes() > 0 || w.modelNow().image != before {
+			if r, err := abandon(); !workflow.RefusedFor(err, "OpenRollback") || r.Abandoned || changes() > 0 || w.modelNow().image != before {
 				t.Errorf("%+v, %v, %d changes", r, err, changes())
 			}
 			w.pursue(0, Ask{Do: "rollback", Once: true})
@@ -209,7 +209,7 @@ func TestOutcomeLateClaimOfANamespace(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if a, b := refusedFor(errs[0], "OtherNamespace"), refusedFor(errs[1], "OtherNamespace"); a == b || errors.Join(errs[:]...) == nil {
+			if a, b := workflow.RefusedFor(errs[0], "OtherNamespace"), workflow.RefusedFor(errs[1], "OtherNamespace"); a == b || errors.Join(errs[:]...) == nil {
 				t.Errorf("of two namespaces: %v\nand: %v", errs[0], errs[1])
 			}
 		})

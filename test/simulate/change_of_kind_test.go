@@ -135,7 +135,7 @@ func TestPoolThatChangesItsKind(t *testing.T) {
 		t.Log("the model has generation 2, Trusted Launch and Standard_D2s_v6")
 		says(plan.Previous, "OtherKind: version "+one.Name()+" of "+first+" does not boot with the model's size Standard_D2s_v6: the size does not boot generation V1")
 		node := w.addNode(t, "Standard_D2s_v6")
-		if _, err := captures.Capture(t.Context(), capture.Request{Node: w.nodeName(0), Again: true}); !refusedFor(err, "MixedPool") || !refusedFor(err, "OlderKind") {
+		if _, err := captures.Capture(t.Context(), capture.Request{Node: w.nodeName(0), Again: true}); !workflow.RefusedFor(err, "MixedPool") || !workflow.RefusedFor(err, "OlderKind") {
 			t.Errorf("a capture of a node of generation 1: %v", err)
 		}
 		two := makes(node, second, "another image definition is created, "+second, "the image definition's generation is V1, the donor needs V2",
@@ -169,7 +169,7 @@ func TestPoolThatChangesItsKind(t *testing.T) {
 		// The namespace's tag of each definition counts.
 		w.make(http.MethodPatch, one.Parent().Parent().Child("images", second)+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
 			object{"operation": "Merge", "properties": object{"tags": object{fleet.TagNamespace: "team-b"}}})
-		if _, err := rollbacks.Rollback(t.Context(), rollback.Request{Pool: w.pool, To: four.Name(), WithoutLearned: true}); !refusedFor(err, "OtherNamespace") {
+		if _, err := rollbacks.Rollback(t.Context(), rollback.Request{Pool: w.pool, To: four.Name(), WithoutLearned: true}); !workflow.RefusedFor(err, "OtherNamespace") {
 			t.Errorf("a rollback of a pool of whose definitions one names another namespace: %v", err)
 		}
 		if all, err := captures.Status(t.Context(), []fleet.ResourceID{w.pool}); err != nil || !strings.Contains(all[0].Elsewhere, "namespace team-b") {
@@ -246,7 +246,7 @@ func TestStrangersDefinition(t *testing.T) {
 				"identifier": object{"publisher": "VMSS-Prototype-Pattern", "offer": azsim.DefaultResourceGroup, "sku": sku}}})
 			before := changes()
 			_, err := captures.Capture(t.Context(), q)
-			if !refusedFor(err, "ForeignDefinition") || !strings.Contains(err.Error(), "az sig image-definition delete --ids "+string(id)) || changes() != before {
+			if !workflow.RefusedFor(err, "ForeignDefinition") || !strings.Contains(err.Error(), "az sig image-definition delete --ids "+string(id)) || changes() != before {
 				t.Errorf("a stranger's definition %s with SKU %s: %v, %d changes", name, sku, err, changes()-before)
 			}
 			w.make(http.MethodDelete, id, galleryAPI, nil)

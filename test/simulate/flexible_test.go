@@ -15,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 const networkAPI = "2024-05-01"
@@ -251,7 +252,7 @@ func TestOutcomeMemberThatMovesIsOfNoPool(t *testing.T) {
 		config.Cloud = &moves{Cloud: config.Cloud, id: w.instance(0), to: w.otherPool}
 		before := w.modelOf(w.otherPool).image
 		result, err := capture.New(config).Capture(t.Context(), capture.Request{Node: w.nodeName(0)})
-		if !refusedFor(err, "PoolChanged") || !strings.Contains(err.Error(), "nothing was changed") {
+		if !workflow.RefusedFor(err, "PoolChanged") || !strings.Contains(err.Error(), "nothing was changed") {
 			t.Errorf("the capture ends with %v, version %s", err, result.Version)
 		}
 		if now := w.modelOf(w.otherPool).image; now != before {

@@ -57,7 +57,7 @@ func TestOutcomePoolHasOneNamespace(t *testing.T) {
 				watches := watch.Service{Config: theirs, Rollback: rollbacks}
 				_, watched := watches.Watch(t.Context(), watch.Request{Pool: w.pool, For: time.Hour, Nodes: 1})
 				for what, err := range map[string]error{"capture": captured, "rollback": back, "watch": watched} {
-					if !refusedFor(err, "OtherNamespace") || !strings.Contains(err.Error(), "give --namespace "+namespace) ||
+					if !workflow.RefusedFor(err, "OtherNamespace") || !strings.Contains(err.Error(), "give --namespace "+namespace) ||
 						!strings.Contains(err.Error(), "az tag update --operation delete --resource-id /subscriptions/") || !strings.Contains(err.Error(), " --tags ortet.io_namespace="+namespace) {
 						t.Errorf("a %s in another namespace: %v", what, err)
 					}
@@ -109,7 +109,7 @@ func TestOutcomeTwoNamespacesAtOnce(t *testing.T) {
 					})
 				}
 				group.Wait()
-				if a, b := refusedFor(errs[0], "OtherNamespace"), refusedFor(errs[1], "OtherNamespace"); a == b || errs[0] != nil && errs[1] != nil {
+				if a, b := workflow.RefusedFor(errs[0], "OtherNamespace"), workflow.RefusedFor(errs[1], "OtherNamespace"); a == b || errs[0] != nil && errs[1] != nil {
 					t.Errorf("of two namespaces: %v\nand: %v", errs[0], errs[1])
 				}
 			})

@@ -248,7 +248,7 @@ func TestCanaryTestIsRefused(t *testing.T) {
 				defer w.close()
 				w.pursue(0, Ask{Do: "capture", Canary: 2, Auto: true, Test: c.file, Once: true})
 				p := w.processes[0]
-				if !refusedFor(p.err, "CanaryTest") || !strings.Contains(fmt.Sprint(p.err), c.says) || w.counts[powerOff] > 0 {
+				if !workflow.RefusedFor(p.err, "CanaryTest") || !strings.Contains(fmt.Sprint(p.err), c.says) || w.counts[powerOff] > 0 {
 					t.Errorf("exit %d, %d stops: %v; want %q", p.code(), w.counts[powerOff], p.err, c.says)
 				}
 			})

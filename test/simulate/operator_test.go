@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -124,14 +123,14 @@ func (w *world) pursue(i int, ask Ask) {
 		w.mu.Unlock()
 		code := p.code()
 		cannot := ended && w.story.Cannot != "" && i == len(w.story.Asks)-1
-		as := cannot && code == ask.Exit && (refusedFor(p.err, w.story.Cannot) || strings.Contains(fmt.Sprint(p.err), w.story.Cannot))
+		as := cannot && code == ask.Exit && (workflow.RefusedFor(p.err, w.story.Cannot) || strings.Contains(fmt.Sprint(p.err), w.story.Cannot))
 		if cannot && !as && (ask.Once || code == workflow.ExitDone && w.stillCannot(ask)) {
 			w.broken(9, "%s ends with exit %d, expected %d and %q: %v", p.name, code, ask.Exit, w.story.Cannot, p.err)
 		}
 		switch {
 		case violations > 0, ask.Once, ended && code == workflow.ExitDone, p.watch.Outcome == watch.TakenBack && code == workflow.ExitFailed, as && quiet, ended && w.lost(p.err):
 			return
-		case refusedFor(p.err, "NoWorkbench") && w.alone(): // autoscaler and watch deleted the other nodes
+		case workflow.RefusedFor(p.err, "NoWorkbench") && w.alone(): // autoscaler and watch deleted the other nodes
 			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)
@@ -155,7 +154,7 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 		}
 		return true
 	}
-	if refusedFor(err, "NoWorkbench") {
+	if workflow.RefusedFor(err, "NoWorkbench") {
 		image := low(w.modelNow().image)
 		if strings.Contains(image, "/versions/") && w.versions()[image] == nil {
 			return true
@@ -184,9 +183,9 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 // refused for settings that no donor's disk could show, a watch since there is nothing to watch.
 // Where nothing earlier is kept, a rollback is refused, and a watch cannot take a bad version back.
 func (w *world) lost(err error) bool {
-	noWay := refusedFor(err, "NoPrevious") || strings.Contains(fmt.Sprint(err), "since there is no way back")
-	return noWay && w.isFirst() || w.isTouched("model") && refusedFor(err, "ExtensionLost") ||
-		(w.isTouched("model") || w.isTouched(w.imageNow())) && refusedFor(err, "NotAPrototype")
+	noWay := workflow.RefusedFor(err, "NoPrevious") || strings.Contains(fmt.Sprint(err), "since there is no way back")
+	return noWay && w.isFirst() || w.isTouched("model") && workflow.RefusedFor(err, "ExtensionLost") ||
+		(w.isTouched("model") || w.isTouched(w.imageNow())) && workflow.RefusedFor(err, "NotAPrototype")
 }
 
 // isFirst reports whether nothing is kept that was live before what the model uses. What the model
@@ -203,11 +202,6 @@ func (w *world) isFirst() bool {
 		}
 	}
 	return w.story.Pool.Versions > 0 || used == low(firstImage)
-}
-
-func refusedFor(err error, code string) bool {
-	r := new(workflow.Refused)
-	return errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p fleet.Problem) bool { return p.Code == code })
 }
 
 // stillCannot reports whether no event has removed the reason of Cannot: a donor whose Node or

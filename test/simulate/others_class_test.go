@@ -78,7 +78,7 @@ func TestOutcomeLackingAccessIsNamed(t *testing.T) {
 		_, back := rollbacks.Rollback(t.Context(), rollback.Request{Pool: w.pool, WithoutLearned: true})
 		_, watched := (&watch.Service{Config: config, Rollback: rollbacks}).Watch(t.Context(), watch.Request{Pool: w.pool, For: time.Hour, Nodes: 1})
 		for what, err := range map[string]error{"capture": captured, "rollback": back, "watch": watched} {
-			if !refusedFor(err, "ClusterDenied") || !strings.Contains(err.Error(), needs[0].String()) {
+			if !workflow.RefusedFor(err, "ClusterDenied") || !strings.Contains(err.Error(), needs[0].String()) {
 				t.Errorf("a %s without rights in the cluster: %v", what, err)
 			}
 		}
@@ -205,7 +205,7 @@ func TestOutcomeNoWayBackQuarantines(t *testing.T) {
 			t.Errorf("the version has %v", w.badTags())
 		}
 		p := w.do(t, Ask{Do: "capture", Once: true})
-		if !refusedFor(p.err, "RolledBack") || !strings.Contains(p.err.Error(), "today's version is quarantined: join") {
+		if !workflow.RefusedFor(p.err, "RolledBack") || !strings.Contains(p.err.Error(), "today's version is quarantined: join") {
 			t.Errorf("the same day's capture ends with %d: %v", p.code(), p.err)
 		}
 	})

@@ -2,7 +2,7 @@ package arm
 
 import (
 	"context"
-	"strings"
+	"errors"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -38,7 +38,7 @@ func (c *Cloud) StandbyPools(ctx context.Context, pool fleet.ResourceID) (all []
 		}
 		return nil
 	}))
-	if err != nil && (fleet.Is(err, fleet.KindNotFound) || strings.Contains(err.Error(), "MissingSubscriptionRegistration")) {
+	if e := new(fleet.Error); errors.As(err, &e) && (e.Kind == fleet.KindNotFound || e.Code == "MissingSubscriptionRegistration") {
 		return nil, nil
 	}
 	return all, err

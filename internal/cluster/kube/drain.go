@@ -391,7 +391,8 @@ func (d *drain) tell(key podKey, what, because string) {
 }
 
 // refuse notes that an eviction was refused, and tells it once for each reason.
-func (d *drain) refuse(key podKey, why, budget string) {
+func (d *drain) refuse(key podKey, why string, budgets ...string) {
+	budget := strings.Join(budgets, ", ")
 	d.mu.Lock()
 	s := d.pods[key]
 	if s == nil {

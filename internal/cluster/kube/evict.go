@@ -232,8 +232,8 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 		if over {
 			return 0, final
 		}
-		why, budget := d.budgets(ctx, pod, key, status)
-		d.refuse(key, why, budget)
+		why, budgets := d.budgets(ctx, pod, key, status)
+		d.refuse(key, why, budgets...)
 		return max(apierror.RetryAfter(status), evictAgain), nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		_, over, final := d.still(ctx, key)
@@ -253,8 +253,8 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 		if over {
 			return 0, final
 		}
-		if _, budget := d.budgets(ctx, pod, key, status); strings.Contains(budget, ",") {
-			return d.never(key, status.Message, budget)
+		if _, budgets := d.budgets(ctx, pod, key, status); len(budgets) > 1 {
+			return d.never(key, status.Message, budgets...)
 		}
 		return time.Second, nil
 	}
@@ -262,13 +262,13 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 		return wait, nil
 	}
 	// An admission webhook, or what nobody has thought of.
-	return d.never(key, err.Error(), "")
+	return d.never(key, err.Error())
 }
 
 // never notes a refusal that waiting does not end. It ends the drain, unless
 // force is going to delete the pod at the deadline.
-func (d *drain) never(key podKey, why, budget string) (time.Duration, error) {
-	d.refuse(key, why, budget)
+func (d *drain) never(key podKey, why string, budgets ...string) (time.Duration, error) {
+	d.refuse(key, why, budgets...)
 	if d.options.Force {
 		return evictAgain, nil
 	}
@@ -299,9 +299,9 @@ func (d *drain) still(ctx context.Context, key podKey) (pod *corev1.Pod, over bo
 }
 
 // budgets names the PodDisruptionBudgets of the pod, and gives the API server's
-// reason. Several are joined by ", ". Where they cannot be read, or the pod is
+// reason. Where they cannot be read, or the pod is
 // nil, the name is taken from the API server's words.
-func (d *drain) budgets(ctx context.Context, pod *corev1.Pod, key podKey, status metav1.Status) (why, names string) {
+func (d *drain) budgets(ctx context.Context, pod *corev1.Pod, key podKey, status metav1.Status) (why string, names []string) {
 	why = status.Message
 	var told string
 	if status.Details != nil {
@@ -321,11 +321,11 @@ func (d *drain) budgets(ctx context.Context, pod *corev1.Pod, key podKey, status
 			d.cluster.log.WarnContext(ctx, "budgets of a blocked pod cannot be read", "pod", key.String(), "error", err)
 		}
 		if told == "" {
-			return why, ""
+			return why, nil
 		}
-		return why, key.namespace + "/" + told
+		return why, []string{key.namespace + "/" + told}
 	}
-	return why, strings.Join(matching, ", ")
+	return why, matching
 }
 
 // matching names the budgets whose selector matches the pod.

@@ -251,11 +251,11 @@ func (d *drain) fitAsk(ctx context.Context, p fitPod, left time.Duration) {
 	case apierrors.IsTooManyRequests(err) && !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 	default:
 		// A budget, several of them, or a webhook: each may be overridden in time.
-		why, budget := d.budgets(ctx, nil, p.key, apierror.Status(err))
+		why, budgets := d.budgets(ctx, nil, p.key, apierror.Status(err))
 		if why == "" {
 			why = err.Error()
 		}
-		d.refuse(p.key, why, budget)
+		d.refuse(p.key, why, budgets...)
 	}
 }
 

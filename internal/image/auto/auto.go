@@ -101,10 +101,16 @@ type Result struct {
 	// Problems are why it was refused, Left is what needs a person.
 	Problems []fleet.Problem `json:"problems,omitempty"`
 	Left     []string        `json:"left,omitempty"`
-	// Passed are donors that were chosen first and could not be used, each with why.
-	Passed  []string        `json:"passed,omitempty"`
+	// Passed are donors that were chosen first and could not be used.
+	Passed  []PassedOver    `json:"passed,omitempty"`
 	Notes   []string        `json:"notes,omitempty"` // the Observation's
 	Capture *capture.Result `json:"capture,omitempty"`
 	Plan    *plan.Plan      `json:"plan,omitempty"`
 	Err     error           `json:"-"`
+}
+
+// PassedOver is a donor that could not be used, and why.
+type PassedOver struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
 }

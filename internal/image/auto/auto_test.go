@@ -151,7 +151,7 @@ func all(t *testing.T, a *auto.Auto) ([]string, int) {
 	lines := make([]string, len(results))
 	for i, r := range results {
 		lines[i] = strings.Join(strings.Fields(fmt.Sprintf("%s: %s %d %s (%s%s) passed %q", r.Pool.Name(), r.Outcome, r.Exit, r.Donor, r.Because,
-			r.Error, r.Passed)), " ")
+			r.Error, fleet.Each(r.Passed, func(p auto.PassedOver) string { return p.Node + ": " + p.Reason }))), " ")
 	}
 	return lines, auto.Exit(results)
 }

@@ -132,7 +132,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 	}
 	switch c := s.Capture; {
 	case s.JournalDenied:
-		refuse("ClusterDenied", "these credentials may not read the Secret with its journal, as where it was made after the Helm chart was installed",
+		refuse(plan.CodeClusterDenied, "these credentials may not read the Secret with its journal, as where it was made after the Helm chart was installed",
 			fmt.Sprintf("run helm upgrade, which finds it, or where ortet.pools is set add it there (%s); without the chart, grant get and update on its Secrets (docs/reference/kubernetes-permissions.md)", s.Pool.ID))
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
@@ -175,7 +175,7 @@ func (a *Auto) blockers(pool fleet.ResourceID, candidates []donors.Candidate, al
 		return nil
 	}
 	return []fleet.Problem{{
-		Code: "NoWorkbench", On: on, What: "no other node can work on a copy of its disk: " +
+		Code: plan.CodeNoWorkbench, On: on, What: "no other node can work on a copy of its disk: " +
 			plan.Tally(why), WayOut: plan.NeedsWorkbench,
 	}}
 }
@@ -204,10 +204,11 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
 	}
 	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned || a.c.Request.PublishOnly) {
-		if p.Code == "OwnedByClusterAPI" {
+		switch p.Code {
+		case plan.CodeOwnedByClusterAPI:
 			p.WayOut += plan.OrPublishOnly
-		}
-		if p.Code == "OwnedByClusterAPI" || p.Code == "IsCanary" || p.Code == "NoProfile" {
+			return &p
+		case plan.CodeIsCanary, plan.CodeNoProfile:
 			return &p
 		}
 	}

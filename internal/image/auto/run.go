@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/donors"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -73,8 +75,8 @@ func (r Result) ended() Result {
 // contended reports whether a capture may have ended, before its donor left service, for
 // a node that another pool's capture used: as its workbench, or as its donor.
 func contended(err error) bool {
-	if refused := new(workflow.Refused); errors.As(err, &refused) {
-		return slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" })
+	if workflow.RefusedFor(err, plan.CodeNoWorkbench) {
+		return true
 	}
 	failed := new(workflow.Outcome)
 	return errors.As(err, &failed) && failed.Exit == workflow.ExitFailed && (failed.Step == "protect" || failed.Step == "protect-workbench")
@@ -119,7 +121,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			donor, r.Because = l.Resumes, "an interrupted capture, resumed"
 		case !l.Due:
 			if r.Err != nil {
-				r.Passed = append(r.Passed, r.Donor+": "+why(r.Err))
+				r.Passed = append(r.Passed, PassedOver{r.Donor, why(r.Err)})
 			}
 			r.Outcome, r.Because, r.Donor, r.Err = NotDue, l.Because, "", nil
 			return r
@@ -130,7 +132,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			return r // with the last donor's error
 		}
 		if r.Err != nil {
-			r.Passed = append(r.Passed, r.Donor+": "+why(r.Err))
+			r.Passed = append(r.Passed, PassedOver{r.Donor, why(r.Err)})
 		}
 		r.Donor, r.Err = donor, nil
 		if err = a.capture(ctx, &r, l, all, dryRun); err == nil {
@@ -224,7 +226,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, instance fleet.ResourceID, err error) bool {
 	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool {
-			return p.Code == "PoolCredentials" || p.On != "node "+donor && !(instance != "" && instance.Equal(fleet.ResourceID(p.On)))
+			return p.Code == capture.CodePoolCredentials || p.On != "node "+donor && !(instance != "" && instance.Equal(fleet.ResourceID(p.On)))
 		})
 	}
 	if failed := new(workflow.Outcome); !errors.As(err, &failed) || failed.Exit != workflow.ExitFailed {

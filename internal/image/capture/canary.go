@@ -198,7 +198,7 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 	for _, j := range pool.Joins {
 		denied, err := c.Cloud.Denied(ctx, j.Resource, []string{j.Action})
 		unreadable("what "+string(j.Resource)+" allows", err)
-		p.Refuse(len(denied) > 0, "AzureDenied", string(j.Resource), "these credentials may not do "+j.Action+", which making a clone needs",
+		p.Refuse(len(denied) > 0, plan.CodeAzureDenied, string(j.Resource), "these credentials may not do "+j.Action+", which making a clone needs",
 			"grant them a role with this action on it, or capture without --canary")
 	}
 	cost, fits := c.quota(ctx, pool)

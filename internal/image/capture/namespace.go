@@ -14,8 +14,12 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// CodeOtherNamespace is the problem of a pool whose lock and record are in another namespace.
-const CodeOtherNamespace = "OtherNamespace"
+const (
+	// CodeOtherNamespace is the problem of a pool whose lock and record are in another namespace.
+	CodeOtherNamespace = "OtherNamespace"
+	// CodePoolCredentials is the problem of a disk with credentials that all nodes of the pool share.
+	CodePoolCredentials = "PoolCredentials"
+)
 
 // claimSettles is longer than another process takes from its read of the tag to its write: the
 // tag that is there then is the last one.

@@ -400,7 +400,7 @@ func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p plan.P
 	}
 	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ",
 		"remove it from the node; no flag accepts it")
-	refuse(wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ",
+	refuse(wire.PoolCredential, CodePoolCredentials, "its disk holds credentials, which every new node would hold: ",
 		"accept them with --accept-pool-credentials, or remove them from the node")
 	refuse(wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
 		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node")

@@ -93,13 +93,13 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	resume := plan.Resume(o, names, c.req, c.begun, own)
 	if u := Inherit(r).Unfinished; u != nil && !r.Open() && resume.Version != nil && !o.Pool.Model.Image.Exact().Equal(u.TagFrom) {
-		resume.Problems.Refuse(resume.Version.ID.Equal(u.TagFrom), "RolledBack", string(u.TagFrom), "today's version was rolled back by "+u.Name+", which did not finish",
+		resume.Problems.Refuse(resume.Version.ID.Equal(u.TagFrom), plan.CodeRolledBack, string(u.TagFrom), "today's version was rolled back by "+u.Name+", which did not finish",
 			"give --again to make another today, or finish that: ortet rollback "+o.Pool.Name)
 	}
 	o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), actions(o, append(plan.CaptureChanges(c.req, resume), c.Next...)))
 	resume.Problems.Unreadable("what "+string(o.Pool.ID.Group())+" allows", err)
 	if r.Open() && c.get().Quarantine != "" { // judge ends the run
-		resume.Problems = slices.DeleteFunc(resume.Problems, func(p fleet.Problem) bool { return p.Code == "RolledBack" })
+		resume.Problems = slices.DeleteFunc(resume.Problems, func(p fleet.Problem) bool { return p.Code == plan.CodeRolledBack })
 	}
 	p.Notes, p.Problems = resume.Notes, plan.CaptureProblems(o, c.req, resume)
 	c.begin(r, o, resume, names)
@@ -281,7 +281,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	})
 	if open && stops { // the run starts what its open capture stopped before it looks
 		p.Problems = slices.DeleteFunc(p.Problems, func(p fleet.Problem) bool {
-			return p.Code == "NodeNotReady" || p.Code == "InstanceNotRunning"
+			return p.Code == plan.CodeNodeNotReady || p.Code == plan.CodeInstanceNotRunning
 		})
 	}
 	if err == nil && inspects && !open && len(p.Problems) == 0 {

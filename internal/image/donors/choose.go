@@ -74,7 +74,7 @@ func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int)
 				c.Reasons = append(c.Reasons, Reason{r.Name, reason})
 			}
 			if unknown != "" {
-				c.Unknown = append(c.Unknown, r.Name+": "+unknown)
+				c.Unknown = append(c.Unknown, Reason{r.Name, unknown})
 			}
 		}
 		if c.Eligible = len(c.Reasons) == 0; c.Eligible {

@@ -59,7 +59,7 @@ type Rule struct {
 	Ours bool   // may be switched off
 }
 
-// A Reason is why a node does not qualify.
+// A Reason is why a node does not qualify, or is not judged.
 type Reason struct {
 	Rule string `json:"rule"`
 	Text string `json:"text"`
@@ -70,7 +70,7 @@ type Candidate struct {
 	Node     string         `json:"node"`
 	Eligible bool           `json:"eligible"`
 	Reasons  []Reason       `json:"reasons,omitempty"` // all of them, in the table's order
-	Unknown  []string       `json:"unknown,omitempty"` // rules that could not be judged, and why
+	Unknown  []Reason       `json:"unknown,omitempty"` // why rules could not be judged
 	Patched  string         `json:"patched,omitempty"` // "2026-11-25", the annotation's date
 	Ready    fleet.Duration `json:"ready"`             // since it became Ready; 0 where it is not
 	Boot     fleet.Duration `json:"boot,omitzero"`     // from the instance's creation to the Node's; 0 unknown

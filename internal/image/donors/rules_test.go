@@ -168,7 +168,7 @@ func TestEachReason(t *testing.T) {
 			c := r.choose()
 			if r.unknown != "" {
 				unknown[r.rule] = true
-				if !c.Eligible || !has(c.Unknown, r.rule+": ", r.unknown) {
+				if !c.Eligible || !has(c.Unknown, r.rule, r.unknown) {
 					t.Errorf("want an eligible node with %s unknown (%s), got %+v", r.rule, r.unknown, c)
 				}
 			} else {
@@ -180,7 +180,7 @@ func TestEachReason(t *testing.T) {
 			if !ours[r.rule] {
 				return
 			}
-			if c := r.choose(r.rule); !c.Eligible || has(c.Unknown, r.rule+": ", "") {
+			if c := r.choose(r.rule); !c.Eligible || has(c.Unknown, r.rule, "") {
 				t.Errorf("with %s off, got %+v", r.rule, c)
 			}
 		})
@@ -195,8 +195,8 @@ func TestEachReason(t *testing.T) {
 	}
 }
 
-func has(texts []string, prefix, part string) bool {
-	return slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, prefix) && strings.Contains(s, part) })
+func has(reasons []donors.Reason, rule, part string) bool {
+	return slices.ContainsFunc(reasons, func(r donors.Reason) bool { return r.Rule == rule && strings.Contains(r.Text, part) })
 }
 
 func TestAPointReleaseIsNewer(t *testing.T) {

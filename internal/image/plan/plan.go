@@ -38,6 +38,7 @@ type Plan struct {
 	Notes       []string         `json:"notes,omitempty"`     // no reasons to refuse
 	Resumes     bool             `json:"resumes,omitempty"`   // an earlier run was interrupted and this one goes on
 	NothingToDo bool             `json:"nothingToDo,omitempty"`
+	PassesOver  []string         `json:"-"` // those of Notes that name a version which an unattended rollback passes over
 }
 
 // How new nodes come to join the cluster.
@@ -324,9 +325,9 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request, c ResumePlan) Resume
 	c.From, c.Version = AtVersion, &v
 	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
 	bad := v.Tags[fleet.TagQuarantine]
-	refuse(RolledBack(v) && bad != "", "RolledBack", on, "today's version is quarantined: "+bad,
+	refuse(RolledBack(v) && bad != "", CodeRolledBack, on, "today's version is quarantined: "+bad,
 		"mend the node and give --again to make another today, or "+back+" to use it after all")
-	refuse(RolledBack(v) && bad == "", "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
+	refuse(RolledBack(v) && bad == "", CodeRolledBack, on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
 		"give --again to make another today, or "+back+" to use it after all")
 	refuse(!RolledBack(v) && !Ours(v.Tags), "ForeignVersion", on, "a version of today's name is there that neither Ortet nor kamino made",
 		"give --again to make another today, or delete it")

@@ -11,6 +11,19 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
+// Codes of problems by which others decide.
+const (
+	CodeAzureDenied        = "AzureDenied"
+	CodeClusterDenied      = "ClusterDenied"
+	CodeInstanceNotRunning = "InstanceNotRunning"
+	CodeIsCanary           = "IsCanary"
+	CodeNoProfile          = "NoProfile"
+	CodeNoWorkbench        = "NoWorkbench"
+	CodeNodeNotReady       = "NodeNotReady"
+	CodeOwnedByClusterAPI  = "OwnedByClusterAPI"
+	CodeRolledBack         = "RolledBack"
+)
+
 // Observed is the world before a capture. What could not be observed, because
 // what leads there is missing, is nil.
 type Observed struct {
@@ -186,7 +199,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	if resume.From < AtVersion && o.Pool != nil {
 		p.ofKeys(o, q)
 	}
-	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
+	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, CodeNoWorkbench, "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
 		cmp.Or(when(q.Workbench != "", "name another by --workbench, or leave it out"), NeedsWorkbench))
 	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster)
@@ -195,10 +208,10 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 
 // Denied adds the permissions that lack, on the resource group and in the cluster.
 func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
-	p.Refuse(len(azure) > 0, "AzureDenied", string(group), "these credentials may not do "+strings.Join(azure, ", "),
+	p.Refuse(len(azure) > 0, CodeAzureDenied, string(group), "these credentials may not do "+strings.Join(azure, ", "),
 		"grant them a role with these actions on the resource group: docs/reference/azure-permissions.md has it"+
 			when(slices.Contains(azure, "Microsoft.Compute/virtualMachineScaleSets/delete/action"), "; or give --bad-nodes cordon"))
-	p.Refuse(len(cluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(cluster, ", "),
+	p.Refuse(len(cluster) > 0, CodeClusterDenied, "the cluster", "these credentials may not "+strings.Join(cluster, ", "),
 		"grant them the ClusterRole and Role that charts/vmss-prototype makes: docs/reference/kubernetes-permissions.md lists the rules")
 }
 
@@ -223,11 +236,11 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 	if resume.From != AtDonor {
 		return
 	}
-	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
+	refuse(!d.Ready, CodeNodeNotReady, on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
 	refuse(d.Name == o.SelfNode && !q.Online, "OwnNode", on, "this process runs on it and would be evicted with it",
 		"run it elsewhere, or name another node")
 	if i := o.Instance; i != nil {
-		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"),
+		refuse(i.Power != fleet.PowerRunning, CodeInstanceNotRunning, string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"),
 			"start it first")
 		refuse(q.Deallocate && pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
 			"leave out --deallocate: power-off keeps its place")
@@ -253,10 +266,10 @@ const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 // set shows them.
 func SetProblems(pool fleet.Pool, excludeFromLatest bool) (p Problems) {
 	refuse, on := p.Refuse, string(pool.ID)
-	refuse(pool.NoProfile, "NoProfile", on, "it has no profile: its members were made one by one, and no new node comes from it",
+	refuse(pool.NoProfile, CodeNoProfile, on, "it has no profile: its members were made one by one, and no new node comes from it",
 		"use a scale set with a profile; machines that are made by hand take an image by themselves")
 	of, _, canary := pool.Canary()
-	refuse(canary, "IsCanary", on, "it is a canary of "+of.Name()+": a capture made it to prove an image version, and deletes it",
+	refuse(canary, CodeIsCanary, on, "it is a canary of "+of.Name()+": a capture made it to prove an image version, and deletes it",
 		"name a node of "+of.Name()+", or that scale set")
 	refuse(pool.AutomaticOSUpgrade && !excludeFromLatest, "AutomaticOSUpgrade", on,
 		"automatic OS upgrades are on: a published version would be rolled out by itself", "switch them off, or say --exclude-from-latest")
@@ -278,7 +291,7 @@ func changeProblems(pool fleet.Pool, allowRolling, allowOwned bool) (p Problems)
 	owner := cmp.Or(slices.DeleteFunc(slices.Sorted(maps.Keys(pool.Tags)), func(tag string) bool {
 		return !strings.HasPrefix(strings.ToLower(tag), tagCAPZ)
 	})...)
-	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on,
+	refuse(owner != "" && !allowOwned, CodeOwnedByClusterAPI, on,
 		"Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
 		"change the image of its AzureMachinePool instead, or say --allow-owned")
 	return p

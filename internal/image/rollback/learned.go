@@ -21,8 +21,6 @@ import (
 
 const (
 	codeLearned = "LearnedFromDonor"
-	// PassesOver begins the note of a version that an unattended rollback passes over.
-	PassesOver = "passes over "
 
 	maxOthers = 3 // other donors that are compared
 	maxLines  = 5 // of each, that are shown

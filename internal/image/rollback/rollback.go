@@ -83,6 +83,7 @@ type rollback struct {
 
 	definitions []fleet.Definition     // all of the gallery's
 	last        journal.Record         // that ended
+	passesOver  []string               // notes, see plan.Plan
 	customData  *fleet.Secret          // what the model's is replaced by; nil leaves it
 	writes      []fleet.WriteExtension // to do
 }
@@ -328,7 +329,7 @@ func (r *rollback) choose(d *plan.Problems, pool fleet.Pool, versions []fleet.Im
 	s := &r.s
 	s.Return, s.CustomData, s.Was = plan.Return{}, "", pool.Model.Image
 	now, _ := plan.VersionOf(versions, pool.Model.Image, pool.Location)
-	d.Refuse(r.req.From != "" && r.req.From != now.Name, "ModelChanged", string(pool.ID),
+	d.Refuse(r.req.From != "" && r.req.From != now.Name, CodeModelChanged, string(pool.ID),
 		"the model names "+pool.Model.Image.Text()+" by now, not "+r.req.From, "see ortet status for what new nodes come from")
 	back, problems := plan.ReturnTo(versions, pool, s.Original, r.req.To)
 	before, unfinished := r.unfinished(pool, versions)
@@ -376,8 +377,9 @@ func (r *rollback) choose(d *plan.Problems, pool fleet.Pool, versions []fleet.Im
 // chooseAllowed chooses, and loads what goes with it. An unattended rollback passes over versions
 // that need what it may not restore.
 func (r *rollback) chooseAllowed(ctx context.Context, d *plan.Problems, pool fleet.Pool,
-	versions []fleet.ImageVersion) (notes []string) {
+	versions []fleet.ImageVersion) []string {
 	var nearest plan.Problems
+	r.passesOver = nil
 	for {
 		var p plan.Problems
 		found := r.choose(&p, pool, versions)
@@ -391,14 +393,14 @@ func (r *rollback) chooseAllowed(ctx context.Context, d *plan.Problems, pool fle
 		switch {
 		case passable:
 			cannot := slices.ContainsFunc(p, func(x fleet.Problem) bool { return x.Code == codeOtherKind })
-			notes = append(notes, PassesOver+r.s.To.Name()+
+			r.passesOver = append(r.passesOver, "passes over "+r.s.To.Name()+
 				cmp.Or(workflow.SkipIf(cannot, ", which the model's machines cannot boot"), ", which needs what a donor's disk showed"))
 			versions = slices.DeleteFunc(slices.Clone(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(r.s.To) })
 			continue
 		case len(p) > 0:
 			*d = append(*d, nearest...)
 		}
-		return append(notes, found...)
+		return append(slices.Clone(r.passesOver), found...)
 	}
 }
 
@@ -453,15 +455,18 @@ func (s *Service) Plan(ctx context.Context, q Request) (p plan.Plan, err error) 
 		run, err := r.Plan(ctx, rec)
 		notes, _ := r.Recorded()
 		return plan.Plan{
-			Kind: Kind, Pool: r.s.Pool, Version: r.s.To, Problems: run.Problems, Notes: slices.Concat(notes, run.Left),
+			Kind: Kind, Pool: r.s.Pool, Version: r.s.To, Problems: run.Problems, Notes: slices.Concat(notes, run.Left), PassesOver: r.passesOver,
 			NothingToDo: r.result.NothingToDo, Steps: capture.Steps(run.Table, nil),
 		}, err
 	})
 	return p, err
 }
 
-// codeOtherKind is the problem of a version that the model's machines cannot boot.
-const codeOtherKind = "OtherKind"
+const (
+	// CodeModelChanged is the problem of a model whose image others changed meanwhile.
+	CodeModelChanged = "ModelChanged"
+	codeOtherKind    = "OtherKind" // of a version that the model's machines cannot boot
+)
 
 // boots refuses a version of another definition than the model names, if the model's size or security
 // type does not fit. That sizes cannot be read is no reason to refuse: listing them needs a right on the subscription.

@@ -83,7 +83,7 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	return r.Change(ctx, p, r.s.Pool, patch, is, func(ctx context.Context, pool fleet.Pool) error {
 		problems := plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)
 		now, was := pool.Model.Image, r.s.Was // zero in a record of an earlier release
-		problems.Refuse(was != fleet.ImageReference{} && !now.Same(was) && !now.Same(image), "ModelChanged", string(pool.ID),
+		problems.Refuse(was != fleet.ImageReference{} && !now.Same(was) && !now.Same(image), CodeModelChanged, string(pool.ID),
 			"the model names "+now.Text()+" by now, not "+was.Text()+", which this rollback was planned from",
 			"see ortet status for what new nodes come from, and run the command again if they shall come from "+name)
 		err := capture.Refuse("patch model", string(pool.ID), problems)

@@ -36,7 +36,7 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 		}
 		result, err = w.Rollback.Rollback(ctx, w.back(why))
 		switch is := errors.As(err, &out); {
-		case refusedFor(err, "Held"): // by a capture or a rollback of somebody else
+		case workflow.RefusedFor(err, workflow.CodeHeld): // by a capture or a rollback of somebody else
 			w.say("waits for the pool's lock: " + err.Error())
 			return false, nil
 		case is && out.Exit == workflow.ExitInterrupted && out.Step == "preflight": // not begun: the finding is not recorded
@@ -60,7 +60,7 @@ func (w *watch) takeBack(ctx context.Context, why string) error {
 		return true, err
 	})
 	refused := errors.As(err, new(*workflow.Refused))
-	noWay := refused && !refusedFor(err, "ModelChanged")
+	noWay := refused && !workflow.RefusedFor(err, rollback.CodeModelChanged)
 	if over != nil && !noWay {
 		return over
 	}
@@ -166,12 +166,6 @@ func (w *watch) still(ctx context.Context) error {
 		err = l.chosen()
 	}
 	return err
-}
-
-// refusedFor reports a refusal for a problem with this code.
-func refusedFor(err error, code string) bool {
-	var refused *workflow.Refused
-	return errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == code })
 }
 
 // passed reports whether a clone has passed.

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -149,7 +148,7 @@ func (s *Service) Watch(ctx context.Context, q Request) (Result, error) {
 	}
 	end := workflow.Event{Kind: workflow.EventDone, Message: w.result.Why, Elapsed: s.Now().Sub(begun)}
 	if err != nil {
-		end.Kind, end.Message = workflow.EventFailed, err.Error()
+		end.Kind, end.Message = workflow.EventFailed, workflow.FailureText(err)
 	}
 	w.event(end)
 	return w.result, err
@@ -330,14 +329,17 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 		d.Denied(group, denied, nil)
 	}
 	for _, x := range p.Problems {
-		if x.Code == "AzureDenied" || x.Code == "ClusterDenied" || x.Code == capture.CodeOtherNamespace {
+		switch x.Code {
+		case plan.CodeAzureDenied, plan.CodeClusterDenied, capture.CodeOtherNamespace:
 			d = append(d, x)
-		} else if w.finding == "" {
+			continue
+		}
+		if w.finding == "" {
 			w.note("if its nodes fail, there is no way back: %s", x.What)
 		}
 	}
-	for _, note := range p.Notes {
-		if strings.HasPrefix(note, rollback.PassesOver) && w.finding == "" {
+	for _, note := range p.PassesOver {
+		if w.finding == "" {
 			w.note("if its nodes fail, the way back %s", note)
 		}
 	}

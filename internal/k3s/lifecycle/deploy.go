@@ -85,7 +85,7 @@ func (c *clock) report(kind, message string) {
 
 func (c *clock) end(err error) {
 	if err != nil {
-		c.report(workflow.EventFailed, err.Error())
+		c.report(workflow.EventFailed, workflow.FailureText(err))
 		return
 	}
 	c.report(workflow.EventDone, "")

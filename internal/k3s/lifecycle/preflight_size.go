@@ -35,7 +35,7 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 	}}
 	for i, pool := range spec.Pools {
 		set, exists := o.sets[pool.Name]
-		if slices.ContainsFunc(d.Kept[pool.Name], func(kept string) bool { return strings.HasPrefix(kept, "size ") }) {
+		if d.Pools[pool.Name].Size != pool.Size {
 			continue // the file's size is not used
 		}
 		all = append(all, machine{
