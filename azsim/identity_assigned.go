@@ -24,7 +24,7 @@ func identityResourceType() *resourceType {
 			}
 		},
 		check: func(_ *call, d *draft) error {
-			addMissing(d.next, object{"tags": object{}})
+			fillMember(d.next, "tags", object{})
 			return nil
 		},
 		located: true,

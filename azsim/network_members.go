@@ -92,6 +92,7 @@ func fillDefaults(tree any, list []memberDefault, version string) {
 	}
 }
 
+// fillMember adds a member that a tree does not have. Of an object that it has, what it lacks.
 func fillMember(tree any, path string, value any) {
 	head, rest, more := strings.Cut(path, ".")
 	parent, ok := tree.(object)
@@ -101,9 +102,12 @@ func fillMember(tree any, path string, value any) {
 	name, each := strings.CutSuffix(head, "[]")
 	name, given := strings.CutSuffix(name, "?")
 	switch {
+	case !more && parent[name] == nil:
+		parent[name] = value
 	case !more:
-		if parent[name] == nil {
-			parent[name] = value
+		inner, _ := value.(object)
+		for k, v := range inner {
+			fillMember(parent[name], k, v)
 		}
 	case each:
 		list, _ := parent[name].([]any)

@@ -152,19 +152,19 @@ func (c *call) accountDefaults(d *draft) {
 	now := azureTime(c.now)
 	service := func() object { return object{"enabled": true, "keyType": "Account", "lastEnabledTime": now} }
 	p := d.properties()
-	addMissing(d.next, object{"tags": object{}})
-	addMissing(p, object{
+	fillMember(d.next, "tags", object{})
+	fillMember(d.next, "properties", object{
 		"supportsHttpsTrafficOnly": c.version >= "2019-04-01", "allowBlobPublicAccess": c.version < "2023-01-01", "minimumTlsVersion": "TLS1_0",
 		"networkAcls": object{"bypass": "AzureServices", "virtualNetworkRules": []any{}, "ipRules": []any{}, "defaultAction": "Allow"},
 		"encryption":  object{"keySource": "Microsoft.Storage"},
 	})
 	encryption := p["encryption"].(object)
 	if old, was := at(d.old, "properties", "encryption", "services").(object); was { // a change keeps the times
-		addMissing(encryption, object{"services": old})
+		fillMember(encryption, "services", old)
 	}
-	addMissing(encryption, object{"services": object{"blob": service(), "file": service()}})
+	fillMember(encryption, "services", object{"blob": service(), "file": service()})
 	if kind := text(d.next, "kind"); kind == "StorageV2" || kind == "BlobStorage" {
-		addMissing(p, object{"accessTier": "Hot"})
+		fillMember(p, "accessTier", "Hot")
 	}
 	acls, _ := p["networkAcls"].(object)
 	acls["bypass"] = spelledBypass(text(acls, "bypass"))
@@ -172,7 +172,7 @@ func (c *call) accountDefaults(d *draft) {
 		rules, _ := acls[name].([]any)
 		for _, r := range rules {
 			rule, _ := r.(object)
-			addMissing(rule, object{"action": "Allow"})
+			fillMember(rule, "action", "Allow")
 			if name == "virtualNetworkRules" {
 				rule["state"] = stateSucceeded
 			}
@@ -191,21 +191,6 @@ func spelledBypass(bypass string) string {
 		}
 	}
 	return strings.Join(out, ", ")
-}
-
-// addMissing adds the members that tree has not, in objects within it too. Both become
-// parts of tree.
-func addMissing(tree, defaults object) {
-	for k, v := range defaults {
-		inner, isObject := v.(object)
-		within, has := tree[k].(object)
-		switch {
-		case isObject && has:
-			addMissing(within, inner)
-		case tree[k] == nil:
-			tree[k] = v
-		}
-	}
 }
 
 // azureTime is a time in the form of storage accounts.
