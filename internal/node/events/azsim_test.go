@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/test/simulation"
 )
 
@@ -48,7 +49,7 @@ func (m *computers) runs() map[string]azsim.Computer {
 
 // ask is an instance's metadata service.
 func (m *computers) ask(name string) AskMetadata {
-	return func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+	return func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 		m.mu.Lock()
 		h := m.metas[name]
 		m.mu.Unlock()
@@ -56,7 +57,7 @@ func (m *computers) ask(name string) AskMetadata {
 		r.Header.Set("Metadata", "true")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		return Reply{Code: w.Code, Body: w.Body.Bytes()}, ctx.Err()
+		return bootstrap.Answer{Code: w.Code, Body: w.Body.Bytes()}, ctx.Err()
 	}
 }
 
