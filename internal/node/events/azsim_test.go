@@ -13,7 +13,7 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/node/bootstrap"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 // computers is a Substrate that remembers what runs.
@@ -68,7 +68,7 @@ func onAzure(t *testing.T, play func(w *world, azure *azsim.Server, m *computers
 		m := &computers{running: map[string]azsim.Computer{}, metas: map[string]http.Handler{}}
 		azure := &azsim.Server{Seed: 1, Substrate: m}
 		defer azure.Close()
-		if err := (simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Spot("Deallocate")}).CreateIn(t.Context(), azure); err != nil {
+		if err := (azsimserver.Pool{Name: "pool1", Capacity: 2, Change: azsimserver.Spot("Deallocate")}).CreateIn(t.Context(), azure); err != nil {
 			t.Fatal(err)
 		}
 		w, neighbour := newWorld(t), newWorld(t)
