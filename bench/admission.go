@@ -28,8 +28,8 @@ import (
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/node/join"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -168,8 +168,8 @@ func (s *admissionSite) startCluster(ctx context.Context) error {
 }
 
 func (s *admissionSite) makeMachines(ctx context.Context, nodes int64, change func(map[string]any)) error {
-	if err := (simulation.Pool{Name: admissionPool, Capacity: nodes, Change: func(body map[string]any) {
-		simulation.Bare(body)
+	if err := (azsimserver.Pool{Name: admissionPool, Capacity: nodes, Change: func(body map[string]any) {
+		azsimserver.Bare(body)
 		body["properties"].(map[string]any)["singlePlacementGroup"] = false // more than 100
 		if change != nil {
 			change(body)

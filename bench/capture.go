@@ -22,8 +22,8 @@ import (
 
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const pool = "bench-pool1-vmss"
@@ -31,7 +31,7 @@ const pool = "bench-pool1-vmss"
 // world is a control plane and a simulated Azure with a pool of hollow nodes.
 type world struct {
 	cp     *controlplane.ControlPlane
-	azure  *simulation.Azure
+	azure  *azsimserver.Azure
 	client *kubernetes.Clientset
 	bin    string
 	web    *http.Client // for azsim's own endpoints
@@ -79,10 +79,10 @@ func newWorld(ctx context.Context, bin string, speed float64, version map[string
 	if err != nil {
 		return nil, err
 	}
-	w.azure, err = simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: simulation.Hollow, ClientCA: w.cp.CAFile,
+	w.azure, err = azsimserver.Start(ctx, azsimserver.Config{
+		Dir: filepath.Join(dir, "azure"), Bin: bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: azsimserver.Hollow, ClientCA: w.cp.CAFile,
 		Spec: map[string]any{"profile": map[string]any{"version.create": version}},
-		Pools: []simulation.Pool{{Name: pool, Capacity: 3, CustomData: simulation.CloudConfig(map[string][]byte{
+		Pools: []azsimserver.Pool{{Name: pool, Capacity: 3, CustomData: azsimserver.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
 		})}},
 	})
@@ -98,7 +98,7 @@ func newWorld(ctx context.Context, bin string, speed float64, version map[string
 	if w.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	_, err = simulation.AwaitReady(ctx, w.client, 3)
+	_, err = azsimserver.AwaitReady(ctx, w.client, 3)
 	return w, err
 }
 

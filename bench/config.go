@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/node/config"
 	"github.com/ortet/ortet/internal/node/config/files"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -159,7 +160,7 @@ func (s *configSite) makeConfigNodes(ctx context.Context) error {
 	for i := range configNodes {
 		n := &configNode{site: s, name: fmt.Sprintf("pool1-%06d", i), watching: make(chan struct{}), done: make(chan struct{})}
 		n.root = filepath.Join(s.dir, "nodes", n.name)
-		n.kubelet = config.AsKubelet(n.root)
+		n.kubelet = bootstrap.APIServer(n.root)
 		s.nodes[n.name], s.names = n, append(s.names, n.name)
 		g.Go(func() error {
 			login, err := s.cp.KubeconfigFor(controlplane.Client{User: "system:node:" + n.name, Groups: []string{"system:nodes"}})
@@ -363,10 +364,10 @@ func (*configNode) Drift() ([]string, error) { return nil, nil }
 func (*configNode) Forget() error { return nil }
 
 // Ask asks as the kubelet, and records the answer after Apply.
-func (n *configNode) Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (code int, status string, answer []byte, err error) {
+func (n *configNode) Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (bootstrap.Answer, error) {
 	n.site.asks.Add(1)
-	code, status, answer, err = n.kubelet.Ask(ctx, method, path, contentType, body)
-	if err == nil && code == http.StatusOK && method == http.MethodPatch {
+	a, err := n.kubelet.Ask(ctx, method, path, contentType, body)
+	if err == nil && a.Code == http.StatusOK && method == http.MethodPatch {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if !n.began.IsZero() && n.answered.IsZero() {
@@ -374,7 +375,7 @@ func (n *configNode) Ask(ctx context.Context, method string, path func(node stri
 			close(n.done)
 		}
 	}
-	return code, status, answer, err
+	return a, err
 }
 
 // Watch watches as the kubelet.

@@ -25,8 +25,8 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -144,7 +144,7 @@ func statusOf(pid int, name string) (int64, error) {
 
 func makePools(ctx context.Context, s *azsim.Server) error {
 	for i := range controllerPools {
-		if err := (simulation.Pool{Name: fmt.Sprintf("pool%02d", i), Capacity: controllerEach, Change: simulation.Bare}).CreateIn(ctx, s); err != nil {
+		if err := (azsimserver.Pool{Name: fmt.Sprintf("pool%02d", i), Capacity: controllerEach, Change: azsimserver.Bare}).CreateIn(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -95,10 +95,8 @@ func (s *admissionSite) evict(ctx context.Context, i int, phase time.Duration) (
 		defer close(ended)
 		events.Run(watcher, events.Options{
 			State: filepath.Join(root, "events.json"), VMID: computer.VMID, BootID: "bench", Metadata: s.ask(host), Server: leaver{client},
-			Kubernetes: func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
-				return bootstrap.AskAsKubelet(ctx, root, method, path, contentType, body)
-			},
-			Ready: func() { close(watching) }, Log: slog.New(slog.DiscardHandler),
+			Kubernetes: bootstrap.APIServer(root).Ask,
+			Ready:      func() { close(watching) }, Log: slog.New(slog.DiscardHandler),
 		})
 	}()
 	defer func() {
@@ -160,17 +158,17 @@ func (s *admissionSite) makeNode(ctx context.Context, host, instance string) err
 
 // ask is a machine's metadata service, as its watcher asks it.
 func (s *admissionSite) ask(host string) events.AskMetadata {
-	return func(ctx context.Context, method, path string, body []byte) (events.Reply, error) {
+	return func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 		request, err := http.NewRequestWithContext(ctx, method, s.metadata.URL+"/"+host+path, bytes.NewReader(body))
 		if err != nil {
-			return events.Reply{}, err
+			return bootstrap.Answer{}, err
 		}
 		request.Header.Set("Metadata", "true")
 		answer, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return events.Reply{}, err
+			return bootstrap.Answer{}, err
 		}
-		r := events.Reply{Code: answer.StatusCode}
+		r := bootstrap.Answer{Code: answer.StatusCode}
 		r.Date, _ = http.ParseTime(answer.Header.Get("Date")) // zero where there is none
 		r.Body, err = io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 		return r, errors.Join(err, answer.Body.Close())

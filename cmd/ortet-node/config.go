@@ -111,7 +111,7 @@ func (f *configFlags) run(ctx context.Context, command string, std stdio, log *s
 	if err != nil {
 		return err
 	}
-	node := config.AsKubelet(f.root)
+	node := bootstrap.APIServer(f.root)
 	applier := apply.New(apply.Options{
 		Root: cmp.Or(f.root, bootstrap.DefaultRoot()), Files: store, System: apply.Machine(), KubeletConfigDir: settings.KubeletConfigDir,
 		Heartbeat: config.Heartbeat(node, time.Now), Now: time.Now, Log: log, Boot: command == "boot",

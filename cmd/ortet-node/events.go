@@ -210,10 +210,8 @@ func (f *eventsFlags) watch(ctx context.Context, seen string, tell func(string))
 	_, vmID, bootID := bootstrap.Identify(f.root)
 	events.Run(ctx, events.Options{
 		Settings: f.settings, State: f.state, VMID: vmID, BootID: bootID, Metadata: events.Metadata(f.metadata), Server: f.server, Log: f.log,
-		Kubernetes: func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
-			return bootstrap.AskAsKubelet(ctx, f.root, method, path, contentType, body)
-		},
-		Ready: func() { tell("READY=1\n" + status) },
+		Kubernetes: bootstrap.APIServer(f.root).Ask,
+		Ready:      func() { tell("READY=1\n" + status) },
 		Alive: func() {
 			tell("WATCHDOG=1")
 			if stamp(bootstrap.Under(f.root, f.serverFile())) != seen {

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/kubesim/serve"
 	"github.com/ortet/ortet/test/serverboot"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -54,8 +54,8 @@ func elastic(ctx context.Context, out io.Writer, p plot) (err error) {
 		return err
 	}
 	defer cleanly(ctx, &err, kube.Stop)
-	azure, err := simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: kube.Kubeconfig, Instances: simulation.Hollow, ClientCA: kube.CAFile,
+	azure, err := azsimserver.Start(ctx, azsimserver.Config{
+		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: kube.Kubeconfig, Instances: azsimserver.Hollow, ClientCA: kube.CAFile,
 		Spec: map[string]any{"publicAddresses": network + "0/24", "faults": []any{map[string]any{
 			"name": "no capacity", "method": "PUT", "path": "/virtualMachineScaleSets/" + noCapacity + "$", "effect": "error", "status": 409, "code": "SkuNotAvailable",
 			"message": "The requested size for resource '" + noCapacity + "' is currently not available in this location. Please try another size or deploy to a different location or different zone.",
@@ -99,7 +99,7 @@ exec %s "$@"
 `
 
 // inviteElastic says how to follow the tutorial.
-func inviteElastic(out io.Writer, dir string, azure *simulation.Azure) error {
+func inviteElastic(out io.Writer, dir string, azure *azsimserver.Azure) error {
 	work := filepath.Join(dir, "work")
 	env, err := enter(dir, filepath.Join(dir, "kubeconfig"), "", fmt.Sprintf("export AZURE_SUBSCRIPTION_ID=%s\ncd %s\n", azure.Endpoint.Subscription, work), azure)
 	err = errors.Join(err, os.Mkdir(work, 0o755),
@@ -137,7 +137,7 @@ type elasticWorld struct {
 	said   string                  // the last error
 }
 
-func newElasticWorld(out io.Writer, kube *serve.Cluster, azure *simulation.Azure) (*elasticWorld, error) {
+func newElasticWorld(out io.Writer, kube *serve.Cluster, azure *azsimserver.Azure) (*elasticWorld, error) {
 	e := &elasticWorld{out: out, kube: kube, state: map[string]string{}, open: map[string]net.Listener{}}
 	config, err := kube.RESTConfig()
 	if err != nil {

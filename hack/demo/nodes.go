@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 // showNodes prints the cluster's nodes, the pods on each, and the image that its
 // disk was made from.
-func showNodes(ctx context.Context, out io.Writer, client kubernetes.Interface, azure *simulation.Azure) error {
+func showNodes(ctx context.Context, out io.Writer, client kubernetes.Interface, azure *azsimserver.Azure) error {
 	say(out, "The cluster's nodes")
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 const (
@@ -53,7 +53,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	switch p.pool {
 	case "":
 	case "flexible":
-		kind, change = ", a Flexible scale set", simulation.Flexible
+		kind, change = ", a Flexible scale set", azsimserver.Flexible
 	default:
 		return fmt.Errorf("unknown kind of pool %q: leave POOL empty, or set it to flexible", p.pool)
 	}
@@ -74,9 +74,9 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	if err != nil {
 		return err
 	}
-	azure, err := simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: kube.kubeconfig, Instances: simulation.Hollow, ClientCA: kube.caFile,
-		Pools: []simulation.Pool{{Name: pool, Capacity: workers, Change: change, CustomData: simulation.CloudConfig(map[string][]byte{
+	azure, err := azsimserver.Start(ctx, azsimserver.Config{
+		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: kube.kubeconfig, Instances: azsimserver.Hollow, ClientCA: kube.caFile,
+		Pools: []azsimserver.Pool{{Name: pool, Capacity: workers, Change: change, CustomData: azsimserver.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
 		})}},
 	})
@@ -93,7 +93,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	if err != nil {
 		return err
 	}
-	nodes, err := simulation.AwaitReady(ctx, client, workers)
+	nodes, err := azsimserver.AwaitReady(ctx, client, workers)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	if err := azure.ScaleOut(ctx, pool, 1); err != nil {
 		return err
 	}
-	if _, err := simulation.AwaitReady(ctx, client, workers+1); err != nil {
+	if _, err := azsimserver.AwaitReady(ctx, client, workers+1); err != nil {
 		return err
 	}
 	if err := showNodes(ctx, out, client, azure); err != nil {
@@ -158,7 +158,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 }
 
 // refusedImage ends the story of an image that its canary kept out of the pool.
-func refusedImage(ctx context.Context, out io.Writer, kube cluster, azure *simulation.Azure, p plot, same bool, err error) error {
+func refusedImage(ctx context.Context, out io.Writer, kube cluster, azure *azsimserver.Azure, p plot, same bool, err error) error {
 	if !p.bad || p.canary == "" {
 		return err
 	}
@@ -193,7 +193,7 @@ func spoil(dir string) error {
 }
 
 // invite says how a user's own commands reach the world.
-func invite(out io.Writer, dir string, kube cluster, azure *simulation.Azure, node string) error {
+func invite(out io.Writer, dir string, kube cluster, azure *azsimserver.Azure, node string) error {
 	env, err := enter(dir, kube.kubeconfig, kube.kubectl, "", azure)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ kubectl get nodes    # yours to bring; see docs/reference/playground.md
 
 // enter writes the file that a shell reads to reach the world, and more into it. kubectl is
 // a command of the shell; "" is the user's own.
-func enter(dir, kubeconfig, kubectl, more string, azure *simulation.Azure) (env string, err error) {
+func enter(dir, kubeconfig, kubectl, more string, azure *azsimserver.Azure) (env string, err error) {
 	bin, err := filepath.Abs("bin")
 	if err != nil {
 		return "", err
@@ -254,7 +254,7 @@ func say(out io.Writer, format string, args ...any) {
 }
 
 // ortet runs the real binary as its user would, on this terminal.
-func ortet(ctx context.Context, out io.Writer, kube cluster, azure *simulation.Azure, args ...string) error {
+func ortet(ctx context.Context, out io.Writer, kube cluster, azure *azsimserver.Azure, args ...string) error {
 	say(out, "ortet %s", strings.ReplaceAll(strings.Join(args, " "), " --", " \\\n     --"))
 	cmd := exec.CommandContext(ctx, filepath.Join("bin", "ortet"), append(args, "--azure-config="+azure.Endpoint.AzureConfig, "--kubeconfig="+kube.kubeconfig)...)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+azure.Endpoint.CAFile)

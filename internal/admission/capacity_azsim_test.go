@@ -18,7 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 const simPools = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/")
@@ -51,9 +51,9 @@ func newAzsimWorld(t *testing.T) *azsimWorld {
 // pool makes a Uniform scale set.
 func (w *azsimWorld) pool(name string, instances int64, spot bool) fleet.ResourceID {
 	w.Helper()
-	p := simulation.Pool{Name: name, Capacity: instances, Change: simulation.Bare}
+	p := azsimserver.Pool{Name: name, Capacity: instances, Change: azsimserver.Bare}
 	if spot {
-		p.Change = simulation.Spot("Delete")
+		p.Change = azsimserver.Spot("Delete")
 	}
 	if err := p.CreateIn(w.Context(), w.sim); err != nil {
 		w.Fatal(err)

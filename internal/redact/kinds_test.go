@@ -163,5 +163,5 @@ func kindCases() []kindCase {
 }
 
 func allKindCases() []kindCase {
-	return append(append(kindCases(), moreKindCases()...), thirdKindCases()...)
+	return append(append(kindCases(), daemonKindCases()...), cloudKindCases()...)
 }

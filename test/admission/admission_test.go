@@ -43,9 +43,9 @@ import (
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/node/join"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
-	"github.com/ortet/ortet/test/simulation"
 	"github.com/ortet/ortet/test/syncbuffer"
 )
 
@@ -143,7 +143,7 @@ func newAdmissionWorld(t *testing.T) *admissionWorld {
 	azure := &azsim.Server{Speed: 20000, Substrate: w.machines, AttestationChain: true}
 	web := httptest.NewTLSServer(azure)
 	t.Cleanup(func() { web.Close(); azure.Close() })
-	must(t, simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Bare}.CreateIn(t.Context(), azure))
+	must(t, azsimserver.Pool{Name: "pool1", Capacity: 2, Change: azsimserver.Bare}.CreateIn(t.Context(), azure))
 
 	dir := t.TempDir()
 	file := func(name string, text []byte) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/kubesim"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const testFile = `apiVersion: batch/v1
@@ -54,7 +54,7 @@ func testWorld(t *testing.T, granted []kube.Rule, code int32) *world {
 		}
 		w.kube.Each("pods", func(o runtime.Object) bool {
 			if p := o.(*corev1.Pod); p.Namespace == "tests" {
-				w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = simulation.Ended(p, code) })
+				w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = azsimserver.Ended(p, code) })
 			}
 			return true
 		})

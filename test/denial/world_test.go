@@ -29,8 +29,8 @@ import (
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/kubesim"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -89,7 +89,7 @@ func newWorldOf(t *testing.T, spec azsim.Spec, change func(map[string]any), rule
 	spec.Resources = append(spec.Resources, azsim.ResourceSpec{Type: "Microsoft.Compute/diskEncryptionSets", Name: keys.Name(),
 		Body: map[string]any{"location": "westeurope", "properties": map[string]any{"activeKey": map[string]any{"keyUrl": "https://keys.vault.azure.net/keys/disks/1"}}}})
 	must(t, w.azure.Create(t.Context(), &spec))
-	must(t, simulation.Pool{Name: pool.Name(), Capacity: 3, CustomData: customData, Change: func(body map[string]any) {
+	must(t, azsimserver.Pool{Name: pool.Name(), Capacity: 3, CustomData: customData, Change: func(body map[string]any) {
 		if change != nil {
 			change(body)
 		}
@@ -182,7 +182,7 @@ func (w *world) kubelet(r kubesim.Request) {
 	}
 	w.kube.Each("pods", func(o runtime.Object) bool {
 		if pod := o.(*corev1.Pod); pod.Namespace == r.Namespace && pod.Status.Phase != corev1.PodSucceeded {
-			w.kube.Change("pods", pod.Namespace, pod.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = simulation.Ended(pod, 0) })
+			w.kube.Change("pods", pod.Namespace, pod.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = azsimserver.Ended(pod, 0) })
 		}
 		return true
 	})
@@ -196,7 +196,7 @@ func (w *world) log(namespace, name string) []byte {
 	}
 	command := pod.Spec.Containers[0].Command
 	report := wire.GeneralizeReport{
-		Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized,
+		Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized,
 		Joins: []string{"/etc/kubernetes/bootstrap-kubelet.conf"}, NoProtected: []string{"Microsoft.AKS.Compute.AKS-Engine.Linux.Billing"},
 	}
 	const script = "Microsoft.Azure.Extensions.CustomScript"
@@ -204,13 +204,13 @@ func (w *world) log(namespace, name string) []byte {
 		report.NoProtected = append(report.NoProtected, script)
 	}
 	save := func(kind wire.SealedKind, name, text string) {
-		item, err := simulation.Seal(command, kind, name, text)
+		item, err := azsimserver.Seal(command, kind, name, text)
 		if err != nil {
 			w.t.Error(err)
 		}
 		report.Saved = append(report.Saved, item)
 	}
-	if simulation.Flag(command, "--seal-to") != "" {
+	if azsimserver.Flag(command, "--seal-to") != "" {
 		save(wire.CustomData, "", customData)
 		if w.settings != "" {
 			save(wire.ProtectedSettings, script, w.settings)

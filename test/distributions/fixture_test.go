@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/azsim"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 // A fixture is what a distribution makes. Each has two nodes, so that one can be the other's
@@ -73,7 +73,7 @@ func (f fixture) pool() string {
 func (f fixture) create(t *testing.T, s *azsim.Server) {
 	t.Helper()
 	if f.Set != nil {
-		must(t, simulation.Pool{Name: f.Set.Name, Capacity: 2, CustomData: f.CustomData, Change: f.set}.CreateIn(t.Context(), s))
+		must(t, azsimserver.Pool{Name: f.Set.Name, Capacity: 2, CustomData: f.CustomData, Change: f.set}.CreateIn(t.Context(), s))
 		return
 	}
 	subnet := f.id("Microsoft.Network/virtualNetworks", "vnet/subnets/nodes")
@@ -90,7 +90,7 @@ func (f fixture) create(t *testing.T, s *azsim.Server) {
 	must(t, s.Create(t.Context(), &spec))
 }
 
-// set changes the scale set of package simulation into the fixture's.
+// set changes the scale set of package azsimserver into the fixture's.
 func (f fixture) set(body map[string]any) {
 	body["tags"] = f.Set.Tags
 	if f.Set.Identity != nil {

@@ -29,8 +29,8 @@ import (
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/kubesim"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 // TestMain has this process trust httptest's servers: what is trusted is read once.
@@ -209,7 +209,7 @@ func (w *world) kubelet(r kubesim.Request) {
 	}
 	w.kube.Each("pods", func(o runtime.Object) bool {
 		if pod := o.(*corev1.Pod); pod.Namespace == r.Namespace && pod.Status.Phase != corev1.PodSucceeded {
-			w.kube.Change("pods", pod.Namespace, pod.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = simulation.Ended(pod, 0) })
+			w.kube.Change("pods", pod.Namespace, pod.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = azsimserver.Ended(pod, 0) })
 		}
 		return true
 	})
@@ -223,7 +223,7 @@ func (w *world) log(namespace, name string) []byte {
 		return nil
 	}
 	command := pod.Spec.Containers[0].Command
-	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized,
+	report := wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized,
 		Saved: []wire.SealedItem{{Kind: wire.CustomData, SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(w.fixture.CustomData)))}}}
 	line, err := json.Marshal(wire.GeneralizeLine{Report: &report})
 	if err != nil {

@@ -55,7 +55,7 @@ func TestOrtet(t *testing.T) {
 		{"interrupt", interrupted},
 		{"elsewhere", killedElsewhere},
 		{"refused", refused},
-		{"first", firstCommands},
+		{"first", readmeCommands},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 type world struct {
 	bin   string
 	cp    *controlplane.ControlPlane
-	azure *simulation.Azure
+	azure *azsimserver.Azure
 	kube  kubernetes.Interface
 	web   *http.Client // to azsim's own endpoints
 }
@@ -57,12 +57,12 @@ func newWorld(t *testing.T, pools []poolSpec) *world {
 	w := &world{bin: binaries(t), cp: controlplane.Shared(t)}
 	bootstrap, err := w.cp.BootstrapKubeconfig(ctx, w.cp.Server, time.Now().Add(time.Hour))
 	must(t, err)
-	customData := simulation.CloudConfig(map[string][]byte{"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap})
+	customData := azsimserver.CloudConfig(map[string][]byte{"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap})
 
 	principals := []azsim.Principal{{
 		Name: "harness", ClientID: clientID("harness"), ObjectID: objectID("harness"), Secret: "secret-of-harness", Roles: []azsim.Grant{{Role: "Owner"}},
 	}}
-	var sets []simulation.Pool
+	var sets []azsimserver.Pool
 	for _, p := range pools {
 		grant := azsim.Grant{Role: "Owner"}
 		if len(p.denied) > 0 {
@@ -72,11 +72,11 @@ func newWorld(t *testing.T, pools []poolSpec) *world {
 			Name: p.short, ClientID: clientID(p.short), ObjectID: objectID(p.short), Secret: "secret-of-" + p.short, Roles: []azsim.Grant{grant},
 		})
 		// The pool's name is in it, so that no two pools share a saved Secret.
-		sets = append(sets, simulation.Pool{Name: scaleSet(p.short), Capacity: p.capacity, CustomData: customData + "# " + p.short + "\n", Change: p.change})
+		sets = append(sets, azsimserver.Pool{Name: scaleSet(p.short), Capacity: p.capacity, CustomData: customData + "# " + p.short + "\n", Change: p.change})
 	}
 	dir := t.TempDir()
-	w.azure, err = simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: w.bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: simulation.Hollow,
+	w.azure, err = azsimserver.Start(ctx, azsimserver.Config{
+		Dir: filepath.Join(dir, "azure"), Bin: w.bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: azsimserver.Hollow,
 		Pools: sets, Spec: map[string]any{"principals": principals},
 	})
 	must(t, err)

@@ -29,9 +29,9 @@ import (
 
 	"github.com/ortet/ortet/azsim/machine"
 	rootfs "github.com/ortet/ortet/hack/lab"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 // Addresses of frontends in the machines' network.
@@ -57,7 +57,7 @@ type world struct {
 	dir      string // of everything
 	bin      string
 	home     string // the operator's: cluster.yaml, keys, kubeconfig
-	azure    *simulation.Azure
+	azure    *azsimserver.Azure
 	began    time.Time
 	times    []string
 }
@@ -140,8 +140,8 @@ func (w *world) startAzure(image, machines string) {
 	}
 	go func() { _ = files.Serve(listener) }()
 	w.t.Cleanup(func() { _ = files.Close() })
-	w.azure, err = simulation.Start(w.ctx, simulation.Config{
-		Dir: w.path("azure"), Bin: w.bin, Speed: speed, Instances: simulation.Machine, Listen: arm,
+	w.azure, err = azsimserver.Start(w.ctx, azsimserver.Config{
+		Dir: w.path("azure"), Bin: w.bin, Speed: speed, Instances: azsimserver.Machine, Listen: arm,
 		Spec: map[string]any{"publicAddresses": "127.77.0.0/24"},
 		Args: []string{
 			"--name", armAddress, "--subnet", subnet, "--listen-plain", plain, "--image", "*=" + image,

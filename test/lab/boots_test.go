@@ -22,8 +22,8 @@ import (
 	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 // hangDeadline is how long the machine that hangs waits for its boot to end; the
@@ -137,7 +137,7 @@ timeouts: {discovery: 6s, tlsBootstrap: 20s, kubernetesAPICall: 5s, kubeletHealt
 		quoted([]string{"kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml  && echo success > /run/cluster-api/bootstrap-success.complete"}),
 		quoted(b.post),
 	)
-	return simulation.CloudConfig(files, commands...)
+	return azsimserver.CloudConfig(files, commands...)
 }
 
 // bakeAgent makes the image on which ortet-node is, as docs/how-to/extension.md says.
@@ -327,7 +327,7 @@ func (l *lab) bootAll(ctx context.Context, t *testing.T, c kubeadmCluster, all [
 			group.Go(func() {
 				// Azure says that it has made a machine once everything on it has started,
 				// which some of these never do.
-				if err := l.azure.Create(ctx, simulation.Pool{Name: b.pool, Capacity: 1, CustomData: b.customData(c)}); err != nil && ctx.Err() == nil {
+				if err := l.azure.Create(ctx, azsimserver.Pool{Name: b.pool, Capacity: 1, CustomData: b.customData(c)}); err != nil && ctx.Err() == nil {
 					t.Errorf("create the pool %s: %v", b.pool, err)
 				}
 			})

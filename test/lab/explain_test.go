@@ -16,8 +16,8 @@ import (
 
 	"github.com/ortet/ortet/internal/boots/explain"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 // journalForms are the forms of journalctl that ortet explain reads.
@@ -56,7 +56,7 @@ func TestExplainOnRealMachines(t *testing.T) {
 	for _, b := range explainBreaks() {
 		line.begin("a machine's " + b.pool + " is broken")
 		group.Go(func() { // which of some never ends: Azure waits for all that starts on them
-			if err := l.azure.Create(ctx, simulation.Pool{Name: b.pool, Capacity: 1, CustomData: b.customData(cluster)}); err != nil && ctx.Err() == nil {
+			if err := l.azure.Create(ctx, azsimserver.Pool{Name: b.pool, Capacity: 1, CustomData: b.customData(cluster)}); err != nil && ctx.Err() == nil {
 				t.Errorf("create the pool %s: %v", b.pool, err)
 			}
 		})

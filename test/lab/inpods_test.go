@@ -26,8 +26,8 @@ import (
 
 	"github.com/ortet/ortet/azsim/metadata"
 	rootfs "github.com/ortet/ortet/hack/lab"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -72,7 +72,7 @@ func TestAdmissionInPods(t *testing.T) {
 	line.begin("helm installs the server")
 	data := i.install(ctx, t)
 	line.begin("a machine boots and joins")
-	if err := i.azure.Create(ctx, simulation.Pool{Name: poolName, Capacity: 1, Change: simulation.Bare, CustomData: data}); err != nil {
+	if err := i.azure.Create(ctx, azsimserver.Pool{Name: poolName, Capacity: 1, Change: azsimserver.Bare, CustomData: data}); err != nil {
 		t.Fatalf("create the pool: %v", err)
 	}
 	all := i.awaitNodes(ctx, t, len(i.control)+1)
@@ -101,8 +101,8 @@ func newInstalled(ctx context.Context, t *testing.T, line *timeline) *installed 
 	line.begin("the control plane's nodes boot")
 	data, created := i.nodeData(ctx, t), make(chan error, 1)
 	go func() {
-		created <- i.azure.Create(ctx, simulation.Pool{Name: controlPool, Capacity: 2, CustomData: data, Change: func(body map[string]any) {
-			simulation.Bare(body)
+		created <- i.azure.Create(ctx, azsimserver.Pool{Name: controlPool, Capacity: 2, CustomData: data, Change: func(body map[string]any) {
+			azsimserver.Bare(body)
 			profile := body["properties"].(map[string]any)["virtualMachineProfile"].(map[string]any)
 			profile["storageProfile"].(map[string]any)["imageReference"].(map[string]any)["sku"] = controlImage
 		}})

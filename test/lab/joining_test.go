@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
 	"github.com/ortet/ortet/test/process"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -247,10 +247,10 @@ func (j *joining) createPool(ctx context.Context, t *testing.T, capacity int64) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	if err := j.azure.Create(ctx, simulation.Pool{
-		Name: poolName, Capacity: capacity, CustomData: simulation.CloudConfig(map[string][]byte{"/etc/ortet/join.json": settings}),
+	if err := j.azure.Create(ctx, azsimserver.Pool{
+		Name: poolName, Capacity: capacity, CustomData: azsimserver.CloudConfig(map[string][]byte{"/etc/ortet/join.json": settings}),
 		Change: func(body map[string]any) {
-			simulation.Bare(body)
+			azsimserver.Bare(body)
 			profile := body["properties"].(map[string]any)["virtualMachineProfile"].(map[string]any)
 			profile["priority"], profile["evictionPolicy"] = "Spot", "Delete"
 		},

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 const serverPool = "server"
@@ -46,7 +46,7 @@ func TestK3sCapture(t *testing.T) {
 	l.startAzure(ctx, t, map[string]string{"*": baked})
 
 	line.begin("server")
-	pool := simulation.Pool{Name: serverPool, Capacity: 1, CustomData: k3sData("k3s.service", k3sServerConfig), Change: simulation.Bare}
+	pool := azsimserver.Pool{Name: serverPool, Capacity: 1, CustomData: k3sData("k3s.service", k3sServerConfig), Change: azsimserver.Bare}
 	if err := l.azure.Create(ctx, pool); err != nil {
 		t.Fatalf("create the server: %v", err)
 	}
@@ -58,7 +58,7 @@ func TestK3sCapture(t *testing.T) {
 	line.begin("two agents")
 	token := l.machines.sh(ctx, t, server, "cat /var/lib/rancher/k3s/server/node-token")
 	config := fmt.Sprintf("server: https://%s:6443\ntoken: %s\npause-image: %s\n", l.addressOf(ctx, t, server), token, rootfs.PauseImage)
-	pool = simulation.Pool{Name: poolName, Capacity: 2, CustomData: k3sData("k3s-agent.service", config), Change: simulation.Bare}
+	pool = azsimserver.Pool{Name: poolName, Capacity: 2, CustomData: k3sData("k3s-agent.service", config), Change: azsimserver.Bare}
 	if err := l.azure.Create(ctx, pool); err != nil {
 		t.Fatalf("create the agents: %v", err)
 	}

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 const (
@@ -43,7 +43,7 @@ func TestOnlineCapture(t *testing.T) {
 	l.run(ctx, t, "go", "run", "./hack/image", "-name", recordsImage, "-out", l.image("records"), filepath.Join(l.bin, "records"))
 
 	line.begin("Flexible pool of three machines boots and joins")
-	pool := simulation.Pool{Name: poolName, Capacity: workers, CustomData: l.nodeData(ctx, t), Change: simulation.Flexible}
+	pool := azsimserver.Pool{Name: poolName, Capacity: workers, CustomData: l.nodeData(ctx, t), Change: azsimserver.Flexible}
 	if err := l.azure.Create(ctx, pool); err != nil {
 		t.Fatalf("create the pool: %v", err)
 	}

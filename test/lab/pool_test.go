@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -46,7 +46,7 @@ type lab struct {
 	client   kubernetes.Interface
 	// kubeconfig is an administrator's.
 	kubeconfig string
-	azure      *simulation.Azure
+	azure      *azsimserver.Azure
 	machines   *machines
 }
 
@@ -106,9 +106,9 @@ func (l *lab) startAzure(ctx context.Context, t *testing.T, images map[string]st
 		args = append(args, "--frontend", f)
 	}
 	var err error
-	l.azure, err = simulation.Start(ctx, simulation.Config{
+	l.azure, err = azsimserver.Start(ctx, azsimserver.Config{
 		Dir: filepath.Join(l.dir, "azure"), Bin: l.bin, Speed: speed, Kubeconfig: l.kubeconfig,
-		Instances: simulation.Machine, Listen: arm,
+		Instances: azsimserver.Machine, Listen: arm,
 		Args: args,
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ func (l *lab) createPool(ctx context.Context, t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	if err := l.azure.Create(ctx, simulation.Pool{Name: poolName, Capacity: workers, CustomData: l.nodeData(ctx, t)}); err != nil {
+	if err := l.azure.Create(ctx, azsimserver.Pool{Name: poolName, Capacity: workers, CustomData: l.nodeData(ctx, t)}); err != nil {
 		t.Fatalf("create the pool: %v", err)
 	}
 }

@@ -25,8 +25,8 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/test/access"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/kubesim"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -91,7 +91,7 @@ func newWorld(t *testing.T) *world {
 	})
 	must(t, w.azure.Create(t.Context(), &azsim.Spec{}))
 	for name, capacity := range map[string]int64{pool: 2, second: 2, third: 2, fourth: 2, aks: 1, masters: 1} {
-		must(t, simulation.Pool{Name: name, Capacity: capacity, CustomData: "#cloud-config\nruncmd: [join]\n"}.CreateIn(t.Context(), w.azure))
+		must(t, azsimserver.Pool{Name: name, Capacity: capacity, CustomData: "#cloud-config\nruncmd: [join]\n"}.CreateIn(t.Context(), w.azure))
 	}
 	w.label(aks+"000000", "kubernetes.azure.com/cluster", "MC_shop_shop_westeurope")
 	w.label(masters+"000000", "node-role.kubernetes.io/control-plane", "")

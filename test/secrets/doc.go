@@ -13,7 +13,7 @@
 //     secret may be left, and TestReadable says which lines have to stay readable.
 //
 // Two more were held out, and run once before what they missed was mended:
-// TestHeldOutImage and TestHeldOutEvidence, then TestSecondHeldOut….
+// TestHeldOutImage and TestHeldOutEvidence, then TestBlind… of the blind corpus.
 //
 // The corpora are written from what tools write, without knowledge of the rules: a
 // secret that is not found is a fact to report, never a reason to change a

@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 const tests = "tests" // namespace of a canary's tests
@@ -84,7 +84,7 @@ func (w *world) testStarts(p *corev1.Pod) {
 		w.after(20*time.Second, func() { w.podEnded(p, 0, []byte("ok\n")) })
 	case "init fails":
 		w.after(20*time.Second, func() {
-			s := simulation.Ended(p, 2)
+			s := azsimserver.Ended(p, 2)
 			first := s.ContainerStatuses[0]
 			first.Name = "reach"
 			s.InitContainerStatuses, s.ContainerStatuses[0].State = []corev1.ContainerStatus{first}, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
@@ -109,7 +109,7 @@ func (w *world) testStarts(p *corev1.Pod) {
 			}
 			s := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Terminated", Message: "node shutdown",
 				Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"}}}
-			s.ContainerStatuses = simulation.Ended(p, 143).ContainerStatuses
+			s.ContainerStatuses = azsimserver.Ended(p, 143).ContainerStatuses
 			w.setStatus(p, s)
 		})
 	case "hangs":

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/kubesim"
-	"github.com/ortet/ortet/test/simulation"
 )
 
 // podCreated starts the pods of ortet, as a kubelet does.
@@ -101,7 +101,7 @@ func (w *world) inspected(p *corev1.Pod, command []string) {
 	if w.runsOn(p) == nil {
 		return
 	}
-	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, DryRun: true,
+	report := wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized, DryRun: true,
 		Elsewhere: poolKinds[w.story.Pool.Kind].elsewhere}
 	for _, x := range w.saved(&report) {
 		report.Unsaved = append(report.Unsaved, strings.TrimSpace(string(x.kind)+" "+x.name)+": "+wire.NoSealKey)
@@ -122,7 +122,7 @@ func (w *world) flushed(p *corev1.Pod, command []string) {
 		return
 	}
 	w.locked(func() { w.flushedAt = time.Now() })
-	w.reported(p, 0, wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"),
+	w.reported(p, 0, wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"),
 		Outcome: wire.Generalized, DryRun: true, Flushed: time.Now().UTC()})
 }
 
@@ -132,7 +132,7 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 		w.podTerminated(p, 0)
 		return
 	}
-	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
+	report := wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
 	disk := w.story.Pool.Disk
 	secrets := disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials=true")
 	w.mu.Lock()
@@ -168,7 +168,7 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
 		}
 		for _, x := range w.saved(&report) {
-			item, err := simulation.Seal(command, x.kind, x.name, x.text)
+			item, err := azsimserver.Seal(command, x.kind, x.name, x.text)
 			if err != nil {
 				w.broken(0, "seal %s: %v", x.kind, err)
 			}
@@ -203,7 +203,7 @@ func (w *world) reported(p *corev1.Pod, code int32, report wire.GeneralizeReport
 
 func (w *world) podEnded(p *corev1.Pod, code int32, log []byte) {
 	w.locked(func() { w.logs[p.Name] = log })
-	w.setStatus(p, simulation.Ended(p, code))
+	w.setStatus(p, azsimserver.Ended(p, code))
 }
 
 func (w *world) log(_, pod string) []byte {

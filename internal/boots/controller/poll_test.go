@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 // cloud is an azure.Boots that the test fills.
@@ -78,7 +78,7 @@ const someGroup = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription
 func newPools(t testing.TB, s *azsim.Server, pools, each int) {
 	t.Helper()
 	for i := range pools {
-		if err := (simulation.Pool{Name: fmt.Sprintf("pool%02d", i), Capacity: int64(each), Change: simulation.Bare}).CreateIn(t.Context(), s); err != nil {
+		if err := (azsimserver.Pool{Name: fmt.Sprintf("pool%02d", i), Capacity: int64(each), Change: azsimserver.Bare}).CreateIn(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}

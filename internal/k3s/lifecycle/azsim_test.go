@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,22 @@ type site struct {
 	ctx   context.Context // ends before the bubble waits for its goroutines
 	k3s   string          // version that the server's machine reports, set before boot; "": none
 }
+
+type object = map[string]any
+
+// file is a cluster.yaml with two agents.
+const file = `apiVersion: ortet.io/v1alpha1
+kind: Cluster
+metadata: {name: demo}
+spec:
+  location: westeurope
+  artifacts:
+    k3s: {url: "https://m.example/k3s", sha256: ea5647ee8642f531e768edfc9fc5c6f34b911696d7488a0ec26ac2a798f41da4}
+    ortet: {url: "https://m.example/ortet", sha256: ea5647ee8642f531e768edfc9fc5c6f34b911696d7488a0ec26ac2a798f41da4}
+    ortetNode: {url: "https://m.example/ortet-node", sha256: ea5647ee8642f531e768edfc9fc5c6f34b911696d7488a0ec26ac2a798f41da4}
+  pools: [{name: agents, count: 2}]
+  storage: {account: demo1234567}
+`
 
 func play(t *testing.T, set func(*azsim.Server), test func(x *site)) {
 	t.Helper()
@@ -188,7 +205,7 @@ func TestAzsimRepairs(t *testing.T) {
 		}
 		go x.boot()
 		r, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
-		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || len(r.Failures) != 1 || r.Failures[0].Resource != "scale set agents" {
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || len(r.Failures) != 1 || r.Failures[0].Resource != "scale set agents" || r.Failures[0].Code != "SkuNotAvailable" {
 			x.Errorf("exit code %d, %v, %+v", workflow.ExitCode(err), err, r)
 		}
 		x.up(file)
@@ -242,10 +259,7 @@ func TestAzsimForeignPool(t *testing.T) {
 	play(t, nil, func(x *site) {
 		tags := object{recipe.TagCluster: "demo", recipe.TagRole: lifecycle.RoleCompute}
 		x.send(http.MethodPut, computeGroup, "2021-04-01", object{"location": "westeurope", "tags": tags})
-		x.send(http.MethodPut, pool, "2024-07-01", object{"location": "westeurope", "sku": object{"name": "Standard_D2s_v5", "capacity": 0}, "properties": object{
-			"overprovision": false, "upgradePolicy": object{"mode": "Manual"}, "virtualMachineProfile": object{
-				"osProfile":      object{"computerNamePrefix": "agents", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
-				"storageProfile": object{"imageReference": object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}})
+		x.foreign(pool)
 		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
 		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "scale set agents exists and was not made by ortet cluster") {
 			x.Errorf("up: %v", err)
@@ -430,12 +444,18 @@ func TestAzsimChecksumIsShown(t *testing.T) {
 func TestAzsimTwoUps(t *testing.T) {
 	play(t, nil, func(x *site) {
 		go x.boot()
-		ends := make(chan error)
+		ends, followed := make(chan error), atomic.Bool{}
 		for range 2 {
-			go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); ends <- err }()
+			m := x.manager(file)
+			m.Report = func(e workflow.Event) {
+				if strings.Contains(e.Message, "another deployment is running") {
+					followed.Store(true)
+				}
+			}
+			go func() { _, err := m.Up(x.ctx, lifecycle.UpOptions{}); ends <- err }()
 		}
-		if err := errors.Join(<-ends, <-ends); err != nil {
-			x.Error(err)
+		if err := errors.Join(<-ends, <-ends); err != nil || !followed.Load() {
+			x.Errorf("followed: %t, %v", followed.Load(), err)
 		}
 	})
 }

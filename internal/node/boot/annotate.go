@@ -31,18 +31,14 @@ func Annotate(ctx context.Context, root string, r wire.BootReport) error {
 	if err != nil {
 		return err
 	}
-	code, status, answer, err := bootstrap.AskAsKubelet(ctx, root, "PATCH", func(node string) string {
+	answer, err := bootstrap.APIServer(root).Ask(ctx, "PATCH", func(node string) string {
 		return "/api/v1/nodes/" + url.PathEscape(node) + "?fieldManager=ortet-node"
 	}, "application/merge-patch+json", body)
 	if err != nil {
 		return fmt.Errorf("leaving the boot's report at the Node: %w", err)
 	}
-	if code != 200 {
-		var said struct {
-			Message string `json:"message"`
-		}
-		_ = json.Unmarshal(answer, &said) // "" where it is none of Kubernetes'
-		return fmt.Errorf("leaving the boot's report at the Node: the API server answered %s", strings.TrimSuffix(status+": "+said.Message, ": "))
+	if answer.Code != 200 {
+		return fmt.Errorf("leaving the boot's report at the Node: the API server answered %s", answer.Refusal())
 	}
 	return nil
 }

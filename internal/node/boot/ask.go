@@ -23,18 +23,18 @@ func (c *collection) kubelet(ctx context.Context) {
 		c.say(name, path, wire.SourceMissing, "the node's root is another than this system's, whose kubelet is not asked")
 		return
 	}
-	code, status, body, err := bootstrap.AskKubelet(ctx, c.o.Root, "/metrics")
+	a, err := bootstrap.AskKubelet(ctx, c.o.Root, "/metrics")
 	switch {
 	case err != nil:
 		c.say(name, path, wire.SourceMissing, err.Error())
-	case code == 403:
-		c.say(name, path, wire.SourceMissing, status+": the node's own certificate may not get nodes/metrics; its journal tells when it started and registered")
-	case code != 200:
-		c.say(name, path, wire.SourceMissing, status)
+	case a.Code == 403:
+		c.say(name, path, wire.SourceMissing, a.Status+": the node's own certificate may not get nodes/metrics; its journal tells when it started and registered")
+	case a.Code != 200:
+		c.say(name, path, wire.SourceMissing, a.Status)
 	default:
 		o := c.window
 		o.Path = path
-		c.parts = append(c.parts, source.KubeletMetrics(bytes.NewReader(body), o)...)
+		c.parts = append(c.parts, source.KubeletMetrics(bytes.NewReader(a.Body), o)...)
 	}
 }
 
@@ -53,13 +53,13 @@ func (c *collection) metadata(ctx context.Context) {
 		c.say(name, "", wire.SourceMissing, "the firmware does not say that this is Azure")
 		return
 	}
-	code, status, body, err := bootstrap.AskMetadata(ctx, bootstrap.MetadataService, metadataPath, metadataTimeout)
-	if err == nil && code != 200 {
-		err = fmt.Errorf("it answered %s", status)
+	a, err := bootstrap.AskMetadata(ctx, bootstrap.MetadataService, metadataPath, metadataTimeout)
+	if err == nil && a.Code != 200 {
+		err = fmt.Errorf("it answered %s", a.Status)
 	}
 	var r wire.BootReport
 	if err == nil {
-		r, err = parseMetadata(body)
+		r, err = parseMetadata(a.Body)
 	}
 	if err != nil {
 		c.say(name, metadataPath, wire.SourceMissing, err.Error())

@@ -100,7 +100,7 @@ func journal(ctx context.Context, program string, within time.Duration, source s
 // bootBegan is when this boot began, with what the clock may have been set by; zero
 // where nobody says.
 func bootBegan(o Options) time.Time {
-	if up := uptime(o); up > 0 {
+	if up := Uptime(o.Root); up > 0 {
 		return time.Now().Add(-up - rebootSlack)
 	}
 	return time.Time{}
@@ -165,7 +165,7 @@ const maxScan = 64 << 20
 
 // fileSaidRegistered looks through a kubelet's log.
 func fileSaidRegistered(path string, booted time.Time) bool {
-	f, info, err := openRegular(path)
+	f, info, err := OpenRegular(path)
 	if err != nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
 const (
@@ -33,34 +37,38 @@ type Question struct {
 	Header http.Header
 	Type   string // of Body
 	Body   []byte // nil sends none
-	// Date, where it is not nil, is set to the answer's Date, if it has one.
-	Date *time.Time
 }
 
-// Ask sends one request and gives the answer's status code, its line, and its body,
-// of at most maxAnswer. No proxy is used, no redirect followed, no connection kept.
-func Ask(ctx context.Context, q Question) (code int, status string, answer []byte, err error) {
+// Answer is a server's response.
+type Answer struct {
+	Code   int       // 0 if not even the head could be read
+	Status string    // "200 OK"
+	Date   time.Time // of the server's clock; zero if the head has none
+	Body   []byte    // at most maxAnswer
+}
+
+// Refusal returns the status and, of a Kubernetes Status, its message: "403 Forbidden: no".
+func (a Answer) Refusal() string {
+	var s struct {
+		Message string `json:"message"`
+	}
+	_ = json.Unmarshal(a.Body, &s) // "" where it is none of Kubernetes'
+	return strings.TrimSuffix(a.Status+": "+verdict.Plain(s.Message, maxErrorText), ": ")
+}
+
+// Ask sends one request. No proxy is used, no redirect followed, no connection kept.
+// An answer that broke off has its Code beside the error.
+func Ask(ctx context.Context, q Question) (Answer, error) {
 	a, err := exchange(ctx, q)
 	if err != nil {
-		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
+		err = fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
 	}
-	if q.Date != nil {
-		*q.Date = a.date
-	}
-	return a.code, a.status, a.body, nil
+	return a, err
 }
 
-type httpAnswer struct {
-	code   int       // 0 where not even the head could be read
-	status string    // "200 OK"
-	date   time.Time // zero where the head has none
-	body   []byte
-}
-
-// exchange is Ask for who needs to know that there was an answer. It has no
-// http.Transport, which goes on dialing after ctx is done and then does not say what
-// failed.
-func exchange(ctx context.Context, q Question) (a httpAnswer, err error) {
+// exchange is Ask without the URL in its errors. It has no http.Transport, which goes on
+// dialing after ctx is done and then does not say what failed.
+func exchange(ctx context.Context, q Question) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, q.Within)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, q.Method, q.URL.String(), bytes.NewReader(q.Body))
@@ -90,7 +98,7 @@ func exchange(ctx context.Context, q Question) (a httpAnswer, err error) {
 }
 
 // readAnswer reads the answer to r; r nil is a GET.
-func readAnswer(conn io.Reader, r *http.Request) (a httpAnswer, err error) {
+func readAnswer(conn io.Reader, r *http.Request) (a Answer, err error) {
 	limited := &io.LimitedReader{R: conn, N: maxHead}
 	in := bufio.NewReader(limited)
 	resp, err := http.ReadResponse(in, r)
@@ -106,10 +114,10 @@ func readAnswer(conn io.Reader, r *http.Request) (a httpAnswer, err error) {
 		}
 		return a, fmt.Errorf("reading an HTTP answer: %w", err)
 	}
-	a.code, a.status = resp.StatusCode, harmless([]byte(resp.Status))
-	a.date, _ = http.ParseTime(resp.Header.Get("Date"))
+	a.Code, a.Status = resp.StatusCode, harmless([]byte(resp.Status))
+	a.Date, _ = http.ParseTime(resp.Header.Get("Date"))
 	limited.N = maxAnswer // beside what is buffered already, 4 KiB at most
-	a.body, err = io.ReadAll(resp.Body)
+	a.Body, err = io.ReadAll(resp.Body)
 	if limited.N <= 0 {
 		err = errTooLong
 	}
@@ -117,4 +125,16 @@ func readAnswer(conn io.Reader, r *http.Request) (a httpAnswer, err error) {
 		return a, fmt.Errorf("reading an HTTP answer: %w", err)
 	}
 	return a, resp.Body.Close()
+}
+
+// MetadataService is where Azure answers for the machine that asks.
+const MetadataService = "http://169.254.169.254"
+
+// AskMetadata asks an instance metadata service, "http://HOST[:PORT]".
+func AskMetadata(ctx context.Context, service, path string, within time.Duration) (Answer, error) {
+	u, err := url.Parse(service + path)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Ask(ctx, Question{Method: "GET", URL: u, Within: within, Header: http.Header{"Metadata": {"true"}}})
 }

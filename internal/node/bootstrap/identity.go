@@ -13,6 +13,14 @@ type whoAmI struct {
 	vmID, bootID string
 }
 
+// Identify is what tells this node and this boot from others, in lower case: its
+// host name, Azure's VM id and the kernel's boot id; "" each where it is not
+// known. root "" is this system's.
+func Identify(root string) (node, vmID, bootID string) {
+	me := identifyNode(rooted(root))
+	return nodeName(), me.vmID, me.bootID
+}
+
 // nodeName is the host name in lower case. It is asked for when it is told, since
 // in a first boot it comes after the waiter; what an image is called until then is
 // nobody's name.
@@ -67,15 +75,7 @@ func vmIDOf(id string, efi bool) string {
 // Uptime is how long the kernel of the node with this root runs, "" for this
 // system's; 0 where nobody says.
 func Uptime(root string) time.Duration {
-	if root == "" {
-		root = DefaultRoot()
-	}
-	return uptime(Options{Root: root})
-}
-
-// uptime is how long the kernel runs; 0 where nobody says.
-func uptime(o Options) time.Duration {
-	if up, ok := uptimeOf(small(o.under("/proc/uptime"))); ok {
+	if up, ok := uptimeOf(small(Under(root, "/proc/uptime"))); ok {
 		return up
 	}
 	return systemUptime()
@@ -91,7 +91,7 @@ func uptimeOf(text string) (time.Duration, bool) {
 
 // small reads a file of the kernel's, which has no size.
 func small(path string) string {
-	f, _, err := openRegular(path)
+	f, _, err := OpenRegular(path)
 	if err != nil {
 		return ""
 	}

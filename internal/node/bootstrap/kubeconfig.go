@@ -145,3 +145,26 @@ func (k kubeconfig) pem(o Options, path, data string) ([]byte, error) {
 	}
 	return readWhole(path)
 }
+
+// KubeletLogin is the kubelet's client certificate with its key, and the name that
+// it gives the Node. kubeconfig is where the kubelet has its own, below root; "" is
+// where kubelets have them. Where there is none yet it is fs.ErrNotExist.
+func KubeletLogin(root, kubeconfig string) (pair tls.Certificate, node string, err error) {
+	o := rooted(root)
+	paths := kubeconfigs()
+	if kubeconfig != "" {
+		paths = []string{kubeconfig}
+	}
+	k, _, err := newestKubeconfig(o, paths)
+	if err != nil {
+		return pair, "", err
+	}
+	config, node, err := k.login(o)
+	if errors.Is(err, errUnsigned) {
+		return pair, "", fmt.Errorf("%w: %w", err, fs.ErrNotExist)
+	}
+	if err != nil {
+		return pair, "", fmt.Errorf("reading %s: %w", k.path, err)
+	}
+	return config.Certificates[0], node, nil
+}

@@ -1,7 +1,10 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"net"
 	"net/url"
@@ -64,8 +67,8 @@ func (k *kubeletCheck) last() (asked time.Time, healthy bool, met string) {
 func healthz(ctx context.Context, address string, within time.Duration) error {
 	u := &url.URL{Scheme: "http", Host: address, Path: "/healthz"}
 	a, err := exchange(ctx, Question{Method: "GET", URL: u, Within: within})
-	if err == nil && a.code != 200 {
-		err = errors.New(a.status)
+	if err == nil && a.Code != 200 {
+		err = errors.New(a.Status)
 	}
 	return err
 }
@@ -80,4 +83,56 @@ func plainError(err error) string {
 		return "no answer in " + kubeletTimeout.String()
 	}
 	return harmless([]byte(err.Error()))
+}
+
+const kubeletPort = "127.0.0.1:10250"
+
+// errNotKubelet says that who answers at the kubelet's port is not who holds the
+// serving certificate on the disk.
+var errNotKubelet = errors.New("who answers there does not hold the kubelet's serving certificate")
+
+// servingCertificates are where kubelets keep what they answer with.
+func servingCertificates() []string {
+	return []string{"/var/lib/kubelet/pki/kubelet-server-current.pem", "/var/lib/kubelet/pki/kubelet.crt", "/etc/kubernetes/certs/kubeletserver.crt",
+		"/var/lib/rancher/k3s/agent/serving-kubelet.crt", "/var/lib/rancher/rke2/agent/serving-kubelet.crt"}
+}
+
+// AskKubelet asks the kubelet of this node itself, with its own client
+// certificate: whether that may, its webhook decides.
+func AskKubelet(ctx context.Context, root, path string) (Answer, error) {
+	o := rooted(root)
+	k, _, err := readKubeconfig(o)
+	if err != nil {
+		return Answer{}, err
+	}
+	config, _, err := k.login(o)
+	if err != nil {
+		return Answer{}, err
+	}
+	var own [][]byte
+	for _, p := range servingCertificates() {
+		text, err := k.pem(o, p, "")
+		for err == nil {
+			var block *pem.Block
+			if block, text = pem.Decode(text); block == nil {
+				break
+			}
+			own = append(own, block.Bytes)
+		}
+	}
+	// Its certificate is its own, of no authority's; the disk's copy says which.
+	config.InsecureSkipVerify = true
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		for _, c := range own {
+			if len(s.PeerCertificates) > 0 && bytes.Equal(s.PeerCertificates[0].Raw, c) {
+				return nil
+			}
+		}
+		return errNotKubelet
+	}
+	u, err := url.Parse("https://" + kubeletPort + path)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Ask(ctx, Question{Method: "GET", URL: u, TLS: config, Within: nodeTimeout})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -43,35 +44,27 @@ func (m *memberCheck) last() (time.Time, membership) {
 
 // askMembership asks for the node once. It changes nothing there.
 func askMembership(ctx context.Context, o Options, bootID string) membership {
-	k, u, err := readKubeconfig(o)
-	if err != nil {
-		return membership{cannot: true, said: err.Error()}
-	}
-	config, name, err := k.login(o)
+	path := func(node string) string { return "/api/v1/nodes/" + url.PathEscape(node) }
+	config, u, err := APIServer(o.Root).login(path)
 	if err != nil {
 		unsigned := errors.Is(err, errUnsigned)
 		return membership{cannot: !unsigned, unsigned: unsigned, said: err.Error()}
 	}
-	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+"/api/v1/nodes/"+name, ""
-	if config.ServerName == "" {
-		config.ServerName = u.Hostname()
-	}
-	code, status, answer, err := Ask(ctx, Question{Method: "GET", URL: u, TLS: config, Within: nodeTimeout})
+	a, err := Ask(ctx, Question{Method: "GET", URL: u, TLS: config, Within: nodeTimeout})
 	if err != nil {
 		return membership{said: err.Error()}
 	}
-	m := parseMembership(code, status, answer, bootID)
+	m := parseMembership(a, bootID)
 	if m.said != "" {
 		m.said = "GET " + u.String() + ": " + m.said
 	}
 	return m
 }
 
-// nodeAnswer is a Node, or a Status that says why not.
+// nodeAnswer is a Node or a Status.
 type nodeAnswer struct {
-	Kind    string `json:"kind"`
-	Message string `json:"message"`
-	Status  json.RawMessage
+	Kind   string `json:"kind"`
+	Status json.RawMessage
 }
 
 type nodeStatus struct {
@@ -84,14 +77,12 @@ type nodeStatus struct {
 // parseMembership reads the API server's answer. A Node that an earlier boot of
 // this machine, or another machine of its name, has left is not this boot's: its
 // kubelet has not told of itself yet.
-func parseMembership(code int, status string, body []byte, bootID string) membership {
+func parseMembership(answer Answer, bootID string) membership {
 	var a nodeAnswer
-	problem := json.Unmarshal(body, &a)
+	problem, status := json.Unmarshal(answer.Body, &a), answer.Status
 	switch {
-	case code == 404 && problem == nil && a.Kind == "Status":
-		return membership{answered: true, said: status + ": " + clip(a.Message)}
-	case code != 200:
-		return membership{said: strings.TrimSuffix(status+": "+clip(a.Message), ": ")}
+	case answer.Code != 200:
+		return membership{answered: answer.Code == 404 && problem == nil && a.Kind == "Status", said: answer.Refusal()}
 	case problem != nil:
 		return membership{said: status + ", and not the JSON of a Node: " + problem.Error()}
 	case a.Kind != "Node":

@@ -121,7 +121,7 @@ func membershipOf(answer []byte, boot string) membership {
 	if err != nil {
 		return membership{said: err.Error()}
 	}
-	return parseMembership(a.code, a.status, a.body, boot)
+	return parseMembership(a, boot)
 }
 
 func TestParseMembership(t *testing.T) {

@@ -83,6 +83,19 @@ func Defaults() Options {
 	return o
 }
 
+func rooted(root string) Options {
+	if root == "" {
+		root = DefaultRoot()
+	}
+	return Options{Root: root}
+}
+
+// Under is where a path of the node with this root lies.
+func Under(root, path string) string {
+	o := rooted(root)
+	return o.under(path)
+}
+
 // complete fills in what may be left out, and says all that is wrong at once.
 func (o Options) complete() (Options, error) {
 	if o.Root == "" {
@@ -122,7 +135,7 @@ func (o Options) complete() (Options, error) {
 	}
 	o.Units = units
 	if o.ReportURL != "" {
-		problems = append(problems, checkURL(o.ReportURL))
+		problems = append(problems, CheckURL(o.ReportURL))
 	}
 	return o, errors.Join(problems...)
 }
@@ -142,7 +155,8 @@ func (o Options) Validate() error {
 	return err
 }
 
-func checkURL(text string) error {
+// CheckURL says what is wrong with an address that is posted to.
+func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil {
 		return fmt.Errorf("--report-url %q: want https://HOST[:PORT]/PATH", text)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -60,7 +61,7 @@ func recall(o Options, me whoAmI, now time.Time, log *slog.Logger) (before kept,
 			}
 			continue
 		}
-		same := sameBoot(k.Verdict, me, now, uptime(o))
+		same := sameBoot(k.Verdict, me, now, Uptime(o.Root))
 		if me.vmID != "" && k.VMID == me.vmID {
 			cameUp = cameUp || k.CameUp || !same && (k.Outcome == wire.Succeeded || k.Outcome == wire.Degraded)
 		}
@@ -109,10 +110,10 @@ func encode(v kept) ([]byte, error) {
 	}
 }
 
-// keep replaces a file, in folders that it makes, and returns when it is on the
+// Keep replaces a file, of mode 0600, in folders that it makes, and returns when it is on the
 // disk. It is seen before, since that may take long on a node that boots: a power cut
 // in between leaves a file that is no verdict, and the next boot is waited for anew.
-func keep(path string, text []byte) error {
+func Keep(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -150,4 +151,18 @@ func Replace(path string, text []byte, perm fs.FileMode) (err error) {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// Kept is the verdict of this boot; ok is false while there is none. state "" is
+// the default below root.
+func Kept(root, state, bootID string) (v wire.Verdict, ok bool) {
+	o := rooted(root)
+	if state == "" {
+		state = o.under(defaultState)
+	}
+	k, err := load(state)
+	if err != nil {
+		k, err = load(o.under(spareState))
+	}
+	return k.Verdict, err == nil && k.Outcome != "" && (bootID == "" || strings.EqualFold(k.BootID, bootID))
 }

@@ -26,9 +26,9 @@ const (
 // errNotRegular says that something else than a file stands where one should.
 var errNotRegular = errors.New("not a regular file")
 
-// openRegular opens a file for reading: no link out of its folder is followed,
+// OpenRegular opens a file for reading: no link out of its folder is followed,
 // and nothing that could block or act on being opened (FIFO, device) is opened.
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
+func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, nil, err
@@ -95,7 +95,7 @@ func readWhole(path string) ([]byte, error) {
 }
 
 func readOnce(path string) ([]byte, identity, error) {
-	f, info, err := openRegular(path)
+	f, info, err := OpenRegular(path)
 	if err != nil {
 		return nil, identity{}, err
 	}
@@ -127,7 +127,7 @@ func identify(path string) (identity, error) {
 
 // tail is the end of a log, whatever its size.
 func tail(path, source string) (verdict.Log, error) {
-	f, info, err := openRegular(path)
+	f, info, err := OpenRegular(path)
 	if err != nil {
 		return verdict.Log{}, err
 	}

@@ -39,8 +39,9 @@ func tellConsole(path string, v wire.Verdict) error {
 	return errors.Join(err, f.Close())
 }
 
-// post sends the verdict to the admission server, with a few tries.
-func post(ctx context.Context, target, caFile string, body []byte) error {
+// Post sends JSON to a server, in a few tries of postTimeout each. caFile has the
+// certificates that it is checked against; "": the system's.
+func Post(ctx context.Context, target, caFile string, body []byte) error {
 	u, err := url.Parse(target)
 	if err != nil {
 		return err
@@ -58,14 +59,14 @@ func post(ctx context.Context, target, caFile string, body []byte) error {
 	}
 	for try := 1; ; try++ {
 		a, err := exchange(ctx, Question{Method: "POST", URL: u, TLS: config, Within: postTimeout, Type: "application/json", Body: body})
-		if a.code/100 == 2 {
+		if a.Code/100 == 2 {
 			return nil
 		}
-		if a.code != 0 { // what was sent was answered, whatever became of the rest
-			err = fmt.Errorf("%s answered %d", u.Host, a.code)
+		if a.Code != 0 { // what was sent was answered, whatever became of the rest
+			err = fmt.Errorf("%s answered %d", u.Host, a.Code)
 		}
 		// What was refused is refused the next time too.
-		if refused := a.code/100 == 4 && a.code != 408 && a.code != 429; refused || try == postTries {
+		if refused := a.Code/100 == 4 && a.Code != 408 && a.Code != 429; refused || try == postTries {
 			return fmt.Errorf("posting to %s, try %d: %w", u.Host, try, err)
 		}
 		pause := time.NewTimer(postPause << (try - 1))

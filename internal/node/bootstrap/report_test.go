@@ -52,7 +52,7 @@ func TestVerdictIsPosted(t *testing.T) {
 	}
 	// A server of somebody else gets nothing, and costs no verdict.
 	asked.Store(0)
-	if err := post(t.Context(), s.URL, "", nil); err == nil || asked.Load() != 0 {
+	if err := Post(t.Context(), s.URL, "", nil); err == nil || asked.Load() != 0 {
 		t.Errorf("a certificate that nobody vouches for: %v", err)
 	}
 }
@@ -65,14 +65,14 @@ func TestRefusedPostIsNotTriedAgain(t *testing.T) {
 		http.Error(w, "who are you", http.StatusForbidden)
 	}))
 	defer s.Close()
-	if err := post(t.Context(), s.URL, "", []byte("{}")); err == nil || !strings.Contains(err.Error(), "403") || asked.Load() != 1 {
+	if err := Post(t.Context(), s.URL, "", []byte("{}")); err == nil || !strings.Contains(err.Error(), "403") || asked.Load() != 1 {
 		t.Errorf("%v after %d tries", err, asked.Load())
 	}
 }
 
 func TestKeptVerdictIsTight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "verdict.json")
-	if err := keep(path, []byte("{}\n")); err != nil {
+	if err := Keep(path, []byte("{}\n")); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)

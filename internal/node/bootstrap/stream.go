@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,12 +23,25 @@ const maxEvent = 1 << 20
 // errIdle says that a watch was silent for longer than its idle limit.
 var errIdle = errors.New("the API server was silent for too long")
 
-// WatchAsKubelet sends one GET to the kubelet's API server, with the kubelet's own
-// credentials as they are on the disk now, and calls event with each line of the answer.
-// It returns nil once the server ends the answer, and an error where event gives one,
-// where nothing came for idle, or where the answer is not 200.
-func WatchAsKubelet(ctx context.Context, root string, path func(node string) string, accept string, idle time.Duration, event func(line []byte) error) error {
-	config, u, err := kubeletURL(root, path)
+// APIServer is that of the node with this root, asked with the kubelet's own credentials
+// as they are on the disk at that time. Paths are made of the node's name, as the
+// certificate has it.
+type APIServer string
+
+// Ask sends one request; body nil sends none.
+func (s APIServer) Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (Answer, error) {
+	config, u, err := s.login(path)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Ask(ctx, Question{Method: method, URL: u, TLS: config, Within: nodeTimeout, Type: contentType, Body: body})
+}
+
+// Watch sends one GET, and calls event with each line of the answer. It returns nil once
+// the server ends the answer, and an error where event gives one, where nothing came for
+// idle, or where the answer is not 200.
+func (s APIServer) Watch(ctx context.Context, path func(node string) string, accept string, idle time.Duration, event func(line []byte) error) error {
+	config, u, err := s.login(path)
 	if err != nil {
 		return err
 	}
@@ -39,9 +51,9 @@ func WatchAsKubelet(ctx context.Context, root string, path func(node string) str
 	return nil
 }
 
-// kubeletURL is where the kubelet asks its API server, and how.
-func kubeletURL(root string, path func(node string) string) (*tls.Config, *url.URL, error) {
-	o := rooted(root)
+// login is how the kubelet asks its API server, and where.
+func (s APIServer) login(path func(node string) string) (*tls.Config, *url.URL, error) {
+	o := rooted(string(s))
 	k, u, err := readKubeconfig(o)
 	if err != nil {
 		return nil, nil, err
@@ -108,11 +120,8 @@ func stream(ctx context.Context, u *url.URL, config *tls.Config, accept string, 
 		_ = resp.Body.Close()
 	}()
 	if resp.StatusCode != http.StatusOK {
-		var s struct {
-			Message string `json:"message"`
-		}
-		_ = json.NewDecoder(resp.Body).Decode(&s) // "" where it is none of Kubernetes'
-		return errors.New(strings.TrimSuffix(harmless([]byte(resp.Status))+": "+clip(s.Message), ": "))
+		said, _ := io.ReadAll(resp.Body) // what came of it
+		return errors.New(Answer{Status: harmless([]byte(resp.Status)), Body: said}.Refusal())
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 16<<10), maxEvent)

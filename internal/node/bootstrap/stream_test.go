@@ -12,7 +12,7 @@ import (
 
 // A watch gives each line as it comes, and ends by the server, by silence, by its caller
 // or by the context.
-func TestWatchAsKubelet(t *testing.T) {
+func TestWatchOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
 	r := newRoot(t)
@@ -63,7 +63,7 @@ func TestWatchAsKubelet(t *testing.T) {
 			if c.then == "silence" && !c.end {
 				idle = 5 * time.Second
 			}
-			err := WatchAsKubelet(ctx, r.dir, func(node string) string { return "/api/v1/nodes?node=" + node + "&then=" + c.then }, c.accept, idle, func(line []byte) error {
+			err := APIServer(r.dir).Watch(ctx, func(node string) string { return "/api/v1/nodes?node=" + node + "&then=" + c.then }, c.accept, idle, func(line []byte) error {
 				if string(line) != fmt.Sprintf(`{"n":%d}`, n) {
 					t.Errorf("line %d is %q", n, line)
 				}

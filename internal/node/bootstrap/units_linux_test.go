@@ -1,12 +1,11 @@
 package bootstrap
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,155 +21,55 @@ import (
 	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/systemdtest"
 )
 
-// standIn is one for systemd, that speaks D-Bus on its private socket: it knows units'
-// properties and tells of changes, as systemd does.
+// standIn is a systemd that knows units' properties and signals changes.
 type standIn struct {
-	t      *testing.T
-	listen net.Listener
-	work   sync.WaitGroup
+	*systemdtest.Server
 
 	mu    sync.Mutex
-	conns []net.Conn
 	props map[string]map[string]any // of units by name
 }
 
 func newSystemd(t *testing.T, r root, units map[string]map[string]any) *standIn {
 	t.Helper()
 	r.folder("/run/systemd")
-	l, err := net.Listen("unix", r.path("/run/systemd/private"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &standIn{t: t, listen: l, props: units}
-	s.work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.mu.Lock()
-			s.conns = append(s.conns, c)
-			s.mu.Unlock()
-			s.work.Go(func() {
-				if err := s.serve(c); err != nil && !errors.Is(err, net.ErrClosed) {
-					t.Logf("the stand-in: %v", err)
-				}
-			})
-		}
-	})
-	t.Cleanup(s.close)
+	s := &standIn{props: units}
+	s.Server = systemdtest.Listen(t, r.path("/run/systemd/private"), s.answer)
 	return s
 }
 
-func (s *standIn) close() {
-	_ = s.listen.Close()
-	s.hangUp()
-	s.work.Wait()
-}
-
-func (s *standIn) hangUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
-		_ = c.Close()
-	}
-	s.conns = nil
-}
-
-func (s *standIn) serve(c net.Conn) error {
-	r := bufio.NewReader(c)
-	if b, err := r.ReadByte(); err != nil || b != 0 {
-		return fmt.Errorf("no leading zero: %d, %w", b, err)
-	}
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		answer := "ERROR\r\n"
-		switch {
-		case strings.HasPrefix(line, "AUTH EXTERNAL"):
-			answer = "OK 0123456789abcdef0123456789abcdef\r\n"
-		case strings.HasPrefix(line, "AUTH"):
-			answer = "REJECTED EXTERNAL\r\n"
-		case strings.HasPrefix(line, "BEGIN"):
-			return s.messages(c, r)
-		}
-		if _, err := c.Write([]byte(answer)); err != nil {
-			return err
-		}
-	}
-}
-
-func (s *standIn) messages(c net.Conn, r *bufio.Reader) error {
-	for serial := uint32(1); ; serial++ {
-		m, err := dbus.DecodeMessage(r)
-		if err != nil {
-			return err
-		}
-		body := s.answer(m)
-		reply := &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{dbus.FieldReplySerial: dbus.MakeVariant(m.Serial())}}
-		if body == nil {
-			reply.Type = dbus.TypeError
-			reply.Headers[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.DBus.Error.UnknownProperty")
-		} else if len(body) > 0 {
-			reply.Body = body
-			reply.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
-		}
-		if err := s.send(c, reply, serial); err != nil {
-			return err
-		}
-	}
-}
-
-// send writes a message; the library leaves its serial to its own connections, so
-// it is put where the format has it.
-func (s *standIn) send(c net.Conn, m *dbus.Message, serial uint32) error {
-	var b strings.Builder
-	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
-		return err
-	}
-	raw := []byte(b.String())
-	binary.LittleEndian.PutUint32(raw[8:], serial)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err := c.Write(raw)
-	return err
-}
-
-func (s *standIn) answer(m *dbus.Message) []any {
-	member, _ := m.Headers[dbus.FieldMember].Value().(string)
+func (s *standIn) answer(member string, m *dbus.Message) *dbus.Message {
 	path, _ := m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch member {
 	case "Subscribe":
-		return []any{}
+		return systemdtest.Reply()
 	case "LoadUnit":
 		name, _ := m.Body[0].(string)
-		return []any{systemd.ObjectPath(name)}
+		return systemdtest.Reply(systemd.ObjectPath(name))
 	case "GetUnit":
 		name, _ := m.Body[0].(string)
 		if s.props[name] == nil {
-			return nil
+			return systemdtest.Refusal()
 		}
-		return []any{systemd.ObjectPath(name)}
+		return systemdtest.Reply(systemd.ObjectPath(name))
 	case "Get":
 		property, _ := m.Body[1].(string)
 		for name, props := range s.props {
 			if systemd.ObjectPath(name) == path {
 				if v, ok := props[property]; ok {
-					return []any{dbus.MakeVariant(v)}
+					return systemdtest.Reply(dbus.MakeVariant(v))
 				}
-				return nil
+				return systemdtest.Refusal()
 			}
 		}
 		if property == "LoadState" {
-			return []any{dbus.MakeVariant("not-found")}
+			return systemdtest.Reply(dbus.MakeVariant("not-found"))
 		}
-		return nil
+		return systemdtest.Refusal()
 	case "ListUnitsFiltered":
 		type row struct {
 			Name, Description, Load, Active, Sub, Following string
@@ -188,34 +87,20 @@ func (s *standIn) answer(m *dbus.Message) []any {
 				rows = append(rows, row{Name: name, Active: active, Sub: sub, Path: systemd.ObjectPath(name), JobPath: "/"})
 			}
 		}
-		return []any{rows}
+		return systemdtest.Reply(rows)
 	}
-	return nil
+	return systemdtest.Refusal()
 }
 
-// change sets a unit's properties and tells of it.
+// change sets a unit's properties and signals it.
 func (s *standIn) change(name string, props map[string]any) {
-	changed := map[string]dbus.Variant{}
 	s.mu.Lock()
 	if s.props[name] == nil {
 		s.props[name] = map[string]any{"LoadState": "loaded"}
 	}
-	for k, v := range props {
-		s.props[name][k] = v
-		changed[k] = dbus.MakeVariant(v)
-	}
-	conns := append([]net.Conn(nil), s.conns...)
+	maps.Copy(s.props[name], props)
 	s.mu.Unlock()
-	body := []any{systemd.Unit, changed, []string{}}
-	m := &dbus.Message{Type: dbus.TypeSignal, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
-		dbus.FieldPath: dbus.MakeVariant(systemd.ObjectPath(name)), dbus.FieldInterface: dbus.MakeVariant(systemd.Properties),
-		dbus.FieldMember: dbus.MakeVariant("PropertiesChanged"), dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(body...)),
-	}}
-	for _, c := range conns {
-		if err := s.send(c, m, 1000); err != nil {
-			s.t.Logf("telling of %s: %v", name, err)
-		}
-	}
+	s.Changed(name, systemd.Unit, props)
 }
 
 func running(restarts uint32) map[string]any {
@@ -368,7 +253,7 @@ func TestConnectionToSystemdIsLost(t *testing.T) {
 	r := newRoot(t)
 	s := newSystemd(t, r, map[string]map[string]any{})
 	v := r.withUnits(r.options(), "", func() {
-		s.hangUp()
+		s.HangUp()
 		r.write(sentinelPath, "")
 	})
 	if v.Outcome != wire.Succeeded {

@@ -199,7 +199,7 @@ func (n *node) look() seen {
 	if u := units[cloudInitUnits()[0]]; known && u.Active == "failed" {
 		s.cloudInitDied = u.Name
 	}
-	up := uptime(n.o)
+	up := Uptime(n.o.Root)
 	s.cloudInit = n.cloudInit.look(time.Now().Add(-up), up)
 	s.cloudInitRuns = exists(n.o.under("/run/cloud-init/enabled"))
 	if onWindows {
@@ -293,7 +293,7 @@ func (n *node) lookKubelet(units map[string]unitSeen, known bool) kubeletSeen {
 // judge has the facts judged, and adds whose they are. The logs of a node that
 // came up are not read.
 func (n *node) judge(ctx context.Context, st *state, s *seen, d *decision) wire.Verdict {
-	now, up := time.Now(), uptime(n.o)
+	now, up := time.Now(), Uptime(n.o.Root)
 	f := n.facts(st, s, d)
 	j := verdict.Judge(f)
 	if !d.came || j.Outcome == wire.Failed || j.Outcome == wire.TimedOut {
@@ -398,10 +398,10 @@ func (n *node) tell(ctx context.Context, v wire.Verdict) {
 		n.log.Error("cannot write the verdict as JSON", "error", err)
 		return
 	}
-	if err := keep(n.o.State, text); err != nil {
+	if err := Keep(n.o.State, text); err != nil {
 		n.log.Error("cannot keep the verdict; it will be lost in a reboot", "path", n.o.State, "error", err)
 		spare := n.o.under(spareState)
-		if err := keep(spare, text); err != nil {
+		if err := Keep(spare, text); err != nil {
 			n.log.Error("cannot keep the verdict until the reboot either", "path", spare, "error", err)
 		}
 	}
@@ -413,7 +413,7 @@ func (n *node) tell(ctx context.Context, v wire.Verdict) {
 	if n.o.ReportURL != "" {
 		text, err := encode(kept{Verdict: v})
 		if err == nil {
-			err = post(ctx, n.o.ReportURL, n.o.CAFile, text)
+			err = Post(ctx, n.o.ReportURL, n.o.CAFile, text)
 		}
 		if err != nil {
 			n.log.Warn("cannot tell the verdict to the admission server", "error", err)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/node/config"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
@@ -55,7 +56,7 @@ func TestAgentAtTheAPIServer(t *testing.T) {
 	s := httptest.NewServer(w)
 	defer s.Close()
 	o := w.options(s.URL)
-	o.Kubernetes = config.AsKubelet(w.root)
+	o.Kubernetes = bootstrap.APIServer(w.root)
 	if ready, at, err := config.Heartbeat(o.Kubernetes, time.Now)(t.Context()); err != nil || !ready || at.IsZero() {
 		t.Errorf("heartbeat: %t, %s, %v", ready, at, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
@@ -16,24 +15,11 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Kubernetes is the API server with the kubelet's own credentials, which may watch and
-// patch its own Node. Source: Kubernetes, plugin/pkg/auth/authorizer/node.
+// Kubernetes is bootstrap.APIServer: the kubelet's credentials may watch and patch its
+// own Node. Source: Kubernetes, plugin/pkg/auth/authorizer/node.
 type Kubernetes interface {
-	Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (code int, status string, answer []byte, err error)
+	Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (bootstrap.Answer, error)
 	Watch(ctx context.Context, path func(node string) string, accept string, idle time.Duration, event func(line []byte) error) error
-}
-
-// AsKubelet asks as the kubelet of the node with this root.
-func AsKubelet(root string) Kubernetes { return kubelet(root) }
-
-type kubelet string // the root
-
-func (k kubelet) Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (code int, status string, answer []byte, err error) {
-	return bootstrap.AskAsKubelet(ctx, string(k), method, path, contentType, body)
-}
-
-func (k kubelet) Watch(ctx context.Context, path func(node string) string, accept string, idle time.Duration, event func(line []byte) error) error {
-	return bootstrap.WatchAsKubelet(ctx, string(k), path, accept, idle, event)
 }
 
 const (
@@ -140,12 +126,12 @@ func publish(ctx context.Context, k Kubernetes, a wire.ConfigurationAnswer, sinc
 // said so. A machine without a kubeconfig has no Node, and counts as Ready.
 func Heartbeat(k Kubernetes, now func() time.Time) func(ctx context.Context) (ready bool, at time.Time, err error) {
 	return func(ctx context.Context) (ready bool, at time.Time, err error) {
-		code, status, answer, err := k.Ask(ctx, "GET", func(node string) string { return "/api/v1/nodes/" + url.PathEscape(node) }, "", nil)
+		a, err := k.Ask(ctx, "GET", func(node string) string { return "/api/v1/nodes/" + url.PathEscape(node) }, "", nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			return true, now(), nil
 		}
-		if err == nil && code != 200 {
-			err = errors.New(status)
+		if err == nil && a.Code != 200 {
+			err = errors.New(a.Status)
 		}
 		var n struct {
 			Status struct {
@@ -156,7 +142,7 @@ func Heartbeat(k Kubernetes, now func() time.Time) func(ctx context.Context) (re
 			} `json:"status"`
 		}
 		if err == nil {
-			err = json.Unmarshal(answer, &n)
+			err = json.Unmarshal(a.Body, &n)
 		}
 		if err != nil {
 			return false, at, fmt.Errorf("read the node's own Node: %w", err)
@@ -171,15 +157,11 @@ func Heartbeat(k Kubernetes, now func() time.Time) func(ctx context.Context) (re
 }
 
 func patch(ctx context.Context, k Kubernetes, body []byte) error {
-	code, status, answer, err := k.Ask(ctx, "PATCH", func(node string) string {
+	a, err := k.Ask(ctx, "PATCH", func(node string) string {
 		return "/api/v1/nodes/" + url.PathEscape(node) + "/status?fieldManager=ortet-node"
 	}, "application/strategic-merge-patch+json", body)
-	if err == nil && code/100 != 2 {
-		var s struct {
-			Message string `json:"message"`
-		}
-		_ = json.Unmarshal(answer, &s) // "" where it is none of Kubernetes'
-		err = errors.New(strings.TrimSuffix(status+": "+clip(s.Message), ": "))
+	if err == nil && a.Code/100 != 2 {
+		err = errors.New(a.Refusal())
 	}
 	if err != nil {
 		return fmt.Errorf("patch the node's own Node: %w", err)

@@ -27,9 +27,9 @@ type machine struct {
 
 // readMetadata puts one request to the metadata service at this address.
 func readMetadata(ctx context.Context, service string) (m machine, err error) {
-	code, status, body, err := bootstrap.AskMetadata(ctx, service, computePath, metadataTimeout)
-	if err == nil && code != 200 {
-		err = errors.New(status)
+	a, err := bootstrap.AskMetadata(ctx, service, computePath, metadataTimeout)
+	if err == nil && a.Code != 200 {
+		err = errors.New(a.Status)
 	}
 	var compute struct {
 		UserData string `json:"userData"`
@@ -38,7 +38,7 @@ func readMetadata(ctx context.Context, service string) (m machine, err error) {
 		} `json:"virtualMachineScaleSet"`
 	}
 	if err == nil {
-		err = json.Unmarshal(body, &compute)
+		err = json.Unmarshal(a.Body, &compute)
 	}
 	if err == nil && compute.ScaleSet.ID == "" {
 		err = errors.New("the machine is in no scale set")

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/node/config"
 	"github.com/ortet/ortet/internal/node/config/files"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -165,19 +166,19 @@ func (w *world) Settle(context.Context) (wire.ConfigurationAnswer, bool) {
 }
 
 // Ask and Watch are config.Kubernetes.
-func (w *world) Ask(_ context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+func (w *world) Ask(_ context.Context, method string, path func(string) string, contentType string, body []byte) (bootstrap.Answer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.alone {
-		return 0, "", nil, fs.ErrNotExist
+		return bootstrap.Answer{}, fs.ErrNotExist
 	}
 	if w.refusals > 0 {
 		w.refusals--
-		return 503, "503 Service Unavailable", nil, nil
+		return bootstrap.Answer{Code: 503, Status: "503 Service Unavailable"}, nil
 	}
 	p, _, _ := strings.Cut(path("me"), "?")
 	if method == "GET" && p == "/api/v1/nodes/me" {
-		return 200, "200 OK", []byte(`{"status":{"conditions":[{"type":"DiskPressure","status":"True"},{"type":"Ready","status":"True","lastHeartbeatTime":"2026-11-21T10:00:00Z"}]}}`), nil
+		return bootstrap.Answer{Code: 200, Status: "200 OK", Body: []byte(`{"status":{"conditions":[{"type":"DiskPressure","status":"True"},{"type":"Ready","status":"True","lastHeartbeatTime":"2026-11-21T10:00:00Z"}]}}`)}, nil
 	}
 	switch method + " " + p + " " + contentType {
 	case "PATCH /api/v1/nodes/me/status application/strategic-merge-patch+json":
@@ -199,7 +200,7 @@ func (w *world) Ask(_ context.Context, method string, path func(string) string, 
 	default:
 		w.t.Errorf("%s %s %s", method, p, contentType)
 	}
-	return 200, "200 OK", []byte("{}"), nil
+	return bootstrap.Answer{Code: 200, Status: "200 OK", Body: []byte("{}")}, nil
 }
 
 func (w *world) Watch(ctx context.Context, path func(string) string, accept string, _ time.Duration, event func([]byte) error) error {

@@ -122,9 +122,7 @@ func TestDrainByTheAPIServer(t *testing.T) {
 	defer halt()
 	daemon.Go(func() {
 		Run(running, Options{State: state, Metadata: z.ask, Log: slog.New(slog.NewTextHandler(log, nil)),
-			Kubernetes: func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
-				return bootstrap.AskAsKubelet(ctx, root, method, path, contentType, body)
-			}})
+			Kubernetes: bootstrap.APIServer(root).Ask})
 	})
 	defer func() {
 		if t.Failed() {

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/azsim"
-	"github.com/ortet/ortet/test/simulation"
+	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/test/azsimserver"
 )
 
 // computers is a Substrate that remembers what runs.
@@ -48,7 +49,7 @@ func (m *computers) runs() map[string]azsim.Computer {
 
 // ask is an instance's metadata service.
 func (m *computers) ask(name string) AskMetadata {
-	return func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+	return func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 		m.mu.Lock()
 		h := m.metas[name]
 		m.mu.Unlock()
@@ -56,7 +57,7 @@ func (m *computers) ask(name string) AskMetadata {
 		r.Header.Set("Metadata", "true")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		return Reply{Code: w.Code, Body: w.Body.Bytes()}, ctx.Err()
+		return bootstrap.Answer{Code: w.Code, Body: w.Body.Bytes()}, ctx.Err()
 	}
 }
 
@@ -67,7 +68,7 @@ func onAzure(t *testing.T, play func(w *world, azure *azsim.Server, m *computers
 		m := &computers{running: map[string]azsim.Computer{}, metas: map[string]http.Handler{}}
 		azure := &azsim.Server{Seed: 1, Substrate: m}
 		defer azure.Close()
-		if err := (simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Spot("Deallocate")}).CreateIn(t.Context(), azure); err != nil {
+		if err := (azsimserver.Pool{Name: "pool1", Capacity: 2, Change: azsimserver.Spot("Deallocate")}).CreateIn(t.Context(), azure); err != nil {
 			t.Fatal(err)
 		}
 		w, neighbour := newWorld(t), newWorld(t)

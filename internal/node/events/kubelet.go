@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
 )
 
 // AskKubernetes sends one request to the API server with the kubelet's own
-// credentials: bootstrap.AskAsKubelet.
+// credentials: Ask of bootstrap.APIServer.
 //
 // What they allow of a node, by the Node authorizer and the admission plugin
 // NodeRestriction (Kubernetes 1.36, plugin/pkg/auth/authorizer/node,
@@ -23,7 +23,7 @@ import (
 // and labels of kubernetes.io and k8s.io, of which those below node.kubernetes.io
 // and kubelet.kubernetes.io are its own; list pods by spec.nodeName; evict and
 // delete pods that are bound to it; create Events.
-type AskKubernetes func(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (code int, status string, answer []byte, err error)
+type AskKubernetes func(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (bootstrap.Answer, error)
 
 // excluded takes a Node out of load balancers while it is there, whatever its value.
 // Source of fact: "Well-Known Labels, Annotations and Taints".
@@ -57,21 +57,17 @@ func (k *kubernetes) do(ctx context.Context, what, method string, path func(node
 	if method == "PATCH" {
 		contentType = "application/merge-patch+json"
 	}
-	code, status, said, err := k.ask(ctx, method, func(node string) string {
+	a, err := k.ask(ctx, method, func(node string) string {
 		k.mu.Lock()
 		k.name = node
 		k.mu.Unlock()
 		return path(node)
 	}, contentType, text)
-	if err == nil && code/100 != 2 {
-		var s struct {
-			Message string `json:"message"`
-		}
-		_ = json.Unmarshal(said, &s) // "" where it is none of Kubernetes'
-		err = kubeError{code, strings.TrimSuffix(status+": "+plain(s.Message, maxDescription), ": ")}
+	if err == nil && a.Code/100 != 2 {
+		err = kubeError{a.Code, plain(a.Refusal(), maxDescription)}
 	}
 	if err == nil && answer != nil {
-		err = json.Unmarshal(said, answer)
+		err = json.Unmarshal(a.Body, answer)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)

@@ -36,16 +36,9 @@ const (
 	unlikely = 10
 )
 
-// A Reply is the metadata service's.
-type Reply struct {
-	Code int
-	Date time.Time // the Date header; zero where there is none
-	Body []byte
-}
-
 // AskMetadata puts one request to the metadata service. body nil sends none. An
 // error is that there was no answer.
-type AskMetadata func(ctx context.Context, method, path string, body []byte) (Reply, error)
+type AskMetadata func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error)
 
 // Metadata asks a metadata service, "http://HOST[:PORT]" ("" is Azure's for this
 // machine), at most for the time that the context leaves, or else for a few seconds.
@@ -54,19 +47,16 @@ func Metadata(service string) AskMetadata {
 	if service == "" {
 		service = bootstrap.MetadataService
 	}
-	return func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+	return func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 		u, err := url.Parse(service + path)
 		if err != nil {
-			return Reply{}, err
+			return bootstrap.Answer{}, err
 		}
 		q := bootstrap.Question{Method: method, URL: u, Within: within, Header: http.Header{"Metadata": {"true"}}, Type: "application/json", Body: body}
 		if end, ok := ctx.Deadline(); ok {
 			q.Within = time.Until(end)
 		}
-		var r Reply
-		q.Date = &r.Date
-		r.Code, _, r.Body, err = bootstrap.Ask(ctx, q)
-		return r, err
+		return bootstrap.Ask(ctx, q)
 	}
 }
 
@@ -87,7 +77,7 @@ func (r metadataError) passing() bool {
 }
 
 // granted is the error of a reply that is not 200.
-func granted(r Reply) error {
+func granted(r bootstrap.Answer) error {
 	if r.Code == 200 {
 		return nil
 	}
@@ -118,7 +108,7 @@ type clock struct {
 const trusted = 2 * time.Second
 
 // hear takes in a reply that was asked for and came at these local times.
-func (c *clock) hear(r Reply, asked, came time.Time) {
+func (c *clock) hear(r bootstrap.Answer, asked, came time.Time) {
 	middle := asked.Add(came.Sub(asked) / 2)
 	told := middle
 	if !r.Date.IsZero() {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/kubesim"
 )
@@ -64,8 +65,8 @@ func TestPreemptBeforeJoining(t *testing.T) {
 			w := newWorld(t)
 			w.kube.Remove("nodes", "", nodeName)
 			o := w.options()
-			o.Kubernetes = func(context.Context, string, func(string) string, string, []byte) (int, string, []byte, error) {
-				return 0, "", nil, fmt.Errorf("no kubeconfig of a kubelet's: %w", fs.ErrNotExist)
+			o.Kubernetes = func(context.Context, string, func(string) string, string, []byte) (bootstrap.Answer, error) {
+				return bootstrap.Answer{}, fmt.Errorf("no kubeconfig of a kubelet's: %w", fs.ErrNotExist)
 			}
 			o.Server = early{w.server}
 			w.azure.schedule("E1", Preempt, 30*time.Second)
@@ -296,20 +297,20 @@ func (w *world) killed(n int) (calls int) {
 		return nil
 	}
 	o := w.options()
-	o.Metadata = func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+	o.Metadata = func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 		if method != "POST" {
 			return w.azure.ask(ctx, method, path, body)
 		}
 		if err := act(); err != nil {
-			return Reply{}, err
+			return bootstrap.Answer{}, err
 		}
 		r, err := w.azure.ask(ctx, method, path, body)
 		return r, errors.Join(err, act())
 	}
-	o.Kubernetes = func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+	o.Kubernetes = func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (bootstrap.Answer, error) {
 		if method != "GET" && !strings.Contains(path("x"), "/events") {
 			if err := act(); err != nil {
-				return 0, "", nil, err
+				return bootstrap.Answer{}, err
 			}
 		}
 		return w.ask(ctx, method, path, contentType, body)
@@ -341,10 +342,10 @@ func TestEndedInTheMiddleOfADrain(t *testing.T) {
 			defer end()
 			o := w.options()
 			o.Server = nil
-			o.Kubernetes = func(ask context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+			o.Kubernetes = func(ask context.Context, method string, path func(string) string, contentType string, body []byte) (bootstrap.Answer, error) {
 				if strings.HasSuffix(path("x"), "/eviction") {
 					end()
-					return 0, "", nil, errors.New("ended")
+					return bootstrap.Answer{}, errors.New("ended")
 				}
 				return w.ask(ask, method, path, contentType, body)
 			}
@@ -580,9 +581,10 @@ func TestManyPods(t *testing.T) {
 		}
 		whole := w.options()
 		o := whole
-		o.Kubernetes = func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
-			code, status, answer, err := whole.Kubernetes(ctx, method, path, contentType, body)
-			return code, status, answer[:min(len(answer), 2<<20)], err
+		o.Kubernetes = func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (bootstrap.Answer, error) {
+			a, err := whole.Kubernetes(ctx, method, path, contentType, body)
+			a.Body = a.Body[:min(len(a.Body), 2<<20)]
+			return a, err
 		}
 		w.azure.schedule("E1", Preempt, 30*time.Second)
 		w.run(o, 40*time.Second)
@@ -713,10 +715,10 @@ func TestFirstAnswerTakesLong(t *testing.T) {
 		w := newWorld(t)
 		o := w.options()
 		on := false
-		o.Metadata = func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+		o.Metadata = func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 			if path == eventsPath && !on {
 				if !sleep(ctx, 119*time.Second) {
-					return Reply{}, ctx.Err()
+					return bootstrap.Answer{}, ctx.Err()
 				}
 				on = true
 			}

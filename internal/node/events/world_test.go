@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/kubesim"
 	"github.com/ortet/ortet/test/syncbuffer"
@@ -61,18 +62,18 @@ type azure struct {
 	skew        time.Duration // of its clock
 }
 
-func (z *azure) ask(ctx context.Context, method, path string, body []byte) (Reply, error) {
+func (z *azure) ask(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 	z.mu.Lock()
 	z.asked++
 	hangs := z.hangs
 	z.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return Reply{}, ctx.Err()
+		return bootstrap.Answer{}, ctx.Err()
 	}
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	r := Reply{Code: 200, Date: time.Now().Add(z.skew).UTC().Truncate(time.Second)}
+	r := bootstrap.Answer{Code: 200, Date: time.Now().Add(z.skew).UTC().Truncate(time.Second)}
 	switch {
 	case z.status != 0:
 		r.Code = z.status
@@ -81,13 +82,13 @@ func (z *azure) ask(ctx context.Context, method, path string, body []byte) (Repl
 	case method == "POST":
 		var p struct{ StartRequests []struct{ EventID string } }
 		if err := json.Unmarshal(body, &p); err != nil || len(p.StartRequests) != 1 {
-			return Reply{Code: 400}, nil
+			return bootstrap.Answer{Code: 400}, nil
 		}
 		z.approved = append(z.approved, p.StartRequests[0].EventID)
 	default:
 		text, err := json.Marshal(map[string]any{"DocumentIncarnation": z.incarnation, "Events": z.events})
 		if err != nil {
-			return Reply{}, err
+			return bootstrap.Answer{}, err
 		}
 		r.Body = text
 	}
@@ -273,19 +274,19 @@ func (w *world) pod(name string, priority int32, grace int64, change ...func(*co
 }
 
 // ask is the API server as the kubelet reaches it.
-func (w *world) ask(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+func (w *world) ask(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (bootstrap.Answer, error) {
 	w.mu.Lock()
 	down := w.down
 	w.mu.Unlock()
 	if down {
 		if !sleep(ctx, 5*time.Second) {
-			return 0, "", nil, ctx.Err()
+			return bootstrap.Answer{}, ctx.Err()
 		}
-		return 0, "", nil, errors.New("i/o timeout")
+		return bootstrap.Answer{}, errors.New("i/o timeout")
 	}
 	request, err := http.NewRequestWithContext(ctx, method, kubesim.Host+path(nodeName), bytes.NewReader(body))
 	if err != nil {
-		return 0, "", nil, err
+		return bootstrap.Answer{}, err
 	}
 	request.Header.Set("Authorization", "Bearer system:node:"+nodeName)
 	request.Header.Set("Accept", "application/json")
@@ -294,11 +295,11 @@ func (w *world) ask(ctx context.Context, method string, path func(string) string
 	}
 	r, err := w.kube.RoundTrip(request)
 	if err != nil {
-		return 0, "", nil, err
+		return bootstrap.Answer{}, err
 	}
 	defer func() { _ = r.Body.Close() }()
 	text, err := io.ReadAll(r.Body)
-	return r.StatusCode, r.Status, text, err
+	return bootstrap.Answer{Code: r.StatusCode, Status: r.Status, Body: text}, err
 }
 
 // options are those of the daemon, with an admission server.

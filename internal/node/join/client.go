@@ -214,15 +214,15 @@ func (c *Client) proven(ctx context.Context, server *url.URL, m Machine, path st
 func (c *Client) post(ctx context.Context, server *url.URL, path string, config *tls.Config, header http.Header, body []byte, within time.Duration) ([]byte, error) {
 	u := *server
 	u.Path = path
-	code, status, answer, err := bootstrap.Ask(ctx, bootstrap.Question{Method: "POST", URL: &u, TLS: config, Within: within, Header: header, Type: "application/json", Body: body})
+	a, err := bootstrap.Ask(ctx, bootstrap.Question{Method: "POST", URL: &u, TLS: config, Within: within, Header: header, Type: "application/json", Body: body})
 	if err != nil {
 		return nil, err
 	}
-	if code == 200 {
-		return answer, nil
+	if a.Code == 200 {
+		return a.Body, nil
 	}
-	if r, ok := wire.ParseRefusal(answer); ok {
-		return nil, &RefusedError{Server: server.Host, Code: code, Refusal: r}
+	if r, ok := wire.ParseRefusal(a.Body); ok {
+		return nil, &RefusedError{Server: server.Host, Code: a.Code, Refusal: r}
 	}
-	return nil, fmt.Errorf("POST %s: answered %s", &u, status)
+	return nil, fmt.Errorf("POST %s: answered %s", &u, a.Status)
 }

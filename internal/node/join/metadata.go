@@ -48,23 +48,23 @@ var (
 // debugging", "Rate limiting".
 var errNotNow = errors.New("not now")
 
-func notNow(code int, status string) error {
-	if code == 410 || code == 429 || code >= 500 {
-		return fmt.Errorf("%w: the metadata service answered %s", errNotNow, status)
+func notNow(a bootstrap.Answer) error {
+	if a.Code == 410 || a.Code == 429 || a.Code >= 500 {
+		return fmt.Errorf("%w: the metadata service answered %s", errNotNow, a.Status)
 	}
-	return fmt.Errorf("the metadata service answered %s", status)
+	return fmt.Errorf("the metadata service answered %s", a.Status)
 }
 
 // whoAmI asks Azure who this machine is.
 func whoAmI(ctx context.Context, service string) (Machine, error) {
-	code, status, body, err := bootstrap.AskMetadata(ctx, service, "/metadata/instance/compute?api-version="+instanceVersion+"&format=json", instanceTimeout)
+	a, err := bootstrap.AskMetadata(ctx, service, "/metadata/instance/compute?api-version="+instanceVersion+"&format=json", instanceTimeout)
 	if err != nil {
 		return Machine{}, fmt.Errorf("asking Azure who this machine is: %w", err)
 	}
-	if code != 200 {
-		return Machine{}, fmt.Errorf("asking Azure who this machine is: %w", notNow(code, status))
+	if a.Code != 200 {
+		return Machine{}, fmt.Errorf("asking Azure who this machine is: %w", notNow(a))
 	}
-	return parseMachine(body)
+	return parseMachine(a.Body)
 }
 
 // errMetadata says that the metadata service told what it never tells.
@@ -99,16 +99,16 @@ func parseMachine(body []byte) (Machine, error) {
 // machine is.
 func attest(ctx context.Context, service, nonce string) (document string, err error) {
 	for i, version := range attestedVersions() {
-		code, status, body, err := bootstrap.AskMetadata(ctx, service, "/metadata/attested/document?api-version="+version+"&nonce="+nonce, attestedTimeout)
+		a, err := bootstrap.AskMetadata(ctx, service, "/metadata/attested/document?api-version="+version+"&nonce="+nonce, attestedTimeout)
 		if err != nil {
 			return "", fmt.Errorf("asking Azure for an attested document: %w", err)
 		}
-		if code == 200 {
-			return parseAttested(body)
+		if a.Code == 200 {
+			return parseAttested(a.Body)
 		}
 		// An API version that it does not know is a bad request.
-		if code != 400 || i == len(attestedVersions())-1 {
-			return "", fmt.Errorf("asking Azure for an attested document: %w", notNow(code, status))
+		if a.Code != 400 || i == len(attestedVersions())-1 {
+			return "", fmt.Errorf("asking Azure for an attested document: %w", notNow(a))
 		}
 	}
 	return "", errMetadata // not reached: there is a version

@@ -1,13 +1,7 @@
 package systemd_test
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/binary"
-	"net"
 	"path/filepath"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,103 +9,31 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/ortet/ortet/internal/node/systemd"
+	"github.com/ortet/ortet/test/systemdtest"
 )
 
-// stub is a server of one socket that lets everybody in.
-type stub struct {
-	answer func(member string, m *dbus.Message) *dbus.Message // nil: it is silent
-	conns  chan net.Conn
-}
-
-func (s *stub) listen(t *testing.T) systemd.Address {
+// listen makes a systemd that answers so.
+func listen(t *testing.T, answer systemdtest.Answer) (*systemdtest.Server, systemd.Address) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "private")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.conns = make(chan net.Conn, 10)
-	var work sync.WaitGroup
-	work.Go(func() {
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			work.Go(func() { s.serve(t, c) })
-			s.conns <- c
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		work.Wait()
-	})
-	return systemd.Address{Path: path}
-}
-
-func (s *stub) serve(t *testing.T, c net.Conn) {
-	defer func() { _ = c.Close() }()
-	r := bufio.NewReader(c)
-	for line := ""; line != "BEGIN\r\n"; {
-		var err error
-		if line, err = r.ReadString('\n'); err != nil {
-			return
-		}
-		answer := "REJECTED EXTERNAL\r\n"
-		switch {
-		case strings.HasPrefix(line, "BEGIN"):
-			continue
-		case strings.HasPrefix(line, "AUTH EXTERNAL"):
-			answer = "OK 0123456789abcdef0123456789abcdef\r\n"
-		}
-		if _, err := c.Write([]byte(answer)); err != nil {
-			return
-		}
-	}
-	for serial := uint32(1); ; serial++ {
-		m, err := dbus.DecodeMessage(r)
-		if err != nil {
-			return
-		}
-		member, _ := m.Headers[dbus.FieldMember].Value().(string)
-		if reply := s.answer(member, m); reply != nil {
-			reply.Headers[dbus.FieldReplySerial] = dbus.MakeVariant(m.Serial())
-			send(t, c, reply, serial)
-		}
-	}
-}
-
-func send(t *testing.T, c net.Conn, m *dbus.Message, serial uint32) {
-	if len(m.Body) > 0 {
-		m.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(m.Body...))
-	}
-	var b bytes.Buffer
-	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
-		t.Error(err)
-	}
-	binary.LittleEndian.PutUint32(b.Bytes()[8:], serial) // the library leaves it to its connections
-	_, _ = c.Write(b.Bytes())                            // the client may be gone
-}
-
-func reply(body ...any) *dbus.Message {
-	return &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{}, Body: body}
-}
-
-func refusal() *dbus.Message {
-	return &dbus.Message{Type: dbus.TypeError, Headers: map[dbus.HeaderField]dbus.Variant{dbus.FieldErrorName: dbus.MakeVariant("a.b.UnknownProperty")}}
+	return systemdtest.Listen(t, path, answer), systemd.Address{Path: path}
 }
 
 // A property of another type, or that is not there, leaves the rest to be read.
 func TestProperties(t *testing.T) {
-	s := &stub{answer: func(member string, m *dbus.Message) *dbus.Message {
+	_, address := listen(t, func(member string, m *dbus.Message) *dbus.Message {
 		if member != "Get" {
-			return reply()
+			return systemdtest.Reply()
 		}
 		if v, ok := map[string]any{
 			"ActiveState": "active", "NRestarts": uint32(7), "After": []string{"a.target"}, "Result": uint32(1),
 			"LoadError": struct{ Name, Message string }{"a.b.C", "no"}, "ConditionResult": true, "ExecMainStatus": int32(-3), "At": uint64(1 << 40),
 		}[m.Body[1].(string)]; ok {
-			return reply(dbus.MakeVariant(v))
+			return systemdtest.Reply(dbus.MakeVariant(v))
 		}
-		return refusal()
-	}}
-	b, err := systemd.Dial(t.Context(), time.Minute, systemd.Address{Path: "/there/is/none"}, s.listen(t))
+		return systemdtest.Refusal()
+	})
+	b, err := systemd.Dial(t.Context(), time.Minute, systemd.Address{Path: "/there/is/none"}, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,13 +56,13 @@ func TestProperties(t *testing.T) {
 // systemd may not answer the first call that arrives on its own socket.
 func TestFirstCallIsLost(t *testing.T) {
 	var calls atomic.Int32
-	s := &stub{answer: func(string, *dbus.Message) *dbus.Message {
+	_, address := listen(t, func(string, *dbus.Message) *dbus.Message {
 		if calls.Add(1) == 1 {
 			return nil
 		}
-		return reply()
-	}}
-	b, err := systemd.Dial(t.Context(), 2*time.Second, s.listen(t))
+		return systemdtest.Reply()
+	})
+	b, err := systemd.Dial(t.Context(), 2*time.Second, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +71,12 @@ func TestFirstCallIsLost(t *testing.T) {
 
 func TestSilentSystemd(t *testing.T) {
 	var silent atomic.Bool
-	s := &stub{answer: func(string, *dbus.Message) *dbus.Message {
+	_, address := listen(t, func(string, *dbus.Message) *dbus.Message {
 		if silent.Load() {
 			return nil
 		}
-		return reply()
-	}}
-	address := s.listen(t)
+		return systemdtest.Reply()
+	})
 	b, err := systemd.Dial(t.Context(), 2*time.Second, address)
 	if err != nil {
 		t.Fatal(err)
@@ -172,13 +93,13 @@ func TestSilentSystemd(t *testing.T) {
 }
 
 func TestConnectionIsLost(t *testing.T) {
-	s := &stub{answer: func(member string, _ *dbus.Message) *dbus.Message {
+	s, address := listen(t, func(member string, _ *dbus.Message) *dbus.Message {
 		if member == "GetUnit" {
 			return nil
 		}
-		return reply()
-	}}
-	b, err := systemd.Dial(t.Context(), time.Minute, s.listen(t))
+		return systemdtest.Reply()
+	})
+	b, err := systemd.Dial(t.Context(), time.Minute, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,21 +107,15 @@ func TestConnectionIsLost(t *testing.T) {
 	if err := b.Follow([]string{"a.service"}); err != nil {
 		t.Fatal(err)
 	}
-	c := <-s.conns
-	changed := func(unit string, restarts uint32) {
-		send(t, c, &dbus.Message{Type: dbus.TypeSignal, Body: []any{systemd.Service, map[string]dbus.Variant{"NRestarts": dbus.MakeVariant(restarts)}, []string{}},
-			Headers: map[dbus.HeaderField]dbus.Variant{dbus.FieldPath: dbus.MakeVariant(systemd.ObjectPath(unit)),
-				dbus.FieldInterface: dbus.MakeVariant(systemd.Properties), dbus.FieldMember: dbus.MakeVariant("PropertiesChanged")}}, 9)
-	}
-	changed("other.service", 1)
-	changed("a.service", 3)
+	s.Changed("other.service", systemd.Service, map[string]any{"NRestarts": uint32(1)})
+	s.Changed("a.service", systemd.Service, map[string]any{"NRestarts": uint32(3)})
 	if got, err := b.Next(); err != nil || got.Path != systemd.ObjectPath("a.service") || got.Restarts != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	failed := make(chan error, 2)
 	go func() { _, err := b.Next(); failed <- err }()
 	go func() { _, err := b.Loaded("a.service"); failed <- err }()
-	_ = c.Close()
+	s.HangUp()
 	for range 2 {
 		if err := <-failed; err == nil {
 			t.Error("what waits for a lost connection succeeds")

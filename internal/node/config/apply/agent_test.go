@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/node/config"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/wire"
@@ -68,7 +69,7 @@ func serve(t *testing.T, at **agent) string {
 	return s.URL
 }
 
-func (a *agent) Ask(_ context.Context, method string, _ func(string) string, _ string, body []byte) (int, string, []byte, error) {
+func (a *agent) Ask(_ context.Context, method string, _ func(string) string, _ string, body []byte) (bootstrap.Answer, error) {
 	a.writes++
 	var n struct {
 		Metadata struct{ Annotations map[string]string }
@@ -83,7 +84,7 @@ func (a *agent) Ask(_ context.Context, method string, _ func(string) string, _ s
 		}
 		a.answers = append(a.answers, answer)
 	}
-	return 200, "200 OK", []byte("{}"), nil
+	return bootstrap.Answer{Code: 200, Status: "200 OK", Body: []byte("{}")}, nil
 }
 
 func (a *agent) Watch(ctx context.Context, _ func(string) string, _ string, _ time.Duration, event func([]byte) error) error {

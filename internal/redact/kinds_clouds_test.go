@@ -1,7 +1,7 @@
 package redact
 
-// thirdKindCases are clouds' tools, clusters, registries and backups.
-func thirdKindCases() []kindCase {
+// cloudKindCases are clouds' tools, clusters, registries and backups.
+func cloudKindCases() []kindCase {
 	return []kindCase{
 		{"OpenStack's rc", "root/openrc.sh", "export OS_PASSWORD=«" + pw1 + "»\n"},
 		{"OpenStack's clouds", "root/.config/openstack/clouds.yaml", "clouds:\n  c:\n    auth:\n      username: u\n      password: «" + pw3 + "»\n"},

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// The second held-out corpus: heldout_second_*_test.go. It was written after the rules
+// The blind corpus, held out too: blind_*_test.go. It was written after the rules
 // had been extended for the other corpora, without having read the rules or the cases of
 // those, and committed before its first run: of the node's own secrets 99 of 111 were
 // found, of pool credentials 37 of 42, of others 159 of 169; of evidence 94 of 100 groups
 // were hidden; 6 of 68 files raised a false alarm; 25 of 25 lines stayed readable. Then
-// what it had missed was mended by kind, but for what secondNotFound lists.
+// what it had missed was mended by kind, but for what blindNotFound lists.
 
-// secondNotFound are the plants that are not found, by path, and why.
-func secondNotFound() map[string]string {
+// blindNotFound are the plants that are not found, by path, and why.
+func blindNotFound() map[string]string {
 	return map[string]string{
 		"/opt/app/dump.log":                  "a list of decimal numbers: not undone",
 		"/opt/app/key.py":                    "a key's number in decimal: not undone",
@@ -32,30 +32,30 @@ func secondNotFound() map[string]string {
 	}
 }
 
-// secondShown is the group of evidence of which the plant counts all parameters as secret:
+// blindShown is the group of evidence of which the plant counts all parameters as secret:
 // the signature is hidden, and the others let nobody in.
-const secondShown = "a script's output: azcopy"
+const blindShown = "a script's output: azcopy"
 
-// plantSecond makes the tree of the node, with its machine-id known to the plants.
-func plantSecond(t *testing.T, g *gen, n node, machine string, all []plant) string {
+// plantBlind makes the tree of the node, with its machine-id known to the plants.
+func plantBlind(t *testing.T, g *gen, n node, machine string, all []plant) string {
 	t.Helper()
 	dir := plantIn(t, g, n, all)
 	write(t, dir, "etc/machine-id", []byte(machine+"\n"))
 	return dir
 }
 
-func TestSecondHeldOutImage(t *testing.T) {
+func TestBlindImage(t *testing.T) {
 	t.Run("secrets", func(t *testing.T) {
 		g := newGen(t)
 		n, machine := g.node(), g.hex(32)
 		sum := newTally()
 		// Each class has a tree of its own: several write the same file.
-		for _, all := range [][]plant{secondIdentities(g, n, machine), secondPool(g), secondOthers(g)} {
-			measureIn(t, plantSecond(t, g, n, machine, all), all, sum)
+		for _, all := range [][]plant{blindIdentities(g, n, machine), blindPool(g), blindOthers(g)} {
+			measureIn(t, plantBlind(t, g, n, machine, all), all, sum)
 		}
 		sum.print(t)
 		for _, s := range sum.shipped {
-			if at := s[strings.LastIndex(s, ": /")+2:]; secondNotFound()[at] == "" {
+			if at := s[strings.LastIndex(s, ": /")+2:]; blindNotFound()[at] == "" {
 				t.Errorf("shipped: %s", s)
 			}
 		}
@@ -68,8 +68,8 @@ func TestSecondHeldOutImage(t *testing.T) {
 	t.Run("near misses", func(t *testing.T) {
 		g := newGen(t)
 		n := g.node()
-		all := secondMisses(g, n)
-		dir := plantSecond(t, g, n, g.hex(32), all)
+		all := blindMisses(g, n)
+		dir := plantBlind(t, g, n, g.hex(32), all)
 		write(t, dir, heldOutCanary, g.ecPEM(g.ec()))
 		findings := found(generalized(t, dir, nil))
 		if len(findings[heldOutCanary]) == 0 {
@@ -87,8 +87,8 @@ func TestSecondHeldOutImage(t *testing.T) {
 	})
 }
 
-func TestSecondHeldOutEvidence(t *testing.T) {
-	all := secondEvidence(newGen(t))
+func TestBlindEvidence(t *testing.T) {
+	all := blindEvidence(newGen(t))
 	kinds := map[string][2]int{}
 	var missed []string
 	for _, s := range all {
@@ -103,7 +103,7 @@ func TestSecondHeldOutEvidence(t *testing.T) {
 		c[1]++
 		if slices.ContainsFunc(s.secrets, func(secret string) bool { return left(shown, secret) != "" }) {
 			missed = append(missed, s.kind)
-			if s.kind != secondShown {
+			if s.kind != blindShown {
 				t.Errorf("%s: %s: %s", kind, name, shown)
 			}
 		} else {
@@ -114,8 +114,8 @@ func TestSecondHeldOutEvidence(t *testing.T) {
 	t.Logf("seed %d: %d of %d hidden, by kind %v\nmissed:\n%s", *seed, len(all)-len(missed), len(all), kinds, strings.Join(missed, "\n"))
 }
 
-func TestSecondHeldOutReadable(t *testing.T) {
-	all := secondReadable(newGen(t))
+func TestBlindReadable(t *testing.T) {
+	all := blindReadable(newGen(t))
 	var lost []string
 	for _, l := range all {
 		shown := published(l.text)
@@ -129,13 +129,13 @@ func TestSecondHeldOutReadable(t *testing.T) {
 }
 
 // Each plant has a file of its own, and the same seed gives the same corpus.
-func TestSecondHeldOutRepeats(t *testing.T) {
+func TestBlindRepeats(t *testing.T) {
 	var made [2][]plant
 	for i := range made {
 		t.Run("", func(t *testing.T) {
 			g := newGen(t)
 			n := g.node()
-			made[i] = slices.Concat(secondIdentities(g, n, g.hex(32)), secondPool(g), secondOthers(g), secondMisses(g, n))
+			made[i] = slices.Concat(blindIdentities(g, n, g.hex(32)), blindPool(g), blindOthers(g), blindMisses(g, n))
 		})
 	}
 	for i, p := range made[0] {
@@ -148,7 +148,7 @@ func TestSecondHeldOutRepeats(t *testing.T) {
 	}
 	g := newGen(t)
 	n := g.node()
-	for _, all := range [][]plant{secondIdentities(g, n, g.hex(32)), secondPool(g), secondOthers(g), secondMisses(g, n)} {
+	for _, all := range [][]plant{blindIdentities(g, n, g.hex(32)), blindPool(g), blindOthers(g), blindMisses(g, n)} {
 		plantIn(t, g, n, all)
 	}
 }

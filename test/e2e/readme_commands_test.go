@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// firstCommands are the README's, as a new user types them in a world like that of
+// readmeCommands are the README's, as a new user types them in a world like that of
 // make demo, and the mistakes of a first try.
-func firstCommands(t *testing.T, w *world) {
+func readmeCommands(t *testing.T, w *world) {
 	p := w.pool(t, "first", 2)
 	donor := p.nodes[0]
 	before := p.node(t, donor)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// secondMisses are files that look like secrets and hold none.
-func secondMisses(g *gen, n node) []plant {
+// blindMisses are files that look like secrets and hold none.
+func blindMisses(g *gen, n node) []plant {
 	var p plants
 	add := func(path, wrap, text string) { p.add("near miss", other, path, wrap, text) }
 	certificate := string(g.certificate("node-agent", "", g.ec()))

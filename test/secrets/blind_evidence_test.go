@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// secondEvidence are groups of lines of logs, journals and consoles with secrets in them.
-func secondEvidence(g *gen) []group {
+// blindEvidence are groups of lines of logs, journals and consoles with secrets in them.
+func blindEvidence(g *gen) []group {
 	var a groups
-	secondNodeLogs(g, &a)
-	secondTraces(g, &a)
-	secondPrinted(g, &a)
+	blindNodeLogs(g, &a)
+	blindTraces(g, &a)
+	blindPrinted(g, &a)
 	return a
 }
 
-func secondNodeLogs(g *gen, a *groups) {
+func blindNodeLogs(g *gen, a *groups) {
 	add := func(name, format string, secrets ...string) {
 		args := make([]any, len(secrets))
 		for i, s := range secrets {
@@ -59,7 +59,7 @@ func secondNodeLogs(g *gen, a *groups) {
 	add("an instance's metadata token", `HTTP 200 {"access_token":"%s","client_id":"","expires_in":"86399","resource":"https://management.azure.com/","token_type":"Bearer"}`, g.entraToken())
 }
 
-func secondTraces(g *gen, a *groups) {
+func blindTraces(g *gen, a *groups) {
 	add := func(name, format string, secrets ...string) {
 		args := make([]any, len(secrets))
 		for i, s := range secrets {
@@ -113,15 +113,15 @@ func secondTraces(g *gen, a *groups) {
 	add("snmpget", "+ snmpget -v3 -u ops -l authPriv -a SHA -A %s -x AES -X %s 10.0.0.1 sysUpTime.0", g.password(12), g.password(12))
 }
 
-func secondPrinted(g *gen, a *groups) {
+func blindPrinted(g *gen, a *groups) {
 	add := func(name, text string, secrets ...string) { a.add("a printed file: "+name, text, secrets...) }
 	key := func(text []byte) []string {
 		all := strings.Split(strings.TrimSpace(string(text)), "\n")
 		return all[1 : len(all)-1]
 	}
 	ec, rsa, ed := g.ecPEM(g.ec()), rsaPEM(g.rsa()), g.opensshPEM(g.ed(), "c")
-	add("a key behind the journal's head", secondEach(ec, "Nov 20 07:00:01 n bash[912]: %s\n"), key(ec)...)
-	add("a key behind the console's head", secondEach(rsa, "[   12.345678] cloud-init[912]: %s\n"), key(rsa)...)
+	add("a key behind the journal's head", blindEach(ec, "Nov 20 07:00:01 n bash[912]: %s\n"), key(ec)...)
+	add("a key behind the console's head", blindEach(rsa, "[   12.345678] cloud-init[912]: %s\n"), key(rsa)...)
 	add("a key in JSON's log", `{"level":"error","msg":"bad key","key":"`+strings.ReplaceAll(string(ed), "\n", `\n`)+"\"}\n", key(ed)...)
 	flat := base64.StdEncoding.EncodeToString(g.ecPEM(g.ec()))
 	add("client-key-data", "users:\n- name: a\n  user:\n    client-key-data: "+flat+"\n", flat)
@@ -150,7 +150,7 @@ func secondPrinted(g *gen, a *groups) {
 	name, id := g.phrase(), g.of(lower+digits, 16)
 	add("a Kubernetes Secret in clear", "stringData:\n  username: app\n  password: "+name+"\n", name)
 	add("a bootstrap Secret", "  token-id: abcdef\n  token-secret: "+id+"\n", id)
-	sops := secondAge(g.ed())
+	sops := blindAge(g.ed())
 	add("an age key", "# public key: age1"+g.of(lower+digits, 58)+"\n"+sops+"\n", sops)
 	ceph := "AQ" + g.b62(36) + "=="
 	add("Ceph's keyring", "[client.admin]\n\tkey = "+ceph+"\n", ceph)
@@ -181,8 +181,8 @@ func heldOutRows(data []byte) []string {
 	return out
 }
 
-// secondReadable are lines that say why a node does not come up, and what has to stay of them.
-func secondReadable(g *gen) []line {
+// blindReadable are lines that say why a node does not come up, and what has to stay of them.
+func blindReadable(g *gen) []line {
 	digest, uid, container := g.hex(64), g.uuid(), g.hex(64)
 	return []line{
 		{`E1120 07:00:01.000000 812 kubelet.go:3011] "Container runtime network not ready" networkReady="NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"`, []string{"NetworkPluginNotReady", "cni plugin not initialized"}},

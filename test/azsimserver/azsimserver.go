@@ -1,8 +1,8 @@
-// Package simulation starts azsim as a server of its own process, with pools of
+// Package azsimserver starts azsim as a server of its own process, with pools of
 // nodes, for demo, lab, benchmarks and end-to-end tests, and drives it as a
 // user of Azure would: through the SDK and over TLS. Tests with an azsim and a kubesim in
 // their own process take its pools, and what Ortet's pods report.
-package simulation
+package azsimserver
 
 import (
 	"context"

@@ -15,23 +15,23 @@ import (
 	"strings"
 )
 
-// Forms in which programs write keys, for the second held-out corpus.
+// Forms in which programs write keys, for the blind corpus.
 
-// secondEach writes each line of a text by a format with one %s.
-func secondEach(text []byte, format string) string {
+// blindEach writes each line of a text by a format with one %s.
+func blindEach(text []byte, format string) string {
 	var b strings.Builder
-	for _, l := range secondLines(text) {
+	for _, l := range blindLines(text) {
 		fmt.Fprintf(&b, format, l)
 	}
 	return b.String()
 }
 
-func secondLines(text []byte) []string {
+func blindLines(text []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// secondTcpdump is what `tcpdump -X` prints of a packet: 40 bytes of headers before the data.
-func secondTcpdump(g *gen, data []byte) string {
+// blindTcpdump is what `tcpdump -X` prints of a packet: 40 bytes of headers before the data.
+func blindTcpdump(g *gen, data []byte) string {
 	packet := append(append([]byte{0x45, 0}, g.bytes(38)...), data...)
 	var b strings.Builder
 	b.WriteString("07:00:01.219482 IP 10.240.0.4.51422 > 10.240.0.9.8080: Flags [P.], seq 1:1400, ack 1, win 502, length 1400\n")
@@ -60,8 +60,8 @@ func secondTcpdump(g *gen, data []byte) string {
 	return b.String()
 }
 
-// secondGDB is gdb's `x/Nxb ADDRESS`.
-func secondGDB(data []byte) string {
+// blindGDB is gdb's `x/Nxb ADDRESS`.
+func blindGDB(data []byte) string {
 	var b strings.Builder
 	for at := 0; at < len(data); at += 8 {
 		fmt.Fprintf(&b, "0x%x:", 0xc000416000+at)
@@ -73,11 +73,11 @@ func secondGDB(data []byte) string {
 	return b.String()
 }
 
-// secondDecimal is Go's `%v` of bytes.
-func secondDecimal(data []byte) string { return fmt.Sprintf("%v", data) }
+// blindDecimal is Go's `%v` of bytes.
+func blindDecimal(data []byte) string { return fmt.Sprintf("%v", data) }
 
-// secondUU is `uuencode`.
-func secondUU(name string, data []byte) string {
+// blindUU is `uuencode`.
+func blindUU(name string, data []byte) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "begin 600 %s\n", name)
 	letter := func(v byte) byte {
@@ -100,8 +100,8 @@ func secondUU(name string, data []byte) string {
 	return b.String() + "`\nend\n"
 }
 
-// secondAge is what ssh-to-age makes of an SSH key: the same number in bech32.
-func secondAge(key ed25519.PrivateKey) string {
+// blindAge is what ssh-to-age makes of an SSH key: the same number in bech32.
+func blindAge(key ed25519.PrivateKey) string {
 	sum := sha512.Sum512(key.Seed())
 	scalar := sum[:32]
 	scalar[0] &= 248
@@ -150,8 +150,8 @@ func secondAge(key ed25519.PrivateKey) string {
 	return strings.ToUpper(b.String())
 }
 
-// secondPack is a pack of git with one object, not a delta.
-func secondPack(g *gen, content []byte) []byte {
+// blindPack is a pack of git with one object, not a delta.
+func blindPack(g *gen, content []byte) []byte {
 	pack := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x01")
 	size := len(content)
 	head := byte(3<<4 | size&15)
@@ -177,9 +177,9 @@ func (g *gen) zlib(data []byte) []byte {
 	return b.Bytes()
 }
 
-// secondSQLite is a database's head and one row on a page; spill bytes of the row's
+// blindSQLite is a database's head and one row on a page; spill bytes of the row's
 // value lie on that page and the rest on an overflow page, behind its four bytes of the next.
-func secondSQLite(g *gen, value []byte, spill int) []byte {
+func blindSQLite(g *gen, value []byte, spill int) []byte {
 	const page = 4096
 	head := make([]byte, page)
 	copy(head, "SQLite format 3\x00\x10\x00\x01\x01\x00\x40\x20\x20")
@@ -198,24 +198,24 @@ func secondSQLite(g *gen, value []byte, spill int) []byte {
 	return slices.Concat(head, leaf, over, g.bytes(page))
 }
 
-// secondBIND is a key file of DNSSEC for ECDSA P-256, as dnssec-keygen writes it.
-func secondBIND(g *gen, key *ecdsa.PrivateKey) string {
+// blindBIND is a key file of DNSSEC for ECDSA P-256, as dnssec-keygen writes it.
+func blindBIND(g *gen, key *ecdsa.PrivateKey) string {
 	return "Private-key-format: v1.3\nAlgorithm: 13 (ECDSAP256SHA256)\nPrivateKey: " + base64.StdEncoding.EncodeToString(g.scalar(key)) + "\nCreated: 20261120070000\n"
 }
 
-// secondISO is an image of a disk: sectors of nothing, then a file at a sector's start.
-func secondISO(content []byte) []byte {
+// blindISO is an image of a disk: sectors of nothing, then a file at a sector's start.
+func blindISO(content []byte) []byte {
 	image := make([]byte, 40*2048)
 	copy(image[16*2048:], "\x01CD001\x01\x00LINUX                           cidata")
 	return append(append(image, content...), make([]byte, 2048-len(content)%2048)...)
 }
 
-// secondTMPFiles escapes what a line of tmpfiles.d or a unit must not hold as it is.
-func secondTMPFiles(text []byte) string {
+// blindTMPFiles escapes what a line of tmpfiles.d or a unit must not hold as it is.
+func blindTMPFiles(text []byte) string {
 	return strings.NewReplacer("\n", `\n`, " ", `\x20`).Replace(string(text))
 }
 
-func secondDashed(machine string) string {
+func blindDashed(machine string) string {
 	b, err := hex.DecodeString(machine)
 	if err != nil {
 		return machine

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// secondOthers are secrets of the programs and people that a node has.
-func secondOthers(g *gen) []plant {
+// blindOthers are secrets of the programs and people that a node has.
+func blindOthers(g *gen) []plant {
 	var p plants
-	secondDaemons(g, &p)
-	secondNetworks(g, &p)
-	secondTools(g, &p)
-	secondScripts(g, &p)
+	blindDaemons(g, &p)
+	blindNetworks(g, &p)
+	blindTools(g, &p)
+	blindScripts(g, &p)
 	return p
 }
 
-func secondDaemons(g *gen, p *plants) {
+func blindDaemons(g *gen, p *plants) {
 	const program = "password of a program"
 	add := func(kind, path, wrap, text string) { p.add(kind, other, path, wrap, text) }
 	add("key of a service", "etc/vault.d/agent.hcl", "Vault's approle", "auto_auth {\n  method \"approle\" {\n    config = {\n      role_id   = \""+g.uuid()+"\"\n      secret_id = \""+g.uuid()+"\"\n    }\n  }\n}\n")
@@ -62,11 +62,11 @@ func secondDaemons(g *gen, p *plants) {
 	add("database's credential", "srv/app/wp-config.php", "WordPress", "<?php\ndefine( 'DB_USER', 'wp' );\ndefine( 'DB_PASSWORD', '"+g.password(16)+"' );\n")
 	add("database's credential", "srv/app/database.yml", "ERB's default", "production:\n  adapter: postgresql\n  password: <%= ENV.fetch('DB_PW', '"+g.password(16)+"') %>\n")
 	add("database's credential", "srv/app/context.xml", "Tomcat's resource", "<Resource name=\"jdbc/app\" username=\"app\" password=\""+g.b62(16)+"\" url=\"jdbc:mysql://db:3306/app\"/>\n")
-	add("database's credential", "srv/app/app.db", "a row of SQLite", string(secondSQLite(g, []byte("\x07\x05\x17\x3dsettingssmtp_password="+g.password(18)), 4000)))
+	add("database's credential", "srv/app/app.db", "a row of SQLite", string(blindSQLite(g, []byte("\x07\x05\x17\x3dsettingssmtp_password="+g.password(18)), 4000)))
 	add("database's credential", "opt/app/odbc.ini", "ODBC", "[app]\nDriver = FreeTDS\nUID = app\nPWD = "+g.password(14)+"\n")
 }
 
-func secondNetworks(g *gen, p *plants) {
+func blindNetworks(g *gen, p *plants) {
 	add := func(kind, path, wrap, text string) { p.add(kind, other, path, wrap, text) }
 	const network = "key of a network"
 	const directory = "a directory's credential"
@@ -110,7 +110,7 @@ func secondNetworks(g *gen, p *plants) {
 	add(directory, "etc/munge/munge.key", "munge", string(g.bytes(1024)))
 }
 
-func secondTools(g *gen, p *plants) {
+func blindTools(g *gen, p *plants) {
 	add := func(kind, path, wrap, text string) { p.add(kind, other, path, wrap, text) }
 	const forge, packages, cloud, storage = "token of a forge", "token of a package registry", "cloud's credential", "key of a backup or mail"
 	add(forge, "root/.git-credentials", "git", "https://ci:"+g.ghFine()+"@github.com\n")
@@ -166,7 +166,7 @@ func secondTools(g *gen, p *plants) {
 	add(storage, "root/.duplicity/gpg.env", "PASSPHRASE", "PASSPHRASE="+g.phrase()+"\n")
 }
 
-func secondScripts(g *gen, p *plants) {
+func blindScripts(g *gen, p *plants) {
 	add := func(kind, path, wrap, text string) { p.add(kind, other, path, wrap, text) }
 	const script = "secret in a script"
 	add(script, "opt/tools/deploy.sh", "curl -u", "#!/bin/sh\ncurl -fsS -u deploy:"+g.password(14)+" https://files.example.org/a.tgz\n")

@@ -1,4 +1,4 @@
-package simulation
+package azsimserver
 
 import (
 	"crypto/ecdh"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// secondPool are what all nodes of a pool share: credentials to join and to fetch images.
-func secondPool(g *gen) []plant {
+// blindPool are what all nodes of a pool share: credentials to join and to fetch images.
+func blindPool(g *gen) []plant {
 	var p plants
 	add := func(kind, path, wrap, text string) { p.add(kind, pool, path, wrap, text) }
 	const boot = "kubeadm token"

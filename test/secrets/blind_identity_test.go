@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// secondIdentities are the donor's own secrets, copied to places and written in forms
+// blindIdentities are the donor's own secrets, copied to places and written in forms
 // that people and programs use. machine is the donor's machine-id.
-func secondIdentities(g *gen, n node, machine string) []plant {
+func blindIdentities(g *gen, n node, machine string) []plant {
 	var p plants
-	secondClientKeys(g, n, &p)
-	secondServingKeys(g, n, &p)
-	secondHostKeys(g, n, &p)
-	secondOwnOthers(g, n, machine, &p)
+	blindClientKeys(g, n, &p)
+	blindServingKeys(g, n, &p)
+	blindHostKeys(g, n, &p)
+	blindOwnOthers(g, n, machine, &p)
 	return p
 }
 
-func secondClientKeys(g *gen, n node, p *plants) {
+func blindClientKeys(g *gen, n node, p *plants) {
 	key := n.clientPEM(g)
 	text := strings.TrimSuffix(string(key), "\n")
 	add := func(path, wrap, text string) { p.add("kubelet's client key", identity, path, wrap, text) }
@@ -36,51 +36,51 @@ func secondClientKeys(g *gen, n node, p *plants) {
 	release := g.gzip([]byte(g.jsonOf(map[string]any{"name": "agent", "config": map[string]any{"tls": map[string]string{"key": string(key)}}, "version": 3})))
 	add("srv/backup/helm-release.yaml", "a release of Helm: base64, base64, gzip, JSON", "apiVersion: v1\nkind: Secret\ntype: helm.sh/release.v1\nmetadata: {name: sh.helm.release.v1.agent.v3}\ndata:\n  release: "+data([]byte(data(release)))+"\n")
 	add("srv/backup/etcd-snapshot.db", "in protobuf, in etcd's file", string(g.bytes(8192))+"k8s\x00\n\x0c\n\x02v1\x12\x06Secret\x12\xf0\x01\n\x07tls.key\x12\xe3\x01"+string(key)+"\x1a\x11kubernetes.io/tls"+string(g.bytes(4096)))
-	add("opt/k3s-backup/state.db", "in SQLite, over two pages", string(secondSQLite(g, key, 120)))
+	add("opt/k3s-backup/state.db", "in SQLite, over two pages", string(blindSQLite(g, key, 120)))
 	add("opt/export/client.der", "PKCS#8 in DER", string(g.pkcs8(n.client)))
 	add("opt/export/client.p12", "PKCS#12 without a password", string(g.plainPFX(n.client)))
 	add("opt/export/jwks.json", "JWK", heldOutECJWK(g, n.client))
-	add("opt/export/Kexample.+013+11021.private", "BIND's key file", secondBIND(g, n.client))
+	add("opt/export/Kexample.+013+11021.private", "BIND's key file", blindBIND(g, n.client))
 	add("var/spool/abrt/ccpp-2026-11-18/coredump", "in a core file", string(heldOutCore(g, 300_000, 131_077, g.sec1(n.client))))
 	add("var/swap.old", "on a page of memory", strings.Repeat("\x00", 4096*6)+text+strings.Repeat("\x00", 4096*3))
-	add("opt/provision/install.out", "each line behind syslog's head", secondEach(key, "Nov 20 07:00:01 localhost install.sh[2219]: %s\n"))
-	add("srv/logs/3f1a-json.log", "each line in Docker's log", secondEach(key, `{"log":"%s\n","stream":"stdout","time":"2026-11-20T07:00:01.123456789Z"}`+"\n"))
-	add("srv/logs/0.log", "each line in CRI's log", secondEach(key, "2026-11-20T07:00:01.123456789Z stdout F %s\n"))
-	add("root/pki.diff", "added lines of a diff", "--- /dev/null\n+++ b/pki/k.pem\n@@ -0,0 +1,5 @@\n"+secondEach(key, "+%s\n"))
-	add("root/grep.out", "grep -r", secondEach(key, "/var/lib/kubelet/pki/kubelet-client-current.pem:%s\n"))
-	add("root/session.cast", "asciinema's events", "{\"version\": 2, \"width\": 120, \"height\": 32}\n"+secondEach(key, `[4.191822, "o", "%s\r\n"]`+"\n"))
+	add("opt/provision/install.out", "each line behind syslog's head", blindEach(key, "Nov 20 07:00:01 localhost install.sh[2219]: %s\n"))
+	add("srv/logs/3f1a-json.log", "each line in Docker's log", blindEach(key, `{"log":"%s\n","stream":"stdout","time":"2026-11-20T07:00:01.123456789Z"}`+"\n"))
+	add("srv/logs/0.log", "each line in CRI's log", blindEach(key, "2026-11-20T07:00:01.123456789Z stdout F %s\n"))
+	add("root/pki.diff", "added lines of a diff", "--- /dev/null\n+++ b/pki/k.pem\n@@ -0,0 +1,5 @@\n"+blindEach(key, "+%s\n"))
+	add("root/grep.out", "grep -r", blindEach(key, "/var/lib/kubelet/pki/kubelet-client-current.pem:%s\n"))
+	add("root/session.cast", "asciinema's events", "{\"version\": 2, \"width\": 120, \"height\": 32}\n"+blindEach(key, `[4.191822, "o", "%s\r\n"]`+"\n"))
 	add("root/typescript", "script(1) with colours", "Script started on 2026-11-20 07:00:01+00:00\n\x1b[?2004h\x1b[01;32mroot@n\x1b[00m:~# cat k.pem\r\n\x1b[?2004l\r"+strings.ReplaceAll(string(key), "\n", "\r\n")+"\x1b[?2004h")
-	add("root/capture.txt", "tcpdump -X", secondTcpdump(g, key))
-	add("root/gdb.txt", "gdb's x/xb", secondGDB(g.sec1(n.client)))
+	add("root/capture.txt", "tcpdump -X", blindTcpdump(g, key))
+	add("root/gdb.txt", "gdb's x/xb", blindGDB(g.sec1(n.client)))
 	add("root/strace.out", "strace", `2219 write(1, "`+strings.ReplaceAll(string(key), "\n", `\n`)+fmt.Sprintf(`", %d) = %d`, len(key), len(key))+"\n")
 	add("opt/app/debug.log", "repr of Python", "DEBUG body=b'"+strings.ReplaceAll(string(key), "\n", `\n`)+"'\n")
-	add("opt/app/dump.log", "a list of decimal numbers", "I1120 07:00:01 2219 dump.go:41] key="+secondDecimal(g.sec1(n.client))+"\n")
-	add("etc/systemd/system/agent.service", "SetCredential of a unit", "[Service]\nExecStart=/usr/bin/agent\nSetCredential=tls.key:"+secondTMPFiles(key)+"\n")
+	add("opt/app/dump.log", "a list of decimal numbers", "I1120 07:00:01 2219 dump.go:41] key="+blindDecimal(g.sec1(n.client))+"\n")
+	add("etc/systemd/system/agent.service", "SetCredential of a unit", "[Service]\nExecStart=/usr/bin/agent\nSetCredential=tls.key:"+blindTMPFiles(key)+"\n")
 	add("etc/systemd/system/shipper.service.d/10-key.conf", "base64 in Environment", "[Service]\nEnvironment=\"TLS_MATERIAL="+data(key)+"\"\n")
-	add("usr/lib/tmpfiles.d/agent.conf", "tmpfiles.d", "f /run/agent/k.pem 0600 root root - "+secondTMPFiles(key)+"\n")
+	add("usr/lib/tmpfiles.d/agent.conf", "tmpfiles.d", "f /run/agent/k.pem 0600 root root - "+blindTMPFiles(key)+"\n")
 	add("usr/lib/agent/setup.sh", "a here-document", "#!/bin/sh\ncat >/run/k.pem <<-EOF\n"+indent(key, "\t")+"\tEOF\n")
 	add("home/azureuser/env.list", "unquoted echo: blanks instead of line ends", "TLS_KEY="+strings.ReplaceAll(text, "\n", " ")+"\n")
 	add("srv/inspect.json", "JSON within JSON", g.jsonOf([]any{map[string]any{"Config": map[string]any{"Env": []string{"CONF=" + g.jsonOf(map[string]string{"key": string(key)})}}}}))
-	add("root/ticket.html", "HTML with line breaks", "<html><body><pre>"+secondEach(key, "%s<br/>\n")+"</pre></body></html>\n")
-	add("root/mail.txt", "quoted in a mail", "On Fri, support wrote:\n"+secondEach(key, "> %s\n"))
-	add("opt/tools/key.sh", "KEY+= line by line", "K=''\n"+secondEach(key, "K+=\"%s\"$'\\n'\n"))
-	add("opt/tools/Key.java", "strings joined by +", "class Key { static final String PEM =\n"+secondEach(key, "    \"%s\\n\" +\n")+"    \"\"; }\n")
-	add("opt/stack/template.json", "Fn::Join of CloudFormation", `{"Fn::Join":["\n",[`+strings.TrimSuffix(secondEach(key, `"%s",`), ",")+"]]}\n")
+	add("root/ticket.html", "HTML with line breaks", "<html><body><pre>"+blindEach(key, "%s<br/>\n")+"</pre></body></html>\n")
+	add("root/mail.txt", "quoted in a mail", "On Fri, support wrote:\n"+blindEach(key, "> %s\n"))
+	add("opt/tools/key.sh", "KEY+= line by line", "K=''\n"+blindEach(key, "K+=\"%s\"$'\\n'\n"))
+	add("opt/tools/Key.java", "strings joined by +", "class Key { static final String PEM =\n"+blindEach(key, "    \"%s\\n\" +\n")+"    \"\"; }\n")
+	add("opt/stack/template.json", "Fn::Join of CloudFormation", `{"Fn::Join":["\n",[`+strings.TrimSuffix(blindEach(key, `"%s",`), ",")+"]]}\n")
 	add("srv/backup/app.sql", "INSERT of MySQL", "INSERT INTO `certs` VALUES (1,'node','"+strings.ReplaceAll(string(key), "\n", `\n`)+"',0);\n")
 	add("srv/backup/app.pg", "bytea of PostgreSQL", "COPY public.certs (id, pem) FROM stdin;\n1\t\\\\x"+hex.EncodeToString(key)+"\n\\.\n")
 	add("srv/backup/ldap.ldif", "LDIF, folded", "dn: cn=n\nsshPrivateKey:: "+strings.TrimPrefix(b64Lines(key, 60, 0, " "), " "))
-	add("opt/app/app.properties", "properties of Java, continued", "tls.key=\\\n"+secondEach(key, "    %s\\n\\\n"))
+	add("opt/app/app.properties", "properties of Java, continued", "tls.key=\\\n"+blindEach(key, "    %s\\n\\\n"))
 	add("opt/app/gson.json", "base64 as Gson escapes it", `{"k":"`+strings.NewReplacer("=", `\u003d`, "+", `\u002b`, "/", `\/`).Replace(data(key))+"\"}\n")
 	add("lost+found/#131075", "left by fsck", string(key))
 	add("etc/kubernetes/tmp/kubeadm-backup-kubelet/kubelet.old", "client-key-data of a kubeconfig", kubeconfig("default-auth", "client-key-data: "+data(key)))
 	add("var/spool/postfix/deferred/A/A1B2C3", "quoted-printable in a mail", strings.NewReplacer("=", "=3D").Replace(string(key)))
-	add("root/k.uu", "uuencode", secondUU("k.pem", key))
-	add("etc/.git/objects/pack/pack-1.pack", "in a pack of git", string(secondPack(g, key)))
+	add("root/k.uu", "uuencode", blindUU("k.pem", key))
+	add("etc/.git/objects/pack/pack-1.pack", "in a pack of git", string(blindPack(g, key)))
 	add("srv/crash/heap.bin", "the number alone", string(g.bytes(70_001))+string(g.scalar(n.client))+string(g.bytes(30_000)))
 	add("opt/app/state.msgpack", "the number in base64url", string(g.bytes(99))+"\xa1d\xd9+"+base64.RawURLEncoding.EncodeToString(g.scalar(n.client))+string(g.bytes(99)))
 }
 
-func secondServingKeys(g *gen, n node, p *plants) {
+func blindServingKeys(g *gen, n node, p *plants) {
 	key := rsaPEM(n.serving)
 	add := func(path, wrap, text string) { p.add("kubelet's serving key", identity, path, wrap, text) }
 	object, packed := heldOutGitObject(g, key)
@@ -101,11 +101,11 @@ func secondServingKeys(g *gen, n node, p *plants) {
 	add("opt/app/key.py", "a decimal number in Python", fmt.Sprintf("d = %d\nn = %d\n", n.serving.D, n.serving.N))
 	add("opt/app/key.rb", "a hexadecimal number in Ruby", fmt.Sprintf("D = 0x%x\n", n.serving.D))
 	add("var/lib/docker/overlay2/1f/diff/app/tls.key", "in a layer of an image", string(key))
-	add("opt/k3s-backup/kine.db", "in SQLite, over two pages", string(secondSQLite(g, key, 700)))
-	add("srv/images/seed.iso", "in an image of a disk", string(secondISO(key)))
+	add("opt/k3s-backup/kine.db", "in SQLite, over two pages", string(blindSQLite(g, key, 700)))
+	add("srv/images/seed.iso", "in an image of a disk", string(blindISO(key)))
 }
 
-func secondHostKeys(g *gen, n node, p *plants) {
+func blindHostKeys(g *gen, n node, p *plants) {
 	ed, rsa := n.hostPEM(g), n.hostRSAPEM(g)
 	add := func(path, wrap, text string) { p.add("SSH host key", identity, path, wrap, text) }
 	add("var/chef/backup/etc/ssh/host_ed.chef-20261101", "Chef's backup", string(ed))
@@ -117,7 +117,7 @@ func secondHostKeys(g *gen, n node, p *plants) {
 	add("etc/cloud/cloud.cfg.d/91-keys.cfg", "ssh_keys of cloud-init", "ssh_keys:\n  ed25519_private: |\n"+indent(ed, "    "))
 	add("srv/keys/sodium.hex", "seed and public key in hexadecimal", hex.EncodeToString(n.hostEd)+"\n")
 	add("srv/keys/seed.json", "the seed in base64", g.jsonOf(map[string]string{"type": "ed25519", "seed": base64.StdEncoding.EncodeToString(n.hostEd.Seed())}))
-	add("root/.config/sops/age/keys.txt", "ssh-to-age", "# created: 2026-11-20T07:00:00Z\n"+secondAge(n.hostEd)+"\n")
+	add("root/.config/sops/age/keys.txt", "ssh-to-age", "# created: 2026-11-20T07:00:00Z\n"+blindAge(n.hostEd)+"\n")
 	add("root/core.2211", "memory of ssh-agent", string(heldOutCore(g, 200_000, 65_533, heldOutDropbearEd(n.hostEd))))
 	add("boot/initrd.img-6.8.0-1017-azure", "an initial RAM disk: a plain archive, then one in gzip", string(heldOutCPIO("kernel/x86/microcode/GenuineIntel.bin", g.bytes(4096)))+string(g.gzip(heldOutCPIO("etc/dropbear/dropbear_rsa_host_key", heldOutDropbearRSA(n.hostRSA)))))
 	add("var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/12/fs/etc/ssh/k", "in a snapshot", string(rsa))
@@ -128,7 +128,7 @@ func secondHostKeys(g *gen, n node, p *plants) {
 	add("var/backups/etc-full.tar.gz", "in an archive, behind 12 MB of other files", string(g.gzip(append(first[:len(first)-1024], g.tar("etc/ssh/k", ed)...))))
 }
 
-func secondOwnOthers(g *gen, n node, machine string, p *plants) {
+func blindOwnOthers(g *gen, n node, machine string, p *plants) {
 	password := n.password
 	add := func(kind, path, wrap, text string) { p.add(kind, identity, path, wrap, text) }
 	const k3s = "node password of k3s"
@@ -141,15 +141,15 @@ func secondOwnOthers(g *gen, n node, machine string, p *plants) {
 	add(k3s, "srv/vault-export.json", "JSON", g.jsonOf(map[string]any{"data": map[string]string{"value": password}}))
 	add(k3s, "opt/cmdb/node.xml", "an attribute of XML", "<node name=\"n3\" pw=\""+password+"\"/>\n")
 	add(k3s, "opt/cmdb/node.upper", "capitals", strings.ToUpper(password)+"\n")
-	add(k3s, "root/od.txt", "od -c", " "+secondODC(password)+"\n")
+	add(k3s, "root/od.txt", "od -c", " "+blindODC(password)+"\n")
 
 	const id = "machine-id"
 	add(id, "etc/default/telegraf", "in configuration", "MACHINE_ID="+machine+"\n")
 	add(id, "etc/fluent-bit/conf.d/host.conf", "in configuration", "[FILTER]\n    Name record_modifier\n    Match *\n    Record machine_id "+machine+"\n")
-	add(id, "etc/default/inventory", "with dashes", "HOST_UUID="+secondDashed(machine)+"\n")
+	add(id, "etc/default/inventory", "with dashes", "HOST_UUID="+blindDashed(machine)+"\n")
 	add(id, "etc/kernel/entry-token", "the boot loader's token", machine+"\n")
-	add(id, "etc/default/agent-upper", "with dashes and in capitals", "UUID="+strings.ToUpper(secondDashed(machine))+"\n")
-	add(id, "var/lib/NetworkManager/duid.state", "a DUID", "duid=00:02:00:00:ab:11:"+strings.TrimSuffix(secondColons(machine), ":")+"\n")
+	add(id, "etc/default/agent-upper", "with dashes and in capitals", "UUID="+strings.ToUpper(blindDashed(machine))+"\n")
+	add(id, "var/lib/NetworkManager/duid.state", "a DUID", "duid=00:02:00:00:ab:11:"+strings.TrimSuffix(blindColons(machine), ":")+"\n")
 
 	agent := g.pkcs8PEM(g.rsa())
 	const azure = "the Azure agent's key"
@@ -181,12 +181,12 @@ func secondOwnOthers(g *gen, n node, machine string, p *plants) {
 	add(other, "var/lib/rancher/rke2/agent.old/rke2.kubeconfig", "a kubeconfig of RKE2's agent", kubeconfig("user", "client-certificate-data: "+data([]byte(cert))+"\n    client-key-data: "+data(armor("EC PRIVATE KEY", check[[]byte](g)(x509.MarshalECPrivateKey(old))))))
 }
 
-// secondODC is one line of `od -An -c`.
-func secondODC(text string) string {
+// blindODC is one line of `od -An -c`.
+func blindODC(text string) string {
 	return strings.Join(strings.Split(text, ""), "   ")
 }
 
-func secondColons(hexadecimal string) string {
+func blindColons(hexadecimal string) string {
 	var b strings.Builder
 	for i := 0; i+1 < len(hexadecimal); i += 2 {
 		b.WriteString(hexadecimal[i:i+2] + ":")

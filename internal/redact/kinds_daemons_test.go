@@ -2,8 +2,8 @@ package redact
 
 import "strings"
 
-// moreKindCases are files of fields, of daemons and of keys.
-func moreKindCases() []kindCase {
+// daemonKindCases are files of fields, of daemons and of keys.
+func daemonKindCases() []kindCase {
 	return []kindCase{
 		// fields
 		{"rsyncd", "etc/rsyncd.secrets", "backup:«" + pw1 + "»\n"},
