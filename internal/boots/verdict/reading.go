@@ -15,7 +15,17 @@ func preflightWarning(s string) bool {
 // does not answer.
 func runtimeSocket(s string) bool {
 	return hasAny(s, "containerd.sock", "crio.sock", "cri-dockerd.sock", "dockershim.sock", "docker.sock", "pipe/containerd-containerd") &&
-		hasAny(s, "no such file or directory", "connection refused", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime", "is the docker daemon running")
+		hasAny(s, "no such file or directory", "connection refused", "connection reset by peer", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime", "is the docker daemon running") &&
+		!hasAny(s, "docker.socket", "unable to determine ") && !informs(s) &&
+		!(strings.Contains(s, "dockershim.sock") && (strings.HasPrefix(s, `time="`) || klog(s) && strings.Contains(s, " remote_runtime.go:"))) // crictl, which tries the one of old first
+}
+
+// informs says whether a line in lower case is one of information, as klog and logrus mark it.
+func informs(s string) bool {
+	if _, own, ok := strings.Cut(s, "]: "); ok && !klog(s) {
+		s = own
+	}
+	return klog(s) && s[0] == 'i' || strings.Contains(s, " level=info ")
 }
 
 // systemdReason is what systemd says of a unit to the console and in the journal,
