@@ -11,7 +11,7 @@ import (
 // Signs of a failure for which the judge may know no cause, by what would get over it.
 var (
 	deadBoot = words("kernel panic - not syncing", "you are in emergency mode", "entering emergency mode", "welcome to emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
-		"grub rescue>", "(initramfs) ", "dropping to a shell", "no bootable device", "uefi interactive shell v")
+		"grub rescue>", "(initramfs) ", "dropping to a shell", "dropped into an emergency shell", "no bootable device", "uefi interactive shell v")
 	fatal      = words("level=fatal", `"level":"fatal"`, "]: failed! => {", "fata[", "[fatal] ", "unable to register node with api server", "failure when processing extension", "[extensionerror]")
 	ended      = words(`"command failed" err=`, `] "command f`, "failed to run kubelet: ", "failed to create kubelet: ")
 	k3d        = words("failed to create cluster >>> rolling back", "failed cluster start: ", "encountered fatal log from node k3d-")

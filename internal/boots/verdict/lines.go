@@ -60,7 +60,8 @@ var rules = [...]rule{
 	{reason: "FilesystemUnsupported", in: kernel | elsewhere, any: []string{"superblock has unknown incompatible features", "couldn't mount because of unsupported optional features"}, not: []string{"(loop", "(nbd", "(rbd"}},
 	{reason: "BootLoaderFailed", in: kernel | elsewhere, any: []string{"entering rescue mode...", "grub rescue>", "minimal bash-like line editing is supported", "no bootable device", "no bootable option or device was found"}},
 	{reason: "RootNotFound", in: kernel | elsewhere, any: []string{"warning: could not boot", "does not exist.  dropping to a shell!", "does not exist. dropping to a shell!", "does not exist.  dropping to shell!", "vfs: cannot open root device", "don't know how to handle 'root=", "empty root= argument"}},
-	{reason: "RootNotFound", in: kernel | elsewhere, all: " does not exist", any: []string{"warning: /dev/", "warning:  /dev/", `warning: "/dev/`}}, // dracut's
+	{reason: "RootNotFound", in: kernel | elsewhere, all: " does not exist", any: []string{"warning: /dev/", "warning:  /dev/", `warning: "/dev/`, "alert! "}}, // dracut's, and initramfs-tools'
+	{reason: "RootNotFound", in: kernel | elsewhere, all: "mount: /new_root: can't find "},
 	{reason: "SwitchRootFailed", in: kernel | elsewhere, any: []string{"failed to switch root", "couldn't find specified ostree root", "no init found. try passing init= bootarg"}, not: []string{"systemd-shutdown"}},
 	{reason: "SELinuxPolicyFailed", in: kernel | elsewhere, any: []string{"failed to load selinux policy", "initial selinux policy load failed"}},
 	{reason: "IgnitionFailed", in: kernel | elsewhere, all: "ignition", any: []string{"ignition failed: ", "ignition has failed. please ensure", "failed to start ignition ("}},

@@ -20,13 +20,20 @@ func runtimeSocket(s string) bool {
 		!(strings.Contains(s, "dockershim.sock") && (strings.HasPrefix(s, `time="`) || klog(s) && strings.Contains(s, " remote_runtime.go:"))) // crictl, which tries the one of old first
 }
 
-// informs says whether a line in lower case is one of information, as klog and logrus mark it.
-func informs(s string) bool {
+// level is how serious klog marks a line in lower case: "i", "w", "e" or "f"; "" where it is
+// none of klog's.
+func level(s string) string {
 	if _, own, ok := strings.Cut(s, "]: "); ok && !klog(s) {
 		s = own
 	}
-	return klog(s) && s[0] == 'i' || strings.Contains(s, " level=info ")
+	if !klog(s) {
+		return ""
+	}
+	return s[:1]
 }
+
+// informs says whether a line in lower case is one of information.
+func informs(s string) bool { return level(s) == "i" || strings.Contains(s, " level=info ") }
 
 // systemdReason is what systemd says of a unit to the console and in the journal,
 // where it is one that matters.
@@ -144,6 +151,9 @@ func (c *inquiry) lookAt(at int, l *log) {
 		}
 		for n := range rules {
 			if rule := &rules[n]; rule.in&k != 0 && (c.applies(rule.when) || rule.when == joined && r.came) && !(rule.when == early && r.data) && rule.matches(s, next) && (rule.reason != "DiskFull" || nodesDisk(s, k)) {
+				if known, _ := Lookup(rule.reason); k&(kubelet|k3s) != 0 && known.rank == rankCause && level(s) == "w" {
+					continue // it goes on
+				}
 				r.add(rule.reason, rule.rank, i, "", rule.when)
 			}
 		}

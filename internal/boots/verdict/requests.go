@@ -63,7 +63,7 @@ func faultOf(s string) fault {
 		return refused
 	case hasAny(s, "no route to host", "network is unreachable", "attempted to an unreachable network"):
 		return unreachable
-	case request && hasAny(s, "i/o timeout", "client.timeout", "context deadline exceeded", "tls handshake timeout", "connection reset by peer",
+	case request && hasAny(s, "i/o timeout", "client.timeout", "context deadline exceeded", "tls handshake timeout", "reset by peer",
 		"connection timed out", "operation timed out", ": eof", "unexpected eof", "connectex: a connection attempt failed"):
 		return unreachable
 	case hasAny(s, "toomanyrequests", "429 too many requests", "too many requests"):
