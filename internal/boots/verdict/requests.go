@@ -129,8 +129,8 @@ func (f fault) ofAPIServer(s string, k kind) string {
 	case k&k3s == 0:
 	case f == refused && hasAny(s, "127.0.0.1:6444", "[::1]:6444"):
 		return "APIServerUnreachable" // the agent's own load balancer refuses for want of a server
-	case f == unavailable && strings.Contains(s, "127.0.0.1:6443"):
-		return "" // a server that waits for itself
+	case f == unavailable && strings.Contains(s, "/readyz"):
+		return "" // a server that is started says so until it is
 	case f == unauthorized:
 		return "K3sTokenRejected"
 	}
