@@ -13,13 +13,13 @@ import (
 const azures = "an error or instance view of Azure"
 
 var (
-	armText   = regexp.MustCompile(`(?i)vmextension|provisioningstate|vmsscse|Enable failed: |failure when processing extension|exit code of: '|WINDOWS_CSE_ERROR|OSProvisioningTimedOut|code\\*": *\\*"\d+\\*", *\\*"Output|\\*"ExitCode\\*"|\\*"statuses\\*"|"code\\*"\s*:|DeploymentFailed|\(Code: `)
+	armText   = regexp.MustCompile(`(?i)vmextension|provisioningstate|vmsscse|Enable failed: |failure when processing extension|exit code of: '|WINDOWS_CSE_ERROR|OSProvisioningTimedOut|code\\*": *\\*"\d+\\*", *\\*"Output|\\*"ExitCode\\*"|\\*"statuses\\*"|"code\\*"\s*:|DeploymentFailed|\(Code: |\bCode=\\*"`)
 	slashes   = regexp.MustCompile(`\\+(?:r\\+n|n|r|t|"|u003[cCeE]|u0026|u0027|')`)
 	fields    = regexp.MustCompile(`([,{[]\s*)("(?:code|message|status|name|details|error|Output|Error|ExecDuration)":)`)
 	extension = regexp.MustCompile(`(?i)vmsscse|cse-(?:agent|master)|extensions?[ ']*(?:with name )?[ :'"]+[\w.-]+['"]|"name"\s*:\s*"[\w./-]+"`)
 	exitCode  = regexp.MustCompile(`(?i)(exit status|exit ?code(?: of)?|^\W*\w{0,7}code)"?\s*[=:]?\s*["'|]?\s*(-?\d{1,5})`)
 	computer  = regexp.MustCompile(`"computerName"\s*:\s*"([\w.-]+)"`)
-	armFailed = regexp.MustCompile(`(?i)ProvisioningState/failed|"provisioningState"\s*:\s*"Failed"|VMExtensionProvisioningError|VMExtensionHandler\w+|VMExtensionProvisioningTimeout|OSProvisioning\w+|terminal provisioning state 'Failed'|Enable failed: |failure when processing extension|a non-zero exit code of: |"status"\s*:\s*"Failed"|DeploymentFailed|"(?:error|code)"\s*:\s*"(?:\w+(?:Failed|Failure|Error|NotAvailable|NotFound|Exceeded|Conflict|Denied|Invalid\w*)|Invalid\w+|Conflict)"`)
+	armFailed = regexp.MustCompile(`(?i)ProvisioningState/failed|"provisioningState"\s*:\s*"Failed"|VMExtensionProvisioningError|VMExtensionHandler\w+|VMExtensionProvisioningTimeout|OSProvisioning\w+|terminal provisioning state 'Failed'|Enable failed: |failure when processing extension|a non-zero exit code of: |"status"\s*:\s*"Failed"|DeploymentFailed|"?\b(?:error|code)"?\s*[:=]\s*\\*"(?:\w+(?:Failed|Failure|Error|NotAvailable|NotFound|Exceeded|Conflict|Denied|Invalid\w*)|Invalid\w+|Conflict)"`)
 	// Windows' CustomScript, and AKS's own script there.
 	windowsExtension = words("windows_cse_error", "non-zero exit code of: ", "customscriptextension", "csewindows")
 
@@ -65,6 +65,9 @@ func (p *part) readARM() {
 			p.sign, p.signs = "OSProvisioningTimedOut", append(p.signs, i)
 		case armFailed.MatchString(l.Text):
 			p.failed, p.signs = true, append(p.signs, i)
+			if aks {
+				p.open = map[string][]int{"aks": p.signs}
+			}
 		case aks && armWell.MatchString(l.Text): // that a VM is there says nothing of its node
 			p.good(i)
 		}

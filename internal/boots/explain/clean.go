@@ -18,7 +18,9 @@ var (
 	// carried is what runtimes and pipelines put before a line of another program.
 	carried = regexp.MustCompile(`^(?:\[pod/\S+\] )?\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?`)
 	// headed is how a program's own line begins.
-	headed = regexp.MustCompile(`^(?:[IWEF]\d{4} \d\d:\d\d:|time="|\[ *\d+\.\d+\] |\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\[(?:preflight|kubelet-|discovery|control-plane|certs|etcd|ERROR |WARNING )|\S*[^\[\]]{0,30}\d\d:\d\d:\d\d\S* (?:[A-Z]{3,5} )?\S+ [^\s:]+\[\d+\]: )`)
+	headed = regexp.MustCompile(`^(?:[IWEF]\d{4} \d\d:\d\d:|time="|[A-Z]{4}\[\d|\[ *\d+\.\d+\] |\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\[(?:preflight|kubelet-|discovery|control-plane|certs|etcd|ERROR |WARNING )|\S*[^\[\]]{0,30}\d\d:\d\d:\d\d\S* (?:[A-Z]{3,5} )?\S+ [^\s:]+\[\d+\]: )`)
+	// framed is a byte that Docker's framing leaves before a line.
+	framed = regexp.MustCompile(`^\s*[^\s"]time="(\d{4}-)`)
 	typed  = strings.NewReplacer("\u00a0", " ", "“", `"`, "”", `"`, "‘", "'", "’", "'", "\b", "", "\x00", "", "\ufeff", "")
 )
 
@@ -40,6 +42,10 @@ func clean(s string) string {
 	if strings.HasPrefix(bare, "```") || strings.HasPrefix(bare, "~~~") {
 		return ""
 	}
+	if strings.Count(s, "**") == 2 && !strings.Contains(s, "***") { // bold in its middle
+		s = strings.ReplaceAll(s, "**", "")
+		bare = strings.TrimSpace(s)
+	}
 	for _, mark := range [...]string{"**", "`"} {
 		if inner, ok := strings.CutPrefix(bare, mark); ok {
 			s = strings.TrimSuffix(inner, mark)
@@ -50,6 +56,7 @@ func clean(s string) string {
 			s = strings.ReplaceAll(inner, `\"`, `"`)
 		}
 	}
+	s = framed.ReplaceAllString(s, `time="$1`)
 	if before, after, ok := strings.Cut(s, "-exec): "); ok && !strings.Contains(before, ": ") { // Terraform's
 		s = after
 	}

@@ -149,7 +149,8 @@ func judge(parts []*part) Machine {
 		}
 	}
 	var j verdict.Judgement
-	for _, together := range [...]bool{wrapped, !wrapped} {
+	last := lastWord(parts)
+	for n, together := range [...]bool{wrapped, !wrapped, wrapped} {
 		f.Logs = make([]verdict.Log, len(parts))
 		for i, p := range parts {
 			lines := p.lines
@@ -163,7 +164,10 @@ func judge(parts []*part) Machine {
 				f.Logs[i].Lines = append(f.Logs[i].Lines, l.Text)
 			}
 		}
-		if j = verdict.Judge(f); j.Reason == wire.ReasonUnknown {
+		if n == 2 { // no line shows a cause: what ended is all that is known
+			f.Sign = cmp.Or(f.Sign, last)
+		}
+		if j = verdict.Judge(f); j.Reason == wire.ReasonUnknown || j.Reason == last && n < 2 {
 			continue
 		}
 		for i, p := range parts {
@@ -202,8 +206,12 @@ func judge(parts []*part) Machine {
 			m.quote(p, i, around)
 		}
 	}
-	if j.Reason == wire.ReasonUnknown && m.Result == Failed {
-		m.Message, m.Remedy = "something failed, and nothing in it says why", ""
+	r, _ := verdict.Lookup(j.Reason)
+	if unsaid := j.Reason == wire.ReasonUnknown; m.Result == Failed && (unsaid || j.Reason == last && len(j.Shown) == 0) {
+		m.Stage, m.Message = "", r.Summary+", and nothing in it says why"
+		if unsaid {
+			m.Message, m.Remedy = "something failed, and nothing in it says why", ""
+		}
 		if i := slices.IndexFunc(m.Lines, func(q Quote) bool { return q.Shows }); i >= 0 {
 			m.Message += ": " + strings.TrimSpace(m.Lines[i].Text)
 		}

@@ -31,6 +31,8 @@ type part struct {
 	signs     []int  // the lines that say so
 	overcome  []int  // and those that say that all is well
 	newest    string // the time of the newest Event that counts
+
+	open map[string][]int // the lines of each sign of a failure that was not got over
 }
 
 var (

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,15 +11,18 @@ import (
 // Signs of a failure for which the judge may know no cause, by what would get over it.
 var (
 	deadBoot = words("kernel panic - not syncing", "you are in emergency mode", "entering emergency mode", "welcome to emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
-		"grub rescue>", "(initramfs) ", "dropping to a shell", "no bootable device", "uefi interactive shell v")
-	fatal      = words(`"command failed" err=`, "level=fatal", `"level":"fatal"`, "]: failed! => {", "fata[", "unable to register node with api server", "failure when processing extension")
-	kubeadm    = words("error execution phase ", "couldn't initialize a kubernetes cluster")
+		"grub rescue>", "(initramfs) ", "dropping to a shell", "dropped into an emergency shell", "no bootable device", "uefi interactive shell v")
+	fatal      = words("level=fatal", `"level":"fatal"`, "]: failed! => {", "fata[", "[fatal] ", "unable to register node with api server", "failure when processing extension", "[extensionerror]")
+	ended      = words(`"command failed" err=`, `] "command f`, "failed to run kubelet: ", "failed to create kubelet: ")
+	k3d        = words("failed to create cluster >>> rolling back", "failed cluster start: ", "encountered fatal log from node k3d-")
+	kubeadm    = words("error execution phase ", "couldn't initialize a kubernetes cluster", "this error is likely caused by:", "kubeadm init timed out", "failed to init node with kubeadm", "failed to join node with kubeadm")
+	ofK3s      = words("k3s", "rke2", "k3d")
 	moduleFail = words("failed to run module ", "failed running /var/lib/cloud/", "user_data script ended with return code: ")
 	ofWindows  = words(" cloudbaseinit.", "npipe:", `c:\k\`, `\\.\pipe\`)
 	isReady    = words("as it just became ready", "status is now: nodeready", " nodeready ")
 	notReady   = words("status is now: nodenotready", " nodenotready ")
 	registered = words("successfully registered node", "k3s is up and running", "containerd successfully booted")
-	ended      = words(" finished at ", " cloudbaseinit.init [-] plugins execution done")
+	finished   = words(" finished at ", " cloudbaseinit.init [-] plugins execution done")
 
 	klogError  = regexp.MustCompile(`(?:^|: )[ef]\d{4} \d\d:\d\d:|level=(?:error|fatal)|(?:erro|fata)\[\d`)
 	klogFatal  = regexp.MustCompile(`(?:^|(?:kubelet|hyperkube)\S*: )f\d{4} \d\d:\d\d:|(?:kubelet|k3s|rke2|containerd)\S*: panic: `)
@@ -32,6 +36,38 @@ func words(all ...string) func(string) bool {
 	return func(s string) bool {
 		return slices.ContainsFunc(all, func(w string) bool { return strings.Contains(s, w) })
 	}
+}
+
+// lastWords are reasons that say only what ended, by the signs of it: the nearest to the cause
+// first.
+var lastWords = [...]struct{ sign, reason string }{
+	{"kubeadm", "KubeadmFailed"}, {"module", "CloudInitModuleFailed"}, {"k3s ended", "K3sAgentFailed"}, {"k3s", "K3sAgentFailed"},
+	{"kubelet ended", "KubeletCrashLoop"}, {"kubelet", "KubeletCrashLoop"}, {"aks", "AKSProvisioningFailed"}, {"runtime", "UnitFailed"}, {"cloud-init", "UnitFailed"},
+	{"mount", "MountFailed"}, {"node", "NodeNotReady"}, {"initrd", "UnitHung"},
+}
+
+// lastWord is the first of lastWords that the parts of a machine have; "" for none.
+func lastWord(parts []*part) string {
+	for _, w := range lastWords {
+		if slices.ContainsFunc(parts, func(p *part) bool { return p.open[w.sign] != nil }) {
+			return w.reason
+		}
+	}
+	return ""
+}
+
+// endedOf is the sign of which program's last word a line in lower case is; "" where it is
+// not known.
+func endedOf(s string) string {
+	switch {
+	case ofK3s(s):
+		return "k3s ended"
+	case strings.Contains(s, "kubelet"), strings.Contains(s, "hyperkube"), ended(s):
+		return "kubelet ended"
+	case strings.Contains(s, "containerd"), strings.Contains(s, "crio["):
+		return "runtime"
+	}
+	return ""
 }
 
 // maxSign bounds, in bytes, how much of a line is read for signs.
@@ -55,6 +91,7 @@ func component(s string) string {
 // show that the boot came to its end. It reads only what a node needs.
 func (p *part) readSigns() {
 	open, stopping := map[string][]int{}, map[string]bool{}
+	maps.Copy(open, p.open)
 	works := -1 // where the kubelet last said that it registered the node, and met no error later
 	closes := func(keys ...string) {
 		for _, k := range keys {
@@ -62,8 +99,14 @@ func (p *part) readSigns() {
 		}
 	}
 	note := func(key string, i int) { open[key] = append(open[key], i) }
-	for i, l := range p.lines {
-		s := strings.ToLower(l.Text[:min(len(l.Text), maxSign)])
+	lines, i := p.lines, -1
+	if whole, wraps := unwrapped(lines); wraps {
+		lines = whole
+	}
+	for _, l := range lines {
+		for i++; p.lines[i].Number != l.Number; i++ { // the line of the part that it begins with
+		}
+		s := strings.TrimLeft(strings.ToLower(l.Text[:min(len(l.Text), maxSign)]), " ")
 		p.windows = p.windows || ofWindows(s)
 		if works >= 0 && klogError.MatchString(s) {
 			works = -1
@@ -73,30 +116,39 @@ func (p *part) readSigns() {
 		switch {
 		case deadBoot(s):
 			note("boot", i)
+			if strings.Contains(s, "dracut-initqueue") {
+				note("initrd", i)
+			}
 		case moduleFail(s) && !strings.HasSuffix(s, "code: 0"), strings.Contains(s, "running module ") && strings.Contains(s, "failed"):
 			note("module", i)
 		case kubeadm(s):
 			note("kubeadm", i)
 		case strings.Contains(s, "this node has joined the cluster"):
-			closes("kubeadm", "kubelet", "job")
+			closes("kubeadm", "kubelet", "kubelet ended", "job")
 			p.good(i)
 		case p.newest != "" && (notReady(s) || isReady(s)): // Events, which count by their times
 		case notReady(s):
 			note("node", i)
 		case isReady(s):
-			closes("node", "fatal", "kubelet", "k3s", "runtime", "kubeadm", "job")
+			closes("node", "fatal", "kubelet", "kubelet ended", "k3s", "k3s ended", "runtime", "kubeadm", "job")
 			p.good(i)
-		case registered(s):
-			closes("fatal", "kubelet", "k3s")
-		case fatal(s), klogFatal.MatchString(s):
-			note("fatal", i)
-		case ended(s):
+		case registered(s) && !strings.Contains(s, "waiting for log"): // k3d's
+			closes("fatal", "kubelet", "kubelet ended", "k3s", "k3s ended")
+		case ended(s), klogFatal.MatchString(s):
+			note(cmp.Or(endedOf(s), "fatal"), i)
+		case k3d(s):
+			note("k3s ended", i)
+		case fatal(s):
+			note(cmp.Or(endedOf(s), "fatal"), i)
+		case finished(s):
 			if !strings.Contains(s, " finished at ") || strings.Contains(s, "cloud-init v. ") {
 				p.good(i)
 				if open["module"] == nil {
 					closes("job") // a script that tried again
 				}
 			}
+		case strings.Contains(s, "failed to mount /"), strings.Contains(s, ".mount - ") && strings.Contains(s, "failed to mount "):
+			note("mount", i)
 		case strings.Contains(s, "fail"):
 			if _, job, ok := strings.Cut(s, "job for "); ok && strings.Contains(job, " failed because ") {
 				unit, _, _ := strings.Cut(job, " ")
@@ -129,7 +181,7 @@ func (p *part) readSigns() {
 	if works >= 0 {
 		p.good(works)
 	}
-	p.dead = len(open["boot"]) > 0
+	p.dead, p.open = len(open["boot"]) > 0, open
 	slices.Sort(p.signs)
 	p.signs = slices.Compact(p.signs)
 }

@@ -60,7 +60,8 @@ var rules = [...]rule{
 	{reason: "FilesystemUnsupported", in: kernel | elsewhere, any: []string{"superblock has unknown incompatible features", "couldn't mount because of unsupported optional features"}, not: []string{"(loop", "(nbd", "(rbd"}},
 	{reason: "BootLoaderFailed", in: kernel | elsewhere, any: []string{"entering rescue mode...", "grub rescue>", "minimal bash-like line editing is supported", "no bootable device", "no bootable option or device was found"}},
 	{reason: "RootNotFound", in: kernel | elsewhere, any: []string{"warning: could not boot", "does not exist.  dropping to a shell!", "does not exist. dropping to a shell!", "does not exist.  dropping to shell!", "vfs: cannot open root device", "don't know how to handle 'root=", "empty root= argument"}},
-	{reason: "RootNotFound", in: kernel | elsewhere, all: " does not exist", any: []string{"warning: /dev/", "warning:  /dev/", `warning: "/dev/`}}, // dracut's
+	{reason: "RootNotFound", in: kernel | elsewhere, all: " does not exist", any: []string{"warning: /dev/", "warning:  /dev/", `warning: "/dev/`, "alert! "}}, // dracut's, and initramfs-tools'
+	{reason: "RootNotFound", in: kernel | elsewhere, all: "mount: /new_root: can't find "},
 	{reason: "SwitchRootFailed", in: kernel | elsewhere, any: []string{"failed to switch root", "couldn't find specified ostree root", "no init found. try passing init= bootarg"}, not: []string{"systemd-shutdown"}},
 	{reason: "SELinuxPolicyFailed", in: kernel | elsewhere, any: []string{"failed to load selinux policy", "initial selinux policy load failed"}},
 	{reason: "IgnitionFailed", in: kernel | elsewhere, all: "ignition", any: []string{"ignition failed: ", "ignition has failed. please ensure", "failed to start ignition ("}},
@@ -75,10 +76,14 @@ var rules = [...]rule{
 	// Network.
 	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "no dhcpoffers received", "failure to obtain dhcp lease", "failure to find dhcp interface", "failure to find primary dhcp interface"}},
 	{reason: "NetworkNotOnline", in: elsewhere | kernel | cloudInit, when: early, any: []string{"timeout occurred while waiting for network connectivity", "timed out waiting for network connectivity"}},
+	{reason: "NetworkNotOnline", in: elsewhere | kernel | cloudInit, when: early, rank: rankSign, any: []string{
+		"failed to start wait for network to be configured", "failed to start systemd-networkd-wait", "failed to start network manager wait online", "failed to start networkmanager-wait",
+		"-wait-online.service: failed with result", "job for systemd-networkd-wait-online.service failed"}},
 	{reason: "IMDSUnreachable", in: cloudInit | output, when: early, all: "169.254.169.254", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}},
 	{reason: "IMDSUnreachable", in: cloudInit | output | elsewhere, when: early, any: []string{"connection timeout querying imds", "connection error querying imds", "unexpected error querying imds", "read timeout querying imds"}},
 	{reason: "IMDSUnreachable", in: cloudInit | output | elsewhere, when: early, all: "=http error ", any: []string{" querying imds"}},
 	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "168.63.129.16", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}, not: []string{":53"}},
+	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "protocol endpoint not found: wireprotocol, ", any: []string{"http get failed"}}, // to 2.2.13
 	{reason: "DNSFailed", in: scripts, rank: rankStep, any: []string{"temporary failure in name resolution", "temporary failure resolving"}},
 	{reason: "ProxyFailed", in: scripts, rank: rankStep, any: []string{"407 proxy authentication required", "invalid response from proxy"}},
 
@@ -142,8 +147,8 @@ var rules = [...]rule{
 	{reason: "ContainerdConfigInvalid", in: runtime, all: "near line ", any: []string{"(last key parsed '"}}, // to 1.3
 	{reason: "SnapshotterUnsupported", in: runtime | k3s, any: []string{"does not support d_type", "snapshotter cannot be enabled for"}},
 	{reason: "ContainerdStateBroken", in: runtime | k3s, all: "failed to recover state: "},
-	{reason: "ContainerRuntimeUnavailable", in: kubelet | k3s | elsewhere, all: "pleg was last seen active ", any: []string{"ago; threshold is"}},
-	{reason: "HNSNetworkFailed", in: anywhere, all: "hnscall failed in win32"},
+	{reason: "ContainerRuntimeUnavailable", in: kubelet | k3s | elsewhere, all: "pleg was last seen active ", any: []string{"ago; threshold is"}, not: []string{"active 2562047h"}},
+	{reason: "HNSNetworkFailed", in: anywhere, any: []string{"hnscall failed in win32", "error while gethnsnewtorkbyname("}},
 	{reason: "ContainerRuntimeDisabled", in: anywhere, any: []string{"unknown service runtime.v1", "unknown service runtime.v1alpha2"}},
 	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
 

@@ -81,6 +81,8 @@ func overcome(s string) passing {
 		case strings.Contains(s, " finished at "):
 			return tillEnd
 		}
+	case strings.Contains(s, `"extended_status": "degraded`):
+		return tillData
 	case hasAny(s, "obtained dhcp lease on interface ", "received dhcp lease on ", ": dhcpv4 address "), strings.Contains(s, "bound to ") && strings.Contains(s, " -- renewal in "):
 		return tillLease
 	case strings.Contains(s, "setting up ") && strings.HasSuffix(s, ") ..."), strings.Contains(s, "unpacking ") && strings.HasSuffix(s, ") ..."),

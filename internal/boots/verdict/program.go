@@ -45,7 +45,7 @@ func programOf(s string, hint kind) kind {
 		return hint
 	}
 	switch {
-	case strings.HasPrefix(head, "time=\"") && strings.Contains(head, " level="), strings.HasPrefix(head, "level=") && strings.Contains(head, " msg="):
+	case strings.HasPrefix(head, "time=\"") && strings.Contains(head, " level="), strings.Contains(head[:min(len(head), 20)], " msg=") && strings.IndexByte(head, '=') < strings.IndexByte(head, ' '):
 		if len(head) > 26 && head[25] == '.' { // containerd's library sets this form for all that use it, k3s among them
 			return runtime | k3s
 		}

@@ -15,8 +15,25 @@ func preflightWarning(s string) bool {
 // does not answer.
 func runtimeSocket(s string) bool {
 	return hasAny(s, "containerd.sock", "crio.sock", "cri-dockerd.sock", "dockershim.sock", "docker.sock", "pipe/containerd-containerd") &&
-		hasAny(s, "no such file or directory", "connection refused", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime", "is the docker daemon running")
+		hasAny(s, "no such file or directory", "connection refused", "connection reset by peer", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime", "is the docker daemon running") &&
+		!hasAny(s, "docker.socket", "unable to determine ") && !informs(s) &&
+		!(strings.Contains(s, "dockershim.sock") && (strings.HasPrefix(s, `time="`) || klog(s) && strings.Contains(s, " remote_runtime.go:"))) // crictl, which tries the one of old first
 }
+
+// level is how serious klog marks a line in lower case: "i", "w", "e" or "f"; "" where it is
+// none of klog's.
+func level(s string) string {
+	if _, own, ok := strings.Cut(s, "]: "); ok && !klog(s) {
+		s = own
+	}
+	if !klog(s) {
+		return ""
+	}
+	return s[:1]
+}
+
+// informs says whether a line in lower case is one of information.
+func informs(s string) bool { return level(s) == "i" || strings.Contains(s, " level=info ") }
 
 // systemdReason is what systemd says of a unit to the console and in the journal,
 // where it is one that matters.
@@ -134,6 +151,9 @@ func (c *inquiry) lookAt(at int, l *log) {
 		}
 		for n := range rules {
 			if rule := &rules[n]; rule.in&k != 0 && (c.applies(rule.when) || rule.when == joined && r.came) && !(rule.when == early && r.data) && rule.matches(s, next) && (rule.reason != "DiskFull" || nodesDisk(s, k)) {
+				if known, _ := Lookup(rule.reason); k&(kubelet|k3s) != 0 && known.rank == rankCause && level(s) == "w" {
+					continue // it goes on
+				}
 				r.add(rule.reason, rule.rank, i, "", rule.when)
 			}
 		}

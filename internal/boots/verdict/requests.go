@@ -63,7 +63,7 @@ func faultOf(s string) fault {
 		return refused
 	case hasAny(s, "no route to host", "network is unreachable", "attempted to an unreachable network"):
 		return unreachable
-	case request && hasAny(s, "i/o timeout", "client.timeout", "context deadline exceeded", "tls handshake timeout", "connection reset by peer",
+	case request && hasAny(s, "i/o timeout", "client.timeout", "context deadline exceeded", "tls handshake timeout", "reset by peer",
 		"connection timed out", "operation timed out", ": eof", "unexpected eof", "connectex: a connection attempt failed"):
 		return unreachable
 	case hasAny(s, "toomanyrequests", "429 too many requests", "too many requests"):
@@ -72,7 +72,7 @@ func faultOf(s string) fault {
 		return unauthorized
 	case hasAny(s, "is forbidden:", "403 forbidden", "is not allowed to ", " at the cluster scope.: "):
 		return forbidden
-	case hasAny(s, "currently unable to handle the request", "etcdserver: ", "503 service unavailable", "502 bad gateway", "504 gateway", "internal server error", "apiserver not ready", "an error on the server ("):
+	case hasAny(s, "currently unable to handle the request", "etcdserver: ", "503 service unavailable", "502 bad gateway", "504 gateway", "internal server error", "apiserver not ready", "an error on the server (", "was unable to return a response in the time allotted"):
 		return unavailable
 	}
 	return noFault
@@ -95,7 +95,7 @@ func kubectls(s string) bool {
 // apiRequest says whether a line in lower case is of a request to the API server
 // (or, for k3s and RKE2, their supervisor).
 func apiRequest(s string, k kind) bool {
-	if pull(s) || hasAny(s, "169.254.169.254", "127.0.0.1:10248", "localhost:10248", "dial unix") {
+	if pull(s) || hasAny(s, "169.254.169.254", "127.0.0.1:10248", "localhost:10248", "dial unix", "round_trippers.go") {
 		return false
 	}
 	if hasAny(s, "error execution phase", "cluster-info configmap", "with api server", "apiserver", "api server", "/api/v1", "/apis/", ":6443/", ":6443:",
@@ -129,6 +129,8 @@ func (f fault) ofAPIServer(s string, k kind) string {
 	case k&k3s == 0:
 	case f == refused && hasAny(s, "127.0.0.1:6444", "[::1]:6444"):
 		return "APIServerUnreachable" // the agent's own load balancer refuses for want of a server
+	case f == unavailable && strings.Contains(s, "/readyz"):
+		return "" // a server that is started says so until it is
 	case f == unauthorized:
 		return "K3sTokenRejected"
 	}

@@ -61,7 +61,7 @@ func (c *inquiry) aside(source string) bool {
 // names says whether a line of systemd's, in lower case, is of a unit that has to
 // do with the boot: it gives the unit's name, or older ones its description.
 func (c *inquiry) names(s string) bool {
-	if hasAny(s, "kubelet", "containerd", "container runtime", "cri-o", "crio.service", "k3s", "rke2", "cloud-init", "cloud-config.", "cloud-final.", "cloud init", "local-fs.target", "local file systems") {
+	if hasAny(s, "kubelet", "containerd", "container runtime", "cri-o", "crio.service", "k3s", "rke2", "cloud-init", "cloud-config.", "cloud-final.", "cloud init", "local-fs.target", "local file systems", "initrd", "/sysroot", "ignition (") {
 		return true
 	}
 	for _, u := range c.facts.Units {
