@@ -13,15 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
 
 // keptBoot is a boot that a controller keeps.
 type keptBoot struct {
-	record controller.BootRecord
+	record assess.BootRecord
 	report wire.BootReport
 }
 
@@ -56,19 +57,19 @@ func (o *options) keptBoots(ctx context.Context) (*keptBoots, error) {
 // of returns the boots with a label, the newest last.
 func (k *keptBoots) of(ctx context.Context, label, name string) ([]keptBoot, error) {
 	var out []keptBoot
-	selector := controller.BootLabel + "=" + controller.BootValue + "," + label + "=" + controller.LabelText(fleet.ResourceID(name).Name())
+	selector := assess.BootLabel + "=" + assess.BootValue + "," + label + "=" + assess.LabelText(fleet.ResourceID(name).Name())
 	for options := (metav1.ListOptions{Limit: 100, LabelSelector: selector}); ; {
 		page, err := k.client.CoreV1().ConfigMaps(k.namespace).List(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("list the boots that are kept in namespace %s: %w", k.namespace, err)
 		}
 		for i := range page.Items {
-			record, report, err := controller.ReadBoot(&page.Items[i])
+			record, report, err := assess.ReadBoot(conversion.Record(&page.Items[i]))
 			if err != nil {
 				k.notes = append(k.notes, err.Error())
 				continue
 			}
-			if label == controller.BootNodeLabel && strings.EqualFold(record.Node, name) || label == controller.BootPoolLabel && (strings.EqualFold(record.Pool.Name(), name) || record.Pool.Equal(fleet.ResourceID(name))) {
+			if label == assess.BootNodeLabel && strings.EqualFold(record.Node, name) || label == assess.BootPoolLabel && (strings.EqualFold(record.Pool.Name(), name) || record.Pool.Equal(fleet.ResourceID(name))) {
 				out = append(out, keptBoot{record, report})
 			}
 		}
@@ -83,7 +84,7 @@ func (k *keptBoots) of(ctx context.Context, label, name string) ([]keptBoot, err
 // node returns the boot of a node: the one that is named, by its id or the beginning of
 // it, or the last. What no controller has kept yet is on the Node.
 func (k *keptBoots) node(ctx context.Context, name, boot string) (keptBoot, error) {
-	list, err := k.of(ctx, controller.BootNodeLabel, name)
+	list, err := k.of(ctx, assess.BootNodeLabel, name)
 	if err != nil {
 		return keptBoot{}, err
 	}
@@ -100,7 +101,7 @@ func (k *keptBoots) node(ctx context.Context, name, boot string) (keptBoot, erro
 	if err == nil {
 		var b keptBoot
 		var has bool
-		if b.record, b.report, has, err = controller.BootOf(n); has && err == nil && wanted(b) {
+		if b.record, b.report, has, err = assess.BootOf(conversion.Node(n)); has && err == nil && wanted(b) {
 			return b, nil
 		}
 		unread = err
@@ -136,7 +137,7 @@ const (
 
 // pool returns the boots of a pool, or of one image version of it.
 func (k *keptBoots) pool(ctx context.Context, name, version string) ([]keptBoot, error) {
-	list, err := k.of(ctx, controller.BootPoolLabel, name)
+	list, err := k.of(ctx, assess.BootPoolLabel, name)
 	if err != nil || version == "" && len(list) > 0 {
 		return list, err
 	}
@@ -185,7 +186,7 @@ func (k *keptBoots) choose(ctx context.Context, name string, nodes bool) (choice
 	}
 	c := choice{What: name}
 	if !is && nodes {
-		b, err := k.of(ctx, controller.BootNodeLabel, name)
+		b, err := k.of(ctx, assess.BootNodeLabel, name)
 		if err != nil {
 			return choice{}, err
 		}

@@ -18,8 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeclient "k8s.io/client-go/kubernetes/fake"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -43,13 +44,13 @@ func aKept(t *testing.T, node int, version, boot string, stored time.Duration, c
 			{Name: "kubelet.service", Activating: 4.5e6 + config, Activated: 5e6 + config, After: []string{"cloud-config.service"}},
 		},
 	}
-	m, err := controller.BootRecord{Node: report.Node, Pool: bootPool, Instance: bootPool.Child("virtualMachines", fmt.Sprint(node)), VMID: report.VMID, BootID: boot,
+	r, err := assess.BootRecord{Node: report.Node, Pool: bootPool, Instance: bootPool.Child("virtualMachines", fmt.Sprint(node)), VMID: report.VMID, BootID: boot,
 		Image: someGallery + version, Stored: noon.Add(stored), Created: kernel.Add(-20 * time.Second), NodeCreated: kernel.Add((6e6 + config).Duration()).Truncate(time.Second),
-		NodeReady: kernel.Add((9e6 + config).Duration()).Truncate(time.Second)}.ConfigMap("ortet-system", report)
+		NodeReady: kernel.Add((9e6 + config).Duration()).Truncate(time.Second)}.Record(report)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: "ortet-system", Labels: r.Labels, Annotations: r.Annotations}, Data: r.Data, BinaryData: r.Binary}
 }
 
 // someKept are five boots of each of two image versions, of which the second is
@@ -270,7 +271,7 @@ func TestBootIsSentAsATrace(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	defer s.Close()
-	_, report, err := controller.ReadBoot(aKept(t, 1, "1", "aaaa", 0, 2e6))
+	_, report, err := assess.ReadBoot(conversion.Record(aKept(t, 1, "1", "aaaa", 0, 2e6)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ortet/ortet/internal/azure/arm"
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/donors"
@@ -88,7 +88,7 @@ func (l *completionLine) client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-func (l *completionLine) nodes(ctx context.Context) []controller.NodeView {
+func (l *completionLine) nodes(ctx context.Context) []assess.NodeView {
 	client, err := l.client()
 	if err != nil {
 		return nil
@@ -117,7 +117,7 @@ func nodesToCapture(ctx context.Context, l *completionLine) []string {
 
 // poolOfNode is the scale set of a Node's provider id; "" where only Azure knows it, as of
 // a Flexible scale set.
-func poolOfNode(n controller.NodeView) fleet.ResourceID {
+func poolOfNode(n assess.NodeView) fleet.ResourceID {
 	return fleet.ResourceID(strings.TrimPrefix(n.ProviderID, "azure://")).UniformPool()
 }
 
@@ -237,7 +237,7 @@ func bootVersions(ctx context.Context, l *completionLine) []string {
 		return nil
 	}
 	out := []string{pool + "@" + latestVersion, pool + "@" + previousVersion}
-	for _, b := range slices.Backward(l.boots(ctx, controller.BootPoolLabel, pool)) {
+	for _, b := range slices.Backward(l.boots(ctx, assess.BootPoolLabel, pool)) {
 		out = append(out, pool+"@"+b.record.ImageVersion())
 	}
 	return out
@@ -248,7 +248,7 @@ func bootIDs(ctx context.Context, l *completionLine) (out []string) {
 	if len(l.args) == 0 {
 		return nil
 	}
-	for _, b := range slices.Backward(l.boots(ctx, controller.BootNodeLabel, l.args[0])) {
+	for _, b := range slices.Backward(l.boots(ctx, assess.BootNodeLabel, l.args[0])) {
 		out = append(out, b.report.BootID)
 	}
 	return out

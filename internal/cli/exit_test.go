@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
@@ -197,7 +197,7 @@ func TestHole13ExitCodes(t *testing.T) {
 			t.Errorf("%s: ortet nodes --failed ends with %v", what, err)
 		}
 	}
-	alone := survey{stories: []nodeStory{{Assessment: controller.Assessment{Node: "a"}}}, unread: []string{"Azure was not asked"}, now: noon}
+	alone := survey{stories: []nodeStory{{Assessment: assess.Assessment{Node: "a"}}}, unread: []string{"Azure was not asked"}, now: noon}
 	if err := o.printNodes(alone, true); workflow.ExitCode(err) != failed || errors.As(err, new(exitError)) {
 		t.Errorf("a Node of which nothing is known, since Azure was not asked: ortet nodes --failed ends with %v", err)
 	}

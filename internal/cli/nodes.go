@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -60,7 +60,7 @@ not, 1 if some have none when the time is over.`,
 			if err != nil {
 				return err
 			}
-			v, err := o.openSurvey(cmd.Context(), f.pools, more, controller.Deadlines{Boot: f.deadline})
+			v, err := o.openSurvey(cmd.Context(), f.pools, more, assess.Deadlines{Boot: f.deadline})
 			if err != nil {
 				return err
 			}
@@ -92,13 +92,13 @@ not, 1 if some have none when the time is over.`,
 	p.BoolVar(&f.failed, "failed", false, "show only nodes that failed, timed out or came up degraded")
 	durationVar(p, &f.wait, "wait", 0, "time to wait until each instance has a verdict; 0 is not at all")
 	durationVar(p, &f.since, "since", 0, "age of the oldest instances to show and to wait for; 0 is any")
-	durationVar(p, &f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
+	durationVar(p, &f.deadline, "boot-deadline", assess.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
 	return c
 }
 
 // A nodeStory is all that is known of one node or instance.
 type nodeStory struct {
-	controller.Assessment
+	assess.Assessment
 	// Gone tells that the machine is not there any more, and this is what was kept.
 	Gone    bool        `json:"gone,omitempty"`
 	Boot    *fleet.Boot `json:"boot,omitempty"`
@@ -132,12 +132,12 @@ type surveyor struct {
 	lookErr   error // Azure cannot be asked
 	pools     []fleet.ResourceID
 	groups    []fleet.ResourceID // besides those of pools and Nodes
-	deadlines controller.Deadlines
+	deadlines assess.Deadlines
 	since     time.Time
 }
 
 // openSurvey connects, and finds pools by their names or ARM ids. Azure may be away.
-func (o *options) openSurvey(ctx context.Context, pools []string, more []fleet.ResourceID, deadlines controller.Deadlines) (*surveyor, error) {
+func (o *options) openSurvey(ctx context.Context, pools []string, more []fleet.ResourceID, deadlines assess.Deadlines) (*surveyor, error) {
 	config, err := o.kubernetes()
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (o *options) openSurvey(ctx context.Context, pools []string, more []fleet.R
 
 // survey is one observation.
 func (o *options) survey(ctx context.Context, more []fleet.ResourceID) (survey, error) {
-	v, err := o.openSurvey(ctx, nil, more, controller.Deadlines{})
+	v, err := o.openSurvey(ctx, nil, more, assess.Deadlines{})
 	if err != nil {
 		return survey{}, err
 	}
@@ -217,15 +217,15 @@ func (n nodeStory) named(name string) bool {
 	return false
 }
 
-func listNodes(ctx context.Context, client kubernetes.Interface) ([]controller.NodeView, error) {
-	var out []controller.NodeView
+func listNodes(ctx context.Context, client kubernetes.Interface) ([]assess.NodeView, error) {
+	var out []assess.NodeView
 	for options := (metav1.ListOptions{Limit: 250}); ; {
 		page, err := client.CoreV1().Nodes().List(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("list nodes: %w", err)
 		}
 		for i := range page.Items {
-			out = append(out, *controller.ViewOf(&page.Items[i]))
+			out = append(out, *assess.ViewOf(conversion.Node(&page.Items[i])))
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
 			return out, nil
@@ -236,7 +236,7 @@ func listNodes(ctx context.Context, client kubernetes.Interface) ([]controller.N
 // listEvidence reads what a controller kept.
 func listEvidence(ctx context.Context, client kubernetes.Interface, namespace string) ([]nodeStory, error) {
 	var out []nodeStory
-	for options := (metav1.ListOptions{Limit: 100, LabelSelector: controller.EvidenceLabel + "=" + controller.EvidenceValue}); ; {
+	for options := (metav1.ListOptions{Limit: 100, LabelSelector: assess.EvidenceLabel + "=" + assess.EvidenceValue}); ; {
 		page, err := client.CoreV1().ConfigMaps(namespace).List(ctx, options)
 		if err != nil {
 			return out, fmt.Errorf("what a controller kept was not read: %w", err)
@@ -253,25 +253,15 @@ func listEvidence(ctx context.Context, client kubernetes.Interface, namespace st
 }
 
 func readEvidence(m *corev1.ConfigMap) (nodeStory, bool) {
-	n := nodeStory{Gone: true}
-	if json.Unmarshal([]byte(m.Data[controller.KeyAssessment]), &n.Assessment) != nil || n.State == "" {
-		return n, false
-	}
-	var b fleet.Boot
-	if json.Unmarshal([]byte(m.Data[controller.KeyInstance]), &b) == nil {
-		n.Boot = &b
-	}
-	if text := m.Data[controller.KeyConsole]; text != "" {
-		n.Console = strings.Split(strings.TrimRight(text, "\n"), "\n")
-	}
-	return n, true
+	e, ok := assess.ReadEvidence(conversion.Record(m))
+	return nodeStory{Assessment: e.Assessment, Gone: true, Boot: e.Boot, Console: e.Console}, ok
 }
 
 // listBoots lists the pools, some at a time.
 func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID) (all []fleet.Pool, boots []fleet.Boot, missing []fleet.ResourceID, problems []string) {
-	wanted := map[controller.Key]bool{}
+	wanted := map[fleet.Key]bool{}
 	for _, p := range pools {
-		wanted[controller.KeyOf(p)] = true
+		wanted[fleet.KeyOf(p)] = true
 		more = append(more, p.Group())
 	}
 	var mu sync.Mutex
@@ -297,7 +287,7 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 				}
 			}
 			for _, p := range list {
-				if len(wanted) == 0 || wanted[controller.KeyOf(p.ID)] {
+				if len(wanted) == 0 || wanted[fleet.KeyOf(p.ID)] {
 					all = append(all, p)
 				}
 			}
@@ -323,18 +313,18 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 }
 
 // assess puts in the instances that there are.
-func (s *survey) assess(ctx context.Context, look lookout, boots []fleet.Boot, nodes []controller.NodeView, kept []nodeStory, deadlines controller.Deadlines, named string) {
+func (s *survey) assess(ctx context.Context, look lookout, boots []fleet.Boot, nodes []assess.NodeView, kept []nodeStory, deadlines assess.Deadlines, named string) {
 	begin := len(s.stories)
 	for i := range boots {
 		b := &boots[i]
 		n := nodeStory{Boot: b}
-		var previous controller.Assessment
+		var previous assess.Assessment
 		for _, k := range kept {
 			if k.VMID != "" && strings.EqualFold(k.VMID, b.VMID) {
 				previous, n.Console = k.Assessment, k.Console
 			}
 		}
-		n.Assessment = controller.Assess(*b, controller.NodeFor(nodes, *b), nil, previous, s.now, deadlines)
+		n.Assessment = assess.Assess(*b, assess.NodeFor(nodes, *b), nil, previous, s.now, deadlines)
 		s.stories = append(s.stories, n)
 	}
 	wanted := logsWanted(s.stories[begin:], named, s.now)
@@ -349,8 +339,8 @@ func (s *survey) assess(ctx context.Context, look lookout, boots []fleet.Boot, n
 		g.Go(func() error {
 			log, err := look.boots.SerialLog(ctx, n.Instance)
 			if err == nil && len(log) > 0 {
-				n.Assessment = controller.Assess(*n.Boot, controller.NodeFor(nodes, *n.Boot), log, n.Assessment, s.now, deadlines)
-				n.Console = controller.Relevant(log, 60)
+				n.Assessment = assess.Assess(*n.Boot, assess.NodeFor(nodes, *n.Boot), log, n.Assessment, s.now, deadlines)
+				n.Console = assess.Relevant(log, 60)
 			}
 			if err != nil && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindUnsupported) {
 				mu.Lock()
@@ -378,11 +368,11 @@ func logsWanted(stories []nodeStory, named string, now time.Time) []*nodeStory {
 			if n.named(named) {
 				failed = append(failed, n)
 			}
-		case n.State == controller.Booting:
+		case n.State == assess.Booting:
 			booting = append(booting, n)
-		case controller.LogWanted(n.Assessment, now):
+		case assess.LogWanted(n.Assessment, now):
 			failed = append(failed, n)
-		case n.Source == controller.FromNode && now.Sub(n.Began) < lately:
+		case n.Source == assess.FromNode && now.Sub(n.Began) < lately:
 			ready = append(ready, n)
 		}
 	}
@@ -396,24 +386,24 @@ const lately = 30 * time.Minute
 
 // rest puts in Nodes that are no instances that were seen, and what was kept of
 // machines that are gone.
-func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
+func (s *survey) rest(nodes []assess.NodeView, kept []nodeStory) {
 	shown, vms := map[string]bool{}, map[string]bool{}
 	for _, n := range s.stories {
 		shown[n.Node], vms[n.VMID] = true, true
 	}
 	for _, k := range kept {
-		if vms[k.VMID] || k.State == controller.Succeeded {
+		if vms[k.VMID] || k.State == assess.Succeeded {
 			continue
 		}
 		// Where Azure was not seen a Node of the name tells that it is there.
-		k.Gone = !slices.ContainsFunc(nodes, func(n controller.NodeView) bool { return n.Name == k.Node })
+		k.Gone = !slices.ContainsFunc(nodes, func(n assess.NodeView) bool { return n.Name == k.Node })
 		if !k.Gone {
 			shown[k.Node] = true
 		}
 		s.stories = append(s.stories, k)
 	}
 	for i := range s.stories {
-		at := slices.IndexFunc(nodes, func(n controller.NodeView) bool { return n.Name == s.stories[i].Node })
+		at := slices.IndexFunc(nodes, func(n assess.NodeView) bool { return n.Name == s.stories[i].Node })
 		if at >= 0 {
 			s.stories[i].Configuration = nodes[at].Configuration
 		}
@@ -422,8 +412,8 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 		if shown[v.Name] {
 			continue
 		}
-		n := nodeStory{Configuration: v.Configuration, Assessment: controller.Assessment{Node: v.Name, HostName: v.Name, Created: v.Created, Since: v.ReadySince}}
-		if id, ok := controller.InstanceOf(v.ProviderID); ok {
+		n := nodeStory{Configuration: v.Configuration, Assessment: assess.Assessment{Node: v.Name, HostName: v.Name, Created: v.Created, Since: v.ReadySince}}
+		if id, ok := assess.InstanceOf(v.ProviderID); ok {
 			n.Instance = id
 			if id.Segment("virtualMachineScaleSets") != "" {
 				n.Pool = id.Parent()
@@ -434,9 +424,9 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 		}
 		switch {
 		case v.Ready || v.CameUp:
-			n.State, n.Source = controller.Succeeded, controller.FromNode
+			n.State, n.Source = assess.Succeeded, assess.FromNode
 		case s.isGone(n): // a cloud controller deletes such Nodes, some time later
-			n.State, n.Note = controller.Deleting, "its instance is gone"
+			n.State, n.Note = assess.Deleting, "its instance is gone"
 		default:
 			n.Note = first(n.Note, first(v.Why, "the node is not Ready"))
 		}
@@ -445,7 +435,7 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 }
 
 // notInstance says why a Node is not the instance that it names, if that one was seen.
-func (s *survey) notInstance(node controller.NodeView, id fleet.ResourceID) error {
+func (s *survey) notInstance(node assess.NodeView, id fleet.ResourceID) error {
 	for _, n := range s.stories {
 		if n.Boot != nil && n.Boot.Instance.Equal(id) {
 			return node.Claim().Is(n.Boot.Computer())
@@ -463,7 +453,7 @@ func (s *survey) isGone(node nodeStory) bool {
 // place finds the scale sets of virtual machines whose Nodes alone were seen, in the groups of
 // the pools that were asked for: such an id does not name its scale set.
 func (s *survey) place(ctx context.Context, look lookout, pools []fleet.ResourceID) {
-	read := map[controller.Key]map[fleet.ResourceID]fleet.ResourceID{}
+	read := map[fleet.Key]map[fleet.ResourceID]fleet.ResourceID{}
 	for i := range s.stories {
 		n := &s.stories[i]
 		group := n.Instance.Group()
@@ -471,13 +461,13 @@ func (s *survey) place(ctx context.Context, look lookout, pools []fleet.Resource
 			!slices.ContainsFunc(pools, func(p fleet.ResourceID) bool { return p.Group().Equal(group) }) {
 			continue
 		}
-		machines, known := read[controller.KeyOf(group)]
+		machines, known := read[fleet.KeyOf(group)]
 		if !known {
 			var err error
 			if machines, err = look.machines(ctx, group); err != nil {
 				s.unread = append(s.unread, err.Error())
 			}
-			read[controller.KeyOf(group)] = machines
+			read[fleet.KeyOf(group)] = machines
 		}
 		pool, there := machines[fleet.ResourceID(strings.ToLower(string(n.Instance)))]
 		if n.Pool = pool; machines != nil && !there {

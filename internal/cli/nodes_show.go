@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -124,7 +124,7 @@ func (n nodeStory) status() string {
 // hasOwnStatus reports whether the status says more than the verdict beside it.
 func (n nodeStory) hasOwnStatus() bool {
 	s := n.status()
-	return s != "" && s != "creating" && s != string(fleet.PowerRunning) && n.State != controller.Booting && n.State != controller.Deleting
+	return s != "" && s != "creating" && s != string(fleet.PowerRunning) && n.State != assess.Booting && n.State != assess.Deleting
 }
 
 // writeByPool writes a table for each pool, where one for all would be too wide.
@@ -273,7 +273,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 			fmt.Fprintln(w, "  "+l)
 		}
 	}
-	if len(n.Console) > 0 && n.State != controller.Succeeded {
+	if len(n.Console) > 0 && n.State != assess.Succeeded {
 		fmt.Fprintln(w, "\nserial console")
 		for _, l := range n.Console {
 			fmt.Fprintln(w, "  "+l)
@@ -292,19 +292,19 @@ func where(v wire.Verdict) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-func sourceText(s controller.Source) string {
+func sourceText(s assess.Source) string {
 	switch s {
-	case controller.FromExtension:
+	case assess.FromExtension:
 		return "the node, by an extension's status"
-	case controller.FromConsole:
+	case assess.FromConsole:
 		return "the node, on its serial console"
-	case controller.FromAdmission:
+	case assess.FromAdmission:
 		return "the node, by the admission server"
-	case controller.FromNode:
+	case assess.FromNode:
 		return "the Node object"
-	case controller.FromPlatform:
+	case assess.FromPlatform:
 		return "Azure"
-	case controller.FromLog:
+	case assess.FromLog:
 		return "the serial log, as judged from outside"
 	}
 	return string(s)

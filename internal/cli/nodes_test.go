@@ -18,16 +18,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 // aStory is an instance of pool1, some hours old.
-func aStory(n int, state controller.State, reason string, owner wire.Owner, node bool) nodeStory {
+func aStory(n int, state assess.State, reason string, owner wire.Owner, node bool) nodeStory {
 	host := fmt.Sprintf("k8s-pool1-12345678-vmss%06d", n)
-	a := controller.Assessment{
+	a := assess.Assessment{
 		Instance: pool1.Child("virtualMachines", fmt.Sprint(n)), Pool: pool1, Name: fmt.Sprintf("%s_%d", pool1.Name(), n), HostName: host,
 		VMID: fmt.Sprintf("%d1111111-2222-4333-8444-555555555555", n), Created: noon.Add(-time.Duration(n+1) * time.Hour), State: state, Since: noon.Add(-time.Hour),
 	}
@@ -35,7 +36,7 @@ func aStory(n int, state controller.State, reason string, owner wire.Owner, node
 		a.Node = host
 	}
 	if state.Final() {
-		a.Source = controller.FromConsole
+		a.Source = assess.FromConsole
 		a.Verdict = &wire.Verdict{Outcome: wire.Outcome(state), Reason: reason, Owner: owner, At: noon.Add(-time.Hour), Message: "something happened that takes a while to tell, since it is long"}
 	}
 	return nodeStory{Assessment: a}
@@ -43,7 +44,7 @@ func aStory(n int, state controller.State, reason string, owner wire.Owner, node
 
 func stories() []nodeStory {
 	seven := 7
-	failed := aStory(2, controller.Failed, "BootstrapTokenUnknown", wire.OwnerUser, false)
+	failed := aStory(2, assess.Failed, "BootstrapTokenUnknown", wire.OwnerUser, false)
 	failed.Verdict.Retryable = true
 	failed.Verdict.Remedy = "Make a new token (kubeadm token create), and put it into the model's customData."
 	failed.Verdict.Stage, failed.Verdict.Module, failed.Verdict.Phase, failed.Verdict.ExitCode = "modules-final", "scripts-user", "preflight", &seven
@@ -52,25 +53,25 @@ func stories() []nodeStory {
 	failed.Boot = &fleet.Boot{ProvisioningState: "Failed", Power: fleet.PowerRunning, Agent: fleet.Agent{Version: "2.15.0.1", Message: "Guest Agent is running"},
 		Extensions: []fleet.ExtensionStatus{{Name: "ortet", Statuses: []fleet.BootStatus{{State: "failed", Display: "Provisioning failed", Reason: "7"}}}, {Name: "monitor"}}}
 	failed.Console = []string{"[    0.000000] Linux version 6.1.0", "[   14.0] cloud-init[411]: error execution phase preflight"}
-	gone := aStory(9, controller.TimedOut, "APIServerCertificateNameMismatch", wire.OwnerUser, false)
+	gone := aStory(9, assess.TimedOut, "APIServerCertificateNameMismatch", wire.OwnerUser, false)
 	gone.Gone = true
-	other := nodeStory{Assessment: controller.Assessment{Node: "control-plane-0", HostName: "control-plane-0", State: controller.Succeeded, Created: noon.Add(-90 * 24 * time.Hour)}}
+	other := nodeStory{Assessment: assess.Assessment{Node: "control-plane-0", HostName: "control-plane-0", State: assess.Succeeded, Created: noon.Add(-90 * 24 * time.Hour)}}
 	return []nodeStory{
-		other, aStory(0, controller.Succeeded, "", "", true), aStory(1, controller.Degraded, "CloudInitRecovered", wire.OwnerUser, true), failed,
-		aStory(3, controller.Booting, "", "", false), aStory(4, controller.Failed, wire.ReasonUnknown, "", false), gone,
+		other, aStory(0, assess.Succeeded, "", "", true), aStory(1, assess.Degraded, "CloudInitRecovered", wire.OwnerUser, true), failed,
+		aStory(3, assess.Booting, "", "", false), aStory(4, assess.Failed, wire.ReasonUnknown, "", false), gone,
 	}
 }
 
 func TestNodesShown(t *testing.T) {
 	all := stories()
-	short := []nodeStory{{Assessment: controller.Assessment{Node: "n1", Pool: pool1.Parent(), State: controller.Succeeded, Created: noon.Add(-time.Minute)}}}
+	short := []nodeStory{{Assessment: assess.Assessment{Node: "n1", Pool: pool1.Parent(), State: assess.Succeeded, Created: noon.Add(-time.Minute)}}}
 	stopped := slices.Clone(all)
 	for i, b := range []*fleet.Boot{nil, {Power: fleet.PowerDeallocating}, {Power: fleet.PowerStopped}, nil, {ProvisioningState: "Creating"}, {ProvisioningState: "Deleting", Power: fleet.PowerRunning}} {
 		if b != nil {
 			stopped[i].Boot = b
 		}
 	}
-	off := aStory(0, controller.Succeeded, "", "", true)
+	off := aStory(0, assess.Succeeded, "", "", true)
 	off.Node, off.Pool, off.Boot = "n1", pool1.Parent(), &fleet.Boot{Power: fleet.PowerDeallocated}
 	for name, show := range map[string]func(io.Writer){
 		"nodes-stopped":       func(w io.Writer) { writeNodes(w, stopped, noon) },
@@ -101,14 +102,14 @@ func TestNodesOfOtherProviders(t *testing.T) {
 		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
 	for _, provider := range []string{"", "k3s://pool1000001", "rke2://pool1000001", "aws:///eu-west-1a/i-1", "AZURE://" + string(b.Instance)} {
 		t.Run(provider, func(t *testing.T) {
-			nodes := []controller.NodeView{{Name: "pool1000001", ProviderID: provider, SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
+			nodes := []assess.NodeView{{Name: "pool1000001", ProviderID: provider, SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
 			s := survey{now: noon}
-			s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
+			s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, assess.Deadlines{}, "")
 			s.rest(nodes, nil)
 			if len(s.stories) != 1 {
 				t.Fatalf("the machine is shown %d times", len(s.stories))
 			}
-			if n := s.stories[0]; n.State != controller.Succeeded || n.Node != "pool1000001" {
+			if n := s.stories[0]; n.State != assess.Succeeded || n.Node != "pool1000001" {
 				t.Errorf("it is %s, Node %q: %s", n.State, n.Node, n.Message())
 			}
 		})
@@ -119,11 +120,11 @@ func TestNodesOfOtherProviders(t *testing.T) {
 func TestHoleNodeOfNoMachineIsShownApart(t *testing.T) {
 	b := fleet.Boot{Instance: pool1.Child("virtualMachines", "1"), Pool: pool1, Name: "pool1_1", HostName: "pool1000001", VMID: "11111111-2222-4333-8444-555555555555",
 		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
-	nodes := []controller.NodeView{{Name: "liar", ProviderID: "azure://" + string(b.Instance), SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
+	nodes := []assess.NodeView{{Name: "liar", ProviderID: "azure://" + string(b.Instance), SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
 	s := survey{now: noon}
-	s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
+	s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, assess.Deadlines{}, "")
 	s.rest(nodes, nil)
-	if len(s.stories) != 2 || s.stories[0].Node == "liar" || s.stories[0].State == controller.Succeeded {
+	if len(s.stories) != 2 || s.stories[0].Node == "liar" || s.stories[0].State == assess.Succeeded {
 		t.Fatalf("%+v", s.stories)
 	}
 	if n := s.stories[1]; n.Node != "liar" || n.Pool != "" || n.Instance != "" || !strings.HasPrefix(n.Note, string(b.Instance)+` has the host name "pool1000001"`) {
@@ -135,9 +136,9 @@ func TestHoleNodeOfNoMachineIsShownApart(t *testing.T) {
 // set alone; of a virtual machine that is gone, a note is.
 func TestNodesOfUnlistedMembers(t *testing.T) {
 	vm := func(name string) fleet.ResourceID { return pool1.In("virtualMachines", name) }
-	var nodes []controller.NodeView
+	var nodes []assess.NodeView
 	for _, name := range []string{"Ours", "others", "alone", "gone"} {
-		nodes = append(nodes, controller.NodeView{Name: name, ProviderID: "azure://" + string(vm(name))})
+		nodes = append(nodes, assess.NodeView{Name: name, ProviderID: "azure://" + string(vm(name))})
 	}
 	asked := 0
 	look := lookout{machines: func(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
@@ -170,14 +171,14 @@ func TestNodeWithAFailedConfiguration(t *testing.T) {
 		{Type: wire.ConfigurationCondition, Status: corev1.ConditionFalse, Reason: wire.ReasonUnhealthy, Message: "kubelet.service failed; the node has generation 6"},
 	}
 	s := survey{now: noon}
-	s.rest([]controller.NodeView{*controller.ViewOf(node)}, nil)
+	s.rest([]assess.NodeView{*assess.ViewOf(conversion.Node(node))}, nil)
 	var b strings.Builder
 	writeNode(&b, s.stories[0], noon)
 	if !strings.Contains(b.String(), "  config     Unhealthy: kubelet.service failed; the node has generation 6\n") {
 		t.Error(b.String())
 	}
 	node.Status.Conditions[1].Status = corev1.ConditionTrue
-	if v := controller.ViewOf(node); v.Configuration != "" {
+	if v := assess.ViewOf(conversion.Node(node)); v.Configuration != "" {
 		t.Errorf("an applied one: %s", v.Configuration)
 	}
 }
@@ -205,7 +206,7 @@ func TestNodesOfAPoolThatDoesNotExist(t *testing.T) {
 	}
 	for pool, want := range map[fleet.ResourceID]int{"": 1, pool1: 1, typo: 0} {
 		s := survey{now: noon}
-		s.rest([]controller.NodeView{{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))}}, nil)
+		s.rest([]assess.NodeView{{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))}}, nil)
 		if pool != "" {
 			s.only([]fleet.ResourceID{pool})
 		}
@@ -233,20 +234,20 @@ func TestPoolWithoutNodesByName(t *testing.T) {
 }
 
 func TestSerialLogsThatAreRead(t *testing.T) {
-	with := func(n nodeStory, source controller.Source, began time.Duration) nodeStory {
+	with := func(n nodeStory, source assess.Source, began time.Duration) nodeStory {
 		n.Source, n.Began, n.Boot = source, noon.Add(-began), &fleet.Boot{Console: true}
 		return n
 	}
 	all := []nodeStory{
-		with(aStory(0, controller.Succeeded, "", "", true), controller.FromNode, 9*time.Minute),
-		with(aStory(1, controller.Booting, "", "", false), "", time.Minute),
-		with(aStory(2, controller.Failed, wire.ReasonUnknown, "", false), controller.FromPlatform, 2*time.Hour),
-		with(aStory(3, controller.Booting, "", "", false), "", 8*time.Minute),
-		with(aStory(4, controller.Succeeded, "", "", true), controller.FromNode, 3*time.Hour),
-		with(aStory(5, controller.Failed, "DiskFull", wire.OwnerUser, false), controller.FromConsole, time.Minute),
-		with(aStory(6, controller.Succeeded, "", "", true), controller.FromNode, 2*time.Minute),
+		with(aStory(0, assess.Succeeded, "", "", true), assess.FromNode, 9*time.Minute),
+		with(aStory(1, assess.Booting, "", "", false), "", time.Minute),
+		with(aStory(2, assess.Failed, wire.ReasonUnknown, "", false), assess.FromPlatform, 2*time.Hour),
+		with(aStory(3, assess.Booting, "", "", false), "", 8*time.Minute),
+		with(aStory(4, assess.Succeeded, "", "", true), assess.FromNode, 3*time.Hour),
+		with(aStory(5, assess.Failed, "DiskFull", wire.OwnerUser, false), assess.FromConsole, time.Minute),
+		with(aStory(6, assess.Succeeded, "", "", true), assess.FromNode, 2*time.Minute),
 	}
-	off := with(aStory(7, controller.Booting, "", "", false), "", time.Minute)
+	off := with(aStory(7, assess.Booting, "", "", false), "", time.Minute)
 	off.Boot = &fleet.Boot{}
 	all = append(all, off)
 	for _, c := range []struct {
@@ -306,27 +307,27 @@ func TestRestOfTheNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{controller.KeyAssessment: string(text), controller.KeyConsole: "a\nb\n"}})
+	n, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{assess.KeyAssessment: string(text), assess.KeyConsole: "a\nb\n"}})
 	if !ok || len(n.Console) != 2 || n.VMID != kept.VMID {
 		t.Fatalf("%+v", n)
 	}
-	if _, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{controller.KeyAssessment: "{"}}); ok {
+	if _, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{assess.KeyAssessment: "{"}}); ok {
 		t.Error("half of a piece of evidence is taken")
 	}
 	s := survey{now: noon, pools: []fleet.Pool{{ID: pool1}}}
-	s.rest([]controller.NodeView{
+	s.rest([]assess.NodeView{
 		{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))},
 		{Name: "b", Why: "KubeletNotReady"},
 		{Name: "c", Why: "NodeStatusUnknown", ProviderID: "azure://" + string(pool1.Child("virtualMachines", "8"))},
 	}, []nodeStory{n})
-	if len(s.stories) != 4 || s.failed(s.stories[3]) || s.stories[3].Note != "its instance is gone" || !s.stories[0].Gone || s.stories[1].State != controller.Succeeded || s.stories[1].Pool != pool1 || s.stories[2].State != "" || s.stories[2].Note != "KubeletNotReady" {
+	if len(s.stories) != 4 || s.failed(s.stories[3]) || s.stories[3].Note != "its instance is gone" || !s.stories[0].Gone || s.stories[1].State != assess.Succeeded || s.stories[1].Pool != pool1 || s.stories[2].State != "" || s.stories[2].Note != "KubeletNotReady" {
 		t.Errorf("%+v", s.stories)
 	}
-	late := []controller.NodeView{{Name: "c", Why: "NodeStatusUnknown", ProviderID: "azure://" + string(pool1.Child("virtualMachines", "8"))}}
+	late := []assess.NodeView{{Name: "c", Why: "NodeStatusUnknown", ProviderID: "azure://" + string(pool1.Child("virtualMachines", "8"))}}
 	for name, s := range map[string]survey{
 		"not all was read":         {pools: []fleet.Pool{{ID: pool1}}, unread: []string{"throttled"}},
 		"its pool was not listed":  {},
-		"its instance has another": {pools: []fleet.Pool{{ID: pool1}}, stories: []nodeStory{{Assessment: controller.Assessment{Instance: pool1.Child("virtualMachines", "8"), Node: "d"}, Boot: &fleet.Boot{}}}},
+		"its instance has another": {pools: []fleet.Pool{{ID: pool1}}, stories: []nodeStory{{Assessment: assess.Assessment{Instance: pool1.Child("virtualMachines", "8"), Node: "d"}, Boot: &fleet.Boot{}}}},
 	} {
 		s.rest(late, nil)
 		if n := s.stories[len(s.stories)-1]; n.State != "" || n.Note != "NodeStatusUnknown" {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -22,23 +22,23 @@ const defaultPollEvery = 10 * time.Second
 // unjudged returns the instances that may still get a verdict, and how many there are of
 // pools that do not have all instances yet.
 func (s survey) unjudged() (names []string, toCome int64) {
-	have := map[controller.Key]int64{}
+	have := map[fleet.Key]int64{}
 	for _, n := range s.stories {
-		if n.Gone || n.State == controller.Deleting {
+		if n.Gone || n.State == assess.Deleting {
 			continue
 		}
 		if n.Boot != nil { // a Node alone may outlive its machine
-			have[controller.KeyOf(n.Pool)]++
+			have[fleet.KeyOf(n.Pool)]++
 		}
 		switch n.State {
-		case controller.Booting, controller.Unclear, "":
+		case assess.Booting, assess.Unclear, "":
 			if !n.before(s.since) {
 				names = append(names, n.title())
 			}
 		}
 	}
 	for _, p := range s.pools {
-		toCome += max(0, p.Capacity-have[controller.KeyOf(p.ID)])
+		toCome += max(0, p.Capacity-have[fleet.KeyOf(p.ID)])
 	}
 	return names, toCome
 }
@@ -168,5 +168,5 @@ func (s survey) failed(n nodeStory) bool {
 
 // well says what --failed leaves out.
 func (n nodeStory) well() bool {
-	return n.State == controller.Succeeded || n.State == controller.Booting || n.State == controller.Stopped || n.State == controller.Deleting
+	return n.State == assess.Succeeded || n.State == assess.Booting || n.State == assess.Stopped || n.State == assess.Deleting
 }

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -65,8 +65,8 @@ func (o *options) pool(ctx context.Context, client kubernetes.Interface, places 
 }
 
 // poolNamed is pool for a name.
-func poolNamed(ctx context.Context, nodes []controller.NodeView, places auto.Places, arg string) (fleet.ResourceID, error) {
-	pools, names := map[controller.Key]fleet.ResourceID{}, map[string]bool{}
+func poolNamed(ctx context.Context, nodes []assess.NodeView, places auto.Places, arg string) (fleet.ResourceID, error) {
+	pools, names := map[fleet.Key]fleet.ResourceID{}, map[string]bool{}
 	for i := range nodes {
 		place, err := places.Of(ctx, fleet.Node{Name: nodes[i].Name, ProviderID: nodes[i].ProviderID})
 		if capture.Unplaced(err) {
@@ -78,7 +78,7 @@ func poolNamed(ctx context.Context, nodes []controller.NodeView, places auto.Pla
 		pool := place.Pool
 		names[pool.Name()] = true
 		if strings.EqualFold(pool.Name(), arg) {
-			pools[controller.KeyOf(pool)] = pool
+			pools[fleet.KeyOf(pool)] = pool
 		}
 	}
 	found := slices.Sorted(maps.Values(pools))
@@ -93,10 +93,10 @@ func poolNamed(ctx context.Context, nodes []controller.NodeView, places auto.Pla
 
 // groupsWith returns the resource groups that are looked at where no pool is named: those of the
 // flags, of Nodes, and of the credentials.
-func (v *surveyor) groupsWith(nodes []controller.NodeView) []fleet.ResourceID {
+func (v *surveyor) groupsWith(nodes []assess.NodeView) []fleet.ResourceID {
 	groups := slices.Clone(v.groups)
 	for i := range nodes {
-		if id, ok := controller.InstanceOf(nodes[i].ProviderID); ok {
+		if id, ok := assess.InstanceOf(nodes[i].ProviderID); ok {
 			groups = append(groups, id.Group())
 		}
 	}
@@ -108,7 +108,7 @@ func (v *surveyor) groupsWith(nodes []controller.NodeView) []fleet.ResourceID {
 
 // distinct returns the ids in order, each once.
 func distinct(ids []fleet.ResourceID) []fleet.ResourceID {
-	sorted := slices.SortedFunc(slices.Values(ids), func(a, b fleet.ResourceID) int { return cmp.Compare(controller.KeyOf(a), controller.KeyOf(b)) })
+	sorted := slices.SortedFunc(slices.Values(ids), func(a, b fleet.ResourceID) int { return cmp.Compare(fleet.KeyOf(a), fleet.KeyOf(b)) })
 	return slices.CompactFunc(sorted, fleet.ResourceID.Equal)
 }
 
@@ -170,7 +170,7 @@ func (o *options) nodeOrPool(ctx context.Context, client kubernetes.Interface, p
 		return arg, "", nil
 	case err != nil:
 		return "", "", err
-	case slices.ContainsFunc(nodes, func(n controller.NodeView) bool { return n.Name == arg }):
+	case slices.ContainsFunc(nodes, func(n assess.NodeView) bool { return n.Name == arg }):
 		return arg, "", nil
 	}
 	pool, err = poolNamed(ctx, nodes, places, arg)
