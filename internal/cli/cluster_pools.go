@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s"
@@ -208,13 +209,13 @@ func (p poolChange) named(ctx context.Context, command, name string) (err error)
 	case !fleet.Is(err, fleet.KindNotFound):
 		return err
 	case command == "replace":
-		return refuse(nodeNotFound, "agent "+name, "cluster "+p.cluster.Metadata.Name+" has no such agent", "ortet cluster agents shows those that it has")
+		return refuse(survey.NodeNotFound, "agent "+name, "cluster "+p.cluster.Metadata.Name+" has no such agent", "ortet cluster agents shows those that it has")
 	}
 	names := make([]string, 0, len(p.cluster.Spec.Pools))
 	for _, pool := range p.cluster.Spec.Pools {
 		names = append(names, pool.Name)
 	}
-	return refuse(poolNotFound, "pool "+name, "Azure has no such pool; cluster.yaml names "+strings.Join(names, ", "), "ortet cluster status shows the pools that exist")
+	return refuse(survey.PoolNotFound, "pool "+name, "Azure has no such pool; cluster.yaml names "+strings.Join(names, ", "), "ortet cluster status shows the pools that exist")
 }
 
 // control connects the cluster's pools with Azure and its API server.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -214,7 +213,7 @@ func (o *options) connectBoots(ctx context.Context, budget *controller.Budget) (
 		return lookout{}, err
 	}
 	l.group, l.machines = groupOf(who), o.decorate(c).Machines
-	l.boots = azure.RetryBoots(azure.LimitBoots(c, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
+	l.boots = bootsOf(c)
 	return l, nil
 }
 

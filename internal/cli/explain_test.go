@@ -14,6 +14,7 @@ import (
 
 	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/explain"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -230,7 +231,7 @@ func TestExplainAsNodes(t *testing.T) {
 	for name, console := range consoles {
 		a := assess.Assess(boot, nil, []byte(console), assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})
 		var nodes, explained strings.Builder
-		writeNode(&nodes, nodeStory{Assessment: a}, noon.Add(time.Hour))
+		writeNode(&nodes, survey.Story{Assessment: a}, noon.Add(time.Hour))
 		read, err := explain.Read("console.txt", strings.NewReader(console), 1)
 		if err != nil {
 			t.Fatal(err)

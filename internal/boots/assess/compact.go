@@ -8,7 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// compact returns as much of a Boot as is used again: what extensions report is kept
+// Compact returns as much of a Boot as is used again: what extensions report is kept
 // where they make the node or have a verdict, and bounded.
 func Compact(b fleet.Boot) fleet.Boot {
 	var kept []fleet.ExtensionStatus

@@ -8,7 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// basisDeleted is the basis of a verdict on a machine that was deleted before its
+// BasisDeleted is the basis of a verdict on a machine that was deleted before its
 // Node was Ready.
 const BasisDeleted = "deleted"
 

@@ -134,7 +134,7 @@ func (n *NodeView) of(created, now time.Time) (_ *NodeView, stale bool) {
 	return &v, stale
 }
 
-// clocks is how far Azure's and the API server's are apart at most.
+// Clocks is how far Azure's and the API server's are apart at most.
 const Clocks = 2 * time.Minute
 
 // maxBoot is the longest first boot: that a Node became Ready again later is no evidence
