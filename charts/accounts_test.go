@@ -20,7 +20,6 @@ import (
 
 	"github.com/ortet/ortet/internal/admission"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
-	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -276,7 +275,7 @@ func TestAccountsDoNotReachTheAdmissionServer(t *testing.T) {
 	// What they are for they may do.
 	t.Run("the controller", func(t *testing.T) {
 		nodes := client(t, i.account("r-controller")).CoreV1().Nodes()
-		status := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"` + reachNode + `"},"status":{"conditions":[{"type":"` + controller.ConditionType + `","status":"True"}]}}`
+		status := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"` + reachNode + `"},"status":{"conditions":[{"type":"` + fleet.ConditionBootSucceeded + `","status":"True"}]}}`
 		if _, err := nodes.Patch(i.ctx, reachNode, types.ApplyPatchType, []byte(status), metav1.PatchOptions{FieldManager: "ortet-controller"}, "status"); err != nil {
 			t.Error(err)
 		}

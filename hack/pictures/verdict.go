@@ -4,19 +4,19 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 
 // sourceTexts say in two lines what each source of a verdict is.
-var sourceTexts = map[controller.Source][2]string{
-	controller.FromExtension: {"status of Ortet's", "or any extension"},
-	controller.FromConsole:   {"a line on the", "serial console"},
-	controller.FromAdmission: {"posted to", "ortet admission"},
-	controller.FromNode:      {"the Node is Ready,", "or late"},
-	controller.FromPlatform:  {"Azure reports", "a failure"},
-	controller.FromLog:       {"the serial log", "shows a failure"},
+var sourceTexts = map[assess.Source][2]string{
+	assess.FromExtension: {"status of Ortet's", "or any extension"},
+	assess.FromConsole:   {"a line on the", "serial console"},
+	assess.FromAdmission: {"posted to", "ortet admission"},
+	assess.FromNode:      {"the Node is Ready,", "or late"},
+	assess.FromPlatform:  {"Azure reports", "a failure"},
+	assess.FromLog:       {"the serial log", "shows a failure"},
 }
 
 func verdictOrder() (string, error) {
@@ -25,7 +25,7 @@ func verdictOrder() (string, error) {
 
 	const boxes, gap = 132.0, 9.6
 	c.text(margin, 88, "head", "start", "1  Who reports: the node's own report goes first")
-	sources := controller.Sources()
+	sources := assess.Sources()
 	for i, s := range sources {
 		x := margin + float64(i)*(boxes+gap)
 		text, ok := sourceTexts[s]

@@ -17,11 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/ortet/ortet/internal/admission"
@@ -216,12 +212,8 @@ func (o *options) admissionCluster(ctx context.Context, config *rest.Config, f a
 // clusterInfo finds how nodes reach the API server: what kubeadm publishes for all,
 // else what this process itself uses, unless that is an address within the cluster.
 func (o *options) clusterInfo(ctx context.Context, config *rest.Config, c *admissionkube.Config) error {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
 	if c.Server == "" {
-		c.Server = published(ctx, config)
+		c.Server = admissionkube.Published(ctx, config)
 	}
 	inCluster := o.kubeconfig == "" && config.BearerTokenFile != ""
 	if c.Server == "" && !inCluster {
@@ -235,9 +227,8 @@ func (o *options) clusterInfo(ctx context.Context, config *rest.Config, c *admis
 	if len(c.CA) > 0 {
 		return nil
 	}
-	root, err := client.CoreV1().ConfigMaps(o.namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
-	if err == nil && root.Data["ca.crt"] != "" {
-		c.CA = []byte(root.Data["ca.crt"])
+	var err error
+	if c.CA, err = admissionkube.RootCA(ctx, config, o.namespace); len(c.CA) > 0 {
 		return nil
 	}
 	if loadErr := rest.LoadTLSFiles(config); loadErr != nil {
@@ -247,32 +238,6 @@ func (o *options) clusterInfo(ctx context.Context, config *rest.Config, c *admis
 		return fmt.Errorf("find who signs the API server's certificate: the ConfigMap %s/kube-root-ca.crt has none, nor has the kubeconfig; name a file with --ca: %w", o.namespace, err)
 	}
 	return nil
-}
-
-// published is the address of kube-public/cluster-info, which everybody may read; ""
-// where there is none.
-func published(ctx context.Context, config *rest.Config) string {
-	client, err := kubernetes.NewForConfig(rest.AnonymousClientConfig(config))
-	if err != nil {
-		return ""
-	}
-	info, err := client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx, "cluster-info", metav1.GetOptions{})
-	if err != nil {
-		return ""
-	}
-	return serverIn(info)
-}
-
-// serverIn reads the address of a cluster-info.
-func serverIn(info *corev1.ConfigMap) string {
-	config, err := clientcmd.Load([]byte(info.Data["kubeconfig"]))
-	if err != nil {
-		return ""
-	}
-	for _, c := range config.Clusters {
-		return c.Server
-	}
-	return ""
 }
 
 // lead approves certificates and looks for what is gone: in one replica at a time.

@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -144,7 +143,7 @@ func (p *pooled) run(t *testing.T, args string) (code int, out, err string) {
 	code = Run(t.Context(), strings.Fields(args), Process{
 		In: strings.NewReader(""), Out: &stdout, Err: &stderr, Version: "v0-test",
 		Getenv: func(name string) string { return map[string]string{"NODE_NAME": "twin000000"}[name] },
-		pools: func(_ context.Context, _ work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
+		pools: func(_ context.Context, _ work, show poolShow, config *auto.Config) (survey.Finder, error) {
 			p.show = show
 			config.Nodes, config.Now = p, func() time.Time { return noon }
 			config.Places = func() auto.Places { return &azure.Places{} }
@@ -160,7 +159,7 @@ func (p *pooled) run(t *testing.T, args string) (code int, out, err string) {
 			for _, n := range p.nodes {
 				ids = append(ids, n.ProviderID)
 			}
-			return providerNodes(ids...), nil
+			return survey.Finder{Nodes: providerNodes(ids...)}, nil
 		},
 	})
 	for l := range strings.Lines(stdout.String()) {

@@ -28,7 +28,8 @@ func TestBootInACluster(t *testing.T) {
 	}
 	for i := range 5 {
 		for j, version := range []string{"2026.11.20", "2026.11.21"} {
-			m := aKept(t, 10*j+i, version, "aaaa", time.Duration(24*j+i)*time.Hour, 2e6)
+			r := aKept(t, 10*j+i, version, "aaaa", time.Duration(24*j+i)*time.Hour, 2e6)
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: "ortet-system", Labels: r.Labels, Annotations: r.Annotations}, Data: r.Data, BinaryData: r.Binary}
 			if _, err := admin.CoreV1().ConfigMaps(m.Namespace).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}

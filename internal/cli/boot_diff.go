@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/boots/timeline/draw"
 	"github.com/ortet/ortet/internal/wire"
@@ -16,8 +17,8 @@ import (
 
 // bootDiff is what ortet boot diff gives.
 type bootDiff struct {
-	A          choice              `json:"a"`
-	B          choice              `json:"b"`
+	A          survey.Choice       `json:"a"`
+	B          survey.Choice       `json:"b"`
 	Difference timeline.Difference `json:"difference"`
 }
 
@@ -44,14 +45,14 @@ duration.`,
 				return err
 			}
 			var d bootDiff
-			if d.A, err = kept.choose(cmd.Context(), args[0], true); err != nil {
+			if d.A, err = chooseBoots(cmd.Context(), kept, args[0], true); err != nil {
 				return err
 			}
-			if d.B, err = kept.choose(cmd.Context(), args[1], true); err != nil {
+			if d.B, err = chooseBoots(cmd.Context(), kept, args[1], true); err != nil {
 				return err
 			}
 			o.tellUnread(kept)
-			d.Difference = timeline.Diff(d.A.timelines(), d.B.timelines())
+			d.Difference = timeline.Diff(d.A.Timelines(), d.B.Timelines())
 			if o.output == "html" {
 				return o.bootDiffPage(out, d)
 			}
@@ -69,12 +70,12 @@ duration.`,
 // bootDiffPage writes the page of a comparison.
 func (o *options) bootDiffPage(out string, d bootDiff) error {
 	sides := make([]draw.Side, 0, 2)
-	for _, c := range []choice{d.A, d.B} {
-		i := medianBoot(c.timelines())
+	for _, c := range []survey.Choice{d.A, d.B} {
+		i := medianBoot(c.Timelines())
 		if i < 0 {
 			return fmt.Errorf("%s: there is no boot to draw", c.What)
 		}
-		sides = append(sides, draw.Side{Name: c.What, Boot: c.boots[i].timeline()})
+		sides = append(sides, draw.Side{Name: c.What, Boot: c.Boots[i].Timeline()})
 	}
 	if out == "" && columnsOf(o.process.Out) > 0 {
 		return usagef("-o html is nothing for a terminal: name a file with --out, or redirect it")
@@ -104,8 +105,8 @@ func medianBoot(boots []timeline.Timeline) int {
 
 func writeBootDiff(w io.Writer, d bootDiff) {
 	x := d.Difference
-	paragraph(w, resultWidth, "A  ", "   ", fmt.Sprintf("%s: %s", d.A.What, boots(x.A, len(d.A.boots))))
-	paragraph(w, resultWidth, "B  ", "   ", fmt.Sprintf("%s: %s", d.B.What, boots(x.B, len(d.B.boots))))
+	paragraph(w, resultWidth, "A  ", "   ", fmt.Sprintf("%s: %s", d.A.What, boots(x.A, len(d.A.Boots))))
+	paragraph(w, resultWidth, "B  ", "   ", fmt.Sprintf("%s: %s", d.B.What, boots(x.B, len(d.B.Boots))))
 	if x.A > 0 && x.B > 0 {
 		fmt.Fprintln(w)
 		t := x.Total

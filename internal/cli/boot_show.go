@@ -21,12 +21,12 @@ stored, or else the one on the Node.
 			if err != nil {
 				return err
 			}
-			b, err := kept.node(cmd.Context(), args[0], f.boot)
+			b, err := kept.Node(cmd.Context(), args[0], f.boot)
 			o.tellUnread(kept)
 			if err != nil {
 				return err
 			}
-			return o.draw(cmd.Context(), f, b.timeline())
+			return o.draw(cmd.Context(), f, b.Timeline())
 		},
 	}
 	f.add(c, "boot `ID` or its prefix (default: the last boot)")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/boots/timeline/draw"
 	"github.com/ortet/ortet/internal/wire"
@@ -14,7 +15,7 @@ import (
 
 // bootStats is what ortet boot stats gives.
 type bootStats struct {
-	choice
+	survey.Choice
 	Boots      uint64            `json:"boots"`      // that came to an end
 	Incomplete uint64            `json:"incomplete"` // that did not, as far as it is known: they are not counted
 	Stages     []timeline.Figure `json:"stages"`
@@ -37,7 +38,7 @@ versions: in total, by stage, and by entry of their critical paths. VERSION may 
 			if err != nil {
 				return err
 			}
-			c, err := kept.choose(cmd.Context(), args[0], false)
+			c, err := chooseBoots(cmd.Context(), kept, args[0], false)
 			o.tellUnread(kept)
 			if err != nil {
 				return err
@@ -50,12 +51,12 @@ versions: in total, by stage, and by entry of their critical paths. VERSION may 
 	return c
 }
 
-func statsOf(c choice) bootStats {
+func statsOf(c survey.Choice) bootStats {
 	var s timeline.Stats
-	for _, b := range c.boots {
-		s.AddReport(b.report, b.record.Cloud())
+	for _, b := range c.Boots {
+		s.AddReport(b.Report, b.Record.Cloud())
 	}
-	out := bootStats{choice: c, Boots: s.Boots, Incomplete: s.Incomplete}
+	out := bootStats{Choice: c, Boots: s.Boots, Incomplete: s.Incomplete}
 	if s.Boots > 0 {
 		out.Stages, out.Spans = s.StageFigures(), s.SpanFigures()
 	}

@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubeclient "k8s.io/client-go/kubernetes/fake"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -31,7 +29,7 @@ const someGallery = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compu
 
 // aKept is a boot of a node that takes that long to its kubelet, as a controller
 // keeps it.
-func aKept(t *testing.T, node int, version, boot string, stored time.Duration, config wire.Micros) *corev1.ConfigMap {
+func aKept(t *testing.T, node int, version, boot string, stored time.Duration, config wire.Micros) fleet.Record {
 	t.Helper()
 	kernel := noon.Add(stored - 5*time.Minute)
 	report := wire.BootReport{
@@ -43,48 +41,44 @@ func aKept(t *testing.T, node int, version, boot string, stored time.Duration, c
 			{Name: "kubelet.service", Activating: 4.5e6 + config, Activated: 5e6 + config, After: []string{"cloud-config.service"}},
 		},
 	}
-	m, err := controller.BootRecord{Node: report.Node, Pool: bootPool, Instance: bootPool.Child("virtualMachines", fmt.Sprint(node)), VMID: report.VMID, BootID: boot,
+	r, err := assess.BootRecord{Node: report.Node, Pool: bootPool, Instance: bootPool.Child("virtualMachines", fmt.Sprint(node)), VMID: report.VMID, BootID: boot,
 		Image: someGallery + version, Stored: noon.Add(stored), Created: kernel.Add(-20 * time.Second), NodeCreated: kernel.Add((6e6 + config).Duration()).Truncate(time.Second),
-		NodeReady: kernel.Add((9e6 + config).Duration()).Truncate(time.Second)}.ConfigMap("ortet-system", report)
+		NodeReady: kernel.Add((9e6 + config).Duration()).Truncate(time.Second)}.Record(report)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return r
 }
 
 // someKept are five boots of each of two image versions, of which the second is
 // slower, and a reboot of node 3.
-func someKept(t *testing.T) *keptBoots {
+func someKept(t *testing.T) *survey.KeptBoots {
 	t.Helper()
-	k := &keptBoots{client: kubeclient.NewClientset(), namespace: "ortet-system"}
-	put := func(m *corev1.ConfigMap) {
-		if _, err := k.client.CoreV1().ConfigMaps(k.namespace).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	var all recordList
+	put := func(r fleet.Record) { all = append(all, r) }
 	for i := range 5 {
 		put(aKept(t, i, "2026.11.20", fmt.Sprintf("aaaa-%d", i), time.Duration(i)*time.Hour, wire.Micros(2e6+i*1e5)))
 		put(aKept(t, 10+i, "2026.11.21", fmt.Sprintf("bbbb-%d", i), time.Duration(24+i)*time.Hour, wire.Micros(11e6+i*1e5)))
 	}
 	put(aKept(t, 3, "2026.11.20", "cccc-3", 12*time.Hour, 3e6))
 	broken := aKept(t, 99, "2026.11.20", "dddd", 0, 2e6)
-	broken.BinaryData = nil
+	broken.Binary = nil
 	put(broken)
-	return k
+	return &survey.KeptBoots{Records: all, Nodes: nodeList{}, Namespace: "ortet-system"}
 }
 
 func TestBootOfANode(t *testing.T) {
 	k := someKept(t)
+	var nodes nodeList
 	report := wire.BootReport{Version: wire.BootReportVersion, Node: "node-7", VMID: "71111111-2222-4333-8444-555555555555", BootID: "eeee", Image: someGallery + "2026.11.21", System: wire.SystemTimes{Userspace: 1e6}}
 	value, err := wire.EncodeBootAnnotation(report)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, annotations := range map[string]map[string]string{"node-7": {wire.BootAnnotation: value}, "node-8": nil, "node-9": {wire.BootAnnotation: "v9:"}} {
-		if _, err := k.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		nodes = append(nodes, fleet.Node{Name: name, Annotations: annotations})
 	}
+	k.Nodes = nodes
 	for _, c := range []struct{ node, boot, want, says string }{
 		{"node-3", "", "cccc-3", ""}, // the last one
 		{"NODE-3", "AAAA", "aaaa-3", ""},
@@ -94,10 +88,10 @@ func TestBootOfANode(t *testing.T) {
 		{"node-9", "", "", wire.BootAnnotation},
 		{"nobody", "", "", "the cluster has no such Node"},
 	} {
-		b, err := k.node(t.Context(), c.node, c.boot)
+		b, err := k.Node(t.Context(), c.node, c.boot)
 		switch {
-		case c.says == "" && (err != nil || b.report.BootID != c.want || b.timeline().Node == ""):
-			t.Errorf("%s %s: %+v, %v; want %s", c.node, c.boot, b.record, err, c.want)
+		case c.says == "" && (err != nil || b.Report.BootID != c.want || b.Timeline().Node == ""):
+			t.Errorf("%s %s: %+v, %v; want %s", c.node, c.boot, b.Record, err, c.want)
 		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("%s %s: %v, want %q", c.node, c.boot, err, c.says)
 		}
@@ -124,13 +118,13 @@ func TestBootChoice(t *testing.T) {
 		{"@latest", "", 0, "want a node, POOL or POOL@VERSION"},
 		{"pool1@", "", 0, "want a node, POOL or POOL@VERSION"},
 	} {
-		got, err := k.choose(t.Context(), c.name, true)
-		if c.says == "" && (err != nil || got.What != c.what || len(got.boots) != c.boots) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %s with %d boots, %v; want %+v", c.name, got.What, len(got.boots), err, c)
+		got, err := chooseBoots(t.Context(), k, c.name, true)
+		if c.says == "" && (err != nil || got.What != c.what || len(got.Boots) != c.boots) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %s with %d boots, %v; want %+v", c.name, got.What, len(got.Boots), err, c)
 		}
 	}
-	if len(k.notes) == 0 || !strings.Contains(k.notes[0], "the stored boot") {
-		t.Errorf("nothing is said of the one that cannot be read: %q", k.notes)
+	if len(k.Notes) == 0 || !strings.Contains(k.Notes[0], "the stored boot") {
+		t.Errorf("nothing is said of the one that cannot be read: %q", k.Notes)
 	}
 }
 
@@ -147,8 +141,8 @@ func shown(t *testing.T, name, text string) {
 
 func TestBootsShown(t *testing.T) {
 	k := someKept(t)
-	choose := func(name string) choice {
-		c, err := k.choose(t.Context(), name, true)
+	choose := func(name string) survey.Choice {
+		c, err := chooseBoots(t.Context(), k, name, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,11 +151,11 @@ func TestBootsShown(t *testing.T) {
 	diff := func(a, b string) string {
 		var out strings.Builder
 		d := bootDiff{A: choose(a), B: choose(b)}
-		d.Difference = timeline.Diff(d.A.timelines(), d.B.timelines())
+		d.Difference = timeline.Diff(d.A.Timelines(), d.B.Timelines())
 		writeBootDiff(&out, d)
 		return out.String()
 	}
-	stats := func(c choice) string {
+	stats := func(c survey.Choice) string {
 		var out strings.Builder
 		writeBootStats(&out, statsOf(c))
 		return out.String()
@@ -170,7 +164,7 @@ func TestBootsShown(t *testing.T) {
 	shown(t, "boot-diff-nodes", diff("node-12", "node-3"))
 	shown(t, "boot-stats", stats(choose("pool1@latest")))
 	none := choose("node-3")
-	none.boots = nil
+	none.Boots = nil
 	shown(t, "boot-stats-none", stats(none))
 
 	// What programs read.
@@ -270,7 +264,7 @@ func TestBootIsSentAsATrace(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	defer s.Close()
-	_, report, err := controller.ReadBoot(aKept(t, 1, "1", "aaaa", 0, 2e6))
+	_, report, err := assess.ReadBoot(aKept(t, 1, "1", "aaaa", 0, 2e6))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,11 @@ func (f *captureFlags) runAbandon(cmd *cobra.Command, o *options, arg string) er
 	if err != nil {
 		return err
 	}
-	node, pool, err := o.nodeOrPool(ctx, c.client, c.places(), arg)
+	find, err := c.finder(o, nil)
+	if err != nil {
+		return err
+	}
+	node, pool, err := find.NodeOrPool(ctx, arg)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/workflow"
@@ -55,8 +54,8 @@ func (f *captureFlags) runPools(ctx context.Context, o *options) error {
 	if err := f.complete(""); err != nil {
 		return err
 	}
-	var shows map[controller.Key]*progress
-	show := func(pool fleet.ResourceID) *progress { return shows[controller.KeyOf(pool)] }
+	var shows map[fleet.Key]*progress
+	show := func(pool fleet.ResourceID) *progress { return shows[fleet.KeyOf(pool)] }
 	a, pools, err := f.open(ctx, o, f.work(o), show, auto.Config{Request: f.request, MaxParallel: f.maxParallel})
 	if err != nil {
 		return err
@@ -186,16 +185,16 @@ func shortError(r auto.Result) string {
 
 // showPools makes the displays of captures side by side, by pool: the usual one for a
 // single pool, else lines that begin with the pool's name. That of "" is for all.
-func (o *options) showPools(pools []fleet.ResourceID) map[controller.Key]*progress {
+func (o *options) showPools(pools []fleet.ResourceID) map[fleet.Key]*progress {
 	if len(pools) == 1 {
 		one := o.newProgress()
-		return map[controller.Key]*progress{"": one, controller.KeyOf(pools[0]): one}
+		return map[fleet.Key]*progress{"": one, fleet.KeyOf(pools[0]): one}
 	}
 	lock, name := &sync.Mutex{}, poolNames(pools)
-	shows := map[controller.Key]*progress{"": newProgress(sharedWriter{lock, o.process.Err, ""}, o.process.Getenv)}
+	shows := map[fleet.Key]*progress{"": newProgress(sharedWriter{lock, o.process.Err, ""}, o.process.Getenv)}
 	o.waits.through(shows[""].Say)
 	for _, id := range pools {
-		shows[controller.KeyOf(id)] = newProgress(sharedWriter{lock, o.process.Err, name(id) + ": "}, o.process.Getenv)
+		shows[fleet.KeyOf(id)] = newProgress(sharedWriter{lock, o.process.Err, name(id) + ": "}, o.process.Getenv)
 	}
 	return shows
 }

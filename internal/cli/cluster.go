@@ -120,9 +120,11 @@ func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (s *sit
 		}
 	}
 	var who credential.Credentials
-	if s.arm, s.cloud, who, err = logInBoth(ctx, c.options); err != nil {
+	var cloud *arm.Cloud
+	if s.arm, cloud, who, err = logInBoth(ctx, c.options); err != nil {
 		return nil, err
 	}
+	s.cloud = c.decorate(cloud)
 	s.subscription = cmp.Or(c.subscription, c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription)
 	if s.subscription == "" {
 		return nil, fmt.Errorf("cannot find the Azure subscription: credentials of %s do not name one; give --subscription ID or set AZURE_SUBSCRIPTION_ID", who.Source)

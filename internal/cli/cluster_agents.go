@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -59,9 +60,9 @@ type agentView struct {
 	ID       fleet.ResourceID `json:"id"`
 }
 
-func (c *clusterOptions) printAgents(in *site, s survey) error {
+func (c *clusterOptions) printAgents(in *site, s survey.Survey) error {
 	agents, rows := []agentView{}, [][]string{{"INSTANCE", "NODE", "POWER", "VERDICT", "IMAGE", "AGE"}}
-	for _, n := range s.stories {
+	for _, n := range s.Stories {
 		if n.Gone || n.Boot == nil || !n.Instance.Group().Equal(in.group) {
 			continue
 		}
@@ -70,13 +71,13 @@ func (c *clusterOptions) printAgents(in *site, s survey) error {
 			Image: n.Boot.Image, Created: n.Created, ID: n.Instance,
 		}
 		agents = append(agents, a)
-		rows = append(rows, cells(a.Instance, a.Node, a.Power, strings.TrimSpace(a.Verdict+" "+a.Reason), imageTitle(a.Image), age(a.Created, s.now)))
+		rows = append(rows, cells(a.Instance, a.Node, a.Power, strings.TrimSpace(a.Verdict+" "+a.Reason), imageTitle(a.Image), age(a.Created, s.Now)))
 	}
 	var names []string
 	for _, a := range agents {
 		names = append(names, first(a.Node, string(a.ID)))
 	}
-	err := c.printNames(map[string]any{"agents": agents, "notes": nonNil(s.notes), "unread": nonNil(s.unread)}, names, func(w io.Writer) {
+	err := c.printNames(map[string]any{"agents": agents, "notes": nonNil(s.Notes), "unread": nonNil(s.Unread)}, names, func(w io.Writer) {
 		if len(agents) == 0 {
 			say(w, "Cluster %s has no agents. See ortet cluster scale.", in.cluster.Metadata.Name)
 			return
@@ -84,8 +85,8 @@ func (c *clusterOptions) printAgents(in *site, s survey) error {
 		writeTable(w, rows, shrink{4, 12}, shrink{3, 16}, shrink{1, 12}, shrink{0, 10})
 	})
 	c.tellNotes(s)
-	for _, u := range s.unread {
-		paragraph(c.process.Err, columnsOf(c.process.Err), "note: ", "  ", u)
+	for _, u := range s.Unread {
+		c.note(u)
 	}
 	return err
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -287,7 +288,7 @@ func TestHole02TerminalsCarryOutNothing(t *testing.T) {
 	all := stories()
 	all[3].Verdict.Evidence[0].Lines = []string{"\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07failed"}
 	all[3].Verdict.Message = "\x1b[31mred"
-	if err := o.printNode(survey{stories: all[3:4], now: noon}, all[3].HostName); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), "failed") {
+	if err := o.printNode(survey.Survey{Stories: all[3:4], Now: noon}, all[3].HostName); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), "failed") {
 		t.Errorf("%v: %q", err, out.String())
 	}
 	writeError(&said, fmt.Errorf("node says \x1b[2J"))

@@ -11,12 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/agents"
@@ -208,13 +204,13 @@ func (p poolChange) named(ctx context.Context, command, name string) (err error)
 	case !fleet.Is(err, fleet.KindNotFound):
 		return err
 	case command == "replace":
-		return refuse(nodeNotFound, "agent "+name, "cluster "+p.cluster.Metadata.Name+" has no such agent", "ortet cluster agents shows those that it has")
+		return refuse(survey.NodeNotFound, "agent "+name, "cluster "+p.cluster.Metadata.Name+" has no such agent", "ortet cluster agents shows those that it has")
 	}
 	names := make([]string, 0, len(p.cluster.Spec.Pools))
 	for _, pool := range p.cluster.Spec.Pools {
 		names = append(names, pool.Name)
 	}
-	return refuse(poolNotFound, "pool "+name, "Azure has no such pool; cluster.yaml names "+strings.Join(names, ", "), "ortet cluster status shows the pools that exist")
+	return refuse(survey.PoolNotFound, "pool "+name, "Azure has no such pool; cluster.yaml names "+strings.Join(names, ", "), "ortet cluster status shows the pools that exist")
 }
 
 // control connects the cluster's pools with Azure and its API server.
@@ -223,22 +219,11 @@ func (c *clusterOptions) control(ctx context.Context, control agents.Control) (p
 	if err != nil {
 		return p, err
 	}
-	config, err := o.kubernetes()
+	k, err := o.openCluster(ctx)
 	if err != nil {
 		return p, err
 	}
-	if err := o.reach(ctx, config); err != nil {
-		return p, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return p, fmt.Errorf("set up the Kubernetes client: %w", err)
-	}
-	k, err := kube.New(kube.Config{REST: config, Namespace: c.namespace, Logger: c.log, Identity: localHolder()})
-	if err != nil {
-		return p, err
-	}
-	control.ARM, control.Cloud, control.Nodes, control.Group, control.Now = in.arm, in.cloud, clusterNodes{Cluster: k, client: client}, in.group, time.Now
+	control.ARM, control.Cloud, control.Nodes, control.Group, control.Now = in.arm, in.cloud, k, in.group, time.Now
 	control.Report = func(machine, what string) {
 		fmt.Fprintf(c.process.Err, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), machine, what)
 	}
@@ -262,25 +247,4 @@ func (d drains) Lower(ctx context.Context, pool string, n int64, report func(str
 	}
 	p.Report = func(machine, what string) { report(machine + ": " + what) }
 	return p.Lower(ctx, pool, n)
-}
-
-// clusterNodes are the Nodes of an elastic cluster by its API server.
-type clusterNodes struct {
-	*kube.Cluster
-	client kubernetes.Interface
-}
-
-// Forget implements agents.Nodes. k3s keeps a hash of the node password in a Secret, by which
-// it refuses another machine of the name (k3s documentation, "Node registration").
-func (k clusterNodes) Forget(ctx context.Context, name, uid string) error {
-	id := types.UID(uid)
-	err := k.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return &fleet.Error{Op: "delete node", Resource: "node " + name, Err: err}
-	}
-	err = k.client.CoreV1().Secrets("kube-system").Delete(ctx, name+".node-password.k3s", metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return &fleet.Error{Op: "delete the node password", Resource: "secret kube-system/" + name + ".node-password.k3s", Err: err}
-	}
-	return nil
 }

@@ -14,7 +14,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ortet/ortet/internal/azure/arm"
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/boots/survey"
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/donors"
@@ -75,8 +77,8 @@ func fixedValues(values ...string) completionSource {
 	return func(context.Context, *completionLine) []string { return slices.Clone(values) }
 }
 
-// client asks once, and starts no program that asks a person.
-func (l *completionLine) client() (kubernetes.Interface, error) {
+// access starts no program that asks a person.
+func (l *completionLine) access() (*rest.Config, error) {
 	config, err := l.kubernetes()
 	if err != nil {
 		return nil, err
@@ -85,17 +87,37 @@ func (l *completionLine) client() (kubernetes.Interface, error) {
 	if config.ExecProvider != nil {
 		config.ExecProvider.StdinUnavailable = true
 	}
+	return config, nil
+}
+
+// client asks once.
+func (l *completionLine) client() (kubernetes.Interface, error) {
+	config, err := l.access()
+	if err != nil {
+		return nil, err
+	}
 	return kubernetes.NewForConfig(config)
 }
 
-func (l *completionLine) nodes(ctx context.Context) []controller.NodeView {
-	client, err := l.client()
+// cluster asks once.
+func (l *completionLine) cluster() (*kube.Cluster, error) {
+	config, err := l.access()
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(kube.Config{REST: config, Namespace: l.namespace, ReadRetries: -1})
+}
+
+func (l *completionLine) nodes(ctx context.Context) (nodes []fleet.Node) {
+	c, err := l.cluster()
 	if err != nil {
 		return nil
 	}
-	nodes, err := listNodes(ctx, client)
-	if err != nil {
-		return nil
+	for n, err := range c.Nodes(ctx) {
+		if err != nil {
+			return nil
+		}
+		nodes = append(nodes, n)
 	}
 	return nodes
 }
@@ -117,7 +139,7 @@ func nodesToCapture(ctx context.Context, l *completionLine) []string {
 
 // poolOfNode is the scale set of a Node's provider id; "" where only Azure knows it, as of
 // a Flexible scale set.
-func poolOfNode(n controller.NodeView) fleet.ResourceID {
+func poolOfNode(n fleet.Node) fleet.ResourceID {
 	return fleet.ResourceID(strings.TrimPrefix(n.ProviderID, "azure://")).UniformPool()
 }
 
@@ -218,12 +240,12 @@ func generations(ctx context.Context, l *completionLine) (out []string) {
 	return out
 }
 
-func (l *completionLine) boots(ctx context.Context, label, name string) []keptBoot {
-	client, err := l.client()
+func (l *completionLine) boots(ctx context.Context, label, name string) []survey.KeptBoot {
+	c, err := l.cluster()
 	if err != nil {
 		return nil
 	}
-	boots, err := (&keptBoots{client: client, namespace: l.namespace}).of(ctx, label, name)
+	boots, err := (&survey.KeptBoots{Records: c, Nodes: c, Namespace: l.namespace}).Of(ctx, label, name)
 	if err != nil {
 		return nil
 	}
@@ -236,9 +258,9 @@ func bootVersions(ctx context.Context, l *completionLine) []string {
 	if !is {
 		return nil
 	}
-	out := []string{pool + "@" + latestVersion, pool + "@" + previousVersion}
-	for _, b := range slices.Backward(l.boots(ctx, controller.BootPoolLabel, pool)) {
-		out = append(out, pool+"@"+b.record.ImageVersion())
+	out := []string{pool + "@" + survey.LatestVersion, pool + "@" + survey.PreviousVersion}
+	for _, b := range slices.Backward(l.boots(ctx, assess.BootPoolLabel, pool)) {
+		out = append(out, pool+"@"+b.Record.ImageVersion())
 	}
 	return out
 }
@@ -248,8 +270,8 @@ func bootIDs(ctx context.Context, l *completionLine) (out []string) {
 	if len(l.args) == 0 {
 		return nil
 	}
-	for _, b := range slices.Backward(l.boots(ctx, controller.BootNodeLabel, l.args[0])) {
-		out = append(out, b.report.BootID)
+	for _, b := range slices.Backward(l.boots(ctx, assess.BootNodeLabel, l.args[0])) {
+		out = append(out, b.Report.BootID)
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
@@ -31,16 +32,17 @@ type pusher interface {
 }
 
 // openRollouts connects with the cluster and Azure; tests replace it.
-type openRollouts func(ctx context.Context, report func(line string)) (pusher, kubernetes.Interface, error)
+type openRollouts func(ctx context.Context, report func(line string)) (pusher, survey.Finder, error)
 
 // configOptions are what every command of ortet config takes.
 type configOptions struct {
 	*options
 	connect openRollouts
+	groups  []string // in which a pool is found by its name too
 }
 
 func newConfig(o *options) *cobra.Command {
-	c := &configOptions{o, o.openRollout}
+	c := &configOptions{options: o, connect: o.openRollout}
 	if o.process.rollouts != nil {
 		c.connect = o.process.rollouts
 	}
@@ -67,32 +69,34 @@ func caller() string {
 }
 
 // openRollout connects with the cluster and Azure, and logs in.
-func (o *options) openRollout(ctx context.Context, report func(line string)) (pusher, kubernetes.Interface, error) {
+func (o *options) openRollout(ctx context.Context, report func(line string)) (pusher, survey.Finder, error) {
+	var none survey.Finder
+	c, err := o.openCluster(ctx)
+	if err != nil {
+		return nil, none, err
+	}
 	config, err := o.kubernetes()
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := o.reach(ctx, config); err != nil {
-		return nil, nil, err
+		return nil, none, err
 	}
 	config.QPS, config.Burst = 50, 100 // a wave annotates and reads many Nodes
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("set up the Kubernetes client: %w", err)
+		return nil, none, fmt.Errorf("set up the Kubernetes client: %w", err)
 	}
-	resources, cloud, _, err := logInBoth(ctx, o)
+	resources, cloud, who, err := logInBoth(ctx, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, none, err
 	}
 	return push.New(push.Options{
-		ARM: azure.LimitResources(resources, azure.Limits{}), Cloud: cloud, Kube: client, Namespace: o.namespace,
+		ARM: azure.LimitResources(resources, azure.Limits{}), Cloud: o.decorate(cloud), Kube: client, Namespace: o.namespace,
 		Now: time.Now, By: caller(), Report: report, CheckKubelet: file.CheckKubelet,
-	}), client, nil
+	}), o.finder(c, uniformOnly{}, bootsOf(cloud), nil, groupOf(who)), nil
 }
 
 // poolCommand is a command whose argument is POOL.
 func (c *configOptions) poolCommand(use, short, long string, run func(ctx context.Context, arg string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long,
+	cmd := &cobra.Command{Use: use, Short: short, Long: long,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := oneArgument("the pool: a scale set's name or ARM id")(cmd, args); err != nil {
 				return err
@@ -101,9 +105,11 @@ func (c *configOptions) poolCommand(use, short, long string, run func(ctx contex
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args[0]) },
 	}
+	groupsFlag(cmd.Flags(), &c.groups)
+	return cmd
 }
 
-// open connects, and finds the pool.
+// open connects, and finds the pool: to change it where a push is shown.
 func (c *configOptions) open(ctx context.Context, arg string, show *progress) (pusher, fleet.ResourceID, error) {
 	report := func(line string) {
 		if show != nil {
@@ -112,13 +118,22 @@ func (c *configOptions) open(ctx context.Context, arg string, show *progress) (p
 			show.Say(strings.TrimSuffix(b.String(), "\n"))
 		}
 	}
-	p, client, err := c.connect(ctx, report)
+	p, find, err := c.connect(ctx, report)
 	if err != nil {
 		return nil, "", err
 	}
-	id, err := c.pool(ctx, client, uniformOnly{}, arg)
+	more, err := groups(c.groups)
+	if err != nil {
+		return nil, "", err
+	}
+	find.Groups = append(more, find.Groups...)
+	to := find.ToRead
+	if show != nil {
+		to = find.ToChange
+	}
+	id, err := to(ctx, arg)
 	var refused *workflow.Refused
-	if errors.As(err, &refused) && refused.Problems[0].Code == poolNotFound {
+	if survey.IsPoolNotFound(err) && errors.As(err, &refused) {
 		refused.Problems[0].WayOut += "; ortet config serves Uniform scale sets alone, not Flexible ones"
 	}
 	return p, id, err

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
@@ -66,9 +66,9 @@ func runConfig(t *testing.T, f *fakePusher, in string, args ...string) (code int
 	var stdout, stderr strings.Builder
 	code = Run(t.Context(), append([]string{"config"}, args...), Process{
 		In: strings.NewReader(in), Out: &stdout, Err: &stderr, Getenv: func(string) string { return "" },
-		rollouts: func(_ context.Context, report func(string)) (pusher, kubernetes.Interface, error) {
+		rollouts: func(_ context.Context, report func(string)) (pusher, survey.Finder, error) {
 			f.report = report
-			return f, providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), nil
+			return f, survey.Finder{Nodes: providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), Places: uniformOnly{}}, nil
 		},
 	})
 	return code, stdout.String(), stderr.String()
@@ -93,9 +93,9 @@ func TestInterruptedOutcomeIsShownAlone(t *testing.T) {
 	var out, said strings.Builder
 	code := Run(ctx, []string{"config", "push", string(pool1), "-f", aConfig(t), "--key", key}, Process{
 		In: strings.NewReader(""), Out: &out, Err: &said, Getenv: func(string) string { return "" },
-		rollouts: func(_ context.Context, report func(string)) (pusher, kubernetes.Interface, error) {
+		rollouts: func(_ context.Context, report func(string)) (pusher, survey.Finder, error) {
 			f.report = report
-			return stoppedPusher{f, stop}, providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), nil
+			return stoppedPusher{f, stop}, survey.Finder{Nodes: providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), Places: uniformOnly{}}, nil
 		},
 	})
 	if code != workflow.ExitNeedsPerson || !strings.HasSuffix(said.String(), "node b has generation 6\n") {

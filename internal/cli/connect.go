@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -23,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
@@ -65,13 +65,19 @@ func (d *leaseDuration) Set(text string) error {
 
 // A connection is the cluster and Azure, logged in.
 type connection struct {
-	client kubernetes.Interface
 	config capture.Config   // all but Holder, Report and Others
+	boots  azure.Boots      // lists scale sets
 	group  fleet.ResourceID // that the credentials name
 }
 
 // places finds the scale sets of one list of Nodes.
 func (c connection) places() auto.Places { return &azure.Places{Reader: c.config.Cloud} }
+
+// finder finds pools, also in the resource groups of --resource-group.
+func (c connection) finder(o *options, named []string) (survey.Finder, error) {
+	more, err := groups(named)
+	return o.finder(c.config.Cluster, c.places(), c.boots, more, c.group), err
+}
 
 // services capture and roll back. Each undoes what the other has begun.
 type services struct {
@@ -132,29 +138,18 @@ func (o *options) connect(ctx context.Context, show *progress, w work) (services
 
 // open connects by the flags and the environment, and logs in.
 func (o *options) open(ctx context.Context, w work) (connection, error) {
-	config, err := o.kubernetes()
+	c, err := o.openCluster(ctx)
 	if err != nil {
-		return connection{}, err
-	}
-	c, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: localHolder()})
-	if err != nil {
-		return connection{}, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return connection{}, fmt.Errorf("set up the Kubernetes client: %w", err)
-	}
-	if err := o.reach(ctx, config); err != nil {
 		return connection{}, err
 	}
 	cloud, who, err := logIn(ctx, o, arm.New)
 	if err != nil {
 		return connection{}, err
 	}
-	decorated := o.decorate(cloud)
-	return connection{client: client, group: groupOf(who), config: capture.Config{
+	decorated, boots := o.decorate(cloud), bootsOf(cloud)
+	return connection{boots: boots, group: groupOf(who), config: capture.Config{
 		Cloud:      decorated,
-		Cluster:    capture.Identify(c, decorated, scaleSetsOf(cloud, who, w.pools), time.Now),
+		Cluster:    capture.Identify(c, decorated, scaleSetsOf(boots, who, w.pools), time.Now),
 		Journal:    c.Journals(),
 		Log:        o.log,
 		Now:        time.Now,
@@ -172,7 +167,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 // scaleSetsOf lists the scale sets that a Node without Azure's provider id may be of: those
 // of the resource group that the credentials name, and of the groups of pools, a canary's
 // among them.
-func scaleSetsOf(cloud *arm.Cloud, who credential.Credentials, pools []string) func(context.Context) ([]fleet.ResourceID, error) {
+func scaleSetsOf(boots azure.Boots, who credential.Credentials, pools []string) func(context.Context) ([]fleet.ResourceID, error) {
 	var groups []fleet.ResourceID
 	if group := groupOf(who); group != "" {
 		groups = append(groups, group)
@@ -182,7 +177,6 @@ func scaleSetsOf(cloud *arm.Cloud, who credential.Credentials, pools []string) f
 			groups = append(groups, group)
 		}
 	}
-	boots := azure.RetryBoots(azure.LimitBoots(cloud, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
 	return func(ctx context.Context) (sets []fleet.ResourceID, err error) {
 		for _, group := range groups {
 			found, err := boots.Pools(ctx, group)
@@ -195,6 +189,11 @@ func scaleSetsOf(cloud *arm.Cloud, who credential.Credentials, pools []string) f
 		}
 		return sets, nil
 	}
+}
+
+// bootsOf looks at instances by a client of its own limits.
+func bootsOf(cloud azure.Boots) azure.Boots {
+	return azure.RetryBoots(azure.LimitBoots(cloud, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
 }
 
 // groupOf returns the resource group that the credentials name, by azure.json or
@@ -212,7 +211,7 @@ func (o *options) decorate(cloud azure.Cloud) azure.Cloud {
 }
 
 // logInBoth makes both clients of Azure, with one log-in.
-func logInBoth(ctx context.Context, o *options) (*arm.Resources, azure.Cloud, credential.Credentials, error) {
+func logInBoth(ctx context.Context, o *options) (*arm.Resources, *arm.Cloud, credential.Credentials, error) {
 	resources, who, err := logIn(ctx, o, arm.NewResources)
 	if err != nil {
 		return nil, nil, who, err
@@ -221,7 +220,7 @@ func logInBoth(ctx context.Context, o *options) (*arm.Resources, azure.Cloud, cr
 	if err != nil {
 		return nil, nil, who, err
 	}
-	return resources, o.decorate(cloud), who, nil
+	return resources, cloud, who, nil
 }
 
 // logIn finds the credentials, and logs the client in that is made with them: wrong
@@ -248,6 +247,19 @@ func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *
 		return c, who, err
 	}
 	return c, who, nil
+}
+
+// openCluster connects with the API server, and waits for its first answer.
+func (o *options) openCluster(ctx context.Context) (*kube.Cluster, error) {
+	config, err := o.kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	c, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: localHolder()})
+	if err == nil {
+		err = o.reach(ctx, config)
+	}
+	return c, err
 }
 
 // reach waits for the API server's first answer, and says meanwhile what for.

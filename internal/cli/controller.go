@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/controller"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
@@ -68,7 +68,7 @@ workloads off a node until then:
 	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM `ID` of a resource group whose scale sets are watched too; repeatable")
 	durationVar(p, &f.interval, "interval", controller.DefaultInterval, "interval between lists of a pool that is changing")
 	p.IntVar(&f.reads, "arm-reads", controller.DefaultReads, "limit of read requests to Azure Resource Manager per minute")
-	durationVar(p, &f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
+	durationVar(p, &f.deadline, "boot-deadline", assess.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
 	durationVar(p, &f.keep, "keep", controller.DefaultKeep, "retention of evidence of failed boots")
 	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "limit of failed boots with stored evidence; the oldest is deleted first, existing machines before deleted ones")
 	p.IntVar(&f.perVersion, "boots-per-version", controller.DefaultBootsPerVersion, "limit of stored boot reports per pool and image version; the newest are kept")
@@ -163,7 +163,7 @@ func (o *options) runController(ctx context.Context, f controllerFlags) error {
 	}
 	return controller.Run(ctx, controller.Config{
 		REST: config, Namespace: o.namespace, Identity: localHolder(), Boots: look.boots, Budget: budget, Metered: look.metered,
-		Pools: pools, Groups: also, Interval: f.interval, Deadlines: controller.Deadlines{Boot: f.deadline}, Keep: f.keep, MaxEvidence: f.most,
+		Pools: pools, Groups: also, Interval: f.interval, Deadlines: assess.Deadlines{Boot: f.deadline}, Keep: f.keep, MaxEvidence: f.most,
 		BootsPerVersion: f.perVersion, MaxBoots: f.mostBoots, KeepBoots: f.keepBoots, FirstPods: f.firstPod,
 		LiftTaint: f.liftTaint, LiftAfter: f.liftAfter,
 		Metrics: f.metrics, Health: f.health, Elect: f.elect, Log: o.log,
@@ -213,7 +213,7 @@ func (o *options) connectBoots(ctx context.Context, budget *controller.Budget) (
 		return lookout{}, err
 	}
 	l.group, l.machines = groupOf(who), o.decorate(c).Machines
-	l.boots = azure.RetryBoots(azure.LimitBoots(c, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
+	l.boots = bootsOf(c)
 	return l, nil
 }
 

@@ -21,7 +21,7 @@ import (
 const noPools = "No node of this cluster is known to be an instance of a scale set."
 
 func newDonors(o *options) *cobra.Command {
-	s, others := &poolSelection{}, false
+	s, others := &poolSelection{shows: true}, false
 	cmd := &cobra.Command{
 		Use:   "donors [POOL...|--all]",
 		Short: "Rank a pool's nodes as donors, and show whether an image is due",
@@ -49,6 +49,7 @@ not known, it disqualifies no node; the output names it as not judged.`,
 	cmd.Flags().BoolVar(&s.all, "all", false, "show all pools of the cluster")
 	cmd.Flags().BoolVar(&others, "other-pools", false, "as with capture --other-pools: a node of another pool may be the workbench")
 	cmd.Flags().AddFlagSet(s.policyFlags())
+	groupsFlag(cmd.Flags(), &s.groups)
 	return cmd
 }
 

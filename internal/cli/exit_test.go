@@ -18,7 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
@@ -190,18 +191,18 @@ func TestHole13ExitCodes(t *testing.T) {
 		}
 	}
 	o := &options{output: "table", process: Process{Out: &strings.Builder{}, Err: &strings.Builder{}}}
-	for what, s := range map[string]survey{"failures found": {stories: stories(), now: noon}, "failures found, and not all read": {stories: stories(), unread: []string{"403"}, now: noon}} {
+	for what, s := range map[string]survey.Survey{"failures found": {Stories: stories(), Now: noon}, "failures found, and not all read": {Stories: stories(), Unread: []string{"403"}, Now: noon}} {
 		err := o.printNodes(s, true)
 		t.Logf("%d  %-32s  ortet nodes --failed", err, what)
 		if !errors.Is(err, exitError(needsPerson)) {
 			t.Errorf("%s: ortet nodes --failed ends with %v", what, err)
 		}
 	}
-	alone := survey{stories: []nodeStory{{Assessment: controller.Assessment{Node: "a"}}}, unread: []string{"Azure was not asked"}, now: noon}
+	alone := survey.Survey{Stories: []survey.Story{{Assessment: assess.Assessment{Node: "a"}}}, Unread: []string{"Azure was not asked"}, Now: noon}
 	if err := o.printNodes(alone, true); workflow.ExitCode(err) != failed || errors.As(err, new(exitError)) {
 		t.Errorf("a Node of which nothing is known, since Azure was not asked: ortet nodes --failed ends with %v", err)
 	}
-	if err := o.printNodes(survey{stories: stories(), now: noon}, false); err != nil {
+	if err := o.printNodes(survey.Survey{Stories: stories(), Now: noon}, false); err != nil {
 		t.Errorf("a list of nodes ends with %v", err)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/explain"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -228,9 +229,9 @@ func TestExplainAsNodes(t *testing.T) {
 	}
 	boot := fleet.Boot{Instance: pool1.Child("virtualMachines", "3"), Pool: pool1, HostName: "pool1000003", VMID: "11111111-2222-4333-8444-555555555555", Created: noon, Power: fleet.PowerRunning, Console: true}
 	for name, console := range consoles {
-		a := controller.Assess(boot, nil, []byte(console), controller.Assessment{}, noon.Add(time.Hour), controller.Deadlines{})
+		a := assess.Assess(boot, nil, []byte(console), assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})
 		var nodes, explained strings.Builder
-		writeNode(&nodes, nodeStory{Assessment: a}, noon.Add(time.Hour))
+		writeNode(&nodes, survey.Story{Assessment: a}, noon.Add(time.Hour))
 		read, err := explain.Read("console.txt", strings.NewReader(console), 1)
 		if err != nil {
 			t.Fatal(err)

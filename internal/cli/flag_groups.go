@@ -20,7 +20,7 @@ type flagGroup struct {
 func flagGroups(path string) []flagGroup {
 	group := func(heading, flags string) flagGroup { return flagGroup{heading, strings.Fields(flags)} }
 	push := []flagGroup{
-		group("Flags", "file key to canary max-unavailable skip-node timeout retry"),
+		group("Flags", "file key to resource-group canary max-unavailable skip-node timeout retry"),
 		group("Recovery and key rotation", "accept-key after-generation replace-user-data reset-generation"),
 	}
 	switch path {

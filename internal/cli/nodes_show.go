@@ -9,34 +9,35 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 // printNodes shows all, or those that did not come up well.
-func (o *options) printNodes(s survey, failed bool) error {
-	list := s.stories
+func (o *options) printNodes(s survey.Survey, failed bool) error {
+	list := s.Stories
 	if failed {
-		list = slices.DeleteFunc(slices.Clone(list), nodeStory.well)
+		list = slices.DeleteFunc(slices.Clone(list), survey.Story.Well)
 	}
 	for i := range list { // the whole story has its own command
 		list[i].Console, list[i].Sure = nil, string(list[i].Confidence())
 	}
-	result := map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}
+	result := map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.Notes, s.Unread))}
 	err := o.printNames(result, storyNames(list), func(w io.Writer) {
 		if len(list) == 0 {
-			if len(s.unread)+len(s.missing) == 0 { // nothing unread looks like an answer
+			if len(s.Unread)+len(s.Missing) == 0 { // nothing unread looks like an answer
 				fmt.Fprintln(w, "No instance or node to show.")
 			}
 			return
 		}
-		writeNodes(w, list, s.now)
+		writeNodes(w, list, s.Now)
 	})
 	o.tellNotes(s)
-	err = cmp.Or(err, errors.Join(noteErrors(s.unread)...), refuseGone(s.missing...))
-	if failed && slices.ContainsFunc(list, s.failed) { // a person has to see to them, and the table names them
+	err = cmp.Or(err, errors.Join(noteErrors(s.Unread)...), refuseGone(s.Missing...))
+	if failed && slices.ContainsFunc(list, s.Failed) { // a person has to see to them, and the table names them
 		if err != nil {
 			writeError(o.process.Err, err)
 		}
@@ -47,7 +48,7 @@ func (o *options) printNodes(s survey, failed bool) error {
 
 // storyNames are what kubectl, or for an instance without a Node the Azure CLI, takes: machines
 // that are gone have neither.
-func storyNames(list []nodeStory) (names []string) {
+func storyNames(list []survey.Story) (names []string) {
 	for _, n := range list {
 		if !n.Gone {
 			names = append(names, first(n.Node, string(n.Instance)))
@@ -57,12 +58,12 @@ func storyNames(list []nodeStory) (names []string) {
 }
 
 // tellNotes says what could not be seen where a table does not.
-func (o *options) tellNotes(s survey) {
+func (o *options) tellNotes(s survey.Survey) {
 	if !o.forPerson() {
 		return
 	}
-	for _, n := range s.notes {
-		paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", n)
+	for _, n := range s.Notes {
+		o.note(n)
 	}
 }
 
@@ -73,7 +74,7 @@ func nonNil[T any](list []T) []T {
 	return list
 }
 
-func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
+func writeNodes(w io.Writer, list []survey.Story, now time.Time) {
 	rows := [][]string{{"NODE", "POOL", "STATUS", "VERDICT", "REASON", "OWNER", "CONFIDENCE", "AGE"}}
 	legend := map[string]bool{}
 	for _, n := range list {
@@ -88,9 +89,9 @@ func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
 		if at.IsZero() {
 			at = n.Since
 		}
-		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(n.status()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), dash(string(n.Confidence())), age(at, now)})
+		rows = append(rows, []string{n.Title() + mark, dash(n.Pool.Name()), dash(status(n)), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), dash(string(n.Confidence())), age(at, now)})
 	}
-	if !slices.ContainsFunc(list, nodeStory.hasOwnStatus) {
+	if !slices.ContainsFunc(list, hasOwnStatus) {
 		for i, r := range rows {
 			rows[i] = slices.Delete(r, 2, 3)
 		}
@@ -110,7 +111,7 @@ func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
 
 // status is what Azure reports of the machine, in its words: "creating" and "deleting", else the
 // power state; "" where it was not asked.
-func (n nodeStory) status() string {
+func status(n survey.Story) string {
 	if n.Gone || n.Boot == nil {
 		return ""
 	}
@@ -122,9 +123,9 @@ func (n nodeStory) status() string {
 }
 
 // hasOwnStatus reports whether the status says more than the verdict beside it.
-func (n nodeStory) hasOwnStatus() bool {
-	s := n.status()
-	return s != "" && s != "creating" && s != string(fleet.PowerRunning) && n.State != controller.Booting && n.State != controller.Deleting
+func hasOwnStatus(n survey.Story) bool {
+	s := status(n)
+	return s != "" && s != "creating" && s != string(fleet.PowerRunning) && n.State != assess.Booting && n.State != assess.Deleting
 }
 
 // writeByPool writes a table for each pool, where one for all would be too wide.
@@ -156,24 +157,24 @@ func writeByPool(w io.Writer, rows [][]string) {
 	}
 }
 
-func (o *options) printNode(s survey, name string) error {
-	var found []nodeStory
-	for _, n := range s.stories {
-		if n.named(name) {
+func (o *options) printNode(s survey.Survey, name string) error {
+	var found []survey.Story
+	for _, n := range s.Stories {
+		if n.Named(name) {
 			found = append(found, n)
 		}
 	}
 	if len(found) == 0 {
 		const what, wayOut = "no node or instance has that name", "ortet nodes lists all that there are"
-		if len(s.unread) == 0 {
+		if len(s.Unread) == 0 {
 			o.tellNotes(s)
-			return cmp.Or(refuseGone(s.missing...), refuse(nodeNotFound, "node "+name, what, wayOut))
+			return cmp.Or(refuseGone(s.Missing...), refuse(survey.NodeNotFound, "node "+name, what, wayOut))
 		}
 		return errors.Join(append([]error{&fleet.Error{Op: "find the node", Resource: name, Kind: fleet.KindNotFound, Err: errors.New(what), Remedy: wayOut}},
-			noteErrors(slices.Concat(s.notes, s.unread))...)...)
+			noteErrors(slices.Concat(s.Notes, s.Unread))...)...)
 	}
 	// Those that are there go before those that were.
-	slices.SortStableFunc(found, func(a, b nodeStory) int {
+	slices.SortStableFunc(found, func(a, b survey.Story) int {
 		if a.Gone != b.Gone {
 			if a.Gone {
 				return 1
@@ -184,13 +185,13 @@ func (o *options) printNode(s survey, name string) error {
 	})
 	found[0].Sure = string(found[0].Confidence())
 	err := o.printNames(found[0], storyNames(found[:1]), func(w io.Writer) {
-		writeNode(w, found[0], s.now)
+		writeNode(w, found[0], s.Now)
 		if n := len(found) - 1; n > 0 {
 			fmt.Fprintf(w, "\n%s of that name: see the ids in the output of ortet nodes -o json.\n", fleet.Count(n, "earlier machine"))
 		}
 	})
 	o.tellNotes(s)
-	return cmp.Or(err, errors.Join(noteErrors(s.unread)...))
+	return cmp.Or(err, errors.Join(noteErrors(s.Unread)...))
 }
 
 func noteErrors(notes []string) []error {
@@ -202,8 +203,8 @@ func noteErrors(notes []string) []error {
 }
 
 // writeNode tells the whole story.
-func writeNode(w io.Writer, n nodeStory, now time.Time) {
-	head := n.title() + ": " + first(string(n.State), "no verdict")
+func writeNode(w io.Writer, n survey.Story, now time.Time) {
+	head := n.Title() + ": " + first(string(n.State), "no verdict")
 	if r := n.Reason(); r != "" {
 		head += ", " + r
 	}
@@ -239,7 +240,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 	field("created", moment(n.Created, now))
 	if n.Node == "" {
 		field("node", "none")
-	} else if n.Node != n.title() {
+	} else if n.Node != n.Title() {
 		field("node", n.Node)
 	}
 	field("pool", n.Pool.Name())
@@ -273,7 +274,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 			fmt.Fprintln(w, "  "+l)
 		}
 	}
-	if len(n.Console) > 0 && n.State != controller.Succeeded {
+	if len(n.Console) > 0 && n.State != assess.Succeeded {
 		fmt.Fprintln(w, "\nserial console")
 		for _, l := range n.Console {
 			fmt.Fprintln(w, "  "+l)
@@ -292,19 +293,19 @@ func where(v wire.Verdict) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-func sourceText(s controller.Source) string {
+func sourceText(s assess.Source) string {
 	switch s {
-	case controller.FromExtension:
+	case assess.FromExtension:
 		return "the node, by an extension's status"
-	case controller.FromConsole:
+	case assess.FromConsole:
 		return "the node, on its serial console"
-	case controller.FromAdmission:
+	case assess.FromAdmission:
 		return "the node, by the admission server"
-	case controller.FromNode:
+	case assess.FromNode:
 		return "the Node object"
-	case controller.FromPlatform:
+	case assess.FromPlatform:
 		return "Azure"
-	case controller.FromLog:
+	case assess.FromLog:
 		return "the serial log, as judged from outside"
 	}
 	return string(s)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,22 +11,19 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubeclient "k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 // aStory is an instance of pool1, some hours old.
-func aStory(n int, state controller.State, reason string, owner wire.Owner, node bool) nodeStory {
+func aStory(n int, state assess.State, reason string, owner wire.Owner, node bool) survey.Story {
 	host := fmt.Sprintf("k8s-pool1-12345678-vmss%06d", n)
-	a := controller.Assessment{
+	a := assess.Assessment{
 		Instance: pool1.Child("virtualMachines", fmt.Sprint(n)), Pool: pool1, Name: fmt.Sprintf("%s_%d", pool1.Name(), n), HostName: host,
 		VMID: fmt.Sprintf("%d1111111-2222-4333-8444-555555555555", n), Created: noon.Add(-time.Duration(n+1) * time.Hour), State: state, Since: noon.Add(-time.Hour),
 	}
@@ -35,15 +31,15 @@ func aStory(n int, state controller.State, reason string, owner wire.Owner, node
 		a.Node = host
 	}
 	if state.Final() {
-		a.Source = controller.FromConsole
+		a.Source = assess.FromConsole
 		a.Verdict = &wire.Verdict{Outcome: wire.Outcome(state), Reason: reason, Owner: owner, At: noon.Add(-time.Hour), Message: "something happened that takes a while to tell, since it is long"}
 	}
-	return nodeStory{Assessment: a}
+	return survey.Story{Assessment: a}
 }
 
-func stories() []nodeStory {
+func stories() []survey.Story {
 	seven := 7
-	failed := aStory(2, controller.Failed, "BootstrapTokenUnknown", wire.OwnerUser, false)
+	failed := aStory(2, assess.Failed, "BootstrapTokenUnknown", wire.OwnerUser, false)
 	failed.Verdict.Retryable = true
 	failed.Verdict.Remedy = "Make a new token (kubeadm token create), and put it into the model's customData."
 	failed.Verdict.Stage, failed.Verdict.Module, failed.Verdict.Phase, failed.Verdict.ExitCode = "modules-final", "scripts-user", "preflight", &seven
@@ -52,29 +48,29 @@ func stories() []nodeStory {
 	failed.Boot = &fleet.Boot{ProvisioningState: "Failed", Power: fleet.PowerRunning, Agent: fleet.Agent{Version: "2.15.0.1", Message: "Guest Agent is running"},
 		Extensions: []fleet.ExtensionStatus{{Name: "ortet", Statuses: []fleet.BootStatus{{State: "failed", Display: "Provisioning failed", Reason: "7"}}}, {Name: "monitor"}}}
 	failed.Console = []string{"[    0.000000] Linux version 6.1.0", "[   14.0] cloud-init[411]: error execution phase preflight"}
-	gone := aStory(9, controller.TimedOut, "APIServerCertificateNameMismatch", wire.OwnerUser, false)
+	gone := aStory(9, assess.TimedOut, "APIServerCertificateNameMismatch", wire.OwnerUser, false)
 	gone.Gone = true
-	other := nodeStory{Assessment: controller.Assessment{Node: "control-plane-0", HostName: "control-plane-0", State: controller.Succeeded, Created: noon.Add(-90 * 24 * time.Hour)}}
-	return []nodeStory{
-		other, aStory(0, controller.Succeeded, "", "", true), aStory(1, controller.Degraded, "CloudInitRecovered", wire.OwnerUser, true), failed,
-		aStory(3, controller.Booting, "", "", false), aStory(4, controller.Failed, wire.ReasonUnknown, "", false), gone,
+	other := survey.Story{Assessment: assess.Assessment{Node: "control-plane-0", HostName: "control-plane-0", State: assess.Succeeded, Created: noon.Add(-90 * 24 * time.Hour)}}
+	return []survey.Story{
+		other, aStory(0, assess.Succeeded, "", "", true), aStory(1, assess.Degraded, "CloudInitRecovered", wire.OwnerUser, true), failed,
+		aStory(3, assess.Booting, "", "", false), aStory(4, assess.Failed, wire.ReasonUnknown, "", false), gone,
 	}
 }
 
 func TestNodesShown(t *testing.T) {
 	all := stories()
-	short := []nodeStory{{Assessment: controller.Assessment{Node: "n1", Pool: pool1.Parent(), State: controller.Succeeded, Created: noon.Add(-time.Minute)}}}
+	short := []survey.Story{{Assessment: assess.Assessment{Node: "n1", Pool: pool1.Parent(), State: assess.Succeeded, Created: noon.Add(-time.Minute)}}}
 	stopped := slices.Clone(all)
 	for i, b := range []*fleet.Boot{nil, {Power: fleet.PowerDeallocating}, {Power: fleet.PowerStopped}, nil, {ProvisioningState: "Creating"}, {ProvisioningState: "Deleting", Power: fleet.PowerRunning}} {
 		if b != nil {
 			stopped[i].Boot = b
 		}
 	}
-	off := aStory(0, controller.Succeeded, "", "", true)
+	off := aStory(0, assess.Succeeded, "", "", true)
 	off.Node, off.Pool, off.Boot = "n1", pool1.Parent(), &fleet.Boot{Power: fleet.PowerDeallocated}
 	for name, show := range map[string]func(io.Writer){
 		"nodes-stopped":       func(w io.Writer) { writeNodes(w, stopped, noon) },
-		"nodes-stopped-short": func(w io.Writer) { writeNodes(w, append([]nodeStory{off}, short...), noon) },
+		"nodes-stopped-short": func(w io.Writer) { writeNodes(w, append([]survey.Story{off}, short...), noon) },
 		"nodes":               func(w io.Writer) { writeNodes(w, all, noon) },
 		"nodes-short":         func(w io.Writer) { writeNodes(w, short, noon) },
 		"node-failed":         func(w io.Writer) { writeNode(w, all[3], noon) },
@@ -94,175 +90,24 @@ func TestNodesShown(t *testing.T) {
 	}
 }
 
-// A distribution with a cloud provider of its own gives its Nodes ids that tell
-// nothing of Azure: the machine is shown once, with its Node.
-func TestNodesOfOtherProviders(t *testing.T) {
-	b := fleet.Boot{Instance: pool1.Child("virtualMachines", "1"), Pool: pool1, Name: "pool1_1", HostName: "pool1000001", VMID: "11111111-2222-4333-8444-555555555555",
-		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
-	for _, provider := range []string{"", "k3s://pool1000001", "rke2://pool1000001", "aws:///eu-west-1a/i-1", "AZURE://" + string(b.Instance)} {
-		t.Run(provider, func(t *testing.T) {
-			nodes := []controller.NodeView{{Name: "pool1000001", ProviderID: provider, SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
-			s := survey{now: noon}
-			s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
-			s.rest(nodes, nil)
-			if len(s.stories) != 1 {
-				t.Fatalf("the machine is shown %d times", len(s.stories))
-			}
-			if n := s.stories[0]; n.State != controller.Succeeded || n.Node != "pool1000001" {
-				t.Errorf("it is %s, Node %q: %s", n.State, n.Node, n.Message())
-			}
-		})
-	}
-}
-
-// A Node that claims an instance and is not it is shown apart, with the reason, and the instance without it.
-func TestHoleNodeOfNoMachineIsShownApart(t *testing.T) {
-	b := fleet.Boot{Instance: pool1.Child("virtualMachines", "1"), Pool: pool1, Name: "pool1_1", HostName: "pool1000001", VMID: "11111111-2222-4333-8444-555555555555",
-		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
-	nodes := []controller.NodeView{{Name: "liar", ProviderID: "azure://" + string(b.Instance), SystemUUID: b.VMID, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
-	s := survey{now: noon}
-	s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
-	s.rest(nodes, nil)
-	if len(s.stories) != 2 || s.stories[0].Node == "liar" || s.stories[0].State == controller.Succeeded {
-		t.Fatalf("%+v", s.stories)
-	}
-	if n := s.stories[1]; n.Node != "liar" || n.Pool != "" || n.Instance != "" || !strings.HasPrefix(n.Note, string(b.Instance)+` has the host name "pool1000001"`) {
-		t.Errorf("%+v", n)
-	}
-}
-
-// The Node of a Flexible set's member that was not listed with the others is shown for its scale
-// set alone; of a virtual machine that is gone, a note is.
-func TestNodesOfUnlistedMembers(t *testing.T) {
-	vm := func(name string) fleet.ResourceID { return pool1.In("virtualMachines", name) }
-	var nodes []controller.NodeView
-	for _, name := range []string{"Ours", "others", "alone", "gone"} {
-		nodes = append(nodes, controller.NodeView{Name: name, ProviderID: "azure://" + string(vm(name))})
-	}
-	asked := 0
-	look := lookout{machines: func(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
-		asked++
-		return map[fleet.ResourceID]fleet.ResourceID{
-			fleet.ResourceID(strings.ToLower(string(vm("ours")))):   fleet.ResourceID(strings.ToUpper(string(pool1))),
-			fleet.ResourceID(strings.ToLower(string(vm("others")))): pool1 + "2", fleet.ResourceID(strings.ToLower(string(vm("alone")))): "",
-		}, nil
-	}}
-	for _, pools := range [][]fleet.ResourceID{{pool1}, nil} {
-		s := survey{now: noon}
-		s.rest(nodes, nil)
-		s.place(t.Context(), look, pools)
-		s.only(pools)
-		if pools == nil {
-			pools = make([]fleet.ResourceID, len(nodes))
-		}
-		noted := len(s.notes) == 1 && strings.HasPrefix(s.notes[0], "node gone: ")
-		if len(s.stories) != len(pools) || s.stories[0].Node != "Ours" || asked != 1 || noted != (len(pools) == 1) {
-			t.Errorf("%d stories, %q, %d requests", len(s.stories), s.notes, asked)
-		}
-	}
-}
-
 // A configuration that was not applied is shown at its node, whatever became of the boot.
 func TestNodeWithAFailedConfiguration(t *testing.T) {
-	node := &corev1.Node{}
-	node.Name, node.Status.Conditions = "n1", []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
-		{Type: wire.ConfigurationCondition, Status: corev1.ConditionFalse, Reason: wire.ReasonUnhealthy, Message: "kubelet.service failed; the node has generation 6"},
+	node := fleet.Node{Name: "n1", Ready: true, Conditions: []fleet.Condition{
+		{Type: wire.ConfigurationCondition, Status: "False", Reason: wire.ReasonUnhealthy, Message: "kubelet.service failed; the node has generation 6"},
+	}}
+	v := &survey.Surveyor{Nodes: nodeList{node}, Records: recordList{}, Unasked: errors.New("no"), Now: time.Now}
+	s, err := v.Observe(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	s := survey{now: noon}
-	s.rest([]controller.NodeView{*controller.ViewOf(node)}, nil)
 	var b strings.Builder
-	writeNode(&b, s.stories[0], noon)
+	writeNode(&b, s.Stories[0], noon)
 	if !strings.Contains(b.String(), "  config     Unhealthy: kubelet.service failed; the node has generation 6\n") {
 		t.Error(b.String())
 	}
-	node.Status.Conditions[1].Status = corev1.ConditionTrue
-	if v := controller.ViewOf(node); v.Configuration != "" {
+	node.Conditions[0].Status = "True"
+	if v := assess.ViewOf(node); v.Configuration != "" {
 		t.Errorf("an applied one: %s", v.Configuration)
-	}
-}
-
-type anyBoots = azure.Boots
-
-// listed are the scale sets of a resource group; they have no instances.
-type listed struct {
-	anyBoots
-	pools []fleet.Pool
-	err   error
-}
-
-func (l listed) Pools(context.Context, fleet.ResourceID) ([]fleet.Pool, error) { return l.pools, l.err }
-
-func (listed) Boots(context.Context, fleet.Pool) ([]fleet.Boot, error) { return nil, nil }
-
-func TestNodesOfAPoolThatDoesNotExist(t *testing.T) {
-	look, typo := lookout{boots: listed{pools: []fleet.Pool{{ID: pool1}}}}, pool1+"x"
-	if _, _, missing, problems := listBoots(t.Context(), look, []fleet.ResourceID{fleet.ResourceID(strings.ToUpper(string(pool1)))}, nil); len(missing)+len(problems) > 0 {
-		t.Errorf("the pool exists: %q %q", missing, problems)
-	}
-	if _, _, missing, problems := listBoots(t.Context(), look, []fleet.ResourceID{typo}, nil); len(problems) > 0 || len(missing) != 1 || missing[0] != typo {
-		t.Errorf("a mistyped pool: %q %q", missing, problems)
-	}
-	for pool, want := range map[fleet.ResourceID]int{"": 1, pool1: 1, typo: 0} {
-		s := survey{now: noon}
-		s.rest([]controller.NodeView{{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))}}, nil)
-		if pool != "" {
-			s.only([]fleet.ResourceID{pool})
-		}
-		if len(s.stories) != want {
-			t.Errorf("--pool %q shows %d nodes, want %d", pool, len(s.stories), want)
-		}
-	}
-}
-
-// A person asks by name for a pool whose nodes never joined.
-func TestPoolWithoutNodesByName(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))}}
-	broken := pool1.Group().In("virtualMachineScaleSets", "broken")
-	v := &surveyor{o: &options{}, client: kubeclient.NewClientset(node), look: lookout{boots: listed{pools: []fleet.Pool{{ID: pool1}, {ID: broken}}}}}
-	for name, want := range map[string]fleet.ResourceID{pool1.Name(): pool1, "BROKEN": broken, "nope": ""} {
-		id, err := v.pool(t.Context(), name)
-		if id != want || (err != nil) != (want == "") {
-			t.Errorf("%s is %q, %v; want %q", name, id, err, want)
-		}
-	}
-	v.look.boots = listed{err: errors.New("throttled")}
-	if _, err := v.pool(t.Context(), "nope"); workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "throttled") {
-		t.Errorf("where Azure cannot be read: %v", err)
-	}
-}
-
-func TestSerialLogsThatAreRead(t *testing.T) {
-	with := func(n nodeStory, source controller.Source, began time.Duration) nodeStory {
-		n.Source, n.Began, n.Boot = source, noon.Add(-began), &fleet.Boot{Console: true}
-		return n
-	}
-	all := []nodeStory{
-		with(aStory(0, controller.Succeeded, "", "", true), controller.FromNode, 9*time.Minute),
-		with(aStory(1, controller.Booting, "", "", false), "", time.Minute),
-		with(aStory(2, controller.Failed, wire.ReasonUnknown, "", false), controller.FromPlatform, 2*time.Hour),
-		with(aStory(3, controller.Booting, "", "", false), "", 8*time.Minute),
-		with(aStory(4, controller.Succeeded, "", "", true), controller.FromNode, 3*time.Hour),
-		with(aStory(5, controller.Failed, "DiskFull", wire.OwnerUser, false), controller.FromConsole, time.Minute),
-		with(aStory(6, controller.Succeeded, "", "", true), controller.FromNode, 2*time.Minute),
-	}
-	off := with(aStory(7, controller.Booting, "", "", false), "", time.Minute)
-	off.Boot = &fleet.Boot{}
-	all = append(all, off)
-	for _, c := range []struct {
-		named, want string
-	}{
-		{"", "pool1_2 pool1_3 pool1_1 pool1_6 pool1_0"}, // failed, booting, Ready lately
-		{all[4].HostName, "pool1_4"},
-		{"nobody", ""},
-	} {
-		var got []string
-		for _, n := range logsWanted(all, c.named, noon) {
-			got = append(got, strings.Replace(n.Name, pool1.Name(), "pool1", 1))
-		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("with name %q the logs of %v are read, want %s", c.named, got, c.want)
-		}
 	}
 }
 
@@ -273,11 +118,11 @@ func TestNodesForPrograms(t *testing.T) {
 	} {
 		var out strings.Builder
 		o := &options{output: form, process: Process{Out: &out, Err: io.Discard}}
-		if err := o.printNodes(survey{stories: stories(), now: noon}, true); !errors.Is(err, exitError(workflow.ExitNeedsPerson)) {
+		if err := o.printNodes(survey.Survey{Stories: stories(), Now: noon}, true); !errors.Is(err, exitError(workflow.ExitNeedsPerson)) {
 			t.Fatal(err)
 		}
 		var back struct {
-			Nodes []nodeStory
+			Nodes []survey.Story
 			Notes []string
 		}
 		if err := decode([]byte(out.String()), &back); err != nil {
@@ -287,51 +132,14 @@ func TestNodesForPrograms(t *testing.T) {
 			t.Errorf("%s: what comes back:\n%s", form, out.String())
 		}
 		out.Reset()
-		if err := o.printNode(survey{stories: stories(), now: noon}, "K8S-pool1-12345678-VMSS000002"); err != nil || !strings.Contains(out.String(), "init-local") {
+		if err := o.printNode(survey.Survey{Stories: stories(), Now: noon}, "K8S-pool1-12345678-VMSS000002"); err != nil || !strings.Contains(out.String(), "init-local") {
 			t.Errorf("%s of one: %v\n%s", form, err, out.String())
 		}
 	}
 	o := &options{output: "table", process: Process{Out: io.Discard, Err: io.Discard}}
-	err := o.printNode(survey{stories: stories(), unread: []string{"Azure was not asked"}}, "nobody")
+	err := o.printNode(survey.Survey{Stories: stories(), Unread: []string{"Azure was not asked"}}, "nobody")
 	if err == nil || !strings.Contains(err.Error(), "nobody") || !strings.Contains(err.Error(), "Azure was not asked") {
 		t.Errorf("of a node that is not there: %v", err)
-	}
-}
-
-// What a controller kept is shown of machines that are gone, and of Nodes that
-// Azure was not asked about what the Node tells.
-func TestRestOfTheNodes(t *testing.T) {
-	kept := stories()[3]
-	text, err := json.Marshal(kept.Assessment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{controller.KeyAssessment: string(text), controller.KeyConsole: "a\nb\n"}})
-	if !ok || len(n.Console) != 2 || n.VMID != kept.VMID {
-		t.Fatalf("%+v", n)
-	}
-	if _, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{controller.KeyAssessment: "{"}}); ok {
-		t.Error("half of a piece of evidence is taken")
-	}
-	s := survey{now: noon, pools: []fleet.Pool{{ID: pool1}}}
-	s.rest([]controller.NodeView{
-		{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))},
-		{Name: "b", Why: "KubeletNotReady"},
-		{Name: "c", Why: "NodeStatusUnknown", ProviderID: "azure://" + string(pool1.Child("virtualMachines", "8"))},
-	}, []nodeStory{n})
-	if len(s.stories) != 4 || s.failed(s.stories[3]) || s.stories[3].Note != "its instance is gone" || !s.stories[0].Gone || s.stories[1].State != controller.Succeeded || s.stories[1].Pool != pool1 || s.stories[2].State != "" || s.stories[2].Note != "KubeletNotReady" {
-		t.Errorf("%+v", s.stories)
-	}
-	late := []controller.NodeView{{Name: "c", Why: "NodeStatusUnknown", ProviderID: "azure://" + string(pool1.Child("virtualMachines", "8"))}}
-	for name, s := range map[string]survey{
-		"not all was read":         {pools: []fleet.Pool{{ID: pool1}}, unread: []string{"throttled"}},
-		"its pool was not listed":  {},
-		"its instance has another": {pools: []fleet.Pool{{ID: pool1}}, stories: []nodeStory{{Assessment: controller.Assessment{Instance: pool1.Child("virtualMachines", "8"), Node: "d"}, Boot: &fleet.Boot{}}}},
-	} {
-		s.rest(late, nil)
-		if n := s.stories[len(s.stories)-1]; n.State != "" || n.Note != "NodeStatusUnknown" {
-			t.Errorf("%s: %+v", name, n)
-		}
 	}
 }
 

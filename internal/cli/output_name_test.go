@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -28,16 +29,16 @@ func TestNames(t *testing.T) {
 		show func(o *options) error
 		want []string
 	}{
-		"nodes": {func(o *options) error { return o.printNodes(survey{stories: stories(), now: noon}, false) },
+		"nodes": {func(o *options) error { return o.printNodes(survey.Survey{Stories: stories(), Now: noon}, false) },
 			[]string{"control-plane-0", node("0"), node("1"), instance("2"), instance("3"), instance("4")}},
 		"nodes --failed": {func(o *options) error {
-			err := o.printNodes(survey{stories: stories(), now: noon}, true)
+			err := o.printNodes(survey.Survey{Stories: stories(), Now: noon}, true)
 			if !errors.Is(err, exitError(workflow.ExitNeedsPerson)) {
 				t.Errorf("nodes --failed: %v", err)
 			}
 			return nil
 		}, []string{node("1"), instance("2"), instance("4")}},
-		"nodes NAME": {func(o *options) error { return o.printNode(survey{stories: stories(), now: noon}, node("2")) }, []string{instance("2")}},
+		"nodes NAME": {func(o *options) error { return o.printNode(survey.Survey{Stories: stories(), Now: noon}, node("2")) }, []string{instance("2")}},
 		"status":     {func(o *options) error { return o.printStatus(both, statusOf, noon, writeStatus) }, []string{string(pool1)}},
 		"versions": {func(o *options) error { return o.printStatus(both, versionsOf, noon, writeStatus) },
 			[]string{string(read.Versions[0].ID), string(read.Versions[1].ID)}},

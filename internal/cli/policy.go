@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/donors"
@@ -23,6 +23,7 @@ type poolSelection struct {
 	all    bool
 	groups []string // in which pools are found, besides the credentials'; nil is any
 	policy donors.Policy
+	shows  bool // nothing is changed
 }
 
 // policyFlags are the rules' flags, the same for each command.
@@ -67,7 +68,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 		return nil, nil, err
 	}
 	w.pools, config.Groups = s.pools, named
-	client, err := connect(ctx, w, show, &config)
+	find, err := connect(ctx, w, show, &config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,13 +83,13 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	}
 	var pools []fleet.ResourceID
 	for _, arg := range s.pools {
-		places := config.Places()
-		if s.groups != nil {
-			places = inGroups{places, config.Groups}
+		find.Places, find.Groups = config.Places(), config.Groups
+		if find.Named = s.groups != nil; find.Named {
+			find.Places = inGroups{find.Places, config.Groups}
 		}
-		id, err := o.pool(ctx, client, places, arg)
+		id, err := s.find(find)(ctx, arg)
 		var refused *workflow.Refused
-		if s.groups != nil && errors.As(err, &refused) && refused.Problems[0].Code == poolNotFound {
+		if find.Named && survey.IsPoolNotFound(err) && errors.As(err, &refused) {
 			refused.Problems[0].WayOut += "; a name is looked for in the named resource groups alone: " + nameGroups
 		}
 		if err != nil {
@@ -99,6 +100,13 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 		}
 	}
 	return a, pools, nil
+}
+
+func (s *poolSelection) find(f survey.Finder) func(context.Context, string) (fleet.ResourceID, error) {
+	if s.shows {
+		return f.ToRead
+	}
+	return f.ToChange
 }
 
 const nameGroups = "name those to work in by --resource-group, or one by azure.json or AZURE_RESOURCE_GROUP"
@@ -147,19 +155,19 @@ func (o *options) poolsIn(pools, groups []fleet.ResourceID) (in []fleet.Resource
 type poolShow func(pool fleet.ResourceID) *progress
 
 // openPools sets the Service, Nodes and Places of config; tests replace it.
-type openPools func(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error)
+type openPools func(ctx context.Context, w work, show poolShow, config *auto.Config) (survey.Finder, error)
 
-func (o *options) openPools(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
+func (o *options) openPools(ctx context.Context, w work, show poolShow, config *auto.Config) (survey.Finder, error) {
 	c, err := o.open(ctx, w)
 	if err != nil {
-		return nil, err
+		return survey.Finder{}, err
 	}
 	config.Nodes, config.Places, config.Now = c.config.Cluster, c.places, c.config.Cluster.Now
 	if c.group != "" {
 		config.Groups = append(config.Groups, c.group)
 	}
 	config.Service = func(pool fleet.ResourceID) auto.Service { return watching{c.services(show(pool)), w.watch} }
-	return c.client, nil
+	return o.finder(c.config.Cluster, c.places(), c.boots, nil, c.group), nil
 }
 
 // poolNames returns short names: scale sets of one name have their resource group's before it.

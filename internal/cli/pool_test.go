@@ -1,88 +1,15 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubeclient "k8s.io/client-go/kubernetes/fake"
-
-	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/fleet"
 )
 
-// providerNodes are Nodes with these provider ids.
-func providerNodes(ids ...string) *kubeclient.Clientset {
-	c := kubeclient.NewClientset()
-	for i, id := range ids {
-		_ = c.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i))}, Spec: corev1.NodeSpec{ProviderID: id}})
-	}
-	return c
-}
-
-// flexibles is Azure with a virtual machine in no scale set, and one in flex.
-type flexibles struct{ azure.Reader }
-
-func (flexibles) Machines(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
-	const in = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/"
-	return map[fleet.ResourceID]fleet.ResourceID{in + "virtualmachines/alone": "", in + "virtualmachines/flex_1c0ffee0": in + "virtualMachineScaleSets/flex"}, nil
-}
-
-func TestPoolIsFoundByItsName(t *testing.T) {
+func TestWhatIsNoPoolIsRefused(t *testing.T) {
 	const set = "/providers/Microsoft.Compute/virtualMachineScaleSets/"
-	client := providerNodes(
-		"azure:///subscriptions/s/resourceGroups/G"+set+"Pool1/virtualMachines/0",
-		"azure:///subscriptions/s/resourcegroups/g"+strings.ToLower(set)+"pool1/virtualmachines/1", // the same, otherwise spelled
-		"azure:///subscriptions/s/resourceGroups/g"+set+"pool2/virtualMachines/0",
-		"azure:///subscriptions/s/resourceGroups/h"+set+"pool2/virtualMachines/0",
-		"azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/alone",
-		"azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/FLEX_1c0ffee0",
-		"k3s://server", "",
-	)
-	o := &options{}
-	const id = "/subscriptions/s/resourceGroups/g" + set + "pool9"
-	for arg, want := range map[string]string{
-		"pool1":    "/subscriptions/s/resourceGroups/g" + set + "pool1",
-		"POOL1":    "/subscriptions/s/resourceGroups/g" + set + "pool1",
-		id:         id,
-		id + "/":   id,
-		"flex":     "/subscriptions/s/resourceGroups/g" + set + "flex", // as Azure says, not as its machine is named
-		"pool1-no": "",
-		"pool2":    "",
-	} {
-		got, err := o.pool(t.Context(), client, &azure.Places{Reader: flexibles{}}, arg)
-		if want == "" && err == nil || want != "" && (err != nil || !got.Equal(fleet.ResourceID(want))) {
-			t.Errorf("%s: %s, %v; want %s", arg, got, err, want)
-		}
-	}
-	_, err := o.pool(t.Context(), client, &azure.Places{Reader: flexibles{}}, "pool2")
-	for _, want := range []string{"2 have that name", " /subscriptions/s/resourceGroups/g" + set + "pool2", " /subscriptions/s/resourceGroups/h" + set + "pool2"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("an ambiguous name does not say %q: %v", want, err)
-		}
-	}
-	if _, err = o.pool(t.Context(), client, &azure.Places{Reader: flexibles{}}, "pool3"); err == nil || !strings.Contains(err.Error(), "ool1, flex, pool1, pool2") || strings.Contains(err.Error(), "alone") {
-		t.Errorf("an unknown name does not list those that exist: %v", err)
-	}
-	if _, err = o.pool(t.Context(), providerNodes("k3s://a"), &azure.Places{}, "pool1"); err == nil || !strings.Contains(err.Error(), "ARM id") {
-		t.Errorf("without any scale set: %v", err)
-	}
-	for arg, want := range map[string]string{"a": "node a", "pool1": "pool " + "/subscriptions/s/resourceGroups/g" + set + "pool1", id: "pool " + id, "nosuch": "node nosuch", "pool2": "2 have that name"} {
-		node, pool, err := o.nodeOrPool(t.Context(), client, &azure.Places{Reader: flexibles{}}, arg)
-		got := "node " + node
-		if node == "" {
-			got = "pool " + string(pool)
-		}
-		if err != nil && !strings.Contains(err.Error(), want) || err == nil && !strings.EqualFold(got, want) {
-			t.Errorf("%s names %s, %v; want %s", arg, got, err, want)
-		}
-	}
 	var usage usageError
 	for _, arg := range []string{"/subscriptions/s", "/subscriptions/s/resourceGroups/g" + set + "p/virtualMachines/1", "a/b", "pool one"} {
-		if _, err := o.pool(t.Context(), client, &azure.Places{Reader: flexibles{}}, arg); !errors.As(err, &usage) {
+		if err := checkPool(arg); !errors.As(err, &usage) {
 			t.Errorf("%q is taken for a pool: %v", arg, err)
 		}
 	}

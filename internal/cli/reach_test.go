@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
@@ -90,15 +91,15 @@ func TestStatusOfWhatCannotBeRead(t *testing.T) {
 func TestNodesOfWhatCannotBeRead(t *testing.T) {
 	var out, said strings.Builder
 	o := &options{output: "table", process: Process{Out: &out, Err: &said}}
-	s := survey{stories: stories(), notes: []string{"2 serial logs were not read"}, unread: []string{"Azure was not asked: 403"}}
+	s := survey.Survey{Stories: stories(), Notes: []string{"2 serial logs were not read"}, Unread: []string{"Azure was not asked: 403"}}
 	if err := o.printNodes(s, false); err == nil || !strings.Contains(err.Error(), "403") || out.Len() == 0 {
 		t.Errorf("%v after:\n%s", err, out.String())
 	}
-	if err := o.printNodes(survey{stories: stories(), notes: s.notes}, false); err != nil {
+	if err := o.printNodes(survey.Survey{Stories: stories(), Notes: s.Notes}, false); err != nil {
 		t.Errorf("a note is no failure: %v", err)
 	}
 	out.Reset()
-	if err := o.printNodes(survey{unread: s.unread}, false); err == nil || out.Len() != 0 {
+	if err := o.printNodes(survey.Survey{Unread: s.Unread}, false); err == nil || out.Len() != 0 {
 		t.Errorf("nothing was read (%v), and the answer is %q", err, out.String())
 	}
 }

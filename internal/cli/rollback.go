@@ -17,6 +17,7 @@ func newRollback(o *options) *cobra.Command {
 		request rollback.Request
 		dryRun  bool
 		lease   leaseDuration
+		named   []string
 	)
 	cmd := &cobra.Command{
 		Use:   "rollback NODE|POOL",
@@ -54,7 +55,11 @@ are shown, and restored only with --restore-learned.`,
 			if err != nil {
 				return err
 			}
-			if request.Node, request.Pool, err = o.nodeOrPool(ctx, c.client, c.places(), args[0]); err != nil {
+			find, err := c.finder(o, named)
+			if err != nil {
+				return err
+			}
+			if request.Node, request.Pool, err = find.NodeOrPool(ctx, args[0]); err != nil {
 				return err
 			}
 			s := c.services(show)
@@ -78,6 +83,7 @@ are shown, and restored only with --restore-learned.`,
 	f.StringVar(&request.To, "to", plan.Previous, "`VERSION` to use: previous, original (the state before the first capture), or a name such as 2026.11.20")
 	f.BoolVar(&dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
 	leaseFlag(f, &lease)
+	groupsFlag(f, &named)
 	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	f.BoolVar(&request.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
 	f.BoolVar(&request.AcceptLostExtensions, "accept-lost-extensions", false, "continue although extensions of the original model cannot be restored (exit code 4)")

@@ -20,6 +20,7 @@ import (
 )
 
 func newStatus(o *options) *cobra.Command {
+	var named []string
 	c := &cobra.Command{
 		Use:   "status [POOL ...]",
 		Short: "Show image versions, models and the image of each instance",
@@ -33,10 +34,11 @@ func newStatus(o *options) *cobra.Command {
 Without an argument it shows all pools that the cluster's nodes belong to. A POOL is
 a scale set's name or ARM id.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.showStatus(cmd.Context(), args, statusOf, writeStatus)
+			return o.showStatus(cmd.Context(), args, named, statusOf, writeStatus)
 		},
 	}
 	o.takesForms(c, nameForm)
+	groupsFlag(c.Flags(), &named)
 	return c
 }
 
@@ -58,7 +60,7 @@ type poolWriter func(w io.Writer, s capture.PoolStatus, now time.Time)
 
 // showStatus reads the status of the pools, of all if none is named, and shows each by write, or
 // what result makes of them.
-func (o *options) showStatus(ctx context.Context, args []string, result poolResult, write poolWriter) error {
+func (o *options) showStatus(ctx context.Context, args, named []string, result poolResult, write poolWriter) error {
 	for _, a := range args {
 		if err := checkPool(a); err != nil {
 			return err
@@ -68,9 +70,13 @@ func (o *options) showStatus(ctx context.Context, args []string, result poolResu
 	if err != nil {
 		return err
 	}
+	find, err := c.finder(o, named)
+	if err != nil {
+		return err
+	}
 	var pools []fleet.ResourceID
 	for _, a := range args {
-		id, err := o.pool(ctx, c.client, c.places(), a)
+		id, err := find.ToRead(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -113,7 +119,7 @@ func (o *options) noteOrphans(ctx context.Context, nodes cluster.Nodes, gone []f
 		}
 		id, err := fleet.ParseMachine(n.ProviderID)
 		if pool := id.UniformPool(); err == nil && slices.ContainsFunc(gone, pool.Equal) {
-			paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", fmt.Sprintf("node %s reports scale set %s, which does not exist; if its machine is deleted: kubectl delete node %[1]s", n.Name, pool))
+			o.note(fmt.Sprintf("node %s reports scale set %s, which does not exist; if its machine is deleted: kubectl delete node %[1]s", n.Name, pool))
 		}
 	}
 	return nil

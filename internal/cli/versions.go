@@ -13,6 +13,7 @@ import (
 )
 
 func newVersions(o *options) *cobra.Command {
+	var named []string
 	c := &cobra.Command{
 		Use:   "versions [POOL ...]",
 		Short: "List the image versions of pools, with their ids",
@@ -26,7 +27,7 @@ POOL is a scale set's name or ARM id.`,
 		Example: `  ortet versions k8s-pool1-12345678-vmss
   ortet versions k8s-pool1-12345678-vmss -o name | head -1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.showStatus(cmd.Context(), args, versionsOf, func(w io.Writer, s capture.PoolStatus, now time.Time) {
+			return o.showStatus(cmd.Context(), args, named, versionsOf, func(w io.Writer, s capture.PoolStatus, now time.Time) {
 				fmt.Fprintln(w, s.Pool.Name)
 				writeVersions(w, s, now)
 				for _, id := range definitionsOf(s) {
@@ -36,6 +37,7 @@ POOL is a scale set's name or ARM id.`,
 		},
 	}
 	o.takesForms(c, nameForm)
+	groupsFlag(c.Flags(), &named)
 	return c
 }
 

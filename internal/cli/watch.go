@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -22,6 +23,7 @@ func newWatch(o *options) *cobra.Command {
 	var (
 		request watch.Request
 		lease   leaseDuration
+		named   []string
 	)
 	cmd := &cobra.Command{
 		Use:   "watch NODE|POOL",
@@ -48,7 +50,7 @@ the version stays unproven.`,
 			if err := checkWatch("for", "nodes", request); err != nil {
 				return err
 			}
-			return o.watch(cmd.Context(), args[0], request, lease)
+			return o.watch(cmd.Context(), args[0], named, request, lease)
 		},
 	}
 	f := cmd.Flags()
@@ -56,6 +58,7 @@ the version stays unproven.`,
 	f.IntVar(&request.Nodes, "nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(f, &request)
 	leaseFlag(f, &lease)
+	groupsFlag(f, &named)
 	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "take back although the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	f.BoolVar(&request.AllowOwned, "allow-owned", false, "take back although Cluster API owns the scale set's model and may revert it")
 	return cmd
@@ -78,14 +81,18 @@ func checkWatch(within, nodes string, q watch.Request) error {
 	return nil
 }
 
-func (o *options) watch(ctx context.Context, of string, q watch.Request, lease leaseDuration) error {
+func (o *options) watch(ctx context.Context, of string, named []string, q watch.Request, lease leaseDuration) error {
 	show := o.newProgress()
 	defer show.Close()
 	c, err := o.open(ctx, work{pools: []string{of}, rules: watchRules(o.namespace, q.BadNodes == watch.Delete), lease: lease})
 	if err != nil {
 		return err
 	}
-	node, pool, err := o.nodeOrPool(ctx, c.client, c.places(), of)
+	find, err := c.finder(o, named)
+	if err != nil {
+		return err
+	}
+	node, pool, err := find.NodeOrPool(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -99,7 +106,7 @@ func (o *options) watch(ctx context.Context, of string, q watch.Request, lease l
 		}
 		switch {
 		case fleet.Is(err, fleet.KindNotFound):
-			return refuse(nodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one", "name a node of the pool, or the scale set by its ARM id (az vmss list)")
+			return refuse(survey.NodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one", "name a node of the pool, or the scale set by its ARM id (az vmss list)")
 		case err != nil:
 			return err
 		case invalid != nil:

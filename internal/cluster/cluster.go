@@ -42,6 +42,12 @@ type Nodes interface {
 	AnnotateMachine(ctx context.Context, node fleet.Node, annotations map[string]*string) (before map[string]*string, known bool, err error)
 }
 
+// Records reads what outlives what it is about: ConfigMaps in Ortet's namespace.
+type Records interface {
+	// Records walks those with all of the labels, page by page. A missing namespace has none.
+	Records(ctx context.Context, labels map[string]string) iter.Seq2[fleet.Record, error]
+}
+
 // DrainOptions are kubectl drain's.
 type DrainOptions struct {
 	// UID is that of the Node which is meant; "" is the one that is there at the

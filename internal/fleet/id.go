@@ -147,3 +147,9 @@ func ValidName(s string) bool {
 	}
 	return true
 }
+
+// A Key is an ARM id in lower case, to find what Azure spells in any case.
+type Key string
+
+// KeyOf returns the key of an id.
+func KeyOf(id ResourceID) Key { return Key(strings.ToLower(string(id))) }

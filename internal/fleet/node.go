@@ -51,7 +51,11 @@ type Place struct {
 type Taint struct{ Key, Value, Effect string }
 
 // A Condition of a node. Status is "True", "False" or "Unknown".
-type Condition struct{ Type, Status, Reason string }
+type Condition struct {
+	Type, Status, Reason, Message string
+	Since                         time.Time // its last transition
+	Written                       time.Time // its last heartbeat
+}
 
 // ConditionBootSucceeded is the type of the controller's condition on Nodes. Its reason is
 // the catalogue's (internal/boots/verdict), or the state of a boot without one.
@@ -64,6 +68,14 @@ const (
 	TaintUnproven  = "startup-taint.cluster-autoscaler.kubernetes.io/ortet-unproven"
 	TaintReadiness = "readiness.k8s.io/ortet-boot"
 )
+
+// A Record is a ConfigMap of Ortet's namespace, as far as Ortet cares.
+type Record struct {
+	Namespace, Name     string
+	Labels, Annotations map[string]string
+	Data                map[string]string
+	Binary              map[string][]byte
+}
 
 // A Pod on a node.
 type Pod struct {

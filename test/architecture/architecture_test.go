@@ -186,6 +186,33 @@ func TestSDKsStayInAdapters(t *testing.T) {
 	}
 }
 
+// The command line asks by the ports: typed clients are for completion alone, and a client is made
+// only to be handed to an adapter. What judges boots links no client.
+func TestCommandLineAsksByPorts(t *testing.T) {
+	typed := regexp.MustCompile(`\.[A-Z][a-z]+V[0-9]+(alpha[0-9]+|beta[0-9]+)?\(\)|kubernetes\.(Interface|Clientset)\b`)
+	files, err := filepath.Glob("../../internal/cli/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := typed.FindAllString(string(text), -1)
+		if completes := filepath.Base(file) == "completion_values.go"; len(used) > 0 != completes && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s has %q: only completion may use a typed client, and does", file, used)
+		}
+	}
+	for _, room := range []string{"assess", "survey"} {
+		for _, p := range list(t, nil, "-deps", "./internal/boots/"+room) {
+			if strings.HasPrefix(p.ImportPath, "sigs.k8s.io/controller-runtime") || strings.HasPrefix(p.ImportPath, "k8s.io/client-go") {
+				t.Errorf("internal/boots/%s links %s", room, p.ImportPath)
+			}
+		}
+	}
+}
+
 // The agent runs on every node: what it is made of is a decision each time.
 func TestAgentDependencies(t *testing.T) {
 	seen := map[string]bool{}

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/boots/controller"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/azsimserver"
 	"github.com/ortet/ortet/test/controlplane"
@@ -317,7 +317,7 @@ func (l *lab) bootAll(ctx context.Context, t *testing.T, c kubeadmCluster, all [
 		stories, told = l.stories(ctx, t), 0
 		for _, s := range stories {
 			// Of a Node that is Ready more can be told than that: what it says itself.
-			if s.Verdict != nil && s.Source == string(controller.FromConsole) {
+			if s.Verdict != nil && s.Source == string(assess.FromConsole) {
 				told++
 			}
 		}

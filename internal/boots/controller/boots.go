@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -99,18 +102,18 @@ func (r *reconciler) addBoots(m manager.Manager) error {
 func (b *boots) watch(c cache.Cache, with ctrl.Controller) error {
 	add := func(n *corev1.Node, q queue) {
 		if n.Annotations[digestKey] != "" {
-			q.Add(request(Key(n.Name)))
+			q.Add(request(fleet.Key(n.Name)))
 		}
 	}
 	return with.Watch(source.Kind(c, &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { add(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
-			if e.ObjectOld.Annotations[digestKey] != e.ObjectNew.Annotations[digestKey] || ViewOf(e.ObjectOld).Ready != ViewOf(e.ObjectNew).Ready {
+			if e.ObjectOld.Annotations[digestKey] != e.ObjectNew.Annotations[digestKey] || viewOf(e.ObjectOld).Ready != viewOf(e.ObjectNew).Ready {
 				add(e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
-			q.Add(request(Key(e.Object.Name)))
+			q.Add(request(fleet.Key(e.Object.Name)))
 		},
 	}))
 }
@@ -141,7 +144,7 @@ func (b *boots) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	case boot == nil && now.Sub(here.at) < strangerFor:
 		return reconcile.Result{RequeueAfter: askAgain}, nil
 	}
-	if view := ViewOf(&cached); boot != nil && !view.Ready {
+	if view := viewOf(&cached); boot != nil && !view.Ready {
 		// Whoever writes it may do so before the kubelet reports that it is Ready.
 		if wait := here.at.Add(b.config.Deadlines.Boot).Sub(now); wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, nil
@@ -153,8 +156,8 @@ func (b *boots) Reconcile(ctx context.Context, request reconcile.Request) (recon
 // instanceOf finds the instance that a Node is; nil as long as none is known.
 func (b *boots) instanceOf(ctx context.Context, n *corev1.Node) (*fleet.Boot, error) {
 	key, ok := b.fleet.ByHost(n.Name)
-	if id, is := InstanceOf(n.Spec.ProviderID); is {
-		key, ok = KeyOf(id), true
+	if id, is := assess.InstanceOf(n.Spec.ProviderID); is {
+		key, ok = fleet.KeyOf(id), true
 	}
 	known, listed := b.fleet.Get(key)
 	if !ok || !listed || known.Boot.VMID == "" {
@@ -177,7 +180,7 @@ func (b *boots) take(ctx context.Context, cached *corev1.Node, boot *fleet.Boot,
 	if !ok || node.UID != cached.UID {
 		return reconcile.Result{}, nil
 	}
-	view := ViewOf(&node)
+	view := viewOf(&node)
 	report, err := wire.DecodeBootAnnotation(text)
 	if err == nil {
 		err = believable(report, view, boot)
@@ -192,14 +195,14 @@ func (b *boots) take(ctx context.Context, cached *corev1.Node, boot *fleet.Boot,
 		b.config.Log.InfoContext(ctx, "boot not kept: a capture restarted the node", "node", node.Name, "boot", report.BootID)
 		return b.empty(ctx, &node)
 	}
-	stored, err := b.store.has(ctx, bootName(node.Name, boot.VMID, report))
+	stored, err := b.store.has(ctx, assess.BootName(node.Name, boot.VMID, report))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if !stored {
-		record := recordOf(*boot, view, report)
+		record := assess.RecordOf(*boot, view, report)
 		if b.config.FirstPods && !record.NodeReady.IsZero() {
-			if record.FirstPod, err = b.firstPod(ctx, node.Name, bootStart(report)); err != nil {
+			if record.FirstPod, err = b.firstPod(ctx, node.Name, assess.BootStart(report)); err != nil {
 				return reconcile.Result{}, err
 			}
 			if wait := record.NodeReady.Add(podsFor).Sub(now); record.FirstPod.IsZero() && wait > 0 {
@@ -222,16 +225,16 @@ func (b *boots) take(ctx context.Context, cached *corev1.Node, boot *fleet.Boot,
 
 // believable returns why a report is not one of the machine whose Node it was found on.
 // A Node may have stayed from an earlier machine of its name, with the report of that.
-func believable(report wire.BootReport, node *NodeView, boot *fleet.Boot) error {
+func believable(report wire.BootReport, node *assess.NodeView, boot *fleet.Boot) error {
 	switch {
 	case boot == nil:
 		return errors.New("the node is none of the instances that Azure lists")
 	case report.VMID == "":
 		return errors.New("it does not say of which machine it is (vmId)")
 	case !strings.EqualFold(report.VMID, boot.VMID):
-		return fmt.Errorf("it is of the machine %s, and this is %s", clip(report.VMID, 64), boot.VMID)
+		return fmt.Errorf("it is of the machine %s, and this is %s", verdict.Plain(report.VMID, 64), boot.VMID)
 	case report.Node != "" && !strings.EqualFold(report.Node, node.Name) && !strings.EqualFold(report.Node, boot.HostName):
-		return fmt.Errorf("it is of the node %s", clip(report.Node, 64))
+		return fmt.Errorf("it is of the node %s", verdict.Plain(report.Node, 64))
 	}
 	return nil
 }
@@ -262,13 +265,13 @@ func (b *boots) refuse(ctx context.Context, node *corev1.Node, text string, why 
 	fmt.Fprintf(h, "report|%s|%s", node.UID, text)
 	now := metav1.NewTime(b.config.Now())
 	e := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%016x", clip(node.Name, 200), h.Sum64()), Namespace: metav1.NamespaceDefault},
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%016x", node.Name[:min(len(node.Name), 200)], h.Sum64()), Namespace: metav1.NamespaceDefault},
 		// As the kubelet does: a Node's Events have its name for a UID.
 		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node.Name, UID: types.UID(node.Name)},
-		Reason:         "BootReportRefused", Message: clip(flat(what), maxMessage), Type: corev1.EventTypeWarning, Count: 1,
+		Reason:         "BootReportRefused", Message: verdict.Plain(what, assess.MaxMessage), Type: corev1.EventTypeWarning, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source:              corev1.EventSource{Component: fieldManager},
-		ReportingController: "ortet.io/controller", ReportingInstance: first(b.config.Identity, "ortet"),
+		ReportingController: "ortet.io/controller", ReportingInstance: cmp.Or(b.config.Identity, "ortet"),
 	}
 	switch err := b.client.Create(ctx, e, client.FieldOwner(fieldManager)); {
 	case apierrors.IsAlreadyExists(err):

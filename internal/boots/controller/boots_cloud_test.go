@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -32,29 +33,29 @@ func TestTimesOfABoot(t *testing.T) {
 	created := aBoot(func(b *fleet.Boot) {
 		b.Image, b.Provisioning = galleryOf+"1", fleet.BootStatus{State: "succeeded", Time: noon.Add(50 * time.Second)}
 	})
-	all := BootRecord{Created: noon, Provisioned: noon.Add(50 * time.Second), NodeCreated: noon.Add(time.Minute), NodeReady: noon.Add(2 * time.Minute)}
+	all := assess.BootRecord{Created: noon, Provisioned: noon.Add(50 * time.Second), NodeCreated: noon.Add(time.Minute), NodeReady: noon.Add(2 * time.Minute)}
 	for name, c := range map[string]struct {
 		report wire.BootReport
-		node   *NodeView
-		want   BootRecord
+		node   *assess.NodeView
+		want   assess.BootRecord
 	}{
 		"a first boot":         {reported(noon.Add(20 * time.Second)), aNode(), all},
 		"no clock":             {reported(time.Time{}), aNode(), all},
 		"a preprovisioned one": {reported(noon.Add(-20 * time.Minute)), aNode(), all},
-		"not Ready":            {reported(noon.Add(20 * time.Second)), aNode(notReady), BootRecord{Created: all.Created, Provisioned: all.Provisioned, NodeCreated: all.NodeCreated}},
-		"a restart": {reported(noon.Add(10 * time.Minute)), aNode(func(n *NodeView) { n.ReadySince = noon.Add(11 * time.Minute) }),
-			BootRecord{NodeReady: noon.Add(11 * time.Minute)}},
+		"not Ready":            {reported(noon.Add(20 * time.Second)), aNode(notReady), assess.BootRecord{Created: all.Created, Provisioned: all.Provisioned, NodeCreated: all.NodeCreated}},
+		"a restart": {reported(noon.Add(10 * time.Minute)), aNode(func(n *assess.NodeView) { n.ReadySince = noon.Add(11 * time.Minute) }),
+			assess.BootRecord{NodeReady: noon.Add(11 * time.Minute)}},
 		"a container on a kernel of another day": {inContainer(noon.Add(20 * time.Second)), aNode(), all},
-		"a restart that nobody noticed":          {reported(noon.Add(10 * time.Minute)), aNode(), BootRecord{}},
-		"a restart on another day": {reported(noon.Add(30 * time.Hour)), aNode(func(n *NodeView) {
+		"a restart that nobody noticed":          {reported(noon.Add(10 * time.Minute)), aNode(), assess.BootRecord{}},
+		"a restart on another day": {reported(noon.Add(30 * time.Hour)), aNode(func(n *assess.NodeView) {
 			n.Created, n.ReadySince = noon.Add(30*time.Hour+time.Minute), noon.Add(30*time.Hour+2*time.Minute)
 		}),
-			BootRecord{NodeReady: noon.Add(30*time.Hour + 2*time.Minute)}},
-		"the Node of an earlier machine": {reported(noon.Add(20 * time.Second)), aNode(func(n *NodeView) { n.Created = noon.Add(-time.Hour) }),
-			BootRecord{Created: all.Created, Provisioned: all.Provisioned, NodeReady: all.NodeReady}},
-		"an earlier boot": {reported(noon.Add(20 * time.Second)), aNode(func(n *NodeView) { n.BootID = "boot-b" }), BootRecord{Created: all.Created, Provisioned: all.Provisioned}},
+			assess.BootRecord{NodeReady: noon.Add(30*time.Hour + 2*time.Minute)}},
+		"the Node of an earlier machine": {reported(noon.Add(20 * time.Second)), aNode(func(n *assess.NodeView) { n.Created = noon.Add(-time.Hour) }),
+			assess.BootRecord{Created: all.Created, Provisioned: all.Provisioned, NodeReady: all.NodeReady}},
+		"an earlier boot": {reported(noon.Add(20 * time.Second)), aNode(func(n *assess.NodeView) { n.BootID = "boot-b" }), assess.BootRecord{Created: all.Created, Provisioned: all.Provisioned}},
 	} {
-		got := recordOf(created, c.node, c.report)
+		got := assess.RecordOf(created, c.node, c.report)
 		if got.Node != "pool1000003" || !got.Pool.Equal(somePool) || got.VMID != someVM || got.BootID != "boot-a" || got.ImageVersion() != "1" {
 			t.Errorf("%s: %+v", name, got)
 		}

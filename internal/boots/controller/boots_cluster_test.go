@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
@@ -70,15 +72,15 @@ func (s *site) hasReport(t *testing.T, b fleet.Boot) bool {
 	return has
 }
 
-func (s *site) storedBoots(t *testing.T) map[string]BootRecord {
+func (s *site) storedBoots(t *testing.T) map[string]assess.BootRecord {
 	t.Helper()
-	list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: BootLabel + "=" + BootValue})
+	list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: assess.BootLabel + "=" + assess.BootValue})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]BootRecord{}
+	out := map[string]assess.BootRecord{}
 	for i := range list.Items {
-		record, report, err := ReadBoot(&list.Items[i])
+		record, report, err := assess.ReadBoot(conversion.Record(&list.Items[i]))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/timeline"
 )
 
@@ -44,13 +46,13 @@ func (m *bootMeters) all() []prometheus.Collector {
 
 // observe counts a boot. Of one whose end is not known nothing is counted: its
 // stages would seem fast.
-func (m *bootMeters) observe(t timeline.Timeline, record BootRecord) {
+func (m *bootMeters) observe(t timeline.Timeline, record assess.BootRecord) {
 	if !t.Complete {
 		return
 	}
-	pool, image := record.Pool.Name(), first(record.ImageVersion(), "unknown")
+	pool, image := record.Pool.Name(), cmp.Or(record.ImageVersion(), "unknown")
 	m.mu.Lock()
-	m.images[[2]string{LabelText(pool), imageHash(record.Image)}] = prometheus.Labels{"pool": pool, "image": image}
+	m.images[[2]string{assess.LabelText(pool), assess.ImageHash(record.Image)}] = prometheus.Labels{"pool": pool, "image": image}
 	m.mu.Unlock()
 	m.total.WithLabelValues(pool, image).Observe(t.Total().Seconds())
 	for _, s := range timeline.Stages(t) {
@@ -59,7 +61,7 @@ func (m *bootMeters) observe(t timeline.Timeline, record BootRecord) {
 	waits := map[string]float64{}
 	for _, s := range t.Path {
 		if s.Wait != nil {
-			waits[first(s.Wait.Cause, "unknown")] += (s.End - s.Start).Duration().Seconds()
+			waits[cmp.Or(s.Wait.Cause, "unknown")] += (s.End - s.Start).Duration().Seconds()
 		}
 	}
 	for cause, seconds := range waits {

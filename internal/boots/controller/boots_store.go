@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -82,17 +83,17 @@ func (s *bootStore) load(ctx context.Context) error {
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabels{BootLabel: BootValue}); err != nil {
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabels{assess.BootLabel: assess.BootValue}); err != nil {
 		return fmt.Errorf("list the stored boots in %s: %w", s.namespace, err)
 	}
 	s.all = make(map[string]storedBoot, len(list.Items))
 	for i := range list.Items {
 		m := &list.Items[i]
-		at, err := time.Parse(time.RFC3339, m.Annotations[storedAt])
+		at, err := time.Parse(time.RFC3339, m.Annotations[assess.StoredAt])
 		if err != nil || at.After(s.now()) {
 			at = m.CreationTimestamp.Time
 		}
-		s.all[m.Name] = storedBoot{m.Labels[BootPoolLabel], m.Labels[labelImage], m.Labels[labelVM], at}
+		s.all[m.Name] = storedBoot{m.Labels[assess.BootPoolLabel], m.Labels[assess.ImageLabel], m.Labels[assess.MachineLabel], at}
 	}
 	s.loaded = true
 	return nil
@@ -111,15 +112,16 @@ func (s *bootStore) has(ctx context.Context, name string) (bool, error) {
 
 // keep stores a boot, and returns whether it was not stored before: by this controller,
 // or the one before it. What is too much then goes.
-func (s *bootStore) keep(ctx context.Context, record BootRecord, report wire.BootReport) (fresh bool, err error) {
+func (s *bootStore) keep(ctx context.Context, record assess.BootRecord, report wire.BootReport) (fresh bool, err error) {
 	if err := s.load(ctx); err != nil {
 		return false, err
 	}
 	record.Stored = s.now()
-	m, err := record.ConfigMap(s.namespace, report)
+	kept, err := record.Record(report)
 	if err != nil {
 		return false, fmt.Errorf("store a boot of %s: %w", record.Node, err)
 	}
+	m := configMap(s.namespace, kept)
 	err = s.client.Create(ctx, m, client.FieldOwner(fieldManager))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return false, fmt.Errorf("store the boot %s/%s: %w", m.Namespace, m.Name, err)
@@ -127,7 +129,7 @@ func (s *bootStore) keep(ctx context.Context, record BootRecord, report wire.Boo
 	fresh = err == nil
 	s.mu.Lock()
 	if _, ok := s.all[m.Name]; fresh || !ok {
-		s.all[m.Name] = storedBoot{m.Labels[BootPoolLabel], m.Labels[labelImage], m.Labels[labelVM], record.Stored.Truncate(time.Second)}
+		s.all[m.Name] = storedBoot{m.Labels[assess.BootPoolLabel], m.Labels[assess.ImageLabel], m.Labels[assess.MachineLabel], record.Stored.Truncate(time.Second)}
 	}
 	s.mu.Unlock()
 	if err := s.prune(ctx); err != nil { // the next try is not long in coming

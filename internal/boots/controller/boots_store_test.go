@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -28,7 +29,7 @@ func store(t *testing.T, s *bootStore, pool, version string, machine, boot int) 
 	t.Helper()
 	vm := fmt.Sprintf("%08d-2222-4333-8444-555555555555", machine)
 	r := wire.BootReport{Version: wire.BootReportVersion, VMID: vm, BootID: fmt.Sprintf("boot-%d", boot)}
-	fresh, err := s.keep(t.Context(), BootRecord{Node: fmt.Sprintf("node%d", machine), VMID: vm, Image: galleryOf + version, BootID: r.BootID,
+	fresh, err := s.keep(t.Context(), assess.BootRecord{Node: fmt.Sprintf("node%d", machine), VMID: vm, Image: galleryOf + version, BootID: r.BootID,
 		Pool: fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/" + pool)}, r)
 	if err != nil {
 		t.Fatal(err)
@@ -40,12 +41,12 @@ func store(t *testing.T, s *bootStore, pool, version string, machine, boot int) 
 func kept(t *testing.T, c client.Client) []string {
 	t.Helper()
 	var list corev1.ConfigMapList
-	if err := c.List(t.Context(), &list, client.InNamespace("ns"), client.MatchingLabels{BootLabel: BootValue}); err != nil {
+	if err := c.List(t.Context(), &list, client.InNamespace("ns"), client.MatchingLabels{assess.BootLabel: assess.BootValue}); err != nil {
 		t.Fatal(err)
 	}
 	var out []string
 	for i := range list.Items {
-		record, report, err := ReadBoot(&list.Items[i])
+		record, report, err := assess.ReadBoot(conversion.Record(&list.Items[i]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,33 +158,5 @@ func TestBootIsStoredOnce(t *testing.T) {
 	store(t, first, "p1", "1", 2, 0)
 	if store(t, third, "p1", "1", 2, 0) {
 		t.Error("a boot that another stored meanwhile is new")
-	}
-}
-
-func TestStoredBootsAreChecked(t *testing.T) {
-	record := BootRecord{Node: "n", VMID: someVM, Stored: noon}
-	good, err := record.ConfigMap("ns", wire.BootReport{Version: wire.BootReportVersion, VMID: someVM})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := ReadBoot(good); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(*corev1.ConfigMap){
-		"no record":       func(m *corev1.ConfigMap) { m.Data = nil },
-		"another version": func(m *corev1.ConfigMap) { m.Data[keyBoot] = `{"version":2}` },
-		"no report":       func(m *corev1.ConfigMap) { m.BinaryData = nil },
-		"half a report":   func(m *corev1.ConfigMap) { m.BinaryData[keyReport] = m.BinaryData[keyReport][:20] },
-	} {
-		m := good.DeepCopy()
-		spoil(m)
-		if _, _, err := ReadBoot(m); err == nil || !strings.Contains(err.Error(), "ns/"+m.Name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	hostile := good.DeepCopy()
-	hostile.Data[keyBoot] = strings.Replace(hostile.Data[keyBoot], `"node": "n"`, `"node": "n\u001b[2J"`, 1)
-	if got, _, err := ReadBoot(hostile); err != nil || strings.ContainsRune(got.Node, '\x1b') {
-		t.Errorf("%q, %v: it cannot be printed", got.Node, errors.Unwrap(err))
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -116,7 +118,7 @@ func (l *reporter) goes(t *testing.T) time.Duration {
 	return result.RequeueAfter
 }
 
-func (l *reporter) known() { l.fleet.took(KeyOf(somePool), []fleet.Boot{aBoot()}) }
+func (l *reporter) known() { l.fleet.took(fleet.KeyOf(somePool), []fleet.Boot{aBoot()}) }
 
 // has says how many boots are kept, whether a report is on the Node, and how many
 // were refused.
@@ -206,7 +208,7 @@ func TestReportWaitsForAPod(t *testing.T) {
 		if err := l.client.List(t.Context(), &list); err != nil {
 			t.Fatal(err)
 		}
-		if r, _, err := ReadBoot(&list.Items[0]); err != nil || r.FirstPod.Equal(at) != came || r.FirstPod.IsZero() == came {
+		if r, _, err := assess.ReadBoot(conversion.Record(&list.Items[0])); err != nil || r.FirstPod.Equal(at) != came || r.FirstPod.IsZero() == came {
 			t.Errorf("a pod came: %v, and it is kept: %s (%v)", came, r.FirstPod, err)
 		}
 	}

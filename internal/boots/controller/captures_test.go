@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -84,20 +85,20 @@ func TestDonorsRestartIsNotCounted(t *testing.T) {
 	// no metric.
 	p := newPublisher(t, 0)
 	known := Known{Boot: aBoot()}
-	p.fleet.took(KeyOf(somePool), []fleet.Boot{known.Boot})
+	p.fleet.took(fleet.KeyOf(somePool), []fleet.Boot{known.Boot})
 	p.captures.see(donor(t, "boot-z", false, true), donor(t, "boot-z", true, true))
 	p.captures.see(donor(t, "boot-z", true, true), donor(t, "boot-a", true, true))
 	node := donor(t, "boot-a", false, true)
 	if err := p.client.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	a := Assess(known.Boot, ViewOf(node), console(aVerdict(wire.Degraded, time.Minute)), Assessment{}, noon.Add(time.Hour), Deadlines{})
+	a := assess.Assess(known.Boot, viewOf(node), console(aVerdict(wire.Degraded, time.Minute)), assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})
 	for range 2 {
 		if err := p.publish(t.Context(), known, p.node(t), a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := p.counted(t, Degraded, FromConsole); a.State != Degraded || n != 0 {
+	if n := p.counted(t, assess.Degraded, assess.FromConsole); a.State != assess.Degraded || n != 0 {
 		t.Errorf("%s counted %v times", a.State, n)
 	}
 	if c := conditionOf(p.node(t)); c == nil || c.Reason != a.Reason() {
@@ -112,19 +113,19 @@ func TestDonorsRestartIsNotCounted(t *testing.T) {
 // A donor that is down for its capture has not failed, also where the controller sees
 // it for the first time then.
 func TestAssessDonorOfACapture(t *testing.T) {
-	view := ViewOf(donor(t, "boot-a", true, false))
+	view := viewOf(donor(t, "boot-a", true, false))
 	view.ReadySince = noon.Add(5 * time.Minute) // within its time, so it may never have been Ready
-	for _, previous := range []Assessment{{}, Assess(aBoot(func(b *fleet.Boot) { b.Power = fleet.PowerDeallocated }), view, nil, Assessment{}, noon.Add(time.Hour), Deadlines{})} {
-		a := Assess(aBoot(), view, nil, previous, noon.Add(time.Hour), Deadlines{})
+	for _, previous := range []assess.Assessment{{}, assess.Assess(aBoot(func(b *fleet.Boot) { b.Power = fleet.PowerDeallocated }), view, nil, assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})} {
+		a := assess.Assess(aBoot(), view, nil, previous, noon.Add(time.Hour), assess.Deadlines{})
 		if a.State.Final() || a.Verdict != nil {
 			t.Errorf("started again after %q: %s: %s", previous.State, a.State, a.Message())
 		}
-		a = Assess(aBoot(), view, nil, a, noon.Add(3*time.Hour), Deadlines{})
+		a = assess.Assess(aBoot(), view, nil, a, noon.Add(3*time.Hour), assess.Deadlines{})
 		if a.State.Final() {
 			t.Errorf("beyond the deadline of a boot: %s: %s", a.State, a.Message())
 		}
-		ready := ViewOf(donor(t, "boot-b", true, true))
-		if a = Assess(aBoot(), ready, nil, a, noon.Add(4*time.Hour), Deadlines{}); a.State != Succeeded {
+		ready := viewOf(donor(t, "boot-b", true, true))
+		if a = assess.Assess(aBoot(), ready, nil, a, noon.Add(4*time.Hour), assess.Deadlines{}); a.State != assess.Succeeded {
 			t.Errorf("Ready again: %s: %s", a.State, a.Message())
 		}
 	}

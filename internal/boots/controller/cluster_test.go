@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
@@ -389,7 +390,7 @@ func TestVerdictsArePublishedInACluster(t *testing.T) {
 	s.hasNodeCondition(t, good, corev1.ConditionTrue, "Succeeded")
 	s.hasNodeCondition(t, lame, corev1.ConditionFalse, "CNINotReady")
 	kept := func(b fleet.Boot) *corev1.ConfigMap {
-		list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: EvidenceLabel + "=" + EvidenceValue + "," + labelVM + "=" + b.VMID})
+		list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: assess.EvidenceLabel + "=" + assess.EvidenceValue + "," + assess.MachineLabel + "=" + b.VMID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,11 +404,11 @@ func TestVerdictsArePublishedInACluster(t *testing.T) {
 	}
 	until(t, "the serial log's verdict is kept", func() (bool, error) {
 		m := kept(lost)
-		return m != nil && strings.Contains(m.Data[KeyAssessment], "BootstrapTokenUnknown"), nil
+		return m != nil && strings.Contains(m.Data[assess.KeyAssessment], "BootstrapTokenUnknown"), nil
 	})
 	m := kept(lost)
-	if !strings.Contains(m.Data[KeyConsole], "kubeadm join") || strings.Contains(fmt.Sprint(m.Data), "0123456789abcdef") {
-		t.Errorf("the console that is kept:\n%s", m.Data[KeyConsole])
+	if !strings.Contains(m.Data[assess.KeyConsole], "kubeadm join") || strings.Contains(fmt.Sprint(m.Data), "0123456789abcdef") {
+		t.Errorf("the console that is kept:\n%s", m.Data[assess.KeyConsole])
 	}
 	if kept(good) != nil {
 		t.Error("evidence is kept of a boot that went well")
@@ -467,7 +468,9 @@ func TestVerdictsArePublishedInACluster(t *testing.T) {
 	}
 	check := get(healthChecks, "boots")
 	until(t, "the health check finds the machine that never joined", func() (bool, error) { return unhealthy(t, check, get(machines, "lost"), time.Now()), nil })
-	until(t, "the good machine has its condition", func() (bool, error) { return hasCondition(get(machines, "good"), ConditionType, "True"), nil })
+	until(t, "the good machine has its condition", func() (bool, error) {
+		return hasCondition(get(machines, "good"), fleet.ConditionBootSucceeded, "True"), nil
+	})
 	if unhealthy(t, check, get(machines, "good"), time.Now().Add(time.Hour)) {
 		t.Error("the health check finds the machine that came up")
 	}
@@ -477,7 +480,7 @@ func TestVerdictsArePublishedInACluster(t *testing.T) {
 		reason string
 	}{{poolMachines, "apm-2", "BootstrapTokenUnknown"}, {azMachines, "am-1", "CNINotReady"}, {machines, "lost", "BootstrapTokenUnknown"}} {
 		until(t, m.name+" has its condition", func() (bool, error) {
-			return conditionIn(get(m.of, m.name), ConditionType)["reason"] == m.reason, nil
+			return conditionIn(get(m.of, m.name), fleet.ConditionBootSucceeded)["reason"] == m.reason, nil
 		})
 		u := get(m.of, m.name)
 		others := map[string]string{"BootstrapSucceeded": "False", "VMRunning": "True"}

@@ -12,22 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // matches reports whether a condition has the status and the reason of an assessment.
-func matches(c *corev1.NodeCondition, a Assessment) bool {
+func matches(c *corev1.NodeCondition, a assess.Assessment) bool {
 	return c != nil && string(c.Status) == statusOf(a) && c.Reason == reasonOf(a)
 }
 
 // setNodeCondition sets the condition on a Node, if it is another. It returns whether its
 // status changed.
-func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a Assessment) (changed bool, err error) {
+func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a assess.Assessment) (changed bool, err error) {
 	if node == nil {
 		return false, nil
 	}
 	now := metav1.NewTime(r.config.Now())
 	want := corev1.NodeCondition{
-		Type: ConditionType, Status: corev1.ConditionStatus(statusOf(a)), Reason: reasonOf(a), Message: messageOf(a),
+		Type: fleet.ConditionBootSucceeded, Status: corev1.ConditionStatus(statusOf(a)), Reason: reasonOf(a), Message: a.ConditionMessage(),
 		LastTransitionTime: now, LastHeartbeatTime: now,
 	}
 	changed = true
@@ -54,20 +57,20 @@ func (r *reconciler) setNodeCondition(ctx context.Context, node *corev1.Node, a 
 		return false, nil
 	}
 	if err := ignoreGone(err); err != nil {
-		return false, fmt.Errorf("set the condition %s of Node %s: %w", ConditionType, node.Name, err)
+		return false, fmt.Errorf("set the condition %s of Node %s: %w", fleet.ConditionBootSucceeded, node.Name, err)
 	}
 	return changed, nil
 }
 
 // conditionFor returns our condition on a Node, unless it was written of an earlier machine
 // than the assessed one: see NodeView.of.
-func conditionFor(node *corev1.Node, a Assessment) *corev1.NodeCondition {
+func conditionFor(node *corev1.Node, a assess.Assessment) *corev1.NodeCondition {
 	c := conditionOf(node)
 	if c == nil || a.Created.IsZero() {
 		return c
 	}
-	made := a.Created.Add(-clocks)
-	if node.CreationTimestamp.Time.Before(made) && latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time).Before(made) {
+	made := a.Created.Add(-assess.Clocks)
+	if node.CreationTimestamp.Time.Before(made) && c.LastTransitionTime.Time.Before(made) && c.LastHeartbeatTime.Time.Before(made) {
 		return nil
 	}
 	return c
@@ -75,7 +78,7 @@ func conditionFor(node *corev1.Node, a Assessment) *corev1.NodeCondition {
 
 func conditionOf(node *corev1.Node) *corev1.NodeCondition {
 	for i, c := range node.Status.Conditions {
-		if c.Type == ConditionType {
+		if c.Type == fleet.ConditionBootSucceeded {
 			return &node.Status.Conditions[i]
 		}
 	}
@@ -91,8 +94,8 @@ const writes = 5
 // The lists of conditions of older API versions are written as a whole, by server
 // and client alike. So the list is read, our condition is put in, and the rest is
 // sent back as it was, on condition that it is unchanged.
-func (r *reconciler) setMemberCondition(ctx context.Context, m member, a Assessment) error {
-	if m.published.status == statusOf(a) && m.published.reason == reasonOf(a) && m.published.message == messageOf(a) {
+func (r *reconciler) setMemberCondition(ctx context.Context, m member, a assess.Assessment) error {
+	if m.published.status == statusOf(a) && m.published.reason == reasonOf(a) && m.published.message == a.ConditionMessage() {
 		return nil
 	}
 	on := m.gvk.Kind + " " + m.namespace + "/" + m.name
@@ -123,19 +126,19 @@ func (r *reconciler) setMemberCondition(ctx context.Context, m member, a Assessm
 			continue
 		}
 		if err := ignoreGone(err); err != nil {
-			return fmt.Errorf("set the condition %s of %s: %w", ConditionType, on, err)
+			return fmt.Errorf("set the condition %s of %s: %w", fleet.ConditionBootSucceeded, on, err)
 		}
 		return nil
 	}
-	return fmt.Errorf("set the condition %s of %s: others write it all the time", ConditionType, on)
+	return fmt.Errorf("set the condition %s of %s: others write it all the time", fleet.ConditionBootSucceeded, on)
 }
 
 // withCondition returns an object's conditions with ours as it should be; nil where
 // it is so already. Others' are as they were found.
-func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) []any {
+func withCondition(u *unstructured.Unstructured, a assess.Assessment, now time.Time) []any {
 	old, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // another type is as good as none
-	status, reason, message := statusOf(a), reasonOf(a), messageOf(a)
-	want := map[string]any{"type": ConditionType, "status": status, "reason": reason, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
+	status, reason, message := statusOf(a), reasonOf(a), a.ConditionMessage()
+	want := map[string]any{"type": fleet.ConditionBootSucceeded, "status": status, "reason": reason, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
 	if message != "" || !severities(u) {
 		want["message"] = message
 	}
@@ -145,7 +148,7 @@ func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) []
 	at := -1
 	for i, c := range old {
 		m, ok := c.(map[string]any)
-		if !ok || m["type"] != ConditionType {
+		if !ok || m["type"] != fleet.ConditionBootSucceeded {
 			continue
 		}
 		at = i

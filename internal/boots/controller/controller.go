@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -51,7 +53,7 @@ type Config struct {
 	// Pools, if any, are polled instead of all.
 	Groups, Pools []fleet.ResourceID
 	Interval      time.Duration // 0 is DefaultInterval
-	Deadlines     Deadlines
+	Deadlines     assess.Deadlines
 	Keep          time.Duration // how long evidence is kept; 0 is DefaultKeep
 	MaxEvidence   int           // how many pieces at most; 0 is DefaultMaxEvidence
 	// Of boots' reports so many are kept of a pool and image version, and of all, and
@@ -103,7 +105,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Interval <= 0 {
 		c.Interval = DefaultInterval
 	}
-	c.Deadlines = c.Deadlines.withDefaults()
+	c.Deadlines = c.Deadlines.WithDefaults()
 	return c, nil
 }
 
@@ -137,11 +139,11 @@ func Run(ctx context.Context, config Config) error {
 	if kubeconfig.QPS == 0 {
 		kubeconfig.QPS, kubeconfig.Burst = clientQPS, clientBurst
 	}
-	kubeconfig.UserAgent = first(kubeconfig.UserAgent, "ortet-controller")
+	kubeconfig.UserAgent = cmp.Or(kubeconfig.UserAgent, "ortet-controller")
 	options := manager.Options{
 		Scheme: scheme, Logger: handler, Cache: cache.Options{DefaultTransform: trim},
-		Metrics:                metricsserver.Options{BindAddress: first(c.Metrics, "0")},
-		HealthProbeBindAddress: first(c.Health, "0"),
+		Metrics:                metricsserver.Options{BindAddress: cmp.Or(c.Metrics, "0")},
+		HealthProbeBindAddress: cmp.Or(c.Health, "0"),
 		Controller:             ctrlconfig.Controller{SkipNameValidation: ptr(true)},
 	}
 	if c.Elect {
@@ -186,7 +188,7 @@ func lease(config *rest.Config, c Config) (resourcelock.Interface, error) {
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: LeaseName, Namespace: c.Namespace},
 		Client:     k.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: first(c.Identity, "ortet")},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: cmp.Or(c.Identity, "ortet")},
 	}, nil
 }
 
@@ -199,7 +201,7 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 func newReconciler(ctx context.Context, c Config, m manager.Manager, direct client.Client) (*reconciler, error) {
 	r := &reconciler{
 		config: c, client: direct, nodes: m.GetCache(), fleet: NewFleet(), members: newMembers(),
-		evidence: newEvidence(direct, c), changed: make(chan []Key, 256), done: ctx.Done(),
+		evidence: newEvidence(direct, c), changed: make(chan []fleet.Key, 256), done: ctx.Done(),
 	}
 	var err error
 	if r.meters, err = newMeters(r.fleet, c); err != nil {

@@ -3,99 +3,15 @@ package controller
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ortet/ortet/internal/boots/verdict"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
-
-// basisDeleted is the basis of a verdict on a machine that was deleted before its
-// Node was Ready.
-const basisDeleted = "deleted"
-
-// That a boot failed is published only where the machine was watched as it booted, and its
-// Node cannot have been Ready.
-var deletedMaybeReady = bootRule{
-	name:   "it is being deleted, and its Node was Ready, or may have been",
-	when:   func(o *observed) bool { return o.deleting && (o.missed || o.isOrWasReady()) },
-	decide: (*observed).markDeleting,
-}
-
-var deletedAfterFailure = bootRule{
-	name:   "it is being deleted after its boot failed",
-	when:   func(o *observed) bool { return o.deleting && !o.watchedUntilDeleted() && o.previous.State.Bad() },
-	decide: (*observed).keepFailure,
-}
-
-var deletedUnwatched = bootRule{
-	name:   "it is being deleted, and was not watched as it booted",
-	when:   func(o *observed) bool { return o.deleting && !o.watchedUntilDeleted() },
-	decide: (*observed).markDeleting,
-}
-
-var deletedAfterReport = bootRule{
-	name: "it is being deleted after its node reported that it came up",
-	when: func(o *observed) bool {
-		return o.deleting && o.report.verdict != nil && (!o.reportedBad() || o.degradedBefore())
-	},
-	decide: func(o *observed, a *Assessment) {
-		o.markDeleting(a)
-		a.Seen, a.Since = o.report.seen, o.reportedAt()
-	},
-}
-
-// Azure deletes the surplus of an overprovisioning scale set in the middle of its boot (CAPZ
-// issue 1361). Nothing shows which instances those are, and the log of a boot that was cut
-// short misleads.
-var deletedSurplus = bootRule{
-	name:   "it is being deleted, and may be surplus of its scale set",
-	when:   func(o *observed) bool { return o.deleting && o.boot.Overprovisioned && !o.timedOut() },
-	decide: (*observed).markDeleting,
-}
-
-// timedOut reports whether Azure deletes it because its creation timed out, to make another. A
-// surplus is deleted earlier, when the others are provisioned.
-func (o *observed) timedOut() bool {
-	return o.boot.Recreated && o.now.Sub(o.boot.Created) >= fleet.RecreatedAfter
-}
-
-var deletedBeforeReady = bootRule{
-	name:   "it is being deleted before its Node was Ready",
-	when:   func(o *observed) bool { return o.deleting },
-	decide: (*observed).judgeDeleted,
-}
-
-// watchedUntilDeleted reports whether it booted when it was last assessed, or has a serial
-// log that was read since it is being deleted.
-func (o *observed) watchedUntilDeleted() bool {
-	return o.previous.State == Booting || o.previous.Basis == basisDeleted && len(o.serial) > 0
-}
-
-func (o *observed) markDeleting(a *Assessment) { a.State = Deleting }
-
-func (o *observed) keepFailure(a *Assessment) {
-	p := o.previous
-	a.State, a.Source, a.Verdict, a.Note, a.Basis, a.Reported, a.Seen = p.State, p.Source, p.Verdict, p.Note, p.Basis, p.Reported, p.Seen
-}
-
-func (o *observed) judgeDeleted(a *Assessment) {
-	note := fmt.Sprintf("it was being deleted %s after it was started", o.now.Sub(o.began).Round(time.Second))
-	if o.timedOut() {
-		note += ", as resilient creation of its pool does with a machine whose creation timed out"
-	}
-	o.judge(a, judgement{
-		basis:  basisDeleted,
-		source: FromPlatform,
-		facts:  verdict.Facts{Sign: "DeletedBeforeReady"},
-		note:   note,
-	})
-}
 
 const (
 	// maxGone is how many machines that are gone are kept until their boots are
@@ -109,17 +25,17 @@ const (
 // keepGone keeps what is known of an instance that is no more, where its boot was not
 // known to have ended well: the reconciler publishes it, and forgets it then. The
 // Fleet is locked.
-func (f *Fleet) keepGone(k Key, s *instanceState) {
+func (f *Fleet) keepGone(k fleet.Key, s *instanceState) {
 	switch a := s.assessment; {
-	case len(f.gone) >= maxGone, a.State != Booting && !a.State.Bad():
+	case len(f.gone) >= maxGone, a.State != assess.Booting && !a.State.Bad():
 		return
 	}
-	s.boot.ProvisioningState = string(Deleting)
+	s.boot.ProvisioningState = string(assess.Deleting)
 	f.gone[k] = s
 }
 
 // forget is called once the boot of an instance that is gone was published.
-func (f *Fleet) forget(key Key) {
+func (f *Fleet) forget(key fleet.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.gone, key)
@@ -148,7 +64,7 @@ func (r *reconciler) freshNode(ctx context.Context, cached *corev1.Node, b fleet
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &n); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if !ViewOf(&n).is(b) { // another machine
+	if !viewOf(&n).Is(b) { // another machine
 		return nil, nil
 	}
 	return &n, nil

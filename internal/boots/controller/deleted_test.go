@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -85,17 +86,17 @@ func newDeletion(t *testing.T) *deletion {
 // list is what the cloud lists; without a change the instance is gone.
 func (d *deletion) list(change ...func(*fleet.Boot)) {
 	if len(change) == 0 {
-		d.fleet.took(KeyOf(somePool), nil)
+		d.fleet.took(fleet.KeyOf(somePool), nil)
 		return
 	}
-	d.fleet.took(KeyOf(somePool), []fleet.Boot{aBoot(change...)})
+	d.fleet.took(fleet.KeyOf(somePool), []fleet.Boot{aBoot(change...)})
 }
 
-func exists(*fleet.Boot)       {}
-func deleting(b *fleet.Boot)   { b.ProvisioningState = "Deleting" }
-func noConsole(b *fleet.Boot)  { b.Console = false }
-func (d *deletion) key() Key   { return KeyOf(aBoot().Instance) }
-func (d *deletion) wait(n int) { d.now = d.now.Add(time.Duration(n) * time.Second) }
+func exists(*fleet.Boot)           {}
+func deleting(b *fleet.Boot)       { b.ProvisioningState = "Deleting" }
+func noConsole(b *fleet.Boot)      { b.Console = false }
+func (d *deletion) key() fleet.Key { return fleet.KeyOf(aBoot().Instance) }
+func (d *deletion) wait(n int)     { d.now = d.now.Add(time.Duration(n) * time.Second) }
 
 // poll reads serial logs for as long as one is due.
 func (d *deletion) poll(t *testing.T) {
@@ -111,7 +112,7 @@ func (d *deletion) poll(t *testing.T) {
 }
 
 // settle reconciles and polls until nothing is left to do.
-func (d *deletion) settle(t *testing.T) Assessment {
+func (d *deletion) settle(t *testing.T) assess.Assessment {
 	t.Helper()
 	for range 40 {
 		if _, err := d.Reconcile(t.Context(), request(d.key())); err != nil && !d.away {
@@ -157,7 +158,7 @@ func (d *deletion) failures(t *testing.T, reason string) float64 {
 	if r == "APIServerUnreachable" {
 		owner = string(wire.OwnerNetwork)
 	}
-	if err := d.meters.failures.WithLabelValues(somePool.Name(), string(Failed), r, owner, string(verdict.ConfidenceOf(r))).Write(&m); err != nil {
+	if err := d.meters.failures.WithLabelValues(somePool.Name(), string(assess.Failed), r, owner, string(verdict.ConfidenceOf(r))).Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
@@ -202,7 +203,7 @@ func TestDeletedBeforeReady(t *testing.T) {
 				}
 				d.poll(t)
 			}
-			if known, _ := d.fleet.Get(d.key()); known.Previous.State != Booting {
+			if known, _ := d.fleet.Get(d.key()); known.Previous.State != assess.Booting {
 				t.Fatalf("%s at first", known.Previous.State)
 			}
 			d.cloud.text = c.after
@@ -212,7 +213,7 @@ func TestDeletedBeforeReady(t *testing.T) {
 			d.wait(120)
 			if !c.gone {
 				d.list(c.change, deleting)
-				if a := d.settle(t); a.State != Failed || a.Reason() != c.reason {
+				if a := d.settle(t); a.State != assess.Failed || a.Reason() != c.reason {
 					t.Errorf("while it is deleted it is %s, %s: %s", a.State, a.Reason(), a.Message())
 				}
 			}
@@ -223,7 +224,7 @@ func TestDeletedBeforeReady(t *testing.T) {
 				t.Errorf("Events: %q", events)
 			}
 			kept := d.kept(t)
-			if kept == nil || !strings.Contains(kept[KeyAssessment], `"`+c.reason+`"`) || c.shows != "" && !strings.Contains(kept[KeyConsole], c.shows) {
+			if kept == nil || !strings.Contains(kept[assess.KeyAssessment], `"`+c.reason+`"`) || c.shows != "" && !strings.Contains(kept[assess.KeyConsole], c.shows) {
 				t.Errorf("evidence: %q", kept)
 			}
 			if _, ok := d.fleet.Get(d.key()); ok {
@@ -245,12 +246,12 @@ func TestDeletedAfterTheDeadline(t *testing.T) {
 	d.settle(t)
 	d.now = noon.Add(12 * time.Minute)
 	before := d.settle(t)
-	if before.State != TimedOut || !before.Since.Before(noon.Add(15*time.Minute)) {
+	if before.State != assess.TimedOut || !before.Since.Before(noon.Add(15*time.Minute)) {
 		t.Fatalf("%s since %s", before.State, before.Since)
 	}
-	d.now = latest(d.now, noon.Add(15*time.Minute))
+	d.now = noon.Add(15 * time.Minute)
 	d.list(deleting)
-	if a := d.settle(t); a.State != TimedOut || !a.Since.Equal(before.Since) {
+	if a := d.settle(t); a.State != assess.TimedOut || !a.Since.Equal(before.Since) {
 		t.Errorf("%s since %s", a.State, a.Since)
 	}
 	d.list()
@@ -366,7 +367,7 @@ func TestDeletedWhileTheAPIServerIsAway(t *testing.T) {
 	if events := d.events(t); len(events) != 1 || !strings.Contains(events[0], "BootFailed DeletedBeforeReady") {
 		t.Errorf("Events: %q", events)
 	}
-	if kept := d.kept(t); !strings.Contains(kept[KeyConsole], "waiting for the mirror") {
+	if kept := d.kept(t); !strings.Contains(kept[assess.KeyConsole], "waiting for the mirror") {
 		t.Errorf("evidence: %q", kept)
 	}
 	if n := d.failures(t, "DeletedBeforeReady"); n != 1 {
@@ -412,11 +413,11 @@ func TestLastLogIsBounded(t *testing.T) {
 	for i := range 2 * maxGone {
 		boots = append(boots, aBoot(func(b *fleet.Boot) { b.Instance = somePool.Child("virtualMachines", fmt.Sprint(i)) }))
 	}
-	f.took(KeyOf(somePool), boots)
+	f.took(fleet.KeyOf(somePool), boots)
 	for _, b := range boots {
-		f.Decided(KeyOf(b.Instance), Assessment{VMID: b.VMID, State: Booting}, nil)
+		f.Decided(fleet.KeyOf(b.Instance), assess.Assessment{VMID: b.VMID, State: assess.Booting}, nil)
 	}
-	f.took(KeyOf(somePool), nil)
+	f.took(fleet.KeyOf(somePool), nil)
 	if len(f.gone) != maxGone {
 		t.Errorf("%d machines that are gone are kept", len(f.gone))
 	}

@@ -5,31 +5,23 @@
 //
 // The cloud's lists of instances, one for a pool however many instances it has
 // (azure.Boots), the Nodes, and where neither is enough the end of an instance's
-// serial log. What the node reported itself (wire.Verdict, by ortet-node wait) goes
-// before what can be judged from outside, wherever it is found: in what any extension
-// reported, on the console, or relayed by the admission server.
+// serial log.
 //
 // # How it is built
 //
-// Assess is the decision, and pure: it makes an Assessment of what is known of one
-// instance, by bootRules. The Poller decides whom to ask next and stays within a Budget of
-// requests; the Fleet is what it knows. The reconciler publishes: conditions on
+// assess.Assess is the decision. The Poller decides whom to ask next and stays within a
+// Budget of requests; the Fleet is what it knows. The reconciler publishes: conditions on
 // Node, Machine, AzureMachine and AzureMachinePoolMachine, Events, metrics, and
 // evidence in ConfigMaps that outlive the machine. The command line (ortet nodes)
-// asks the same functions without a controller.
+// assesses alike without a controller: see package survey.
 //
 // # What is not known is not published
 //
-// A node that is not Ready when it is first observed may have come up and stopped.
-// Our condition on it, the evidence of its boot, what an extension reported and its
-// serial log are asked first, then when its Ready condition last changed: since its
-// time was up, it worked that long; never since its registration, it did not come
-// up; in between, it is Unclear, and nothing is published. Only what never came, or
-// was seen not to become Ready, is TimedOut. See bootRules.
+// What is Unclear is not published: see package assess.
 //
 // A machine that is deleted before its Node was Ready leaves neither Node nor log: its
 // serial log is read once more, and the Fleet keeps what is known of it until that is
-// published. See deletedBeforeReady. What a capture does to its donor is no boot: see captures.
+// published. What a capture does to its donor is no boot: see captures.
 //
 // # What is kept
 //
@@ -48,7 +40,7 @@
 //
 // A node leaves the report of its boot in an annotation of its own Node
 // (wire.BootAnnotation). It is taken from there, believed of that machine alone,
-// stored with what Azure and the cluster know of the boot (BootRecord), and counted:
+// stored with what Azure and the cluster know of the boot (assess.BootRecord), and counted:
 // see boots. Reports are neither in the cache nor kept in memory. What is stored is
 // bounded for each machine, image version of a pool, and in all: see bootStore.
 //

@@ -3,10 +3,8 @@ package controller
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"slices"
@@ -19,35 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ortet/ortet/internal/boots/verdict"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// Evidence is a ConfigMap for each machine whose boot did not end well. It has no
-// owner, so that it outlives the machine.
 const (
-	// EvidenceLabel selects them.
-	EvidenceLabel = "ortet.io/evidence"
-	EvidenceValue = "boot"
-	// EvidenceUntil is when it is deleted.
-	EvidenceUntil = "ortet.io/until"
-
-	labelVM   = "ortet.io/vm-id"
-	labelPool = "ortet.io/pool"
-	digest    = "ortet.io/digest"
-
-	// KeyAssessment, KeyInstance and KeyConsole are the parts: the Assessment and
-	// the fleet.Boot as JSON, and what matters of the serial log.
-	KeyAssessment = "assessment.json"
-	KeyInstance   = "instance.json"
-	KeyConsole    = "console.txt"
-)
-
-// Bounds of one piece of evidence; together below 64 KiB.
-const (
-	maxAssessment  = 24 << 10
-	maxInstance    = 12 << 10
-	maxConsoleText = 24 << 10
+	// evidenceUntil annotates when evidence is deleted, and digest what was published of it.
+	evidenceUntil = "ortet.io/until"
+	digest        = "ortet.io/digest"
 )
 
 // pruneEvery is the interval between deletions of what is too old.
@@ -86,69 +63,28 @@ func newEvidence(c client.Client, config Config) *evidence {
 	}
 }
 
-// evidenceName is a name for one machine, which may have none of its own.
-func evidenceName(a Assessment) string {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%s|%s", KeyOf(a.Instance), a.VMID)
-	return fmt.Sprintf("boot-%s-%016x", strings.Trim(nameText(first(a.HostName, a.Name), 60), "-"), h.Sum64())
-}
-
-// nameText makes a text fit the name of an object.
-func nameText(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(s))
-	return s[:min(len(s), most)]
-}
-
-func evidenceNameOf(b fleet.Boot) string {
-	return evidenceName(Assessment{Instance: b.Instance, VMID: strings.ToLower(b.VMID), HostName: strings.ToLower(b.HostName), Name: b.Name})
-}
-
 // recall returns what was found out of a machine before, by this controller or the
 // one before it; zero where nothing was kept.
-func (e *evidence) recall(ctx context.Context, b fleet.Boot) (Assessment, error) {
+func (e *evidence) recall(ctx context.Context, b fleet.Boot) (assess.Assessment, error) {
 	if err := e.load(ctx); err != nil {
-		return Assessment{}, err
+		return assess.Assessment{}, err
 	}
-	name := evidenceNameOf(b)
+	name := assess.EvidenceName(b)
 	e.mu.Lock()
 	_, ok := e.all[name]
 	e.mu.Unlock()
 	if !ok {
-		return Assessment{}, nil
+		return assess.Assessment{}, nil
 	}
 	var m corev1.ConfigMap
 	if err := e.client.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, &m); err != nil {
-		return Assessment{}, ignoreGone(err)
+		return assess.Assessment{}, ignoreGone(err)
 	}
-	return parseAssessment([]byte(m.Data[KeyAssessment])), nil
-}
-
-// parseAssessment reads what was kept; zero where it is none any more: somebody
-// changed it, and it is found out again.
-func parseAssessment(text []byte) Assessment {
-	var a Assessment
-	if err := json.Unmarshal(text, &a); err != nil {
-		return Assessment{}
-	}
-	if a.State.Final() != (a.Verdict != nil) {
-		return Assessment{}
-	}
-	if a.Verdict != nil {
-		a.Verdict.Evidence = nil
-		if err := a.Verdict.Validate(); err != nil || a.State != State(a.Verdict.Outcome) {
-			return Assessment{}
-		}
-	}
-	return a
+	return assess.ParseAssessment([]byte(m.Data[assess.KeyAssessment])), nil
 }
 
 // digestOf is what is published of a boot, its outcome first.
-func digestOf(a Assessment) string {
+func digestOf(a assess.Assessment) string {
 	return strings.Join([]string{string(a.State), a.Reason(), string(a.Source)}, "/")
 }
 
@@ -158,18 +94,18 @@ type record struct {
 	// fresh is that it was not published wholly before.
 	fresh bool
 	// was is the outcome that was published before of this boot, "" if none.
-	was State
+	was assess.State
 	of  *corev1.ConfigMap // nil where there is nothing to be recorded
 }
 
 // keep writes what shows why a boot did not end well, once for each verdict; of
 // one that did it writes only where something was published before. That a verdict was
 // published is recorded by markPublished, so until then it stays fresh.
-func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record, error) {
+func (e *evidence) keep(ctx context.Context, known Known, a assess.Assessment) (record, error) {
 	if err := e.load(ctx); err != nil {
 		return record{}, err
 	}
-	name, publishing := evidenceName(a), digestOf(a)
+	name, publishing := assess.EvidenceName(known.Boot), digestOf(a)
 	e.mu.Lock()
 	was, ok := e.all[name]
 	if !ok {
@@ -177,31 +113,22 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 	}
 	e.mu.Unlock()
 	outcome, _, _ := strings.Cut(was.digest, "/")
-	rec := record{fresh: was.digest != publishing, was: State(outcome)}
-	if !rec.fresh && (len(known.Serial) == 0 || !ok) || !ok && a.State == Succeeded {
+	rec := record{fresh: was.digest != publishing, was: assess.State(outcome)}
+	if !rec.fresh && (len(known.Serial) == 0 || !ok) || !ok && a.State == assess.Succeeded {
 		return record{was: rec.was}, nil
 	}
-	data, err := parts(known, a)
+	kept, err := assess.EvidenceOf(a, known.Boot, known.Serial)
 	if err != nil {
 		return record{}, fmt.Errorf("evidence of %s: %w", a.Name, err)
 	}
 	until := e.now().Add(e.keepFor)
-	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: e.namespace,
-			Labels: map[string]string{
-				EvidenceLabel: EvidenceValue, labelVM: labelText(a.VMID), labelPool: labelText(a.Pool.Name()),
-				"app.kubernetes.io/managed-by": "ortet",
-			},
-			Annotations: map[string]string{EvidenceUntil: until.UTC().Format(time.RFC3339), digest: was.digest},
-		},
-		Data: data,
-	}
+	kept.Annotations = map[string]string{evidenceUntil: until.UTC().Format(time.RFC3339), digest: was.digest}
+	m := configMap(e.namespace, kept)
 	if ok {
 		// What was read of the console then may be gone by now.
 		var old corev1.ConfigMap
-		if err := e.client.Get(ctx, client.ObjectKeyFromObject(m), &old); err == nil && data[KeyConsole] == "" && old.Data[KeyConsole] != "" {
-			m.Data[KeyConsole] = old.Data[KeyConsole]
+		if err := e.client.Get(ctx, client.ObjectKeyFromObject(m), &old); err == nil && m.Data[assess.KeyConsole] == "" && old.Data[assess.KeyConsole] != "" {
+			m.Data[assess.KeyConsole] = old.Data[assess.KeyConsole]
 		}
 		err = e.client.Update(ctx, m, client.FieldOwner(fieldManager))
 	} else {
@@ -219,7 +146,7 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 }
 
 // markPublished records that a verdict was published wholly, so that it is not again.
-func (e *evidence) markPublished(ctx context.Context, rec record, a Assessment) error {
+func (e *evidence) markPublished(ctx context.Context, rec record, a assess.Assessment) error {
 	if !rec.fresh || rec.of == nil {
 		return nil
 	}
@@ -247,94 +174,6 @@ func (e *evidence) unwritten(m *corev1.ConfigMap, err error) error {
 	return fmt.Errorf("keep the evidence %s/%s: %w", m.Namespace, m.Name, err)
 }
 
-// parts is what is kept, without secrets and within bounds.
-func parts(known Known, a Assessment) (map[string]string, error) {
-	b := known.Boot
-	b.Provisioning.Message = verdict.RedactText(b.Provisioning.Message)
-	b.Agent.Message = verdict.RedactText(b.Agent.Message)
-	b.Extensions = slices.Clone(b.Extensions)
-	for i := range b.Extensions {
-		x := &b.Extensions[i]
-		x.Statuses, x.Substatuses = redacted(x.Statuses), redacted(x.Substatuses)
-	}
-	for range 4 { // messages are most of it
-		text, err := json.MarshalIndent(b, "", " ")
-		if err != nil {
-			return nil, err
-		}
-		if len(text) <= maxInstance {
-			break
-		}
-		for i := range b.Extensions {
-			halve(b.Extensions[i].Statuses)
-			halve(b.Extensions[i].Substatuses)
-		}
-	}
-	instance, err := json.MarshalIndent(b, "", " ")
-	if err != nil {
-		return nil, err
-	}
-	if len(instance) > maxInstance {
-		b.Extensions = nil
-		if instance, err = json.MarshalIndent(b, "", " "); err != nil {
-			return nil, err
-		}
-	}
-	if a.Verdict != nil {
-		v := *a.Verdict
-		a.Verdict = &v
-	}
-	assessment, err := json.MarshalIndent(a, "", " ")
-	for err == nil && len(assessment) > maxAssessment && len(a.Verdict.Evidence) > 0 {
-		a.Verdict.Evidence = a.Verdict.Evidence[:len(a.Verdict.Evidence)-1]
-		assessment, err = json.MarshalIndent(a, "", " ")
-	}
-	if err != nil {
-		return nil, err
-	}
-	data := map[string]string{KeyAssessment: string(assessment), KeyInstance: string(instance)}
-	if len(known.Serial) > 0 {
-		lines := Relevant(known.Serial, maxConsole)
-		size := 0
-		for i := len(lines) - 1; i >= 0; i-- { // the end has most of the evidence
-			if size += len(lines[i]) + 1; size > maxConsoleText {
-				lines = append([]string{"[…]"}, lines[i+1:]...)
-				break
-			}
-		}
-		data[KeyConsole] = strings.Join(lines, "\n") + "\n"
-	}
-	return data, nil
-}
-
-func redacted(list []fleet.BootStatus) []fleet.BootStatus {
-	list = slices.Clone(list)
-	for i := range list {
-		text := strings.Split(list[i].Message, "\n")
-		list[i].Message = strings.Join(verdict.Redact(text), "\n")
-	}
-	return list
-}
-
-func halve(list []fleet.BootStatus) {
-	for i, st := range list {
-		if n := len(st.Message); n > 128 {
-			list[i].Message = strings.ToValidUTF8(st.Message[n/2:], "")
-		}
-	}
-}
-
-// labelText makes a text fit a label.
-func labelText(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' {
-			return r
-		}
-		return '-'
-	}, s)
-	return strings.Trim(s[:min(len(s), 63)], "-._")
-}
-
 // load learns what is kept already.
 func (e *evidence) load(ctx context.Context) error {
 	e.mu.Lock()
@@ -344,12 +183,12 @@ func (e *evidence) load(ctx context.Context) error {
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	if err := e.client.List(ctx, list, client.InNamespace(e.namespace), client.MatchingLabels{EvidenceLabel: EvidenceValue}); err != nil {
+	if err := e.client.List(ctx, list, client.InNamespace(e.namespace), client.MatchingLabels{assess.EvidenceLabel: assess.EvidenceValue}); err != nil {
 		return fmt.Errorf("list the evidence in %s: %w", e.namespace, err)
 	}
 	e.all = map[string]piece{}
 	for _, m := range list.Items {
-		until, err := time.Parse(time.RFC3339, m.Annotations[EvidenceUntil])
+		until, err := time.Parse(time.RFC3339, m.Annotations[evidenceUntil])
 		if err != nil {
 			until = m.CreationTimestamp.Add(e.keepFor)
 		}
@@ -455,4 +294,12 @@ func (e *evidence) obsolete(live map[string]bool, all bool) []string {
 	obsolete = append(obsolete, names[:max(0, len(names)-e.most)]...)
 	slices.Sort(obsolete)
 	return obsolete
+}
+
+// configMap is the object that a record is.
+func configMap(namespace string, r fleet.Record) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: namespace, Labels: r.Labels, Annotations: r.Annotations},
+		Data:       r.Data, BinaryData: r.Binary,
+	}
 }

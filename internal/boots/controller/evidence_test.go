@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -71,11 +72,10 @@ func TestEvidenceIsBounded(t *testing.T) {
 func TestEvidenceOfFleet(t *testing.T) {
 	f := NewFleet()
 	b := aBoot()
-	f.pools[KeyOf(somePool)] = &poolState{last: noon}
-	f.took(KeyOf(somePool), []fleet.Boot{b})
-	a := Assess(b, nil, nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
-	if names := f.evidenceNames(noon.Add(-time.Hour)); len(names) != 1 || !names[evidenceName(a)] {
-		t.Errorf("%v, not %s", names, evidenceName(a))
+	f.pools[fleet.KeyOf(somePool)] = &poolState{last: noon}
+	f.took(fleet.KeyOf(somePool), []fleet.Boot{b})
+	if names := f.evidenceNames(noon.Add(-time.Hour)); len(names) != 1 || !names[assess.EvidenceName(b)] {
+		t.Errorf("%v, not %s", names, assess.EvidenceName(b))
 	}
 	if names := f.evidenceNames(noon.Add(time.Hour)); len(names) != 0 {
 		t.Errorf("not listed for long: %v", names)
@@ -91,7 +91,7 @@ func TestEvidenceThatWasTooMuch(t *testing.T) {
 	live := map[string]bool{}
 	e.live = func() (map[string]bool, bool) { return live, true }
 	var boots []fleet.Boot
-	var assessed []Assessment
+	var assessed []assess.Assessment
 	publish := func(i int) record {
 		t.Helper()
 		rec, err := e.keep(ctx, Known{Boot: boots[i]}, assessed[i])
@@ -105,8 +105,8 @@ func TestEvidenceThatWasTooMuch(t *testing.T) {
 	}
 	for i := range 2 {
 		b := aBoot(func(b *fleet.Boot) { b.VMID = fmt.Sprintf("%d%s", i, someVM[1:]) })
-		boots, assessed = append(boots, b), append(assessed, Assess(b, nil, nil, Assessment{}, now, Deadlines{}))
-		live[evidenceNameOf(b)] = i == 0
+		boots, assessed = append(boots, b), append(assessed, assess.Assess(b, nil, nil, assess.Assessment{}, now, assess.Deadlines{}))
+		live[assess.EvidenceName(b)] = i == 0
 		publish(i)
 		now = now.Add(2 * time.Hour)
 	}
@@ -114,16 +114,16 @@ func TestEvidenceThatWasTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := func() string { return keptNames(ctx, t, c) }
-	want := evidenceName(assessed[1])
+	want := assess.EvidenceName(boots[1])
 	if kept() != want {
 		t.Fatalf("kept: %s, want that of the machine that is gone", kept())
 	}
-	if rec := publish(0); rec.fresh || rec.was != TimedOut || kept() != want {
+	if rec := publish(0); rec.fresh || rec.was != assess.TimedOut || kept() != want {
 		t.Errorf("published again: %+v; kept: %s", rec, kept())
 	}
 	// Another verdict of it is news.
 	assessed[0].Verdict.Reason = "CNINotReady"
-	if rec := publish(0); !rec.fresh || rec.was != TimedOut || len(strings.Fields(kept())) != 2 {
+	if rec := publish(0); !rec.fresh || rec.was != assess.TimedOut || len(strings.Fields(kept())) != 2 {
 		t.Errorf("a new verdict: %+v; kept: %s", rec, kept())
 	}
 	now = now.Add(2 * time.Hour)

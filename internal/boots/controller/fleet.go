@@ -7,53 +7,48 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
-
-// A Key names an instance: its ARM id in lower case.
-type Key string
-
-// KeyOf returns the key of an instance's id.
-func KeyOf(id fleet.ResourceID) Key { return Key(strings.ToLower(string(id))) }
 
 // A Fleet is what is known of the instances of all pools: what the cloud reported
 // last, what was decided, and serial logs that are not judged yet. It may be
 // used from many goroutines.
 type Fleet struct {
 	mu    sync.Mutex
-	pools map[Key]*poolState
-	all   map[Key]*instanceState
-	gone  map[Key]*instanceState // are no more, and their boots are not published yet
-	hosts map[string]Key         // by host name in lower case
+	pools map[fleet.Key]*poolState
+	all   map[fleet.Key]*instanceState
+	gone  map[fleet.Key]*instanceState // are no more, and their boots are not published yet
+	hosts map[string]fleet.Key         // by host name in lower case
 }
 
 type instanceState struct {
 	boot       fleet.Boot
-	assessment Assessment
+	assessment assess.Assessment
 	serial     []byte // read, and not judged yet
 	last       []byte // the end of the log that was judged last, while it boots
 	reads      serialReads
-	counted    []State         // outcomes that are in the metrics
+	counted    []assess.State  // outcomes that are in the metrics
 	relayed    *pendingVerdict // a verdict that the admission server keeps for the node
 }
 
 // NewFleet makes an empty one.
 func NewFleet() *Fleet {
-	return &Fleet{pools: map[Key]*poolState{}, all: map[Key]*instanceState{}, gone: map[Key]*instanceState{}, hosts: map[string]Key{}}
+	return &Fleet{pools: map[fleet.Key]*poolState{}, all: map[fleet.Key]*instanceState{}, gone: map[fleet.Key]*instanceState{}, hosts: map[string]fleet.Key{}}
 }
 
 // Known is what is known of one instance. Of an instance that is being deleted Serial is what
 // was read last.
 type Known struct {
 	Boot     fleet.Boot
-	Previous Assessment
+	Previous assess.Assessment
 	Serial   []byte
 	relayed  *pendingVerdict
 	gone     bool
 }
 
 // Get returns what is known of an instance.
-func (f *Fleet) Get(key Key) (Known, bool) {
+func (f *Fleet) Get(key fleet.Key) (Known, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, gone := f.all[key], false
@@ -63,14 +58,14 @@ func (f *Fleet) Get(key Key) (Known, bool) {
 		}
 	}
 	k := Known{s.boot, s.assessment, s.serial, s.relayed, gone}
-	if len(k.Serial) == 0 && strings.EqualFold(s.boot.ProvisioningState, string(Deleting)) {
+	if len(k.Serial) == 0 && strings.EqualFold(s.boot.ProvisioningState, string(assess.Deleting)) {
 		k.Serial = s.last
 	}
 	return k, true
 }
 
 // ByHost finds an instance by its host name, in upper or lower case.
-func (f *Fleet) ByHost(name string) (Key, bool) {
+func (f *Fleet) ByHost(name string) (fleet.Key, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	k, ok := f.hosts[strings.ToLower(name)]
@@ -79,7 +74,7 @@ func (f *Fleet) ByHost(name string) (Key, bool) {
 
 // Decided records an assessment. It returns false where the instance is gone, or
 // another is there under its name.
-func (f *Fleet) Decided(key Key, a Assessment, judged []byte) bool {
+func (f *Fleet) Decided(key fleet.Key, a assess.Assessment, judged []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.all[key]
@@ -89,18 +84,18 @@ func (f *Fleet) Decided(key Key, a Assessment, judged []byte) bool {
 	s.assessment = a
 	if len(judged) > 0 && len(s.serial) == len(judged) && &s.serial[0] == &judged[0] {
 		s.serial = nil
-		if a.State == Booting {
+		if a.State == assess.Booting {
 			s.last = lastLog(judged)
 		}
 	}
-	if a.State != Booting && (a.Basis != basisDeleted || len(judged) > 0) {
+	if a.State != assess.Booting && (a.Basis != assess.BasisDeleted || len(judged) > 0) {
 		s.last = nil
 	}
 	return true
 }
 
 // count reports whether an instance's outcome is to be counted, once for each.
-func (f *Fleet) count(key Key, a Assessment) bool {
+func (f *Fleet) count(key fleet.Key, a assess.Assessment) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.all[key]
@@ -115,9 +110,9 @@ func (f *Fleet) count(key Key, a Assessment) bool {
 }
 
 // Assessments returns all that was decided, by pool and name.
-func (f *Fleet) Assessments() []Assessment {
+func (f *Fleet) Assessments() []assess.Assessment {
 	f.mu.Lock()
-	out := make([]Assessment, 0, len(f.all))
+	out := make([]assess.Assessment, 0, len(f.all))
 	for _, s := range f.all {
 		if s.assessment.State != "" {
 			out = append(out, s.assessment)
@@ -129,8 +124,8 @@ func (f *Fleet) Assessments() []Assessment {
 }
 
 // Sort puts assessments in the order in which they are shown: by pool and name.
-func Sort(list []Assessment) {
-	slices.SortFunc(list, func(a, b Assessment) int {
+func Sort(list []assess.Assessment) {
+	slices.SortFunc(list, func(a, b assess.Assessment) int {
 		if c := strings.Compare(strings.ToLower(string(a.Pool)), strings.ToLower(string(b.Pool))); c != 0 {
 			return c
 		}
@@ -140,13 +135,13 @@ func Sort(list []Assessment) {
 
 // took puts in what a pool's list has, and returns the instances of which
 // something changed, and those that are gone.
-func (f *Fleet) took(pool Key, boots []fleet.Boot) (changed, gone []Key) {
+func (f *Fleet) took(pool fleet.Key, boots []fleet.Boot) (changed, gone []fleet.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seen := make(map[Key]bool, len(boots))
+	seen := make(map[fleet.Key]bool, len(boots))
 	for i := range boots {
-		b := compact(boots[i])
-		k := KeyOf(b.Instance)
+		b := assess.Compact(boots[i])
+		k := fleet.KeyOf(b.Instance)
 		seen[k] = true
 		s := f.all[k]
 		if s == nil || !strings.EqualFold(s.boot.VMID, b.VMID) {
@@ -163,7 +158,7 @@ func (f *Fleet) took(pool Key, boots []fleet.Boot) (changed, gone []Key) {
 		changed = append(changed, k)
 	}
 	for k, s := range f.all {
-		if KeyOf(s.boot.Pool) == pool && !seen[k] {
+		if fleet.KeyOf(s.boot.Pool) == pool && !seen[k] {
 			f.drop(k, s)
 			gone = append(gone, k)
 		}
@@ -173,48 +168,13 @@ func (f *Fleet) took(pool Key, boots []fleet.Boot) (changed, gone []Key) {
 	return changed, gone
 }
 
-func (f *Fleet) drop(k Key, s *instanceState) {
+func (f *Fleet) drop(k fleet.Key, s *instanceState) {
 	delete(f.all, k)
 	f.keepGone(k, s)
 	if h := strings.ToLower(s.boot.HostName); f.hosts[h] == k {
 		delete(f.hosts, h)
 	}
 }
-
-// compact returns as much of a Boot as is used again: what extensions report is kept
-// where they make the node or have a verdict, and bounded.
-func compact(b fleet.Boot) fleet.Boot {
-	var kept []fleet.ExtensionStatus
-	for _, e := range b.Extensions {
-		// Of what makes the node and failed, all that it reports is evidence.
-		whole := makesNode(e) && slices.ContainsFunc(e.Statuses, fleet.BootStatus.Failed)
-		e.Statuses, e.Substatuses = shorten(e.Statuses, makesNode(e), whole), shorten(e.Substatuses, makesNode(e), whole)
-		kept = append(kept, e)
-	}
-	b.Extensions = kept
-	b.Agent.Time = time.Time{} // it changes all the time, and decides nothing
-	return b
-}
-
-func shorten(list []fleet.BootStatus, makes, whole bool) []fleet.BootStatus {
-	var out []fleet.BootStatus
-	for _, st := range list {
-		hasVerdict := strings.Contains(st.Message, verdictMark)
-		switch {
-		case !hasVerdict && !whole && !st.Failed() && !makes:
-			st.Message = ""
-		case !hasVerdict && !whole && !st.Failed():
-			st.Message = string(head([]byte(st.Message), 256))
-		case len(st.Message) > maxQuoted: // the end has most of the evidence
-			st.Message = strings.Clone(strings.ToValidUTF8(tail(st.Message, maxQuoted), ""))
-		}
-		out = append(out, st)
-	}
-	return out
-}
-
-// verdictMark begins a verdict in one line: see wire.Verdict.ConsoleLine.
-const verdictMark = "ortet.io/verdict"
 
 func sameBoot(a, b fleet.Boot) bool {
 	a.Extensions, b.Extensions, a.Agent, b.Agent = extensionsOf(a), extensionsOf(b), fleet.Agent{}, fleet.Agent{}
@@ -251,25 +211,25 @@ func (f *Fleet) evidenceNames(since time.Time) map[string]bool {
 	defer f.mu.Unlock()
 	out := make(map[string]bool, len(f.all))
 	for _, s := range f.all {
-		if p := f.pools[KeyOf(s.boot.Pool)]; p != nil && !p.last.Before(since) {
-			out[evidenceNameOf(s.boot)] = true
+		if p := f.pools[fleet.KeyOf(s.boot.Pool)]; p != nil && !p.last.Before(since) {
+			out[assess.EvidenceName(s.boot)] = true
 		}
 	}
 	return out
 }
 
 // counts returns how many instances of each pool are in each state.
-func (f *Fleet) counts() map[string]map[State]int {
+func (f *Fleet) counts() map[string]map[assess.State]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := map[string]map[State]int{}
+	out := map[string]map[assess.State]int{}
 	for p := range maps.Values(f.pools) {
-		out[p.pool.Name] = map[State]int{}
+		out[p.pool.Name] = map[assess.State]int{}
 	}
 	for _, s := range f.all {
 		name := s.boot.Pool.Name()
 		if out[name] == nil {
-			out[name] = map[State]int{}
+			out[name] = map[assess.State]int{}
 		}
 		if s.assessment.State != "" {
 			out[name][s.assessment.State]++
@@ -285,8 +245,8 @@ func (f *Fleet) listed() map[string]time.Time {
 	defer f.mu.Unlock()
 	out := map[string]time.Time{}
 	for _, s := range f.pools {
-		if !s.last.IsZero() {
-			out[s.pool.Name] = earliest(s.last, out[s.pool.Name])
+		if was, has := out[s.pool.Name]; !s.last.IsZero() && (!has || s.last.Before(was)) {
+			out[s.pool.Name] = s.last
 		}
 	}
 	return out

@@ -41,7 +41,7 @@ func (r *reconciler) addLifter(m manager.Manager) error {
 	}
 	add := func(n *corev1.Node, q queue) {
 		if slices.ContainsFunc(n.Spec.Taints, unproven) {
-			q.Add(request(Key(n.Name)))
+			q.Add(request(fleet.Key(n.Name)))
 		}
 	}
 	err = c.Watch(source.Kind(m.GetCache(), &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{
@@ -63,7 +63,7 @@ func liftDue(n *corev1.Node, now time.Time, after time.Duration) (due bool, wait
 	if verdict := conditionOf(n); verdict != nil {
 		return verdict.Status == corev1.ConditionTrue, 0
 	}
-	view := ViewOf(n)
+	view := viewOf(n)
 	if !view.Ready {
 		return false, 0
 	}

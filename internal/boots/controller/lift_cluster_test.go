@@ -132,7 +132,7 @@ func TestStartupTaintsAreLifted(t *testing.T) {
 	}
 	stop()
 
-	claim := `{"status":{"conditions":[{"type":"` + ConditionType + `","status":"True","reason":"Claimed"}]}}`
+	claim := `{"status":{"conditions":[{"type":"` + fleet.ConditionBootSucceeded + `","status":"True","reason":"Claimed"}]}}`
 	if _, err := nodes.PatchStatus(t.Context(), "pool1000000", []byte(claim)); err != nil {
 		t.Errorf("a kubelet claims to have come up: %v", err)
 	}

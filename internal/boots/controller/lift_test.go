@@ -30,7 +30,7 @@ var (
 func unprovenNode(ready, verdict corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", UID: "u"}, Spec: corev1.NodeSpec{Taints: taints}}
 	n.Status.NodeInfo.SystemUUID = someVM
-	for kind, status := range map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: ready, ConditionType: verdict} {
+	for kind, status := range map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: ready, fleet.ConditionBootSucceeded: verdict} {
 		if status != "" {
 			c := corev1.NodeCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(noon)}
 			n.Status.Conditions = append(n.Status.Conditions, c)
@@ -155,7 +155,7 @@ func TestReadinessFilesNameTheTaints(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := rule.Spec; s.Taint.Key != fleet.TaintReadiness || s.Taint.Effect != corev1.TaintEffectNoSchedule ||
-		len(s.Conditions) != 1 || s.Conditions[0].Type != ConditionType || s.Conditions[0].RequiredStatus != "True" {
+		len(s.Conditions) != 1 || s.Conditions[0].Type != fleet.ConditionBootSucceeded || s.Conditions[0].RequiredStatus != "True" {
 		t.Errorf("the rule: %+v", s)
 	}
 }

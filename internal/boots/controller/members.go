@@ -16,6 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // The kinds that describe machines, where the cluster has them.
@@ -41,8 +44,8 @@ type member struct {
 	gvk             schema.GroupVersionKind
 	namespace, name string
 	uid             types.UID
-	instance        Key    // "" as long as it is not known
-	infrastructure  string // of a Machine: the id of the member that it stands for
+	instance        fleet.Key // "" as long as it is not known
+	infrastructure  string    // of a Machine: the id of the member that it stands for
 	published       struct{ status, reason, message string }
 }
 
@@ -58,17 +61,17 @@ type members struct {
 	mu  sync.Mutex
 	all map[string]member
 	// by instance, and Machines by the id of what they stand for
-	byInstance map[Key][]string
+	byInstance map[fleet.Key][]string
 	machines   map[string][]string
 }
 
 func newMembers() *members {
-	return &members{all: map[string]member{}, byInstance: map[Key][]string{}, machines: map[string][]string{}}
+	return &members{all: map[string]member{}, byInstance: map[fleet.Key][]string{}, machines: map[string][]string{}}
 }
 
 // of returns those that stand for an instance. A Machine whose own provider id is
 // still empty, since its boot failed, is found by the AzureMachine it refers to.
-func (x *members) of(key Key) []member {
+func (x *members) of(key fleet.Key) []member {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	ids := slices.Clone(x.byInstance[key])
@@ -84,7 +87,7 @@ func (x *members) of(key Key) []member {
 }
 
 // put takes a member in and returns the instance that it stands for, if it is known.
-func (x *members) put(m member) Key {
+func (x *members) put(m member) fleet.Key {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.drop(m.id())
@@ -139,8 +142,8 @@ func memberOf(u *unstructured.Unstructured) member {
 		}
 		return s
 	}
-	if id, ok := InstanceOf(text("spec", "providerID")); ok {
-		m.instance = KeyOf(id)
+	if id, ok := assess.InstanceOf(text("spec", "providerID")); ok {
+		m.instance = fleet.KeyOf(id)
 	}
 	if kind := text("spec", "infrastructureRef", "kind"); kind != "" {
 		name := text("spec", "infrastructureRef", "name")
@@ -151,7 +154,7 @@ func memberOf(u *unstructured.Unstructured) member {
 		return m
 	}
 	for _, c := range list {
-		if x, ok := c.(map[string]any); ok && x["type"] == ConditionType {
+		if x, ok := c.(map[string]any); ok && x["type"] == fleet.ConditionBootSucceeded {
 			m.published.status, _ = x["status"].(string)
 			m.published.reason, _ = x["reason"].(string)
 			m.published.message, _ = x["message"].(string)
@@ -180,7 +183,7 @@ func trimMember(u *unstructured.Unstructured) *unstructured.Unstructured {
 		return out
 	}
 	for _, c := range list {
-		if x, ok := c.(map[string]any); ok && x["type"] == ConditionType {
+		if x, ok := c.(map[string]any); ok && x["type"] == fleet.ConditionBootSucceeded {
 			out.Object["status"] = map[string]any{"conditions": []any{x}}
 		}
 	}

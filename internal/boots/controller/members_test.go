@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -27,7 +28,7 @@ func anObject(kind, name, provider, infrastructureKind, infrastructureName strin
 // An instance's machines are found in whatever order they come, change and go.
 func TestMembersAreFound(t *testing.T) {
 	boot := aBoot()
-	key := KeyOf(boot.Instance)
+	key := fleet.KeyOf(boot.Instance)
 	provider := "azure://" + strings.ToUpper(string(boot.Instance)[:20]) + string(boot.Instance)[20:]
 	x := newMembers()
 	names := func() string {
@@ -96,7 +97,7 @@ func FuzzInstanceOf(f *testing.F) {
 	f.Add("azure://" + string(somePool.Child("virtualMachines", "3")))
 	f.Add("azure:///subscriptions/../resourceGroups//providers/x")
 	f.Fuzz(func(t *testing.T, s string) {
-		id, ok := InstanceOf(s)
+		id, ok := assess.InstanceOf(s)
 		if !ok {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -86,7 +87,7 @@ func (m *meters) Describe(out chan<- *prometheus.Desc) {
 // Collect sends what is read at each scrape.
 func (m *meters) Collect(out chan<- prometheus.Metric) {
 	for pool, states := range m.fleet.counts() {
-		for _, s := range []State{Succeeded, Failed, Degraded, TimedOut, Booting, Stopped, Deleting, Unclear} {
+		for _, s := range []assess.State{assess.Succeeded, assess.Failed, assess.Degraded, assess.TimedOut, assess.Booting, assess.Stopped, assess.Deleting, assess.Unclear} {
 			out <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(states[s]), pool, string(s))
 		}
 	}
@@ -107,22 +108,16 @@ func (m *meters) asked(what string, err error) {
 	m.calls.WithLabelValues(what, result).Inc()
 }
 
-// maxBoot is the longest first boot: that a Node became Ready again later is no evidence
-// of it.
-const maxBoot = 2 * time.Hour
-
 // ended counts the outcome of a boot.
-func (m *meters) ended(a Assessment, node *corev1.Node) {
+func (m *meters) ended(a assess.Assessment, node *corev1.Node) {
 	pool := a.Pool.Name()
 	m.verdicts.WithLabelValues(pool, string(a.State), string(a.Source)).Inc()
-	if a.State != Succeeded {
+	if a.State != assess.Succeeded {
 		m.failures.WithLabelValues(pool, string(a.State), a.Reason(), string(a.Owner()), string(a.Confidence())).Inc()
 	}
-	if node != nil && a.State == Succeeded {
-		if v, _ := ViewOf(node).of(a.Created, m.now()); v.Ready && !v.CameUp && !a.Created.IsZero() {
-			if d := v.ReadySince.Sub(a.Created); d > 0 && d < maxBoot {
-				m.boots.WithLabelValues(pool).Observe(d.Seconds())
-			}
+	if node != nil && a.State == assess.Succeeded {
+		if d, known := a.FirstBoot(viewOf(node), m.now()); known {
+			m.boots.WithLabelValues(pool).Observe(d.Seconds())
 		}
 	}
 	if a.Verdict == nil {

@@ -17,70 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/wire"
 )
 
-// ConditionType is the type of our condition on Nodes, Machines and Azure's
-// machines. Nobody else writes it, and we write no other.
-const ConditionType = fleet.ConditionBootSucceeded
-
-// azureScheme begins the provider ids of Azure's cloud provider, in upper or lower case.
-const azureScheme = "azure://"
-
-// InstanceOf reads a provider id of an instance of a Uniform scale set or of a
-// virtual machine, as Nodes, Machines and Azure's machines have them.
-func InstanceOf(providerID string) (fleet.ResourceID, bool) {
-	if len(providerID) < len(azureScheme) || !strings.EqualFold(providerID[:len(azureScheme)], azureScheme) {
-		return "", false
-	}
-	id, err := fleet.ParseMachine(azureScheme + providerID[len(azureScheme):])
-	return id, err == nil
-}
-
-// NodeFor finds the Node that an instance is, by fleet.Claim; nil if no Node is.
-func NodeFor(nodes []NodeView, b fleet.Boot) *NodeView {
-	for i := range nodes {
-		if nodes[i].is(b) {
-			return &nodes[i]
-		}
-	}
-	return nil
-}
-
-// Claim is what the Node says of itself.
-func (n *NodeView) Claim() fleet.Claim {
-	return fleet.Claim{Name: n.Name, ProviderID: n.ProviderID, SystemUUID: n.SystemUUID}
-}
-
-func (n *NodeView) is(b fleet.Boot) bool { return n.Claim().Is(b.Computer()) == nil }
-
-// ViewOf returns as much of a Node as is used.
-func ViewOf(n *corev1.Node) *NodeView {
-	v := &NodeView{
-		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, Created: n.CreationTimestamp.Time,
-		Why: "its kubelet has not reported yet", Captured: marked(n),
-	}
-	for _, c := range n.Status.Conditions {
-		switch c.Type {
-		case corev1.NodeReady:
-			v.Ready, v.ReadySince, v.Why = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time, ""
-			if !v.Ready {
-				v.Why = strings.Trim(c.Reason+": "+c.Message, ": ")
-			}
-		case wire.ConfigurationCondition:
-			if c.Status != corev1.ConditionTrue {
-				v.Configuration = strings.Trim(c.Reason+": "+c.Message, ": ")
-			}
-		case ConditionType:
-			if v.CameUp = c.Status == corev1.ConditionTrue; v.CameUp {
-				v.CameUpSince, v.CameUpReason = c.LastTransitionTime.Time, c.Reason
-				v.CameUpWritten = latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time)
-			}
-		}
-	}
-	return v
-}
+// viewOf returns as much of a Node as is used.
+func viewOf(n *corev1.Node) *assess.NodeView { return assess.ViewOf(conversion.Node(n)) }
 
 // trim keeps what is used of what the cache is sent: a Node with its images
 // takes some 15 KiB.
@@ -100,7 +43,7 @@ func trim(o any) (any, error) {
 		}
 		out.Status.NodeInfo.BootID, out.Status.NodeInfo.SystemUUID = x.Status.NodeInfo.BootID, x.Status.NodeInfo.SystemUUID
 		for _, c := range x.Status.Conditions {
-			if c.Type == corev1.NodeReady || c.Type == ConditionType {
+			if c.Type == corev1.NodeReady || c.Type == fleet.ConditionBootSucceeded {
 				// Heartbeats would make every report of a kubelet a change. Our own are
 				// when we wrote.
 				if c.Type == corev1.NodeReady {
@@ -132,7 +75,7 @@ func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, er
 	if err := r.nodes.Get(ctx, types.NamespacedName{Name: strings.ToLower(b.HostName)}, &n); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if !ViewOf(&n).is(b) {
+	if !viewOf(&n).Is(b) {
 		return nil, nil
 	}
 	return &n, nil
@@ -140,7 +83,7 @@ func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, er
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func request(k Key) reconcile.Request {
+func request(k fleet.Key) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: string(k)}}
 }
 
@@ -151,11 +94,11 @@ func (r *reconciler) watchNodes(c cache.Cache) error {
 			return
 		}
 		key, ok := r.fleet.ByHost(n.Name)
-		if id, is := InstanceOf(n.Spec.ProviderID); is {
+		if id, is := assess.InstanceOf(n.Spec.ProviderID); is {
 			if len(r.config.Pools) == 0 {
 				r.poller.AddGroup(id.Group())
 			}
-			key, ok = KeyOf(id), true // it may be another that the Node is: nodeOf decides
+			key, ok = fleet.KeyOf(id), true // it may be another that the Node is: nodeOf decides
 		}
 		if !ok {
 			return
@@ -172,7 +115,7 @@ func (r *reconciler) watchNodes(c cache.Cache) error {
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
 			r.captures.see(e.ObjectOld, e.ObjectNew)
-			was, is := ViewOf(e.ObjectOld), ViewOf(e.ObjectNew)
+			was, is := viewOf(e.ObjectOld), viewOf(e.ObjectNew)
 			if *was == *is && e.ObjectOld.UID == e.ObjectNew.UID {
 				return
 			}
@@ -186,7 +129,7 @@ func (r *reconciler) watchNodes(c cache.Cache) error {
 }
 
 // enqueue is called by the Poller.
-func (r *reconciler) enqueue(keys []Key) {
+func (r *reconciler) enqueue(keys []fleet.Key) {
 	select {
 	case r.changed <- keys:
 	case <-r.done:

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/ortet/ortet/internal/boots/assess"
 )
 
 func TestNodeOfInstance(t *testing.T) {
@@ -29,7 +31,7 @@ func TestNodeOfInstance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := aNodeOf(c.node, c.provider, b.VMID)
-			if got := NodeFor([]NodeView{*ViewOf(n)}, b); (got != nil) != c.is {
+			if got := assess.NodeFor([]assess.NodeView{*viewOf(n)}, b); (got != nil) != c.is {
 				t.Errorf("from a list: %+v", got)
 			}
 			cluster := fake.NewClientBuilder().WithObjects(n).Build()
@@ -45,20 +47,20 @@ func TestNodeOfInstance(t *testing.T) {
 	// A younger Node of another name, and one of an earlier machine of the name.
 	own, liar := aNodeOf("pool1000003", "azure://"+string(b.Instance), b.VMID), aNodeOf("zz", "azure://"+string(b.Instance), b.VMID)
 	liar.CreationTimestamp = metav1.NewTime(noon)
-	views := []NodeView{*ViewOf(liar), *ViewOf(own)}
+	views := []assess.NodeView{*viewOf(liar), *viewOf(own)}
 	for range 2 {
-		if got := NodeFor(views, b); got == nil || got.Name != own.Name {
+		if got := assess.NodeFor(views, b); got == nil || got.Name != own.Name {
 			t.Errorf("beside a liar: %+v", got)
 		}
 		slices.Reverse(views)
 	}
 	own.Status.NodeInfo.SystemUUID = "5c5e9f1e-6d5b-4f0e-8a9d-0c1b2a3f4e5d"
-	if got := NodeFor([]NodeView{*ViewOf(own)}, b); got != nil {
+	if got := assess.NodeFor([]assess.NodeView{*viewOf(own)}, b); got != nil {
 		t.Errorf("of an earlier machine: %+v", got)
 	}
 	unnamed := b
 	unnamed.HostName = ""
-	if got := NodeFor([]NodeView{{Name: ""}}, unnamed); got != nil {
+	if got := assess.NodeFor([]assess.NodeView{{Name: ""}}, unnamed); got != nil {
 		t.Error("an instance without a host name is any Node without an id")
 	}
 }

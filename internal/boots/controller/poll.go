@@ -3,12 +3,14 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -53,7 +55,7 @@ type PollerConfig struct {
 	Now           func() time.Time
 	// Changed is called with the instances that changed, or are gone. It must not block
 	// for long. It may be nil.
-	Changed func(keys []Key)
+	Changed func(keys []fleet.Key)
 	// Asked is called after each call of the cloud: "pools", "boots" or "serial", and its
 	// error. It may be nil.
 	Asked func(what string, err error)
@@ -67,8 +69,8 @@ type Poller struct {
 	flying sync.WaitGroup
 
 	mu     sync.Mutex
-	groups map[Key]*groupState
-	only   map[Key]bool
+	groups map[fleet.Key]*groupState
+	only   map[fleet.Key]bool
 	turn   bool // a serial log was read last, so a list goes first
 	n      int  // under way
 }
@@ -91,14 +93,14 @@ func NewPoller(c PollerConfig) *Poller {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Changed == nil {
-		c.Changed = func([]Key) {}
+		c.Changed = func([]fleet.Key) {}
 	}
 	if c.Asked == nil {
 		c.Asked = func(string, error) {}
 	}
-	p := &Poller{c: c, wake: make(chan struct{}, 1), groups: map[Key]*groupState{}, only: map[Key]bool{}}
+	p := &Poller{c: c, wake: make(chan struct{}, 1), groups: map[fleet.Key]*groupState{}, only: map[fleet.Key]bool{}}
 	for _, id := range c.Pools {
-		p.only[KeyOf(id)] = true
+		p.only[fleet.KeyOf(id)] = true
 		p.AddGroup(id.Group())
 	}
 	for _, g := range c.Groups {
@@ -110,7 +112,7 @@ func NewPoller(c PollerConfig) *Poller {
 // AddGroup makes it poll the scale sets of a resource group too.
 func (p *Poller) AddGroup(group fleet.ResourceID) {
 	p.mu.Lock()
-	k := KeyOf(group)
+	k := fleet.KeyOf(group)
 	if p.groups[k] == nil {
 		p.groups[k] = &groupState{id: group, cost: 1}
 	}
@@ -123,7 +125,7 @@ func (p *Poller) AddGroup(group fleet.ResourceID) {
 func (p *Poller) Hurry(pool fleet.ResourceID) {
 	f := p.c.Fleet
 	f.mu.Lock()
-	s := f.pools[KeyOf(pool)]
+	s := f.pools[fleet.KeyOf(pool)]
 	if s != nil {
 		s.wanted = true
 	}
@@ -266,11 +268,11 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 	f := p.c.Fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	lively := map[Key]bool{}
+	lively := map[fleet.Key]bool{}
 	for key, s := range f.all {
 		a := s.assessment
-		if !a.State.Final() && a.State != Stopped && a.State != Unclear {
-			lively[KeyOf(s.boot.Pool)] = true
+		if !a.State.Final() && a.State != assess.Stopped && a.State != assess.Unclear {
+			lively[fleet.KeyOf(s.boot.Pool)] = true
 		}
 		if !s.reads.wants(s.boot, a, now) {
 			continue
@@ -279,7 +281,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 		switch {
 		case a.State.Bad():
 			class = classFailed
-		case a.State == Succeeded:
+		case a.State == assess.Succeeded:
 			class = classReady
 		}
 		offer(task{class: class, due: s.reads.due(s.boot, a, now), cost: 1, serial: true,
@@ -318,7 +320,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 }
 
 // mark is called between locks, so these acquire the Fleet's again.
-func (p *Poller) onPool(key Key, do func(*poolState)) {
+func (p *Poller) onPool(key fleet.Key, do func(*poolState)) {
 	p.c.Fleet.mu.Lock()
 	defer p.c.Fleet.mu.Unlock()
 	if s := p.c.Fleet.pools[key]; s != nil {
@@ -326,7 +328,7 @@ func (p *Poller) onPool(key Key, do func(*poolState)) {
 	}
 }
 
-func (p *Poller) onInstance(key Key, do func(*instanceState)) {
+func (p *Poller) onInstance(key fleet.Key, do func(*instanceState)) {
 	p.c.Fleet.mu.Lock()
 	defer p.c.Fleet.mu.Unlock()
 	if s := p.c.Fleet.all[key]; s != nil {
@@ -351,7 +353,7 @@ func (p *Poller) asked(ctx context.Context, what string, on fleet.ResourceID, er
 	}
 	if fleet.Is(err, fleet.KindThrottled) {
 		wait := time.Minute
-		if e, ok := asError(err); ok && e.RetryAfter > 0 {
+		if e := new(fleet.Error); errors.As(err, &e) && e.RetryAfter > 0 {
 			wait = min(e.RetryAfter, 10*time.Minute)
 		}
 		p.c.Budget.block(wait)
@@ -381,14 +383,14 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
 		return
 	}
-	var gone []Key
+	var gone []fleet.Key
 	f := p.c.Fleet
 	f.mu.Lock()
-	seen := map[Key]bool{}
+	seen := map[fleet.Key]bool{}
 	for _, pool := range list {
-		k := KeyOf(pool.ID)
+		k := fleet.KeyOf(pool.ID)
 		of, _, _ := pool.Canary()
-		if len(p.only) > 0 && !p.only[k] && !p.only[KeyOf(of)] {
+		if len(p.only) > 0 && !p.only[k] && !p.only[fleet.KeyOf(of)] {
 			continue
 		}
 		seen[k] = true
@@ -406,10 +408,10 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 		}
 	}
 	for k, s := range f.pools {
-		if KeyOf(s.pool.ID.Group()) == KeyOf(g.id) && !seen[k] && !s.busy {
+		if fleet.KeyOf(s.pool.ID.Group()) == fleet.KeyOf(g.id) && !seen[k] && !s.busy {
 			delete(f.pools, k)
 			for i, x := range f.all {
-				if KeyOf(x.boot.Pool) == k {
+				if fleet.KeyOf(x.boot.Pool) == k {
 					f.drop(i, x)
 					gone = append(gone, i)
 				}
@@ -421,14 +423,14 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 	p.notify(gone)
 }
 
-func (p *Poller) notify(keys []Key) {
+func (p *Poller) notify(keys []fleet.Key) {
 	if len(keys) > 0 {
 		p.c.Changed(keys)
 	}
 }
 
 // listBoots lists a pool.
-func (p *Poller) listBoots(ctx context.Context, key Key) {
+func (p *Poller) listBoots(ctx context.Context, key fleet.Key) {
 	var pool fleet.Pool
 	p.onPool(key, func(s *poolState) { pool, s.wanted = s.pool, false })
 	within, cancel := context.WithTimeout(ctx, listTimeout)
@@ -459,7 +461,7 @@ func (p *Poller) listBoots(ctx context.Context, key Key) {
 const instancesPerPage = 50
 
 // readSerial reads an instance's serial log for whoever assesses it.
-func (p *Poller) readSerial(ctx context.Context, key Key) {
+func (p *Poller) readSerial(ctx context.Context, key fleet.Key) {
 	known, ok := p.c.Fleet.Get(key)
 	if !ok {
 		return
@@ -488,5 +490,5 @@ func (p *Poller) readSerial(ctx context.Context, key Key) {
 			s.serial = log
 		}
 	})
-	p.notify([]Key{key}) // also that there was nothing to read
+	p.notify([]fleet.Key{key}) // also that there was nothing to read
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/azsimserver"
@@ -63,7 +64,7 @@ func (c *consoles) Console(_ context.Context, id string) ([]byte, error) {
 }
 
 // write is what a computer writes next; id is its ARM id in lower case.
-func (c *consoles) write(id Key, text string) {
+func (c *consoles) write(id fleet.Key, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.log == nil {
@@ -121,11 +122,11 @@ type world struct {
 
 	mu    sync.Mutex
 	times []time.Time
-	nodes map[Key]*NodeView
+	nodes map[fleet.Key]*assess.NodeView
 }
 
 func newWorld(t *testing.T, pools, each, perMinute int) *world {
-	w := &world{consoles: &consoles{}, fleet: NewFleet(), nodes: map[Key]*NodeView{}}
+	w := &world{consoles: &consoles{}, fleet: NewFleet(), nodes: map[fleet.Key]*assess.NodeView{}}
 	var counting atomic.Bool
 	w.azure = &azsim.Server{Substrate: w.consoles, OnRequest: func(r azsim.Request) {
 		if r.Action == "" || !counting.Load() {
@@ -140,7 +141,7 @@ func newWorld(t *testing.T, pools, each, perMinute int) *world {
 	w.budget = NewBudget(perMinute, time.Now)
 	w.poller = NewPoller(PollerConfig{
 		Boots: newBoots(t, w.azure, w.budget), Metered: true, Budget: w.budget, Fleet: w.fleet, Groups: []fleet.ResourceID{someGroup}, Now: time.Now,
-		Changed: func(keys []Key) {
+		Changed: func(keys []fleet.Key) {
 			for _, k := range keys {
 				w.assess(k)
 			}
@@ -149,23 +150,23 @@ func newWorld(t *testing.T, pools, each, perMinute int) *world {
 	return w
 }
 
-func (w *world) assess(k Key) Assessment {
+func (w *world) assess(k fleet.Key) assess.Assessment {
 	known, ok := w.fleet.Get(k)
 	if !ok {
-		return Assessment{}
+		return assess.Assessment{}
 	}
 	w.mu.Lock()
 	node := w.nodes[k]
 	w.mu.Unlock()
-	a := Assess(known.Boot, node, known.Serial, known.Previous, time.Now(), Deadlines{})
+	a := assess.Assess(known.Boot, node, known.Serial, known.Previous, time.Now(), assess.Deadlines{})
 	w.fleet.Decided(k, a, known.Serial)
 	return a
 }
 
 // ready plays a Node that is.
-func (w *world) ready(k Key) {
+func (w *world) ready(k fleet.Key) {
 	w.mu.Lock()
-	w.nodes[k] = &NodeView{Name: string(k), Ready: true, ReadySince: time.Now()}
+	w.nodes[k] = &assess.NodeView{Name: string(k), Ready: true, ReadySince: time.Now()}
 	w.mu.Unlock()
 	w.assess(k)
 }
@@ -191,11 +192,11 @@ func (w *world) forget() {
 	w.times = nil
 }
 
-func (w *world) all() []Key {
-	var out []Key
+func (w *world) all() []fleet.Key {
+	var out []fleet.Key
 	for i := range 1000 {
 		for j := range 1000 {
-			k := KeyOf(fleet.ResourceID(fmt.Sprintf("%s/providers/Microsoft.Compute/virtualMachineScaleSets/pool%02d/virtualMachines/%d", someGroup, i, j)))
+			k := fleet.KeyOf(fleet.ResourceID(fmt.Sprintf("%s/providers/Microsoft.Compute/virtualMachineScaleSets/pool%02d/virtualMachines/%d", someGroup, i, j)))
 			if _, ok := w.fleet.Get(k); !ok {
 				if j == 0 {
 					return out
@@ -236,7 +237,7 @@ func TestBudgetWithManyInstances(t *testing.T) {
 			t.Fatalf("%d instances known", len(keys))
 		}
 		// All boot, and all but a few come up.
-		bad := map[Key]bool{}
+		bad := map[fleet.Key]bool{}
 		for i, k := range keys {
 			if i%50 == 7 {
 				bad[k] = true
@@ -252,7 +253,7 @@ func TestBudgetWithManyInstances(t *testing.T) {
 			time.Sleep(time.Second)
 			left = 0
 			for k := range bad {
-				if known, _ := w.fleet.Get(k); known.Previous.State != Failed {
+				if known, _ := w.fleet.Get(k); known.Previous.State != assess.Failed {
 					left++
 				}
 			}
@@ -303,12 +304,12 @@ func TestSerialLogsOfReadyNodesAreReadOnce(t *testing.T) {
 			w.consoles.write(keys[i], v.ConsoleLine()+"\r\n")
 		}
 		w.mu.Lock()
-		w.nodes[keys[2]] = &NodeView{Name: string(keys[2]), CameUp: true, ReadySince: time.Now()} // its kubelet crash-loops
+		w.nodes[keys[2]] = &assess.NodeView{Name: string(keys[2]), CameUp: true, ReadySince: time.Now()} // its kubelet crash-loops
 		w.mu.Unlock()
 		time.Sleep(5 * time.Minute)
-		for i, want := range []State{Succeeded, Degraded, Failed} {
+		for i, want := range []assess.State{assess.Succeeded, assess.Degraded, assess.Failed} {
 			known, _ := w.fleet.Get(keys[i])
-			if a := known.Previous; a.State != want || a.Source != FromConsole {
+			if a := known.Previous; a.State != want || a.Source != assess.FromConsole {
 				t.Errorf("%s by %s, want %s by the console", a.State, a.Source, want)
 			}
 		}
@@ -349,19 +350,19 @@ func TestSerialLogIsAskedForAgain(t *testing.T) {
 			b := aBoot(func(b *fleet.Boot) { b.ProvisioningState, b.Created = "Failed", time.Now() })
 			boots := &busy{cloud: &cloud{boots: []fleet.Boot{b}, logs: map[fleet.ResourceID]string{b.Instance: "[ 1.0] hello\r\n"}}, refuse: c.refuse}
 			f := NewFleet()
-			f.pools[KeyOf(somePool)] = &poolState{}
-			f.took(KeyOf(somePool), boots.boots)
-			a := Assess(b, nil, nil, Assessment{}, time.Now(), Deadlines{})
-			f.Decided(KeyOf(b.Instance), a, nil)
+			f.pools[fleet.KeyOf(somePool)] = &poolState{}
+			f.took(fleet.KeyOf(somePool), boots.boots)
+			a := assess.Assess(b, nil, nil, assess.Assessment{}, time.Now(), assess.Deadlines{})
+			f.Decided(fleet.KeyOf(b.Instance), a, nil)
 			p := NewPoller(PollerConfig{Boots: boots, Budget: NewBudget(60, time.Now), Fleet: f, Groups: []fleet.ResourceID{someGroup}, Now: time.Now})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { p.Run(ctx); close(done) }()
 			begin := time.Now()
-			for f.serialPending(KeyOf(b.Instance), a, time.Now()) {
+			for f.serialPending(fleet.KeyOf(b.Instance), a, time.Now()) {
 				time.Sleep(time.Second)
 			}
-			known, ok := f.Get(KeyOf(b.Instance))
+			known, ok := f.Get(fleet.KeyOf(b.Instance))
 			if waited := time.Since(begin); !ok || (len(known.Serial) > 0) != c.inTime || waited > serialPatience {
 				t.Errorf("refused %d times: published after %s, with a log of %d bytes", c.refuse, waited, len(known.Serial))
 			}

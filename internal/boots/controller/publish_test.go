@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -73,7 +74,7 @@ func (p *publisher) on(t *testing.T, c client.Client) *reconciler {
 	return &reconciler{config: config, client: c, fleet: f, members: newMembers(), evidence: newEvidence(c, config), meters: m}
 }
 
-func (p *publisher) counted(t *testing.T, outcome State, source Source) float64 {
+func (p *publisher) counted(t *testing.T, outcome assess.State, source assess.Source) float64 {
 	t.Helper()
 	var m dto.Metric
 	if err := p.meters.verdicts.WithLabelValues(somePool.Name(), string(outcome), string(source)).Write(&m); err != nil {
@@ -93,10 +94,10 @@ func (p *publisher) node(t *testing.T) *corev1.Node {
 
 // Whichever write fails, the next attempt publishes and counts what was left out, once.
 func TestPublishAgainAfterAnError(t *testing.T) {
-	bad := Assess(aBoot(), nil, nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
-	good := Assess(aBoot(), aNode(), nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
+	bad := assess.Assess(aBoot(), nil, nil, assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})
+	good := assess.Assess(aBoot(), aNode(), nil, assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})
 	for _, c := range []struct {
-		a      Assessment
+		a      assess.Assessment
 		writes int // of an attempt that succeeds, the Node's own creation among them
 		events int
 		status corev1.ConditionStatus
@@ -150,8 +151,8 @@ func TestPublishAgainAfterAnError(t *testing.T) {
 func TestPublishCountsABootOnce(t *testing.T) {
 	p := newPublisher(t, 0)
 	known := Known{Boot: aBoot()}
-	p.fleet.took(KeyOf(somePool), []fleet.Boot{known.Boot})
-	a := Assess(known.Boot, nil, nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
+	p.fleet.took(fleet.KeyOf(somePool), []fleet.Boot{known.Boot})
+	a := assess.Assess(known.Boot, nil, nil, assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})
 	if err := p.publish(t.Context(), known, nil, a); err != nil {
 		t.Fatal(err)
 	}
@@ -159,23 +160,23 @@ func TestPublishCountsABootOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The Node is there, not Ready, which is another reason.
-	b := Assess(known.Boot, aNode(notReady), nil, a, noon.Add(time.Hour), Deadlines{})
+	b := assess.Assess(known.Boot, aNode(notReady), nil, a, noon.Add(time.Hour), assess.Deadlines{})
 	b.Verdict.Reason = "CNINotReady"
-	for _, a := range []Assessment{a, b} {
+	for _, a := range []assess.Assessment{a, b} {
 		if err := p.publish(t.Context(), known, p.node(t), a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := p.counted(t, TimedOut, FromNode); n != 1 {
+	if n := p.counted(t, assess.TimedOut, assess.FromNode); n != 1 {
 		t.Errorf("TimedOut counted %v times", n)
 	}
-	up := Assess(known.Boot, aNode(), nil, b, noon.Add(time.Hour), Deadlines{})
+	up := assess.Assess(known.Boot, aNode(), nil, b, noon.Add(time.Hour), assess.Deadlines{})
 	for range 2 {
 		if err := p.publish(t.Context(), known, p.node(t), up); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := p.counted(t, Succeeded, FromNode); n != 1 {
+	if n := p.counted(t, assess.Succeeded, assess.FromNode); n != 1 {
 		t.Errorf("Succeeded counted %v times", n)
 	}
 	// Its Node is deleted, and registered again.
@@ -188,7 +189,7 @@ func TestPublishCountsABootOnce(t *testing.T) {
 	if err := p.publish(t.Context(), known, p.node(t), up); err != nil {
 		t.Fatal(err)
 	}
-	if n := p.counted(t, Succeeded, FromNode); n != 1 {
+	if n := p.counted(t, assess.Succeeded, assess.FromNode); n != 1 {
 		t.Errorf("registered again, Succeeded is counted %v times", n)
 	}
 }
@@ -198,15 +199,15 @@ func TestPublishCountsABootOnce(t *testing.T) {
 func TestPublishOnTheNodeOfAnEarlierMachine(t *testing.T) {
 	p := newPublisher(t, 0)
 	known := Known{Boot: aBoot()}
-	p.fleet.took(KeyOf(somePool), []fleet.Boot{known.Boot})
+	p.fleet.took(fleet.KeyOf(somePool), []fleet.Boot{known.Boot})
 	before := metav1.NewTime(noon.Add(-240 * time.Hour))
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(2 * time.Minute))}
 	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", CreationTimestamp: before}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: someVM}, Conditions: []corev1.NodeCondition{
-		ready, {Type: ConditionType, Status: corev1.ConditionTrue, Reason: "Succeeded", Message: "the node became Ready", LastTransitionTime: before, LastHeartbeatTime: before},
+		ready, {Type: fleet.ConditionBootSucceeded, Status: corev1.ConditionTrue, Reason: "Succeeded", Message: "the node became Ready", LastTransitionTime: before, LastHeartbeatTime: before},
 	}}}); err != nil {
 		t.Fatal(err)
 	}
-	a := Assess(known.Boot, ViewOf(p.node(t)), nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
+	a := assess.Assess(known.Boot, viewOf(p.node(t)), nil, assess.Assessment{}, noon.Add(time.Hour), assess.Deadlines{})
 	for range 2 {
 		if err := p.publish(t.Context(), known, p.node(t), a); err != nil {
 			t.Fatal(err)
@@ -215,7 +216,7 @@ func TestPublishOnTheNodeOfAnEarlierMachine(t *testing.T) {
 	if c := conditionOf(p.node(t)); c == nil || c.LastTransitionTime.Time.Before(noon) || p.writes != 2 {
 		t.Errorf("the condition after %d writes: %+v", p.writes, c)
 	}
-	if n := p.counted(t, Succeeded, FromNode); n != 1 {
+	if n := p.counted(t, assess.Succeeded, assess.FromNode); n != 1 {
 		t.Errorf("counted %v times", n)
 	}
 }

@@ -1,10 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/boots/verdict"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // fieldManager is whom the API server names as the writer of our fields.
@@ -33,13 +37,13 @@ type reconciler struct {
 	meters     *meters
 	captures   captures
 	stored     *bootStore // of boots
-	changed    chan []Key
+	changed    chan []fleet.Key
 	done       <-chan struct{}
 }
 
 // Reconcile assesses the instance whose key is the request's name.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	key := Key(request.Name)
+	key := fleet.Key(request.Name)
 	known, ok := r.fleet.Get(key)
 	if !ok {
 		return reconcile.Result{}, nil // gone, or not seen yet
@@ -48,9 +52,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("find the Node of %s: %w", known.Boot.Name, err)
 	}
-	var view *NodeView
+	var view *assess.NodeView
 	if node != nil {
-		view = ViewOf(node)
+		view = viewOf(node)
 	}
 	if known.Previous.State == "" { // after a restart, what was found out before is known
 		if known.Previous, err = r.evidence.recall(ctx, known.Boot); err != nil {
@@ -59,23 +63,23 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	now := r.config.Now()
 	if known.relayed != nil {
-		known.Previous.relayed = &known.relayed.relayedVerdict
+		known.Previous = known.Previous.WithRelayed(known.relayed.verdict, known.relayed.at)
 	}
-	a := Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
+	a := assess.Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
 	if r.fleet.serialPending(key, a, now) {
 		// Whoever acts on the condition may delete the machine, and its log with it.
 		r.fleet.Decided(key, a, nil)
 		r.poller.Wake()
 		return reconcile.Result{RequeueAfter: serialPatience / 4}, nil
 	}
-	if a.Basis == basisDeleted {
+	if a.Basis == assess.BasisDeleted {
 		if node, err = r.freshNode(ctx, node, known.Boot); err != nil {
 			return reconcile.Result{}, fmt.Errorf("read the Node of %s: %w", known.Boot.Name, err)
 		}
 		if view = nil; node != nil {
-			view = ViewOf(node)
+			view = viewOf(node)
 		}
-		a = Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
+		a = assess.Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
 	}
 	err = r.publish(ctx, known, node, a)
 	if known.gone && err == nil {
@@ -95,7 +99,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if a.State != known.Previous.State {
 		r.config.Log.InfoContext(ctx, "instance assessed",
-			"instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source), "rule", a.rule)
+			"instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source), "rule", a.Rule())
 		r.poller.Wake() // there may be a log to read
 	}
 	if err != nil {
@@ -110,7 +114,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // publish publishes what has an outcome. Each part may be repeated, and that all was
 // published is recorded last: what an error left out is published the next time. In the
 // same way the boot is counted once all was published.
-func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node, a Assessment) error {
+func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node, a assess.Assessment) error {
 	if !a.State.Final() {
 		return nil
 	}
@@ -118,7 +122,7 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 	if err != nil {
 		return err
 	}
-	for _, m := range r.members.of(KeyOf(a.Instance)) {
+	for _, m := range r.members.of(fleet.KeyOf(a.Instance)) {
 		// First the Event: who acts on the condition may delete the machine.
 		if rec.fresh || m.published.status != statusOf(a) || m.published.reason != reasonOf(a) {
 			if err := r.event(ctx, m.reference(), m.namespace, a); err != nil {
@@ -130,7 +134,7 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 		}
 	}
 	// The Node's condition is all that records a boot that went well, so it is last.
-	name := first(a.Node, a.HostName)
+	name := cmp.Or(a.Node, a.HostName)
 	if name != "" && (rec.fresh || node != nil && !matches(conditionFor(node, a), a)) {
 		// As the kubelet does: a Node's Events lie in default, and have its name for
 		// a UID.
@@ -146,41 +150,26 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 	if err := r.evidence.markPublished(ctx, rec, a); err != nil {
 		return err
 	}
-	if node != nil && r.captures.caused(node, first(a.Verdict.BootID, node.Status.NodeInfo.BootID)) {
+	if node != nil && r.captures.caused(node, cmp.Or(a.Verdict.BootID, node.Status.NodeInfo.BootID)) {
 		return nil
 	}
 	// A boot counts once for each outcome that is published; of those that succeeded at
 	// once only the Node's condition shows whether they were counted.
-	if rec.was != a.State && (rec.fresh || a.State == Succeeded && came) && r.fleet.count(KeyOf(a.Instance), a) {
+	if rec.was != a.State && (rec.fresh || a.State == assess.Succeeded && came) && r.fleet.count(fleet.KeyOf(a.Instance), a) {
 		r.meters.ended(a, node)
 	}
 	return nil
 }
 
-// maxMessage bounds a condition's message; an Event's may have as much.
-const maxMessage = 1 << 10
-
 // reasonOf is a condition's reason, which may not be empty.
-func reasonOf(a Assessment) string {
+func reasonOf(a assess.Assessment) string {
 	if r := a.Reason(); r != "" {
 		return r
 	}
 	return string(a.State)
 }
 
-// messageOf is what happened, how sure that is, who can mend it and how.
-func messageOf(a Assessment) string {
-	text := a.Message()
-	if v := a.Verdict; v != nil && v.Reason != "" {
-		text += " [" + strings.Trim(string(v.Owner)+", "+string(a.Confidence()), ", ") + "]"
-		if v.Remedy != "" && len(text)+len(v.Remedy) < maxMessage-2 {
-			text += " " + v.Remedy
-		}
-	}
-	return clip(flat(text), maxMessage)
-}
-
-func statusOf(a Assessment) string {
+func statusOf(a assess.Assessment) string {
 	if a.State.Bad() {
 		return string(metav1.ConditionFalse)
 	}
@@ -189,20 +178,20 @@ func statusOf(a Assessment) string {
 
 // event records an Event once: its name is a hash of its content, so that a second is
 // refused.
-func (r *reconciler) event(ctx context.Context, on corev1.ObjectReference, namespace string, a Assessment) error {
-	if a.State == Succeeded {
+func (r *reconciler) event(ctx context.Context, on corev1.ObjectReference, namespace string, a assess.Assessment) error {
+	if a.State == assess.Succeeded {
 		return nil
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s|%s|%s|%s|%s", on.Kind, a.VMID, a.State, a.Source, reasonOf(a))
 	now := metav1.NewTime(r.config.Now())
 	e := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%016x", clip(on.Name, 200), h.Sum64()), Namespace: namespace},
+		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%016x", on.Name[:min(len(on.Name), 200)], h.Sum64()), Namespace: namespace},
 		InvolvedObject: on,
-		Reason:         "Boot" + string(a.State), Message: clip(reasonOf(a)+": "+messageOf(a), maxMessage), Type: corev1.EventTypeWarning,
+		Reason:         "Boot" + string(a.State), Message: verdict.Plain(reasonOf(a)+": "+a.ConditionMessage(), assess.MaxMessage), Type: corev1.EventTypeWarning,
 		Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source:              corev1.EventSource{Component: fieldManager},
-		ReportingController: "ortet.io/controller", ReportingInstance: first(r.config.Identity, "ortet"),
+		ReportingController: "ortet.io/controller", ReportingInstance: cmp.Or(r.config.Identity, "ortet"),
 	}
 	e.InvolvedObject.Namespace = ""
 	if namespace != metav1.NamespaceDefault || on.Kind != "Node" {

@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/boots/verdict"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -39,8 +41,9 @@ const (
 
 // pendingVerdict is a verdict that waits to be published.
 type pendingVerdict struct {
-	relayedVerdict
-	name, version string // of its ConfigMap
+	verdict       wire.Verdict
+	at            time.Time // when it was read
+	name, version string    // of its ConfigMap
 }
 
 // pollRelayed takes relayed reports until ctx ends.
@@ -71,7 +74,7 @@ func (r *reconciler) listRelayed(ctx context.Context) error {
 	read := 0
 	for i := range list.Items {
 		m := &list.Items[i]
-		key := KeyOf(fleet.ResourceID(m.Annotations[RelayedInstance]))
+		key := fleet.KeyOf(fleet.ResourceID(m.Annotations[RelayedInstance]))
 		known, ok := r.fleet.Get(key)
 		if !ok || known.Boot.VMID == "" || known.relayed != nil && known.relayed.name == m.Name && known.relayed.version == m.ResourceVersion {
 			continue
@@ -84,7 +87,7 @@ func (r *reconciler) listRelayed(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (r *reconciler) readRelayed(ctx context.Context, key Key, boot fleet.Boot, name client.ObjectKey) error {
+func (r *reconciler) readRelayed(ctx context.Context, key fleet.Key, boot fleet.Boot, name client.ObjectKey) error {
 	var m corev1.ConfigMap
 	if err := r.client.Get(ctx, name, &m); err != nil {
 		return ignoreGone(err)
@@ -93,13 +96,13 @@ func (r *reconciler) readRelayed(ctx context.Context, key Key, boot fleet.Boot, 
 	var err error
 	switch {
 	case !strings.EqualFold(m.Annotations[relayedVM], boot.VMID):
-		err = fmt.Errorf("it is of the machine %s, and the instance is %s by now", clip(m.Annotations[relayedVM], 64), boot.VMID)
+		err = fmt.Errorf("it is of the machine %s, and the instance is %s by now", verdict.Plain(m.Annotations[relayedVM], 64), boot.VMID)
 	case kind == RelayedKindVerdict:
 		var v wire.Verdict
 		if v, err = wire.ParseVerdict([]byte(m.Data[kind])); err == nil {
 			v.VMID = boot.VMID // the admission server knows whose it is, the node may not
-			r.fleet.setRelayed(key, boot.VMID, &pendingVerdict{relayedVerdict{v, r.config.Now()}, m.Name, m.ResourceVersion})
-			r.enqueue([]Key{key})
+			r.fleet.setRelayed(key, boot.VMID, &pendingVerdict{v, r.config.Now(), m.Name, m.ResourceVersion})
+			r.enqueue([]fleet.Key{key})
 			return nil // it goes once it is published
 		}
 	case kind == RelayedKindBoot:
@@ -110,7 +113,7 @@ func (r *reconciler) readRelayed(ctx context.Context, key Key, boot fleet.Boot, 
 			}
 		}
 	default:
-		err = fmt.Errorf("nothing is known of the kind %q", clip(kind, 64))
+		err = fmt.Errorf("nothing is known of the kind %q", verdict.Plain(kind, 64))
 	}
 	if err != nil {
 		r.config.Log.WarnContext(ctx, "cannot use a relayed report",
@@ -122,16 +125,16 @@ func (r *reconciler) readRelayed(ctx context.Context, key Key, boot fleet.Boot, 
 // storeRelayedBoot keeps the report of a boot as if it was found on a Node, which there
 // may not be.
 func (r *reconciler) storeRelayedBoot(ctx context.Context, boot fleet.Boot, report wire.BootReport) error {
-	view := &NodeView{Name: strings.ToLower(boot.HostName)}
+	view := &assess.NodeView{Name: strings.ToLower(boot.HostName)}
 	node, err := r.nodeOf(ctx, boot)
 	if err != nil {
 		return err
 	}
 	if node != nil {
-		view = ViewOf(node)
+		view = viewOf(node)
 	}
 	report.VMID = boot.VMID
-	record := recordOf(boot, view, report)
+	record := assess.RecordOf(boot, view, report)
 	fresh, err := r.stored.keep(ctx, record, report)
 	if err != nil {
 		return err
@@ -146,7 +149,7 @@ func (r *reconciler) storeRelayedBoot(ctx context.Context, boot fleet.Boot, repo
 }
 
 // deletePublished deletes a relayed verdict that was published.
-func (r *reconciler) deletePublished(ctx context.Context, key Key, v *pendingVerdict) error {
+func (r *reconciler) deletePublished(ctx context.Context, key fleet.Key, v *pendingVerdict) error {
 	if err := r.deleteRelayed(ctx, v.name, v.version); err != nil {
 		return err
 	}
@@ -165,7 +168,7 @@ func (r *reconciler) deleteRelayed(ctx context.Context, name, version string) er
 }
 
 // setRelayed puts in a relayed verdict, if the instance is still that machine.
-func (f *Fleet) setRelayed(key Key, vmID string, v *pendingVerdict) {
+func (f *Fleet) setRelayed(key fleet.Key, vmID string, v *pendingVerdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.all[key]; s != nil && strings.EqualFold(s.boot.VMID, vmID) {
@@ -173,7 +176,7 @@ func (f *Fleet) setRelayed(key Key, vmID string, v *pendingVerdict) {
 	}
 }
 
-func (f *Fleet) clearRelayed(key Key, v *pendingVerdict) {
+func (f *Fleet) clearRelayed(key fleet.Key, v *pendingVerdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.all[key]; s != nil && s.relayed == v {

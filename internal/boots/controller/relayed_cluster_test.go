@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -50,11 +52,11 @@ func TestRelayedReportsInACluster(t *testing.T) {
 		v.Node, v.VMID, v.Reason, v.At = "", "", "CNINotReady", time.Now().UTC()
 	})
 	s.taken(t, s.relay(t, lost, lost.VMID, RelayedKindVerdict, v))
-	list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: EvidenceLabel + "=" + EvidenceValue})
+	list, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: assess.EvidenceLabel + "=" + assess.EvidenceValue})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d pieces of evidence: %v", len(list.Items), err)
 	}
-	if a := parseAssessment([]byte(list.Items[0].Data[KeyAssessment])); a.State != Failed || a.Source != FromAdmission || a.Reason() != "CNINotReady" || a.VMID != lost.VMID {
+	if a := assess.ParseAssessment([]byte(list.Items[0].Data[assess.KeyAssessment])); a.State != assess.Failed || a.Source != assess.FromAdmission || a.Reason() != "CNINotReady" || a.VMID != lost.VMID {
 		t.Errorf("%+v", a)
 	}
 	if text := scrape(t, metrics); !strings.Contains(text, `ortet_boot_verdicts_total{outcome="Failed",pool="pool1",source="admission"} 1`) {
@@ -64,11 +66,11 @@ func TestRelayedReportsInACluster(t *testing.T) {
 	r := bootOf(lost)
 	r.VMID = ""
 	s.taken(t, s.relay(t, lost, lost.VMID, RelayedKindBoot, r))
-	boots, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: BootLabel + "=" + BootValue})
+	boots, err := s.admin.CoreV1().ConfigMaps(s.space).List(t.Context(), metav1.ListOptions{LabelSelector: assess.BootLabel + "=" + assess.BootValue})
 	if err != nil || len(boots.Items) != 1 {
 		t.Fatalf("%d boots: %v", len(boots.Items), err)
 	}
-	record, report, err := ReadBoot(&boots.Items[0])
+	record, report, err := assess.ReadBoot(conversion.Record(&boots.Items[0]))
 	if err != nil || record.VMID != lost.VMID || record.Node != strings.ToLower(lost.HostName) || report.VMID != lost.VMID || len(report.Units) != len(r.Units) {
 		t.Errorf("%+v %v", record, err)
 	}

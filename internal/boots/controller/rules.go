@@ -21,7 +21,7 @@ func Rules(namespace string) []Rule {
 		{Resource: "nodes", Verbs: []string{"get", "list", "watch"},
 			Why: "see which instances became Ready Nodes, and read what they report of their boots", Needed: always},
 		{Resource: "nodes/status", Verbs: []string{"patch"},
-			Why: "the condition " + ConditionType + "; take the boot's report from its annotation", Needed: always},
+			Why: "the condition " + fleet.ConditionBootSucceeded + "; take the boot's report from its annotation", Needed: always},
 		{Resource: "nodes", Verbs: []string{"patch"}, Why: "remove the taint " + fleet.TaintUnproven, Needed: "`--lift-taint`"},
 		{Resource: "pods", Verbs: []string{"list"}, Why: "when the first pod ran on a node that booted", Needed: "`--first-pod`"},
 		{Resource: "events", Verbs: []string{"create"}, Why: "tell of boots that failed, on Nodes and Machines", Needed: always},
@@ -32,12 +32,12 @@ func Rules(namespace string) []Rule {
 		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Names: []string{LeaseName}, Verbs: []string{"get", "update"},
 			Why: "the same", Needed: always},
 		{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "list", "watch"}, Why: "find an instance's Machine", Needed: capi},
-		{Group: machineGroup, Resource: "machines/status", Verbs: []string{"patch"}, Why: "the condition " + ConditionType, Needed: capi},
+		{Group: machineGroup, Resource: "machines/status", Verbs: []string{"patch"}, Why: "the condition " + fleet.ConditionBootSucceeded, Needed: capi},
 	}
 	for _, r := range []string{"azuremachines", "azuremachinepoolmachines"} {
 		rules = append(rules,
 			Rule{Group: azureGroup, Resource: r, Verbs: []string{"get", "list", "watch"}, Why: "find an instance's machine", Needed: azureMachines},
-			Rule{Group: azureGroup, Resource: r + "/status", Verbs: []string{"patch"}, Why: "the condition " + ConditionType, Needed: azureMachines})
+			Rule{Group: azureGroup, Resource: r + "/status", Verbs: []string{"patch"}, Why: "the condition " + fleet.ConditionBootSucceeded, Needed: azureMachines})
 	}
 	return rules
 }

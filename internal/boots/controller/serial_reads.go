@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -11,14 +12,13 @@ import (
 // nothing else is to be done: how long it took, or that it did not last, only the node
 // itself reports.
 const (
-	firstRead    = 4 * time.Minute                   // after the start, where nothing is wrong
-	readyRead    = 2 * time.Minute                   // after the node became Ready
-	newFor       = DefaultBootDeadline + 2*readyRead // after the start, what a node became Ready from is news
-	backOff      = time.Minute                       // between the first two of one situation; then twice as long
-	tryAgain     = 15 * time.Second                  // after the first that Azure did not answer; then twice as long
-	slowestRead  = 10 * time.Minute                  // the longest that it gets
-	maxReads     = 8                                 // in one situation
-	deletedReads = 3                                 // tries of the one read of a machine that is being deleted
+	readyRead    = 2 * time.Minute                          // after the node became Ready
+	newFor       = assess.DefaultBootDeadline + 2*readyRead // after the start, what a node became Ready from is news
+	backOff      = time.Minute                              // between the first two of one situation; then twice as long
+	tryAgain     = 15 * time.Second                         // after the first that Azure did not answer; then twice as long
+	slowestRead  = 10 * time.Minute                         // the longest that it gets
+	maxReads     = 8                                        // in one situation
+	deletedReads = 3                                        // tries of the one read of a machine that is being deleted
 )
 
 // serialReads is what is known of the reads of one instance's serial log.
@@ -33,12 +33,12 @@ type serialReads struct {
 }
 
 // situationOf returns what may have led to more in the log.
-func situationOf(b fleet.Boot, a Assessment) string {
-	if a.Basis == basisDeleted {
-		return b.VMID + "|" + basisDeleted
+func situationOf(b fleet.Boot, a assess.Assessment) string {
+	if a.Basis == assess.BasisDeleted {
+		return b.VMID + "|" + assess.BasisDeleted
 	}
 	return strings.Join([]string{
-		b.VMID, b.ProvisioningState, b.Provisioning.Reason, string(b.Power), a.Basis, a.Node, yesNo(a.State == Succeeded),
+		b.VMID, b.ProvisioningState, b.Provisioning.Reason, string(b.Power), a.Basis, a.Node, yesNo(a.State == assess.Succeeded),
 	}, "|")
 }
 
@@ -50,18 +50,18 @@ func yesNo(b bool) string {
 }
 
 // wants reports whether an instance's serial log could have more than is known.
-func (r *serialReads) wants(b fleet.Boot, a Assessment, now time.Time) bool {
+func (r *serialReads) wants(b fleet.Boot, a assess.Assessment, now time.Time) bool {
 	switch {
 	case r.never || r.busy || !b.Console || a.State == "":
 		return false
-	case a.Source.own(): // the node has reported it
+	case a.Source.Own(): // the node has reported it
 		return false
-	case a.State == Succeeded:
+	case a.State == assess.Succeeded:
 		// By being Ready: it has reported nothing itself, as far as is known.
 		return now.Sub(a.Began) < newFor && (r.n == 0 || r.situation != situationOf(b, a))
-	case a.State == Deleting, a.State == Stopped, a.State == Degraded:
+	case a.State == assess.Deleting, a.State == assess.Stopped, a.State == assess.Degraded:
 		return false
-	case a.Basis == basisDeleted:
+	case a.Basis == assess.BasisDeleted:
 		return r.situation != situationOf(b, a) || r.n == 0 && r.failed < deletedReads
 	}
 	return r.n < maxReads && r.failed < maxReads
@@ -69,7 +69,7 @@ func (r *serialReads) wants(b fleet.Boot, a Assessment, now time.Time) bool {
 
 // due returns when to read next. It is for instances that want it, and notes a new
 // situation.
-func (r *serialReads) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
+func (r *serialReads) due(b fleet.Boot, a assess.Assessment, now time.Time) time.Time {
 	if s := situationOf(b, a); s != r.situation {
 		r.situation, r.begun, r.n, r.failed = s, now, 0, 0
 	}
@@ -78,10 +78,10 @@ func (r *serialReads) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
 		return r.last.Add(min(tryAgain<<min(r.failed-1, 10), slowestRead))
 	case r.n == 0 && a.State.Bad():
 		return r.begun
-	case a.State == Succeeded:
+	case a.State == assess.Succeeded:
 		return a.Since.Add(readyRead)
 	case r.n == 0:
-		return a.Began.Add(firstRead)
+		return a.Began.Add(assess.FirstRead)
 	}
 	wait := backOff << min(r.n-1, 10)
 	next := r.last.Add(min(wait, slowestRead))
@@ -97,7 +97,7 @@ const serialPatience = 2 * time.Minute
 
 // serialPending reports whether an instance was judged to have failed from outside, and
 // its serial log will be read soon and may have more.
-func (f *Fleet) serialPending(key Key, a Assessment, now time.Time) bool {
+func (f *Fleet) serialPending(key fleet.Key, a assess.Assessment, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.all[key]
@@ -109,13 +109,4 @@ func (f *Fleet) serialPending(key Key, a Assessment, now time.Time) bool {
 	wants := s.reads.wants(s.boot, a, now)
 	s.reads.busy = busy
 	return wants && (s.reads.n == 0 || s.reads.situation != situationOf(s.boot, a))
-}
-
-// LogWanted reports whether an instance's serial log could have more than what was
-// assessed without it.
-func LogWanted(a Assessment, now time.Time) bool {
-	if a.Source.own() {
-		return false
-	}
-	return a.State.Bad() || a.State == Unclear || a.State == Booting && !now.Before(a.Began.Add(firstRead))
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func judgePod(pod *corev1.Pod) (state cluster.JobState, started bool) {
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
 		// The kubelet refused the pod, or the node was lost.
 		state.Done, state.ExitCode = true, -1
-		state.Why = firstOf(joined(pod.Status.Reason, pod.Status.Message), "the pod ended, and nothing is known of its container")
+		state.Why = cmp.Or(joined(pod.Status.Reason, pod.Status.Message), "the pod ended, and nothing is known of its container")
 	case status.State.Running != nil:
 		started, state.Ran = true, true
 	case status.State.Waiting != nil:
@@ -187,7 +188,7 @@ func judgePod(pod *corev1.Pod) (state cluster.JobState, started bool) {
 		state.Why = joined(pod.Status.Reason, pod.Status.Message)
 	}
 	if pod.DeletionTimestamp != nil {
-		state.Why = firstOf(state.Why, "the pod is being deleted")
+		state.Why = cmp.Or(state.Why, "the pod is being deleted")
 	}
 	return state, started
 }

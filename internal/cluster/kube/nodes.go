@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -30,7 +30,7 @@ func (c *Cluster) Node(ctx context.Context, name string) (fleet.Node, error) {
 	if err != nil {
 		return fleet.Node{}, onNode("read node", "get", name).fail(ctx, err)
 	}
-	return lean(node), nil
+	return conversion.Node(node), nil
 }
 
 // Nodes walks all nodes by name, in pages of one snapshot of the cluster; where
@@ -53,7 +53,7 @@ func (c *Cluster) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
 				return
 			}
 			for i := range page.Items {
-				if !yield(lean(&page.Items[i]), nil) {
+				if !yield(conversion.Node(&page.Items[i]), nil) {
 					return
 				}
 				page.Items[i] = corev1.Node{}
@@ -110,59 +110,17 @@ func (c *Cluster) patchNode(ctx context.Context, op, node string, patch any) err
 // fieldManager names Ortet in managedFields.
 const fieldManager = "ortet"
 
-// lean keeps of a node what Ortet needs, so that the rest can be collected.
-func lean(n *corev1.Node) fleet.Node {
-	out := fleet.Node{
-		Name: n.Name, UID: string(n.UID), Revision: n.ResourceVersion, ProviderID: n.Spec.ProviderID,
-		OS:            firstOf(n.Labels[corev1.LabelOSStable], n.Status.NodeInfo.OperatingSystem),
-		Architecture:  firstOf(n.Status.NodeInfo.Architecture, n.Labels[corev1.LabelArchStable]),
-		Zone:          firstOf(n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelFailureDomainBetaZone]),
-		Unschedulable: n.Spec.Unschedulable,
-		Annotations:   n.Annotations, Labels: n.Labels,
-		BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID, SystemUUID: n.Status.NodeInfo.SystemUUID,
-		OSImage: n.Status.NodeInfo.OSImage, Kernel: n.Status.NodeInfo.KernelVersion,
-		Runtime: n.Status.NodeInfo.ContainerRuntimeVersion, Kubelet: n.Status.NodeInfo.KubeletVersion,
-		Created:     n.CreationTimestamp.Time,
-		NotReadyWhy: "its kubelet has not reported yet",
+// Forget deletes the Node of that UID, and its node password; what is gone is no error. k3s keeps a hash of the node password in a Secret, by which
+// it refuses another machine of the name (k3s documentation, "Node registration").
+func (c *Cluster) Forget(ctx context.Context, name, uid string) error {
+	id := types.UID(uid)
+	err := c.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return &fleet.Error{Op: "delete node", Resource: "node " + name, Err: err}
 	}
-	// AKS Engine's own mark, by which kamino knows a control plane node.
-	out.ControlPlane = n.Labels["kubernetes.io/role"] == "master"
-	for _, role := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/etcd"} {
-		if _, ok := n.Labels[role]; ok {
-			out.ControlPlane = true
-		}
+	err = c.client.CoreV1().Secrets("kube-system").Delete(ctx, name+".node-password.k3s", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return &fleet.Error{Op: "delete the node password", Resource: "secret kube-system/" + name + ".node-password.k3s", Err: err}
 	}
-	for _, address := range n.Status.Addresses {
-		if _, err := netip.ParseAddr(address.Address); err == nil {
-			out.Addresses = append(out.Addresses, address.Address)
-		}
-	}
-	for _, taint := range n.Spec.Taints {
-		out.Taints = append(out.Taints, fleet.Taint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)})
-	}
-	for _, condition := range n.Status.Conditions {
-		if condition.Type != corev1.NodeReady {
-			out.Conditions = append(out.Conditions, fleet.Condition{Type: string(condition.Type), Status: string(condition.Status), Reason: condition.Reason})
-			continue
-		}
-		if condition.Status != corev1.ConditionUnknown { // which a controller wrote
-			out.Reported = condition.LastHeartbeatTime.Time
-		}
-		if condition.Status == corev1.ConditionTrue {
-			out.Ready, out.ReadySince, out.NotReadyWhy = true, condition.LastTransitionTime.Time, ""
-			continue
-		}
-		out.Ready, out.ReadySince = false, condition.LastTransitionTime.Time
-		out.NotReadyWhy = firstOf(joined(condition.Reason, condition.Message), "its kubelet gives no reason")
-	}
-	return out
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
+	return nil
 }

@@ -219,21 +219,21 @@ func judgeTest(pod *corev1.Pod, age, within time.Duration) (s cluster.JobState, 
 		}
 	}
 	if main > 0 {
-		decides = firstOf(decides, pod.Status.ContainerStatuses[0].Name)
+		decides = cmp.Or(decides, pod.Status.ContainerStatuses[0].Name)
 	}
 	if phase == corev1.PodSucceeded {
 		s.Done, s.Ran, s.ExitCode = true, true, 0
 		return s, decides
 	}
 	s.Done = phase == corev1.PodFailed
-	s.Why = firstOf(joined(pod.Status.Reason, pod.Status.Message), s.Why)
+	s.Why = cmp.Or(joined(pod.Status.Reason, pod.Status.Message), s.Why)
 	switch {
 	case slices.ContainsFunc(pod.Status.Conditions, func(x corev1.PodCondition) bool {
 		return x.Type == corev1.DisruptionTarget && x.Status == corev1.ConditionTrue
 	}):
-		s.Ran, s.Why = false, firstOf(s.Why, "the pod was evicted")
+		s.Ran, s.Why = false, cmp.Or(s.Why, "the pod was evicted")
 	case !s.Done && age > within+testStartFor:
-		s.Done, s.Why = true, firstOf(s.Why, "it did not end within "+within.String())
+		s.Done, s.Why = true, cmp.Or(s.Why, "it did not end within "+within.String())
 	case !s.Done && !s.Ran && s.Why != "" && age > testStartFor:
 		s.Done = true
 	}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -30,10 +31,10 @@ func podOf(p *corev1.Pod) fleet.Pod {
 	if o := metav1.GetControllerOf(p); o != nil && o.Kind == "DaemonSet" {
 		out.DaemonSet = p.Namespace + "/" + o.Name
 	}
-	why := firstOf(p.Status.Reason, string(p.Status.Phase))
+	why := cmp.Or(p.Status.Reason, string(p.Status.Phase))
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
-			out.ReadySince, why = c.LastTransitionTime.Time, firstOf(joined(c.Reason, c.Message), why)
+			out.ReadySince, why = c.LastTransitionTime.Time, cmp.Or(joined(c.Reason, c.Message), why)
 		}
 	}
 	// The first container that waits or failed is the reason for what follows.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
@@ -69,7 +70,7 @@ func Rules(needs Needs) []Rule {
 	if needs.Reboots {
 		rules = append(rules,
 			Rule{Group: "apps", Resource: "daemonsets", Verbs: []string{"list"}, Why: "find kured"},
-			Rule{Group: "apps", Resource: "daemonsets", Names: []string{firstOf(needs.Kured, "kured")}, Verbs: []string{"patch"}, Why: "hold kured's lock"})
+			Rule{Group: "apps", Resource: "daemonsets", Names: []string{cmp.Or(needs.Kured, "kured")}, Verbs: []string{"patch"}, Why: "hold kured's lock"})
 	}
 	if needs.Machines {
 		rules = append(rules, Rule{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "patch"}, Why: "keep MachineHealthChecks from replacing the donor"})
@@ -85,7 +86,7 @@ func Rules(needs Needs) []Rule {
 // ConfigurationRules returns what a rollout of live configuration needs. namespace is
 // Ortet's; "" means DefaultNamespace.
 func ConfigurationRules(namespace string) []Rule {
-	namespace = firstOf(namespace, DefaultNamespace)
+	namespace = cmp.Or(namespace, DefaultNamespace)
 	return []Rule{
 		{Resource: "nodes", Verbs: []string{"get", "list", "patch"}, Why: "the pool's Nodes: annotate the wanted generation, read the answers"},
 		{Resource: "pods", Verbs: []string{"list"}, Why: "preflight: what the pods request, where the kubelet's reservations change"},

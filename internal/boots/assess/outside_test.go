@@ -1,4 +1,4 @@
-package controller
+package assess
 
 import (
 	"strings"
@@ -18,9 +18,9 @@ func TestOutsideClaimsNothing(t *testing.T) {
 		serial string
 		shows  string
 	}{
-		"an empty console":       {exists, "", "nothing was read of its serial console"},
-		"without a console":      {noConsole, "", "nothing was read of its serial console"},
-		"a console that is well": {exists, login, "Ubuntu 24.04 LTS pool1000003 ttyS0"},
+		"an empty console":       {func(*fleet.Boot) {}, "", "nothing was read of its serial console"},
+		"without a console":      {func(b *fleet.Boot) { b.Console = false }, "", "nothing was read of its serial console"},
+		"a console that is well": {func(*fleet.Boot) {}, login, "Ubuntu 24.04 LTS pool1000003 ttyS0"},
 		"AKS's script succeeded": {saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/succeeded", `Enable succeeded: {"ExitCode": "0", "Output": "x", "Error": ""}`), login, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestOutsideClaimsNothing(t *testing.T) {
 			if a.State != TimedOut || a.Reason() != wire.ReasonUnknown || a.Owner() != "" {
 				t.Errorf("%s, %s, owner %q", a.State, a.Reason(), a.Owner())
 			}
-			text := messageOf(a)
+			text := a.ConditionMessage()
 			for _, claim := range []string{"kubelet", "cloud-init", "sentinel", "does not know the node", "journal"} {
 				if strings.Contains(text, claim) {
 					t.Errorf("it claims to know of %s: %s", claim, text)

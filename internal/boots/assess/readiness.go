@@ -1,4 +1,4 @@
-package controller
+package assess
 
 import (
 	"slices"
@@ -121,11 +121,11 @@ func (o *observed) succeed(a *Assessment) {
 // stale is that the earlier machine's kubelet would not be missed yet, so that Ready is no
 // evidence. Both times are the API server's and Azure's: a booting node's clock may be wrong.
 func (n *NodeView) of(created, now time.Time) (_ *NodeView, stale bool) {
-	if n == nil || created.IsZero() || n.Created.IsZero() || !n.Created.Before(created.Add(-clocks)) {
+	if n == nil || created.IsZero() || n.Created.IsZero() || !n.Created.Before(created.Add(-Clocks)) {
 		return n, false
 	}
 	v := *n
-	if v.CameUp && !v.CameUpWritten.IsZero() && v.CameUpWritten.Before(created.Add(-clocks)) {
+	if v.CameUp && !v.CameUpWritten.IsZero() && v.CameUpWritten.Before(created.Add(-Clocks)) {
 		v.CameUp = false
 	}
 	if v.Ready && v.ReadySince.Before(created) && now.Before(created.Add(registering)) {
@@ -134,5 +134,17 @@ func (n *NodeView) of(created, now time.Time) (_ *NodeView, stale bool) {
 	return &v, stale
 }
 
-// clocks is how far Azure's and the API server's are apart at most.
-const clocks = 2 * time.Minute
+// Clocks is how far Azure's and the API server's are apart at most.
+const Clocks = 2 * time.Minute
+
+// maxBoot is the longest first boot: that a Node became Ready again later is no evidence
+// of it.
+const maxBoot = 2 * time.Hour
+
+// FirstBoot returns how long a machine took from its creation until its Node was Ready, where
+// the Node shows that, and nothing was published of it before.
+func (a Assessment) FirstBoot(node *NodeView, now time.Time) (time.Duration, bool) {
+	v, _ := node.of(a.Created, now)
+	d := v.ReadySince.Sub(a.Created)
+	return d, v.Ready && !v.CameUp && !a.Created.IsZero() && d > 0 && d < maxBoot
+}

@@ -1,4 +1,4 @@
-package controller
+package assess
 
 import (
 	"bytes"
@@ -9,9 +9,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -331,7 +328,7 @@ func TestAssessUnclear(t *testing.T) {
 			t.Fatalf("%s: %s", a.State, a.Message())
 		}
 	}
-	if !LogWanted(a, noon.Add(time.Hour)) || !(&serialReads{}).wants(b, a, noon.Add(time.Hour)) {
+	if !LogWanted(a, noon.Add(time.Hour)) {
 		t.Error("the serial log, which may tell, is not read")
 	}
 	failed := console(aVerdict(wire.Failed, 5*time.Minute, func(v *wire.Verdict) { v.BootID = "" }))
@@ -404,15 +401,10 @@ func TestAssessConditionOutlivesEvidence(t *testing.T) {
 		"it was published":                        {"False", reason, 21 * time.Minute, TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := metav1.NewTime(noon.Add(c.written))
-			n := ViewOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", CreationTimestamp: metav1.NewTime(noon.Add(time.Minute))}, Status: corev1.NodeStatus{
-				NodeInfo: corev1.NodeSystemInfo{BootID: "boot-a"},
-				Conditions: []corev1.NodeCondition{
-					{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.NewTime(noon.Add(240 * time.Hour))},
-					// True since long before, where the status did not change.
-					{Type: ConditionType, Status: corev1.ConditionStatus(c.status), Reason: c.reason, LastTransitionTime: metav1.NewTime(noon.Add(-2 * time.Hour)), LastHeartbeatTime: at},
-				},
-			}})
+			n := ViewOf(fleet.Node{Name: "pool1000003", Created: noon.Add(time.Minute), BootID: "boot-a", NotReadyWhy: "KubeletNotReady", ReadySince: noon.Add(240 * time.Hour),
+				Conditions: []fleet.Condition{ // True since long before, where the status did not change
+					{Type: fleet.ConditionBootSucceeded, Status: c.status, Reason: c.reason, Since: noon.Add(-2 * time.Hour), Written: noon.Add(c.written)},
+				}})
 			a := Assess(b, n, nil, Assessment{}, noon.Add(241*time.Hour), Deadlines{})
 			if a.State != c.want || a.Reason() != reason {
 				t.Errorf("%s, %s: %s", a.State, a.Reason(), a.Message())
@@ -441,15 +433,15 @@ func FuzzAssess(f *testing.F) {
 				t.Errorf("a verdict that cannot be sent: %v", err)
 			}
 		}
-		if m := messageOf(a); len(m) > maxMessage || strings.ContainsAny(m, "\x1b\x00\n") {
+		if m := a.ConditionMessage(); len(m) > MaxMessage || strings.ContainsAny(m, "\x1b\x00\n") {
 			t.Errorf("message %q", m)
 		}
-		data, err := parts(Known{Boot: compact(b), Serial: serial}, a)
+		kept, err := EvidenceOf(a, Compact(b), serial)
 		if err != nil {
 			t.Fatal(err)
 		}
 		size := 0
-		for k, text := range data {
+		for k, text := range kept.Data {
 			size += len(k) + len(text)
 		}
 		if size > 64<<10 {
@@ -499,7 +491,7 @@ func FuzzAssessment(f *testing.F) {
 	f.Add([]byte(`{"state":"Failed","verdict":{"outcome":"Succeeded"}}`))
 	f.Add([]byte(`{"instance":"/x","since":"0001-01-01T00:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a := parseAssessment(text)
+		a := ParseAssessment(text)
 		if a.Verdict != nil && a.Verdict.Validate() != nil || a.State.Final() != (a.Verdict != nil) {
 			t.Errorf("%+v", a)
 		}
@@ -566,19 +558,19 @@ func TestCutsHideSecrets(t *testing.T) {
 			}
 			// The end of a message is kept.
 			message := strings.Repeat("y\n", 1000) + name + secret + " " + strings.Repeat("z ", 400) + "\n" + strings.Repeat("w\n", (at-800)/2)
-			b := compact(aBoot(saying("CustomScript", "ProvisioningState/failed/1", message)))
-			data, err := parts(Known{Boot: b}, Assess(b, nil, nil, Assessment{}, noon.Add(time.Minute), Deadlines{}))
+			b := Compact(aBoot(saying("CustomScript", "ProvisioningState/failed/1", message)))
+			kept, err := EvidenceOf(Assess(b, nil, nil, Assessment{}, noon.Add(time.Minute), Deadlines{}), b, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if all := fmt.Sprint(data); strings.Contains(all, secret[7:]) {
+			if all := fmt.Sprint(kept.Data); strings.Contains(all, secret[7:]) {
 				t.Fatalf("of a message, %q at %d", name, at)
 			}
 		}
 	}
 	// The verdict in a long message is found all the same.
 	v := aVerdict(wire.Failed, time.Minute)
-	b := compact(aBoot(saying("CustomScript", "ProvisioningState/failed/1", strings.Repeat("some line\n", 2000)+v.ConsoleLine()+"\n[stderr]\n")))
+	b := Compact(aBoot(saying("CustomScript", "ProvisioningState/failed/1", strings.Repeat("some line\n", 2000)+v.ConsoleLine()+"\n[stderr]\n")))
 	if a := Assess(b, nil, nil, Assessment{}, noon.Add(2*time.Minute), Deadlines{}); a.Source != FromExtension || a.Reason() != v.Reason {
 		t.Errorf("%s, %s", a.Source, a.Reason())
 	}

@@ -1,4 +1,4 @@
-package controller
+package assess
 
 import (
 	"strings"
@@ -136,7 +136,7 @@ func newestReport(boot fleet.Boot, node *NodeView, serial []byte, previous Asses
 		}
 		best = selfReport{&v, source, seen}
 	}
-	if previous.Source.own() && previous.Verdict != nil {
+	if previous.Source.Own() && previous.Verdict != nil {
 		v := *previous.Verdict
 		if previous.Reported != "" {
 			v.Outcome = previous.Reported

@@ -1,7 +1,8 @@
-package controller
+package assess
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -170,7 +171,7 @@ func broken(boot fleet.Boot) (sign, why string) {
 		}
 	}
 	if strings.EqualFold(boot.ProvisioningState, fleetFailed) || boot.Provisioning.State == "failed" {
-		what := first(boot.Provisioning.Reason, first(boot.Provisioning.Display, "provisioning failed"))
+		what := cmp.Or(boot.Provisioning.Reason, boot.Provisioning.Display, "provisioning failed")
 		return "provisioning " + boot.Provisioning.Reason, "Azure says " + what + ": " + oneLine(boot.Provisioning.Message)
 	}
 	return "", ""
@@ -353,13 +354,6 @@ func clip(s string, n int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
-}
-
-func first(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func latest(a, b time.Time) time.Time {

@@ -1,4 +1,4 @@
-package controller
+package assess
 
 import (
 	"strings"
@@ -58,8 +58,8 @@ func Sources() []Source {
 	return []Source{FromExtension, FromConsole, FromAdmission, FromNode, FromPlatform, FromLog}
 }
 
-// own reports a verdict that is the node's own.
-func (s Source) own() bool { return s == FromExtension || s == FromConsole || s == FromAdmission }
+// Own reports a verdict that is the node's own.
+func (s Source) Own() bool { return s == FromExtension || s == FromConsole || s == FromAdmission }
 
 // A NodeView is as much of a Node as is used. Times are zero where unknown.
 type NodeView struct {
@@ -98,7 +98,8 @@ type Deadlines struct {
 	Settle time.Duration
 }
 
-func (d Deadlines) withDefaults() Deadlines {
+// WithDefaults returns them with those that are not set.
+func (d Deadlines) WithDefaults() Deadlines {
 	if d.Boot <= 0 {
 		d.Boot = DefaultBootDeadline
 	}
@@ -140,6 +141,16 @@ type Assessment struct {
 	relayed *relayedVerdict // what the admission server kept for the node since it was assessed last
 }
 
+// Rule names the rule that decided.
+func (a Assessment) Rule() string { return a.rule }
+
+// WithRelayed returns a previous assessment with the verdict that the admission server keeps for
+// the node since, and when that was read.
+func (a Assessment) WithRelayed(v wire.Verdict, at time.Time) Assessment {
+	a.relayed = &relayedVerdict{v, at}
+	return a
+}
+
 // Reason returns the catalogue's name for why, "" if none is known.
 func (a Assessment) Reason() string {
 	if a.Verdict == nil {
@@ -168,6 +179,21 @@ func (a Assessment) Message() string {
 		return a.Verdict.Message
 	}
 	return a.Note + "; " + a.Verdict.Message
+}
+
+// MaxMessage bounds a condition's message; an Event's may have as much.
+const MaxMessage = 1 << 10
+
+// ConditionMessage is what happened, how sure that is, who can mend it and how.
+func (a Assessment) ConditionMessage() string {
+	text := a.Message()
+	if v := a.Verdict; v != nil && v.Reason != "" {
+		text += " [" + strings.Trim(string(v.Owner)+", "+string(a.Confidence()), ", ") + "]"
+		if v.Remedy != "" && len(text)+len(v.Remedy) < MaxMessage-2 {
+			text += " " + v.Remedy
+		}
+	}
+	return verdict.Plain(text, MaxMessage)
 }
 
 // Same reports whether two assessments would be published alike.
@@ -275,7 +301,7 @@ func observe(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment
 		serial:    serial,
 		previous:  previous,
 		now:       now,
-		deadlines: deadlines.withDefaults(),
+		deadlines: deadlines.WithDefaults(),
 		stale:     stale,
 		began:     previous.Began,
 		watched:   previous.watched,
@@ -354,4 +380,16 @@ func (o *observed) wait(a *Assessment) {
 	if o.stale {
 		a.Next = earliest(a.Next, o.boot.Created.Add(registering))
 	}
+}
+
+// FirstRead is how long after the start the serial log is first read, where nothing is wrong.
+const FirstRead = 4 * time.Minute
+
+// LogWanted reports whether an instance's serial log could have more than what was
+// assessed without it.
+func LogWanted(a Assessment, now time.Time) bool {
+	if a.Source.Own() {
+		return false
+	}
+	return a.State.Bad() || a.State == Unclear || a.State == Booting && !now.Before(a.Began.Add(FirstRead))
 }

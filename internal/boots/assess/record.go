@@ -1,4 +1,4 @@
-package controller
+package assess
 
 import (
 	"encoding/json"
@@ -7,9 +7,6 @@ import (
 	"hash/fnv"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/fleet"
@@ -24,13 +21,17 @@ const (
 	// BootNodeLabel and BootPoolLabel select those of a node, and of a scale set, by
 	// LabelText of their names.
 	BootNodeLabel = "ortet.io/node"
-	BootPoolLabel = labelPool
+	BootPoolLabel = "ortet.io/pool"
 
-	labelImage  = "ortet.io/image" // a hash of the image version's id
-	storedAt    = "ortet.io/stored"
-	keyBoot     = "boot.json"
-	keyReport   = "report.json.gz"
-	bootRecords = 1 // the version of keyBoot
+	MachineLabel = "ortet.io/vm-id"
+	ImageLabel   = "ortet.io/image" // ImageHash of the image version's id
+	// StoredAt annotates when it was stored.
+	StoredAt = "ortet.io/stored"
+	// KeyBoot and KeyReport are the parts: the BootRecord as JSON, and the report, packed.
+	KeyBoot   = "boot.json"
+	KeyReport = "report.json.gz"
+
+	bootRecords = 1 // the version of KeyBoot
 	maxRecord   = 16 << 10
 )
 
@@ -67,7 +68,7 @@ func imageVersion(image string) string { return fleet.ResourceID(image).Name() }
 
 // ReadBoot reads a stored boot. Anybody who may write ConfigMaps may have changed
 // it, so it is checked as if it came from the node.
-func ReadBoot(m *corev1.ConfigMap) (BootRecord, wire.BootReport, error) {
+func ReadBoot(m fleet.Record) (BootRecord, wire.BootReport, error) {
 	fail := func(err error) (BootRecord, wire.BootReport, error) {
 		return BootRecord{}, wire.BootReport{}, fmt.Errorf("the stored boot %s/%s: %w", m.Namespace, m.Name, err)
 	}
@@ -75,15 +76,15 @@ func ReadBoot(m *corev1.ConfigMap) (BootRecord, wire.BootReport, error) {
 	if err != nil {
 		return fail(err)
 	}
-	report, err := wire.UnpackBootReport(m.BinaryData[keyReport])
+	report, err := wire.UnpackBootReport(m.Binary[KeyReport])
 	if err != nil {
 		return fail(err)
 	}
 	return record, report, nil
 }
 
-func readRecord(m *corev1.ConfigMap) (BootRecord, error) {
-	text := m.Data[keyBoot]
+func readRecord(m fleet.Record) (BootRecord, error) {
+	text := m.Data[KeyBoot]
 	if len(text) > maxRecord {
 		return BootRecord{}, errors.New("it is too large")
 	}
@@ -101,30 +102,28 @@ func readRecord(m *corev1.ConfigMap) (BootRecord, error) {
 	return record, nil
 }
 
-// ConfigMap is the form in which a boot is stored.
-func (b BootRecord) ConfigMap(namespace string, report wire.BootReport) (*corev1.ConfigMap, error) {
+// Record is the form in which a boot is stored.
+func (b BootRecord) Record(report wire.BootReport) (fleet.Record, error) {
 	b.Version = bootRecords
 	packed, err := wire.PackBootReport(report)
 	if err != nil {
-		return nil, err
+		return fleet.Record{}, err
 	}
 	text, err := json.MarshalIndent(b, "", " ")
 	if err != nil {
-		return nil, err
+		return fleet.Record{}, err
 	}
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: bootName(b.Node, b.VMID, report), Namespace: namespace,
-			Labels: map[string]string{BootLabel: BootValue, BootNodeLabel: LabelText(b.Node), BootPoolLabel: LabelText(b.Pool.Name()),
-				labelVM: labelText(b.VMID), labelImage: imageHash(b.Image), "app.kubernetes.io/managed-by": "ortet"},
-			Annotations: map[string]string{storedAt: b.Stored.UTC().Format(time.RFC3339)},
-		},
-		Data: map[string]string{keyBoot: string(text)}, BinaryData: map[string][]byte{keyReport: packed},
+	return fleet.Record{
+		Name: BootName(b.Node, b.VMID, report),
+		Labels: map[string]string{BootLabel: BootValue, BootNodeLabel: LabelText(b.Node), BootPoolLabel: LabelText(b.Pool.Name()),
+			MachineLabel: labelText(b.VMID), ImageLabel: ImageHash(b.Image), "app.kubernetes.io/managed-by": "ortet"},
+		Annotations: map[string]string{StoredAt: b.Stored.UTC().Format(time.RFC3339)},
+		Data:        map[string]string{KeyBoot: string(text)}, Binary: map[string][]byte{KeyReport: packed},
 	}, nil
 }
 
-// bootName is a name for one boot of one machine: the same whoever stores it.
-func bootName(node, vmID string, report wire.BootReport) string {
+// BootName is a name for one boot of one machine: the same whoever stores it.
+func BootName(node, vmID string, report wire.BootReport) string {
 	h := fnv.New64a()
 	boot := strings.ToLower(report.BootID)
 	if boot == "" { // of Windows
@@ -134,7 +133,8 @@ func bootName(node, vmID string, report wire.BootReport) string {
 	return fmt.Sprintf("timeline-%s-%016x", strings.Trim(nameText(node, 60), "-"), h.Sum64())
 }
 
-func imageHash(image string) string {
+// ImageHash is an image as a label has it.
+func ImageHash(image string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(strings.ToLower(image))) // never fails
 	return fmt.Sprintf("%016x", h.Sum64())
@@ -145,7 +145,7 @@ func LabelText(name string) string { return labelText(strings.ToLower(name)) }
 
 // BootOf returns the boot that a node has left on its Node and that is not kept yet, with
 // what the Node itself has of it; false if none. What Azure knows is not in it.
-func BootOf(n *corev1.Node) (record BootRecord, report wire.BootReport, has bool, err error) {
+func BootOf(n fleet.Node) (record BootRecord, report wire.BootReport, has bool, err error) {
 	text, has := n.Annotations[wire.BootAnnotation]
 	if !has {
 		return record, report, false, nil
@@ -154,12 +154,60 @@ func BootOf(n *corev1.Node) (record BootRecord, report wire.BootReport, has bool
 		return record, report, true, fmt.Errorf("the annotation %s of Node %s: %w", wire.BootAnnotation, n.Name, err)
 	}
 	b := fleet.Boot{VMID: report.VMID, Image: report.Image}
-	if id, ok := InstanceOf(n.Spec.ProviderID); ok {
+	if id, ok := InstanceOf(n.ProviderID); ok {
 		b.Instance = id
 		if id.Segment("virtualMachineScaleSets") != "" {
 			b.Pool = id.Parent()
 		}
 	}
-	record = recordOf(b, ViewOf(n), report)
+	record = RecordOf(b, ViewOf(n), report)
 	return record, report, true, nil
+}
+
+// clocksDiffer is how far a node's clock, Azure's and the API server's are trusted
+// to agree when only the order of events is asked.
+const clocksDiffer = 30 * time.Second
+
+// BootStart is when the boot of a report began, with the kernel's start but after a
+// soft reboot, by the node's clock as it was set last; zero if no reading has it.
+func BootStart(r wire.BootReport) time.Time {
+	if len(r.Clocks) == 0 {
+		return time.Time{}
+	}
+	last := r.Clocks[len(r.Clocks)-1]
+	if last.Wall == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(last.Wall - last.Monotonic + r.System.Began())).UTC()
+}
+
+// RecordOf returns what the cloud and the cluster know of the boot that a report is of.
+// What belongs to another boot of the machine, or to an earlier machine of the name,
+// is left out: a machine that was restarted was not created then.
+func RecordOf(b fleet.Boot, node *NodeView, report wire.BootReport) BootRecord {
+	r := BootRecord{Node: node.Name, Pool: b.Pool, Instance: b.Instance, VMID: strings.ToLower(b.VMID), BootID: report.BootID, Image: b.Image}
+	began := BootStart(report)
+	// The kubelet reports of one boot, which may be a later one.
+	current := report.BootID == "" || node.BootID == "" || strings.EqualFold(report.BootID, node.BootID)
+	ours := !node.Created.Before(b.Created.Add(-clocksDiffer)) // not of an earlier machine
+	restarted := !began.IsZero() &&
+		(ours && node.Created.Before(began.Add(-clocksDiffer)) || !b.Created.IsZero() && began.Sub(b.Created) > maxBoot)
+	if !restarted {
+		r.Created = b.Created
+		if p := b.Provisioning; p.State == "succeeded" && within(p.Time, b.Created) {
+			r.Provisioned = p.Time
+		}
+		if current && ours && (began.IsZero() || within(node.Created, began)) {
+			r.NodeCreated = node.Created
+		}
+	}
+	if current && node.Ready && (began.IsZero() || within(node.ReadySince, began)) {
+		r.NodeReady = node.ReadySince
+	}
+	return r
+}
+
+// within reports whether something happened in the time that a boot takes at most.
+func within(at, from time.Time) bool {
+	return !at.IsZero() && !from.IsZero() && !at.Before(from.Add(-clocksDiffer)) && at.Sub(from) <= maxBoot
 }

@@ -1,0 +1,181 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/boots/assess"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Codes of what preflight calls the same.
+const (
+	PoolNotFound = "PoolNotFound"
+	NodeNotFound = "NodeNotFound"
+)
+
+// A Finder finds scale sets by their ARM ids or names. Letter case does not count. Nodes and
+// Places are required.
+type Finder struct {
+	Nodes  Nodes
+	Places Places      // of one list of Nodes
+	Boots  azure.Boots // nil: pools of which no machine is a Node are not found by name
+	Groups []fleet.ResourceID
+	Named  bool // the groups of Nodes are not searched
+	// Note is told of a resource group that cannot be listed while a pool is found elsewhere.
+	Note func(string)
+}
+
+// Places finds the scale sets of Nodes; azure.Places does.
+type Places interface {
+	Of(ctx context.Context, n fleet.Node) (fleet.Place, error)
+}
+
+// ToRead returns the scale set that an argument names, for what changes nothing.
+func (f Finder) ToRead(ctx context.Context, arg string) (fleet.ResourceID, error) {
+	return f.find(ctx, arg, false)
+}
+
+// ToChange is ToRead for what changes something: a name has to be one of the Nodes' scale sets.
+func (f Finder) ToChange(ctx context.Context, arg string) (fleet.ResourceID, error) {
+	return f.find(ctx, arg, true)
+}
+
+func (f Finder) find(ctx context.Context, arg string, change bool) (fleet.ResourceID, error) {
+	if strings.HasPrefix(arg, "/") {
+		return fleet.ResourceID(strings.TrimRight(arg, "/")), nil
+	}
+	nodes, err := f.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	return f.named(ctx, nodes, arg, change)
+}
+
+// NodeOrPool returns the Node or the scale set that an argument names, to change it. A Node goes
+// before a scale set of the same name; what is neither is taken for a Node, which is not found.
+func (f Finder) NodeOrPool(ctx context.Context, arg string) (node string, pool fleet.ResourceID, err error) {
+	if strings.HasPrefix(arg, "/") {
+		pool, err = f.ToChange(ctx, arg)
+		return "", pool, err
+	}
+	nodes, err := f.list(ctx)
+	switch {
+	case fleet.Is(err, fleet.KindDenied): // then it can only be a node
+		return arg, "", nil
+	case err != nil:
+		return "", "", err
+	case slices.ContainsFunc(nodes, func(n fleet.Node) bool { return n.Name == arg }):
+		return arg, "", nil
+	}
+	if pool, err = f.named(ctx, nodes, arg, true); IsPoolNotFound(err) {
+		return arg, "", nil
+	}
+	return "", pool, err
+}
+
+// list reads as much of the Nodes as names their scale sets.
+func (f Finder) list(ctx context.Context) (nodes []fleet.Node, err error) {
+	for n, err := range f.Nodes.Nodes(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, fleet.Node{Name: n.Name, ProviderID: n.ProviderID})
+	}
+	return nodes, nil
+}
+
+func (f Finder) named(ctx context.Context, nodes []fleet.Node, arg string, change bool) (fleet.ResourceID, error) {
+	var found []fleet.ResourceID
+	groups, names := slices.Clone(f.Groups), map[string]bool{}
+	for _, n := range nodes {
+		if id, ok := assess.InstanceOf(n.ProviderID); ok && !f.Named {
+			groups = append(groups, id.Group())
+		}
+		place, err := f.Places.Of(ctx, n)
+		if fleet.Is(err, fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied) {
+			continue // a machine of its own, of another cloud, or one that is gone or may not be read
+		}
+		if err != nil {
+			return "", err
+		}
+		names[place.Pool.Name()] = true
+		if strings.EqualFold(place.Pool.Name(), arg) {
+			found = append(found, place.Pool)
+		}
+	}
+	if found = distinct(found); len(found) > 0 {
+		return oneOf(arg, found)
+	}
+	found, unread := f.listed(ctx, groups, arg)
+	for _, err := range unread {
+		if f.Note != nil && len(found) > 0 {
+			f.Note("scale sets of the name " + arg + " may be missing: " + err.Error())
+		}
+	}
+	what, wayOut := "the Nodes of this cluster are instances of "+strings.Join(slices.Sorted(maps.Keys(names)), ", "), "give one of these, or an ARM id"
+	if len(names) == 0 {
+		what, wayOut = "no Node of this cluster is an instance of a scale set", "give its ARM id (az vmss list)"
+	}
+	switch {
+	case len(found) > 0 && change:
+		return "", refuse("PoolWithoutNodes", "scale set "+arg, "no Node of this cluster is an instance of "+joined(found)+", which may be another cluster's",
+			"if it is this cluster's, give the ARM id instead of the name")
+	case len(found) > 0:
+		return oneOf(arg, found)
+	case len(unread) > 0: // it may exist
+		return "", fmt.Errorf("find scale set %s: %s, and Azure did not list all scale sets: %w", arg, what, errors.Join(unread...))
+	}
+	return "", refuse(PoolNotFound, "scale set "+arg, what, wayOut)
+}
+
+// listed returns the scale sets of a name that Azure lists in the groups.
+func (f Finder) listed(ctx context.Context, groups []fleet.ResourceID, name string) (found []fleet.ResourceID, unread []error) {
+	if f.Boots == nil {
+		return nil, nil
+	}
+	for _, group := range distinct(groups) {
+		pools, err := f.Boots.Pools(ctx, group)
+		if err := fleet.IgnoreNotFound(err); err != nil {
+			unread = append(unread, err)
+		}
+		for _, p := range pools {
+			if strings.EqualFold(p.ID.Name(), name) {
+				found = append(found, p.ID)
+			}
+		}
+	}
+	return found, unread
+}
+
+// oneOf returns the only scale set of that name.
+func oneOf(arg string, found []fleet.ResourceID) (fleet.ResourceID, error) {
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	return "", refuse("PoolAmbiguous", "scale set "+arg, fmt.Sprintf("%d have that name: %s", len(found), joined(found)), "give the ARM id of one")
+}
+
+func joined(ids []fleet.ResourceID) string {
+	text := make([]string, len(ids))
+	for i, id := range ids {
+		text[i] = string(id)
+	}
+	return strings.Join(text, ", ")
+}
+
+// IsPoolNotFound reports whether err refuses a name that no scale set has.
+func IsPoolNotFound(err error) bool {
+	var refused *workflow.Refused
+	return errors.As(err, &refused) && refused.Problems[0].Code == PoolNotFound
+}
+
+func refuse(code, on, what, wayOut string) error {
+	return &workflow.Refused{Problems: []fleet.Problem{{Code: code, On: on, What: what, WayOut: wayOut}}}
+}

@@ -1,0 +1,100 @@
+package survey
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// nodeList is a cluster with these Nodes.
+type nodeList []fleet.Node
+
+func (l nodeList) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		for _, n := range l {
+			if !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l nodeList) Node(_ context.Context, name string) (fleet.Node, error) {
+	for _, n := range l {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	return fleet.Node{}, &fleet.Error{Op: "read node", Kind: fleet.KindNotFound}
+}
+
+// providerNodes are Nodes with these provider ids.
+func providerNodes(ids ...string) (l nodeList) {
+	for i, id := range ids {
+		l = append(l, fleet.Node{Name: string(rune('a' + i)), ProviderID: id})
+	}
+	return l
+}
+
+// flexibles is Azure with a virtual machine in no scale set, and one in flex.
+type flexibles struct{ azure.Reader }
+
+func (flexibles) Machines(context.Context, fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
+	const in = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/"
+	return map[fleet.ResourceID]fleet.ResourceID{in + "virtualmachines/alone": "", in + "virtualmachines/flex_1c0ffee0": in + "virtualMachineScaleSets/flex"}, nil
+}
+
+func TestPoolIsFoundByItsName(t *testing.T) {
+	const set = "/providers/Microsoft.Compute/virtualMachineScaleSets/"
+	client := providerNodes(
+		"azure:///subscriptions/s/resourceGroups/G"+set+"Pool1/virtualMachines/0",
+		"azure:///subscriptions/s/resourcegroups/g"+strings.ToLower(set)+"pool1/virtualmachines/1", // the same, otherwise spelled
+		"azure:///subscriptions/s/resourceGroups/g"+set+"pool2/virtualMachines/0",
+		"azure:///subscriptions/s/resourceGroups/h"+set+"pool2/virtualMachines/0",
+		"azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/alone",
+		"azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/FLEX_1c0ffee0",
+		"k3s://server", "",
+	)
+	find := func(nodes nodeList) Finder { return Finder{Nodes: nodes, Places: &azure.Places{Reader: flexibles{}}} }
+	const id = "/subscriptions/s/resourceGroups/g" + set + "pool9"
+	for arg, want := range map[string]string{
+		"pool1":    "/subscriptions/s/resourceGroups/g" + set + "pool1",
+		"POOL1":    "/subscriptions/s/resourceGroups/g" + set + "pool1",
+		id:         id,
+		id + "/":   id,
+		"flex":     "/subscriptions/s/resourceGroups/g" + set + "flex", // as Azure says, not as its machine is named
+		"pool1-no": "",
+		"pool2":    "",
+	} {
+		got, err := find(client).ToChange(t.Context(), arg)
+		if want == "" && err == nil || want != "" && (err != nil || !got.Equal(fleet.ResourceID(want))) {
+			t.Errorf("%s: %s, %v; want %s", arg, got, err, want)
+		}
+	}
+	_, err := find(client).ToRead(t.Context(), "pool2")
+	for _, want := range []string{"2 have that name", " /subscriptions/s/resourceGroups/g" + set + "pool2", " /subscriptions/s/resourceGroups/h" + set + "pool2"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("an ambiguous name does not say %q: %v", want, err)
+		}
+	}
+	if _, err = find(client).ToRead(t.Context(), "pool3"); err == nil || !strings.Contains(err.Error(), "ool1, flex, pool1, pool2") || strings.Contains(err.Error(), "alone") {
+		t.Errorf("an unknown name does not list those that exist: %v", err)
+	}
+	if _, err = find(providerNodes("k3s://a")).ToRead(t.Context(), "pool1"); err == nil || !strings.Contains(err.Error(), "ARM id") {
+		t.Errorf("without any scale set: %v", err)
+	}
+	for arg, want := range map[string]string{"a": "node a", "pool1": "pool " + "/subscriptions/s/resourceGroups/g" + set + "pool1", id: "pool " + id, "nosuch": "node nosuch", "pool2": "2 have that name"} {
+		node, pool, err := find(client).NodeOrPool(t.Context(), arg)
+		got := "node " + node
+		if node == "" {
+			got = "pool " + string(pool)
+		}
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && !strings.EqualFold(got, want) {
+			t.Errorf("%s names %s, %v; want %s", arg, got, err, want)
+		}
+	}
+}
