@@ -61,11 +61,11 @@ func (c *capture) makeCanary(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case fleet.IgnoreNotFound(err) != nil:
 		return done, err
 	case err == nil && !ours:
-		return done, invalid("create canary", string(id), "rename or delete it", "a scale set of this name exists that Ortet did not make")
+		return done, fleet.Invalid("create canary", string(id), "rename or delete it", "a scale set of this name exists that Ortet did not make")
 	case err == nil && set.Tags[fleet.TagCapture] == c.name && set.ProvisioningState != plan.Deleting:
 		return done, nil
 	case err == nil: // another capture left it
-		return goOn(p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id, nil)))
+		return workflow.GoOn(p.Ensure(ctx, deletes, workflow.Gone(c.Cloud.Pool, id, nil)))
 	}
 	change, err := c.newCanary(ctx, p, id)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *capture) newCanary(ctx context.Context, p *workflow.Pass, id fleet.Reso
 		return change, err
 	}
 	if problems := c.uncloned(pool, c.knowsCustomData(), nil); len(problems) > 0 {
-		return change, invalid("create canary", string(id), problems[0].WayOut, "%s", problems[0].What)
+		return change, fleet.Invalid("create canary", string(id), problems[0].WayOut, "%s", problems[0].What)
 	}
 	now := c.Cloud.Now().UTC()
 	host := regexp.MustCompile(`[^a-z0-9-]+`).ReplaceAllString(strings.ToLower(s.Pool.Name()), "-")
@@ -192,7 +192,7 @@ func (c *capture) canaryProblems(ctx context.Context, pool fleet.Pool, resume pl
 	assigned := slices.ContainsFunc(pool.Joins, func(j fleet.Join) bool { return j.Action == azure.AssignIdentity })
 	p.Refuse(pool.SystemIdentity && !assigned, "CanaryIdentity", on, "its nodes have a system-assigned identity only: a canary's would be another, without roles",
 		"give the pool a user-assigned identity, or capture without --canary")
-	denied, err := c.Cloud.Denied(ctx, pool.ID.Group(), Actions(pool, azure.CanaryChanges()))
+	denied, err := c.Cloud.Denied(ctx, pool.ID.Group(), azure.ActionsIn(pool, azure.CanaryChanges()))
 	unreadable("what "+string(pool.ID.Group())+" allows", err)
 	p.Denied(pool.ID.Group(), denied, nil)
 	for _, j := range pool.Joins {
@@ -318,7 +318,7 @@ func (c *capture) deleteClones(ctx context.Context, p *workflow.Pass) (workflow.
 		}
 		p.Preempts(deletes)
 	}
-	return p.Ensure(ctx, deletes, gone(c.Cloud.Pool, id, nil))
+	return p.Ensure(ctx, deletes, workflow.Gone(c.Cloud.Pool, id, nil))
 }
 
 // emptyCanary evicts pods from the clones. What fails is no reason to leave them there.

@@ -53,7 +53,7 @@ type Result struct {
 	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
 	Canary          []prove.Finding  `json:"canary,omitempty"`   // of each clone, as it was seen last
-	NewNodes        []NewNode        `json:"newNodes,omitempty"` // that were added
+	NewNodes        []plan.NewNode   `json:"newNodes,omitempty"` // that were added
 	Timing          Timing           `json:"timing"`
 }
 
@@ -117,7 +117,7 @@ func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 // A capture is one call of Capture or Plan, as a workflow.
 type capture struct {
 	*Service
-	*ScaleSet
+	*workflow.ScaleSet
 	workflow.Summary
 	asked    Request          // by this command
 	abandons bool             // undoes the open record and begins nothing
@@ -149,7 +149,7 @@ type capture struct {
 
 func (s *Service) capture(q Request) *capture {
 	q = q.WithDefaults()
-	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
+	return &capture{Service: s, ScaleSet: workflow.NewScaleSet(s.Cloud, s.Now), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
 }
 
 // Capture captures a node. An open record of the pool is resumed (the same donor) or
@@ -205,9 +205,9 @@ func (c *capture) run(ctx context.Context) error {
 		out.Ended = c.endedAtCanary(out.Step)
 	case out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow:
 		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
-		image := c.pool.Model.Image // as read before the nodes were asked for
+		image := c.Last.Model.Image // as read before the nodes were asked for
 		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), cmp.Or(image.Exact().Name(), image.Text(), s.Names.Version.Name()))
-		if out.Left = append(out.Left, s.Growth.lacking(s.Pool.Name(), command)...); len(c.Next) > 0 {
+		if out.Left = append(out.Left, lacking(s.Growth, s.Pool.Name(), command)...); len(c.Next) > 0 {
 			out.Left = append(out.Left, "nothing watches the nodes of "+s.Names.Version.Name()+"; run ortet watch "+s.Pool.Name())
 		}
 	case out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0:
@@ -366,7 +366,7 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 // A state is what was chosen or observed and cannot be observed again. It is saved with
 // the record.
 type state struct {
-	Inherited
+	plan.Inherited
 	Names      plan.Names       `json:"names"`
 	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location   string           `json:"location"`

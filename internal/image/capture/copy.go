@@ -34,7 +34,7 @@ func (c *capture) ensureCopy(ctx context.Context, p *workflow.Pass, create fleet
 		}
 		by := x.Tags[fleet.TagCapture]
 		if by == "" || by != c.name && x.ManagedBy != "" {
-			return false, invalid(create.Verb(), string(id), "detach and delete it if it is not needed", "it exists, and is not this capture's")
+			return false, fleet.Invalid(create.Verb(), string(id), "detach and delete it if it is not needed", "it exists, and is not this capture's")
 		}
 		stale = by != c.name || x.ProvisioningState == plan.Failed
 		return stale || x.ProvisioningState == plan.Succeeded, nil
@@ -42,7 +42,7 @@ func (c *capture) ensureCopy(ctx context.Context, p *workflow.Pass, create fleet
 	if err != nil || w.RequeueAfter > 0 || !stale {
 		return w, err
 	}
-	return goOn(c.deleteCopy(id)(ctx, p))
+	return workflow.GoOn(c.deleteCopy(id)(ctx, p))
 }
 
 // deleteCopy deletes a snapshot or disk that Ortet made.
@@ -52,25 +52,8 @@ func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
 		change = fleet.DeleteSnapshot{ID: id}
 	}
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		return p.Ensure(ctx, change, gone(c.copyAt, id, func(x fleet.Disk) bool { return x.Tags[fleet.TagCapture] == "" }))
+		return p.Ensure(ctx, change, workflow.Gone(c.copyAt, id, func(x fleet.Disk) bool { return x.Tags[fleet.TagCapture] == "" }))
 	}
-}
-
-// gone returns whether a resource is; one that is kept counts as gone.
-func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID,
-	kept func(T) bool) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (bool, error) {
-		x, err := get(ctx, id)
-		return fleet.Is(err, fleet.KindNotFound) || err == nil && kept != nil && kept(x), fleet.IgnoreNotFound(err)
-	}
-}
-
-// goOn makes another pass after a change that is not the last one.
-func goOn(w workflow.Wait, err error) (workflow.Wait, error) {
-	if err == nil && w.RequeueAfter == 0 {
-		w = in(time.Millisecond, "going on")
-	}
-	return w, err
 }
 
 // snapshot copies the donor's OS disk. It counts only if the donor is stopped before and
@@ -80,7 +63,7 @@ func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	s := c.get()
 	if c.req.Online && c.Now().Sub(c.flushed) >= flushFresh {
 		if _, err := c.Cloud.Snapshot(ctx, s.Names.Snapshot); fleet.Is(err, fleet.KindNotFound) {
-			return goOn(c.flush(ctx, p))
+			return workflow.GoOn(c.flush(ctx, p))
 		}
 	}
 	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil),
@@ -93,7 +76,7 @@ func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	}
 	i, err := c.donorInstance(ctx)
 	if err == nil && !isDown(i) {
-		err = invalid("create snapshot", string(s.Instance), "", "the donor is %s: it was started while its disk was copied", i.Power)
+		err = fleet.Invalid("create snapshot", string(s.Instance), "", "the donor is %s: it was started while its disk was copied", i.Power)
 	}
 	return done, err
 }
@@ -126,7 +109,7 @@ func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.W
 	there, err := c.Cluster.HoldReboots(ctx, c.rebootHolder(), 3*time.Hour) // the deadlines of the rows that need the lock
 	c.set(func(s *state) { s.NoKured = err == nil && !there })
 	if fleet.Is(err, fleet.KindHeld) {
-		return in(10*time.Second, "waiting for kured's lock: %v", err), nil
+		return workflow.In(10*time.Second, "waiting for kured's lock: %v", err), nil
 	}
 	return done, err
 }
@@ -143,10 +126,10 @@ func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workf
 // the first of the two to end would remove its protection.
 func (c *capture) usedByOthers(node fleet.Node) error {
 	if by := plan.UsedBy(node, c.get().Pool); by != "" {
-		return invalid("use", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
+		return fleet.Invalid("use", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
 	}
 	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked && node.Name != c.req.Node {
-		return invalid("use workbench", "node "+node.Name, "", "it is being captured")
+		return fleet.Invalid("use workbench", "node "+node.Name, "", "it is being captured")
 	}
 	return nil
 }

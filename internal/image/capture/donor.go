@@ -18,14 +18,6 @@ import (
 // done is the Wait of an act that is done.
 var done = workflow.Wait{}
 
-func in(d time.Duration, format string, args ...any) workflow.Wait {
-	return workflow.Wait{RequeueAfter: d, Percent: -1, Status: fmt.Sprintf(format, args...)}
-}
-
-func invalid(op, on, remedy, format string, args ...any) error {
-	return &fleet.Error{Op: op, Resource: on, Kind: fleet.KindInvalid, Remedy: remedy, Err: fmt.Errorf(format, args...)}
-}
-
 // A protection is what a node had before it was protected.
 type protection struct {
 	Node        string            `json:"node"`
@@ -261,12 +253,12 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		w.RequeueAfter = min(w.RequeueAfter, readyEvery)
 		return w, nil
 	case !node.Ready:
-		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, cmp.Or(node.NotReadyWhy, "it is not registered in the cluster")), nil
+		return workflow.In(readyEvery, "node %s is not Ready: %s", c.req.Node, cmp.Or(node.NotReadyWhy, "it is not registered in the cluster")), nil
 	case c.get().Stopped && node.BootID == bootID && !c.reported.IsZero() && !node.Reported.Equal(c.reported):
 		return done, nil // its kubelet reports on, in the boot of before: the stop was preempted
 	case c.get().Stopped || p.Since() < time.Minute:
 		c.reported = node.Reported
-		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
+		return workflow.In(readyEvery, "node %s has not reported its boot", c.req.Node), nil
 	}
 	return done, nil
 }
@@ -295,7 +287,7 @@ func (c *capture) donorInstance(ctx context.Context) (fleet.Instance, error) {
 	s := c.get()
 	i, err := c.machine(ctx, s.Instance, s.VMID)
 	if err == nil && s.Instance.UniformPool() == "" && !i.Pool.Equal(s.Pool) {
-		err = invalid("use instance", string(s.Instance), "", "it is of %s, not of %s", cmp.Or(string(i.Pool), "no scale set"), s.Pool)
+		err = fleet.Invalid("use instance", string(s.Instance), "", "it is of %s, not of %s", cmp.Or(string(i.Pool), "no scale set"), s.Pool)
 	}
 	return i, err
 }
@@ -338,7 +330,7 @@ func (c *capture) still(ctx context.Context, mark string, i fleet.Instance) erro
 func (c *capture) stillIs(mark string, n fleet.Node, i fleet.Instance) error {
 	u := c.used(mark)
 	if u.UID != "" && n.UID != u.UID || u.VMID != "" && !strings.EqualFold(i.VMID, u.VMID) { // a record of an earlier version of Ortet has no uid
-		return invalid("use", "node "+n.Name, "", "it, or its machine, was deleted and made again since it was chosen")
+		return fleet.Invalid("use", "node "+n.Name, "", "it, or its machine, was deleted and made again since it was chosen")
 	}
 	return n.Claim().Is(i.Computer())
 }

@@ -32,7 +32,7 @@ func Planned() []plan.Step { return Steps(Table(), nil) }
 
 // Unsaved returns what a capture that deletes extensions lists as lost.
 func Unsaved(original plan.Original, toDelete []string, report wire.GeneralizeReport) []string {
-	s := state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}
+	s := state{ToDelete: toDelete, Inherited: plan.Inherited{Original: &original}}
 	s.learn(report, "", "donor", time.Time{})
 	return s.Unsaved
 }

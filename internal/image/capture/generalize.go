@@ -49,7 +49,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		if err = c.Cluster.StartJob(ctx, job); err == nil {
 			c.set(func(s *state) { s.Pod = name })
 		}
-		return in(podEvery, "%s", starting), c.onBench(ctx, err)
+		return workflow.In(podEvery, "%s", starting), c.onBench(ctx, err)
 	}
 	pod, err := c.Cluster.Job(ctx, name)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		return done, c.onBench(ctx, workflow.Replan("the pod is gone"))
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, cmp.Or(report.OS, "an unknown system"))
-		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
+		return done, c.diskProblems(*report, len(report.Findings)).Err("generalize", "the copy of the disk")
 	case pod.Done && pod.ExitCode == exitFlags:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
@@ -70,7 +70,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case p.Since()%time.Minute < 2*podEvery: // Kubernetes takes less than 10 minutes to evict the pods of a node that is not Ready
 		err = c.benchLost(ctx, 10*time.Minute)
 	}
-	return in(podEvery, "%s", cmp.Or(pod.Why, progress, starting)), err
+	return workflow.In(podEvery, "%s", cmp.Or(pod.Why, progress, starting)), err
 }
 
 // exitFlags is what ortet-node ends with if it cannot read its flags.
@@ -106,7 +106,7 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	if gone, err := c.Cluster.DeleteJob(ctx, name); gone || err != nil {
 		return done, err
 	}
-	w := in(time.Second, "waiting for the end of pod %s", name)
+	w := workflow.In(time.Second, "waiting for the end of pod %s", name)
 	if p.Since() < 45*time.Second { // its grace period of 30 s among it
 		return w, nil
 	}
@@ -132,14 +132,4 @@ func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) 
 func tail(output []byte) string {
 	text := bytes.TrimSpace(output)
 	return strconv.Quote(strings.ToValidUTF8(string(text[max(0, len(text)-400):]), ""))
-}
-
-// Refuse makes one error of problems, nil if there are none.
-func Refuse(op, on string, problems []fleet.Problem) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	what := fleet.Each(problems, func(x fleet.Problem) string { return x.What })
-	wayOut := fleet.Each(problems, func(x fleet.Problem) string { return x.WayOut })
-	return invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
 }

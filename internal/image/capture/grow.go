@@ -19,47 +19,22 @@ const (
 	newNodesEvery = 10 * time.Second
 )
 
-// A NewNode is an instance that a capture added to its pool.
-type NewNode struct {
-	Instance string `json:"instance"` // its name
-	Node     string `json:"node,omitempty"`
-	Ready    bool   `json:"ready"` // the Node was seen so
-	Why      string `json:"why,omitempty"`
-}
-
-// A Growth is how many instances of a version somebody wished for, and which those are. It goes
-// from record to record, so that a repeat adds only what is missing.
-type Growth struct {
-	Version  fleet.ResourceID `json:"version"`
-	Wanted   int64            `json:"wanted"`
-	Done     bool             `json:"done,omitempty"` // the wish came true, whatever becomes of the nodes later
-	Nodes    []NewNode        `json:"nodes,omitempty"`
-	Adds     int64            `json:"adds,omitempty"`   // how many of them the capacity below adds
-	Raises   int64            `json:"raises,omitempty"` // by how much it raises the capacity: less where Azure left some without an instance
-	Capacity int64            `json:"capacity,omitempty"`
-	Unmet    int64            `json:"unmet,omitempty"`   // capacity that an earlier capture asked for
-	Etag     string           `json:"etag,omitempty"`    // of the scale set as the capacity was computed
-	Before   []string         `json:"before,omitempty"`  // its instances then
-	Accepted time.Time        `json:"accepted,omitzero"` // when the capacity was in effect
-	Failure  string           `json:"failure,omitempty"` // of its operation
-}
-
 // wishes returns the growth of a version for n nodes, as far as this one is of the same version.
-func (g Growth) wishes(version fleet.ResourceID, n int64) Growth {
+func wishes(g plan.Growth, version fleet.ResourceID, n int64) plan.Growth {
 	if !g.Version.Equal(version) {
-		return Growth{Version: version, Wanted: n}
+		return plan.Growth{Version: version, Wanted: n}
 	}
 	g.Done = g.Done && g.Wanted >= n
 	if g.Wanted = n; !g.Accepted.IsZero() { // by an earlier capture, which has named what it added
-		g = Growth{Version: version, Wanted: n, Done: g.Done, Nodes: g.Nodes, Unmet: g.Capacity}
+		g = plan.Growth{Version: version, Wanted: n, Done: g.Done, Nodes: g.Nodes, Unmet: g.Capacity}
 	}
 	return g
 }
 
 // fresh returns the instances that are made of the version, and are none of those before.
-func (g Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
+func fresh(g plan.Growth, clones []prove.Clone) (all []prove.Clone) {
 	for _, x := range clones {
-		known := slices.Contains(g.Before, x.Instance.Name) || slices.ContainsFunc(g.Nodes, func(n NewNode) bool { return n.Instance == x.Instance.Name })
+		known := slices.Contains(g.Before, x.Instance.Name) || slices.ContainsFunc(g.Nodes, func(n plan.NewNode) bool { return n.Instance == x.Instance.Name })
 		if !known && x.Instance.Image.Exact().Equal(g.Version) {
 			all = append(all, x)
 		}
@@ -71,7 +46,7 @@ func (g Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
 }
 
 // observed returns the nodes of the growth as they are now. One that was Ready stays so.
-func (g Growth) observed(clones []prove.Clone) (nodes []NewNode) {
+func observed(g plan.Growth, clones []prove.Clone) (nodes []plan.NewNode) {
 	for _, n := range g.Nodes {
 		i := slices.IndexFunc(clones, func(x prove.Clone) bool { return x.Instance.Name == n.Instance })
 		switch {
@@ -83,7 +58,7 @@ func (g Growth) observed(clones []prove.Clone) (nodes []NewNode) {
 		}
 		nodes = append(nodes, n)
 	}
-	for _, x := range g.fresh(clones) {
+	for _, x := range fresh(g, clones) {
 		nodes = append(nodes, newNode(x))
 	}
 	return nodes
@@ -91,8 +66,8 @@ func (g Growth) observed(clones []prove.Clone) (nodes []NewNode) {
 
 const noInstance, failedInAzure = "the instance does not exist any more", "the instance is Failed in Azure"
 
-func newNode(x prove.Clone) NewNode {
-	n := NewNode{Instance: x.Instance.Name}
+func newNode(x prove.Clone) plan.NewNode {
+	n := plan.NewNode{Instance: x.Instance.Name}
 	switch {
 	case x.Node != nil:
 		n.Node, n.Ready = x.Node.Name, x.Node.Ready
@@ -127,25 +102,25 @@ func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 // capacity is reached, or if as many instances came; otherwise others preempted it.
 func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	if err := c.readPool(ctx, s.Pool); err != nil {
+	if _, err := c.ScaleSet.Pool(ctx, s.Pool); err != nil {
 		return done, err
 	}
 	g := s.Growth
 	asked := g.Capacity != 0
-	preempted := asked && c.pool.Etag != g.Etag && c.pool.Capacity < g.Capacity
+	preempted := asked && c.Last.Etag != g.Etag && c.Last.Capacity < g.Capacity
 	if !asked || preempted {
 		var clones []prove.Clone
 		if preempted || len(g.Nodes) > 0 || g.Unmet > 0 {
 			var err error
-			if clones, err = c.Pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
+			if clones, err = c.Pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(fresh(g, clones)) == int(g.Adds)) {
 				return done, err
 			}
 		}
 		g.Adds, g.Capacity, asked = 0, 0, false
-		g.Nodes = slices.DeleteFunc(g.observed(clones), func(n NewNode) bool { return n.Why == noInstance })
+		g.Nodes = slices.DeleteFunc(observed(g, clones), func(n plan.NewNode) bool { return n.Why == noInstance })
 		g.Adds = max(0, g.Wanted-int64(len(g.Nodes)))
-		if g.Raises = g.Adds; g.Unmet > 0 && c.pool.Capacity >= g.Unmet { // an operation that failed may leave the capacity raised
-			g.Raises -= min(g.Adds, max(0, c.pool.Capacity-int64(len(clones))))
+		if g.Raises = g.Adds; g.Unmet > 0 && c.Last.Capacity >= g.Unmet { // an operation that failed may leave the capacity raised
+			g.Raises -= min(g.Adds, max(0, c.Last.Capacity-int64(len(clones))))
 		}
 		if c.set(func(s *state) { s.Growth = g }); g.Adds == 0 {
 			return done, nil
@@ -190,7 +165,7 @@ func (c *capture) stillNamed(ctx context.Context, pool fleet.Pool) error {
 	if named, known := plan.VersionOf(versions, image, pool.Location); known && named.ID.Equal(version) {
 		return nil
 	}
-	return invalid("add nodes", string(pool.ID), "", "the model names %s by now, not %s, so no node was added", image.Text(), version.Name())
+	return fleet.Invalid("add nodes", string(pool.ID), "", "the model names %s by now, not %s, so no node was added", image.Text(), version.Name())
 }
 
 // hadNoEffect reports whether the service itself refused a change. What is without a code may be
@@ -210,7 +185,7 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 		return done, err
 	}
 	g := s.Growth
-	nodes := g.observed(clones)
+	nodes := observed(g, clones)
 	ready, exist, waits := 0, 0, int64(len(nodes)) < g.Wanted
 	for _, n := range nodes {
 		if n.Why != noInstance {
@@ -223,11 +198,11 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 	}
 	of := fmt.Sprintf("%d of %s of %s Ready", ready, fleet.Count(int(g.Wanted), "new node"), g.Version.Name())
 	if waits && c.Now().Sub(g.Accepted) < newNodesFor {
-		keep := slices.DeleteFunc(slices.Clone(nodes), func(n NewNode) bool { // others of an overprovisioned set go again
-			return !n.Ready && !slices.ContainsFunc(g.Nodes, func(k NewNode) bool { return k.Instance == n.Instance })
+		keep := slices.DeleteFunc(slices.Clone(nodes), func(n plan.NewNode) bool { // others of an overprovisioned set go again
+			return !n.Ready && !slices.ContainsFunc(g.Nodes, func(k plan.NewNode) bool { return k.Instance == n.Instance })
 		})
 		c.set(func(s *state) { s.Growth.Nodes = keep })
-		return in(newNodesEvery, "%s", of), nil
+		return workflow.In(newNodesEvery, "%s", of), nil
 	}
 	came := int64(ready) >= g.Wanted || watched && int64(exist) >= g.Wanted
 	c.set(func(s *state) { s.Growth.Nodes, s.Growth.Done = nodes, came })
@@ -238,7 +213,7 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 }
 
 // lacking lists the new nodes that are not Ready, each with what to do.
-func (g Growth) lacking(pool, command string) (all []string) {
+func lacking(g plan.Growth, pool, command string) (all []string) {
 	for _, n := range g.Nodes {
 		what := map[string]string{noInstance: command + " adds another", failedInAzure: "delete it, then " + command + " adds another"}[n.Why]
 		if !n.Ready {

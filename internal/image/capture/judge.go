@@ -147,7 +147,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 		return done, err
 	}
 	if !judges {
-		return in(lookEvery, "%s", j.final.Why), nil
+		return workflow.In(lookEvery, "%s", j.final.Why), nil
 	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 	if len(j.isolated) >= want {
 		pause = judgeEvery
 	}
-	return in(pause, "%s", verdict.Why), nil
+	return workflow.In(pause, "%s", verdict.Why), nil
 }
 
 // isolate finds Nodes by the clones' host names, which are known before they boot. Kubernetes

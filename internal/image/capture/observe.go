@@ -283,7 +283,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 
 // inspectNow inspects without a workflow, for a dry run.
 func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
-	begun, w := c.Now(), in(time.Millisecond, "")
+	begun, w := c.Now(), workflow.In(time.Millisecond, "")
 	for err == nil && w.RequeueAfter > 0 {
 		w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun))
 		_ = azure.Sleep(ctx, w.RequeueAfter) // the next pass reports the end of ctx
@@ -312,7 +312,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 			err = c.Cluster.StartJob(ctx, job)
 		}
 		c.inspected = err == nil
-		return in(time.Second, "the pod is starting on %s", c.req.Node), nil, err
+		return workflow.In(time.Second, "the pod is starting on %s", c.req.Node), nil, err
 	}
 	s, err := c.Cluster.Job(ctx, pod)
 	_, report := readOutput(s.Output)
@@ -329,7 +329,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " +
 			cmp.Or(s.Why, "it did not start within "+inspectFor.String())), nil
 	case s.Exists && !s.Done && since < inspectFor:
-		return in(time.Second, "%s", cmp.Or(s.Why, "inspecting")), nil, nil
+		return workflow.In(time.Second, "%s", cmp.Or(s.Why, "inspecting")), nil, nil
 	case report != nil:
 		s.Why = cmp.Or(report.Message, s.Why)
 	}

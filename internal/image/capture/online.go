@@ -47,7 +47,7 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 			c.flushing = c.Now()
 			c.set(func(s *state) { s.Disk, s.BootID = i.OSDisk, node.BootID })
 		}
-		return in(time.Second, "the pod is starting on %s", c.req.Node), err
+		return workflow.In(time.Second, "the pod is starting on %s", c.req.Node), err
 	}
 	s, err := c.Cluster.Job(ctx, pod)
 	if err != nil {
@@ -65,13 +65,13 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case s.Done && s.ExitCode == exitFlags, s.Exists && !s.Ran && since >= inspectFor:
 		problems = c.podProblem("the flush pod did not run: " + cmp.Or(s.Why, tail(s.Output)))
 	case since < inspectFor && !s.Done:
-		return in(time.Second, "%s", cmp.Or(s.Why, "flushing")), nil
+		return workflow.In(time.Second, "%s", cmp.Or(s.Why, "flushing")), nil
 	default:
 		problems = plan.Problems{{What: "the flush pod gave no report within " + inspectFor.String() + strings.TrimSuffix(": "+s.Why, ": "),
 			WayOut: "look for dead disks and mounts on the node (dmesg), or capture it without --online"}}
 	}
 	c.flushing = time.Time{}
-	return done, Refuse("flush", "node "+c.req.Node, problems)
+	return done, problems.Err("flush", "node "+c.req.Node)
 }
 
 // confirmBoot waits until the donor's kubelet has reported since the snapshot was complete: until
@@ -81,14 +81,14 @@ func (c *capture) confirmBoot(ctx context.Context, _ *workflow.Pass) (workflow.W
 	node, err := c.Cluster.Node(ctx, c.req.Node)
 	switch {
 	case fleet.Is(err, fleet.KindNotFound):
-		return done, invalid("confirm boot", "node "+c.req.Node, "capture another node",
+		return done, fleet.Invalid("confirm boot", "node "+c.req.Node, "capture another node",
 			"its Node was deleted before it showed that the node ran while its disk was copied")
 	case err != nil:
 		return done, err
 	case node.BootID != s.BootID:
 		return done, c.interruptedCopy()
 	case node.Reported.IsZero() || node.Reported.Equal(s.Reported):
-		return in(5*time.Second, "node %s has not reported since its disk was copied; its kubelet does so each nodeStatusReportFrequency, by default 5 minutes",
+		return workflow.In(5*time.Second, "node %s has not reported since its disk was copied; its kubelet does so each nodeStatusReportFrequency, by default 5 minutes",
 			c.req.Node), nil
 	}
 	c.set(func(s *state) { s.BootID = "" })
@@ -96,7 +96,7 @@ func (c *capture) confirmBoot(ctx context.Context, _ *workflow.Pass) (workflow.W
 }
 
 func (c *capture) interruptedCopy() error {
-	return invalid("create snapshot", string(c.get().Instance), "", "the donor was stopped, booted or given another disk while its disk was copied")
+	return fleet.Invalid("create snapshot", string(c.get().Instance), "", "the donor was stopped, booted or given another disk while its disk was copied")
 }
 
 // stayed returns an error if the donor is seen to have stopped since the flush, and notes which

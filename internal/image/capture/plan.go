@@ -47,10 +47,6 @@ func (v view) made(start plan.ResumePoint, tags map[string]string) bool {
 	return v.resume.From >= start && tags[fleet.TagCapture] != ""
 }
 
-func list(names []string) string {
-	return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ")
-}
-
 // Plan implements workflow.Workflow: it observes the world, and decides which rows run.
 // An open record keeps its names and request, and is planned as a new one.
 func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, error) {
@@ -114,7 +110,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
 	if g := c.get().Growth; c.req.NewNodes > 0 && g.Done && !r.Open() {
-		names := fleet.Each(g.Nodes, func(n NewNode) string { return n.Instance })
+		names := fleet.Each(g.Nodes, func(n plan.NewNode) string { return n.Instance })
 		c.Note("no nodes are added: an earlier capture added %s of %s; to add others, raise the scale set's capacity, or give --again to make another version",
 			upTo(maxNamed, names, len(names)), g.Version.Name())
 	}
@@ -136,16 +132,6 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	return t, p, nil
 }
 
-// Actions returns the Azure actions that changes of a pool need on its group. That a disk encryption
-// set may be read, reading it shows.
-func Actions(pool fleet.Pool, changes []fleet.Change) []string {
-	all := slices.DeleteFunc(azure.ActionsOf(changes...), func(a string) bool { return a == azure.ReadEncryptionSet })
-	if pool.Flexible() {
-		all = azure.OfFlexible(all)
-	}
-	return all
-}
-
 // actions returns the Azure actions that a capture's changes need, of the donor's pool and of the workbench,
 // which may be of the other kind.
 func actions(o plan.Observed, changes []fleet.Change) []string {
@@ -154,7 +140,7 @@ func actions(o plan.Observed, changes []fleet.Change) []string {
 		other.Orchestration = fleet.Flexible
 	}
 	if o.Workbench == nil || o.Workbench.Instance.ID.UniformPool() == "" == o.Pool.Flexible() {
-		return Actions(*o.Pool, changes)
+		return azure.ActionsIn(*o.Pool, changes)
 	}
 	var bench []fleet.Change
 	changes = slices.DeleteFunc(changes, func(c fleet.Change) bool {
@@ -164,9 +150,9 @@ func actions(o plan.Observed, changes []fleet.Change) []string {
 		}
 		return is
 	})
-	all := Actions(*o.Pool, changes)
+	all := azure.ActionsIn(*o.Pool, changes)
 	if len(bench) > 0 {
-		all = append(all, Actions(other, bench)...)
+		all = append(all, azure.ActionsIn(other, bench)...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -190,13 +176,14 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
 	s.ToDelete = fleet.Each(toDelete, func(e fleet.Extension) string { return e.Name })
 	if !r.Open() {
-		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
+		s.Inherited = Inherit(r)
+		s.LearnsOriginal = s.Begin(*o.Pool, o.Instance, c.Cloud.Now())
 	}
 	if resume.Version == nil && !r.Open() { // those of a deleted version of its name are not its nodes
-		s.Growth = Growth{}
+		s.Growth = plan.Growth{}
 	}
 	if c.req.NewNodes > 0 && (!r.Open() || s.Growth.Version == "") {
-		if s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes); s.GrowTo > 0 {
+		if s.Growth = wishes(s.Growth, names.Version, c.req.NewNodes); s.GrowTo > 0 {
 			s.Growth.Adds, s.Growth.Raises, s.Growth.Capacity, s.GrowTo = c.req.NewNodes, c.req.NewNodes, s.GrowTo, 0
 		}
 	}

@@ -16,63 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// A ScaleSet changes one scale set for the rows of a run, one after the other.
-type ScaleSet struct {
-	config Config
-	pool   fleet.Pool // as last read, for its Etag
-	rest   azure.Rest
-}
-
-// NewScaleSet makes a ScaleSet.
-func NewScaleSet(config Config) *ScaleSet { return &ScaleSet{config: config} }
-
-// readPool reads the scale set unless it is known.
-func (x *ScaleSet) readPool(ctx context.Context, id fleet.ResourceID) (err error) {
-	if x.pool.ID == "" {
-		x.pool, err = x.config.Cloud.Pool(ctx, id)
-	}
-	return err
-}
-
-// Change changes the scale set only while that is not updating, and unchanged since it was read.
-// begin is called right before the write, and may refuse it.
-func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, change func(fleet.Pool) fleet.Change,
-	is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
-	if err := x.readPool(ctx, id); err != nil {
-		return done, err
-	}
-	asked, waits := x.pool.Etag, ""
-	w, err := p.Ensure(ctx, change(x.pool), func(ctx context.Context) (bool, error) {
-		pool, err := x.config.Cloud.Pool(ctx, id)
-		if err != nil {
-			return false, err
-		}
-		x.pool = pool
-		if !azure.Busy(pool.ProvisioningState) && is(pool) {
-			return true, nil
-		}
-		var overdue string
-		if waits, overdue, err = x.rest.Updating(ctx, x.config.Cloud, pool, x.config.Now()); err != nil || waits != "" {
-			return false, cmp.Or(err, errors.New(waits))
-		}
-		if overdue != "" && is(pool) { // to ask again would raise a capacity twice
-			return true, nil
-		}
-		if overdue != "" {
-			p.Note("scale set %s was updating for %s (%s): it was changed nevertheless", pool.Name, azure.RestFor, overdue)
-		}
-		if err = begin(ctx, pool); err == nil && pool.Etag != asked {
-			err = &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale,
-				Err: errors.New("scale set changed since it was read")}
-		}
-		return false, err
-	})
-	if waits != "" {
-		return in(azure.RestInterval, "waiting until scale set %s is not updating: %s", id.Name(), waits), nil
-	}
-	return w, err
-}
-
 // CustomData returns the customData that has this SHA-256: the no-op of a baked model, or
 // what was saved in a Secret.
 func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, sha string) (fleet.Secret, error) {
@@ -134,7 +77,7 @@ func (c *capture) customData(ctx context.Context) (*fleet.Secret, error) {
 	if fleet.Is(err, fleet.KindNotFound) && last == want {
 		return nil, nil
 	} else if fleet.Is(err, fleet.KindNotFound) {
-		err = invalid("patch model", string(s.Names.Version), "capture with --bootstrap baked",
+		err = fleet.Invalid("patch model", string(s.Names.Version), "capture with --bootstrap baked",
 			"this version's nodes need other customData than the model's, which is not kept (SHA-256 %s)", want)
 	}
 	return &data, err
@@ -143,14 +86,13 @@ func (c *capture) customData(ctx context.Context) (*fleet.Secret, error) {
 // mayChange repeats preflight's checks, and refuses to go back: only a rollback does.
 func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	s := c.get()
-	if err := Refuse("patch model", string(pool.ID), plan.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest,
-		c.req.AllowOwned)); err != nil {
+	if err := plan.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned).Err("patch model", string(pool.ID)); err != nil {
 		return err
 	}
 	versions, err := c.versions(ctx)
 	used, known := plan.VersionOf(versions, pool.Model.Image, pool.Location)
 	if ours, there := plan.FindVersion(versions, s.Names.Version); known && there && plan.Newer(used, ours) {
-		return invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
+		return fleet.Invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
 			"the model uses %s by now, which is newer than %s", used.Name, ours.Name)
 	}
 	return err
@@ -161,10 +103,10 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 // they are saved right before.
 func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	if err := c.readPool(ctx, s.Pool); err != nil {
+	if _, err := c.ScaleSet.Pool(ctx, s.Pool); err != nil {
 		return done, err
 	}
-	toDelete, _ := c.req.Extensions.ToDelete(c.pool.Model.Extensions)
+	toDelete, _ := c.req.Extensions.ToDelete(c.Last.Model.Extensions)
 	if len(toDelete) == 0 {
 		return done, nil
 	}
@@ -174,8 +116,8 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	is := func(pool fleet.Pool) bool {
 		return !slices.ContainsFunc(pool.Model.Extensions, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) })
 	}
-	return goOn(c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, _ fleet.Pool) error {
-		c.set(func(s *state) { s.deletes(e) })
+	return workflow.GoOn(c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, _ fleet.Pool) error {
+		c.set(func(s *state) { s.Deletes(e) })
 		if err := p.Save(ctx); err != nil || settings.Reveal() == "" {
 			return err
 		}
@@ -202,12 +144,12 @@ func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wa
 			err = c.elsewhere(d)
 		}
 		if err == nil && !plan.SameKind(d, s.Definition) {
-			err = invalid("create image definition", string(d.ID), "repeat the command, which takes another", "it exists by now, and is of another kind")
+			err = fleet.Invalid("create image definition", string(d.ID), "repeat the command, which takes another", "it exists by now, and is of another kind")
 		}
 		return err == nil && !azure.Busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
 	})
 	if left := claimSettles - p.Since(); err == nil && w.RequeueAfter == 0 && left > 0 {
-		w = in(left, "reading back which namespace has the pool")
+		w = workflow.In(left, "reading back which namespace has the pool")
 	}
 	return w, err
 }
@@ -242,26 +184,26 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return done, c.otherName(ctx, err)
 	case err == nil && there.ID != "" && by != c.name && c.get().BuiltFrom == "" && // preflight found none, or a Failed one of Ortet's
 		(there.ProvisioningState != plan.Failed || !plan.Ours(there.Tags)):
-		return done, invalid("create image version", string(change.ID),
+		return done, fleet.Invalid("create image version", string(change.ID),
 			"run the same command again: it uses that version, or reports why not",
 			"%s made a version of this name since this capture began", cmp.Or(by, "another tool"))
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
-		return in(time.Millisecond, "building it locally redundant: %v", err), nil
+		return workflow.In(time.Millisecond, "building it locally redundant: %v", err), nil
 	case err != nil || w.RequeueAfter > 0 || there.ProvisioningState == plan.Succeeded:
 		return w, err
 	case there.ProvisioningState != plan.Failed || !plan.Ours(there.Tags): // begun by another process, or being deleted
 		return workflow.Wait{RequeueAfter: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
 	case c.builds >= maxBuilds:
-		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
+		return done, fleet.Invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
 			cmp.Or(there.FailureMessage, "no reason given"))
 	}
-	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID, nil)); err == nil && w.RequeueAfter == 0 {
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, workflow.Gone(c.Cloud.Version, change.ID, nil)); err == nil && w.RequeueAfter == 0 {
 		c.builds++
 	} else if fleet.Is(err, fleet.KindConflict) {
 		err = c.otherName(ctx, err)
 	}
-	return goOn(w, err)
+	return workflow.GoOn(w, err)
 }
 
 // otherName plans the capture again with another name for its version, where the gallery deletes
@@ -299,8 +241,8 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 	if c.req.Bakes() && !change.ExcludeFromLatest {
 		// New nodes of a model that refers to the definition would get the version before
 		// the customData that goes with it.
-		err = c.readPool(ctx, s.Pool)
-		change.ExcludeFromLatest = c.pool.Model.Image.LatestOf().Equal(s.Names.Definition)
+		_, err = c.ScaleSet.Pool(ctx, s.Pool)
+		change.ExcludeFromLatest = c.Last.Model.Image.LatestOf().Equal(s.Names.Definition)
 	}
 	c.set(func(s *state) { s.Excluded = change.ExcludeFromLatest })
 	change.ExcludeFromLatest = change.ExcludeFromLatest || change.Tags[fleet.TagCanary] != ""
@@ -321,7 +263,7 @@ func (c *capture) imageTags() map[string]string {
 // deleteVersion deletes a version that is not complete.
 func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	id := c.get().Names.Version
-	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id, func(v fleet.ImageVersion) bool {
+	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, workflow.Gone(c.Cloud.Version, id, func(v fleet.ImageVersion) bool {
 		return v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name
 	}))
 }
@@ -348,7 +290,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		c.deleting, c.pruneFails = old[next].ID, old[next].ProvisioningState == plan.Failed
 	}
 	name, status := c.deleting.Name(), "deleted"
-	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting, nil))
+	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, workflow.Gone(c.Cloud.Version, c.deleting, nil))
 	switch {
 	case w.RequeueAfter > 0, ctx.Err() != nil, fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut),
 		fleet.Is(err, fleet.KindConflict) && !c.pruneFails: // a soft delete refuses a Failed one for good
@@ -360,7 +302,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		c.result.Pruned = append(c.result.Pruned, name)
 	}
 	c.tried[name], c.deleting = true, ""
-	return in(time.Millisecond, "%s %s", status, name), nil
+	return workflow.In(time.Millisecond, "%s %s", status, name), nil
 }
 
 // A Published image version is what another tool needs to make machines of it.

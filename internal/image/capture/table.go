@@ -119,7 +119,7 @@ func (c *capture) donorRows(v view) workflow.Table {
 			Optional: true,
 			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 				tags := fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}
-				return p.Ensure(ctx, tags, gone(c.Cloud.Version, was.ID, func(v fleet.ImageVersion) bool {
+				return p.Ensure(ctx, tags, workflow.Gone(c.Cloud.Version, was.ID, func(v fleet.ImageVersion) bool {
 					whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
 					return !plan.IsMarked(v) && whole
 				}))
@@ -420,7 +420,7 @@ func (c *capture) versionRows(v view) workflow.Table {
 		},
 		{
 			ID:       stepPrune,
-			Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
+			Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + plan.List(old),
 			Usual:    time.Duration(len(old)) * time.Minute,
 			Deadline: time.Hour,
 			After:    []string{stepVersion, stepJudge, stepLive},
@@ -455,7 +455,7 @@ func (c *capture) versionRows(v view) workflow.Table {
 		},
 		{
 			ID:       stepExtensions,
-			Title:    "Delete extensions from the model" + list(s.ToDelete),
+			Title:    "Delete extensions from the model" + plan.List(s.ToDelete),
 			Usual:    time.Duration(len(s.ToDelete)) * 30 * time.Second,
 			Deadline: time.Hour,
 			After:    []string{stepModel},

@@ -121,6 +121,9 @@ func Tally(reasons map[string]int) string {
 	return strings.Join(fleet.Each(words, func(w string) string { return fmt.Sprintf("%s (%d)", w, reasons[w]) }), ", ")
 }
 
+// List returns names for the end of a title, ": a, b"; "" for none.
+func List(names []string) string { return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ") }
+
 // Problems are reasons to refuse.
 type Problems []fleet.Problem
 
@@ -141,6 +144,16 @@ func (p *Problems) Unreadable(on string, err error) {
 		what, remedy = strings.TrimSuffix(what, "; "+e.Remedy), e.Remedy
 	}
 	p.Refuse(fleet.IgnoreNotFound(err) != nil, "Unreadable", on, what, cmp.Or(ways[kind], remedy, "try again"))
+}
+
+// Err makes one error of the problems, nil if there are none.
+func (p Problems) Err(op, on string) error {
+	if len(p) == 0 {
+		return nil
+	}
+	what := fleet.Each(p, func(x fleet.Problem) string { return x.What })
+	wayOut := fleet.Each(p, func(x fleet.Problem) string { return x.WayOut })
+	return fleet.Invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
 }
 
 // CaptureProblems returns every reason to refuse a capture from this resume point.

@@ -323,7 +323,7 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 	var d plan.Problems
 	if w.req.BadNodes == Delete {
 		group := w.result.Pool.Group()
-		denied, err := w.Cloud.Denied(ctx, group, capture.Actions(pool, []fleet.Change{fleet.DeleteInstances{}}))
+		denied, err := w.Cloud.Denied(ctx, group, azure.ActionsIn(pool, []fleet.Change{fleet.DeleteInstances{}}))
 		if err != nil {
 			return err
 		}
