@@ -282,11 +282,11 @@ var mutants = []mutant{
 	{"version without a result used again", "test/simulate TestCanariesThatDoNotFinish", "", "internal/image/capture/publish.go",
 		`return v.ProvisioningState == plan.Succeeded || v`,
 		`return v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) || v`},
-	{"pods evicted from clones at once", "test/simulate TestClonesRegisteredAgain", "", "internal/image/capture/canary.go",
+	{"pods evicted from clones at once", "test/simulate TestClonesRegisteredAgain", "", "internal/image/clones/clones.go",
 		`	drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: within, Fit: true}
 	if err := c`,
 		`	drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: within, Fit: true}
-	if err := ctx.Err(); err != nil || within == evictFor {
+	if err := ctx.Err(); err != nil || within == 20*time.Second {
 		return err
 	}
 	if err := c`},

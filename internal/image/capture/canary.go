@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -324,27 +324,14 @@ func (c *capture) deleteClones(ctx context.Context, p *workflow.Pass) (workflow.
 // emptyCanary evicts pods from the clones. What fails is no reason to leave them there.
 func (c *capture) emptyCanary(ctx context.Context, id fleet.ResourceID) {
 	end := c.Now().Add(emptyFor)
-	clones, _ := c.Pair(ctx, id)
-	for _, x := range clones {
+	all, _ := clones.Pair(ctx, c.Cloud, c.Cluster, id)
+	for _, x := range all {
 		if left := end.Sub(c.Now()); x.Node != nil && left > 0 {
-			if err := c.setAside(ctx, *x.Node, left); err != nil {
+			if err := clones.SetAside(ctx, c.Cluster, c.Log, *x.Node, left); err != nil {
 				c.Log.Debug("cannot cordon a clone", "node", x.Node.Name, "error", err)
 			}
 		}
 	}
-}
-
-// setAside isolates a clone's Node, and evicts what was scheduled there before. That pods do not
-// leave in time is no error.
-func (c *capture) setAside(ctx context.Context, n fleet.Node, within time.Duration) error {
-	if err := c.Cluster.Isolate(ctx, n.Name); err != nil {
-		return err
-	}
-	drain := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: within, Fit: true}
-	if err := c.Cluster.Drain(ctx, n.Name, drain, nil); err != nil {
-		c.Log.Debug("cannot empty a clone", "node", n.Name, "error", err)
-	}
-	return nil
 }
 
 // publish tags the version, and includes it in the definition's latest unless the request

@@ -21,6 +21,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/journal"
@@ -237,7 +238,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 			return pool, err
 		}
 	}
-	nodes, err := c.Nodes(ctx)
+	nodes, err := clones.Nodes(ctx, c.Cluster)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/workflow"
@@ -109,18 +110,18 @@ func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	asked := g.Capacity != 0
 	preempted := asked && c.Last.Etag != g.Etag && c.Last.Capacity < g.Capacity
 	if !asked || preempted {
-		var clones []prove.Clone
+		var there []prove.Clone
 		if preempted || len(g.Nodes) > 0 || g.Unmet > 0 {
 			var err error
-			if clones, err = c.Pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(fresh(g, clones)) == int(g.Adds)) {
+			if there, err = clones.Pair(ctx, c.Cloud, c.Cluster, s.Pool); err != nil || preempted && (p.Accepted() || len(fresh(g, there)) == int(g.Adds)) {
 				return done, err
 			}
 		}
 		g.Adds, g.Capacity, asked = 0, 0, false
-		g.Nodes = slices.DeleteFunc(observed(g, clones), func(n plan.NewNode) bool { return n.Why == noInstance })
+		g.Nodes = slices.DeleteFunc(observed(g, there), func(n plan.NewNode) bool { return n.Why == noInstance })
 		g.Adds = max(0, g.Wanted-int64(len(g.Nodes)))
 		if g.Raises = g.Adds; g.Unmet > 0 && c.Last.Capacity >= g.Unmet { // an operation that failed may leave the capacity raised
-			g.Raises -= min(g.Adds, max(0, c.Last.Capacity-int64(len(clones))))
+			g.Raises -= min(g.Adds, max(0, c.Last.Capacity-int64(len(there))))
 		}
 		if c.set(func(s *state) { s.Growth = g }); g.Adds == 0 {
 			return done, nil
@@ -180,12 +181,12 @@ func hadNoEffect(err error) bool {
 // their instances are enough.
 func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 	s, watched := c.get(), len(c.Next) > 0
-	clones, err := c.Pair(ctx, s.Pool)
+	there, err := clones.Pair(ctx, c.Cloud, c.Cluster, s.Pool)
 	if err != nil {
 		return done, err
 	}
 	g := s.Growth
-	nodes := observed(g, clones)
+	nodes := observed(g, there)
 	ready, exist, waits := 0, 0, int64(len(nodes)) < g.Wanted
 	for _, n := range nodes {
 		if n.Why != noInstance {

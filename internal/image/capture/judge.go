@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/workflow"
@@ -28,34 +29,6 @@ type judging struct {
 	outage   time.Time                // when it answered again, by its own clock
 	final    prove.Judgement          // its Result is "" until there is one
 	tested   map[string]prove.Finding // by clone whose test was started
-}
-
-// Nodes returns all of the cluster.
-func (c Config) Nodes(ctx context.Context) (all []fleet.Node, err error) {
-	for n, err := range c.Cluster.Nodes(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, nil
-}
-
-// MaxSiblings bounds the pool's other nodes whose pods are read.
-const MaxSiblings = 3
-
-// Pods reads the pods of at most limit of those clones whose Node is Ready and that are wanted;
-// nil wants all.
-func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wanted func(prove.Clone) bool) (err error) {
-	for i := range clones {
-		if x := &clones[i]; limit > 0 && x.Node != nil && x.Node.Ready && (wanted == nil || wanted(*x)) {
-			limit--
-			if x.Pods, err = c.Cluster.Pods(ctx, x.Node.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // judge compares the clones with the pool's nodes. A version whose clones fail is tagged before
@@ -103,25 +76,12 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 
 // baseline is the pool as it is: no clone is in its scale set.
 func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
-	others, err := c.Pair(ctx, c.get().Pool)
+	others, err := clones.Pair(ctx, c.Cloud, c.Cluster, c.get().Pool)
 	if err == nil {
-		err = c.Pods(ctx, others, MaxSiblings, nil)
+		err = clones.Pods(ctx, c.Cluster, others, clones.MaxSiblings, nil)
 	}
 	o := prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
 	return prove.NewBaseline(o, cmp.Or(c.get().BuiltFrom, c.req.Node)), err
-}
-
-// Pair reads a scale set's instances and their Nodes.
-func (c Config) Pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, error) {
-	instances, err := c.Cloud.Instances(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return prove.Pair(instances, nodes), nil
 }
 
 // look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
@@ -149,7 +109,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 	if !judges {
 		return workflow.In(lookEvery, "%s", j.final.Why), nil
 	}
-	nodes, err := c.Nodes(ctx)
+	nodes, err := clones.Nodes(ctx, c.Cluster)
 	if err != nil {
 		return done, err
 	}
@@ -161,18 +121,18 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 	j.answered, o.Outage = c.Now(), j.outage
 	for _, x := range o.Clones { // whose Node was registered again
 		if x.Node != nil && !x.Node.Unschedulable {
-			if err := c.setAside(ctx, *x.Node, evictFor); fleet.IgnoreNotFound(err) != nil {
+			if err := clones.SetAside(ctx, c.Cluster, c.Log, *x.Node, evictFor); fleet.IgnoreNotFound(err) != nil {
 				return done, err
 			}
 		}
 	}
-	if err := c.Pods(ctx, o.Clones, fleet.MaxCanary, nil); err != nil {
+	if err := clones.Pods(ctx, c.Cluster, o.Clones, fleet.MaxCanary, nil); err != nil {
 		return done, err
 	}
 	verdict := prove.Judge(o, base, want)
 	if verdict.Result == prove.Failed { // is it the image, or the cluster?
-		if o.Others, err = c.Pair(ctx, c.get().Pool); err == nil {
-			err = c.Pods(ctx, o.Others, MaxSiblings, nil)
+		if o.Others, err = clones.Pair(ctx, c.Cloud, c.Cluster, c.get().Pool); err == nil {
+			err = clones.Pods(ctx, c.Cluster, o.Others, clones.MaxSiblings, nil)
 		}
 		if err != nil {
 			return done, err
@@ -209,7 +169,7 @@ func (c *capture) isolate(ctx context.Context) error {
 		case err == nil && n.Claim().Is(i.Computer()) != nil: // an earlier canary's
 			continue
 		case err == nil:
-			err = c.setAside(ctx, n, evictFor)
+			err = clones.SetAside(ctx, c.Cluster, c.Log, n, evictFor)
 		}
 		if fleet.IgnoreNotFound(err) != nil {
 			return err
