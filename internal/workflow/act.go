@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -28,4 +29,28 @@ func GoOn(w Wait, err error) (Wait, error) {
 		w = In(time.Millisecond, "going on")
 	}
 	return w, err
+}
+
+// A Part is a piece of a workflow's state that belongs to some of its rows. Rows run at the same
+// time, and the state is saved meanwhile: all parts of one state have its lock.
+type Part[S any] struct {
+	mu *sync.Mutex
+	at *S
+}
+
+// PartOf makes a Part of the state that has the lock.
+func PartOf[S any](mu *sync.Mutex, at *S) Part[S] { return Part[S]{mu, at} }
+
+// Get returns a copy.
+func (p Part[S]) Get() S {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return *p.at
+}
+
+// Set changes the part. The next save of the record writes it.
+func (p Part[S]) Set(change func(*S)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(p.at)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
@@ -124,6 +125,8 @@ type capture struct {
 	abandons bool             // undoes the open record and begins nothing
 	found    fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
+	canary canary.Canary
+
 	mu     sync.Mutex
 	req    Request // of the record
 	name   string  // of the capture
@@ -132,25 +135,26 @@ type capture struct {
 	result Result
 
 	// Of this process alone.
-	definitions []fleet.ResourceID // of the pool, as the plan found them, with that of the version
-	builds      int                // of the version, that Azure failed
-	deleting    fleet.ResourceID   // version that prune deletes
-	pruneFails  bool               // deleting is a version that Azure failed to build
-	tried       map[string]bool    // versions that it tried to delete
-	flushing    time.Time          // since when the pod that flushes the donor's disk is there; zero: it is not
-	flushed     time.Time          // when the flush that has ended began; zero: by another process
-	inspected   bool               // the inspection pod is created
-	lost        []string           // workbenches, by node: another that can serve takes their place
-	grew        bool               // this capture asked for new nodes, or waited for them
-	reported    time.Time          // by the donor's kubelet, when its instance ran again and its boot was not new
-	gone        bool               // the donor of the open record: its instance, or its Node as a member of the scale set
-	judging     judging
+	definitions []fleet.ResourceID        // of the pool, as the plan found them, with that of the version
+	builds      int                       // of the version, that Azure failed
+	deleting    fleet.ResourceID          // version that prune deletes
+	pruneFails  bool                      // deleting is a version that Azure failed to build
+	tried       map[string]bool           // versions that it tried to delete
+	flushing    time.Time                 // since when the pod that flushes the donor's disk is there; zero: it is not
+	flushed     time.Time                 // when the flush that has ended began; zero: by another process
+	inspected   bool                      // the inspection pod is created
+	lost        []string                  // workbenches, by node: another that can serve takes their place
+	grew        bool                      // this capture asked for new nodes, or waited for them
+	reported    time.Time                 // by the donor's kubelet, when its instance ran again and its boot was not new
+	gone        bool                      // the donor of the open record: its instance, or its Node as a member of the scale set
 	sizes       map[string]fleet.SizeInfo // that were looked up, by lower-case name
 }
 
 func (s *Service) capture(q Request) *capture {
 	q = q.WithDefaults()
-	return &capture{Service: s, ScaleSet: workflow.NewScaleSet(s.Cloud, s.Now), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
+	c := &capture{Service: s, ScaleSet: workflow.NewScaleSet(s.Cloud, s.Now), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
+	c.parts()
+	return c
 }
 
 // Capture captures a node. An open record of the pool is resumed (the same donor) or
@@ -178,6 +182,7 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 		}
 	}
 	notes, steps := c.Recorded()
+	r.Canary = c.canary.Findings
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}
 	return *r, err
 }
@@ -203,7 +208,7 @@ func (c *capture) run(ctx context.Context) error {
 	switch s := c.get(); {
 	case out == nil:
 	case out.Exit == workflow.ExitFailed:
-		out.Ended = c.endedAtCanary(out.Step)
+		out.Ended = c.canary.Ended(out.Step)
 	case out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow:
 		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
 		image := c.Last.Model.Image // as read before the nodes were asked for
@@ -410,11 +415,9 @@ type state struct {
 	Secrets         string   `json:"secrets,omitempty"` // the version's tag
 	ScanNotes       []string `json:"scanNotes,omitempty"`
 
-	NoCustomData bool   `json:"noCustomData,omitempty"` // new nodes get none
-	NoCanary     string `json:"noCanary,omitempty"`     // why an optional canary is left out
-	Quarantine   string `json:"quarantine,omitempty"`   // the gate that the clones failed, and how
-	Proved       bool   `json:"proved,omitempty"`       // they came up
-	Excluded     bool   `json:"excluded,omitempty"`     // the version stays out of the definition's latest
+	NoCustomData bool `json:"noCustomData,omitempty"` // new nodes get none
+	canary.Outcome
+	Excluded bool `json:"excluded,omitempty"` // the version stays out of the definition's latest
 
 	StorageType string `json:"storageType,omitempty"`
 }

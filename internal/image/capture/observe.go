@@ -321,7 +321,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		return done, nil, err
 	case report != nil && report.Outcome != wire.GeneralizeFailed:
 		problems := c.inspectionProblems(*report)
-		more, err := c.inspectedForCanary(ctx, *report)
+		more, err := c.canary.Inspected(ctx, *report)
 		return done, append(problems, more...), err
 	case s.Done && s.ExitCode == exitFlags:
 		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + tail(s.Output)), nil

@@ -42,6 +42,12 @@ func (v view) published() bool {
 	return v.resume.Version != nil && v.resume.Version.ProvisioningState == plan.Succeeded
 }
 
+// judged returns why the version needs no canary.
+func (c *capture) judged(v view) string {
+	s := c.get()
+	return s.Outcome.Skip(c.req, v.resume.Version, s.ModelChanged)
+}
+
 // made reports whether a capture that reached a resume point made the resource with these tags.
 func (v view) made(start plan.ResumePoint, tags map[string]string) bool {
 	return v.resume.From >= start && tags[fleet.TagCapture] != ""
@@ -99,10 +105,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	p.Notes, p.Problems = resume.Notes, plan.CaptureProblems(o, c.req, resume)
 	c.begin(r, o, resume, names)
-	if c.req.Canary != 0 && (view{o, resume, nil}).judged(c.req, c.get()) == "" && c.get().Quarantine == "" {
+	if c.judged(view{o, resume, nil}) == "" && c.get().Quarantine == "" {
 		note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
-		problems, unread := c.canaryProblems(ctx, *o.Pool, resume, note)
-		p.Problems = slices.Concat(p.Problems, unread, c.mayClone(problems, note))
+		p.Problems = append(p.Problems, c.canary.Problems(ctx, *o.Pool, resume, note)...)
 	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Cloud.Now())
 	p.Notes = append(append(p.Notes, plan.PoolNotes(o, c.req, old)...), c.Standby(ctx, *o.Pool))

@@ -16,16 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// CustomData returns the customData that has this SHA-256: the no-op of a baked model, or
-// what was saved in a Secret.
-func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, sha string) (fleet.Secret, error) {
-	if sha == plan.NoopSHA256 {
-		return fleet.NewSecret(plan.NoopCustomData), nil
-	}
-	kept, err := c.GetSecret(ctx, pool, "customData", sha)
-	return kept.Data, err
-}
-
 // publishOnly returns why the rows behind the version are skipped. Versions are not pruned,
 // since Azure does not show what names them in a template.
 func (c *capture) publishOnly() string {
@@ -249,17 +239,6 @@ func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, e
 	return change, err
 }
 
-// imageTags are on the snapshot of the generalised copy and on the version made from it.
-func (c *capture) imageTags() map[string]string {
-	s := c.get()
-	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
-	if c.req.Canary > 0 && s.NoCanary == "" {
-		tags[fleet.TagCanary] = plan.Unjudged
-	}
-	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
-	return tags
-}
-
 // deleteVersion deletes a version that is not complete.
 func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	id := c.get().Names.Version
@@ -339,4 +318,36 @@ func (s *Service) published(ctx context.Context, st state) (p Published, err err
 		OSState: d.OSState, Generation: d.Generation, Architecture: d.Architecture, SecurityType: d.SecurityType, Controllers: d.Controllers,
 		PlanPublisher: d.PlanPublisher, PlanProduct: d.PlanProduct, PlanName: d.PlanName,
 	}, cmp.Or(versionErr, err)
+}
+
+// publish tags the version, and includes it in the definition's latest unless the request
+// excludes it.
+func (c *capture) publish(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := c.get()
+	id, value := s.Names.Version, ""
+	if s.Proved {
+		value = c.Cloud.Now().UTC().Format(time.RFC3339)
+	}
+	v, err := c.Cloud.Version(ctx, id)
+	if err != nil {
+		return done, err
+	}
+	tags := map[string]string{}
+	judged := s.Proved || plan.IsUnjudged(v) // else an earlier capture decided on proof and latest
+	if judged {
+		tags[fleet.TagCanary] = value
+	}
+	if !c.req.PublishOnly {
+		maps.Copy(tags, plan.WentLive())
+	}
+	latest := judged && !c.req.ExcludeFromLatest && !plan.AgainNamed(id.Name()) && !s.Excluded
+	var change fleet.Change = fleet.TagVersion{ID: id, Tags: tags}
+	if latest && v.ExcludeFromLatest {
+		change = fleet.PublishVersion{ID: id, Tags: tags}
+	}
+	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		v, err := c.Cloud.Version(ctx, id)
+		return err == nil && v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) && (c.req.PublishOnly || !plan.IsMarked(v)) &&
+			(!judged || (v.Tags[fleet.TagCanary] != "") == s.Proved) && !(latest && v.ExcludeFromLatest), err
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
@@ -47,9 +48,6 @@ const (
 	undoDeleteGeneralizedSnapshot = "delete-generalized-snapshot"
 	stepVersion                   = "version"
 	undoDeleteVersion             = "delete-version"
-	stepCanary                    = "canary"
-	undoDeleteCanary              = "delete-canary"
-	stepJudge                     = "judge"
 	stepPrune                     = "prune"
 	stepModel                     = "model"
 	stepPublish                   = "publish"
@@ -357,7 +355,8 @@ func (c *capture) copyRows(v view) workflow.Table {
 // versionRows make the version, and take it into use.
 func (c *capture) versionRows(v view) workflow.Table {
 	s, usual, deadline, live := c.get(), 40*time.Minute, 8*time.Hour, 10*time.Second
-	name, canary := s.Names.Version.Name(), fleet.CanaryOf(s.Pool)
+	name := s.Names.Version.Name()
+	create, judge := c.canary.Rows(stepVersion, c.judged(v))
 	if c.req.Shallow {
 		usual, deadline = time.Minute, time.Hour
 	}
@@ -390,40 +389,14 @@ func (c *capture) versionRows(v view) workflow.Table {
 				Manual:   manualDelete("resource", s.Names.Version),
 			},
 		},
-		{
-			ID:       stepCanary,
-			Title:    fmt.Sprintf("Create the scale set %s with %s", canary.Name(), fleet.Count(int(c.req.Canary), "clone")),
-			Usual:    10 * time.Second,
-			Deadline: 30 * time.Minute,
-			After:    []string{stepVersion},
-			Skip:     cmp.Or(v.judged(c.req, s), workflow.SkipIf(s.Quarantine != "", "the version is quarantined")),
-			Do:       c.canary,
-			Undo: &workflow.Undo{
-				ID:       undoDeleteCanary,
-				Title:    "Delete the scale set " + canary.Name(),
-				Usual:    time.Minute,
-				Deadline: time.Hour,
-				When:     []string{stepJudge},
-				Do:       c.deleteCanary,
-				Manual:   func() string { return "az vmss delete --ids " + string(canary) },
-			},
-		},
-		{
-			ID: stepJudge,
-			Title: "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String() +
-				workflow.SkipIf(c.req.CanaryTest != "", "; then each runs the test of --canary-test"),
-			Usual:    3*time.Minute + c.req.CanarySoak,
-			Deadline: 4 * time.Hour,
-			After:    []string{stepVersion, stepCanary},
-			Skip:     v.judged(c.req, s),
-			Do:       c.judge,
-		},
+		create,
+		judge,
 		{
 			ID:       stepPrune,
 			Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + plan.List(old),
 			Usual:    time.Duration(len(old)) * time.Minute,
 			Deadline: time.Hour,
-			After:    []string{stepVersion, stepJudge, stepLive},
+			After:    []string{stepVersion, canary.StepJudge, stepLive},
 			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0, "no older versions")),
 			Optional: true,
 			Do:       c.prune,
@@ -433,7 +406,7 @@ func (c *capture) versionRows(v view) workflow.Table {
 			Title:    "Point the model at " + name,
 			Usual:    30 * time.Second,
 			Deadline: time.Hour,
-			After:    []string{stepVersion, stepJudge, stepLive},
+			After:    []string{stepVersion, canary.StepJudge, stepLive},
 			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && s.ModelChanged, "the model uses "+name)),
 			Commits:  !c.req.PublishOnly,
 			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -449,8 +422,8 @@ func (c *capture) versionRows(v view) workflow.Table {
 			Title:    cmp.Or(workflow.SkipIf(c.req.PublishOnly, "Record that clones of the version came up"), "Record that the version is live"),
 			Usual:    live,
 			Deadline: time.Hour,
-			After:    []string{stepVersion, stepJudge, stepModel},
-			Skip:     workflow.SkipIf(!c.req.Pending(v.resume.Version) && v.judged(c.req, s) != "", "nothing to record"),
+			After:    []string{stepVersion, canary.StepJudge, stepModel},
+			Skip:     workflow.SkipIf(!c.req.Pending(v.resume.Version) && c.judged(v) != "", "nothing to record"),
 			Do:       c.publish,
 		},
 		{
