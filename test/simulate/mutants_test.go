@@ -51,20 +51,20 @@ var mutants = []mutant{
 	{"kured's lock of others respected", "kured reboots another node", "12", "internal/cluster/kube/kured/lock.go",
 		`if lock.NodeID == holder || lock.expired(now) {`,
 		`if lock.NodeID != "" || lock.expired(now) {`},
-	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/image/capture/publish.go",
+	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/image/capture/model/model.go",
 		`	if len(toDelete) == 0 {
 		return done, nil
 	}
 	e :=`,
-		`	if len(toDelete) == 0 || c.tried[toDelete[0].Name] {
+		`	if len(toDelete) == 0 || m.Changed.Get().GrowTo < 0 {
 		return done, nil
 	}
-	c.tried[toDelete[0].Name] = true
+	m.Changed.Set(func(s *Changed) { s.GrowTo = -1 })
 	e :=`},
-	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/image/capture/publish.go",
-		`	case c.req.Bakes():
+	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/image/capture/model/model.go",
+		`	case t.Request.Bakes():
 		want`,
-		`	case c.req.Bakes(), last == "":
+		`	case t.Request.Bakes(), last == "":
 		want`},
 	{"copy of the disk deleted", "capture twice a day", "7", "internal/image/capture/table.go",
 		`When:     []string{stepGeneralizedSnapshot},`,
@@ -121,8 +121,8 @@ var mutants = []mutant{
 		`Encryption: s.Encryption,
 	})`,
 		`})`},
-	{"version with the donor's disk encryption set", "TestPoolsOfToday", "", "internal/image/capture/publish.go",
-		`EncryptionSet:     s.Encryption.Set,`,
+	{"version with the donor's disk encryption set", "TestPoolsOfToday", "", "internal/image/capture/version/build.go",
+		`EncryptionSet:     i.Encryption.Set,`,
 		``},
 	{"disk encryption set that the model has no more refused", "TestPoolsOfToday", "", "internal/image/plan/problem.go",
 		`!set.Equal(model) && !q.PublishOnly`,
@@ -133,12 +133,12 @@ var mutants = []mutant{
 		`	x.workflow = w
 	if rec.Phase == journal.Undo {
 		x.update`},
-	{"model checked again before its change", "internal/image/rollback TestResumedAtModel", "", "internal/image/capture/publish.go",
-		`c.req.AllowOwned).Err("patch model", string(pool.ID)); err != nil {`,
-		`c.req.AllowOwned).Err("patch model", string(pool.ID)); err != nil && s.Pool == "" {`},
-	{"upgrade mode checked again before the model's change", "internal/image/rollback TestResumedAtModel", "", "internal/image/capture/publish.go",
-		`plan.ModelProblems(pool, c.req.AllowRolling, c.req.`,
-		`plan.ModelProblems(pool, true, c.req.`},
+	{"model checked again before its change", "internal/image/rollback TestResumedAtModel", "", "internal/image/capture/model/model.go",
+		`t.Request.AllowOwned).Err("patch model", string(pool.ID)); err != nil {`,
+		`t.Request.AllowOwned).Err("patch model", string(pool.ID)); err != nil && t.Pool == "" {`},
+	{"upgrade mode checked again before the model's change", "internal/image/rollback TestResumedAtModel", "", "internal/image/capture/model/model.go",
+		`plan.ModelProblems(pool, t.Request.AllowRolling, t.Request.`,
+		`plan.ModelProblems(pool, true, t.Request.`},
 	{"upgrade mode checked again before a rollback", "TestResumedAtModel", "", "internal/image/rollback/steps.go",
 		`problems := plan.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)`,
 		`problems := plan.ModelProblems(pool, true, true, r.req.AllowOwned)`},
@@ -183,9 +183,9 @@ var mutants = []mutant{
 		`if NamedDefinition(pool.ID, image) != "" {`,
 		`if d := NamedDefinition(pool.ID, image); d != "" && d == DefinitionOf(pool.ID) {`},
 	{"definition of the model recognised in other letter case", "baked with the definition in upper case, and a node added before the model has its customData", "5",
-		"internal/image/capture/publish.go",
-		`c.Last.Model.Image.LatestOf().Equal(s.Names.Definition)`,
-		`c.Last.Model.Image.LatestOf() == s.Names.Definition`},
+		"internal/image/capture/version/build.go",
+		`pool.Model.Image.LatestOf().Equal(i.Names.Definition)`,
+		`pool.Model.Image.LatestOf() == i.Names.Definition`},
 	{"version found in other letter case", "the model's image id in upper case", "4", "internal/image/plan/gallery.go",
 		`return v.ID.Equal(id) })`,
 		`return v.ID == id })`},
@@ -216,9 +216,9 @@ var mutants = []mutant{
 	{"refusal of a rolling pool", "rolling mode", "9", "internal/image/plan/problem.go",
 		`refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling,`,
 		`refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling && pool.ID == "",`},
-	{"version of others not adopted", "version of others that appears while the copy is generalised", "5", "internal/image/capture/publish.go",
-		`by != c.name && c.get().BuiltFrom == "" && //`,
-		`by != c.name && c.get().BuiltFrom == "" && by != "" && //`},
+	{"version of others not adopted", "version of others that appears while the copy is generalised", "5", "internal/image/capture/version/build.go",
+		`by != i.Capture && !i.Found && //`,
+		`by != i.Capture && !i.Found && by != "" && //`},
 	{"rollback goes to the version before", "rollback past a version that was rolled back", "4", "internal/image/plan/gallery.go",
 		`v.ProvisioningState == Succeeded && isGood(v) && !v.ID.Equal(current.ID) {`,
 		`v.ProvisioningState == Succeeded && !v.ID.Equal(current.ID) {`},
@@ -257,15 +257,11 @@ var mutants = []mutant{
 		`now.Before(since.Add(within))`,
 		`!now.IsZero()`},
 	{"model changed once the clones came up", "test/simulate TestCanary", "", "internal/image/capture/table.go",
-		`			After:    []string{stepVersion, canary.StepJudge, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && s.ModelChanged`,
-		`			After:    []string{stepVersion, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && s.ModelChanged`},
+		`c.model.Rows(v.published(), version.StepVersion, canary.StepJudge, version.StepLive)`,
+		`c.model.Rows(v.published(), version.StepVersion, version.StepLive)`},
 	{"versions pruned once the clones came up", "test/simulate TestCanary", "", "internal/image/capture/table.go",
-		`			After:    []string{stepVersion, canary.StepJudge, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0`,
-		`			After:    []string{stepVersion, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0`},
+		`c.version.Prune(v.old, v.published(), version.StepVersion, canary.StepJudge, version.StepLive)`,
+		`c.version.Prune(v.old, v.published(), version.StepVersion, version.StepLive)`},
 	{"canary deleted without waiting for its creation", "test/simulate TestCanary", "", "internal/image/capture/canary/create.go",
 		`case err == nil && set.Tags[fleet.TagCapture] == v.Capture && set.ProvisioningState != plan.Deleting:`,
 		`case err == nil && set.ProvisioningState == plan.Succeeded:`},
@@ -273,13 +269,13 @@ var mutants = []mutant{
 		`	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Cloud.Now(), s.Quarantine)}, func`,
 		`	w, err := done, error(nil)
 	_, _ = p.Ensure(ctx, fleet.TagVersion{ID: version}, func`},
-	{"version out of latest until it is live", "test/simulate TestCanary", "", "internal/image/capture/publish.go",
+	{"version out of latest until it is live", "test/simulate TestCanary", "", "internal/image/capture/version/build.go",
 		`change.ExcludeFromLatest = change.ExcludeFromLatest || change.Tags[fleet.TagCanary] != ""`,
 		`change.Tags[fleet.TagCanary] = cmp.Or(change.Tags[fleet.TagCanary])`},
 	{"version that was never judged passed over", "test/simulate TestCanariesThatDoNotFinish", "", "internal/image/plan/gallery.go",
 		`return !RolledBack(v) && !IsUnjudged(v) && !IsMarked(v) }`,
 		`return !RolledBack(v) }`},
-	{"version without a result used again", "test/simulate TestCanariesThatDoNotFinish", "", "internal/image/capture/publish.go",
+	{"version without a result used again", "test/simulate TestCanariesThatDoNotFinish", "", "internal/image/capture/version/build.go",
 		`return v.ProvisioningState == plan.Succeeded || v`,
 		`return v.ProvisioningState == plan.Succeeded && !plan.IsUnjudged(v) || v`},
 	{"pods evicted from clones at once", "test/simulate TestClonesRegisteredAgain", "", "internal/image/clones/clones.go",

@@ -22,6 +22,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/model"
+	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
@@ -34,6 +36,9 @@ const Kind = "capture"
 
 // A Request says which node to capture, and how.
 type Request = plan.Request
+
+// Published is an image version as another tool needs it.
+type Published = version.Published
 
 // A Result says what a capture did, as far as it came if it failed.
 type Result struct {
@@ -119,13 +124,14 @@ func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 // A capture is one call of Capture or Plan, as a workflow.
 type capture struct {
 	*Service
-	*workflow.ScaleSet
 	workflow.Summary
 	asked    Request          // by this command
 	abandons bool             // undoes the open record and begins nothing
 	found    fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
-	canary canary.Canary
+	version version.Version
+	canary  canary.Canary
+	model   model.Model
 
 	mu     sync.Mutex
 	req    Request // of the record
@@ -136,15 +142,10 @@ type capture struct {
 
 	// Of this process alone.
 	definitions []fleet.ResourceID        // of the pool, as the plan found them, with that of the version
-	builds      int                       // of the version, that Azure failed
-	deleting    fleet.ResourceID          // version that prune deletes
-	pruneFails  bool                      // deleting is a version that Azure failed to build
-	tried       map[string]bool           // versions that it tried to delete
 	flushing    time.Time                 // since when the pod that flushes the donor's disk is there; zero: it is not
 	flushed     time.Time                 // when the flush that has ended began; zero: by another process
 	inspected   bool                      // the inspection pod is created
 	lost        []string                  // workbenches, by node: another that can serve takes their place
-	grew        bool                      // this capture asked for new nodes, or waited for them
 	reported    time.Time                 // by the donor's kubelet, when its instance ran again and its boot was not new
 	gone        bool                      // the donor of the open record: its instance, or its Node as a member of the scale set
 	sizes       map[string]fleet.SizeInfo // that were looked up, by lower-case name
@@ -152,7 +153,7 @@ type capture struct {
 
 func (s *Service) capture(q Request) *capture {
 	q = q.WithDefaults()
-	c := &capture{Service: s, ScaleSet: workflow.NewScaleSet(s.Cloud, s.Now), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
+	c := &capture{Service: s, asked: q, req: q, result: Result{Donor: q.Node}}
 	c.parts()
 	return c
 }
@@ -172,17 +173,17 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 	if st.ModelChanged || r.NothingToDo || c.req.PublishOnly && err == nil {
 		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, cmp.Or(st.BuiltFrom, c.req.Node)
 	}
-	if c.grew {
+	if c.model.Grew {
 		r.NewNodes = st.Growth.Nodes
 	}
 	if c.req.PublishOnly && err == nil {
-		p, unread := s.published(ctx, st)
+		p, unread := c.version.Read(ctx)
 		if r.Published = &p; unread != nil {
 			c.Note("what was published could not be read: %v", unread)
 		}
 	}
 	notes, steps := c.Recorded()
-	r.Canary = c.canary.Findings
+	r.Pruned, r.Kept, r.Canary = c.version.Pruned, c.version.Kept, c.canary.Findings
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}
 	return *r, err
 }
@@ -205,17 +206,13 @@ func (c *capture) run(ctx context.Context) error {
 		return refused // the inspection changes nothing
 	}
 	out, _ := errors.AsType[*workflow.Outcome](err)
-	switch s := c.get(); {
+	switch {
 	case out == nil:
 	case out.Exit == workflow.ExitFailed:
 		out.Ended = c.canary.Ended(out.Step)
-	case out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow:
-		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
-		image := c.Last.Model.Image // as read before the nodes were asked for
-		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), cmp.Or(image.Exact().Name(), image.Text(), s.Names.Version.Name()))
-		if out.Left = append(out.Left, lacking(s.Growth, s.Pool.Name(), command)...); len(c.Next) > 0 {
-			out.Left = append(out.Left, "nothing watches the nodes of "+s.Names.Version.Name()+"; run ortet watch "+s.Pool.Name())
-		}
+	case out.Exit == workflow.ExitNeedsPerson && out.Step == model.StepGrow:
+		ended, left := c.model.Ended()
+		out.Ended, out.Left = ended, append(out.Left, left...)
 	case out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0:
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
@@ -362,7 +359,7 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 		why = "it is older than 24 hours and took no snapshot"
 	}
 	c.result.Resumed = why == ""
-	c.grew = why == "" && r.Steps[stepGrow].State == journal.Done // it is one capture
+	c.model.Grew = why == "" && r.Steps[model.StepGrow].State == journal.Done // it is one capture
 	if differs && why == "" {
 		c.Note("the options of the open capture are used, not those of this command: to capture with these, give them again with --again")
 	}
@@ -397,12 +394,10 @@ type state struct {
 	Stopped   bool `json:"stopped,omitempty"` // it was seen so
 	DonorGone bool `json:"donorGone,omitempty"`
 
-	NoKured      bool      `json:"noKured,omitempty"` // the cluster has no lock to hold
-	Bench        workbench `json:"workbench"`
-	Pod          string    `json:"pod,omitempty"`      // that was created
-	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
-	ModelChanged bool      `json:"modelChanged,omitempty"`
-	GrowTo       int64     `json:"growTo,omitempty"` // of an earlier release: Growth.Capacity
+	NoKured bool      `json:"noKured,omitempty"` // the cluster has no lock to hold
+	Bench   workbench `json:"workbench"`
+	Pod     string    `json:"pod,omitempty"` // that was created
+	model.Changed
 
 	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
 	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
@@ -417,9 +412,7 @@ type state struct {
 
 	NoCustomData bool `json:"noCustomData,omitempty"` // new nodes get none
 	canary.Outcome
-	Excluded bool `json:"excluded,omitempty"` // the version stays out of the definition's latest
-
-	StorageType string `json:"storageType,omitempty"`
+	version.Build
 }
 
 type workbench struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
@@ -86,7 +87,7 @@ func (c *capture) deleteSnapshot(undo, title string, id fleet.ResourceID) *workf
 		ID:     undo,
 		Title:  title,
 		Usual:  5 * time.Second,
-		When:   []string{stepVersion},
+		When:   []string{version.StepVersion},
 		Keep:   journal.Done,
 		Do:     c.deleteCopy(id),
 		Manual: manualDelete("snapshot", id),

@@ -93,7 +93,7 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	o.Generalized = read(ctx, &o, names.Generalized, c.Cloud.Snapshot)
 	o.WorkDisk = read(ctx, &o, names.WorkDisk, c.Cloud.Disk)
 	c.definitions = definitionsOf(*o.Pool, o.Definitions, names.Definition)
-	o.Versions, err = c.versions(ctx)
+	o.Versions, err = azure.VersionsOf(ctx, c.Cloud, c.definitions...)
 	unreadable(string(names.Definition), err)
 	o.Uses, err = c.Cloud.Uses(ctx, c.definitions...)
 	unreadable(string(names.Definition), err)

@@ -8,6 +8,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/model"
+	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -15,11 +17,34 @@ import (
 // parts makes the parts of a capture. None knows another: what one needs of others is in what its
 // Of returns, and what comes of it is a piece of the state.
 func (c *capture) parts() {
+	set := workflow.NewScaleSet(c.Cloud, c.Now)
 	customData := func(ctx context.Context, sha string) (fleet.Secret, error) {
 		return CustomData(ctx, c.Cluster, c.get().Pool, sha)
 	}
+	c.version = version.Version{Cloud: c.Cloud, Set: set, Build: workflow.PartOf(&c.mu, &c.s.Build), Of: c.image, Elsewhere: c.elsewhere,
+		Rename: func(id fleet.ResourceID) { c.set(func(s *state) { s.Names.Version = id }) }}
 	c.canary = canary.Canary{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Note: c.Note, Outcome: workflow.PartOf(&c.mu, &c.s.Outcome),
 		Of: c.cloned, CustomData: customData, Sizes: c.lookUp}
+	c.model = model.Model{Cloud: c.Cloud, Cluster: c.Cluster, Now: c.Now, Set: set, Changed: workflow.PartOf(&c.mu, &c.s.Changed),
+		Inherited: workflow.PartOf(&c.mu, &c.s.Inherited), Of: c.target, CustomData: customData,
+		KeepSettings: func(ctx context.Context, extension string, settings fleet.Secret) error {
+			return c.keep(ctx, cluster.ExtensionSettings, extension, settings, nil)
+		}}
+}
+
+// image is what a version is made of.
+func (c *capture) image() version.Image {
+	s := c.get()
+	return version.Image{Request: c.req, Ortet: c.Version, Capture: c.name, Names: s.Names, Pool: s.Pool, Location: s.Location,
+		Definition: s.Definition, Encryption: s.Encryption, Replicas: s.Replicas, Tags: c.imageTags(), Definitions: c.definitions,
+		Found: s.BuiltFrom != "", DonorGone: s.DonorGone, Proved: s.Proved}
+}
+
+// target is what the model is changed to.
+func (c *capture) target() model.Target {
+	s := c.get()
+	return model.Target{Request: c.req, Pool: s.Pool, Version: s.Names.Version, CustomData: s.CustomData, Definitions: c.definitions,
+		Watched: len(c.Next) > 0}
 }
 
 // cloned is what a canary is made of.

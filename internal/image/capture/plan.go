@@ -11,9 +11,9 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -123,7 +123,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		p.Workbench = o.Workbench.Node.Name
 	}
 	cordoned := o.Donor.Unschedulable && o.Donor.Annotations[fleet.AnnotationCapture] == "" // else an open capture cordoned it
-	unrestored := c.unrestored(o)
+	unrestored := c.model.Unrestored(o)
 	p.Notes = append(p.Notes, workflow.SkipIf(cordoned, "node "+p.Donor+" is cordoned, and stays so"),
 		workflow.SkipIf(c.req.Online && c.req.NewNodes == 0 && c.req.Canary == 0, "with --online "+p.Donor+
 			" does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again"),
@@ -133,7 +133,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 			" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"+
 			workflow.SkipIf(!c.req.PublishOnly, "; the model is changed after that")))
 	p.Notes = slices.DeleteFunc(p.Notes, func(note string) bool { return note == "" })
-	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
+	p.Steps = Steps(t, c.target().Irreversible(o.Pool.Model.Extensions))
 	return t, p, nil
 }
 
@@ -188,7 +188,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.Growth = plan.Growth{}
 	}
 	if c.req.NewNodes > 0 && (!r.Open() || s.Growth.Version == "") {
-		if s.Growth = wishes(s.Growth, names.Version, c.req.NewNodes); s.GrowTo > 0 {
+		if s.Growth = model.Wishes(s.Growth, names.Version, c.req.NewNodes); s.GrowTo > 0 {
 			s.Growth.Adds, s.Growth.Raises, s.Growth.Capacity, s.GrowTo = c.req.NewNodes, c.req.NewNodes, s.GrowTo, 0
 		}
 	}
@@ -220,41 +220,6 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.BuiltFrom, s.CustomData, s.NoCustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags)
 	}
 	c.set(func(old *state) { *old = s })
-}
-
-// unrestored names what a rollback of this capture may need, that only a donor's disk shows, and
-// that the request does not name.
-func (c *capture) unrestored(o plan.Observed) (names []string) {
-	s := c.get()
-	used, known := plan.VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
-	custom := used.Tags[fleet.TagCustomData]
-	if (c.req.Bakes() || s.LastCustomData != "") && (!known || custom != "" && custom != plan.NoopSHA256) {
-		names = append(names, string(wire.CustomData))
-	}
-	if !known && s.Original != nil {
-		for _, e := range s.Original.Extensions {
-			if e.HasProtectedSettings && e.KeyVault == nil && (e.Deleted || slices.Contains(s.ToDelete, e.Name)) {
-				names = append(names, e.Name)
-			}
-		}
-	}
-	return slices.DeleteFunc(names, func(name string) bool {
-		return slices.ContainsFunc(c.req.RestoreLearned, func(n string) bool { return strings.EqualFold(n, name) })
-	})
-}
-
-// irreversible says by row what Azure does not give back.
-func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string {
-	lost := map[string][]string{}
-	toDelete, _ := c.req.Extensions.ToDelete(extensions)
-	for _, e := range toDelete {
-		lost[stepExtensions] = append(lost[stepExtensions],
-			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
-	}
-	if c.req.Bakes() {
-		lost[stepModel] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
-	}
-	return lost
 }
 
 // Plan says what Capture would do, and changes nothing but for the pod that inspects

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -139,7 +140,7 @@ func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret
 				needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
 			}
 		}
-		versions, err := c.versions(ctx)
+		versions, err := azure.VersionsOf(ctx, c.Cloud, c.definitions...)
 		tags := fleet.Each(versions, func(v fleet.ImageVersion) string { return v.Tags[fleet.TagCustomData] })
 		return append(needed, tags...), fleet.IgnoreNotFound(err)
 	})

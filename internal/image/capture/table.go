@@ -3,24 +3,21 @@ package capture
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/model"
+	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 const (
 	stepInspect                   = "inspect"
 	undoDeleteInspection          = "delete-inspection"
-	stepGallery                   = "gallery"
-	stepDefinition                = "definition"
-	stepLive                      = "live"
 	stepProtect                   = "protect"
 	undoUnprotect                 = "unprotect"
 	stepProtectWorkbench          = "protect-workbench"
@@ -46,13 +43,6 @@ const (
 	stepSave                      = "save"
 	stepGeneralizedSnapshot       = "generalized-snapshot"
 	undoDeleteGeneralizedSnapshot = "delete-generalized-snapshot"
-	stepVersion                   = "version"
-	undoDeleteVersion             = "delete-version"
-	stepPrune                     = "prune"
-	stepModel                     = "model"
-	stepPublish                   = "publish"
-	stepExtensions                = "extensions"
-	stepGrow                      = "grow"
 )
 
 // table returns a capture's rows, in the order in which people read them. A skipped row counts as
@@ -68,7 +58,8 @@ func (c *capture) table(v view) workflow.Table {
 
 // donorRows end with the snapshot of the donor's disk.
 func (c *capture) donorRows(v view) workflow.Table {
-	donor, names, was := c.req.Node, c.get().Names, cmp.Or(v.resume.Unrecorded, &fleet.ImageVersion{})
+	donor, names := c.req.Node, c.get().Names
+	gallery, definition := c.version.Place(v.Observed, stepInspect)
 	deadline := 3*c.req.GracePeriod + time.Minute
 	if c.req.ForceDrain {
 		deadline += c.req.GracePeriod + time.Minute
@@ -89,45 +80,14 @@ func (c *capture) donorRows(v view) workflow.Table {
 				Do:       c.deleteInspection,
 			},
 		},
-		{
-			ID:    stepGallery,
-			Title: "Create the gallery " + names.Gallery.Name(),
-			Usual: 10 * time.Second,
-			After: []string{stepInspect},
-			Skip:  workflow.SkipIf(v.Gallery != nil, "already exists"),
-			Do:    c.gallery,
-		},
-		{
-			ID:    stepDefinition,
-			Title: "Create the image definition " + names.Definition.Name(),
-			Usual: 10 * time.Second,
-			After: []string{stepGallery},
-			Skip:  workflow.SkipIf(v.Definition != nil, "already exists"),
-			Do:    c.definition,
-		},
-		// It comes before the model changes: from then on nothing shows that it named the version.
-		// A tag that is refused fails no capture: the row model notes it, and nothing is pruned.
-		{
-			ID:       stepLive,
-			Title:    "Record that " + cmp.Or(was.Name, "the model's version") + " is live",
-			Usual:    10 * time.Second,
-			Deadline: time.Hour,
-			After:    []string{stepInspect},
-			Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
-			Optional: true,
-			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				tags := fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}
-				return p.Ensure(ctx, tags, workflow.Gone(c.Cloud.Version, was.ID, func(v fleet.ImageVersion) bool {
-					whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
-					return !plan.IsMarked(v) && whole
-				}))
-			},
-		},
+		gallery,
+		definition,
+		c.version.Live(v.resume.Unrecorded, stepInspect),
 		{
 			ID:    stepProtect,
 			Title: "Protect " + donor + " from autoscalers and repairs",
 			Usual: 15 * time.Second,
-			After: []string{stepInspect, stepDefinition},
+			After: []string{stepInspect, version.StepDefinition},
 			Skip:  v.copied(),
 			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 				return c.protectNode(ctx, p, donor, fleet.AnnotationCapture, c.name)
@@ -147,7 +107,7 @@ func (c *capture) donorRows(v view) workflow.Table {
 			ID:    stepProtectWorkbench,
 			Title: strings.TrimSpace("Protect the workbench "+c.get().Bench.Node) + " from scale-in",
 			Usual: 15 * time.Second,
-			After: []string{stepInspect, stepDefinition},
+			After: []string{stepInspect, version.StepDefinition},
 			Skip:  v.generalized(),
 			Do:    c.protectWorkbench,
 			Undo: &workflow.Undo{
@@ -352,98 +312,26 @@ func (c *capture) copyRows(v view) workflow.Table {
 	}
 }
 
-// versionRows make the version, and take it into use.
+// versionRows make the version, and take it into use. The version waits for the donor: if the
+// donor does not boot again, no node may be made from its disk.
 func (c *capture) versionRows(v view) workflow.Table {
-	s, usual, deadline, live := c.get(), 40*time.Minute, 8*time.Hour, 10*time.Second
-	name := s.Names.Version.Name()
-	create, judge := c.canary.Rows(stepVersion, c.judged(v))
-	if c.req.Shallow {
-		usual, deadline = time.Minute, time.Hour
-	}
-	after := []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
+	unjudged := c.judged(v)
+	after := []string{version.StepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
 	if c.req.Online {
 		after = append(after, stepConfirmBoot)
 	}
-	if c.req.Canary > 0 { // it enters the definition's latest
-		live = time.Minute
-	}
-	old := fleet.Each(v.old, func(v fleet.ImageVersion) string { return v.Name })
+	create, judge := c.canary.Rows(version.StepVersion, unjudged)
+	point, extensions, grow := c.model.Rows(v.published(), version.StepVersion, canary.StepJudge, version.StepLive)
+	point.Do = version.Unrecorded(v.resume.Unrecorded, point.Do)
 	return workflow.Table{
-		// It waits for the donor: if the donor does not boot again, no node may be made from
-		// its disk.
-		{
-			ID:       stepVersion,
-			Title:    "Build image version " + name,
-			Usual:    usual,
-			Deadline: deadline,
-			After:    after,
-			Skip:     workflow.SkipIf(v.published(), v.generalized()),
-			Do:       c.version,
-			Undo: &workflow.Undo{
-				ID:       undoDeleteVersion,
-				Title:    "Delete the image version if it is unfinished",
-				Usual:    time.Minute,
-				Deadline: time.Hour,
-				Keep:     journal.Running,
-				Do:       c.deleteVersion,
-				Manual:   manualDelete("resource", s.Names.Version),
-			},
-		},
+		c.version.Row(workflow.SkipIf(v.published(), v.generalized()), after...),
 		create,
 		judge,
-		{
-			ID:       stepPrune,
-			Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + plan.List(old),
-			Usual:    time.Duration(len(old)) * time.Minute,
-			Deadline: time.Hour,
-			After:    []string{stepVersion, canary.StepJudge, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0, "no older versions")),
-			Optional: true,
-			Do:       c.prune,
-		},
-		{
-			ID:       stepModel,
-			Title:    "Point the model at " + name,
-			Usual:    30 * time.Second,
-			Deadline: time.Hour,
-			After:    []string{stepVersion, canary.StepJudge, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && s.ModelChanged, "the model uses "+name)),
-			Commits:  !c.req.PublishOnly,
-			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				if was := v.resume.Unrecorded; was != nil && !p.IsDone(stepLive) {
-					p.Note("that %s was live could not be recorded: a rollback without --to passes over it, and later captures may delete it; "+
-						"to record it, remove its tags %s and %s", was.Name, fleet.TagNotLive, fleet.TagPublished)
-				}
-				return c.model(ctx, p)
-			},
-		},
-		{
-			ID:       stepPublish,
-			Title:    cmp.Or(workflow.SkipIf(c.req.PublishOnly, "Record that clones of the version came up"), "Record that the version is live"),
-			Usual:    live,
-			Deadline: time.Hour,
-			After:    []string{stepVersion, canary.StepJudge, stepModel},
-			Skip:     workflow.SkipIf(!c.req.Pending(v.resume.Version) && c.judged(v) != "", "nothing to record"),
-			Do:       c.publish,
-		},
-		{
-			ID:       stepExtensions,
-			Title:    "Delete extensions from the model" + plan.List(s.ToDelete),
-			Usual:    time.Duration(len(s.ToDelete)) * 30 * time.Second,
-			Deadline: time.Hour,
-			After:    []string{stepModel},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(len(s.ToDelete) == 0, "none to delete")),
-			Do:       c.extensions,
-		},
-		{
-			ID:       stepGrow,
-			Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
-			Usual:    4 * time.Minute,
-			Deadline: time.Hour + newNodesFor,
-			After:    []string{stepModel, stepExtensions},
-			Skip: cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
-				workflow.SkipIf(s.Growth.Done, "added by an earlier capture")),
-			Do: c.grow,
-		},
+		c.version.Prune(v.old, v.published(), version.StepVersion, canary.StepJudge, version.StepLive),
+		point,
+		c.version.Publish(workflow.SkipIf(!c.req.Pending(v.resume.Version) && unjudged != "", "nothing to record"),
+			version.StepVersion, canary.StepJudge, model.StepModel),
+		extensions,
+		grow,
 	}
 }

@@ -97,6 +97,10 @@ func (q Request) WithDefaults() Request {
 	return q
 }
 
+// OnlyPublishes returns why the rows behind the version are skipped. Versions are not pruned,
+// since Azure does not show what names them in a template.
+func (q Request) OnlyPublishes() string { return when(q.PublishOnly, "the version is only published") }
+
 // Bakes reports whether customData becomes a no-op.
 func (q Request) Bakes() bool { return q.Bootstrap == BootstrapBaked }
 
