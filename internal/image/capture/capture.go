@@ -23,6 +23,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/capture/model"
+	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -402,15 +403,7 @@ type state struct {
 	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
 	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
 
-	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
-	Unsaved         []string `json:"unsaved,omitempty"`
-	Credentials     []string `json:"credentials,omitempty"`
-	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
-	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
-	Secrets         string   `json:"secrets,omitempty"` // the version's tag
-	ScanNotes       []string `json:"scanNotes,omitempty"`
-
-	NoCustomData bool `json:"noCustomData,omitempty"` // new nodes get none
+	report.Found
 	canary.Outcome
 	version.Build
 }

@@ -1,20 +1,17 @@
 package capture
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -55,18 +52,18 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	if err != nil {
 		return done, err
 	}
-	progress, report := readOutput(pod.Output)
+	progress, output := report.Read(pod.Output)
 	switch {
 	case !pod.Exists:
 		return done, c.onBench(ctx, workflow.Replan("the pod is gone"))
-	case pod.Done && report != nil && report.Capture == c.name:
-		p.Progress(100, "removed %d paths; %s", report.Removed, cmp.Or(report.OS, "an unknown system"))
-		return done, c.diskProblems(*report, len(report.Findings)).Err("generalize", "the copy of the disk")
+	case pod.Done && output != nil && output.Capture == c.name:
+		p.Progress(100, "removed %d paths; %s", output.Removed, cmp.Or(output.OS, "an unknown system"))
+		return done, c.disk().Problems(*output, len(output.Findings)).Err("generalize", "the copy of the disk")
 	case pod.Done && pod.ExitCode == exitFlags:
-		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
+		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, report.Tail(pod.Output))
 	case pod.Done:
 		return done, c.onBench(ctx, workflow.Replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
-			cmp.Or(pod.Why, "no reason given"), tail(pod.Output)))
+			cmp.Or(pod.Why, "no reason given"), report.Tail(pod.Output)))
 	case p.Since()%time.Minute < 2*podEvery: // Kubernetes takes less than 10 minutes to evict the pods of a node that is not Ready
 		err = c.benchLost(ctx, 10*time.Minute)
 	}
@@ -116,20 +113,4 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	}
 	p.Note("pod %s is deleted, and ends when node %s, which does not answer, is back or deleted", name, c.get().Bench.Node)
 	return done, nil
-}
-
-// readOutput returns the last progress and the report among the lines that a pod printed.
-func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) {
-	for text := range bytes.Lines(output) {
-		if line, err := wire.ParseGeneralizeLine(text); err == nil {
-			progress, report = cmp.Or(line.Progress, progress), cmp.Or(line.Report, report)
-		}
-	}
-	return progress, report
-}
-
-// tail returns the end of what a pod printed.
-func tail(output []byte) string {
-	text := bytes.TrimSpace(output)
-	return strconv.Quote(strings.ToValidUTF8(string(text[max(0, len(text)-400):]), ""))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -53,17 +54,17 @@ func (c *capture) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	if err != nil {
 		return done, err
 	}
-	_, report := readOutput(s.Output)
+	_, output := report.Read(s.Output)
 	var problems plan.Problems
 	switch since := c.Now().Sub(c.flushing); {
-	case report != nil && report.Capture == c.name && !report.Flushed.IsZero():
+	case output != nil && output.Capture == c.name && !output.Flushed.IsZero():
 		c.flushed, c.flushing = c.flushing, time.Time{}
-		c.set(func(st *state) { st.Online = report.Flushed.Format(time.RFC3339) })
+		c.set(func(st *state) { st.Online = output.Flushed.Format(time.RFC3339) })
 		return done, nil
-	case report != nil:
-		problems = c.diskProblems(*report, maxNamed)
+	case output != nil:
+		problems = c.disk().Problems(*output, plan.MaxNamed)
 	case s.Done && s.ExitCode == exitFlags, s.Exists && !s.Ran && since >= inspectFor:
-		problems = c.podProblem("the flush pod did not run: " + cmp.Or(s.Why, tail(s.Output)))
+		problems = c.podProblem("the flush pod did not run: " + cmp.Or(s.Why, report.Tail(s.Output)))
 	case since < inspectFor && !s.Done:
 		return workflow.In(time.Second, "%s", cmp.Or(s.Why, "flushing")), nil
 	default:

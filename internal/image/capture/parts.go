@@ -9,6 +9,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/capture/model"
+	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
@@ -53,6 +54,12 @@ func (c *capture) cloned() canary.Version {
 	return canary.Version{ID: s.Names.Version, Pool: s.Pool, Request: c.req, Capture: c.name, BuiltFrom: cmp.Or(s.BuiltFrom, c.req.Node),
 		Tags: c.tags(nil), CustomData: cmp.Or(workflow.SkipIf(c.req.Bakes(), plan.NoopSHA256), s.CustomData, s.LastCustomData),
 		NoCustomData: s.NoCustomData, Original: s.Original, LearnsOriginal: s.LearnsOriginal}
+}
+
+// disk is what is known of the donor's disk, or of its copy.
+func (c *capture) disk() report.Disk {
+	s := c.get()
+	return report.Disk{Request: c.req, LastCustomData: s.LastCustomData, ToDelete: s.ToDelete, LearnsOriginal: s.LearnsOriginal}
 }
 
 // CustomData returns the customData that has this SHA-256: the no-op of a baked model, or

@@ -117,7 +117,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if g := c.get().Growth; c.req.NewNodes > 0 && g.Done && !r.Open() {
 		names := fleet.Each(g.Nodes, func(n plan.NewNode) string { return n.Instance })
 		c.Note("no nodes are added: an earlier capture added %s of %s; to add others, raise the scale set's capacity, or give --again to make another version",
-			upTo(maxNamed, names, len(names)), g.Version.Name())
+			plan.UpTo(plan.MaxNamed, names, len(names)), g.Version.Name())
 	}
 	if o.Workbench != nil {
 		p.Workbench = o.Workbench.Node.Name

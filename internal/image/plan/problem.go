@@ -124,6 +124,18 @@ func Tally(reasons map[string]int) string {
 // List returns names for the end of a title, ": a, b"; "" for none.
 func List(names []string) string { return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ") }
 
+// MaxNamed limits the names that a problem or note lists.
+const MaxNamed = 10
+
+// UpTo lists most of the names, of so many.
+func UpTo(most int, names []string, all int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := all - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // Problems are reasons to refuse.
 type Problems []fleet.Problem
 
