@@ -126,7 +126,8 @@ func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 type capture struct {
 	*Service
 	workflow.Summary
-	asked    Request          // by this command
+	asked    Request // by this command
+	checks   []func(context.Context) error
 	abandons bool             // undoes the open record and begins nothing
 	found    fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
@@ -161,9 +162,11 @@ func (s *Service) capture(q Request) *capture {
 
 // Capture captures a node. An open record of the pool is resumed (the same donor) or
 // undone first. Errors are *workflow.Refused or *workflow.Outcome, or of a cluster
-// that does not answer. When ctx ends, the donor is returned to service first.
-func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
+// that does not answer. When ctx ends, the donor is returned to service first. A capture that is not
+// resumed calls checks under the pool lock before anything is changed; an error of one ends it.
+func (s *Service) Capture(ctx context.Context, q Request, checks ...func(context.Context) error) (Result, error) {
 	c := s.capture(q)
+	c.checks = checks
 	begin := s.Now()
 	err := c.run(ctx)
 	r, st := &c.result, c.get()

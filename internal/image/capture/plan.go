@@ -63,8 +63,10 @@ func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, er
 	c.Note("%s", c.get().NoCanary)
 	c.Note("%s", c.ClockNote())
 	begins := err == nil && len(p.Problems) == 0 && !r.Open()
-	if begins && c.asked.Check != nil {
-		err = c.asked.Check(ctx)
+	for _, check := range c.checks {
+		if begins && err == nil {
+			err = check(ctx)
+		}
 	}
 	c.result.NothingToDo = begins && err == nil && p.NothingToDo
 	return workflow.Plan{Name: c.name, Subject: c.req.Node, Request: c.req, Table: t, Problems: p.Problems}, err

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"path"
@@ -77,9 +76,6 @@ type Request struct {
 	AllowRolling          bool          `json:"allowRolling,omitempty"`
 	ExcludeFromLatest     bool          `json:"excludeFromLatest,omitempty"`
 	AllowOwned            bool          `json:"allowOwned,omitempty"`
-	// Check, if not nil, is called under the pool lock before anything is changed. Its
-	// error ends the capture. A resumed capture is not checked.
-	Check func(ctx context.Context) error `json:"-"`
 }
 
 // Limits of a Request, and the canary of pools that are captured by rules.
