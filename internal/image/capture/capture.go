@@ -22,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/donor"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/capture/version"
@@ -131,6 +132,7 @@ type capture struct {
 	abandons bool             // undoes the open record and begins nothing
 	found    fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
+	donor   donor.Donor
 	version version.Version
 	canary  canary.Canary
 	model   model.Model
@@ -144,11 +146,8 @@ type capture struct {
 
 	// Of this process alone.
 	definitions []fleet.ResourceID        // of the pool, as the plan found them, with that of the version
-	flushing    time.Time                 // since when the pod that flushes the donor's disk is there; zero: it is not
-	flushed     time.Time                 // when the flush that has ended began; zero: by another process
 	inspected   bool                      // the inspection pod is created
 	lost        []string                  // workbenches, by node: another that can serve takes their place
-	reported    time.Time                 // by the donor's kubelet, when its instance ran again and its boot was not new
 	gone        bool                      // the donor of the open record: its instance, or its Node as a member of the scale set
 	sizes       map[string]fleet.SizeInfo // that were looked up, by lower-case name
 }
@@ -256,7 +255,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 			if nodeErr == nil {
 				c.gone = true
 			} else if json.Unmarshal(rec.State, &s) == nil && s.Instance != "" {
-				_, err = c.machine(ctx, s.Instance, s.VMID)
+				_, err = donor.Used{Instance: s.Instance, VMID: s.VMID}.Read(ctx, c.Cloud)
 				c.gone = fleet.Is(err, fleet.KindNotFound) // if it cannot be read, preflight says so
 			}
 			return pool, nil
@@ -289,22 +288,6 @@ func (s *Service) pools(ctx context.Context, nodes []fleet.Node) (pools []fleet.
 	return pools, nil
 }
 
-// released records a Kubernetes Event on the donor's Node at the end of its protection.
-// What failed after the copy of its disk, as a workbench that another took the place of, is not its failure.
-func (c *capture) released(ctx context.Context, node fleet.Node, copied bool) {
-	reason, text := "CaptureGaveBack", "returned to service ("+c.name+")"
-	_, steps := c.Recorded()
-	for _, s := range slices.Backward(steps) {
-		if s.Failure != "" && reason != "CaptureDonorLost" && !copied {
-			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure
-		}
-		if s.Failure != "" && s.Step == undoStart {
-			reason, text = "CaptureDonorLost", "did not come back after its disk was captured: "+s.Step+": "+s.Failure
-		}
-	}
-	c.Cluster.Event(ctx, node, reason != "CaptureGaveBack", reason, text)
-}
-
 // State implements workflow.Workflow. The key that opens what is saved does not
 // outlive the run.
 func (c *capture) State(closed bool) any {
@@ -319,7 +302,7 @@ func (c *capture) Kind() string { return Kind }
 
 // Restore implements workflow.Workflow. Names are derived from the pool, and instances
 // checked: who can write the Secret must not have Ortet change or delete what is not the pool's.
-// The id of a virtual machine does not name its pool, so acts on it ask Azure (donorInstance).
+// The id of a virtual machine does not name its pool, so acts on it ask Azure (donor.Used).
 func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err error) {
 	var q Request
 	var s state
@@ -328,16 +311,16 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	}
 	s.Names = plan.NamesOf(s.Pool, "").Of(cmp.Or(s.Names.Definition, plan.DefinitionOf(s.Pool)), s.Names.Version.Name())
 	s.Definition.ID = s.Names.Definition
-	donor, err := fleet.ParseMachine("azure://" + string(s.Instance))
+	machine, err := fleet.ParseMachine("azure://" + string(s.Instance))
 	_, benchErr := fleet.ParseMachine("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
 	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !plan.IsDefinitionOf(s.Pool, s.Names.Definition) ||
-		donor.UniformPool() != "" && !donor.UniformPool().Equal(s.Pool) ||
+		machine.UniformPool() != "" && !machine.UniformPool().Equal(s.Pool) ||
 		!fleet.ValidName(s.Names.Version.Name()) {
 		return nil, "", fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
 	c.set(func(old *state) { *old = s })
-	snapshot := r.Steps[stepSnapshot].State
+	snapshot := r.Steps[donor.StepSnapshot].State
 	copied := snapshot == journal.Done || snapshot == journal.Skipped
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
@@ -374,30 +357,16 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 // the record.
 type state struct {
 	plan.Inherited
-	Names      plan.Names       `json:"names"`
-	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
-	Location   string           `json:"location"`
-	Instance   fleet.ResourceID `json:"instance"` // the donor's
-	VMID       string           `json:"vmId,omitempty"`
-	UID        string           `json:"uid,omitempty"` // of the donor's Node
-	Disk       fleet.ResourceID `json:"disk"`          // its OS disk when it was stopped
-	Addresses  []string         `json:"addresses,omitempty"`
+	Names    plan.Names       `json:"names"`
+	Pool     fleet.ResourceID `json:"pool"` // as Azure spells it
+	Location string           `json:"location"`
+	donor.Machine
 	Definition fleet.Definition `json:"definition"`
 	Encryption fleet.Encryption `json:"encryption,omitzero"` // of the copies and of the version
 	Replicas   int32            `json:"replicas,omitempty"`  // of the version
 	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
 	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
-
-	Unprotected bool `json:"unprotected,omitempty"` // Azure refuses to protect instances
-
-	Online string `json:"online,omitempty"` // when a donor that stayed in service was flushed: TagOnline
-	BootID string `json:"bootId,omitempty"` // its boot then, until that is confirmed
-
-	Reported time.Time `json:"reported,omitzero"` // its Node's, once the snapshot was complete
-
-	Stopped   bool `json:"stopped,omitempty"` // it was seen so
-	DonorGone bool `json:"donorGone,omitempty"`
-
+	donor.Taken
 	NoKured bool      `json:"noKured,omitempty"` // the cluster has no lock to hold
 	Bench   workbench `json:"workbench"`
 	Pod     string    `json:"pod,omitempty"` // that was created

@@ -59,7 +59,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case pod.Done && output != nil && output.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", output.Removed, cmp.Or(output.OS, "an unknown system"))
 		return done, c.disk().Problems(*output, len(output.Findings)).Err("generalize", "the copy of the disk")
-	case pod.Done && pod.ExitCode == exitFlags:
+	case pod.Done && pod.ExitCode == report.ExitFlags:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, report.Tail(pod.Output))
 	case pod.Done:
 		return done, c.onBench(ctx, workflow.Replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
@@ -69,9 +69,6 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	}
 	return workflow.In(podEvery, "%s", cmp.Or(pod.Why, progress, starting)), err
 }
-
-// exitFlags is what ortet-node ends with if it cannot read its flags.
-const exitFlags = 64
 
 // job returns a pod that runs ortet-node generalize.
 func (c *capture) job(name, node, component, capture string, at time.Time, flags ...string) cluster.Job {

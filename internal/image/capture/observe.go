@@ -12,6 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/donor"
 	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
@@ -20,7 +21,6 @@ import (
 
 const (
 	maxCandidates = 50               // limit of the workbench candidates' machines that are read in Azure
-	inspectFor    = 2 * time.Minute  // limit of the inspection of the donor's disk
 	startFor      = 30 * time.Second // limit of an inspection pod's start that fails: the kubelet has pulled its image three times
 	uninspected   = "the donor's disk could not be inspected beforehand: %v"
 )
@@ -300,11 +300,11 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 // read.
 func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []fleet.Problem, error) {
 	pod := inspectionPod(c.get().Pool)
-	if !c.inspected && since < inspectFor {
+	if !c.inspected && since < donor.PodFor {
 		err := c.Cluster.ForceDeleteJob(ctx, pod)
 		if err == nil {
 			job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
-			job.Deadline, job.ReadOnly = inspectFor, true
+			job.Deadline, job.ReadOnly = donor.PodFor, true
 			if c.req.Online {
 				job.Command = append(job.Command, "--flush") // that it can
 			}
@@ -322,24 +322,18 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		problems := c.disk().Inspected(*output, c.Note)
 		more, err := c.canary.Inspected(ctx, *output)
 		return done, append(problems, more...), err
-	case s.Done && s.ExitCode == exitFlags:
-		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + report.Tail(s.Output)), nil
-	case s.Exists && !s.Ran && (s.Done || since >= inspectFor || s.Why != "" && since >= startFor):
-		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " +
-			cmp.Or(s.Why, "it did not start within "+inspectFor.String())), nil
-	case s.Exists && !s.Done && since < inspectFor:
+	case s.Done && s.ExitCode == report.ExitFlags:
+		return done, donor.PodProblem(c.req.Node, "ortet-node of another version is in image "+c.Image+": "+report.Tail(s.Output)), nil
+	case s.Exists && !s.Ran && (s.Done || since >= donor.PodFor || s.Why != "" && since >= startFor):
+		return done, donor.PodProblem(c.req.Node, "the pod that inspects its disk cannot start from image "+c.Image+": "+
+			cmp.Or(s.Why, "it did not start within "+donor.PodFor.String())), nil
+	case s.Exists && !s.Done && since < donor.PodFor:
 		return workflow.In(time.Second, "%s", cmp.Or(s.Why, "inspecting")), nil, nil
 	case output != nil:
 		s.Why = cmp.Or(output.Message, s.Why)
 	}
 	c.Note(uninspected, cmp.Or(s.Why, "its pod gave no report: "+report.Tail(s.Output)))
 	return done, nil, nil
-}
-
-// podProblem is the reason to refuse a donor that cannot run the pods of a capture.
-func (c *capture) podProblem(what string) []fleet.Problem {
-	return []fleet.Problem{{Code: "PodCannotStart", On: "node " + c.req.Node, What: what,
-		WayOut: "give this version's own image by --image (make image builds it), a pull secret for it by --image-pull-secret, and let the nodes reach its registry"}}
 }
 
 // deleteInspection deletes the pod without its node, which may be gone: it only reads,

@@ -8,6 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/donor"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/capture/version"
@@ -22,6 +23,8 @@ func (c *capture) parts() {
 	customData := func(ctx context.Context, sha string) (fleet.Secret, error) {
 		return CustomData(ctx, c.Cluster, c.get().Pool, sha)
 	}
+	c.donor = donor.Donor{Cloud: c.Cloud, Cluster: c.Cluster, Now: c.Now, Note: c.Note, Machine: workflow.PartOf(&c.mu, &c.s.Machine),
+		Taken: workflow.PartOf(&c.mu, &c.s.Taken), BuiltAt: workflow.PartOf(&c.mu, &c.s.BuiltAt), Of: c.source, Job: c.job, Recorded: c.Recorded}
 	c.version = version.Version{Cloud: c.Cloud, Set: set, Build: workflow.PartOf(&c.mu, &c.s.Build), Of: c.image, Elsewhere: c.elsewhere,
 		Rename: func(id fleet.ResourceID) { c.set(func(s *state) { s.Names.Version = id }) }}
 	c.canary = canary.Canary{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Note: c.Note, Outcome: workflow.PartOf(&c.mu, &c.s.Outcome),
@@ -31,6 +34,13 @@ func (c *capture) parts() {
 		KeepSettings: func(ctx context.Context, extension string, settings fleet.Secret) error {
 			return c.keep(ctx, cluster.ExtensionSettings, extension, settings, nil)
 		}}
+}
+
+// source is what the donor's disk is copied for.
+func (c *capture) source() donor.Source {
+	s := c.get()
+	return donor.Source{Request: c.req, Capture: c.name, Names: s.Names, Pool: s.Pool, Location: s.Location, Encryption: s.Encryption,
+		Tags: c.tags(nil), Namespace: c.Namespace, Leave: []string{inspectionPod(s.Pool)}, Disk: c.disk()}
 }
 
 // image is what a version is made of.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/donor"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
@@ -234,7 +235,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (plan.Plan, error) {
 		t, p, err := c.decide(ctx, r)
 		inspects = len(t) > 0 && t[0].Skip == ""
-		stop := r.Steps[stepStop].State
+		stop := r.Steps[donor.StepStop].State
 		stops = r.Subject == q.Node && stop != journal.Pending && stop != journal.Skipped
 		return p, err
 	})

@@ -1,14 +1,13 @@
 package capture
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/donor"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -18,20 +17,8 @@ import (
 const (
 	stepInspect                   = "inspect"
 	undoDeleteInspection          = "delete-inspection"
-	stepProtect                   = "protect"
-	undoUnprotect                 = "unprotect"
 	stepProtectWorkbench          = "protect-workbench"
 	undoUnprotectWorkbench        = "unprotect-workbench"
-	stepCordon                    = "cordon"
-	undoUncordon                  = "uncordon"
-	stepDrain                     = "drain"
-	stepStop                      = "stop"
-	undoStart                     = "start"
-	stepFlush                     = "flush"
-	undoDeleteFlush               = "delete-flush"
-	stepSnapshot                  = "snapshot"
-	undoDeleteSnapshot            = "delete-snapshot"
-	stepConfirmBoot               = "confirm-boot"
 	stepHoldReboots               = "hold-reboots"
 	undoReleaseReboots            = "release-reboots"
 	stepWorkDisk                  = "work-disk"
@@ -49,25 +36,18 @@ const (
 // succeeded at once, so After names every row to wait for. Usual durations are those of kamino's
 // published logs and of Azure's documentation.
 func (c *capture) table(v view) workflow.Table {
-	rows := slices.Concat(c.donorRows(v), c.copyRows(v), c.versionRows(v))
-	if !c.req.Online {
-		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush || s.ID == stepConfirmBoot })
-	}
-	return rows
+	snapshot := v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags)
+	return slices.Concat(c.donorRows(v), c.donor.Rows(v.copied(), snapshot, version.StepVersion, donor.StepProtect, stepProtectWorkbench),
+		c.copyRows(v), c.versionRows(v))
 }
 
-// donorRows end with the snapshot of the donor's disk.
+// donorRows end with the protection of donor and workbench.
 func (c *capture) donorRows(v view) workflow.Table {
-	donor, names := c.req.Node, c.get().Names
 	gallery, definition := c.version.Place(v.Observed, stepInspect)
-	deadline := 3*c.req.GracePeriod + time.Minute
-	if c.req.ForceDrain {
-		deadline += c.req.GracePeriod + time.Minute
-	}
 	return workflow.Table{
 		{
 			ID:       stepInspect,
-			Title:    "Inspect " + donor + "'s disk for blockers",
+			Title:    "Inspect " + c.req.Node + "'s disk for blockers",
 			Usual:    20 * time.Second,
 			Deadline: 5 * time.Minute,
 			Skip:     v.copied(),
@@ -83,26 +63,7 @@ func (c *capture) donorRows(v view) workflow.Table {
 		gallery,
 		definition,
 		c.version.Live(v.resume.Unrecorded, stepInspect),
-		{
-			ID:    stepProtect,
-			Title: "Protect " + donor + " from autoscalers and repairs",
-			Usual: 15 * time.Second,
-			After: []string{stepInspect, version.StepDefinition},
-			Skip:  v.copied(),
-			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				return c.protectNode(ctx, p, donor, fleet.AnnotationCapture, c.name)
-			},
-			Undo: &workflow.Undo{
-				ID:       undoUnprotect,
-				Title:    "Restore " + donor + "'s protection",
-				Usual:    15 * time.Second,
-				Deadline: 40 * time.Minute,
-				When:     []string{stepSnapshot},
-				After:    []string{undoStart, undoUncordon},
-				Do:       c.unprotect,
-				Manual:   func() string { return manualUnprotect(donor, c.get().Pool, c.get().Instance) },
-			},
-		},
+		c.donor.ProtectRow(v.copied(), stepInspect, version.StepDefinition),
 		{
 			ID:    stepProtectWorkbench,
 			Title: strings.TrimSpace("Protect the workbench "+c.get().Bench.Node) + " from scale-in",
@@ -111,98 +72,18 @@ func (c *capture) donorRows(v view) workflow.Table {
 			Skip:  v.generalized(),
 			Do:    c.protectWorkbench,
 			Undo: &workflow.Undo{
-				ID:     undoUnprotectWorkbench,
-				Title:  "Restore the workbench's protection",
-				Usual:  15 * time.Second,
-				When:   []string{stepSave},
-				Needs:  []string{undoDetach},
-				Do:     c.unprotect,
-				Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Pool, c.get().Bench.Instance) },
-			},
-		},
-		{
-			ID:    stepCordon,
-			Title: "Cordon " + donor,
-			After: []string{stepProtect, stepProtectWorkbench},
-			Skip:  c.outOfService(v),
-			Do:    c.cordon,
-			Undo: &workflow.Undo{
-				ID:     undoUncordon,
-				Title:  "Uncordon " + donor,
-				When:   []string{stepSnapshot},
-				Needs:  []string{undoStart},
-				Do:     c.uncordon,
-				Manual: func() string { return "kubectl uncordon " + donor },
-			},
-		},
-		{
-			ID:       stepDrain,
-			Title:    "Drain " + donor,
-			Usual:    time.Minute,
-			Deadline: deadline,
-			After:    []string{stepCordon},
-			Skip:     c.outOfService(v),
-			Do:       c.drain,
-		},
-		{
-			ID:       stepStop,
-			Title:    cmp.Or(workflow.SkipIf(c.req.Deallocate, "Deallocate "), "Power off ") + donor,
-			Usual:    150 * time.Second,
-			Deadline: 20 * time.Minute,
-			Every:    time.Second,
-			After:    []string{stepDrain},
-			Skip:     c.outOfService(v),
-			Do:       c.stop,
-			Undo: &workflow.Undo{
-				ID:       undoStart,
-				Title:    "Start " + donor + ", and wait until it is Ready",
-				Usual:    2 * time.Minute,
-				Deadline: 40 * time.Minute,
-				When:     []string{stepSnapshot},
-				Do:       c.start,
-				Manual:   c.manualStart,
-			},
-		},
-		{
-			ID:       stepFlush,
-			Title:    "Flush " + donor + "'s file systems to their disks",
-			Usual:    5 * time.Second,
-			Deadline: 5 * time.Minute,
-			After:    []string{stepProtect, stepProtectWorkbench},
-			Skip:     v.copied(),
-			Do:       c.flush,
-			Undo: &workflow.Undo{
-				ID:       undoDeleteFlush,
-				Title:    "Delete the flush pod",
-				Deadline: 5 * time.Minute,
-				When:     []string{stepSnapshot},
-				Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
-					return done, c.Cluster.ForceDeleteJob(ctx, flushPod(c.get().Pool))
+				ID:    undoUnprotectWorkbench,
+				Title: "Restore the workbench's protection",
+				Usual: 15 * time.Second,
+				When:  []string{stepSave},
+				Needs: []string{undoDetach},
+				Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+					return c.donor.Unprotect(ctx, p, c.bench())
 				},
-				Manual: func() string { return "kubectl delete pod -n " + c.Namespace + " " + flushPod(c.get().Pool) },
+				Manual: func() string {
+					return donor.ManualUnprotect(c.get().Bench.Node, c.get().Bench.Pool, c.get().Bench.Instance)
+				},
 			},
-		},
-		{
-			ID:             stepSnapshot,
-			Title:          "Take a snapshot of " + donor + "'s OS disk",
-			Usual:          6 * time.Second,
-			Deadline:       30 * time.Minute,
-			Every:          time.Second / 2,
-			After:          []string{cmp.Or(workflow.SkipIf(c.req.Online, stepFlush), stepStop)},
-			Skip:           v.copied(),
-			EffectMayExist: v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags),
-			Do:             c.snapshot,
-			Undo:           c.deleteSnapshot(undoDeleteSnapshot, "Delete the snapshot of the donor's disk", names.Snapshot),
-		},
-		{
-			ID:       stepConfirmBoot,
-			Title:    "Confirm that " + donor + " did not boot while its disk was copied",
-			Usual:    150 * time.Second,
-			Deadline: 20 * time.Minute,
-			Every:    5 * time.Second,
-			After:    []string{stepSnapshot},
-			Skip:     workflow.SkipIf(v.copied() != "" && c.get().BootID == "", "confirmed when the snapshot was taken"),
-			Do:       c.confirmBoot,
 		},
 	}
 }
@@ -215,7 +96,7 @@ func (c *capture) copyRows(v view) workflow.Table {
 			ID:       stepHoldReboots,
 			Title:    "Block kured reboots",
 			Deadline: 2 * time.Hour,
-			After:    []string{stepSnapshot},
+			After:    []string{donor.StepSnapshot},
 			Skip:     v.generalized(),
 			Do:       c.holdReboots,
 			Undo: &workflow.Undo{
@@ -239,7 +120,7 @@ func (c *capture) copyRows(v view) workflow.Table {
 			Title:          "Create a copy of the disk from the snapshot",
 			Usual:          10 * time.Second,
 			Deadline:       30 * time.Minute,
-			After:          []string{stepSnapshot},
+			After:          []string{donor.StepSnapshot},
 			Skip:           v.generalized(),
 			EffectMayExist: v.WorkDisk != nil && v.made(plan.AtGeneralized, v.WorkDisk.Tags) && v.WorkDisk.ManagedBy == "",
 			Do:             c.workDisk,
@@ -250,8 +131,8 @@ func (c *capture) copyRows(v view) workflow.Table {
 				Deadline: 30 * time.Minute,
 				When:     []string{stepGeneralizedSnapshot},
 				Needs:    []string{undoDetach},
-				Do:       c.deleteCopy(names.WorkDisk),
-				Manual:   manualDelete("disk", names.WorkDisk),
+				Do:       c.donor.DeleteCopy(names.WorkDisk),
+				Manual:   donor.ManualDelete("disk", names.WorkDisk),
 			},
 		},
 		{
@@ -307,7 +188,7 @@ func (c *capture) copyRows(v view) workflow.Table {
 			Skip:           v.generalized(),
 			EffectMayExist: v.Generalized != nil && v.made(plan.AtGeneralized, v.Generalized.Tags),
 			Do:             c.generalizedSnapshot,
-			Undo:           c.deleteSnapshot(undoDeleteGeneralizedSnapshot, "Delete the snapshot of the generalised copy", names.Generalized),
+			Undo:           c.donor.UndoSnapshot(undoDeleteGeneralizedSnapshot, "Delete the snapshot of the generalised copy", version.StepVersion, names.Generalized),
 		},
 	}
 }
@@ -316,9 +197,9 @@ func (c *capture) copyRows(v view) workflow.Table {
 // donor does not boot again, no node may be made from its disk.
 func (c *capture) versionRows(v view) workflow.Table {
 	unjudged := c.judged(v)
-	after := []string{version.StepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
+	after := []string{version.StepDefinition, stepGeneralizedSnapshot, donor.UndoStart, donor.UndoUncordon, donor.UndoUnprotect}
 	if c.req.Online {
-		after = append(after, stepConfirmBoot)
+		after = append(after, donor.StepConfirmBoot)
 	}
 	create, judge := c.canary.Rows(version.StepVersion, unjudged)
 	point, extensions, grow := c.model.Rows(v.published(), version.StepVersion, canary.StepJudge, version.StepLive)

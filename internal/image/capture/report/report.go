@@ -14,6 +14,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
+// ExitFlags is what ortet-node ends with if it cannot read its flags.
+const ExitFlags = 64
+
 // A Disk is what a capture knows of the disk of which a report is.
 type Disk struct {
 	Request        plan.Request

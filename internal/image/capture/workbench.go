@@ -9,94 +9,13 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/image/capture/version"
+	"github.com/ortet/ortet/internal/image/capture/donor"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// copyAt reads a snapshot or disk that is, or may become, a copy of the donor's.
-func (c *capture) copyAt(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
-	if id.Segment("snapshots") == "" {
-		return c.Cloud.Disk(ctx, id)
-	}
-	s, err := c.Cloud.Snapshot(ctx, id)
-	return fleet.Disk{Tags: s.Tags, ProvisioningState: s.ProvisioningState}, err
-}
-
-// ensureCopy creates a snapshot or disk. What an earlier capture left under its name, and
-// what failed, is deleted first.
-func (c *capture) ensureCopy(ctx context.Context, p *workflow.Pass, create fleet.Change) (workflow.Wait, error) {
-	stale, id := false, create.Target()
-	w, err := p.Ensure(ctx, create, func(ctx context.Context) (bool, error) {
-		x, err := c.copyAt(ctx, id)
-		if err != nil {
-			return false, fleet.IgnoreNotFound(err)
-		}
-		by := x.Tags[fleet.TagCapture]
-		if by == "" || by != c.name && x.ManagedBy != "" {
-			return false, fleet.Invalid(create.Verb(), string(id), "detach and delete it if it is not needed", "it exists, and is not this capture's")
-		}
-		stale = by != c.name || x.ProvisioningState == plan.Failed
-		return stale || x.ProvisioningState == plan.Succeeded, nil
-	})
-	if err != nil || w.RequeueAfter > 0 || !stale {
-		return w, err
-	}
-	return workflow.GoOn(c.deleteCopy(id)(ctx, p))
-}
-
-// deleteCopy deletes a snapshot or disk that Ortet made.
-func (c *capture) deleteCopy(id fleet.ResourceID) workflow.Act {
-	var change fleet.Change = fleet.DeleteDisk{ID: id}
-	if id.Segment("snapshots") != "" {
-		change = fleet.DeleteSnapshot{ID: id}
-	}
-	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		return p.Ensure(ctx, change, workflow.Gone(c.copyAt, id, func(x fleet.Disk) bool { return x.Tags[fleet.TagCapture] == "" }))
-	}
-}
-
-// snapshot copies the donor's OS disk. It counts only if the donor is stopped before and
-// after it or, with --online, runs all the time.
-func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	c.set(func(s *state) { s.BuiltAt = cmp.Or(s.BuiltAt, c.Now().UTC().Format(fleet.BuiltAtLayout)) })
-	s := c.get()
-	if c.req.Online && c.Now().Sub(c.flushed) >= flushFresh {
-		if _, err := c.Cloud.Snapshot(ctx, s.Names.Snapshot); fleet.Is(err, fleet.KindNotFound) {
-			return workflow.GoOn(c.flush(ctx, p))
-		}
-	}
-	w, err := c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil),
-		Closed: true, Encryption: s.Encryption})
-	if err != nil || w.RequeueAfter > 0 {
-		return w, err
-	}
-	if c.req.Online {
-		return done, c.stayed(ctx)
-	}
-	i, err := c.donorInstance(ctx)
-	if err == nil && !isDown(i) {
-		err = fleet.Invalid("create snapshot", string(s.Instance), "", "the donor is %s: it was started while its disk was copied", i.Power)
-	}
-	return done, err
-}
-
-func (c *capture) deleteSnapshot(undo, title string, id fleet.ResourceID) *workflow.Undo {
-	return &workflow.Undo{
-		ID:     undo,
-		Title:  title,
-		Usual:  5 * time.Second,
-		When:   []string{version.StepVersion},
-		Keep:   journal.Done,
-		Do:     c.deleteCopy(id),
-		Manual: manualDelete("snapshot", id),
-	}
-}
-
-func manualDelete(kind string, id fleet.ResourceID) func() string {
-	return func() string { return fmt.Sprintf("az %s delete --ids %s", kind, id) }
-}
+// done is the Wait of an act that is done.
+var done = workflow.Wait{}
 
 // rebootHolder is distinct for captures of two pools that begin in one second.
 func (c *capture) rebootHolder() string { return c.name + "/" + c.get().Pool.Name() }
@@ -118,21 +37,8 @@ func (c *capture) holdReboots(ctx context.Context, p *workflow.Pass) (workflow.W
 // protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
 // instance's policy, the cluster's the Node's annotation.
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	b := c.get().Bench
-	w, err := c.protectNode(ctx, p, b.Node, fleet.AnnotationWorkbench, string(c.get().Pool))
+	w, err := c.donor.Protect(ctx, p, c.bench(), string(c.get().Pool))
 	return w, c.onBench(ctx, err)
-}
-
-// usedByOthers returns an error if another capture uses the node, as donor or workbench:
-// the first of the two to end would remove its protection.
-func (c *capture) usedByOthers(node fleet.Node) error {
-	if by := plan.UsedBy(node, c.get().Pool); by != "" {
-		return fleet.Invalid("use", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
-	}
-	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked && node.Name != c.req.Node {
-		return fleet.Invalid("use workbench", "node "+node.Name, "", "it is being captured")
-	}
-	return nil
 }
 
 // onBench is the error of an act on the workbench: if that is lost, the run is planned
@@ -149,9 +55,9 @@ func (c *capture) onBench(ctx context.Context, err error) error {
 // is not Ready for less than silent.
 func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 	b := c.get().Bench
-	i, err := c.benchInstance(ctx)
+	i, err := c.bench().Read(ctx, c.Cloud)
 	node, nodeErr := c.Cluster.Node(ctx, b.Node)
-	used := c.usedByOthers(node)
+	used := c.donor.UsedByOthers(node)
 	var why string
 	switch {
 	case fleet.Is(err, fleet.KindNotFound):
@@ -162,7 +68,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 		return nil //nolint:nilerr // not known
 	case i.ProvisioningState == plan.Deleting:
 		why = "its instance is being deleted"
-	case isDown(i):
+	case donor.IsDown(i):
 		why = "its instance is " + string(i.Power)
 	case node.BootID != b.BootID:
 		why = "it booted again"
@@ -172,7 +78,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 		why = "it is cordoned"
 	case used != nil:
 		why = used.Error()
-	case c.stillIs(fleet.AnnotationWorkbench, node, i) != nil:
+	case c.bench().Is(node, i) != nil:
 		why = "its Node is not it any more"
 	default:
 		return nil
@@ -184,7 +90,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
 // workDisk has an SKU that every VM size can attach.
 func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	return c.ensureCopy(ctx, p, fleet.CreateDisk{
+	return c.donor.EnsureCopy(ctx, p, fleet.CreateDisk{
 		ID: s.Names.WorkDisk, Location: s.Location, Zone: s.Bench.Zone, SKU: "StandardSSD_LRS", Source: s.Names.Snapshot, Tags: c.tags(nil),
 		Encryption: s.Encryption,
 	})
@@ -194,10 +100,10 @@ func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	s := c.get()
 	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN},
 		func(ctx context.Context) (bool, error) {
-			i, err := c.benchInstance(ctx)
+			i, err := c.bench().Read(ctx, c.Cloud)
 			is := err == nil && attached(i, s.Names.WorkDisk)
 			if err == nil && !is && !p.Begun() {
-				err = c.still(ctx, fleet.AnnotationWorkbench, i)
+				err = c.bench().Still(ctx, c.Cluster, i)
 			}
 			return is && !azure.Busy(i.ProvisioningState), err
 		})
@@ -211,7 +117,7 @@ func attached(i fleet.Instance, disk fleet.ResourceID) bool {
 func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	return p.Ensure(ctx, fleet.DetachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
-		i, err := c.benchInstance(ctx)
+		i, err := c.bench().Read(ctx, c.Cloud)
 		return fleet.Is(err, fleet.KindNotFound) || err == nil && !attached(i, s.Names.WorkDisk), fleet.IgnoreNotFound(err)
 	})
 }
@@ -226,6 +132,12 @@ func (c *capture) manualDetach() string {
 // version.
 func (c *capture) generalizedSnapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	return c.ensureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk,
+	return c.donor.EnsureCopy(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk,
 		Tags: c.imageTags(), Encryption: s.Encryption})
+}
+
+// bench is the workbench, which may be of any pool, or of none.
+func (c *capture) bench() donor.Used {
+	b := c.get().Bench
+	return donor.Used{Mark: fleet.AnnotationWorkbench, Node: b.Node, Instance: b.Instance, VMID: b.VMID, UID: b.UID}
 }
