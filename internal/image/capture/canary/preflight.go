@@ -154,13 +154,11 @@ func (c *Canary) Inspected(ctx context.Context, report wire.GeneralizeReport) (p
 		return nil, err
 	}
 	saved, unread := slices.Clone(report.NoProtected), false
-	for _, text := range report.Unsaved {
-		what, readable := strings.CutSuffix(text, ": "+wire.NoSealKey)
-		kind, name, _ := strings.Cut(what, " ")
-		if readable && kind == string(wire.ProtectedSettings) {
-			saved = append(saved, name)
+	for _, i := range report.Lacks() {
+		if i.Readable && i.Kind == wire.ProtectedSettings {
+			saved = append(saved, i.Name)
 		}
-		unread = unread || !readable && strings.HasPrefix(text, string(wire.CustomData))
+		unread = unread || !i.Readable && i.Kind == wire.CustomData
 	}
 	if !v.LearnsOriginal {
 		saved = nil

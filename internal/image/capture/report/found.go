@@ -48,7 +48,7 @@ func (f *Found) Learn(h *plan.Inherited, d Disk, report wire.GeneralizeReport, c
 		if e.KeyVault == nil && sha != "" {
 			e.ProtectedSHA256 = learn(e.ProtectedSHA256, e.Name, sha, wire.ProtectedSettings)
 		}
-		named := slices.ContainsFunc(report.Unsaved, func(text string) bool { return strings.Contains(text, e.Handler()) })
+		named := slices.ContainsFunc(report.Lacks(), func(i wire.UnsavedItem) bool { return strings.Contains(i.Name, e.Handler()) })
 		if e.HasProtectedSettings && e.ProtectedSHA256 == "" && slices.Contains(d.ToDelete, e.Name) && !named {
 			f.Unsaved = append(f.Unsaved, "protected settings of extension "+e.Name+": the donor's disk has none of them")
 		}

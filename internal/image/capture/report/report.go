@@ -130,5 +130,5 @@ func (d Disk) Problems(report wire.GeneralizeReport, most int) (p plan.Problems)
 
 // CustomDataUnread reports whether there may be customData that could not be read.
 func CustomDataUnread(report wire.GeneralizeReport) bool {
-	return slices.ContainsFunc(report.Unsaved, func(s string) bool { return strings.HasPrefix(s, string(wire.CustomData)) })
+	return slices.ContainsFunc(report.Lacks(), func(i wire.UnsavedItem) bool { return i.Kind == wire.CustomData })
 }
