@@ -85,7 +85,6 @@ func valueOf(annotations map[string]string, key string) *string {
 // Protect protects a node and its instance. It marks the Node first, and only if that is
 // unchanged since it was read: of two captures in the same second one has to read it again.
 func (d *Donor) Protect(ctx context.Context, p *workflow.Pass, u Used, value string) (workflow.Wait, error) {
-	s := d.Of()
 	node, err := d.Cluster.Node(ctx, u.Node)
 	if err = cmp.Or(err, d.UsedByOthers(node)); err != nil {
 		return done, err
@@ -111,7 +110,7 @@ func (d *Donor) Protect(ctx context.Context, p *workflow.Pass, u Used, value str
 	if err == nil && node.Annotations[mark] != value {
 		err = d.Cluster.AnnotateUnchanged(ctx, node, map[string]*string{fleet.AnnotationScaleDownDisabled: new("true"), mark: &value})
 		if err == nil && isDonor {
-			d.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+s.Capture+")")
+			d.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+d.Of().Capture+")")
 		}
 	}
 	if err == nil && !p.Begun() {
@@ -215,8 +214,7 @@ func (d *Donor) UsedByOthers(node fleet.Node) error {
 // released records a Kubernetes Event on the donor's Node at the end of its protection.
 // What failed after the copy of its disk, as a workbench that another took the place of, is not its failure.
 func (d *Donor) released(ctx context.Context, node fleet.Node, copied bool) {
-	s := d.Of()
-	reason, text := "CaptureGaveBack", "returned to service ("+s.Capture+")"
+	reason, text := "CaptureGaveBack", "returned to service ("+d.Of().Capture+")"
 	_, steps := d.Recorded()
 	for _, x := range slices.Backward(steps) {
 		if x.Failure != "" && reason != "CaptureDonorLost" && !copied {

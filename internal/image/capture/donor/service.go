@@ -30,12 +30,11 @@ func (d *Donor) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 }
 
 func (d *Donor) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := d.Of()
 	var was bool
 	if there, err := p.Saved(&was); !there || err != nil || was {
 		return done, err
 	}
-	return done, fleet.IgnoreNotFound(d.Cluster.SetUnschedulable(ctx, s.Request.Node, false))
+	return done, fleet.IgnoreNotFound(d.Cluster.SetUnschedulable(ctx, d.Of().Request.Node, false))
 }
 
 func (d *Donor) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
