@@ -167,6 +167,16 @@ func ActionsOf(changes ...fleet.Change) []string {
 	return slices.Compact(all)
 }
 
+// ActionsIn returns the actions that changes of a pool need on its group. That a disk encryption
+// set may be read, reading it shows.
+func ActionsIn(pool fleet.Pool, changes []fleet.Change) []string {
+	all := slices.DeleteFunc(ActionsOf(changes...), func(a string) bool { return a == ReadEncryptionSet })
+	if pool.Flexible() {
+		all = OfFlexible(all)
+	}
+	return all
+}
+
 // OfFlexible returns the actions that the same changes need in a Flexible scale set,
 // sorted: its members are virtual machines, but for their protection, which the scale
 // set's API sets (documentation of instance protection, API version 2023-09-01).

@@ -88,3 +88,15 @@ type Cloud interface {
 	Reader
 	Changer
 }
+
+// VersionsOf lists the versions of image definitions, none of one that does not exist.
+func VersionsOf(ctx context.Context, r Reader, definitions ...fleet.ResourceID) (versions []fleet.ImageVersion, err error) {
+	for _, id := range definitions {
+		more, err := r.Versions(ctx, id)
+		if fleet.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		versions = append(versions, more...)
+	}
+	return versions, nil
+}

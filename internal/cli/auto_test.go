@@ -32,6 +32,7 @@ type pooled struct {
 	fails    map[string]error // by node
 	show     poolShow
 	request  capture.Request
+	checked  bool
 	captured []string
 	nameless bool // no resource group is named by the credentials
 }
@@ -120,12 +121,12 @@ func (p *pooled) Plan(_ context.Context, q capture.Request) (plan.Plan, error) {
 	return plan.Plan{Kind: capture.Kind, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []plan.Step{{ID: "drain", Title: "Drain " + q.Node}}}, nil
 }
 
-func (p *pooled) Capture(_ context.Context, q capture.Request) (capture.Result, error) {
+func (p *pooled) Capture(_ context.Context, q capture.Request, checks ...func(context.Context) error) (capture.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pool := p.poolOf(q.Node)
 	p.show(pool).Report(event("stop", "Power off "+q.Node, workflow.EventBegun, 0, ""))
-	p.request, p.captured = q, append(p.captured, q.Node)
+	p.request, p.checked, p.captured = q, len(checks) == 1, append(p.captured, q.Node)
 	r := capture.Result{
 		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: plan.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
 		Timing: capture.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
@@ -363,7 +364,7 @@ func TestPolicyFlags(t *testing.T) {
 func TestCaptureOfPools(t *testing.T) {
 	p := newPooled()
 	code, out, err := p.run(t, "capture --all --history 5")
-	if code != workflow.ExitNeedsPerson || p.request.History != 5 || p.request.Check == nil {
+	if code != workflow.ExitNeedsPerson || p.request.History != 5 || !p.checked {
 		t.Errorf("code %d, want the gravest; the request is %+v", code, p.request)
 	}
 	golden(t, "capture-pools", out)

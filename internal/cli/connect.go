@@ -87,9 +87,9 @@ type services struct {
 }
 
 // Capture is that of capture.Service, and is shown from its begin.
-func (s services) Capture(ctx context.Context, q capture.Request) (capture.Result, error) {
+func (s services) Capture(ctx context.Context, q capture.Request, checks ...func(context.Context) error) (capture.Result, error) {
 	ended := s.show.Preflight()
-	result, err := s.Service.Capture(ctx, q)
+	result, err := s.Service.Capture(ctx, q, checks...)
 	ended(err)
 	return result, err
 }

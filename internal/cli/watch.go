@@ -158,8 +158,8 @@ func (c captured) notes() []string {
 }
 
 // captureAndWatch captures, and watches what went live if w says for how long.
-func (s services) captureAndWatch(ctx context.Context, q capture.Request, w watch.Request) (captured, error) {
-	result, err := s.Capture(ctx, q)
+func (s services) captureAndWatch(ctx context.Context, q capture.Request, w watch.Request, checks ...func(context.Context) error) (captured, error) {
+	result, err := s.Capture(ctx, q, checks...)
 	if err != nil || w.For == 0 {
 		return captured{Result: result}, err
 	}
@@ -189,7 +189,7 @@ type watching struct {
 }
 
 // Capture implements auto.Service.
-func (s watching) Capture(ctx context.Context, q capture.Request) (capture.Result, error) {
-	result, err := s.captureAndWatch(ctx, q, s.request)
+func (s watching) Capture(ctx context.Context, q capture.Request, checks ...func(context.Context) error) (capture.Result, error) {
+	result, err := s.captureAndWatch(ctx, q, s.request, checks...)
 	return result.Result, err
 }

@@ -105,3 +105,8 @@ func IgnoreNotFound(err error) error {
 	}
 	return err
 }
+
+// Invalid returns an error of KindInvalid.
+func Invalid(op, on, remedy, format string, args ...any) error {
+	return &Error{Op: op, Resource: on, Kind: KindInvalid, Remedy: remedy, Err: fmt.Errorf(format, args...)}
+}

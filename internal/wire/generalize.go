@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // GeneralizeLine is one line of what `ortet-node generalize` prints on standard
 // output: either progress for the person who watches, or, last, the report.
@@ -49,6 +52,8 @@ type GeneralizeReport struct {
 	Saved []SealedItem `json:"saved,omitempty"`
 	// Unsaved names what should have been saved and could not, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
+	// Missing is Unsaved as data. A report of an earlier release has the sentences only: see Lacks.
+	Missing []UnsavedItem `json:"missing,omitempty"`
 	// NoProtected names the extension handlers whose settings on the disk have no
 	// protected ones.
 	NoProtected []string `json:"noProtected,omitempty"`
@@ -129,6 +134,32 @@ type ImageStore struct {
 // NoSealKey ends an entry of GeneralizeReport.Unsaved, "KIND NAME: …", for what could be read, as
 // at an inspection.
 const NoSealKey = "there is no key to seal it to (--seal-to)"
+
+// An UnsavedItem is what should have been saved and could not.
+type UnsavedItem struct {
+	Kind     SealedKind `json:"kind"`
+	Name     string     `json:"name,omitempty"`     // as that of a SealedItem
+	Readable bool       `json:"readable,omitempty"` // there was no key to seal it to, as at an inspection
+}
+
+// Lacks returns Missing, for a report of an earlier release by the sentences of Unsaved.
+func (r GeneralizeReport) Lacks() []UnsavedItem {
+	if len(r.Missing) > 0 {
+		return r.Missing
+	}
+	var all []UnsavedItem
+	for _, text := range r.Unsaved {
+		what, why, _ := strings.Cut(text, ": ")
+		kind, name, _ := strings.Cut(what, " ")
+		if handler, is := strings.CutPrefix(what, "protected settings of "); is {
+			kind, name = string(ProtectedSettings), handler
+		}
+		if k := SealedKind(kind); k == CustomData || k == ProtectedSettings {
+			all = append(all, UnsavedItem{k, name, why == NoSealKey})
+		}
+	}
+	return all
+}
 
 // SealedKind says what a SealedItem holds.
 type SealedKind string

@@ -82,6 +82,15 @@ func (r GeneralizeReport) Validate() error {
 	for _, f := range r.Findings {
 		errs = append(errs, f.validate())
 	}
+	if len(r.Missing) > maxList {
+		return fmt.Errorf("%d missing items, want at most %d", len(r.Missing), maxList)
+	}
+	for _, i := range r.Missing {
+		if i.Kind != CustomData && i.Kind != ProtectedSettings {
+			errs = append(errs, fmt.Errorf("unknown kind %q of a missing item", clip(string(i.Kind))))
+		}
+		errs = append(errs, checkText("missing item", i.Name, maxName))
+	}
 	if len(r.Stores) > maxList {
 		return fmt.Errorf("%d image stores, want at most %d", len(r.Stores), maxList)
 	}

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -120,4 +121,26 @@ func FuzzParseGeneralizeLine(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestLacks reads what a report lacks: its data, or the sentences of an earlier release.
+func TestLacks(t *testing.T) {
+	const handler = "Microsoft.Azure.Extensions.CustomScript"
+	for name, c := range map[string]struct {
+		report GeneralizeReport
+		want   []UnsavedItem
+	}{
+		"nothing": {},
+		"data, in other words": {GeneralizeReport{Unsaved: []string{"the settings of cse are sealed"}, Missing: []UnsavedItem{{Kind: ProtectedSettings, Name: handler}}},
+			[]UnsavedItem{{Kind: ProtectedSettings, Name: handler}}},
+		"customData not read":         {GeneralizeReport{Unsaved: []string{"customData: ovf-env.xml: no XML"}}, []UnsavedItem{{Kind: CustomData}}},
+		"customData, no key":          {GeneralizeReport{Unsaved: []string{"customData: " + NoSealKey}}, []UnsavedItem{{Kind: CustomData, Readable: true}}},
+		"protected settings not read": {GeneralizeReport{Unsaved: []string{"protected settings of " + handler + ": larger than 1 MiB"}}, []UnsavedItem{{Kind: ProtectedSettings, Name: handler}}},
+		"protected settings, no key":  {GeneralizeReport{Unsaved: []string{"protectedSettings " + handler + ": " + NoSealKey}}, []UnsavedItem{{Kind: ProtectedSettings, Name: handler, Readable: true}}},
+		"an earlier run's end":        {report: GeneralizeReport{Unsaved: []string{"an earlier run of this capture got to its end on this disk"}}},
+	} {
+		if got := c.report.Lacks(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
 }

@@ -157,13 +157,16 @@ func literals(t *testing.T, folder string, f func(parents []ast.Node, value stri
 // problemCode is how reasons to refuse are spelled.
 var problemCode = regexp.MustCompile(`^[A-Z][a-zA-Z]{3,}$`)
 
+// stepID is how the ids of steps and undos are named, of parts of a workflow too.
+var stepID = regexp.MustCompile(`^([sS]tep|[uU]ndo)`)
+
 // Whoever is refused finds the code, and whoever sees a step its meaning.
 func TestProblemsAndStepsAreDocumented(t *testing.T) {
 	page := read(t, "docs/reference/capture.md")
 	codes, steps := 0, 0
 	step := func(parents []ast.Node, value string) {
 		id, ok := parents[len(parents)-1].(*ast.ValueSpec) // stepDrain = "drain"
-		if !ok || len(id.Names) != 1 || !strings.HasPrefix(id.Names[0].Name, "step") && !strings.HasPrefix(id.Names[0].Name, "undo") {
+		if !ok || len(id.Names) != 1 || !stepID.MatchString(id.Names[0].Name) {
 			return
 		}
 		steps++

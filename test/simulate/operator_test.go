@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -284,7 +284,7 @@ func (w *world) countGrown(p *process) {
 	}
 	n, of := int64(0), low(p.capture.Version)
 	for _, i := range w.instancesOf("") { // one that Azure could not make is of no image
-		if slices.ContainsFunc(p.capture.NewNodes, func(x capture.NewNode) bool { return x.Instance == i.name }) {
+		if slices.ContainsFunc(p.capture.NewNodes, func(x plan.NewNode) bool { return x.Instance == i.name }) {
 			n++
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // A Service captures: capture.Service.
 type Service interface {
-	Capture(ctx context.Context, request capture.Request) (capture.Result, error)
+	Capture(ctx context.Context, request capture.Request, checks ...func(context.Context) error) (capture.Result, error)
 	Plan(ctx context.Context, request capture.Request) (plan.Plan, error)
 	Status(ctx context.Context, pools []fleet.ResourceID) ([]capture.PoolStatus, error)
 }
@@ -38,7 +38,7 @@ type Config struct {
 	// Groups are the resource groups that all pools are looked for in: a Node's own word is
 	// not enough to work on a scale set.
 	Groups []fleet.ResourceID
-	// Request is that of every capture, but for its Node and Check.
+	// Request is that of every capture, but for its Node.
 	Request capture.Request
 	// MaxParallel is how many pools are captured at a time; less than 1 means 4.
 	MaxParallel int

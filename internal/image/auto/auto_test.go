@@ -92,7 +92,7 @@ func (w *world) Plan(_ context.Context, q capture.Request) (plan.Plan, error) {
 	return plan.Plan{Donor: q.Node}, nil
 }
 
-func (w *world) Capture(ctx context.Context, q capture.Request) (capture.Result, error) {
+func (w *world) Capture(ctx context.Context, q capture.Request, checks ...func(context.Context) error) (capture.Result, error) {
 	w.mu.Lock()
 	w.running++
 	w.most = max(w.most, w.running)
@@ -111,7 +111,7 @@ func (w *world) Capture(ctx context.Context, q capture.Request) (capture.Result,
 	w.mu.Unlock()
 	var err error
 	if !resumed {
-		err = q.Check(ctx)
+		err = checks[0](ctx)
 	}
 	time.Sleep(time.Millisecond) // long enough for others to begin
 	w.mu.Lock()

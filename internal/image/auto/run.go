@@ -167,8 +167,7 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Observation, all, dryRu
 		}
 		return err
 	}
-	q.Check = func(ctx context.Context) error { return a.check(ctx, r.Pool, r.Donor, all) }
-	result, err := a.c.Service(r.Pool).Capture(ctx, q)
+	result, err := a.c.Service(r.Pool).Capture(ctx, q, func(ctx context.Context) error { return a.check(ctx, r.Pool, r.Donor, all) })
 	r.Capture = &result
 	switch {
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
@@ -31,7 +32,7 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 	err = a.Runner(fmt.Sprint(a.runs.Add(1)), &a.Summary).Run(ctx, r.Pool, a)
 	if err == nil {
 		r.Capture, r.Donor, r.Abandoned = rec.Name, rec.Subject, true
-		err = a.remains(ctx, rec.Steps[stepModel].Change != "")
+		err = a.remains(ctx, rec.Steps[model.StepModel].Change != "")
 	}
 	notes, steps := a.Recorded()
 	// What becomes of the open capture was reported before it was done: the result says it.
@@ -77,7 +78,7 @@ func (c *capture) remains(ctx context.Context, changes bool) error {
 		c.Note("what it leaves in Azure could not be read: %v", errors.Join(err, poolErr))
 	case err != nil || v.Tags[fleet.TagCapture] != c.name && !changes: // there is none of its own
 	case poolErr == nil && (pool.Model.Image.Exact().Equal(v.ID) || pool.Model.Image.LatestOf().Equal(v.ID.Parent()) && !v.ExcludeFromLatest):
-		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: stepModel, Err: errors.New("new nodes come from its version already"),
+		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: model.StepModel, Err: errors.New("new nodes come from its version already"),
 			Ended: "what came before was undone, and the capture is closed; nodes that it added and extensions that it deleted stay so",
 			Left:  []string{"the model names " + workflow.SkipIf(pool.Model.Image.Exact() == "", "the latest version, ") + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
 	case v.Tags[fleet.TagCapture] == c.name:

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,11 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/model"
+	"github.com/ortet/ortet/internal/image/capture/version"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/journal"
@@ -32,6 +36,9 @@ const Kind = "capture"
 
 // A Request says which node to capture, and how.
 type Request = plan.Request
+
+// Published is an image version as another tool needs it.
+type Published = version.Published
 
 // A Result says what a capture did, as far as it came if it failed.
 type Result struct {
@@ -53,7 +60,7 @@ type Result struct {
 	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
 	Canary          []prove.Finding  `json:"canary,omitempty"`   // of each clone, as it was seen last
-	NewNodes        []NewNode        `json:"newNodes,omitempty"` // that were added
+	NewNodes        []plan.NewNode   `json:"newNodes,omitempty"` // that were added
 	Timing          Timing           `json:"timing"`
 }
 
@@ -117,11 +124,16 @@ func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 // A capture is one call of Capture or Plan, as a workflow.
 type capture struct {
 	*Service
-	*ScaleSet
 	workflow.Summary
-	asked    Request          // by this command
+	asked    Request // by this command
+	checks   []func(context.Context) error
 	abandons bool             // undoes the open record and begins nothing
 	found    fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
+
+	donor   donor.Donor
+	version version.Version
+	canary  canary.Canary
+	model   model.Model
 
 	mu     sync.Mutex
 	req    Request // of the record
@@ -131,32 +143,27 @@ type capture struct {
 	result Result
 
 	// Of this process alone.
-	definitions []fleet.ResourceID // of the pool, as the plan found them, with that of the version
-	builds      int                // of the version, that Azure failed
-	deleting    fleet.ResourceID   // version that prune deletes
-	pruneFails  bool               // deleting is a version that Azure failed to build
-	tried       map[string]bool    // versions that it tried to delete
-	flushing    time.Time          // since when the pod that flushes the donor's disk is there; zero: it is not
-	flushed     time.Time          // when the flush that has ended began; zero: by another process
-	inspected   bool               // the inspection pod is created
-	lost        []string           // workbenches, by node: another that can serve takes their place
-	grew        bool               // this capture asked for new nodes, or waited for them
-	reported    time.Time          // by the donor's kubelet, when its instance ran again and its boot was not new
-	gone        bool               // the donor of the open record: its instance, or its Node as a member of the scale set
-	judging     judging
+	definitions []fleet.ResourceID        // of the pool, as the plan found them, with that of the version
+	inspected   bool                      // the inspection pod is created
+	lost        []string                  // workbenches, by node: another that can serve takes their place
+	gone        bool                      // the donor of the open record: its instance, or its Node as a member of the scale set
 	sizes       map[string]fleet.SizeInfo // that were looked up, by lower-case name
 }
 
 func (s *Service) capture(q Request) *capture {
 	q = q.WithDefaults()
-	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
+	c := &capture{Service: s, asked: q, req: q, result: Result{Donor: q.Node}}
+	c.parts()
+	return c
 }
 
 // Capture captures a node. An open record of the pool is resumed (the same donor) or
 // undone first. Errors are *workflow.Refused or *workflow.Outcome, or of a cluster
-// that does not answer. When ctx ends, the donor is returned to service first.
-func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
+// that does not answer. When ctx ends, the donor is returned to service first. A capture that is not
+// resumed calls checks under the pool lock before anything is changed; an error of one ends it.
+func (s *Service) Capture(ctx context.Context, q Request, checks ...func(context.Context) error) (Result, error) {
 	c := s.capture(q)
+	c.checks = checks
 	begin := s.Now()
 	err := c.run(ctx)
 	r, st := &c.result, c.get()
@@ -167,16 +174,17 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 	if st.ModelChanged || r.NothingToDo || c.req.PublishOnly && err == nil {
 		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, cmp.Or(st.BuiltFrom, c.req.Node)
 	}
-	if c.grew {
+	if c.model.Grew {
 		r.NewNodes = st.Growth.Nodes
 	}
 	if c.req.PublishOnly && err == nil {
-		p, unread := s.published(ctx, st)
+		p, unread := c.version.Read(ctx)
 		if r.Published = &p; unread != nil {
 			c.Note("what was published could not be read: %v", unread)
 		}
 	}
 	notes, steps := c.Recorded()
+	r.Pruned, r.Kept, r.Canary = c.version.Pruned, c.version.Kept, c.canary.Findings
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}
 	return *r, err
 }
@@ -199,17 +207,13 @@ func (c *capture) run(ctx context.Context) error {
 		return refused // the inspection changes nothing
 	}
 	out, _ := errors.AsType[*workflow.Outcome](err)
-	switch s := c.get(); {
+	switch {
 	case out == nil:
 	case out.Exit == workflow.ExitFailed:
-		out.Ended = c.endedAtCanary(out.Step)
-	case out.Exit == workflow.ExitNeedsPerson && out.Step == stepGrow:
-		command := "the same command" + workflow.SkipIf(c.req.Again, " without --again")
-		image := c.pool.Model.Image // as read before the nodes were asked for
-		out.Ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", s.Pool.Name(), cmp.Or(image.Exact().Name(), image.Text(), s.Names.Version.Name()))
-		if out.Left = append(out.Left, s.Growth.lacking(s.Pool.Name(), command)...); len(c.Next) > 0 {
-			out.Left = append(out.Left, "nothing watches the nodes of "+s.Names.Version.Name()+"; run ortet watch "+s.Pool.Name())
-		}
+		out.Ended = c.canary.Ended(out.Step)
+	case out.Exit == workflow.ExitNeedsPerson && out.Step == model.StepGrow:
+		ended, left := c.model.Ended()
+		out.Ended, out.Left = ended, append(out.Left, left...)
 	case out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0:
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
@@ -237,7 +241,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 			return pool, err
 		}
 	}
-	nodes, err := c.Nodes(ctx)
+	nodes, err := clones.Nodes(ctx, c.Cluster)
 	if err != nil {
 		return "", err
 	}
@@ -249,7 +253,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 			if nodeErr == nil {
 				c.gone = true
 			} else if json.Unmarshal(rec.State, &s) == nil && s.Instance != "" {
-				_, err = c.machine(ctx, s.Instance, s.VMID)
+				_, err = donor.Used{Instance: s.Instance, VMID: s.VMID}.Read(ctx, c.Cloud)
 				c.gone = fleet.Is(err, fleet.KindNotFound) // if it cannot be read, preflight says so
 			}
 			return pool, nil
@@ -282,22 +286,6 @@ func (s *Service) pools(ctx context.Context, nodes []fleet.Node) (pools []fleet.
 	return pools, nil
 }
 
-// released records a Kubernetes Event on the donor's Node at the end of its protection.
-// What failed after the copy of its disk, as a workbench that another took the place of, is not its failure.
-func (c *capture) released(ctx context.Context, node fleet.Node, copied bool) {
-	reason, text := "CaptureGaveBack", "returned to service ("+c.name+")"
-	_, steps := c.Recorded()
-	for _, s := range slices.Backward(steps) {
-		if s.Failure != "" && reason != "CaptureDonorLost" && !copied {
-			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure
-		}
-		if s.Failure != "" && s.Step == undoStart {
-			reason, text = "CaptureDonorLost", "did not come back after its disk was captured: "+s.Step+": "+s.Failure
-		}
-	}
-	c.Cluster.Event(ctx, node, reason != "CaptureGaveBack", reason, text)
-}
-
 // State implements workflow.Workflow. The key that opens what is saved does not
 // outlive the run.
 func (c *capture) State(closed bool) any {
@@ -312,7 +300,7 @@ func (c *capture) Kind() string { return Kind }
 
 // Restore implements workflow.Workflow. Names are derived from the pool, and instances
 // checked: who can write the Secret must not have Ortet change or delete what is not the pool's.
-// The id of a virtual machine does not name its pool, so acts on it ask Azure (donorInstance).
+// The id of a virtual machine does not name its pool, so acts on it ask Azure (donor.Used).
 func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err error) {
 	var q Request
 	var s state
@@ -321,16 +309,16 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	}
 	s.Names = plan.NamesOf(s.Pool, "").Of(cmp.Or(s.Names.Definition, plan.DefinitionOf(s.Pool)), s.Names.Version.Name())
 	s.Definition.ID = s.Names.Definition
-	donor, err := fleet.ParseMachine("azure://" + string(s.Instance))
+	machine, err := fleet.ParseMachine("azure://" + string(s.Instance))
 	_, benchErr := fleet.ParseMachine("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
 	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !plan.IsDefinitionOf(s.Pool, s.Names.Definition) ||
-		donor.UniformPool() != "" && !donor.UniformPool().Equal(s.Pool) ||
+		machine.UniformPool() != "" && !machine.UniformPool().Equal(s.Pool) ||
 		!fleet.ValidName(s.Names.Version.Name()) {
 		return nil, "", fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
 	c.set(func(old *state) { *old = s })
-	snapshot := r.Steps[stepSnapshot].State
+	snapshot := r.Steps[donor.StepSnapshot].State
 	copied := snapshot == journal.Done || snapshot == journal.Skipped
 	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
 	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
@@ -356,105 +344,9 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 		why = "it is older than 24 hours and took no snapshot"
 	}
 	c.result.Resumed = why == ""
-	c.grew = why == "" && r.Steps[stepGrow].State == journal.Done // it is one capture
+	c.model.Grew = why == "" && r.Steps[model.StepGrow].State == journal.Done // it is one capture
 	if differs && why == "" {
 		c.Note("the options of the open capture are used, not those of this command: to capture with these, give them again with --again")
 	}
 	return c.table(view{}), why, nil
-}
-
-// A state is what was chosen or observed and cannot be observed again. It is saved with
-// the record.
-type state struct {
-	Inherited
-	Names      plan.Names       `json:"names"`
-	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
-	Location   string           `json:"location"`
-	Instance   fleet.ResourceID `json:"instance"` // the donor's
-	VMID       string           `json:"vmId,omitempty"`
-	UID        string           `json:"uid,omitempty"` // of the donor's Node
-	Disk       fleet.ResourceID `json:"disk"`          // its OS disk when it was stopped
-	Addresses  []string         `json:"addresses,omitempty"`
-	Definition fleet.Definition `json:"definition"`
-	Encryption fleet.Encryption `json:"encryption,omitzero"` // of the copies and of the version
-	Replicas   int32            `json:"replicas,omitempty"`  // of the version
-	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
-	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
-
-	Unprotected bool `json:"unprotected,omitempty"` // Azure refuses to protect instances
-
-	Online string `json:"online,omitempty"` // when a donor that stayed in service was flushed: TagOnline
-	BootID string `json:"bootId,omitempty"` // its boot then, until that is confirmed
-
-	Reported time.Time `json:"reported,omitzero"` // its Node's, once the snapshot was complete
-
-	Stopped   bool `json:"stopped,omitempty"` // it was seen so
-	DonorGone bool `json:"donorGone,omitempty"`
-
-	NoKured      bool      `json:"noKured,omitempty"` // the cluster has no lock to hold
-	Bench        workbench `json:"workbench"`
-	Pod          string    `json:"pod,omitempty"`      // that was created
-	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
-	ModelChanged bool      `json:"modelChanged,omitempty"`
-	GrowTo       int64     `json:"growTo,omitempty"` // of an earlier release: Growth.Capacity
-
-	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
-	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
-
-	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
-	Unsaved         []string `json:"unsaved,omitempty"`
-	Credentials     []string `json:"credentials,omitempty"`
-	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
-	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
-	Secrets         string   `json:"secrets,omitempty"` // the version's tag
-	ScanNotes       []string `json:"scanNotes,omitempty"`
-
-	NoCustomData bool   `json:"noCustomData,omitempty"` // new nodes get none
-	NoCanary     string `json:"noCanary,omitempty"`     // why an optional canary is left out
-	Quarantine   string `json:"quarantine,omitempty"`   // the gate that the clones failed, and how
-	Proved       bool   `json:"proved,omitempty"`       // they came up
-	Excluded     bool   `json:"excluded,omitempty"`     // the version stays out of the definition's latest
-
-	StorageType string `json:"storageType,omitempty"`
-}
-
-type workbench struct {
-	Node     string           `json:"node,omitempty"`
-	Pool     fleet.ResourceID `json:"pool,omitempty"` // "" for a virtual machine of its own
-	Instance fleet.ResourceID `json:"instance,omitempty"`
-	VMID     string           `json:"vmId,omitempty"`
-	UID      string           `json:"uid,omitempty"` // of its Node
-	Zone     string           `json:"zone,omitempty"`
-	LUN      int32            `json:"lun"`
-	BootID   string           `json:"bootId,omitempty"` // another one may be of a boot from the copy
-}
-
-func (c *capture) get() state {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.s
-}
-
-// set changes the state. The next save writes it.
-func (c *capture) set(change func(s *state)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(&c.s)
-}
-
-// tags are on everything that a capture makes.
-func (c *capture) tags(more map[string]string) map[string]string {
-	s := c.get()
-	tags := map[string]string{
-		fleet.TagCapture:   c.name,
-		fleet.TagBuiltAt:   s.BuiltAt,
-		fleet.TagCreatedBy: "ortet " + c.Version,
-		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
-		fleet.TagBuiltFrom: cmp.Or(s.BuiltFrom, c.req.Node),
-	}
-	if s.Online != "" {
-		tags[fleet.TagOnline] = s.Online
-	}
-	maps.Copy(tags, more)
-	return tags
 }

@@ -1,10 +1,7 @@
 package capture
 
 import (
-	"time"
-
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -29,10 +26,3 @@ func OnlineTable() workflow.Table {
 
 // Planned returns the steps of a plan in which nothing is skipped.
 func Planned() []plan.Step { return Steps(Table(), nil) }
-
-// Unsaved returns what a capture that deletes extensions lists as lost.
-func Unsaved(original plan.Original, toDelete []string, report wire.GeneralizeReport) []string {
-	s := state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}
-	s.learn(report, "", "donor", time.Time{})
-	return s.Unsaved
-}

@@ -1,20 +1,17 @@
 package capture
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -49,32 +46,29 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		if err = c.Cluster.StartJob(ctx, job); err == nil {
 			c.set(func(s *state) { s.Pod = name })
 		}
-		return in(podEvery, "%s", starting), c.onBench(ctx, err)
+		return workflow.In(podEvery, "%s", starting), c.onBench(ctx, err)
 	}
 	pod, err := c.Cluster.Job(ctx, name)
 	if err != nil {
 		return done, err
 	}
-	progress, report := readOutput(pod.Output)
+	progress, output := report.Read(pod.Output)
 	switch {
 	case !pod.Exists:
 		return done, c.onBench(ctx, workflow.Replan("the pod is gone"))
-	case pod.Done && report != nil && report.Capture == c.name:
-		p.Progress(100, "removed %d paths; %s", report.Removed, cmp.Or(report.OS, "an unknown system"))
-		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
-	case pod.Done && pod.ExitCode == exitFlags:
-		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
+	case pod.Done && output != nil && output.Capture == c.name:
+		p.Progress(100, "removed %d paths; %s", output.Removed, cmp.Or(output.OS, "an unknown system"))
+		return done, c.disk().Problems(*output, len(output.Findings)).Err("generalize", "the copy of the disk")
+	case pod.Done && pod.ExitCode == report.ExitFlags:
+		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, report.Tail(pod.Output))
 	case pod.Done:
 		return done, c.onBench(ctx, workflow.Replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
-			cmp.Or(pod.Why, "no reason given"), tail(pod.Output)))
+			cmp.Or(pod.Why, "no reason given"), report.Tail(pod.Output)))
 	case p.Since()%time.Minute < 2*podEvery: // Kubernetes takes less than 10 minutes to evict the pods of a node that is not Ready
 		err = c.benchLost(ctx, 10*time.Minute)
 	}
-	return in(podEvery, "%s", cmp.Or(pod.Why, progress, starting)), err
+	return workflow.In(podEvery, "%s", cmp.Or(pod.Why, progress, starting)), err
 }
-
-// exitFlags is what ortet-node ends with if it cannot read its flags.
-const exitFlags = 64
 
 // job returns a pod that runs ortet-node generalize.
 func (c *capture) job(name, node, component, capture string, at time.Time, flags ...string) cluster.Job {
@@ -106,7 +100,7 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	if gone, err := c.Cluster.DeleteJob(ctx, name); gone || err != nil {
 		return done, err
 	}
-	w := in(time.Second, "waiting for the end of pod %s", name)
+	w := workflow.In(time.Second, "waiting for the end of pod %s", name)
 	if p.Since() < 45*time.Second { // its grace period of 30 s among it
 		return w, nil
 	}
@@ -116,30 +110,4 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	}
 	p.Note("pod %s is deleted, and ends when node %s, which does not answer, is back or deleted", name, c.get().Bench.Node)
 	return done, nil
-}
-
-// readOutput returns the last progress and the report among the lines that a pod printed.
-func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) {
-	for text := range bytes.Lines(output) {
-		if line, err := wire.ParseGeneralizeLine(text); err == nil {
-			progress, report = cmp.Or(line.Progress, progress), cmp.Or(line.Report, report)
-		}
-	}
-	return progress, report
-}
-
-// tail returns the end of what a pod printed.
-func tail(output []byte) string {
-	text := bytes.TrimSpace(output)
-	return strconv.Quote(strings.ToValidUTF8(string(text[max(0, len(text)-400):]), ""))
-}
-
-// Refuse makes one error of problems, nil if there are none.
-func Refuse(op, on string, problems []fleet.Problem) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	what := fleet.Each(problems, func(x fleet.Problem) string { return x.What })
-	wayOut := fleet.Each(problems, func(x fleet.Problem) string { return x.WayOut })
-	return invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
 }

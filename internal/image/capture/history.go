@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
 )
@@ -15,7 +16,7 @@ func (c Config) History(ctx context.Context, pool fleet.ResourceID, image fleet.
 	if err != nil {
 		return nil, nil, err
 	}
-	versions, err := c.versionsOf(ctx, definitionsOf(fleet.Pool{ID: pool, Model: fleet.Model{Image: image}}, all, ""))
+	versions, err := azure.VersionsOf(ctx, c.Cloud, definitionsOf(fleet.Pool{ID: pool, Model: fleet.Model{Image: image}}, all, "")...)
 	return versions, all, err
 }
 
@@ -37,20 +38,4 @@ func definitionsOf(pool fleet.Pool, all []fleet.Definition, another fleet.Resour
 		}
 	}
 	return ids
-}
-
-func (c Config) versionsOf(ctx context.Context, definitions []fleet.ResourceID) (versions []fleet.ImageVersion, err error) {
-	for _, id := range definitions {
-		more, err := c.Cloud.Versions(ctx, id)
-		if fleet.IgnoreNotFound(err) != nil {
-			return nil, err
-		}
-		versions = append(versions, more...)
-	}
-	return versions, nil
-}
-
-// versions lists those of all definitions that the plan found; no other process of the pool creates any.
-func (c *capture) versions(ctx context.Context) ([]fleet.ImageVersion, error) {
-	return c.versionsOf(ctx, c.definitions)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/report"
+	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -18,12 +20,8 @@ const (
 	// CodeOtherNamespace is the problem of a pool whose lock and record are in another namespace.
 	CodeOtherNamespace = "OtherNamespace"
 	// CodePoolCredentials is the problem of a disk with credentials that all nodes of the pool share.
-	CodePoolCredentials = "PoolCredentials"
+	CodePoolCredentials = report.CodePoolCredentials
 )
-
-// claimSettles is longer than another process takes from its read of the tag to its write: the
-// tag that is there then is the last one.
-const claimSettles = 20 * time.Second
 
 // claim records on the pool's image definitions that its lock and record are in this namespace,
 // and refuses a pool of another one, since a Lease keeps only its own namespace's processes off.
@@ -56,7 +54,7 @@ func (c Config) claimOne(ctx context.Context, d fleet.Definition, note func(stri
 		w := azure.Writer{Cloud: c.Cloud, Now: c.Now, Within: time.Minute}
 		err = w.Do(ctx, fleet.TagDefinition{ID: id, Tags: map[string]string{fleet.TagNamespace: c.Namespace}})
 		for reads := 0; err == nil && d.Tags[fleet.TagNamespace] == ""; reads++ { // Azure may not show it for a minute
-			if err = azure.Sleep(ctx, claimSettles); err != nil {
+			if err = azure.Sleep(ctx, version.ClaimSettles); err != nil {
 				break
 			}
 			if d, err = c.Cloud.Definition(ctx, id); reads < 4 {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -20,9 +21,7 @@ import (
 
 const (
 	maxCandidates = 50               // limit of the workbench candidates' machines that are read in Azure
-	inspectFor    = 2 * time.Minute  // limit of the inspection of the donor's disk
 	startFor      = 30 * time.Second // limit of an inspection pod's start that fails: the kubelet has pulled its image three times
-	maxNamed      = 10               // paths in a problem
 	uninspected   = "the donor's disk could not be inspected beforehand: %v"
 )
 
@@ -93,7 +92,7 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	o.Generalized = read(ctx, &o, names.Generalized, c.Cloud.Snapshot)
 	o.WorkDisk = read(ctx, &o, names.WorkDisk, c.Cloud.Disk)
 	c.definitions = definitionsOf(*o.Pool, o.Definitions, names.Definition)
-	o.Versions, err = c.versions(ctx)
+	o.Versions, err = azure.VersionsOf(ctx, c.Cloud, c.definitions...)
 	unreadable(string(names.Definition), err)
 	o.Uses, err = c.Cloud.Uses(ctx, c.definitions...)
 	unreadable(string(names.Definition), err)
@@ -230,7 +229,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 		}
 		if err := n.Claim().Is(i.Computer()); err != nil {
 			const reason = "is not the machine that it names"
-			if why[reason]++; why[reason] <= maxNamed {
+			if why[reason]++; why[reason] <= plan.MaxNamed {
 				c.Note("node %s cannot be the workbench: %v", n.Name, cmp.Or(errors.Unwrap(err), err))
 			}
 			continue
@@ -241,7 +240,7 @@ func (c *capture) findWorkbench(ctx context.Context, o *plan.Observed) {
 		}
 		if _, rivals := all.Of(i.Computer()); len(rivals) > 0 {
 			why["is claimed by another Node"]++
-			c.Note("node %s cannot be the workbench: node %s reports that it is the same machine", n.Name, upTo(maxNamed, rivals, len(rivals)))
+			c.Note("node %s cannot be the workbench: node %s reports that it is the same machine", n.Name, plan.UpTo(plan.MaxNamed, rivals, len(rivals)))
 			continue
 		}
 		name := strings.ToLower(cmp.Or(i.Size, o.Pool.Size))
@@ -283,7 +282,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 
 // inspectNow inspects without a workflow, for a dry run.
 func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
-	begun, w := c.Now(), in(time.Millisecond, "")
+	begun, w := c.Now(), workflow.In(time.Millisecond, "")
 	for err == nil && w.RequeueAfter > 0 {
 		w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun))
 		_ = azure.Sleep(ctx, w.RequeueAfter) // the next pass reports the end of ctx
@@ -301,46 +300,40 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 // read.
 func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []fleet.Problem, error) {
 	pod := inspectionPod(c.get().Pool)
-	if !c.inspected && since < inspectFor {
+	if !c.inspected && since < donor.PodFor {
 		err := c.Cluster.ForceDeleteJob(ctx, pod)
 		if err == nil {
 			job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
-			job.Deadline, job.ReadOnly = inspectFor, true
+			job.Deadline, job.ReadOnly = donor.PodFor, true
 			if c.req.Online {
 				job.Command = append(job.Command, "--flush") // that it can
 			}
 			err = c.Cluster.StartJob(ctx, job)
 		}
 		c.inspected = err == nil
-		return in(time.Second, "the pod is starting on %s", c.req.Node), nil, err
+		return workflow.In(time.Second, "the pod is starting on %s", c.req.Node), nil, err
 	}
 	s, err := c.Cluster.Job(ctx, pod)
-	_, report := readOutput(s.Output)
+	_, output := report.Read(s.Output)
 	switch {
 	case err != nil:
 		return done, nil, err
-	case report != nil && report.Outcome != wire.GeneralizeFailed:
-		problems := c.inspectionProblems(*report)
-		more, err := c.inspectedForCanary(ctx, *report)
+	case output != nil && output.Outcome != wire.GeneralizeFailed:
+		problems := c.disk().Inspected(*output, c.Note)
+		more, err := c.canary.Inspected(ctx, *output)
 		return done, append(problems, more...), err
-	case s.Done && s.ExitCode == exitFlags:
-		return done, c.podProblem("ortet-node of another version is in image " + c.Image + ": " + tail(s.Output)), nil
-	case s.Exists && !s.Ran && (s.Done || since >= inspectFor || s.Why != "" && since >= startFor):
-		return done, c.podProblem("the pod that inspects its disk cannot start from image " + c.Image + ": " +
-			cmp.Or(s.Why, "it did not start within "+inspectFor.String())), nil
-	case s.Exists && !s.Done && since < inspectFor:
-		return in(time.Second, "%s", cmp.Or(s.Why, "inspecting")), nil, nil
-	case report != nil:
-		s.Why = cmp.Or(report.Message, s.Why)
+	case s.Done && s.ExitCode == report.ExitFlags:
+		return done, donor.PodProblem(c.req.Node, "ortet-node of another version is in image "+c.Image+": "+report.Tail(s.Output)), nil
+	case s.Exists && !s.Ran && (s.Done || since >= donor.PodFor || s.Why != "" && since >= startFor):
+		return done, donor.PodProblem(c.req.Node, "the pod that inspects its disk cannot start from image "+c.Image+": "+
+			cmp.Or(s.Why, "it did not start within "+donor.PodFor.String())), nil
+	case s.Exists && !s.Done && since < donor.PodFor:
+		return workflow.In(time.Second, "%s", cmp.Or(s.Why, "inspecting")), nil, nil
+	case output != nil:
+		s.Why = cmp.Or(output.Message, s.Why)
 	}
-	c.Note(uninspected, cmp.Or(s.Why, "its pod gave no report: "+tail(s.Output)))
+	c.Note(uninspected, cmp.Or(s.Why, "its pod gave no report: "+report.Tail(s.Output)))
 	return done, nil, nil
-}
-
-// podProblem is the reason to refuse a donor that cannot run the pods of a capture.
-func (c *capture) podProblem(what string) []fleet.Problem {
-	return []fleet.Problem{{Code: "PodCannotStart", On: "node " + c.req.Node, What: what,
-		WayOut: "give this version's own image by --image (make image builds it), a pull secret for it by --image-pull-secret, and let the nodes reach its registry"}}
 }
 
 // deleteInspection deletes the pod without its node, which may be gone: it only reads,
@@ -348,88 +341,4 @@ func (c *capture) podProblem(what string) []fleet.Problem {
 func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
 	c.inspected = false // a run that is planned again inspects again
 	return done, c.Cluster.ForceDeleteJob(ctx, inspectionPod(c.get().Pool))
-}
-
-// inspectionProblems are the reasons to refuse that the report of an inspection gives.
-// The rest of it becomes notes.
-func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Problem {
-	problems := c.diskProblems(report, maxNamed)
-	if len(problems) > 0 {
-		return problems
-	}
-	var scan state
-	scan.keepScan(report)
-	if len(scan.RemovedSecrets) > 0 {
-		c.Note("--remove-secrets deletes from the copy: %s", upTo(maxNamed, scan.RemovedSecrets, report.SecretsRemoved))
-	}
-	for _, f := range report.Elsewhere {
-		if f.Kubelet && c.req.Bakes() {
-			return []fleet.Problem{{Code: "KubeletElsewhere", On: "node " + c.req.Node, What: "the kubelet's folder " + f.Path + " lies on another disk than its root: " +
-				"no image has it, and with --bootstrap baked nothing makes it again", WayOut: "capture with --bootstrap keep, or keep the folder on the OS disk"}}
-		}
-		c.Note("%s lies on another disk than the root of the donor: what is there (%d MiB are used on that disk) is not in the image; new nodes make or pull it again", f.Path, f.Bytes>>20)
-	}
-	if report.Partial {
-		c.Note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")
-	}
-	return nil
-}
-
-// diskProblems are the reasons why a disk must not become an image, at most so many
-// paths of each.
-func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p plan.Problems) {
-	s, on, customData := c.get(), "node "+c.req.Node, ""
-	switch report.Outcome {
-	case wire.DiskRefused:
-		return plan.Problems{{Code: "DiskRefused", On: on, What: cmp.Or(report.Message, "its disk cannot be captured"),
-			WayOut: "mend it on the node"}}
-	case wire.GeneralizeFailed:
-		return plan.Problems{{On: on, What: cmp.Or(report.Message, "it failed without a reason")}}
-	}
-	found := map[wire.SecretClass][]string{}
-	for _, f := range report.Findings {
-		if !f.Accepted && !f.Removed {
-			found[f.Class] = append(found[f.Class], fmt.Sprintf("%s (%s)", f.Path, strings.TrimSuffix(f.Rule+", "+f.Detail, ", ")))
-		}
-	}
-	if report.Outcome == wire.SecretsFound && len(found) == 0 { // it fails for more than it lists
-		found[wire.OtherSecret] = []string{report.Message}
-	}
-	refuse := func(class wire.SecretClass, code, what, wayOut string) {
-		p.Refuse(len(found[class]) > 0, code, on, what+upTo(most, found[class], len(found[class])), wayOut)
-	}
-	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ",
-		"remove it from the node; no flag accepts it")
-	refuse(wire.PoolCredential, CodePoolCredentials, "its disk holds credentials, which every new node would hold: ",
-		"accept them with --accept-pool-credentials, or remove them from the node")
-	refuse(wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
-		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node")
-
-	// If nothing on the disk and no customData lets a new node join, the extensions that are
-	// to be deleted are what does. What --bootstrap baked needs, ortet-node checks.
-	for _, item := range report.Saved {
-		if item.Kind == wire.CustomData {
-			customData = item.SHA256
-		}
-	}
-	noop := customData == plan.NoopSHA256
-	if len(report.Joins) > 0 || c.req.Bakes() || c.req.PublishOnly || customDataUnread(report) || customData != "" && !noop {
-		return p
-	}
-	noop = noop || s.LastCustomData == plan.NoopSHA256
-	p.Refuse(noop, "CannotJoin", on, "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
-		"capture with --bootstrap baked")
-	p.Refuse(!noop && len(s.ToDelete) > 0, "CannotJoin", on,
-		"nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
-		"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")
-	return p
-}
-
-// upTo lists most of the names, of so many.
-func upTo(most int, names []string, all int) string {
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if more := all - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

@@ -11,9 +11,10 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -42,13 +43,15 @@ func (v view) published() bool {
 	return v.resume.Version != nil && v.resume.Version.ProvisioningState == plan.Succeeded
 }
 
+// judged returns why the version needs no canary.
+func (c *capture) judged(v view) string {
+	s := c.get()
+	return s.Outcome.Skip(c.req, v.resume.Version, s.ModelChanged)
+}
+
 // made reports whether a capture that reached a resume point made the resource with these tags.
 func (v view) made(start plan.ResumePoint, tags map[string]string) bool {
 	return v.resume.From >= start && tags[fleet.TagCapture] != ""
-}
-
-func list(names []string) string {
-	return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ")
 }
 
 // Plan implements workflow.Workflow: it observes the world, and decides which rows run.
@@ -61,8 +64,10 @@ func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, er
 	c.Note("%s", c.get().NoCanary)
 	c.Note("%s", c.ClockNote())
 	begins := err == nil && len(p.Problems) == 0 && !r.Open()
-	if begins && c.asked.Check != nil {
-		err = c.asked.Check(ctx)
+	for _, check := range c.checks {
+		if begins && err == nil {
+			err = check(ctx)
+		}
 	}
 	c.result.NothingToDo = begins && err == nil && p.NothingToDo
 	return workflow.Plan{Name: c.name, Subject: c.req.Node, Request: c.req, Table: t, Problems: p.Problems}, err
@@ -103,10 +108,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	p.Notes, p.Problems = resume.Notes, plan.CaptureProblems(o, c.req, resume)
 	c.begin(r, o, resume, names)
-	if c.req.Canary != 0 && (view{o, resume, nil}).judged(c.req, c.get()) == "" && c.get().Quarantine == "" {
+	if c.judged(view{o, resume, nil}) == "" && c.get().Quarantine == "" {
 		note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
-		problems, unread := c.canaryProblems(ctx, *o.Pool, resume, note)
-		p.Problems = slices.Concat(p.Problems, unread, c.mayClone(problems, note))
+		p.Problems = append(p.Problems, c.canary.Problems(ctx, *o.Pool, resume, note)...)
 	}
 	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, c.req.History, c.Cloud.Now())
 	p.Notes = append(append(p.Notes, plan.PoolNotes(o, c.req, old)...), c.Standby(ctx, *o.Pool))
@@ -114,15 +118,15 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	p.Pool, p.Version = o.Pool.ID, names.Version
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
 	if g := c.get().Growth; c.req.NewNodes > 0 && g.Done && !r.Open() {
-		names := fleet.Each(g.Nodes, func(n NewNode) string { return n.Instance })
+		names := fleet.Each(g.Nodes, func(n plan.NewNode) string { return n.Instance })
 		c.Note("no nodes are added: an earlier capture added %s of %s; to add others, raise the scale set's capacity, or give --again to make another version",
-			upTo(maxNamed, names, len(names)), g.Version.Name())
+			plan.UpTo(plan.MaxNamed, names, len(names)), g.Version.Name())
 	}
 	if o.Workbench != nil {
 		p.Workbench = o.Workbench.Node.Name
 	}
 	cordoned := o.Donor.Unschedulable && o.Donor.Annotations[fleet.AnnotationCapture] == "" // else an open capture cordoned it
-	unrestored := c.unrestored(o)
+	unrestored := c.model.Unrestored(o)
 	p.Notes = append(p.Notes, workflow.SkipIf(cordoned, "node "+p.Donor+" is cordoned, and stays so"),
 		workflow.SkipIf(c.req.Online && c.req.NewNodes == 0 && c.req.Canary == 0, "with --online "+p.Donor+
 			" does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again"),
@@ -132,18 +136,8 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 			" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"+
 			workflow.SkipIf(!c.req.PublishOnly, "; the model is changed after that")))
 	p.Notes = slices.DeleteFunc(p.Notes, func(note string) bool { return note == "" })
-	p.Steps = Steps(t, c.irreversible(o.Pool.Model.Extensions))
+	p.Steps = Steps(t, c.target().Irreversible(o.Pool.Model.Extensions))
 	return t, p, nil
-}
-
-// Actions returns the Azure actions that changes of a pool need on its group. That a disk encryption
-// set may be read, reading it shows.
-func Actions(pool fleet.Pool, changes []fleet.Change) []string {
-	all := slices.DeleteFunc(azure.ActionsOf(changes...), func(a string) bool { return a == azure.ReadEncryptionSet })
-	if pool.Flexible() {
-		all = azure.OfFlexible(all)
-	}
-	return all
 }
 
 // actions returns the Azure actions that a capture's changes need, of the donor's pool and of the workbench,
@@ -154,7 +148,7 @@ func actions(o plan.Observed, changes []fleet.Change) []string {
 		other.Orchestration = fleet.Flexible
 	}
 	if o.Workbench == nil || o.Workbench.Instance.ID.UniformPool() == "" == o.Pool.Flexible() {
-		return Actions(*o.Pool, changes)
+		return azure.ActionsIn(*o.Pool, changes)
 	}
 	var bench []fleet.Change
 	changes = slices.DeleteFunc(changes, func(c fleet.Change) bool {
@@ -164,9 +158,9 @@ func actions(o plan.Observed, changes []fleet.Change) []string {
 		}
 		return is
 	})
-	all := Actions(*o.Pool, changes)
+	all := azure.ActionsIn(*o.Pool, changes)
 	if len(bench) > 0 {
-		all = append(all, Actions(other, bench)...)
+		all = append(all, azure.ActionsIn(other, bench)...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -190,13 +184,14 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	toDelete, _ := c.req.Extensions.ToDelete(o.Pool.Model.Extensions)
 	s.ToDelete = fleet.Each(toDelete, func(e fleet.Extension) string { return e.Name })
 	if !r.Open() {
-		s.inherit(r, *o.Pool, o.Instance, c.Cloud.Now())
+		s.Inherited = Inherit(r)
+		s.LearnsOriginal = s.Begin(*o.Pool, o.Instance, c.Cloud.Now())
 	}
 	if resume.Version == nil && !r.Open() { // those of a deleted version of its name are not its nodes
-		s.Growth = Growth{}
+		s.Growth = plan.Growth{}
 	}
 	if c.req.NewNodes > 0 && (!r.Open() || s.Growth.Version == "") {
-		if s.Growth = s.Growth.wishes(names.Version, c.req.NewNodes); s.GrowTo > 0 {
+		if s.Growth = model.Wishes(s.Growth, names.Version, c.req.NewNodes); s.GrowTo > 0 {
 			s.Growth.Adds, s.Growth.Raises, s.Growth.Capacity, s.GrowTo = c.req.NewNodes, c.req.NewNodes, s.GrowTo, 0
 		}
 	}
@@ -230,41 +225,6 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	c.set(func(old *state) { *old = s })
 }
 
-// unrestored names what a rollback of this capture may need, that only a donor's disk shows, and
-// that the request does not name.
-func (c *capture) unrestored(o plan.Observed) (names []string) {
-	s := c.get()
-	used, known := plan.VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
-	custom := used.Tags[fleet.TagCustomData]
-	if (c.req.Bakes() || s.LastCustomData != "") && (!known || custom != "" && custom != plan.NoopSHA256) {
-		names = append(names, string(wire.CustomData))
-	}
-	if !known && s.Original != nil {
-		for _, e := range s.Original.Extensions {
-			if e.HasProtectedSettings && e.KeyVault == nil && (e.Deleted || slices.Contains(s.ToDelete, e.Name)) {
-				names = append(names, e.Name)
-			}
-		}
-	}
-	return slices.DeleteFunc(names, func(name string) bool {
-		return slices.ContainsFunc(c.req.RestoreLearned, func(n string) bool { return strings.EqualFold(n, name) })
-	})
-}
-
-// irreversible says by row what Azure does not give back.
-func (c *capture) irreversible(extensions []fleet.Extension) map[string][]string {
-	lost := map[string][]string{}
-	toDelete, _ := c.req.Extensions.ToDelete(extensions)
-	for _, e := range toDelete {
-		lost[stepExtensions] = append(lost[stepExtensions],
-			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
-	}
-	if c.req.Bakes() {
-		lost[stepModel] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
-	}
-	return lost
-}
-
 // Plan says what Capture would do, and changes nothing but for the pod that inspects
 // the donor's disk. Problems are in the plan, not in the error.
 func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
@@ -275,7 +235,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (plan.Plan, error) {
 		t, p, err := c.decide(ctx, r)
 		inspects = len(t) > 0 && t[0].Skip == ""
-		stop := r.Steps[stepStop].State
+		stop := r.Steps[donor.StepStop].State
 		stops = r.Subject == q.Node && stop != journal.Pending && stop != journal.Skipped
 		return p, err
 	})

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/journal"
@@ -86,7 +87,7 @@ type CanaryStatus struct {
 // each canary in its pool's status. A pool that cannot be read says so in its Problem.
 func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) (_ []PoolStatus, err error) {
 	all := len(pools) == 0
-	nodes, err := s.Nodes(ctx)
+	nodes, err := clones.Nodes(ctx, s.Cluster)
 	if err == nil && all {
 		pools, err = s.pools(ctx, nodes)
 	}

@@ -1,39 +1,24 @@
 package capture
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/canary"
+	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/model"
+	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
-	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 const (
 	stepInspect                   = "inspect"
 	undoDeleteInspection          = "delete-inspection"
-	stepGallery                   = "gallery"
-	stepDefinition                = "definition"
-	stepLive                      = "live"
-	stepProtect                   = "protect"
-	undoUnprotect                 = "unprotect"
 	stepProtectWorkbench          = "protect-workbench"
 	undoUnprotectWorkbench        = "unprotect-workbench"
-	stepCordon                    = "cordon"
-	undoUncordon                  = "uncordon"
-	stepDrain                     = "drain"
-	stepStop                      = "stop"
-	undoStart                     = "start"
-	stepFlush                     = "flush"
-	undoDeleteFlush               = "delete-flush"
-	stepSnapshot                  = "snapshot"
-	undoDeleteSnapshot            = "delete-snapshot"
-	stepConfirmBoot               = "confirm-boot"
 	stepHoldReboots               = "hold-reboots"
 	undoReleaseReboots            = "release-reboots"
 	stepWorkDisk                  = "work-disk"
@@ -45,40 +30,24 @@ const (
 	stepSave                      = "save"
 	stepGeneralizedSnapshot       = "generalized-snapshot"
 	undoDeleteGeneralizedSnapshot = "delete-generalized-snapshot"
-	stepVersion                   = "version"
-	undoDeleteVersion             = "delete-version"
-	stepCanary                    = "canary"
-	undoDeleteCanary              = "delete-canary"
-	stepJudge                     = "judge"
-	stepPrune                     = "prune"
-	stepModel                     = "model"
-	stepPublish                   = "publish"
-	stepExtensions                = "extensions"
-	stepGrow                      = "grow"
 )
 
 // table returns a capture's rows, in the order in which people read them. A skipped row counts as
 // succeeded at once, so After names every row to wait for. Usual durations are those of kamino's
 // published logs and of Azure's documentation.
 func (c *capture) table(v view) workflow.Table {
-	rows := slices.Concat(c.donorRows(v), c.copyRows(v), c.versionRows(v))
-	if !c.req.Online {
-		rows = slices.DeleteFunc(rows, func(s workflow.Step) bool { return s.ID == stepFlush || s.ID == stepConfirmBoot })
-	}
-	return rows
+	snapshot := v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags)
+	return slices.Concat(c.donorRows(v), c.donor.Rows(v.copied(), snapshot, version.StepVersion, donor.StepProtect, stepProtectWorkbench),
+		c.copyRows(v), c.versionRows(v))
 }
 
-// donorRows end with the snapshot of the donor's disk.
+// donorRows end with the protection of donor and workbench.
 func (c *capture) donorRows(v view) workflow.Table {
-	donor, names, was := c.req.Node, c.get().Names, cmp.Or(v.resume.Unrecorded, &fleet.ImageVersion{})
-	deadline := 3*c.req.GracePeriod + time.Minute
-	if c.req.ForceDrain {
-		deadline += c.req.GracePeriod + time.Minute
-	}
+	gallery, definition := c.version.Place(v.Observed, stepInspect)
 	return workflow.Table{
 		{
 			ID:       stepInspect,
-			Title:    "Inspect " + donor + "'s disk for blockers",
+			Title:    "Inspect " + c.req.Node + "'s disk for blockers",
 			Usual:    20 * time.Second,
 			Deadline: 5 * time.Minute,
 			Skip:     v.copied(),
@@ -91,160 +60,30 @@ func (c *capture) donorRows(v view) workflow.Table {
 				Do:       c.deleteInspection,
 			},
 		},
-		{
-			ID:    stepGallery,
-			Title: "Create the gallery " + names.Gallery.Name(),
-			Usual: 10 * time.Second,
-			After: []string{stepInspect},
-			Skip:  workflow.SkipIf(v.Gallery != nil, "already exists"),
-			Do:    c.gallery,
-		},
-		{
-			ID:    stepDefinition,
-			Title: "Create the image definition " + names.Definition.Name(),
-			Usual: 10 * time.Second,
-			After: []string{stepGallery},
-			Skip:  workflow.SkipIf(v.Definition != nil, "already exists"),
-			Do:    c.definition,
-		},
-		// It comes before the model changes: from then on nothing shows that it named the version.
-		// A tag that is refused fails no capture: the row model notes it, and nothing is pruned.
-		{
-			ID:       stepLive,
-			Title:    "Record that " + cmp.Or(was.Name, "the model's version") + " is live",
-			Usual:    10 * time.Second,
-			Deadline: time.Hour,
-			After:    []string{stepInspect},
-			Skip:     workflow.SkipIf(was.ID == "", "nothing to record"),
-			Optional: true,
-			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				tags := fleet.TagVersion{ID: was.ID, Tags: plan.WentLive()}
-				return p.Ensure(ctx, tags, gone(c.Cloud.Version, was.ID, func(v fleet.ImageVersion) bool {
-					whole := v.ProvisioningState == plan.Succeeded || was.ProvisioningState == plan.Failed // a tag does not repair it
-					return !plan.IsMarked(v) && whole
-				}))
-			},
-		},
-		{
-			ID:    stepProtect,
-			Title: "Protect " + donor + " from autoscalers and repairs",
-			Usual: 15 * time.Second,
-			After: []string{stepInspect, stepDefinition},
-			Skip:  v.copied(),
-			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				return c.protectNode(ctx, p, donor, fleet.AnnotationCapture, c.name)
-			},
-			Undo: &workflow.Undo{
-				ID:       undoUnprotect,
-				Title:    "Restore " + donor + "'s protection",
-				Usual:    15 * time.Second,
-				Deadline: 40 * time.Minute,
-				When:     []string{stepSnapshot},
-				After:    []string{undoStart, undoUncordon},
-				Do:       c.unprotect,
-				Manual:   func() string { return manualUnprotect(donor, c.get().Pool, c.get().Instance) },
-			},
-		},
+		gallery,
+		definition,
+		c.version.Live(v.resume.Unrecorded, stepInspect),
+		c.donor.ProtectRow(v.copied(), stepInspect, version.StepDefinition),
 		{
 			ID:    stepProtectWorkbench,
 			Title: strings.TrimSpace("Protect the workbench "+c.get().Bench.Node) + " from scale-in",
 			Usual: 15 * time.Second,
-			After: []string{stepInspect, stepDefinition},
+			After: []string{stepInspect, version.StepDefinition},
 			Skip:  v.generalized(),
 			Do:    c.protectWorkbench,
 			Undo: &workflow.Undo{
-				ID:     undoUnprotectWorkbench,
-				Title:  "Restore the workbench's protection",
-				Usual:  15 * time.Second,
-				When:   []string{stepSave},
-				Needs:  []string{undoDetach},
-				Do:     c.unprotect,
-				Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Pool, c.get().Bench.Instance) },
-			},
-		},
-		{
-			ID:    stepCordon,
-			Title: "Cordon " + donor,
-			After: []string{stepProtect, stepProtectWorkbench},
-			Skip:  c.outOfService(v),
-			Do:    c.cordon,
-			Undo: &workflow.Undo{
-				ID:     undoUncordon,
-				Title:  "Uncordon " + donor,
-				When:   []string{stepSnapshot},
-				Needs:  []string{undoStart},
-				Do:     c.uncordon,
-				Manual: func() string { return "kubectl uncordon " + donor },
-			},
-		},
-		{
-			ID:       stepDrain,
-			Title:    "Drain " + donor,
-			Usual:    time.Minute,
-			Deadline: deadline,
-			After:    []string{stepCordon},
-			Skip:     c.outOfService(v),
-			Do:       c.drain,
-		},
-		{
-			ID:       stepStop,
-			Title:    cmp.Or(workflow.SkipIf(c.req.Deallocate, "Deallocate "), "Power off ") + donor,
-			Usual:    150 * time.Second,
-			Deadline: 20 * time.Minute,
-			Every:    time.Second,
-			After:    []string{stepDrain},
-			Skip:     c.outOfService(v),
-			Do:       c.stop,
-			Undo: &workflow.Undo{
-				ID:       undoStart,
-				Title:    "Start " + donor + ", and wait until it is Ready",
-				Usual:    2 * time.Minute,
-				Deadline: 40 * time.Minute,
-				When:     []string{stepSnapshot},
-				Do:       c.start,
-				Manual:   c.manualStart,
-			},
-		},
-		{
-			ID:       stepFlush,
-			Title:    "Flush " + donor + "'s file systems to their disks",
-			Usual:    5 * time.Second,
-			Deadline: 5 * time.Minute,
-			After:    []string{stepProtect, stepProtectWorkbench},
-			Skip:     v.copied(),
-			Do:       c.flush,
-			Undo: &workflow.Undo{
-				ID:       undoDeleteFlush,
-				Title:    "Delete the flush pod",
-				Deadline: 5 * time.Minute,
-				When:     []string{stepSnapshot},
-				Do: func(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
-					return done, c.Cluster.ForceDeleteJob(ctx, flushPod(c.get().Pool))
+				ID:    undoUnprotectWorkbench,
+				Title: "Restore the workbench's protection",
+				Usual: 15 * time.Second,
+				When:  []string{stepSave},
+				Needs: []string{undoDetach},
+				Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+					return c.donor.Unprotect(ctx, p, c.bench())
 				},
-				Manual: func() string { return "kubectl delete pod -n " + c.Namespace + " " + flushPod(c.get().Pool) },
+				Manual: func() string {
+					return donor.ManualUnprotect(c.get().Bench.Node, c.get().Bench.Pool, c.get().Bench.Instance)
+				},
 			},
-		},
-		{
-			ID:             stepSnapshot,
-			Title:          "Take a snapshot of " + donor + "'s OS disk",
-			Usual:          6 * time.Second,
-			Deadline:       30 * time.Minute,
-			Every:          time.Second / 2,
-			After:          []string{cmp.Or(workflow.SkipIf(c.req.Online, stepFlush), stepStop)},
-			Skip:           v.copied(),
-			EffectMayExist: v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags),
-			Do:             c.snapshot,
-			Undo:           c.deleteSnapshot(undoDeleteSnapshot, "Delete the snapshot of the donor's disk", names.Snapshot),
-		},
-		{
-			ID:       stepConfirmBoot,
-			Title:    "Confirm that " + donor + " did not boot while its disk was copied",
-			Usual:    150 * time.Second,
-			Deadline: 20 * time.Minute,
-			Every:    5 * time.Second,
-			After:    []string{stepSnapshot},
-			Skip:     workflow.SkipIf(v.copied() != "" && c.get().BootID == "", "confirmed when the snapshot was taken"),
-			Do:       c.confirmBoot,
 		},
 	}
 }
@@ -257,7 +96,7 @@ func (c *capture) copyRows(v view) workflow.Table {
 			ID:       stepHoldReboots,
 			Title:    "Block kured reboots",
 			Deadline: 2 * time.Hour,
-			After:    []string{stepSnapshot},
+			After:    []string{donor.StepSnapshot},
 			Skip:     v.generalized(),
 			Do:       c.holdReboots,
 			Undo: &workflow.Undo{
@@ -281,7 +120,7 @@ func (c *capture) copyRows(v view) workflow.Table {
 			Title:          "Create a copy of the disk from the snapshot",
 			Usual:          10 * time.Second,
 			Deadline:       30 * time.Minute,
-			After:          []string{stepSnapshot},
+			After:          []string{donor.StepSnapshot},
 			Skip:           v.generalized(),
 			EffectMayExist: v.WorkDisk != nil && v.made(plan.AtGeneralized, v.WorkDisk.Tags) && v.WorkDisk.ManagedBy == "",
 			Do:             c.workDisk,
@@ -292,8 +131,8 @@ func (c *capture) copyRows(v view) workflow.Table {
 				Deadline: 30 * time.Minute,
 				When:     []string{stepGeneralizedSnapshot},
 				Needs:    []string{undoDetach},
-				Do:       c.deleteCopy(names.WorkDisk),
-				Manual:   manualDelete("disk", names.WorkDisk),
+				Do:       c.donor.DeleteCopy(names.WorkDisk),
+				Manual:   donor.ManualDelete("disk", names.WorkDisk),
 			},
 		},
 		{
@@ -349,128 +188,31 @@ func (c *capture) copyRows(v view) workflow.Table {
 			Skip:           v.generalized(),
 			EffectMayExist: v.Generalized != nil && v.made(plan.AtGeneralized, v.Generalized.Tags),
 			Do:             c.generalizedSnapshot,
-			Undo:           c.deleteSnapshot(undoDeleteGeneralizedSnapshot, "Delete the snapshot of the generalised copy", names.Generalized),
+			Undo:           c.donor.UndoSnapshot(undoDeleteGeneralizedSnapshot, "Delete the snapshot of the generalised copy", version.StepVersion, names.Generalized),
 		},
 	}
 }
 
-// versionRows make the version, and take it into use.
+// versionRows make the version, and take it into use. The version waits for the donor: if the
+// donor does not boot again, no node may be made from its disk.
 func (c *capture) versionRows(v view) workflow.Table {
-	s, usual, deadline, live := c.get(), 40*time.Minute, 8*time.Hour, 10*time.Second
-	name, canary := s.Names.Version.Name(), fleet.CanaryOf(s.Pool)
-	if c.req.Shallow {
-		usual, deadline = time.Minute, time.Hour
-	}
-	after := []string{stepDefinition, stepGeneralizedSnapshot, undoStart, undoUncordon, undoUnprotect}
+	unjudged := c.judged(v)
+	after := []string{version.StepDefinition, stepGeneralizedSnapshot, donor.UndoStart, donor.UndoUncordon, donor.UndoUnprotect}
 	if c.req.Online {
-		after = append(after, stepConfirmBoot)
+		after = append(after, donor.StepConfirmBoot)
 	}
-	if c.req.Canary > 0 { // it enters the definition's latest
-		live = time.Minute
-	}
-	old := fleet.Each(v.old, func(v fleet.ImageVersion) string { return v.Name })
+	create, judge := c.canary.Rows(version.StepVersion, unjudged)
+	point, extensions, grow := c.model.Rows(v.published(), version.StepVersion, canary.StepJudge, version.StepLive)
+	point.Do = version.Unrecorded(v.resume.Unrecorded, point.Do)
 	return workflow.Table{
-		// It waits for the donor: if the donor does not boot again, no node may be made from
-		// its disk.
-		{
-			ID:       stepVersion,
-			Title:    "Build image version " + name,
-			Usual:    usual,
-			Deadline: deadline,
-			After:    after,
-			Skip:     workflow.SkipIf(v.published(), v.generalized()),
-			Do:       c.version,
-			Undo: &workflow.Undo{
-				ID:       undoDeleteVersion,
-				Title:    "Delete the image version if it is unfinished",
-				Usual:    time.Minute,
-				Deadline: time.Hour,
-				Keep:     journal.Running,
-				Do:       c.deleteVersion,
-				Manual:   manualDelete("resource", s.Names.Version),
-			},
-		},
-		{
-			ID:       stepCanary,
-			Title:    fmt.Sprintf("Create the scale set %s with %s", canary.Name(), fleet.Count(int(c.req.Canary), "clone")),
-			Usual:    10 * time.Second,
-			Deadline: 30 * time.Minute,
-			After:    []string{stepVersion},
-			Skip:     cmp.Or(v.judged(c.req, s), workflow.SkipIf(s.Quarantine != "", "the version is quarantined")),
-			Do:       c.canary,
-			Undo: &workflow.Undo{
-				ID:       undoDeleteCanary,
-				Title:    "Delete the scale set " + canary.Name(),
-				Usual:    time.Minute,
-				Deadline: time.Hour,
-				When:     []string{stepJudge},
-				Do:       c.deleteCanary,
-				Manual:   func() string { return "az vmss delete --ids " + string(canary) },
-			},
-		},
-		{
-			ID: stepJudge,
-			Title: "Judge the clones: do they come up, and stay up for " + c.req.CanarySoak.String() +
-				workflow.SkipIf(c.req.CanaryTest != "", "; then each runs the test of --canary-test"),
-			Usual:    3*time.Minute + c.req.CanarySoak,
-			Deadline: 4 * time.Hour,
-			After:    []string{stepVersion, stepCanary},
-			Skip:     v.judged(c.req, s),
-			Do:       c.judge,
-		},
-		{
-			ID:       stepPrune,
-			Title:    "Prune versions to the newest " + fmt.Sprint(c.req.History) + list(old),
-			Usual:    time.Duration(len(old)) * time.Minute,
-			Deadline: time.Hour,
-			After:    []string{stepVersion, stepJudge, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && len(old) == 0, "no older versions")),
-			Optional: true,
-			Do:       c.prune,
-		},
-		{
-			ID:       stepModel,
-			Title:    "Point the model at " + name,
-			Usual:    30 * time.Second,
-			Deadline: time.Hour,
-			After:    []string{stepVersion, stepJudge, stepLive},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(v.published() && s.ModelChanged, "the model uses "+name)),
-			Commits:  !c.req.PublishOnly,
-			Do: func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-				if was := v.resume.Unrecorded; was != nil && !p.IsDone(stepLive) {
-					p.Note("that %s was live could not be recorded: a rollback without --to passes over it, and later captures may delete it; "+
-						"to record it, remove its tags %s and %s", was.Name, fleet.TagNotLive, fleet.TagPublished)
-				}
-				return c.model(ctx, p)
-			},
-		},
-		{
-			ID:       stepPublish,
-			Title:    cmp.Or(workflow.SkipIf(c.req.PublishOnly, "Record that clones of the version came up"), "Record that the version is live"),
-			Usual:    live,
-			Deadline: time.Hour,
-			After:    []string{stepVersion, stepJudge, stepModel},
-			Skip:     workflow.SkipIf(!c.req.Pending(v.resume.Version) && v.judged(c.req, s) != "", "nothing to record"),
-			Do:       c.publish,
-		},
-		{
-			ID:       stepExtensions,
-			Title:    "Delete extensions from the model" + list(s.ToDelete),
-			Usual:    time.Duration(len(s.ToDelete)) * 30 * time.Second,
-			Deadline: time.Hour,
-			After:    []string{stepModel},
-			Skip:     cmp.Or(c.publishOnly(), workflow.SkipIf(len(s.ToDelete) == 0, "none to delete")),
-			Do:       c.extensions,
-		},
-		{
-			ID:       stepGrow,
-			Title:    "Add " + fleet.Count(int(c.req.NewNodes), "new node"),
-			Usual:    4 * time.Minute,
-			Deadline: time.Hour + newNodesFor,
-			After:    []string{stepModel, stepExtensions},
-			Skip: cmp.Or(c.publishOnly(), workflow.SkipIf(c.req.NewNodes == 0, "not requested"),
-				workflow.SkipIf(s.Growth.Done, "added by an earlier capture")),
-			Do: c.grow,
-		},
+		c.version.Row(workflow.SkipIf(v.published(), v.generalized()), after...),
+		create,
+		judge,
+		c.version.Prune(v.old, v.published(), version.StepVersion, canary.StepJudge, version.StepLive),
+		point,
+		c.version.Publish(workflow.SkipIf(!c.req.Pending(v.resume.Version) && unjudged != "", "nothing to record"),
+			version.StepVersion, canary.StepJudge, model.StepModel),
+		extensions,
+		grow,
 	}
 }

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"path"
@@ -78,9 +77,6 @@ type Request struct {
 	AllowRolling          bool          `json:"allowRolling,omitempty"`
 	ExcludeFromLatest     bool          `json:"excludeFromLatest,omitempty"`
 	AllowOwned            bool          `json:"allowOwned,omitempty"`
-	// Check, if not nil, is called under the pool lock before anything is changed. Its
-	// error ends the capture. A resumed capture is not checked.
-	Check func(ctx context.Context) error `json:"-"`
 }
 
 // Limits of a Request, and the canary of pools that are captured by rules.
@@ -97,6 +93,10 @@ func (q Request) WithDefaults() Request {
 	q.CanaryIfPossible = q.CanaryIfPossible && q.CanaryTest == ""
 	return q
 }
+
+// OnlyPublishes returns why the rows behind the version are skipped. Versions are not pruned,
+// since Azure does not show what names them in a template.
+func (q Request) OnlyPublishes() string { return when(q.PublishOnly, "the version is only published") }
 
 // Bakes reports whether customData becomes a no-op.
 func (q Request) Bakes() bool { return q.Bootstrap == BootstrapBaked }

@@ -134,6 +134,21 @@ func Tally(reasons map[string]int) string {
 	return strings.Join(fleet.Each(words, func(w string) string { return fmt.Sprintf("%s (%d)", w, reasons[w]) }), ", ")
 }
 
+// List returns names for the end of a title, ": a, b"; "" for none.
+func List(names []string) string { return strings.TrimSuffix(": "+strings.Join(names, ", "), ": ") }
+
+// MaxNamed limits the names that a problem or note lists.
+const MaxNamed = 10
+
+// UpTo lists most of the names, of so many.
+func UpTo(most int, names []string, all int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := all - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // Problems are reasons to refuse.
 type Problems []fleet.Problem
 
@@ -154,6 +169,16 @@ func (p *Problems) Unreadable(on string, err error) {
 		what, remedy = strings.TrimSuffix(what, "; "+e.Remedy), e.Remedy
 	}
 	p.Refuse(fleet.IgnoreNotFound(err) != nil, "Unreadable", on, what, cmp.Or(ways[kind], remedy, "try again"))
+}
+
+// Err makes one error of the problems, nil if there are none.
+func (p Problems) Err(op, on string) error {
+	if len(p) == 0 {
+		return nil
+	}
+	what := fleet.Each(p, func(x fleet.Problem) string { return x.What })
+	wayOut := fleet.Each(p, func(x fleet.Problem) string { return x.WayOut })
+	return fleet.Invalid(op, on, strings.Join(wayOut, "; "), "%s", strings.Join(what, "; "))
 }
 
 // CaptureProblems returns every reason to refuse a capture from this resume point.

@@ -74,7 +74,7 @@ func (s *Service) Workflow() workflow.Workflow { return s.rollback(Request{}) }
 // A rollback is one call of Rollback or Plan, as a workflow.
 type rollback struct {
 	*Service
-	*capture.ScaleSet
+	*workflow.ScaleSet
 	workflow.Summary
 	req    Request
 	pool   fleet.ResourceID // of the request, or of its node
@@ -90,7 +90,7 @@ type rollback struct {
 
 // A state is what a rollback decided. It is saved with the record.
 type state struct {
-	capture.Inherited
+	plan.Inherited
 	plan.Return
 	Pool       fleet.ResourceID `json:"pool"`                 // as Azure spells it
 	CustomData string           `json:"customData,omitempty"` // SHA-256 of what the model's is replaced by; "" leaves it
@@ -108,7 +108,7 @@ func (s state) target() (fleet.ImageReference, string) {
 }
 
 func (s *Service) rollback(q Request) *rollback {
-	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), req: q, pool: q.Pool}
+	return &rollback{Service: s, ScaleSet: workflow.NewScaleSet(s.Cloud, s.Now), req: q, pool: q.Pool}
 }
 
 // Rollback points the model at the version that q names. An open rollback to the same
@@ -241,7 +241,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	}
 	inCluster, err := r.Denied(ctx, r.pool)
 	d.Unreadable("what the cluster allows", err)
-	inAzure, err := r.Cloud.Denied(ctx, r.pool.Group(), capture.Actions(pool, changes))
+	inAzure, err := r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsIn(pool, changes))
 	d.Unreadable("what "+string(r.pool.Group())+" allows", err)
 	d.Denied(r.pool.Group(), inAzure, inCluster)
 	if ctx.Err() != nil || len(d) > 0 {
@@ -264,7 +264,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 // unfinished returns what a rollback decided that changed the model and did not end well: the same
 // command, also with its target named, finishes it instead of going back again. Captures that did
 // not change the model may have come since.
-func (r *rollback) unfinished(pool fleet.Pool, versions []fleet.ImageVersion) (u capture.Unfinished, found bool) {
+func (r *rollback) unfinished(pool fleet.Pool, versions []fleet.ImageVersion) (u plan.Unfinished, found bool) {
 	if r.s.Unfinished == nil {
 		return u, false
 	}

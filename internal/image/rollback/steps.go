@@ -10,7 +10,6 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
@@ -86,7 +85,7 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		problems.Refuse(was != fleet.ImageReference{} && !now.Same(was) && !now.Same(image), CodeModelChanged, string(pool.ID),
 			"the model names "+now.Text()+" by now, not "+was.Text()+", which this rollback was planned from",
 			"see ortet status for what new nodes come from, and run the command again if they shall come from "+name)
-		err := capture.Refuse("patch model", string(pool.ID), problems)
+		err := problems.Err("patch model", string(pool.ID))
 		if err == nil {
 			r.s.LastCustomData = cmp.Or(r.s.CustomData, r.s.LastCustomData)
 		}

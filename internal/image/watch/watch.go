@@ -20,6 +20,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/image/rollback"
@@ -322,7 +323,7 @@ func (w *watch) preflight(ctx context.Context, pool fleet.Pool) error {
 	var d plan.Problems
 	if w.req.BadNodes == Delete {
 		group := w.result.Pool.Group()
-		denied, err := w.Cloud.Denied(ctx, group, capture.Actions(pool, []fleet.Change{fleet.DeleteInstances{}}))
+		denied, err := w.Cloud.Denied(ctx, group, azure.ActionsIn(pool, []fleet.Change{fleet.DeleteInstances{}}))
 		if err != nil {
 			return err
 		}
@@ -363,7 +364,7 @@ func (w *watch) writer(within time.Duration) azure.Writer {
 
 // read reads the instances of the version and their Nodes, and those of others.
 func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation, err error) {
-	all, err := w.Pair(ctx, pool.ID)
+	all, err := clones.Pair(ctx, w.Cloud, w.Cluster, pool.ID)
 	for _, c := range all {
 		if c.Instance.Image.Exact().Equal(w.version.ID) {
 			o.Clones = append(o.Clones, c)
@@ -378,7 +379,7 @@ func (w *watch) read(ctx context.Context, pool fleet.Pool) (o prove.Observation,
 func (w *watch) baseline(ctx context.Context, pool fleet.Pool) error {
 	o, err := w.read(ctx, pool)
 	if err == nil {
-		err = w.Pods(ctx, o.Others, capture.MaxSiblings, nil)
+		err = clones.Pods(ctx, w.Cluster, o.Others, clones.MaxSiblings, nil)
 	}
 	o.Now, o.AzureNow = w.Cluster.Now(), w.Cloud.Now()
 	w.base = prove.NewBaseline(o, w.version.Tags[fleet.TagBuiltFrom])
@@ -392,14 +393,14 @@ func (w *watch) judge(ctx context.Context, pool fleet.Pool) (j prove.Judgement, 
 		return j, err
 	}
 	judged := 0
-	if err = w.Pods(ctx, o.Clones, maxClones, func(c prove.Clone) bool {
+	if err = clones.Pods(ctx, w.Cluster, o.Clones, maxClones, func(c prove.Clone) bool {
 		if w.passed(c) {
 			return false
 		}
 		judged++
 		return true
 	}); err == nil && judged > 0 && len(w.base.DaemonSets) > 0 {
-		err = w.Pods(ctx, o.Others, capture.MaxSiblings, nil)
+		err = clones.Pods(ctx, w.Cluster, o.Others, clones.MaxSiblings, nil)
 	}
 	if err != nil {
 		return j, err

@@ -161,6 +161,6 @@ func save(t *tree.Tree, o Options, found inspection, r *wire.GeneralizeReport) e
 		}
 	}
 	slices.Sort(s.unsaved)
-	r.Unsaved, r.NoProtected = s.unsaved, s.noProtected
+	r.Unsaved, r.Missing, r.NoProtected = s.unsaved, s.missing[:min(len(s.missing), maxListed)], s.noProtected
 	return nil
 }

@@ -249,14 +249,14 @@ func TestSavingWhatCannotBeSaved(t *testing.T) {
 			c.prepare(d)
 			r := d.run(func(o *Options) { o.SealTo = sealKey(t).PublicKey() })
 			wantOutcome(t, r, wire.Generalized)
-			if len(r.Saved) != c.saved || !strings.Contains(strings.Join(r.Unsaved, "\n"), c.unsaved) || (c.unsaved == "") != (len(r.Unsaved) == 0) {
+			if len(r.Missing) != len(r.Unsaved) || len(r.Saved) != c.saved || !strings.Contains(strings.Join(r.Unsaved, "\n"), c.unsaved) || (c.unsaved == "") != (len(r.Unsaved) == 0) {
 				t.Errorf("saved %d, unsaved %v", len(r.Saved), r.Unsaved)
 			}
 		})
 	}
 	r := newDonor(t).run(nil)
-	if len(r.Saved) != 0 || len(r.Unsaved) != 1 {
-		t.Errorf("without a key: saved %d, unsaved %v", len(r.Saved), r.Unsaved)
+	if len(r.Saved) != 0 || len(r.Unsaved) != 1 || !slices.Equal(r.Missing, []wire.UnsavedItem{{Kind: wire.CustomData, Readable: true}}) {
+		t.Errorf("without a key: saved %d, unsaved %v, missing %v", len(r.Saved), r.Unsaved, r.Missing)
 	}
 }
 

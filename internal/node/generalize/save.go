@@ -48,11 +48,18 @@ type secret struct {
 type savings struct {
 	secrets     []secret
 	unsaved     []string
-	noProtected []string // handlers
+	missing     []wire.UnsavedItem // of unsaved, as data
+	noProtected []string           // handlers
 }
 
 func (s *savings) fail(format string, args ...any) {
 	s.unsaved = append(s.unsaved, printable(fmt.Sprintf(format, args...), 500))
+}
+
+// lack is fail of an item that its kind and name say.
+func (s *savings) lack(kind wire.SealedKind, name, format string, args ...any) {
+	s.missing = append(s.missing, wire.UnsavedItem{Kind: kind, Name: name})
+	s.fail(format, args...)
 }
 
 // findSavings reads from the disk what cannot be read back from Azure. Only a
@@ -104,7 +111,7 @@ func (s *savings) findCustomData(t *tree.Tree) error {
 		return nil
 	}
 	if len(why) > 0 {
-		s.fail("customData: %s", strings.Join(why, "; "))
+		s.lack(wire.CustomData, "", "customData: %s", strings.Join(why, "; "))
 	}
 	return nil
 }
@@ -226,7 +233,7 @@ func (s *savings) findProtectedSettings(t *tree.Tree) error {
 	for _, name := range names {
 		data, err := readOptional(t, newest[name], maxSettings)
 		if errors.Is(err, tree.ErrTooLarge) {
-			s.fail("protected settings of %s: larger than 1 MiB", name)
+			s.lack(wire.ProtectedSettings, name, "protected settings of %s: larger than 1 MiB", name)
 			continue
 		}
 		if err != nil {
@@ -235,7 +242,7 @@ func (s *savings) findProtectedSettings(t *tree.Tree) error {
 		plain, err := decryptSettings(t, data)
 		switch {
 		case err != nil:
-			s.fail("protected settings of %s: %v", name, err)
+			s.lack(wire.ProtectedSettings, name, "protected settings of %s: %v", name, err)
 		case plain != nil:
 			s.secrets = append(s.secrets, secret{kind: wire.ProtectedSettings, name: name, data: plain})
 		default:
@@ -348,6 +355,7 @@ func (s *savings) seal(o Options) ([]wire.SealedItem, error) {
 	var items []wire.SealedItem
 	for _, x := range s.secrets {
 		if o.SealTo == nil {
+			s.missing = append(s.missing, wire.UnsavedItem{Kind: x.kind, Name: x.name, Readable: true})
 			s.fail("%s: %s", strings.TrimSpace(string(x.kind)+" "+x.name), wire.NoSealKey)
 			continue
 		}

@@ -1,13 +1,13 @@
-package capture
+package canary
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/workflow"
@@ -30,39 +30,11 @@ type judging struct {
 	tested   map[string]prove.Finding // by clone whose test was started
 }
 
-// Nodes returns all of the cluster.
-func (c Config) Nodes(ctx context.Context) (all []fleet.Node, err error) {
-	for n, err := range c.Cluster.Nodes(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, nil
-}
-
-// MaxSiblings bounds the pool's other nodes whose pods are read.
-const MaxSiblings = 3
-
-// Pods reads the pods of at most limit of those clones whose Node is Ready and that are wanted;
-// nil wants all.
-func (c Config) Pods(ctx context.Context, clones []prove.Clone, limit int, wanted func(prove.Clone) bool) (err error) {
-	for i := range clones {
-		if x := &clones[i]; limit > 0 && x.Node != nil && x.Node.Ready && (wanted == nil || wanted(*x)) {
-			limit--
-			if x.Pods, err = c.Cluster.Pods(ctx, x.Node.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // judge compares the clones with the pool's nodes. A version whose clones fail is tagged before
 // the step fails: nothing makes it live again by itself.
-func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	version := s.Names.Version
+func (c *Canary) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	v, s := c.Of(), c.Outcome.Get()
+	version := v.ID
 	if s.NoCanary != "" {
 		return done, nil
 	}
@@ -77,15 +49,15 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		}
 		switch j := c.judging.final; j.Result {
 		case prove.Passed:
-			c.set(func(s *state) { s.Proved = true })
+			c.Outcome.Set(func(o *Outcome) { o.Proved = true })
 			p.Note("%s: %s", version.Name(), j.Why)
 			return done, nil
 		case prove.NoResult:
 			return done, fmt.Errorf("the clones say nothing of %s: %s; run the same command again%s, which makes others", version.Name(), j.Why,
-				workflow.SkipIf(c.req.Again, " without --again"))
+				workflow.SkipIf(v.Request.Again, " without --again"))
 		default:
 			s.Quarantine = j.Gate + ": " + j.Why
-			c.set(func(now *state) { now.Quarantine = s.Quarantine })
+			c.Outcome.Set(func(now *Outcome) { now.Quarantine = s.Quarantine })
 		}
 	}
 	w, err := p.Ensure(ctx, fleet.TagVersion{ID: version, Tags: plan.Quarantine(c.Cloud.Now(), s.Quarantine)}, func(ctx context.Context) (bool, error) {
@@ -102,38 +74,27 @@ func (c *capture) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 }
 
 // baseline is the pool as it is: no clone is in its scale set.
-func (c *capture) baseline(ctx context.Context) (b prove.Baseline, err error) {
-	others, err := c.Pair(ctx, c.get().Pool)
+func (c *Canary) baseline(ctx context.Context) (b prove.Baseline, err error) {
+	v := c.Of()
+	others, err := clones.Pair(ctx, c.Cloud, c.Cluster, v.Pool)
 	if err == nil {
-		err = c.Pods(ctx, others, MaxSiblings, nil)
+		err = clones.Pods(ctx, c.Cluster, others, clones.MaxSiblings, nil)
 	}
 	o := prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
-	return prove.NewBaseline(o, cmp.Or(c.get().BuiltFrom, c.req.Node)), err
-}
-
-// Pair reads a scale set's instances and their Nodes.
-func (c Config) Pair(ctx context.Context, set fleet.ResourceID) ([]prove.Clone, error) {
-	instances, err := c.Cloud.Instances(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return prove.Pair(instances, nodes), nil
+	return prove.NewBaseline(o, v.BuiltFrom), err
 }
 
 // look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
 // waits until there is a final judgement. since is the time since the clones were requested.
-func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Duration) (workflow.Wait, error) {
-	j, now, want := &c.judging, c.Now(), int(c.req.Canary)
+func (c *Canary) look(ctx context.Context, base prove.Baseline, since time.Duration) (workflow.Wait, error) {
+	v := c.Of()
+	j, now, want := &c.judging, c.Now(), int(v.Request.Canary)
 	if j.isolated == nil {
 		*j = judging{isolated: map[string]bool{}, tested: map[string]prove.Finding{}, answered: now}
 	}
 	judges := len(j.clones) < want || now.Sub(j.listed) >= judgeEvery
 	if judges {
-		clones, err := c.Cloud.Instances(ctx, fleet.CanaryOf(c.get().Pool))
+		clones, err := c.Cloud.Instances(ctx, fleet.CanaryOf(v.Pool))
 		switch {
 		case fleet.Is(err, fleet.KindNotFound):
 			j.final.Finding = prove.Finding{Result: prove.NoResult, Why: "others deleted their scale set"}
@@ -147,13 +108,13 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 		return done, err
 	}
 	if !judges {
-		return in(lookEvery, "%s", j.final.Why), nil
+		return workflow.In(lookEvery, "%s", j.final.Why), nil
 	}
-	nodes, err := c.Nodes(ctx)
+	nodes, err := clones.Nodes(ctx, c.Cluster)
 	if err != nil {
 		return done, err
 	}
-	o := prove.Observation{Clones: prove.Pair(j.clones, nodes), Soak: c.req.CanarySoak, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
+	o := prove.Observation{Clones: prove.Pair(j.clones, nodes), Soak: v.Request.CanarySoak, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
 	o.Begun = o.AzureNow.Add(-since)
 	if answered := c.Now(); answered.Sub(j.answered) > outageAfter {
 		j.outage = o.Now
@@ -161,18 +122,18 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 	j.answered, o.Outage = c.Now(), j.outage
 	for _, x := range o.Clones { // whose Node was registered again
 		if x.Node != nil && !x.Node.Unschedulable {
-			if err := c.setAside(ctx, *x.Node, evictFor); fleet.IgnoreNotFound(err) != nil {
+			if err := clones.SetAside(ctx, c.Cluster, c.Log, *x.Node, evictFor); fleet.IgnoreNotFound(err) != nil {
 				return done, err
 			}
 		}
 	}
-	if err := c.Pods(ctx, o.Clones, fleet.MaxCanary, nil); err != nil {
+	if err := clones.Pods(ctx, c.Cluster, o.Clones, fleet.MaxCanary, nil); err != nil {
 		return done, err
 	}
 	verdict := prove.Judge(o, base, want)
 	if verdict.Result == prove.Failed { // is it the image, or the cluster?
-		if o.Others, err = c.Pair(ctx, c.get().Pool); err == nil {
-			err = c.Pods(ctx, o.Others, MaxSiblings, nil)
+		if o.Others, err = clones.Pair(ctx, c.Cloud, c.Cluster, v.Pool); err == nil {
+			err = clones.Pods(ctx, c.Cluster, o.Others, clones.MaxSiblings, nil)
 		}
 		if err != nil {
 			return done, err
@@ -182,7 +143,7 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 	if verdict, err = c.test(ctx, o.Clones, verdict); err != nil {
 		return done, err
 	}
-	c.result.Canary = verdict.Findings
+	c.Findings = verdict.Findings
 	if j.final.Why = verdict.Why; verdict.Result != prove.Waits {
 		j.final = verdict
 		return done, nil
@@ -191,12 +152,12 @@ func (c *capture) look(ctx context.Context, base prove.Baseline, since time.Dura
 	if len(j.isolated) >= want {
 		pause = judgeEvery
 	}
-	return in(pause, "%s", verdict.Why), nil
+	return workflow.In(pause, "%s", verdict.Why), nil
 }
 
 // isolate finds Nodes by the clones' host names, which are known before they boot. Kubernetes
 // keeps pods off a Node that is not Ready, as each is for a second or more.
-func (c *capture) isolate(ctx context.Context) error {
+func (c *Canary) isolate(ctx context.Context) error {
 	for _, i := range c.judging.clones {
 		name := strings.ToLower(i.HostName)
 		if c.judging.isolated[name] || name == "" {
@@ -209,7 +170,7 @@ func (c *capture) isolate(ctx context.Context) error {
 		case err == nil && n.Claim().Is(i.Computer()) != nil: // an earlier canary's
 			continue
 		case err == nil:
-			err = c.setAside(ctx, n, evictFor)
+			err = clones.SetAside(ctx, c.Cluster, c.Log, n, evictFor)
 		}
 		if fleet.IgnoreNotFound(err) != nil {
 			return err
@@ -217,11 +178,4 @@ func (c *capture) isolate(ctx context.Context) error {
 		c.judging.isolated[name] = err == nil
 	}
 	return nil
-}
-
-// endedAtCanary says how things are after a capture that the canary ended.
-func (c *capture) endedAtCanary(step string) string {
-	s := c.get()
-	return workflow.SkipIf(step == stepCanary || step == stepJudge, "the model was not changed, and "+s.Names.Version.Name()+
-		cmp.Or(workflow.SkipIf(s.Quarantine != "", " stays, quarantined"), " is kept"))
 }

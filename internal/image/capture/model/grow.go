@@ -1,4 +1,4 @@
-package capture
+package model
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/workflow"
@@ -19,47 +20,22 @@ const (
 	newNodesEvery = 10 * time.Second
 )
 
-// A NewNode is an instance that a capture added to its pool.
-type NewNode struct {
-	Instance string `json:"instance"` // its name
-	Node     string `json:"node,omitempty"`
-	Ready    bool   `json:"ready"` // the Node was seen so
-	Why      string `json:"why,omitempty"`
-}
-
-// A Growth is how many instances of a version somebody wished for, and which those are. It goes
-// from record to record, so that a repeat adds only what is missing.
-type Growth struct {
-	Version  fleet.ResourceID `json:"version"`
-	Wanted   int64            `json:"wanted"`
-	Done     bool             `json:"done,omitempty"` // the wish came true, whatever becomes of the nodes later
-	Nodes    []NewNode        `json:"nodes,omitempty"`
-	Adds     int64            `json:"adds,omitempty"`   // how many of them the capacity below adds
-	Raises   int64            `json:"raises,omitempty"` // by how much it raises the capacity: less where Azure left some without an instance
-	Capacity int64            `json:"capacity,omitempty"`
-	Unmet    int64            `json:"unmet,omitempty"`   // capacity that an earlier capture asked for
-	Etag     string           `json:"etag,omitempty"`    // of the scale set as the capacity was computed
-	Before   []string         `json:"before,omitempty"`  // its instances then
-	Accepted time.Time        `json:"accepted,omitzero"` // when the capacity was in effect
-	Failure  string           `json:"failure,omitempty"` // of its operation
-}
-
-// wishes returns the growth of a version for n nodes, as far as this one is of the same version.
-func (g Growth) wishes(version fleet.ResourceID, n int64) Growth {
+// Wishes returns the growth of a version for n nodes, as far as this one is of the same version.
+func Wishes(g plan.Growth, version fleet.ResourceID, n int64) plan.Growth {
 	if !g.Version.Equal(version) {
-		return Growth{Version: version, Wanted: n}
+		return plan.Growth{Version: version, Wanted: n}
 	}
 	g.Done = g.Done && g.Wanted >= n
 	if g.Wanted = n; !g.Accepted.IsZero() { // by an earlier capture, which has named what it added
-		g = Growth{Version: version, Wanted: n, Done: g.Done, Nodes: g.Nodes, Unmet: g.Capacity}
+		g = plan.Growth{Version: version, Wanted: n, Done: g.Done, Nodes: g.Nodes, Unmet: g.Capacity}
 	}
 	return g
 }
 
 // fresh returns the instances that are made of the version, and are none of those before.
-func (g Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
+func fresh(g plan.Growth, clones []prove.Clone) (all []prove.Clone) {
 	for _, x := range clones {
-		known := slices.Contains(g.Before, x.Instance.Name) || slices.ContainsFunc(g.Nodes, func(n NewNode) bool { return n.Instance == x.Instance.Name })
+		known := slices.Contains(g.Before, x.Instance.Name) || slices.ContainsFunc(g.Nodes, func(n plan.NewNode) bool { return n.Instance == x.Instance.Name })
 		if !known && x.Instance.Image.Exact().Equal(g.Version) {
 			all = append(all, x)
 		}
@@ -71,7 +47,7 @@ func (g Growth) fresh(clones []prove.Clone) (all []prove.Clone) {
 }
 
 // observed returns the nodes of the growth as they are now. One that was Ready stays so.
-func (g Growth) observed(clones []prove.Clone) (nodes []NewNode) {
+func observed(g plan.Growth, clones []prove.Clone) (nodes []plan.NewNode) {
 	for _, n := range g.Nodes {
 		i := slices.IndexFunc(clones, func(x prove.Clone) bool { return x.Instance.Name == n.Instance })
 		switch {
@@ -83,7 +59,7 @@ func (g Growth) observed(clones []prove.Clone) (nodes []NewNode) {
 		}
 		nodes = append(nodes, n)
 	}
-	for _, x := range g.fresh(clones) {
+	for _, x := range fresh(g, clones) {
 		nodes = append(nodes, newNode(x))
 	}
 	return nodes
@@ -91,8 +67,8 @@ func (g Growth) observed(clones []prove.Clone) (nodes []NewNode) {
 
 const noInstance, failedInAzure = "the instance does not exist any more", "the instance is Failed in Azure"
 
-func newNode(x prove.Clone) NewNode {
-	n := NewNode{Instance: x.Instance.Name}
+func newNode(x prove.Clone) plan.NewNode {
+	n := plan.NewNode{Instance: x.Instance.Name}
 	switch {
 	case x.Node != nil:
 		n.Node, n.Ready = x.Node.Name, x.Node.Ready
@@ -108,89 +84,91 @@ func newNode(x prove.Clone) NewNode {
 }
 
 // grow raises the capacity by what is missing, and waits until the new nodes are Ready.
-func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	c.grew = true
-	if c.get().Growth.Accepted.IsZero() {
-		if w, err := c.addNodes(ctx, p); err != nil || w.RequeueAfter > 0 {
+func (m *Model) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	m.Grew = true
+	if m.Inherited.Get().Growth.Accepted.IsZero() {
+		if w, err := m.addNodes(ctx, p); err != nil || w.RequeueAfter > 0 {
 			return w, err
 		}
-		c.set(func(s *state) { s.Growth.Accepted, s.Growth.Failure = c.Now(), p.Failure() })
+		m.growth(func(g *plan.Growth) { g.Accepted, g.Failure = m.Now(), p.Failure() })
 		if err := p.Save(ctx); err != nil {
 			return done, err
 		}
 	}
-	return c.awaitNewNodes(ctx)
+	return m.awaitNewNodes(ctx)
 }
 
 // addNodes computes the capacity of the scale set as it was read, and asks for it with that
 // read's ETag. A request that was refused had no effect. One whose answer was lost had it if the
 // capacity is reached, or if as many instances came; otherwise others preempted it.
-func (c *capture) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	if err := c.readPool(ctx, s.Pool); err != nil {
+func (m *Model) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	t, g := m.Of(), m.Inherited.Get().Growth
+	if _, err := m.Set.Pool(ctx, t.Pool); err != nil {
 		return done, err
 	}
-	g := s.Growth
 	asked := g.Capacity != 0
-	preempted := asked && c.pool.Etag != g.Etag && c.pool.Capacity < g.Capacity
+	preempted := asked && m.Set.Last.Etag != g.Etag && m.Set.Last.Capacity < g.Capacity
 	if !asked || preempted {
-		var clones []prove.Clone
+		var there []prove.Clone
 		if preempted || len(g.Nodes) > 0 || g.Unmet > 0 {
 			var err error
-			if clones, err = c.Pair(ctx, s.Pool); err != nil || preempted && (p.Accepted() || len(g.fresh(clones)) == int(g.Adds)) {
+			if there, err = clones.Pair(ctx, m.Cloud, m.Cluster, t.Pool); err != nil || preempted && (p.Accepted() || len(fresh(g, there)) == int(g.Adds)) {
 				return done, err
 			}
 		}
 		g.Adds, g.Capacity, asked = 0, 0, false
-		g.Nodes = slices.DeleteFunc(g.observed(clones), func(n NewNode) bool { return n.Why == noInstance })
+		g.Nodes = slices.DeleteFunc(observed(g, there), func(n plan.NewNode) bool { return n.Why == noInstance })
 		g.Adds = max(0, g.Wanted-int64(len(g.Nodes)))
-		if g.Raises = g.Adds; g.Unmet > 0 && c.pool.Capacity >= g.Unmet { // an operation that failed may leave the capacity raised
-			g.Raises -= min(g.Adds, max(0, c.pool.Capacity-int64(len(clones))))
+		if g.Raises = g.Adds; g.Unmet > 0 && m.Set.Last.Capacity >= g.Unmet { // an operation that failed may leave the capacity raised
+			g.Raises -= min(g.Adds, max(0, m.Set.Last.Capacity-int64(len(there))))
 		}
-		if c.set(func(s *state) { s.Growth = g }); g.Adds == 0 {
+		if m.growth(func(now *plan.Growth) { *now = g }); g.Adds == 0 {
 			return done, nil
 		}
 	}
 	change := func(pool fleet.Pool) fleet.Change {
-		return fleet.SetCapacity{Pool: s.Pool, Capacity: pool.Capacity + g.Raises, Etag: pool.Etag}
+		return fleet.SetCapacity{Pool: t.Pool, Capacity: pool.Capacity + g.Raises, Etag: pool.Etag}
 	}
 	is := func(pool fleet.Pool) bool {
-		to := c.get().Growth.Capacity
+		to := m.Inherited.Get().Growth.Capacity
 		return to != 0 && pool.Capacity >= to
 	}
-	w, err := c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, pool fleet.Pool) error {
-		if err := c.stillNamed(ctx, pool); err != nil || c.get().Growth.Capacity != 0 {
+	w, err := m.Set.Change(ctx, p, t.Pool, change, is, func(ctx context.Context, pool fleet.Pool) error {
+		if err := m.stillNamed(ctx, pool); err != nil || m.Inherited.Get().Growth.Capacity != 0 {
 			return err
 		}
-		instances, err := c.Cloud.Instances(ctx, s.Pool)
-		c.set(func(s *state) {
-			g := &s.Growth
+		instances, err := m.Cloud.Instances(ctx, t.Pool)
+		m.growth(func(g *plan.Growth) {
 			g.Capacity, g.Etag = pool.Capacity+g.Raises, pool.Etag
 			g.Before = fleet.Each(instances, func(i fleet.Instance) string { return i.Name })
 		})
 		return err
 	})
 	if !asked && hadNoEffect(err) {
-		c.set(func(s *state) { s.Growth.Capacity, s.Growth.Before = 0, nil })
+		m.growth(func(g *plan.Growth) { g.Capacity, g.Before = 0, nil })
 	}
 	return w, err
 }
 
+func (m *Model) growth(change func(*plan.Growth)) {
+	m.Inherited.Set(func(h *plan.Inherited) { change(&h.Growth) })
+}
+
 // stillNamed returns an error if the model names another image by now: nodes of that are not those
 // that were wished for, so a repeat would add as many again.
-func (c *capture) stillNamed(ctx context.Context, pool fleet.Pool) error {
-	version, image := c.get().Growth.Version, pool.Model.Image
+func (m *Model) stillNamed(ctx context.Context, pool fleet.Pool) error {
+	version, image := m.Inherited.Get().Growth.Version, pool.Model.Image
 	if image.Same(fleet.ImageReference{ID: version}) {
 		return nil
 	}
-	versions, err := c.Cloud.Versions(ctx, version.Parent())
+	versions, err := m.Cloud.Versions(ctx, version.Parent())
 	if fleet.IgnoreNotFound(err) != nil {
 		return err
 	}
 	if named, known := plan.VersionOf(versions, image, pool.Location); known && named.ID.Equal(version) {
 		return nil
 	}
-	return invalid("add nodes", string(pool.ID), "", "the model names %s by now, not %s, so no node was added", image.Text(), version.Name())
+	return fleet.Invalid("add nodes", string(pool.ID), "", "the model names %s by now, not %s, so no node was added", image.Text(), version.Name())
 }
 
 // hadNoEffect reports whether the service itself refused a change. What is without a code may be
@@ -203,14 +181,13 @@ func hadNoEffect(err error) bool {
 
 // awaitNewNodes waits until the new nodes are Ready. If a watch follows, that judges them, and
 // their instances are enough.
-func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
-	s, watched := c.get(), len(c.Next) > 0
-	clones, err := c.Pair(ctx, s.Pool)
+func (m *Model) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
+	t, g := m.Of(), m.Inherited.Get().Growth
+	there, err := clones.Pair(ctx, m.Cloud, m.Cluster, t.Pool)
 	if err != nil {
 		return done, err
 	}
-	g := s.Growth
-	nodes := g.observed(clones)
+	nodes := observed(g, there)
 	ready, exist, waits := 0, 0, int64(len(nodes)) < g.Wanted
 	for _, n := range nodes {
 		if n.Why != noInstance {
@@ -219,26 +196,38 @@ func (c *capture) awaitNewNodes(ctx context.Context) (workflow.Wait, error) {
 		if n.Ready {
 			ready++
 		}
-		waits = waits || !n.Ready && !watched && n.Why != noInstance && n.Why != failedInAzure
+		waits = waits || !n.Ready && !t.Watched && n.Why != noInstance && n.Why != failedInAzure
 	}
 	of := fmt.Sprintf("%d of %s of %s Ready", ready, fleet.Count(int(g.Wanted), "new node"), g.Version.Name())
-	if waits && c.Now().Sub(g.Accepted) < newNodesFor {
-		keep := slices.DeleteFunc(slices.Clone(nodes), func(n NewNode) bool { // others of an overprovisioned set go again
-			return !n.Ready && !slices.ContainsFunc(g.Nodes, func(k NewNode) bool { return k.Instance == n.Instance })
+	if waits && m.Now().Sub(g.Accepted) < newNodesFor {
+		keep := slices.DeleteFunc(slices.Clone(nodes), func(n plan.NewNode) bool { // others of an overprovisioned set go again
+			return !n.Ready && !slices.ContainsFunc(g.Nodes, func(k plan.NewNode) bool { return k.Instance == n.Instance })
 		})
-		c.set(func(s *state) { s.Growth.Nodes = keep })
-		return in(newNodesEvery, "%s", of), nil
+		m.growth(func(g *plan.Growth) { g.Nodes = keep })
+		return workflow.In(newNodesEvery, "%s", of), nil
 	}
-	came := int64(ready) >= g.Wanted || watched && int64(exist) >= g.Wanted
-	c.set(func(s *state) { s.Growth.Nodes, s.Growth.Done = nodes, came })
+	came := int64(ready) >= g.Wanted || t.Watched && int64(exist) >= g.Wanted
+	m.growth(func(g *plan.Growth) { g.Nodes, g.Done = nodes, came })
 	if !came {
 		return done, errors.New(of)
 	}
 	return done, nil
 }
 
+// Ended says how things are after a capture that ended at the row grow, and what is left.
+func (m *Model) Ended() (ended string, left []string) {
+	t := m.Of()
+	image := m.Set.Last.Model.Image // as read before the nodes were asked for
+	ended = fmt.Sprintf("new nodes of %s come from %s, but this needs a person", t.Pool.Name(), cmp.Or(image.Exact().Name(), image.Text(), t.Version.Name()))
+	left = lacking(m.Inherited.Get().Growth, t.Pool.Name(), "the same command"+workflow.SkipIf(t.Request.Again, " without --again"))
+	if t.Watched {
+		left = append(left, "nothing watches the nodes of "+t.Version.Name()+"; run ortet watch "+t.Pool.Name())
+	}
+	return ended, left
+}
+
 // lacking lists the new nodes that are not Ready, each with what to do.
-func (g Growth) lacking(pool, command string) (all []string) {
+func lacking(g plan.Growth, pool, command string) (all []string) {
 	for _, n := range g.Nodes {
 		what := map[string]string{noInstance: command + " adds another", failedInAzure: "delete it, then " + command + " adds another"}[n.Why]
 		if !n.Ready {

@@ -1,4 +1,4 @@
-package capture
+package canary
 
 import (
 	"cmp"
@@ -21,17 +21,19 @@ const (
 	maxLastLine = 120 // bytes of the last of them beside the reason: a tag has 256 characters
 )
 
-func (c *capture) nodeTest(node string) cluster.NodeTest {
-	return cluster.NodeTest{File: c.req.CanaryTest, Node: node, Pool: c.get().Pool, Capture: c.name}
+func (c *Canary) nodeTest(node string) cluster.NodeTest {
+	v := c.Of()
+	return cluster.NodeTest{File: v.Request.CanaryTest, Node: node, Pool: v.Pool, Capture: v.Capture}
 }
 
 // testProblems are the reasons why the test cannot run on clones, as its pod is refused for the
 // donor's node. A test that was asked for is never left out.
-func (c *capture) testProblems(ctx context.Context) (p, unread plan.Problems) {
-	if c.req.CanaryTest == "" {
+func (c *Canary) testProblems(ctx context.Context) (p, unread plan.Problems) {
+	v := c.Of()
+	if v.Request.CanaryTest == "" {
 		return nil, nil
 	}
-	err := c.Cluster.CheckTest(ctx, c.nodeTest(c.req.Node))
+	err := c.Cluster.CheckTest(ctx, c.nodeTest(v.Request.Node))
 	const on = "--canary-test"
 	if failed, is := errors.AsType[*fleet.Error](err); is && fleet.Is(err, fleet.KindDenied, fleet.KindInvalid, fleet.KindNotFound) {
 		p.Refuse(true, "CanaryTest", on, "its pod is refused: "+failed.Err.Error(), cmp.Or(failed.Remedy, "mend the Job, its namespace or its ServiceAccount"))
@@ -42,8 +44,8 @@ func (c *capture) testProblems(ctx context.Context) (p, unread plan.Problems) {
 }
 
 // test has each clone that passed the gates pass the user's test, too.
-func (c *capture) test(ctx context.Context, clones []prove.Clone, of prove.Judgement) (prove.Judgement, error) {
-	if c.req.CanaryTest == "" {
+func (c *Canary) test(ctx context.Context, clones []prove.Clone, of prove.Judgement) (prove.Judgement, error) {
+	if c.Of().Request.CanaryTest == "" {
 		return of, nil
 	}
 	findings := slices.Clone(of.Findings)
@@ -63,7 +65,7 @@ func (c *capture) test(ctx context.Context, clones []prove.Clone, of prove.Judge
 
 // testClone starts the test of a clone, or reads how far it is. A pod that others deleted, the test
 // itself among them, is not started again: the test runs once.
-func (c *capture) testClone(ctx context.Context, clone, node string) (prove.Finding, error) {
+func (c *Canary) testClone(ctx context.Context, clone, node string) (prove.Finding, error) {
 	found, started := c.judging.tested[clone]
 	if started && found.Result != prove.Waits {
 		return found, nil
@@ -117,11 +119,12 @@ func lastLines(output []byte) (lines []string) {
 
 // deleteTests deletes what is left of tests once their clones are: a node that is gone ends no
 // pod. That it may not is a note, since a pod that ended does no harm.
-func (c *capture) deleteTests(ctx context.Context) error {
-	if c.req.CanaryTest == "" {
+func (c *Canary) deleteTests(ctx context.Context) error {
+	v := c.Of()
+	if v.Request.CanaryTest == "" {
 		return nil
 	}
-	err := c.Cluster.DeleteTests(ctx, c.req.CanaryTest, c.get().Pool)
+	err := c.Cluster.DeleteTests(ctx, v.Request.CanaryTest, v.Pool)
 	if fleet.Is(err, fleet.KindDenied, fleet.KindInvalid) {
 		c.Note("pods of the clones' test are left: %v", err)
 		return nil

@@ -1,0 +1,85 @@
+package report_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/report"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// TestUnsaved names the protected settings that are deleted and were not saved.
+func TestUnsaved(t *testing.T) {
+	const handler, lost = "Microsoft.Azure.Extensions.CustomScript", "protected settings of extension cse: the donor's disk has none of them"
+	cse := plan.OriginalExtension{Extension: fleet.Extension{Name: "cse", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript",
+		HasProtectedSettings: true}}
+	known, plain := cse, cse
+	known.ProtectedSHA256, plain.HasProtectedSettings = "abc", false
+	failed := []string{"protected settings of " + handler + ": no key"}
+	for name, c := range map[string]struct {
+		e      plan.OriginalExtension
+		stays  bool
+		report wire.GeneralizeReport
+		want   []string
+	}{
+		"nothing on the disk": {e: cse, want: []string{lost}},
+		"saved": {e: cse, report: wire.GeneralizeReport{Saved: []wire.SealedItem{{Kind: wire.ProtectedSettings,
+			Name: handler, SHA256: "abc"}}}},
+		"saved by an earlier capture": {e: known},
+		"has none":                    {e: cse, report: wire.GeneralizeReport{NoProtected: []string{handler}}},
+		"not decrypted":               {e: cse, report: wire.GeneralizeReport{Unsaved: failed}, want: failed},
+		"type without protected ones": {e: plain},
+		"extension that stays":        {e: cse, stays: true},
+		"customData that cannot be read": {e: known, report: wire.GeneralizeReport{Unsaved: []string{"customData: x"}},
+			want: []string{"customData: x"}},
+	} {
+		toDelete := []string{"cse"}
+		if c.stays {
+			toDelete = nil
+		}
+		var found report.Found
+		found.Learn(&plan.Inherited{Original: &plan.Original{Extensions: []plan.OriginalExtension{c.e}}}, report.Disk{ToDelete: toDelete},
+			c.report, "", time.Time{})
+		if !slices.Equal(found.Unsaved, c.want) {
+			t.Errorf("%s: %q, want %q", name, found.Unsaved, c.want)
+		}
+	}
+}
+
+// TestProblems refuses a disk for what its report says, of which some is accepted or harmless.
+func TestProblems(t *testing.T) {
+	found := func(x wire.SecretFinding) wire.GeneralizeReport {
+		outcome := wire.SecretsFound
+		if x.Accepted || x.Removed {
+			outcome = wire.Generalized
+		}
+		return wire.GeneralizeReport{Outcome: outcome, Findings: []wire.SecretFinding{x}, Joins: []string{"/etc/kubernetes/bootstrap.conf"}}
+	}
+	custom := wire.GeneralizeReport{Outcome: wire.Generalized, Saved: []wire.SealedItem{{Kind: wire.CustomData, SHA256: "abc"}}}
+	for name, c := range map[string]struct {
+		report wire.GeneralizeReport
+		disk   report.Disk
+		want   string // a problem's code; "" for none
+	}{
+		"identity":                     {found(wire.SecretFinding{Class: wire.NodeIdentity, Path: "/a"}), report.Disk{}, "IdentityOnDisk"},
+		"pool's credential":            {found(wire.SecretFinding{Class: wire.PoolCredential, Path: "/a"}), report.Disk{}, "PoolCredentials"},
+		"accepted":                     {found(wire.SecretFinding{Class: wire.PoolCredential, Path: "/a", Accepted: true}), report.Disk{}, ""},
+		"removed":                      {found(wire.SecretFinding{Class: wire.OtherSecret, Path: "/a", Removed: true}), report.Disk{}, ""},
+		"more than is listed":          {wire.GeneralizeReport{Outcome: wire.SecretsFound, Message: "too many", Joins: []string{"/a"}}, report.Disk{}, "OtherSecrets"},
+		"disk that cannot be read":     {wire.GeneralizeReport{Outcome: wire.DiskRefused}, report.Disk{}, "DiskRefused"},
+		"joins by its customData":      {custom, report.Disk{ToDelete: []string{"cse"}}, ""},
+		"joins by what is deleted":     {wire.GeneralizeReport{Outcome: wire.Generalized}, report.Disk{ToDelete: []string{"cse"}}, "CannotJoin"},
+		"customData could not be read": {wire.GeneralizeReport{Outcome: wire.Generalized, Unsaved: []string{"customData: x"}}, report.Disk{ToDelete: []string{"cse"}}, ""},
+		"baked before":                 {wire.GeneralizeReport{Outcome: wire.Generalized}, report.Disk{LastCustomData: plan.NoopSHA256}, "CannotJoin"},
+		"baked":                        {wire.GeneralizeReport{Outcome: wire.Generalized}, report.Disk{Request: plan.Request{Bootstrap: plan.BootstrapBaked}, ToDelete: []string{"cse"}}, ""},
+	} {
+		problems := c.disk.Problems(c.report, 10)
+		if codes := fleet.Each(problems, func(p fleet.Problem) string { return p.Code }); strings.Join(codes, " ") != c.want {
+			t.Errorf("%s: %v, want %q", name, problems, c.want)
+		}
+	}
+}
