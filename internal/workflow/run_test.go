@@ -72,7 +72,7 @@ func TestFaults(t *testing.T) {
 	for _, verb := range verbs {
 		for _, fault := range []string{
 			"begin refused", "begin lost", "begin no effect", "begin failed", "begin failed and done", "begin preempted", "poll refused",
-			"poll throttled", "poll forgotten",
+			"poll throttled", "poll forgotten", "begin proxy and done",
 		} {
 			t.Run(verb+"/"+fault, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -41,6 +41,7 @@ type world struct {
 	ttl     time.Duration
 	away    bool // the API server does not answer
 	refused bool // the API server refuses the credentials
+	denied  int  // save from which on the API server allows nothing; 1: nor the lock, 0: never
 	lose    int  // the save whose answer is lost
 	saves   int
 	busy    string // an invariant was broken
@@ -135,7 +136,7 @@ func (p *process) call(name string) (string, error) {
 
 // Begin understands the faults "refused", "lost", "lost and done", "no effect", "failed",
 // "failed and done", "preempted", "invalid", and refusals: "denied", "proxy" (without a
-// code), "locked", "unsupported", "rejected".
+// code), "proxy and done", "locked", "unsupported", "rejected".
 func (p *process) Begin(_ context.Context, c fleet.Change) (fleet.Token, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,6 +147,9 @@ func (p *process) Begin(_ context.Context, c fleet.Change) (fleet.Token, error) 
 	switch fault {
 	case "denied":
 		return "", &fleet.Error{Op: "test", Kind: fleet.KindDenied, Code: "AuthorizationFailed", Err: errors.New("no")}
+	case "proxy and done":
+		p.set(c)
+		return "", failure(fleet.KindDenied, "403")
 	case "proxy":
 		return "", failure(fleet.KindDenied, "403")
 	case "locked":
@@ -240,6 +244,9 @@ func (p *process) Save(ctx context.Context, r journal.Record) (journal.Record, e
 	case p.away:
 		return journal.Record{}, failure(fleet.KindTransient, "API server away")
 	}
+	if p.denied > 0 && p.writes >= p.denied {
+		return journal.Record{}, failure(fleet.KindDenied, "no right to update secrets")
+	}
 	p.saves++
 	saved, err := p.records.Save(ctx, r)
 	if p.saves == p.lose {
@@ -256,6 +263,8 @@ func (p *process) Hold(_ context.Context, _, holder string, ttl time.Duration) (
 		return cluster.Holding{}, failure(fleet.KindHeld, "dead")
 	case p.away:
 		return cluster.Holding{}, failure(fleet.KindTransient, "API server away")
+	case p.denied == 1:
+		return cluster.Holding{}, failure(fleet.KindDenied, "no right to create leases")
 	case p.refused:
 		return cluster.Holding{}, failure(fleet.KindUnauthenticated, "401")
 	case p.holder != "" && p.holder != holder && time.Since(p.renewed) < p.ttl:

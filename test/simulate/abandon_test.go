@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -84,6 +85,20 @@ func TestOutcomeAbandonSaysWhatItDoes(t *testing.T) {
 			!strings.Contains(notes, "this command abandons it") {
 			t.Errorf("the dry run: %+v, %v, %d changes", plan, err, changes())
 		}
+		elsewhere, _ := w.of(t, "team-b")
+		for where, theirs := range map[fleet.ResourceID]*capture.Service{w.pool: capture.New(elsewhere), "": captures} { // "": of a node that does not exist
+			node, code := "", capture.CodeOtherNamespace
+			if where == "" {
+				node, code = "no-such-node", "NoPool"
+			}
+			refused, err := theirs.PlanAbandon(t.Context(), where, node)
+			if err != nil || len(refused.Problems) != 1 || refused.Problems[0].Code != code || len(refused.Steps) > 0 || refused.NothingToDo {
+				t.Errorf("the dry run of %q%s: %+v, %v", where, node, refused, err)
+			}
+			if _, err := theirs.Abandon(t.Context(), where, node); !workflow.RefusedFor(err, code) {
+				t.Errorf("the command of %q%s: %v", where, node, err)
+			}
+		}
 		result, err := captures.Abandon(t.Context(), w.pool, "")
 		if left := strings.Join(result.Left, "\n"); err != nil || !result.Abandoned || result.NothingToDo || !strings.Contains(left, "version 2000.01.01, which is complete") {
 			t.Errorf("%+v, %v", result, err)
@@ -94,7 +109,6 @@ func TestOutcomeAbandonSaysWhatItDoes(t *testing.T) {
 		if len(said) != 1 || !strings.HasSuffix(said[0], "is undone first: this command abandons it") || slices.Contains(result.Notes, said[0]) {
 			t.Errorf("notes while it ran: %q; of the result, below them: %q", said, result.Notes)
 		}
-		elsewhere, _ := w.of(t, "team-b")
 		refused := new(workflow.Refused)
 		if _, err := capture.New(elsewhere).Abandon(t.Context(), w.pool, ""); !errors.As(err, &refused) || refused.Problems[0].Code != capture.CodeOtherNamespace {
 			t.Errorf("in another namespace: %v", err)

@@ -45,6 +45,7 @@ var faults = []fault{
 	{name: proxyPage, fits: anyRequest},
 	{name: "away for 20 minutes", fatal: true, fits: anyRequest},
 	{name: "refused", fatal: true, azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusForbidden, Code: "AuthorizationFailed"}, fits: begins},
+	{name: "forbidden", fatal: true, kube: apierrors.NewForbidden(schema.GroupResource{}, "simulated", errReset), fits: func(request) bool { return false }}, // of tests that name it
 	{name: "operation fails", fatal: true, azure: azsim.Fault{Effect: azsim.EffectFailAtEnd}, fits: begins},
 	{name: "operation preempted", fatal: true, azure: azsim.Fault{Effect: azsim.EffectNeverEnds}, fits: begins},
 	{name: "slow", azure: azsim.Fault{Effect: azsim.EffectSlow}, fits: begins},

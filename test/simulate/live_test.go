@@ -381,3 +381,33 @@ func TestOutcomeHistoryIsWhatWasLive(t *testing.T) {
 		})
 	})
 }
+
+// A rollback to a newer version records that the one which it leaves was live, and does not tag it as
+// rolled back: the next rollback goes to it.
+func TestOutcomeForwardRecordsWhatWasLive(t *testing.T) {
+	played(t, func(l ledger) {
+		l.run(0, Ask{Do: "capture"})
+		first := l.live()
+		time.Sleep(day)
+		l.run(0, Ask{Do: "capture", PublishOnly: true, Again: true})
+		var second string
+		for id := range l.versions() {
+			if name := fleet.ResourceID(id).Name(); name != first {
+				second = name
+			}
+		}
+		time.Sleep(day)
+		l.run(0, Ask{Do: "capture"})
+		third := l.live()
+		if err := l.setImage(second, "others"); err != nil {
+			t.Fatal(err)
+		}
+		l.run(0, Ask{Do: "rollback", To: third})
+		l.wants(third, "forward")
+		if l.tag(second, fleet.TagRolledBack) != "" || l.tag(second, fleet.TagNotLive)+l.tag(second, fleet.TagPublished) != "" {
+			t.Errorf("%s, which was live, has %v", second, tagsOf(l.versions()[low(l.names.Definition.Child("versions", second))]))
+		}
+		l.run(0, Ask{Do: "rollback"})
+		l.wants(second, "back")
+	})
+}

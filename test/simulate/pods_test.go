@@ -106,6 +106,7 @@ func (w *world) inspected(p *corev1.Pod, command []string) {
 	for _, x := range w.saved(&report) {
 		report.Unsaved = append(report.Unsaved, strings.TrimSpace(string(x.kind)+" "+x.name)+": "+wire.NoSealKey)
 	}
+	w.scanned(&report)
 	code := int32(0)
 	if w.story.Pool.Disk == "dead" && slices.Contains(command, "--flush") {
 		report.Outcome, report.Message, code = wire.DiskRefused, "what the node has in memory was not on its disk within 30s", 4
@@ -174,6 +175,7 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 			}
 			report.Saved = append(report.Saved, item)
 		}
+		w.scanned(&report)
 		w.reported(p, 0, report)
 		return
 	}

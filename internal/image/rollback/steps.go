@@ -178,7 +178,9 @@ func (r *rollback) tag(id fleet.ResourceID, from bool) workflow.Act {
 			for _, name := range []string{fleet.TagRolledBack, fleet.TagQuarantine, fleet.TagWatch, fleet.TagCanary} {
 				tags[name] = ""
 			}
-		case !r.s.Forward:
+		case r.s.Forward:
+			tags = plan.WentLive()
+		default:
 			tags[fleet.TagRolledBack] = r.Cloud.Now().UTC().Format(time.RFC3339)
 		}
 		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: tags},
@@ -187,9 +189,12 @@ func (r *rollback) tag(id fleet.ResourceID, from bool) workflow.Act {
 				if err != nil {
 					return true, fleet.IgnoreNotFound(err)
 				}
-				tagged := !plan.NeverLive(v) && (r.s.Forward || plan.RolledBack(v))
-				if !from {
+				tagged := !plan.NeverLive(v) && plan.RolledBack(v)
+				switch {
+				case !from:
 					tagged = !plan.RolledBack(v) && !plan.IsUnjudged(v) && !plan.IsMarked(v)
+				case r.s.Forward:
+					tagged = !plan.IsMarked(v)
 				}
 				return tagged && (from && r.s.FromFailed || v.ProvisioningState == plan.Succeeded), nil
 			})

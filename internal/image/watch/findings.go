@@ -46,6 +46,9 @@ func (w *watch) remember(ctx context.Context) error {
 		return err
 	}
 	if err = w.save(ctx, data); err != nil {
+		if fleet.Is(err, fleet.KindHeld) { // says how long the lock is held yet: it would be another note at each poll
+			err = errors.New("another process has the pool's lock")
+		}
 		w.note("which nodes failed is not saved yet: %v", err)
 		return ctx.Err()
 	}
