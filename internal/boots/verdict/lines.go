@@ -108,14 +108,14 @@ var rules = [...]rule{
 	{reason: "CloudbaseInitPluginFailed", in: cloudInit | elsewhere, all: "plugin '", any: []string{"failed with error"}},
 
 	// Packages.
-	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "unable to find a match", "no package matches", "(no such package)"}},
+	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "unable to find a match", "no package matches", "(no such package)", "no provider of '"}},
 	{reason: "PackageNotFound", in: scripts, when: quotes, any: []string{"no match for argument: kube"}},
 	{reason: "PackageNotFound", in: scripts, all: "package '", any: []string{"' not found."}},                           // zypper
 	{reason: "PackageNotFound", in: scripts, all: "no package ", any: []string{" available."}},                          // yum
 	{reason: "PackageNotFound", in: scripts, all: "failed to resolve the transaction", next: "no match for argument: "}, // dnf 5; of dnf 4 also a removal says so
 	{reason: "PackageNotFound", in: scripts, all: "version '", any: []string{"' was not found"}},
-	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/", "lock was locked by another process", "is locked by another process", "system management is locked by the application", "existing lock /var/run/yum.pid: another copy is running", "another app is currently holding the yum lock"}, not: []string{"permission denied", "waiting for cache lock"}},
-	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature", "badsig ", "repomd.xml signature could not be verified", "gpg signature is not available", "gpg signature verification error",
+	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/", "lock was locked by another process", "is locked by another process", "system management is locked by the application", "existing lock /var/run/yum.pid: another copy is running", "another app is currently holding the yum lock", "e: unable to lock directory /var/lib/"}, not: []string{"permission denied", "waiting for cache lock"}},
+	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature", "badsig ", "repomd.xml signature could not be verified", ".rpm is not signed", "gpg signature is not available", "gpg signature verification error",
 		"are already installed but they are not correct for this package", "signature verification failed for file '"}},
 	{reason: "DownloadRefused", in: scripts, all: "e: failed to fetch ", any: []string{"  404  not found", "  403  forbidden", "  401  unauthorized"}},
 	{reason: "DownloadRefused", in: scripts, all: "status code: 40", any: []string{" for http"}},                                                                                                              // dnf
