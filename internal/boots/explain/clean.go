@@ -3,6 +3,7 @@ package explain
 import (
 	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -121,4 +122,67 @@ func unwrapped(lines []Line) (out []Line, wrapped bool) {
 		last = runes(l.Text)
 	}
 	return out, joined && width <= wrapWidth
+}
+
+var (
+	// nested is JSON in a line, as Ansible prints what a program wrote.
+	nested = regexp.MustCompile(`\\+[nrt]`)
+	// printed is what Ansible prints of a program.
+	printed = regexp.MustCompile(`"(?:stderr|stdout|msg)": "`)
+	// prompt is a shell's.
+	prompt = regexp.MustCompile(`^(?:\[?[\w.-]+@[\w.-]+[^#$%>]{0,60}[#$%>]|[#$]) `)
+	// states are how systemd begins its lines on a console.
+	states = regexp.MustCompile(`\s+(\[(?:  OK  | TIME |DEPEND|FAILED|[ *]{3,6})\] )`)
+)
+
+// unquoted breaks lines that hold several into these: JSON with escapes, and a console that
+// was pasted as one line. What a person wrote before a line goes off it. A line that may go on
+// in the next is there a second time with it.
+func unquoted(lines []Line) (out []Line) {
+	var all []Line
+	for _, l := range lines {
+		parts := []Line{l}
+		if escaped(l.Text) {
+			parts = unescaped(parts)
+		}
+		for _, part := range parts {
+			text := states.ReplaceAllString(prompt.ReplaceAllString(part.Text, ""), "\n$1")
+			for one := range strings.SplitSeq(text, "\n") {
+				all = append(all, Line{l.Number, one})
+			}
+		}
+	}
+	for i, l := range all {
+		out = append(out, l)
+		if i+1 == len(all) || len(l.Text) < 40 || len(l.Text) > redact.MaxRead || headed.MatchString(l.Text) || headed.MatchString(all[i+1].Text) {
+			continue
+		}
+		if next := strings.TrimLeft(all[i+1].Text, " "); next != "" {
+			out = append(out, Line{l.Number, l.Text + " " + next})
+			if next == all[i+1].Text && next[0] >= 'a' && next[0] <= 'z' { // broken within a word
+				out = append(out, Line{l.Number, l.Text + next})
+			}
+		}
+	}
+	return out
+}
+
+// escaped says whether a line is JSON with what a program wrote in it. Windows' paths have
+// such escapes too.
+func escaped(s string) bool { return nested.MatchString(s) && !strings.Contains(s, `:\`) }
+
+// programs breaks what Ansible prints of programs into their lines.
+func programs(lines []Line) []Line {
+	if !slices.ContainsFunc(lines, func(l Line) bool { return printed.MatchString(l.Text) && escaped(l.Text) }) {
+		return lines
+	}
+	var out []Line
+	for _, l := range lines {
+		if printed.MatchString(l.Text) && escaped(l.Text) && !armText.MatchString(l.Text) {
+			out = append(out, unescaped([]Line{l})...)
+		} else {
+			out = append(out, l)
+		}
+	}
+	return out
 }

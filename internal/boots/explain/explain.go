@@ -79,7 +79,7 @@ func Explain(texts []Text) Report {
 		for n := range raw {
 			raw[n].Text = clean(raw[n].Text)
 		}
-		t.Lines = raw
+		t.Lines = programs(raw)
 		split := objects(t)
 		if split == nil {
 			split = logs(t)
@@ -149,9 +149,12 @@ func judge(parts []*part) Machine {
 		}
 	}
 	var j verdict.Judgement
-	last := lastWord(parts)
-	for n, together := range [...]bool{wrapped, !wrapped, wrapped} {
+	read, last := make([][]Line, len(parts)), lastWord(parts)
+	// Then its lines are taken for quotes, and at last what ended is all that is known.
+	const quotes, ending = 2, 4
+	for n, together := range [...]bool{wrapped, !wrapped, wrapped, !wrapped, wrapped} {
 		f.Logs = make([]verdict.Log, len(parts))
+		f.Headless = n >= quotes && n < ending
 		for i, p := range parts {
 			lines := p.lines
 			switch f.Logs[i].Source = p.source; {
@@ -160,18 +163,24 @@ func judge(parts []*part) Machine {
 			case together:
 				lines = whole[i]
 			}
+			if f.Headless {
+				read[i] = unquoted(lines)
+				lines = read[i]
+			}
 			for _, l := range lines {
 				f.Logs[i].Lines = append(f.Logs[i].Lines, l.Text)
 			}
 		}
-		if n == 2 { // no line shows a cause: what ended is all that is known
+		if n == ending {
 			f.Sign = cmp.Or(f.Sign, last)
 		}
-		if j = verdict.Judge(f); j.Reason == wire.ReasonUnknown || j.Reason == last && n < 2 {
+		if j = verdict.Judge(f); j.Reason == wire.ReasonUnknown || j.Reason == last && n < ending {
 			continue
 		}
 		for i, p := range parts {
-			if together && len(j.Shown) > 0 { // the signs are of the lines as they are
+			if f.Headless && len(j.Shown) > 0 {
+				p.lines = read[i]
+			} else if together && len(j.Shown) > 0 { // the signs are of the lines as they are
 				p.lines = whole[i]
 			}
 		}

@@ -10,9 +10,9 @@ import (
 
 // Signs of a failure for which the judge may know no cause, by what would get over it.
 var (
-	deadBoot = words("kernel panic - not syncing", "you are in emergency mode", "entering emergency mode", "welcome to emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
+	deadBoot = words("kernel panic - not syncing", "kernel panic-not syncing", "you are in emergency mode", "entering emergency mode", "welcome to emergency mode", "dracut-initqueue: timeout", "warning: could not boot", "dracut:/#",
 		"grub rescue>", "(initramfs) ", "dropping to a shell", "dropped into an emergency shell", "no bootable device", "uefi interactive shell v")
-	fatal      = words("level=fatal", `"level":"fatal"`, "]: failed! => {", "fata[", "[fatal] ", "unable to register node with api server", "failure when processing extension", "[extensionerror]")
+	fatal      = words("level=fatal", `"level":"fatal"`, "fata[", "[fatal] ", "unable to register node with api server", "failure when processing extension", "[extensionerror]")
 	ended      = words(`"command failed" err=`, `] "command f`, "failed to run kubelet: ", "failed to create kubelet: ")
 	k3d        = words("failed to create cluster >>> rolling back", "failed cluster start: ", "encountered fatal log from node k3d-")
 	kubeadm    = words("error execution phase ", "couldn't initialize a kubernetes cluster", "this error is likely caused by:", "kubeadm init timed out", "failed to init node with kubeadm", "failed to join node with kubeadm")
@@ -27,6 +27,7 @@ var (
 	klogError  = regexp.MustCompile(`(?:^|: )[ef]\d{4} \d\d:\d\d:|level=(?:error|fatal)|(?:erro|fata)\[\d`)
 	klogFatal  = regexp.MustCompile(`(?:^|(?:kubelet|hyperkube)\S*: )f\d{4} \d\d:\d\d:|(?:kubelet|k3s|rke2|containerd)\S*: panic: `)
 	unitFails  = regexp.MustCompile(`failed to start (.*)|(?:^|[\s:])([\w@-]+)\.service: (?:failed with result|unit entered failed state)|dependency failed for (.*)|unit ([\w@-]+)\.service entered failed state|^\W*([\w@-]+)\.service: main process exited, code=\w+, status=[1-9]`)
+	tasks      = regexp.MustCompile(`(?:unable to (?:re)?start service |job for )([\w@.-]+)`)
 	unitStops  = regexp.MustCompile(`(?:^|[\s\]])stopping (.*)`)
 	unitStarts = regexp.MustCompile(`(?:^|[\s\]])(?:started|finished) (.*)`)
 )
@@ -119,7 +120,7 @@ func (p *part) readSigns() {
 			if strings.Contains(s, "dracut-initqueue") {
 				note("initrd", i)
 			}
-		case moduleFail(s) && !strings.HasSuffix(s, "code: 0"), strings.Contains(s, "running module ") && strings.Contains(s, "failed"):
+		case moduleFail(s) && !strings.Contains(s, "code: 0"), strings.Contains(s, "running module ") && strings.Contains(s, "failed"):
 			note("module", i)
 		case kubeadm(s):
 			note("kubeadm", i)
@@ -136,8 +137,16 @@ func (p *part) readSigns() {
 			closes("fatal", "kubelet", "kubelet ended", "k3s", "k3s ended")
 		case ended(s), klogFatal.MatchString(s):
 			note(cmp.Or(endedOf(s), "fatal"), i)
+		case strings.Contains(s, "reached target multi-user"):
+			closes("mount")
 		case k3d(s):
 			note("k3s ended", i)
+		case strings.Contains(s, "]: failed! => {"): // Ansible's, of any task
+			unit := ""
+			if m := tasks.FindStringSubmatch(s); m != nil {
+				unit = component(m[1])
+			}
+			note(cmp.Or(unit, "fatal"), i)
 		case fatal(s):
 			note(cmp.Or(endedOf(s), "fatal"), i)
 		case finished(s):

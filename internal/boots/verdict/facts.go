@@ -16,6 +16,9 @@ type Facts struct {
 	// Outside says that the node gave no facts of its own: what is known of it is its
 	// serial console, its extensions and what Azure and the cluster report.
 	Outside bool
+	// Headless says that the logs are quotes: a line that does not say who wrote it may be of
+	// any program, and a line may be several.
+	Headless bool
 	// Sign is a reason that Azure or the cluster shows by itself, given where no line
 	// shows a cause; "" for none.
 	Sign string

@@ -131,7 +131,7 @@ func TestHole12Messages(t *testing.T) {
 		{output, "E: Failed to fetch http://azure.archive.ubuntu.com/ubuntu/pool/main/j/jq.deb  Hash Sum mismatch", "SentinelMissing"},
 		{output, "psql: could not connect to server: Connection refused", "SentinelMissing"},
 		{output, "  - Curl error (7): Couldn't connect to server for https://pkgs.k8s.io/core:/stable:/v1.30/rpm/repodata/repomd.xml [Failed to connect to pkgs.k8s.io port 443: Connection timed out]\nError: Failed to download metadata for repo 'kubernetes': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", "PackageRepositoryUnreachable"},
-		{output, "  - Status code: 404 for https://packages.example.com/yum/repos/kubernetes-el7-x86_64/repodata/repomd.xml (IP: 192.0.2.78)\nError: Failed to download metadata for repo 'kubernetes': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", "SentinelMissing"},
+		{output, "  - Status code: 404 for https://packages.example.com/yum/repos/kubernetes-el7-x86_64/repodata/repomd.xml (IP: 192.0.2.78)\nError: Failed to download metadata for repo 'kubernetes': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", "DownloadRefused"},
 		{output, "No package kubelt available.", "PackageNotFound"},
 		{output, "No match for argument: kubelt\nError: Unable to find a match: kubelt", "PackageNotFound"},
 		{output, "No match for argument: docker\nNo packages marked for removal.", "SentinelMissing"},

@@ -22,6 +22,7 @@ const (
 	always when = iota
 	joined      // only where the bootstrap succeeded: before that it is usual
 	early       // only where cloud-init did not come beyond its stage init
+	quotes      // only where a text is quotes: elsewhere it is usual for a while
 	warns       // only of an error that cloud-init says it went on after: a warning is no reason
 )
 
@@ -32,7 +33,7 @@ const scripts = output | provision | elsewhere | cloudInit
 var tools = [...]string{
 	"crictl: command not found", "crictl: not found", "ctr: command not found", "ctr: not found", "kubectl: command not found", "kubectl: not found",
 	"oras: command not found", "oras: no such file or directory", "conntrack: command not found", "conntrack: not found",
-	"iptables: command not found", "iptables: not found", "jq: command not found", "jq: not found", "curl: command not found", "curl: not found",
+	"iptables: command not found", "iptables: not found", "systemctl: not found", "systemctl: command not found", "jq: command not found", "jq: not found", "curl: command not found", "curl: not found",
 }
 
 var notOnPath = [...]string{"executable file not found in $path", "executable file not found in %path%"}
@@ -51,7 +52,7 @@ var rules = [...]rule{
 	// The machine.
 	{reason: "DiskFull", in: anywhere, all: "no space left on device", not: []string{"inotify", "fsnotify", "cgroup", "watch", "rtnetlink", "semget", "shmget", "bpf"}},
 	{reason: "DiskFull", in: anywhere, any: []string{"you don't have enough free space in /var", "there is not enough space on the disk"}},
-	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc", "(cloud-init)", "(crio)", "(dockerd)"}, not: []string{"memory cgroup out of memory: killed process"}},
+	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc)", "(cloud-init)", "(crio)", "(dockerd)"}, not: []string{"memory cgroup out of memory: killed process"}},
 	{reason: "OutOfMemory", in: kernel | elsewhere, all: "memory cgroup out of memory: killed process", any: []string{"(kubelet)", "(containerd)", "(k3s-", "(rke2)", "(crio)", "(dockerd)"}}, // a container's limit kills its own runc
 	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0", "dev nbd", "dev rbd"}},
 	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "shutting down filesystem"}, not: []string{"(loop", "(nbd", "(rbd"}},
@@ -66,10 +67,11 @@ var rules = [...]rule{
 	{reason: "SELinuxPolicyFailed", in: kernel | elsewhere, any: []string{"failed to load selinux policy", "initial selinux policy load failed"}},
 	{reason: "IgnitionFailed", in: kernel | elsewhere, all: "ignition", any: []string{"ignition failed: ", "ignition has failed. please ensure", "failed to start ignition ("}},
 	{reason: "FilesystemCorrupt", in: kernel | elsewhere, all: "fsck", any: []string{"bad magic number in super-block"}}, // resize2fs and tune2fs meet other file systems
-	{reason: "KernelPanic", in: kernel | elsewhere, all: "kernel panic - not syncing"},
+	{reason: "KernelPanic", in: kernel | elsewhere, any: []string{"kernel panic - not syncing", "kernel panic-not syncing"}},
 	{reason: "EmergencyMode", in: kernel | elsewhere, any: []string{"you are in emergency mode", "welcome to emergency mode!", "entering emergency mode. exit the shell"}},
 	{reason: "DeviceMissing", in: anywhere &^ (runtime | kubelet | k3s), any: []string{"timed out waiting for device", ".device/start timed out"}},
 	{reason: "DeviceMissing", in: scripts, all: "special device ", any: []string{"does not exist"}},
+	{reason: "MountFailed", in: scripts, all: "mount: /", any: []string{"wrong fs type, bad option, bad superblock on", "unknown filesystem type '"}, not: []string{"/var/lib/kubelet/"}},
 	{reason: "ClockWrong", in: scripts, all: "is not valid yet (invalid for another", rank: rankStep},
 	{reason: "ClockWrong", in: scripts, all: "the certificate is not valid yet"}, // kubeadm
 
@@ -85,7 +87,7 @@ var rules = [...]rule{
 	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "168.63.129.16", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}, not: []string{":53"}},
 	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "protocol endpoint not found: wireprotocol, ", any: []string{"http get failed"}}, // to 2.2.13
 	{reason: "DNSFailed", in: scripts, rank: rankStep, any: []string{"temporary failure in name resolution", "temporary failure resolving"}},
-	{reason: "ProxyFailed", in: scripts, rank: rankStep, any: []string{"407 proxy authentication required", "invalid response from proxy"}},
+	{reason: "ProxyFailed", in: scripts, rank: rankStep, any: []string{"407 proxy authentication required", ": proxy authentication required", "proxy tunneling failed", "invalid response from proxy"}},
 
 	// cloud-init.
 	{reason: "DatasourceNotFound", in: cloudInit | output | elsewhere, any: []string{"datasourcenotfoundexception", "no instance datasource found", "did not find any data source", "no datasource found!", "cloudbaseinit.init [-] no metadata service found"}},
@@ -93,11 +95,12 @@ var rules = [...]rule{
 	{reason: "CloudInitDisabled", in: cloudInit | output | elsewhere | kernel, any: []string{"cloud-init is disabled", "cloud-init disabled by", "disabled by marker file", "disabled by kernel command line: cloud-init=disabled", "disabled by cloud-init-generator"}},
 	{reason: "UserDataInvalid", in: cloudInit | output | elsewhere, any: []string{"failed loading yaml blob", "failed at merging in cloud config part"}},
 	{reason: "UserDataSchemaInvalid", in: cloudInit, when: warns, any: []string{"invalid cloud-config provided", "cloud-config failed schema validation"}},
-	{reason: "UserDataUnhandled", in: cloudInit | output | elsewhere, all: "unhandled non-multipart", any: []string{"userdata", "user-data"}},
+	{reason: "UserDataUnhandled", in: cloudInit | output | elsewhere, any: []string{"unhandled non-multipart", "userdatautils [-] unsupported user_data format"}},
 	{reason: "NICSetupFailed", in: cloudInit | output, all: "[nic not present] cannot rename mac="},
 	{reason: "BinaryMissing", in: cloudInit | output, when: early, all: "azure-proxy-agent not found"},
 	{reason: "RuncmdFailed", in: cloudInit | output, all: "runparts: ", any: []string{" failures (runcmd"}},
-	{reason: "UserScriptFailed", in: cloudInit | output, all: "runparts: ", any: []string{" failures ("}, not: []string{"(runcmd"}},
+	{reason: "UserScriptFailed", in: cloudInit | output, all: "runparts: ", any: []string{" failures (", " failures in "}, not: []string{"(runcmd"}},
+	{reason: "RuncmdFailed", in: cloudInit | output, all: "failed running /var/lib/cloud/", any: []string{"/scripts/runcmd ["}},
 	{reason: "UserScriptFailed", in: cloudInit | output, all: "failed to run module scripts", rank: rankStage - 1}, // runcmd's script is one of them
 	{reason: "RuncmdFailed", in: cloudInit | output, any: []string{"failed to shellify"}, not: []string{"bootcmd"}},
 	// 1001 to 1003 ask for a reboot.
@@ -105,12 +108,20 @@ var rules = [...]rule{
 	{reason: "CloudbaseInitPluginFailed", in: cloudInit | elsewhere, all: "plugin '", any: []string{"failed with error"}},
 
 	// Packages.
-	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "unable to find a match", "no package matches", "(no such package)"}},
+	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "unable to find a match", "no package matches", "(no such package)", "no provider of '"}},
+	{reason: "PackageNotFound", in: scripts, when: quotes, any: []string{"no match for argument: kube"}},
+	{reason: "PackageNotFound", in: scripts, all: "package '", any: []string{"' not found."}},                           // zypper
 	{reason: "PackageNotFound", in: scripts, all: "no package ", any: []string{" available."}},                          // yum
 	{reason: "PackageNotFound", in: scripts, all: "failed to resolve the transaction", next: "no match for argument: "}, // dnf 5; of dnf 4 also a removal says so
 	{reason: "PackageNotFound", in: scripts, all: "version '", any: []string{"' was not found"}},
-	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/", "lock was locked by another process", "is locked by another process", "system management is locked by the application", "existing lock /var/run/yum.pid: another copy is running"}, not: []string{"permission denied", "waiting for cache lock"}},
-	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature"}},
+	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/", "lock was locked by another process", "is locked by another process", "system management is locked by the application", "existing lock /var/run/yum.pid: another copy is running", "another app is currently holding the yum lock", "e: unable to lock directory /var/lib/"}, not: []string{"permission denied", "waiting for cache lock"}},
+	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature", "badsig ", "repomd.xml signature could not be verified", ".rpm is not signed", "gpg signature is not available", "gpg signature verification error",
+		"are already installed but they are not correct for this package", "signature verification failed for file '"}},
+	{reason: "DownloadRefused", in: scripts, all: "e: failed to fetch ", any: []string{"  404  not found", "  403  forbidden", "  401  unauthorized"}},
+	{reason: "DownloadRefused", in: scripts, all: "status code: 40", any: []string{" for http"}},                                                                                                              // dnf
+	{reason: "DownloadRefused", in: scripts, all: "[errno 14] http", any: []string{" error 40"}},                                                                                                              // yum
+	{reason: "PackageRepositoryUnreachable", in: scripts, any: []string{"[errno 12] timeout on http", "14: curl#", "[errno 14] curl#6 ", "[errno 14] curl#7 ", "[errno 14] curl#28 ", "[errno 14] curl#35 "}}, // yum
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "- curl error (", any: []string{"/repodata/", "mirrorlist", "metalink"}},                                                                       // dnf
 	{reason: "PackageSignatureInvalid", in: scripts, all: "e: the repository '", any: []string{"' is not signed", "' is no longer signed"}},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "e: failed to fetch ", any: aptUnreachable[:]},
 	{reason: "PackageRepositoryUnreachable", in: scripts, all: "w: failed to fetch ", any: aptUnreachable[:]},
@@ -136,6 +147,10 @@ var rules = [...]rule{
 	{reason: "SwapOn", in: kubelet | k3s | elsewhere | output, all: "running with swap on is not supported"},
 	{reason: "KernelSettingMissing", in: scripts, all: "modprobe: fatal: module ", any: []string{"br_netfilter not found", "overlay not found", "ip_vs not found", "nf_conntrack not found"}, rank: rankStep},
 	{reason: "KernelSettingMissing", in: scripts, all: "sysctl: cannot stat /proc/sys/net/", any: []string{"bridge-nf-call", "ip_forward"}, rank: rankStep},
+	{reason: "KernelSettingMissing", in: scripts, any: []string{"contents are not set to 1", "bridge-nf-call-iptables does not exist"}},
+	{reason: "MachineTooSmall", in: scripts, any: []string{"is less than the required 2", "is less than the minimum 1700 mb"}},
+	{reason: "NotRoot", in: scripts, all: "user is not running as root"},
+	{reason: "PortInUse", in: scripts, any: []string{"port 10250 is in use", "port 6443 is in use", "port 10259 is in use", "port 10257 is in use", "port 2379 is in use", "port 2380 is in use"}, not: []string{"[error "}}, // check knows what an earlier try left
 	{reason: "CgroupsUnusable", in: kubelet | k3s | elsewhere, any: []string{"following cgroup subsystem not mounted", "failed to initialize top level qos containers", "mountpoint for cpu not found", "mountpoint for memory not found"}},
 	{reason: "CgroupsUnusable", in: k3s | elsewhere, all: "failed to find ", any: []string{"memory cgroup", "cgroup (v2)"}},
 	{reason: "CgroupV1Refused", in: kubelet | k3s, all: "cgroup v1", any: []string{"not run on a host using cgroup v1", `err="cgroup v1 detected`, "failed to run kubelet", "to an unsupported cgroup v1"}},
@@ -151,6 +166,7 @@ var rules = [...]rule{
 	{reason: "HNSNetworkFailed", in: anywhere, any: []string{"hnscall failed in win32", "error while gethnsnewtorkbyname("}},
 	{reason: "ContainerRuntimeDisabled", in: anywhere, any: []string{"unknown service runtime.v1", "unknown service runtime.v1alpha2"}},
 	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
+	{reason: "CNIPluginMissing", in: kubelet | k3s | elsewhere, all: "could not locate kubenet required cni plugins"}, // to 1.23
 
 	// kubeadm, where the words stand by themselves.
 	{reason: "BootstrapTokenUnknown", in: scripts, any: []string{"is invalid for this cluster", "could not find a jws signature in the cluster-info configmap"}},
@@ -160,6 +176,7 @@ var rules = [...]rule{
 	{reason: "ClusterInfoUnreadable", in: scripts, any: []string{`"cluster-info" not found`, `"cluster-info" is forbidden`, "key in the cluster-info configmap", "kubeconfig in the cluster-info configmap", "kubeconfig file in the cluster-info configmap", `"kubeadm-config" not found`, `"kubeadm-config" is forbidden`, `"kubelet-config" not found`, `"kubelet-config" is forbidden`}},
 	{reason: "ClusterInfoUnreadable", in: scripts, all: `configmaps "kubelet-config-1.`, any: []string{"not found", "is forbidden"}}, // to 1.23
 	{reason: "CertificateKeyExpired", in: scripts, all: `secret "kubeadm-certs"`, any: []string{"not found"}},
+	{reason: "CertificateKeyExpired", in: scripts, all: "the secret does not include the required certificate or key"},
 	{reason: "CertificateKeyWrong", in: scripts, any: []string{"error decoding certificate key", "error decoding secret data with provided key", "cipher: message authentication failed"}},
 	{reason: "HostnameInvalid", in: kubelet | elsewhere, all: "must be a dns subdomain (", any: []string{"unable to register "}}, // to 1.3
 	{reason: "HostnameInvalid", in: scripts | kubelet | k3s, all: "1123 subdomain must consist of", any: []string{"node", "hostname"}, not: []string{"pod="}},
@@ -172,11 +189,14 @@ var rules = [...]rule{
 	{reason: "EtcdJoinFailed", in: scripts | k3s, any: []string{"can only promote a learner member", "too many learner members in cluster"}, rank: rankCause},
 	{reason: "EtcdJoinFailed", in: k3s, all: "etcd cluster join failed: "},
 	{reason: "TLSBootstrapTimeout", in: scripts, all: "failed while waiting for tls bootstrap"},
-	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request is not approved", "certificate signing request failed, reason"}, not: []string{"kubelet-serving"}},
+	{reason: "CSRNotApproved", in: kubelet | elsewhere, all: "but subject access review was not approved", any: []string{"nodeclient]"}}, // the controller manager
+	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request is not approved", "certificate signing request failed, reason", "cannot create certificate signing request: timed out"}, not: []string{"kubelet-serving"}},
 
 	// kubelet.
 	{reason: "KubeletConfigMissing", in: kubelet, when: joined, all: "failed to load kubelet config file", any: []string{"no such file or directory", "cannot find the file"}, rank: rankCause},
-	{reason: "KubeletConfigInvalid", in: kubelet | k3s, any: []string{"failed to load kubelet config file", "failed to validate kubelet configuration", "failed to load kubelet dropin file", "failed to merge kubelet configs", "-reserved value failed to parse", "invalid configuration: cgroups-per-qos", "strict decoding error: unknown field"}, not: []string{"no such file or directory", "cannot find the file", "falling back"}},
+	{reason: "KubeletConfigInvalid", in: kubelet | k3s, any: []string{"failed to load kubelet config file", "failed to validate kubelet configuration", "failed to load kubelet dropin file", "failed to merge kubelet configs", "-reserved value failed to parse", "invalid configuration: cgroups-per-qos", "strict decoding error: unknown field",
+		`no kind "kubeletconfiguration" is registered`, `no kind \"kubeletconfiguration\" is registered`, `no kind "credentialproviderconfig" is registered`, `no kind \"credentialproviderconfig\" is registered`,
+		"but it is only supported with cgroupv2", "is not a subset of online-cpus", "invalid node allocatable configuration", "reserved cgroup limits on", "could not restore state from checkpoint"}, not: []string{"no such file or directory", "cannot find the file", "falling back"}},
 	{reason: "KubeletFlagUnknown", in: kubelet | k3s, all: "failed to parse kubelet flag"},
 	{reason: "KubeletFlagUnknown", in: kubelet, any: []string{"unknown flag: --", "unknown shorthand flag"}},
 	{reason: "FeatureGateUnknown", in: kubelet | k3s | output, any: []string{"unrecognized feature gate"}, not: []string{"feature_gate.go", "level=warn", "warning"}},
@@ -192,16 +212,18 @@ var rules = [...]rule{
 	{reason: "DiskPressure", in: kubelet | k3s | elsewhere, all: "diskpressure", any: []string{"kubelethasdiskpressure"}},
 	{reason: "DiskPressure", in: kubelet | k3s, all: "eviction manager: must evict pod(s) to reclaim", any: []string{"ephemeral-storage", "nodefs", "imagefs", "inodes", "containerfs"}},
 	{reason: "NodeSilent", in: elsewhere, all: "kubelet stopped posting node status"},
-	{reason: "KubeletCertificateExpired", in: kubelet | k3s, all: "existing bootstrap client certificate", any: []string{"is expired"}},
+	{reason: "KubeletCertificateExpired", in: kubelet | k3s, any: []string{"existing bootstrap client certificate is expired", "currently active client certificate has expired"}},
+	{reason: "KubeletCertificateExpired", in: kubelet | k3s, all: "existing bootstrap client certificate in ", any: []string{"is expired"}},
 	{reason: "KubeletCAMissing", in: kubelet, when: joined, all: "unable to load client ca file", rank: rankCause},
 	{reason: "PortInUse", in: kubelet | k3s, all: "address already in use", any: []string{":10250", ":10248", ":10255"}},
+	{reason: "CNINotReady", in: elsewhere, when: quotes, all: "networkready=false reason:networkpluginnotready"},
 	{reason: "NodeNotReady", in: kubelet | k3s, when: joined, all: "node not becoming ready in time after startup"},
 
 	// k3s and RKE2.
 	{reason: "CAHashMismatch", in: k3s | elsewhere | output, all: "token ca hash does not match the cluster ca certificate hash"},
 	{reason: "CAHashMismatch", in: k3s, all: "token does not match the server ", any: []string{" != "}}, // to 1.18
 	{reason: "NodePasswordRejected", in: k3s | elsewhere | output, any: []string{"node password rejected", "node password not set", "unable to verify password for node", "unable to verify hash for node"}},
-	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid", "is not a valid token format", "token credentials are the wrong format"}},
+	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid", "invalid token ca hash length", "token must not be empty", "is not a valid token format", "token credentials are the wrong format"}},
 	{reason: "K3sTokenRejected", in: k3s, all: "not authorized", any: []string{"https://", "agent config", `msg="not authorized"`, "server is not ready"}},
 	{reason: "K3sTokenRejected", in: k3s, all: "bootstrap data already found and encrypted with different token"},
 	{reason: "K3sConfigInvalid", in: k3s, any: k3sConfig[:], not: []string{"kubelet flag", "kubeadm"}},

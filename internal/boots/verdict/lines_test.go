@@ -218,6 +218,9 @@ func TestLinesForEachRule(t *testing.T) {
 	}
 	for n := range rules {
 		r := &rules[n]
+		if r.when == quotes { // package explain's tests show these
+			continue
+		}
 		if r.when != warns && !byRule[n].gives {
 			t.Errorf("no line gives %s by the rule %q %q", r.reason, r.all, r.any)
 		}

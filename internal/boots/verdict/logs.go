@@ -63,6 +63,9 @@ func readLogs(f Facts) []log {
 	logs := make([]log, 0, len(f.Logs)+2)
 	for _, l := range f.Logs {
 		logs = append(logs, newLog(l.Source, kindOf(l.Source), l.Lines, l.Cut))
+		if f.Headless {
+			logs[len(logs)-1].anyone()
+		}
 	}
 	if p := f.Provision; p != nil {
 		for _, text := range [...]string{p.Output, p.Error} {
@@ -91,6 +94,19 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 		l.of[i] = programOf(l.low[i], k)
 	}
 	return l
+}
+
+// anyone has the lines without a head be of any program, of k3s where they speak of it.
+func (l *log) anyone() {
+	for i, k := range l.of {
+		if k != elsewhere || klog(l.low[i]) || hasAny(l.low[i], "unknown flag", "unknown shorthand") && !strings.Contains(l.low[i], "kubelet") {
+			continue
+		}
+		l.of[i] |= kernel | cloudInit | output | runtime | kubelet
+		if hasAny(l.low[i], "k3s", "rke2", "rancher", "etcd", "token", "cacerts", "--server", "server configuration") {
+			l.of[i] |= k3s
+		}
+	}
 }
 
 // redacted is a line without secrets; a private key may have begun above it.

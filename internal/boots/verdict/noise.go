@@ -14,7 +14,7 @@ func ofPod(s string) bool {
 // the sandbox that every pod is in.
 func needed(s string) bool {
 	return nodeImage(s) && hasAny(s, "pull") || hasAny(s, "no space left on device") && hasAny(s, nodePaths[:]...) || !hasAny(s, "mirror pod", "probe failed", "probetype=", "no relationship found", "mountvolume", "webhook") &&
-		hasAny(s, "sandbox", "failed to find plugin", "cgroupspath", `exec: "runc"`, `exec: \"runc\"`, `exec: \\\"runc\\\"`)
+		hasAny(s, "sandbox", "failed to find plugin", "system error: mountpoint for", "cgroupspath", `exec: "runc"`, `exec: \"runc\"`, `exec: \\\"runc\\\"`)
 }
 
 // ofOthers says whether a line in lower case is of what the API server does not let
@@ -85,7 +85,7 @@ func overcome(s string) passing {
 		return tillData
 	case hasAny(s, "obtained dhcp lease on interface ", "received dhcp lease on ", ": dhcpv4 address "), strings.Contains(s, "bound to ") && strings.Contains(s, " -- renewal in "):
 		return tillLease
-	case strings.Contains(s, "setting up ") && strings.HasSuffix(s, ") ..."), strings.Contains(s, "unpacking ") && strings.HasSuffix(s, ") ..."),
+	case s == "complete!", strings.HasSuffix(s, ": complete!"), strings.Contains(s, "setting up ") && strings.HasSuffix(s, ") ..."), strings.Contains(s, "unpacking ") && strings.HasSuffix(s, ") ..."),
 		strings.Contains(s, "fetched ") && strings.HasSuffix(s, "b/s)"):
 		return tillApt
 	}

@@ -42,6 +42,8 @@ func (c *inquiry) systemdReason(s string) string {
 	switch {
 	case strings.Contains(s, "dependency failed for "):
 		reason = "UnitDependencyFailed"
+	case strings.Contains(s, "failed to mount /") && strings.Contains(s, "failed] "):
+		return "MountFailed"
 	case hasAny(s, "a start job is running for ", "/start running ("):
 		reason = "UnitHung"
 	case strings.Contains(s, "restart counter is at "):
@@ -57,7 +59,7 @@ func (c *inquiry) systemdReason(s string) string {
 // kubelet waits like this until its node joins.
 func loops(s string) string {
 	unit, count, _ := strings.Cut(s, ".service: scheduled restart job, restart counter is at ")
-	n := number(strings.TrimSuffix(count, "."), nil)
+	n := number(count[:len(count)-len(strings.TrimLeft(count, "0123456789"))], nil)
 	switch unit = unit[strings.LastIndexByte(unit, ' ')+1:]; {
 	case n == nil || *n < 30:
 	case unit == "kubelet":
@@ -78,7 +80,8 @@ func (c *inquiry) stopped(l *log) bool {
 			return true
 		}
 	}
-	return false
+	on := func(s string) bool { return hasAny(s, "reached target multi-user", " login:") }
+	return c.facts.Headless && !slices.ContainsFunc(l.low, on)
 }
 
 // look finds what the lines of the logs say.
@@ -138,6 +141,8 @@ func (c *inquiry) lookAt(at int, l *log) {
 		case strings.Contains(s, "[preflight] running pre-flight checks"):
 			// A script that tries again: what counts is the last try.
 			r.try++
+		case strings.Contains(s, "successfully pulled image"):
+			r.found = drop(r.found, func(f *finding) bool { return f.reason == "RegistryUnreachable" || f.reason == "ImagePullFailed" })
 		case k&scripts != 0:
 			module = module || moduleFailed(s)
 			serious = serious || strings.Contains(s, "e: ")
@@ -148,6 +153,9 @@ func (c *inquiry) lookAt(at int, l *log) {
 		next := ""
 		if i+1 < len(l.low) {
 			next = l.low[i+1]
+		}
+		if c.facts.Headless {
+			next = s + next
 		}
 		for n := range rules {
 			if rule := &rules[n]; rule.in&k != 0 && (c.applies(rule.when) || rule.when == joined && r.came) && !(rule.when == early && r.data) && rule.matches(s, next) && (rule.reason != "DiskFull" || nodesDisk(s, k)) {
@@ -177,7 +185,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 			if p := phaseOf(s); p != "" {
 				phases[r.try] = p
 				reason := phaseReason(p)
-				if p == "preflight" && strings.Contains(s, "couldn't validate the identity of the api server") {
+				if p == "preflight" && strings.Contains(s, "couldn't validate the id") {
 					reason = "KubeadmDiscoveryFailed"
 				}
 				r.add(reason, rankPhase-1, i, p, always) // what it says besides goes before
@@ -186,10 +194,14 @@ func (c *inquiry) lookAt(at int, l *log) {
 		if pull(s) && !strings.Contains(s, "[error ") {
 			// A workload's image is none of the node's; a script pulls what it needs.
 			switch {
-			case k&(output|provision) != 0, k == elsewhere && strings.HasPrefix(s, "ctr: "):
+			case k&(output|provision) != 0 && k&kubelet == 0, k&elsewhere != 0 && strings.Contains(s, "ctr: "):
 				r.add(pullReason(s), rankStep, i, "", always)
 			case nodeImage(s):
-				r.add(pullReason(s), rankCause, i, "", always)
+				of, reason := rankCause, pullReason(s)
+				if reason == "ImagePullFailed" { // another line may say why
+					of = rankNone
+				}
+				r.add(reason, of, i, "", always)
 			}
 		} else if apiRequest(s, k) {
 			if reason := faultOf(s).ofAPIServer(s, k); reason != "" {
@@ -208,7 +220,9 @@ func (c *inquiry) lookAt(at int, l *log) {
 	r.found = drop(r.found, func(f *finding) bool {
 		switch f.reason {
 		case "DeviceMissing":
-			return f.order&(elsewhere|kernel) != 0 && !stopped // a disk that need not be there (nofail) is waited for as well
+			return f.order&(elsewhere|kernel) != 0 && !stopped && !strings.Contains(l.low[f.line], "mount: ") // a disk that need not be there (nofail) is waited for as well
+		case "MountFailed":
+			return !stopped && f.rank == rankSign // of a disk that need not be there
 		case "PackageRepositoryUnreachable":
 			return !serious && strings.Contains(l.low[f.line], "w: failed to fetch ") // apt went on
 		case "NodeSilent":
@@ -321,6 +335,8 @@ func (c *inquiry) applies(w when) bool {
 		return c.came || c.ends && c.facts.Outside // somebody asked for the kubelet's state
 	case early:
 		return c.early
+	case quotes:
+		return c.facts.Headless
 	}
 	return w == always
 }

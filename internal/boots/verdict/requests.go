@@ -57,7 +57,7 @@ func faultOf(s string) fault {
 		return noSuchHost
 	case hasAny(s, "temporary failure in name resolution", "temporary failure resolving", "server misbehaving"):
 		return resolverFault
-	case strings.Contains(s, "lookup ") && hasAny(s, "i/o timeout", "connection refused", "read udp", "no answer from dns", ": try again"):
+	case strings.Contains(s, "lookup ") && hasAny(s, "i/o timeout", "connection refused", "read udp", "no answer from dns", ": try again", ":53: "):
 		return resolverFault
 	case hasAny(s, "connection refused", "actively refused", kubectlRefused):
 		return refused
@@ -70,7 +70,7 @@ func faultOf(s string) fault {
 		return rateLimited
 	case hasAny(s, "unauthorized", "must be logged in to the server", "the server has asked for the client"):
 		return unauthorized
-	case hasAny(s, "is forbidden:", "403 forbidden", "is not allowed to ", " at the cluster scope.: "):
+	case hasAny(s, "is forbidden:", "403 forbidden", "is not allowed to ", " at the cluster scope.: ", " at the cluster scope. ("):
 		return forbidden
 	case hasAny(s, "currently unable to handle the request", "etcdserver: ", "503 service unavailable", "502 bad gateway", "504 gateway", "internal server error", "apiserver not ready", "an error on the server (", "was unable to return a response in the time allotted"):
 		return unavailable
@@ -98,7 +98,7 @@ func apiRequest(s string, k kind) bool {
 	if pull(s) || hasAny(s, "169.254.169.254", "127.0.0.1:10248", "localhost:10248", "dial unix", "round_trippers.go") {
 		return false
 	}
-	if hasAny(s, "error execution phase", "cluster-info configmap", "with api server", "apiserver", "api server", "/api/v1", "/apis/", ":6443/", ":6443:",
+	if hasAny(s, "error execution phase", "cluster-info configmap", "kubeadm-certs", "with api server", "apiserver", "api server", "/api/v1", "/apis/", ":6443/", ":6443:",
 		"certificatesigningrequest", "certificate signing request", "ensure lease exists", "update lease", "updating node status", "the server has asked for the client", "reflector.go", "k8s.io/client-go") || kubectls(s) {
 		return true
 	}
@@ -162,7 +162,7 @@ func pullReason(s string) string {
 
 // nodeImage says whether an image is one that a node needs to become ready.
 func nodeImage(s string) bool {
-	return hasAny(s, "sandbox image", "/pause", "calico", "cilium", "azure-cni", "azure-cns", "azure-npm", "flannel", "kube-proxy", "antrea", "canal", "weave", "cloud-node-manager")
+	return hasAny(s, "sandbox image", "/pause", "calico", "cilium", "azure-cni", "azure-cns", "azure-npm", "flannel", "kube-proxy", "antrea", "canal", "weave", "cloud-node-manager", "rke2-runtime")
 }
 
 // download is the reason of what curl and wget say, "" where they say nothing,
@@ -176,13 +176,15 @@ func download(s string) string {
 		return "IMDSUnreachable"
 	case hasAny(s, "168.63.129.16") && !hasAny(s, ":53") && hasAny(s, "curl: (7)", "curl: (28)", "timed out", "failed to connect", "no route to host", "connection refused"):
 		return "WireServerUnreachable"
-	case hasAny(s, "curl: (5)", "curl: (97)") || strings.Contains(s, "curl: (56)") && strings.Contains(s, "proxy"):
+	case hasAny(s, "curl: (5)", "curl: (97)") || strings.Contains(s, "curl: (56)") && hasAny(s, "proxy", "connect tunnel failed"):
 		return "ProxyFailed"
 	case hasAny(s, "curl: (6)", "wget: unable to resolve host address"):
 		return "DownloadNameUnresolved"
 	case hasAny(s, "curl: (7)", "curl: (28)", "curl: (35)", "curl: (52)", "curl: (56)"):
 		return "DownloadUnreachable"
 	case strings.Contains(s, "connecting to ") && hasAny(s, "... failed: connection", "... failed: no route", "... failed: network"): // wget
+		return "DownloadUnreachable"
+	case strings.Contains(s, "unable to access 'http") && hasAny(s, "failed to connect to", "connection timed out", "couldn't connect to server"): // git
 		return "DownloadUnreachable"
 	case strings.Contains(s, "curl: (22)") && strings.Contains(s, " error: 4"):
 		return "DownloadRefused"
