@@ -45,7 +45,7 @@ func TestOutcomeTurnThatDoesNotCome(t *testing.T) {
 		synctest.Wait()
 		for cause, kind := range map[error]fleet.Kind{context.DeadlineExceeded: fleet.KindTimedOut, context.Canceled: fleet.KindUnknown} {
 			ctx, cancel := context.WithCancel(t.Context())
-			if cause == context.DeadlineExceeded {
+			if errors.Is(cause, context.DeadlineExceeded) {
 				ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 			}
 			time.AfterFunc(2*time.Second, cancel)
