@@ -106,6 +106,7 @@ func TestRetry(t *testing.T) {
 		{name: "stale by others", errs: []error{throttled, fail(fleet.KindStale, 0)}, at: []time.Duration{0, 17 * s}, kind: fleet.KindStale, fails: true},
 		{name: "denied", errs: []error{fail(fleet.KindDenied, 0)}, at: []time.Duration{0}, kind: fleet.KindDenied, fails: true},
 		{name: "denied after a lost answer", errs: []error{transient, fail(fleet.KindDenied, 0)}, at: []time.Duration{0, s}, kind: fleet.KindDenied, begin: fleet.KindTransient, fails: true},
+		{name: "other policy", errs: slices.Repeat([]error{transient}, 9), policy: azure.RetryPolicy{Tries: 3, First: 3 * s}, at: []time.Duration{0, 3 * s, 9 * s}, kind: fleet.KindTransient, fails: true},
 		{name: "not ours", errs: []error{errors.New("?")}, at: []time.Duration{0}, fails: true},
 	} {
 		for _, what := range []string{"read", "begin", "poll"} {
@@ -287,7 +288,8 @@ func TestLimitWaitsForOthersRetryAfter(t *testing.T) {
 func TestAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		f := &fake{takes: 3 * time.Second, errs: []error{nil, nil, fail(fleet.KindDenied, 0), context.Canceled}}
+		denied := &fleet.Error{Op: "delete disk", Kind: fleet.KindDenied, Code: "AuthorizationFailed"}
+		f := &fake{takes: 3 * time.Second, errs: []error{nil, nil, fmt.Errorf("around: %w", denied), context.Canceled}}
 		c := azure.Audit(f, slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -310,7 +312,7 @@ func TestAudit(t *testing.T) {
 			t.Error("the error was swallowed")
 		}
 		want := `level=INFO msg="cloud change" verb="patch model" target=/pool outcome=begun took=3s
-level=WARN msg="cloud change" verb="delete disk" target=/disk outcome=refused took=3s kind=Denied
+level=WARN msg="cloud change" verb="delete disk" target=/disk outcome=refused took=3s kind=Denied code=AuthorizationFailed
 level=INFO msg="cloud change" verb="delete disk" target=/disk outcome=interrupted took=3s
 `
 		if b.String() != want {

@@ -14,10 +14,14 @@ type groups struct {
 	azure.Cloud
 	machines map[string]map[fleet.ResourceID]fleet.ResourceID // by group, in lower case
 	lists    int
+	err      error
 }
 
 func (g *groups) Machines(_ context.Context, group fleet.ResourceID) (map[fleet.ResourceID]fleet.ResourceID, error) {
 	g.lists++
+	if g.err != nil {
+		return nil, g.err
+	}
 	list, there := g.machines[strings.ToLower(string(group))]
 	if !there {
 		return nil, fail(fleet.KindNotFound, 0)
@@ -83,5 +87,21 @@ func TestPlacesAskOnceForWhatIsRefused(t *testing.T) {
 	}
 	if g.lists != 1 || asked != 1 {
 		t.Errorf("%d lists of virtual machines and %d of scale sets were asked for, want 1 each", g.lists, asked)
+	}
+}
+
+// A list that failed for a passing reason is asked for again.
+func TestPlacesAskAgainAfterAPassingReason(t *testing.T) {
+	const group = "/subscriptions/s/resourceGroups/one"
+	id := fleet.ResourceID(strings.ToLower(group + "/providers/Microsoft.Compute/virtualMachines/p_1"))
+	g := &groups{err: fail(fleet.KindTransient, 0), machines: map[string]map[fleet.ResourceID]fleet.ResourceID{strings.ToLower(group): {id: group + "/providers/Microsoft.Compute/virtualMachineScaleSets/p"}}}
+	p := azure.Places{Reader: g}
+	n := fleet.Node{Name: "n", ProviderID: "azure://" + string(id)}
+	if _, err := p.Of(t.Context(), n); !fleet.Is(err, fleet.KindTransient) {
+		t.Errorf("a list that fails: %v", err)
+	}
+	g.err = nil
+	if got, err := p.Of(t.Context(), n); err != nil || got.Pool.Name() != "p" || g.lists != 2 {
+		t.Errorf("%+v, %v after %d lists", got, err, g.lists)
 	}
 }

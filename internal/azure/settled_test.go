@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,8 +49,8 @@ func TestSettled(t *testing.T) {
 					}
 				}
 				time.Sleep(tc.after)
-				if _, err := c.Disk(t.Context(), "/Disks/A"); !fleet.Is(err, tc.want) {
-					t.Errorf("a missing disk: %v, want %s", err, tc.want)
+				if _, err := c.Disk(t.Context(), "/Disks/A"); !fleet.Is(err, tc.want) || !strings.Contains(err.Error(), "no") {
+					t.Errorf("a missing disk: %v, want %s with Azure's reason", err, tc.want)
 				}
 				if _, err := c.Begin(t.Context(), fleet.AttachDisk{Instance: "/i", Disk: "/disks/a"}); !fleet.Is(err, tc.want) {
 					t.Errorf("attach of a missing disk: %v, want %s", err, tc.want)

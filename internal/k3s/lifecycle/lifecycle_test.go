@@ -87,31 +87,57 @@ func (v validating) Send(ctx context.Context, what, method string, id fleet.Reso
 	return v.Resources.Send(ctx, what, method, id, version, body, query...)
 }
 
-// A refused up deletes the groups that it made, but not one that another up uses.
+// A refused up deletes the groups that it made, but not one that another up uses, or a person.
 func TestRefusedUpLeavesAGroupInUse(t *testing.T) {
-	play(t, nil, func(x *site) {
-		go x.boot()
-		end, m := make(chan error, 1), x.manager(file)
-		m.ARM = validating{m.ARM, func() {
-			if len(end) > 0 || x.deployment() != "" {
-				return
-			}
-			go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
+	for name, use := range map[string]func(x *site, ctx context.Context) (end chan error){
+		"another up": func(x *site, ctx context.Context) chan error {
+			end := make(chan error, 1)
+			go func() { _, err := x.manager(file).Up(ctx, lifecycle.UpOptions{}); end <- err }()
 			for x.deployment() == "" {
 				time.Sleep(time.Second)
 			}
-			x.invalid()
-		}}
-		if _, err := m.Up(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused {
-			x.Errorf("up: %v", err)
-		}
-		if err := <-end; err != nil {
-			x.Errorf("the other up: %v", err)
-		}
-		if _, there := x.thing(serverVM); !there {
-			x.Error("the server is gone")
-		}
-	})
+			return end
+		},
+		"a person": func(x *site, _ context.Context) chan error {
+			x.foreign(serverVM[:strings.LastIndex(serverVM, "/virtualMachines/")] + "/virtualMachineScaleSets/theirs")
+			return nil
+		},
+		"a deployment that has made nothing yet": func(x *site, _ context.Context) chan error {
+			x.send(http.MethodPut, computeGroup+"/providers/Microsoft.Resources/deployments/ortet", "2021-04-01", object{"properties": object{"mode": "Incremental",
+				"template": object{"$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#", "contentVersion": "1.0.0.0", "resources": []any{}}}})
+			return nil
+		},
+	} {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			ctx, cancel := context.WithTimeout(x.ctx, time.Hour) // a group that is deleted under an up may hold it up for ever
+			defer cancel()
+			var end chan error
+			used, m := false, x.manager(file)
+			m.ARM = validating{m.ARM, func() {
+				if used || name != "another up" && !x.read(computeGroup, &object{}) {
+					return
+				}
+				used = true
+				end = use(x, ctx)
+				x.invalid()
+			}}
+			if _, err := m.Up(ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused {
+				x.Errorf("%s: up: %v", name, err)
+			}
+			if end != nil {
+				if err := <-end; err != nil {
+					x.Errorf("the other up: %v", err)
+				}
+				if _, there := x.thing(serverVM); !there {
+					x.Error("the server is gone")
+				}
+			}
+			if time.Sleep(10 * time.Minute); !x.read(computeGroup, &object{}) {
+				x.Errorf("the group that %s uses is deleted", name)
+			}
+		})
+	}
 }
 
 // deployment is the state of that of the compute group; "" is none.

@@ -120,7 +120,7 @@ func (p *Plan) modify(group, kind, name, what string) {
 func shownName(name string) string {
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	switch {
-	case strings.HasPrefix(name, "["), strings.HasSuffix(name, "]"):
+	case strings.HasSuffix(name, "]"):
 		return "(computed)"
 	case len(name) == 36 && strings.Count(name, "-") == 4:
 		return name[:8] + "…"

@@ -244,7 +244,7 @@ func clusterStories() []story {
 			return p.less(twoPools).ReplaceServer(p.ctx, lifecycle.UpOptions{})
 		}, ends: "server running new" + rest + saved, says: ready()},
 		{name: "restore", do: func(w *world, p *process) (any, error) { return p.less(twoPools).Restore(p.ctx, "mine") },
-			ends: "server running new" + rest + " Copy of mine" + saved, says: ready("backup mine is restored", "backup before-restore-")},
+			ends: "server running new" + rest + " Copy of mine" + saved, says: ready("backup mine is restored", "backup before-restore-", "agents that joined after the backup have no Ready Node")},
 		{name: "backup", dear: true, do: func(w *world, p *process) (any, error) { return p.less(twoPools).Backup(p.ctx, "", "") },
 			ends: "server running" + rest + "; made up 1" + saved, meets: map[string]string{killAfter: "server running" + rest + "; made up 2" + saved}},
 		{name: "backup to a group", do: func(w *world, p *process) (any, error) {

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,9 @@ func TestKeys(t *testing.T) {
 		// Who owns the new key says that the old one is known: anybody could have named the
 		// new one in a document.
 		_, err = w.push("two", func(o *push.Request) { o.Keys = both[1:] })
-		w.refused(err, "KeyNotAccepted")
+		if w.refused(err, "KeyNotAccepted"); !strings.Contains(fmt.Sprint(err), fmt.Sprint(both[0])+" signed its document, which is neither the signing key nor one that --accept-key names") {
+			t.Errorf("the signer is not named: %v", err)
+		}
 		if got := w.must("two", func(o *push.Request) { o.Keys = both }).Generation; got != 3 {
 			t.Errorf("the push with the new key has generation %d, want 3", got)
 		}
@@ -119,6 +122,15 @@ func TestKeys(t *testing.T) {
 		w.key = old
 		_, err = w.push("three")
 		w.refused(err, "KeyNotAccepted")
+	})
+	// Who goes back believes what any key signed that the model's document lists.
+	play(t, 1, func(w *world) {
+		both := []nodeconfig.PublicKey{public(w.key), public(thief())}
+		for i, key := range []ed25519.PrivateKey{w.key, thief(), w.key} {
+			w.key = key
+			w.must(fmt.Sprint(i), func(o *push.Request) { o.Keys = both })
+		}
+		w.rollback(2, 4, "1")
 	})
 }
 
@@ -206,7 +218,7 @@ func TestPlan(t *testing.T) {
 		w.change(name(1), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.31.9" })
 		newer := nodeconfig.Config{Kubelet: map[string]any{"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1m"}}}
 		_, err := r.Plan(w.ctx, pool, newer)
-		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "the pool has v1.31.9;") {
+		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "the pool has v1.31.9;") || problems(err)[0].On != string(pool) {
 			t.Errorf("got %v; want the version once", err)
 		}
 		_, err = r.Push(w.ctx, pool, push.Request{Config: newer, Key: w.key})
@@ -309,7 +321,7 @@ func TestHole05ForeignUserDataOfConfiguredNodes(t *testing.T) {
 			}
 		}
 		_, err := w.push("two")
-		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "pool1_2") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("2") != foreign {
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !fleet.Is(err, fleet.KindBlocked) || !strings.Contains(err.Error(), "pool1_2") || !strings.Contains(err.Error(), `its userData is not Ortet's: 10 bytes that begin with "#!/bin/sh"`) || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("2") != foreign {
 			t.Errorf("got %v, and the instance has %q", err, w.userData("2"))
 		}
 		w.has(2, name(0), name(1))
