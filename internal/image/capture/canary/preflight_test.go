@@ -107,6 +107,7 @@ func TestPreflight(t *testing.T) {
 		"no room in the region's":               {cloud: cloud{usages: map[string][2]int64{"dv5": {4, 6}, "cores": {9, 10}}}, codes: "CanaryQuota"},
 		"quota of spot machines":                {pool: fleet.Pool{Spot: true}, cloud: cloud{usages: map[string][2]int64{"dv5": {6, 6}, "lowprioritycores": {0, 2}}}, notes: "in use are 0 of 2 lowPriorityCores"},
 		"one size of a mix has room":            {pool: fleet.Pool{Sizes: []string{"D2", "E4"}}, cloud: cloud{usages: map[string][2]int64{"dv5": {6, 6}, "ev5": {0, 4}, "cores": {0, 10}}}, notes: "takes 1 × D2 or E4 for about 3 minutes, 2 or 4 vCPUs; in use are 6 of 6 dv5 and 0 of 10 cores and 0 of 4 ev5"},
+		"the other size has room":               {pool: fleet.Pool{Sizes: []string{"D2", "E4"}}, cloud: cloud{usages: map[string][2]int64{"dv5": {0, 6}, "ev5": {4, 4}}}, notes: "in use are 0 of 6 dv5 and 4 of 4 ev5"},
 		"size that is not known":                {pool: fleet.Pool{Size: "X9"}, notes: "whether the quota of vCPUs has room could not be read"},
 		"may not do what making it needs":       {cloud: cloud{denied: map[string]error{string(pool.Group()): nil}}, codes: "AzureDenied"},
 		"what it may is not known":              {cloud: cloud{denied: map[string]error{string(pool.Group()): down}}, codes: "Unreadable AzureDenied"},
@@ -124,6 +125,7 @@ func TestPreflight(t *testing.T) {
 		"Secrets may not be read":               {of: canary.Version{CustomData: "abc"}, lost: denied, codes: "Unreadable"},
 		"customData is not known, and the disk": {of: canary.Version{CustomData: "none"}, early: true},
 		"optional, and may not be made":         {of: canary.Version{Request: plan.Request{CanaryIfPossible: true}}, pool: join, cloud: cloud{denied: map[string]error{subnet: nil}}, notes: "no canary: these credentials may not do join"},
+		"optional, and may not be read":         {of: canary.Version{Request: plan.Request{CanaryIfPossible: true}}, cloud: cloud{fails: denied}, notes: "no canary: it cannot be read"},
 		"optional, and may be read later":       {of: canary.Version{Request: plan.Request{CanaryIfPossible: true}}, cloud: cloud{fails: down}, codes: "Unreadable"},
 	} {
 		var mu sync.Mutex
