@@ -164,19 +164,20 @@ func TestAwaitNewNodes(t *testing.T) {
 		fails   string
 		done    bool
 	}{
-		"all are Ready":             {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", true)}}, want: "pool1_4 true", done: true},
-		"one boots":                 {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", false)}}, since: time.Minute, waits: true},
-		"one boots for too long":    {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", false)}}, since: newNodesFor, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
-		"one is Failed":             {world: world{instances: []fleet.Instance{instance("4", "Failed")}}, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
-		"none came yet":             {since: time.Minute, waits: true},
-		"none came":                 {since: newNodesFor, fails: "0 of 1 new node of 2026.1.2 Ready"},
-		"one is watched":            {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}}, watched: true, want: "pool1_4 false", done: true},
-		"one is watched, and gone":  {g: plan.Growth{Nodes: []plan.NewNode{{Instance: "pool1_4"}}}, watched: true, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
-		"a recorded one was gone":   {g: plan.Growth{Nodes: []plan.NewNode{{Instance: "pool1_4"}}}, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
-		"one of two, in its boot":   {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded), instance("5", plan.Succeeded)}, nodes: []fleet.Node{node("4", true)}}, g: plan.Growth{Wanted: 2, Adds: 2}, since: time.Minute, want: "pool1_4 true", waits: true},
-		"a recorded one boots":      {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}}, g: plan.Growth{Nodes: []plan.NewNode{{Instance: "pool1_4"}}}, since: time.Minute, want: "pool1_4 false", waits: true},
-		"instances cannot be read":  {world: world{fails: errors.New("no")}, fails: "no"},
-		"two of one that is wished": {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", true)}}, g: plan.Growth{Adds: 1, Nodes: []plan.NewNode{{Instance: "pool1_3", Ready: true}}}, want: "pool1_3 true, pool1_4 true", done: true},
+		"all are Ready":                   {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", true)}}, want: "pool1_4 true", done: true},
+		"one boots":                       {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", false)}}, since: time.Minute, waits: true},
+		"one boots for too long":          {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", false)}}, since: newNodesFor, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
+		"one is Failed":                   {world: world{instances: []fleet.Instance{instance("4", "Failed")}}, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
+		"none came yet":                   {since: time.Minute, waits: true},
+		"none came":                       {since: newNodesFor, fails: "0 of 1 new node of 2026.1.2 Ready"},
+		"one is watched":                  {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}}, watched: true, want: "pool1_4 false", done: true},
+		"one is watched, and gone":        {g: plan.Growth{Nodes: []plan.NewNode{{Instance: "pool1_4"}}}, watched: true, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
+		"a recorded one was gone":         {g: plan.Growth{Nodes: []plan.NewNode{{Instance: "pool1_4"}}}, want: "pool1_4 false", fails: "0 of 1 new node of 2026.1.2 Ready"},
+		"one of two, in its boot":         {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded), instance("5", plan.Succeeded)}, nodes: []fleet.Node{node("4", true)}}, g: plan.Growth{Wanted: 2, Adds: 2}, since: time.Minute, want: "pool1_4 true", waits: true},
+		"a recorded one boots":            {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}}, g: plan.Growth{Nodes: []plan.NewNode{{Instance: "pool1_4"}}}, since: time.Minute, want: "pool1_4 false", waits: true},
+		"a recorded one and another boot": {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded), instance("5", plan.Succeeded)}}, g: plan.Growth{Wanted: 2, Adds: 1, Nodes: []plan.NewNode{{Instance: "pool1_4"}}}, since: time.Minute, want: "pool1_4 false", waits: true},
+		"instances cannot be read":        {world: world{fails: errors.New("no")}, fails: "no"},
+		"two of one that is wished":       {world: world{instances: []fleet.Instance{instance("4", plan.Succeeded)}, nodes: []fleet.Node{node("4", true)}}, g: plan.Growth{Adds: 1, Nodes: []plan.NewNode{{Instance: "pool1_3", Ready: true}}}, want: "pool1_3 true, pool1_4 true", done: true},
 	} {
 		var mu sync.Mutex
 		h := plan.Inherited{Growth: c.g}
