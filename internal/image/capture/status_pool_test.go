@@ -112,7 +112,7 @@ func TestStatusOfRun(t *testing.T) {
 	record := func(kind string, end *journal.End) journal.Record {
 		state := fmt.Sprintf(`{"pool":%q,"instance":%q,"names":{"Version":%q,"Definition":%q}}`, scaleSet("web"), scaleSet("web").Child("virtualMachines", "0"), definition.Child("versions", "2026.1.2"), definition)
 		return journal.Record{Name: "capture-1", Kind: kind, Pool: strings.ToLower(string(scaleSet("web"))), Subject: "web000000", Phase: journal.Forward, Why: "why", Ended: end, Request: []byte(`{"node":"web000000"}`), State: []byte(state),
-			Steps: map[string]journal.Step{"stop": {State: journal.Running}, "cordon": {State: journal.Done}, "drain": {State: journal.Done}, "version": {State: journal.Pending}, "gallery": {State: journal.Skipped}}}
+			Steps: map[string]journal.Step{"stop": {State: journal.Running}, "cordon": {State: journal.Done}, "drain": {State: journal.Done}, "version": {State: journal.Done}, "gallery": {State: journal.Skipped}}}
 	}
 	for name, c := range map[string]struct {
 		record          journal.Record
@@ -123,12 +123,12 @@ func TestStatusOfRun(t *testing.T) {
 		steps, run, und []string
 		why             string
 	}{
-		"works":              {record: record(capture.Kind, nil), lease: cluster.Holding{Holder: "h", Until: now.Add(time.Second)}, holder: "h", steps: []string{"cordon", "drain", "stop"}, run: []string{"stop"}, und: []string{"uncordon", "start"}, why: "why"},
-		"killed":             {record: record(capture.Kind, nil), lease: cluster.Holding{Holder: "h", Until: now}, resumes: true, steps: []string{"cordon", "drain", "stop"}, run: []string{"stop"}, und: []string{"uncordon", "start"}, why: "why"},
-		"nobody works on it": {record: record(capture.Kind, nil), resumes: true, steps: []string{"cordon", "drain", "stop"}, run: []string{"stop"}, und: []string{"uncordon", "start"}, why: "why"},
-		"who is not known":   {record: record(capture.Kind, nil), leases: errors.New("no"), steps: []string{"cordon", "drain", "stop"}, run: []string{"stop"}, und: []string{"uncordon", "start"}, why: "why"},
-		"ended":              {record: record(capture.Kind, &journal.End{Exit: 1}), lease: cluster.Holding{Holder: "h", Until: now.Add(time.Second)}, steps: []string{"cordon", "drain", "stop"}},
-		"a rollback":         {record: record("rollback", nil), resumes: true, steps: []string{"cordon", "drain", "stop"}, run: []string{"stop"}, why: "why"},
+		"works":              {record: record(capture.Kind, nil), lease: cluster.Holding{Holder: "h", Until: now.Add(time.Second)}, holder: "h", steps: []string{"cordon", "drain", "stop", "version"}, run: []string{"stop"}, und: []string{"uncordon", "start", "delete-version"}, why: "why"},
+		"killed":             {record: record(capture.Kind, nil), lease: cluster.Holding{Holder: "h", Until: now}, resumes: true, steps: []string{"cordon", "drain", "stop", "version"}, run: []string{"stop"}, und: []string{"uncordon", "start", "delete-version"}, why: "why"},
+		"nobody works on it": {record: record(capture.Kind, nil), resumes: true, steps: []string{"cordon", "drain", "stop", "version"}, run: []string{"stop"}, und: []string{"uncordon", "start", "delete-version"}, why: "why"},
+		"who is not known":   {record: record(capture.Kind, nil), leases: errors.New("no"), steps: []string{"cordon", "drain", "stop", "version"}, run: []string{"stop"}, und: []string{"uncordon", "start", "delete-version"}, why: "why"},
+		"ended":              {record: record(capture.Kind, &journal.End{Exit: 1}), lease: cluster.Holding{Holder: "h", Until: now.Add(time.Second)}, steps: []string{"cordon", "drain", "stop", "version"}},
+		"a rollback":         {record: record("rollback", nil), resumes: true, steps: []string{"cordon", "drain", "stop", "version"}, run: []string{"stop"}, why: "why"},
 	} {
 		store := &journaltest.Memory{}
 		if _, err := store.Save(t.Context(), c.record); err != nil {
