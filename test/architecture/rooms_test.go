@@ -84,7 +84,7 @@ func TestRooms(t *testing.T) {
 // longLines are how many lines over 140 columns, tabs as 4, each room has without tests: none
 // may get more. Where lines were broken, the number here is lowered.
 var longLines = map[string]int{
-	"internal/image/capture/version": 4,
+	"internal/image/capture/version": 3,
 	"internal/image/capture/report":  6,
 	"internal/image/capture/model":   9,
 	"internal/image/capture/donor":   11,

@@ -3,10 +3,13 @@ package simulate
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -45,6 +48,70 @@ func (p *process) newNodes() string {
 		all = append(all, fmt.Sprint(n.Instance, " ", n.Ready))
 	}
 	return strings.Join(all, ", ")
+}
+
+// A new instance that others delete while the scale set grows is added again; the other one counts, and
+// a note says that others may have added it. Where both go it is said who may have taken them.
+func TestOutcomeNewNodesDeletedMeanwhile(t *testing.T) {
+	for _, c := range []struct {
+		deleted  []string
+		exit     int
+		capacity int64
+		nodes    string
+		says     string
+	}{
+		{[]string{"4"}, workflow.ExitDone, 6, "pool1_5 true, pool1_6 true", "others changed scale set pool1 while it grew: pool1_5 counts as new, though others may have added it"},
+		{[]string{"3"}, workflow.ExitDone, 5, "pool1_4 true, pool1_5 true", ""},
+		{[]string{"4", "5"}, workflow.ExitNeedsPerson, 4, "pool1_5 true", "Azure did not add 1 new node (or others deleted what came); the same command adds what is missing"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(Story{Seed: 1, Pool: usual})
+			defer w.finish()
+			p := w.beginCommand(t, Ask{Do: "capture", Grow: 2, Once: true})
+			w.until(t, "new instances", func() bool {
+				all := slices.DeleteFunc(w.instancesOf(""), func(i instance) bool { return len(c.deleted) > 1 && i.state != plan.Succeeded })
+				return len(all) == 6
+			})
+			w.deleteInstances(w.pool, c.deleted...)
+			w.await(p)
+			notes := strings.Join(p.capture.Notes, "\n")
+			if now := w.modelNow().capacity; p.code() != c.exit || now != c.capacity || p.newNodes() != c.nodes || !strings.Contains(fmt.Sprint(notes, p.err), c.says) || c.says == "" && strings.Contains(notes, "counts as new") {
+				t.Errorf("%s deleted: exit %d, capacity %d, new nodes %q: %v; %s", c.deleted, p.code(), now, p.newNodes(), p.err, notes)
+			}
+		})
+	}
+}
+
+// The same command adds another node for one that was not Ready and was deleted, and none for one that is
+// Ready by then, as it said.
+func TestOutcomeSameCommandMendsNewNodes(t *testing.T) {
+	for what, c := range map[string]struct {
+		pool     Pool
+		capacity int64
+		nodes    string
+	}{
+		"deleted":             {badPool("no join", nil), 5, "pool1_5 true"},
+		"Ready by then":       {with(func(p *Pool) { p.SlowBoot = 20 * time.Minute }), 5, "pool1_4 true"},
+		"Failed, and deleted": {badPool("no boot", nil), 5, "pool1_5 true"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(Story{Seed: 1, Pool: c.pool})
+			defer w.finish()
+			if p := w.do(t, Ask{Do: "capture", Grow: 1, Once: true}); p.code() != workflow.ExitNeedsPerson || p.newNodes() != "pool1_4 false" {
+				t.Fatalf("%s: exit %d, new nodes %q: %v", what, p.code(), p.newNodes(), p.err)
+			}
+			w.mend(0)
+			time.Sleep(time.Hour)
+			if strings.HasSuffix(what, "deleted") {
+				w.deleteInstances(w.pool, "4")
+				w.until(t, "deleted", func() bool { return len(w.instancesOf("")) == 4 })
+			}
+			p := w.do(t, Ask{Do: "capture", Grow: 1, Once: true})
+			if now := w.modelNow().capacity; p.code() != workflow.ExitDone || now != c.capacity || p.newNodes() != c.nodes {
+				t.Errorf("%s: exit %d, capacity %d, new nodes %q: %v", what, p.code(), now, p.newNodes(), p.err)
+			}
+		})
+	}
 }
 
 // A new instance that does not come up is named, and the exit code is 4.

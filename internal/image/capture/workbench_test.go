@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -19,7 +20,8 @@ const benchSets = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute
 
 type benchNodes struct {
 	cluster.Cluster
-	all []fleet.Node
+	all   []fleet.Node
+	fails error
 }
 
 func (c benchNodes) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
@@ -28,6 +30,9 @@ func (c benchNodes) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
 			if !yield(n, nil) {
 				return
 			}
+		}
+		if c.fails != nil {
+			yield(fleet.Node{}, c.fails)
 		}
 	}
 }
@@ -44,6 +49,13 @@ func (benchCloud) Instance(_ context.Context, id fleet.ResourceID) (fleet.Instan
 			ProvisioningState: plan.Succeeded, Size: "D2"}, nil
 	}
 	set := id.UniformPool().Name()
+	if len(id.Name()) > 1 { // those are not there
+		return fleet.Instance{}, &fleet.Error{Op: "get instance", Kind: fleet.KindNotFound}
+	}
+	if id.Name() == "8" {
+		return fleet.Instance{ID: id, Pool: id.UniformPool(), HostName: set + "000008", VMID: benchVM(set, "8"), Power: fleet.PowerRunning, Size: "Z9",
+			DataDisks: []fleet.AttachedDisk{{LUN: 1}}}, nil
+	}
 	return fleet.Instance{ID: id, Pool: id.UniformPool(), HostName: set + "00000" + id.Name(), VMID: benchVM(set, id.Name()), Power: fleet.PowerRunning,
 		ProvisioningState: plan.Succeeded, Size: "D2"}, nil
 }
@@ -102,8 +114,18 @@ func TestWorkbenchOfFlexiblePool(t *testing.T) {
 func TestWorkbench(t *testing.T) {
 	own := func(set, id string) fleet.Node { return benchNode(set+"00000"+id, set, id, benchVM(set, id)) }
 	donor := own("pool", "0")
+	missing := func(n int) (all []fleet.Node) { // they name machines that are not there
+		for i := range n {
+			all = append(all, benchNode(fmt.Sprintf("gone%02d", i), "pool", fmt.Sprint(10+i), ""))
+		}
+		return all
+	}
+	cordoned := own("pool", "1")
+	cordoned.Unschedulable = true
 	for name, c := range map[string]struct {
 		request   Request
+		lost      []string
+		fails     error
 		nodes     []fleet.Node
 		want, why string
 		note      string
@@ -119,11 +141,20 @@ func TestWorkbench(t *testing.T) {
 		"another pool's is named":              {request: Request{Workbench: "other000001"}, nodes: []fleet.Node{own("other", "1"), own("pool", "1")}, want: "other000001"},
 		"a Node that may be the donor":         {nodes: []fleet.Node{benchNode("zz", "pool", "0", ""), own("pool", "1")}, want: "pool000001", duplicate: true},
 		"a stale Node that names the donor":    {nodes: []fleet.Node{benchNode("zz", "pool", "0", benchVM("other", "9")), own("pool", "1")}, want: "pool000001"},
+		"some cannot be read":                  {nodes: append(missing(maxCandidates-1), own("pool", "1")), want: "pool000001"},
+		"too many cannot be read":              {nodes: append(missing(maxCandidates), own("pool", "1")), why: "cannot be read in Azure (50)"},
+		"the one that is named is not there":   {request: Request{Workbench: "nope"}, nodes: []fleet.Node{own("pool", "1")}, why: "node nope does not exist"},
+		"the one that is named cannot serve":   {request: Request{Workbench: "pool000001"}, nodes: []fleet.Node{cordoned, own("pool", "2")}, why: "node pool000001 is cordoned (1)"},
+		"the one that was taken first is lost": {nodes: []fleet.Node{own("pool", "1"), own("pool", "2")}, lost: []string{"pool000001"}, want: "pool000002"},
+		"all were lost":                        {nodes: []fleet.Node{own("pool", "1")}, lost: []string{"pool000001"}, why: "is the donor (1), was lost (1)"},
+		"its size is not known":                {nodes: []fleet.Node{own("pool", "8")}, want: "pool000008"},
+		"not all Nodes could be read":          {nodes: []fleet.Node{own("pool", "1")}, fails: &fleet.Error{Op: "list nodes", Kind: fleet.KindTransient}, want: "pool000001", duplicate: true},
 		"a Node with another's name and claim": {nodes: []fleet.Node{benchNode("pool000001", "pool", "2", benchVM("pool", "2"))}, why: "is not the machine that it names (1)"},
 	} {
-		s := New(Config{Cloud: benchCloud{}, Cluster: benchNodes{all: append(c.nodes, donor)}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		s := New(Config{Cloud: benchCloud{}, Cluster: benchNodes{all: append(c.nodes, donor), fails: c.fails}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 		c.request.Node = donor.Name
 		k := s.capture(c.request)
+		k.lost = c.lost
 		i, _ := benchCloud{}.Instance(t.Context(), benchSets+"pool/virtualMachines/0")
 		o := plan.Observed{Donor: &donor, InstanceID: i.ID, Instance: &i, Pool: &fleet.Pool{ID: i.Pool}}
 		k.findWorkbench(t.Context(), &o)
@@ -134,6 +165,9 @@ func TestWorkbench(t *testing.T) {
 		notes, _ := k.Recorded()
 		if got != c.want || !strings.Contains(o.NoWorkbench, c.why) || (len(o.Unreadable) > 0) != c.duplicate || !strings.HasPrefix(strings.Join(notes, "\n"), c.note) {
 			t.Errorf("%s: %q (%s), %v, %q", name, got, o.NoWorkbench, o.Unreadable, notes)
+		}
+		if o.Workbench != nil && o.Workbench.Instance.Size == "Z9" && o.Workbench.LUN != 0 {
+			t.Errorf("%s: LUN %d, but the smallest sizes have two, of which 1 is in use", name, o.Workbench.LUN)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -100,7 +101,8 @@ func (m *Model) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, erro
 
 // addNodes computes the capacity of the scale set as it was read, and asks for it with that
 // read's ETag. A request that was refused had no effect. One whose answer was lost had it if the
-// capacity is reached, or if as many instances came; otherwise others preempted it.
+// capacity is reached, or if as many instances came; otherwise others preempted it, and those that
+// came count: whose they are is not known, and nothing is billed twice.
 func (m *Model) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	t, g := m.Of(), m.Inherited.Get().Growth
 	if _, err := m.Set.Pool(ctx, t.Pool); err != nil {
@@ -116,8 +118,14 @@ func (m *Model) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 				return done, err
 			}
 		}
-		g.Adds, g.Capacity, asked = 0, 0, false
+		if came := fresh(g, there); !preempted {
+			g.Adds = 0 // what came is none of a request that was refused
+		} else if len(came) > 0 {
+			p.Note("others changed scale set %s while it grew: %s counts as new, though others may have added it", t.Pool.Name(),
+				strings.Join(fleet.Each(came, func(x prove.Clone) string { return x.Instance.Name }), ", "))
+		}
 		g.Nodes = slices.DeleteFunc(observed(g, there), func(n plan.NewNode) bool { return n.Why == noInstance })
+		g.Capacity, asked = 0, false
 		g.Adds = max(0, g.Wanted-int64(len(g.Nodes)))
 		if g.Raises = g.Adds; g.Unmet > 0 && m.Set.Last.Capacity >= g.Unmet { // an operation that failed may leave the capacity raised
 			g.Raises -= min(g.Adds, max(0, m.Set.Last.Capacity-int64(len(there))))
@@ -237,7 +245,7 @@ func lacking(g plan.Growth, pool, command string) (all []string) {
 	}
 	if missing := g.Wanted - int64(len(g.Nodes)); missing > 0 {
 		all = append(all, fmt.Sprintf("Azure did not add %s (%s); %s adds what is missing", fleet.Count(int(missing), "new node"),
-			cmp.Or(g.Failure, "the reason is above"), command))
+			cmp.Or(g.Failure, workflow.SkipIf(!g.Accepted.IsZero(), "or others deleted what came"), "the reason is above"), command))
 	}
 	return all
 }

@@ -88,8 +88,8 @@ func (x *Version) build(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return done, fleet.Invalid("create image version", string(change.ID), "", "Azure failed to build it: %s",
 			cmp.Or(there.FailureMessage, "no reason given"))
 	}
-	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, workflow.Gone(x.Cloud.Version, change.ID, nil)); err == nil && w.RequeueAfter == 0 {
-		x.builds++
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, workflow.Gone(x.Cloud.Version, change.ID, nil)); err == nil {
+		x.builds++ // as the deletion begins: the pass after that awaits it to build again
 	} else if fleet.Is(err, fleet.KindConflict) {
 		err = x.otherName(ctx, err)
 	}
