@@ -38,8 +38,9 @@ type instance struct {
 	// The recipe that the instance was made of, or was last changed to.
 	profile *armcompute.VirtualMachineScaleSetVMProfile
 	size    string
-	key     string // modelKey of that recipe
-	custom  bool   // the instance was changed on its own since
+	key     string    // modelKey of that recipe
+	changed time.Time // of the scale set's model, when that was its recipe
+	custom  bool      // the instance was changed on its own since
 	image   bootImage
 	// oldUserData is what the metadata service shows for a while after a change.
 	oldUserData userDataDelay
@@ -161,11 +162,10 @@ func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
 
 // insertInstance stores an instance of a set, which has no network interfaces yet.
 func (s *Server) insertInstance(set *entry, id resourceID, vm *armcompute.VirtualMachineScaleSetVM, n int, zone string, now time.Time) (*entry, *instance) {
-	_, body := setOf(set)
 	e := s.insert(id, s.types[strings.ToLower(val(vm.Type))], vm, now)
 	in := &instance{set: set, id: n, flex: isFlexible(set), vmID: s.newUUID("vm", id.key()), zone: zone, turn: make(chan struct{}, 1)}
 	in.alive, in.end = context.WithCancel(s.ctx)
-	in.adopt(body)
+	in.adopt()
 	vm.Properties.VMID = ptr(in.vmID)
 	s.stampEtag(vm, e.key)
 	e.extra = in
@@ -191,8 +191,9 @@ func prefixOf(set *entry, p *armcompute.VirtualMachineScaleSetVMProfile) string 
 }
 
 // adopt takes over the scale set's recipe as it is now.
-func (x *instance) adopt(set *armcompute.VirtualMachineScaleSet) {
-	x.profile, x.size, x.key, x.custom = clone(profileOf(set)), x.sizeIn(set), modelKey(set), false
+func (x *instance) adopt() {
+	of, set := setOf(x.set)
+	x.profile, x.size, x.key, x.changed, x.custom = clone(profileOf(set)), x.sizeIn(set), modelKey(set), of.changed, false
 }
 
 func copyTags(in map[string]*string) map[string]*string {

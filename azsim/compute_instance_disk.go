@@ -265,7 +265,8 @@ func decodeReimage(c *call) (*reimage, error) {
 func (r *reimage) prepare(x *instance, set *armcompute.VirtualMachineScaleSet) string {
 	if os := clone(profileOf(set).OSProfile); os != nil {
 		if x.keyWith(set) == x.key {
-			x.key = modelKey(set) // nothing but the OS profile was behind
+			of, _ := setOf(x.set)
+			x.key, x.changed = modelKey(set), of.changed // nothing but the OS profile was behind
 		}
 		if r.customData != nil {
 			os.CustomData = r.customData
@@ -311,9 +312,12 @@ func (s *Server) renew(ctx context.Context, e *entry, o actionOptions) error {
 		newDisk = !sameImage(x.image, img)
 		newSize = x.size != x.sizeIn(set)
 		run = x.power == powerRunning || x.power == powerStarting
-		x.adopt(set)
+		x.adopt()
 		body.SKU = nil
-		if x.flex && x.plain == nil {
+		switch {
+		case !x.flex:
+			body.Tags = copyTags(set.Tags) // assumed
+		case x.plain == nil:
 			tagModel(body, set)
 		}
 	})

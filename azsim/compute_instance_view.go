@@ -39,9 +39,6 @@ func (c *call) spellVersion(p *armcompute.StorageProfile) {
 func (s *Server) showInstance(e *entry, view bool) *armcompute.VirtualMachineScaleSetVM {
 	x, body := instanceOf(e)
 	setX, set := setOf(x.set)
-	if setX.key == "" {
-		setX.key = modelKey(set)
-	}
 	out := *body
 	props := *body.Properties
 	out.Properties = &props
@@ -50,7 +47,7 @@ func (s *Server) showInstance(e *entry, view bool) *armcompute.VirtualMachineSca
 	if set != nil {
 		out.Identity = instanceIdentity(set)
 	}
-	props.LatestModelApplied = ptr(!x.custom && x.key == setX.key)
+	props.LatestModelApplied = ptr(!x.custom && x.changed.Equal(setX.changed))
 	props.ModelDefinitionApplied = ptr("VirtualMachineScaleSet")
 	if x.custom {
 		props.ModelDefinitionApplied = ptr("VirtualMachine")

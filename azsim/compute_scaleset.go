@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -70,8 +71,10 @@ func scaleSetType() *resourceType {
 
 // A scaleSet is what a scale set keeps beside its model.
 type scaleSet struct {
-	next int    // the id of the next instance
-	key  string // modelKey of the model as it is
+	next int // the id of the next instance
+	// changed is when the model changed last: an instance has the latest one if it was made from
+	// it since, whatever the model was before (recorded: test_vmss_update#27).
+	changed time.Time
 	// repairs is the state that automatic repairs were set to; "" is Running.
 	repairs armcompute.OrchestrationServiceState
 	// deletions are the operations that delete members by their ids.
@@ -136,15 +139,16 @@ func scaleSetHooks() hooks[armcompute.VirtualMachineScaleSet] {
 func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSet) work {
 	s := c.s
 	x, _ := setOf(e)
-	was := x.key
-	x.key = modelKey(next)
+	was, changed := x.changed, old != nil && modelKey(old) != modelKey(next)
+	if changed {
+		x.changed = c.now
+	}
 	s.supersedeDeletions(x)
 	asked := capacityOf(next)
 	name := "scaleset.update"
 	if old == nil {
 		name = "scaleset.create"
 	}
-	changed := old != nil && was != x.key
 	span := c.duration(name)
 	if old != nil && isFlexible(e) && capacityOf(old) == asked {
 		span = 0 // it only writes the model (recorded: test_vmss_update_vm_sku#15)
@@ -170,7 +174,7 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 					old.SKU.Capacity = ptr(int64(max(0, capacityOf(old)-asked+capacityOf(next))))
 				}
 				s.stampEtag(old, e.key)
-				e.body, x.key = old, was
+				e.body, x.changed = old, was
 				setState(old, stateFailed)
 			}
 		},

@@ -189,7 +189,9 @@ func (s *Server) upgradeByPolicy(ctx context.Context, set *entry) error {
 		mode, rolling = val(body.Properties.UpgradePolicy.Mode), body.Properties.UpgradePolicy.RollingUpgradePolicy
 		list, _ := s.livingOf(set)
 		for _, e := range list {
-			if i, vm := instanceOf(e); i.plain == nil && i.key != x.key && !protectedFromActions(vm) && (e.op == nil || e.op.superseded) {
+			i, vm := instanceOf(e)
+			behind := i.plain == nil && !i.changed.Equal(x.changed)
+			if behind && !protectedFromActions(vm) && (e.op == nil || e.op.superseded) {
 				e.op = op
 				old = append(old, e)
 			}

@@ -111,7 +111,6 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 				x.size, x.custom = size, x.plain == nil
 				if x.plain != nil {
 					set.SKU.Name = &size
-					x.key = modelKey(set)
 				}
 			})
 			if !restart {

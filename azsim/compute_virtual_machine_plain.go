@@ -246,10 +246,7 @@ func (c *call) machineSet(plain *plainMachine, vm *armcompute.VirtualMachine, im
 			return nil, err
 		}
 	}
-	set := &entry{id: c.id, key: c.id.key(), rt: c.s.types[strings.ToLower(setType)], body: body, since: c.now}
-	x, _ := setOf(set)
-	x.key = modelKey(body)
-	return set, nil
+	return &entry{id: c.id, key: c.id.key(), rt: c.s.types[strings.ToLower(setType)], body: body, since: c.now}, nil
 }
 
 // sizeAsked is the size that a model names, nil for none.

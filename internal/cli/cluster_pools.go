@@ -37,7 +37,8 @@ func newClusterPools(c *clusterOptions) []*cobra.Command {
 	reimage := c.poolCommand("reimage POOL", "Give a pool's agents a new OS disk, one by one", `reimage renews the OS disks of a pool's agents with the pool's image: each is drained
 and powered off, its Node is deleted, and after the reimage its new Node is awaited. An
 agent behind the pool's model is upgraded to it. It stops at the first that does not
-come up; the same command goes on. --outdated leaves out agents that have the model.`, "", func(ctx context.Context, p poolChange, args []string) error {
+come up; the same command goes on. --outdated leaves out agents that have the model,
+and names those of which that is not known.`, "", func(ctx context.Context, p poolChange, args []string) error {
 		if parallel < 1 {
 			return usagef("--parallel %d: want 1 or more", parallel)
 		}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -207,25 +208,27 @@ const (
 
 // An Instance is one computer of a pool, with its instance view.
 type Instance struct {
-	ID                 ResourceID     `json:"id"`                   // of a virtual machine in a Flexible pool
-	Pool               ResourceID     `json:"pool,omitempty"`       // "" for a virtual machine of its own
-	InstanceID         string         `json:"instanceId,omitempty"` // "3"
-	Name               string         `json:"name"`                 // "pool1_3"
-	HostName           string         `json:"hostName,omitempty"`   // "pool1000003"; Node names are lower case
-	VMID               string         `json:"vmId,omitempty"`
-	Zone               string         `json:"zone,omitempty"` // "" without zones
-	Size               string         `json:"size,omitempty"`
-	ModelCreated       time.Time      `json:"-"`                // of a Flexible pool's: that of the model it was made from, to the second
-	Created            time.Time      `json:"created,omitzero"` // zero where Azure does not say
-	ProvisioningState  string         `json:"provisioningState,omitempty"`
-	Power              PowerState     `json:"power,omitempty"`
-	LatestModelApplied bool           `json:"latestModelApplied"`
-	Protection         Protection     `json:"protection"`
-	Image              ImageReference `json:"image"`                // what it was made from
-	Generation         string         `json:"generation,omitempty"` // "V1" or "V2"
-	SecurityType       string         `json:"securityType,omitempty"`
-	OSDisk             ResourceID     `json:"osDisk,omitempty"` // "" for an ephemeral one
-	DataDisks          []AttachedDisk `json:"dataDisks,omitempty"`
+	ID                 ResourceID        `json:"id"`                   // of a virtual machine in a Flexible pool
+	Pool               ResourceID        `json:"pool,omitempty"`       // "" for a virtual machine of its own
+	InstanceID         string            `json:"instanceId,omitempty"` // "3"
+	Name               string            `json:"name"`                 // "pool1_3"
+	HostName           string            `json:"hostName,omitempty"`   // "pool1000003"; Node names are lower case
+	VMID               string            `json:"vmId,omitempty"`
+	Zone               string            `json:"zone,omitempty"` // "" without zones
+	Size               string            `json:"size,omitempty"`
+	ModelCreated       time.Time         `json:"-"`                // of a Flexible pool: when its model was made, to the second
+	Created            time.Time         `json:"created,omitzero"` // zero where Azure does not say
+	ProvisioningState  string            `json:"provisioningState,omitempty"`
+	Power              PowerState        `json:"power,omitempty"`
+	LatestModelApplied bool              `json:"latestModelApplied"` // false also where the model was changed and changed back: see Lacks
+	Tags               map[string]string `json:"-"`                  // of a Uniform pool: the scale set's when it was made or upgraded
+	Protection         Protection        `json:"protection"`
+	Image              ImageReference    `json:"image"`                // what it was made from
+	Generation         string            `json:"generation,omitempty"` // "V1" or "V2"
+	SecurityType       string            `json:"securityType,omitempty"`
+	OSDisk             ResourceID        `json:"osDisk,omitempty"` // "" for an ephemeral one
+	OSDiskSizeGB       int32             `json:"-"`
+	DataDisks          []AttachedDisk    `json:"dataDisks,omitempty"`
 }
 
 // MadeFrom reports whether the instance was made from the pool's model as it is now: Azure
@@ -233,6 +236,31 @@ type Instance struct {
 func (i Instance) MadeFrom(p Pool) bool {
 	return i.LatestModelApplied || !i.ModelCreated.IsZero() && i.ModelCreated.Equal(p.Model.Created.Truncate(time.Second))
 }
+
+// Lacks names a part of the pool's model that the instance does not have: "" is none. Azure counts
+// changes of a model, so an instance that it does not call up to date may be so all the same
+// (recorded: test_vmss_update#27): its image, sizes and cloud-init document are compared. cloudInit
+// returns the digest of that document, as tags have it; known is false where either side has none.
+func (i Instance) Lacks(p Pool, cloudInit func(tags map[string]string) string) (part string, known bool) {
+	made, wanted := cloudInit(i.Tags), cloudInit(p.Tags)
+	switch {
+	case i.MadeFrom(p):
+	case !slices.ContainsFunc(p.NewSizes(), func(size string) bool { return strings.EqualFold(size, i.Size) }):
+		return PartSize, true
+	case !i.Image.Same(p.Model.Image):
+		return "image", true
+	case p.Model.OSDiskSizeGB != 0 && p.Model.OSDiskSizeGB != i.OSDiskSizeGB:
+		return "OS disk", true
+	case made == "" || wanted == "":
+		return "", false
+	case made != wanted:
+		return "cloud-init", true
+	}
+	return "", true
+}
+
+// PartSize is the part of a model that a resize changes.
+const PartSize = "size"
 
 // Protection is Azure's instance protection; the zero value is an instance without
 // a policy.

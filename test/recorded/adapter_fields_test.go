@@ -176,7 +176,7 @@ var instanceFields = slices.Concat([]field{
 	}, "tags.VirtualMachineProfileTimeCreated"),
 	from("Created", "properties.timeCreated"), from("ProvisioningState", "properties.provisioningState"),
 	when("Power", power, "properties.instanceView.statuses[].code"),
-	from("LatestModelApplied", "properties.latestModelApplied"),
+	from("LatestModelApplied", "properties.latestModelApplied"), from("Tags", "tags"), from("OSDiskSizeGB", "properties.storageProfile.osDisk.diskSizeGB"),
 	from("Protection.ScaleIn", "properties.protectionPolicy.protectFromScaleIn"),
 	from("Protection.ScaleSetActions", "properties.protectionPolicy.protectFromScaleSetActions"),
 	argument("Protection.Off"),

@@ -130,6 +130,7 @@ type instanceAnswer struct {
 			ImageReference *imageAnswer `json:"imageReference"`
 			OSDisk         struct {
 				DiffDiskSettings *struct{}  `json:"diffDiskSettings"`
+				DiskSizeGB       int32      `json:"diskSizeGB"`
 				ManagedDisk      diskAnswer `json:"managedDisk"`
 			} `json:"osDisk"`
 			DataDisks []*struct {

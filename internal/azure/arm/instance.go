@@ -154,6 +154,8 @@ func instanceOf(vm *instanceAnswer, pool fleet.ResourceID) fleet.Instance {
 		Created:            p.TimeCreated.Time,
 		ProvisioningState:  p.ProvisioningState,
 		LatestModelApplied: p.LatestModelApplied,
+		Tags:               vm.Tags,
+		OSDiskSizeGB:       p.StorageProfile.OSDisk.DiskSizeGB,
 		ModelCreated:       modelTime(vm.Tags["VirtualMachineProfileTimeCreated"]),
 		HostName:           p.OSProfile.ComputerName,
 		SecurityType:       p.SecurityProfile.SecurityType,

@@ -32,7 +32,7 @@ type state struct {
 	Pod     string    `json:"pod,omitempty"` // that was created
 	model.Changed
 
-	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
+	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor was made from the original's image
 	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
 
 	report.Found

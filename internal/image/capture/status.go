@@ -178,7 +178,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 		}
 		st.Instances = append(st.Instances, InstanceStatus{
 			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, VMID: i.VMID, Power: i.Power, Image: image, Created: i.Created,
-			// A new configuration in the model's userData makes LatestModelApplied false for all.
+			// A model that changed back, or whose userData changed, makes LatestModelApplied false for all.
 			LatestModel: i.LatestModelApplied || i.Image.Same(st.Pool.Model.Image),
 		})
 	}

@@ -54,8 +54,9 @@ type Growth struct {
 	Failure  string           `json:"failure,omitempty"` // of its operation
 }
 
-// Begin records what the model is before the pool's first capture. It reports whether the donor's
-// customData is the original's.
+// Begin records what the model is before the pool's first capture. It reports whether the donor was
+// made from the original's image: what its disk shows is compared with what is known, and replaces
+// nothing. That Azure does not call such a donor up to date tells nothing (see fleet.Instance.Lacks).
 func (h *Inherited) Begin(pool fleet.Pool, donor *fleet.Instance, now time.Time) (learns bool) {
 	image := pool.Model.Image
 	if NamedDefinition(pool.ID, image) != "" {
@@ -66,9 +67,7 @@ func (h *Inherited) Begin(pool fleet.Pool, donor *fleet.Instance, now time.Time)
 		h.Original = &Original{Image: image, At: now}
 	}
 	h.Original.Extensions = OriginalExtensions(pool.Model.Extensions, h.Original.Extensions)
-	// A donor that was created after the record has customData at least as new.
-	return donor != nil && donor.Image.Same(image) &&
-		(h.Original.CustomData == "" || donor.MadeFrom(pool) || donor.Created.After(h.Original.At))
+	return donor != nil && donor.Image.Same(image)
 }
 
 // Deletes notes that a capture deletes an extension: the original still has it, also if a

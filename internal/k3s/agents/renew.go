@@ -7,6 +7,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 // TagReimage is a tag of a scale set while a reimage of the pool is unfinished, and
@@ -27,7 +28,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int, outdat
 	}
 	run := pool.Tags[TagReimage]
 	if outdated {
-		if machines, err = c.outdated(ctx, machines, run); err != nil {
+		if machines, err = c.outdated(ctx, pool, machines, run); err != nil {
 			return err
 		}
 		c.report(name, "%d agents to reimage", len(machines))
@@ -53,11 +54,17 @@ const runLayout = "20060102T150405Z"
 
 // outdated returns the machines behind their pool's model, and those in which an
 // unfinished reimage was interrupted: a machine has the model before it has a new disk.
-// They are without a Node, or their Node is newer than the reimage.
-func (c *Control) outdated(ctx context.Context, machines []Machine, run string) (out []Machine, err error) {
+// They are without a Node, or their Node is newer than the reimage. Those of which it is not
+// known are reported, and left.
+func (c *Control) outdated(ctx context.Context, pool fleet.Pool, machines []Machine, run string) (out []Machine, err error) {
 	began, _ := time.Parse(runLayout, run) // where it is no time, all Nodes are newer
 	for _, m := range machines {
-		behind := !m.LatestModelApplied
+		part, known := m.Lacks(pool, recipe.CloudInit)
+		behind := part != ""
+		if !known {
+			c.report(m.Node, "left as it is: Azure says that the pool's model changed, and by which cloud-init document "+
+				"it was made is not known; ortet cluster reimage %s renews it too", pool.Name)
+		}
 		if !behind && run != "" {
 			n, err := c.node(ctx, m)
 			if err != nil && !fleet.Is(err, fleet.KindInvalid) { // which its drain refuses
@@ -77,17 +84,19 @@ func (c *Control) outdated(ctx context.Context, machines []Machine, run string) 
 // its Node has the reimage's annotation.
 func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m Machine, run string) error {
 	n, err := c.node(ctx, m)
+	lacks, _ := m.Lacks(pool, recipe.CloudInit)
+	done := lacks == "" || run == "" && lacks != fleet.PartSize
 	switch {
-	case m.LatestModelApplied && err == nil && n.Ready && (run == "" || n.Annotations[AnnotationReimage] == run):
+	case done && err == nil && n.Ready && (run == "" || n.Annotations[AnnotationReimage] == run):
 		return c.release(ctx, n)
-	case m.LatestModelApplied && m.Power != "running" && run == "":
+	case done && m.Power != "running" && run == "":
 		return nil
 	}
 	if n, err = c.drain(ctx, m, false); err != nil {
 		return err
 	}
 	if run == "" {
-		if m.LatestModelApplied {
+		if done {
 			n = fleet.Node{} // an earlier call restarted it: any boot counts
 		} else {
 			err = c.upgrade(ctx, w, pool, m)
@@ -148,7 +157,7 @@ func (c *Control) upgrade(ctx context.Context, w azure.Writer, pool fleet.Pool, 
 
 // Resize gives a pool's machines another size, one after the other: drained, upgraded
 // to the scale set's model, which restarts them, and awaited. Interrupted, the same
-// call goes on with those that do not have the model yet.
+// call goes on with those that do not have the size yet.
 func (c *Control) Resize(ctx context.Context, name, size string) error {
 	pool, machines, err := c.load(ctx, name)
 	if err != nil {
@@ -166,6 +175,7 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 		}, func(_ context.Context, p fleet.Pool) (bool, error) { return p.Size == size, nil }); err != nil {
 			return err
 		}
+		pool.Size = size
 		if machines, err = c.Machines(ctx, pool.ID); err != nil {
 			return err
 		}

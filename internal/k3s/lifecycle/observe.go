@@ -289,21 +289,38 @@ func (m *Manager) agents(ctx context.Context, o *observation) (map[string][]flee
 	return all, nil
 }
 
-// behind notes the pools of which some agents do not have the model, and what gives it to them.
-func behind(agents map[string][]fleet.Instance) (notes []string) {
+// behind counts the agents of each pool that do not have its model, and notes what gives it to
+// them, and those of which it is not known. It reads the pools of which Azure says that some may not.
+func (m *Manager) behind(ctx context.Context, agents map[string][]fleet.Instance) (count map[string]int, notes []string) {
+	count = map[string]int{}
 	for _, name := range sorted(agents) {
-		n := 0
-		for _, i := range agents[name] {
-			if !i.LatestModelApplied {
-				n++
+		changed := slices.DeleteFunc(slices.Clone(agents[name]), func(i fleet.Instance) bool { return i.LatestModelApplied })
+		if len(changed) == 0 {
+			continue
+		}
+		unknown, why := 0, "by which cloud-init document they were made"
+		pool, err := m.Cloud.Pool(ctx, changed[0].Pool)
+		if err != nil {
+			why = err.Error()
+		}
+		for _, i := range changed {
+			switch part, known := i.Lacks(pool, recipe.CloudInit); {
+			case err != nil || !known:
+				unknown++
+			case part != "":
+				count[name]++
 			}
 		}
-		if n > 0 {
+		if n := count[name]; n > 0 {
 			notes = append(notes, fmt.Sprintf("pool %s: %d of %d agents are behind the pool's model; ortet cluster reimage %[1]s --outdated renews them",
 				name, n, len(agents[name])))
 		}
+		if unknown > 0 {
+			notes = append(notes, fmt.Sprintf("pool %s: not known whether %d of %d agents are behind the pool's model (%s); "+
+				"ortet cluster reimage %[1]s renews all", name, unknown, len(agents[name]), why))
+		}
 	}
-	return notes
+	return count, notes
 }
 
 func (m *Manager) pool(name string) *k3s.Pool {

@@ -58,8 +58,9 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, behind := m.behind(ctx, agents)
 	p := &Plan{Cluster: m.name(), Fields: append([]FieldChange{}, fields...), Changes: []Change{}, Counts: map[string]int{},
-		Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), unknown, behind(agents))}
+		Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), unknown, behind)}
 	for _, role := range roles() {
 		if o.groups[role] != nil {
 			if err := m.whatIf(ctx, role, document(d, role), p); err != nil {

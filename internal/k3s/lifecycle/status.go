@@ -63,7 +63,7 @@ type PoolStatus struct {
 	Wanted    int            `json:"wanted"`   // its capacity
 	Instances int            `json:"instances"`
 	Running   int            `json:"running"`
-	Behind    int            `json:"behind"`           // instances that do not have the scale set's model
+	Behind    int            `json:"behind"`           // instances that lack a part of the scale set's model
 	States    map[string]int `json:"states,omitempty"` // provisioning state to instances
 	State     string         `json:"state"`            // provisioning state of the scale set
 	InFile    bool           `json:"inFile"`           // cluster.yaml has it
@@ -108,7 +108,8 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	r := &reads{m: m}
-	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), behind(agents))}
+	behind, notes := m.behind(ctx, agents)
+	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), notes)}
 	for _, role := range roles() {
 		g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
 		if g.Exists {
@@ -131,15 +132,12 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	for _, name := range sorted(o.sets) {
 		set := o.sets[name]
 		p := PoolStatus{Name: name, Size: set.SKU.Name, Priority: cmp.Or(set.Properties.Profile.Priority, "Regular"), Wanted: set.SKU.Capacity,
-			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, Stopped: stoppedPool(set, agents[name]), States: map[string]int{}}
+			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, Behind: behind[name], Stopped: stoppedPool(set, agents[name]), States: map[string]int{}}
 		for _, i := range agents[name] {
 			p.Instances++
 			p.States[i.ProvisioningState]++
 			if i.Power == "running" {
 				p.Running++
-			}
-			if !i.LatestModelApplied {
-				p.Behind++
 			}
 		}
 		s.Pools = append(s.Pools, p)

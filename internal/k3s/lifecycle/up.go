@@ -103,12 +103,12 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, nil
 	}
 	agents, unread := m.agents(ctx, o)
+	_, behind := m.behind(ctx, agents)
 	defer func() {
 		if now, err := m.agents(ctx, o); err == nil { // without those that were drained or renewed
-			r.Notes = append(r.Notes, behind(now)...)
-		} else {
-			r.Notes = append(r.Notes, behind(agents)...)
+			_, behind = m.behind(ctx, now)
 		}
+		r.Notes = append(r.Notes, behind...)
 	}()
 	if r.Notes = append(r.Notes, stoppedNotes(o, agents)...); unread != nil {
 		r.Notes = append(r.Notes, "cannot count agents behind their pool's model: "+unread.Error())
@@ -121,7 +121,7 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true
-	note, err := m.closePorts(ctx, unread != nil || len(behind(agents)) > 0)
+	note, err := m.closePorts(ctx, unread != nil || len(behind) > 0)
 	if err != nil {
 		return r, interrupted(ctx, "access", "the server is ready; the same command closes the former port of SSH", err)
 	}

@@ -45,6 +45,10 @@ func AppliedSetting(tag, setting string) string {
 	return ""
 }
 
+// CloudInit is the digest of a pool's cloud-init document in the tags of its scale set; the
+// instances that are made from it have these too. "" is not known.
+func CloudInit(tags map[string]string) string { return AppliedSetting(tags[TagApplied], "cloudinit") }
+
 // wanted is the number of agents that a Spot pool has without evictions: the file's, or
 // what ortet cluster scale gave it since. A pool of an earlier version, which has no
 // record of its cloud-init, is left as it is.

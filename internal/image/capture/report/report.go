@@ -25,7 +25,7 @@ type Disk struct {
 	Request        plan.Request
 	LastCustomData string   // SHA-256 of what Ortet last gave the model
 	ToDelete       []string // extensions
-	LearnsOriginal bool     // the donor's customData is the original's
+	LearnsOriginal bool     // the donor was made from the original's image
 }
 
 // Found is what a capture keeps of the report on the copy. It is saved with the capture's record.
