@@ -1,6 +1,7 @@
 package generalize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ func Run(ctx context.Context, t *tree.Tree, o Options, progress func(string), lo
 		r = Fail(r, err)
 	}
 	// Names on the disk may hold anything; the report may not.
+	for i := range r.Missing {
+		r.Missing[i].Name = printable(r.Missing[i].Name, 512)
+	}
 	for _, list := range []*[]string{&r.Joins, &r.Unsaved, &r.HooksNotRun, &r.Unscanned, &r.Mentions, &r.Emptied} {
 		*list = (*list)[:min(len(*list), maxListed)]
 		for i, s := range *list {
@@ -161,6 +165,9 @@ func save(t *tree.Tree, o Options, found inspection, r *wire.GeneralizeReport) e
 		}
 	}
 	slices.Sort(s.unsaved)
+	slices.SortFunc(s.missing, func(a, b wire.UnsavedItem) int { // customData is not cut off
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
 	r.Unsaved, r.Missing, r.NoProtected = s.unsaved, s.missing[:min(len(s.missing), maxListed)], s.noProtected
 	return nil
 }
