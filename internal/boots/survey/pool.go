@@ -134,12 +134,13 @@ func (f Finder) named(ctx context.Context, nodes []fleet.Node, arg string, chang
 			f.Note("scale sets of the name " + arg + " may be missing: " + err.Error())
 		}
 	}
-	what, wayOut := "the Nodes of this cluster are instances of "+strings.Join(slices.Sorted(maps.Keys(names)), ", "), "give one of these, or an ARM id"
-	switch {
-	case len(names) == 0 && f.Named:
-		what, wayOut = "no Node of this cluster is known to be an instance of a scale set of the named resource groups", "give its ARM id (az vmss list)"
-	case len(names) == 0:
+	what := "the Nodes of this cluster are instances of " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+	wayOut := "give one of these, or an ARM id"
+	if len(names) == 0 {
 		what, wayOut = "no Node of this cluster is known to be an instance of a scale set", "give its ARM id (az vmss list)"
+		if f.Named {
+			what += " of the named resource groups"
+		}
 	}
 	switch {
 	case len(found) > 0 && change:
@@ -157,13 +158,13 @@ func (f Finder) named(ctx context.Context, nodes []fleet.Node, arg string, chang
 const maxProofs = 20
 
 // proven returns the scale sets of which a Node is a machine. claims are the Nodes that report to be.
-func (f Finder) proven(ctx context.Context, pools []fleet.ResourceID, claims map[fleet.Key][]fleet.Node) (proven []fleet.ResourceID, _ error) {
+func (f Finder) proven(ctx context.Context, pools []fleet.ResourceID, claims map[fleet.Key][]fleet.Node) (is []fleet.ResourceID, _ error) {
 	for _, pool := range pools {
 		nodes := claims[fleet.KeyOf(pool)]
 		for _, n := range nodes[:min(len(nodes), maxProofs)] {
 			of, err := f.Machine(ctx, n)
 			if err == nil && of.Equal(pool) {
-				proven = append(proven, pool)
+				is = append(is, pool)
 				break
 			}
 			if err != nil && !fleet.Is(err, fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied) {
@@ -171,7 +172,7 @@ func (f Finder) proven(ctx context.Context, pools []fleet.ResourceID, claims map
 			}
 		}
 	}
-	return proven, nil
+	return is, nil
 }
 
 // listed returns the scale sets of a name that Azure lists in the groups. One of Nodes may be deleted;
