@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,7 @@ func TestClaimedPool(t *testing.T) {
 	const set = "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
 	ours, theirs := fleet.ResourceID("/subscriptions/s/resourceGroups/g"+set), fleet.ResourceID("/subscriptions/s/resourceGroups/h"+set)
 	const is, notIt, gone, away = fleet.KindUnknown, fleet.KindInvalid, fleet.KindNotFound, fleet.KindTransient
+	const ofAnother = fleet.KindStale // as the member of a Flexible scale set that its list had in this one
 	for what, c := range map[string]struct {
 		ours, theirs   fleet.Kind // of the error of a Node's machine, or is
 		read, change   fleet.ResourceID
@@ -114,6 +116,7 @@ func TestClaimedPool(t *testing.T) {
 		"one is gone":         {gone, is, theirs, theirs, "", ""},
 		"both are":            {is, is, "", "", "2 have that name", "2 have that name"},
 		"both are claimed":    {notIt, gone, "", "", "2 have that name", PoolNotFound},
+		"one is of another":   {ofAnother, is, theirs, theirs, "", ""},
 		"Azure is away":       {away, away, "", "", "away", "away"},
 		"a machine is denied": {fleet.KindDenied, is, theirs, theirs, "", ""},
 	} {
@@ -122,6 +125,9 @@ func TestClaimedPool(t *testing.T) {
 				kind, pool := c.ours, ours
 				if strings.Contains(n.ProviderID, string(theirs)) {
 					kind, pool = c.theirs, theirs
+				}
+				if kind == ofAnother {
+					return pool + "2", nil
 				}
 				if kind != is {
 					return "", &fleet.Error{Op: "get instance", Kind: kind, Err: errors.New("away")}
@@ -141,5 +147,13 @@ func TestClaimedPool(t *testing.T) {
 		}
 		check(f.ToRead, c.read, c.reads)
 		check(f.ToChange, c.change, c.changes)
+	}
+	reads, many := 0, slices.Repeat([]string{"azure://" + string(ours) + "/virtualMachines/0"}, 5000)
+	f := Finder{Nodes: providerNodes(many...), Places: &azure.Places{}, Machine: func(context.Context, fleet.Node) (fleet.ResourceID, error) {
+		reads++
+		return "", &fleet.Error{Op: "get instance", Kind: gone}
+	}}
+	if _, err := f.ToChange(t.Context(), "pool1"); !IsPoolNotFound(err) || reads != 20 {
+		t.Errorf("of 5000 Nodes whose machines are gone %d were read: %v", reads, err)
 	}
 }
