@@ -31,9 +31,6 @@ func Run(ctx context.Context, t *tree.Tree, o Options, progress func(string), lo
 		r = Fail(r, err)
 	}
 	// Names on the disk may hold anything; the report may not.
-	for i := range r.Missing {
-		r.Missing[i].Name = printable(r.Missing[i].Name, 512)
-	}
 	for _, list := range []*[]string{&r.Joins, &r.Unsaved, &r.HooksNotRun, &r.Unscanned, &r.Mentions, &r.Emptied} {
 		*list = (*list)[:min(len(*list), maxListed)]
 		for i, s := range *list {

@@ -43,8 +43,15 @@ func TestUnsaved(t *testing.T) {
 			toDelete = nil
 		}
 		var found report.Found
-		found.Learn(&plan.Inherited{Original: &plan.Original{Extensions: []plan.OriginalExtension{c.e}}}, report.Disk{ToDelete: toDelete},
-			c.report, "", time.Time{})
+		inherited := plan.Inherited{Original: &plan.Original{Extensions: []plan.OriginalExtension{c.e}}}
+		found.Learn(&inherited, report.Disk{ToDelete: toDelete}, c.report, "abc", time.Time{})
+		if o := inherited.Original; o.CustomData != "" || o.Extensions[0].ProtectedSHA256 != c.e.ProtectedSHA256 {
+			t.Errorf("%s: learned of a donor that is not of the original: %+v", name, o)
+		}
+		found.Learn(&inherited, report.Disk{ToDelete: toDelete, LearnsOriginal: true}, c.report, "abc", time.Time{})
+		if inherited.Original.CustomData != "abc" {
+			t.Errorf("%s: not learned: %+v", name, inherited.Original)
+		}
 		if !slices.Equal(found.Unsaved, c.want) {
 			t.Errorf("%s: %q, want %q", name, found.Unsaved, c.want)
 		}
