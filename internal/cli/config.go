@@ -19,7 +19,6 @@ import (
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
-	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/yamlfile"
 )
 
@@ -84,14 +83,15 @@ func (o *options) openRollout(ctx context.Context, report func(line string)) (pu
 	if err != nil {
 		return nil, none, fmt.Errorf("set up the Kubernetes client: %w", err)
 	}
-	resources, cloud, who, err := logInBoth(ctx, o)
+	resources, direct, who, err := logInBoth(ctx, o)
 	if err != nil {
 		return nil, none, err
 	}
+	cloud := o.decorate(direct)
 	return push.New(push.Options{
-		ARM: azure.LimitResources(resources, azure.Limits{}), Cloud: o.decorate(cloud), Kube: client, Namespace: o.namespace,
+		ARM: azure.LimitResources(resources, azure.Limits{}), Cloud: cloud, Kube: client, Namespace: o.namespace,
 		Now: time.Now, By: caller(), Report: report, CheckKubelet: file.CheckKubelet,
-	}), o.finder(c, uniformOnly{}, bootsOf(cloud), nil, groupOf(who)), nil
+	}), o.finder(c, &azure.Places{Reader: cloud}, bootsOf(direct), cloud, nil, groupOf(who)), nil
 }
 
 // poolCommand is a command whose argument is POOL.
@@ -132,20 +132,7 @@ func (c *configOptions) open(ctx context.Context, arg string, show *progress) (p
 		to = find.ToChange
 	}
 	id, err := to(ctx, arg)
-	var refused *workflow.Refused
-	if survey.IsPoolNotFound(err) && errors.As(err, &refused) {
-		refused.Problems[0].WayOut += "; ortet config serves Uniform scale sets alone, not Flexible ones"
-	}
 	return p, id, err
-}
-
-// uniformOnly finds Uniform scale sets alone, which are what a configuration is pushed to.
-type uniformOnly struct{}
-
-// Of implements auto.Places.
-func (uniformOnly) Of(_ context.Context, n fleet.Node) (fleet.Place, error) {
-	id, err := fleet.ParseProviderID(n.ProviderID)
-	return fleet.Place{Instance: id, Pool: id.UniformPool()}, err
 }
 
 // read reads nodeconfig.yaml; "-" is standard input.

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -68,7 +69,7 @@ func runConfig(t *testing.T, f *fakePusher, in string, args ...string) (code int
 		In: strings.NewReader(in), Out: &stdout, Err: &stderr, Getenv: func(string) string { return "" },
 		rollouts: func(_ context.Context, report func(string)) (pusher, survey.Finder, error) {
 			f.report = report
-			return f, survey.Finder{Nodes: providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), Places: uniformOnly{}}, nil
+			return f, survey.Finder{Nodes: providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), Places: &azure.Places{}}, nil
 		},
 	})
 	return code, stdout.String(), stderr.String()
@@ -95,7 +96,7 @@ func TestInterruptedOutcomeIsShownAlone(t *testing.T) {
 		In: strings.NewReader(""), Out: &out, Err: &said, Getenv: func(string) string { return "" },
 		rollouts: func(_ context.Context, report func(string)) (pusher, survey.Finder, error) {
 			f.report = report
-			return stoppedPusher{f, stop}, survey.Finder{Nodes: providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), Places: uniformOnly{}}, nil
+			return stoppedPusher{f, stop}, survey.Finder{Nodes: providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), Places: &azure.Places{}}, nil
 		},
 	})
 	if code != workflow.ExitNeedsPerson || !strings.HasSuffix(said.String(), "node b has generation 6\n") {

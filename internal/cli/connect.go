@@ -76,7 +76,7 @@ func (c connection) places() auto.Places { return &azure.Places{Reader: c.config
 // finder finds pools, also in the resource groups of --resource-group.
 func (c connection) finder(o *options, named []string) (survey.Finder, error) {
 	more, err := groups(named)
-	return o.finder(c.config.Cluster, c.places(), c.boots, more, c.group), err
+	return o.finder(c.config.Cluster, c.places(), c.boots, c.config.Cloud, more, c.group), err
 }
 
 // services capture and roll back. Each undoes what the other has begun.

@@ -27,7 +27,8 @@ import (
 )
 
 // aCluster serves an API server that has one Node, a of pool1, others by their provider
-// ids, b and so on, and nothing else; its kubeconfig is that of context demo.
+// ids, b and so on, or by "NAME SYSTEM-UUID PROVIDER-ID", and nothing else; its kubeconfig is that of
+// context demo.
 func aCluster(t *testing.T, trusted bool, others ...string) (kubeconfig string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +37,11 @@ func aCluster(t *testing.T, trusted bool, others ...string) (kubeconfig string) 
 			"status": map[string]any{"nodeInfo": map[string]any{"systemUUID": "01111111-2222-4333-8444-555555555555"}, "conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}}
 		nodes := []any{node}
 		for i, id := range others {
-			nodes = append(nodes, map[string]any{"metadata": map[string]any{"name": string(rune('b' + i))}, "spec": map[string]any{"providerID": id}})
+			name, uuid := string(rune('b'+i)), ""
+			if f := strings.Fields(id); len(f) == 3 {
+				name, uuid, id = f[0], f[1], f[2]
+			}
+			nodes = append(nodes, map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{"providerID": id}, "status": map[string]any{"nodeInfo": map[string]any{"systemUUID": uuid}}})
 		}
 		var body any
 		switch path := r.URL.Path; {

@@ -100,7 +100,7 @@ func (o *options) openSurvey(ctx context.Context, pools []string, more []fleet.R
 		return nil, unasked
 	}
 	v := &survey.Surveyor{Nodes: c, Records: c, Boots: look.boots, Machines: look.machines, Unasked: unasked, Groups: more, Deadlines: deadlines, Now: time.Now}
-	find := o.finder(c, look.places(unasked), look.boots, more, look.group)
+	find := o.finder(c, look.places(unasked), look.boots, nil, more, look.group)
 	if len(pools) == 0 {
 		v.Groups = find.Groups
 	}

@@ -21,7 +21,7 @@ import (
 type poolSelection struct {
 	pools  []string // names or ARM ids
 	all    bool
-	groups []string // in which pools are found, besides the credentials'; nil is any
+	groups []string // in which pools are found, besides the credentials'; nil is any: see inGroups
 	policy donors.Policy
 	shows  bool // nothing is changed
 }
@@ -76,7 +76,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	a := auto.New(config)
 	if s.all {
 		pools, err := a.Pools(ctx)
-		if err == nil && s.groups != nil {
+		if err == nil && s.inGroups() {
 			pools, err = o.poolsIn(pools, config.Groups)
 		}
 		return a, pools, err
@@ -84,7 +84,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	var pools []fleet.ResourceID
 	for _, arg := range s.pools {
 		find.Places, find.Groups = config.Places(), config.Groups
-		if find.Named = s.groups != nil; find.Named {
+		if find.Named = s.inGroups(); find.Named {
 			find.Places = inGroups{find.Places, config.Groups}
 		}
 		id, err := s.find(find)(ctx, arg)
@@ -101,6 +101,10 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	}
 	return a, pools, nil
 }
+
+// inGroups reports whether pools are found in the named resource groups alone: what only reads has them
+// besides those of Nodes.
+func (s *poolSelection) inGroups() bool { return s.groups != nil && !s.shows }
 
 func (s *poolSelection) find(f survey.Finder) func(context.Context, string) (fleet.ResourceID, error) {
 	if s.shows {
@@ -167,7 +171,7 @@ func (o *options) openPools(ctx context.Context, w work, show poolShow, config *
 		config.Groups = append(config.Groups, c.group)
 	}
 	config.Service = func(pool fleet.ResourceID) auto.Service { return watching{c.services(show(pool)), w.watch} }
-	return o.finder(c.config.Cluster, c.places(), c.boots, nil, c.group), nil
+	return o.finder(c.config.Cluster, c.places(), c.boots, c.config.Cloud, nil, c.group), nil
 }
 
 // poolNames returns short names: scale sets of one name have their resource group's before it.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -37,11 +38,18 @@ func checkPool(arg string) error {
 
 // finder finds pools among the Nodes, then in the groups that are named, and in those of Nodes.
 // The groups of flags are more, and group is that of the credentials.
-func (o *options) finder(nodes survey.Nodes, places survey.Places, boots azure.Boots, more []fleet.ResourceID, group fleet.ResourceID) survey.Finder {
+// cloud shows which Nodes are what they report to be; nil for what only reads.
+func (o *options) finder(nodes survey.Nodes, places survey.Places, boots azure.Boots, cloud azure.Reader, more []fleet.ResourceID, group fleet.ResourceID) survey.Finder {
 	if group != "" {
 		more = append(slices.Clone(more), group)
 	}
-	return survey.Finder{Nodes: nodes, Places: places, Boots: boots, Groups: more, Note: o.note}
+	f := survey.Finder{Nodes: nodes, Places: places, Boots: boots, Groups: more, Note: o.note}
+	if cloud != nil {
+		f.Machine = func(ctx context.Context, n fleet.Node) (fleet.ResourceID, error) {
+			return azure.PoolOfNode(ctx, cloud, n)
+		}
+	}
+	return f
 }
 
 // groupsFlag is where pools are found by their names besides the groups of Nodes.

@@ -1,12 +1,13 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
 // strandedAzure has pool1, and two more groups beside its own: in each of the groups that are
-// given a scale set broken of three instances that never became Nodes; "closed" may not be listed.
+// given a scale set broken of three instances that never became Nodes; "closed" may not be listed, and "deleted" does not exist.
 func strandedAzure(t *testing.T, groups ...string) map[string]string {
 	t.Helper()
 	scaleSet := func(id string) map[string]any {
@@ -15,6 +16,12 @@ func strandedAzure(t *testing.T, groups ...string) map[string]string {
 				"storageProfile": map[string]any{"osDisk": map[string]any{"osType": "Linux"}, "imageReference": map[string]string{"publisher": "p", "offer": "o", "sku": "s", "version": "1"}},
 				"osProfile":      map[string]any{"computerNamePrefix": "broken"}}}}
 	}
+	instance := func(set, n string) map[string]any {
+		return map[string]any{"id": set + "/broken/virtualMachines/" + n, "instanceId": n, "name": "broken_" + n,
+			"properties": map[string]any{"vmId": n + "2222222-2222-4333-8444-555555555555", "timeCreated": "2026-01-01T00:00:00Z", "provisioningState": "Succeeded",
+				"osProfile":    map[string]string{"computerName": "broken00000" + n},
+				"instanceView": map[string]any{"statuses": []any{map[string]string{"code": "PowerState/running"}}}}}
+	}
 	return fakeAzure(t, func(path string) (int, any) {
 		group, rest, _ := strings.Cut(path[strings.Index(strings.ToLower(path), "/resourcegroups/")+len("/resourcegroups/"):], "/")
 		set := "/subscriptions/" + pool1.Segment("subscriptions") + "/resourceGroups/" + group + "/providers/Microsoft.Compute/virtualMachineScaleSets"
@@ -22,6 +29,8 @@ func strandedAzure(t *testing.T, groups ...string) map[string]string {
 		switch {
 		case group == "closed":
 			return 403, nil
+		case group == "deleted":
+			return 404, nil
 		case strings.HasSuffix(rest, "/virtualMachineScaleSets"):
 			all := []any{}
 			if strings.EqualFold(group, pool1.Group().Name()) {
@@ -34,14 +43,9 @@ func strandedAzure(t *testing.T, groups ...string) map[string]string {
 		case has && strings.HasSuffix(rest, "/virtualMachineScaleSets/broken"):
 			return 200, scaleSet(set + "/broken")
 		case has && strings.HasSuffix(rest, "/broken/virtualMachines"):
-			all := []any{}
-			for _, n := range []string{"0", "1", "2"} {
-				all = append(all, map[string]any{"id": set + "/broken/virtualMachines/" + n, "instanceId": n, "name": "broken_" + n,
-					"properties": map[string]any{"vmId": n + "2222222-2222-4333-8444-555555555555", "timeCreated": "2026-01-01T00:00:00Z", "provisioningState": "Succeeded",
-						"osProfile":    map[string]string{"computerName": "broken00000" + n},
-						"instanceView": map[string]any{"statuses": []any{map[string]string{"code": "PowerState/running"}}}}})
-			}
-			return 200, map[string]any{"value": all}
+			return 200, map[string]any{"value": []any{instance(set, "0"), instance(set, "1"), instance(set, "2")}}
+		case has && strings.HasSuffix(rest, "/broken/virtualMachines/0"):
+			return 200, instance(set, "0")
 		case strings.HasSuffix(rest, "/permissions"):
 			return 200, map[string]any{"value": []any{map[string]any{"actions": []string{"*"}, "notActions": []string{}}}}
 		case strings.HasSuffix(rest, "/virtualMachines"), strings.HasSuffix(rest, "/instances"), strings.HasSuffix(rest, "/versions"), strings.HasSuffix(rest, "/images"):
@@ -58,7 +62,7 @@ func TestPoolWithoutNodes(t *testing.T) {
 	other := strings.Replace(id, "/resourceGroups/"+pool1.Group().Name()+"/", "/resourceGroups/shared/", 1)
 	key, _ := aKey(t)
 	in := " --resource-group " + string(pool1.Group())
-	named := " is an instance of " + id + ", which may be another cluster's"
+	named := " is known to be an instance of " + id + ", which may be another cluster's"
 	for _, c := range []struct {
 		command, byName, byID string // what it says
 		code, codeByID        int
@@ -88,26 +92,40 @@ func TestPoolWithoutNodes(t *testing.T) {
 		}
 	}
 	shared, closed := " --resource-group "+string(pool1.Group()[:strings.LastIndexByte(string(pool1.Group()), '/')])+"/shared", " --resource-group "+string(pool1.Group()[:strings.LastIndexByte(string(pool1.Group()), '/')])+"/closed"
+	deleted := strings.Replace(closed, "closed", "deleted", 1)
+	claims := "azure://" + other + "/virtualMachines/0"
+	is := "broken000000 02222222-2222-4333-8444-555555555555 azure://" + id + "/virtualMachines/0"
 	for what, c := range map[string]struct {
 		groups, args string
 		code         int
 		says         []string
+		node         string // beside that of pool1
 	}{
-		"in another group":                {"shared", "status broken" + shared, 0, []string{"broken: eastus"}},
-		"in another group, to change it":  {"shared", "rollback broken" + shared, refused, []string{other + ", which may be another cluster's"}},
-		"in a group that is not named":    {"shared", "status broken", refused, []string{"the Nodes of this cluster are instances of " + pool1.Name()}},
-		"two of one name":                 {"both", "status broken" + shared, refused, []string{"2 have that name", id, other}},
-		"two of one name, to change one":  {"both", "watch broken" + shared, refused, []string{id, other}},
-		"a group may not be listed":       {"", "status broken" + closed, failed, []string{"Azure did not list all scale sets", "403"}},
-		"it is found beside such a group": {pool1.Group().Name(), "status broken" + closed, 0, []string{"may be missing", "403"}},
-		"and of a change":                 {"", "watch broken" + closed, failed, []string{"Azure did not list all scale sets"}},
+		"in another group":                {"shared", "status broken" + shared, 0, []string{"broken: eastus"}, ""},
+		"in another group, to change it":  {"shared", "rollback broken" + shared, refused, []string{other + ", which may be another cluster's"}, ""},
+		"in a group that is not named":    {"shared", "status broken", refused, []string{"the Nodes of this cluster are instances of " + pool1.Name()}, ""},
+		"two of one name":                 {"both", "status broken" + shared, refused, []string{"2 have that name", id, other}, ""},
+		"two of one name, to change one":  {"both", "watch broken" + shared, refused, []string{id, other}, ""},
+		"a group may not be listed":       {"", "status broken" + closed, failed, []string{"Azure did not list all scale sets", "403"}, ""},
+		"it is found beside such a group": {pool1.Group().Name(), "status broken" + closed, 0, []string{"may be missing", "403"}, ""},
+		"and of a change":                 {"", "watch broken" + closed, failed, []string{"Azure did not list all scale sets"}, ""},
+		"a group does not exist":          {"", "status broken" + deleted, failed, []string{"resourceGroups/deleted", "404"}, ""},
+		"that of a Node does not exist":   {"", "status broken", refused, []string{"the Nodes of this cluster are instances of"}, strings.NewReplacer("shared", "deleted", "broken", "x").Replace(claims)},
+		"its machine became a Node":       {"both", "rollback broken" + shared, refused, []string{"it was never captured"}, is},
+		"a Node reports to be of another": {"shared", "rollback broken", refused, []string{other + ", which may be another cluster's"}, claims},
+		"and is read":                     {"shared", "status broken", 0, []string{"broken: eastus"}, claims},
+		"and a configuration is pushed":   {"shared", "config push broken -f " + aConfig(t) + " --key " + key, refused, []string{other + ", which may be another cluster's"}, claims},
+		"and a capture is given up":       {"shared", "capture --abandon broken", refused, []string{other + ", which may be another cluster's"}, claims},
+		"a Node's machine is deleted":     {pool1.Group().Name(), "rollback broken", refused, []string{id + ", which may be another cluster's"}, "azure://" + id + "/virtualMachines/7"},
+		"to read, beside the Nodes' own":  {"shared", "donors " + pool1.Name() + shared, refused, []string{pool1.Name() + ": cannot be captured"}, ""},
+		"a pool of a group not named":     {"shared", "capture --image i --pool " + pool1.Name() + shared, refused, []string{"of the named resource groups"}, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			groups := []string{c.groups}
 			if c.groups == "both" {
 				groups = []string{"shared", pool1.Group().Name()}
 			}
-			code, out, said := runIn(t, strandedAzure(t, groups...), c.args+" --kubeconfig "+aCluster(t, true))
+			code, out, said := runIn(t, strandedAzure(t, groups...), c.args+" --kubeconfig "+aCluster(t, true, slices.DeleteFunc([]string{c.node}, func(n string) bool { return n == "" })...))
 			flat := strings.Join(strings.Fields(out+said), " ")
 			for _, want := range c.says {
 				if code != c.code || !strings.Contains(flat, want) {

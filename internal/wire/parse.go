@@ -26,6 +26,9 @@ const (
 	hexSHA256Length = 64
 )
 
+// ErrOtherVersion is of a report with a member that this version does not know.
+var ErrOtherVersion = errors.New("of another version of ortet-node")
+
 // ParseGeneralizeLine reads one line of `ortet-node generalize` strictly: no
 // unknown field, nothing after the object, every bound and value checked. The
 // line comes from a pod on a node and may be anything; what is returned can be
@@ -38,6 +41,9 @@ func ParseGeneralizeLine(line []byte) (GeneralizeLine, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {
+		if known := (GeneralizeLine{}); json.Unmarshal(line, &known) == nil && known.Report != nil {
+			err = fmt.Errorf("%w: %w", ErrOtherVersion, err)
+		}
 		return GeneralizeLine{}, fmt.Errorf("reading a line of the generalizer: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {

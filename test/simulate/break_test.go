@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -182,5 +184,31 @@ func TestOutcomeDeletedVersionThatIsLive(t *testing.T) {
 		}
 		w.await(p)
 		p.ends(t, workflow.ExitNeedsPerson, watch.StoodDown, "the model names 2000.01.01, which was deleted", "ortet rollback pool1")
+	})
+}
+
+// TestOutcomeCheckEndsACapture: a check under the pool lock ends a capture before anything is changed, and
+// is not asked of one that is resumed.
+func TestOutcomeCheckEndsACapture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 1, Pool: usual, Happen: at(powerOff, 1, "kill after")})
+		defer w.finish()
+		config, changes := w.of(t, namespace)
+		captures, asked := capture.New(config), 0
+		ask := func(err error) func(context.Context) error {
+			return func(context.Context) error {
+				asked++
+				return err
+			}
+		}
+		q, no := capture.Request{Node: w.nodeName(0)}, errors.New("the donor is another by now")
+		if _, err := captures.Capture(t.Context(), q, ask(nil), ask(no), ask(nil)); !errors.Is(err, no) || asked != 2 || changes() != 0 {
+			t.Errorf("%v after %d checks and %d changes", err, asked, changes())
+		}
+		w.pursue(0, Ask{Do: "capture", Once: true})
+		time.Sleep(2 * leaseFor)
+		if r, err := captures.Capture(t.Context(), q, ask(no)); err != nil || !r.Resumed || asked != 2 {
+			t.Errorf("%v: resumed %t, %d checks", err, r.Resumed, asked)
+		}
 	})
 }

@@ -324,7 +324,7 @@ func TestImpossibleCanaries(t *testing.T) {
 }
 
 // TestCanaryAndLatest has the version stay out of latest where the user says so, and be in it
-// where a canary alone kept it out.
+// where a canary alone kept it out. In both cases its tag says when its clones came up.
 func TestCanaryAndLatest(t *testing.T) {
 	for _, excluded := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -334,6 +334,9 @@ func TestCanaryAndLatest(t *testing.T) {
 			v := w.versions()[low(w.modelNow().image)]
 			if is := v.Properties.PublishingProfile.ExcludeFromLatest; w.processes[0].code() != workflow.ExitDone || is == nil || *is != excluded {
 				t.Errorf("exit %d; excluded %t of a version that is to be so: %t", w.processes[0].code(), *is, excluded)
+			}
+			if at, err := time.Parse(time.RFC3339, tagsOf(v)[fleet.TagCanary]); err != nil || time.Since(at) < 0 || time.Since(at) > day {
+				t.Errorf("its clones came up at %q: %v", tagsOf(v)[fleet.TagCanary], err)
 			}
 		})
 	}

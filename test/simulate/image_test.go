@@ -16,6 +16,7 @@ func TestHole07ImageThatCannotRun(t *testing.T) {
 		"unpullable": {"PodCannotStart", "ImagePullBackOff", "--image-pull-secret"},
 		"hanging":    {"PodCannotStart", "it did not start within 2m0s"},
 		"foreign":    {"PodCannotStart", "executable file not found"},
+		"newer":      {"PodCannotStart", "ortet-node of another version is in image", `unknown field "newer"`, "give this version's own image"},
 	} {
 		t.Run(image, func(t *testing.T) {
 			s := Story{Name: image, Seed: 1, Pool: with(func(p *Pool) { p.Image = image }), Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: want[0]}

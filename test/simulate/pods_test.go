@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -200,6 +201,9 @@ func (w *world) setStatus(p *corev1.Pod, s corev1.PodStatus) {
 
 func (w *world) reported(p *corev1.Pod, code int32, report wire.GeneralizeReport) {
 	text, _ := json.Marshal(wire.GeneralizeLine{Report: &report}) // of strings and numbers
+	if w.story.Pool.Image == "newer" {
+		text = bytes.Replace(text, []byte(`{"report":{`), []byte(`{"report":{"newer":true,`), 1)
+	}
 	w.podEnded(p, code, append(text, '\n'))
 }
 

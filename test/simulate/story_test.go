@@ -43,7 +43,7 @@ type Pool struct {
 	PodsTake            time.Duration // to end
 	Rebooting           time.Duration // how long kured reboots a node of another pool
 	Disk                string        // secrets, preserve, nojoin, lost, unread, dead, dying
-	Image               string        // of ortet's pods: none, unpullable, hanging, foreign
+	Image               string        // of ortet's pods: none, unpullable, hanging, foreign, newer
 
 	Mode              string // of upgrades; "" is Manual
 	Owned             bool   // Cluster API has the model

@@ -28,6 +28,9 @@ type Finder struct {
 	Boots  azure.Boots // nil: pools of which no machine is a Node are not found by name
 	Groups []fleet.ResourceID
 	Named  bool // the groups of Nodes are not searched
+	// Machine reads the machine that a Node reports to be, and returns its scale set, as azure.PoolOfNode
+	// does. nil: nothing is changed.
+	Machine func(ctx context.Context, n fleet.Node) (fleet.ResourceID, error)
 	// Note is told of a resource group that cannot be listed while a pool is found elsewhere.
 	Note func(string)
 }
@@ -42,7 +45,8 @@ func (f Finder) ToRead(ctx context.Context, arg string) (fleet.ResourceID, error
 	return f.find(ctx, arg, false)
 }
 
-// ToChange is ToRead for what changes something: a name has to be one of the Nodes' scale sets.
+// ToChange is ToRead for what changes something: a name has to be that of a scale set of which a
+// Node is a machine, as Azure shows it. What a Node reports of itself is not enough.
 func (f Finder) ToChange(ctx context.Context, arg string) (fleet.ResourceID, error) {
 	return f.find(ctx, arg, true)
 }
@@ -86,14 +90,14 @@ func (f Finder) list(ctx context.Context) (nodes []fleet.Node, err error) {
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, fleet.Node{Name: n.Name, ProviderID: n.ProviderID})
+		nodes = append(nodes, fleet.Node{Name: n.Name, ProviderID: n.ProviderID, SystemUUID: n.SystemUUID, Unmatched: n.Unmatched})
 	}
 	return nodes, nil
 }
 
 func (f Finder) named(ctx context.Context, nodes []fleet.Node, arg string, change bool) (fleet.ResourceID, error) {
 	var found []fleet.ResourceID
-	groups, names := slices.Clone(f.Groups), map[string]bool{}
+	groups, names, claims := slices.Clone(f.Groups), map[string]bool{}, map[fleet.Key][]fleet.Node{}
 	for _, n := range nodes {
 		if id, ok := assess.InstanceOf(n.ProviderID); ok && !f.Named {
 			groups = append(groups, id.Group())
@@ -108,24 +112,39 @@ func (f Finder) named(ctx context.Context, nodes []fleet.Node, arg string, chang
 		names[place.Pool.Name()] = true
 		if strings.EqualFold(place.Pool.Name(), arg) {
 			found = append(found, place.Pool)
+			claims[fleet.KeyOf(place.Pool)] = append(claims[fleet.KeyOf(place.Pool)], n)
 		}
 	}
-	if found = distinct(found); len(found) > 0 {
+	if found = distinct(found); f.Machine != nil && (change || len(found) > 1) {
+		proven, err := f.proven(ctx, found, claims)
+		if err != nil {
+			return "", err
+		}
+		if change || len(proven) > 0 {
+			found = proven
+		}
+	}
+	if len(found) > 0 {
 		return oneOf(arg, found)
 	}
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return strings.EqualFold(name, arg) })
 	found, unread := f.listed(ctx, groups, arg)
 	for _, err := range unread {
 		if f.Note != nil && len(found) > 0 {
 			f.Note("scale sets of the name " + arg + " may be missing: " + err.Error())
 		}
 	}
-	what, wayOut := "the Nodes of this cluster are instances of "+strings.Join(slices.Sorted(maps.Keys(names)), ", "), "give one of these, or an ARM id"
+	what := "the Nodes of this cluster are instances of " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+	wayOut := "give one of these, or an ARM id"
 	if len(names) == 0 {
-		what, wayOut = "no Node of this cluster is an instance of a scale set", "give its ARM id (az vmss list)"
+		what, wayOut = "no Node of this cluster is known to be an instance of a scale set", "give its ARM id (az vmss list)"
+		if f.Named {
+			what += " of the named resource groups"
+		}
 	}
 	switch {
 	case len(found) > 0 && change:
-		return "", refuse("PoolWithoutNodes", "scale set "+arg, "no Node of this cluster is an instance of "+joined(found)+", which may be another cluster's",
+		return "", refuse("PoolWithoutNodes", "scale set "+arg, "no Node of this cluster is known to be an instance of "+joined(found)+", which may be another cluster's",
 			"if it is this cluster's, give the ARM id instead of the name")
 	case len(found) > 0:
 		return oneOf(arg, found)
@@ -135,14 +154,36 @@ func (f Finder) named(ctx context.Context, nodes []fleet.Node, arg string, chang
 	return "", refuse(PoolNotFound, "scale set "+arg, what, wayOut)
 }
 
-// listed returns the scale sets of a name that Azure lists in the groups.
+// maxProofs limits the machines of one scale set that are read.
+const maxProofs = 20
+
+// proven returns the scale sets of which a Node is a machine. claims are the Nodes that report to be.
+func (f Finder) proven(ctx context.Context, pools []fleet.ResourceID, claims map[fleet.Key][]fleet.Node) (is []fleet.ResourceID, _ error) {
+	for _, pool := range pools {
+		nodes := claims[fleet.KeyOf(pool)]
+		for _, n := range nodes[:min(len(nodes), maxProofs)] {
+			of, err := f.Machine(ctx, n)
+			if err == nil && of.Equal(pool) {
+				is = append(is, pool)
+				break
+			}
+			if err != nil && !fleet.Is(err, fleet.KindInvalid, fleet.KindNotFound, fleet.KindDenied) {
+				return nil, err
+			}
+		}
+	}
+	return is, nil
+}
+
+// listed returns the scale sets of a name that Azure lists in the groups. One of Nodes may be deleted;
+// one that is named has to exist.
 func (f Finder) listed(ctx context.Context, groups []fleet.ResourceID, name string) (found []fleet.ResourceID, unread []error) {
 	if f.Boots == nil {
 		return nil, nil
 	}
 	for _, group := range distinct(groups) {
 		pools, err := f.Boots.Pools(ctx, group)
-		if err := fleet.IgnoreNotFound(err); err != nil {
+		if err != nil && (!fleet.Is(err, fleet.KindNotFound) || slices.ContainsFunc(f.Groups, group.Equal)) {
 			unread = append(unread, err)
 		}
 		for _, p := range pools {

@@ -2,7 +2,9 @@ package survey
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,5 +98,62 @@ func TestPoolIsFoundByItsName(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), want) || err == nil && !strings.EqualFold(got, want) {
 			t.Errorf("%s names %s, %v; want %s", arg, got, err, want)
 		}
+	}
+}
+
+// TestClaimedPool changes only a scale set of which a Node is a machine; of two of one name, that one is read.
+func TestClaimedPool(t *testing.T) {
+	const set = "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
+	ours, theirs := fleet.ResourceID("/subscriptions/s/resourceGroups/g"+set), fleet.ResourceID("/subscriptions/s/resourceGroups/h"+set)
+	const is, notIt, gone, away = fleet.KindUnknown, fleet.KindInvalid, fleet.KindNotFound, fleet.KindTransient
+	const ofAnother = fleet.KindStale // as the member of a Flexible scale set that its list had in this one
+	for what, c := range map[string]struct {
+		ours, theirs   fleet.Kind // of the error of a Node's machine, or is
+		read, change   fleet.ResourceID
+		reads, changes string // of the error
+	}{
+		"one is claimed":      {is, notIt, ours, ours, "", ""},
+		"one is gone":         {gone, is, theirs, theirs, "", ""},
+		"both are":            {is, is, "", "", "2 have that name", "2 have that name"},
+		"both are claimed":    {notIt, gone, "", "", "2 have that name", PoolNotFound},
+		"one is of another":   {ofAnother, is, theirs, theirs, "", ""},
+		"Azure is away":       {away, away, "", "", "away", "away"},
+		"a machine is denied": {fleet.KindDenied, is, theirs, theirs, "", ""},
+	} {
+		f := Finder{Nodes: providerNodes("azure://"+string(ours)+"/virtualMachines/0", "azure://"+string(theirs)+"/virtualMachines/0"), Places: &azure.Places{},
+			Machine: func(_ context.Context, n fleet.Node) (fleet.ResourceID, error) {
+				kind, pool := c.ours, ours
+				if strings.Contains(n.ProviderID, string(theirs)) {
+					kind, pool = c.theirs, theirs
+				}
+				if kind == ofAnother {
+					return pool + "2", nil
+				}
+				if kind != is {
+					return "", &fleet.Error{Op: "get instance", Kind: kind, Err: errors.New("away")}
+				}
+				return pool, nil
+			}}
+		check := func(find func(context.Context, string) (fleet.ResourceID, error), want fleet.ResourceID, says string) {
+			t.Helper()
+			got, err := find(t.Context(), "pool1")
+			if says == PoolNotFound {
+				if !IsPoolNotFound(err) || strings.Contains(err.Error(), "give one of these") {
+					t.Errorf("%s: %v", what, err)
+				}
+			} else if got != want || (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %s, %v; want %s or %q", what, got, err, want, says)
+			}
+		}
+		check(f.ToRead, c.read, c.reads)
+		check(f.ToChange, c.change, c.changes)
+	}
+	reads, many := 0, slices.Repeat([]string{"azure://" + string(ours) + "/virtualMachines/0"}, 5000)
+	f := Finder{Nodes: providerNodes(many...), Places: &azure.Places{}, Machine: func(context.Context, fleet.Node) (fleet.ResourceID, error) {
+		reads++
+		return "", &fleet.Error{Op: "get instance", Kind: gone}
+	}}
+	if _, err := f.ToChange(t.Context(), "pool1"); !IsPoolNotFound(err) || reads != 20 {
+		t.Errorf("of 5000 Nodes whose machines are gone %d were read: %v", reads, err)
 	}
 }

@@ -52,6 +52,7 @@ func TestClassification(t *testing.T) {
 		"internal":          {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), fleet.KindTransient, ""},
 		"unavailable":       {apierrors.NewServiceUnavailable("starting"), fleet.KindTransient, ""},
 		"timeout":           {apierrors.NewTimeoutError("etcd", 1), fleet.KindTransient, ""},
+		"gone":              {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 410, Reason: metav1.StatusReasonGone}}, fleet.KindTransient, ""},
 		"expired":           {apierrors.NewResourceExpired("too old"), fleet.KindTransient, ""},
 		"gateway":           {apierrors.NewGenericServerResponse(502, "get", nodes, "n", "<html>", 0, true), fleet.KindTransient, ""},
 		"a proxy's page":    {errors.New("serializer for text/html doesn't exist"), fleet.KindTransient, "any proxy"},

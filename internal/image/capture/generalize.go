@@ -52,7 +52,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	if err != nil {
 		return done, err
 	}
-	progress, output := report.Read(pod.Output)
+	progress, output, unread := report.Read(pod.Output)
 	switch {
 	case !pod.Exists:
 		return done, c.onBench(ctx, workflow.Replan("the pod is gone"))
@@ -61,6 +61,8 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		return done, c.disk().Problems(*output, len(output.Findings)).Err("generalize", "the copy of the disk")
 	case pod.Done && pod.ExitCode == report.ExitFlags:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, report.Tail(pod.Output))
+	case pod.Done && unread != nil:
+		return done, fmt.Errorf("cannot read the report of ortet-node generalize: is %s of this version? %w", c.Image, unread)
 	case pod.Done:
 		return done, c.onBench(ctx, workflow.Replan("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode,
 			cmp.Or(pod.Why, "no reason given"), report.Tail(pod.Output)))

@@ -314,7 +314,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		return workflow.In(time.Second, "the pod is starting on %s", c.req.Node), nil, err
 	}
 	s, err := c.Cluster.Job(ctx, pod)
-	_, output := report.Read(s.Output)
+	_, output, unread := report.Read(s.Output)
 	switch {
 	case err != nil:
 		return done, nil, err
@@ -322,8 +322,12 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		problems := c.disk().Inspected(*output, c.Note)
 		more, err := c.canary.Inspected(ctx, *output)
 		return done, append(problems, more...), err
-	case s.Done && s.ExitCode == report.ExitFlags:
-		return done, donor.PodProblem(c.req.Node, "ortet-node of another version is in image "+c.Image+": "+report.Tail(s.Output)), nil
+	case s.Done && (s.ExitCode == report.ExitFlags || unread != nil):
+		why := report.Tail(s.Output)
+		if unread != nil {
+			why = unread.Error()
+		}
+		return done, donor.PodProblem(c.req.Node, "ortet-node of another version is in image "+c.Image+": "+why), nil
 	case s.Exists && !s.Ran && (s.Done || since >= donor.PodFor || s.Why != "" && since >= startFor):
 		return done, donor.PodProblem(c.req.Node, "the pod that inspects its disk cannot start from image "+c.Image+": "+
 			cmp.Or(s.Why, "it did not start within "+donor.PodFor.String())), nil

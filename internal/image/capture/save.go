@@ -37,7 +37,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	if err = cmp.Or(podErr, err); err != nil {
 		return done, err
 	}
-	_, output := report.Read(pod.Output)
+	_, output, _ := report.Read(pod.Output)
 	if output == nil || output.Outcome != wire.Generalized || output.Capture != c.name {
 		return done, c.onBench(ctx, workflow.Replan("the pod's report is gone"))
 	}

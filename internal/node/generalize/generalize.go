@@ -1,6 +1,7 @@
 package generalize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,6 +162,9 @@ func save(t *tree.Tree, o Options, found inspection, r *wire.GeneralizeReport) e
 		}
 	}
 	slices.Sort(s.unsaved)
+	slices.SortFunc(s.missing, func(a, b wire.UnsavedItem) int { // customData is not cut off
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
 	r.Unsaved, r.Missing, r.NoProtected = s.unsaved, s.missing[:min(len(s.missing), maxListed)], s.noProtected
 	return nil
 }

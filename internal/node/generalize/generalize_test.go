@@ -254,7 +254,15 @@ func TestSavingWhatCannotBeSaved(t *testing.T) {
 			}
 		})
 	}
-	r := newDonor(t).run(nil)
+	d := newDonor(t)
+	for i := range maxListed + 5 { // as a hostile disk has them
+		d.write(map[string]string{fmt.Sprintf("var/lib/waagent/A\n%03d-1.0/config/0.settings", i): "{"})
+	}
+	r := d.run(nil)
+	if r.Validate() != nil || len(r.Missing) != maxListed || r.Missing[0].Kind != wire.CustomData || strings.Contains(r.Missing[1].Name, "\n") {
+		t.Errorf("%v: %d missing, first %+v", r.Validate(), len(r.Missing), r.Missing[:min(len(r.Missing), 2)])
+	}
+	r = newDonor(t).run(nil)
 	if len(r.Saved) != 0 || len(r.Unsaved) != 1 || !slices.Equal(r.Missing, []wire.UnsavedItem{{Kind: wire.CustomData, Readable: true}}) {
 		t.Errorf("without a key: saved %d, unsaved %v, missing %v", len(r.Saved), r.Unsaved, r.Missing)
 	}

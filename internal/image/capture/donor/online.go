@@ -54,7 +54,7 @@ func (d *Donor) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, err
 	if err != nil {
 		return done, err
 	}
-	_, output := report.Read(job.Output)
+	_, output, unread := report.Read(job.Output)
 	var problems plan.Problems
 	switch since := d.Now().Sub(d.flushing); {
 	case output != nil && output.Capture == s.Capture && !output.Flushed.IsZero():
@@ -65,6 +65,8 @@ func (d *Donor) flush(ctx context.Context, p *workflow.Pass) (workflow.Wait, err
 		problems = s.Disk.Problems(*output, plan.MaxNamed)
 	case job.Done && job.ExitCode == report.ExitFlags, job.Exists && !job.Ran && since >= PodFor:
 		problems = PodProblem(s.Request.Node, "the flush pod did not run: "+cmp.Or(job.Why, report.Tail(job.Output)))
+	case unread != nil:
+		problems = PodProblem(s.Request.Node, "ortet-node of another version flushed its disk: "+unread.Error())
 	case since < PodFor && !job.Done:
 		return workflow.In(time.Second, "%s", cmp.Or(job.Why, "flushing")), nil
 	default:

@@ -5,6 +5,7 @@ package report
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,14 +41,21 @@ type Found struct {
 	NoCustomData    bool     `json:"noCustomData,omitempty"` // new nodes get none
 }
 
-// Read returns the last progress and the report among the lines that a pod printed.
-func Read(output []byte) (progress string, report *wire.GeneralizeReport) {
+// Read returns the last progress and the report among the lines that a pod printed. err is
+// wire.ErrOtherVersion, if that is why there is no report.
+func Read(output []byte) (progress string, report *wire.GeneralizeReport, err error) {
 	for text := range bytes.Lines(output) {
-		if line, err := wire.ParseGeneralizeLine(text); err == nil {
+		line, unread := wire.ParseGeneralizeLine(text)
+		if unread == nil {
 			progress, report = cmp.Or(line.Progress, progress), cmp.Or(line.Report, report)
+		} else if errors.Is(unread, wire.ErrOtherVersion) {
+			err = unread
 		}
 	}
-	return progress, report
+	if report != nil {
+		err = nil
+	}
+	return progress, report, err
 }
 
 // Tail returns the end of what a pod printed.

@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -42,8 +43,15 @@ func TestUnsaved(t *testing.T) {
 			toDelete = nil
 		}
 		var found report.Found
-		found.Learn(&plan.Inherited{Original: &plan.Original{Extensions: []plan.OriginalExtension{c.e}}}, report.Disk{ToDelete: toDelete},
-			c.report, "", time.Time{})
+		inherited := plan.Inherited{Original: &plan.Original{Extensions: []plan.OriginalExtension{c.e}}}
+		found.Learn(&inherited, report.Disk{ToDelete: toDelete}, c.report, "abc", time.Time{})
+		if o := inherited.Original; o.CustomData != "" || o.Extensions[0].ProtectedSHA256 != c.e.ProtectedSHA256 {
+			t.Errorf("%s: learned of a donor that is not of the original: %+v", name, o)
+		}
+		found.Learn(&inherited, report.Disk{ToDelete: toDelete, LearnsOriginal: true}, c.report, "abc", time.Time{})
+		if inherited.Original.CustomData != "abc" {
+			t.Errorf("%s: not learned: %+v", name, inherited.Original)
+		}
 		if !slices.Equal(found.Unsaved, c.want) {
 			t.Errorf("%s: %q, want %q", name, found.Unsaved, c.want)
 		}
@@ -80,6 +88,30 @@ func TestProblems(t *testing.T) {
 		problems := c.disk.Problems(c.report, 10)
 		if codes := fleet.Each(problems, func(p fleet.Problem) string { return p.Code }); strings.Join(codes, " ") != c.want {
 			t.Errorf("%s: %v, want %q", name, problems, c.want)
+		}
+	}
+}
+
+// TestRead says that a report is of another version of ortet-node, and nothing of what is cut off or is none.
+func TestRead(t *testing.T) {
+	const known = `{"report":{"capture":"c","donor":"d","at":"2026-01-02T03:04:05Z","outcome":"Generalized"}}` + "\n"
+	newer := strings.Replace(known, `"donor"`, `"newer":1,"donor"`, 1)
+	for name, c := range map[string]struct {
+		output            string
+		report, isAnother bool
+	}{
+		"of this version":                  {known, true, false},
+		"of another":                       {newer, false, true},
+		"of another, and of this":          {newer + known, true, false},
+		"cut off":                          {newer[:len(newer)-4], false, false},
+		"progress of another":              {`{"progress":"scanning","newer":1}` + "\n", false, false},
+		"no line of the program":           {"panic: runtime error\n", false, false},
+		"of another, with wrong values":    {strings.Replace(newer, "Generalized", "Newly", 1), false, true},
+		"of this version, of wrong values": {strings.Replace(known, "Generalized", "Newly", 1), false, false},
+	} {
+		_, got, err := report.Read([]byte(c.output))
+		if (got != nil) != c.report || errors.Is(err, wire.ErrOtherVersion) != c.isAnother || (err != nil) != c.isAnother {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 }
