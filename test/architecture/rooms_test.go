@@ -91,7 +91,7 @@ var longLines = map[string]int{
 	"internal/image/capture/canary":  14,
 	"internal/cluster/conversion":    3,
 	"internal/cluster/apierror":      3,
-	"internal/boots/survey":          14,
+	"internal/boots/survey":          13,
 	"internal/boots/assess":          2,
 	"azsim":                          452,
 	"azsim/metadata":                 3,
