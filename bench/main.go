@@ -95,7 +95,7 @@ func benchmarks() map[string]benchmark {
 		"admission-latency":  admissionLatency,
 		"eviction-notice":    evictionNotice,
 		"agent-size":         agentSize,
-		"boot-analysis":      goBenchmark("BenchmarkBootAnalysis", 1),
+		"boot-analysis":      inTests("-run=^$", "-bench=^BenchmarkAnalysis$", "-benchtime=1x", "./internal/boots/timeline"),
 		"agent-waiting":      goBenchmark("BenchmarkAgentWaiting", 1),
 		"controller-cost":    controllerCost,
 		"scan":               goBenchmark("BenchmarkScan", 1),
