@@ -21,7 +21,8 @@ func encryptionSetResourceType() *resourceType {
 			if text(p, "activeKey", "keyUrl") == "" {
 				return badParameter("diskEncryptionSet.activeKey.keyUrl", "Required parameter 'diskEncryptionSet.activeKey.keyUrl' is missing (null).")
 			}
-			kind := cmp.Or(armcompute.DiskEncryptionSetType(text(p, "encryptionType")), armcompute.DiskEncryptionSetTypeEncryptionAtRestWithCustomerKey)
+			kind := cmp.Or(armcompute.DiskEncryptionSetType(text(p, "encryptionType")),
+				armcompute.DiskEncryptionSetTypeEncryptionAtRestWithCustomerKey)
 			if !canon(&kind, armcompute.PossibleDiskEncryptionSetTypeValues()) {
 				return badParameter("diskEncryptionSet.encryptionType", "The value '%s' of parameter 'diskEncryptionSet.encryptionType' is not allowed. Allowed values are: %v.",
 					kind, armcompute.PossibleDiskEncryptionSetTypeValues())
