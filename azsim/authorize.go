@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -96,18 +97,12 @@ func actionMatches(pattern, action string) bool {
 func (s *Server) grant(p *principal, g Grant) {
 	r := s.roleNamed(g.Role)
 	if len(g.Actions) > 0 || r == nil {
-		name := g.Role
-		if name == "" {
-			name = p.Name + " custom role"
-		}
+		name := cmp.Or(g.Role, p.Name+" custom role")
 		sum := sha256.Sum256([]byte("role " + p.ClientID + fmt.Sprint(len(s.roles)) + name))
 		r = &role{id: uuidOf(sum[:]), name: name, actions: g.Actions, notActions: g.NotActions}
 		s.roles = append(s.roles, r)
 	}
-	scope := strings.TrimRight(g.Scope, "/")
-	if scope == "" {
-		scope = "/subscriptions/" + s.Subscription
-	}
+	scope := cmp.Or(strings.TrimRight(g.Scope, "/"), "/subscriptions/"+s.Subscription)
 	sum := sha256.Sum256([]byte("assignment " + p.ObjectID + r.id + strings.ToLower(scope)))
 	p.grants = append(p.grants, &assignment{id: uuidOf(sum[:]), role: r, scope: strings.ToLower(scope), shown: scope})
 }

@@ -226,9 +226,7 @@ func changeDisk(old, next *armcompute.Disk) error {
 	if p.HyperVGeneration != nil && was.HyperVGeneration != nil && *p.HyperVGeneration != *was.HyperVGeneration {
 		return notChangeable("disk.hyperVGeneration")
 	}
-	if p.DiskSizeGB == nil {
-		p.DiskSizeGB = was.DiskSizeGB
-	}
+	p.DiskSizeGB = cmp.Or(p.DiskSizeGB, was.DiskSizeGB)
 	if val(p.DiskSizeGB) < val(was.DiskSizeGB) {
 		return badRequest("BadRequest", "Disk size cannot be reduced: it has %d GB, and %d GB are asked for.", *was.DiskSizeGB, *p.DiskSizeGB)
 	}

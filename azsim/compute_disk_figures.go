@@ -90,9 +90,7 @@ func settleDisk(d *armcompute.Disk) {
 
 // settleBytes fills in how a disk's or snapshot's bytes are encrypted and who may read them.
 func settleBytes(e **armcompute.Encryption, policy **armcompute.NetworkAccessPolicy, public **armcompute.PublicNetworkAccess) {
-	if *e == nil {
-		*e = &armcompute.Encryption{}
-	}
+	*e = cmp.Or(*e, &armcompute.Encryption{})
 	if (*e).Type == nil {
 		(*e).Type = ptr(armcompute.EncryptionTypeEncryptionAtRestWithPlatformKey)
 		if (*e).DiskEncryptionSetID != nil {

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,10 +21,8 @@ func encryptionSetResourceType() *resourceType {
 			if text(p, "activeKey", "keyUrl") == "" {
 				return badParameter("diskEncryptionSet.activeKey.keyUrl", "Required parameter 'diskEncryptionSet.activeKey.keyUrl' is missing (null).")
 			}
-			kind := armcompute.DiskEncryptionSetType(text(p, "encryptionType"))
-			if kind == "" {
-				kind = armcompute.DiskEncryptionSetTypeEncryptionAtRestWithCustomerKey
-			}
+			kind := cmp.Or(armcompute.DiskEncryptionSetType(text(p, "encryptionType")),
+				armcompute.DiskEncryptionSetTypeEncryptionAtRestWithCustomerKey)
 			if !canon(&kind, armcompute.PossibleDiskEncryptionSetTypeValues()) {
 				return badParameter("diskEncryptionSet.encryptionType", "The value '%s' of parameter 'diskEncryptionSet.encryptionType' is not allowed. Allowed values are: %v.",
 					kind, armcompute.PossibleDiskEncryptionSetTypeValues())

@@ -57,9 +57,7 @@ func checkGallery(c *call, old, next *armcompute.Gallery) error {
 			return refuse(http.StatusConflict, "Conflict", "The gallery name '%s' is taken in this subscription, by '%s'.", c.id.name(), e.id.String())
 		}
 	}
-	if next.Properties == nil {
-		next.Properties = &armcompute.GalleryProperties{}
-	}
+	next.Properties = cmp.Or(next.Properties, &armcompute.GalleryProperties{})
 	next.Properties.Identifier = &armcompute.GalleryIdentifier{UniqueName: ptr(c.s.Subscription + "-" + strings.ToUpper(c.id.name()))}
 	return c.settleSharing(old, next.Properties)
 }
@@ -181,9 +179,7 @@ func defaultImage(version string, p *armcompute.GalleryImageProperties) {
 	if version >= trustedByDefault && *p.HyperVGeneration == armcompute.HyperVGenerationV2 && imageFeature(p, "SecurityType") == "" {
 		p.Features = append(p.Features, &armcompute.GalleryImageFeature{Name: ptr("SecurityType"), Value: ptr("TrustedLaunchSupported")})
 	}
-	if p.Architecture == nil {
-		p.Architecture = ptr(armcompute.ArchitectureX64)
-	}
+	p.Architecture = cmp.Or(p.Architecture, ptr(armcompute.ArchitectureX64))
 }
 
 // imageFeature reads a feature of an image definition, "" where it is not set.

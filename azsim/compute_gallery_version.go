@@ -74,18 +74,14 @@ func checkVersion(c *call, old, next *armcompute.GalleryImageVersion) error {
 		return badParameter(versionAt+"storageProfile", "Required parameter 'storageProfile' is missing (null).")
 	}
 	p.ReplicationStatus = nil
-	if p.PublishingProfile == nil {
-		p.PublishingProfile = &armcompute.GalleryImageVersionPublishingProfile{}
-	}
+	p.PublishingProfile = cmp.Or(p.PublishingProfile, &armcompute.GalleryImageVersionPublishingProfile{})
 	if err := c.checkPublishing(next, p.PublishingProfile); err != nil {
 		return err
 	}
 	if err := c.checkRegionKeys(old, next); err != nil {
 		return err
 	}
-	if p.SafetyProfile == nil {
-		p.SafetyProfile = &armcompute.GalleryImageVersionSafetyProfile{}
-	}
+	p.SafetyProfile = cmp.Or(p.SafetyProfile, &armcompute.GalleryImageVersionSafetyProfile{})
 	p.SafetyProfile.AllowDeletionOfReplicatedLocations = cmp.Or(p.SafetyProfile.AllowDeletionOfReplicatedLocations, ptr(false))
 	p.SafetyProfile.ReportedForPolicyViolation = ptr(false)
 	if old != nil {
@@ -228,9 +224,7 @@ func fitsDefinition(v *armcompute.GalleryImageVersion, image *armcompute.Gallery
 // describeParts fills in the disks of a version. What names a whole source has no source of
 // each disk ("source": {} and none).
 func describeParts(sp *armcompute.GalleryImageVersionStorageProfile, from *imageParts) {
-	if sp.OSDiskImage == nil {
-		sp.OSDiskImage = &armcompute.GalleryOSDiskImage{}
-	}
+	sp.OSDiskImage = cmp.Or(sp.OSDiskImage, &armcompute.GalleryOSDiskImage{})
 	sp.OSDiskImage.SizeInGB = ptr(from.os.sizeGB)
 	if sp.Source == nil {
 		return
@@ -351,9 +345,7 @@ func versionWork(c *call, e *entry, old, next *armcompute.GalleryImageVersion) w
 		w.done = func(*armError) {
 			for i := range kept.regions {
 				kept.regions[i].end = time.Now()
-				if kept.regions[i].failure == "" {
-					kept.regions[i].failure = "The replication was not completed."
-				}
+				kept.regions[i].failure = cmp.Or(kept.regions[i].failure, "The replication was not completed.")
 			}
 		}
 		return w

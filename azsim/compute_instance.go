@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -89,13 +90,9 @@ func (x *instance) faultDomain() int {
 
 func instanceOf(e *entry) (*instance, *armcompute.VirtualMachineScaleSetVM) {
 	x, _ := e.extra.(*instance)
-	if x == nil {
-		x = &instance{}
-	}
+	x = cmp.Or(x, &instance{})
 	body, _ := e.body.(*armcompute.VirtualMachineScaleSetVM)
-	if body == nil {
-		body = &armcompute.VirtualMachineScaleSetVM{Properties: &armcompute.VirtualMachineScaleSetVMProperties{}}
-	}
+	body = cmp.Or(body, &armcompute.VirtualMachineScaleSetVM{Properties: &armcompute.VirtualMachineScaleSetVMProperties{}})
 	return x, body
 }
 

@@ -221,9 +221,7 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 			return fmt.Errorf("make data disk %d of %s: %w", lun, val(body.Name), err)
 		}
 		s.locked(func() {
-			if body.Properties.StorageProfile == nil {
-				body.Properties.StorageProfile = &armcompute.StorageProfile{}
-			}
+			body.Properties.StorageProfile = cmp.Or(body.Properties.StorageProfile, &armcompute.StorageProfile{})
 			sp := body.Properties.StorageProfile
 			sp.DataDisks = append(sp.DataDisks, &armcompute.DataDisk{
 				Lun: ptr(lun), Name: ptr(fresh.id.name()), CreateOption: &option, Caching: want.Caching,

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -80,9 +81,7 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 			if f != nil {
 				message = f.Message
 			}
-			if message == "" {
-				message = "Enable failed: failed to execute command: command terminated with exit status=1"
-			}
+			message = cmp.Or(message, "Enable failed: failed to execute command: command terminated with exit status=1")
 			failure = refuse(http.StatusConflict, "VMExtensionProvisioningError",
 				"VM has reported a failure when processing extension '%s' (publisher '%s' and type '%s'). Error message: '%s'. More information on troubleshooting is available at https://aka.ms/VMExtensionCSELinuxTroubleshoot.",
 				name, val(ext.Properties.Publisher), val(ext.Properties.Type), message)

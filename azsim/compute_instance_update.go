@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -33,9 +34,7 @@ func putInstance(c *call) (*reply, error) {
 	if err := c.precondition(e); err != nil {
 		return nil, err
 	}
-	if next.Properties == nil {
-		next.Properties = &armcompute.VirtualMachineScaleSetVMProperties{}
-	}
+	next.Properties = cmp.Or(next.Properties, &armcompute.VirtualMachineScaleSetVMProperties{})
 	if err := checkProtection(next.Properties.ProtectionPolicy); err != nil {
 		return nil, err
 	}
@@ -367,9 +366,7 @@ func (s *Server) moveDisks(ctx context.Context, e *entry, plan *diskPlan) error 
 				refused = preempted()
 				return
 			}
-			if body.Properties.StorageProfile == nil {
-				body.Properties.StorageProfile = &armcompute.StorageProfile{}
-			}
+			body.Properties.StorageProfile = cmp.Or(body.Properties.StorageProfile, &armcompute.StorageProfile{})
 			sp := body.Properties.StorageProfile
 			if !slices.Contains(sp.DataDisks, d) {
 				sp.DataDisks = append(slices.Clone(sp.DataDisks), d)

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -123,9 +124,7 @@ func osDiskTypeOf(p *armcompute.VirtualMachineScaleSetVMProfile) armcompute.Stor
 }
 
 func checkCapacity(_ *call, next *armcompute.VirtualMachineScaleSet) error {
-	if next.SKU.Capacity == nil {
-		next.SKU.Capacity = ptr(int64(0))
-	}
+	next.SKU.Capacity = cmp.Or(next.SKU.Capacity, ptr(int64(0)))
 	n := *next.SKU.Capacity
 	if n < 0 {
 		return badParameter("sku.capacity", "The value of parameter sku.capacity is invalid.")

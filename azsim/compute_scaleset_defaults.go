@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -62,9 +63,7 @@ func (c *call) fillProfile(set *armcompute.VirtualMachineScaleSet) {
 
 func fillStorage(s *armcompute.VirtualMachineScaleSetStorageProfile, img bootImage, size vmSize) {
 	account := defaultAccountType(size)
-	if s.OSDisk == nil {
-		s.OSDisk = &armcompute.VirtualMachineScaleSetOSDisk{}
-	}
+	s.OSDisk = cmp.Or(s.OSDisk, &armcompute.VirtualMachineScaleSetOSDisk{})
 	d := s.OSDisk
 	canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues())
 	d.CreateOption = orDefault(d.CreateOption, armcompute.DiskCreateOptionTypesFromImage)
@@ -74,9 +73,7 @@ func fillStorage(s *armcompute.VirtualMachineScaleSetStorageProfile, img bootIma
 		if img.sizeGB > 0 {
 			d.DiskSizeGB = orDefault(d.DiskSizeGB, img.sizeGB)
 		}
-		if d.ManagedDisk == nil {
-			d.ManagedDisk = &armcompute.VirtualMachineScaleSetManagedDiskParameters{}
-		}
+		d.ManagedDisk = cmp.Or(d.ManagedDisk, &armcompute.VirtualMachineScaleSetManagedDiskParameters{})
 		d.ManagedDisk.StorageAccountType = orDefault(firstOf(d.ManagedDisk.StorageAccountType, img.sku), account)
 		canon(d.ManagedDisk.StorageAccountType, armcompute.PossibleStorageAccountTypesValues())
 	}
@@ -90,9 +87,7 @@ func fillStorage(s *armcompute.VirtualMachineScaleSetStorageProfile, img bootIma
 	for _, d := range s.DataDisks {
 		canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues())
 		d.Caching = orDefault(d.Caching, armcompute.CachingTypesNone)
-		if d.ManagedDisk == nil {
-			d.ManagedDisk = &armcompute.VirtualMachineScaleSetManagedDiskParameters{}
-		}
+		d.ManagedDisk = cmp.Or(d.ManagedDisk, &armcompute.VirtualMachineScaleSetManagedDiskParameters{})
 		for _, of := range img.data {
 			if of.lun == val(d.Lun) && val(d.CreateOption) == armcompute.DiskCreateOptionTypesFromImage {
 				d.ManagedDisk.StorageAccountType = firstOf(d.ManagedDisk.StorageAccountType, of.sku)
@@ -128,9 +123,7 @@ func fillInterface(n *armcompute.VirtualMachineScaleSetNetworkConfigurationPrope
 	n.EnableAcceleratedNetworking = orDefault(n.EnableAcceleratedNetworking, false)
 	n.DisableTCPStateTracking = orDefault(n.DisableTCPStateTracking, false)
 	n.EnableIPForwarding = orDefault(n.EnableIPForwarding, false)
-	if n.DNSSettings == nil {
-		n.DNSSettings = &armcompute.VirtualMachineScaleSetNetworkConfigurationDNSSettings{}
-	}
+	n.DNSSettings = cmp.Or(n.DNSSettings, &armcompute.VirtualMachineScaleSetNetworkConfigurationDNSSettings{})
 	if n.DNSSettings.DNSServers == nil {
 		n.DNSSettings.DNSServers = []*string{}
 	}

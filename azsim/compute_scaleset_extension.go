@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -164,9 +165,7 @@ func (c *call) changeModel(change func(*armcompute.VirtualMachineScaleSetExtensi
 	_, body := setOf(set)
 	next := clone(body)
 	p := profileOf(next)
-	if p.ExtensionProfile == nil {
-		p.ExtensionProfile = &armcompute.VirtualMachineScaleSetExtensionProfile{}
-	}
+	p.ExtensionProfile = cmp.Or(p.ExtensionProfile, &armcompute.VirtualMachineScaleSetExtensionProfile{})
 	change(p.ExtensionProfile)
 	tree, err := toTree(next)
 	if err != nil {

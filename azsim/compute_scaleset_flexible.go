@@ -187,9 +187,7 @@ func checkFlexible(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	if p.VirtualMachineProfile == nil {
 		return nil
 	}
-	if p.UpgradePolicy == nil {
-		p.UpgradePolicy = &armcompute.UpgradePolicy{}
-	}
+	p.UpgradePolicy = cmp.Or(p.UpgradePolicy, &armcompute.UpgradePolicy{})
 	p.UpgradePolicy.Mode = orDefault(p.UpgradePolicy.Mode, armcompute.UpgradeModeManual)
 	return nil
 }

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -189,9 +190,7 @@ func carrySecrets(old, next *armcompute.VirtualMachineScaleSet) {
 			now.OSProfile.AdminPassword = was.OSProfile.AdminPassword
 		}
 	}
-	if now.UserData == nil {
-		now.UserData = was.UserData
-	}
+	now.UserData = cmp.Or(now.UserData, was.UserData)
 	for _, x := range extensionsOf(now) {
 		before := findSetExtension(was, val(x.Name))
 		if before == nil || before.Properties == nil || x.Properties == nil || x.Properties.ProtectedSettings != nil {

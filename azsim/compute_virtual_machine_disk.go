@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -22,13 +23,9 @@ type imageDisk struct {
 // checkOSDisk checks a new machine's OS disk, and finds what it boots from.
 func (c *call) checkOSDisk(m *plainMachine) (bootImage, error) {
 	p := m.model.Properties
-	if p.StorageProfile == nil {
-		p.StorageProfile = &armcompute.StorageProfile{}
-	}
+	p.StorageProfile = cmp.Or(p.StorageProfile, &armcompute.StorageProfile{})
 	sp := p.StorageProfile
-	if sp.OSDisk == nil {
-		sp.OSDisk = &armcompute.OSDisk{}
-	}
+	sp.OSDisk = cmp.Or(sp.OSDisk, &armcompute.OSDisk{})
 	d := sp.OSDisk
 	d.CreateOption = orDefault(d.CreateOption, armcompute.DiskCreateOptionTypesFromImage)
 	if !canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues()) {
@@ -151,9 +148,7 @@ func (c *call) firstDisks(e *entry, img bootImage) error {
 		at.CreateOption = orDefault(at.CreateOption, armcompute.DiskCreateOptionTypesFromImage)
 		at.Caching, at.DiskSizeGB = firstOf(at.Caching, d.caching), firstOf(at.DiskSizeGB, ptr(d.sizeGB))
 		if at.Vhd == nil {
-			if at.ManagedDisk == nil {
-				at.ManagedDisk = &armcompute.ManagedDiskParameters{}
-			}
+			at.ManagedDisk = cmp.Or(at.ManagedDisk, &armcompute.ManagedDiskParameters{})
 			at.ManagedDisk.StorageAccountType = firstOf(at.ManagedDisk.StorageAccountType, d.sku)
 		}
 	}
@@ -210,9 +205,7 @@ func (s *Server) showPlan(e *entry, plan *diskPlan) {
 		d.ToBeDetached = ptr(true)
 		list = append(list, d)
 	}
-	if body.Properties.StorageProfile == nil {
-		body.Properties.StorageProfile = &armcompute.StorageProfile{}
-	}
+	body.Properties.StorageProfile = cmp.Or(body.Properties.StorageProfile, &armcompute.StorageProfile{})
 	body.Properties.StorageProfile.DataDisks = list
 }
 

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,9 +14,7 @@ func fillMachine(vm *armcompute.VirtualMachine, osType armcompute.OperatingSyste
 	p := vm.Properties
 	p.ProvisioningState, p.VMID, p.TimeCreated, p.InstanceView, vm.Resources, vm.Identity = nil, nil, nil, nil, nil, nil
 	p.UserData = nil // shown on request alone
-	if p.StorageProfile == nil {
-		p.StorageProfile = &armcompute.StorageProfile{}
-	}
+	p.StorageProfile = cmp.Or(p.StorageProfile, &armcompute.StorageProfile{})
 	d := p.StorageProfile.OSDisk
 	d.CreateOption = orDefault(d.CreateOption, armcompute.DiskCreateOptionTypesFromImage)
 	canon(d.CreateOption, armcompute.PossibleDiskCreateOptionTypesValues())
@@ -44,9 +43,7 @@ func fillOSProfile(o *armcompute.OSProfile, osType armcompute.OperatingSystemTyp
 
 // fillWindows fills in the defaults of machines and models; patch gives patch settings, too.
 func fillWindows(config **armcompute.WindowsConfiguration, patch bool) {
-	if *config == nil {
-		*config = &armcompute.WindowsConfiguration{}
-	}
+	*config = cmp.Or(*config, &armcompute.WindowsConfiguration{})
 	w := *config
 	w.ProvisionVMAgent = orDefault(w.ProvisionVMAgent, true)
 	w.EnableAutomaticUpdates = orDefault(w.EnableAutomaticUpdates, true)
@@ -54,18 +51,14 @@ func fillWindows(config **armcompute.WindowsConfiguration, patch bool) {
 	if !patch {
 		return
 	}
-	if w.PatchSettings == nil {
-		w.PatchSettings = &armcompute.PatchSettings{}
-	}
+	w.PatchSettings = cmp.Or(w.PatchSettings, &armcompute.PatchSettings{})
 	w.PatchSettings.PatchMode = orDefault(w.PatchSettings.PatchMode, armcompute.WindowsVMGuestPatchModeAutomaticByOS)
 	w.PatchSettings.AssessmentMode = orDefault(w.PatchSettings.AssessmentMode, armcompute.WindowsPatchAssessmentModeImageDefault)
 }
 
 // fillLinux is fillWindows for Linux.
 func fillLinux(config **armcompute.LinuxConfiguration, patch bool) {
-	if *config == nil {
-		*config = &armcompute.LinuxConfiguration{}
-	}
+	*config = cmp.Or(*config, &armcompute.LinuxConfiguration{})
 	l := *config
 	l.DisablePasswordAuthentication = orDefault(l.DisablePasswordAuthentication, false)
 	l.ProvisionVMAgent = orDefault(l.ProvisionVMAgent, true)
@@ -73,9 +66,7 @@ func fillLinux(config **armcompute.LinuxConfiguration, patch bool) {
 	if !patch {
 		return
 	}
-	if l.PatchSettings == nil {
-		l.PatchSettings = &armcompute.LinuxPatchSettings{}
-	}
+	l.PatchSettings = cmp.Or(l.PatchSettings, &armcompute.LinuxPatchSettings{})
 	l.PatchSettings.PatchMode = orDefault(l.PatchSettings.PatchMode, armcompute.LinuxVMGuestPatchModeImageDefault)
 	l.PatchSettings.AssessmentMode = orDefault(l.PatchSettings.AssessmentMode, armcompute.LinuxPatchAssessmentModeImageDefault)
 }
@@ -179,9 +170,7 @@ func (c *call) mergedMachine(x *instance) (*armcompute.VirtualMachine, error) {
 	for _, now := range networkOf(out) {
 		for _, had := range networkOf(x.plain.model) { // what is not said of an interface stays
 			if strings.EqualFold(val(had.ID), val(now.ID)) && had.Properties != nil {
-				if now.Properties == nil {
-					now.Properties = &armcompute.NetworkInterfaceReferenceProperties{}
-				}
+				now.Properties = cmp.Or(now.Properties, &armcompute.NetworkInterfaceReferenceProperties{})
 				now.Properties.DeleteOption = firstOf(now.Properties.DeleteOption, had.Properties.DeleteOption)
 				now.Properties.Primary = firstOf(now.Properties.Primary, had.Properties.Primary)
 			}

@@ -106,9 +106,7 @@ func (c *call) machine() (*armcompute.VirtualMachine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if next.Properties == nil {
-		next.Properties = &armcompute.VirtualMachineProperties{}
-	}
+	next.Properties = cmp.Or(next.Properties, &armcompute.VirtualMachineProperties{})
 	spellDisks(next.Properties.StorageProfile)
 	return next, nil
 }

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -94,9 +95,7 @@ type faultKey struct{}
 // Server.KeepAnswers. What a request cannot meet (EffectIgnoreNull but for a
 // PATCH, EffectStale but for a GET) does nothing.
 func WithFault(ctx context.Context, f Fault) context.Context {
-	if f.Name == "" {
-		f.Name = string(f.Effect)
-	}
+	f.Name = cmp.Or(f.Name, string(f.Effect))
 	return context.WithValue(ctx, faultKey{}, &f)
 }
 
@@ -107,21 +106,13 @@ func (f *Fault) is(e Effect) bool { return f != nil && f.Effect == e }
 func (f *Fault) failure() *armError {
 	e := &armError{status: f.Status, code: f.Code, message: f.Message, retryAfter: time.Duration(f.RetryAfterSeconds) * time.Second}
 	def := func(status int, code, message string) {
-		if e.status == 0 {
-			e.status = status
-		}
-		if e.code == "" {
-			e.code = code
-		}
-		if e.message == "" {
-			e.message = message
-		}
+		e.status = cmp.Or(e.status, status)
+		e.code = cmp.Or(e.code, code)
+		e.message = cmp.Or(e.message, message)
 	}
 	if f.Effect == EffectThrottle {
 		def(http.StatusTooManyRequests, "TooManyRequests", "The request is being throttled as the limit has been reached for operation type. Please retry later.")
-		if e.retryAfter == 0 {
-			e.retryAfter = 10 * time.Second
-		}
+		e.retryAfter = cmp.Or(e.retryAfter, 10*time.Second)
 	}
 	def(http.StatusInternalServerError, "InternalServerError", "The server encountered an internal error. Please retry the request.")
 	return e
@@ -137,9 +128,7 @@ func (s *Server) AddFault(f Fault) error {
 }
 
 func (s *Server) addFault(f Fault) error {
-	if f.Name == "" {
-		f.Name = fmt.Sprintf("fault-%d", len(s.faults)+1)
-	}
+	f.Name = cmp.Or(f.Name, fmt.Sprintf("fault-%d", len(s.faults)+1))
 	f.Matched, f.Met = 0, 0
 	if err := f.compile(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"time"
@@ -72,12 +73,8 @@ func (f *Fault) metByIMDS(w http.ResponseWriter, r *http.Request) bool {
 		metadata.Refuse(w, http.StatusTooManyRequests, "Too many requests")
 	case EffectError:
 		status, why := f.Status, f.Message
-		if status == 0 {
-			status = http.StatusInternalServerError
-		}
-		if why == "" {
-			why = http.StatusText(status)
-		}
+		status = cmp.Or(status, http.StatusInternalServerError)
+		why = cmp.Or(why, http.StatusText(status))
 		metadata.Refuse(w, status, why)
 	case EffectDropBefore:
 		panic(http.ErrAbortHandler)

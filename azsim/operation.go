@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -85,9 +86,7 @@ func (c *call) begin(on *entry, w work) *operation {
 	if c.rt != nil && c.rt.operations != "" {
 		op.segment = c.rt.operations
 	}
-	if op.ns == "" {
-		op.ns = "Microsoft.Resources"
-	}
+	op.ns = cmp.Or(op.ns, "Microsoft.Resources")
 	s.operations[op.id] = op
 	if on != nil {
 		s.supersede(on.op)

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -140,9 +141,7 @@ type Server struct {
 func (s *Server) init() {
 	s.once.Do(func() {
 		def := func(field *string, value string) {
-			if *field == "" {
-				*field = value
-			}
+			*field = cmp.Or(*field, value)
 		}
 		def(&s.Tenant, DefaultTenant)
 		def(&s.Subscription, DefaultSubscription)
@@ -162,9 +161,7 @@ func (s *Server) init() {
 		if s.TokenLife <= 0 {
 			s.TokenLife = time.Hour
 		}
-		if s.Log == nil {
-			s.Log = slog.New(slog.DiscardHandler)
-		}
+		s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 		if len(s.SigningKey) == 0 {
 			s.SigningKey = []byte("azsim")
 		}

@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -198,9 +199,7 @@ func (spec *Spec) spans() (Profile, error) {
 	var problems []error
 	for _, k := range sortedKeys(spec.Profile) {
 		v := spec.Profile[k]
-		if v.Max == "" {
-			v.Max = v.Min
-		}
+		v.Max = cmp.Or(v.Max, v.Min)
 		low, err1 := time.ParseDuration(v.Min)
 		high, err2 := time.ParseDuration(v.Max)
 		if _, known := DefaultProfile()[k]; !known {
@@ -276,10 +275,7 @@ func (s *Server) Create(ctx context.Context, spec *Spec) error {
 	for _, g := range spec.ResourceGroups {
 		id := resourceID{subscription: s.Subscription, group: g.Name}
 		if s.find(id) == nil {
-			where := g.Location
-			if where == "" {
-				where = s.Location
-			}
+			where := cmp.Or(g.Location, s.Location)
 			s.putGroup(g.Name, where, g.Tags)
 		}
 	}
@@ -324,9 +320,7 @@ func (s *Server) create(ctx context.Context, r ResourceSpec) error {
 	if rt == nil || rt.put == nil {
 		return fmt.Errorf("the type %q is not simulated", r.Type)
 	}
-	if r.ResourceGroup == "" {
-		r.ResourceGroup = s.ResourceGroup
-	}
+	r.ResourceGroup = cmp.Or(r.ResourceGroup, s.ResourceGroup)
 	if r.APIVersion == "" {
 		r.APIVersion = rt.versions[len(rt.versions)-1]
 	}

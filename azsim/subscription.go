@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"strings"
@@ -109,10 +110,7 @@ func listTenants(c *call) (*reply, error) {
 func listLocations(c *call) (*reply, error) {
 	var items []any
 	for _, l := range c.s.Locations {
-		display := l.DisplayName
-		if display == "" {
-			display = l.Name
-		}
+		display := cmp.Or(l.DisplayName, l.Name)
 		var zones []any
 		for _, z := range l.Zones {
 			zones = append(zones, map[string]any{"logicalZone": z, "physicalZone": l.Name + "-az" + z})

@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,7 @@ type recorder struct {
 func (w *recorder) Header() http.Header { return w.head }
 
 func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
+	w.status = cmp.Or(w.status, status)
 }
 
 func (w *recorder) Write(p []byte) (int, error) {

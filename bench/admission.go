@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,15 +53,13 @@ func admissionRush(ctx context.Context, _ options) (_ []figure, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	before := s.armRequests()
-	ended, peak := make(chan struct{}), make(chan int64, 1)
-	go func() { peak <- watchMemory(s.server.Process.Pid, ended) }()
+	peak := watchMemory(s.server.Process.Pid)
 	rush, failed := s.rush(ctx, s.join)
-	close(ended)
-	own := <-peak
+	own := peak()
 	if failed != nil {
 		return nil, fmt.Errorf("joining: %w", failed)
 	}
-	resident, err := peakMemory(s.server.Process.Pid)
+	resident, err := memoryOf(s.server.Process.Pid, "VmHWM:")
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func newAdmissionSite(ctx context.Context, nodes int64, change func(map[string]a
 }
 
 func (s *admissionSite) startCluster(ctx context.Context) error {
-	if err := s.start(ctx); err != nil {
+	if err := s.start(ctx, forever); err != nil {
 		return err
 	}
 	for _, name := range []string{admissionSpace, admissionkube.KeysNamespace(admissionSpace)} {
@@ -307,12 +306,7 @@ func (s *admissionSite) rush(ctx context.Context, do func(context.Context, int) 
 	began := time.Now()
 	for i := range s.hosts {
 		all.Go(func() {
-			wait := time.NewTimer(admissionWithin * time.Duration(i) / time.Duration(len(s.hosts)))
-			defer wait.Stop()
-			select {
-			case <-ctx.Done():
-			case <-wait.C:
-			}
+			_ = wait(ctx, admissionWithin*time.Duration(i)/time.Duration(len(s.hosts))) // do returns the error
 			mine := time.Now()
 			err := do(ctx, i)
 			r.each[i] = time.Since(mine)
@@ -360,8 +354,8 @@ func (s *admissionSite) naive(ctx context.Context) (rush, error) {
 	})
 }
 
-// percentile is the p-th of durations, in hundredths.
-func percentile(all []time.Duration, p int) time.Duration {
+// percentile is the p-th of durations or other values, in hundredths.
+func percentile[T cmp.Ordered](all []T, p int) T {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[max((len(sorted)*p+99)/100, 1)-1]
 }

@@ -16,36 +16,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/azsimserver"
-	"github.com/ortet/ortet/test/controlplane"
 )
 
 const pool = "bench-pool1-vmss"
 
 // world is a control plane and a simulated Azure with a pool of hollow nodes.
 type world struct {
-	cp     *controlplane.ControlPlane
-	azure  *azsimserver.Azure
-	client *kubernetes.Clientset
-	bin    string
-	web    *http.Client // for azsim's own endpoints
+	benchCluster
+	azure *azsimserver.Azure
+	bin   string
+	web   *http.Client // for azsim's own endpoints
 	// kubeconfig is what ortet is given.
 	kubeconfig string
-	end        []func(context.Context) error
-}
-
-func (w *world) close(err *error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	for i := len(w.end) - 1; i >= 0; i-- {
-		*err = errors.Join(*err, w.end[i](ctx))
-	}
 }
 
 // builds is how long a version takes: the least that kamino's published logs show,
@@ -57,30 +45,19 @@ func newWorld(ctx context.Context, bin string, speed float64, version map[string
 	w := &world{bin: bin}
 	defer func() {
 		if err != nil {
-			w.close(&err)
+			err = errors.Join(err, w.close())
 		}
 	}()
-	dir, err := os.MkdirTemp("", "ortet-bench-")
-	if err != nil {
+	if err := w.start(ctx, 0); err != nil {
 		return nil, err
 	}
-	w.end = append(w.end, func(context.Context) error { return os.RemoveAll(dir) })
-	binary, err := controlplane.Binary(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(dir, "cp"), Binary: binary})
-	if err != nil {
-		return nil, err
-	}
-	w.end = append(w.end, w.cp.Stop)
 	w.kubeconfig = w.cp.Kubeconfig
 	bootstrap, err := w.cp.BootstrapKubeconfig(ctx, w.cp.Server, time.Now().Add(time.Hour))
 	if err != nil {
 		return nil, err
 	}
 	w.azure, err = azsimserver.Start(ctx, azsimserver.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: azsimserver.Hollow, ClientCA: w.cp.CAFile,
+		Dir: filepath.Join(w.dir, "azure"), Bin: bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: azsimserver.Hollow, ClientCA: w.cp.CAFile,
 		Spec: map[string]any{"profile": map[string]any{"version.create": version}},
 		Pools: []azsimserver.Pool{{Name: pool, Capacity: 3, CustomData: azsimserver.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
@@ -89,15 +66,11 @@ func newWorld(ctx context.Context, bin string, speed float64, version map[string
 	if err != nil {
 		return nil, err
 	}
-	w.end = append(w.end, w.azure.Stop)
-	config, err := w.cp.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.QPS, config.Burst = 500, 1000
-	if w.client, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, err
-	}
+	w.undo = append(w.undo, func() error {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return w.azure.Stop(stop)
+	})
 	_, err = azsimserver.AwaitReady(ctx, w.client, 3)
 	return w, err
 }
@@ -114,33 +87,35 @@ func (w *world) capture(ctx context.Context, flags ...string) (capture.Result, i
 	if err := cmd.Start(); err != nil {
 		return result, 0, err
 	}
-	ended := make(chan struct{})
-	peak := make(chan int64, 1)
-	go func() { peak <- watchMemory(cmd.Process.Pid, ended) }()
+	peak := watchMemory(cmd.Process.Pid)
 	err := cmd.Wait()
-	close(ended)
-	most := <-peak
+	most := peak()
 	if err != nil {
 		return result, most, fmt.Errorf("ortet capture: %w:\n%s", err, complaint.String())
 	}
 	return result, most, json.Unmarshal([]byte(out.String()), &result)
 }
 
-// watchMemory returns the greatest RssAnon that it saw.
-func watchMemory(pid int, ended <-chan struct{}) int64 {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	var most int64
-	for {
-		if now, err := statusOf(pid, "RssAnon:"); err == nil { // it may have ended just now
-			most = max(most, now)
+// watchMemory returns what ends it, and returns the greatest RssAnon that it saw, in bytes.
+func watchMemory(pid int) func() int64 {
+	ended, most := make(chan struct{}), make(chan int64)
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		var seen int64
+		for {
+			if now, err := memoryOf(pid, "RssAnon:"); err == nil { // it may have ended just now
+				seen = max(seen, now)
+			}
+			select {
+			case <-ended:
+				most <- seen
+				return
+			case <-tick.C:
+			}
 		}
-		select {
-		case <-ended:
-			return most
-		case <-tick.C:
-		}
-	}
+	}()
+	return func() int64 { close(ended); return <-most }
 }
 
 // captureOverhead measures what a capture takes outside of its steps: the wall-clock less
@@ -152,7 +127,7 @@ func captureOverhead(ctx context.Context, o options) (_ []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer w.close(&err)
+	defer func() { err = errors.Join(err, w.close()) }()
 	result, _, err := w.capture(ctx)
 	if err != nil {
 		return nil, err
@@ -212,7 +187,7 @@ func captureMemory(ctx context.Context, o options) (_ []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer w.close(&err)
+	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.crowd(ctx); err != nil {
 		return nil, err
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/ortet/ortet/test/controlplane"
 )
 
-// A benchCluster is a real control plane in a folder of its own. Its Nodes stay Ready
-// though no kubelet runs.
+const forever = 24 * time.Hour
+
+// A benchCluster is a real control plane in a folder of its own.
 type benchCluster struct {
 	dir    string
 	cp     *controlplane.ControlPlane
@@ -22,7 +23,8 @@ type benchCluster struct {
 }
 
 // start makes the folder and starts the control plane; after an error, too, close undoes it.
-func (c *benchCluster) start(ctx context.Context) (err error) {
+// Nodes stay Ready for so long though no kubelet runs.
+func (c *benchCluster) start(ctx context.Context, ready time.Duration) (err error) {
 	if c.dir, err = os.MkdirTemp("", "ortet-bench-"); err != nil {
 		return err
 	}
@@ -31,7 +33,7 @@ func (c *benchCluster) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(c.dir, "controlplane"), Binary: binary, NodeMonitorGracePeriod: 24 * time.Hour}); err != nil {
+	if c.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(c.dir, "controlplane"), Binary: binary, NodeMonitorGracePeriod: ready}); err != nil {
 		return err
 	}
 	c.undo = append(c.undo, func() error {
@@ -54,4 +56,16 @@ func (c *benchCluster) close() error {
 	}
 	c.undo = nil
 	return errs
+}
+
+// wait returns after d, or the context's error.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }

@@ -41,7 +41,11 @@ const (
 // writes, an idle agent, one application, and the agent's size.
 func configuration(ctx context.Context, o options) ([]figure, error) {
 	var all []figure
-	for _, part := range []benchmark{configSignal, configVirtual, configApply} {
+	for _, part := range []benchmark{
+		configSignal,
+		inTests("-run=^(TestLimitResourcesThousandPuts|TestWatchBreaksAndComesBack)$", "./internal/azure", "./internal/node/config"),
+		goBenchmark("BenchmarkConfigApply", 21),
+	} {
 		figures, err := part(ctx, o)
 		if err != nil {
 			return all, err
@@ -77,14 +81,12 @@ func configSignal(ctx context.Context, _ options) (_ []figure, err error) {
 		return nil, err
 	}
 	watches, asks := s.watches.Load(), s.asks.Load()
-	ended, peak := make(chan struct{}), make(chan int64, 1)
-	go func() { peak <- watchMemory(os.Getpid(), ended) }()
+	peak := watchMemory(os.Getpid())
 	took, err := s.annotate(ctx)
 	if err == nil {
 		err = s.await(ctx)
 	}
-	close(ended)
-	most := <-peak
+	most := peak()
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func configSignal(ctx context.Context, _ options) (_ []figure, err error) {
 // settledMemory is this process's memory without garbage, in bytes.
 func settledMemory() (int64, error) {
 	debug.FreeOSMemory()
-	return statusOf(os.Getpid(), "RssAnon:")
+	return memoryOf(os.Getpid(), "RssAnon:")
 }
 
 // A configSite is a cluster, and nodes that are nothing but an agent and a metadata
@@ -133,7 +135,7 @@ func newConfigSite(ctx context.Context) (_ *configSite, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := s.start(ctx); err != nil {
+	if err := s.start(ctx, forever); err != nil {
 		return nil, err
 	}
 	s.metadata = httptest.NewServer(s)
@@ -294,16 +296,11 @@ func (s *configSite) each(ctx context.Context, what string, done func(*configNod
 func paced(ctx context.Context, names []string, do func(name string) error) error {
 	var g errgroup.Group
 	for i, name := range names {
-		wait := time.Duration(i) * time.Second / configRate
 		g.Go(func() error {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-timer.C:
-				return do(name)
+			if err := wait(ctx, time.Duration(i)*time.Second/configRate); err != nil {
+				return err
 			}
+			return do(name)
 		})
 	}
 	return g.Wait()

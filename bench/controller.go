@@ -19,14 +19,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/test/azsimserver"
-	"github.com/ortet/ortet/test/controlplane"
 )
 
 const (
@@ -42,24 +39,11 @@ const (
 // thousands of instances that have Nodes as large as real ones: a real `ortet
 // controller` before a simulated Azure and a real API server, from its start on.
 func controllerCost(ctx context.Context, o options) (_ []figure, err error) {
-	dir, err := os.MkdirTemp("", "ortet-bench-")
-	if err != nil {
+	var c benchCluster
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.start(ctx, forever); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := controlplane.Binary(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cp, err := controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(dir, "controlplane"), Binary: binary, NodeMonitorGracePeriod: 24 * time.Hour})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		err = errors.Join(err, cp.Stop(stop))
-	}()
 	var (
 		mu    sync.Mutex
 		times []time.Time
@@ -77,10 +61,10 @@ func controllerCost(ctx context.Context, o options) (_ []figure, err error) {
 	}
 	web := httptest.NewTLSServer(cloud)
 	defer web.Close()
-	if err := makeNodes(ctx, cloud, cp); err != nil {
+	if err := c.makeNodes(ctx, cloud); err != nil {
 		return nil, err
 	}
-	if err := azureFiles(dir, web); err != nil {
+	if err := azureFiles(c.dir, web); err != nil {
 		return nil, err
 	}
 	mu.Lock()
@@ -88,23 +72,18 @@ func controllerCost(ctx context.Context, o options) (_ []figure, err error) {
 	mu.Unlock()
 	run, cancel := context.WithTimeout(ctx, controllerOver+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(run, filepath.Join(o.bin, "ortet"), "controller", "--kubeconfig", cp.Kubeconfig, "--azure-config", filepath.Join(dir, "azure.json"),
+	cmd := exec.CommandContext(run, filepath.Join(o.bin, "ortet"), "controller", "--kubeconfig", c.cp.Kubeconfig, "--azure-config", filepath.Join(c.dir, "azure.json"),
 		"--namespace", "default", "--metrics-address", "0", "--health-address", "0", "--arm-reads", strconv.Itoa(controllerReads))
-	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"), "AZURE_ENVIRONMENT_FILEPATH="+filepath.Join(dir, "azurestackcloud.json"))
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+filepath.Join(c.dir, "ca.pem"), "AZURE_ENVIRONMENT_FILEPATH="+filepath.Join(c.dir, "azurestackcloud.json"))
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(controllerOver)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-	peak, memErr := peakMemory(cmd.Process.Pid)
-	told, toldErr := nodesTold(ctx, cp)
+	waitErr := wait(ctx, controllerOver)
+	peak, memErr := memoryOf(cmd.Process.Pid, "VmHWM:")
+	told, toldErr := c.nodesTold(ctx)
 	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended, which Wait tells
-	if err := errors.Join(memErr, toldErr, cmd.Wait(), ctx.Err()); err != nil {
+	if err := errors.Join(memErr, toldErr, cmd.Wait(), waitErr); err != nil {
 		return nil, err
 	}
 	mu.Lock()
@@ -124,22 +103,24 @@ func controllerCost(ctx context.Context, o options) (_ []figure, err error) {
 	}, nil
 }
 
-// peakMemory is the most that a process ever had resident.
-func peakMemory(pid int) (int64, error) { return statusOf(pid, "VmHWM:") }
+// memoryOf is a size of a process in bytes: VmHWM is the most that it ever had resident.
+func memoryOf(pid int, name string) (int64, error) {
+	kb, err := statusOf(strconv.Itoa(pid), name)
+	return kb << 10, err
+}
 
-// statusOf is a size of a process as the kernel tells it.
-func statusOf(pid int, name string) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// statusOf is a number that the kernel reports of a process or thread, sizes in KiB.
+func statusOf(process, name string) (int64, error) {
+	text, err := os.ReadFile("/proc/" + process + "/status")
 	if err != nil {
 		return 0, err
 	}
 	for l := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(l, name); ok {
-			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kb << 10, err
+			return strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("the kernel does not tell the %s of process %d", strings.TrimSuffix(name, ":"), pid)
+	return 0, fmt.Errorf("the kernel does not report %s of process %s", strings.TrimSuffix(name, ":"), process)
 }
 
 func makePools(ctx context.Context, s *azsim.Server) error {
@@ -153,26 +134,10 @@ func makePools(ctx context.Context, s *azsim.Server) error {
 
 // makeNodes makes a Node, with the images that a real one names, of all instances
 // but one of so many.
-func makeNodes(ctx context.Context, s *azsim.Server, cp *controlplane.ControlPlane) error {
+func (c *benchCluster) makeNodes(ctx context.Context, s *azsim.Server) error {
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(""), Transport: s.Transport()})
 	if err != nil {
 		return err
-	}
-	config, err := cp.RESTConfig()
-	if err != nil {
-		return err
-	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = -1, 0 // no limit
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	var images []corev1.ContainerImage
-	for i := range 50 {
-		images = append(images, corev1.ContainerImage{SizeBytes: int64(i) << 20, Names: []string{
-			fmt.Sprintf("registry.example.com/team-%d/some-service@sha256:%064x", i, i), fmt.Sprintf("registry.example.com/team-%d/some-service:v1.2.%d", i, i),
-		}})
 	}
 	var g errgroup.Group
 	g.SetLimit(8)
@@ -188,10 +153,10 @@ func makeNodes(ctx context.Context, s *azsim.Server, cp *controlplane.ControlPla
 			}
 			g.Go(func() error {
 				now := metav1.Now()
-				_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+				_, err := c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
 					ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(instance.HostName)},
 					Spec:       corev1.NodeSpec{ProviderID: "azure://" + string(instance.ID)},
-					Status: corev1.NodeStatus{Images: images, NodeInfo: corev1.NodeSystemInfo{BootID: "11111111-2222-4333-8444-555555555555", SystemUUID: instance.VMID}, Conditions: []corev1.NodeCondition{
+					Status: corev1.NodeStatus{Images: someImages(), NodeInfo: corev1.NodeSystemInfo{BootID: "11111111-2222-4333-8444-555555555555", SystemUUID: instance.VMID}, Conditions: []corev1.NodeCondition{
 						{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status", LastTransitionTime: now, LastHeartbeatTime: now},
 					}},
 				}, metav1.CreateOptions{})
@@ -203,24 +168,16 @@ func makeNodes(ctx context.Context, s *azsim.Server, cp *controlplane.ControlPla
 }
 
 // nodesTold is how many Nodes have the condition.
-func nodesTold(ctx context.Context, cp *controlplane.ControlPlane) (int, error) {
-	config, err := cp.RESTConfig()
-	if err != nil {
-		return 0, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return 0, err
-	}
+func (c *benchCluster) nodesTold(ctx context.Context) (int, error) {
 	told := 0
 	for options := (metav1.ListOptions{Limit: 500}); ; {
-		page, err := client.CoreV1().Nodes().List(ctx, options)
+		page, err := c.client.CoreV1().Nodes().List(ctx, options)
 		if err != nil {
 			return 0, err
 		}
 		for _, n := range page.Items {
-			for _, c := range n.Status.Conditions {
-				if c.Type == "ortet.io/BootSucceeded" && c.Status == corev1.ConditionTrue {
+			for _, condition := range n.Status.Conditions {
+				if condition.Type == "ortet.io/BootSucceeded" && condition.Status == corev1.ConditionTrue {
 					told++
 				}
 			}

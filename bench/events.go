@@ -104,12 +104,8 @@ func (s *admissionSite) evict(ctx context.Context, i int, phase time.Duration) (
 		<-ended
 	}()
 	<-watching
-	wait := time.NewTimer(2*time.Second + phase) // it has switched events on by then
-	defer wait.Stop()
-	select {
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-wait.C:
+	if err := wait(ctx, 2*time.Second+phase); err != nil { // it has switched events on by then
+		return 0, err
 	}
 	began := time.Now()
 	if err := s.cloud.Evict(computer.ResourceID); err != nil {

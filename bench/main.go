@@ -48,6 +48,11 @@ func atLeast(name string, value float64, unit string, bound float64) figure {
 	return figure{name, value, unit, lower, bound}
 }
 
+// line is how a figure is printed, with tabs between its columns.
+func (f figure) line(of string) string {
+	return fmt.Sprintf("%s/%s\t%.6g\t%s\t%s\t%s\n", of, f.name, f.value, f.unit, f.within(), f.verdict())
+}
+
 // verdict is "over" for what is beyond its bound, also where that is a lower one.
 func (f figure) verdict() string {
 	switch {
@@ -84,17 +89,17 @@ func benchmarks() map[string]benchmark {
 		"capture-memory":     captureMemory,
 		"boot-collect":       bootCollect,
 		"config":             configuration,
-		"bootstrap-verdict":  bootstrapVerdict,
-		"bootstrap-failure":  bootstrapFailure,
+		"bootstrap-verdict":  goBenchmark("BenchmarkBootstrapVerdict", 200),
+		"bootstrap-failure":  goBenchmark("BenchmarkBootstrapFailure", 200),
 		"admission":          admissionRush,
 		"admission-latency":  admissionLatency,
 		"eviction-notice":    evictionNotice,
 		"agent-size":         agentSize,
-		"boot-analysis":      bootAnalysis,
-		"agent-waiting":      agentWaiting,
+		"boot-analysis":      inTests("-run=^$", "-bench=^BenchmarkAnalysis$", "-benchtime=1x", "./internal/boots/timeline"),
+		"agent-waiting":      goBenchmark("BenchmarkAgentWaiting", 1),
 		"controller-cost":    controllerCost,
-		"scan":               scanDisk,
-		"simulated-captures": simulated,
+		"scan":               goBenchmark("BenchmarkScan", 1),
+		"simulated-captures": inTests("-run=^TestPace$", "-cpu=1", "./test/simulate", "-pace=200"),
 		"out-of-service":     outOfService,
 	}
 }
@@ -145,7 +150,7 @@ func run(ctx context.Context, o options, only string) int {
 			continue
 		}
 		for _, f := range figures {
-			fmt.Fprintf(t, "%s/%s\t%.6g\t%s\t%s\t%s\n", name, f.name, f.value, f.unit, f.within(), f.verdict())
+			fmt.Fprint(t, f.line(name))
 			if f.verdict() == "over" {
 				code = 1
 			}

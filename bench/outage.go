@@ -103,7 +103,7 @@ func outOfServiceBy(ctx context.Context, o options, flags []string) (_ []figure,
 	if err != nil {
 		return nil, err
 	}
-	defer w.close(&err)
+	defer func() { err = errors.Join(err, w.close()) }()
 	asked, err := w.countKubernetes()
 	if err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func (w *world) countKubernetes() (*atomic.Int64, error) {
 		asked.Add(1)
 		forward.ServeHTTP(answer, r)
 	}))
-	w.end = append(w.end, func(context.Context) error { proxy.Close(); return nil })
+	w.undo = append(w.undo, func() error { proxy.Close(); return nil })
 	w.kubeconfig = filepath.Join(w.azure.Dir, "counted.kubeconfig")
 	return asked, clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"counted": {Server: proxy.URL}},

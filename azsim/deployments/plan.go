@@ -2,6 +2,7 @@ package deployments
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -138,9 +139,7 @@ func (p *Plan) Validate(ctx context.Context, caller Caller) *Error {
 		if e.Code == "AuthorizationFailed" {
 			e.Message = fmt.Sprintf("Authorization failed for template resource '%s' of type '%s'. %s", r.Name, r.Type, e.Message)
 		}
-		if e.Target == "" {
-			e.Target = r.ID
-		}
+		e.Target = cmp.Or(e.Target, r.ID)
 		details = append(details, e)
 	}
 	if details == nil {

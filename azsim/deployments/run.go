@@ -1,6 +1,7 @@
 package deployments
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -177,9 +178,7 @@ func (d *Deployment) put(w world, r *template.Resource) (int, *Error) {
 		return http.StatusInternalServerError, asError(err)
 	}
 	if e := out.refusal(); e != nil {
-		if e.Target == "" {
-			e.Target = r.ID
-		}
+		e.Target = cmp.Or(e.Target, r.ID)
 		return out.Status, e
 	}
 	state, e := follow(w, out, path)

@@ -1,6 +1,7 @@
 package hollow
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -284,9 +285,7 @@ func (r *running) stamp() string { return time.Now().UTC().Format("2006-01-02T15
 // cloudFiles writes what cloud-init keeps of an instance, and its result.
 func (r *running) cloudFiles(previous string, problem error) error {
 	t, c := r.tree, r.computer
-	if previous == "" {
-		previous = "NO_PREVIOUS_INSTANCE_ID"
-	}
+	previous = cmp.Or(previous, "NO_PREVIOUS_INSTANCE_ID")
 	instance := "/var/lib/cloud/instances/" + c.VMID
 	problems := []string{}
 	if problem != nil {

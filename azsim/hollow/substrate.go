@@ -1,6 +1,7 @@
 package hollow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,12 +109,8 @@ func New(config Config) (*Substrate, error) {
 		return nil, err
 	}
 	config.Dir = dir
-	if config.LeaseInterval == 0 {
-		config.LeaseInterval = 10 * time.Second
-	}
-	if config.StatusInterval == 0 {
-		config.StatusInterval = 5 * time.Minute
-	}
+	config.LeaseInterval = cmp.Or(config.LeaseInterval, 10*time.Second)
+	config.StatusInterval = cmp.Or(config.StatusInterval, 5*time.Minute)
 	s := &Substrate{
 		config:    config,
 		log:       config.Logger,
@@ -121,9 +118,7 @@ func New(config Config) (*Substrate, error) {
 		computers: map[string]*computer{},
 		nodes:     map[string][]*running{},
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s.log = cmp.Or(s.log, slog.New(slog.DiscardHandler))
 	for _, sub := range []string{"volumes", "computers"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, err

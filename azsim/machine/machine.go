@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -83,10 +84,7 @@ func Prefix(dir string) string {
 // network. It fails where another process uses the folder, and where the host
 // cannot run machines, naming all that is missing.
 func New(config Config) (_ *Substrate, err error) {
-	log := config.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	if err := requirements(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -68,9 +69,7 @@ func (s *store) lock(vs ...azsim.Volume) ([]*volume, func()) {
 	s.mu.Lock()
 	locked := make([]*volume, len(vs))
 	for i, v := range vs {
-		if s.each[v] == nil {
-			s.each[v] = &volume{}
-		}
+		s.each[v] = cmp.Or(s.each[v], &volume{})
 		locked[i] = s.each[v]
 	}
 	s.mu.Unlock()

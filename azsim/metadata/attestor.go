@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -142,9 +143,7 @@ func (a *Attestor) WithLeaf(o LeafOptions) (*Attestor, error) {
 	if len(o.Names) == 0 {
 		o.Names = RegionNames("westeurope")
 	}
-	if o.CommonName == "" {
-		o.CommonName = "metadata.azure.com"
-	}
+	o.CommonName = cmp.Or(o.CommonName, "metadata.azure.com")
 	if o.NotBefore.IsZero() {
 		o.NotBefore = a.now.AddDate(0, 0, -1)
 	}

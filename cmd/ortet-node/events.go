@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -82,10 +83,7 @@ func (f *eventsFlags) define(fs *flag.FlagSet) {
 
 // complete reads the settings and puts the flags that were given over them.
 func (f *eventsFlags) complete(given *flag.FlagSet) error {
-	path := f.file
-	if path == "" {
-		path = bootstrap.Under(f.root, eventsSettings)
-	}
+	path := cmp.Or(f.file, bootstrap.Under(f.root, eventsSettings))
 	s, err := events.LoadSettings(path)
 	if err != nil && (f.file != "" || !errors.Is(err, fs.ErrNotExist)) {
 		return err
@@ -182,9 +180,7 @@ func runEvents(ctx context.Context, args []string, std stdio) int {
 	}); !ok {
 		return code
 	}
-	if f.state == "" {
-		f.state = bootstrap.Under(f.root, events.StateFile)
-	}
+	f.state = cmp.Or(f.state, bootstrap.Under(f.root, events.StateFile))
 	tell := events.Notifier(os.Getenv("NOTIFY_SOCKET"))
 	for {
 		f.watch(ctx, seen, tell)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,9 +76,7 @@ func (f *joinFlags) complete() error {
 	if err != nil {
 		return err
 	}
-	if file == "" {
-		file = join.SettingsFile
-	}
+	file = cmp.Or(file, join.SettingsFile)
 	s, err := join.ReadSettings(f.root, file)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && (f.file != "" || !missing) {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,12 +181,8 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 	if c.Interval <= 0 {
 		c.Interval = DefaultKeepInterval
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Audit == nil {
-		c.Audit = c.Log
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Audit = cmp.Or(c.Audit, c.Log)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

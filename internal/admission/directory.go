@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -293,9 +294,7 @@ func backOff(err error) time.Duration {
 	for e := (*fleet.Error)(nil); errors.As(err, &e); err = e.Err {
 		longest = max(longest, e.RetryAfter)
 	}
-	if longest == 0 {
-		longest = throttledFor
-	}
+	longest = cmp.Or(longest, throttledFor)
 	return min(longest, longestBackOff)
 }
 

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -240,12 +241,8 @@ func NewReaper(c ReaperConfig) (*Reaper, error) {
 	if c.Joins <= 0 {
 		c.Joins = joinsFor
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Audit == nil {
-		c.Audit = c.Log
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Audit = cmp.Or(c.Audit, c.Log)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -202,12 +203,8 @@ func (c Config) withDefaults() Config {
 	if c.ClientCAs == nil {
 		c.ClientCAs = func(context.Context) ([]byte, error) { return nil, errors.New("client certificates are not taken") }
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Audit == nil {
-		c.Audit = c.Log
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Audit = cmp.Or(c.Audit, c.Log)
 	if c.Evicted == nil {
 		c.Evicted = func(context.Context, fleet.Member) error { return nil }
 	}

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"path"
 	"strings"
@@ -19,10 +20,7 @@ func (f *finder) byFile() {
 	case f.place == rulePgpass:
 		f.pgpass()
 	case f.place == ruleVault, strings.HasSuffix(at, "/server/token") && f.place == ruleK3s, strings.HasSuffix(at, "/server/node-token"), strings.HasSuffix(at, "/server/agent-token"):
-		rule := f.place
-		if rule == "" {
-			rule = ruleK3s
-		}
+		rule := cmp.Or(f.place, ruleK3s)
 		f.firstLine(rule)
 	case name == "tailscaled.state", name == "identity.secret" && strings.Contains(at, "/zerotier"), name == ".credentials_rsaparams", name == "secrets.tdb", name == "crypto_keyfile.bin", name == "encrypted_data_bag_secret",
 		name == "local.keyring", name == "remote.keyring", // of Consul's and Nomad's gossip

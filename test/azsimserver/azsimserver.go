@@ -5,6 +5,7 @@
 package azsimserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -117,10 +118,7 @@ func Start(ctx context.Context, c Config) (_ *Azure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	listen := c.Listen
-	if listen == "" {
-		listen = "127.0.0.1:0"
-	}
+	listen := cmp.Or(c.Listen, "127.0.0.1:0")
 	args := append([]string{"serve", "--dir", c.Dir, "--listen", listen, "--speed", fmt.Sprint(max(c.Speed, 1)), "--spec", specFile,
 		"--kubeconfig", c.Kubeconfig, "--instances", c.Instances}, c.Args...)
 	if c.Instances == Hollow {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,9 +118,7 @@ func (c Config) defaulted() (Config, error) {
 	if _, err := os.Stat(filepath.Join(dir, "pki")); err == nil {
 		return c, fmt.Errorf("%s holds a control plane already: remove it or name another folder", dir)
 	}
-	if c.Listen == "" {
-		c.Listen = loopback
-	}
+	c.Listen = cmp.Or(c.Listen, loopback)
 	if net.ParseIP(c.Listen) == nil {
 		return c, fmt.Errorf("listen address %q is no IP address", c.Listen)
 	}

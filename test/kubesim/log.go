@@ -2,6 +2,7 @@ package kubesim
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -24,9 +25,7 @@ func (s *Server) log(c *call, t *table) (answer, error) {
 	container := c.parameter("container")
 	known := false
 	for _, one := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-		if container == "" {
-			container = one.Name
-		}
+		container = cmp.Or(container, one.Name)
 		known = known || one.Name == container
 	}
 	if !known {

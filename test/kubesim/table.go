@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -152,9 +153,7 @@ func nodeStatus(node *corev1.Node) string {
 	status := "Unknown"
 	if c := readiness(node); c != nil {
 		status = map[corev1.ConditionStatus]string{corev1.ConditionTrue: "Ready"}[c.Status]
-		if status == "" {
-			status = "NotReady"
-		}
+		status = cmp.Or(status, "NotReady")
 	}
 	if node.Spec.Unschedulable {
 		status += ",SchedulingDisabled"

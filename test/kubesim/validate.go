@@ -2,6 +2,7 @@ package kubesim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/pem"
 	"maps"
 	"strings"
@@ -92,9 +93,7 @@ func validateSecret(o, was *corev1.Secret) (errs field.ErrorList) {
 	if was == nil {
 		return errs
 	}
-	if o.Type == "" {
-		o.Type = was.Type
-	}
+	o.Type = cmp.Or(o.Type, was.Type)
 	if o.Type != was.Type {
 		errs = append(errs, field.Invalid(field.NewPath("type"), o.Type, "field is immutable"))
 	}

@@ -2,6 +2,7 @@ package kubesim
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -127,18 +128,14 @@ func begun(o object) {
 func complete(o object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
-		if o.Spec.RestartPolicy == "" {
-			o.Spec.RestartPolicy = corev1.RestartPolicyAlways
-		}
+		o.Spec.RestartPolicy = cmp.Or(o.Spec.RestartPolicy, corev1.RestartPolicyAlways)
 		if o.Spec.TerminationGracePeriodSeconds == nil {
 			thirty := int64(corev1.DefaultTerminationGracePeriodSeconds)
 			o.Spec.TerminationGracePeriodSeconds = &thirty
 		}
 	case *corev1.Secret:
 		written(o)
-		if o.Type == "" {
-			o.Type = corev1.SecretTypeOpaque
-		}
+		o.Type = cmp.Or(o.Type, corev1.SecretTypeOpaque)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestSame(t *testing.T) {
 }
 
 // TestPace measures captures in which nothing goes wrong: their number in a second of CPU, and
-// their requests. The benchmark simulated-captures reads its line.
+// their requests, as the command bench does, which reads them.
 func TestPace(t *testing.T) {
 	if *pace == 0 {
 		t.Skip("-pace is not given")
@@ -152,8 +152,10 @@ func TestPace(t *testing.T) {
 			sides[sent.side()]++
 		}
 	}
-	fmt.Printf("%.1f captures a second of CPU; %d requests to Azure and %d to Kubernetes each\n",
-		float64(*pace)/(cpu(t)-before).Seconds(), sides["azure"] / *pace, sides["kube"] / *pace)
+	azure, kube := sides["azure"] / *pace, sides["kube"] / *pace
+	fmt.Printf("simulated-captures/pace\t%.1f\tcaptures/s\t>=10\t-\n"+
+		"simulated-captures/requests\t%d\t\t-\t-\nsimulated-captures/azure-requests\t%d\t\t-\t-\nsimulated-captures/kubernetes-requests\t%d\t\t-\t-\n",
+		float64(*pace)/(cpu(t)-before).Seconds(), azure+kube, azure, kube)
 }
 
 // cpu is the time that this process has computed.

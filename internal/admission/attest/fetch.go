@@ -2,6 +2,7 @@ package attest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -67,9 +68,7 @@ type flight struct {
 // NewFetcher returns a Fetcher over a transport, by http.DefaultTransport where it is
 // nil.
 func NewFetcher(transport http.RoundTripper, now func() time.Time) *Fetcher {
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
+	transport = cmp.Or(transport, http.DefaultTransport)
 	return &Fetcher{transport: transport, now: now, pace: newPace(), known: knownAddresses(), kept: map[string]*fetched{}, flights: map[string]*flight{}}
 }
 

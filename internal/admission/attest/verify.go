@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/rsa"
@@ -193,10 +194,7 @@ func strong(c *x509.Certificate) error {
 // named finds the metadata service in the certificate's alternative names, of which
 // Microsoft says that regions have subdomains.
 func (v *Verifier) named(c *x509.Certificate) error {
-	domain := string(v.Cloud)
-	if domain == "" {
-		domain = string(Public)
-	}
+	domain := cmp.Or(string(v.Cloud), string(Public))
 	for _, name := range c.DNSNames {
 		name = strings.ToLower(name)
 		if name == domain || strings.HasSuffix(name, "."+domain) {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -116,29 +117,19 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return fail(fmt.Errorf("the cluster's certificate authority: %w", err))
 	}
-	if c.Supervisor == "" {
-		c.Supervisor = c.Server
-	}
+	c.Supervisor = cmp.Or(c.Supervisor, c.Server)
 	for _, address := range []string{c.Server, c.Supervisor} {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
 			return fail(fmt.Errorf("the address %q at which nodes reach the API server, want https://HOST:PORT", address))
 		}
 	}
-	if c.Namespace == "" {
-		c.Namespace = DefaultNamespace
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Identity == "" {
-		c.Identity = "ortet"
-	}
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Identity = cmp.Or(c.Identity, "ortet")
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.TokenTTL == 0 {
-		c.TokenTTL = DefaultTokenTTL
-	}
+	c.TokenTTL = cmp.Or(c.TokenTTL, DefaultTokenTTL)
 	config := rest.CopyConfig(c.REST)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -147,12 +138,8 @@ func New(c Config) (*Cluster, error) {
 		// its own fairness.
 		config.QPS = -1
 	}
-	if config.Timeout == 0 {
-		config.Timeout = requestTimeout
-	}
-	if config.UserAgent == "" {
-		config.UserAgent = "ortet"
-	}
+	config.Timeout = cmp.Or(config.Timeout, requestTimeout)
+	config.UserAgent = cmp.Or(config.UserAgent, "ortet")
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fail(err)

@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -65,12 +66,8 @@ func failed(ctx context.Context, op string, on fleet.ResourceID, err error) erro
 	var own *fleet.Error
 	if errors.As(err, &own) {
 		e := *own
-		if e.Op == "" {
-			e.Op = op
-		}
-		if e.Resource == "" {
-			e.Resource = string(on)
-		}
+		e.Op = cmp.Or(e.Op, op)
+		e.Resource = cmp.Or(e.Resource, string(on))
 		return &e
 	}
 	e := &fleet.Error{Op: op, Resource: string(on), Err: err}
@@ -208,9 +205,7 @@ func classifyAnswer(e *fleet.Error, resp *http.Response, status int, code string
 		if body, err := runtime.Payload(resp); err == nil {
 			if c, m := readARMError(body); m != "" || c != "" {
 				r.message = m
-				if r.code == "" {
-					r.code = c
-				}
+				r.code = cmp.Or(r.code, c)
 			}
 		}
 	}

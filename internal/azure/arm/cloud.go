@@ -9,6 +9,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,10 +112,7 @@ func newCloud(o Options, retry policy.RetryOptions) (*Cloud, error) {
 	if o.Transport == nil {
 		o.Transport = http.DefaultClient
 	}
-	version := o.Version
-	if version == "" {
-		version = "dev"
-	}
+	version := cmp.Or(o.Version, "dev")
 	c := &Cloud{credential: o.Credential, endpoint: endpoint, audience: o.Cloud.Services[cloud.ResourceManager].Audience, factories: map[string]*armcompute.ClientFactory{}, pollers: map[fleet.Token]*poller{},
 		transport: o.Transport, agent: "ortet/" + version, timeout: o.timeout(), maxBody: o.MaxBody}
 	c.options = &azarm.ClientOptions{

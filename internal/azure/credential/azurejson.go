@@ -2,6 +2,7 @@ package credential
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,10 +96,7 @@ func (c Config) fromFile(ctx context.Context, path string) (Credentials, error) 
 	if err != nil {
 		return Credentials{}, err
 	}
-	stack := c.EnvironmentFile
-	if stack == "" {
-		stack = c.Getenv("AZURE_ENVIRONMENT_FILEPATH")
-	}
+	stack := cmp.Or(c.EnvironmentFile, c.Getenv("AZURE_ENVIRONMENT_FILEPATH"))
 	if stack == "" {
 		stack = filepath.Join(filepath.Dir(path), "azurestackcloud.json")
 	}
@@ -134,10 +132,7 @@ func (c Config) fromFile(ctx context.Context, path string) (Credentials, error) 
 		cred, err = c.withIdentity(e.where, a.UserAssignedIdentityID)
 	case a.UseWorkloadIdentity:
 		who = "workload identity " + a.ClientID
-		file := a.FederatedTokenFile
-		if file == "" {
-			file = c.Getenv("AZURE_FEDERATED_TOKEN_FILE")
-		}
+		file := cmp.Or(a.FederatedTokenFile, c.Getenv("AZURE_FEDERATED_TOKEN_FILE"))
 		if err = need(who, map[string]string{"aadFederatedTokenFile": file, "aadClientId": a.ClientID, "tenantId": tenant},
 			"aadFederatedTokenFile", "aadClientId", "tenantId"); err == nil {
 			cred, err = c.withToken(l, file)

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,10 +70,7 @@ func parseEndpoints(data []byte) (endpoints, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return endpoints{}, err
 	}
-	audience := f.TokenAudience
-	if audience == "" {
-		audience = f.Management
-	}
+	audience := cmp.Or(f.TokenAudience, f.Management)
 	return stack(f.ResourceManager, f.ActiveDirectory, audience)
 }
 
@@ -84,9 +82,7 @@ func stack(resourceManager, activeDirectory, audience string) (endpoints, error)
 			return endpoints{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if audience == "" {
-		audience = resourceManager
-	}
+	audience = cmp.Or(audience, resourceManager)
 	// The log-in address of an ADFS ends in the name that takes the tenant's
 	// place, which azidentity adds again.
 	host := strings.TrimRight(activeDirectory, "/")

@@ -7,6 +7,7 @@ package credential
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -94,9 +95,7 @@ func Load(ctx context.Context, c Config) (Credentials, error) {
 	if c.Run == nil {
 		c.Run = run
 	}
-	if c.DefaultFile == "" {
-		c.DefaultFile = DefaultFile
-	}
+	c.DefaultFile = cmp.Or(c.DefaultFile, DefaultFile)
 	if c.Transport == nil {
 		t, err := transport(c.CAFile)
 		if err != nil {

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,10 +31,7 @@ func absent(c Config, names ...string) error {
 
 // environmentLogin is what the environment says of the cloud and the client.
 func (c Config) environmentLogin(ctx context.Context) (login, error) {
-	file := c.EnvironmentFile
-	if file == "" {
-		file = c.Getenv("AZURE_ENVIRONMENT_FILEPATH")
-	}
+	file := cmp.Or(c.EnvironmentFile, c.Getenv("AZURE_ENVIRONMENT_FILEPATH"))
 	name := c.Getenv("AZURE_ENVIRONMENT")
 	if name == "" && file != "" {
 		name = "AzureStackCloud"

@@ -50,9 +50,6 @@ func (s *Stats) AddReport(r wire.BootReport, c Cloud) {
 	s.add(b.path(b.newGraph(b.endItem)), b.end-b.origin, b.idle, b.complete)
 }
 
-// Add adds a boot.
-func (s *Stats) Add(t Timeline) { s.add(t.Path, t.End-t.Origin, t.Idle, t.Complete) }
-
 func (s *Stats) add(path []Step, total, idle wire.Micros, complete bool) {
 	s.Version = Version
 	if !complete {

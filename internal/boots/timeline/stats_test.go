@@ -78,13 +78,13 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// What AddReport counts is what Add counts of what Build makes, and the memory is
+// What AddReport counts is what addBuilt counts of what Build makes, and the memory is
 // bounded.
 func TestStats(t *testing.T) {
 	var whole, reports Stats
 	for i := range 50 {
 		r := sampleReport(rand.New(rand.NewSource(int64(i))), 80, second)
-		whole.Add(Build(r, Cloud{}))
+		whole.addBuilt(Build(r, Cloud{}))
 		reports.AddReport(r, Cloud{})
 	}
 	text := func(s *Stats) string {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -176,9 +177,7 @@ type evictions struct{ drain *drain }
 // context ends. Only final answers reach kubectl.
 func (e evictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
 	d, key := e.drain, podKey{eviction.Namespace, eviction.Name}
-	if eviction.DeleteOptions == nil {
-		eviction.DeleteOptions = &metav1.DeleteOptions{}
-	}
+	eviction.DeleteOptions = cmp.Or(eviction.DeleteOptions, &metav1.DeleteOptions{})
 	eviction.DeleteOptions.Preconditions = d.precondition(key)
 	for {
 		// Without client-go's own repeats, which would hide a refusal for as

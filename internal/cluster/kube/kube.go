@@ -20,6 +20,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,21 +100,13 @@ func New(c Config) (*Cluster, error) {
 	if c.REST == nil {
 		return fail(errors.New("no REST configuration"))
 	}
-	if c.Namespace == "" {
-		c.Namespace = DefaultNamespace
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Identity == "" {
-		c.Identity = "ortet"
-	}
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Identity = cmp.Or(c.Identity, "ortet")
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.ReadRetries == 0 {
-		c.ReadRetries = 2
-	}
+	c.ReadRetries = cmp.Or(c.ReadRetries, 2)
 	config := rest.CopyConfig(c.REST)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -122,12 +115,8 @@ func New(c Config) (*Cluster, error) {
 	if ownQPS {
 		config.QPS, config.Burst = defaultQPS, defaultBurst
 	}
-	if config.Timeout == 0 {
-		config.Timeout = requestTimeout
-	}
-	if config.UserAgent == "" {
-		config.UserAgent = "ortet"
-	}
+	config.Timeout = cmp.Or(config.Timeout, requestTimeout)
+	config.UserAgent = cmp.Or(config.UserAgent, "ortet")
 	clock := &fleet.Clock{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, clock} })
 	if c.ReadRetries > 0 {

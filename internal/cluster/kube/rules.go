@@ -46,10 +46,7 @@ func Everything(namespace string) Needs {
 // do oneself is granted to everybody by Kubernetes' own roles system:discovery
 // and system:basic-user; the latter is listed since clusters remove it.
 func Rules(needs Needs) []Rule {
-	namespace := needs.Namespace
-	if namespace == "" {
-		namespace = DefaultNamespace
-	}
+	namespace := cmp.Or(needs.Namespace, DefaultNamespace)
 	rules := []Rule{
 		{Resource: "nodes", Verbs: []string{"get", "list", "patch"}, Why: "observe, annotate and cordon the donor; find a workbench"},
 		{Resource: "pods", Verbs: []string{"get", "list"}, Why: "drain: the donor's pods, and whether they are gone"},

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -224,9 +225,7 @@ func (f cloudInitFiles) look(booted time.Time, uptime time.Duration) *verdict.Cl
 		if err != nil {
 			unreadable = append(unreadable, fmt.Errorf("result.json: %w", err))
 		}
-		if c.Datasource == "" {
-			c.Datasource = datasource
-		}
+		c.Datasource = cmp.Or(c.Datasource, datasource)
 		if !begun || len(c.Stages) == 0 {
 			// Whose errors they are is not known; the last stage wrote them down.
 			c.Stages = append(c.Stages, verdict.Stage{Name: "modules-final", Errors: errs})

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -84,9 +85,7 @@ func Defaults() Options {
 }
 
 func rooted(root string) Options {
-	if root == "" {
-		root = DefaultRoot()
-	}
+	root = cmp.Or(root, DefaultRoot())
 	return Options{Root: root}
 }
 
@@ -98,21 +97,11 @@ func Under(root, path string) string {
 
 // complete fills in what may be left out, and says all that is wrong at once.
 func (o Options) complete() (Options, error) {
-	if o.Root == "" {
-		o.Root = DefaultRoot()
-	}
-	if o.Sentinel == "" {
-		o.Sentinel = defaultSentinel
-	}
-	if o.State == "" {
-		o.State = o.under(defaultState)
-	}
-	if o.Kubelet == "" {
-		o.Kubelet = KubeletAuto
-	}
-	if o.Node == "" {
-		o.Node = NodeReady
-	}
+	o.Root = cmp.Or(o.Root, DefaultRoot())
+	o.Sentinel = cmp.Or(o.Sentinel, defaultSentinel)
+	o.State = cmp.Or(o.State, o.under(defaultState))
+	o.Kubelet = cmp.Or(o.Kubelet, KubeletAuto)
+	o.Node = cmp.Or(o.Node, NodeReady)
 	var problems []error
 	if !slices.Contains([]Kubelet{KubeletAuto, KubeletYes, KubeletNo}, o.Kubelet) {
 		problems = append(problems, fmt.Errorf("--kubelet %q: want auto, yes or no", o.Kubelet))

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,9 +158,7 @@ func Replace(path string, text []byte, perm fs.FileMode) (err error) {
 // the default below root.
 func Kept(root, state, bootID string) (v wire.Verdict, ok bool) {
 	o := rooted(root)
-	if state == "" {
-		state = o.under(defaultState)
-	}
+	state = cmp.Or(state, o.under(defaultState))
 	k, err := load(state)
 	if err != nil {
 		k, err = load(o.under(spareState))

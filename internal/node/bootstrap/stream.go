@@ -66,9 +66,7 @@ func (s APIServer) login(path func(node string) string) (*tls.Config, *url.URL, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if config.ServerName == "" {
-		config.ServerName = full.Hostname()
-	}
+	config.ServerName = cmp.Or(config.ServerName, full.Hostname())
 	return config, full, nil
 }
 

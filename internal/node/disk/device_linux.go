@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,10 +87,7 @@ func inNamespace(ctx context.Context, r Request, found location) (err error) {
 func findRoot(r Request, parts []part, dir string) (part, error) {
 	var seen []string
 	for _, p := range parts {
-		kind := string(p.sb.Kind)
-		if kind == "" {
-			kind = "nothing known"
-		}
+		kind := cmp.Or(string(p.sb.Kind), "nothing known")
 		seen = append(seen, p.name+": "+kind)
 		if p.sb.Kind != Ext4 && p.sb.Kind != XFS && p.sb.Kind != Btrfs {
 			continue

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,9 +45,7 @@ type AskMetadata func(ctx context.Context, method, path string, body []byte) (bo
 // machine), at most for the time that the context leaves, or else for a few seconds.
 // No proxy is used.
 func Metadata(service string) AskMetadata {
-	if service == "" {
-		service = bootstrap.MetadataService
-	}
+	service = cmp.Or(service, bootstrap.MetadataService)
 	return func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
 		u, err := url.Parse(service + path)
 		if err != nil {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,12 +69,8 @@ func Run(ctx context.Context, o Options) {
 	if o.Post == nil {
 		o.Post = postWebhook
 	}
-	if o.State == "" {
-		o.State = bootstrap.Under("", StateFile)
-	}
-	if o.BootID == "" {
-		o.BootID = "unknown"
-	}
+	o.State = cmp.Or(o.State, bootstrap.Under("", StateFile))
+	o.BootID = cmp.Or(o.BootID, "unknown")
 	s, err := LoadState(o.State, o.VMID)
 	if err != nil {
 		// Events are begun with anew, which does no harm; what is to be undone stands at

@@ -2,6 +2,7 @@ package join
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -122,16 +123,12 @@ var (
 
 // Complete fills in what may be left out, and says all that is wrong at once.
 func (s Settings) Complete() (Settings, error) {
-	if s.CallbackPort == 0 {
-		s.CallbackPort = DefaultCallbackPort
-	}
+	s.CallbackPort = cmp.Or(s.CallbackPort, DefaultCallbackPort)
 	for _, p := range []struct {
 		path     *string
 		standard string
 	}{{&s.Kubelet.BootstrapKubeconfig, bootstrapKubeconfig}, {&s.Kubelet.Kubeconfig, kubeletKubeconfig}, {&s.Kubelet.ClientCA, clientCA}} {
-		if *p.path == "" {
-			*p.path = p.standard
-		}
+		*p.path = cmp.Or(*p.path, p.standard)
 	}
 	var problems []error
 	if len(s.Servers) == 0 || len(s.Servers) > maxServers {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,12 +54,8 @@ type Applier struct{ o Options }
 
 // New makes an Applier; it reads nothing yet.
 func New(o Options) *Applier {
-	if o.Root == "" {
-		o.Root = "/"
-	}
-	if o.Deadline == 0 {
-		o.Deadline = DefaultDeadline
-	}
+	o.Root = cmp.Or(o.Root, "/")
+	o.Deadline = cmp.Or(o.Deadline, DefaultDeadline)
 	return &Applier{o}
 }
 

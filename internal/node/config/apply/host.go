@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,9 +56,7 @@ func readHost(t *tree.Tree, kubeletDir string, boot bool) (host, error) {
 			}
 		}
 	}
-	if h.kubeletDir == "" {
-		h.kubeletDir = DefaultKubeletConfigDir
-	}
+	h.kubeletDir = cmp.Or(h.kubeletDir, DefaultKubeletConfigDir)
 	return h, nil
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	crand "crypto/rand"
@@ -10,7 +9,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math/big"
@@ -20,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -33,79 +32,61 @@ const (
 	scanRefused = 3
 )
 
-// scanDisk is what it costs the agent to scan a copy of a node's disk for secrets. The
+// BenchmarkScan is what it costs the agent to scan a copy of a node's disk for secrets. The
 // tree is made anew: programs are parts of our own, texts are the repository's, packed
 // and encoded files are generated; two fifths of it lie in image layers. A node's disk
 // has scanWhole GB: only a tree of that size has its time judged.
-func scanDisk(ctx context.Context, o options) (_ []figure, err error) {
-	dir, err := os.MkdirTemp("", "ortet-bench-")
-	if err != nil {
-		return nil, err
+func BenchmarkScan(b *testing.B) {
+	dir := b.TempDir()
+	size := float64(makeDisk(b, dir, *disk*scanFiles))
+	for b.Loop() {
+		cmd := exec.CommandContext(b.Context(), filepath.Join(*bin, "ortet-node"), "generalize", "--root", dir, "--dry-run",
+			"--capture", "bench", "--donor", scanDonor, "--at", "2026-01-01T00:00:00Z")
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		begun := time.Now()
+		// Programs' texts have examples of secrets, for which the disk is refused: the agent
+		// has scanned all of it then too.
+		if err := cmd.Run(); err != nil && (cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != scanRefused) {
+			b.Fatalf("%v: %s", err, out.Bytes()[max(0, out.Len()-2000):])
+		}
+		took := time.Since(begun)
+		used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		const megabyte, gigabyte = 1e6, 1e9
+		duration := free("duration", took.Seconds(), "s")
+		if *disk >= scanWhole {
+			duration = atMost("duration", took.Seconds(), "s", scanWithin.Seconds())
+		}
+		report(b, "scan",
+			free("size", size/megabyte, "MB"),
+			free("files", float64(*disk*scanFiles), "files"),
+			duration,
+			free("speed", size/megabyte/took.Seconds(), "MB/s"),
+			// 20 GB within three minutes on two processors.
+			atMost("cpu-per-GB", used.Seconds()/(size/gigabyte), "s", 18),
+			atMost("peak-resident", float64(usage.Maxrss)/(1<<10), "MiB", 256),
+		)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	size, err := makeDisk(dir, filepath.Join(o.bin, "ortet"), o.disk*scanFiles)
-	if err != nil {
-		return nil, fmt.Errorf("make the disk: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(o.bin, "ortet-node"), "generalize", "--root", dir, "--dry-run",
-		"--capture", "bench", "--donor", scanDonor, "--at", "2026-01-01T00:00:00Z")
-	var report bytes.Buffer
-	cmd.Stdout = &report
-	begun := time.Now()
-	// Programs' texts have examples of secrets, for which the disk is refused: the agent
-	// has scanned all of it then too.
-	exit := (*exec.ExitError)(nil)
-	if err := cmd.Run(); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != scanRefused) {
-		return nil, fmt.Errorf("%w: %s", err, report.Bytes()[max(0, report.Len()-2000):])
-	}
-	took := time.Since(begun)
-	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return nil, errors.New("no usage of the agent's process is known")
-	}
-	const megabyte, gigabyte = 1e6, 1e9
-	duration := free("duration", took.Seconds(), "s")
-	if o.disk >= scanWhole {
-		duration = atMost("duration", took.Seconds(), "s", scanWithin.Seconds())
-	}
-	return []figure{
-		free("size", float64(size)/megabyte, "MB"),
-		free("files", float64(o.disk*scanFiles), "files"),
-		duration,
-		free("speed", float64(size)/megabyte/took.Seconds(), "MB/s"),
-		// 20 GB within three minutes on two processors.
-		atMost("cpu-per-GB", used.Seconds()/(float64(size)/gigabyte), "s", 18),
-		atMost("peak-resident", float64(usage.Maxrss)/(1<<10), "MiB", 256),
-	}, nil
 }
 
-// makeDisk fills a tree as a donor's disk is filled, and gives its size.
-func makeDisk(dir, program string, files int) (int64, error) {
-	code, err := os.ReadFile(program)
+// makeDisk fills a tree as a donor's disk is filled, and returns its size.
+func makeDisk(b *testing.B, dir string, files int) (total int64) {
+	b.Helper()
+	code, err := os.ReadFile(filepath.Join(*bin, "ortet"))
 	if err != nil {
-		return 0, err
-	}
-	identity, err := donorIdentity()
-	if err != nil {
-		return 0, err
+		b.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
 		"etc/os-release": []byte("ID=ubuntu\nPRETTY_NAME=\"Ubuntu 24.04\"\n"),
 		"etc/hostname":   []byte(scanDonor + "\n"),
 		"etc/machine-id": []byte("0123456789abcdef0123456789abcdef\n"),
-		"var/lib/kubelet/pki/kubelet-client-current.pem": identity,
+		"var/lib/kubelet/pki/kubelet-client-current.pem": donorIdentity(b),
 	} {
-		if err := writeBelow(dir, name, data); err != nil {
-			return 0, err
-		}
+		writeBelow(b, dir, name, data)
 	}
-	texts, err := sources()
-	if err != nil {
-		return 0, err
-	}
+	texts := sources(b)
 	r := rand.New(rand.NewPCG(scanSeed, 0))
-	total := int64(0)
 	for i := range files {
 		n := 1 << (9 + r.IntN(6))
 		if i%50 == 0 {
@@ -128,31 +109,30 @@ func makeDisk(dir, program string, files int) (int64, error) {
 			end, data = prose(r, texts, n)
 		}
 		below := []string{"usr/lib", "usr/share", "opt", "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs", "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/2/fs"}[i%5]
-		if err := writeBelow(dir, fmt.Sprintf("%s/%d/%d%s", below, i%200, i, end), data); err != nil {
-			return 0, err
-		}
+		writeBelow(b, dir, fmt.Sprintf("%s/%d/%d%s", below, i%200, i, end), data)
 		total += int64(len(data))
 	}
-	return total, nil
+	return total
 }
 
 // donorIdentity is a kubelet's certificate with its key.
-func donorIdentity() ([]byte, error) {
+func donorIdentity(b *testing.B) []byte {
+	b.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
-		return nil, err
+		b.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:" + scanDonor, Organization: []string{"system:nodes"}}}
 	certificate, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return nil, err
+		b.Fatal(err)
 	}
 	private, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return nil, err
+		b.Fatal(err)
 	}
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})...), nil
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})...)
 }
 
 // sources are the repository's own texts, by their file's ending: documents,
@@ -163,14 +143,14 @@ type source struct {
 	data []byte
 }
 
-func sources() ([]source, error) {
-	var all []source
+func sources(b *testing.B) (all []source) {
+	b.Helper()
 	for _, top := range []string{"docs", "charts", "cmd", "deploy", "internal", "test/kubesim"} {
-		err := filepath.WalkDir(top, func(at string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir("../"+top, func(at string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() || strings.HasSuffix(at, "_test.go") || strings.Contains(at, "/testdata/") {
 				return err
 			}
-			data, err := os.ReadFile(at) //nolint:gosec // G122: the repository's own files
+			data, err := os.ReadFile(at)
 			if err != nil || len(data) == 0 || bytes.IndexByte(data, 0) >= 0 {
 				return err
 			}
@@ -178,13 +158,10 @@ func sources() ([]source, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			b.Fatal(err)
 		}
 	}
-	if len(all) == 0 {
-		return nil, errors.New("no text was found: run this at the top of the repository")
-	}
-	return all, nil
+	return all
 }
 
 // prose is n bytes of texts of one kind, beginning anywhere in one of them.
@@ -207,10 +184,13 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return out
 }
 
-func writeBelow(dir, name string, data []byte) error {
+func writeBelow(b *testing.B, dir, name string, data []byte) {
+	b.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		b.Fatal(err)
 	}
-	return os.WriteFile(path, data, 0o600) //nolint:gosec // G703: the names are this file's own
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		b.Fatal(err)
+	}
 }
