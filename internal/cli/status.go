@@ -61,6 +61,9 @@ type poolWriter func(w io.Writer, s capture.PoolStatus, now time.Time)
 // showStatus reads the status of the pools, of all if none is named, and shows each by write, or
 // what result makes of them.
 func (o *options) showStatus(ctx context.Context, args, named []string, result poolResult, write poolWriter) error {
+	if len(args) == 0 && len(named) > 0 {
+		return usagef("--resource-group says where a POOL is found by its name, and no POOL is given: name one")
+	}
 	for _, a := range args {
 		if err := checkPool(a); err != nil {
 			return err

@@ -57,6 +57,8 @@ func TestUsageErrors(t *testing.T) {
 		{"capture", "name the node to capture"},
 		{"cluster backup --delete=", "name of the backup is empty"},
 		{"cluster backup a --delete=", "give one of NAME, --list and --delete"},
+		{"status --resource-group /subscriptions/s/resourceGroups/g", "no POOL is given: name one"},
+		{"versions --resource-group /subscriptions/s/resourceGroups/g", "no POOL is given: name one"},
 		{"capture a b", `takes one argument, not ["a" "b"]`},
 		{"capture n --history 1", "--history 1: at least 2 versions are kept"},
 		{"capture n --history x", "invalid argument"},
