@@ -1,5 +1,6 @@
 // Package apierror says what an API server's answers and a client's failures mean, as a
-// *fleet.Error: its kind decides retry, wait and stop, its remedy names what to do.
+// *fleet.Error: its kind decides retry, wait and stop (internal/workflow's retry says which), its
+// remedy names what to do.
 package apierror
 
 import (

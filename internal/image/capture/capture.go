@@ -1,8 +1,9 @@
 // Package capture makes a node's OS disk the image of its pool's new nodes.
 //
 // plan.go observes. table.go lists the rows, each of which says by what was observed whether it is
-// skipped. Its act, in the file of its subject, is one pass of internal/workflow: it observes, and
-// asks for what is missing.
+// skipped. Its act, in the file or part of its subject, is one pass of internal/workflow: it
+// observes, and asks for what is missing. The rows of all parts in their order, with what each
+// waits for, are the table of docs/reference/capture.md, which a test compares with the code.
 package capture
 
 import (

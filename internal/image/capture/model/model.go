@@ -197,7 +197,8 @@ func (m *Model) customData(ctx context.Context) (*fleet.Secret, error) {
 	return &data, err
 }
 
-// mayChange repeats preflight's checks, and refuses to go back: only a rollback does.
+// mayChange repeats preflight's checks (upgrade policy, automatic OS upgrades, owner: see
+// plan.ModelProblems), and refuses to go back to an older version: only a rollback does.
 func (m *Model) mayChange(ctx context.Context, pool fleet.Pool) error {
 	t := m.Of()
 	if err := plan.ModelProblems(pool, t.Request.AllowRolling, t.Request.ExcludeFromLatest, t.Request.AllowOwned).Err("patch model", string(pool.ID)); err != nil {
