@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// facts are what is known of a request when it is decided, for the audit log. What
-// the node only says stands in it as long as nothing better is known.
+// facts are what is known of a request when it is decided, for the audit log. Unproven
+// claims of the node stand in it until better is known.
 type facts struct {
 	operation string
 	remote    string
 	from      netip.Prefix // what counts as one address of the remote's
 	by        string       // "document", "certificate"; "" where no proof is needed
-	node      string       // only once the cloud or a certificate says so
+	node      string       // only once the cloud or a certificate proves it
 	instance  string
-	vmID      string // only once Azure signed it, or the cloud says so
-	// proven: Azure, or a certificate of the cluster, says who asks, and it does not ask
-	// too often.
+	vmID      string // only once Azure signed it, or the cloud returned it
+	// proven: Azure, or a certificate of the cluster, identifies the client, and it is
+	// within its rate
 	proven    bool
-	departure string // why a node leaves, in its own word: "Preempt"
+	departure string // why a node leaves, by its own report: "Preempt"
 }
 
 // audit writes a decision: one line, whose message is always the same. Neither

@@ -26,8 +26,8 @@ const (
 	// backdated is how much earlier than it was signed a certificate of
 	// Kubernetes' own signer begins.
 	backdated = 5 * time.Minute
-	// clocks is how far those of Azure and of the cluster are apart at most; times in
-	// certificates are cut to the second besides.
+	// clocks is the maximum difference between the clocks of Azure and of the cluster;
+	// times in certificates are cut to the second besides.
 	clocks = time.Minute
 	// casFor is how long the cluster's authorities are kept.
 	casFor = 5 * time.Minute
@@ -35,7 +35,7 @@ const (
 	casGap = 10 * time.Second
 )
 
-// authenticate finds out who asks, by a proof or by the kubelet's certificate.
+// authenticate identifies the client, by a proof or by the kubelet's certificate.
 func (s *Server) authenticate(ctx context.Context, r *http.Request, body []byte, facts *facts) (proven, error) {
 	if r.Header.Get("Authorization") != "" {
 		return s.byProof(ctx, r, body, facts)
@@ -178,10 +178,9 @@ func checkKey(c *x509.Certificate) error {
 	return fmt.Errorf("unsupported %s key of %d bits in a client certificate", c.PublicKeyAlgorithm, bits)
 }
 
-// signedAt is when a certificate was signed at the latest. Kubernetes' signer begins
-// it five minutes before. k3s and RKE2 begin it when its authority begins, and end it
-// a year after it was signed, unless their server was told otherwise (rancher's
-// dynamiclistener, cert.NewSignedCert).
+// signedAt is the latest time at which a certificate was signed. Kubernetes' signer begins
+// it five minutes before; k3s and RKE2 begin it when its authority begins, and by default
+// end it a year after it was signed (rancher's dynamiclistener, cert.NewSignedCert).
 func signedAt(leaf *x509.Certificate, chain []*x509.Certificate) time.Time {
 	if len(chain) > 1 && leaf.NotBefore.Equal(chain[1].NotBefore) {
 		return leaf.NotAfter.AddDate(0, 0, -365)
@@ -189,8 +188,8 @@ func signedAt(leaf *x509.Certificate, chain []*x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(backdated)
 }
 
-// errNoNode is of a certificate whose node has no Node: it is gone already, and what
-// else has its name may belong to the next machine.
+// errNoNode is of a certificate whose node has no Node: it is deleted, and what else has
+// its name may belong to the next machine.
 var errNoNode = refuse(NodeUnknown, errors.New("there is no Node of this name"))
 
 // readFor is how long what is kept for all may take to be read.
@@ -220,7 +219,7 @@ func (a *authorities) get(ctx context.Context, now time.Time) (*x509.CertPool, e
 		return a.pool, nil
 	}
 	a.tried = now
-	if again { // those that are held will do for the others
+	if again { // the others use the cached ones
 		a.mu.Unlock()
 	}
 	ctx, cancel := readingOn(ctx)

@@ -74,7 +74,7 @@ func (s *Server) challenge(ctx context.Context, at netip.Addr, port int, key *ec
 	if err != nil {
 		return err
 	}
-	// It was read from: how closing it ends says nothing.
+	// It was read from: an error of closing it does not matter.
 	defer func() { _ = conn.Close() }()
 	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer hangUp()

@@ -24,8 +24,9 @@ func (s *Server) ours(set fleet.ResourceID) bool {
 	})
 }
 
-// admits refuses a machine of a canary, unless a process has the pool's Lease: no right in Azure gives
-// that. Name and tags of a scale set prove nothing by themselves, since others may write them.
+// admits refuses a machine of a canary, unless a process has the pool's Lease, which no
+// right in Azure permits. Name and tags of a scale set prove nothing by themselves, since
+// others may write them.
 func (s *Server) admits(ctx context.Context, member fleet.Member) error {
 	if slices.ContainsFunc(s.config.Pools, member.Pool.Equal) {
 		return nil

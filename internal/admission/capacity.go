@@ -24,7 +24,7 @@ type Desire struct {
 	// Seen is the scale set's capacity when it was looked at last. It is less than
 	// Capacity by what evictions took and was not given back yet.
 	Seen int64 `json:"seen"`
-	// Evictions are those that nodes told of within evictionFor.
+	// Evictions are those that nodes reported within evictionFor.
 	Evictions []Eviction `json:"evictions,omitempty"`
 	// Failures is how many restorations failed one after the other, and NotBefore when
 	// the next may be tried.
@@ -35,7 +35,7 @@ type Desire struct {
 	Version string `json:"-"`
 }
 
-// An Eviction is one of which its node told before it came.
+// An Eviction is one that its node reported before it came.
 type Eviction struct {
 	Instance fleet.ResourceID `json:"instance"`
 	VMID     string           `json:"vmId"`
@@ -47,15 +47,15 @@ type Eviction struct {
 // Desires keeps desires in the cluster, for all replicas and restarts. Errors are
 // *fleet.Error; reads are fresh.
 type Desires interface {
-	// Desire returns what is kept of a scale set, compared without letter case. Where
-	// nothing is it is the zero Desire, and no error.
+	// Desire returns the stored desired capacity of a scale set, whose id is
+	// case-insensitive. Without one it is the zero Desire, and no error.
 	Desire(ctx context.Context, pool fleet.ResourceID) (Desire, error)
-	// SetDesire replaces what was read as desire.Version, and is fleet.KindStale where
-	// that is another by now.
+	// SetDesire replaces what was read as desire.Version, and returns fleet.KindStale if
+	// that has changed.
 	SetDesire(ctx context.Context, pool fleet.ResourceID, desire Desire) error
 }
 
-// Scaler is what of azure.Cloud a Keeper uses.
+// Scaler is the part of azure.Cloud that a capacity controller uses.
 type Scaler interface {
 	azure.Instances
 	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
@@ -64,8 +64,8 @@ type Scaler interface {
 }
 
 const (
-	// evictionFor is how long what a node told of its eviction explains a capacity that
-	// was lowered. Azure gives 30 s.
+	// evictionFor is how long a reported eviction explains a capacity that was lowered.
+	// Azure announces evictions 30 s before.
 	evictionFor = 15 * time.Minute
 	// maxEvictions is a scale set's size.
 	maxEvictions = 1000
@@ -76,27 +76,26 @@ const (
 	longestBack     = time.Hour
 )
 
-// A capacitySeen is what one look found.
+// A capacitySeen is one observation.
 type capacitySeen struct {
 	capacity int64
-	// gone says of evicted instances, by key, that they are gone or being deleted. It
-	// was asked for after the capacity. nil is not known.
+	// gone has the evicted instances, by key, that are deleted or being deleted. It was
+	// read after the capacity; nil is unknown.
 	gone map[string]bool
 }
 
-// decideCapacity says what is desired after a look, and to what capacity the scale set
-// is to be raised; 0 is not at all.
+// decideCapacity returns the desired capacity after an observation, and the capacity to
+// which the scale set is to be raised; 0 is not at all.
 //
-// The rule: a number that somebody sets is the wish. A capacity that rose is one, and
-// so is one that fell, unless evictions explain all of the fall: as many instances as
-// it fell by were told by their own nodes to be evicted, in the last 15 minutes, and are
-// gone. Then what was desired stays, and the capacity is set to it again. So a
-// restoration never goes beyond what somebody set, and one who lowers is contradicted
-// at most once, where the fall happens to be as large as that by evictions in the same
-// moment: the same fall a second time has no evictions that explain it.
+// The rule: a number that a user sets is desired. A capacity that rose is one, and so is
+// one that fell, unless evictions explain all of the fall: as many instances were reported
+// as evicted by their own nodes, in the last 15 minutes, and are deleted. Then the desired
+// capacity stays, and is set again. So a restoration never exceeds what a user set, and a
+// user's decrease is undone once, if evictions in the same moment match it: no evictions
+// explain a second one.
 //
-// An eviction that its node could not tell of, which Azure does not promise a notice
-// of, is not told from a person's wish, and is not restored.
+// An eviction that its node could not report, since Azure does not promise a notice, looks
+// like a user's decrease, and is not restored.
 func decideCapacity(d Desire, seen capacitySeen, now time.Time) (Desire, int64) {
 	next := d
 	next.Evictions = slices.DeleteFunc(slices.Clone(d.Evictions), func(e Eviction) bool { return now.Sub(e.At) > evictionFor })
@@ -127,8 +126,8 @@ func decideCapacity(d Desire, seen capacitySeen, now time.Time) (Desire, int64) 
 	return next, next.Capacity
 }
 
-// failedToRestore is what is desired after a restoration failed and the capacity is what
-// Azure left it at: that it is lower is nobody's wish.
+// failedToRestore is the desired capacity after a restoration failed and the capacity is
+// what Azure left it at: the lower value is not desired.
 func failedToRestore(d Desire, capacity int64, now time.Time) Desire {
 	d.Seen = capacity
 	d.NotBefore = now.Add(min(firstBackOff<<min(d.Failures, 16), longestBack))
@@ -136,11 +135,11 @@ func failedToRestore(d Desire, capacity int64, now time.Time) Desire {
 	return d
 }
 
-// KeeperConfig is what a Keeper needs.
+// KeeperConfig configures a capacity controller.
 type KeeperConfig struct {
 	Desires Desires
 	Scaler  Scaler
-	// Members says whether evicted instances are gone.
+	// Members shows whether evicted instances are deleted.
 	Members azure.Members
 	// Pools are the scale sets whose capacity is kept.
 	Pools    []fleet.ResourceID
@@ -154,11 +153,11 @@ type KeeperConfig struct {
 	Now     func() time.Time      // nil is time.Now
 }
 
-// DefaultKeepInterval is from one look at the capacities to the next.
+// DefaultKeepInterval is the interval between reads of the capacities.
 const DefaultKeepInterval = 30 * time.Second
 
-// A Keeper keeps the capacity of Spot scale sets, whose eviction policy Delete lowers
-// it with each eviction: see decideCapacity.
+// A Keeper is the capacity controller of Spot scale sets, whose eviction policy Delete
+// lowers the capacity with each eviction: see decideCapacity.
 type Keeper struct {
 	config   KeeperConfig
 	running  map[string]restoration // by scale set
@@ -173,7 +172,7 @@ type restoration struct {
 	from  int64 // the capacity before
 }
 
-// NewKeeper makes a Keeper.
+// NewKeeper makes a capacity controller.
 func NewKeeper(c KeeperConfig) (*Keeper, error) {
 	if c.Desires == nil || c.Scaler == nil || c.Members == nil || len(c.Pools) == 0 {
 		return nil, &fleet.Error{Op: "keep capacities", Kind: fleet.KindInvalid, Err: errors.New("no desires, scaler, members or scale set")}
@@ -241,7 +240,7 @@ func (k *Keeper) update(ctx context.Context, pool fleet.ResourceID, change func(
 	}
 }
 
-// Run looks at every interval until ctx ends, and gives its error then.
+// Run does a round at every interval until ctx ends, and returns its error then.
 func (k *Keeper) Run(ctx context.Context) error {
 	return k.config.Lead(ctx, func(ctx context.Context) {
 		for ctx.Err() == nil {
@@ -258,7 +257,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	})
 }
 
-// Round looks at every scale set once. It is for one goroutine at a time.
+// Round reconciles every scale set once. It is for one goroutine at a time.
 func (k *Keeper) Round(ctx context.Context) error {
 	var errs []error
 	for _, pool := range k.config.Pools {
@@ -269,8 +268,8 @@ func (k *Keeper) Round(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keep looks at one scale set. What is desired is written before the capacity is set
-// by it, and each is written only as long as nobody else changed what it was decided on.
+// keep reconciles one scale set. The desired capacity is stored before it is set, and each
+// is written only while the values that it was decided on are unchanged.
 func (k *Keeper) keep(ctx context.Context, id fleet.ResourceID) error {
 	d, err := k.config.Desires.Desire(ctx, id)
 	if err != nil {
@@ -307,7 +306,7 @@ func (k *Keeper) keep(ctx context.Context, id fleet.ResourceID) error {
 	if failed != nil || !same(d, next) || d.Version == "" {
 		err := k.config.Desires.SetDesire(ctx, id, next)
 		if fleet.Is(err, fleet.KindStale) {
-			return nil // a node told of its eviction meanwhile: the next look counts it
+			return nil // a node reported its eviction meanwhile: the next round counts it
 		}
 		if err != nil {
 			return err
@@ -322,7 +321,7 @@ func (k *Keeper) keep(ctx context.Context, id fleet.ResourceID) error {
 		rest = &azure.Rest{}
 		k.rests[keyOf(id)] = rest
 	}
-	// The next look finds the set as it is then.
+	// The next round reads the set again.
 	if waits, _, err := rest.Updating(ctx, k.config.Scaler, pool, now); err != nil || waits != "" {
 		return err
 	}
@@ -335,12 +334,12 @@ func (k *Keeper) tellFailure(ctx context.Context, pool fleet.Pool, d Desire, fai
 		"failures", d.Failures, "again", d.NotBefore, "error", failed)
 }
 
-// same reports that two desires say the same.
+// same reports that two desires are equal.
 func same(a, b Desire) bool {
 	return a.Capacity == b.Capacity && a.Seen == b.Seen && slices.Equal(a.Evictions, b.Evictions) && a.Failures == b.Failures && a.NotBefore.Equal(b.NotBefore)
 }
 
-// gone finds out which of the evicted instances are gone or being deleted.
+// gone returns which of the evicted instances are deleted or being deleted.
 func (k *Keeper) gone(ctx context.Context, pool fleet.ResourceID, evictions []Eviction) (map[string]bool, error) {
 	list, err := k.config.Members.Members(ctx, pool, false)
 	if err != nil {
@@ -365,7 +364,7 @@ func (k *Keeper) restore(ctx context.Context, pool fleet.Pool, to int64) error {
 	token, err := k.config.Scaler.Begin(ctx, fleet.SetCapacity{Pool: pool.ID, Capacity: to, Etag: pool.Etag})
 	switch {
 	case fleet.Is(err, fleet.KindStale), fleet.Is(err, fleet.KindConflict):
-		return nil // somebody changes it now: the next look says what they want
+		return nil // a user changes it now: the next round reads the new value
 	case fleet.Is(err, fleet.KindBlocked), fleet.Is(err, fleet.KindUnsupported): // no quota, no machines of this size
 		failed := err
 		return k.update(ctx, pool.ID, func(d Desire) (Desire, bool) {
@@ -403,7 +402,7 @@ func (k *Keeper) follow(ctx context.Context, pool fleet.ResourceID) (failed, err
 	case progress.Done:
 		delete(k.running, keyOf(pool))
 		return err, nil
-	case fleet.Is(err, fleet.KindNotFound), fleet.Is(err, fleet.KindInvalid): // forgotten: the capacity says how it went
+	case fleet.Is(err, fleet.KindNotFound), fleet.Is(err, fleet.KindInvalid): // dropped: the capacity shows the result
 		delete(k.running, keyOf(pool))
 		return nil, nil
 	}

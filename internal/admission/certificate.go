@@ -34,9 +34,9 @@ const (
 	renewEvery = 10 * time.Minute
 )
 
-// Certificates has the server's TLS certificate: signed by an authority of its own,
-// which lies in the cluster, and made anew in memory by each replica, long before it
-// ends. What a node knows beforehand is the authority's hash.
+// Certificates has the server's TLS certificate: signed by an authority of its own, which
+// is stored in the cluster, and renewed in memory by each replica, long before it ends. A
+// node knows the authority's hash beforehand.
 type Certificates struct {
 	keys  Keys
 	names []string

@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// proven is who asks.
+// proven is the proven client.
 type proven struct {
 	member fleet.Member
 	node   string
@@ -27,8 +27,8 @@ type proven struct {
 	expire time.Time // of the nonce
 }
 
-// prove finds out by the proof who asks: the checks 2 to 6 of the package's doc.
-// What it knows by then of a request that it refuses is in facts.
+// prove identifies the client by the proof: the checks 2 to 6 of the package's doc. What it
+// knows by then of a request that it refuses is in facts.
 func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []byte, facts *facts) (proven, error) {
 	facts.instance = p.ResourceID
 	expires, err := s.nonces.check(ctx, p.Nonce)
@@ -82,9 +82,9 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 	return proven{member: member, node: member.NodeName(), key: key, nonce: p.Nonce, expire: expires}, nil
 }
 
-// mayAsk bounds what one machine has us do, by what tells it from others: a vmId that
-// Azure signed, or the node of a certificate. From then on it is asked of Azure and of
-// the cluster, and what is decided is written down, each time.
+// mayAsk limits one machine's requests, by its identity: a vmId that Azure signed, or the
+// node of a certificate. From then on each request costs calls of Azure and of the cluster,
+// and an audit line.
 func (s *Server) mayAsk(machine string, facts *facts) error {
 	if !s.machines.take(machine, s.config.Now()) {
 		return refuse(RateLimited, errors.New("too many requests of this machine"))
@@ -125,9 +125,9 @@ func (s *Server) spend(ctx context.Context, who proven) error {
 	return ofPort(ctx, ClusterUnavailable, err)
 }
 
-// allowed reads the id of an instance of a Uniform scale set, which has to be one of
-// ours or may be a canary of one, or of a virtual machine in the resource group of one:
-// whose it is, the cloud tells.
+// allowed reads the id of an instance of a Uniform scale set, which has to be one of ours
+// or may be a canary of one, or of a virtual machine in the resource group of one: the
+// cloud knows whose it is.
 func (s *Server) allowed(text string) (fleet.ResourceID, error) {
 	id := fleet.ResourceID(text)
 	uniform, ok := instanceID(text)
@@ -141,8 +141,8 @@ func (s *Server) allowed(text string) (fleet.ResourceID, error) {
 	return "", refuse(PoolNotAllowed, fmt.Errorf("resource id %.300q", text))
 }
 
-// instanceID tells whether a text is an instance's id, and whether it is of a
-// Uniform scale set.
+// instanceID reports whether a text is an instance's id, and whether it is of a Uniform
+// scale set.
 func instanceID(text string) (uniform, ok bool) {
 	want := []string{"", "subscriptions", "*", "resourceGroups", "*", "providers", "Microsoft.Compute", "virtualMachines", "*"}
 	parts := strings.Split(text, "/")
@@ -176,7 +176,7 @@ func signedBy(path string, body []byte, p wire.Proof) (*ecdsa.PublicKey, error) 
 	return key, nil
 }
 
-// nodeName tells a name that a Node can have and that means the same wherever it is
+// nodeName reports whether a Node can have a name that means the same wherever it is
 // written: a DNS label.
 func nodeName(s string) bool {
 	plain := strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""

@@ -21,7 +21,7 @@ type sharing struct {
 	scarce, modest int
 	often          *each[netip.Prefix]
 	now            func() time.Time
-	closed         func() // is told of each
+	closed         func() // called for each
 }
 
 func newSharing(l net.Listener, limits Limits, now func() time.Time, closed func()) *sharing {

@@ -16,21 +16,20 @@ import (
 
 // DirectoryOptions are what a Directory needs beside azure.Members.
 type DirectoryOptions struct {
-	// Pools are the allowed scale sets. The id of a Flexible pool's machine does not
-	// name its pool, but its name begins with the pool's: who waits is put together by
-	// that, and a machine that is not found where its name says is asked for by itself.
+	// Pools are the allowed scale sets. The id of a Flexible pool's machine does not name
+	// its pool, but its name begins with the pool's: waiters are grouped by that, and a
+	// machine that is not found by its name is read by itself.
 	Pools []fleet.ResourceID
 	// Timeout bounds one request with all its pages; 0 means 30 s.
 	Timeout time.Duration
-	// Asked is told of every request: "get" of an instance or "list" of a scale set. It
-	// is called by several goroutines; nil is nobody.
+	// Asked is called for every request, by several goroutines: "get" of an instance or
+	// "list" of a scale set. It may be nil.
 	Asked func(kind string)
 }
 
-// What lists of one scale set cost. Their number is kept below azure.LimitMembers' own
-// limit here, by waiting before the list is begun, so that who asks meanwhile is still
-// among those it is for; a turn that the limiter makes a begun list wait for would be
-// lost to them.
+// Costs of lists of one scale set. Their number is kept below azure.LimitMembers' own limit
+// here, by waiting before the list is begun, so that later callers still join it; they
+// could not join a begun list that waits for the limiter.
 const (
 	listsAtOnce = 15
 	listEvery   = 12 * time.Second // refills one; with the reaper's it is half of what Azure allows
@@ -39,15 +38,14 @@ const (
 	// of a thousand instances is about twenty requests, of the 250 that Azure Resource
 	// Manager takes at once.
 	listApart = time.Second
-	// loners is how many of those whom a list did not tell of are asked for by
-	// themselves after it.
+	// loners limits the instances that are read by themselves after a list without them.
 	loners         = 32
 	lonersAtOnce   = 8
 	patience       = 5 * time.Second  // longer waits for Azure's throttling are the nodes' own
-	throttledFor   = 10 * time.Second // where Azure does not say
+	throttledFor   = 10 * time.Second // where Azure names no time
 	longestBackOff = 5 * time.Minute
-	// fewHeld is of how many instances Azure may throttle the looks at them alone, as one
-	// machine can bring about for itself, before that is taken for a word on the scale set.
+	// fewHeld is for how many instances Azure may throttle the reads of them alone, as one
+	// machine can cause by itself, before the scale set counts as throttled.
 	fewHeld  = 3
 	keptSets = 256
 )
@@ -55,13 +53,12 @@ const (
 // NewDirectory makes a Directory of azure.Members, which should be one with
 // azure.LimitMembers about it.
 //
-// For each scale set at most one request is on its way. Who asks waits for the next one
-// to begin, with all who ask until then: one instance costs a look at that instance,
-// several a list of the set. The request ends early only when nobody waits for it any
-// more. When Azure throttles, the scale set's next request is begun no earlier than it
-// asks for, and who would have to wait long for it is told so at once
-// (fleet.KindThrottled with RetryAfter). Where it throttles the look at one instance that
-// goes for this instance alone: its limit can be used up by its own machine.
+// For each scale set one request runs at a time, and callers wait together for the next:
+// one instance costs a read of that instance, several a list of the set. The request ends
+// early only when it has no waiters. When Azure throttles, the scale set's next request is
+// begun no earlier than it asks for, and callers with a long wait get an error at once
+// (fleet.KindThrottled with RetryAfter). A throttled read of one instance counts for this
+// instance alone: its limit can be used up by its own machine.
 func NewDirectory(members azure.Members, options DirectoryOptions) Directory {
 	if options.Timeout <= 0 {
 		options.Timeout = 30 * time.Second
@@ -85,7 +82,7 @@ type waitingRoom struct {
 	pool    fleet.ResourceID // to list; "" where it is not known
 	waiting []*waiter
 	busy    bool                 // somebody serves it
-	until   time.Time            // Azure wants to hear nothing until then
+	until   time.Time            // Azure's Retry-After
 	held    map[string]time.Time // nor of these instances by themselves
 	lists   turns
 }
@@ -129,7 +126,7 @@ func (d *directory) Member(ctx context.Context, instance fleet.ResourceID) (flee
 	}
 }
 
-// roomOf says with whom an instance is asked for.
+// roomOf returns with which callers an instance is read.
 func (d *directory) roomOf(instance fleet.ResourceID) (pool fleet.ResourceID, key string) {
 	if instance.Segment("virtualMachineScaleSets") != "" {
 		return instance.Parent(), keyOf(instance.Parent())
@@ -171,7 +168,7 @@ func throttled(instance fleet.ResourceID, wait time.Duration) error {
 		Err: errors.New("fewer requests were asked for by Azure")}
 }
 
-// leave takes a waiter away, and ends a request that was for nobody else any more.
+// leave removes a waiter, and ends a request without other waiters.
 func (d *directory) leave(w *waiter) {
 	_, key := d.roomOf(w.instance)
 	d.mu.Lock()
@@ -219,7 +216,7 @@ func (r *waitingRoom) throttled(now time.Time, all error, each map[string]error)
 	}
 }
 
-// dismiss tells those to come again who wait for instances that are held for long.
+// dismiss makes those retry later who wait for instances that are throttled for long.
 func (r *waitingRoom) dismiss(now time.Time) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *waiter) bool {
 		wait := r.held[keyOf(w.instance)].Sub(now)
@@ -265,7 +262,7 @@ func (d *directory) serve(room *waitingRoom) {
 		}
 		if wait := room.wait(now); wait > 0 {
 			d.mu.Unlock()
-			time.Sleep(wait) // at most listEvery, and who comes meanwhile is taken along
+			time.Sleep(wait) // up to listEvery, and later callers join
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), d.options.Timeout)
@@ -307,8 +304,8 @@ func distinct(waiters []*waiter) map[string]fleet.ResourceID {
 	return out
 }
 
-// ask answers a batch, and gives the errors with which Azure throttled: each of
-// instances by themselves, all of the scale set.
+// ask answers a batch, and returns the errors with which Azure throttled: each of instances
+// by themselves, all of the scale set.
 func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, instances map[string]fleet.ResourceID) (each map[string]error, all error) {
 	if len(instances) > 1 && pool != "" {
 		d.options.Asked("list")
@@ -331,7 +328,7 @@ func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, in
 	return d.each(ctx, b, instances), nil
 }
 
-// each asks for instances one by one, and gives those for which Azure throttled.
+// each reads instances one by one, and returns those for which Azure throttled.
 func (d *directory) each(ctx context.Context, b *batch, instances map[string]fleet.ResourceID) map[string]error {
 	tooOften := map[string]error{}
 	var wg sync.WaitGroup
@@ -385,8 +382,7 @@ func (b *batch) tell(key string, f found) {
 	}
 }
 
-// turns are those of one scale set's lists: so many at once, one more every so often,
-// and never two right after each other.
+// turns limit one scale set's lists: a burst, a refill interval, and a minimum distance.
 type turns struct {
 	used float64
 	at   time.Time // of the last

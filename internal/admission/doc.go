@@ -24,30 +24,29 @@
 // Only then is a bootstrap token made: for that Node's name, minutes long, in a
 // group that nothing else approves, deleted once the Node is Ready.
 //
-// What Azure signs is open to every process on the machine that can reach
-// 169.254.169.254. Step 9 tells the machine from its pods, which have other
-// addresses; step 7 keeps a running node's identity from being taken a second time;
-// deploy/ has the rule that keeps pods from the metadata service. Who is root on the
-// machine is the machine.
+// What Azure signs is open to every process on the machine that can reach 169.254.169.254.
+// Step 9 separates the machine from its pods, which have other addresses; step 7 keeps a
+// running node's identity from being taken a second time; deploy/ has the rule that keeps
+// pods from the metadata service. Root on the machine has its identity.
 //
 // # How it leaves
 //
 // leave, proven by the kubelet's client certificate, or as above where the Node is not
-// Ready and its kubelet was not heard of for a while, cordons and drains
-// within the time that is left; left, which takes that certificate, deletes the Node and
-// what belongs to it, since a Node that is deleted under a running agent comes back. What left without a word
-// is found by the reaper: only an instance that Azure no longer has is gone, by a
-// fresh look; a machine that restarts is left alone however long it takes.
+// Ready and its kubelet was silent for a while, cordons and drains within the time that is
+// left. left, which takes that certificate, deletes the Node and what belongs to it, since
+// a Node that is deleted under a running agent comes back. Garbage collection finds
+// machines that left without a report: only an instance that Azure no longer has is
+// deleted, by a fresh read; a machine that restarts is left alone however long it takes.
 //
 // # How it is built
 //
-// Server is an http.Handler that knows neither Azure's API nor Kubernetes': it asks
-// the ports Directory and Cluster. admission/attest verifies documents and imports
-// nothing of ours; admission/kube is the Cluster on an API server, with the approver
-// of certificates and the policy that keeps other names out. Replicas share nothing
-// but the API server: the key of the nonces' MAC, spent nonces, and tokens are
-// objects there. Every decision is counted, and one line of the audit log, but for
-// refusals that anybody can cause: those have so many lines, and the rest a count.
+// Server is an http.Handler without knowledge of Azure's or Kubernetes' API: it uses the
+// ports Directory and Cluster. admission/attest verifies documents and imports nothing of
+// ours; admission/kube is the Cluster on an API server, with the approver of certificates
+// and the policy that keeps other names out. Replicas share only the API server: the key of
+// the nonces' MAC, used nonces, and tokens are objects there. Every decision is counted,
+// and one line of the audit log, except refusals that anybody can cause: their lines are
+// limited, and the rest counted.
 //
 // What anybody can ask is bounded three times: of all, of each address, and of each
 // machine once it is known; where it is scarce, who has had little goes first.

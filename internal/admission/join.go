@@ -60,10 +60,10 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 	return joined, nil
 }
 
-// lives refuses the name of a Node whose kubelet lives. The Lease decides: a Node is not
-// Ready for moments while its pods run, and is Ready until the controller of Nodes sees
-// that its machine is gone, after a night without an API server a minute late. Without a
-// Lease, Ready is the only sign of life there is.
+// lives refuses the name of a Node whose kubelet lives, by its Lease. A Node is not Ready
+// for moments while its pods run, and stays Ready until the controller of Nodes sees that
+// its machine is deleted, a minute late after an API server's outage. Without a Lease,
+// Ready is the only sign of life.
 func (s *Server) lives(ctx context.Context, node string, ready bool) error {
 	heard, err := s.config.Cluster.Heard(ctx, node)
 	if err != nil {

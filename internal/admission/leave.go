@@ -12,7 +12,7 @@ import (
 // evicted is the cause of a node that leaves since Azure evicts it.
 const evicted = "Preempt"
 
-// leave has the node drained. A node whose Node is gone has nothing left to drain.
+// leave drains the node. A node whose Node is deleted has nothing left to drain.
 func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	body, err := parse[wire.LeaveRequest](r.body)
 	if err != nil {
@@ -43,9 +43,9 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	return left, ofPort(ctx, ClusterUnavailable, err)
 }
 
-// left has the Node deleted, with what belongs to it. Where the Node is gone
-// already, what has its name may be the next machine's, and stays. It takes the
-// kubelet's certificate: without it the Node goes when Azure has no such machine.
+// left deletes the Node, with what belongs to it. Where the Node is deleted already, what
+// has its name may be the next machine's, and stays. It takes the kubelet's certificate:
+// without it the Node is deleted when Azure has no such machine.
 func (s *Server) left(ctx context.Context, r *request) (any, error) {
 	body, err := parse[wire.LeftRequest](r.body)
 	if err != nil {
@@ -90,10 +90,10 @@ func (s *Server) goer(ctx context.Context, r *request) (proven, error) {
 	return s.going(ctx, r, func(context.Context, proven) error { return nil })
 }
 
-// leaver finds out who leaves or comes back. A Node may not be Ready for moments, or for
-// reasons of its own, and has pods still: its document is not enough either until
-// nothing was heard of the kubelet for as long as that the node is lost. That its
-// kubelet stands still is also what left says.
+// leaver identifies who leaves or comes back. A Node may not be Ready for moments, or for
+// reasons of its own, and has pods still: its document is not enough either until its
+// kubelet was silent for as long as makes a node lost. left also reports that the kubelet
+// is stopped.
 func (s *Server) leaver(ctx context.Context, r *request) (proven, error) {
 	return s.going(ctx, r, func(ctx context.Context, who proven) error {
 		ago, err := s.silence(ctx, who.node)
@@ -104,7 +104,7 @@ func (s *Server) leaver(ctx context.Context, r *request) (proven, error) {
 	})
 }
 
-// silence is how long ago a Node's kubelet was heard of.
+// silence is how long a Node's kubelet has been silent.
 func (s *Server) silence(ctx context.Context, node string) (time.Duration, error) {
 	heard, err := s.config.Cluster.Heard(ctx, node)
 	return s.config.Now().Sub(heard), ofPort(ctx, ClusterUnavailable, err)
@@ -114,8 +114,8 @@ func errHeard(node string, ago time.Duration) error {
 	return fmt.Errorf("the kubelet of node %s was heard of %s ago", node, ago.Round(time.Second))
 }
 
-// going finds out who asks. By a document, of a machine that has a Node, silent says
-// besides why its Node may not be spoken for.
+// going identifies the client. By a document, of a machine that has a Node, silent returns
+// besides why the document is not enough for its Node.
 func (s *Server) going(ctx context.Context, r *request, silent func(context.Context, proven) error) (proven, error) {
 	who, err := s.authenticate(ctx, r.http, r.body, r.facts)
 	if err != nil || who.key == nil {

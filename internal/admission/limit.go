@@ -19,11 +19,11 @@ const (
 	maxMachines  = 4096
 )
 
-// What a machine may ask that has proven who it is. A node that joins, reports and
-// leaves asks some ten times in all, and one that is refused comes back after seconds;
-// but each time Azure is asked, by one who may claim to be whichever instance it likes.
-// It is less than what Azure answers of one instance (azure.LimitMembers), beyond which
-// a look waits, and with it all who wait for the same scale set.
+// The rate limit of a proven machine. A node that joins, reports and leaves sends some ten
+// requests in all, and a refused one retries after seconds; but each costs calls of Azure,
+// for a client that may claim to be any instance. It is below what Azure answers of one
+// instance (azure.LimitMembers), beyond which a read waits, and with it all who wait for
+// the same scale set.
 const (
 	machineEvery = 12 * time.Second // refills one
 	machineBurst = 16
@@ -57,7 +57,7 @@ func newRates(l Limits) *rates {
 // with two, and tries again.
 const leastModest = 10
 
-// take tells whether a request may be worked on now.
+// take reports whether a request may be worked on now.
 func (r *rates) take(from netip.Addr, now time.Time) bool {
 	address := networkOf(from)
 	if !r.each.take(address, now) {
@@ -84,7 +84,7 @@ func networkOf(from netip.Addr) netip.Prefix {
 	return network
 }
 
-// each limits how often each key is used, of so many keys, those used last.
+// each is a per-key rate limit, for a limited number of the last used keys.
 type each[K comparable] struct {
 	limit rate.Limit
 	burst int
@@ -97,7 +97,7 @@ func newEach[K comparable](limit rate.Limit, burst, most int) *each[K] {
 	return &each[K]{limit: limit, burst: burst, by: lru.New(most)}
 }
 
-// take tells whether a key may be used now.
+// take reports whether a key may be used now.
 func (e *each[K]) take(key K, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +109,7 @@ func (e *each[K]) take(key K, now time.Time) bool {
 	return known.(*rate.Limiter).AllowN(now, 1)
 }
 
-// left says whether a key may be used now, without using it.
+// left reports whether a key may be used now, without using it.
 func (e *each[K]) left(key K, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -130,8 +130,7 @@ type share struct {
 	first bool
 }
 
-// newShare makes a share of so many places, of which an address may have a few in any
-// case.
+// newShare makes a quota of most places, of which an address may have least in any case.
 func newShare(name string, most, least int, l Limits) *share {
 	part := l.partOf(most, least)
 	return &share{name: name, places: make(chan struct{}, most), wait: placeFor, parts: newFew[netip.Prefix](part), scarce: (most + 1) / 2, modest: l.partOf(part, max(least/4, 1))}
@@ -174,7 +173,7 @@ type few[K comparable] struct {
 
 func newFew[K comparable](most int) *few[K] { return &few[K]{most: most, by: map[K]int{}} }
 
-// begin takes one until what it gives is called; false where the key has too many.
+// begin takes one until the returned function is called; false where the key has too many.
 func (f *few[K]) begin(key K) (end func(), ok bool) {
 	return f.beginOf(key, math.MaxInt, f.most)
 }

@@ -46,7 +46,7 @@ func register(registry prometheus.Registerer, all ...prometheus.Collector) error
 	return nil
 }
 
-// stage times something until what it gives is called.
+// stage times something until the returned function is called.
 func (m *meters) stage(name string) func() {
 	began := m.now()
 	return func() { m.stages.WithLabelValues(name).Observe(m.now().Sub(began).Seconds()) }

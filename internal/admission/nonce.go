@@ -63,7 +63,7 @@ func (n *nonces) give(ctx context.Context) (wire.Nonce, error) {
 	return wire.Nonce{Nonce: base64.RawURLEncoding.EncodeToString(append(raw, mac(key, raw)...)), Expires: expires.UTC()}, nil
 }
 
-// check tells whether a nonce is ours and when it expires.
+// check verifies that a nonce is ours and returns when it expires.
 func (n *nonces) check(ctx context.Context, nonce string) (time.Time, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(nonce)
 	if err != nil || len(raw) != nonceSize {
@@ -88,8 +88,8 @@ func (n *nonces) check(ctx context.Context, nonce string) (time.Time, error) {
 }
 
 // secret returns the key, which was read no longer ago than age. While it is read again,
-// and where it cannot be, the one that is held will do: who sends nonces of his own making
-// neither holds up the others nor has the cluster asked all the time.
+// and where that fails, the cached one is used: so clients with forged nonces neither delay
+// others nor make us read it all the time.
 func (n *nonces) secret(ctx context.Context, age time.Duration) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,7 +110,7 @@ func (n *nonces) secret(ctx context.Context, age time.Duration) ([]byte, error) 
 	}
 	switch {
 	case err != nil && again:
-		return n.held, nil // what needs the cluster fails later, and says so
+		return n.held, nil // what needs the cluster fails later, with its own error
 	case err != nil:
 		return nil, refuse(ClusterUnavailable, fmt.Errorf("the key of the nonces: %w", err))
 	case len(key) != nonceKey:
@@ -120,9 +120,9 @@ func (n *nonces) secret(ctx context.Context, age time.Duration) ([]byte, error) 
 	return key, nil
 }
 
-// once tells whether a nonce comes with a good proof for the first time, as far as this
-// replica knows. Only the creation of an object, which comes later, tells for all; but
-// what is asked before that, of Azure first, is asked for once by each proof.
+// once reports whether a nonce comes with a good proof for the first time, as far as this
+// replica knows. Only the creation of an object, which comes later, decides for all; but
+// the calls before that, to Azure first, are made once per proof.
 func (n *nonces) once(nonce string, expires time.Time) bool {
 	key, now := sha256.Sum256([]byte(nonce)), n.now()
 	n.provenMu.Lock()

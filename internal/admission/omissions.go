@@ -13,9 +13,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How many lines of the audit log there are of what anybody can cause: the first few of
-// each address and reason, one more every so often, and so many of all. The rest is
-// counted, and the counts are written.
+// Limits of audit lines that anybody can cause: the first few of each address and reason,
+// one more at an interval, and a limit for all. The rest is counted, and the counts are
+// written.
 const (
 	linesEvery      = 10 * time.Second // refills one of each
 	linesBurst      = 5
@@ -23,7 +23,7 @@ const (
 	allLinesBurst   = 200
 	maxOmissions    = 1024             // addresses with reasons that are known
 	omissionsEvery  = 30 * time.Second // counts are written
-	omissionsAtOnce = 64               // of so many by themselves, the rest by reason
+	omissionsAtOnce = 64               // maximum of separate counts, the rest by reason
 )
 
 // omissionKey is what is counted together.
@@ -52,7 +52,7 @@ func newOmissions() *omissions {
 	return &omissions{all: rate.NewLimiter(rate.Every(allLinesEvery), allLinesBurst), by: map[omissionKey]*list.Element{}, recency: list.New(), others: map[Reason]int{}}
 }
 
-// take tells whether a line is written, and how many before it were not.
+// take reports whether a line is written, and how many before it were not.
 func (o *omissions) take(key omissionKey, now time.Time) (tell bool, before int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,8 +87,8 @@ func (o *omissions) of(key omissionKey) *omission {
 	return one
 }
 
-// drain returns the counts since the last time, the largest first; those of more addresses
-// than are told by themselves are together, with the zero Prefix.
+// drain returns the counts since the last time, the largest first; addresses without a
+// count of their own are together, with the zero Prefix.
 func (o *omissions) drain() []omission {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,7 +115,7 @@ func (o *omissions) drain() []omission {
 	return all
 }
 
-// tellOmissions writes the counts until ctx ends, and then once more.
+// tellOmissions writes the counts until ctx ends, and then a last time.
 func (s *Server) tellOmissions(ctx context.Context) {
 	ticker := time.NewTicker(omissionsEvery)
 	defer ticker.Stop()

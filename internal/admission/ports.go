@@ -9,11 +9,11 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Directory tells who instances are. Each answer was begun after it was asked for:
-// nobody gets one from before an instance was deleted.
+// Directory identifies instances. Each answer was begun after its call: none is from before
+// an instance was deleted.
 type Directory interface {
-	// Member returns one instance with its addresses. One that is gone is
-	// fleet.KindNotFound. Who asks at the same time shares the requests.
+	// Member returns one instance with its addresses. A deleted one is fleet.KindNotFound.
+	// Concurrent callers share the requests.
 	Member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error)
 }
 
@@ -34,7 +34,7 @@ var ErrHeard = errors.New("the kubelet may still run")
 // ErrRevoked means that an operator revoked the machine.
 var ErrRevoked = errors.New("the machine was revoked")
 
-// NodeState is what the cluster says of a Node's name.
+// NodeState is the cluster's state of a Node's name.
 type NodeState struct {
 	Exists, Ready bool
 	ProviderID    string
@@ -47,32 +47,31 @@ type Cluster interface {
 	// NonceKey returns the key of the nonces' MAC, the same for all replicas; the first
 	// makes it. 32 bytes.
 	NonceKey(ctx context.Context) ([]byte, error)
-	// Spend uses a nonce, by its name of at most 40 lower-case hex digits. Again by
-	// anybody, until expires at least, it is ErrSpent.
+	// Spend uses a nonce, by its name of up to 40 lower-case hex digits. A second use by
+	// any client, until expires at least, returns ErrSpent.
 	Spend(ctx context.Context, nonce string, expires time.Time) error
-	// Node tells of a Node's name; one that does not exist is no error.
+	// Node returns the state of a Node's name; one that does not exist is no error.
 	Node(ctx context.Context, name string) (NodeState, error)
-	// Heard tells when a Node's kubelet was heard of last: when its Lease in
-	// kube-node-lease was renewed, by the kubelet's or the API server's clock, whichever
-	// is later. The zero time is of one that has none.
+	// Heard returns when a Node's kubelet last reported: when its Lease in kube-node-lease
+	// was renewed, by the kubelet's or the API server's clock, whichever is later. The zero
+	// time is of one that has none.
 	Heard(ctx context.Context, node string) (time.Time, error)
-	// AdmittedAt tells when the machine was admitted that has a Node's name; the zero
+	// AdmittedAt returns when the machine was admitted that has a Node's name; the zero
 	// time is of one that was not.
 	AdmittedAt(ctx context.Context, node string) (time.Time, error)
 	// HeldUntil returns when the Lease expires by which a capture or rollback keeps the
 	// pool to itself; the zero time means that no process holds it.
 	HeldUntil(ctx context.Context, pool fleet.ResourceID) (time.Time, error)
 	// Admit lets the member's Node be registered and makes a token for it, of this
-	// distribution, in place of one that it had. What an earlier machine of the name
-	// left, as k3s's node password, goes. It returns once the policy knows the name. A
-	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
-	// used again with their names, but two instances have two names. A name whose Node
-	// is Ready is ErrReady, but where an earlier machine left that Node, and its Lease is
-	// older than a minute: a machine of yesterday looks Ready until it is noticed. A machine that was admitted before and has no Node now is
-	// ErrHeard for the first minute in which it asks. A revoked machine is ErrRevoked. What was signed for the machine before does not count any
-	// more.
-	// node is what Node told of the name just now: one that did not exist then is not
-	// looked for again.
+	// distribution, in place of an earlier one; an earlier machine's leftovers of the name,
+	// as k3s's node password, are deleted. It returns once the policy knows the name.
+	// ErrTaken: the name is another instance's, until that one is forgotten: ids are reused
+	// with their names, but two instances have two names. ErrReady: the name's Node is
+	// Ready, except if an earlier machine left it and its Lease is older than a minute: a
+	// deleted machine looks Ready until it is noticed. ErrHeard: an admitted machine
+	// without a Node asks again within the first minute. ErrRevoked: the machine is
+	// revoked. What was signed for the machine before is no longer valid. node is what Node
+	// just returned for the name: one that did not exist then is not read again.
 	Admit(ctx context.Context, member fleet.Member, distribution string, node NodeState) (wire.Join, error)
 	// Leave cordons the Node, takes it out of load balancers and evicts its pods
 	// within the request's time, grace periods cut to fit, the most important pods
@@ -88,8 +87,8 @@ type Cluster interface {
 	// providerID is not "", a Node of that name with another provider id stays, with
 	// all that belongs to it.
 	Forget(ctx context.Context, node, providerID string) error
-	// Tell keeps what a node says of itself that it cannot tell the API server, where
-	// the controller finds it. Exactly one of verdict and boot is not nil.
+	// Tell stores a node's report that it cannot send to the API server, where the
+	// controller finds it. Exactly one of verdict and boot is not nil.
 	Tell(ctx context.Context, member fleet.Member, verdict *wire.Verdict, boot *wire.BootReport) error
 }
 
@@ -122,10 +121,10 @@ type Admissions interface {
 	// have a provider id of Azure's without having been admitted; no others. It is
 	// all of them, or an error.
 	Admitted(ctx context.Context) ([]AdmittedNode, error)
-	// Reap deletes what Admitted gave of a name, as Cluster.Forget does, but where it
-	// changed since: the name was admitted for another VMID or at another time, or the
-	// Node is of another UID or Version, or exists where there was none, or its Lease
-	// was renewed. Then it deletes nothing and gives false, which is no error.
+	// Reap deletes what Admitted returned of a name, as Cluster.Forget does, unless it
+	// changed since: the name was admitted for another VMID or at another time, or the Node
+	// is of another UID or Version, or exists where there was none, or its Lease was
+	// renewed. Then it deletes nothing and returns false, which is no error.
 	Reap(ctx context.Context, node AdmittedNode) (deleted bool, err error)
 }
 

@@ -21,16 +21,16 @@ type Fate string
 
 // Fates. All but the last two leave everything as it is.
 const (
-	// FateForeign is not of a scale set that is admitted here, or cannot be told to be.
+	// FateForeign is not of a scale set that is admitted here, or of an unknown one.
 	FateForeign Fate = "Foreign"
 	// FateExists is of a machine that Azure has, in any power state: it may restart, be
-	// deallocated, be updated, or have trouble of its own. That is nobody's end.
+	// deallocated, be updated, or have trouble of its own. None of these deletes it.
 	FateExists Fate = "Exists"
 	// FateAlive is of a Node whose kubelet renewed its Lease just now. Whatever Azure
-	// says, there is a machine.
+	// answers, the machine exists.
 	FateAlive Fate = "Alive"
-	// FateJoins is of a machine that was admitted just now, whose kubelet was not heard of
-	// since, and that Azure does not show. It proved a moment ago that it is there.
+	// FateJoins is of a machine that was admitted just now, whose kubelet has not reported
+	// since, and that Azure does not show. Its proof shows that it exists.
 	FateJoins Fate = "Joins"
 	// FateUnknown is of a machine that Azure could not be asked for, or not wholly.
 	FateUnknown Fate = "Unknown"
@@ -45,61 +45,58 @@ const (
 
 func (f Fate) dead() bool { return f == FateGone || f == FateReplaced }
 
-// joinsFor is how long a machine that was admitted may take to be heard of, where nobody
-// says how long its token is good for.
+// joinsFor is how long an admitted machine may take to its kubelet's first report, where
+// the token's lifetime is unknown.
 const joinsFor = 10 * time.Minute
 
-// leaseFresh is how long after its renewal a Lease says that a kubelet lives: more than
+// leaseFresh is how long after its renewal a Lease shows that a kubelet lives: more than
 // the 50 s after which Kubernetes itself takes a node for lost
-// (--node-monitor-grace-period), so that Ready and a fresh Lease are rarely two things.
+// (--node-monitor-grace-period), so that Ready and a fresh Lease rarely differ.
 const leaseFresh = time.Minute
 
 // A poolSeen is what a round saw of an admitted scale set.
 type poolSeen struct {
-	// listed: members are all that there are. Without it, and without gone, nothing is
+	// listed means that members is complete. Without it, and without gone, nothing is
 	// known.
 	listed  bool
 	members map[string]fleet.Member // by instance, lower case
-	// gone counts the rounds, this one included, in which two requests said that there
-	// is no such scale set. A scale set is not gone by one answer.
+	// gone counts the rounds, this one included, in which two requests found no such scale
+	// set. One answer is not enough.
 	gone int
 }
 
 // roundsGone is how many of them it takes.
 const roundsGone = 2
 
-// A look is what an instance asked for by itself gave.
+// A look is the result of reading one instance.
 type look struct {
 	member fleet.Member
 	err    error
 }
 
-// decideReap says what becomes of a node, before (l is nil) and after its instance was
-// asked for by itself. pool is that of place(node); it is nil for one that is not
-// admitted here. read is when the node was read, or before. joins is how long a token is
-// good for.
+// decideReap returns what becomes of a node, before (l is nil) and after its instance was
+// read by itself. pool is that of place(node); it is nil for one that is not admitted here.
+// read is when the node was read, or before. joins is a token's lifetime.
 //
-// A Node is deleted for one reason: its machine is not there any more, by an answer
-// about that machine alone that was asked for after the Node was read. The list of the
-// scale set only says whom to ask for.
+// A Node is deleted for one reason: its machine does not exist, by an answer about that
+// machine alone that was requested after the Node was read. The list of the scale set only
+// selects which instances to read.
 //
-// An instance id that counts up is used again by Uniform scale sets, and with it the
-// computer name, so that the Node of the new machine has the name and the provider id
-// of the old one's. The vmId tells them apart. Where it is not the one that was
-// admitted, the old machine's Node is stale: no kubelet keeps it, the pods on it run
-// nowhere, and what it says of capacity, taints and addresses is another machine's. If
-// it stayed, the new machine's kubelet would take it over with all of that, and the
-// pods bound to it would be believed to run. So it is deleted with its token and its
-// admission, like that of a machine that is gone, and the new machine joins as if there
-// had been none. A Lease that is renewed forbids that too: then somebody uses the old
-// machine's identity, and deleting the Node would only let it register anew; it is told
-// to a person (FateAlive, in the log). The vmId of a machine that is reimaged stays, and so does
-// its Node.
+// Uniform scale sets reuse an instance id that counts up, and with it the computer name, so
+// that the Node of the new machine has the name and the provider id of the old one's; the
+// vmId separates them. If it is not the admitted one, the old machine's Node is stale: no
+// kubelet updates it, its pods run nowhere, and its capacity, taints and addresses are
+// another machine's. If it stayed, the new machine's kubelet would take it over with all of
+// that, and its pods would seem to run. So it is deleted with its token and its admission,
+// like that of a deleted machine, and the new machine joins as a first one. A renewed Lease
+// forbids that too: another process uses the old machine's identity, and deleting the Node
+// would only let it register again; it is reported in the log (FateAlive). A reimaged
+// machine keeps its vmId, and so its Node.
 //
-// Between its proof and the first word of its kubelet a machine has nothing that speaks
-// for it, and new instances are what Azure's answers are behind with most. For as long as
-// its token is good it is left alone where Azure merely does not show it; where Azure
-// shows another machine in its place it is not.
+// Between its proof and its kubelet's first report a machine has no sign of life, and
+// Azure's answers are most outdated for new instances. For its token's lifetime it is left
+// alone where Azure merely does not show it, but not where Azure shows another machine in
+// its place.
 func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time, joins time.Duration) Fate {
 	if pool == nil {
 		return FateForeign
@@ -141,15 +138,15 @@ func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time, join
 	return FateGone
 }
 
-// heard is when the Node's kubelet last said something, as far as it is known: a
-// kubelet registers its Node some seconds before it has a Lease, and a machine that is
-// deleted meanwhile never has one.
+// heard is when the Node's kubelet last reported, as far as it is known: a kubelet
+// registers its Node some seconds before it has a Lease, and a machine that is deleted
+// meanwhile never has one.
 func (n AdmittedNode) heard() time.Time {
 	if !n.Exists {
 		return time.Time{}
 	}
 	if registered := n.Created.Add(time.Second); n.Renewed.Before(registered) && !n.Created.IsZero() {
-		return registered // it is told without its fraction
+		return registered // it has no fraction of a second
 	}
 	return n.Renewed
 }
@@ -160,10 +157,9 @@ func replaced(node AdmittedNode, m fleet.Member) bool {
 	return node.VMID != "" && m.VMID != "" && !strings.EqualFold(node.VMID, m.VMID)
 }
 
-// place says which instance a node is of and which scale set it belongs to; both are ""
-// where that cannot be told. The admission knows it. Of a Node that we did not admit
-// the provider id does, but only for Uniform scale sets: the id of a virtual machine
-// does not name its scale set, and a machine that is gone cannot be asked.
+// place returns a node's instance and its scale set; both are "" where unknown. The
+// admission has them, and otherwise the provider id, for Uniform scale sets only: the id of
+// a virtual machine does not name its scale set, and a deleted machine cannot be read.
 func place(node AdmittedNode) (instance, pool fleet.ResourceID) {
 	path, azures := strings.CutPrefix(node.ProviderID, "azure://")
 	switch {
@@ -181,7 +177,7 @@ func place(node AdmittedNode) (instance, pool fleet.ResourceID) {
 	return instance, instance.UniformPool()
 }
 
-// ReaperConfig is what a Reaper needs.
+// ReaperConfig configures garbage collection.
 type ReaperConfig struct {
 	Admissions Admissions
 	// Members is asked with azure.LimitMembers about it, if it is to stay within
@@ -192,8 +188,8 @@ type ReaperConfig struct {
 	Pools []fleet.ResourceID
 	// Interval is from the end of a round to the begin of the next; 0 is DefaultReapInterval.
 	Interval time.Duration
-	// Joins is how long a machine may take from its admission to the first word of its
-	// kubelet: as long as its token is good for; 0 is 10 minutes.
+	// Joins is how long a machine may take from its admission to its kubelet's first
+	// report: its token's lifetime; 0 is 10 minutes.
 	Joins time.Duration
 	// Lead calls run while this process is the one that reaps, and ends its context
 	// when it is not any more; nil is always. Two that reap at once do no harm.
@@ -212,7 +208,7 @@ const DefaultReapInterval = time.Minute
 // all that Azure lets the subscription ask.
 const maxLooks = 200
 
-// A Reaper deletes what left without a word: see decideReap.
+// A Reaper garbage-collects nodes that left without a report: see decideReap.
 type Reaper struct {
 	config ReaperConfig
 	gone   map[string]int // rounds in which a scale set was not found, by key
@@ -221,13 +217,13 @@ type Reaper struct {
 	known  *prometheus.GaugeVec
 }
 
-// alone leads where there is nobody else.
+// alone leads where no other replica runs.
 func alone(ctx context.Context, run func(context.Context)) error {
 	run(ctx)
 	return ctx.Err()
 }
 
-// NewReaper makes a Reaper.
+// NewReaper makes a garbage collector.
 func NewReaper(c ReaperConfig) (*Reaper, error) {
 	if c.Admissions == nil || c.Members == nil || len(c.Pools) == 0 {
 		return nil, &fleet.Error{Op: "start the reaper", Kind: fleet.KindInvalid, Err: errors.New("no admissions, members or scale set")}
@@ -260,7 +256,7 @@ func NewReaper(c ReaperConfig) (*Reaper, error) {
 	return r, nil
 }
 
-// Run does a round at every interval until ctx ends, and gives its error then.
+// Run does a round at every interval until ctx ends, and returns its error then.
 func (r *Reaper) Run(ctx context.Context) error {
 	return r.config.Lead(ctx, func(ctx context.Context) {
 		for ctx.Err() == nil {
@@ -277,9 +273,9 @@ func (r *Reaper) Run(ctx context.Context) error {
 	})
 }
 
-// Round looks at all that was admitted once, and deletes what is left of machines that
-// are gone. An error says what could not be found out or deleted; the rest was done. It
-// is for one goroutine at a time.
+// Round reads all that was admitted once, and deletes what is left of deleted machines. An
+// error lists what could not be read or deleted; the rest was done. It is for one goroutine
+// at a time.
 func (r *Reaper) Round(ctx context.Context) (err error) {
 	defer func() {
 		outcome := "ok"
@@ -288,8 +284,7 @@ func (r *Reaper) Round(ctx context.Context) (err error) {
 		}
 		r.rounds.WithLabelValues(outcome).Inc()
 	}()
-	// Leases are as old as this: by the end of a long round, one that was fresh says
-	// nothing else than it did.
+	// Leases are as old as this, also at the end of a long round.
 	read := r.config.Now()
 	nodes, err := r.config.Admissions.Admitted(ctx)
 	if err != nil {
@@ -377,7 +372,7 @@ func (r *Reaper) reap(ctx context.Context, node AdmittedNode, instance fleet.Res
 	case err != nil:
 		level, attributes[1] = slog.LevelWarn, slog.String("decision", "failed")
 		attributes = append(attributes, slog.String("cause", err.Error()))
-	case !deleted: // it changed meanwhile: the next round looks again
+	case !deleted: // it changed meanwhile: the next round reads it again
 		attributes[1] = slog.String("decision", "changed")
 	default:
 		r.reaped.WithLabelValues(string(fate)).Inc()

@@ -57,7 +57,7 @@ const (
 	Internal              Reason = "Internal"
 )
 
-// A Meaning is what a reason says, to whoever reads the audit log, and to the node.
+// A Meaning explains a reason, to the audit log's reader and to the node.
 type Meaning struct {
 	Reason Reason
 	Status int

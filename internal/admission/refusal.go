@@ -11,8 +11,8 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// refusal is an error with a reason. What Err says is for the audit log: the node is
-// told the reason's own words.
+// refusal is an error with a reason. Err is for the audit log: the node gets the reason's
+// own text.
 type refusal struct {
 	reason Reason
 	err    error
@@ -38,8 +38,7 @@ func refusalOf(err error) *refusal {
 	return &refusal{reason: Internal, err: err}
 }
 
-// ofPort gives a port's error its reason: why it was unavailable, and how long it
-// asks to wait.
+// ofPort adds the reason to a port's error: why it was unavailable, and how long to wait.
 func ofPort(ctx context.Context, unavailable Reason, err error) error {
 	var r *refusal
 	switch {

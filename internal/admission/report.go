@@ -8,7 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// verdict keeps what a node says of its boot's outcome.
+// verdict stores a node's report of its boot's outcome.
 func (s *Server) verdict(ctx context.Context, r *request) (any, error) {
 	v, err := wire.ParseVerdict(r.body)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Server) verdict(ctx context.Context, r *request) (any, error) {
 	return struct{}{}, ofPort(ctx, ClusterUnavailable, s.config.Cluster.Tell(ctx, who.member, &v, nil))
 }
 
-// boot keeps what a node says of where its boot's time went.
+// boot stores a node's report of its boot's duration by step.
 func (s *Server) boot(ctx context.Context, r *request) (any, error) {
 	b, err := wire.ParseBootReport(r.body)
 	if err != nil {

@@ -44,10 +44,10 @@ type Limits struct {
 	Burst        int
 	AddressRate  float64
 	AddressBurst int
-	// InFlight is how many requests are worked on at once, besides those to leave,
-	// which wait for a drain: of them Leaves. Most of the time they wait for one
-	// answer of Azure's together, so many at once are quicker than few. One address may
-	// have as large a part of InFlight as AddressRate is of Rate.
+	// InFlight limits the concurrent requests, besides those to leave, which wait for a
+	// drain: Leaves limits them. Most requests wait for one answer of Azure's together, so
+	// a high limit is quicker than a low one. One address may have as large a part of
+	// InFlight as AddressRate is of Rate.
 	InFlight, Leaves int
 	// Connections is how many are open at once; others wait to be taken. One address may
 	// have as large a part of them as AddressRate is of Rate; what it opens beyond that is
@@ -65,8 +65,8 @@ type Config struct {
 	Directory Directory
 	Cluster   Cluster
 	Attest    Attestation
-	// ClientCAs gives the PEM of the cluster's client authorities: Keys has it. nil
-	// takes no certificates.
+	// ClientCAs returns the PEM of the cluster's client authorities: Keys has it. nil takes
+	// no certificates.
 	ClientCAs func(context.Context) ([]byte, error)
 	// Pools are the scale sets whose instances are admitted.
 	Pools []fleet.ResourceID
@@ -77,12 +77,12 @@ type Config struct {
 	// is a net.Dialer's.
 	CallbackTimeout time.Duration
 	// CallbackPorts are those at which nodes are called back; none are all. A port that
-	// only the machine's own programs can have keeps others from answering for it: what
-	// a Service gives out (NodePort) leads to a pod on the machine's address too.
+	// only the machine's own programs can have keeps others from answering for it: a
+	// Service's port (NodePort) leads to a pod on the machine's address too.
 	CallbackPorts Ports
 	Dial          func(ctx context.Context, network, address string) (net.Conn, error)
 	Limits        Limits // zero is DefaultLimits
-	// Evicted is told of a node that leaves since Azure evicts it; nil is nobody.
+	// Evicted is called for a node that leaves since Azure evicts it; nil is allowed.
 	Evicted func(context.Context, fleet.Member) error
 	Log     *slog.Logger          // of what goes wrong beside decisions; nil discards
 	Audit   *slog.Logger          // of decisions; nil is Log
@@ -98,7 +98,7 @@ type PortRange struct{ First, Last int }
 // Ports are ranges of ports.
 type Ports []PortRange
 
-// Has says whether a port is in one of the ranges; none of them have all.
+// Has reports whether a port is in one of the ranges; an empty list has all.
 func (p Ports) Has(port int) bool {
 	return len(p) == 0 || slices.ContainsFunc(p, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
@@ -370,8 +370,7 @@ func parse[T any](body []byte) (T, error) {
 	return v, nil
 }
 
-// remoteOf is who is at the other end of the connection. What a request says of it
-// is not believed.
+// remoteOf is the other end of the connection. What a request claims about it is ignored.
 func remoteOf(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -389,7 +388,7 @@ func isJSON(contentType string) bool {
 	return len(parameters) == 0 || len(parameters) == 1 && said && (charset == "utf-8" || charset == "UTF-8")
 }
 
-// write answers. A node that hung up is not told anything.
+// write answers. A node that hung up gets no answer.
 func write(w http.ResponseWriter, status int, answer any, after int) {
 	text, err := json.Marshal(answer)
 	if err != nil { // of our own types, which can all be marshalled

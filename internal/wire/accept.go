@@ -9,7 +9,7 @@ import (
 // MaxAcceptedSecrets bounds how many paths --accept-secret names.
 const MaxAcceptedSecrets = 100
 
-// CheckAcceptedSecret says what is wrong with a path of --accept-secret: one file, or a
+// CheckAcceptedSecret returns what is wrong with a path of --accept-secret: one file, or a
 // folder that ends in "/" with all below it. The whole disk cannot be accepted.
 func CheckAcceptedSecret(at string) error {
 	clean := strings.TrimSuffix(at, "/")

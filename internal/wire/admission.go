@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Paths of the admission server. All take POST with JSON and answer with JSON: what
-// the path's types say, or a Refusal with a status of 4xx or 5xx.
+// Paths of the admission server. All take POST with JSON and answer with JSON: of the
+// path's types, or a Refusal with a status of 4xx or 5xx.
 const (
 	NoncePath   = "/v1/nonce"   // {} → Nonce; needs no proof
 	JoinPath    = "/v1/join"    // JoinRequest → Join; needs a Proof
@@ -38,7 +38,7 @@ const (
 	maxKey          = 512      // bytes of a public key or a signature
 	maxResourceID   = 1 << 10
 	maxReason       = 64
-	maxLeave        = 15 * 60 // seconds; what Azure gives before a Terminate at most
+	maxLeave        = 15 * 60 // seconds; Azure's longest notice before a Terminate
 	attestedNonce   = 32      // characters; Azure takes no more
 	maxCause        = 64
 	maxDistribution = 16
@@ -51,7 +51,7 @@ type Nonce struct {
 	Expires time.Time `json:"expires"`
 }
 
-// Proof says who asks, and that this request is theirs: Azure's document names the
+// Proof proves the client, and that this request is its own: Azure's document names the
 // machine and, by its nonce, the key; the key signs the request.
 type Proof struct {
 	ResourceID string `json:"resourceId"` // ARM id of the instance, as the metadata service spells it
@@ -68,8 +68,8 @@ func AttestedNonce(nonce string, publicKey []byte, resourceID string) string {
 	return hex.EncodeToString(sum[:])[:attestedNonce]
 }
 
-// SignedText is what the key signs of a POST: where it goes, what it says and for
-// which nonce, so that neither a proof nor a body can be used for another.
+// SignedText is what the key signs of a POST: its path, its body and its nonce, so that
+// neither a proof nor a body can be used for another.
 func SignedText(path string, body []byte, nonce string) []byte {
 	sum := sha256.Sum256(body)
 	return []byte("ortet admission 1\n" + path + "\n" + hex.EncodeToString(sum[:]) + "\n" + nonce + "\n")
@@ -122,7 +122,7 @@ func ParseProof(header string) (Proof, error) {
 	return p, nil
 }
 
-// Validate says what is wrong with a proof's form; nil when nothing is.
+// Validate returns what is wrong with a proof's form; nil when nothing is.
 func (p Proof) Validate() error {
 	if p.Nonce == "" || p.ResourceID == "" || p.Document == "" || len(p.PublicKey) == 0 || len(p.Signature) == 0 {
 		return errors.New("want resourceId, nonce, publicKey, document and signature")
@@ -149,13 +149,13 @@ const (
 type JoinRequest struct {
 	// Distribution is Kubelet, K3s or RKE2.
 	Distribution string `json:"distribution"`
-	// CallbackPort is where the node answers challenges with its key until it is
-	// answered itself: the server looks there, at the address that Azure gives the
+	// CallbackPort is where the node answers challenges with its key until it is answered
+	// itself: the server connects there, at the address that Azure assigned to the
 	// instance. See CallbackText.
 	CallbackPort int `json:"callbackPort"`
 }
 
-// Validate says what is wrong with a request; nil when nothing is.
+// Validate returns what is wrong with a request; nil when nothing is.
 func (r JoinRequest) Validate() error {
 	switch r.Distribution {
 	case Kubelet, K3s, RKE2:
@@ -184,7 +184,7 @@ type Join struct {
 	Expires time.Time `json:"expires"`
 }
 
-// LeaveRequest says that a node goes.
+// LeaveRequest reports that a node leaves.
 type LeaveRequest struct {
 	// Cause is an event's type, as "Preempt", or "Shutdown", "Asked".
 	Cause string `json:"cause"`
@@ -195,7 +195,7 @@ type LeaveRequest struct {
 	Stay bool `json:"stay,omitempty"`
 }
 
-// Validate says what is wrong with a request; nil when nothing is.
+// Validate returns what is wrong with a request; nil when nothing is.
 func (r LeaveRequest) Validate() error {
 	if !camelCase(r.Cause) || r.Cause == "" || len(r.Cause) > maxCause {
 		return fmt.Errorf("a cause %q, want a word such as Preempt", clip(r.Cause))
@@ -212,12 +212,12 @@ type Leave struct {
 	Left    []string `json:"left,omitempty"` // pods that are there still, "namespace/name"
 }
 
-// LeftRequest says that a node's agent stands still for good.
+// LeftRequest reports that a node's agent is stopped for good.
 type LeftRequest struct {
 	Cause string `json:"cause"`
 }
 
-// Validate says what is wrong with a request; nil when nothing is.
+// Validate returns what is wrong with a request; nil when nothing is.
 func (r LeftRequest) Validate() error {
 	if !camelCase(r.Cause) || r.Cause == "" || len(r.Cause) > maxCause {
 		return fmt.Errorf("a cause %q, want a word such as Preempt", clip(r.Cause))
@@ -228,17 +228,16 @@ func (r LeftRequest) Validate() error {
 // Refusal is why a request was not granted.
 type Refusal struct {
 	Reason  string `json:"reason"`  // CamelCase, as in the audit log: docs/reference/admission.md lists all
-	Message string `json:"message"` // for a person; tells a stranger nothing that he does not know
-	// Final says that asking again cannot help: it is the same machine's answer until
-	// somebody changes something.
+	Message string `json:"message"` // for a person; has nothing that a stranger does not know
+	// Final means that a retry cannot help: the machine gets the same answer until
+	// something is changed.
 	Final bool `json:"final,omitempty"`
-	// After is how long to wait before asking again, in seconds; 0 where the server
-	// does not say.
+	// After is how long to wait before a retry, in seconds; 0 where the server sets none.
 	After int `json:"retryAfterSeconds,omitempty"`
 }
 
-// ParseRefusal reads what a server answered that did not grant; anything else than a
-// Refusal gives false.
+// ParseRefusal reads the answer of a server that did not grant; anything else than a
+// Refusal returns false.
 func ParseRefusal(text []byte) (Refusal, bool) {
 	var r Refusal
 	if err := decodeStrictly("a refusal", text, MaxAdmission, &r); err != nil || !camelCase(r.Reason) || r.Reason == "" || len(r.Reason) > maxReason {
@@ -279,7 +278,7 @@ func ParseAdmission[T any](text []byte) (T, error) {
 	return v, nil
 }
 
-// decodeStrictly takes one object, of at most so many bytes.
+// decodeStrictly takes one object, of up to most bytes.
 func decodeStrictly(what string, text []byte, most int, v any) error {
 	if len(text) > most {
 		return fmt.Errorf("%s: %d bytes, more than %d", what, len(text), most)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Micros is a time or a duration in microseconds, which is as fine as systemd
-// tells: of a clock that says so, or after the kernel's start.
+// Micros is a time or a duration in microseconds, which is systemd's precision: of a named
+// clock, or after the kernel's start.
 type Micros int64
 
 // Duration is the same as a time.Duration.
@@ -19,15 +19,15 @@ func (m Micros) Duration() time.Duration { return time.Duration(m) * time.Micros
 // MicrosOf is d in microseconds, the rest cut off.
 func MicrosOf(d time.Duration) Micros { return Micros(d / time.Microsecond) }
 
-// ClockKind says whose clock a time was read from. Only times of one kind can be
-// subtracted as they are.
+// ClockKind is whose clock a time was read from. Only times of one kind can be subtracted
+// as they are.
 type ClockKind string
 
 // The clocks.
 const (
-	// ClockMonotonic is CLOCK_MONOTONIC: since the kernel's start, never set.
-	// systemd, the journal and /dev/kmsg give it; /proc/uptime, which also counts
-	// what was slept, is taken for it.
+	// ClockMonotonic is CLOCK_MONOTONIC: since the kernel's start, never set. systemd, the
+	// journal and /dev/kmsg use it; /proc/uptime, which also counts what was slept, is
+	// taken for it.
 	ClockMonotonic ClockKind = "monotonic"
 	// ClockWall is the node's own CLOCK_REALTIME, since the epoch: it may be wrong
 	// before the first synchronisation, and is stepped by it.
@@ -38,10 +38,10 @@ const (
 	ClockCluster ClockKind = "cluster"
 )
 
-// BootReport is what a node, or the files that were taken from it, say of one of
-// its boots: each time in the clock of who told it, nothing reconciled and
-// nothing judged, so that what is understood later can be told of boots before.
-// It holds no secrets: whoever makes one redacts its words.
+// BootReport is the record of a boot by the node, or the files that were taken from it:
+// each time in the clock of its source, nothing reconciled and nothing judged, so that
+// later knowledge applies to earlier boots. It has no secrets: whoever makes one redacts
+// its text.
 type BootReport struct {
 	Version int    `json:"version"`          // BootReportVersion
 	Node    string `json:"node,omitempty"`   // host name in lower case
@@ -51,8 +51,8 @@ type BootReport struct {
 	// image version of a gallery, or "publisher:offer:sku:version".
 	Image string    `json:"image,omitempty"`
 	At    time.Time `json:"at,omitzero"` // when this was collected, by the node's clock
-	// Clocks are readings of both clocks at one moment, by ascending Monotonic:
-	// they tell how far the node's clock was off, and when it was set.
+	// Clocks are readings of both clocks at one moment, by ascending Monotonic: they show
+	// how far the node's clock was off, and when it was set.
 	Clocks  []ClockReading `json:"clocks,omitempty"`
 	System  SystemTimes    `json:"system"`
 	Units   []BootUnit     `json:"units,omitempty"`
@@ -66,9 +66,9 @@ type ClockReading struct {
 	Wall      Micros `json:"wallUsec"` // since the epoch
 }
 
-// SystemTimes are the times of systemd's manager, monotonic; 0 where they are
-// unknown. Firmware and Loader are how long before the kernel's start those
-// began, as systemd gives them.
+// SystemTimes are the times of systemd's manager, monotonic; 0 where they are unknown.
+// Firmware and Loader are how long before the kernel's start those began, in systemd's
+// form.
 type SystemTimes struct {
 	Firmware         Micros `json:"firmwareUsec,omitempty"`
 	Loader           Micros `json:"loaderUsec,omitempty"`
@@ -82,21 +82,19 @@ type SystemTimes struct {
 	UnitsLoadFinish  Micros `json:"unitsLoadFinishUsec,omitempty"`
 	// Finish is when all of the start's jobs were done; 0: that has not come.
 	Finish Micros `json:"finishUsec,omitempty"`
-	// SoftReboot is when the last soft reboot began, after which systemd counts
-	// units anew while the kernel's clock goes on; 0: there was none.
+	// SoftReboot is when the last soft reboot began, after which systemd counts units from
+	// zero while the kernel's clock goes on; 0: there was none.
 	SoftReboot Micros `json:"softRebootUsec,omitempty"`
-	// Relative tells that the kernel's start is not known: times count from
-	// Userspace, which is 0. So it is in what `systemd-analyze critical-chain`
-	// prints.
+	// Relative means that the kernel's start is not known: times count from Userspace,
+	// which is 0. So it is in what `systemd-analyze critical-chain` prints.
 	Relative bool `json:"relative,omitempty"`
-	// Container tells that the kernel is another's: its clock went on since long
-	// before, and this machine began with Userspace.
+	// Container means that the kernel is another's: its clock went on since long before,
+	// and this machine began with Userspace.
 	Container bool `json:"container,omitempty"`
 }
 
-// IsContainer tells of what systemd calls its virtualization (its manager's
-// property) whether it is a container, which has no kernel of its own. Source:
-// systemd, src/basic/virt.c.
+// IsContainer reports whether systemd's name of its virtualization (its manager's property)
+// is a container's, which has no kernel of its own. Source: systemd, src/basic/virt.c.
 func IsContainer(virtualization string) bool {
 	switch virtualization {
 	case "systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "wsl", "proot", "pouch", "container-other":
@@ -114,9 +112,9 @@ func (s SystemTimes) Began() Micros {
 	return s.SoftReboot
 }
 
-// BootUnit is a systemd unit and its start in this boot: the first that is known.
-// systemd itself keeps the last one only, the journal tells of those before. Times
-// are 0 where it never came to that.
+// BootUnit is a systemd unit and its start in this boot: the first that is known. systemd
+// itself keeps the last one only, the journal has earlier ones. Times are 0 where it never
+// came to that.
 type BootUnit struct {
 	Name         string `json:"name"`
 	Activating   Micros `json:"activatingUsec,omitempty"`   // InactiveExitTimestampMonotonic
@@ -144,17 +142,17 @@ type BootSpan struct {
 	Clock  ClockKind `json:"clock"`
 	Start  Micros    `json:"startUsec"`
 	End    Micros    `json:"endUsec"`
-	// Open tells that no end was seen: End is the last moment at which it went on.
+	// Open means that no end was seen: End is the last moment at which it went on.
 	Open bool `json:"open,omitempty"`
 	// Grain is how fine the source's times are; 0: to the microsecond.
 	Grain  Micros `json:"grainUsec,omitempty"`
 	Unit   string `json:"unit,omitempty"`   // the unit that it ran in, where that is known
 	Parent string `json:"parent,omitempty"` // the Name, of the same source, that it is a part of
-	Result string `json:"result,omitempty"` // "" is success; else the source's word
+	Result string `json:"result,omitempty"` // "" is success; else the source's own result
 	Detail string `json:"detail,omitempty"` // for a person; redacted
 }
 
-// SourceState says what became of reading a source.
+// SourceState is what became of reading a source.
 type SourceState string
 
 // The states.
@@ -162,7 +160,7 @@ const (
 	SourceRead    SourceState = "read"
 	SourcePartial SourceState = "partial" // cut off, rotated away, or broken in places
 	SourceMissing SourceState = "missing"
-	SourceOther   SourceState = "other-boot" // it tells of another boot only
+	SourceOther   SourceState = "other-boot" // it has only another boot
 )
 
 // BootSource is where something was looked for.
@@ -216,8 +214,8 @@ func ParseBootReport(text []byte) (BootReport, error) {
 	return r, nil
 }
 
-// Validate says what is wrong with a report; nil when nothing is. Times that
-// contradict each other are not wrong: clocks are.
+// Validate returns what is wrong with a report; nil when nothing is. Times that contradict
+// each other are not wrong: clocks are.
 func (r BootReport) Validate() error {
 	if r.Version != BootReportVersion {
 		return fmt.Errorf("version %d, and only %d is known", r.Version, BootReportVersion)

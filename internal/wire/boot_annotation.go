@@ -24,11 +24,10 @@ const MaxBootAnnotation = 48 << 10
 const bootMark = "v1:"
 
 var (
-	// ErrBootTooLarge says that a report does not fit the annotation: less
-	// detail would.
+	// ErrBootTooLarge means that a report does not fit the annotation: less detail would.
 	ErrBootTooLarge = errors.New("the report does not fit the annotation")
-	// ErrBootEncoding says that the value has a mark that is not known, as a newer
-	// program would write it.
+	// ErrBootEncoding means that the value has a mark that is not known, as a newer program
+	// would write it.
 	ErrBootEncoding = errors.New("the value does not begin with the mark " + bootMark + " of this version")
 )
 
@@ -111,7 +110,7 @@ func UnpackBootReport(packed []byte) (BootReport, error) {
 	return ParseBootReport(text)
 }
 
-// maxBootObjects is how many JSON objects a valid report has at most.
+// maxBootObjects is the maximum number of JSON objects in a valid report.
 const maxBootObjects = 2 + MaxBootClocks + MaxBootUnits + MaxBootSpans + MaxBootSources
 
 // objects counts the objects in JSON. An empty one is three bytes of text and a

@@ -18,7 +18,7 @@ const (
 // MaxConfigurationAnswer bounds the annotation, in bytes.
 const MaxConfigurationAnswer = 4 << 10
 
-// A ConfigurationState says how far a node is with a generation.
+// A ConfigurationState is how far a node is with a generation.
 type ConfigurationState string
 
 // The states of a ConfigurationAnswer.
@@ -27,7 +27,7 @@ const (
 	ConfigurationApplied  ConfigurationState = "Applied"
 	ConfigurationFailed   ConfigurationState = "Failed"  // tried, and the node has what it had before
 	ConfigurationRefused  ConfigurationState = "Refused" // not tried: the node is as it was
-	ConfigurationWaiting  ConfigurationState = "Waiting" // for what Reason says; tried again by itself
+	ConfigurationWaiting  ConfigurationState = "Waiting" // for the cause in Reason; retried by itself
 )
 
 // Reasons of a ConfigurationAnswer, beside "" for Applied and Applying.
@@ -45,7 +45,7 @@ const (
 	ReasonUnhealthy      = "Unhealthy"          // Failed: units, kubelet or Node were not well in time
 	ReasonFailedEarlier  = "FailedEarlier"      // Failed: this generation failed before and is not tried again
 	ReasonInterrupted    = "Interrupted"        // Failed: the machine or the agent stopped in the middle
-	ReasonRestoreFailed  = "RestoreFailed"      // Failed: what the node had could not be put back either
+	ReasonRestoreFailed  = "RestoreFailed"      // Failed: the node's earlier configuration could not be restored either
 	ReasonNoTrustedKeys  = "NoTrustedKeys"      // Refused: /etc/ortet/config.json names no key
 	ReasonMachineUnknown = "MetadataUnreadable" // Waiting: the metadata service does not answer
 )
@@ -53,15 +53,16 @@ const (
 // ConfigurationLog separates the cause in an answer's message from the log of the unit.
 const ConfigurationLog = "; its log: "
 
-// A ConfigurationAnswer is what a node says of its configuration.
+// A ConfigurationAnswer is a node's report of its configuration.
 type ConfigurationAnswer struct {
 	Generation int64              `json:"generation"` // that the node has; 0 for none
 	Digest     string             `json:"digest,omitempty"`
 	Wanted     int64              `json:"wanted,omitempty"` // that State is about
 	State      ConfigurationState `json:"state"`
 	Reason     string             `json:"reason,omitempty"`
-	Message    string             `json:"message,omitempty"` // at most 1 KiB, without secrets
+	Message    string             `json:"message,omitempty"` // up to 1 KiB, without secrets
 	At         time.Time          `json:"at"`                // when State began
-	// Drift are paths of the configuration that another program or person changed since, at most 20.
+	// Drift are paths of the configuration that another program or person changed since, up
+	// to 20.
 	Drift []string `json:"drift,omitempty"`
 }

@@ -13,18 +13,18 @@ type GeneralizeLine struct {
 	Report   *GeneralizeReport `json:"report,omitempty"`
 }
 
-// GeneralizeOutcome says how generalising a disk ended.
+// GeneralizeOutcome is how generalising a disk ended.
 type GeneralizeOutcome string
 
 const (
 	// Generalized means: identity is removed and the scan found nothing that may not ship.
 	Generalized GeneralizeOutcome = "Generalized"
-	// SecretsFound means: the scan refused the disk; Findings says what it found.
+	// SecretsFound means: the scan refused the disk; Findings has what it found.
 	SecretsFound GeneralizeOutcome = "SecretsFound"
-	// DiskRefused means: the disk is not what was expected, or cannot be worked on
-	// safely; nothing on it was changed. Message says why.
+	// DiskRefused means: the disk is not what was expected, or cannot be worked on safely;
+	// nothing on it was changed. Message has the cause.
 	DiskRefused GeneralizeOutcome = "DiskRefused"
-	// GeneralizeFailed means: something else went wrong. Message says what.
+	// GeneralizeFailed means: something else went wrong. Message has the cause.
 	GeneralizeFailed GeneralizeOutcome = "Failed"
 )
 
@@ -35,10 +35,10 @@ type GeneralizeReport struct {
 	Donor   string            `json:"donor"`             // the donor's node name, as given
 	At      time.Time         `json:"at"`                // when the capture was begun, as given
 	Outcome GeneralizeOutcome `json:"outcome"`           //
-	Message string            `json:"message,omitempty"` // for a person; at most 2 KiB
+	Message string            `json:"message,omitempty"` // for a person; up to 2 KiB
 	OS      string            `json:"os,omitempty"`      // PRETTY_NAME of os-release
 	Removed int               `json:"removed"`           // paths removed or emptied
-	Bytes   int64             `json:"bytes"`             // what they held
+	Bytes   int64             `json:"bytes"`             // their size
 	// Findings are bounded; of each rule at least one is among them. More counts those
 	// that are not, SecretsRemoved the files that --remove-secrets deletes.
 	Findings       []SecretFinding `json:"findings,omitempty"`
@@ -59,13 +59,13 @@ type GeneralizeReport struct {
 	NoProtected []string `json:"noProtected,omitempty"`
 	// Ancestry is the line that was added to /var/log/ancestry.log.
 	Ancestry string `json:"ancestry,omitempty"`
-	// Resumed says that an earlier run of this capture had begun on this disk.
-	// Where Unsaved then says that it got to its end and its report is lost, the
-	// disk has to be made from the donor's snapshot again.
+	// Resumed means that an earlier run of this capture had begun on this disk. If Unsaved
+	// then shows that it got to its end and its report is lost, the disk has to be made
+	// from the donor's snapshot again.
 	Resumed bool `json:"resumed,omitempty"`
-	// DryRun says that nothing was changed; the rest is what would be.
+	// DryRun means that nothing was changed; the rest is what would be.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Partial says that an inspection of a running node ended at one of its limits:
+	// Partial means that an inspection of a running node ended at one of its limits:
 	// Findings are what it found until then.
 	Partial bool `json:"partial,omitempty"`
 	// Elsewhere lists folders of a running node that lie on another disk than its root, of
@@ -84,19 +84,19 @@ type GeneralizeReport struct {
 	Unscanned []string `json:"unscanned,omitempty"`
 	// Stores are where container runtimes keep image layers.
 	Stores []ImageStore `json:"stores,omitempty"`
-	// Mentions names files outside configuration and state that name the donor.
-	// They are harmless and told for completeness.
+	// Mentions names files outside configuration and state that name the donor. They are
+	// harmless and listed for completeness.
 	Mentions []string `json:"mentions,omitempty"`
 }
 
 // An ElsewhereFolder lies on another disk than the node's root.
 type ElsewhereFolder struct {
 	Path    string `json:"path"`
-	Bytes   int64  `json:"bytes"` // used on that file system; 0 where it does not say
+	Bytes   int64  `json:"bytes"` // used on that file system; 0 where unknown
 	Kubelet bool   `json:"kubelet,omitempty"`
 }
 
-// SecretClass says what may be done about a secret on the disk.
+// SecretClass is what may be done about a secret on the disk.
 type SecretClass string
 
 const (
@@ -117,14 +117,14 @@ type SecretFinding struct {
 	Class    SecretClass `json:"class"`
 	Rule     string      `json:"rule"`     // stable name of the rule, "kubelet-client-key"
 	Accepted bool        `json:"accepted"` // by --accept-pool-credentials or --accept-secret
-	// Removed says that --remove-secrets deletes the file from the copy; in a dry run,
+	// Removed means that --remove-secrets deletes the file from the copy; in a dry run,
 	// that it would.
 	Removed bool   `json:"removed,omitempty"`
 	Detail  string `json:"detail,omitempty"` // "line 12", why the file is not removed; never the value
 }
 
-// ImageStore is a folder of image layers. They are searched for the node's own secrets
-// by value, and for other kinds only where ByForm says so.
+// ImageStore is a folder of image layers. They are searched for the node's own secrets by
+// value, and for other kinds only where ByForm allows it.
 type ImageStore struct {
 	Path   string `json:"path"` // on the disk, absolute
 	Bytes  int64  `json:"bytes"`
@@ -161,7 +161,7 @@ func (r GeneralizeReport) Lacks() []UnsavedItem {
 	return all
 }
 
-// SealedKind says what a SealedItem holds.
+// SealedKind is what a SealedItem holds.
 type SealedKind string
 
 // The kinds of what is saved.

@@ -55,7 +55,7 @@ func ParseGeneralizeLine(line []byte) (GeneralizeLine, error) {
 	return l, nil
 }
 
-// Validate says what is wrong with a line; nil when nothing is.
+// Validate returns what is wrong with a line; nil when nothing is.
 func (l GeneralizeLine) Validate() error {
 	if (l.Progress == "") == (l.Report == nil) {
 		return errors.New("want either progress or a report")
@@ -66,7 +66,7 @@ func (l GeneralizeLine) Validate() error {
 	return l.Report.Validate()
 }
 
-// Validate says what is wrong with a report; nil when nothing is.
+// Validate returns what is wrong with a report; nil when nothing is.
 func (r GeneralizeReport) Validate() error {
 	switch r.Outcome {
 	case Generalized, SecretsFound, DiskRefused, GeneralizeFailed:

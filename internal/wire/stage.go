@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxStage bounds the times of a stage that is told in words.
+// maxStage bounds the times of a stage in a text.
 const maxStage = 24 * time.Hour
 
 // Words of a StageTime. An extension's status holds nothing but text, so that
@@ -19,9 +19,9 @@ const (
 	stageGoes  = " and has not ended"
 )
 
-// Text says when a stage ran, for people, to a tenth of a second: "took 1.2s,
-// until 34s after the kernel's start", or "began 3s after the kernel's start and
-// has not ended". ParseStageTime reads it.
+// Text returns when a stage ran, for people, to a tenth of a second: "took 1.2s, until 34s
+// after the kernel's start", or "began 3s after the kernel's start and has not ended".
+// ParseStageTime reads it.
 func (s StageTime) Text() string {
 	if s.End <= 0 {
 		return stageBegan + tenths(s.Begin) + stageAfter + stageGoes
@@ -34,9 +34,8 @@ func tenths(millis int64) string {
 	return (time.Duration(millis) * time.Millisecond).Round(100 * time.Millisecond).String()
 }
 
-// ParseStageTime reads the Text of a stage of this name. It may come from
-// anybody who is root on a machine: any other text, and times that no boot has,
-// give false.
+// ParseStageTime reads the Text of a stage of this name. It may come from anybody who is
+// root on a machine: any other text, and times that no boot has, return false.
 func ParseStageTime(name, text string) (StageTime, bool) {
 	if name == "" || checkText("stage", name, maxName) != nil {
 		return StageTime{}, false
@@ -59,7 +58,7 @@ func ParseStageTime(name, text string) (StageTime, bool) {
 	if !ok || !okTook || !okEnd || took > end {
 		return StageTime{}, false
 	}
-	// An end of 0 would say that it has not come.
+	// An end of 0 would mean that it has not come.
 	return StageTime{Name: name, Begin: (end - took).Milliseconds(), End: max(end.Milliseconds(), 1)}, true
 }
 

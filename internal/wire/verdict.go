@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Outcome says how a node's boot ended.
+// Outcome is how a node's boot ended.
 type Outcome string
 
 // The outcomes.
@@ -21,7 +21,7 @@ const (
 	TimedOut  Outcome = "TimedOut"  // at the deadline it had neither come up nor failed
 )
 
-// Owner says who can mend a failure.
+// Owner is who can repair a failure.
 type Owner string
 
 // The owners.
@@ -36,18 +36,18 @@ const (
 // of the catalogue's labels.
 const ReasonUnknown = "Unknown"
 
-// Verdict says whether a node came up in one boot, and if not, why. It holds no
-// secrets: whoever makes one redacts what it quotes.
+// Verdict reports whether a node came up in one boot, and if not, why. It holds no secrets:
+// whoever makes one redacts what it quotes.
 type Verdict struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason is a name of the catalogue (docs/reference/reasons.md); "" where Succeeded.
 	Reason string `json:"reason,omitempty"`
-	// Owner is "" where nothing names a cause: Succeeded, Unknown, and reasons that only say
+	// Owner is "" without a known cause: Succeeded, Unknown, and reasons that only name
 	// what did not happen.
 	Owner Owner `json:"owner,omitempty"`
-	// Retryable says that the same boot may succeed if it is tried again.
+	// Retryable means that the same boot may succeed in a retry.
 	Retryable bool   `json:"retryable,omitempty"`
-	Message   string `json:"message,omitempty"` // what happened, for a person; at most 1 KiB
+	Message   string `json:"message,omitempty"` // what happened, for a person; up to 1 KiB
 	Remedy    string `json:"remedy,omitempty"`  // what to do, one line
 	// Where it broke, as far as it is known.
 	Stage    string `json:"stage,omitempty"`    // "init-local", "init", "modules-config", "modules-final", "kubelet", "node", or a unit
@@ -119,7 +119,7 @@ func ParseVerdict(text []byte) (Verdict, error) {
 	return v, nil
 }
 
-// Validate says what is wrong with a verdict; nil when nothing is.
+// Validate returns what is wrong with a verdict; nil when nothing is.
 func (v Verdict) Validate() error {
 	switch v.Outcome {
 	case Succeeded, Failed, Degraded, TimedOut:
@@ -181,10 +181,10 @@ func camelCase(s string) bool {
 // consoleMark begins the line on the serial console.
 const consoleMark = "ortet.io/verdict"
 
-// ConsoleLine is the verdict in one line of printable ASCII of at most 1 KiB,
-// without evidence, for a serial console: the mark, the JSON, and its CRC-32 in
-// hexadecimal, since others write to the console at the same time. What does
-// not fit is left out: what was ignored, then the remedy, then the message.
+// ConsoleLine is the verdict in one line of printable ASCII of up to 1 KiB, without
+// evidence, for a serial console: the mark, the JSON, and its CRC-32 in hexadecimal, since
+// others write to the console at the same time. What does not fit is left out: what was
+// ignored, then the remedy, then the message.
 func (v Verdict) ConsoleLine() string {
 	v.Evidence, v.Stages = nil, nil
 	for _, shorten := range []func(){

@@ -60,8 +60,8 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	}
 	var taken error = &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
 	if before, known := c.remembered(name); known && !before.Instance.Equal(member.Instance) {
-		// It may have been forgotten since. Where nothing is remembered, the writing of
-		// the name tells.
+		// It may have been forgotten since. If nothing is remembered, the write of the name
+		// decides.
 		before, known, err := c.admission(ctx, name)
 		if err != nil {
 			return wire.Join{}, err
@@ -145,8 +145,8 @@ func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, n
 		if !node.Exists {
 			break // one that was registered since is as one that is registered next
 		}
-		// A Node that nobody reports for is written to all the same, by the controller
-		// of nodes' life cycle.
+		// A Node without a kubelet is written to all the same, by the controller of nodes'
+		// life cycle.
 		if err = c.clearNode(ctx, name, member); !errors.Is(err, errNodeChanged) {
 			break
 		}
@@ -154,7 +154,7 @@ func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, n
 	return err
 }
 
-// clearNode deletes a Node that another machine left, and gives back one of this
+// clearNode deletes a Node that another machine left, and undoes the marks on one of this
 // machine's own.
 func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Member) error {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -171,11 +171,11 @@ func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Membe
 	}
 	switch {
 	case known && !before.Instance.Equal(member.Instance):
-		// It may restart just now. If it is gone, the reaper frees its name.
+		// It may restart just now. If it is deleted, garbage collection frees its name.
 		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
 	case known && before.VMID != member.VMID && ready:
-		// Azure has another machine in its place. It may still say Ready of itself, and the
-		// Lease says whether anything does.
+		// Azure has another machine in its place. Its Node may still be Ready, and the
+		// Lease shows whether any kubelet lives.
 		heard, err := c.Heard(ctx, name)
 		if err != nil {
 			return err
@@ -229,9 +229,9 @@ func (c *Cluster) deleteNode(ctx context.Context, node *corev1.Node) error {
 
 var errNodeChanged = errors.New("it changed since it was read")
 
-// A token is what is kept of a bootstrap token beside its Secret: whose it is, and
-// who used it. It is a ConfigMap in Ortet's namespace, so that nobody has to read
-// kube-system's Secrets; the Secret itself has no say in what is signed.
+// A token is the record of a bootstrap token beside its Secret: whose it is, and which
+// client used it. It is a ConfigMap in Ortet's namespace, so that kube-system's Secrets
+// need not be readable; the Secret itself does not decide what is signed.
 type token struct {
 	id                                       string
 	node, vmID, instance, pool, distribution string
@@ -330,7 +330,7 @@ func (c *Cluster) tokenOfNode(ctx context.Context, node string) (token, bool, er
 // tokenSecretKey is of bootstrap tokens' Secrets.
 const tokenSecretKey = "token-secret"
 
-// makeToken makes a token in place of one that the name had, and gives its Secret. The
+// makeToken makes a token in place of one that the name had, and returns its Secret. The
 // version of t becomes that of its record.
 func (c *Cluster) makeToken(ctx context.Context, t *token) (*corev1.Secret, error) {
 	op, on := "make a token", "node "+t.node

@@ -79,7 +79,7 @@ func entrySize(text string) int {
 	return len(strings.Join(words[:min(len(words), entryLeast)], " ")) + len(" , 1790000000") + 2*fingerprintSize + len(" "+sealMark) + fingerprintSize
 }
 
-// How many words an entry has at least, and at most.
+// The minimum and maximum number of fields of an entry.
 const entryLeast, entryWords = 4, 6
 
 func uniformPrefix(pool fleet.ResourceID) string { return string(pool) + "/virtualMachines/" }

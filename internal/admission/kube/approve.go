@@ -44,7 +44,8 @@ func (r *run) decide(ctx context.Context, name string) error {
 		case apierrors.IsNotFound(err):
 			return nil
 		case apierrors.IsConflict(err):
-			// Somebody else decided, or it changed: by the next try the watch has told.
+			// Another client decided, or it changed: the watch delivers that before the
+			// next try.
 			return &fleet.Error{Op: "decide on a certificate request", Resource: "certificatesigningrequest " + name, Kind: fleet.KindConflict, Err: errors.New("it changed meanwhile")}
 		case err != nil:
 			return fail(ctx, "decide on a certificate request", "certificatesigningrequest "+name, err)
@@ -69,8 +70,8 @@ func (r *run) facts(ctx context.Context, ask csr) (facts, error) {
 	if node == "" || !ofKubelets(ask.signer) {
 		return f, nil
 	}
-	// The list of names is large, and kubelets of a pool ask at the same time: what is
-	// remembered will do where Azure says that it is so.
+	// The list of names is large, and kubelets of a pool ask at the same time: the cached
+	// admission is enough if Azure confirms it.
 	if f.admission, f.admitted = r.cluster.remembered(node); f.admitted {
 		if err := r.lookUp(ctx, &f); err != nil {
 			return f, err

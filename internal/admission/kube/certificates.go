@@ -13,17 +13,16 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// The API server says of who asks with a client certificate which one it was: the
-// SHA-256 of its DER, in hexadecimal. Source: Kubernetes 1.32 and later,
-// apiserver/plugin's authentication/request/x509.
+// The API server records which client certificate made a request: the SHA-256 of its DER,
+// in hexadecimal. Source: Kubernetes 1.32 and later, apiserver/plugin's
+// authentication/request/x509.
 const (
 	credentialID  = "authentication.kubernetes.io/credential-id"
 	ofCertificate = "X509SHA256="
 )
 
-// A fingerprint stands for a certificate: 16 bytes of the SHA-256 of its DER, in
-// base64. Half of the hash will do, since whoever looks for another certificate of
-// the same fingerprint has to have each one signed.
+// A fingerprint stands for a certificate: 16 bytes of the SHA-256 of its DER, in base64.
+// Half of the hash is enough, since each candidate for a collision has to be signed.
 type fingerprint string
 
 const (
@@ -38,8 +37,8 @@ func fingerprintOf(sum []byte) fingerprint {
 	return fingerprint(base64.RawURLEncoding.EncodeToString(sum[:fingerprintBytes]))
 }
 
-// askedWith returns the certificate with which a request was made; "" where the API
-// server does not say, as one older than 1.32.
+// askedWith returns the certificate with which a request was made; "" where the API server
+// does not record it, as one older than 1.32.
 func askedWith(spec certificatesv1.CertificateSigningRequestSpec) fingerprint {
 	said, ok := spec.Extra[credentialID]
 	if !ok {
@@ -65,9 +64,9 @@ type issued struct {
 	admitted time.Time
 }
 
-// grantedFor says that the approver granted a certificate to the machine since it was
-// admitted this time. Two admissions between which a kubelet lived are further apart
-// than clocks are.
+// grantedFor reports that the approver granted a certificate to the machine since it was
+// admitted this time. Two admissions between which a kubelet lived are further apart than
+// clocks are.
 func (c issued) grantedFor(a admitted) bool {
 	if a.VMID == "" || c.vmID != a.VMID {
 		return false
@@ -150,10 +149,9 @@ func (a admitted) keeping(last, before fingerprint) admitted {
 	return a
 }
 
-// mayAsk says whether what is asked with a certificate is asked by the machine that
-// was admitted, of which all are the certificates that can still be read. Without a
-// word about the certificate it cannot be told, nor of an admission by an earlier
-// version, which kept none: then the name has to do.
+// mayAsk reports whether a request with a certificate is by the admitted machine, of which
+// all are the certificates that can still be read. Without a record of the certificate, or
+// with an admission by an earlier version, which has none, the name has to be enough.
 func (a admitted) mayAsk(with fingerprint, all []issued) bool {
 	if with == "" || a.Certificates == "" {
 		return true
@@ -228,9 +226,9 @@ func (w *watched) issuedFor(node string) []issued {
 	return all
 }
 
-// keepCertificates writes which certificates count to the admissions of those names
-// for which new ones were signed, all at once. Until then, and where a replica died
-// between a signature and this, the requests themselves tell.
+// keepCertificates writes which certificates count to the admissions of those names for
+// which new ones were signed, all at once. Until then, and after a replica's death in
+// between, the requests themselves show it.
 func (c *Cluster) keepCertificates(ctx context.Context) error {
 	w := c.watched.Load()
 	if w == nil || !w.requests.HasSynced() {

@@ -46,7 +46,7 @@ const (
 	InstanceGone      = "InstanceGone"      // left: Azure has no such instance any more
 	OtherMachine      = "OtherMachine"      // left: the instance is another machine by now
 	OtherCertificate  = "OtherCertificate"  // left: asked with a certificate of an earlier machine of the name
-	NotItsAddress     = "NotItsAddress"     // left: a name or address that Azure does not give the instance
+	NotItsAddress     = "NotItsAddress"     // left: a name or address that the instance does not have in Azure
 	RequestUnreadable = "RequestUnreadable" // left, or denied where our token asks
 )
 
@@ -59,7 +59,8 @@ const (
 // maxRequest bounds a certificate request in PEM; kubelets' have about 600 bytes.
 const maxRequest = 4 << 10
 
-// clocks is how far those of the API servers and of the replicas are apart at most.
+// clocks is the maximum difference between the clocks of the API servers and of the
+// replicas.
 const clocks = time.Minute
 
 // A csr is what a decision needs of a CertificateSigningRequest.
@@ -189,7 +190,7 @@ func decideFirst(r csr, f facts) decision {
 		return decision{verb: Leave, reason: TokenUnknown, message: "the token is not in the group " + TokenGroup}
 	}
 	if f.token == nil {
-		// Where it is of our group, nobody else approves it either: its token ended
+		// If it is of our group, no other approver grants it either: its token ended
 		// meanwhile, or another installation made it.
 		return decision{verb: Leave, reason: TokenUnknown, message: "it is not a token that the admission server made"}
 	}
@@ -275,8 +276,7 @@ func decideOwn(r csr, f facts) decision {
 	return leave(NodeProven, "the machine is there, and the addresses are its own")
 }
 
-// subjectOfNode says that the subject holds a name and the nodes' group and nothing
-// else.
+// subjectOfNode reports that the subject has a name and the nodes' group and nothing else.
 func subjectOfNode(r *x509.CertificateRequest) bool {
 	return slices.Equal(r.Subject.Organization, []string{nodesGroup}) && len(r.Subject.Names) == 2
 }
@@ -285,8 +285,8 @@ func hasNames(r *x509.CertificateRequest) bool {
 	return len(r.DNSNames)+len(r.IPAddresses)+len(r.EmailAddresses)+len(r.URIs) > 0
 }
 
-// foreignName says which of a serving certificate's names is not the instance's; ""
-// where all are, and there is one.
+// foreignName returns which of a serving certificate's names is not the instance's; ""
+// where all are, and at least one exists.
 func foreignName(r *x509.CertificateRequest, node string, m fleet.Member) string {
 	if len(r.EmailAddresses)+len(r.URIs) > 0 {
 		return "it has mail addresses or URIs"
@@ -308,7 +308,7 @@ func foreignName(r *x509.CertificateRequest, node string, m fleet.Member) string
 	return ""
 }
 
-// usagesAre says that the usages are a kubelet's: with key encipherment for RSA, and
+// usagesAre reports that the usages are a kubelet's: with key encipherment for RSA, and
 // without it for other keys.
 func usagesAre(usages []certificatesv1.KeyUsage, auth certificatesv1.KeyUsage) bool {
 	got := slices.Clone(usages)
@@ -335,7 +335,7 @@ func shown(text string) string {
 	return text
 }
 
-// decided says that somebody decided already.
+// decided reports that the request is decided already.
 func decided(r *certificatesv1.CertificateSigningRequest) bool {
 	for _, condition := range r.Status.Conditions {
 		switch condition.Type {
@@ -367,7 +367,7 @@ func conditionOf(d decision) certificatesv1.CertificateSigningRequestCondition {
 }
 
 // grantedTo returns the vmId of the machine to which our approver granted a request, and
-// when it was admitted; "" where it did not. Conditions are written by nobody but who may approve.
+// when it was admitted; "" where it did not. Only approvers may write conditions.
 func grantedTo(r *certificatesv1.CertificateSigningRequest) (vmID, admitted string) {
 	for _, condition := range r.Status.Conditions {
 		ours := condition.Reason == "Ortet"+TokenProven || condition.Reason == "Ortet"+NodeProven

@@ -20,9 +20,9 @@ import (
 
 var _ admission.Desires = (*Cluster)(nil)
 
-// A desire is a ConfigMap of Ortet's namespace, one for each scale set whose capacity
-// is kept, so that evictions of one do not hold up another's. A person may delete it:
-// then the capacity that is found next is the desired one.
+// A desire is a ConfigMap of Ortet's namespace, one for each scale set whose capacity is
+// controlled, so that evictions of one do not delay another's. A user may delete it: then
+// the capacity that is read next is the desired one.
 const (
 	desirePurpose = "desired-capacity"
 	desireKey     = "desire"

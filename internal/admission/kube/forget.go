@@ -42,8 +42,8 @@ func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 			if other && strings.HasPrefix(found.Spec.ProviderID, azureScheme) {
 				return nil
 			}
-			// k3s's own cloud controller writes "k3s://NODE" where the kubelet says
-			// nothing: then it is what was admitted that counts.
+			// k3s's own cloud controller writes "k3s://NODE" where the kubelet sets
+			// nothing: then the admission counts.
 			unsure = other
 		}
 		if !freed {
@@ -67,8 +67,8 @@ func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 	return &fleet.Error{Op: "forget", Resource: "node " + node, Kind: fleet.KindConflict, Err: errBusy}
 }
 
-// freeName takes a name's admission away, if only says that it may, and its token, and
-// gives the certificate requests of until then.
+// freeName removes a name's admission, if only allows it, and its token, and returns the
+// certificate requests of until then.
 func (c *Cluster) freeName(ctx context.Context, node string, only func(admitted) bool) (requests []string, freed bool, err error) {
 	if requests, err = c.requestsFor(ctx, node); err != nil {
 		return nil, false, err
@@ -86,9 +86,9 @@ func (c *Cluster) freeName(ctx context.Context, node string, only func(admitted)
 	return requests, true, nil
 }
 
-// forgetRest deletes what a Node leaves behind, its certificate requests among them.
-// Those have to be looked for before its name is free: what is asked since is asked by
-// the next machine, and tells of its certificates.
+// forgetRest deletes a Node's leftovers, its certificate requests among them. These have to
+// be listed before its name is free: later requests are the next machine's, and evidence of
+// its certificates.
 func (c *Cluster) forgetRest(ctx context.Context, node string, requests []string) error {
 	for _, distribution := range []string{wire.K3s, wire.RKE2} {
 		if err := c.deletePassword(ctx, node, distribution); err != nil {

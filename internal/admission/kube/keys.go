@@ -33,8 +33,8 @@ func (c *Cluster) onKey(name string) string {
 	return "secret " + KeysNamespace(c.namespace) + "/" + name
 }
 
-// kept returns a Secret that the first replica makes, and that nobody changes afterwards:
-// a copy of the one of an earlier version, or else of what fresh gives.
+// kept returns a Secret that the first replica makes, and that is never changed afterwards:
+// a copy of the one of an earlier version, or else fresh's.
 func (c *Cluster) kept(ctx context.Context, name, purpose string, fresh func() (map[string][]byte, error)) (map[string][]byte, error) {
 	op, on := "read what the replicas share", c.onKey(name)
 	secrets := c.client.CoreV1().Secrets(KeysNamespace(c.namespace))
@@ -88,7 +88,7 @@ func (c *Cluster) dropEarlierKeys(ctx context.Context) error {
 	return err
 }
 
-// dropEarlierKey says whether there is one still.
+// dropEarlierKey reports whether one still exists.
 func (c *Cluster) dropEarlierKey(ctx context.Context, name string) (left bool, err error) {
 	op, on := "delete the key of an earlier version", "secret "+c.namespace+"/"+name
 	secrets := c.client.CoreV1().Secrets(c.namespace)

@@ -45,15 +45,15 @@ const fieldManager = "ortet"
 // Config is what a Cluster needs. REST, Server and CA are required, and Drainer for
 // Leave.
 type Config struct {
-	// REST says how to reach the API server. It is copied. Content type, and where
-	// they are zero timeout, user agent and the limit on requests, are set here.
+	// REST is how to reach the API server. It is copied. Content type, and where they are
+	// zero timeout, user agent and the limit on requests, are set here.
 	REST *rest.Config
 	// Namespace holds Ortet's own objects; "" means DefaultNamespace. The keys lie in
 	// KeysNamespace of it.
 	Namespace string
 	// Logger gets what is not an error for the caller; nil discards.
 	Logger *slog.Logger
-	// Identity says for people who made an object: "host/pid"; "" means "ortet".
+	// Identity names an object's maker for people: "host/pid"; "" means "ortet".
 	Identity string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -69,7 +69,7 @@ type Config struct {
 	CA []byte
 	// Drainer evicts the pods of a node that leaves.
 	Drainer cluster.Drainer
-	// Leases says whether a capture works on a pool: those of the captures' namespace.
+	// Leases shows whether a capture works on a pool: those of the captures' namespace.
 	Leases cluster.Leases
 	// Metrics gets the approver's figures; nil registers nowhere.
 	Metrics prometheus.Registerer

@@ -21,10 +21,10 @@ const (
 	leadRetry = 2 * time.Second
 )
 
-// Lead has run run while this replica leads, and again whenever it leads anew, until
-// ctx ends; then it gives ctx's error. run has to return when its context ends, which
-// is when this replica leads no more. identity is the replica's own, as its pod's
-// name. Its timing is the real clock's.
+// Lead runs run while this replica leads, and again whenever it is elected again, until ctx
+// ends; then it returns ctx's error. run has to return when its context ends, which is when
+// this replica leads no more. identity is the replica's own, as its pod's name. Its timing
+// is the real clock's.
 func (c *Cluster) Lead(ctx context.Context, identity string, run func(context.Context)) error {
 	for ctx.Err() == nil {
 		// The elector starts run on a goroutine of its own and does not wait for it.

@@ -18,11 +18,10 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// attempts bounds how often a write is tried anew where the object changed
-// meanwhile.
+// attempts limits the retries of a write after a conflict.
 const attempts = 8
 
-// Leave implements admission.Cluster. The first pod is told after three requests.
+// Leave implements admission.Cluster. The first pod is evicted after three requests.
 func (c *Cluster) Leave(ctx context.Context, node string, request wire.LeaveRequest) (wire.Leave, error) {
 	if err := request.Validate(); err != nil {
 		return wire.Leave{}, &fleet.Error{Op: "leave", Resource: "node " + node, Kind: fleet.KindInvalid, Err: err}
@@ -54,7 +53,7 @@ func (c *Cluster) Leave(ctx context.Context, node string, request wire.LeaveRequ
 	return wire.Leave{}, err
 }
 
-// mark cordons, taints, and takes out of load balancers, by one write. It gives the
+// mark cordons, taints, and takes out of load balancers, by one write. It returns the
 // Node's UID.
 func (c *Cluster) mark(ctx context.Context, name string, request wire.LeaveRequest) (types.UID, error) {
 	return c.changeNode(ctx, "mark a node that leaves", name, func(node *corev1.Node) (map[string]any, error) {
@@ -125,8 +124,8 @@ func leavingOf(node *corev1.Node) (wire.Leaving, bool) {
 	return m, true
 }
 
-// cameBack says that a node that left is Ready after another boot: what it left for
-// is over.
+// cameBack reports that a node that left is Ready after another boot: the cause of its
+// leave is over.
 func cameBack(node *corev1.Node) bool {
 	m, ok := leavingOf(node)
 	ready, _ := readiness(node)
@@ -141,9 +140,9 @@ func withoutLeaving(taints []corev1.Taint) []corev1.Taint {
 	return out
 }
 
-// changeNode patches a Node by what patch gives of it as it is, again where it
-// changed meanwhile, and gives its UID. A nil patch changes nothing. One that was made
-// under its name meanwhile is another, and fleet.KindNotFound.
+// changeNode applies the patch that the function computes from the current Node, with
+// retries after conflicts, and returns its UID. A nil patch changes nothing. A Node that
+// was made under its name meanwhile is another, and fleet.KindNotFound.
 func (c *Cluster) changeNode(ctx context.Context, op, name string, patch func(*corev1.Node) (map[string]any, error)) (uid types.UID, err error) {
 	nodes, on := c.client.CoreV1().Nodes(), "node "+name
 	var last error

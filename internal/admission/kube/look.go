@@ -13,10 +13,10 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// How often Azure is asked for one machine that asks for certificates. A kubelet asks
-// for two when it starts, and then by the month; but who has its certificate may ask as
-// often as the API server lets it. A look waits its turn among those at that instance,
-// of which there are few a minute, and everybody's requests would wait behind it.
+// The rate of reads in Azure for one machine that requests certificates. A kubelet requests
+// two when it starts, and then by the month; but a certificate's holder may ask as often as
+// the API server permits. A read queues among the few per minute of that instance, and all
+// requests would wait behind it.
 const (
 	lookEvery = 15 * time.Second // refills one
 	lookBurst = 6
@@ -24,8 +24,8 @@ const (
 	maxLooked = 4096          // machines that are known
 )
 
-// looks are the approver's at Azure. Beyond a machine's part the last answer has to do, if
-// it was asked for no longer than lookFor ago.
+// looks are the approver's reads in Azure. Beyond a machine's quota the last answer counts,
+// if it was requested no longer than lookFor ago.
 type looks struct {
 	directory admission.Directory
 	now       func() time.Time
@@ -34,8 +34,8 @@ type looks struct {
 	by map[machine]*looked
 }
 
-// A machine is an instance and its vmId: what is known of one says nothing of the next
-// in its place.
+// A machine is an instance and its vmId: knowledge of one does not apply to the next in its
+// place.
 type machine struct {
 	instance fleet.ResourceID
 	vmID     string
@@ -43,7 +43,7 @@ type machine struct {
 
 type looked struct {
 	limiter *rate.Limiter
-	at      time.Time     // of the last look that was answered
+	at      time.Time     // of the last read that was answered
 	member  *fleet.Member // nil where Azure had none
 }
 

@@ -23,7 +23,7 @@ const NamesName = "ortet-admitted"
 // maxNames bounds the ConfigMap, in bytes: the API server takes 1 MiB of an object.
 const maxNames = 1<<20 - 64<<10
 
-// writeTimeout bounds the writing of a batch, whose callers may have gone.
+// writeTimeout bounds the writing of a batch, whose callers may have hung up.
 const writeTimeout = 30 * time.Second
 
 // names writes the ConfigMap of names in batches: what is asked while a write is
@@ -53,8 +53,8 @@ func (n *names) saw(m *corev1.ConfigMap) {
 // A nameChange sets one name or takes it away.
 type nameChange struct {
 	name string
-	// set gives what is to be there in place of what is; nil takes the name away. It
-	// may be called more than once, and has to be pure.
+	// set returns the new value for the present one; nil removes the name. It may be called
+	// more than once, and has to be pure.
 	set func(now admitted) admitted
 	// only keeps the change from what is there otherwise; nil is always.
 	only func(admitted) bool
@@ -65,7 +65,7 @@ type nameChange struct {
 	barred bool // the key unless is present; valid after done
 }
 
-// change asks for it and returns once it is written. It reports whether it held.
+// change requests a change and returns once it is written. It reports whether it held.
 func (n *names) change(ctx context.Context, change *nameChange) (bool, error) {
 	if err := n.changeAll(ctx, []*nameChange{change}); err != nil {
 		return false, err
@@ -223,7 +223,7 @@ func apply(s *seal, before *corev1.ConfigMap, batch []*nameChange) (next *corev1
 		text, there := next.Data[c.name]
 		var now admitted
 		if there {
-			// What cannot be read, or was forged, is replaced, and never held for something else.
+			// An unreadable or forged entry is replaced, and never taken for another.
 			now, _ = s.parse(c.name, text, pools)
 		}
 		if c.barred = has(s, next, c.unless, pools); c.barred {
@@ -270,7 +270,7 @@ func has(s *seal, m *corev1.ConfigMap, name string, pools []string) bool {
 	return err == nil && a.VMID != ""
 }
 
-// sizeOf is about what an object takes at most, in bytes.
+// sizeOf estimates the maximum size of an object, in bytes.
 func sizeOf(m *corev1.ConfigMap) int {
 	size := len(m.Annotations[annotationPools])
 	for name, entry := range m.Data {

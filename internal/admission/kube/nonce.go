@@ -46,7 +46,7 @@ func (c *Cluster) Authority(ctx context.Context, fresh func() (certificate, key 
 	return data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], nil
 }
 
-// clientCAs is where every API server tells how it authenticates.
+// clientCAs is where every API server publishes how it authenticates.
 const clientCAs = "extension-apiserver-authentication"
 
 // ClientCAs implements admission.Keys.
@@ -63,7 +63,7 @@ func (c *Cluster) ClientCAs(ctx context.Context) ([]byte, error) {
 	return []byte(bundle), nil
 }
 
-// labelSpentUntil is the minute of the epoch by whose end a spent nonce has run out.
+// labelSpentUntil is the minute of the epoch by whose end a used nonce has expired.
 const labelSpentUntil = "ortet.io/spent-until"
 
 // Spend implements admission.Cluster: it is the creation of a Lease.

@@ -23,7 +23,7 @@ const unsealedFor = time.Hour
 
 const (
 	sealSize    = 16  // bytes of the HMAC-SHA256
-	sealMark    = "=" // begins the last word of an entry
+	sealMark    = "=" // begins the last field of an entry
 	sealDataKey = "seal"
 )
 
@@ -86,7 +86,7 @@ func (s *seal) sum(kind string, parts ...string) []byte {
 	return h.Sum(nil)[:sealSize]
 }
 
-// believes says whether a seal is that of the parts. A record without one is believed
+// believes reports whether a seal is that of the parts. A record without one is believed
 // while those of an earlier version count.
 func (s *seal) believes(sealed, kind string, parts ...string) bool {
 	if sealed == "" {
@@ -147,7 +147,7 @@ func (a admitted) parts(name string) []string {
 	return []string{name, a.VMID, string(a.Pool), string(a.Instance), a.At.UTC().Format(time.RFC3339Nano), a.Certificates, a.Newest.UTC().Format(time.RFC3339)}
 }
 
-// unsealed says whether an entry is of a version that did not seal them.
+// unsealed reports whether an entry is of a version that did not seal them.
 func unsealed(text string) bool { return text != "" && !strings.Contains(text, " "+sealMark) }
 
 // sealEntries seals the entries of an earlier version, while those count.

@@ -16,17 +16,16 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// LabelTold says what a ConfigMap in Ortet's namespace holds that a node told:
-// ToldVerdict or ToldBoot, which is also the key of its JSON. It is annotated with
-// ortet.io/node, vm-id, instance and pool. Who takes it deletes it.
+// LabelTold is the kind of a node's report in a ConfigMap of Ortet's namespace: ToldVerdict
+// or ToldBoot, which is also the key of its JSON. It is annotated with ortet.io/node,
+// vm-id, instance and pool. Its reader deletes it.
 const (
 	LabelTold   = "ortet.io/told"
 	ToldVerdict = "verdict"
 	ToldBoot    = "boot"
 )
 
-// Bounds of what nodes told and nobody took. A machine has at most one of each kind,
-// the latest.
+// Limits of unread reports. A machine has up to one of each kind, the latest.
 const (
 	maxTold     = 1000
 	maxToldSize = 256 << 10 // bytes of JSON
@@ -74,7 +73,7 @@ func (c *Cluster) Tell(ctx context.Context, member fleet.Member, verdict *wire.V
 	return fail(ctx, op, "configmap "+c.namespace+"/"+m.Name, err)
 }
 
-// sweepTold deletes what nobody took in time, and the oldest of too much.
+// sweepTold deletes reports that were not read in time, and the oldest beyond the limits.
 func (c *Cluster) sweepTold(ctx context.Context) error {
 	maps := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.namespace)
 	var all []metav1.PartialObjectMetadata

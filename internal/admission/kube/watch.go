@@ -24,7 +24,7 @@ import (
 type Decided struct {
 	Request string // name of the CertificateSigningRequest
 	Signer  string
-	By      string // who asks
+	By      string // the client
 	Node    string // "" where it is for none that we know
 	Verb    Verb
 	Reason  string
@@ -188,11 +188,11 @@ type run struct {
 	queue   workqueue.TypedRateLimitingInterface[task]
 }
 
-// Run watches until ctx ends: it approves kubelets' certificates, ends tokens whose
-// Node is Ready or that ran out, gives back what Leave marked on a node that came
-// back, writes down which certificates count, and sweeps spent nonces and old reports. It may be called once. Of several
-// replicas one is enough; more do no harm. audit is called for each decision, from
-// many goroutines. It gives nil at ctx's end, and an error where it cannot begin.
+// Run watches until ctx ends: it approves kubelets' certificates, ends tokens whose Node is
+// Ready or that expired, undoes Leave's marks on a node that came back, records which
+// certificates count, and deletes used nonces and old reports. It may be called once. One
+// of several replicas is enough; more are harmless. audit is called for each decision, from
+// many goroutines. It returns nil at ctx's end, and an error where it cannot begin.
 func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit func(Decided)) error {
 	if err := c.Prepare(ctx); err != nil {
 		return err
@@ -320,8 +320,8 @@ func (r *run) next(ctx context.Context) bool {
 	return true
 }
 
-// endIfDone ends a token whose Node is Ready or whose time is up. It
-// asks anew, since what is watched may be from before the token was made.
+// endIfDone ends a token whose Node is Ready or whose time is up. It reads again, since
+// what is watched may be from before the token was made.
 func (c *Cluster) endIfDone(ctx context.Context, id string) error {
 	t, known, err := c.tokenByID(ctx, id)
 	if err != nil || !known {
@@ -355,14 +355,14 @@ func (r *run) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep deletes spent nonces that ran out, what nodes told that nobody took, and keys of
-// an earlier version once their copies will do, and
-// where Run runs it writes down which certificates count. Run does so once a minute.
+// Sweep deletes expired nonces, unread reports, and keys of an earlier version once their
+// copies are complete, and where Run runs it records which certificates count. Run does so
+// once a minute.
 func (c *Cluster) Sweep(ctx context.Context) error {
 	return errors.Join(c.sealEntries(ctx), c.keepCertificates(ctx), c.sweepNonces(ctx), c.sweepTold(ctx), c.dropEarlierKeys(ctx))
 }
 
-// Synced says that Run runs, and saw what it watches once.
+// Synced reports that Run runs, and has seen what it watches once.
 func (c *Cluster) Synced() bool {
 	w := c.watched.Load()
 	return w != nil && w.requests.HasSynced() && w.nodes.HasSynced() && w.tokens.HasSynced()

@@ -12,21 +12,21 @@ import (
 const (
 	// worthwhile is what advice has to save.
 	worthwhile = second / 20
-	// long is what work that has to be done takes where there is something to say of it.
+	// long is the least duration of necessary work that advice mentions.
 	long = 3 * second
 	// mostAdvice bounds the replays of one boot; what is on the path longest is
 	// looked at first.
 	mostAdvice = 16
 )
 
-// advise says what would make such a boot faster, by replays of it.
+// advise returns what would make such a boot faster, by replays of it.
 func (b *boot) advise(g *graph, path []Step) []Advice {
 	times := make([]wire.Micros, 0, len(g.moments))
 	onPath, base := b.onPath(path)
 	total := b.duration(b.end - b.origin)
 	var out []Advice
 	add := func(a Advice, end wire.Micros) {
-		// What the replay gains before the origin, nobody gains.
+		// A replay's gain before the origin is no gain to the user.
 		a.Saves = min(b.end-end, b.end-b.origin)
 		if a.Saves >= worthwhile {
 			out = append(out, a)
@@ -116,7 +116,7 @@ func (b *boot) shorter(onPath map[int32]wire.Micros) []int32 {
 // whose command is all that takes time: units and the innermost parts are what a
 // reader can change.
 func (b *boot) telling(base []int32, onPath map[int32]wire.Micros) []int32 {
-	const nearly = 10 // all but one of so many
+	const nearly = 10 // all but a tenth
 	wraps := func(whole, part wire.Micros) bool { return part >= whole-whole/nearly }
 	return slices.DeleteFunc(base, func(i int32) bool {
 		if b.items[i].unit != nil {
@@ -281,7 +281,7 @@ func (b *boot) adviseKubelet(g *graph, path []Step, times []wire.Micros, add fun
 		return
 	}
 	a := Advice{Class: Base, Spans: spans, Unit: "kubelet.service",
-		// That such a kubelet has no waits of its own, nothing tells.
+		// No evidence shows that such a kubelet has no waits of its own.
 		Uncertainty: max(b.items[anchor].about, waits),
 		Do:          "put the kubelet and its unit into the image, enabled, with After=" + strings.Join(after, " ") + " and Wants=network-online.target only; give it its configuration by user data (`ortet-node join`)"}
 	stays := ""

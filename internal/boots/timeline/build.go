@@ -7,9 +7,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Build makes the timeline of a boot. It always makes one: what is not known is
-// told in Missing. The report is not changed; the timeline shares its strings.
-// It takes time that is nearly linear in the units, their edges and the spans.
+// Build makes the timeline of a boot, always; what is unknown is in Missing. The report is
+// not changed; the timeline shares its strings. It takes time that is nearly linear in the
+// units, their edges and the spans.
 func Build(r wire.BootReport, c Cloud) Timeline {
 	b := analyse(&r, c)
 	t := b.timeline()
@@ -31,7 +31,7 @@ func analyse(r *wire.BootReport, c Cloud) *boot {
 	return b
 }
 
-// findEnd says what the boot ended with.
+// findEnd sets what the boot ended with.
 func (b *boot) findEnd() {
 	if i, ok := b.byID[idNode]; ok {
 		b.ends(i, "node Ready", true)
@@ -155,7 +155,7 @@ func (b *boot) stuck() {
 // waits in a pool: nothing that it does otherwise takes minutes.
 const pooled = 120 * second
 
-// findOrigin says where the boot begins.
+// findOrigin sets where the boot begins.
 func (b *boot) findOrigin() {
 	b.origin, b.originIs = 0, "kernel started"
 	s := &b.report.System
@@ -215,7 +215,7 @@ func (b *boot) handedOver() {
 			return // cloud-init found that it was not
 		}
 		if told && kind == "" && reported == maxTime {
-			return // what took so long is told, as a network that does not answer, and no pool
+			return // the cause is in the report, as a network that does not answer, and it is no pool
 		}
 		i, ok := b.byUnit["cloud-init-local.service"]
 		if !ok {

@@ -27,15 +27,15 @@ const (
 )
 
 const (
-	// queued is how long systemd takes at most to get to a job that nothing holds.
+	// queued is the longest time that systemd takes to get to a job that waits for nothing.
 	queued = second / 50
-	// goalState is how often the agent looks for something to do, with what the
-	// look itself takes. Source: WALinuxAgent, GOAL_STATE_PERIOD_DEFAULT, 6 s.
+	// goalState is the agent's poll interval, with the duration of a poll. Source:
+	// WALinuxAgent, GOAL_STATE_PERIOD_DEFAULT, 6 s.
 	goalState = 8 * second
 )
 
-// cause is what held i from start to end, and what shows it. It is "" where
-// nothing in the evidence does. last is what i came after, -1: nothing.
+// cause is what delayed i from start to end, and its evidence. It is "" without evidence.
+// last is what i came after, -1: nothing.
 func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence string) {
 	it := &b.items[i]
 	if u := it.unit; u != nil {
@@ -52,7 +52,7 @@ func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence str
 		return cause, evidence
 	}
 	if (it.source == sourceCSE || it.source == sourceAgent && (it.name == "goal-state" || isOrIn(it.name, "extensions") || isOrIn(it.name, "extension"))) &&
-		end-start <= goalState && (last < 0 || b.items[last].name != "exthandler-start") { // its first look is at once
+		end-start <= goalState && (last < 0 || b.items[last].name != "exthandler-start") { // its first poll is at once
 		return causeGoal, "the agent looks every 6 s, and had nothing else to do"
 	}
 	if it.unit == nil {
@@ -69,8 +69,7 @@ func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence str
 	return b.released(i, start, end)
 }
 
-// ran is for what a program does that its unit has started: what it does not tell
-// of is its own.
+// ran is for what a program does that its unit has started: its unreported time is its own.
 func (b *boot) ran(it *item, last int32, start, end wire.Micros) (cause, evidence string) {
 	switch {
 	case end-start <= it.about:
@@ -103,7 +102,7 @@ func (b *boot) triggered(it *item) (cause, evidence string) {
 	return "", ""
 }
 
-// during looks for what went on for most of a wait and holds others by its kind.
+// during searches for a span that covers most of a wait and delays others by its kind.
 func (b *boot) during(i int32, start, end wire.Micros) (cause, evidence string) {
 	best := (end - start) / 2
 	for k := range b.items {
@@ -168,8 +167,8 @@ func (b *boot) holds(x *item) string {
 	return ""
 }
 
-// released looks for a unit after whose end i began at once, though it is not
-// ordered after it by what is known: systemd held i's job for that one's.
+// released searches for a unit after whose end i began at once, without a known ordering
+// after it: systemd delayed i's job for that one's.
 func (b *boot) released(i int32, start, end wire.Micros) (cause, evidence string) {
 	best := int32(-1)
 	for k := range b.items {

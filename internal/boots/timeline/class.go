@@ -2,7 +2,7 @@ package timeline
 
 import "strings"
 
-// A Rule says where the work of some spans belongs, and why.
+// A Rule classes the work of some spans, with the reason.
 type Rule struct {
 	// Match is a span's ID ("unit/kubelet.service", "cloud-init/modules-final/..."),
 	// in which "*" stands for anything; "_" and "-" are one.
@@ -189,7 +189,7 @@ const onlineSooner = "wait only for the interface that the node needs (systemd-n
 // unclassified is the rule for the rest.
 var unclassified = Rule{Match: "*", Class: Node, Why: "nothing shows that it is the same on every node"}
 
-// classOf is the rule for a span; known tells that it is one of the table.
+// classOf is the rule for a span; known means that it is one of the table.
 func classOf(id string, kind Kind) (rule *Rule, known bool) {
 	id = plainID(id)
 	for i := range rules {
@@ -213,8 +213,8 @@ func (b *boot) rule(i int32) *Rule {
 	return it.rule
 }
 
-// plainID is an ID as rules see it: in small letters, "_" as "-", and without the
-// number of one that came again.
+// plainID is an ID in the form of rules: in lower case, "_" as "-", and without the number
+// of a repeated one.
 func plainID(id string) string {
 	if i := strings.LastIndexByte(id, '#'); i > 0 && !strings.HasPrefix(id, unitPrefix) {
 		id = id[:i]
@@ -222,7 +222,7 @@ func plainID(id string) string {
 	return strings.ReplaceAll(strings.ToLower(id), "_", "-")
 }
 
-// matches tells whether s is of a pattern in which "*" stands for anything.
+// matches reports whether s matches a pattern in which "*" stands for anything.
 func matches(pattern, s string) bool {
 	for {
 		star := strings.IndexByte(pattern, '*')

@@ -10,9 +10,9 @@ import (
 
 const (
 	second = wire.Micros(1e6)
-	// stepAtLeast and driftOf say which change of the offset between two readings
-	// is a step: a clock that is disciplined drifts by 500 ppm at most, and is then
-	// read a moment after the other.
+	// stepAtLeast and driftOf define which change of the offset between two readings is a
+	// step: a disciplined clock drifts by up to 500 ppm, and is then read a moment after
+	// the other.
 	stepAtLeast = second / 10
 	driftOf     = 500
 	// synchronised is how far apart clocks may be that are called synchronised.
@@ -30,7 +30,7 @@ type axis struct {
 	offset  wire.Micros
 	about   wire.Micros // uncertainty of offset
 	known   bool
-	guessed bool // nothing tells of the kernel's start, and 0 is the first time told
+	guessed bool // the kernel's start is unknown, and 0 is the first time in the report
 	how     string
 	cloud   shift
 	cluster shift
@@ -118,7 +118,7 @@ func (a *axis) anchor(r *wire.BootReport) {
 	}
 }
 
-// counts tells whether anything in a report counts from the kernel's start.
+// counts reports whether anything in a report counts from the kernel's start.
 func counts(r *wire.BootReport) bool {
 	for i := range r.Spans {
 		if r.Spans[i].Clock == wire.ClockMonotonic {
@@ -259,7 +259,7 @@ func (s *shift) how() string {
 	return how
 }
 
-// clocks are what is told of the clocks that were brought to the axis.
+// clocks are the clocks that were brought to the axis.
 func (a *axis) clocks(cloud, cluster bool) []Clock {
 	if !a.known {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Alpha is the chance of calling a difference significant that is none: of the
-// whole list of stages, and of the whole list of spans.
+// Alpha is the probability of calling a difference significant that is none: of the whole
+// list of stages, and of the whole list of spans.
 const Alpha = 0.05
 
-// noticed is by how much medians have to differ for a span or stage to be
-// compared: below, nobody would do anything about it.
+// noticed is the least difference of medians for a span or stage to be compared: below it,
+// no user would act.
 const noticed = second / 100
 
 // mostCompared bounds the spans of a Difference.
@@ -44,9 +44,9 @@ type Change struct {
 	A    wire.Micros `json:"aUsec"` // medians
 	B    wire.Micros `json:"bUsec"`
 	By   wire.Micros `json:"byUsec"` // B less A
-	// P is the chance of such a difference, or a greater one, if both sets were of
-	// the same kind (Mann-Whitney U test, both sides), corrected for the number of
-	// comparisons in its list (Holm). 1 where no test was possible.
+	// P is the probability of such a difference, or a greater one, if both sets were of the
+	// same kind (Mann-Whitney U test, both sides), corrected for the number of comparisons
+	// in its list (Holm). 1 where no test was possible.
 	P           float64 `json:"p"`
 	Significant bool    `json:"significant"`
 }

@@ -11,9 +11,9 @@ import (
 // graph is what the end of a boot came of: moments, each after others, with what
 // lay between the last of those and it.
 //
-// A moment's time is the latest of its causes' times plus its lag. With every lag
-// as it was, that gives each moment the time that it had; with the lags of some
-// span left out, the times that the boot would have had without it.
+// A moment's time is the latest of its causes' times plus its lag. With every lag as it
+// was, that returns each moment's own time; with the lags of some span left out, the times
+// that the boot would have had without it.
 type graph struct {
 	b       *boot
 	moments []moment // causes stand before what they cause
@@ -44,7 +44,7 @@ type moment struct {
 	to    int32
 	last  int32 // the last cause; -1: none
 	item  int32
-	owner int32 // the item that the lag was time of; -1: nobody's, the item waited
+	owner int32 // the item that the lag was time of; -1: of none, the item waited
 }
 
 // newGraph makes the graph of all that an item's end came of.
@@ -58,8 +58,8 @@ func (b *boot) newGraph(item int32) *graph {
 	return g
 }
 
-// unfinished marks a moment whose causes are being looked for: it cannot be a
-// cause of its own, whatever the units' ordering says.
+// unfinished marks a moment whose causes are being searched for: it cannot be a cause of
+// its own, whatever the units' ordering.
 const (
 	unfinished = int32(-1)
 	unseen     = int32(-2)

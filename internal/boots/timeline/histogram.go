@@ -11,8 +11,8 @@ import (
 const RelativeError = 0.01
 
 const (
-	// growth is the ratio of a bucket's bounds; the value told for a bucket is off
-	// by at most RelativeError from each value in it.
+	// growth is the ratio of a bucket's bounds; a bucket's value is off by up to
+	// RelativeError from each value in it.
 	growth = (1 + RelativeError) / (1 - RelativeError)
 	// buckets reach from 1 µs to more than 100 days; what is longer counts as that.
 	buckets = 1500

@@ -132,7 +132,7 @@ func (b *boot) allocation(boots wire.Micros) {
 // maxBoot is beyond any boot.
 const maxBoot = 7 * 24 * 3600 * second
 
-// cluster makes what the cluster tells.
+// cluster makes the spans of the cluster.
 func (b *boot) cluster() {
 	c := &b.cloud
 	if c.NodeCreated.IsZero() && c.NodeReady.IsZero() && c.FirstPod.IsZero() && c.Provisioned.IsZero() {

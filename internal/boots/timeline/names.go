@@ -34,23 +34,25 @@ var kubelets = []string{"kubelet.service", "k3s-agent.service", "k3s.service", "
 
 func isKubelet(unit string) bool { return slices.Contains(kubelets, unit) }
 
-// isRegistration tells the kubelet's span that ends when its Node is registered.
+// isRegistration reports whether it is the kubelet's span that ends when its Node is
+// registered.
 func isRegistration(name string) bool {
 	return name == "register" || name == "startup/registration"
 }
 
-// isHandOver tells the spans of cloud-init at whose end a preprovisioned machine
-// was handed over.
+// isHandOver reports whether it is a span of cloud-init at whose end a preprovisioned
+// machine was handed over.
 func isHandOver(name string) bool {
 	return strings.Contains(name, "wait-for-media-disconnect-connect") || strings.Contains(name, "wait-for-nic-attach")
 }
 
-// isPoolWait tells the spans of cloud-init in which a preprovisioned machine waits.
+// isPoolWait reports whether it is a span of cloud-init in which a preprovisioned machine
+// waits.
 func isPoolWait(name string) bool {
 	return isHandOver(name) || strings.Contains(name, "wait-for-nic-detach")
 }
 
-// runsCommands tells what starts other programs, units among them.
+// runsCommands reports whether it starts other programs, units among them.
 func runsCommands(it *item) bool {
 	switch it.source {
 	case sourceAgent, sourceCSE, sourceAKS:

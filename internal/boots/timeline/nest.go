@@ -7,8 +7,8 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// slack is by how much a span may reach beyond what it is a part of: a program
-// writes its log a moment after what it tells.
+// slack is by how much a span may reach beyond what it is a part of: a program writes its
+// log a moment after the event.
 const slack = second / 10
 
 // nest finds what each item is a part of. What is a part is also a part in time;
@@ -74,8 +74,8 @@ func (b *boot) within(i, p int32) int32 {
 	return p
 }
 
-// named finds the part's whole by the name that its source gives, or that its own
-// name begins with: of several, the last that began before it.
+// named finds the part's whole by the name in its source, or that its own name begins with:
+// of several, the last that began before it.
 func (b *boot) named(i int32, of []int32) int32 {
 	s := b.items[i].span
 	want := s.Parent
@@ -238,13 +238,13 @@ func (b *boot) starters() []int32 {
 	return out
 }
 
-// unqueued is how long systemd takes at most to start a unit that nothing holds:
-// beyond, something else started it, or held it.
+// unqueued is the longest time that systemd takes to start a unit that waits for nothing:
+// beyond, something else started or delayed it.
 const unqueued = second / 10
 
-// startedBy adds an edge from the program that ran when a service began, where
-// what it was ordered after was long done: a script extension that starts the
-// kubelet. It is a conclusion, and is told as such.
+// startedBy adds an edge from the program that ran when a service began, where what it was
+// ordered after was long done: a script extension that starts the kubelet. It is a
+// conclusion, and marked as such.
 func (b *boot) startedBy(i int32, starters []int32) {
 	it := &b.items[i]
 	if len(starters) == 0 || !strings.HasSuffix(it.name, ".service") || it.kind != KindUnit {
@@ -284,7 +284,7 @@ func (b *boot) startedBy(i int32, starters []int32) {
 	it.detail = text
 }
 
-// isPart tells whether i is a part of p, or p itself.
+// isPart reports whether i is a part of p, or p itself.
 func (b *boot) isPart(i, p int32) bool {
 	for ; i >= 0; i = b.items[i].parent {
 		if i == p {
@@ -294,8 +294,8 @@ func (b *boot) isPart(i, p int32) bool {
 	return false
 }
 
-// loose orders what has no whole and is no unit: after its unit, what its source
-// told before, and what it needs by what it is.
+// loose orders what has no whole and is no unit: after its unit, its source's earlier
+// spans, and what it needs by its kind.
 func (b *boot) loose(i int32, before map[string][]int32) {
 	it := &b.items[i]
 	add := func(d int32) {
@@ -338,8 +338,8 @@ func (b *boot) loose(i int32, before map[string][]int32) {
 		add(find(idNode))
 		b.each(func(_ int32, x *item) bool { return x.kind == KindPull }, i, add)
 	case it.kind == KindPull:
-		// Pods come to a node that is registered; what is pulled sooner is the
-		// kubelet's own, or a static pod's.
+		// Pods come to a node that is registered; earlier pulls are the kubelet's own, or a
+		// static pod's.
 		for _, id := range []string{sourceKubelet + "/register", sourceKubelet + "/startup/registration", idCreated} {
 			if d := find(id); d >= 0 && b.items[d].end <= it.start {
 				add(d)

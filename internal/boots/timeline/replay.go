@@ -4,7 +4,7 @@ import "github.com/ortet/ortet/internal/wire"
 
 // change is what is different in a replay.
 type change struct {
-	without []bool // by item: took no time; what it waited before it is kept, since nothing tells that it was its own
+	without []bool // by item: took no time; what it waited before it is kept, without evidence that this was its own
 	started int32  // the moment that comes after nothing but the time below; -1: none
 	at      wire.Micros
 	unheld  func(m *moment) bool // began as soon as what it came after had ended
@@ -27,7 +27,7 @@ func (g *graph) replay(c change, times []wire.Micros) wire.Micros {
 		}
 		at := -maxTime
 		for _, cause := range g.causes[m.from:m.to] {
-			// One may be told a little after what it caused.
+			// A cause may be logged a little after its effect.
 			at = max(at, times[cause]-max(0, g.moments[cause].at-m.at))
 		}
 		lag := m.lag

@@ -23,8 +23,8 @@ type item struct {
 	parent           int32
 	result, detail   string
 	rule             *Rule
-	starter          int32 // what ran, and is held to have started it
-	aside            bool  // it is told, and nothing came of it
+	starter          int32 // what ran, and counts as what started it
+	aside            bool  // it was reported, without effect
 }
 
 // boot is one boot while it is analysed.
@@ -52,7 +52,7 @@ type boot struct {
 	complete bool
 }
 
-// Names of the spans that are made here, and not told by a source.
+// Names of the spans that are made here, without a source.
 const (
 	idRequest  = "azure/request"
 	idCreate   = "azure/create"
@@ -79,8 +79,8 @@ const unitPrefix = "unit/"
 // chain leads to.
 const chainRoot = "chain-root"
 
-// stageUnits are the units that cloud-init's stages and others' spans run in,
-// where the span does not say so; the first that is there counts.
+// stageUnits are the units that cloud-init's stages and others' spans run in, where the
+// span does not name one; the first that exists counts.
 var stageUnits = []struct {
 	source, name string
 	units        []string
@@ -106,8 +106,8 @@ const (
 	sourceAPT       = "apt"
 )
 
-// enclosing says within which other sources' spans a source's lie: the one that is
-// there first.
+// enclosing returns within which other sources' spans a source's are: the first that
+// exists.
 func enclosing(source string) []string {
 	switch source {
 	case sourceAKS:
@@ -201,7 +201,7 @@ func (b *boot) collect() {
 	b.sort()
 }
 
-// lastKnown is the last moment that anything of the node's own tells of.
+// lastKnown is the last known moment of the node itself.
 func (b *boot) lastKnown() wire.Micros {
 	last := max(b.report.System.Finish, b.report.System.Userspace, b.report.System.UnitsLoadFinish)
 	for i := range b.report.Units {
@@ -216,7 +216,7 @@ func (b *boot) add(it item) {
 	b.items = append(b.items, it)
 }
 
-// told makes what the sources tell.
+// told makes the spans of the sources.
 func (b *boot) told() {
 	lost := map[string]int{}
 	for i := range b.report.Spans {
@@ -300,7 +300,7 @@ func (b *boot) sort() {
 		if it.unit == nil {
 			if first, again := b.byID[it.id]; again {
 				if same(&b.items[first], it) {
-					continue // two sources of one program tell of it
+					continue // two sources of one program report it
 				}
 				times[it.id]++
 				it.id += "#" + strconv.Itoa(times[it.id]+1)
@@ -321,8 +321,8 @@ func (b *boot) sort() {
 	b.gauges()
 }
 
-// gauges puts the kubelet's gauges aside where they tell what others tell finer:
-// they count from the boot, to the second.
+// gauges puts the kubelet's gauges aside where other sources are more precise: they count
+// from the boot, to the second.
 func (b *boot) gauges() {
 	_, finer := b.byID[sourceKubelet+"/register"]
 	for i := range b.items {
@@ -332,7 +332,7 @@ func (b *boot) gauges() {
 	}
 }
 
-// same tells that two spans of one name are one, told twice.
+// same reports that two spans of one name are one, reported twice.
 func same(x, y *item) bool {
 	slack := max(x.about, y.about, second/1000)
 	return abs(x.start-y.start) <= slack && abs(x.end-y.end) <= slack && x.open == y.open

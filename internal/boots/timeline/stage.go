@@ -149,7 +149,7 @@ func (b *boot) stageOf(i int32) Stage {
 	}
 }
 
-// isOrIn tells whether a span's name is one, or begins with one and a slash.
+// isOrIn reports whether a span's name is one, or begins with one and a slash.
 func isOrIn(name, whole string) bool {
 	return name == whole || len(name) > len(whole) && name[:len(whole)] == whole && name[len(whole)] == '/'
 }
@@ -209,7 +209,6 @@ func (b *boot) network() wire.Micros {
 
 const networkOnline = "network-online.target"
 
-// beforeNetwork are units that say of themselves that they come before
-// network-online.target. Source: cloud-init's, systemd's and NetworkManager's unit
-// files (Before=).
+// beforeNetwork are units that are ordered before network-online.target by their own files.
+// Source: cloud-init's, systemd's and NetworkManager's unit files (Before=).
 var beforeNetwork = []string{"cloud-init.service", "cloud-init-network.service", "systemd-networkd-wait-online.service", "NetworkManager-wait-online.service"}

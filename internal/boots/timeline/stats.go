@@ -43,8 +43,8 @@ type share struct {
 
 const waitPrefix = "wait/"
 
-// AddReport adds the boot that a report tells of. It does all that Build does for
-// the path, and gives no advice.
+// AddReport adds the boot of a report. It does all that Build does for the path, without
+// advice.
 func (s *Stats) AddReport(r wire.BootReport, c Cloud) {
 	b := analyse(&r, c)
 	s.add(b.path(b.newGraph(b.endItem)), b.end-b.origin, b.idle, b.complete)
@@ -131,7 +131,7 @@ func (s *Stats) newSpan(id string) *Histogram {
 	return h
 }
 
-// Figure is a row of what Stats say.
+// Figure is a row of Stats.
 type Figure struct {
 	Name  string      `json:"name"`
 	Boots uint64      `json:"boots"` // in how many it is on the path

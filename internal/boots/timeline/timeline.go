@@ -33,19 +33,18 @@ type Timeline struct {
 	Image   string `json:"image,omitempty"`
 	VMID    string `json:"vmId,omitempty"`
 	BootID  string `json:"bootId,omitempty"`
-	// KernelStart is when the kernel started, by the node's synchronised clock;
-	// zero where no clock tells. Where OriginIs is "the first thing told", that.
+	// KernelStart is when the kernel started, by the node's synchronised clock; zero where
+	// no clock shows it. Where OriginIs is "the first thing told", that.
 	KernelStart time.Time `json:"kernelStart,omitzero"`
 
 	Origin   wire.Micros `json:"originUsec"`
 	OriginIs string      `json:"originIs"` // "machine requested", "machine created", "machine handed over", "machine started" (its firmware), "kernel started", "soft reboot", "userspace started", "the first thing told" (no clock counts from the kernel's start)
-	// Idle is how long a preprovisioned machine had waited before its origin, in
-	// nobody's service.
+	// Idle is how long a preprovisioned machine had waited unused before its origin.
 	Idle  wire.Micros `json:"idleUsec,omitempty"`
 	End   wire.Micros `json:"endUsec"`
 	EndIs string      `json:"endIs"` // "node Ready", "node created", "kubelet registered", "kubelet started", "startup finished", or a span's name
-	// Complete tells that the end was reached: a boot that never finished, or
-	// whose sources are missing, has the last thing that is known for its end.
+	// Complete means that the end was reached: a boot that never finished, or whose sources
+	// are missing, has the last thing that is known for its end.
 	Complete bool `json:"complete"`
 
 	// Spans, by Start. A span's After and Parent are IDs of others here.
@@ -62,7 +61,7 @@ type Timeline struct {
 // Total is how long the boot took, from its origin to its end.
 func (t Timeline) Total() time.Duration { return (t.End - t.Origin).Duration() }
 
-// Class says where a piece of work belongs.
+// Class is where a piece of work belongs.
 type Class string
 
 // The classes.
@@ -73,7 +72,7 @@ const (
 	Waiting  Class = "wait"
 )
 
-// Kind says what a span is.
+// Kind is what a span is.
 type Kind string
 
 // The kinds.
@@ -119,19 +118,19 @@ type Step struct {
 	Wait  *Wait       `json:"wait,omitempty"`
 }
 
-// Nothing tells that no time of the boot is known: there is nothing to show.
+// Nothing reports that no time of the boot is known: it cannot be shown.
 func (t Timeline) Nothing() bool { return len(t.Spans) == 1 && t.Spans[0].ID == idNothing }
 
 // Wait is time in which what comes next could have run, and did not.
 type Wait struct {
 	Before string `json:"before"`          // the ID of what waited: of a span that waits, what that is a part of
 	After  string `json:"after,omitempty"` // the ID of the last known thing that it was ordered after
-	// Cause is what held it, in a few words: "another unit's job", "the network",
-	// "a lock of dpkg", "an image pull", "the agent's next look at the goal state",
-	// "preprovisioned". "" where nothing in the evidence tells.
+	// Cause is what delayed it, in short: "another unit's job", "the network", "a lock of
+	// dpkg", "an image pull", "the agent's next look at the goal state", "preprovisioned".
+	// "" without evidence.
 	Cause    string `json:"cause,omitempty"`
 	Evidence string `json:"evidence,omitempty"` // what shows it
-	// Hidden tells that `systemd-analyze critical-chain` shows nothing of it.
+	// Hidden means that `systemd-analyze critical-chain` shows nothing of it.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
@@ -154,7 +153,7 @@ type Clock struct {
 	Offset      wire.Micros    `json:"offsetUsec"` // what it showed at the kernel's start, since the epoch
 	Uncertainty wire.Micros    `json:"uncertaintyUsec"`
 	Steps       []ClockStep    `json:"steps,omitempty"` // when it was set
-	How         string         `json:"how"`             // by which evidence, in words
+	How         string         `json:"how"`             // the evidence in plain text
 }
 
 // ClockStep is a moment at which a clock was set.

@@ -25,8 +25,8 @@ var (
 	aksWindows string
 )
 
-// aksCodes are all that the script knows, in order, on Linux with those of earlier
-// versions that images still give.
+// aksCodes are all exit codes of the script, in order, on Linux with those of earlier
+// versions that images still have.
 func aksCodes(windows bool) (codes []aksCode) {
 	table := aksLinux
 	if windows {

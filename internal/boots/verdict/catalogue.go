@@ -9,9 +9,9 @@ const (
 	platform = wire.OwnerPlatform
 )
 
-// catalogue is a table that nobody writes to. A name that was ever published
-// stays, and keeps its meaning: conditions, alerts and dashboards select by it.
-// It is long because the field is; what belongs together stands together.
+// catalogue is a read-only table. A name that was ever published stays, and keeps its
+// meaning: conditions, alerts and dashboards select by it. It is long because the field is;
+// related entries are together.
 var catalogue = [...]Reason{
 	// The machine.
 	{"DiskFull", user, false, "a disk is full",

@@ -1,8 +1,8 @@
-// Package verdict knows why nodes do not come up: it judges what was seen of a
-// boot (Facts) and gives a reason, who can mend it, whether to try again, what
-// to do, and the lines that show it. It is pure: it reads no files, runs
-// nothing, and knows no clock; the agent (internal/node/bootstrap) gathers the
-// facts, and the operator's side explains reasons with the same catalogue.
+// Package verdict finds why nodes do not come up: it judges the evidence of a boot (Facts)
+// and returns a reason, who can repair it, whether to retry, what to do, and the lines that
+// show it. It is pure: it reads no files, runs nothing, and knows no clock; the agent
+// (internal/node/bootstrap) gathers the facts, and the operator's side explains reasons
+// with the same catalogue.
 //
 // Reasons are names that do not change their meaning (docs/reference/reasons.md, which is
 // made from the catalogue and tested against it). A label is given only on
@@ -17,21 +17,21 @@
 // What was got over is none: what a node met before it joined, what kubeadm said
 // in all tries but the last, a lock that was had later.
 //
-// Who wrote a line is read from the line's own head (program.go), or from words that only
-// one program writes, so that a console, a journal and a paste are judged alike. What can be read in two ways gives no reason
-// (noise.go).
+// A line's program is read from the line's own head (program.go), or from text that only
+// one program writes, so that a console, a journal and a paste are judged alike. What can
+// be read in two ways yields no reason (noise.go).
 //
 // Whatever is quoted goes through Redact, which hides rather too much than too
 // little.
 //
-// A new reason is an entry in catalogue.go and one in evidences_test.go, what gives it
-// (most often a rule in lines.go), a fixture of its name in testdata, and for each rule a
-// line that gives it and one that could be taken for it in testdata/lines; -update
-// writes the golden judgement and docs/reference/reasons.md.
+// A new reason is an entry in catalogue.go and one in evidences_test.go, its source (most
+// often a rule in lines.go), a fixture of its name in testdata, and for each rule a
+// matching line and one that could be taken for it in testdata/lines; -update writes the
+// golden judgement and docs/reference/reasons.md.
 //
-// A line of testdata/lines names the source of its fixed words: "owner/repository path"
-// of a public repository at its newest, with the versions that have the words behind it
-// in brackets, or "older", where the newest has others; a public address; or ours where
-// no program's source has them. Words from memory are no source: look them up before a
-// rule is built on them.
+// A line of testdata/lines names the source of its fixed text: "owner/repository path" of a
+// public repository at its newest, with the versions that have the text behind it in
+// brackets, or "older", where the newest has another; a public address; or ours where no
+// program's source has it. Memory is no source: read the source before a rule is built on
+// it.
 package verdict

@@ -83,8 +83,8 @@ func (c *inquiry) evidence(best finding) []wire.Excerpt {
 
 func near(a, b int) bool { return a >= b-linesBefore && a <= b+linesAfter }
 
-// newReason says whether f is the first of its reason in its log: a program that
-// tries again says the same again.
+// newReason reports whether f is the first of its reason in its log: a program that retries
+// logs the same again.
 func newReason(found []finding, f finding) bool {
 	for _, g := range found {
 		if g.log == f.log && g.reason == f.reason && g.line < f.line {
@@ -165,7 +165,7 @@ func (q *quoter) text(source string, lines []string) {
 	}
 }
 
-// cost is how many bytes a text has in JSON, at most.
+// cost is the maximum length of a text in JSON, in bytes.
 func cost(s string) int {
 	n := 4
 	for _, r := range s {
@@ -194,7 +194,7 @@ func name(s string) string {
 	return s[:n]
 }
 
-// bounded are findings in words, one line each.
+// bounded are findings as text, one line each.
 func bounded(found []finding) []string {
 	var lines []string
 	left := mostIgnored

@@ -6,23 +6,23 @@ import "slices"
 // deadline. All text is as it was read, cut to bounds, and not redacted yet:
 // Judge redacts what it quotes.
 type Facts struct {
-	// Sentinel says that the bootstrap provider said it succeeded.
+	// Sentinel means that the bootstrap provider said it succeeded.
 	Sentinel bool
-	// Deadline says that the time was up before the boot came to an end.
+	// Deadline means that the time was up before the boot came to an end.
 	Deadline bool
-	// Why says in words why the caller holds that the boot failed, as "x.service
-	// failed"; "" where it does not. With it the outcome is never a success.
+	// Why is the caller's reason to call the boot failed, as "x.service failed"; "" where
+	// it has none. With it the outcome is never a success.
 	Why string
-	// Outside says that the node gave no facts of its own: what is known of it is its
+	// Outside means that the node gave no facts of its own: what is known of it is its
 	// serial console, its extensions and what Azure and the cluster report.
 	Outside bool
-	// Headless says that the logs are quotes: a line that does not say who wrote it may be of
+	// Headless means that the logs are quotes: a line without a program's name may be of
 	// any program, and a line may be several.
 	Headless bool
 	// Sign is a reason that Azure or the cluster shows by itself, given where no line
 	// shows a cause; "" for none.
 	Sign string
-	// Windows says that the node runs it; its stages are others.
+	// Windows means that the node runs it, with stages of its own.
 	Windows bool
 	// CloudInit is nil where cloud-init left no trace.
 	CloudInit *CloudInit
@@ -30,7 +30,7 @@ type Facts struct {
 	Provision *Provision
 	// Units are those that failed, and those that were asked about.
 	Units []Unit
-	// Kubelet says how its health was last.
+	// Kubelet is how its health was last.
 	Kubelet Kubelet
 	// Logs are the ends of what was written, by where it comes from:
 	// "/var/log/cloud-init-output.log", "journal kubelet.service", "journal
@@ -45,19 +45,19 @@ type Log struct {
 	Cut    bool // there was more before
 }
 
-// CloudInit is what its status.json and result.json say. Stages that have not
-// begun are left out.
+// CloudInit is the content of its status.json and result.json. Stages that have not begun
+// are left out.
 type CloudInit struct {
 	Stages []Stage // in the order in which they run
-	// Done says that result.json is there: all stages are over.
+	// Done means that result.json is there: all stages are over.
 	Done bool
 	// Datasource is the one that it found, "" for none.
 	Datasource string
-	// Unreadable says why its files could not be read, "" where they could.
+	// Unreadable is why its files could not be read, "" where they could.
 	Unreadable string
 }
 
-// Failed says whether a stage met an error that it did not get over.
+// Failed reports whether a stage met an error that it did not get over.
 func (ci *CloudInit) Failed() bool {
 	return slices.ContainsFunc(ci.Stages, func(s Stage) bool { return len(s.Errors) > 0 })
 }
@@ -109,33 +109,31 @@ type Unit struct {
 
 // Kubelet is its health as seen on its own port.
 type Kubelet struct {
-	// Wanted says that this node is to run one.
+	// Wanted means that this node is to run one.
 	Wanted bool
-	// Healthy says that /healthz answered 200 last.
+	// Healthy means that /healthz answered 200 last.
 	Healthy bool
-	// EverHealthy says that it did at any time.
+	// EverHealthy means that it did at any time.
 	EverHealthy bool
 	// Last is what was met where it is not healthy, as "connection refused".
 	Last string
-	// Registered says that its log or its API said that the node is known to the
-	// API server.
+	// Registered means that its log or its API said that the node is known to the API
+	// server.
 	Registered bool
-	// Loops says that it was restarted over and over after the bootstrap had
-	// succeeded.
+	// Loops means that it was restarted over and over after the bootstrap had succeeded.
 	Loops bool
-	// NotReady says that the node is known, and has not become ready although it
-	// should have: its condition says so, or its log "Node not becoming ready in time
-	// after startup".
+	// NotReady means that the node is known, and has not become ready although it should
+	// have: by its condition, or its log "Node not becoming ready in time after startup".
 	NotReady bool
 	// Condition is reason and message of the Node's condition Ready where it is not
 	// True, "KubeletNotReady: container runtime network not ready: …"; "" where it is
 	// not known.
 	Condition string
-	// Unregistered says that the node is known not to be in the cluster.
+	// Unregistered means that the node is known not to be in the cluster.
 	Unregistered bool
-	// Mute says that the API server was asked for the node again and again, and gave
-	// no answer that tells of it.
+	// Mute means that the API server was asked for the node repeatedly, and gave no usable
+	// answer.
 	Mute bool
-	// Unsigned says that the kubelet has no client certificate yet.
+	// Unsigned means that the kubelet has no client certificate yet.
 	Unsigned bool
 }

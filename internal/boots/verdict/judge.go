@@ -32,9 +32,9 @@ type inquiry struct {
 	beside []string // units that failed and have nothing to do with it
 }
 
-// Judge says what became of a boot that is over, or whose time was up. It gives
-// a reason only on evidence, Unknown with the raw lines otherwise. The same
-// facts give the same judgement.
+// Judge returns the outcome of a boot that is over, or whose time was up. It returns a reason
+// only on evidence, Unknown with the raw lines otherwise. The same facts give the same
+// judgement.
 //
 // The logs are read only where something is wrong: a boot that succeeded is
 // judged at once.
@@ -109,8 +109,8 @@ func (c *inquiry) positions(best finding) (at []Position) {
 	return at
 }
 
-// structure is what the facts give without the logs: what broke the boot, and
-// what, once the bootstrap has succeeded, did not.
+// structure is what the facts show without the logs: what broke the boot, and what, once
+// the bootstrap has succeeded, did not.
 func (c *inquiry) structure() (broken []finding, ignored []finding) {
 	f := c.facts
 	for _, s := range stageFindings(f.CloudInit) {
@@ -126,7 +126,7 @@ func (c *inquiry) structure() (broken []finding, ignored []finding) {
 	for _, u := range f.Units {
 		found, ok := unitFinding(f, u, c.came)
 		switch {
-		case !ok || u.isKubelet() && f.Kubelet.Wanted && f.Kubelet.Healthy && !f.Kubelet.Loops: // it was started anew, and works now
+		case !ok || u.isKubelet() && f.Kubelet.Wanted && f.Kubelet.Healthy && !f.Kubelet.Loops: // it was restarted, and works now
 		case !u.tied(f):
 			c.beside = append(c.beside, found.text)
 		case !c.came || u.Asked || (u.isKubelet() || u.isK3s()) && f.Kubelet.Wanted:
@@ -179,9 +179,9 @@ func (c *inquiry) kubeletFindings(broken []finding) []finding {
 	return nil
 }
 
-// NotReadyReason is the reason that the Node's condition Ready gives where it is
-// not True, by its message; NodeNotReady where it says nothing that is known.
-// Source: kubernetes pkg/kubelet/nodestatus/setters.go, pkg/kubelet/runtime.go.
+// NotReadyReason is the reason of the Node's condition Ready where it is not True, by its
+// message; NodeNotReady where the message is unknown. Source: kubernetes
+// pkg/kubelet/nodestatus/setters.go, pkg/kubelet/runtime.go.
 func NotReadyReason(condition string) string {
 	switch s := strings.ToLower(condition); {
 	case hasAny(s, "networkpluginnotready", "cni plugin not initialized", "cni config uninitialized"):
@@ -192,8 +192,8 @@ func NotReadyReason(condition string) string {
 	return "NodeNotReady"
 }
 
-// late says whether the kubelet's log says that the node is late, and not that
-// it became ready afterwards.
+// late reports whether the kubelet's log shows that the node is late, and not that it
+// became ready afterwards.
 func late(logs []Log) bool {
 	is := false
 	for _, l := range logs {
@@ -212,7 +212,7 @@ func late(logs []Log) bool {
 	return is
 }
 
-// definite says whether a boot had failed when its time was up.
+// definite reports whether a boot had failed when its time was up.
 func (c *inquiry) definite(broken []finding) bool {
 	for _, f := range broken {
 		switch {
@@ -235,7 +235,7 @@ func (c *inquiry) best() finding {
 	return best
 }
 
-// explain fills in what the reason and the findings say.
+// explain fills in the text of the reason and the findings.
 func (c *inquiry) explain(best finding) Judgement {
 	r, ok := Lookup(best.reason)
 	if !ok {
@@ -285,7 +285,7 @@ func (c *inquiry) explain(best finding) Judgement {
 	return j
 }
 
-// absent says which signs of a bootstrap never came; "" where one did.
+// absent returns which signs of a bootstrap never came; "" where one did.
 func (f Facts) absent() string {
 	if f.Sentinel || f.CloudInit != nil || f.Provision != nil {
 		return ""
@@ -368,7 +368,7 @@ func (c *inquiry) lastLine() string {
 	return ""
 }
 
-// lastOutput is the last line that a script printed: most often it says why.
+// lastOutput is the last line that a script printed: most often it has the cause.
 func (c *inquiry) lastOutput() string {
 	for _, k := range [...]kind{provision, output} {
 		for at := range c.logs {
@@ -433,8 +433,8 @@ func (c *inquiry) cameUp(ignored []finding) Judgement {
 	return j
 }
 
-// recoverable are the errors that cloud-init says it went on after. What is
-// only deprecated is no error.
+// recoverable are the errors that cloud-init logged and went on after. What is only
+// deprecated is no error.
 func (c *inquiry) recoverable() []finding {
 	ci := c.facts.CloudInit
 	if ci == nil {

@@ -15,8 +15,8 @@ func phaseOf(s string) string {
 	return rest[:len(rest)-len(strings.TrimLeft(rest, lowers+"-/"))]
 }
 
-// phaseReason is the reason that a failed phase gives where the output says no more.
-// Source of fact: kubeadm 1.36, kubernetes/cmd/kubeadm/app/cmd/phases.
+// phaseReason is the reason of a failed phase where the output has no more. Source of fact:
+// kubeadm 1.36, kubernetes/cmd/kubeadm/app/cmd/phases.
 func phaseReason(phase string) string {
 	switch phase {
 	case "preflight":
@@ -31,8 +31,8 @@ func phaseReason(phase string) string {
 	return "KubeadmFailed"
 }
 
-// check finds what a preflight check found: "[ERROR NAME]: …" of a line in lower
-// case. leftover says that an earlier try leaves the same.
+// check finds what a preflight check found: "[ERROR NAME]: …" of a line in lower case.
+// leftover means that an earlier try leaves the same.
 func check(s string) (reason string, leftover bool) {
 	_, rest, ok := strings.Cut(s, "[error ")
 	if !ok {

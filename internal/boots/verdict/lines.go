@@ -2,8 +2,8 @@ package verdict
 
 import "strings"
 
-// A rule gives a reason to a line: all of all, one of any, none of not, and next in the
-// line after it. The words are in lower case, as the programs write them.
+// A rule assigns a reason to a line: all of all, one of any, none of not, and next in the
+// line after it. The text is in lower case, as the programs write it.
 type rule struct {
 	reason string
 	in     kind // whose logs
@@ -23,13 +23,13 @@ const (
 	joined      // only where the bootstrap succeeded: before that it is usual
 	early       // only where cloud-init did not come beyond its stage init
 	quotes      // only where a text is quotes: elsewhere it is usual for a while
-	warns       // only of an error that cloud-init says it went on after: a warning is no reason
+	warns       // only of an error that cloud-init logged and went on after: a warning is no reason
 )
 
 const scripts = output | provision | elsewhere | cloudInit
 
-// tools are programs that the scripts of nodes call, as a shell says that they
-// are not there.
+// tools are programs that the scripts of nodes call, in a shell's message that they are
+// missing.
 var tools = [...]string{
 	"crictl: command not found", "crictl: not found", "ctr: command not found", "ctr: not found", "kubectl: command not found", "kubectl: not found",
 	"oras: command not found", "oras: no such file or directory", "conntrack: command not found", "conntrack: not found",
@@ -40,14 +40,14 @@ var notOnPath = [...]string{"executable file not found in $path", "executable fi
 
 var k3sConfig = [...]string{"flag provided but not defined", "--server is required", "--token is required", "server is required", "failed to parse config"}
 
-// aptUnreachable is how apt ends a line "Failed to fetch URL" whose host it did not
-// reach. Others say that a file is missing, forbidden or not what was announced.
+// aptUnreachable is how apt ends a line "Failed to fetch URL" whose host it did not reach.
+// Others mean that a file is missing, forbidden or not what was announced.
 var aptUnreachable = [...]string{
 	"could not connect to", "unable to connect to", "cannot initiate the connection to", "could not create a socket for", "could not resolve '",
 	"connection failed", "connection timed out", "connection refused", "connection reset", "could not handshake", "error reading from server",
 }
 
-// rules is a table that nobody writes to.
+// rules is a read-only table.
 var rules = [...]rule{
 	// The machine.
 	{reason: "DiskFull", in: anywhere, all: "no space left on device", not: []string{"inotify", "fsnotify", "cgroup", "watch", "rtnetlink", "semget", "shmget", "bpf"}},
@@ -112,7 +112,7 @@ var rules = [...]rule{
 	{reason: "PackageNotFound", in: scripts, when: quotes, any: []string{"no match for argument: kube"}},
 	{reason: "PackageNotFound", in: scripts, all: "package '", any: []string{"' not found."}},                           // zypper
 	{reason: "PackageNotFound", in: scripts, all: "no package ", any: []string{" available."}},                          // yum
-	{reason: "PackageNotFound", in: scripts, all: "failed to resolve the transaction", next: "no match for argument: "}, // dnf 5; of dnf 4 also a removal says so
+	{reason: "PackageNotFound", in: scripts, all: "failed to resolve the transaction", next: "no match for argument: "}, // dnf 5; dnf 4 prints this also for a removal
 	{reason: "PackageNotFound", in: scripts, all: "version '", any: []string{"' was not found"}},
 	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/", "lock was locked by another process", "is locked by another process", "system management is locked by the application", "existing lock /var/run/yum.pid: another copy is running", "another app is currently holding the yum lock", "e: unable to lock directory /var/lib/"}, not: []string{"permission denied", "waiting for cache lock"}},
 	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature", "badsig ", "repomd.xml signature could not be verified", ".rpm is not signed", "gpg signature is not available", "gpg signature verification error",
@@ -133,7 +133,7 @@ var rules = [...]rule{
 
 	// Programs and settings.
 	{reason: "KubeletMissing", in: anywhere, any: []string{"to locate executable /usr/bin/kubelet", "to locate executable /usr/local/bin/kubelet", "to locate executable '/usr/bin/kubelet'", "to locate executable '/usr/local/bin/kubelet'", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
-	{reason: "KubeletMissing", in: elsewhere, all: "kubelet.service: main process exited", any: []string{"status=203/exec"}}, // as ContainerdMissing where systemd says it
+	{reason: "KubeletMissing", in: elsewhere, all: "kubelet.service: main process exited", any: []string{"status=203/exec"}}, // as ContainerdMissing where systemd logs it
 	{reason: "ContainerdMissing", in: anywhere, any: []string{"to locate executable /usr/bin/containerd", "to locate executable /usr/local/bin/containerd", "to locate executable '/usr/bin/containerd'", "to locate executable '/usr/local/bin/containerd'", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
 	{reason: "RuncMissing", in: anywhere, any: []string{`exec: "runc": executable file not found`, `exec: \"runc\": executable file not found`, "runc: command not found"}},
 	{reason: "BinaryMissing", in: scripts, any: []string{
@@ -168,7 +168,7 @@ var rules = [...]rule{
 	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
 	{reason: "CNIPluginMissing", in: kubelet | k3s | elsewhere, all: "could not locate kubenet required cni plugins"}, // to 1.23
 
-	// kubeadm, where the words stand by themselves.
+	// kubeadm, where the text stands by itself.
 	{reason: "BootstrapTokenUnknown", in: scripts, any: []string{"is invalid for this cluster", "could not find a jws signature in the cluster-info configmap"}},
 	{reason: "BootstrapTokenSecretWrong", in: scripts, all: "failed to verify jws signature of received cluster info object"},
 	{reason: "BootstrapTokenMalformed", in: scripts, all: "was not of the form", any: []string{"bootstrap token", "the token "}},
@@ -232,7 +232,7 @@ var rules = [...]rule{
 	{reason: "K3sConfigInvalid", in: output, all: "level=fatal msg=", any: k3sConfig[:]}, // other programs have such flags
 }
 
-// matches says whether a rule gives its reason to a line, which next follows, both in
+// matches reports whether a rule assigns its reason to a line, which next follows, both in
 // lower case.
 func (r *rule) matches(s, next string) bool {
 	if !strings.Contains(s, r.all) || !strings.Contains(next, r.next) {

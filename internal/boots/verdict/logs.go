@@ -9,8 +9,8 @@ import (
 // maxLooked is how many of a log's last lines are looked at.
 const maxLooked = 5000
 
-// kind says who wrote a line, as a bit. Their order is that of the boot: of findings
-// of the same rank in several logs the one of the earlier kind is the verdict's.
+// kind is who wrote a line, as a bit. Their order is that of the boot: of findings of the
+// same rank in several logs the one of the earlier kind is the verdict's.
 type kind uint16
 
 const (
@@ -152,7 +152,7 @@ type finding struct {
 	log    int // which of the logs, -1 where it is not in one
 	line   int
 	order  kind   // when in the boot
-	text   string // in words, where it is not in a log
+	text   string // as text, where it is not in a log
 	source string // of the text, "" for the one of its order
 	passes passing
 	try    int  // of kubeadm, in which it was found
@@ -163,8 +163,8 @@ type finding struct {
 	exit   *int
 }
 
-// before says whether f is to be preferred to g: nearer to the cause, or earlier; in
-// one log the order of the text decides.
+// before reports whether f is to be preferred to g: nearer to the cause, or earlier; in one
+// log the order of the text decides.
 func (f finding) before(g finding) bool {
 	if f.rank != g.rank {
 		return f.rank > g.rank

@@ -2,7 +2,7 @@ package verdict
 
 import "strings"
 
-// ofPod says whether a line in lower case is of a pod's own affairs: its containers,
+// ofPod reports whether a line in lower case is of a pod's own affairs: its containers,
 // probes, volumes and objects, and what a webhook answers. Nodes come up without.
 func ofPod(s string) bool {
 	return hasAny(s, `pod="`, "mirror pod", "probe failed", "probetype=", "no relationship found between node", "podsandboxmetadata", "pod_workers.go", "prober.go",
@@ -10,16 +10,16 @@ func ofPod(s string) bool {
 		"metrics.k8s.io", "standard_init_linux.go", "could not process manifest file")
 }
 
-// needed says whether a line of a pod is of what the node needs of pods: a network, and
+// needed reports whether a line of a pod is of what the node needs of pods: a network, and
 // the sandbox that every pod is in.
 func needed(s string) bool {
 	return nodeImage(s) && hasAny(s, "pull") || hasAny(s, "no space left on device") && hasAny(s, nodePaths[:]...) || !hasAny(s, "mirror pod", "probe failed", "probetype=", "no relationship found", "mountvolume", "webhook") &&
 		hasAny(s, "sandbox", "failed to find plugin", "system error: mountpoint for", "cgroupspath", `exec: "runc"`, `exec: \"runc\"`, `exec: \\\"runc\\\"`)
 }
 
-// ofOthers says whether a line in lower case is of what the API server does not let
-// somebody else do, of what the node does without, or of a request by way of the
-// cluster's own service, as only pods make them.
+// ofOthers reports whether a line in lower case is of what the API server denies to another
+// client, of what the node does without, or of a request by way of the cluster's own
+// service, as only pods make them.
 func ofOthers(s string) bool {
 	return hasAny(s, `user "system:serviceaccount:`, `user \"system:serviceaccount:`, `user "system:kube-`, `user \"system:kube-`, "events is forbidden", "server rejected event", "unable to decode an event from the watch stream",
 		"https://kubernetes.default", "https://10.96.0.1:443", "https://10.43.0.1:443") ||
@@ -32,7 +32,7 @@ var nodePaths = [...]string{
 	"/var/lib/waagent", "/var/lib/etcd", "/var/cache/", "/var/log/", "/var/tmp", "/etc/", "/run/", "/usr/", "/opt/", "/tmp/", "/root/", "/boot/",
 }
 
-// nodesDisk says whether a full disk, in a line in lower case, is one that the node
+// nodesDisk reports whether a full disk, in a line in lower case, is one that the node
 // needs: by the path that is named, by the program where none is.
 func nodesDisk(s string, k kind) bool {
 	switch {
@@ -46,7 +46,7 @@ func nodesDisk(s string, k kind) bool {
 	return k&(kubelet|k3s|runtime|cloudInit|output|provision) != 0 || hasAny(s, "systemd", "dpkg", "dracut", "apt[")
 }
 
-// passing says what later words show that a finding was got over.
+// passing is the later text that shows that a finding was recovered from.
 type passing uint8
 
 const (
@@ -92,8 +92,8 @@ func overcome(s string) passing {
 	return lasting
 }
 
-// moduleFailed says whether a line in lower case says that a module of cloud-init
-// failed: it comes to its end all the same.
+// moduleFailed reports whether a line in lower case is of a failed module of cloud-init: it
+// comes to its end all the same.
 func moduleFailed(s string) bool {
 	return hasAny(s, "failed to run module ", "failed running /var/lib/cloud/", "running module ") && hasAny(s, "fail")
 }

@@ -25,8 +25,8 @@ var kubeadmFiles = [...]string{
 	"waitcontrolplane.go:", "preflight.go:", "memcache.go:", "utils.go:", "warnings.go:", "cleanupnode.go:", "reset.go:",
 }
 
-// programOf says who wrote a line, in lower case, by the line's own head; hint, whose
-// log it stands in, where the head does not say.
+// programOf returns which program wrote a line, in lower case, by the line's own head;
+// hint, whose log it stands in, where the head does not name it.
 func programOf(s string, hint kind) kind {
 	s = strings.TrimLeft(s, " >|`*") // as it is quoted
 	head := s[:min(len(s), 160)]

@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// preflightWarning says whether a line in lower case is of a check of kubeadm's that was
-// to be ignored, or only warns. Nothing else says that there is no kubelet.
+// preflightWarning reports whether a line in lower case is of a check of kubeadm's that was
+// to be ignored, or only warns. A service that does not exist is excepted: no other line
+// shows that the kubelet is missing.
 func preflightWarning(s string) bool {
 	return strings.Contains(s, "[warning ") && !strings.Contains(s, "service does not exist")
 }
 
-// runtimeSocket says whether a line in lower case is of a container runtime that
-// does not answer.
+// runtimeSocket reports whether a line in lower case is of a container runtime that does
+// not answer.
 func runtimeSocket(s string) bool {
 	return hasAny(s, "containerd.sock", "crio.sock", "cri-dockerd.sock", "dockershim.sock", "docker.sock", "pipe/containerd-containerd") &&
 		hasAny(s, "no such file or directory", "connection refused", "connection reset by peer", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime", "is the docker daemon running") &&
@@ -32,11 +33,11 @@ func level(s string) string {
 	return s[:1]
 }
 
-// informs says whether a line in lower case is one of information.
+// informs reports whether a line in lower case is one of information.
 func informs(s string) bool { return level(s) == "i" || strings.Contains(s, " level=info ") }
 
-// systemdReason is what systemd says of a unit to the console and in the journal,
-// where it is one that matters.
+// systemdReason is the reason in systemd's message about a unit on the console and in the
+// journal, where it is one that matters.
 func (c *inquiry) systemdReason(s string) string {
 	reason := ""
 	switch {
@@ -55,8 +56,8 @@ func (c *inquiry) systemdReason(s string) string {
 	return reason
 }
 
-// loops is the reason that systemd's count of a unit's restarts gives: for minutes, since a
-// kubelet waits like this until its node joins.
+// loops is the reason by systemd's count of a unit's restarts: for minutes, since a kubelet
+// waits like this until its node joins.
 func loops(s string) string {
 	unit, count, _ := strings.Cut(s, ".service: scheduled restart job, restart counter is at ")
 	n := number(count[:len(count)-len(strings.TrimLeft(count, "0123456789"))], nil)
@@ -72,8 +73,8 @@ func loops(s string) string {
 	return ""
 }
 
-// stopped says whether a log tells that the boot did not go on, or not to what
-// makes the node.
+// stopped reports whether a log shows that the boot did not go on, or not to what makes the
+// node.
 func (c *inquiry) stopped(l *log) bool {
 	for _, s := range l.low {
 		if strings.Contains(s, "emergency mode") || strings.Contains(s, "dependency failed for ") && c.names(s) {
@@ -84,7 +85,7 @@ func (c *inquiry) stopped(l *log) bool {
 	return c.facts.Headless && !slices.ContainsFunc(l.low, on)
 }
 
-// look finds what the lines of the logs say.
+// look finds the evidence in the lines of the logs.
 func (c *inquiry) look() {
 	for at := range c.logs {
 		c.lookAt(at, &c.logs[at])
@@ -97,7 +98,7 @@ type reading struct {
 	log   *log
 	found []finding
 	try   int  // of kubeadm
-	came  bool // the text says that the node joined
+	came  bool // the text shows that the node joined
 	data  bool // and that cloud-init found its data
 }
 
@@ -188,7 +189,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 				if p == "preflight" && strings.Contains(s, "couldn't validate the id") {
 					reason = "KubeadmDiscoveryFailed"
 				}
-				r.add(reason, rankPhase-1, i, p, always) // what it says besides goes before
+				r.add(reason, rankPhase-1, i, p, always) // its other findings precede
 			}
 		}
 		if pull(s) && !strings.Contains(s, "[error ") {
@@ -198,7 +199,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 				r.add(pullReason(s), rankStep, i, "", always)
 			case nodeImage(s):
 				of, reason := rankCause, pullReason(s)
-				if reason == "ImagePullFailed" { // another line may say why
+				if reason == "ImagePullFailed" { // another line may have the cause
 					of = rankNone
 				}
 				r.add(reason, of, i, "", always)
@@ -246,8 +247,8 @@ func (c *inquiry) lookAt(at int, l *log) {
 	}
 }
 
-// network finds why a node that is late is so, where its log says that it has no
-// pod network. Before it is late that is usual.
+// network finds why a node that is late is so, where its log shows that it has no pod
+// network. Before it is late that is usual.
 func (c *inquiry) network(at int, l *log) {
 	late := c.facts.Kubelet.NotReady || c.facts.Outside && waitsForNetwork(l)
 	for _, f := range c.found {
@@ -268,11 +269,11 @@ func noNetwork(s string) bool {
 	return hasAny(s, "cni plugin not initialized", "networkpluginnotready", "cni config uninitialized", "unable to update cni config: no networks found in")
 }
 
-// waits is how many times a kubelet says that it has no network, every 5 s, until that
-// is not usual any more. Source: kubernetes pkg/kubelet/kubelet.go, syncLoop.
+// waits is how many times a kubelet logs that it has no network, every 5 s, until that is
+// not usual any more. Source: kubernetes pkg/kubelet/kubelet.go, syncLoop.
 const waits = 12
 
-// waitsForNetwork says whether a kubelet had no network to the end of the text.
+// waitsForNetwork reports whether a kubelet had no network to the end of the text.
 func waitsForNetwork(l *log) bool {
 	n := 0
 	for i, s := range l.low {
@@ -287,8 +288,8 @@ func waitsForNetwork(l *log) bool {
 	return n >= waits
 }
 
-// kubeadms says whether a reason is one that kubeadm's output gives, and so has
-// its phase. Put in wherever it is called it would make the agent 4 KiB larger.
+// kubeadms reports whether a reason is of kubeadm's output, and so has its phase. Put in
+// wherever it is called it would make the agent 4 KiB larger.
 //
 //go:noinline
 func kubeadms(reason string) bool {
@@ -314,9 +315,9 @@ func drop(found []finding, dropped func(f *finding) bool) []finding {
 	return found[:n]
 }
 
-// lastTry leaves out what kubeadm said in all tries but the last: a script that
-// tries again does so because of what may pass. A try that only met what an
-// earlier one left (left, -1 for none) says nothing.
+// lastTry leaves out kubeadm's findings in all tries but the last: a script retries because
+// of what may pass. A try that only met what an earlier one left (left, -1 for none) is no
+// evidence.
 func lastTry(found []finding, left int) []finding {
 	last := 0
 	for i := range found {

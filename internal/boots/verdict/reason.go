@@ -11,24 +11,24 @@ type Reason struct {
 	Name      string     // CamelCase; keeps its meaning for ever
 	Owner     wire.Owner // who can mend it; "" where the reason names no cause
 	Retryable bool       // the same boot may succeed if it is tried again
-	Summary   string     // what happened, in a few words
+	Summary   string     // what happened, in short
 	Remedy    string     // what to do, one line
 
 	rank rank
 }
 
-// rank says how near to the cause a reason's evidence is: of several reasons
-// that have evidence the one with the highest is the verdict's.
+// rank is how near to the cause a reason's evidence is: of several reasons that have
+// evidence the one with the highest is the verdict's.
 type rank int
 
 const (
 	rankNone   rank = 0
-	rankSign   rank = 10 // something did not happen, and nothing says why
-	rankStage  rank = 20 // a part of the boot failed, and nothing says why
+	rankSign   rank = 10 // something did not happen, for an unknown cause
+	rankStage  rank = 20 // a part of the boot failed, for an unknown cause
 	rankStep   rank = 30 // a step failed that others may or may not depend on
-	rankPhase  rank = 40 // a program's own word for where it failed
+	rankPhase  rank = 40 // a program's own name of where it failed
 	rankEffect rank = 50 // a component that others depend on does not work
-	rankCause  rank = 60 // the cause, in the words of the program that met it
+	rankCause  rank = 60 // the cause, by the program that met it
 	rankHost   rank = 70 // the machine itself is broken: all else follows from it
 	rankAnswer rank = 80 // the cluster itself said no: what came before was got over
 )
@@ -85,15 +85,15 @@ func Lookup(name string) (Reason, bool) {
 	return Reason{}, false
 }
 
-// Confidence says how sure a reason is. It follows from the reason alone, so that it is
-// the same wherever a verdict is shown, and nothing of it crosses the wire.
+// Confidence is how sure a reason is. It follows from the reason alone, so that it is the
+// same wherever a verdict is shown, and nothing of it crosses the wire.
 type Confidence string
 
 // The confidences.
 const (
-	Observed  Confidence = "observed"  // a program says why it stopped
+	Observed  Confidence = "observed"  // a program logged why it stopped
 	Concluded Confidence = "concluded" // by what does not work, or by where it failed
-	Unsure    Confidence = "unknown"   // something did not happen, and nothing says why: no owner
+	Unsure    Confidence = "unknown"   // something did not happen, for an unknown cause: no owner
 )
 
 // Confidence is a column of the catalogue: unknown without an owner, else by the

@@ -2,8 +2,7 @@ package verdict
 
 import "strings"
 
-// fault is what went wrong with a request, in the words of the program that
-// made it.
+// fault is what went wrong with a request, by the program that made it.
 type fault int
 
 const (
@@ -33,8 +32,8 @@ func hasAny(s string, words ...string) bool {
 	return false
 }
 
-// faultOf reads a line in lower case. A line that only says that time was up is
-// no fault of the network unless it says of what request.
+// faultOf reads a line in lower case. A line that only reports a timeout is no fault of the
+// network unless it names the request.
 func faultOf(s string) fault {
 	request := hasAny(s, `"https://`, `"http://`, `\"https://`, `\"http://`, "dial tcp", "read tcp", "https://", "http://", kubectlUnable)
 	switch {
@@ -78,22 +77,22 @@ func faultOf(s string) fault {
 	return noFault
 }
 
-// kubectl's words for a server that was not reached. Source: kubernetes
+// kubectl's messages for a server that was not reached. Source: kubernetes
 // staging/src/k8s.io/kubectl/pkg/cmd/util/helpers.go, StandardErrorMessage.
 const (
 	kubectlUnable  = "unable to connect to the server: "
 	kubectlRefused = "was refused - did you specify the right host or port"
 )
 
-// kubectls says whether a line in lower case is of a request of kubectl's to an API server
-// elsewhere: without a kubeconfig it asks this host.
+// kubectls reports whether a line in lower case is of a request of kubectl's to an API
+// server elsewhere: without a kubeconfig it asks this host.
 func kubectls(s string) bool {
 	return hasAny(s, kubectlUnable, kubectlRefused, "must be logged in to the server", "error from server (") &&
 		!hasAny(s, "server localhost:", "server 127.0.0.1:", "server [::1]:", "dial tcp 127.0.0.1:", "dial tcp [::1]:")
 }
 
-// apiRequest says whether a line in lower case is of a request to the API server
-// (or, for k3s and RKE2, their supervisor).
+// apiRequest reports whether a line in lower case is of a request to the API server (or,
+// for k3s and RKE2, their supervisor).
 func apiRequest(s string, k kind) bool {
 	if pull(s) || hasAny(s, "169.254.169.254", "127.0.0.1:10248", "localhost:10248", "dial unix", "round_trippers.go") {
 		return false
@@ -105,8 +104,8 @@ func apiRequest(s string, k kind) bool {
 	return k&k3s != 0 && hasAny(s, "connection to cluster at", "/cacerts", ":6444", ":9345", "agent config", "/v1-k3s/", "/v1-rke2/", "server is not ready")
 }
 
-// faults are the reasons that a fault gives: of a request to the API server, and of an
-// image pull; "" where it gives none.
+// faults are the reasons of a fault: of a request to the API server, and of an image pull;
+// "" where it has none.
 var faults = [numberOfFaults]struct{ api, pull string }{
 	proxyFault:    {"ProxyFailed", "ProxyFailed"},
 	notYetValid:   {"ClockWrong", "ClockWrong"},
@@ -130,14 +129,14 @@ func (f fault) ofAPIServer(s string, k kind) string {
 	case f == refused && hasAny(s, "127.0.0.1:6444", "[::1]:6444"):
 		return "APIServerUnreachable" // the agent's own load balancer refuses for want of a server
 	case f == unavailable && strings.Contains(s, "/readyz"):
-		return "" // a server that is started says so until it is
+		return "" // a starting server answers so until it is up
 	case f == unauthorized:
 		return "K3sTokenRejected"
 	}
 	return faults[f].api
 }
 
-// pull says whether a line in lower case is of a failed image pull.
+// pull reports whether a line in lower case is of a failed image pull.
 func pull(s string) bool {
 	if !hasAny(s, "pull", "resolve reference", "/v2/") || !hasAny(s, "fail", "error", "errimagepull", "unable") {
 		return false
@@ -160,13 +159,13 @@ func pullReason(s string) string {
 	return "ImagePullFailed"
 }
 
-// nodeImage says whether an image is one that a node needs to become ready.
+// nodeImage reports whether an image is one that a node needs to become ready.
 func nodeImage(s string) bool {
 	return hasAny(s, "sandbox image", "/pause", "calico", "cilium", "azure-cni", "azure-cns", "azure-npm", "flannel", "kube-proxy", "antrea", "canal", "weave", "cloud-node-manager", "rke2-runtime")
 }
 
-// download is the reason of what curl and wget say, "" where they say nothing,
-// or only of this host, which scripts ask until it answers.
+// download is the reason in curl's and wget's messages, "" where they have none, or only of
+// this host, which scripts ask until it answers.
 func download(s string) string {
 	if hasAny(s, "localhost", "127.0.0.1", "[::1]", ":6443", "healthz", "readyz") {
 		return ""

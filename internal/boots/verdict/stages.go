@@ -28,8 +28,8 @@ func moduleOf(s string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// moduleReason is what a module's error gives, and the module as an operator
-// knows it: runcmd is run by scripts_user.
+// moduleReason is the reason of a module's error, and the module as an operator knows it:
+// runcmd is run by scripts_user.
 func moduleReason(module, s string) (reason, shown string) {
 	switch {
 	case strings.HasPrefix(module, "scripts_") && hasAny(s, "(runcmd", "runcmd)"):
@@ -54,7 +54,7 @@ func moduleReason(module, s string) (reason, shown string) {
 	return "CloudInitModuleFailed", module
 }
 
-// stageFindings are what status.json's errors give.
+// stageFindings are the findings of status.json's errors.
 func stageFindings(ci *CloudInit) []finding {
 	if ci == nil {
 		return nil
@@ -86,14 +86,14 @@ func (ci *CloudInit) running() string {
 	return ""
 }
 
-// early says whether cloud-init did not come beyond the stage that finds its
-// data: what it met on the way there and got over does not matter afterwards.
+// early reports whether cloud-init did not come beyond the stage that finds its data: what
+// it met on the way there and got over does not matter afterwards.
 func (ci *CloudInit) early() bool {
 	if ci == nil {
 		return true
 	}
 	for _, s := range ci.Stages {
-		// Without a source of data the later stages begin only to say so.
+		// Without a source of data the later stages begin only to report that.
 		if strings.HasPrefix(s.Name, "modules") && (s.Begin > 0 || s.End > 0) && !strings.Contains(strings.Join(s.Errors, " "), "no datasource found") {
 			return false
 		}
@@ -129,9 +129,9 @@ func runningModule(logs []log) string {
 	return module
 }
 
-// scriptExit is the exit code of the script that failed, by cloud-init's own
-// words: "Failed running …/scripts/runcmd [2]", or "Exit code: 2" below the
-// command; by cloudbase-init's, "User_data script ended with return code: 2".
+// scriptExit is the exit code of the script that failed, by cloud-init's own message:
+// "Failed running …/scripts/runcmd [2]", or "Exit code: 2" below the command; by
+// cloudbase-init's, "User_data script ended with return code: 2".
 func scriptExit(logs []log) *int {
 	var code *int
 	for i := range logs {
@@ -186,7 +186,7 @@ func codeRank(c aksCode, r rank) rank {
 	return min(r, most)
 }
 
-// provisionFindings are what AKS's exit code gives.
+// provisionFindings are the findings of AKS's exit code.
 func provisionFindings(f Facts) []finding {
 	code := f.Provision.code()
 	if code == nil || *code == 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// failed says whether a unit does not do its work.
+// failed reports whether a unit does not do its work.
 func (u Unit) failed() bool {
 	if u.Missing {
 		return false
@@ -31,10 +31,9 @@ func (u Unit) isCloudInit() bool {
 	return strings.HasPrefix(u.Name, "cloud-init") || strings.HasPrefix(u.Name, "cloud-config") || strings.HasPrefix(u.Name, "cloud-final") || u.Name == "cloudbase-init"
 }
 
-// tied says whether a unit's failure has to do with the boot. Others fail on
-// nodes that work: what updates firmware or package lists, what remounts in a
-// container, what waits for an interface that is not used. They are shown, and
-// are no reason.
+// tied reports whether a unit's failure has to do with the boot. Others fail on nodes that
+// work: what updates firmware or package lists, what remounts in a container, what waits
+// for an interface that is not used. They are shown, and are no reason.
 func (u Unit) tied(f Facts) bool {
 	switch {
 	case u.Asked, u.Needed, u.isKubelet(), u.isK3s(), u.isCloudInit(), u.base() == "crio":
@@ -47,7 +46,7 @@ func (u Unit) tied(f Facts) bool {
 	return false
 }
 
-// aside says whether a log is the journal of a unit that is not tied to the boot.
+// aside reports whether a log is the journal of a unit that is not tied to the boot.
 func (c *inquiry) aside(source string) bool {
 	name, ok := strings.CutPrefix(source, "journal ")
 	for _, u := range c.facts.Units {
@@ -58,8 +57,8 @@ func (c *inquiry) aside(source string) bool {
 	return false
 }
 
-// names says whether a line of systemd's, in lower case, is of a unit that has to
-// do with the boot: it gives the unit's name, or older ones its description.
+// names reports whether a line of systemd's, in lower case, is of a unit that has to do
+// with the boot: it has the unit's name, or in older ones its description.
 func (c *inquiry) names(s string) bool {
 	if hasAny(s, "kubelet", "containerd", "container runtime", "cri-o", "crio.service", "k3s", "rke2", "cloud-init", "cloud-config.", "cloud-final.", "cloud init", "local-fs.target", "local file systems", "initrd", "/sysroot", "ignition (") {
 		return true
@@ -72,7 +71,7 @@ func (c *inquiry) names(s string) bool {
 	return false
 }
 
-// words say how a unit is, in one line.
+// words describe a unit's state, in one line.
 func (u Unit) words() string {
 	if u.Missing {
 		return fmt.Sprintf("%s: there is no such unit", u.Name)
@@ -100,7 +99,7 @@ func (u Unit) words() string {
 	return b.String()
 }
 
-// unitFinding is what a unit gives, ok where it gives anything.
+// unitFinding is a unit's finding, ok where it has one.
 func unitFinding(f Facts, u Unit, came bool) (found finding, ok bool) {
 	var reason string
 	r := rankNone
@@ -148,8 +147,8 @@ func unitFinding(f Facts, u Unit, came bool) (found finding, ok bool) {
 	return found, true
 }
 
-// exitExec is what systemd gives for a program that it could not execute, most often
-// because there is none. Source: systemd.exec(5), EXIT_EXEC.
+// exitExec is systemd's code for a program that it could not execute, most often because it
+// is missing. Source: systemd.exec(5), EXIT_EXEC.
 const exitExec = 203
 
 func unitReason(f Facts, u Unit) (string, rank) {
@@ -177,7 +176,7 @@ func unitReason(f Facts, u Unit) (string, rank) {
 	case strings.HasSuffix(u.Name, ".mount"):
 		return "MountFailed", mayMatter
 	case u.isCloudInit():
-		if len(stageFindings(f.CloudInit)) > 0 { // they say it better
+		if len(stageFindings(f.CloudInit)) > 0 { // the stages' findings are more precise
 			return "UnitFailed", rankSign
 		}
 		return "CloudInitCrashed", rankNone
@@ -189,8 +188,8 @@ func unitReason(f Facts, u Unit) (string, rank) {
 	return "UnitFailed", rankNone
 }
 
-// otherRuntime says whether the node has a container runtime besides
-// containerd's own unit.
+// otherRuntime reports whether the node has a container runtime besides containerd's own
+// unit.
 func otherRuntime(f Facts) bool {
 	for _, u := range f.Units {
 		if !u.Missing && (u.isK3s() || u.base() == "crio" || u.base() == "docker") {

@@ -7,17 +7,17 @@ import (
 	"github.com/ortet/ortet/internal/boots/verdict"
 )
 
-// cloudbaseInit is the service that is on Windows what cloud-init is on Linux. It
-// ends when the user's commands are done, and does not tell how they went.
+// cloudbaseInit is Windows' counterpart of cloud-init, as a service. It ends when the
+// user's commands are done, and does not report their results.
 const cloudbaseInit = "cloudbase-init"
 
 // cloudbaseReboots is how long after its end cloudbase-init may have the machine
 // reboot, which it does at once: until then its end is not the boot's.
 const cloudbaseReboots = 30 * time.Second
 
-// cloudbaseSeen is what cloudbase-init's service tells of cloud-init's part of the
-// boot; nil where it is not on this node, or does not run in this boot. runs says
-// that it does, or will. booted is when the machine was started.
+// cloudbaseSeen is the state of cloudbase-init's service as cloud-init's part of the boot;
+// nil where it is not on this node, or does not run in this boot. runs means that it does,
+// or will; booted is when the machine was started.
 func cloudbaseSeen(units map[string]unitSeen, booted time.Time) (c *verdict.CloudInit, runs bool) {
 	u, ok := units[cloudbaseInit]
 	if !ok || u.Missing {
@@ -45,10 +45,9 @@ func cloudbaseSeen(units map[string]unitSeen, booted time.Time) (c *verdict.Clou
 	return nil, u.Active == "activating"
 }
 
-// pythonBytes writes out what cloudbase-init logs of the user's commands: all
-// output of a script stands there in one line, as Python shows bytes, b'…', with
-// every end of a line in letters. cut says that the text begins within such a
-// line, or another.
+// pythonBytes decodes what cloudbase-init logs of the user's commands: all output of a
+// script on one line, as Python prints bytes, b'…', with line ends escaped. cut means that
+// the text begins within such a line, or another.
 func pythonBytes(text []byte, cut bool) []byte {
 	var out bytes.Buffer
 	out.Grow(len(text))

@@ -22,9 +22,9 @@ var stageOrder = [...]string{"init-local", "init", "modules-init", "modules-conf
 const (
 	maxErrors    = 64
 	maxErrorText = 4 << 10
-	// epochBegins tells the two layouts apart: until 24.1 cloud-init wrote seconds
-	// since 1970, since then seconds since the kernel's start. No node is up for
-	// three years before its boot is over, and none has a clock before 1973.
+	// epochBegins separates the two layouts: until 24.1 cloud-init wrote seconds since
+	// 1970, since then seconds since the kernel's start. No node is up for three years
+	// before its boot is over, and none has a clock before 1973.
 	epochBegins = 1e8
 )
 
@@ -70,7 +70,7 @@ func parseStatus(text []byte, booted time.Time, uptime time.Duration) (verdict.C
 			stage.End, ok = sinceBoot(s.End, booted, uptime)
 		}
 		if ok {
-			stage.End = max(stage.End, stage.Begin, 1) // 0 says that it runs
+			stage.End = max(stage.End, stage.Begin, 1) // 0 means that it runs
 		}
 		c.Stages = append(c.Stages, stage)
 	}
@@ -195,7 +195,7 @@ func (f cloudInitFiles) path(name string) (string, bool) {
 	return link, true // read only where it stays in its folder
 }
 
-// look returns what cloud-init says of this boot; nil where it says nothing yet.
+// look returns what cloud-init recorded of this boot; nil where nothing yet.
 func (f cloudInitFiles) look(booted time.Time, uptime time.Duration) *verdict.CloudInit {
 	var c verdict.CloudInit
 	// The result first: it is written after the status that belongs to it.

@@ -28,34 +28,34 @@ type rules struct {
 	node     Node
 	settle   time.Duration
 	grace    time.Duration
-	again    bool // the boot was judged before: who asks holds that it works now
+	again    bool // the boot was judged before: the caller claims that the node works now
 }
 
-// seen is what was found in one look at the node.
+// seen is one observation of the node.
 type seen struct {
 	sentinel bool // the file is there
-	// otherSign says that this boot's end shows otherwise than by a sentinel: AKS's
-	// provision.json, or a cloud-init that ran its commands in an earlier boot.
+	// otherSign is a sign of this boot's end other than a sentinel: AKS's provision.json,
+	// or a cloud-init that ran its commands in an earlier boot.
 	otherSign string
-	// assumed says that nothing tells of this boot's end: what is asked of a node is
-	// that it works in its cluster, and nothing is called a failure for being late.
+	// assumed means that this boot's end has no sign: the node only has to work in its
+	// cluster, and lateness is no failure.
 	assumed   bool
 	cloudInit *verdict.CloudInit
-	// cloudInitRuns says that cloud-init is enabled in this boot.
+	// cloudInitRuns means that cloud-init is enabled in this boot.
 	cloudInitRuns bool
 	// cloudInitDied is the unit that ended cloud-init before its result.
 	cloudInitDied string
 	provision     *verdict.Provision
 	provisionRuns bool // AKS's provisioning is on this node
-	// provisionComes says that it is to come: the Azure agent has not begun it yet.
+	// provisionComes means that the Azure agent has yet to begin it.
 	provisionComes bool
 	units          map[string]unitSeen
 	kubelet        kubeletSeen
 	node           nodeSeen
 }
 
-// cloudInitGoesOn tells that cloud-init has more to do: the commands after those
-// that join, which may break what came up.
+// cloudInitGoesOn reports that cloud-init has more to do: the commands after those that
+// join, which may break what came up.
 func (s *seen) cloudInitGoesOn() bool {
 	if s.cloudInit != nil && s.cloudInit.Done || s.cloudInitDied != "" {
 		return false
@@ -63,7 +63,7 @@ func (s *seen) cloudInitGoesOn() bool {
 	return s.cloudInitRuns || s.cloudInit != nil
 }
 
-// unitSeen is a unit as systemd tells of it.
+// unitSeen is a unit's state in systemd.
 type unitSeen struct {
 	verdict.Unit
 	since time.Time // when it became active, zero where that is not known
@@ -78,7 +78,7 @@ func (u unitSeen) crashes() int {
 	return u.Restarts
 }
 
-// kubeletSeen is the kubelet as its port and its unit tell of it.
+// kubeletSeen is the kubelet's state by its port and its unit.
 type kubeletSeen struct {
 	wanted  bool
 	unit    unitSeen // the one that runs it; without a name where there is none
@@ -93,10 +93,10 @@ type nodeSeen struct {
 	asked time.Time // zero is never
 }
 
-// state is what decide remembers from look to look.
+// state is decide's memory between observations.
 type state struct {
 	finished     time.Time      // when the boot's end was first seen
-	assumed      bool           // nothing told of it
+	assumed      bool           // no sign of it was seen
 	failed       string         // why it failed, where it is judged again
 	crashesThen  map[string]int // of units, when they were first seen since
 	healthySince time.Time
@@ -114,19 +114,19 @@ type decision struct {
 	deadline bool   // it is over because time is up
 	came     bool   // it came up
 	why      string // for the log
-	// next is when to look again if nothing happens; zero is at the deadline.
+	// next is when to observe again if nothing happens; zero is at the deadline.
 	next       time.Time
-	inCluster  bool // so the API server says
+	inCluster  bool // by the API server
 	askKubelet bool
 	askNode    bool
-	loops      bool // the kubelet crash-loops: it is not healthy, whatever it says
-	// unregistered says that the API server does not have the node. unsure says
-	// that it gave no answer to us: what the kubelet said of it counts then.
+	loops      bool // the kubelet crash-loops: not healthy, whatever /healthz reports
+	// unregistered means that the API server does not have the node. unsure means that it
+	// gave us no answer: the kubelet's log counts then.
 	unregistered, unsure bool
 }
 
-// decide says whether it is known how the boot ended. It is pure; the table that
-// it implements is in the package's documentation.
+// decide decides whether it is known how the boot ended. It is pure; the table that it
+// implements is in the package's documentation.
 func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 	sign, failed := end(&r, &s)
 	switch {
@@ -158,8 +158,8 @@ func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 	return st, d
 }
 
-// decideEnd says whether what came after the boot's end, by this sign, lets it
-// count as a success. Until patience is at an end more may come.
+// decideEnd decides whether what came after the boot's end, by this sign, lets it count as
+// a success. Until patience ends more may come.
 func decideEnd(r *rules, st *state, s *seen, sign string, patience, now time.Time) decision {
 	st.crashesThen = firstCrashes(st.crashesThen, s.units)
 	for _, name := range r.units {
@@ -213,7 +213,7 @@ func untilDeadline(r *rules, now time.Time) decision {
 	return decision{over: true, deadline: true, why: "time is up"}
 }
 
-// end says by what sign the boot is over, or why it failed.
+// end returns the sign by which the boot is over, or why it failed.
 func end(r *rules, s *seen) (sign, failed string) {
 	if s.provision != nil && s.provision.ExitCode != "0" {
 		return "", "provision.json says that it failed"
@@ -242,12 +242,12 @@ func end(r *rules, s *seen) (sign, failed string) {
 	case s.cloudInitRuns || s.cloudInit != nil:
 		return "", ""
 	}
-	// Nothing but the units and the kubelet can tell.
+	// Only the units and the kubelet are left as signs.
 	return "nothing else is to be waited for", ""
 }
 
-// decideKubelet says whether the kubelet lets the boot count as a success, after
-// its end.
+// decideKubelet decides whether the kubelet lets the boot count as a success, after its
+// end.
 func decideKubelet(r *rules, st *state, s *seen, now time.Time) decision {
 	k := &s.kubelet
 	if !k.wanted {
@@ -262,7 +262,7 @@ func decideKubelet(r *rules, st *state, s *seen, now time.Time) decision {
 		}
 	}
 	d := decision{next: later(st, k.asked, now), askKubelet: due(st, k.asked, now)}
-	// An answer from before the end says nothing about what came of it.
+	// An answer from before the end is no evidence of its result.
 	answered := !k.asked.IsZero() && !k.asked.Before(st.finished)
 	down := k.unit.Name != "" && k.unit.Active != "active" && k.unit.Active != "reloading"
 	if !answered || !k.healthy || down {
@@ -301,8 +301,8 @@ func decideKubelet(r *rules, st *state, s *seen, now time.Time) decision {
 	return decideNode(r, st, &s.node, d, now)
 }
 
-// decideNode says whether the cluster lets the boot count as a success, once the
-// kubelet has settled. d is what to do as far as the kubelet is concerned.
+// decideNode decides whether the cluster lets the boot count as a success, once the kubelet
+// has settled. d is the decision by the kubelet alone.
 func decideNode(r *rules, st *state, n *nodeSeen, d decision, now time.Time) decision {
 	answered := !n.asked.IsZero() && !n.asked.Before(st.finished)
 	if r.node == NodeNo || answered && n.cannot {
@@ -322,7 +322,7 @@ func decideNode(r *rules, st *state, n *nodeSeen, d decision, now time.Time) dec
 	return d
 }
 
-// due says whether somebody who answered at asked is to be asked again.
+// due reports whether a question that was answered at asked is to be asked again.
 func due(st *state, asked, now time.Time) bool {
 	return asked.Before(st.finished) || now.Sub(asked) >= every(st, now)
 }

@@ -1,6 +1,5 @@
-// Package bootstrap waits on a node until it is known whether it came up, and
-// says so (`ortet-node wait`). It watches, by notification and not by looking
-// again and again,
+// Package bootstrap waits on a node until it is known whether it came up, and reports the
+// verdict (`ortet-node wait`). It watches, by notification and not by polling,
 //
 //   - the sentinel of Cluster API's bootstrap contract
 //     (/run/cluster-api/bootstrap-success.complete, on Windows the same below C:\),
@@ -18,8 +17,8 @@
 //
 // # How it is decided
 //
-// decide is pure: what was seen so far and the time give the verdict, or nothing
-// yet. The first row that fits counts.
+// decide is pure: the observations so far and the time yield the verdict, or nothing yet.
+// The first row that fits counts.
 //
 //	before the boot's end
 //	  provision.json with an ExitCode other than 0        failed
@@ -53,51 +52,45 @@
 //	  rows after the end
 //	  else what these rows say, also at the deadline      failed, as before
 //
-// A sentinel is expected unless --sentinel none says otherwise, or AKS's folder
-// is there, or nobody will write one in this boot: cloud-init passed over the
-// user's commands, which ran in an earlier boot (its log says so, or a verdict of
-// that boot; /run is empty after a reboot, and nobody writes the sentinel again);
-// or neither its folder nor its name in what cloud-init was given promises it, as
-// on a clone that joins by itself, or a node of k3s's own installer. In the last
-// three cases, and where provision.json is of an earlier boot, the end is only
-// assumed: nothing is called a failure for being late then, but only at the
-// deadline. Errors of cloud-init's own keep that from applying.
+// A sentinel is expected, except with --sentinel none, with AKS's folder, or if none will
+// be written in this boot. That is so after a cloud-init that skipped the user's commands,
+// which ran in an earlier boot (by its log or a verdict of that boot; /run is empty after a
+// reboot), and where neither the sentinel's folder nor its name in cloud-init's input
+// promises it, as on a clone that joins by itself, or a node of k3s's own installer. If none
+// will be written, or provision.json is of an earlier boot, the end is only assumed:
+// lateness is no failure then before the deadline. Errors of cloud-init's own rule this out.
 //
-// On AKS a CustomScript makes the node, which the Azure agent begins some seconds
-// after cloud-init has ended; of its result not even the folder need be there
-// before its end. It runs where the folder is there, or its log was written in this
-// boot; it is to come where what cloud-init was given in this boot writes AKS's
-// scripts, and is waited for within --grace, since a clone may have been given
-// them and no CustomScript. That the scripts, or an old log, lie on the disk says
-// nothing: that is so on every image made of such a node. An end that was only
-// assumed is none any more once it runs.
+// On AKS a CustomScript makes the node, which the Azure agent begins some seconds after
+// cloud-init has ended; even its result's folder may be missing before its end. It runs if
+// the folder exists, or its log was written in this boot. It is expected if cloud-init's
+// input in this boot writes AKS's scripts, and is waited for within --grace, since a clone
+// may have that input and no CustomScript. Scripts or an old log on the disk are no
+// evidence: every image of such a node has them. Once it runs, an assumed end no longer
+// counts.
 //
-// cloud-init writes result.json after the commands that write the sentinel have
-// ended, and decide's caller reads the sentinel after the result: that it is
-// missing then is no matter of time. The links in /run/cloud-init tell the files
-// of this boot from what an earlier one left in /var/lib/cloud/data.
+// cloud-init writes result.json after the commands that write the sentinel have ended, and
+// decide's caller reads the sentinel after the result: so a missing one is not just late.
+// The links in /run/cloud-init separate the files of this boot from an earlier one's in
+// /var/lib/cloud/data.
 //
-// The sentinel is not the last that cloud-init does: commands that come after it
-// may break the kubelet, or fail themselves, which is told as Degraded. So as long
-// as cloud-init goes on nothing is called a success; --grace bounds that for those
-// whose commands never end.
+// The sentinel is not cloud-init's last step: later commands may break the kubelet, or fail
+// themselves, which is reported as Degraded. So no boot is a success while cloud-init runs;
+// --grace bounds that for commands that never end.
 //
-// A crash loop is three restarts by systemd after the boot's end: before it, a
-// kubelet that is on the image and not configured yet restarts all the time, and
-// one restart may be for a runtime that came up later. How long the kubelet has
-// been healthy counts from its unit's start where systemd tells that, so a
-// kubelet that has been up for --settle when the sentinel comes costs one question
-// and no waiting.
+// A crash loop is three restarts by systemd after the boot's end: before it, a kubelet that
+// is on the image and not configured yet restarts all the time, and one restart may be for
+// a runtime that came up later. The kubelet's healthy time counts from its unit's start
+// where systemd reports that, so a kubelet that has been up for --settle when the sentinel
+// comes costs one question and no waiting.
 //
 // # The node in its cluster
 //
-// /healthz of a kubelet tells that its loops run, and no more. Whether the
-// cluster has the node, and calls it Ready, is asked of the API server with the
-// kubelet's own address, CA and client certificate (its kubeconfig): what it says
-// to us is what it says to the kubelet, so a wrong CA, a firewall, a certificate
-// that was never signed or a Forbidden show in the same words. One Node is read,
-// and nothing is changed. A Node of another boot id does not count, since a
-// reboot or an earlier machine of this name left it.
+// A kubelet's /healthz only shows that its loops run. Whether the cluster has the node, and
+// calls it Ready, is asked of the API server with the kubelet's own address, CA and client
+// certificate (its kubeconfig). So we see the kubelet's own errors: a wrong CA, a firewall,
+// a certificate that was never signed, Forbidden. One Node is read, and nothing is changed.
+// A Node of another boot id does not count, since a reboot or an earlier machine of this
+// name left it.
 //
 // A node that is not registered within --grace has failed: kubelets do that
 // within seconds of reaching the API server. One that is registered and not Ready
@@ -106,12 +99,11 @@
 // the reason in the Node's condition (CNINotReady, ContainerRuntimeUnavailable,
 // NodeNotReady). A kubelet that restarts meanwhile has --grace again.
 //
-// Where the API server gives us no answer the kubelet's journal counts: one that
-// registered did so in a way that we do not know, as by a proxy. Where there is no
-// kubeconfig, or one with tokens or programs in place of a certificate, nobody is
-// asked, and nothing is held against the node. RKE2's kubelet writes to a file in
-// place of the journal (k3s does to its unit's): of it the lines of this boot count,
-// by their times, since it goes on over boots.
+// If the API server does not answer us, the kubelet's journal counts: a kubelet may
+// register in a way unknown to us, as by a proxy. Without a kubeconfig, or with tokens or
+// programs in place of a certificate, the API server is not asked and the node does not
+// fail by this. RKE2's kubelet writes to a file in place of the journal (k3s to its
+// unit's): only its lines of this boot count, by their times.
 //
 // What became of the boot, the reason, its owner and the lines that show it are
 // judged by internal/boots/verdict from what was seen and the ends of the logs.
@@ -119,19 +111,18 @@
 // # What it leaves
 //
 // The verdict is written to /var/lib/ortet/verdict.json (on Windows
-// C:\ProgramData\Ortet\verdict.json), by a new file and a rename, with the
-// boot's id and a digest of what was asked: sentinel, units, kubelet, node, settle
-// and grace. A later boot waits anew, and so does another question; the same
-// question in the same boot is answered by the same verdict, at once. The file
-// holds one verdict, the last, and the one before until then.
+// C:\ProgramData\Ortet\verdict.json), by a new file and a rename, with the boot's id and a
+// digest of the question: sentinel, units, kubelet, node, settle and grace. A later boot or
+// another question waits again; the same question in the same boot returns the same
+// verdict, at once. The file has one verdict, the last, and the one before until then.
 //
-// TimedOut is never given again. The others say what became of the node; it says
-// how long somebody was ready to wait, which is not part of the question. Who asks
-// again waits for as long as he says, and a node that came up meanwhile has come up.
+// TimedOut is never returned again. The others are about the node; it is about the caller's
+// patience, which is not part of the question. A retry waits for its own timeout, and a
+// node that came up meanwhile has come up.
 //
-// It is told on the serial console in one line (wire.ConsoleLine), and posted to
-// the admission server where one is known. A full disk keeps nothing from being
-// told in the other ways; then the file is in /run/ortet until the reboot.
+// The verdict is printed on the serial console in one line (wire.ConsoleLine), and posted
+// to the admission server where one is known. A full disk does not prevent these; then the
+// file is in /run/ortet until the reboot.
 //
 // Files are read as hostile: bounded, whatever their size, not followed through
 // links out of their folder, nothing but regular files, and read again where they
@@ -139,19 +130,17 @@
 //
 // # Judged again
 //
-// A node that failed may be mended, by hand mostly. What failed keeps its verdict
-// until somebody says that it is to be judged again (Options.After: --again, or
-// another configuration of the extension). A boot that Succeeded has, and is not:
-// what goes wrong later is no failure of a boot.
+// A failed node may be repaired, by hand mostly. A failure keeps its verdict until a new
+// judgement is requested (Options.After: --again, or another configuration of the
+// extension). A Succeeded verdict is final: later errors are no failure of a boot.
 //
-// What cloud-init and AKS wrote of the boot stays as it was, and a sentinel that was
-// missing is missing. So that alone does not count then: the node has --grace to
-// show that it works, which takes the cluster's word; without that (--node no, no
-// client certificate) a kubelet that answers proves nothing, and it stays Failed.
-// One that works is Degraded, with the reason of the failure and with what it said
-// in Ignored: the next node that is made the same way will fail again. So is one
-// that failed after its bootstrap, of which nothing is left but the old verdict; so
-// it stays Degraded whenever it is judged again.
+// cloud-init's and AKS's records of the boot do not change, and a missing sentinel stays
+// missing. So these alone do not count in a new judgement: the node has --grace to show
+// that it works, as the cluster confirms. Without that (--node no, no client certificate)
+// an answering kubelet proves nothing, and the node stays Failed. A node that works is
+// Degraded, with the failure's reason and its evidence in Ignored: the next node that is
+// made the same way will fail again. So is a node that failed after its bootstrap, with
+// only the old verdict as evidence; so it stays Degraded in later judgements.
 // After TimedOut it Succeeded: it was late.
 //
 // # Windows

@@ -21,14 +21,14 @@ import (
 const (
 	journalRows = "400"
 	maxJournals = 8
-	// A failed boot is told of within a second, with what of the journals came by
-	// then. Where the kubelet failed after it they hold the cause.
+	// A failure is reported within a second, with the journals' entries up to then. Where
+	// the kubelet failed after it they have the cause.
 	journalTimeBefore = 700 * time.Millisecond
 	journalTimeAfter  = 2 * time.Second
 )
 
-// gatherLogs reads the ends of logs; those that are not there are left out. One
-// that cannot be read is a line that says so, since that is evidence too.
+// gatherLogs reads the ends of logs; missing ones are left out. One that cannot be read is
+// a line with the error, since that is evidence too.
 func gatherLogs(o Options) []verdict.Log {
 	var logs []verdict.Log
 	for _, path := range logFiles() {
@@ -97,8 +97,8 @@ func journal(ctx context.Context, program string, within time.Duration, source s
 	return lastLines(end.bytes(), source, end.cut)
 }
 
-// bootBegan is when this boot began, with what the clock may have been set by; zero
-// where nobody says.
+// bootBegan is when this boot began, with what the clock may have been set by; zero where
+// unknown.
 func bootBegan(o Options) time.Time {
 	if up := Uptime(o.Root); up > 0 {
 		return time.Now().Add(-up - rebootSlack)
@@ -140,8 +140,8 @@ func klogTime(line string, near time.Time) time.Time {
 	return at
 }
 
-// saidRegistered says whether a kubelet's log or journal of this boot tells
-// anywhere, and not only at its end, that the API server knows the node.
+// saidRegistered reports whether a kubelet's log or journal of this boot shows anywhere,
+// and not only at its end, that the API server knows the node.
 func saidRegistered(ctx context.Context, o Options, program string, within time.Duration) bool {
 	for _, path := range kubeletLogs() {
 		if fileSaidRegistered(o.under(path), bootBegan(o)) {
@@ -163,7 +163,7 @@ func saidRegistered(ctx context.Context, o Options, program string, within time.
 // RKE2 begins another file after 50 MiB.
 const maxScan = 64 << 20
 
-// fileSaidRegistered looks through a kubelet's log.
+// fileSaidRegistered searches a kubelet's log.
 func fileSaidRegistered(path string, booted time.Time) bool {
 	f, info, err := OpenRegular(path)
 	if err != nil {
@@ -182,14 +182,14 @@ func fileSaidRegistered(path string, booted time.Time) bool {
 	}
 }
 
-// registrations are the kubelet's words that the API server knows the node.
-// Source: kubernetes pkg/kubelet/kubelet_node_status.go.
+// registrations are the kubelet's messages that the API server knows the node. Source:
+// kubernetes pkg/kubelet/kubelet_node_status.go.
 func registrations() []string {
 	return []string{"Successfully registered node", "was previously registered"}
 }
 
-// registered says whether the kubelet's journal tells that the API server knows
-// the node.
+// registered reports whether the kubelet's journal shows that the API server knows the
+// node.
 func registered(logs []verdict.Log) bool {
 	for _, l := range logs {
 		if !slices.ContainsFunc([]string{"kubelet", "k3s", "rke2"}, func(s string) bool { return strings.Contains(l.Source, s) }) || l.Source == nodeSource {
@@ -249,14 +249,14 @@ func harmlessText(s string) string {
 	return harmless([]byte(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")))
 }
 
-// commandsRanEarlier says whether cloud-init passed over the user's commands in
-// this boot, since they ran in an earlier one: then nobody writes a sentinel.
-// Source: canonical/cloud-init cloudinit/helpers.py, cloudinit/config/modules.py.
+// commandsRanEarlier reports whether cloud-init skipped the user's commands in this boot,
+// since they ran in an earlier one: then no sentinel is written. Source:
+// canonical/cloud-init cloudinit/helpers.py, cloudinit/config/modules.py.
 func commandsRanEarlier(l verdict.Log) bool {
 	said := false
 	for _, line := range l.Lines {
 		if strings.Contains(line, "running 'modules:final'") || strings.Contains(line, "running 'init-local'") {
-			said = false // a boot begins anew
+			said = false // another boot begins
 		}
 		if strings.Contains(line, "config-scripts-user already ran") || strings.Contains(line, "config-scripts_user already ran") ||
 			strings.Contains(line, "config-scripts-user previously ran") || strings.Contains(line, "config-scripts_user previously ran") {

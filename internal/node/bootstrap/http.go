@@ -44,7 +44,7 @@ type Answer struct {
 	Code   int       // 0 if not even the head could be read
 	Status string    // "200 OK"
 	Date   time.Time // of the server's clock; zero if the head has none
-	Body   []byte    // at most maxAnswer
+	Body   []byte    // up to maxAnswer
 }
 
 // Refusal returns the status and, of a Kubernetes Status, its message: "403 Forbidden: no".
@@ -67,7 +67,7 @@ func Ask(ctx context.Context, q Question) (Answer, error) {
 }
 
 // exchange is Ask without the URL in its errors. It has no http.Transport, which goes on
-// dialing after ctx is done and then does not say what failed.
+// dialing after ctx is done and then hides the failure.
 func exchange(ctx context.Context, q Question) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, q.Within)
 	defer cancel()
@@ -116,7 +116,7 @@ func readAnswer(conn io.Reader, r *http.Request) (a Answer, err error) {
 	}
 	a.Code, a.Status = resp.StatusCode, harmless([]byte(resp.Status))
 	a.Date, _ = http.ParseTime(resp.Header.Get("Date"))
-	limited.N = maxAnswer // beside what is buffered already, 4 KiB at most
+	limited.N = maxAnswer // beside what is buffered already, up to 4 KiB
 	a.Body, err = io.ReadAll(resp.Body)
 	if limited.N <= 0 {
 		err = errTooLong

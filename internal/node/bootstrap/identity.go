@@ -8,22 +8,20 @@ import (
 	"time"
 )
 
-// whoAmI is what tells this node and this boot from others.
+// whoAmI identifies this node and this boot.
 type whoAmI struct {
 	vmID, bootID string
 }
 
-// Identify is what tells this node and this boot from others, in lower case: its
-// host name, Azure's VM id and the kernel's boot id; "" each where it is not
-// known. root "" is this system's.
+// Identify returns what identifies this node and this boot, in lower case: its host name,
+// Azure's VM id and the kernel's boot id; "" each where unknown. root "" is this system's.
 func Identify(root string) (node, vmID, bootID string) {
 	me := identifyNode(rooted(root))
 	return nodeName(), me.vmID, me.bootID
 }
 
-// nodeName is the host name in lower case. It is asked for when it is told, since
-// in a first boot it comes after the waiter; what an image is called until then is
-// nobody's name.
+// nodeName is the host name in lower case. It is read when it is reported: in a first boot
+// it is set after the waiter starts, and an image's earlier name is no node's.
 func nodeName() string {
 	name, err := os.Hostname()
 	if err != nil || name == "localhost" || strings.HasPrefix(name, "localhost.") {
@@ -48,9 +46,8 @@ func identifyNode(o Options) whoAmI {
 // Source: canonical/cloud-init cloudinit/sources/azure/identity.py.
 const azureChassis = "7783-7084-3265-9085-8269-3286-77"
 
-// azureVMID is the VM's id as the metadata service tells it; "" elsewhere than on
-// Azure. The firmware of generation 1, without EFI, gives its first three parts
-// in the other byte order.
+// azureVMID is the VM's id by the metadata service; "" elsewhere than on Azure. The
+// firmware of generation 1, without EFI, has its first three parts in the other byte order.
 func azureVMID(o Options) string {
 	if small(o.under("/sys/class/dmi/id/chassis_asset_tag")) != azureChassis {
 		return ""
@@ -59,7 +56,7 @@ func azureVMID(o Options) string {
 	return vmIDOf(small(o.under("/sys/class/dmi/id/product_uuid")), err == nil)
 }
 
-// vmIDOf is the VM's id by what the firmware says; "" where that is none.
+// vmIDOf is the VM's id by the firmware; "" where that has none.
 func vmIDOf(id string, efi bool) string {
 	raw, err := hex.DecodeString(strings.ReplaceAll(strings.ToLower(id), "-", ""))
 	if err != nil || len(raw) != 16 {
@@ -72,8 +69,8 @@ func vmIDOf(id string, efi bool) string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// Uptime is how long the kernel of the node with this root runs, "" for this
-// system's; 0 where nobody says.
+// Uptime is how long the kernel of the node with this root runs, "" for this system's; 0
+// where unknown.
 func Uptime(root string) time.Duration {
 	if up, ok := uptimeOf(small(Under(root, "/proc/uptime"))); ok {
 		return up

@@ -6,8 +6,8 @@ import "time"
 
 func systemUptime() time.Duration { return 0 }
 
-// firmwareTable is nobody's here: the kernel shows its parts as files.
+// firmwareTable is unused here: the kernel shows its parts as files.
 func firmwareTable() []byte { return nil }
 
-// onWindows says that this node runs it.
+// onWindows means that this node runs Windows.
 const onWindows = false

@@ -16,7 +16,7 @@ func firmwareTable() []byte {
 		most     = 1 << 20 // bytes; real ones have some KiB
 	)
 	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("GetSystemFirmwareTable")
-	// What it gives back is the size that it needs, 0 where it fails.
+	// The result is the size that it needs, 0 where it fails.
 	size, _, _ := call.Call(provider, 0, 0, 0)
 	if size == 0 || size > most {
 		return nil
@@ -29,8 +29,8 @@ func firmwareTable() []byte {
 	return table[:n]
 }
 
-// onWindows says that this node runs it.
+// onWindows means that this node runs Windows.
 const onWindows = true
 
-// errRefused says that nobody listens on a port.
+// errRefused means that no process listens on a port.
 const errRefused = windows.WSAECONNREFUSED

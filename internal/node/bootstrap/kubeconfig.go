@@ -56,8 +56,8 @@ type kubeUser struct {
 	KeyData         string `yaml:"client-key-data"`
 }
 
-// errOtherKubeconfig says that a kubeconfig is of a kind that is not used here: with
-// tokens, programs or proxies, or of several clusters.
+// errOtherKubeconfig means that a kubeconfig is of an unsupported kind: with tokens,
+// programs or proxies, or of several clusters.
 var errOtherKubeconfig = errors.New("a kubeconfig that cannot be used: want one cluster with an https server and its CA, and one user with a client certificate")
 
 // parseKubeconfig reads a kubeconfig as kubelets have it: of one cluster and one
@@ -102,11 +102,11 @@ func newestKubeconfig(o Options, paths []string) (k kubeconfig, u *url.URL, err 
 	return k, u, err
 }
 
-// errUnsigned says that the kubelet has no client certificate yet.
+// errUnsigned means that the kubelet has no client certificate yet.
 var errUnsigned = errors.New("the kubelet has no client certificate yet")
 
-// login is how the kubelet asks its API server, and the name that its certificate
-// gives the node.
+// login returns how the kubelet connects to its API server, and its certificate's name of
+// the node.
 func (k kubeconfig) login(o Options) (config *tls.Config, node string, err error) {
 	c, by := &k.Clusters[0].Cluster, &k.Users[0].User
 	certificate, err := k.pem(o, by.Certificate, by.CertificateData)
@@ -146,9 +146,9 @@ func (k kubeconfig) pem(o Options, path, data string) ([]byte, error) {
 	return readWhole(path)
 }
 
-// KubeletLogin is the kubelet's client certificate with its key, and the name that
-// it gives the Node. kubeconfig is where the kubelet has its own, below root; "" is
-// where kubelets have them. Where there is none yet it is fs.ErrNotExist.
+// KubeletLogin returns the kubelet's client certificate with its key, and its name of the
+// Node. kubeconfig is the path of the kubelet's own, below root; "" is where kubelets have
+// them. Without one it returns fs.ErrNotExist.
 func KubeletLogin(root, kubeconfig string) (pair tls.Certificate, node string, err error) {
 	o := rooted(root)
 	paths := kubeconfigs()

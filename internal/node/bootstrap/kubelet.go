@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// kubeletAddress is where the kubelet tells its health, to its own node only.
+	// kubeletAddress is where the kubelet serves its health, to its own node only.
 	kubeletAddress = "127.0.0.1:10248"
 	kubeletTimeout = time.Second
 )
 
-// kubeletOnDisk says whether the node has a unit, or on Windows a program, that
-// runs a kubelet.
+// kubeletOnDisk reports whether the node has a unit, or on Windows a program, that runs a
+// kubelet.
 func kubeletOnDisk(o Options) bool {
 	paths := []string{"/k/kubelet.exe"} // where every Windows image for Kubernetes has it
 	for _, dir := range []string{"/etc/systemd/system/", "/run/systemd/system/", "/usr/local/lib/systemd/system/", "/usr/lib/systemd/system/", "/lib/systemd/system/"} {
@@ -87,8 +87,8 @@ func plainError(err error) string {
 
 const kubeletPort = "127.0.0.1:10250"
 
-// errNotKubelet says that who answers at the kubelet's port is not who holds the
-// serving certificate on the disk.
+// errNotKubelet means that the listener at the kubelet's port does not have the serving
+// certificate on the disk.
 var errNotKubelet = errors.New("who answers there does not hold the kubelet's serving certificate")
 
 // servingCertificates are where kubelets keep what they answer with.
@@ -120,7 +120,7 @@ func AskKubelet(ctx context.Context, root, path string) (Answer, error) {
 			own = append(own, block.Bytes)
 		}
 	}
-	// Its certificate is its own, of no authority's; the disk's copy says which.
+	// Its certificate is self-signed; the disk's copy is compared.
 	config.InsecureSkipVerify = true
 	config.VerifyConnection = func(s tls.ConnectionState) error {
 		for _, c := range own {

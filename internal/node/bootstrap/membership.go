@@ -15,13 +15,12 @@ const (
 	nodeSource = "API server, asked as the kubelet"
 )
 
-// membership is what the API server says of this node, asked with the kubelet's
-// own credentials: what it says to us it says to the kubelet.
+// membership is the API server's answer about this node, asked with the kubelet's own
+// credentials: the kubelet gets the same answer.
 type membership struct {
-	// cannot says that it cannot be asked: there is no kubeconfig that can be used.
-	// Nothing is known then.
+	// cannot means that it cannot be asked: no usable kubeconfig. Nothing is known then.
 	cannot bool
-	// answered says that the API server told of the node, or that it has none.
+	// answered means that the API server returned the node, or that it has none.
 	answered   bool
 	unsigned   bool   // the kubelet has no certificate to ask with yet
 	registered bool   // it has the node, of this boot
@@ -74,9 +73,9 @@ type nodeStatus struct {
 	} `json:"nodeInfo"`
 }
 
-// parseMembership reads the API server's answer. A Node that an earlier boot of
-// this machine, or another machine of its name, has left is not this boot's: its
-// kubelet has not told of itself yet.
+// parseMembership reads the API server's answer. A Node that an earlier boot of this
+// machine, or another machine of its name, has left is not this boot's: its kubelet has not
+// reported yet.
 func parseMembership(answer Answer, bootID string) membership {
 	var a nodeAnswer
 	problem, status := json.Unmarshal(answer.Body, &a), answer.Status

@@ -24,7 +24,7 @@ func cloudInitUnits() []string { return []string{"cloud-final.service"} }
 // runtimeUnits run containers.
 func runtimeUnits() []string { return []string{"containerd.service"} }
 
-// logFiles are those whose ends tell what happened, besides the journal.
+// logFiles are those whose ends are evidence, besides the journal.
 func logFiles() []string {
 	return append([]string{"/var/log/cloud-init-output.log", "/var/log/cloud-init.log", provisionLog}, kubeletLogs()...)
 }

@@ -2,8 +2,8 @@ package bootstrap
 
 import "strings"
 
-// unitName is a service's name as it is told: Windows does not mind its case, and
-// one setting may serve pools of Linux too.
+// unitName is a service's name for comparison: Windows ignores its case, and one setting
+// may serve pools of Linux too.
 func unitName(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, ".service"))
 }
@@ -20,12 +20,12 @@ func runtimeUnits() []string { return []string{"containerd"} }
 // kubeletLogs are files that hold more boots than one: none that is known.
 func kubeletLogs() []string { return nil }
 
-// logFiles are those whose ends tell what happened. The kubelet and containerd
-// have no journal there: what runs them as services says where they write. The
-// event log is not read. Sources: kubernetes-sigs/image-builder (nssm.yml,
-// cloudbase-init.conf), kubernetes-sigs/sig-windows-tools (PrepareNode.ps1),
-// cluster-api-provider-azure (azure_logcollector.go), Azure/AgentBaker
-// (kubeletfunc.ps1, containerdfunc.ps1, collect-windows-logs.ps1).
+// logFiles are those whose ends are evidence. The kubelet and containerd have no journal
+// there: their service wrappers define where they log. The event log is not read. Sources:
+// kubernetes-sigs/image-builder (nssm.yml, cloudbase-init.conf),
+// kubernetes-sigs/sig-windows-tools (PrepareNode.ps1), cluster-api-provider-azure
+// (azure_logcollector.go), Azure/AgentBaker (kubeletfunc.ps1, containerdfunc.ps1,
+// collect-windows-logs.ps1).
 func logFiles() []string {
 	return []string{
 		"/Program Files/Cloudbase Solutions/Cloudbase-Init/log/cloudbase-init.log",

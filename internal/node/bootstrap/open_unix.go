@@ -14,5 +14,5 @@ const defaultState = "/var/lib/ortet/verdict.json"
 // spareState is where it is kept where that has no room; it is lost in a reboot.
 const spareState = "/run/ortet/verdict.json"
 
-// errRefused says that nobody listens on a port.
+// errRefused means that no process listens on a port.
 const errRefused = syscall.ECONNREFUSED

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Kubelet says whether the kubelet's health counts.
+// Kubelet selects whether the kubelet's health counts.
 type Kubelet string
 
 // The values of Kubelet.
@@ -25,27 +25,27 @@ const (
 	KubeletNo   Kubelet = "no"
 )
 
-// Node says how far the node has to come in its cluster. It counts where the
-// kubelet's health does, and where the API server can be asked with the
-// kubelet's own client certificate.
+// Node selects how far the node has to come in its cluster. It counts where the kubelet's
+// health does, and where the API server can be asked with the kubelet's own client
+// certificate.
 type Node string
 
 // The values of Node.
 const (
 	NodeReady      Node = "ready"      // its condition Ready is True
 	NodeRegistered Node = "registered" // there is a Node of this boot
-	NodeNo         Node = "no"         // nobody is asked
+	NodeNo         Node = "no"         // the API server is not asked
 )
 
 // defaultSentinel is that of Cluster API's bootstrap contract.
 const defaultSentinel = "/run/cluster-api/bootstrap-success.complete"
 
-// NoSentinel as Options.Sentinel says that nothing writes one: cloud-init's end,
-// AKS's provision.json or the units that are asked for say that a boot is over.
+// NoSentinel as Options.Sentinel means that none is written: cloud-init's end, AKS's
+// provision.json or the requested units show that a boot is over.
 const NoSentinel = "none"
 
-// Options are what to wait for, and where to say what came of it. Paths are
-// absolute; those of the node (all but State and CAFile) are taken below Root.
+// Options are what to wait for, and where to report the verdict. Paths are absolute; those
+// of the node (all but State and CAFile) are taken below Root.
 type Options struct {
 	Root     string        // the node's root; "" is this system's
 	Sentinel string        // Cluster API's sentinel, or NoSentinel; "" is the contract's path
@@ -58,8 +58,8 @@ type Options struct {
 	// Grace is how long after the boot's end the kubelet may take to become healthy,
 	// and how long after that the node to be in the cluster.
 	Grace time.Duration
-	// After has what is known of this boot judged anew: a verdict that was given
-	// before is not given again, unless the boot succeeded. Zero gives it again.
+	// After requests a new judgement of this boot: an earlier verdict is not returned,
+	// unless the boot succeeded. Zero returns it.
 	After     time.Time
 	State     string // the verdict's file; "" is the default below Root
 	Console   string // a serial console; "" is none
@@ -95,7 +95,7 @@ func Under(root, path string) string {
 	return o.under(path)
 }
 
-// complete fills in what may be left out, and says all that is wrong at once.
+// complete fills in what may be left out, and returns all errors at once.
 func (o Options) complete() (Options, error) {
 	o.Root = cmp.Or(o.Root, DefaultRoot())
 	o.Sentinel = cmp.Or(o.Sentinel, defaultSentinel)
@@ -129,8 +129,8 @@ func (o Options) complete() (Options, error) {
 	return o, errors.Join(problems...)
 }
 
-// question tells one question from another: it is made of the options that may
-// change the answer. o has to be complete.
+// question identifies a question: it is made of the options that may change the answer. o
+// has to be complete.
 func (o Options) question() string {
 	units := slices.Clone(o.Units)
 	slices.Sort(units)
@@ -138,13 +138,13 @@ func (o Options) question() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Validate says all that is wrong at once.
+// Validate returns all errors at once.
 func (o Options) Validate() error {
 	_, err := o.complete()
 	return err
 }
 
-// CheckURL says what is wrong with an address that is posted to.
+// CheckURL returns what is wrong with an address that is posted to.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil {

@@ -21,7 +21,7 @@ type kept struct {
 	wire.Verdict
 	// Question is what it answers, by Options.question.
 	Question string `json:"question,omitempty"`
-	// CameUp says that the machine came up in an earlier boot.
+	// CameUp means that the machine came up in an earlier boot.
 	CameUp bool `json:"cameUpBefore,omitempty"`
 }
 
@@ -38,8 +38,8 @@ func load(path string) (kept, error) {
 	return k, k.Validate()
 }
 
-// answers says whether the verdict, of this boot, is given again to whoever asks
-// this question. TimedOut is none: it tells how long somebody was ready to wait.
+// answers reports whether the verdict, of this boot, answers the same question again.
+// TimedOut does not: it is about the caller's patience.
 func (k kept) answers(question string, after, now time.Time) bool {
 	if k.Question != question || k.Outcome == wire.TimedOut {
 		return false
@@ -48,9 +48,8 @@ func (k kept) answers(question string, after, now time.Time) bool {
 	return k.Outcome == wire.Succeeded || after.IsZero() || !k.At.Before(after) && !k.At.After(now)
 }
 
-// recall looks for what was kept: the newest verdict of this boot, one that
-// answers the question before all others, and whether the machine came up in an
-// earlier boot.
+// recall returns what was stored: the newest verdict of this boot, preferring one that
+// answers the question, and whether the machine came up in an earlier boot.
 func recall(o Options, me whoAmI, now time.Time, log *slog.Logger) (before kept, answered, cameUp bool) {
 	question := o.question()
 	// Where there was no room for the first the second is newer.
@@ -74,9 +73,9 @@ func recall(o Options, me whoAmI, now time.Time, log *slog.Logger) (before kept,
 	return before, answered, cameUp
 }
 
-// sameBoot says whether a kept verdict is of this boot. Where boots have no ids
-// (Windows) their beginnings are compared, by a clock that may have been set:
-// then it is waited anew, which does no harm.
+// sameBoot reports whether a stored verdict is of this boot. Where boots have no ids
+// (Windows) their beginnings are compared, by a clock that may have been set: a false
+// mismatch only waits again.
 func sameBoot(v wire.Verdict, me whoAmI, now time.Time, up time.Duration) bool {
 	if v.BootID != "" || me.bootID != "" {
 		return v.BootID == me.bootID
@@ -88,8 +87,8 @@ func sameBoot(v wire.Verdict, me whoAmI, now time.Time, up time.Duration) bool {
 	return apart.Abs() < time.Minute
 }
 
-// encode is the verdict's JSON, at most wire.MaxVerdict of it: each excerpt is halved
-// from its beginning until all fit, since what matters is written last.
+// encode is the verdict's JSON, limited to wire.MaxVerdict: each excerpt is halved from its
+// beginning until all fit, since what matters is written last.
 func encode(v kept) ([]byte, error) {
 	for {
 		text, err := json.MarshalIndent(v, "", " ")
@@ -111,9 +110,9 @@ func encode(v kept) ([]byte, error) {
 	}
 }
 
-// Keep replaces a file, of mode 0600, in folders that it makes, and returns when it is on the
-// disk. It is seen before, since that may take long on a node that boots: a power cut
-// in between leaves a file that is no verdict, and the next boot is waited for anew.
+// Keep replaces a file, of mode 0600, in folders that it makes, and returns when it is on
+// the disk. It is visible before, since a sync may be slow on a booting node: a power cut
+// in between leaves an invalid verdict, and the next boot waits again.
 func Keep(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

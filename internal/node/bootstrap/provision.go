@@ -22,8 +22,8 @@ const (
 	provisionScripts = "/opt/azure/containers/"
 )
 
-// lookAtAKS says how far AKS's provisioning is, where there is one in this boot.
-// up is the node's uptime.
+// lookAtAKS adds how far AKS's provisioning is, where this boot has one. up is the node's
+// uptime.
 func (n *node) lookAtAKS(s *seen, up time.Duration) {
 	booted := time.Now().Add(-up - rebootSlack)
 	file, err := os.Stat(n.o.under(provisionFile))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// question is put to somebody who may take long to answer, at most once at a
-// time. Its zero value has no poke, and is not ready.
+// question is asked in the background, one at a time, since an answer may take long. Its
+// zero value has no poke, and is not ready.
 type question struct {
 	poke func() // called when there is an answer
 

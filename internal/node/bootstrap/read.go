@@ -23,7 +23,7 @@ const (
 	readTries   = 3         // of a file that changes meanwhile
 )
 
-// errNotRegular says that something else than a file stands where one should.
+// errNotRegular means that something else than a file is at a file's path.
 var errNotRegular = errors.New("not a regular file")
 
 // OpenRegular opens a file for reading: no link out of its folder is followed,
@@ -107,7 +107,7 @@ func readOnce(path string) ([]byte, identity, error) {
 	return text, identityOf(info), err
 }
 
-// identity tells one content of a file from another.
+// identity identifies a file's content.
 type identity struct {
 	size     int64
 	modified time.Time
@@ -143,9 +143,8 @@ func tail(path, source string) (verdict.Log, error) {
 	return lastLines(text, source, at > 0), nil
 }
 
-// lastLines are the lines of a log's end; cut says that there was more before,
-// in which case the first line is only a part of one, and left out where others
-// follow.
+// lastLines are the lines of a log's end; cut means that there was more before, in which
+// case the first line is incomplete, and left out where others follow.
 func lastLines(text []byte, source string, cut bool) verdict.Log {
 	l := verdict.Log{Source: source, Cut: cut}
 	if _, rest, ok := bytes.Cut(text, []byte("\n")); cut && ok && len(rest) > 0 {

@@ -21,16 +21,16 @@ const (
 	servicePaused          serviceState = 7
 )
 
-// Exit codes that Windows itself gives a service. Source: winerror.h.
+// Exit codes of Windows itself for a service. Source: winerror.h.
 const (
-	errServiceTimeout  = 1053 // it did not say in time that it started
+	errServiceTimeout  = 1053 // it did not report in time that it started
 	errServiceSpecific = 1066 // the code is in another field, the service's own
 	errServiceAborted  = 1067 // its process ended without saying so
 	errServiceNoParent = 1068 // one that it depends on did not start
 	errNeverStarted    = 1077 // since the machine's start
 )
 
-// serviceStatus is what the service control manager says of a service now.
+// serviceStatus is a service's state by the service control manager.
 type serviceStatus struct {
 	state          serviceState
 	exit, specific uint32
@@ -48,8 +48,7 @@ func (s serviceStatus) code() uint32 {
 	return s.exit
 }
 
-// starting says that it is up, or about to be for the first time since it was
-// down.
+// starting reports that it is up, or about to be for the first time since it was down.
 func (s serviceStatus) starting() bool {
 	return s.state == serviceStartPending || s.state == serviceRunning
 }
@@ -58,13 +57,12 @@ func (s serviceStatus) starting() bool {
 // Source: winsvc.h, SERVICE_FAILURE_ACTIONS.
 type recovery struct {
 	restarts []bool // whether the nth end, from 0, is followed by a start
-	// always says that it counts too where the service itself said that it failed,
-	// and not only where its process ended without a word.
+	// always means that it counts too where the service itself reported that it failed, and
+	// not only where its process ended without a report.
 	always bool
 }
 
-// follows says whether a service that ended this way, for the nth time, is
-// started anew.
+// follows reports whether a service that ended this way, for the nth time, is restarted.
 func (r recovery) follows(s serviceStatus, n int) bool {
 	if s.state != serviceStopped || s.code() == 0 || s.exit != errServiceAborted && !r.always || len(r.restarts) == 0 {
 		return false
@@ -84,13 +82,12 @@ type serviceHistory struct {
 	ended    time.Time // when it was first seen stopped after it ran, zero while it is not
 }
 
-// next takes a look into account. What comes and goes between two looks shows in
-// the process's number.
+// next adds an observation. Changes between two observations show in the process's number.
 func (h serviceHistory) next(s serviceStatus, now time.Time) serviceHistory {
 	old := h.status
 	began := s.starting() && (old.state == serviceStopped || old.state == serviceStopPending || old.state == servicePaused ||
-		// A wrapper such as NSSM, which is a service's process instead of it, says so
-		// when it starts the program again.
+		// A wrapper such as NSSM, which is a service's process instead of it, reports these
+		// states when it restarts the program.
 		old.state == serviceRunning && s.state == serviceStartPending ||
 		old.starting() && old.pid != 0 && s.pid != 0 && old.pid != s.pid)
 	if h.seen && h.ran && began {
@@ -109,9 +106,8 @@ func (h serviceHistory) next(s serviceStatus, now time.Time) serviceHistory {
 	return h
 }
 
-// unit is a service in systemd's words, by which decide goes. When it was started
-// is left open: the process may be a wrapper's, which outlives many starts of its
-// program.
+// unit is a service in systemd's terms, for decide. When it was started is left open: the
+// process may be a wrapper's, which outlives many starts of its program.
 func (h serviceHistory) unit(name string, r recovery) unitSeen {
 	u := unitSeen{Unit: verdict.Unit{Name: name, Restarts: min(h.restarts, 1<<20)}}
 	switch h.status.state {
@@ -124,7 +120,7 @@ func (h serviceHistory) unit(name string, r recovery) unitSeen {
 	case serviceContinuePending:
 		u.Active, u.Sub = "activating", "continue"
 	case servicePaused:
-		// So NSSM says that it waits before it starts the program again.
+		// NSSM reports so while it waits before it restarts the program.
 		u.Active, u.Sub = "activating", "paused"
 	case serviceStopPending, servicePausePending:
 		u.Active, u.Sub = "deactivating", "stop"
@@ -158,8 +154,8 @@ func (h serviceHistory) unit(name string, r recovery) unitSeen {
 	return u
 }
 
-// mayReboot says until when a service that ended, as cloudbase-init does, may
-// still have the machine reboot: until then its end tells nothing.
+// mayReboot returns until when a service that ended, as cloudbase-init does, may still have
+// the machine reboot: until then its end is no evidence.
 func (h serviceHistory) mayReboot(now time.Time) (until time.Time, may bool) {
 	until = h.ended.Add(cloudbaseReboots)
 	return until, !h.ended.IsZero() && now.Before(until)

@@ -15,35 +15,34 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// serviceWatch tells of services by what the service control manager notifies
-// of. NotifyServiceStatusChange is used, which is in winsvc.h, and not the newer
+// serviceWatch watches services by the service control manager's notifications.
+// NotifyServiceStatusChange is used, which is in winsvc.h, and not the newer
 // SubscribeServiceChangeNotifications, which is in a private header and leads into
-// callbacks on Windows's own threads. Its notifications come to the thread that
-// asked for them, while it waits alertably: so one goroutine keeps a thread for
-// itself. Where notifications are refused, services are asked once a second.
+// callbacks on Windows's own threads. Its notifications come to the thread that asked for
+// them, while it waits alertably: so one goroutine keeps a thread for itself. Where
+// notifications are refused, services are polled once a second.
 //
-// A service's handle stays open while it is watched. One that is deleted is gone
-// only when the last handle is closed, so it is closed as soon as that is told.
+// A service's handle stays open while it is watched. A deleted service remains until its
+// last handle is closed, so it is closed on that notification.
 type serviceWatch struct {
 	names []string
 	poke  func()
 	log   *slog.Logger
 
 	event windows.Handle // set to have the thread end
-	first chan struct{}  // closed after the first look
+	first chan struct{}  // closed after the first observation
 	done  chan struct{}
 
 	mu     sync.Mutex
 	ending bool
-	units  map[string]unitSeen // nil before the first look
+	units  map[string]unitSeen // nil before the first observation
 }
 
-// firstLook bounds how long the first look may take: without it nobody knows
-// whether there is a kubelet.
+// firstLook bounds the first observation: without it the kubelet's presence is unknown.
 const firstLook = 5 * time.Second
 
-// watchUnits watches Windows services; there are none where the node's root is
-// another than this system's. It returns after the first look.
+// watchUnits watches Windows services; none where the node's root is another than this
+// system's. It returns after the first observation.
 func watchUnits(o Options, names []string, poke func(), log *slog.Logger) unitSource {
 	w := &serviceWatch{names: names, poke: poke, log: log, first: make(chan struct{}), done: make(chan struct{})}
 	if !strings.EqualFold(o.Root, DefaultRoot()) {
@@ -74,8 +73,8 @@ func (w *serviceWatch) look() (map[string]unitSeen, bool) {
 	return maps.Clone(w.units), w.units != nil
 }
 
-// failed is none: services that end with a code of their own are usual on
-// Windows, and say nothing about the boot.
+// failed is none: services that end with a code of their own are usual on Windows, and no
+// evidence about the boot.
 func (w *serviceWatch) failed() []unitSeen { return nil }
 
 // retry does nothing: the service control manager is there before we are.
@@ -94,8 +93,8 @@ func (w *serviceWatch) close() {
 	}
 }
 
-// run looks at all services whenever one changed. The thread is given back when
-// all handles are closed and nothing is to be delivered to it any more.
+// run reads all services whenever one changed. The thread is released when all handles are
+// closed and nothing is to be delivered to it any more.
 func (w *serviceWatch) run() {
 	defer close(w.done)
 	runtime.LockOSThread()
@@ -148,8 +147,8 @@ func (w *serviceWatch) set(units map[string]unitSeen) {
 	}
 }
 
-// wait waits for a notification, for close, or until next, which is never where it
-// is zero, and says whether it is to end.
+// wait waits for a notification, for close, or until next, which is never where it is zero,
+// and reports whether it is to end.
 func (w *serviceWatch) wait(next time.Time) bool {
 	wait := uint32(windows.INFINITE)
 	if !next.IsZero() {
@@ -190,10 +189,10 @@ func newServiceNotice() *serviceNotice {
 // manager is the service control manager, and what it is to notify of itself.
 type manager struct {
 	handle  windows.Handle
-	created *serviceNotice // nil while nobody was asked
+	created *serviceNotice // nil while not requested
 }
 
-// open connects, and asks to be told of services that are created.
+// open connects, and requests notifications of services that are created.
 func (m *manager) open() error {
 	if m.handle == 0 {
 		h, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|windows.SC_MANAGER_ENUMERATE_SERVICE)
@@ -212,7 +211,7 @@ func (m *manager) open() error {
 		n := newServiceNotice()
 		if err := windows.NotifyServiceStatusChange(m.handle, windows.SERVICE_NOTIFY_CREATED, &n.SERVICE_NOTIFY); err != nil {
 			if errors.Is(err, windows.ERROR_SERVICE_NOTIFY_CLIENT_LAGGING) {
-				m.close() // and begin anew
+				m.close() // and reconnect
 			}
 			return fmt.Errorf("asking to be told of new services: %w", err)
 		}
@@ -230,7 +229,7 @@ func (m *manager) close() {
 	runtime.KeepAlive(m.created)
 }
 
-// noticed says whether something came that nobody has looked at.
+// noticed reports whether a notification is unread.
 func (m *manager) noticed(services []*service) bool {
 	if m.created != nil && m.created.came {
 		return true
@@ -238,8 +237,8 @@ func (m *manager) noticed(services []*service) bool {
 	return slices.ContainsFunc(services, func(s *service) bool { return s.asked != nil && s.asked.came })
 }
 
-// look returns all units, and when to look again where nothing is told. An error
-// says that not all is told of; units is nil where nothing could be learned.
+// look returns all units, and when to poll where no notification comes. An error means that
+// some notifications are missing; units is nil where nothing could be read.
 func (m *manager) look(services []*service, now time.Time) (units map[string]unitSeen, next time.Time, err error) {
 	err = m.open()
 	if m.handle == 0 {
@@ -273,7 +272,7 @@ func (m *manager) look(services []*service, now time.Time) (units map[string]uni
 type service struct {
 	name     string
 	handle   windows.Handle // 0 while there is no such service
-	asked    *serviceNotice // nil while nobody is to tell
+	asked    *serviceNotice // nil while no notification is requested
 	history  serviceHistory
 	recovery recovery
 	timed    uint32    // its last process
@@ -283,8 +282,8 @@ type service struct {
 // rereads bounds how often a service is looked at that changes meanwhile.
 const rereads = 4
 
-// look learns how the service is, and asks to be told when that changes. An error
-// says that nobody will tell.
+// look reads the service's state, and requests a notification of its change. An error means
+// that none will come.
 func (s *service) look(scm windows.Handle, now time.Time) error {
 	if n := s.asked; n != nil && n.came {
 		s.asked = nil
@@ -292,7 +291,7 @@ func (s *service) look(scm windows.Handle, now time.Time) error {
 			s.history = s.history.next(then, now) // it may be past already
 		}
 		if n.NotificationStatus != 0 || n.NotificationTriggered&windows.SERVICE_NOTIFY_DELETE_PENDING != 0 {
-			s.close() // it is being deleted, or we lag behind: begin anew
+			s.close() // it is being deleted, or we lag behind: open it again
 		}
 	}
 	for range rereads {
@@ -310,21 +309,21 @@ func (s *service) look(scm windows.Handle, now time.Time) error {
 			s.timed, s.started = pid, startOf(pid)
 		}
 		if status.state == serviceStopped {
-			s.history.auto, s.recovery = s.config() // who installs a service says so last
+			s.history.auto, s.recovery = s.config() // installers set these last
 		}
 		if s.asked != nil {
 			return nil
 		}
 		n := newServiceNotice()
-		// Of the state that it is in nothing is to be told.
+		// The state that it is in needs no notification.
 		mask := uint32(everyState) &^ (1 << (status.state - 1))
 		if err := windows.NotifyServiceStatusChange(s.handle, mask, &n.SERVICE_NOTIFY); err != nil {
-			s.close() // we lag behind, or it is being deleted: begin anew
+			s.close() // we lag behind, or it is being deleted: open it again
 			return fmt.Errorf("asking to be told of its changes: %w", err)
 		}
 		s.asked = n
-		// It may have changed before that was asked, into a state of which then nobody
-		// tells: a handle asks for one set of states only.
+		// It may have changed before that request, into a state without notification: a
+		// handle requests one set of states only.
 		again, err := s.status()
 		if err == nil && again.state == status.state {
 			return nil
@@ -348,7 +347,7 @@ func startOf(pid uint32) time.Time {
 	return time.Unix(0, created.Nanoseconds())
 }
 
-// everyState are the states that are told of, and that it is to be deleted.
+// everyState are the states that are notified of, and that it is to be deleted.
 const everyState = windows.SERVICE_NOTIFY_STOPPED | windows.SERVICE_NOTIFY_START_PENDING | windows.SERVICE_NOTIFY_STOP_PENDING |
 	windows.SERVICE_NOTIFY_RUNNING | windows.SERVICE_NOTIFY_CONTINUE_PENDING | windows.SERVICE_NOTIFY_PAUSE_PENDING |
 	windows.SERVICE_NOTIFY_PAUSED | windows.SERVICE_NOTIFY_DELETE_PENDING
@@ -398,15 +397,15 @@ func (s *service) status() (serviceStatus, error) {
 	return status, nil
 }
 
-// statusOf is a status as Windows gives it; false where its state is unknown.
+// statusOf converts Windows' status; false where its state is unknown.
 func statusOf(p *windows.SERVICE_STATUS_PROCESS) (serviceStatus, bool) {
 	state := serviceState(p.CurrentState)
 	return serviceStatus{state: state, exit: p.Win32ExitCode, specific: p.ServiceSpecificExitCode, pid: p.ProcessId},
 		state >= serviceStopped && state <= servicePaused
 }
 
-// config says whether Windows starts the service by itself, and what it does when
-// it ends. What cannot be learned counts as not so.
+// config returns whether Windows starts the service by itself, and what it does when it
+// ends. What cannot be read counts as not so.
 func (s *service) config() (auto bool, r recovery) {
 	const most = 8 << 10 // bytes, by the documentation of the calls
 	buf := make([]uint64, most/8)

@@ -20,7 +20,7 @@ import (
 // maxEvent bounds one line of a watch, in bytes: a Node's metadata has a few KiB.
 const maxEvent = 1 << 20
 
-// errIdle says that a watch was silent for longer than its idle limit.
+// errIdle means that a watch was silent for longer than its idle limit.
 var errIdle = errors.New("the API server was silent for too long")
 
 // APIServer is that of the node with this root, asked with the kubelet's own credentials
@@ -38,7 +38,7 @@ func (s APIServer) Ask(ctx context.Context, method string, path func(node string
 }
 
 // Watch sends one GET, and calls event with each line of the answer. It returns nil once
-// the server ends the answer, and an error where event gives one, where nothing came for
+// the server ends the answer, and an error where event returns one, where nothing came for
 // idle, or where the answer is not 200.
 func (s APIServer) Watch(ctx context.Context, path func(node string) string, accept string, idle time.Duration, event func(line []byte) error) error {
 	config, u, err := s.login(path)

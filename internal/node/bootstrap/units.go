@@ -2,24 +2,23 @@ package bootstrap
 
 import "slices"
 
-// watchedUnits are those that are told of, without repetition.
+// watchedUnits are those that are reported, without repetition.
 func watchedUnits(asked []string) []string {
 	all := slices.Concat(asked, kubeletUnits(), cloudInitUnits(), runtimeUnits())
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// unitSource tells of units without being asked again and again.
+// unitSource reports units from notifications, without polling.
 type unitSource interface {
-	// look is what is known of the watched units now; ok is false while nobody
-	// tells.
+	// look returns the watched units' state now; ok is false while no source is connected.
 	look() (units map[string]unitSeen, ok bool)
-	// failed are the units in state failed, at most maxFailedUnits.
+	// failed are the units in state failed, up to maxFailedUnits.
 	failed() []unitSeen
-	// retry says that a bus may have come up.
+	// retry signals that a bus may have come up.
 	retry()
 	close()
 }
 
-// maxFailedUnits bounds what is told of failed units.
+// maxFailedUnits limits the reported failed units.
 const maxFailedUnits = 8

@@ -21,8 +21,8 @@ import (
 // on.
 const busTimeout = 5 * time.Second
 
-// busUnits tells of units by systemd's signals. While there is no bus it has
-// nothing to tell, and connects when it is told to try again.
+// busUnits reports units by systemd's signals. Without a bus it reports nothing, and
+// connects on retry.
 type busUnits struct {
 	addresses []systemd.Address
 	names     []string
@@ -196,7 +196,7 @@ func (b *busUnits) read(ctx context.Context, bus *systemd.Bus, name string) unit
 		return u
 	}
 	u.LoadError, u.ExitCode, u.Restarts = loadError.Name, int(status), bounded(restarts)
-	u.Conditions = !met && looked != 0 // 0 says that they were not looked at yet
+	u.Conditions = !met && looked != 0 // 0 means that they were not checked yet
 	if u.Active == "active" {
 		u.since = atMonotonic(since)
 	}

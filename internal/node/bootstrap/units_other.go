@@ -4,7 +4,7 @@ package bootstrap
 
 import "log/slog"
 
-// watchUnits tells of nothing: there is no systemd.
+// watchUnits reports nothing: systemd is not available.
 func watchUnits(_ Options, _ []string, _ func(), _ *slog.Logger) unitSource { return noUnits{} }
 
 // noUnits is the source where there is no systemd.

@@ -13,15 +13,14 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Wait waits until it is known how this boot ended, writes the verdict to
-// Options.State, tells it on the console and to the admission server, and
-// returns it. A verdict of this boot that is kept already, and that answers the
-// same question, is returned at once and told nobody again, but for TimedOut: such
-// a node may have come up since. Options.After asks for another judgement.
+// Wait waits until it is known how this boot ended, writes the verdict to Options.State,
+// reports it on the console and to the admission server, and returns it. A stored verdict
+// of this boot that answers the same question is returned at once and not reported again,
+// except TimedOut: such a node may have come up since. Options.After requests another
+// judgement.
 //
-// What cannot be told in one of the ways is logged, and the verdict returned all
-// the same. An error says that there is no verdict: wrong options (the same as
-// Validate's), or that ctx ended.
+// A report that fails is logged, and the verdict returned all the same. An error means that
+// there is no verdict: wrong options (the same as Validate's), or that ctx ended.
 func Wait(ctx context.Context, o Options, log *slog.Logger) (wire.Verdict, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -49,7 +48,7 @@ type node struct {
 	files     []string
 	cloudInit cloudInitFiles
 	watcher   *watcher // nil where there are no notifications
-	// blind says that not all is told of: then it is looked for every second.
+	// blind means that some notifications are missing: then files are polled every second.
 	blind      bool
 	newWatcher func(poke func()) (*watcher, error)
 	units      unitSource
@@ -74,7 +73,7 @@ func newNode(o Options, me whoAmI, log *slog.Logger) *node {
 	return n
 }
 
-// poke lets the loop look again. It never blocks.
+// poke makes the loop observe again. It never blocks.
 func (n *node) poke() {
 	select {
 	case n.pokes <- struct{}{}:
@@ -82,7 +81,7 @@ func (n *node) poke() {
 	}
 }
 
-// wait waits for the verdict, tells it and returns it.
+// wait waits for the verdict, reports it and returns it.
 func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -97,7 +96,7 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	n.busThere = exists(n.o.under(busSocket))
 	n.units = watchUnits(n.o, watchedUnits(n.o.Units), n.poke, n.log)
 	defer n.units.close()
-	// Before that, what it may be busy with has to be told to stop.
+	// Before that, its running questions have to be stopped.
 	defer func() { stop(); n.kubelet.wait(); n.member.wait() }()
 	r := rules{
 		deadline: began.Add(n.o.Deadline), sentinel: n.o.Sentinel != NoSentinel, units: n.o.Units,
@@ -113,10 +112,10 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	return v, nil
 }
 
-// again says that the boot was judged before, and is to be once more.
+// again reports that the boot was judged before, and is to be judged again.
 func (n *node) again() bool { return !n.o.After.IsZero() && n.before.Outcome != "" }
 
-// loop looks whenever something happened, and at the times that decide gives.
+// loop observes whenever something happened, and at decide's times.
 func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision, err error) {
 	timer := time.NewTimer(time.Until(r.deadline))
 	defer timer.Stop()
@@ -175,19 +174,18 @@ func (n *node) cover() {
 			return
 		}
 	}
-	n.poke() // folders come and go: look again soon
+	n.poke() // folders come and go: observe again soon
 }
 
-// blindEvery is how often it is looked where the kernel tells of nothing, as where
-// its watches are used up.
+// blindEvery is the interval of polls where the kernel does not notify, as where its
+// watches are used up.
 const blindEvery = time.Second
 
 // maxDepth bounds how often watches follow folders that are being made.
 const maxDepth = 16
 
-// look gathers what decide goes by. The order matters: a sign that is written
-// before another is read after it, so that of both being there one is never
-// missed.
+// look gathers decide's input. The order matters: a sign that is written before another is
+// read after it, so that of both being there one is never missed.
 func (n *node) look() seen {
 	var s seen
 	if there := exists(n.o.under(busSocket)); there != n.busThere {
@@ -222,8 +220,8 @@ func (n *node) look() seen {
 // rebootSlack is how far the clock may have been set at the boot.
 const rebootSlack = time.Minute
 
-// noSentinelComes says why nobody will write a sentinel in this boot; "" where
-// somebody may.
+// noSentinelComes returns why no sentinel will be written in this boot; "" where one may
+// be.
 func (n *node) noSentinelComes(s *seen) string {
 	done := s.cloudInit != nil && s.cloudInit.Done
 	switch {
@@ -241,8 +239,8 @@ func (n *node) noSentinelComes(s *seen) string {
 // promises are where cloud-init keeps what is to be run on this machine.
 var promises = [...]string{"scripts/runcmd", "cloud-config.txt", "user-data.txt"}
 
-// sentinelPromised says whether something on this node is to write the sentinel:
-// its folder is made beforehand, or what cloud-init was given names it.
+// sentinelPromised reports whether something on this node is to write the sentinel: its
+// folder is made beforehand, or cloud-init's input names it.
 func (n *node) sentinelPromised() bool {
 	if n.o.Sentinel != defaultSentinel || isDir(filepath.Dir(n.o.under(n.o.Sentinel))) {
 		return true
@@ -250,7 +248,7 @@ func (n *node) sentinelPromised() bool {
 	return n.promised(filepath.Base(defaultSentinel))
 }
 
-// promised says whether what cloud-init was given names something.
+// promised reports whether cloud-init's input contains what.
 func (n *node) promised(what string) bool {
 	for _, name := range promises {
 		text, err := readWhole(n.o.under("/var/lib/cloud/instance/" + name))
@@ -261,8 +259,8 @@ func (n *node) promised(what string) bool {
 	return false
 }
 
-// commandsRanEarlier says whether nobody will write a sentinel since that was
-// done in an earlier boot of this machine.
+// commandsRanEarlier reports whether no sentinel will be written since the commands ran in
+// an earlier boot of this machine.
 func (n *node) commandsRanEarlier() bool {
 	if n.ranEarlier == nil {
 		l, err := tail(n.o.under("/var/log/cloud-init.log"), "")
@@ -330,7 +328,7 @@ func (n *node) judge(ctx context.Context, st *state, s *seen, d *decision) wire.
 		v.Evidence = append([]wire.Excerpt{{Source: n.o.Sentinel, Lines: []string{said}}}, v.Evidence[:min(len(v.Evidence), 15)]...)
 	}
 	if err := v.Validate(); err != nil {
-		// What was quoted must not keep the rest from being told.
+		// Invalid excerpts must not prevent the report.
 		n.log.Error("the verdict's evidence is out of bounds and left out", "error", err)
 		v = wire.Verdict{Outcome: v.Outcome, Reason: v.Reason, Owner: v.Owner, Retryable: v.Retryable, ExitCode: v.ExitCode, BootID: v.BootID, At: v.At, Uptime: v.Uptime}
 	}
@@ -340,8 +338,8 @@ func (n *node) judge(ctx context.Context, st *state, s *seen, d *decision) wire.
 // Confidence is how sure a verdict's reason is, "" where it has none.
 func Confidence(v wire.Verdict) string { return string(verdict.ConfidenceOf(v.Reason)) }
 
-// mended is the verdict of a node that works, of a boot that failed: why it did
-// is told, since the next node made the same way will fail too.
+// mended is the verdict of a node that works, of a boot that failed: the failure is
+// reported, since the next node made the same way will fail too.
 func mended(v wire.Verdict) wire.Verdict {
 	v.Outcome, v.Ignored = wire.Degraded, []string{v.Message}
 	v.Message = harmless([]byte("the node works, after its boot had failed: " + v.Message))
@@ -390,8 +388,7 @@ func (n *node) facts(st *state, s *seen, d *decision) verdict.Facts {
 	return f
 }
 
-// tell writes the verdict and tells it. Each way is taken whatever became of the
-// others.
+// tell writes the verdict and reports it. Each way is tried, even if others failed.
 func (n *node) tell(ctx context.Context, v wire.Verdict) {
 	text, err := encode(kept{v, n.o.question(), n.cameUp})
 	if err != nil {

@@ -22,9 +22,8 @@ func watchedFiles(o Options) []string {
 	return files
 }
 
-// folders says which folders have to be watched so that each file's coming is
-// noticed: its own, or where that is not there the nearest above it that is. near
-// says that it is the file's own.
+// folders returns which folders have to be watched so that each file's creation is noticed:
+// its own, or the nearest existing parent. near means that it is the file's own.
 func folders(files []string) map[string]bool {
 	watched := map[string]bool{}
 	for _, f := range files {
@@ -46,7 +45,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// fileKind says what stands at a path; a link is followed within its folder.
+// fileKind returns the kind of file at a path; a link is followed within its folder.
 func fileKind(path string) (fs.FileMode, bool) {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {

@@ -26,13 +26,13 @@ type watcher struct {
 	done    chan struct{}
 
 	mu sync.Mutex
-	// ended are watches that the kernel has ended, or that lead elsewhere now. A
-	// folder's inode does not tell: a new folder may get the old one's number.
+	// ended are watches that the kernel has ended, or that lead elsewhere now. A folder's
+	// inode is no proof: a new folder may get the old one's number.
 	ended map[int32]bool
 	lost  bool // events were lost: any watch may have ended
 }
 
-// watch is one on a folder; the inode tells whether another has its name now.
+// watch is one on a folder; a changed inode shows that another has its name now.
 type watch struct {
 	wd   int32
 	near bool
@@ -57,13 +57,13 @@ func newWatcher(poke func()) (*watcher, error) {
 				return // closed
 			}
 			w.note(buf[:n])
-			poke() // whatever it was, a queue that overflowed too: look at everything
+			poke() // any event, also an overflowed queue: check everything
 		}
 	}()
 	return w, nil
 }
 
-// note keeps what events say of the watches themselves.
+// note records events about the watches themselves.
 func (w *watcher) note(events []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,11 +90,10 @@ func (w *watcher) take() (ended map[int32]bool, lost bool) {
 	return ended, lost
 }
 
-// cover watches what has to be watched for the files now, and says whether that
-// is other than before: then it has to be looked again, since the watch may be
-// later than what it is for.
+// cover watches what has to be watched for the files now, and reports whether that changed:
+// then observe again, since the watch may be later than what it is for.
 func (w *watcher) cover(files []string) (changed bool, err error) {
-	// Before it is looked which folders there are: what ends later is told again.
+	// Before the folders are listed: later ends are notified again.
 	ended, lost := w.take()
 	want := folders(files)
 	for dir, old := range w.folders {
@@ -103,7 +102,7 @@ func (w *watcher) cover(files []string) (changed bool, err error) {
 		if wanted && near == old.near && !ended[old.wd] && !lost && err == nil && os.SameFile(info, old.info) {
 			continue
 		}
-		// An error says that the folder is gone, and the watch with it.
+		// An error means that the folder is deleted, and the watch with it.
 		_, _ = unix.InotifyRmWatch(w.fd, uint32(old.wd))
 		delete(w.folders, dir)
 	}
@@ -118,7 +117,7 @@ func (w *watcher) cover(files []string) (changed bool, err error) {
 		}
 		info, err := os.Stat(dir)
 		if err != nil {
-			changed = true // gone since: look again
+			changed = true // deleted since: check again
 			continue
 		}
 		wd, err := unix.InotifyAddWatch(w.fd, dir, mask)

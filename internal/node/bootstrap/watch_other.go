@@ -36,20 +36,20 @@ func newWatcher(poke func()) (*watcher, error) {
 				if !ok {
 					return
 				}
-				poke() // such as a queue that overflowed: look at everything
+				poke() // such as an overflowed queue: check everything
 			}
 		}
 	}()
 	return w, nil
 }
 
-// cover watches what has to be watched for the files now, and says whether that
-// is other than before: then it has to be looked again.
+// cover watches what has to be watched for the files now, and reports whether that changed:
+// then observe again.
 func (w *watcher) cover(files []string) (changed bool, err error) {
 	want := folders(files)
 	for dir := range w.folders {
 		if _, ok := want[dir]; !ok {
-			_ = w.w.Remove(dir) // an error says that it is gone already
+			_ = w.w.Remove(dir) // an error means that it is deleted already
 			delete(w.folders, dir)
 		}
 	}

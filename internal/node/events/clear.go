@@ -21,20 +21,20 @@ type Server interface {
 	// another boot: one that is about to go is no node any more. Again each is harmless.
 	Hold() error
 	Release() error
-	// Depart holds the machine, stops the node's agent and what would have it join, and
-	// tells the server that it stands still for good. Again it is harmless.
+	// Depart blocks joining, stops the node's agent and what would make it join, and
+	// reports to the server that the agent is stopped for good. It is idempotent.
 	Depart(ctx context.Context, cause string) error
-	// Back has the server give back what Leave marked on the Node; one that was not
-	// marked is no error. Where the server cannot, it is errors.ErrUnsupported.
+	// Back makes the server undo what Leave marked on the Node; an unmarked Node is no
+	// error. A server that cannot do so returns errors.ErrUnsupported.
 	Back(ctx context.Context) error
 	// Rejoin releases the machine, and starts what Depart stopped.
 	Rejoin(ctx context.Context) error
 }
 
 const (
-	// glance bounds the look whether the server has begun.
+	// glance bounds the read of whether the server has begun.
 	glance = 500 * time.Millisecond
-	// maxWithin is what a server drains for at most (wire.LeaveRequest), in seconds.
+	// maxWithin is a server's maximum drain time (wire.LeaveRequest), in seconds.
 	maxWithin = 15 * 60
 )
 
@@ -61,7 +61,7 @@ type clearer struct {
 	log        *slog.Logger
 }
 
-// clear cordons or drains, as the action says.
+// clear cordons or drains, by the action's Do.
 func (c *clearer) clear(ctx context.Context, a Action) Outcome {
 	if a.Do == Cordon {
 		err := c.kubernetes.cordon(ctx, a.Type, true, c.now())
@@ -82,7 +82,7 @@ func (c *clearer) clear(ctx context.Context, a Action) Outcome {
 	return o
 }
 
-// begun says whether the admission server has marked the Node.
+// begun reports whether the admission server has marked the Node.
 func (c *clearer) begun(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
@@ -97,7 +97,7 @@ func (c *clearer) giveBack(ctx context.Context) error {
 	err := c.kubernetes.restore(ctx)
 	if c.server == nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // there is no kubelet, and never was: nobody has marked anything
+			return nil // no kubelet in this boot or before: the Node is not marked
 		}
 		return err
 	}
@@ -123,7 +123,7 @@ type drainage struct {
 func (d *drainage) run(ctx context.Context) Outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	var at sync.WaitGroup
-	defer at.Wait() // nobody is left at it who would use the server at the same time as the next one
+	defer at.Wait() // the next action must not use the server concurrently
 	defer cancel()
 	answers := make(chan Outcome, 2)
 	open, helping := 0, false
@@ -188,8 +188,8 @@ func (d *drainage) byServer(ctx context.Context) Outcome {
 
 // byKubelet drains the node with the kubelet's credentials.
 func (d *drainage) byKubelet(ctx context.Context) Outcome {
-	// Where the cordon is refused pods are told all the same; what comes in meanwhile
-	// is told next.
+	// Pods are evicted even if the cordon is refused; pods that arrive meanwhile are
+	// evicted next.
 	cordoned := d.kubernetes.cordon(ctx, d.action.Type, d.action.Do != Leave, d.now())
 	if cordoned != nil {
 		d.log.Warn("the node cannot cordon itself", "error", cordoned)

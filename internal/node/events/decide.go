@@ -8,10 +8,10 @@ import (
 
 // What time is taken for.
 const (
-	// least is how long a machine is given whose event may start at any moment: to tell
-	// pods that they end is better than not to.
+	// least is the minimum drain time of an event that may start at any moment: a short
+	// notice to pods is better than none.
 	least = 5 * time.Second
-	// shorter is by how much a deadline has to come nearer for a drain to begin anew.
+	// shorter is by how much a deadline has to come nearer to restart a drain.
 	shorter = 2 * time.Second
 	// tardy is how long telling Azure and the server of what is done is tried for after
 	// an event may have started.
@@ -32,9 +32,9 @@ type Verb string
 // The values of Verb.
 const (
 	Clear  Verb = "clear"       // cordon or drain, by Do, until Until
-	Depart Verb = "depart"      // stop the agent, tell the server that it is gone for good
-	Tell   Verb = "acknowledge" // tell Azure that it may begin
-	Undo   Verb = "undo"        // give the node back as it was found
+	Depart Verb = "depart"      // stop the agent, report the departure to the server
+	Tell   Verb = "acknowledge" // approve the event's start in Azure
+	Undo   Verb = "undo"        // restore the node's earlier state
 	Rejoin Verb = "rejoin"      // the machine left, and stays after all
 )
 
@@ -49,7 +49,7 @@ type Action struct {
 	Deadline time.Time
 }
 
-// A Notice is something to tell people, once.
+// A Notice is published to people, once.
 type Notice struct {
 	ID      string
 	Type    Type
@@ -66,10 +66,9 @@ type Observed struct {
 	Settings Settings
 }
 
-// Decide returns what is known after a look at the document, what is to be done next
-// (nil: nothing), and what people are to be told. now is Azure's clock. It does
-// nothing by itself, and the same look gives the same answer until something is
-// recorded.
+// Decide returns the new state, the next action (nil: none) and the notices to publish. It
+// has no side effects, and returns the same for the same observation until an outcome is
+// recorded; now is Azure's clock.
 func Decide(s State, o Observed, now time.Time) (State, *Action, []Notice) {
 	s = s.clone()
 	var notices []Notice
@@ -109,13 +108,13 @@ func Decide(s State, o Observed, now time.Time) (State, *Action, []Notice) {
 	return s, a, notices
 }
 
-// notice tells of it; %s in the reason and the message is its type.
+// notice returns a notice of the event; %s in the reason and the message is its type.
 func (h *Handling) notice(warning bool, reason, message string) Notice {
 	say := strings.NewReplacer("%s", string(h.Type))
 	return Notice{ID: h.ID, Type: h.Type, Reason: say.Replace(reason), Message: say.Replace(message), Warning: warning}
 }
 
-// over tells of an event that is not in the document any more.
+// over returns the notice that the event is no longer in the document.
 func (h *Handling) over(now time.Time) Notice {
 	if !h.Started && h.Deadline.After(now) && h.Phase != Acknowledged {
 		return h.notice(false, "%sCancelled", "Azure has cancelled the %s of this machine.")
@@ -123,7 +122,7 @@ func (h *Handling) over(now time.Time) Notice {
 	return h.notice(false, "%sOver", "The %s of this machine is over.")
 }
 
-// see takes in what the document says of one of this machine's events.
+// see merges one of this machine's events from the document into the state.
 func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 	var notices []Notice
 	h := s.find(e.ID)
@@ -148,7 +147,7 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 		notices = append(notices, h.noticed(e, why, o, now))
 	}
 	if o.Settings.stay && h.Do == Leave && h.Phase.rank() < Departed.rank() {
-		h.Do = Drain // the admission server's settings are gone meanwhile
+		h.Do = Drain // the admission server's settings were removed meanwhile
 	}
 	switch {
 	case e.Started:
@@ -168,7 +167,7 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 	}
 	if !h.Started {
 		if h.Do == Leave && h.BootID != o.BootID && h.Phase != Noticed {
-			// It was started anew before the event, and joins as any machine does.
+			// It rebooted before the event, and joins as any machine does.
 			h.Phase, h.Until, h.Done, h.Tries, h.Again = Noticed, time.Time{}, false, 0, time.Time{}
 		}
 		h.BootID = o.BootID
@@ -179,7 +178,7 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 	return notices
 }
 
-// noticed tells of a new event.
+// noticed returns the notice of a new event.
 func (h *Handling) noticed(e Event, why string, o Observed, now time.Time) Notice {
 	reason, text := "%sScheduled", "A %s of this machine begins at "+h.Deadline.UTC().Format(time.RFC3339)+" at the earliest"
 	switch {
@@ -242,7 +241,7 @@ func (s *State) next(o Observed, now time.Time) *Action {
 		if s.DepartedIn == o.BootID {
 			return &Action{Verb: Rejoin}
 		}
-		// It was started anew, and joined as any machine does.
+		// It rebooted, and joined as any machine does.
 		s.DepartedIn = ""
 	}
 	if s.Touched {
@@ -251,7 +250,7 @@ func (s *State) next(o Observed, now time.Time) *Action {
 	return nil
 }
 
-// before says which of two events counts first.
+// before reports whether h counts before other.
 func (h *Handling) before(other *Handling) bool {
 	if h.Do != other.Do {
 		return h.Do.rank() > other.Do.rank()
@@ -299,7 +298,7 @@ func (s *State) step(h *Handling, o Observed, first, now time.Time) *Action {
 type Outcome struct {
 	Action Action
 	Err    error
-	// Final says of an error that trying again cannot help.
+	// Final means that a retry cannot help.
 	Final bool
 	// Done, By and Left are Clear's.
 	Done bool
@@ -310,7 +309,7 @@ type Outcome struct {
 // maxLeft bounds the pods that are named.
 const maxLeft = 16
 
-// Record returns what is known after an action, and what people are to be told.
+// Record returns the state after an action, and the notices to publish.
 func Record(s State, r Outcome, o Observed, now time.Time) (State, []Notice) {
 	s = s.clone()
 	if r.Action.Verb == Undo || r.Action.Verb == Rejoin {

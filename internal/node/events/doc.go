@@ -9,12 +9,11 @@
 //
 // # How it is built
 //
-// Decide is the decision, and pure: what is known (State), what the document says and
-// the time give what to do next (Action), and what to tell people (Notice). Record
-// takes in what came of it. The next thing to do stays the next one until its outcome
-// is recorded, so who was killed in the middle goes on by deciding again. Run is the
-// shell around them: it polls, keeps the State on the disk before it acts, and has
-// one Action at a time done. testdata has scenarios with what is decided in each.
+// Decide is the decision, and pure: the known State, the document and the time yield the
+// next Action and the Notices to publish. Record merges an action's Outcome. An Action
+// stays the next one until its outcome is recorded, so an interrupted daemon resumes by
+// deciding again. Run is the shell: it polls, writes the State to disk before it acts, and
+// runs one Action at a time. testdata has scenarios with the decisions of each.
 //
 // Draining is the admission server's, and where that does not seem to be at it the
 // node's own (kubernetes, with the kubelet's credentials); both may work at once. What

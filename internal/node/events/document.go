@@ -17,8 +17,8 @@ type Type string
 // The types. Source of fact: "Scheduled Events for Linux VMs", "Event properties".
 const (
 	Freeze    Type = "Freeze"    // it pauses for seconds, and goes on
-	Reboot    Type = "Reboot"    // it starts anew
-	Redeploy  Type = "Redeploy"  // it starts anew on another host, without its temporary disk
+	Reboot    Type = "Reboot"    // it reboots
+	Redeploy  Type = "Redeploy"  // it reboots on another host, without its temporary disk
 	Preempt   Type = "Preempt"   // Spot: it is taken away
 	Terminate Type = "Terminate" // it is deleted
 )
@@ -26,9 +26,9 @@ const (
 // Types are all of them, the most urgent last.
 func Types() []Type { return []Type{Freeze, Reboot, Redeploy, Terminate, Preempt} }
 
-// notice is how long before an event it is told at least; of Terminate it is the
-// scale set's setting, 5 to 15 minutes. It counts where an event has no NotBefore.
-// Source of fact: "Event scheduling" there.
+// notice is the minimum time between an event's announcement and its start; for Terminate
+// it is the scale set's setting, 5 to 15 minutes. It applies where an event has no
+// NotBefore. Source of fact: "Event scheduling" there.
 func (t Type) notice() time.Duration {
 	switch t {
 	case Preempt:
@@ -51,15 +51,13 @@ type Event struct {
 	// NotBefore is the earliest time of its start, by Azure's clock; zero where it is
 	// missing, as in an event that has started.
 	NotBefore time.Time
-	// Duration is how long it interrupts the machine, in seconds: 0 not at all, -1
-	// where nobody knows.
+	// Duration is how long it interrupts the machine, in seconds: 0 not at all, -1 unknown.
 	Duration    int
 	Source      string // "Platform", "User"
 	Description string
 }
 
-// about says whether the event names a machine. Azure's names are equal in any
-// letter case.
+// about reports whether the event names a machine. Azure's names are case-insensitive.
 func (e Event) about(name string) bool {
 	for _, r := range e.Resources {
 		if strings.EqualFold(r, name) {
@@ -69,7 +67,7 @@ func (e Event) about(name string) bool {
 	return false
 }
 
-// alone says that it names no other machine.
+// alone reports whether it names no other machine.
 func (e Event) alone(name string) bool {
 	for _, r := range e.Resources {
 		if !strings.EqualFold(r, name) {
@@ -89,8 +87,8 @@ type Document struct {
 	Problems []string
 }
 
-// Bounds of a document. A placement group has 1,000 machines at most in a Flexible
-// scale set, 100 else.
+// Bounds of a document. A placement group has up to 1,000 machines in a Flexible scale set,
+// else 100.
 const (
 	maxDocument    = 1 << 20 // bytes
 	maxEvents      = 2000
@@ -154,8 +152,8 @@ func parseEvent(text []byte) (Event, error) {
 	}
 	e := Event{ID: raw.EventID, Type: Type(raw.EventType), Resources: raw.Resources, Duration: -1,
 		Source: plain(raw.EventSource, maxName), Description: plain(raw.Description, maxDescription)}
-	// The id goes back to Azure, and into file names of nobody: anything without
-	// spaces and signs that a log would have to quote will do.
+	// The id is only sent to Azure and never used in file names: anything without spaces
+	// and characters that a log would quote is valid.
 	if e.ID == "" || len(e.ID) > maxID || strings.ContainsFunc(e.ID, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 		return Event{}, fmt.Errorf("its EventId is %q", raw.EventID[:min(len(raw.EventID), maxID)])
 	}

@@ -9,12 +9,12 @@ import (
 const (
 	// atOnce is how many evictions are asked for together.
 	atOnce = 8
-	// look is how often a drain looks which pods are left.
+	// look is the interval between listings of the remaining pods.
 	look = time.Second
 )
 
-// important puts a pod among others by priority, the highest first: who is told first
-// has the longest time to end in.
+// important inserts a pod by priority, the highest first: pods evicted first have the
+// longest time to end.
 func important(pods []pod, p pod) []pod {
 	at := len(pods)
 	for at > 0 && pods[at-1].Spec.Priority < p.Spec.Priority {
@@ -46,7 +46,7 @@ func pushes(pods []pod, begun, until, now time.Time) []push {
 		}
 		u := push{pod: p, grace: -1}
 		if p.grace() > left {
-			// 0 would be without a word: the kubelet would not be waited for.
+			// 0 would delete the pod at once, without waiting for the kubelet.
 			u.grace = max(int64(left/time.Second), 1)
 		}
 		third := begun.Add(until.Sub(begun) / 3)
@@ -57,9 +57,9 @@ func pushes(pods []pod, begun, until, now time.Time) []push {
 	return out
 }
 
-// drain evicts the pods until none is left or the time is up, and names those that
-// are left. An error is that nothing could be asked for at all. Times are Azure's:
-// now gives that. told hears of each pod that was told to end.
+// drain evicts the pods until none is left or the time is up, and returns the names of the
+// remaining pods. It fails if no eviction could be requested at all. Times are by Azure's
+// clock (now); told is called for each evicted pod.
 func (k *kubernetes) drain(ctx context.Context, until time.Time, now func() time.Time, told func(pod string)) (left []string, err error) {
 	begun := now()
 	listed := false
@@ -87,9 +87,8 @@ func (k *kubernetes) drain(ctx context.Context, until time.Time, now func() time
 	}
 }
 
-// pushAll asks for the ends of pods in the order of their importance, those of one
-// priority together, atOnce at a time. What is refused is asked for again at the next
-// look.
+// pushAll requests the ends of pods by priority, pods of equal priority together, atOnce at
+// a time. Refused requests are retried at the next listing.
 func (k *kubernetes) pushAll(ctx context.Context, all []push, told func(pod string)) {
 	slots := make(chan struct{}, atOnce)
 	for len(all) > 0 && ctx.Err() == nil {

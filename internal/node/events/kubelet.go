@@ -119,8 +119,7 @@ type node struct {
 	} `json:"status"`
 }
 
-// marked returns what the mark says; one that cannot be read undoes nothing but
-// itself.
+// marked returns the mark's content; an unreadable mark undoes only itself.
 func (n *node) marked() (m wire.Leaving, ok bool) {
 	text, ok := n.Metadata.Annotations[wire.LeavingMark]
 	if ok && json.Unmarshal([]byte(text), &m) != nil {
@@ -146,15 +145,15 @@ func (k *kubernetes) read(ctx context.Context) (node, error) {
 	return n, nil
 }
 
-// attempts bounds how often a write is tried anew where the Node changed meanwhile.
+// attempts limits the retries of a write after a conflict.
 const attempts = 5
 
 // A merge is a merge patch of a Node as JSON: more of its metadata, and more beside
 // that, each with a comma first.
 type merge struct{ metadata, spec string }
 
-// change patches the Node by what patch gives of it as it is: not where that is
-// nothing.
+// change applies the patch that the function computes from the current Node; an empty patch
+// writes nothing.
 func (k *kubernetes) change(ctx context.Context, what string, patch func(*node) (merge, error)) error {
 	for try := 1; ; try++ {
 		n, err := k.read(ctx)
@@ -195,12 +194,12 @@ func (k *kubernetes) cordon(ctx context.Context, cause Type, stay bool, now time
 	})
 }
 
-// errServersTaint says that the node cannot give itself back.
+// errServersTaint means that the node cannot undo this by itself.
 var errServersTaint = errors.New("the Node has the admission server's taint " + wire.LeavingMark + ", which a kubelet may not take away")
 
-// restore undoes what the mark says. A Node that is not marked is given back, and so
-// is one that does not exist: it will be made anew. One that leaves for another cause
-// than an event is somebody else's to give back.
+// restore undoes what the mark records. A Node without a mark, or that does not exist and
+// will be created again, needs no undo; a Node leaving for another cause than an event is
+// another client's to restore.
 func (k *kubernetes) restore(ctx context.Context) error {
 	err := k.change(ctx, "giving the node back", func(n *node) (p merge, err error) {
 		m, ok := n.marked()
@@ -252,9 +251,9 @@ type pod struct {
 
 func (p pod) String() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
-// stays says that a drain leaves it: the node's own, which would come back, and what
-// has ended. What has ended and is being deleted is waited for until the kubelet is
-// done, which makes the grace period 0.
+// stays reports whether a drain leaves the pod: it is the node's own and would be
+// recreated, or it has ended. An ended pod that is being deleted is waited for until the
+// kubelet sets the grace period to 0.
 func (p pod) stays() bool {
 	if _, mirror := p.Metadata.Annotations["kubernetes.io/config.mirror"]; mirror {
 		return true
@@ -267,7 +266,7 @@ func (p pod) stays() bool {
 	return p.ended() && (p.Metadata.DeletionTime == nil || p.Metadata.DeletionGrace == 0)
 }
 
-// ended says that none of its containers runs, or will.
+// ended reports that no container of it runs, or will.
 func (p pod) ended() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
 
 // grace is what the pod itself wants to end in; Kubernetes' default is 30 s.
@@ -354,7 +353,7 @@ func (k *kubernetes) evict(ctx context.Context, p pod, grace int64) error {
 		quote(p.Metadata.Name)+`,"namespace":`+quote(p.Metadata.Namespace)+`},"deleteOptions":`+p.deletion(grace)+`}`, nil)
 }
 
-// remove deletes a pod whatever budgets say.
+// remove deletes a pod, which disruption budgets do not limit.
 func (k *kubernetes) remove(ctx context.Context, p pod, grace int64) error {
 	return k.do(ctx, "deleting "+p.String(), "DELETE", p.path(""), p.deletion(grace), nil)
 }

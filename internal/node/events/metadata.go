@@ -28,7 +28,7 @@ const (
 	// firstWithin is of the first one, which switches events on and may take two
 	// minutes.
 	firstWithin = 150 * time.Second
-	// slowest is the longest pause after failures: an eviction is told 30 s before.
+	// slowest is the longest pause after failures: an eviction is announced 30 s before.
 	slowest = 5 * time.Second
 	// hopeless is the pause where asking again is of little use: something has to be
 	// changed first. So it is after unlikely refusals for good in a row: an eviction
@@ -41,9 +41,8 @@ const (
 // error is that there was no answer.
 type AskMetadata func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error)
 
-// Metadata asks a metadata service, "http://HOST[:PORT]" ("" is Azure's for this
-// machine), at most for the time that the context leaves, or else for a few seconds.
-// No proxy is used.
+// Metadata returns a client of a metadata service, "http://HOST[:PORT]" ("" is Azure's for
+// this machine), bounded by the context or else by a few seconds. No proxy is used.
 func Metadata(service string) AskMetadata {
 	service = cmp.Or(service, bootstrap.MetadataService)
 	return func(ctx context.Context, method, path string, body []byte) (bootstrap.Answer, error) {
@@ -69,8 +68,8 @@ func (r metadataError) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("the metadata service answered %d: %s", r.code, r.said), ": ")
 }
 
-// passing says that the same request may be granted later: 410 is for 70 s at
-// most, 429 that there were too many.
+// passing reports that the same request may succeed later: 410 lasts up to 70 s, 429 means
+// too many requests.
 func (r metadataError) passing() bool {
 	return r.code >= 500 || r.code == 408 || r.code == 410 || r.code == 429
 }
@@ -83,7 +82,7 @@ func granted(r bootstrap.Answer) error {
 	return metadataError{r.Code, plain(string(r.Body[:min(len(r.Body), 1<<10)]), maxDescription)}
 }
 
-// rest is the pause after so many failures in a row, the last of which is err.
+// rest is the pause after this number of failures in a row, the last of which is err.
 func rest(failures int, err error) time.Duration {
 	var refused metadataError
 	if errors.As(err, &refused) && !refused.passing() && failures >= unlikely {
@@ -95,8 +94,8 @@ func rest(failures int, err error) time.Duration {
 	return min(every<<min(failures, 8), slowest)
 }
 
-// clock is Azure's, by which events are told: this machine's may be wrong, and may
-// be set while it runs. Its zero value knows nothing.
+// clock is Azure's, which events use: this machine's may be wrong, and may be set while it
+// runs. Its zero value is unset.
 type clock struct {
 	azure time.Time // what it is at
 	local time.Time // this time here, with its monotonic reading
@@ -106,7 +105,7 @@ type clock struct {
 // seconds.
 const trusted = 2 * time.Second
 
-// hear takes in a reply that was asked for and came at these local times.
+// hear sets the clock from a reply; asked and came are local times.
 func (c *clock) hear(r bootstrap.Answer, asked, came time.Time) {
 	middle := asked.Add(came.Sub(asked) / 2)
 	told := middle
@@ -157,8 +156,8 @@ func fetchName(ctx context.Context, ask AskMetadata) (string, error) {
 	return name, nil
 }
 
-// approve lets an event begin, for all machines that it names. The service says 200
-// also where somebody else did so before.
+// approve lets an event begin, for all machines that it names. The service answers 200 also
+// if it was approved before.
 func approve(ctx context.Context, ask AskMetadata, id string) error {
 	type start struct {
 		EventID string `json:"EventId"`

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Notifier returns who tells systemd of the daemon's state ("READY=1"), by the socket
-// that systemd names in NOTIFY_SOCKET; "" tells nobody. Source of fact: sd_notify(3).
+// Notifier returns a function that sends the daemon's state ("READY=1") to systemd, by the
+// socket of NOTIFY_SOCKET; for "" it does nothing. Source of fact: sd_notify(3).
 func Notifier(socket string) func(state string) {
 	if socket == "" {
 		return func(string) {}
@@ -21,7 +21,7 @@ func Notifier(socket string) func(state string) {
 		defer cancel()
 		conn, err := new(net.Dialer).DialContext(ctx, "unixgram", socket)
 		if err != nil {
-			return // systemd will miss it, and say so
+			return // systemd notices and reports the missing message
 		}
 		_, _ = conn.Write([]byte(state))
 		_ = conn.Close()

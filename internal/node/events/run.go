@@ -18,14 +18,14 @@ const StateFile = "/var/lib/ortet/events.json"
 type Options struct {
 	Settings Settings
 	State    string // its file
-	// VMID and BootID tell this machine and boot from others; "" where that is not known.
+	// VMID and BootID identify this machine and boot; "" where unknown.
 	VMID, BootID string
 	Metadata     AskMetadata
 	Kubernetes   AskKubernetes
 	Server       Server // nil where there is no admission server
-	// Post tells a webhook; nil is bootstrap.Post.
+	// Post sends to a webhook; nil is bootstrap.Post.
 	Post func(ctx context.Context, url, caFile string, body []byte) error
-	// Ready is told once the daemon watches, and Alive at each turn. They may be nil.
+	// Ready is called once the daemon watches, and Alive at each turn. They may be nil.
 	Ready, Alive func()
 	Log          *slog.Logger
 }
@@ -63,8 +63,8 @@ type polled struct {
 	failures int
 }
 
-// Run watches this machine's events and acts on them until ctx ends. What was begun
-// then is gone on with by the next one.
+// Run watches this machine's events and acts on them until ctx ends. The next Run resumes
+// what was begun.
 func Run(ctx context.Context, o Options) {
 	if o.Post == nil {
 		o.Post = postWebhook
@@ -73,13 +73,14 @@ func Run(ctx context.Context, o Options) {
 	o.BootID = cmp.Or(o.BootID, "unknown")
 	s, err := LoadState(o.State, o.VMID)
 	if err != nil {
-		// Events are begun with anew, which does no harm; what is to be undone stands at
+		// Handling events from the start is harmless, and what is to be undone is marked on
 		// the Node too.
 		o.Log.Error("what was known of events cannot be used", "error", err)
 		s.Touched = true
 	}
 	if o.Server != nil && !s.Touched && s.DepartedIn != o.BootID {
-		// Nothing was begun here; what an earlier one held, of whom nothing is left, goes on.
+		// Nothing was begun here: release the join lock that an earlier daemon may have
+		// left.
 		if err := o.Server.Release(); err != nil {
 			o.Log.Warn("the machine may be kept from joining", "error", err)
 		}
@@ -207,7 +208,7 @@ func (d *daemon) take(ctx context.Context, p polled) {
 		d.keptAt = now
 		d.metrics.set("ortet_events_last_answer_timestamp_seconds", float64(now.Unix()))
 	}
-	// Documents with the same incarnation say the same.
+	// Documents with the same incarnation are equal.
 	if d.seen.Name == "" || p.document.Incarnation != d.seen.Document.Incarnation {
 		for _, problem := range p.document.Problems {
 			d.o.Log.Warn("a part of the scheduled events cannot be used", "incarnation", p.document.Incarnation, "problem", problem)
@@ -238,7 +239,7 @@ func (d *daemon) decide(ctx context.Context) {
 	d.pursue(ctx, action)
 }
 
-// known is a type that may be a label: others' words are not.
+// known returns a type that may be a metric label: Azure's unknown types are not.
 func known(t Type) string {
 	for _, k := range Types() {
 		if k == t {
@@ -303,7 +304,7 @@ func (d *daemon) pursue(ctx context.Context, a *Action) {
 	}()
 }
 
-// same says that who is at the one is at the other.
+// same reports whether both are one action, so that the running one continues.
 func (a Action) same(b Action) bool {
 	return a.Verb == b.Verb && a.ID == b.ID && a.Do == b.Do && a.Until.Equal(b.Until)
 }
@@ -360,7 +361,7 @@ func (d *daemon) record(o Outcome) {
 	d.say(notices, now)
 }
 
-// count is what the metrics tell of an outcome.
+// count records an outcome in the metrics.
 func (d *daemon) count(o Outcome, h Handling) {
 	switch {
 	case o.Action.Verb == Clear && h.Phase == Cleared:

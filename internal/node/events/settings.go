@@ -18,7 +18,7 @@ type Do string
 
 // The values of Do, each with all that the ones before it do.
 const (
-	Ignore Do = "ignore" // it is told, and nothing else
+	Ignore Do = "ignore" // publish a notice, nothing else
 	Cordon Do = "cordon" // no new pods, out of load balancers; pods stay
 	Drain  Do = "drain"  // and pods are evicted; the node comes back when the event is over
 	Leave  Do = "leave"  // and the node's agent is stopped and its Node deleted
@@ -26,8 +26,8 @@ const (
 
 func (d Do) rank() int { return slices.Index([]Do{Ignore, Cordon, Drain, Leave}, d) }
 
-// Acknowledge says when an event is acknowledged, so that Azure need not wait until
-// its NotBefore. It is acknowledged for all machines that it names.
+// Acknowledge selects when an event is acknowledged, so that Azure need not wait until its
+// NotBefore. It is acknowledged for all machines that it names.
 type Acknowledge string
 
 // The values of Acknowledge. What was not wholly done is never acknowledged.
@@ -50,18 +50,18 @@ type Settings struct {
 	// IgnoreFreezeBelow is how long a Freeze has to last to matter, in seconds. One of
 	// an unknown length does.
 	IgnoreFreezeBelow *int `json:"ignoreFreezeBelowSeconds,omitempty"`
-	// Ahead is how long before an event's NotBefore it is begun with, in seconds: Azure
-	// tells of hardware that will fail days before.
+	// Ahead is how long before an event's NotBefore handling begins, in seconds: Azure
+	// announces hardware failures days before.
 	Ahead int `json:"aheadSeconds,omitempty"`
 	// MetricsFile is where node-exporter's textfile collector finds metrics, ending in
 	// ".prom"; "" for none.
 	MetricsFile string `json:"metricsFile,omitempty"`
-	// Webhook is told of all that is done, by POST of JSON; "" for none.
+	// Webhook receives all notices, by POST of JSON; "" for none.
 	Webhook   string `json:"webhook,omitempty"`
 	WebhookCA string `json:"webhookCAFile,omitempty"`
 
-	// stay makes Leave a Drain: there is no admission server to say goodbye to, and
-	// nobody else would make a node of a machine that stays after all.
+	// stay makes Leave a Drain: without an admission server nothing would let the machine
+	// join again if it stays.
 	stay bool
 }
 
@@ -107,7 +107,7 @@ func LoadSettings(path string) (Settings, error) {
 	return s, nil
 }
 
-// Validate says all that is wrong with settings.
+// Validate returns all that is wrong with settings.
 func (s Settings) Validate() error {
 	var problems []error
 	wrong := func(is bool, format string, values ...any) {

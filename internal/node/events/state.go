@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Phase is how far an event has come. Phases only go on, but that a machine which is
-// started anew before it has to leave has to do so again.
+// Phase is how far an event has come. It only advances, except that a machine which reboots
+// before it has to leave begins again.
 type Phase string
 
 // The phases, in their order.
@@ -19,8 +19,8 @@ const (
 	Noticed      Phase = "Noticed"      // seen; nothing done yet
 	Begun        Phase = "Begun"        // the node is being cordoned or drained
 	Cleared      Phase = "Cleared"      // that is over: done, or its time was up
-	Departed     Phase = "Departed"     // of Leave: the agent stands still, the server was told
-	Acknowledged Phase = "Acknowledged" // Azure was told; nothing is left to do
+	Departed     Phase = "Departed"     // of Leave: the agent is stopped, and reported to the server
+	Acknowledged Phase = "Acknowledged" // approved in Azure; nothing is left to do
 )
 
 func (p Phase) rank() int {
@@ -40,10 +40,11 @@ type Handling struct {
 	Deadline time.Time `json:"notBefore"`
 	// Until is when clearing the node has to be over. It only comes nearer.
 	Until time.Time `json:"until,omitzero"`
-	// Acknowledge says that it may be, once all is done.
+	// Acknowledge allows the acknowledgement, once all is done.
 	Acknowledge bool `json:"acknowledge,omitempty"`
 
-	// Done says that clearing did all that it was to do; By whom, Left what was left.
+	// Done means that clearing did all that it was to do; By is by whom, Left what
+	// remained.
 	Done bool     `json:"done,omitempty"`
 	By   By       `json:"by,omitempty"`
 	Left []string `json:"left,omitempty"`
@@ -74,12 +75,10 @@ const (
 // State is what outlives the daemon: what is known, and what was begun. Its zero
 // value is that of a machine that never had an event.
 type State struct {
-	// VMID is the machine's: a disk that was copied from another one's has nothing to
-	// say here.
+	// VMID is the machine's: a state on a disk copied from another machine is ignored.
 	VMID   string     `json:"vmId,omitempty"`
 	Events []Handling `json:"events,omitempty"`
-	// Touched says that the Node may have been marked for us; the mark at the Node says
-	// what was changed there.
+	// Touched means that the Node may have our mark, which records what was changed there.
 	Touched bool `json:"touched,omitempty"`
 	// Again and Tries are those of undoing it.
 	Tries int       `json:"tries,omitempty"`

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// backlog is how many notices wait to be told; what comes beyond is dropped, since
-	// nothing waits for those who listen.
+	// backlog limits the queued notices; more are dropped, since no action waits for their
+	// receivers.
 	backlog     = 64
 	tellTimeout = 20 * time.Second
 )
@@ -35,7 +35,7 @@ type Told struct {
 	Handling *Handling `json:"handling,omitempty"`
 }
 
-// A teller tells people, behind the back of what is done.
+// A teller publishes notices in the background.
 type teller struct {
 	kubernetes *kubernetes
 	settings   Settings
@@ -55,13 +55,13 @@ func (t *teller) start(ctx context.Context) {
 	})
 }
 
-// stop gives what waits a little time to be told.
+// stop waits a little for queued notices to be sent.
 func (t *teller) stop() {
 	close(t.queue)
 	t.done.Wait()
 }
 
-// say takes a notice to be told.
+// say queues a notice.
 func (t *teller) say(told Told) {
 	level := slog.LevelInfo
 	if told.Warning {
@@ -75,7 +75,7 @@ func (t *teller) say(told Told) {
 	}
 }
 
-// tell goes each way whatever becomes of the other.
+// tell tries each way, even if the other fails.
 func (t *teller) tell(ctx context.Context, told Told) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func (m *metrics) clear(prefix string) {
 	}
 }
 
-// label makes a name with labels, in pairs; their values are our own words.
+// label makes a name with labels, in pairs; their values are constants of ours.
 func label(name string, pairs ...string) string {
 	var parts []string
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -180,7 +180,7 @@ func (m *metrics) keep() error {
 	return nil
 }
 
-// postWebhook is how it is told, with a few tries.
+// postWebhook posts to the webhook, with a few tries.
 func postWebhook(ctx context.Context, url, caFile string, body []byte) error {
 	return bootstrap.Post(ctx, url, caFile, body)
 }

@@ -16,7 +16,7 @@ type Agent interface {
 	// Stop stops a unit and returns once it stands still. One that does not run, or
 	// does not exist, stands still.
 	Stop(ctx context.Context, unit string) error
-	// Runs says whether a unit runs, or is about to start or to stop.
+	// Runs reports whether a unit runs, or is about to start or to stop.
 	Runs(ctx context.Context, unit string) (bool, error)
 }
 
@@ -35,7 +35,7 @@ func AgentUnit(distribution string) string {
 // too, when the message bus has ended.
 type systemctl string
 
-// ask runs it, and gives what it says.
+// ask runs it, and returns its output.
 func (s systemctl) ask(ctx context.Context, args ...string) (string, error) {
 	said, err := exec.CommandContext(ctx, string(s), append([]string{"--no-ask-password"}, args...)...).CombinedOutput()
 	text := string(bytes.TrimSpace(said))
@@ -75,12 +75,12 @@ func (s systemctl) Runs(ctx context.Context, name string) (bool, error) {
 	return state != "inactive" && state != "failed", err
 }
 
-// PoweringOff says whether this machine is being powered off: not restarted, and not
-// only one of its units stopped. Azure ends a machine that is deleted and one that
-// is deallocated in the same way; which of the two it is, nobody on it can know.
+// PoweringOff reports whether this machine is being powered off: not restarted, and not
+// only one of its units stopped. Azure ends a deleted machine and a deallocated one in the
+// same way, so the machine cannot know which it is.
 func PoweringOff(ctx context.Context) (bool, error) { return systemctl("systemctl").poweringOff(ctx) }
 
-// poweringOff looks for the shutdown's job, which is done last of all.
+// poweringOff searches for the shutdown's job, which is done last of all.
 func (s systemctl) poweringOff(ctx context.Context) (bool, error) {
 	jobs, err := s.ask(ctx, "list-jobs", "--full", "--plain", "--no-legend", "--no-pager")
 	for line := range strings.Lines(jobs) {

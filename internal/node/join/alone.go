@@ -9,11 +9,11 @@ import (
 	"github.com/ortet/ortet/internal/node/tree"
 )
 
-// lockFile is held by who joins. A second one would take the first one's new identity
-// for one that does not serve, and remove it.
+// lockFile is locked by a join. A second one would take the first one's new identity for
+// one that does not serve, and remove it.
 const lockFile = "/run/ortet/join.lock"
 
-// errNotAlone says that somebody else joins.
+// errNotAlone means that another process joins.
 var errNotAlone = errors.New("another ortet-node join is at it")
 
 // alone takes the lock, which is given back when the file is closed, or its process

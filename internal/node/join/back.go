@@ -6,8 +6,8 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Back tells the server that what a leave was for is over, or did not come: it takes
-// its marks off the Node. Asking again is harmless.
+// Back reports to the server that the cause of a leave is over, or did not come: it removes
+// its marks from the Node. It is idempotent.
 func (c *Client) Back(ctx context.Context) error {
 	_, err := tell[struct{}](ctx, c, wire.BackPath, struct{}{}, tellTimeout)
 	return err

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// standardCertDir is where a kubelet keeps its certificates unless its flag
-	// --cert-dir says otherwise; only the flag can.
+	// standardCertDir is a kubelet's certificate folder without its flag --cert-dir, the
+	// only setting of it.
 	standardCertDir = "/var/lib/kubelet/pki"
 	// rotated is its present client certificate there, which it takes rather than what
 	// its kubeconfig has. Source: kubernetes pkg/kubelet/certificate/kubelet.go,
@@ -101,8 +101,8 @@ func certDirs(t *tree.Tree) ([]string, error) {
 	return dirs, nil
 }
 
-// absent says of an error that there is no file that anybody could read: a path that
-// leads round in a circle, or is too long, does for a kubelet and systemd neither.
+// absent reports that no process could read the file: a path with a loop of links, or too
+// long, works for a kubelet and systemd neither.
 func absent(err error) bool {
 	for _, none := range []error{fs.ErrNotExist, tree.ErrNotRegular, tree.ErrTooLarge, tree.ErrNotDirectory, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG} {
 		if errors.Is(err, none) {

@@ -91,25 +91,24 @@ type RefusedError struct {
 	wire.Refusal
 }
 
-// Error is the server's words.
+// Error is the server's message.
 func (r *RefusedError) Error() string {
 	return fmt.Sprintf("%s refused: %s: %s", r.Server, r.Reason, r.Message)
 }
 
-// own says that the refusal is of this replica alone: it has too much to do, or cannot
-// reach Azure or the cluster.
+// own reports that the refusal is of this replica alone: it is overloaded, or cannot reach
+// Azure or the cluster.
 func (r *RefusedError) own() bool { return !r.Final && (r.Code == 429 || r.Code >= 500) }
 
-// Leave asks the server to drain this node, and waits for as long as the request
-// says. Asking again is harmless. Of several servers the next is asked where one
-// cannot be reached.
+// Leave asks the server to drain this node, and waits for as long as the request allows. It
+// is idempotent; if a server cannot be reached, the next one is asked.
 func (c *Client) Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, error) {
 	return tell[wire.Leave](ctx, c, wire.LeavePath, r, time.Duration(r.Within)*time.Second+leaveMargin)
 }
 
-// Left tells the server that this node's agent stands still, so that its Node may
-// go. Asking again is harmless. It is written down first: who has left has to join
-// anew, and joining once more than needed does no harm.
+// Left reports to the server that this node's agent is stopped, so that its Node may be
+// deleted; it is idempotent. It is written down first: a node that has left has to join
+// again, and one join too many is harmless.
 func (c *Client) Left(ctx context.Context, cause string) error {
 	if err := c.noteLeft(); err != nil {
 		return err
@@ -118,14 +117,14 @@ func (c *Client) Left(ctx context.Context, cause string) error {
 	return err
 }
 
-// Report posts a wire.Verdict to wire.VerdictPath, or a wire.BootReport to
-// wire.BootPath, in JSON: for who cannot tell the API server. Again is harmless.
+// Report posts a wire.Verdict to wire.VerdictPath, or a wire.BootReport to wire.BootPath,
+// in JSON: for nodes that cannot report to the API server. It is idempotent.
 func (c *Client) Report(ctx context.Context, path string, text []byte) error {
 	_, err := tell[struct{}](ctx, c, path, json.RawMessage(text), tellTimeout)
 	return err
 }
 
-// tell posts what a node that was admitted has to say.
+// tell posts a report of an admitted node.
 func tell[T any](ctx context.Context, c *Client, path string, request any, within time.Duration) (T, error) {
 	var none T
 	body, err := json.Marshal(request)
@@ -139,7 +138,7 @@ func tell[T any](ctx context.Context, c *Client, path string, request any, withi
 			return wire.ParseAnswer[T](text)
 		}
 		problems = append(problems, err)
-		// Another replica would say the same.
+		// Another replica would answer the same.
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Final || ctx.Err() != nil {
 			break
 		}
@@ -176,8 +175,8 @@ func (c *Client) tellOne(ctx context.Context, server *url.URL, path string, body
 
 const metadataTries = 3
 
-// unrecognised says that the server does not take the certificate: it says so, or
-// ends the handshake.
+// unrecognised reports that the server does not accept the certificate: by its answer, or
+// by ending the handshake.
 func unrecognised(err error) bool {
 	var refused *RefusedError
 	var end *net.OpError

@@ -13,11 +13,10 @@ import (
 // formerCA is what is added to the name of a client CA's file that is replaced.
 const formerCA = ".before-ortet"
 
-// writeClientCA gives the kubelet the CA by which it knows its cluster's clients. A
-// file that is there may be left over from another cluster, whose clients the kubelet
-// would let in and this one's not: it is replaced, and kept beside. One that holds the
-// CA among others stays: it may be an authority that takes over, or one for clients
-// alone.
+// writeClientCA writes the CA by which the kubelet knows its cluster's clients. An existing
+// file may be another cluster's, whose clients the kubelet would let in and this one's not:
+// it is replaced, and a copy kept. One that has the CA among others stays: it may be an
+// authority that takes over, or one for clients alone.
 func (c *Client) writeClientCA(t *tree.Tree, granted []byte) error {
 	path := c.settings.Kubelet.ClientCA
 	there, err := t.ReadFile(path, maxSettings)

@@ -24,7 +24,7 @@ const (
 	KubeletArguments = "/run/ortet/kubelet.env"
 	// RancherToken is what k3s's or RKE2's agent reads its token from.
 	RancherToken = "/run/ortet/token" //nolint:gosec // a path
-	// ReadyFile says that an agent may start: in this boot the identity on the disk was
+	// ReadyFile means that an agent may start: in this boot the identity on the disk was
 	// found to be this machine's, or it was admitted.
 	ReadyFile   = "/run/ortet/joined"
 	rancherDrop = "/config.yaml.d/50-ortet.yaml"
@@ -60,8 +60,8 @@ var (
 // make another token, and be the same.
 var errGrant = errors.New("the admission server's grant cannot be used")
 
-// checkJoin says what is wrong with what the server grants, before anything of it is
-// written: each value becomes a word in somebody's configuration.
+// checkJoin returns what is wrong with the server's grant, before anything of it is
+// written: each value becomes part of a configuration file.
 func checkJoin(j wire.Join, m Machine, distribution string) error {
 	var problems []error
 	if len(j.NodeName) > maxName || !dnsName.MatchString(j.NodeName) {

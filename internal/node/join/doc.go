@@ -1,18 +1,16 @@
-// Package join makes a node of a machine: it proves to the admission server which
-// machine this is, and writes what the kubelet, k3s or RKE2 joins with. It also says
-// goodbye.
+// Package join makes a node of a machine: it proves to the admission server which machine
+// this is, and writes what the kubelet, k3s or RKE2 joins with. It also leaves.
 //
-// It needs the network and nothing else: neither cloud-init's later stages nor the
-// Azure agent. It runs before the kubelet, and ends once the files are there; until
-// then it asks again, with jitter, for as long as it takes, and says why.
+// It needs the network and nothing else: neither cloud-init's later stages nor the Azure
+// agent. It runs before the kubelet, and ends once the files exist; until then it retries
+// without limit, with jitter, and logs the reason.
 //
 // # Whose identity is on the disk
 //
-// A disk may be a copy of another machine's. What a kubelet holds is of this machine
-// only if our record of it (the vmId, written when we joined) says so, or, without a
-// record, if the certificate is in this machine's own name. Else it is removed, with
-// all that the other kubelet knew, before anything starts with it: the API server
-// could not tell the two apart.
+// A disk may be a copy of another machine's. A kubelet's identity is this machine's only by
+// our record of it (the vmId, written when we joined), or, without a record, if the
+// certificate is in this machine's own name. Else it is removed, with all that the other
+// kubelet knew, before anything starts with it: the API server could not separate the two.
 //
 // # What is written
 //
@@ -27,6 +25,6 @@
 // for one that does not serve. Who is about to leave for good holds the machine
 // (Client.Hold): nothing joins then until it is released, or in another boot.
 //
-// Errors of the server are told in its words (wire.Refusal). Nothing here stops or
-// starts units but leave, which has to stop the agent before its Node goes.
+// Errors of the server are passed on (wire.Refusal). Nothing here stops or starts units but
+// leave, which has to stop the agent before its Node is deleted.
 package join

@@ -6,8 +6,8 @@ import (
 	"github.com/ortet/ortet/internal/node/tree"
 )
 
-// LeavingFile says that this machine leaves: while it is there nothing joins. It lies
-// in memory, so that another boot begins without it.
+// LeavingFile means that this machine leaves: while it exists nothing joins. It is in
+// memory, so that another boot begins without it.
 const LeavingFile = "/run/ortet/leaving"
 
 // errLeaving is why a machine that leaves does not join.
@@ -50,9 +50,9 @@ func (a *attempt) held() error {
 	return nil
 }
 
-// mayStartAgain says that the agent may start though this machine leaves: it was let start in
-// this boot, with an identity that serves and was not given up since. Without it the
-// pods would not end that are being drained.
+// mayStartAgain reports that the agent may start though this machine leaves: it was let
+// start in this boot, with an identity that serves and was not given up since. Without it
+// the pods that are being drained would not end.
 func (a *attempt) mayStartAgain() (bool, error) {
 	was, err := a.t.Exists(ReadyFile)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// RecordFile says whose identity is on the disk, and is written last of all when a
-// node has joined. It holds no secret.
+// RecordFile identifies the owner of the disk's identity, and is written last of all when a
+// node has joined. It has no secret.
 const RecordFile = "/var/lib/ortet/identity.json"
 
 const maxRecord = 64 << 10
@@ -34,15 +34,15 @@ type State string
 const (
 	Joined     State = "joined"
 	Discarding State = "discarding" // another machine's identity is being removed
-	HasLeft    State = "left"       // its Node was given up: the next start joins anew
+	HasLeft    State = "left"       // its Node was given up: the next start joins again
 )
 
 // Record is what RecordFile holds.
 type Record struct {
 	State State  `json:"state"`
 	VMID  string `json:"vmId"`
-	// Firmware is the vmId by the machine's firmware when it joined; "" where that
-	// does not tell it. It is asked first, since it needs nobody.
+	// Firmware is the vmId by the machine's firmware when it joined; "" where unknown. It
+	// is read first, since it needs no network.
 	Firmware     string `json:"firmwareVmId,omitempty"`
 	Distribution string `json:"distribution,omitempty"`
 	NodeName     string `json:"nodeName,omitempty"`
@@ -70,14 +70,14 @@ type finding string
 const (
 	isOwn     finding = "own"       // it is this machine's, and good
 	isUsedUp  finding = "used up"   // it is this machine's, and does not serve any more
-	isForeign finding = "foreign"   // another machine's, or nobody's
+	isForeign finding = "foreign"   // another machine's, or of no machine
 	isNone    finding = "none"      // there is none
 	isUnknown finding = "not known" // Azure has to be asked who this machine is
 )
 
-// judge says whose identity is on the disk, and why. r and l are nil where there is
-// none. firmware is the vmId by the machine's firmware, "" where that does not tell;
-// m is nil until Azure was asked.
+// judge decides whose identity is on the disk, and why. r and l are nil where there is
+// none. firmware is the vmId by the machine's firmware, "" where unknown; m is nil until
+// Azure was asked.
 func judge(r *Record, l *login, firmware string, m *Machine, now time.Time) (finding, string) {
 	switch {
 	case r == nil && l == nil:
@@ -87,7 +87,7 @@ func judge(r *Record, l *login, firmware string, m *Machine, now time.Time) (fin
 	case l != nil && l.stray != "":
 		return isForeign, fmt.Sprintf("the kubelet's certificates are in the names %q and %q", l.node, l.stray)
 	case r == nil:
-		// What only a certificate tells: the API server could not tell either.
+		// Only a certificate is known: the API server could not decide either.
 		if own := strings.ToLower(m.HostName); own == "" || l.node != own {
 			return isForeign, fmt.Sprintf("the kubelet's certificate is in the name %q, this machine's is %q", l.node, own)
 		}
@@ -118,8 +118,8 @@ func judge(r *Record, l *login, firmware string, m *Machine, now time.Time) (fin
 	return isOwn, ""
 }
 
-// readRecord is nil where there is no record that can be read: what a power cut left
-// of one says nothing.
+// readRecord is nil where no record can be read: what a power cut left of one is no
+// evidence.
 func readRecord(t *tree.Tree) (*Record, error) {
 	text, err := t.ReadFile(RecordFile, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrTooLarge) || errors.Is(err, tree.ErrNotRegular) {
@@ -135,7 +135,7 @@ func readRecord(t *tree.Tree) (*Record, error) {
 	return &r, nil
 }
 
-// wellFormed says whether all that becomes a word somewhere may be one.
+// wellFormed reports whether all values that are written elsewhere are valid there.
 func (r Record) wellFormed() bool {
 	id, ok := strings.CutPrefix(r.ProviderID, "azure://")
 	return vmIDShape.MatchString(r.VMID) && (r.NodeName == "" || dnsName.MatchString(r.NodeName)) && (r.ProviderID == "" || ok && resourceIDShape.MatchString(id))

@@ -24,10 +24,10 @@ var errHere = errors.New("on this machine")
 
 func here(err error) error { return fmt.Errorf("%w: %w", errHere, err) }
 
-// Join makes a node of this machine and returns once what its agent joins with is on
-// the disk. A node that has joined before and can go on is done at once; nobody is
-// asked then. Otherwise it asks for as long as ctx lasts, or once. It is harmless to
-// interrupt it anywhere, and to call it again.
+// Join makes a node of this machine and returns once what its agent joins with is on the
+// disk. A node that has joined before and can go on is done at once, without a request.
+// Otherwise it asks for as long as ctx lasts, or once. It may be interrupted anywhere, and
+// is idempotent.
 func (c *Client) Join(ctx context.Context, once bool) error {
 	t, err := tree.Open(root(c.options.Root))
 	if err != nil {
@@ -71,7 +71,7 @@ func root(dir string) string {
 type attempt struct {
 	*Client
 	t        *tree.Tree
-	lock     *os.File // held from the first try on that got it; nil until then
+	lock     *os.File // locked since the first try that got it; nil until then
 	firmware string
 	cleared  bool // the disk holds no identity any more
 	told     string
@@ -140,8 +140,8 @@ func (a *attempt) try(ctx context.Context) error {
 }
 
 // settle finds out whose identity is on the disk, and removes one that is not this
-// machine's or does not serve. own says that there is nothing left to do. The machine
-// is given where Azure was asked.
+// machine's or does not serve. own means that nothing is left to do. The machine is
+// returned where Azure was asked.
 func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) {
 	record, err := readRecord(a.t)
 	if err != nil {
@@ -153,8 +153,8 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 	}
 	found, why := judge(record, held, a.firmware, nil, a.options.now())
 	if found == isUnknown && record != nil {
-		// An agent is started again, in a boot in which Azure has told that the record is
-		// this machine's: that does not wait for Azure.
+		// A restart of an agent, in a boot in which Azure has confirmed that the record is
+		// this machine's, does not wait for Azure.
 		looked, err := a.t.Exists(ReadyFile)
 		if err != nil {
 			return false, nil, here(err)
@@ -225,9 +225,9 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 	return false, m, nil
 }
 
-// underWay says that this machine was admitted in this boot, and that its agent has
-// yet to get its certificate with a token that is still good: to ask again would take
-// that away from it.
+// underWay reports that this machine was admitted in this boot, and that its agent has yet
+// to get its certificate with a token that is still valid: another request would revoke
+// that token.
 func (a *attempt) underWay(r *Record) (bool, error) {
 	now := a.options.now()
 	// By a clock that was set since, it is not.
@@ -326,7 +326,7 @@ func (a *attempt) admit(ctx context.Context, m Machine) (wire.Join, error) {
 		}
 		problems = append(problems, err)
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) && !refused.own() || ctx.Err() != nil {
-			return wire.Join{}, err // another replica would say the same
+			return wire.Join{}, err // another replica would answer the same
 		}
 	}
 	return wire.Join{}, errors.Join(problems...)

@@ -16,9 +16,9 @@ type Part string
 
 // The values of Part.
 const (
-	WholePart Part = ""      // drain, stop the agent, tell that it stands still
+	WholePart Part = ""      // drain, stop the agent, report that it is stopped
 	DrainPart Part = "drain" // drain only; the agent runs on
-	LeftPart  Part = "left"  // the agent stands still already: tell so
+	LeftPart  Part = "left"  // the agent is stopped already: report that
 )
 
 // Departure is how a node leaves.
@@ -29,17 +29,16 @@ type Departure struct {
 	Part   Part
 }
 
-// Of the time that is left, what is kept for stopping the agent and telling so.
+// The part of the remaining time for stopping the agent and reporting that.
 const (
-	departShare = 4 // a part of so many
+	departShare = 4 // a quarter
 	departMost  = 10 * time.Second
 	departPause = time.Second
 )
 
-// Depart leaves: the server drains this node, its agent is stopped, and the server
-// told so. Each is tried for as long as there is time, and what could not be done is
-// in the error; the rest is done none the less. Again is harmless. A node that has
-// left joins anew at its next start.
+// Depart leaves: the server drains this node, its agent is stopped, and that is reported to
+// the server. Each step is tried while time is left, also after errors, and the error has
+// all that failed. It is idempotent; a node that has left joins again at its next start.
 func (c *Client) Depart(ctx context.Context, d Departure) error {
 	ctx, cancel := context.WithTimeout(ctx, d.Within)
 	defer cancel()
@@ -124,7 +123,7 @@ func (c *Client) drain(ctx context.Context, d Departure, end time.Time) error {
 // maxDrain is what a request may ask for.
 const maxDrain = 15 * time.Minute
 
-// leftAs tells that the agent stands still, until it is heard or the time is up.
+// leftAs reports that the agent is stopped, until the server answers or the time is up.
 func (c *Client) leftAs(ctx context.Context, cause string) error {
 	for {
 		err := c.Left(ctx, cause)
@@ -137,8 +136,8 @@ func (c *Client) leftAs(ctx context.Context, cause string) error {
 	}
 }
 
-// noteLeft writes down that this node has left, and lets no agent start again before
-// it has joined anew.
+// noteLeft records that this node has left, and lets no agent start before it has joined
+// again.
 func (c *Client) noteLeft() error {
 	return c.onDisk(func(t *tree.Tree) error {
 		r, err := readRecord(t)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// instanceVersion is the oldest API version that tells all that is needed, so
-	// that every cloud has it.
+	// instanceVersion is the oldest API version with all needed fields, so that every cloud
+	// has it.
 	instanceVersion = "2021-02-01"
 	instanceTimeout = 5 * time.Second
 	// attestedTimeout is longer: the document is signed when it is asked for.
@@ -25,12 +25,12 @@ const (
 // attestedVersions are tried in this order: clouds differ in what they know.
 func attestedVersions() []string { return []string{"2025-04-07", "2023-11-15", "2021-02-01"} }
 
-// Machine is who this machine is, as Azure tells it.
+// Machine is this machine's identity by Azure.
 type Machine struct {
 	ResourceID string // ARM id of the instance
 	VMID       string // UUID in lower case
 	Name       string // as scheduled events name it: "pool1_3"
-	HostName   string // computer name, "" where Azure does not tell it
+	HostName   string // computer name, "" where Azure returns none
 }
 
 var vmIDShape = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -42,10 +42,10 @@ var (
 	base64Shape     = regexp.MustCompile(`^[A-Za-z0-9+/]+={0,2}$`)
 )
 
-// errNotNow is of an answer that may be another a second later: the metadata service
-// takes five requests a second of all who are on the machine, is updated, or is gone
-// for a while. Source: Microsoft's "Azure Instance Metadata Service", "Errors and
-// debugging", "Rate limiting".
+// errNotNow is of an answer that may change a second later: the metadata service takes five
+// requests a second of the whole machine, is updated, or is unavailable for a while.
+// Source: Microsoft's "Azure Instance Metadata Service", "Errors and debugging", "Rate
+// limiting".
 var errNotNow = errors.New("not now")
 
 func notNow(a bootstrap.Answer) error {
@@ -67,7 +67,7 @@ func whoAmI(ctx context.Context, service string) (Machine, error) {
 	return parseMachine(a.Body)
 }
 
-// errMetadata says that the metadata service told what it never tells.
+// errMetadata means that the metadata service's answer is invalid.
 var errMetadata = errors.New("the metadata service's answer")
 
 // parseMachine reads the metadata service's answer.
@@ -95,8 +95,8 @@ func parseMachine(body []byte) (Machine, error) {
 	return m, nil
 }
 
-// attest has Azure sign a nonce, of 32 letters and digits, together with who this
-// machine is.
+// attest has Azure sign a nonce, of 32 alphanumeric characters, together with this
+// machine's identity.
 func attest(ctx context.Context, service, nonce string) (document string, err error) {
 	for i, version := range attestedVersions() {
 		a, err := bootstrap.AskMetadata(ctx, service, "/metadata/attested/document?api-version="+version+"&nonce="+nonce, attestedTimeout)

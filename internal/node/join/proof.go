@@ -66,9 +66,9 @@ const (
 	callbackPause   = 100 * time.Millisecond
 )
 
-// callback answers challenges with the key, so that the server sees that who asked
-// is who has the address that Azure gives this machine: see wire.CallbackText. What
-// it signs is of no use for anything else.
+// callback answers challenges with the key, which proves to the server that the client has
+// the address that Azure gave this machine: see wire.CallbackText. What it signs is of no
+// use for anything else.
 type callback struct {
 	listener net.Listener
 	callers  sync.WaitGroup
@@ -91,8 +91,8 @@ func (k identityKey) answer(ctx context.Context, port int) (*callback, error) {
 				return
 			}
 			if err != nil {
-				// Out of files, or a caller that went: the next may do. Nothing is held, so it
-				// cannot go on for ever without somebody calling.
+				// Out of files, or a caller that hung up: the next may succeed. Each turn
+				// needs a caller, so it cannot loop for ever by itself.
 				select {
 				case <-ctx.Done():
 					return
@@ -107,8 +107,8 @@ func (k identityKey) answer(ctx context.Context, port int) (*callback, error) {
 	return c, nil
 }
 
-// waiting are the callers that have sent no challenge yet, the oldest first. Whoever
-// reaches this machine may connect and say nothing, while a server sends its challenge
+// waiting are the callers that have sent no challenge yet, the oldest first. Any client
+// that reaches this machine may connect and stay silent, while a server sends its challenge
 // at once: so a new caller takes the place of the oldest, of its address or of all.
 type waiting struct {
 	mu    sync.Mutex

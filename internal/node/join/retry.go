@@ -15,9 +15,9 @@ const (
 	mostFinal  = 5 * time.Minute
 )
 
-// pause is how long to wait after so many tries in a row that failed, the last with
-// err. chance, from 0 to less than 1, spreads nodes that failed together. What the
-// server asks for is never gone below.
+// pause is the wait after this number of failed tries in a row, the last with err; never
+// less than the server asks for. chance, random from 0 to less than 1, spreads nodes that
+// failed together.
 func pause(failed int, err error, chance float64) time.Duration {
 	least, grown := time.Duration(0), grow(firstPause, mostPause, failed)
 	refused := new(RefusedError)
@@ -28,7 +28,7 @@ func pause(failed int, err error, chance float64) time.Duration {
 		least = max(least, finalPause)
 		grown = grow(finalPause, mostFinal, failed)
 	}
-	// Half of it is certain, half is chance; or a quarter more than the least.
+	// Half of it is fixed, half is random; or a quarter more than the least.
 	d := grown/2 + time.Duration(chance*float64(grown/2))
 	return max(d, least+time.Duration(chance*float64(least)/4))
 }
@@ -43,8 +43,8 @@ func grow(first, most time.Duration, failed int) time.Duration {
 	return d
 }
 
-// reason tells one cause from another, so that the same is told once: ports and
-// times differ from try to try.
+// reason identifies a cause, so that the same is logged once: ports and times differ from
+// try to try.
 func reason(err error) string {
 	var refused *RefusedError
 	var lookup *net.DNSError

@@ -34,7 +34,7 @@ const (
 	maxLabels   = 64
 )
 
-// Settings say where to ask for admission, and what for.
+// Settings are where to ask for admission, and what for.
 type Settings struct {
 	// Servers are the admission server's addresses, "https://HOST[:PORT]"; they are
 	// tried in this order.
@@ -72,8 +72,8 @@ const (
 	clientCA            = "/etc/kubernetes/pki/ca.crt"
 )
 
-// ParseSettings reads a settings file strictly: an unknown field is an error. What
-// is left out stays as it is in s; Complete says whether all is there.
+// ParseSettings reads a settings file strictly: an unknown field is an error. A missing
+// field stays as it is in s; Complete checks for missing ones.
 func (s *Settings) ParseSettings(text []byte) error {
 	if len(text) > maxSettings {
 		return fmt.Errorf("%d bytes, more than %d", len(text), maxSettings)
@@ -121,7 +121,7 @@ var (
 	dnsName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 )
 
-// Complete fills in what may be left out, and says all that is wrong at once.
+// Complete fills in what may be left out, and returns all errors at once.
 func (s Settings) Complete() (Settings, error) {
 	s.CallbackPort = cmp.Or(s.CallbackPort, DefaultCallbackPort)
 	for _, p := range []struct {

@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// errUntrusted says that who answers does not come from the CA of the settings.
+// errUntrusted means that the server's certificate does not come from the CA of the
+// settings.
 var errUntrusted = errors.New("the server's certificate does not come from the CA of caHash")
 
 // trust is a TLS configuration that takes a server whose chain ends at a certificate

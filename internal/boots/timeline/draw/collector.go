@@ -25,7 +25,7 @@ type Collector struct {
 	URL    string
 	Client *http.Client
 	Header http.Header // more headers, such as Authorization
-	// Resource are attributes that the timeline does not tell (see Trace).
+	// Resource are attributes that are not in the timeline (see Trace).
 	Resource map[string]string
 }
 
@@ -34,8 +34,8 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// Send exports a boot. It takes half a minute at most, tries once, and may be
-// repeated: the trace is the same.
+// Send exports a boot. It takes up to half a minute, tries once, and is idempotent: the
+// trace is the same.
 func (c Collector) Send(ctx context.Context, t timeline.Timeline) error {
 	to, err := c.endpoint()
 	if err != nil {
@@ -66,7 +66,7 @@ func (c Collector) Send(ctx context.Context, t timeline.Timeline) error {
 	resp, err := client.Do(req)
 	if err != nil {
 		if ue := (*url.Error)(nil); errors.As(err, &ue) {
-			err = ue.Err // the address is told here, without its password
+			err = ue.Err // the message has the address, without its password
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer within %s: %w", sendTime, err)
@@ -125,8 +125,8 @@ func judge(to *url.URL, resp *http.Response, answer []byte) error {
 	return nil
 }
 
-// statusMessage is what a collector says of an error: the message of a
-// google.rpc.Status, its field 2, or else words.
+// statusMessage is a collector's error message: that of a google.rpc.Status, its field 2,
+// or else the text.
 func statusMessage(kind string, answer []byte) string {
 	if strings.HasPrefix(kind, "application/x-protobuf") {
 		for len(answer) > 0 {

@@ -15,16 +15,15 @@ import (
 //go:embed diff.html
 var diffTemplate string
 
-// Side is one of two that are compared: a node, a pool, an image version. Boot is
-// the one that is drawn for it.
+// Side is one of two that are compared: a node, a pool, an image version. Boot is the one
+// that is shown for it.
 type Side struct {
 	Name string
 	Boot timeline.Timeline
 }
 
-// DiffHTML writes a page of two boots above each other on one scale, both from
-// their origins on, and of what differs. It has no script, and asks nobody for
-// anything.
+// DiffHTML writes a page of two boots above each other on one scale, both from their
+// origins on, and of what differs. It has no script, and makes no requests.
 func DiffHTML(w io.Writer, a, b Side, d timeline.Difference) error {
 	page, err := template.New("diff").Parse(diffTemplate)
 	if err != nil {

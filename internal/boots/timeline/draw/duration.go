@@ -39,7 +39,7 @@ func tickLabel(at, step wire.Micros) string {
 	return sign + fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// tickStep is the least round step of which at most n lie in length.
+// tickStep is the least round step of which n or fewer lie in length.
 func tickStep(length wire.Micros, n int) wire.Micros {
 	n = max(n, 1)
 	for unit := wire.Micros(1); unit < 10_000_000; unit *= 10 {

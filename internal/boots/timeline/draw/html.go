@@ -25,9 +25,9 @@ var (
 	shapesStyle string
 )
 
-// HTML writes a boot as one page that needs nothing else: it asks nobody for
-// anything, which its policy also forbids it, runs no script but its own, and
-// says the same without scripts and on paper.
+// HTML writes a boot as one self-contained page: it makes no requests, which its policy
+// also forbids, runs no script but its own, and shows the same without scripts and on
+// paper.
 func HTML(w io.Writer, t timeline.Timeline) error {
 	v := newView(t)
 	page, err := template.New("boot").Parse(pageTemplate)

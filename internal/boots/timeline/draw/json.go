@@ -8,8 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/boots/timeline"
 )
 
-// JSON writes a Timeline as docs/schema/timeline.json says: indented, and
-// nothing changed.
+// JSON writes a Timeline by docs/schema/timeline.json: indented, and nothing changed.
 func JSON(w io.Writer, t timeline.Timeline) error {
 	// null is no list: who reads it would have to ask first.
 	if t.Spans == nil {

@@ -24,11 +24,11 @@ const ServiceName = "node-boot"
 // ErrNoKernelStart is that a boot cannot be put among other traces.
 var ErrNoKernelStart = errors.New("no clock tells when its kernel started, so it has no place in time; collect the boot report on the node itself (ortet-node report), or give a journal together with the chains")
 
-// Trace is a boot by OpenTelemetry's data model, as a request of OTLP: a span for
-// the boot, spans and the path's waits below it, links to what a span was ordered
-// after, moments as events. Its ids follow from the machine's and the boot's, so
-// that one which is exported twice is the same trace. More are attributes of its
-// resource that the timeline does not tell, such as cloud.resource_id.
+// Trace is a boot by OpenTelemetry's data model, as a request of OTLP: a span for the boot,
+// spans and the path's waits below it, links to what a span was ordered after, moments as
+// events. Its ids follow from the machine's and the boot's, so that a second export is the
+// same trace. more are attributes of its resource that are not in the timeline, such as
+// cloud.resource_id.
 func Trace(t timeline.Timeline, more map[string]string) (*collectorpb.ExportTraceServiceRequest, error) {
 	v := newView(t)
 	if v.KernelStart.IsZero() {
@@ -73,7 +73,7 @@ func (x *tracing) spanID(kind, id string) []byte {
 }
 
 func (x *tracing) nanos(m wire.Micros) uint64 {
-	return uint64(x.KernelStart.UnixNano() + int64(m)*1000) // not negative: after 1980, give or take three years
+	return uint64(x.KernelStart.UnixNano() + int64(m)*1000) // not negative: after 1980, plus or minus three years
 }
 
 func (x *tracing) resource(more map[string]string) []*commonpb.KeyValue {
@@ -211,8 +211,8 @@ func (x *tracing) attributes(s timeline.Span) []*commonpb.KeyValue {
 	return out
 }
 
-// failed tells of a result whether it is an error: what only warned, or was
-// passed over, is none.
+// failed reports whether a result is an error: what only warned, or was passed over, is
+// none.
 func failed(result string) bool {
 	switch strings.ToLower(result) {
 	case "", "success", "warn", "warning", "skipped":
@@ -221,7 +221,7 @@ func failed(result string) bool {
 	return true
 }
 
-// circle tells that a span is a part of itself.
+// circle reports that a span is a part of itself.
 func (x *tracing) circle(s timeline.Span) bool {
 	if x.parents == nil {
 		x.parents = make(map[string]string, len(x.Spans))

@@ -59,14 +59,14 @@ func (d *drawing) escape(text string) {
 	_ = xml.EscapeText(&d.Builder, []byte(text)) // a strings.Builder takes all
 }
 
-// text writes words at a place.
+// text writes a text at a place.
 func (d *drawing) text(x, y float64, class, words string) {
 	d.tag("text", "x", number(x), "y", number(y), "class", class)
 	d.escape(words)
 	d.WriteString("</text>")
 }
 
-// box writes a rectangle with what it tells who points at it.
+// box writes a rectangle with a title for the pointer.
 func (d *drawing) box(x, y, w, h float64, class, title string) {
 	d.tag("rect", "x", number(x), "y", number(y), "width", number(max(w, 1)), "height", number(h), "rx", "2", "class", class)
 	if title != "" {
@@ -198,7 +198,7 @@ func (d *drawing) row(v view, s scale, r row, y float64) {
 		css += " open"
 	}
 	a, b := s.at(r.Start), s.at(r.End)
-	if r.End < s.from || r.Start > s.to { // it is told where it would lie
+	if r.End < s.from || r.Start > s.to { // it is named where it would lie
 		at := took(v.Origin, r.Start)
 		if r.End < s.from {
 			d.text(s.x+4, y+13, "dim", "◂ at "+at)
@@ -226,7 +226,7 @@ func (d *drawing) row(v view, s scale, r row, y float64) {
 	}
 }
 
-// stepTitle tells of a step what there is to tell.
+// stepTitle is the title of a step.
 func (v view) stepTitle(s timeline.Step) string {
 	text := v.pathName(s) + ": " + took(s.Start, s.End) + ", " + string(s.Class) + ", at " + took(v.Origin, s.Start)
 	if s.Wait != nil {

@@ -43,8 +43,8 @@ func (p *page) glyph(nice, plain string) string {
 	return nice
 }
 
-// sgr are the colours: those of classes tell apart also who sees few colours,
-// since words and bars say the same.
+// sgr are the colours: those of classes differ also with few colours, since texts and bars
+// show the same.
 func sgr(name string) string {
 	switch name {
 	case "bold":
@@ -76,8 +76,8 @@ func (p *page) line(parts ...string) {
 	p.WriteByte('\n')
 }
 
-// paragraph writes text after begin, and further lines of it after next. A word
-// that does not fit a line, such as an ARM id, is broken.
+// paragraph writes text after begin, and further lines of it after next. A text without
+// spaces that does not fit a line, such as an ARM id, is broken.
 func (p *page) paragraph(begin, next, style, text string) {
 	text = p.plain(text)
 	for first := true; ; first = false {
@@ -93,7 +93,7 @@ func (p *page) paragraph(begin, next, style, text string) {
 	}
 }
 
-// breakLine takes as many words as fit, or as much of the first as does.
+// breakLine takes as much as fits up to a space, or as much of the first part as does.
 func (p *page) breakLine(text string, room int) (line, rest string) {
 	words := strings.Fields(text)
 	used := 0
@@ -168,7 +168,7 @@ func (p *page) pad(text string, n int) string {
 	return text + strings.Repeat(" ", max(0, n-p.columns(text)))
 }
 
-// middle cuts a text in its middle: beginnings and ends of names tell most.
+// middle cuts a text in its middle: beginnings and ends of names matter most.
 func (p *page) middle(text string, n int) string {
 	if p.columns(text) <= n {
 		return text

@@ -72,8 +72,8 @@ type phase struct {
 	steps []timeline.Step
 }
 
-// coarse are the stages that the path leads through; where it does not say, the
-// longest things that are no part of another.
+// coarse are the stages that the path leads through; without a path, the longest spans that
+// are no part of another.
 func (v view) coarse() []phase {
 	var out []phase
 	for _, s := range timeline.Stages(v.Timeline) {
@@ -97,7 +97,7 @@ func (v view) coarse() []phase {
 	return out
 }
 
-// phases say where the coarse parts of the boot lie.
+// phases shows where the coarse parts of the boot lie.
 func (p *page) phases(v view) {
 	all := v.coarse()
 	if len(all) == 0 || v.End == v.Origin {
@@ -145,7 +145,7 @@ func (p *page) bars(v view, steps []timeline.Step, n int) string {
 	return b.String()
 }
 
-// longest is at most n spans that are no part of another, by when they began.
+// longest are up to n spans that are no part of another, by when they began.
 func (v view) longest(n int) []row {
 	var all []row
 	for _, g := range v.groups {
@@ -221,14 +221,14 @@ func (v view) folded() []timeline.Step {
 	return out
 }
 
-// short tells of a step that it matters little: half a percent of the boot, or 10 ms
-// of one of more than a fifth of a second.
+// short reports that a step matters little: half a percent of the boot, or 10 ms of one of
+// more than a fifth of a second.
 func (v view) short(s timeline.Step) bool {
 	all := v.End - v.Origin
 	return s.End-s.Start < max(all/200, min(all/20, 10_000))
 }
 
-// waitLines tell of a wait what is known.
+// waitLines are what is known of a wait.
 func waitLines(w timeline.Wait) []string {
 	why := "cause unknown"
 	if w.Cause != "" {
@@ -273,8 +273,8 @@ func (p *page) advice(v view) {
 // alone is said where there are several pieces of advice.
 const alone = "Savings are estimated separately and do not add up."
 
-// savesWord says whether all of what was replayed can be saved: of what has to be
-// done on each node some stays, and how much of a wait can go nobody knows.
+// savesWord is how much of what was replayed can be saved: of what has to be done on each
+// node some stays, and the avoidable part of a wait is unknown.
 func savesWord(a timeline.Advice) string {
 	if a.Class == timeline.Base {
 		return "saves"
@@ -299,7 +299,7 @@ func (p *page) unknown(v view) {
 	}
 }
 
-// clockLine says how sure a clock's times are.
+// clockLine is how sure a clock's times are.
 func clockLine(c timeline.Clock) string {
 	text := string(c.Kind) + ": "
 	if c.Uncertainty == 0 {

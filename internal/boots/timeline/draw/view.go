@@ -22,7 +22,7 @@ type view struct {
 	first, last wire.Micros
 }
 
-// group is what one source told.
+// group is one source's spans.
 type group struct {
 	source string
 	rows   []row
@@ -39,7 +39,7 @@ type row struct {
 // classes in the order in which they are listed.
 var classOrder = [...]timeline.Class{timeline.Base, timeline.Node, timeline.Platform, timeline.Waiting}
 
-// classMeans says for people what a class is.
+// classMeans explains a class to people.
 func classMeans(c timeline.Class) string {
 	switch c {
 	case timeline.Base:
@@ -77,8 +77,8 @@ func newView(t timeline.Timeline) view {
 	return v
 }
 
-// window is what is drawn where not all can be: what was before the origin of a
-// machine that lay in a pool, or hours after the end, would leave no room.
+// window is what is shown where not all can be: the time before the origin of a
+// preprovisioned machine, or hours after the end, would leave no room.
 func (v view) window() (from, to wire.Micros) {
 	room := (v.End - v.Origin) / 4
 	from, to = v.first, min(v.last, v.End+room)
@@ -153,7 +153,7 @@ func byStart(a, b timeline.Span) int {
 	return strings.Compare(a.ID, b.ID)
 }
 
-// cleaned copies t with every word printable and every time in bounds.
+// cleaned copies t with every text printable and every time in bounds.
 func cleaned(t timeline.Timeline) timeline.Timeline {
 	for _, s := range []*string{&t.Node, &t.Pool, &t.Image, &t.VMID, &t.BootID, &t.OriginIs, &t.EndIs} {
 		*s = printable(*s)
@@ -226,9 +226,9 @@ func printables(list []string) []string {
 // maxText is the most bytes of a text that are shown.
 const maxText = 1024
 
-// printable makes a text from outside one that does nothing but be read: what
-// controls a terminal, reorders a line, or joins onto the letter before becomes
-// U+FFFD, spaces and line ends become one space.
+// printable makes a text from outside safe to print: what controls a terminal, reorders a
+// line, or joins onto the character before becomes U+FFFD, spaces and line ends become one
+// space.
 func printable(s string) string {
 	plain := len(s) <= maxText
 	for i := 0; plain && i < len(s); i++ {
@@ -265,7 +265,7 @@ func (v view) pathName(s timeline.Step) string {
 	return v.nameOf(s.Span)
 }
 
-// nameOf is a span's name, or what its ID tells.
+// nameOf is a span's name, or a name made of its ID.
 func (v view) nameOf(id string) string {
 	for _, s := range v.Spans {
 		if s.ID == id {
@@ -275,7 +275,7 @@ func (v view) nameOf(id string) string {
 	return id
 }
 
-// headline says how it went, in one sentence.
+// headline is the result, in one sentence.
 func (v view) headline() string {
 	from := ", from " + v.OriginIs + " to " + v.EndIs
 	if v.OriginIs == "" || v.EndIs == "" {

@@ -74,7 +74,7 @@ func agentLevel(s string) bool {
 	return false
 }
 
-// agentLog gathers what the agent says of one boot.
+// agentLog gathers the agent's log of one boot.
 type agentLog struct {
 	*boot
 	taken     int

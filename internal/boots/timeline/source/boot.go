@@ -8,7 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Bounds of what is kept of words.
+// Bounds of stored text.
 const (
 	maxDetail = 400 // wire allows 512
 	maxUnit   = 256
@@ -16,7 +16,7 @@ const (
 	maxBoots  = 64 // of one file; the last ones are kept
 )
 
-// boot gathers what one source says of one boot.
+// boot gathers one source's events of one boot.
 type boot struct {
 	report wire.BootReport
 	units  map[string]int
@@ -83,7 +83,7 @@ func (b *boot) done(s wire.BootSource) wire.BootReport {
 	return b.report
 }
 
-// detail makes words of a source fit to be kept.
+// detail makes a source's text fit to be stored.
 func detail(s string) string {
 	if s == "" {
 		return ""
@@ -91,7 +91,7 @@ func detail(s string) string {
 	return shorten(verdict.RedactText(s), maxDetail)
 }
 
-// word makes one of a source's words fit to be a part of a name.
+// word makes a part of a source's text fit to be part of a name.
 func word(s string) string {
 	return strings.TrimSpace(shorten(verdict.RedactText(s), maxWord))
 }
@@ -108,7 +108,7 @@ func shorten(s string, most int) string {
 	return s[:n] + "…"
 }
 
-// isUnit tells whether s can be the name of a unit. Source: systemd,
+// isUnit reports whether s can be the name of a unit. Source: systemd,
 // src/basic/unit-name.c.
 func isUnit(s string) bool {
 	if len(s) < len("a.path") || len(s) >= maxUnit {

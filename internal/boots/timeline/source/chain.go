@@ -64,7 +64,7 @@ func CriticalChains(r io.Reader, o Options) []wire.BootReport {
 	return reports
 }
 
-// nothing says that a source has nothing of what it was read for.
+// nothing reports that a source has nothing of what it was read for.
 func nothing(s wire.BootSource, why string) wire.BootSource {
 	if s.State == wire.SourceRead {
 		s.State = wire.SourcePartial
@@ -138,9 +138,8 @@ func readChains(in *lines) []chain {
 	return kept
 }
 
-// readLink reads a line of a chain. tree tells that a branch is drawn before the
-// name, which begins in that column; dots, that it stands for what was printed
-// above already.
+// readLink reads a line of a chain. tree means that a branch is drawn before the name,
+// which begins in that column; dots, that it stands for what was printed above already.
 func readLink(s string) (l link, column int, tree, dots, ok bool) {
 	if strings.IndexByte(s, 0x1b) >= 0 {
 		s = verdict.Plain(s, maxLine) // its colours

@@ -2,10 +2,9 @@ package source
 
 import "github.com/ortet/ortet/internal/wire"
 
-// clockFilter keeps of many readings of the clocks those that tell something:
-// the first, the last, and each at which the offset differs from the last that
-// was kept, with the one before it, so that the moment of a step lies between
-// two readings.
+// clockFilter keeps the significant ones of many readings of the clocks: the first, the
+// last, and each at which the offset differs from the last that was kept, with the one
+// before it, so that the moment of a step lies between two readings.
 type clockFilter struct {
 	kept   []wire.ClockReading
 	last   wire.ClockReading
@@ -13,8 +12,8 @@ type clockFilter struct {
 	within wire.Micros // offsets that differ by no more are the same
 }
 
-// steady is by how much two readings may differ that tell of the same offset:
-// the two clocks are read one after the other, maybe with an interruption.
+// steady is by how much two readings of the same offset may differ: the two clocks are read
+// one after the other, maybe with an interruption.
 const steady = millisecond
 
 func (f *clockFilter) take(c wire.ClockReading) {
@@ -39,8 +38,8 @@ func (f *clockFilter) take(c wire.ClockReading) {
 	f.last = c
 }
 
-// coarsen drops the half of the readings that tells least, and minds no more
-// differences as small from now on.
+// coarsen drops the less significant half of the readings, and ignores differences as small
+// from now on.
 func (f *clockFilter) coarsen() {
 	f.within *= 2
 	all := f.kept

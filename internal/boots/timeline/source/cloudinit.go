@@ -12,9 +12,8 @@ const sourceCloudInit = "cloud-init"
 // maxOpen bounds how many spans may be open at once.
 const maxOpen = 1024
 
-// stageNames are what cloud-init calls its stages when it tells that they run,
-// and what their spans are called: as `cloud-init analyze` calls them. Source:
-// cloud-init, cloudinit/cmd/main.py and analyze/dump.py.
+// stageNames are cloud-init's names of its stages in its log, and those of their spans, as
+// in `cloud-init analyze`. Source: cloud-init, cloudinit/cmd/main.py and analyze/dump.py.
 var stageNames = [...][2]string{
 	{"init-local", "init-local"},
 	{"init", "init-network"},
@@ -36,7 +35,7 @@ func stageName(said string) (string, bool) {
 }
 
 // stageUnit is the unit that a stage runs in. Until 24.2 the network stage was
-// cloud-init.service; what it is called on this machine, its units tell.
+// cloud-init.service; this machine's units show which.
 func stageUnit(stage string) string {
 	switch stage {
 	case "init-local":
@@ -49,12 +48,11 @@ func stageUnit(stage string) string {
 	return ""
 }
 
-// CloudInitLog reads /var/log/cloud-init.log: a report for each boot in it that is
-// within the window, the spans of which are named as cloud-init names its events
-// (docs/reference/boot.md). A boot begins with the stage init-local. Times are the node's
-// time of day, to the millisecond. What each stage says of the uptime is kept as
-// a reading of both clocks, the best of the boot, which is off by as long as
-// cloud-init takes to read its configuration.
+// CloudInitLog reads /var/log/cloud-init.log: a report for each boot in it that is within
+// the window, whose spans have cloud-init's names of its events (docs/reference/boot.md). A
+// boot begins with the stage init-local. Times are the node's time of day, to the
+// millisecond. Each stage's uptime is a reading of both clocks, of which the best is kept;
+// it is off by as long as cloud-init takes to read its configuration.
 func CloudInitLog(r io.Reader, o Options) []wire.BootReport {
 	in := newLines(r, o)
 	var boots []*eventLog
@@ -156,7 +154,7 @@ type eventLog struct {
 
 func newEventLog() *eventLog { return &eventLog{boot: newBoot()} }
 
-// stage begins a stage; up is 0 where that is not told.
+// stage begins a stage; up is 0 where unknown.
 func (l *eventLog) stage(name string, at, up, grain wire.Micros) {
 	l.taken++
 	l.last = max(l.last, at)
@@ -204,8 +202,7 @@ func (l *eventLog) message(at, grain wire.Micros, text string) {
 	}
 }
 
-// locked keeps a wait for a lock of apt's or dpkg's, of which each line tells that
-// it goes on.
+// locked records a wait for a lock of apt's or dpkg's, which repeats a line while it lasts.
 func (l *eventLog) locked(at, grain wire.Micros, text string) {
 	for i := range l.open {
 		if o := &l.open[i]; o.Source == sourceAPT {
@@ -266,7 +263,7 @@ func (l *eventLog) begin(said, description string, at, grain wire.Micros) {
 		return
 	}
 	if stage, ok := stageName(name); ok {
-		// The event of a stage's beginning comes after the line that tells so.
+		// The event of a stage's beginning comes after the stage's line.
 		for i := range l.open {
 			if l.open[i].Name == stage {
 				return

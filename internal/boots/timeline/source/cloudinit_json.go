@@ -14,9 +14,9 @@ import (
 const (
 	sourceStatus = "cloud-init-status"
 	sourceResult = "cloud-init-result"
-	// epochBegins tells apart seconds since 1970 and seconds of uptime, of which
-	// cloud-init writes the former until 24.1 and the latter since: no clock is
-	// before 1973, and no boot takes three years.
+	// epochBegins separates seconds since 1970 and seconds of uptime, of which cloud-init
+	// writes the former until 24.1 and the latter since: no clock is before 1973, and no
+	// boot takes three years.
 	epochBegins = 1e8
 )
 
@@ -71,7 +71,7 @@ func CloudInitEvents(r io.Reader, o Options) []wire.BootReport {
 	return reports
 }
 
-// runs tells whether a stage is open.
+// runs reports whether a stage is open.
 func (l *eventLog) runs(stage string) bool {
 	for i := range l.open {
 		if l.open[i].Name == stage {
@@ -89,10 +89,10 @@ func epoch(v float64) (wire.Micros, bool) {
 	return wire.Micros(math.Round(v * 1e6)), true
 }
 
-// CloudInitStatus reads cloud-init's status.json: when each stage began and
-// ended, in seconds since the kernel's start or since 1970, by its version. Of
-// whose boot uptimes are, the file does not say. The spans are those that
-// CloudInitLog tells of too; Merge keeps one of each.
+// CloudInitStatus reads cloud-init's status.json: when each stage began and ended, in
+// seconds since the kernel's start or since 1970, by its version. The file does not name
+// the boot of its uptimes. The spans are those of CloudInitLog too; Merge keeps one of
+// each.
 func CloudInitStatus(r io.Reader, o Options) []wire.BootReport {
 	var file struct {
 		V1 map[string]json.RawMessage `json:"v1"`
@@ -171,8 +171,8 @@ func uptimeOrEpoch(v float64) (wire.Micros, wire.ClockKind, bool) {
 	return wire.Micros(math.Round(v * 1e6)), wire.ClockMonotonic, true
 }
 
-// CloudInitResult reads cloud-init's result.json. It has no times: what it says
-// of errors is in the BootSource.
+// CloudInitResult reads cloud-init's result.json. It has no times: its errors are in the
+// BootSource.
 func CloudInitResult(r io.Reader, o Options) []wire.BootReport {
 	var file struct {
 		V1 struct {

@@ -61,7 +61,7 @@ const (
 	pullFails
 )
 
-// pullLine reads what a line of containerd's says of a pull:
+// pullLine reads containerd's log lines of a pull:
 //
 //	PullImage "IMAGE"
 //	Pulled image "IMAGE" with image id …, size "…" in 1.2s

@@ -49,7 +49,7 @@ func fit(r *wire.BootReport) {
 	}
 }
 
-// size is how long a report's JSON is at most. A byte may become six.
+// size is the maximum length of a report's JSON. A byte may become six.
 func size(r *wire.BootReport) int {
 	text := func(s string) int {
 		n := len(s) + 24

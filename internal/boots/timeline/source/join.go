@@ -4,8 +4,8 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// near is by how much the kernel's start, as two sources tell it, may differ in
-// one boot: some know it to the second, and a clock may be set during the boot.
+// near is by how much the kernel's start may differ between two sources of one boot: some
+// know it to the second, and a clock may be set during the boot.
 const near = 90 * second
 
 // Join sorts the reports of several files by boots, and merges those of each:
@@ -128,9 +128,8 @@ func gather(boots []*gathered, r wire.BootReport, start wire.Micros, known bool)
 	return boots
 }
 
-// share gives each of a report's spans to the boot that it fell into: the last that
-// had begun by then. What is of before the first goes to a boot of which the
-// start is not known.
+// share assigns each of a report's spans to the boot that it fell into: the last that had
+// begun by then. Spans before the first boot go to a boot of unknown start.
 func share(boots []*gathered, r wire.BootReport) []*gathered {
 	early := -1
 	for i, b := range boots {
@@ -139,7 +138,7 @@ func share(boots []*gathered, r wire.BootReport) []*gathered {
 			break
 		}
 	}
-	if early < 0 && len(boots) == 1 && boots[0].start == 0 { // nothing says that it is another boot
+	if early < 0 && len(boots) == 1 && boots[0].start == 0 { // nothing shows that it is another boot
 		early = 0
 	}
 	parts := make([]wire.BootReport, len(boots)+1)
@@ -173,7 +172,7 @@ func share(boots []*gathered, r wire.BootReport) []*gathered {
 // settle finds the boot of a report that has no times of day.
 func settle(boots []*gathered, r wire.BootReport) []*gathered {
 	best, most := -1, 0
-	free := -1 // the newest that says nothing against it
+	free := -1 // the newest without a contradiction
 	for i, b := range boots {
 		agree, differ := 0, 0
 		for k := range b.parts {
@@ -204,13 +203,12 @@ func settle(boots []*gathered, r wire.BootReport) []*gathered {
 	return boots
 }
 
-// alike is by how much the times of a unit may differ that two sources tell of
-// one start of it.
+// alike is by how much the times of one start of a unit may differ between two sources.
 const alike = second / 4
 
-// compare counts the units that two reports tell the same start of, and the
-// others that both tell of. Of reports whose times count from different zeros the
-// first shared unit is taken for the measure.
+// compare counts the units of which two reports have the same start, and the others that
+// both have. If the reports' times count from different zeros, the first shared unit is the
+// reference.
 func compare(a, b *wire.BootReport) (agree, differ int) {
 	if len(a.Units) == 0 || len(b.Units) == 0 {
 		return compareSystem(a, b)

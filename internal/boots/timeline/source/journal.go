@@ -97,16 +97,15 @@ func (e *entry) at() wire.Micros {
 	return e.mono
 }
 
-// Journal reads a journal as `journalctl -o export` or `-o json` prints it: a
-// report for each boot in it, in their order, by what systemd says of units and
-// what is known of other programs' messages (docs/reference/boot.md). Of entries without
-// a boot's id, nothing is kept.
+// Journal reads a journal as `journalctl -o export` or `-o json` prints it: a report for
+// each boot in it, in their order, by systemd's messages about units and known messages of
+// other programs (docs/reference/boot.md). Entries without a boot's id are dropped.
 //
 // What begins half an hour after the startup was finished is no part of the boot,
 // and left out.
 //
-// Times are when a message was sent, which is up to about a millisecond after
-// what it tells of (Grain); systemd's own times (SystemctlShow) are better.
+// Times are when a message was sent, which is up to about a millisecond after its event
+// (Grain); systemd's own times (SystemctlShow) are better.
 func Journal(r io.Reader, o Options) []wire.BootReport {
 	in := newLines(r, o)
 	j := newJournal(o)
@@ -177,7 +176,7 @@ func (j *journal) readExport(in *lines) {
 	}
 }
 
-// isField tells whether s can be the name of a journal's field.
+// isField reports whether s can be the name of a journal's field.
 func isField(s []byte) bool {
 	if len(s) == 0 || len(s) > maxFieldName {
 		return false

@@ -8,7 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// journalBoot gathers what a journal says of one boot.
+// journalBoot gathers a journal's entries of one boot.
 type journalBoot struct {
 	*boot
 	id        string
@@ -62,13 +62,13 @@ func (b *journalBoot) take(e *entry) {
 // until then extensions and the kubelet may start.
 const settled = 30 * 60 * second
 
-// late tells what is no part of the boot.
+// late reports what is no part of the boot.
 func (b *journalBoot) late(at wire.Micros) bool {
 	finish := b.report.System.Finish
 	return finish > 0 && at > finish+settled
 }
 
-// unitSays takes over what systemd says of a unit, or of itself.
+// unitSays reads systemd's message about a unit, or about itself.
 func (b *journalBoot) unitSays(e *entry) bool {
 	switch string(e.id) {
 	case idFinished:
@@ -171,8 +171,8 @@ func (b *journalBoot) unitSays(e *entry) bool {
 	return true
 }
 
-// unmet tells of a message with the id of a start that there was none: a condition
-// was not met, and the job was done by that. Source: systemd, src/core/job.c,
+// unmet reports that a message with the id of a start means no start: a condition was not
+// met, and the job was done by that. Source: systemd, src/core/job.c,
 // job_done_message_format and job_done_mid; since 250 in the first form.
 func unmet(message []byte) bool {
 	return bytes.Contains(message, []byte(" was skipped because ")) ||

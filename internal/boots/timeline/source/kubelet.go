@@ -7,10 +7,10 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// kubeletPhases are the gauges of the kubelet's start-up, and what their spans
-// are called, in their order: each begins where the one before ended, the first at
-// the machine's start. That one is no work of the kubelet's, and is not told.
-// Source: kubernetes, pkg/kubelet/util/nodestartuplatencytracker.go.
+// kubeletPhases are the gauges of the kubelet's start-up, and the names of their spans, in
+// their order: each begins where the one before ended, the first at the machine's start.
+// That one is no work of the kubelet's, and left out. Source: kubernetes,
+// pkg/kubelet/util/nodestartuplatencytracker.go.
 var kubeletPhases = [...][2]string{
 	{"kubelet_node_startup_pre_kubelet_duration_seconds", ""},
 	{"kubelet_node_startup_pre_registration_duration_seconds", "pre-registration"},
@@ -20,9 +20,9 @@ var kubeletPhases = [...][2]string{
 
 const kubeletTotal = "kubelet_node_startup_duration_seconds"
 
-// KubeletMetrics reads the kubelet's metrics as Prometheus scrapes them. The
-// gauges of its start-up count from the machine's boot, which the kubelet knows
-// to the second; they are there only where this process registered the Node anew.
+// KubeletMetrics reads the kubelet's metrics as Prometheus scrapes them. The gauges of its
+// start-up count from the machine's boot, which the kubelet knows to the second; they exist
+// only where this process registered a new Node.
 func KubeletMetrics(r io.Reader, o Options) []wire.BootReport {
 	in := newLines(r, o)
 	b := newBoot()

@@ -17,12 +17,11 @@ const (
 	kvpRecord = kvpKey + 2048
 )
 
-// KVP reads a pool of Hyper-V's key-value pairs, into which cloud-init writes its
-// events (/var/lib/hyperv/.kvp_pool_1): records of 2,560 bytes, a key of 512 and
-// a value of 2,048, both ended by zeros. Spans are named as CloudInitLog names
-// them, with the same source, and times to the microsecond; Merge knows that they
-// are the same. Each key says when its boot began, to the second. Source:
-// cloud-init, cloudinit/reporting/handlers.py.
+// KVP reads a pool of Hyper-V's key-value pairs, into which cloud-init writes its events
+// (/var/lib/hyperv/.kvp_pool_1): records of 2,560 bytes, a key of 512 and a value of 2,048,
+// both ended by zeros. Spans have CloudInitLog's names and source, and times to the
+// microsecond; Merge knows that they are the same. Each key has the start of its boot, to
+// the second. Source: cloud-init, cloudinit/reporting/handlers.py.
 func KVP(r io.Reader, o Options) []wire.BootReport {
 	from := limit(r, o.bytes()/kvpRecord*kvpRecord)
 	var boots []*eventLog
@@ -50,7 +49,7 @@ func KVP(r io.Reader, o Options) []wire.BootReport {
 		good++
 		to := -1
 		for i := range began {
-			// Each process works it out anew; a report of provisioning does not say.
+			// Each process computes it for itself; a report of provisioning has none.
 			if d := began[i] - e.boot; d >= -2 && d <= 2 || e.boot == 0 || began[i] == 0 {
 				to = i
 			}
@@ -107,7 +106,7 @@ type kvpEvent struct {
 	kind, name   string
 	result, text string
 	took         wire.Micros
-	skip         bool // the rest of an event that was told already
+	skip         bool // the rest of an event that was reported already
 }
 
 // kvpRead reads a record: key CLOUD_INIT|boot|type|name|vm|uuid, value JSON. A long
@@ -175,7 +174,7 @@ func provisioningReport(value string) (kvpEvent, bool) {
 	return e, e.at > 0
 }
 
-// tell tells a boot of the event.
+// tell adds the event to a boot.
 func (e kvpEvent) tell(l *eventLog) {
 	switch e.kind {
 	case "start":

@@ -53,7 +53,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	}
 	if l.left <= 0 {
 		if l.tail == 0 {
-			// Whether it ends just here, only reading on would tell.
+			// Whether it ends just here is known only by reading on.
 			var one [1]byte
 			n, _ := io.ReadFull(l.r, one[:])
 			l.cut = l.cut || n > 0
@@ -102,7 +102,7 @@ func newLines(r io.Reader, o Options) *lines {
 	return &lines{from: from, r: bufio.NewReaderSize(from, maxLine)}
 }
 
-// next goes to the next line, and says whether there is one.
+// next goes to the next line, and reports whether there is one.
 func (l *lines) next() bool {
 	line, err := l.r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -119,7 +119,7 @@ func (l *lines) next() bool {
 	return true
 }
 
-// source says what became of reading.
+// source returns the result of reading.
 func (l *lines) source(name string, o Options) wire.BootSource {
 	s := wire.BootSource{Name: name, Path: o.Path, State: wire.SourceRead}
 	note := func(n int, what string) {

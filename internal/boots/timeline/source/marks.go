@@ -43,7 +43,7 @@ func open(m *map[string]wire.Micros, name string, at wire.Micros) {
 	}
 }
 
-// first tells whether a moment is seen for the first time.
+// first reports whether a moment is seen for the first time.
 func (m *marks) first(name string) bool {
 	if m.once == nil {
 		m.once = map[string]bool{}
@@ -111,7 +111,7 @@ func (m *marks) manager(b *boot, s wire.BootSpan, e *entry) {
 	text := e.message
 	switch {
 	case bytes.Equal(text, []byte("Reloading.")), bytes.HasPrefix(text, []byte("Reloading requested")), bytes.HasPrefix(text, []byte("Reloading...")):
-		if m.reload > 0 && e.at()-m.reload > second { // an older systemd does not say when it was done
+		if m.reload > 0 && e.at()-m.reload > second { // an older systemd does not log when it was done
 			s.Start, s.End = m.reload, m.reload
 			b.span(s)
 			m.reload = 0
@@ -155,7 +155,7 @@ func (m *marks) network(b *boot, s wire.BootSpan, e *entry) {
 			}
 		}
 	case strings.HasPrefix(text, "bound to "):
-		// dhclient does not say on which interface: there is one that waits, or it is not known.
+		// dhclient does not log the interface: one waits, or it is not known.
 		if len(m.carrier) == 1 {
 			for name := range m.carrier {
 				m.leased(b, s, name, text, e.at())

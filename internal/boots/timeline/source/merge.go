@@ -7,21 +7,19 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// Merge puts together what sources say of one boot. What they contradict each
-// other in is taken from the finest: units' times from the source with the
-// smallest Grain, a span that two sources tell from the finer. Of a unit of which
-// they know different starts, the first is taken, and what was before that counts as
-// Restarts. The result passes
-// wire's Validate, and ParseBootReport takes its JSON, whatever was given: what
-// cannot be, or is too much, is left out, details first. Whose boot it is, is not
-// looked at (Join).
+// Merge puts together the reports of several sources about one boot. Contradictions are
+// decided by precision: units' times by the source with the smallest Grain, a span of two
+// sources by the finer. Of a unit with different starts the first is taken, and earlier
+// ones count as Restarts. The result passes wire's Validate, and ParseBootReport takes its
+// JSON, whatever the input: what cannot be, or is too much, is left out, details first.
+// Whether all are of one boot is not checked (Join).
 func Merge(reports ...wire.BootReport) wire.BootReport {
 	r := gatherAll(reports)
 	parents(r.Spans)
 	return r
 }
 
-// gatherAll is Merge, but leaves parents that another file may tell of.
+// gatherAll is Merge, but keeps parents that another file may have.
 func gatherAll(reports []wire.BootReport) wire.BootReport {
 	ranked := append([]wire.BootReport(nil), reports...)
 	slices.SortStableFunc(ranked, func(a, b wire.BootReport) int { return rank(&a) - rank(&b) })
@@ -111,10 +109,9 @@ func rank(r *wire.BootReport) int {
 	return 3
 }
 
-// place brings reports whose times count from the start of userspace to the
-// kernel's start, where another report tells when userspace started, or has one
-// of their units; where all are relative they stay so. Those that cannot be
-// placed lose their units, and say so.
+// place brings reports whose times count from the start of userspace to the kernel's start,
+// where another report has the start of userspace, or one of their units; where all are
+// relative they stay so. Reports that cannot be placed lose their units, and note it.
 func place(reports []wire.BootReport) {
 	var absolute []*wire.BootReport
 	for i := range reports {
@@ -245,7 +242,7 @@ func (b *boot) mergeUnit(u wire.BootUnit) {
 		return
 	}
 	begun, known := begin(&u) > 0, begin(to) > 0
-	// systemd tells of a unit's last start only, the journal of the boot's.
+	// systemd knows a unit's last start only, the journal the boot's.
 	apart := begin(&u) - begin(to)
 	within := alike + u.Grain + to.Grain
 	again := begun && known && (apart > within || apart < -within)
@@ -332,8 +329,7 @@ func tidySpan(s wire.BootSpan) wire.BootSpan {
 	return s
 }
 
-// shortName is a span's name within wire's bound. Its words were redacted when
-// it was made.
+// shortName is a span's name within wire's bound. Its text was redacted when it was made.
 func shortName(s string) string { return strings.TrimSpace(shorten(s, maxUnit-1)) }
 
 // mergeClocks are the readings of the sources that read both clocks at once.
@@ -380,8 +376,8 @@ func mergeClocks(ranked []wire.BootReport) []wire.ClockReading {
 	return f.readings()
 }
 
-// distinct leaves out spans that another source tells too: of the same source and
-// name, that begin at the same time but for what is rounded. spans are sorted.
+// distinct leaves out spans that another source has too: of the same source and name, that
+// begin at the same time but for what is rounded. spans are sorted.
 func distinct(spans []wire.BootSpan) []wire.BootSpan {
 	last := make(map[string]int, len(spans)) // by source, clock and name: where it was kept
 	kept := spans[:0]
@@ -403,9 +399,9 @@ func distinct(spans []wire.BootSpan) []wire.BootSpan {
 	return kept
 }
 
-// stages keeps of each of cloud-init's stages one span: its log, its status and its
-// events all tell of them, by different clocks. The one that ended is kept, of
-// those the finest, of those the first.
+// stages keeps one span of each of cloud-init's stages: its log, its status and its events
+// all have them, by different clocks. The one that ended is kept, of those the finest, of
+// those the first.
 func stages(spans []wire.BootSpan) []wire.BootSpan {
 	at := make(map[string]int, len(stageNames))
 	kept := spans[:0]
@@ -434,8 +430,8 @@ func stages(spans []wire.BootSpan) []wire.BootSpan {
 	return kept
 }
 
-// parents clears those that are not there: a source may name one that was rotated
-// away, or that another file tells of.
+// parents clears missing parents: a source may name one that was rotated away, or that
+// another file has.
 func parents(spans []wire.BootSpan) {
 	here := make(map[string]bool, len(spans))
 	for i := range spans {

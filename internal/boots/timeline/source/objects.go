@@ -16,9 +16,8 @@ const (
 	maxFile    = 1 << 20 // bytes of a file that is one object
 )
 
-// each reads the objects of a text one by one: those of a list, or that follow
-// each other. It says how many could not be understood, and whether the text ends
-// too early.
+// each reads the objects of a text one by one: those of a list, or that follow each other.
+// It returns how many could not be understood, and whether the text ends too early.
 func each(r io.Reader, o Options, read func(raw json.RawMessage) error) (good, bad int, cut bool) {
 	// What is cut out of its middle is no JSON: so the start is read, not the end.
 	from := &limited{r: r, left: min(o.bytes(), maxJSON)}
@@ -62,8 +61,8 @@ func each(r io.Reader, o Options, read func(raw json.RawMessage) error) (good, b
 
 // nextByte is the first byte of what a decoder reads next.
 func nextByte(d *json.Decoder) (byte, error) {
-	// More skips blanks, and only tells whether there is something; what it is
-	// stands at the start of what is buffered.
+	// More skips blanks, and only reports whether something follows; what it is stands at
+	// the start of what is buffered.
 	if !d.More() {
 		return 0, io.EOF
 	}
@@ -97,7 +96,7 @@ func whole(r io.Reader, to any) error {
 	return nil
 }
 
-// sourceOf says what became of reading objects.
+// sourceOf returns the result of reading objects.
 func sourceOf(name string, o Options, good, bad, other int, cut bool) wire.BootSource {
 	s := wire.BootSource{Name: name, Path: o.Path, State: wire.SourceRead}
 	switch {

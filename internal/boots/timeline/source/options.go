@@ -7,30 +7,29 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// DefaultBytes is how much of a file is read where Options do not say.
+// DefaultBytes is how much of a file is read without Options.Bytes.
 const DefaultBytes = 256 << 20
 
-// Options say what is wanted of a file. The zero value wants all boots in it.
+// Options select what is read of a file. The zero value selects all boots in it.
 type Options struct {
-	// Path is where the text was found; it is told in the BootSource.
+	// Path is where the text was found, for the BootSource.
 	Path string
 	// BootID, with or without dashes, leaves out what is said of other boots by
 	// sources that know boots by their ids.
 	BootID string
-	// Since and Until are the boot's window by the node's clock: from the kernel's
-	// start to the end of what is wanted. What sources that give a time of day say
-	// of other times is left out. Zero: no bound. A second's slack is allowed on
-	// either side, since some sources round.
+	// Since and Until are the boot's window by the node's clock: from the kernel's start to
+	// the end of what is wanted. Entries with a time of day outside are left out. Zero: no
+	// bound. A second's slack is allowed on either side, since some sources round.
 	Since, Until time.Time
-	// Bytes is how much is read at most; 0: DefaultBytes. Of a longer file that can
-	// be sought, a quarter of that is read from its start, where its first boot is,
-	// and the rest from its end, where the last is; of a stream, its start.
+	// Bytes is how much is read; 0: DefaultBytes. Of a longer file that can be sought, a
+	// quarter of that is read from its start, where its first boot is, and the rest from
+	// its end, where the last is; of a stream, its start.
 	Bytes int64
 }
 
 const slack = wire.Micros(1e6)
 
-// covers tells whether a time of day is in the window.
+// covers reports whether a time of day is in the window.
 func (o Options) covers(wall wire.Micros) bool {
 	if !o.Since.IsZero() && wall < wire.Micros(o.Since.UnixMicro())-slack {
 		return false
@@ -38,10 +37,10 @@ func (o Options) covers(wall wire.Micros) bool {
 	return o.Until.IsZero() || wall <= wire.Micros(o.Until.UnixMicro())+slack
 }
 
-// windowed tells whether there is a window at all.
+// windowed reports whether a window is set.
 func (o Options) windowed() bool { return !o.Since.IsZero() || !o.Until.IsZero() }
 
-// wants tells whether a boot is wanted, by its id.
+// wants reports whether a boot is wanted, by its id.
 func (o Options) wants(bootID string) bool {
 	return o.BootID == "" || bootID == "" || SameBoot(o.BootID, bootID)
 }
@@ -53,8 +52,8 @@ func (o Options) bytes() int64 {
 	return DefaultBytes
 }
 
-// SameBoot tells whether two boot ids are the same: the kernel writes them with
-// dashes, the journal without.
+// SameBoot reports whether two boot ids are the same: the kernel writes them with dashes,
+// the journal without.
 func SameBoot(a, b string) bool {
 	return strings.EqualFold(strings.ReplaceAll(a, "-", ""), strings.ReplaceAll(b, "-", ""))
 }

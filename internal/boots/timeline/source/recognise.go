@@ -11,7 +11,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// ErrUnknown says that a file is nothing that is known here.
+// ErrUnknown means that a file is of no known kind.
 var ErrUnknown = errors.New("unknown format")
 
 // Names of sources that are files of systemd's.
@@ -24,7 +24,7 @@ const (
 // peeked is how much of a file is looked at to find out what it is.
 const peeked = 64 << 10
 
-// reader is how a kind of file is told and read.
+// reader is how a kind of file is recognised and read.
 type reader struct {
 	name string
 	is   func(head []byte) bool
@@ -127,14 +127,14 @@ func isKVP(head []byte) bool {
 	return key != "" && strings.Trim(string(head[len(key):kvpKey]), "\x00") == ""
 }
 
-// Read reads a file that was taken from a machine, whatever it is called: what is
-// in it tells what it is. name is told in the reports, and in errors. There is a
-// report for each boot in it, oldest first where its source knows their order; a
-// file without anything of the boot that is wanted gives one report, whose
-// BootSource says so. Join puts the reports of several files together by boots.
+// Read reads a file of a machine, whose kind is recognised by its content and not by its
+// name. name is in the reports, and in errors. It returns a report for each boot in it,
+// oldest first where its source knows their order; a file without anything of the wanted
+// boot returns one report, with the reason in its BootSource. Join puts the reports of
+// several files together by boots.
 //
-// A file that is nothing that is known here gives ErrUnknown, with what was
-// looked for; what is broken within a file is no error.
+// A file of no known kind returns ErrUnknown, with what was looked for; what is broken
+// within a file is no error.
 func Read(name string, r io.Reader, o Options) ([]wire.BootReport, error) {
 	o.Path = name
 	head := bufio.NewReaderSize(r, peeked)
@@ -166,7 +166,7 @@ func Read(name string, r io.Reader, o Options) ([]wire.BootReport, error) {
 		names = append(names, k.name)
 	}
 	if !bytes.Contains(text, []byte{0}) {
-		// A chain may come after much else, so only reading tells whether there is one.
+		// A chain may come after much else, so it has to be read to be found.
 		if reports := CriticalChains(from, o); len(reports[0].Units) > 0 {
 			return merged(reports), nil
 		}
@@ -200,7 +200,7 @@ func readReport(name string, r io.Reader) ([]wire.BootReport, error) {
 	return []wire.BootReport{report}, nil
 }
 
-// packed says what has to be unpacked, and how.
+// packed returns what has to be unpacked, and how.
 func packed(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
@@ -231,8 +231,8 @@ func lineStarts(head []byte, with string) bool {
 	return bytes.HasPrefix(head, []byte(with)) || bytes.Contains(head, []byte("\n"+with))
 }
 
-// anyLine tells whether one of the lines is such a one; the last, which may be cut
-// off, is looked at too.
+// anyLine reports whether is holds for one of the lines, also the last, which may be cut
+// off.
 func anyLine(head []byte, is func(line string) bool) bool {
 	for len(head) > 0 {
 		line, rest, _ := bytes.Cut(head, []byte("\n"))

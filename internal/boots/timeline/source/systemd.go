@@ -172,11 +172,10 @@ func (p *properties) keep(b *boot, in *lines) {
 	*to = p.unit
 }
 
-// Dump reads what `systemd-analyze dump` prints. Its times are of the clock of
-// day, to the second (some versions: the microsecond): they are told as times
-// after the kernel's start, by what the manager says of that, with twice that
-// for a Grain, since both are cut. Where the manager says nothing of the
-// kernel's start, times count from the start of userspace.
+// Dump reads what `systemd-analyze dump` prints. Its times are of the clock of day, to the
+// second (some versions: the microsecond): they become times after the kernel's start, by
+// the manager's time of that, with twice that for a Grain, since both are cut. Where the
+// manager has no time of the kernel's start, times count from the start of userspace.
 func Dump(r io.Reader, o Options) []wire.BootReport {
 	in := newLines(r, o)
 	d := dump{boot: newBoot(), unit: -1, grain: 1}
@@ -265,7 +264,7 @@ func (d *dump) property(key, value string) {
 	case "Inactive Enter Timestamp":
 		walls[3], _ = d.wall(value)
 	case "After":
-		name, _, _ := strings.Cut(value, " (") // newer versions say where an edge comes from
+		name, _, _ := strings.Cut(value, " (") // newer versions add an edge's origin
 		after(u, strings.TrimSpace(name))
 	case "TriggeredBy":
 		if name, _, _ := strings.Cut(value, " ("); len(u.TriggeredBy) < wire.MaxUnitEdges && isUnit(name) {
@@ -343,7 +342,7 @@ func (d *dump) done(s wire.BootSource, o Options) wire.BootReport {
 //
 //	Startup finished in 2.148s (kernel) + 31.520s (userspace) = 33.668s
 //
-// and gives the manager's times that follow from it, to the millisecond.
+// and returns the manager's times that follow from it, to the millisecond.
 func Times(r io.Reader, o Options) []wire.BootReport {
 	in := newLines(r, o)
 	b := newBoot()
@@ -407,9 +406,9 @@ func startupTimes(line string) (wire.SystemTimes, bool) {
 	return t, true
 }
 
-// Blame reads what `systemd-analyze blame` prints: how long units took to start,
-// and nothing of when. That is no place on an axis, so it gives no units; how
-// many it names, the BootSource says.
+// Blame reads what `systemd-analyze blame` prints: how long units took to start, without
+// their times. That has no place on an axis, so it returns no units; the BootSource has
+// their number.
 func Blame(r io.Reader, o Options) []wire.BootReport {
 	in := newLines(r, o)
 	for in.next() {
@@ -422,7 +421,7 @@ func Blame(r io.Reader, o Options) []wire.BootReport {
 	return []wire.BootReport{newBoot().done(s)}
 }
 
-// isBlame says whether a line is `blame`'s: a time and a unit.
+// isBlame reports whether a line is `blame`'s: a time and a unit.
 func isBlame(line string) bool {
 	line = strings.TrimSpace(line)
 	i := strings.LastIndexByte(line, ' ')

@@ -48,9 +48,9 @@ func digits(s string, n int) (int, bool) {
 	return v, true
 }
 
-// stamp reads a time that s begins with, as 2024-11-12T17:23:33.123456Z: with a
-// T or a blank, a dot or a comma or neither, Z or an offset or none, which is
-// UTC. It gives what follows, and how fine the time is.
+// stamp reads a time that s begins with, as 2024-11-12T17:23:33.123456Z: with a T or a
+// blank, a dot or a comma or neither, Z or an offset or none, which is UTC. It returns what
+// follows, and how fine the time is.
 func stamp(s string) (at wire.Micros, grain wire.Micros, rest string, ok bool) {
 	if len(s) < 19 || s[4] != '-' || s[7] != '-' || s[10] != ' ' && s[10] != 'T' || s[13] != ':' || s[16] != ':' {
 		return 0, 0, s, false
@@ -302,7 +302,7 @@ func seconds(s string) (wire.Micros, bool) {
 	return at, true
 }
 
-// micros reads a number of microseconds, as the journal and systemctl give it.
+// micros reads a number of microseconds, in the form of the journal and systemctl.
 func micros(s []byte) (wire.Micros, bool) {
 	if len(s) == 0 || len(s) > 17 {
 		return 0, false
