@@ -38,13 +38,13 @@ type service struct {
 	machine  map[string]string // annotations of the Node's Machine
 	there    fleet.Instance
 	copies   map[fleet.ResourceID]fleet.Disk
-	refuses  map[string]error             // by verb of a change, or by call
-	effects  map[string]func()            // further ones of a verb
-	prints   wire.GeneralizeReport        // of the flush pod
-	options  cluster.DrainOptions         // of the drain
-	notReady time.Duration                // after a start
-	job      cluster.Job                  // that was started
-	annotate map[string]map[string]string // as they were asked for last, by call
+	refuses  map[string]error      // by verb of a change, or by call
+	effects  map[string]func()     // further ones of a verb
+	prints   wire.GeneralizeReport // of the flush pod
+	options  cluster.DrainOptions  // of the drain
+	notReady time.Duration         // after a start
+	job      cluster.Job           // that was started
+	recorded []workflow.StepTiming
 }
 
 func (s *service) call(what string, args ...any) error {
@@ -159,6 +159,11 @@ func change(to map[string]string, by map[string]*string) (text string) {
 }
 
 func (k kubeOf) AnnotateUnchanged(_ context.Context, _ fleet.Node, by map[string]*string) error {
+	if then := k.effects["mark node"]; then != nil { // others write first
+		delete(k.effects, "mark node")
+		then()
+		return &fleet.Error{Kind: fleet.KindConflict}
+	}
 	return k.call("mark node", change(k.node.Annotations, by))
 }
 
@@ -215,7 +220,7 @@ func (s *service) donor(q plan.Request) (d *Donor, machine *Machine, taken *Take
 		Job: func(name, node, component, capture string, _ time.Time, flags ...string) cluster.Job {
 			return cluster.Job{Name: name, Node: node, Command: append([]string{component, capture}, flags...)}
 		},
-		Recorded: func() ([]string, []workflow.StepTiming) { return nil, nil }}
+		Recorded: func() ([]string, []workflow.StepTiming) { return nil, s.recorded }}
 	return d, machine, taken, builtAt
 }
 
@@ -273,6 +278,7 @@ func TestPlayed(t *testing.T) {
 		log     []string // between protection and its end
 		says    string   // of the error
 		note    string
+		event   string // at the end of its protection, "" for a good one
 		taken   Taken
 	}{
 		"out of service": {log: []string{"cordon n", "drain n", "stop instance", "create snapshot", "start instance", "uncordon n"}, taken: Taken{Stopped: true}},
@@ -281,9 +287,12 @@ func TestPlayed(t *testing.T) {
 		"deallocated": {request: plan.Request{Deallocate: true}, log: []string{"cordon n", "drain n", "deallocate instance", "create snapshot", "start instance", "uncordon n"}, taken: Taken{Stopped: true}},
 		"off already, and to be deallocated": {request: plan.Request{Deallocate: true}, found: func(s *service) { s.there.Power = fleet.PowerStopped },
 			log: []string{"cordon n", "drain n", "deallocate instance", "create snapshot", "start instance", "uncordon n"}, taken: Taken{Stopped: true}},
-		"off already":          {found: func(s *service) { s.there.Power = fleet.PowerDeallocated }, log: []string{"cordon n", "drain n", "create snapshot", "start instance", "uncordon n"}, taken: Taken{Stopped: true}},
-		"the drain is blocked": {found: func(s *service) { s.refuses["drain"] = failed }, log: []string{"cordon n", "drain n", "uncordon n"}, says: "step drain: x: no; all changes were undone"},
-		"the stop is refused":  {found: func(s *service) { s.refuses["stop instance"] = failed }, log: []string{"cordon n", "drain n", "stop instance", "uncordon n"}, says: "step stop: x: no; all changes were undone"},
+		"off already": {found: func(s *service) { s.there.Power = fleet.PowerDeallocated }, log: []string{"cordon n", "drain n", "create snapshot", "start instance", "uncordon n"}, taken: Taken{Stopped: true}},
+		"by force":    {request: plan.Request{ForceDrain: true}, log: []string{"cordon n", "drain n", "stop instance", "create snapshot", "start instance", "uncordon n"}, taken: Taken{Stopped: true}},
+		"the drain is blocked": {event: "event CaptureFailed (warning): its disk was not captured; step drain: a budget", found: func(s *service) {
+			s.refuses["drain"], s.recorded = failed, []workflow.StepTiming{{Step: "drain", Failure: "a budget"}}
+		}, log: []string{"cordon n", "drain n", "uncordon n"}, says: "step drain: x: no; all changes were undone"},
+		"the stop is refused": {found: func(s *service) { s.refuses["stop instance"] = failed }, log: []string{"cordon n", "drain n", "stop instance", "uncordon n"}, says: "step stop: x: no; all changes were undone"},
 		"another Node by then": {found: func(s *service) { s.effects["protect instance"] = func() { s.node.UID = "v" } }, says: "it, or its machine, was deleted and made again since it was chosen",
 			log: []string{"cordon n", "drain n", "uncordon n"}},
 		"the copy is refused": {found: func(s *service) { s.refuses["create snapshot"] = failed }, taken: Taken{Stopped: true}, says: "step snapshot: x: no; all changes were undone",
@@ -309,12 +318,15 @@ func TestPlayed(t *testing.T) {
 				}
 				d, machine, taken, builtAt := s.donor(c.request)
 				begun := time.Now().UTC()
+				if name == "by force" { // a snapshot of before counts from then
+					*builtAt = "earlier"
+				}
 				built := workflow.Step{ID: "version", After: []string{StepSnapshot, UndoStart, UndoUncordon, UndoUnprotect}, Do: func(context.Context, *workflow.Pass) (workflow.Wait, error) {
 					return done, s.call("build")
 				}}
 				p := workflowtest.Play(t, d.Cloud, append(d.all(), built)...)
 				want, got := slices.Concat(marked, c.log, back), slices.Clone(s.log)
-				if c.says == "" {
+				if want[len(want)-2] = cmp.Or(c.event, want[len(want)-2]); c.says == "" {
 					want = append(want, "build", "delete snapshot")
 				}
 				order := func(l []string) []string { return slices.Sorted(slices.Values(l)) } // undos run at the same time
@@ -336,7 +348,7 @@ func TestPlayed(t *testing.T) {
 				if n := s.node; n.Annotations["other"] != "x" || n.Unschedulable != (name == "cordoned before") || s.there.Protection.ScaleSetActions || !s.there.Protection.ScaleIn {
 					t.Errorf("%s: left: %+v, %+v", name, n, s.there.Protection)
 				}
-				if c.says == "" && (machine.Disk != "/disk" || *builtAt == "" || *builtAt > begun.Add(10*time.Minute).Format(fleet.BuiltAtLayout)) {
+				if c.says == "" && (machine.Disk != "/disk" || *builtAt == "" || name != "by force" && *builtAt > begun.Add(10*time.Minute).Format(fleet.BuiltAtLayout) || name == "by force" && *builtAt != "earlier") {
 					t.Errorf("%s: %+v, built at %q", name, machine, *builtAt)
 				}
 				if c.request.Online && (!s.job.ReadOnly || s.job.Deadline != PodFor || strings.Join(s.job.Command, " ") != "flush c --root /host --flush" || s.job.Node != "n") {
@@ -347,7 +359,7 @@ func TestPlayed(t *testing.T) {
 						t.Errorf("%s: %s", name, workflowtest.Short(x))
 					}
 				}
-				if o := s.options; !c.request.Online && (o.GracePeriod != time.Minute || o.Deadline > 3*time.Minute || o.Deadline < 2*time.Minute || o.Force || o.UID != "u" || !slices.Equal(o.Leave, []string{"look"})) {
+				if o := s.options; !c.request.Online && (o.GracePeriod != time.Minute || o.Deadline > 3*time.Minute || o.Deadline < 2*time.Minute || o.Force != c.request.ForceDrain || o.UID != "u" || !slices.Equal(o.Leave, []string{"look"})) {
 					t.Errorf("%s: %+v", name, o)
 				}
 			})
@@ -484,6 +496,9 @@ func TestProtect(t *testing.T) {
 				if s.there.Protection.Off = false; !maps.Equal(s.node.Annotations, before) || s.machine[fleet.AnnotationSkipRemediation] != skip || s.machine[u.Mark] != "" || s.there.Protection != was {
 					t.Errorf("not as before: %v, %v, %+v", s.node.Annotations, s.machine, s.there.Protection)
 				}
+				if n := len(p.Changes); c.unprotected && name != "not allowed for a minute" && n != 1 {
+					t.Errorf("Azure was asked %d times", n)
+				}
 				if events := strings.Count(strings.Join(s.log, "\n"), "event "); c.used.Mark != "" && events > 0 {
 					t.Errorf("%d events of a workbench", events)
 				}
@@ -506,6 +521,10 @@ func TestUnprotect(t *testing.T) {
 		"as it was": {log: "annotate machine m skip-remediation=owner's capture-, annotate node scale-down-disabled=false capture-, event CaptureGaveBack: returned to service (c), protect instance"},
 		"never set scale-down": {func(s *service) { delete(s.node.Annotations, fleet.AnnotationScaleDownDisabled) },
 			"annotate machine m skip-remediation=owner's capture-, annotate node scale-down-disabled- capture-, event CaptureGaveBack: returned to service (c), protect instance"},
+		"its owner changed it as it was marked": {func(s *service) {
+			s.effects["mark node"] = func() { s.node.Annotations[fleet.AnnotationScaleDownDisabled] = "later" }
+		},
+			"annotate machine m skip-remediation=owner's capture-, annotate node scale-down-disabled=later capture-, event CaptureGaveBack: returned to service (c), protect instance"},
 		"registered again":         {func(s *service) { s.effects["used"] = func() { s.node.Annotations = map[string]string{} } }, "annotate machine m skip-remediation=owner's capture-, protect instance"},
 		"the Machine is another's": {func(s *service) { s.effects["used"] = func() { s.machine[fleet.AnnotationCapture] = "d" } }, "annotate node scale-down-disabled=false capture-, event CaptureGaveBack: returned to service (c), protect instance"},
 		"used by another capture": {func(s *service) {
@@ -558,7 +577,18 @@ func TestStart(t *testing.T) {
 			time.AfterFunc(10*time.Second, s.off)
 			return &fleet.Error{Kind: fleet.KindInvalid}
 		}, starts: 1, takes: [2]time.Duration{time.Minute, 3 * time.Minute}},
-		"started by somebody": {stop: func(s *service) error { s.off(); time.AfterFunc(time.Second, s.on); return nil }, takes: [2]time.Duration{0, 10 * time.Second}},
+		"lost, after a boot of its own": {stop: func(s *service) error {
+			s.node.BootID = "b2"
+			time.AfterFunc(10*time.Second, s.off)
+			return &fleet.Error{Kind: fleet.KindInvalid}
+		}, starts: 1, takes: [2]time.Duration{time.Minute, 3 * time.Minute}},
+		"preempted as it stopped": {stop: func(s *service) error {
+			s.there.Power, s.notReady = fleet.PowerStopping, time.Hour
+			time.AfterFunc(20*time.Second, func() { s.node.Reported = time.Unix(20, 0) })
+			return &fleet.Error{Kind: fleet.KindInvalid}
+		}, starts: 1, takes: [2]time.Duration{20 * time.Second, 50 * time.Second}},
+		"accepted, without effect": {stop: func(*service) error { return nil }, takes: [2]time.Duration{50 * time.Second, 70 * time.Second}},
+		"started by somebody":      {stop: func(s *service) error { s.off(); time.AfterFunc(time.Second, s.on); return nil }, takes: [2]time.Duration{0, 10 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
