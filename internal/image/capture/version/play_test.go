@@ -71,8 +71,13 @@ func (s *shelf) Version(_ context.Context, id fleet.ResourceID) (fleet.ImageVers
 	return v, nil
 }
 
-func (s *shelf) Versions(context.Context, fleet.ResourceID) ([]fleet.ImageVersion, error) {
-	return slices.Collect(maps.Values(s.versions)), s.refuses["list versions"]
+func (s *shelf) Versions(_ context.Context, of fleet.ResourceID) (all []fleet.ImageVersion, _ error) {
+	for _, v := range s.versions {
+		if v.ID.Parent() == of {
+			all = append(all, v)
+		}
+	}
+	return all, s.refuses["list versions"]
 }
 
 func (s *shelf) Uses(context.Context, ...fleet.ResourceID) ([]fleet.ImageUse, error) {
@@ -277,6 +282,8 @@ func TestBuild(t *testing.T) {
 		"it was found":                     {shelf: there(plan.Succeeded, "b"), image: Image{Found: true}},
 		"its own, complete":                {shelf: there(plan.Succeeded, "c")},
 		"its own, is built":                {shelf: slow, takes: time.Minute},
+		"fails, as another tool's":         {shelf: &shelf{builds: func(v *fleet.ImageVersion) { v.ProvisioningState, v.Tags = plan.Failed, nil }}, verbs: "create", says: "another tool made a version of this name"},
+		"fails, as another capture's":      {shelf: &shelf{builds: func(v *fleet.ImageVersion) { v.ProvisioningState, v.Tags = plan.Failed, tags("b") }}, verbs: "create delete create delete create", says: "Azure failed to build it: no reason given"},
 		"no zones":                         {shelf: &shelf{refuses: map[string]error{"create image version": &fleet.Error{Kind: fleet.KindUnsupported, Code: "x"}}}, verbs: "create create", storage: fleet.LRS, says: "step version"},
 		"conflict":                         {shelf: &shelf{gallery: &fleet.Gallery{}, refuses: conflict}, says: "not done within 2m0s: create"},
 		"conflict, gallery deletes softly": {shelf: &shelf{gallery: &fleet.Gallery{SoftDelete: true}, refuses: conflict}, renamed: true, says: "gallery ortet deletes softly, and version 2026.1.2 is made under another name"},
@@ -374,7 +381,7 @@ func TestPrune(t *testing.T) {
 		"two are too old":               {pruned: "2026.1.0 2026.1.1"},
 		"what was live is unknown":      {live: "failed"},
 		"one cannot be deleted":         {refuses: map[string]error{"delete image version 2026.1.0": failure(fleet.KindDenied)}, pruned: "2026.1.1", kept: "2026.1.0: delete"},
-		"one is used":                   {uses: []fleet.ImageUse{{Image: definition + "/versions/2026.1.0", By: "/vm"}}, pruned: "2026.1.1", kept: "2026.1.0: /vm refers to it"},
+		"one is used":                   {uses: []fleet.ImageUse{{Image: definition + "2/versions/2026.1.0", By: "/vm"}}, pruned: "2026.1.1", kept: "2026.1.0: /vm refers to it"},
 		"a Failed one of a soft delete": {state: plan.Failed, refuses: map[string]error{"delete image version 2026.1.0": failure(fleet.KindConflict)}, pruned: "2026.1.1", kept: "2026.1.0: delete"},
 		"something is under way":        {refuses: map[string]error{"delete image version 2026.1.0": failure(fleet.KindConflict), "delete image version 2026.1.1": failure(fleet.KindConflict)}, fails: true},
 		"Azure is away":                 {refuses: map[string]error{"delete image version": failure(fleet.KindTransient)}, fails: true},
@@ -383,14 +390,14 @@ func TestPrune(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		s := &shelf{versions: map[fleet.ResourceID]fleet.ImageVersion{}, refuses: c.refuses, uses: c.uses}
 		for i := range 4 {
-			id := definition.Child("versions", fmt.Sprintf("2026.1.%d", i))
+			id := (definition + fleet.ResourceID(workflow.SkipIf(i == 0, "2"))).Child("versions", fmt.Sprintf("2026.1.%d", i)) // one of another kind
 			s.versions[id] = fleet.ImageVersion{ID: id, Name: id.Name(), ProvisioningState: plan.Succeeded, Published: s.Now().Add(time.Duration(i-30) * 24 * time.Hour), Tags: map[string]string{fleet.TagCapture: "b"}}
 		}
-		if oldest := s.versions[definition+"/versions/2026.1.0"]; c.state != "" {
+		if oldest := s.versions[definition+"2/versions/2026.1.0"]; c.state != "" {
 			oldest.ProvisioningState = c.state
 			s.versions[oldest.ID] = oldest
 		}
-		x, _ := s.version(Image{Request: plan.Request{History: 2}, Names: plan.Names{Version: definition + "/versions/2026.1.3"}})
+		x, _ := s.version(Image{Request: plan.Request{History: 2}, Names: plan.Names{Version: definition + "/versions/2026.1.3"}, Definitions: []fleet.ResourceID{definition, definition + "2"}})
 		live := workflow.Step{ID: StepLive, Optional: true, Do: func(context.Context, *workflow.Pass) (workflow.Wait, error) {
 			if c.live != "" {
 				return done, errors.New("no")
@@ -436,6 +443,10 @@ func TestPublish(t *testing.T) {
 		"without a canary at all":            {tags: notLive, in: true, verb: "tag", want: "map[]", latest: true},
 		"out of the latest by another":       {tags: notLive, verb: "tag", want: "map[]"},
 		"proved by an earlier capture":       {tags: map[string]string{fleet.TagNotLive: "x", fleet.TagCanary: "2026-01-01"}, verb: "tag", want: "map[ortet.io_canary:2026-01-01]"},
+		"proved without a tag of before":     {tags: notLive, proved: true, verb: "publish", want: "map[" + proved + "]", latest: true},
+		"proved, live and the latest":        {tags: map[string]string{fleet.TagCanary: plan.Unjudged}, proved: true, in: true, verb: "tag", want: "map[" + proved + "]", latest: true},
+		"proved, live, no tag":               {tags: map[string]string{"a": "b"}, proved: true, in: true, verb: "tag", want: "map[a:b " + proved + "]", latest: true},
+		"proved, live and out of the latest": {tags: map[string]string{fleet.TagCanary: "2026-01-01"}, proved: true, verb: "publish", want: "map[" + proved + "]", latest: true},
 		"live and proved, nothing to change": {tags: map[string]string{fleet.TagCanary: "2026-01-01"}, in: true, want: "map[ortet.io_canary:2026-01-01]", latest: true},
 	}, func(t *testing.T, c row) {
 		id := today
