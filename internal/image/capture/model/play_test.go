@@ -175,6 +175,10 @@ func TestPoint(t *testing.T) {
 				return nil
 			}
 		}, asked: "e2"},
+		"refused, after it was updating": {found: func(s *scale) {
+			s.pool.ProvisioningState = "Updating"
+			s.before = func(fleet.Change) error { return &fleet.Error{Op: "patch", Kind: fleet.KindDenied, Code: "x"} }
+		}, says: "step model: patch", asked: "e1", note: "scale set pool1 was updating for 20m0s (the scale set is Updating): it was changed nevertheless"},
 		"names it already": {found: func(s *scale) { s.pool.Model.Image.ID = version }},
 		"refused": {found: func(s *scale) {
 			s.before = func(fleet.Change) error { return &fleet.Error{Op: "patch", Kind: fleet.KindDenied, Code: "x"} }
