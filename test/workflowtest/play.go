@@ -45,8 +45,10 @@ func Play(t *testing.T, cloud azure.Changer, rows ...workflow.Step) Played {
 	t.Helper()
 	x := &played{Changer: cloud, rows: alone(rows)}
 	var store journaltest.Memory
-	runner := workflow.Runner{Cloud: x, Journal: &store, Locks: x, LockFor: time.Minute, Holder: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Report: x.summary.Reporter(nil)}
+	runner := workflow.Runner{
+		Cloud: x, Journal: &store, Locks: x, LockFor: time.Minute, Holder: "test", Now: time.Now,
+		Log: slog.New(slog.DiscardHandler), Report: x.summary.Reporter(nil),
+	}
 	err := runner.Run(t.Context(), playedPool, x)
 	rec, loadErr := store.Load(t.Context(), string(playedPool))
 	if fleet.IgnoreNotFound(loadErr) != nil {

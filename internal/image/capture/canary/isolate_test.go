@@ -3,11 +3,16 @@ package canary
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/test/workflowtest"
 )
 
 // found has Nodes by their names, and keeps which were set aside.
@@ -24,6 +29,18 @@ func (f *found) Node(_ context.Context, name string) (fleet.Node, error) {
 	}
 	return n, f.fails["read "+name]
 }
+
+func (f *found) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		for _, n := range f.nodes {
+			if !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *found) Pods(context.Context, string) ([]fleet.Pod, error) { return []fleet.Pod{}, nil }
 
 func (f *found) Isolate(_ context.Context, name string) error {
 	f.log = append(f.log, "isolate "+name)
@@ -75,5 +92,45 @@ func TestIsolate(t *testing.T) {
 				t.Errorf("%s: %v, %q, want %q", name, err, f.log, want)
 			}
 		}
+	}
+}
+
+// TestJudged: the record keeps what the clones showed, and a version whose clones fail is tagged.
+func TestJudged(t *testing.T) {
+	const vm = "5c5e9f1e-6d5b-4f0e-8a9d-00000000000"
+	for name, c := range map[string]struct {
+		ready, none bool
+		says        string
+		note        string
+	}{
+		"they come up": {ready: true, note: "2026.1.2: "},
+		"they do not":  {says: "2026.1.2 is quarantined: "},
+		"none is made": {none: true, says: "the clones say nothing of 2026.1.2: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := &site{canary: &fleet.Pool{}}, &found{nodes: map[string]fleet.Node{}}
+				for _, n := range []string{"1", "2"} {
+					i := fleet.Instance{ID: fleet.CanaryOf(poolID).Child("virtualMachines", n), Name: "c_" + n, HostName: "c00000" + n, VMID: vm + n, Created: time.Now(), ProvisioningState: plan.Succeeded, Power: fleet.PowerRunning}
+					if !c.none {
+						s.clones = append(s.clones, i)
+					}
+					if c.ready {
+						f.nodes[i.HostName] = fleet.Node{Name: i.HostName, Ready: true, ReadySince: time.Now(), Created: time.Now(), Unschedulable: true, SystemUUID: vm + n, ProviderID: "azure://" + string(i.ID)}
+					}
+				}
+				x, o, _ := s.of(Version{}, &f.kube)
+				x.Cluster = f
+				_, judge := x.Rows("version", "")
+				p := workflowtest.Play(t, s, judge)
+				if (p.Err != nil) != (c.says != "") || p.Err != nil && !strings.Contains(p.Err.Error(), c.says) || !strings.HasPrefix(strings.Join(p.Notes, ""), c.note) || (len(p.Notes) > 0) != (c.note != "") {
+					t.Errorf("%v, %q", p.Err, p.Notes)
+				}
+				failed := strings.Contains(c.says, "quarantined")
+				if o.Proved != c.ready || (o.Quarantine != "") != failed || failed && s.tags[fleet.TagQuarantine] != o.Quarantine || failed != (s.tags[fleet.TagRolledBack] != "") || len(x.Findings) == 0 {
+					t.Errorf("%+v, %v, %+v", o, s.tags, x.Findings)
+				}
+			})
+		})
 	}
 }

@@ -212,29 +212,23 @@ func TestPlaces(t *testing.T) {
 	wanted := fleet.Definition{ID: definition, Generation: "V2", Architecture: "x64", Tags: map[string]string{"a": "b"}}
 	other, busy := wanted, wanted
 	other.Generation, busy.ProvisioningState = "V1", "Creating"
-	each(t, map[string]struct {
-		shelf     shelf
+	type row struct {
+		shelf     *shelf
 		elsewhere error
 		says      string
 		waits     time.Duration
 		begun     string
-	}{
-		"neither": {waits: ClaimSettles, begun: "create gallery {ID:ortet Location:here Tags:map[ortet.io_created-by:ortet 1.0 ortet.io_reason:prototypes of scale sets in g]}\n" +
+	}
+	each(t, map[string]row{
+		"neither": {shelf: &shelf{}, waits: ClaimSettles, begun: "create gallery {ID:ortet Location:here Tags:map[ortet.io_created-by:ortet 1.0 ortet.io_reason:prototypes of scale sets in g]}\n" +
 			"create image definition " + workflowtest.Short(fleet.CreateDefinition{Definition: wanted})},
-		"there by now":         {shelf: shelf{gallery: &fleet.Gallery{}, definition: &wanted}, waits: ClaimSettles},
-		"of another kind":      {shelf: shelf{gallery: &fleet.Gallery{}, definition: &other}, says: "it exists by now, and is of another kind; repeat the command, which takes another"},
-		"of another namespace": {shelf: shelf{gallery: &fleet.Gallery{}, definition: &wanted}, elsewhere: errors.New("elsewhere"), says: "elsewhere"},
-		"is made by another":   {shelf: shelf{gallery: &fleet.Gallery{}, definition: &busy}, waits: ClaimSettles, begun: "create image definition " + workflowtest.Short(fleet.CreateDefinition{Definition: wanted})},
-		"gallery is not granted": {shelf: shelf{refuses: map[string]error{"create gallery": &fleet.Error{Op: "create", Kind: fleet.KindDenied, Code: "x"}}}, says: "step gallery: create",
+		"there by now":         {shelf: &shelf{gallery: &fleet.Gallery{}, definition: &wanted}, waits: ClaimSettles},
+		"of another kind":      {shelf: &shelf{gallery: &fleet.Gallery{}, definition: &other}, says: "it exists by now, and is of another kind; repeat the command, which takes another"},
+		"of another namespace": {shelf: &shelf{gallery: &fleet.Gallery{}, definition: &wanted}, elsewhere: errors.New("elsewhere"), says: "elsewhere"},
+		"is made by another":   {shelf: &shelf{gallery: &fleet.Gallery{}, definition: &busy}, waits: ClaimSettles, begun: "create image definition " + workflowtest.Short(fleet.CreateDefinition{Definition: wanted})},
+		"gallery is not granted": {shelf: &shelf{refuses: map[string]error{"create gallery": &fleet.Error{Op: "create", Kind: fleet.KindDenied, Code: "x"}}}, says: "step gallery: create",
 			begun: "create gallery {ID:ortet Location:here Tags:map[ortet.io_created-by:ortet 1.0 ortet.io_reason:prototypes of scale sets in g]}"},
-	}, func(t *testing.T, c struct {
-		shelf     shelf
-		elsewhere error
-		says      string
-		waits     time.Duration
-		begun     string
-	},
-	) {
+	}, func(t *testing.T, c row) {
 		x, _ := c.shelf.version(Image{Definition: wanted})
 		x.Elsewhere = func(...fleet.Definition) error { return c.elsewhere }
 		gallery, def := x.Place(plan.Observed{}, "inspect")
