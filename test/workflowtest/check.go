@@ -1,4 +1,4 @@
-// Package workflowtest checks tables of workflows.
+// Package workflowtest checks tables of workflows, and runs the rows of one part alone.
 package workflowtest
 
 import (

@@ -154,15 +154,17 @@ func TestStayed(t *testing.T) {
 	}
 }
 
+// reportLine is what ortet-node prints.
+func reportLine(r wire.GeneralizeReport) []byte {
+	data, err := json.Marshal(wire.GeneralizeLine{Report: &r})
+	if err != nil {
+		panic(err)
+	}
+	return append(data, '\n')
+}
+
 // TestFlush says why a donor's disk was not flushed, as its pod shows it.
 func TestFlush(t *testing.T) {
-	prints := func(r wire.GeneralizeReport) []byte {
-		data, err := json.Marshal(wire.GeneralizeLine{Report: &r})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return append(data, '\n')
-	}
 	at := time.Unix(100, 0).UTC()
 	for name, c := range map[string]struct {
 		job   cluster.JobState
@@ -171,9 +173,9 @@ func TestFlush(t *testing.T) {
 		waits string
 		done  bool
 	}{
-		"flushed":                 {job: cluster.JobState{Exists: true, Ran: true, Output: prints(wire.GeneralizeReport{Capture: "c", Outcome: wire.Generalized, Flushed: at})}, done: true},
-		"of another capture":      {job: cluster.JobState{Exists: true, Ran: true, Output: prints(wire.GeneralizeReport{Capture: "x", Flushed: at, Outcome: wire.GeneralizeFailed})}, says: "it failed without a reason"},
-		"refused":                 {job: cluster.JobState{Exists: true, Ran: true, Output: prints(wire.GeneralizeReport{Capture: "c", Outcome: wire.DiskRefused, Message: "a dead disk"})}, says: "a dead disk"},
+		"flushed":                 {job: cluster.JobState{Exists: true, Ran: true, Output: reportLine(wire.GeneralizeReport{Capture: "c", Outcome: wire.Generalized, Flushed: at})}, done: true},
+		"of another capture":      {job: cluster.JobState{Exists: true, Ran: true, Output: reportLine(wire.GeneralizeReport{Capture: "x", Flushed: at, Outcome: wire.GeneralizeFailed})}, says: "it failed without a reason"},
+		"refused":                 {job: cluster.JobState{Exists: true, Ran: true, Output: reportLine(wire.GeneralizeReport{Capture: "c", Outcome: wire.DiskRefused, Message: "a dead disk"})}, says: "a dead disk"},
 		"starts":                  {job: cluster.JobState{Exists: true}, waits: "flushing"},
 		"its image is pulled":     {job: cluster.JobState{Exists: true, Why: "ContainerCreating"}, waits: "ContainerCreating"},
 		"another ortet-node":      {job: cluster.JobState{Exists: true, Ran: true, Done: true, ExitCode: 64, Output: []byte("unknown flag")}, says: `the flush pod did not run: "unknown flag"; give this version's own image`},
