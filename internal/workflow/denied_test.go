@@ -32,30 +32,21 @@ func TestLockIsDenied(t *testing.T) {
 
 // A run whose end cannot be recorded is not done: the record is open, and a person is told why.
 func TestEndIsNotRecorded(t *testing.T) {
-	last := 0
-	for _, denied := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			p := &process{world: w, name: "a"}
-			if denied {
-				w.denied = last
-			}
-			err := p.runner(t).Run(t.Context(), pool, &small{p: p})
-			if last = p.writes; !denied {
-				must(t, err)
-				return
-			}
-			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.HasPrefix(err.Error(), "step journal: ") || !strings.Contains(err.Error(), "no right to update secrets") {
-				t.Errorf("%v", err)
-			}
-			if rec, err := w.records.Load(t.Context(), string(pool)); err != nil || !rec.Open() {
-				t.Errorf("%+v, %v", rec, err)
-			}
-			w.denied = 0
-			must(t, p.runner(t).Run(t.Context(), pool, &small{p: p}))
-			must(t, w.clean(true))
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.deniedEnd = true
+		p := &process{world: w, name: "a"}
+		err := p.runner(t).Run(t.Context(), pool, &small{p: p})
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.HasPrefix(err.Error(), "step journal: ") || !strings.Contains(err.Error(), "no right to update secrets") {
+			t.Errorf("%v", err)
+		}
+		if rec, err := w.records.Load(t.Context(), string(pool)); err != nil || !rec.Open() {
+			t.Errorf("%+v, %v", rec, err)
+		}
+		w.deniedEnd = false
+		must(t, p.runner(t).Run(t.Context(), pool, &small{p: p}))
+		must(t, w.clean(true))
+	})
 }
 
 func must(t *testing.T, err error) {

@@ -35,16 +35,17 @@ type world struct {
 	fault func(call string, n int) string
 	calls map[string]int
 
-	records journaltest.Memory
-	holder  string
-	renewed time.Time
-	ttl     time.Duration
-	away    bool // the API server does not answer
-	refused bool // the API server refuses the credentials
-	denied  int  // save from which on the API server allows nothing; 1: nor the lock, 0: never
-	lose    int  // the save whose answer is lost
-	saves   int
-	busy    string // an invariant was broken
+	records   journaltest.Memory
+	holder    string
+	renewed   time.Time
+	ttl       time.Duration
+	away      bool // the API server does not answer
+	refused   bool // the API server refuses the credentials
+	deniedEnd bool // no save that ends a record is allowed
+	denied    int  // save from which on the API server allows nothing; 1: nor the lock, 0: never
+	lose      int  // the save whose answer is lost
+	saves     int
+	busy      string // an invariant was broken
 }
 
 type operation struct {
@@ -244,7 +245,7 @@ func (p *process) Save(ctx context.Context, r journal.Record) (journal.Record, e
 	case p.away:
 		return journal.Record{}, failure(fleet.KindTransient, "API server away")
 	}
-	if p.denied > 0 && p.writes >= p.denied {
+	if p.denied > 0 && p.writes >= p.denied || p.deniedEnd && !r.Open() {
 		return journal.Record{}, failure(fleet.KindDenied, "no right to update secrets")
 	}
 	p.saves++
