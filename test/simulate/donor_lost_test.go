@@ -10,7 +10,7 @@ import (
 )
 
 // A donor that does not come back is left cordoned and unprotected, with exit code 4 and an Event that
-// says so; the same command later gives it back, and captures it.
+// says so; the same command later gives it back, and stops and captures it again.
 func TestOutcomeDonorThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(Story{Seed: 1, Pool: usual, Happen: each(1, 100, start, "refused")})
@@ -25,8 +25,8 @@ func TestOutcomeDonorThatIsLost(t *testing.T) {
 			t.Errorf("the lost donor: %+v, an Event says so: %t", now, w.hasEvent(donor, "CaptureDonorLost"))
 		}
 		p = w.do(t, Ask{Do: "capture", Once: true})
-		if now := w.stateOf(donor); p.code() != workflow.ExitDone || now.unschedulable {
-			t.Errorf("the same command: exit %d, cordoned: %t; %v", p.code(), now.unschedulable, p.err)
+		if now, stops := w.stateOf(donor), w.counted("POST virtualMachineScaleSets/pool1/virtualMachines/0/powerOff"); p.code() != workflow.ExitDone || now.unschedulable || stops != 2 {
+			t.Errorf("the same command: exit %d, cordoned: %t, stopped %d times; %v", p.code(), now.unschedulable, stops, p.err)
 		}
 	})
 }
