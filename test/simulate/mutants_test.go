@@ -119,14 +119,14 @@ var mutants = []mutant{
 	{"state closed at each exit", "TestFailure", "", "internal/workflow/run.go",
 		`x.workflow.State(!rec.Open())`,
 		`x.workflow.State(rec.Ended != nil && rec.Ended.Exit == ExitDone)`},
-	{"copy with the donor's disk encryption set", "TestPoolsOfToday", "", "internal/image/capture/workbench.go",
+	{"copy with the donor's disk encryption set", "test/simulate TestPoolsOfToday", "", "internal/image/capture/workbench.go",
 		`Encryption: s.Encryption,
 	})`,
 		`})`},
-	{"version with the donor's disk encryption set", "TestPoolsOfToday", "", "internal/image/capture/version/build.go",
+	{"version with the donor's disk encryption set", "test/simulate TestPoolsOfToday", "", "internal/image/capture/version/build.go",
 		`EncryptionSet:     i.Encryption.Set,`,
 		``},
-	{"disk encryption set that the model has no more refused", "TestPoolsOfToday", "", "internal/image/plan/problem.go",
+	{"disk encryption set that the model has no more refused", "test/simulate TestPoolsOfToday", "", "internal/image/plan/problem.go",
 		`!set.Equal(model) && !q.PublishOnly`,
 		`set == model`},
 	{"other workflow's state closed", "TestOtherKindIsUndoneFirst", "", "internal/workflow/run.go",
@@ -312,6 +312,21 @@ func TestMutants(t *testing.T) {
 			if n := strings.Count(string(text), m.old); n != 1 {
 				t.Fatalf("the text to replace stands %d times in %s, not once; carry the bug over to today's code:\n%s", n, m.file, m.old)
 			}
+			folder, test, says := filepath.Join(root, "test/simulate"), "TestStories$/^"+regexp.QuoteMeta(strings.ReplaceAll(m.finder, " ", "_")), "invariant "+m.invariant+": "
+			if m.invariant == "" {
+				says = "--- FAIL: " + m.finder
+				folder, test = filepath.Dir(path), m.finder
+				if other, name, found := strings.Cut(m.finder, " "); found {
+					folder, test, says = filepath.Join(root, other), name, "--- FAIL: "+name
+				}
+				tests, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
+				if !slices.ContainsFunc(tests, func(file string) bool {
+					text, _ := os.ReadFile(file)
+					return strings.Contains(string(text), "\nfunc "+test+"(")
+				}) {
+					t.Fatalf("%s has no %s: name the package that has it", folder, test)
+				}
+			}
 			if !*plant {
 				return
 			}
@@ -324,14 +339,6 @@ func TestMutants(t *testing.T) {
 			for file, content := range map[string]string{changed: strings.Replace(string(text), m.old, m.now, 1), overlay: string(replace)} {
 				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 					t.Fatal(err)
-				}
-			}
-			folder, test, says := filepath.Join(root, "test/simulate"), "TestStories$/^"+regexp.QuoteMeta(strings.ReplaceAll(m.finder, " ", "_")), "invariant "+m.invariant+": "
-			if m.invariant == "" {
-				says = "--- FAIL: " + m.finder
-				folder, test = filepath.Dir(path), m.finder
-				if other, name, found := strings.Cut(m.finder, " "); found {
-					folder, test, says = filepath.Join(root, other), name, "--- FAIL: "+name
 				}
 			}
 			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-timeout=2m", "-run", "^"+test+"$", folder)
