@@ -142,7 +142,7 @@ var longLines = map[string]int{
 	"test/serverboot":                3,
 }
 
-// A line that does not fit the window is read by nobody.
+// A line that does not fit the window is read by nobody. controller-gen reads a marker from one line.
 func TestLinesGetNoLonger(t *testing.T) {
 	rooms := rooms(t)
 	count := map[string]int{}
@@ -151,6 +151,9 @@ func TestLinesGetNoLonger(t *testing.T) {
 			return
 		}
 		for line := range strings.Lines(text) {
+			if strings.HasPrefix(strings.TrimSpace(line), "// +kubebuilder:") {
+				continue
+			}
 			if utf8.RuneCountInString(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")) > 140 {
 				count[room]++
 			}
