@@ -43,7 +43,7 @@ func TestExplainOnRealMachines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	line := newTimeline(t)
-	l := newLab(ctx, t, line, "explain", bakeAgent(ctx, t))
+	l := newLab(ctx, t, line, "explain", silent(bakeAgent(ctx, t)))
 	line.begin("kubeadm prepares the cluster")
 	binary, err := controlplane.Binary(ctx)
 	if err != nil {
