@@ -33,7 +33,7 @@ func explainBreaks() []boot {
 			"systemctl daemon-reload", "systemctl restart --no-block local-fs.target", "sleep infinity"}},
 		{pool: "token", want: want{reason: "BootstrapTokenUnknown"}, token: "abcdef.0123456789abcdef"},
 		{pool: "containerd", want: want{reason: "ContainerdConfigInvalid"}, files: map[string]string{"/etc/containerd/config.toml": "version = 2\n[plugins\n"}},
-		{pool: "dns", want: want{reason: "DNSFailed"}, endpoint: "api.mine.example:6443"},
+		{pool: "dns", pre: impatient, want: want{reason: "DNSFailed"}, endpoint: "api.mine.example:6443"},
 	}
 }
 
