@@ -94,7 +94,9 @@ func New(config capture.Config) *Service { return &Service{config} }
 func Check(maxUnavailable string) error { return errors.New("not yet") }
 
 // Plan reads what a rollout would do, and changes nothing. Problems refuse it.
-func (s *Service) Plan(ctx context.Context, q Request) (Plan, error) { return Plan{}, errors.New("not yet") }
+func (s *Service) Plan(ctx context.Context, q Request) (Plan, error) {
+	return Plan{}, errors.New("not yet")
+}
 
 // Rollout renews the nodes, and returns once none is left, one has failed, the window has closed or the
 // model was changed. Errors are *workflow.Refused, *workflow.Outcome (ExitNeedsPerson with the node that
