@@ -103,7 +103,7 @@ type exitCase struct {
 var exitTable = []exitCase{
 	{situation: "no such pool, by name", code: refused, azure: 404, says: "nosuch", commands: []string{
 		"donors nosuch", "status nosuch", "capture --pool nosuch", "config plan nosuch -f FILE", "config push nosuch -f FILE --key KEY", "config status nosuch", "config rollback nosuch --key KEY",
-		"boot stats nosuch", "boot diff nosuch nosuch", "rollback nosuch", "watch nosuch",
+		"boot stats nosuch", "boot diff nosuch nosuch", "rollback nosuch", "rollout nosuch", "rollout nosuch --dry-run", "watch nosuch",
 		"cluster scale nosuch 1 -f CLUSTER", "cluster resize nosuch s -f CLUSTER", "cluster stop nosuch -f CLUSTER", "cluster start nosuch -f CLUSTER", "cluster reimage nosuch -f CLUSTER", "cluster chaos nosuch --yes nosuch -f CLUSTER"}},
 	{situation: "no such pool, by id", code: refused, azure: 404, commands: []string{
 		"donors POOLID", "status POOLID", "versions POOLID", "nodes --pool POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "config status POOLID", "config rollback POOLID --key KEY", "rollback POOLID", "watch POOLID", "capture --pool POOLID"}},
@@ -124,7 +124,7 @@ var exitTable = []exitCase{
 		"cluster ssh -f CLUSTER", "cluster logs -f CLUSTER", "cluster kubeconfig -f CLUSTER", "cluster scale agents 1 -f CLUSTER", "cluster replace n -f CLUSTER"}},
 	{situation: "Azure denies it, before a change", code: refused, azure: 403, commands: []string{"capture a", "capture a --dry-run", "rollback a", "rollback POOLID --dry-run"}},
 	{situation: "API server not reached", code: failed, azure: 404, nowhere: true, says: "x509", commands: []string{
-		"capture a", "capture --all", "donors", "status", "versions", "rollback a", "watch a", "nodes", "nodes --failed", "boot show a", "boot stats p", "boot diff a b", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
+		"capture a", "capture --all", "donors", "status", "versions", "rollback a", "rollout a", "watch a", "nodes", "nodes --failed", "boot show a", "boot stats p", "boot diff a b", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
 		"config rollback pool1 --key KEY", "cluster agents -f CLUSTER", "cluster scale p 1 -f CLUSTER", "cluster replace n -f CLUSTER"}},
 	{situation: "interrupted", code: interrupted, azure: 404, canceled: true, says: "interrupted", commands: []string{
 		"capture a", "donors", "status", "rollback a", "watch POOLID", "nodes", "nodes --failed", "boot show a", "boot stats p", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
