@@ -76,7 +76,8 @@ func (c connection) poolToChange(ctx context.Context, o *options, of string, nam
 	n, err := c.config.Cluster.Node(ctx, node)
 	switch {
 	case fleet.Is(err, fleet.KindNotFound):
-		return "", refuse(survey.NodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one", "name a node of the pool, or the scale set by its ARM id (az vmss list)")
+		return "", refuse(survey.NodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one",
+			"name a node of the pool, or the scale set by its ARM id (az vmss list)")
 	case err != nil:
 		return "", err
 	}

@@ -70,10 +70,14 @@ command.`,
 	}
 	q, flags := &f.request, cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the order of the nodes, what each loses and gets, and all blockers; change nothing")
-	flags.StringVar(&q.MaxUnavailable, "max-unavailable", renew.DefaultMaxUnavailable, "maximum `NUMBER` of the pool's nodes out of service at a time, or a share of them such as 10%; nodes that are down already count")
-	durationVar(flags, &q.Soak, "soak", renew.DefaultSoak, "time for which the first node has to stay Ready, with its DaemonSets, before the next begins; at most 30m")
-	durationVar(flags, &q.DrainTimeout, "drain-timeout", renew.DefaultDrainTimeout, "time limit of a node's drain; a node that is not drained by then returns to service, and is named")
-	flags.StringVar(&f.window, "window", "", "`SCHEDULE` by which the window opens in which nodes are begun: minute, hour, day of month, month and day of week, such as \"0 1 * * 6\" (default: always open)")
+	flags.StringVar(&q.MaxUnavailable, "max-unavailable", renew.DefaultMaxUnavailable,
+		"maximum `NUMBER` of the pool's nodes out of service at a time, or a share such as 10%; nodes that are down already count")
+	durationVar(flags, &q.Soak, "soak", renew.DefaultSoak,
+		"time for which the first node has to stay Ready, with its DaemonSets, before the next begins; at most 30m")
+	durationVar(flags, &q.DrainTimeout, "drain-timeout", renew.DefaultDrainTimeout,
+		"time limit of a node's drain; a node that is not drained by then returns to service, and is named")
+	flags.StringVar(&f.window, "window", "", "`SCHEDULE` by which the window opens in which nodes are begun: "+
+		"minute, hour, day of month, month and day of week, such as \"0 1 * * 6\" (default: always open)")
 	durationVar(flags, &f.windowDuration, "window-duration", 0, "time for which the window stays open, 1m to 31d")
 	flags.StringVar(&f.zone, "time-zone", "", "IANA `NAME` of the time zone of --window (default "+schedule.DefaultZone+")")
 	leaseFlag(flags, &f.lease)
@@ -169,11 +173,7 @@ func writeRolloutPlan(w io.Writer, p renew.Plan) {
 		fmt.Fprintln(w)
 		rows := [][]string{{"", "NODE", "WHY", "IMAGE"}}
 		for i, n := range p.Nodes {
-			image := imageTitle(n.From)
-			if id := fleet.ResourceID(n.From); id.Segment("versions") != "" {
-				image = id.Name()
-			}
-			rows = append(rows, cells(i+1, cmp.Or(n.Node, "no Node: "+n.Instance), n.Why, image))
+			rows = append(rows, cells(i+1, cmp.Or(n.Node, "no Node: "+n.Instance), n.Why, imageTitle(n.From)))
 		}
 		writeDetails(w, rows, func(i int) []string {
 			return fleet.Each(p.Nodes[i].Disk, func(d string) string { return "goes with its disk: " + d })

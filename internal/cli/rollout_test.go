@@ -17,8 +17,8 @@ import (
 func rolloutPlan() renew.Plan {
 	return renew.Plan{Pool: pool1, Image: theVersion, MaxUnavailable: 1,
 		Nodes: []renew.Planned{
-			{Node: "k8s-pool1-12345678-vmss000004", Instance: "k8s-pool1-12345678-vmss_4", Why: renew.Unfinished, From: string(theVersion.Parent().Child("versions", "2026.11.20"))},
-			{Node: "k8s-pool1-12345678-vmss000002", Instance: "k8s-pool1-12345678-vmss_2", Why: renew.Quarantined, From: string(theVersion.Parent().Child("versions", "2026.11.19")),
+			{Node: "k8s-pool1-12345678-vmss000004", Instance: "k8s-pool1-12345678-vmss_4", Why: renew.Unfinished, From: "2026.11.20"},
+			{Node: "k8s-pool1-12345678-vmss000002", Instance: "k8s-pool1-12345678-vmss_2", Why: renew.Quarantined, From: "2026.11.19",
 				Disk: []string{"emptyDir cache of pod default/web-7d4b9c", "local volume pvc-0f6b1d2e-3c4a-4f5b-8d6e-7a8b9c0d1e2f of pod databases/postgres-0"}},
 			{Instance: "k8s-pool1-12345678-vmss_7", Why: renew.Older, From: "Debian:debian-12:12-gen2:0.20261101.1918"},
 		},

@@ -118,8 +118,8 @@ func check(spec *cron.SpecSchedule, duration time.Duration) error {
 			return nil
 		}
 		if gap := next.Sub(at); gap < duration {
-			return fmt.Errorf("comes %s after the time before, and the window is open for %s: want a duration of at most %s, or a schedule that comes less often",
-				text(gap), text(duration), text(gap))
+			return fmt.Errorf("comes %[1]s after the time before, and the window is open for %[2]s: "+
+				"want a duration of at most %[1]s, or a schedule that comes less often", text(gap), text(duration))
 		}
 		at = next
 	}

@@ -55,6 +55,8 @@ func (w *world) mistakes(hung *world) []row {
 		{name: "id of something else", args: "status " + id + pool + "/virtualMachines/0", exit: usage, says: []string{"virtualMachineScaleSets/NAME"}},
 		{name: "flag", args: capture + " --dryrun", exit: usage, says: []string{"--dryrun", "--help"}},
 		{name: "duration", args: capture + " --grace-period 5", exit: usage, says: []string{"--grace-period", "30s"}},
+		{name: "budget of nothing", args: "rollout " + pool + " --max-unavailable 0%", exit: usage, says: []string{"--max-unavailable", "never allow"}},
+		{name: "window longer than its period", args: "rollout " + pool + " --window @daily --window-duration 2d", exit: usage, says: []string{"--window", "at most 24h"}},
 		{name: "output form", args: "status -o xml", exit: usage, says: []string{"table, json"}},
 
 		{name: "kubeconfig that is missing", args: "status --kubeconfig nosuch", exit: workflow.ExitRefused, says: []string{"nosuch", "no such file"}},
