@@ -76,6 +76,7 @@ func TestPoolWithoutNodes(t *testing.T) {
 		{"config rollback broken --key " + key, named, "the history has no earlier configuration", refused, refused},
 		{"capture --image i --pool broken" + in, named, "not due: 0 of 0 nodes qualify", refused, 0},
 		{"watch broken", named, "capture a node of the pool first", refused, refused},
+		{"rollout broken --dry-run", named, "Nothing to do: no node is to be renewed", refused, 0},
 		{"rollback broken", named, "it was never captured", refused, refused},
 	} {
 		for _, by := range []struct {

@@ -115,6 +115,11 @@ func (f *rolloutFlags) run(ctx context.Context, o *options, of string) error {
 	if f.request.Pool, err = c.poolToChange(ctx, o, of, f.named); err != nil {
 		return err
 	}
+	if _, err := c.config.Cloud.Pool(ctx, f.request.Pool); fleet.Is(err, fleet.KindNotFound) {
+		return refuseGone(f.request.Pool) // else it would get a Lease
+	} else if err != nil {
+		return err
+	}
 	s := renew.New(c.services(show).Config)
 	if f.dryRun {
 		p, err := s.Plan(ctx, f.request)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -14,6 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/schedule"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -25,16 +25,11 @@ func Check(maxUnavailable string) error {
 
 // budget returns how many of a pool's instances may be out of service.
 func budget(text string, instances int) (int, error) {
-	number, percent := strings.CutSuffix(text, "%")
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || percent && n > 100 {
-		return 0, fleet.Invalid("read the budget", "--max-unavailable", `give a number of nodes from 1 on ("2"), or a share of the pool from 1% to 100% ("10%")`,
-			"%q would never allow a node to be renewed, or is no number", text)
+	b, err := schedule.ParseBudget(text)
+	if err != nil {
+		return 0, &fleet.Error{Op: "read the budget", Resource: "--max-unavailable", Kind: fleet.KindInvalid, Err: err}
 	}
-	if percent {
-		n = max(1, instances*n/100)
-	}
-	return n, nil
+	return b.Of(instances), nil
 }
 
 // A state is what one round reads of the pool.
@@ -259,7 +254,7 @@ func (s *Service) preflight(ctx context.Context, x state, d *plan.Problems) erro
 		return err
 	}
 	d.Refuse(rec.Open(), "OpenRecord", string(x.pool.ID), "its last "+rec.Kind+" did not finish: "+cmp.Or(rec.Subject, rec.Name),
-		"run the same command again, or ortet abandon "+x.pool.Name+"; ortet status shows it")
+		"run the same command again, or ortet capture --abandon "+x.pool.Name+"; ortet status shows it")
 	accesses := s.Accesses(x.pool.ID)
 	for _, c := range x.clones {
 		if k3s := distribution(c.Node); k3s != "" && !slices.ContainsFunc(accesses, func(a cluster.Access) bool { return a == passwords }) {
