@@ -13,14 +13,16 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
+// Bounds of how long a window is.
 const (
-	// MinDuration and MaxDuration bound how long a window is.
 	MinDuration = time.Minute
 	MaxDuration = 31 * 24 * time.Hour
+)
 
-	// DefaultZone is where a schedule is read that names no time zone.
-	DefaultZone = "UTC"
+// DefaultZone is where a schedule is read that names no time zone.
+const DefaultZone = "UTC"
 
+const (
 	maxText = 256 // bytes of a schedule
 
 	// firstYear is before a leap year, so that all dates of a calendar are within what cron searches.
