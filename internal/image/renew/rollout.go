@@ -37,7 +37,7 @@ type rollout struct {
 	last  state
 	kured bool // its lock may be held
 
-	upgrading sync.Mutex // one upgrade at a time: Azure refuses, or cancels, a second one of a scale set
+	upgrading chan struct{} // full while an upgrade runs: Azure refuses, or cancels, a second one of a scale set
 
 	mu     sync.Mutex
 	result Result
@@ -49,7 +49,7 @@ type rollout struct {
 // model was changed. Errors are *workflow.Refused, *workflow.Outcome (ExitNeedsPerson with the node that
 // failed, ExitInterrupted), or of a cluster that does not answer. A closed window is no error: Waiting.
 func (s *Service) Rollout(ctx context.Context, q Request) (Result, error) {
-	x := &rollout{Service: s, req: q, result: Result{Pool: q.Pool, Renewed: []string{}}}
+	x := &rollout{Service: s, req: q, upgrading: make(chan struct{}, 1), result: Result{Pool: q.Pool, Renewed: []string{}}}
 	begun := s.Now()
 	x.event(workflow.Event{Kind: workflow.EventBegun, Title: "Renew the nodes of " + q.Pool.Name()})
 	x.Note("%s", s.ClockNote())

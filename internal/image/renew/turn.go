@@ -155,9 +155,13 @@ func (x *rollout) writer() azure.Writer {
 
 // upgrade gives an instance the model, and returns it with the model's image.
 func (x *rollout) upgrade(ctx context.Context, i fleet.Instance, n fleet.Node) (fleet.Instance, error) {
-	x.upgrading.Lock()
-	defer x.upgrading.Unlock()
-	if err := cmp.Or(context.Cause(ctx), x.forget(ctx, n)); err != nil {
+	select {
+	case x.upgrading <- struct{}{}:
+		defer func() { <-x.upgrading }()
+	case <-ctx.Done():
+		return i, context.Cause(ctx)
+	}
+	if err := x.forget(ctx, n); err != nil {
 		return i, err
 	}
 	x.say(n.Name + ": give its machine the model")
