@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // the image has no zones, and windows name them
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"

@@ -59,7 +59,7 @@ func flagGroups(path string) []flagGroup {
 // commandGroups are those of the commands below the root, in the order of their help.
 func commandGroups() []flagGroup {
 	return []flagGroup{
-		{"Images", []string{"capture", "donors", "rollback", "status", "versions", "watch"}},
+		{"Images", []string{"capture", "donors", "rollback", "rollout", "status", "versions", "watch"}},
 		{"New nodes", []string{"boot", "controller", "explain", "nodes"}},
 		{"Live nodes", []string{"config"}},
 		{"Joining", []string{"admission"}},

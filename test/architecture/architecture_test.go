@@ -302,7 +302,7 @@ func TestMainsAreShort(t *testing.T) {
 
 // Clocks are passed in where something is decided.
 func TestDecisionsTakeTheTime(t *testing.T) {
-	for _, room := range []string{"internal/image/plan", "internal/image/prove", "internal/fleet", "internal/workflow"} {
+	for _, room := range []string{"internal/image/plan", "internal/image/prove", "internal/fleet", "internal/schedule", "internal/workflow"} {
 		err := filepath.WalkDir("../../"+room, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err
