@@ -80,7 +80,7 @@ func (s *Service) Rollout(ctx context.Context, q Request) (Result, error) {
 // An ended is what became of a node's turn.
 type ended struct {
 	candidate
-	err error // nil: renewed; *leftError, *gone…
+	err error // nil: renewed; *turnError: neither renewed nor failed
 }
 
 // run makes rounds until none is left to begin or to wait for.
