@@ -54,7 +54,8 @@ func (o *instanceOptions) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.images, "image", nil, "machine: raw disk image, `URN=FILE` with the URN PUBLISHER:OFFER:SKU:VERSION, or * for every image; repeatable")
 	f.StringArrayVar(&o.frontends, "frontend", nil, "machine: `LISTEN=TARGET`, an address in the machines' network that forwards to one of the host; repeatable")
 	f.StringVar(&o.subnet, "subnet", "", "machine: `CIDR` of the machines' network, a /24 such as 10.90.1.0/24")
-	f.StringVar(&o.names, "name-server", machine.NamesAnswered, "machine: how the name server of the machines' network answers: "+strings.Join(machine.NameServers, ", "))
+	f.StringVar(&o.names, "name-server", machine.NamesAnswered,
+		"machine: how the name server of the machines' network answers: "+strings.Join(machine.NameServers, ", "))
 }
 
 func (o *instanceOptions) validate(kubeconfig string) error {

@@ -38,9 +38,21 @@ func TestRolloutOfSixNodes(t *testing.T) {
 		if err != nil || len(p.Nodes) != 6 || p.MaxUnavailable != 2 || len(p.Problems)+len(p.LeftOut) > 0 || p.Nodes[0].From != version(1).Name() || p.Nodes[0].Why != renew.Older {
 			t.Fatalf("plan %+v, %v", p, err)
 		}
+		if disk := p.Nodes[0].Disk; !slices.Equal(disk, []string{"emptyDir cache of pod default/web-pool1000000"}) || len(p.Differs) != 1 {
+			t.Errorf("what goes with the disk: %q; what else the model gives: %q", disk, p.Differs)
+		}
 		w.requests, w.out = map[string]int{}, 0
-		begun := time.Now()
+		begun, drains, renewed := time.Now(), 0, false
+		w.on = func(what string) {
+			renewed = renewed || strings.HasSuffix(what, ": renewed")
+			if strings.HasSuffix(what, ": drain it") {
+				if drains++; drains > 1 && !renewed {
+					t.Error("a second node is begun before the first has passed")
+				}
+			}
+		}
 		r, err := w.rollout(w.Context(), request())
+		w.on = nil
 		if err != nil || !slices.Equal(slices.Sorted(slices.Values(r.Renewed)), w.nodes()) || !r.Image.Equal(version(2)) {
 			t.Errorf("%+v, %v\n%s", r, err, strings.Join(w.lines, "\n"))
 		}
@@ -169,7 +181,7 @@ func TestRefusals(t *testing.T) {
 			if _, err := w.config(w.Context()).Journal.Save(w.Context(), rec); err != nil {
 				t.Fatal(err)
 			}
-		}, "ortet abandon pool1"},
+		}, "ortet capture --abandon pool1"},
 	} {
 		play(t, 2, func(w *world) {
 			c.change(w)
