@@ -16,6 +16,8 @@ ACTIONLINT_VERSION := v1.7.12
 GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 ACTIONLINT := $(ORTET_CACHE)/tools/actionlint-$(ACTIONLINT_VERSION)/actionlint
+CONTROLLER_GEN_VERSION := v0.23.0
+CONTROLLER_GEN := $(ORTET_CACHE)/tools/controller-gen-$(CONTROLLER_GEN_VERSION)/controller-gen
 GOTESTSUM_VERSION := v1.13.0
 export GOTESTSUM := $(ORTET_CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
@@ -28,7 +30,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground pictures test fresh skipped e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image publish extension release clean help
+.PHONY: build story demo playground pictures test fresh skipped e2e check browser azclient simulate mutants fuzz lab elastic bench crds lint vulncheck arch controlplane helm image publish extension release clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -132,8 +134,22 @@ bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20
 corpus: ## how many verdicts on fixtures and lines are right, vague, silent, baseless, wrong
 	go test -count=1 -v ./internal/boots/verdict -run '^TestCorpus$$'
 
-lint: $(GOLANGCI) $(ACTIONLINT) ## formatting, vet, linters
+# What controller-gen writes of api/, and where it is committed.
+CRD := charts/ortet/files/ortet.io_scalesetpools.yaml
+DEEPCOPY := api/v1alpha1/zz_generated.deepcopy.go
+
+crds: $(CONTROLLER_GEN) ## the CRD of charts/ortet and deep copies, from the types of api/
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=$(dir $(CRD))
+
+$(CONTROLLER_GEN):
+	GOBIN=$(dir $@) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
+
+lint: $(GOLANGCI) $(ACTIONLINT) $(CONTROLLER_GEN) ## formatting, vet, linters, generated files
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'not formatted; run gofmt -w on:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(CONTROLLER_GEN) object crd paths=./api/... output:dir="$$work" && \
+	for file in $(CRD) $(DEEPCOPY); do \
+		diff -u $$file "$$work/$${file##*/}" || { echo "$$file is not what the types of api/ give; run make crds, and commit it"; exit 1; }; \
+	done
 	$(GOLANGCI) run ./...
 	@# Not by shellcheck and pyflakes, which each machine has of another version or not at all.
 	$(ACTIONLINT) -shellcheck= -pyflakes=

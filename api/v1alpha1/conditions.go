@@ -70,8 +70,8 @@ const (
 	ReasonIdle = "Idle"
 )
 
-// Reasons of Stalled. If a run was refused, its reason is the code of the problem
-// (docs/reference/problems.md).
+// Reasons of Stalled. If a run was refused, its reason is the code of the problem, such as
+// NoRoomForDisk (docs/reference/capture.md).
 const (
 	// ReasonGoing: False. Nothing needs a person.
 	ReasonGoing = "NotStalled"

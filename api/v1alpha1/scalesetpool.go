@@ -5,23 +5,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A ScaleSetPool says what the image of one VM scale set and its nodes shall be. ortet operator
-// makes them so, and reports in the status. Without capture, watch and rollout it only observes.
+// A ScaleSetPool says what the image of one VM scale set and its nodes shall
+// be. ortet operator makes them so, and reports in the status. Without
+// capture, watch and rollout it only observes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:resource:scope=Cluster,shortName=ssp
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.image`,description="Version that new nodes come from"
 // +kubebuilder:printcolumn:name="Fresh",type=string,JSONPath=`.status.conditions[?(@.type=="Fresh")].status`,description="No new image is due"
 // +kubebuilder:printcolumn:name="Proven",type=string,JSONPath=`.status.conditions[?(@.type=="Proven")].status`,description="First nodes of the image came up"
 // +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.status.nodes.summary`,description="Nodes that run the image, of all"
 // +kubebuilder:printcolumn:name="Doing",type=string,JSONPath=`.status.run.summary`,description="What runs now"
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was made"
 type ScaleSetPool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the pool shall be. A change acts on the next run; an open one ends as it began.
+	// What the pool shall be. A change acts on the next run; an open one ends as
+	// it began.
 	Spec ScaleSetPoolSpec `json:"spec"`
 	// What the operator observed. It writes it; nobody else does.
 	// +optional
@@ -37,25 +40,26 @@ type ScaleSetPoolList struct {
 	Items           []ScaleSetPool `json:"items"`
 }
 
-// ScaleSetPoolSpec is what a pool shall be. An image, a pull secret, a namespace and a workbench
-// are the operator's flags: who sets them is root on nodes.
+// ScaleSetPoolSpec is what a pool shall be. An image, a pull secret, a
+// namespace and a workbench are the operator's flags: who sets them is root on
+// nodes.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.capture) || self.capture.maxImageAge.matches('[1-9]') || has(self.donors.patchAnnotation)",message="capture.maxImageAge 0s needs donors.patchAnnotation: nothing else makes a second image due"
 type ScaleSetPoolSpec struct {
-	// ARM id of the VM scale set: /subscriptions/ID/resourceGroups/GROUP/providers/
-	// Microsoft.Compute/virtualMachineScaleSets/NAME. It cannot be changed. One scale set has one
-	// ScaleSetPool; of several the oldest counts.
+	// ARM id of the VM scale set: az vmss show --query id. It cannot be changed.
+	// One scale set has one ScaleSetPool; of several the oldest counts.
 	// +kubebuilder:validation:MaxLength=360
 	// +kubebuilder:validation:XValidation:rule="self.matches('(?i)^/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/ ]{1,90}/providers/Microsoft.Compute/virtualMachineScaleSets/[a-z0-9._()-]{1,90}$')",message="want the ARM id of a VM scale set: /subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachineScaleSets/NAME (az vmss show --query id)"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: delete the ScaleSetPool, and create one for the other scale set"
 	ScaleSet string `json:"scaleSet"`
 
-	// Begin nothing. What is open is ended first: an interrupted capture returns its donor.
+	// Begin nothing. What is open is ended first: an interrupted capture returns
+	// its donor.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// Continue although the scale set's upgrade policy is Rolling. Azure then replaces running
-	// instances at each change of the model.
+	// Continue although the scale set's upgrade policy is Rolling. Azure then
+	// replaces running instances at each change of the model.
 	// +optional
 	AllowRolling bool `json:"allowRolling,omitempty"`
 
@@ -63,7 +67,8 @@ type ScaleSetPoolSpec struct {
 	// +optional
 	AllowOwned bool `json:"allowOwned,omitempty"`
 
-	// When a new image is made of a node, and how. Absent: the operator makes none.
+	// When a new image is made of a node, and how. Absent: the operator makes
+	// none.
 	// +optional
 	Capture *CaptureSpec `json:"capture,omitempty"`
 
@@ -77,8 +82,9 @@ type ScaleSetPoolSpec struct {
 	// +optional
 	Canary CanarySpec `json:"canary,omitzero"`
 
-	// How the first real nodes of an image are watched. If they fail, the model goes back to the
-	// image before it. Absent: nobody watches; {} watches with the defaults.
+	// How the first real nodes of an image are watched. If they fail, the model
+	// goes back to the image before it. Absent: nobody watches; {} watches with
+	// the defaults.
 	// +optional
 	Watch *WatchSpec `json:"watch,omitempty"`
 
@@ -88,9 +94,9 @@ type ScaleSetPoolSpec struct {
 	Rollout RolloutSpec `json:"rollout,omitzero"`
 }
 
-// A Schedule is five fields of cron (minute, hour, day of month, month, day of week), or @hourly,
-// @daily, @weekly, @monthly, @yearly. The operator reads it in full, and reports in Stalled what it
-// cannot read.
+// A Schedule is five fields of cron (minute, hour, day of month, month, day of
+// week), or @hourly, @daily, @weekly, @monthly, @yearly. The operator reads it
+// in full, and reports in Stalled what it cannot read.
 //
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule="self.matches('^(@[a-z]+|[0-9A-Za-z*,/?-]+( +[0-9A-Za-z*,/?-]+){4})$')",message="want five fields (minute, hour, day of month, month, day of week) such as 0 2 * * 6, or @hourly, @daily, @weekly, @monthly, @yearly"
@@ -111,22 +117,23 @@ const (
 	BootstrapBaked Bootstrap = "Baked"
 )
 
-// CaptureSpec is when a pool is captured, and how. Fields are the flags of ortet capture.
+// CaptureSpec is when a pool is captured, and how. Fields are the flags of
+// ortet capture.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.online && self.deallocate)",message="online leaves the donor in service, and deallocate stops it: leave out one of them"
 type CaptureSpec struct {
-	// When a capture may begin: five fields of cron, such as 0 2 * * *, or @daily. A capture is begun
-	// only if a new image is due then: by maxImageAge, by donors.patchAnnotation, or for the pool's
-	// first.
+	// When a capture may begin: five fields of cron, such as 0 2 * * *, or @daily.
+	// A capture is begun only if a new image is due then: by maxImageAge, by
+	// donors.patchAnnotation, or for the pool's first.
 	Schedule Schedule `json:"schedule"`
 
-	// Time zone of the schedule: a name of the IANA database.
+	// Time zone of the schedule: a name of the IANA database. Default UTC.
 	// +kubebuilder:default=UTC
 	// +optional
 	TimeZone TimeZone `json:"timeZone,omitempty"`
 
-	// How long after the schedule's time a capture may begin, 1m to 744h. Later it waits for the next
-	// time.
+	// How long after the schedule's time a capture may begin, 1m to 744h. Later it
+	// waits for the next time. Default 4h.
 	// +kubebuilder:default="4h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -134,8 +141,9 @@ type CaptureSpec struct {
 	// +optional
 	Window metav1.Duration `json:"window,omitzero"`
 
-	// Age at which an image is due for a new one, in whole days of 24h up to 8760h. 0s: only nodes
-	// that were patched (donors.patchAnnotation) make it due.
+	// Age at which an image is due for a new one, in whole days of 24h up to
+	// 8760h. 0s: only nodes that were patched (donors.patchAnnotation) make it
+	// due. Default 336h.
 	// +kubebuilder:default="336h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -143,14 +151,14 @@ type CaptureSpec struct {
 	// +optional
 	MaxImageAge metav1.Duration `json:"maxImageAge"`
 
-	// How new nodes join. Keep: by the model's customData. Baked: all that a node needs is on its
-	// disk, and customData does nothing.
+	// How new nodes join. Keep: by the model's customData. Baked: all that a node
+	// needs is on its disk, and customData does nothing. Default Keep.
 	// +kubebuilder:default=Keep
 	// +kubebuilder:validation:Enum=Keep;Baked
 	// +optional
 	Bootstrap Bootstrap `json:"bootstrap,omitempty"`
 
-	// Versions to keep, with the new one.
+	// Versions to keep, with the new one. Default 3.
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=1000
@@ -167,7 +175,8 @@ type CaptureSpec struct {
 	// +optional
 	ExcludeFromLatest bool `json:"excludeFromLatest,omitempty"`
 
-	// Copy the disk while the donor stays in service. Default: it is drained and stopped.
+	// Copy the disk while the donor stays in service. Otherwise it is drained and
+	// stopped.
 	// +kubebuilder:default=false
 	// +optional
 	Online bool `json:"online,omitempty"`
@@ -177,7 +186,8 @@ type CaptureSpec struct {
 	// +optional
 	Deallocate bool `json:"deallocate,omitempty"`
 
-	// Time for each pod of the donor to exit, 1s to 24h. The drain as a whole has three times that.
+	// Time for each pod of the donor to exit, 1s to 24h. The drain as a whole has
+	// three times that. Default 5m.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -185,7 +195,8 @@ type CaptureSpec struct {
 	// +optional
 	GracePeriod metav1.Duration `json:"gracePeriod,omitzero"`
 
-	// Delete the donor's pods that are left at the time limit, or have no controller.
+	// Delete the donor's pods that are left at the time limit, or have no
+	// controller.
 	// +optional
 	ForceDrain bool `json:"forceDrain,omitempty"`
 
@@ -193,7 +204,8 @@ type CaptureSpec struct {
 	// +optional
 	AcceptPoolCredentials bool `json:"acceptPoolCredentials,omitempty"`
 
-	// Secrets to allow in the image: absolute paths of files, or of folders with / at the end.
+	// Secrets to allow in the image: absolute paths of files, or of folders with /
+	// at the end.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=1024
@@ -201,7 +213,7 @@ type CaptureSpec struct {
 	// +optional
 	AcceptSecrets []string `json:"acceptSecrets,omitempty"`
 
-	// Delete other secrets from the copied disk. Default: the capture is refused.
+	// Delete other secrets from the copied disk. Otherwise the capture is refused.
 	// +optional
 	RemoveSecrets bool `json:"removeSecrets,omitempty"`
 
@@ -215,7 +227,8 @@ type CaptureSpec struct {
 	Extensions ExtensionsSpec `json:"extensions,omitzero"`
 }
 
-// Deleted says which extensions are deleted, in lower case as ortet capture --extensions.
+// Deleted says which extensions are deleted, in lower case as ortet capture
+// --extensions.
 type Deleted string
 
 // Which extensions a capture deletes.
@@ -229,7 +242,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="self.delete != 'None' || !has(self.keep) || size(self.keep) == 0",message="delete None keeps all extensions: leave out keep"
 type ExtensionsSpec struct {
-	// Default: those that bootstrap a node once. All: all but keep. None.
+	// Default: those that bootstrap a node once. All: all but keep. None: none.
 	// +kubebuilder:default=Default
 	// +kubebuilder:validation:Enum=Default;All;None
 	// +optional
@@ -244,10 +257,12 @@ type ExtensionsSpec struct {
 	Keep []string `json:"keep,omitempty"`
 }
 
-// DonorsSpec are the rules by which a pool's donor is chosen. Fields are the flags of ortet donors.
+// DonorsSpec are the rules by which a pool's donor is chosen. Fields are the
+// flags of ortet donors.
 type DonorsSpec struct {
-	// Annotation of nodes with the time of their last patch: a node that was patched after the
-	// image was made makes a new one due. Absent: only age counts.
+	// Annotation of nodes with the time of their last patch: a node that was
+	// patched after the image was made makes a new one due. Absent: only age
+	// counts.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="want the name of an annotation, such as example.com/last-patch"
@@ -261,7 +276,7 @@ type DonorsSpec struct {
 	// +optional
 	RebootAnnotation string `json:"rebootAnnotation,omitempty"`
 
-	// Minimum time since a donor became Ready, 0s to 8760h.
+	// Minimum time since a donor became Ready, 0s to 8760h. Default 1h.
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -269,7 +284,7 @@ type DonorsSpec struct {
 	// +optional
 	MinReady metav1.Duration `json:"minReady"`
 
-	// Nodes that have to qualify before one is captured.
+	// Nodes that have to qualify before one is captured. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -302,7 +317,7 @@ type DonorsSpec struct {
 
 // CanarySpec says how a version is proven by clones before it goes live.
 type CanarySpec struct {
-	// Clones that have to come up. 0: none.
+	// Clones that have to come up. 0: none. Default 2.
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
@@ -310,6 +325,7 @@ type CanarySpec struct {
 	Clones int32 `json:"clones"`
 
 	// Time for which they have to stay Ready, with their DaemonSets, 1s to 30m.
+	// Default 2m.
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -317,13 +333,14 @@ type CanarySpec struct {
 	// +optional
 	Soak metav1.Duration `json:"soak,omitzero"`
 
-	// Capture nothing where clones cannot be made, as with a quota that is used up. Default: the
-	// image then goes live without them.
+	// Capture nothing where clones cannot be made, as with a quota that is used
+	// up. Otherwise the image then goes live without them.
 	// +optional
 	Required bool `json:"required,omitempty"`
 }
 
-// BadNodes says what becomes of the nodes of a bad version, in lower case as ortet watch --bad-nodes.
+// BadNodes says what becomes of the nodes of a bad version, in lower case as
+// ortet watch --bad-nodes.
 type BadNodes string
 
 // What becomes of the nodes of a version that was taken back.
@@ -333,16 +350,18 @@ const (
 	BadNodesLeave  BadNodes = "Leave"
 )
 
-// WatchSpec says how the first nodes of a version are watched. Fields are the flags of ortet watch.
+// WatchSpec says how the first nodes of a version are watched. Fields are the
+// flags of ortet watch.
 type WatchSpec struct {
-	// Nodes that have to come up before an image is proven.
+	// Nodes that have to come up before an image is proven. Default 3.
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	Nodes int32 `json:"nodes,omitempty"`
 
-	// Time limit of a watch, 1m to 168h. With at least one node up by then, the image is proven.
+	// Time limit of a watch, 1m to 168h. With at least one node up by then, the
+	// image is proven. Default 30m.
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -350,13 +369,15 @@ type WatchSpec struct {
 	// +optional
 	Duration metav1.Duration `json:"duration,omitzero"`
 
-	// What becomes of a bad image's nodes when it is taken back: Cordon, Delete or Leave.
+	// What becomes of a bad image's nodes when it is taken back: Cordon, Delete or
+	// Leave. Default Cordon.
 	// +kubebuilder:default=Cordon
 	// +kubebuilder:validation:Enum=Cordon;Delete;Leave
 	// +optional
 	BadNodes BadNodes `json:"badNodes,omitempty"`
 
-	// What a take-back may restore as a donor's disk showed it: customData, or names of extensions.
+	// What a take-back may restore as a donor's disk showed it: customData, or
+	// names of extensions.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:items:MinLength=1
@@ -374,24 +395,28 @@ const (
 	RolloutProven RolloutMode = "Proven"
 )
 
-// RolloutSpec says how nodes that exist come to a new image. Fields are the flags of ortet rollout.
+// RolloutSpec says how nodes that exist come to a new image. Fields are the
+// flags of ortet rollout.
 type RolloutSpec struct {
-	// Never: nodes keep their image until they are replaced. Proven: nodes of another image are
-	// drained and upgraded in place once the image is proven.
+	// Never: nodes keep their image until they are replaced. Proven: nodes of
+	// another image are drained and upgraded in place once the image is proven.
+	// Default Never.
 	// +kubebuilder:default=Never
 	// +kubebuilder:validation:Enum=Never;Proven
 	// +optional
 	Mode RolloutMode `json:"mode,omitempty"`
 
-	// Nodes of the pool that may be out of service at a time: a number, or a percentage of the pool
-	// that is rounded down, but at least 1. Nodes that are down or cordoned already count.
+	// Nodes of the pool that may be out of service at a time: a number, or a
+	// percentage of the pool that is rounded down, but at least 1. Nodes that are
+	// down or cordoned already count. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000 : self.matches('^([1-9][0-9]?|100)%$')",message="want 1 to 1000 nodes, or 1% to 100%"
 	// +optional
 	MaxUnavailable intstr.IntOrString `json:"maxUnavailable,omitzero"`
 
-	// Time for which the first node has to stay good before others follow, 0s to 24h.
+	// Time for which the first node has to stay good before others follow, 0s to
+	// 24h. Default 2m.
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -399,7 +424,8 @@ type RolloutSpec struct {
 	// +optional
 	Soak metav1.Duration `json:"soak"`
 
-	// Time for a node's pods to exit, 1s to 24h. A node that is not drained by then stays as it is.
+	// Time for a node's pods to exit, 1s to 24h. A node that is not drained by
+	// then stays as it is. Default 10m.
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -407,7 +433,8 @@ type RolloutSpec struct {
 	// +optional
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitzero"`
 
-	// When nodes may be begun. Absent: always. Of several, one that is open is enough.
+	// When nodes may be begun. Absent: always. Of several, one that is open is
+	// enough.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	// +optional
@@ -425,7 +452,7 @@ type RolloutWindow struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h, in h, m and s, such as 5h"
 	Duration metav1.Duration `json:"duration"`
 
-	// Time zone of the schedule: a name of the IANA database.
+	// Time zone of the schedule: a name of the IANA database. Default UTC.
 	// +kubebuilder:default=UTC
 	// +optional
 	TimeZone TimeZone `json:"timeZone,omitempty"`

@@ -8,7 +8,8 @@ type ScaleSetPoolStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// When a capture may begin next. Absent: there is no schedule, or it cannot be read.
+	// When a capture may begin next. Absent: there is no schedule, or it cannot be
+	// read.
 	// +optional
 	NextCapture *metav1.Time `json:"nextCapture,omitempty"`
 
@@ -40,7 +41,8 @@ type ScaleSetPoolStatus struct {
 	// +optional
 	LastRun *LastRunStatus `json:"lastRun,omitempty"`
 
-	// Ready, Fresh, Proven, Progressing, Stalled. docs/reference/scalesetpool.md explains each reason.
+	// Ready, Fresh, Proven, Progressing, Stalled. docs/reference/scalesetpool.md
+	// explains each reason.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -56,7 +58,8 @@ type NodesStatus struct {
 	Current int32 `json:"current"`
 	// Nodes that run another image.
 	Old int32 `json:"old"`
-	// Nodes whose rollout failed, or that a take-back cordoned. They count as current or old, too.
+	// Nodes whose rollout failed, or that a take-back cordoned. They count as
+	// current or old, too.
 	Failed int32 `json:"failed"`
 	// CURRENT/TOTAL, for the column NODES.
 	// +kubebuilder:validation:MaxLength=32
@@ -144,7 +147,7 @@ type LastRunStatus struct {
 	Name string `json:"name,omitempty"`
 	// When it ended.
 	Ended metav1.Time `json:"ended"`
-	// Exit code that ortet would have ended with: docs/reference/cli.md.
+	// Exit code that ortet would have ended with: docs/reference/capture.md.
 	Exit int32 `json:"exit"`
 	// How it ended, in one sentence.
 	// +kubebuilder:validation:MaxLength=4096
