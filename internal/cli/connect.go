@@ -29,7 +29,6 @@ import (
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
-	"github.com/ortet/ortet/internal/workflow"
 )
 
 // work is what a command is going to do, as far as connecting goes.
@@ -109,22 +108,14 @@ func (s services) Watch(ctx context.Context, q watch.Request) (watch.Result, err
 }
 
 // services makes them for show, with a Lease holder of their own.
-func (c connection) services(show *progress) (s services) {
+func (c connection) services(show *progress) services {
 	config := c.config
 	config.Holder = localHolder()
 	if show != nil {
 		config.Report = show.Report
 	}
-	config.Others = func(kind string) (workflow.Workflow, error) {
-		switch kind {
-		case capture.Kind:
-			return s.Workflow(), nil
-		case rollback.Kind:
-			return s.rollback.Workflow(), nil
-		}
-		return nil, fmt.Errorf("unknown kind of record %q", kind)
-	}
-	return services{capture.New(config), rollback.New(config), show}
+	captures, rollbacks := rollback.Services(config)
+	return services{captures, rollbacks, show}
 }
 
 // connect returns services on a connection of their own.
