@@ -23,6 +23,7 @@ import (
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/boots/survey"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
@@ -64,9 +65,11 @@ func (d *leaseDuration) Set(text string) error {
 
 // A connection is the cluster and Azure, logged in.
 type connection struct {
-	config capture.Config   // all but Holder, Report and Others
-	boots  azure.Boots      // lists scale sets
-	group  fleet.ResourceID // that the credentials name
+	config capture.Config // all but Holder, Report and Others
+	// identify is what makes Nodes that name no machine of Azure ones of config's Cluster.
+	identify func(cluster.Cluster) cluster.Cluster
+	boots    azure.Boots      // lists scale sets
+	group    fleet.ResourceID // that the credentials name
 }
 
 // places finds the scale sets of one list of Nodes.
@@ -138,9 +141,12 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		return connection{}, err
 	}
 	decorated, boots := o.decorate(cloud), bootsOf(cloud)
-	return connection{boots: boots, group: groupOf(who), config: capture.Config{
+	identify := func(c cluster.Cluster) cluster.Cluster {
+		return capture.Identify(c, decorated, scaleSetsOf(boots, who, w.pools), time.Now)
+	}
+	return connection{boots: boots, group: groupOf(who), identify: identify, config: capture.Config{
 		Cloud:      decorated,
-		Cluster:    capture.Identify(c, decorated, scaleSetsOf(boots, who, w.pools), time.Now),
+		Cluster:    identify(c),
 		Journal:    c.Journals(),
 		Log:        o.log,
 		Now:        time.Now,

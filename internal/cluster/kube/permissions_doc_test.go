@@ -19,7 +19,7 @@ func TestRulesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(data)
-	for name, text := range map[string]string{"rules": rulesTable(), "configuration": configurationTable()} {
+	for name, text := range map[string]string{"rules": rulesTable(), "configuration": table(ConfigurationRules("")), "operator": table(OperatorRules())} {
 		head, rest, ok := strings.Cut(want, "<!-- "+name+" -->\n")
 		_, tail, end := strings.Cut(rest, "<!-- end -->")
 		if !ok || !end {
@@ -66,12 +66,16 @@ func whereOf(r Rule) string {
 	return "`" + r.Namespace + "`"
 }
 
-// configurationTable has a row for each rule of a rollout of live configuration.
-func configurationTable() string {
+// table has a row for each rule.
+func table(rules []Rule) string {
 	var b strings.Builder
 	b.WriteString("| where | resource | verbs | what for |\n|---|---|---|---|\n")
-	for _, r := range ConfigurationRules("") {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", whereOf(r), r.Resource, strings.Join(r.Verbs, ", "), r.Why)
+	for _, r := range rules {
+		resource := r.Resource
+		if r.Group != "" {
+			resource += "." + r.Group
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", whereOf(r), resource, strings.Join(r.Verbs, ", "), r.Why)
 	}
 	return b.String()
 }
