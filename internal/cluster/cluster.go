@@ -33,6 +33,9 @@ type Nodes interface {
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
 	// Isolate cordons a node, and labels it so that no external load balancer sends it requests.
 	Isolate(ctx context.Context, node string) error
+	// ForgetPassword deletes the node password that a server of k3s or RKE2 ("k3s", "rke2") has of a
+	// node, so that the node may register with a new disk. A missing one is no error.
+	ForgetPassword(ctx context.Context, node, distribution string) error
 	// Machine returns the annotations of the Cluster API Machine that owns the node,
 	// and false where no Machine or no such API is known.
 	Machine(ctx context.Context, node fleet.Node) (annotations map[string]string, known bool, err error)

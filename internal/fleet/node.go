@@ -86,6 +86,8 @@ type Pod struct {
 	ReadySince  time.Time // since when it is Ready and no container of it was started; zero if not Ready
 	NotReadyWhy string    // "container: reason", or the pod's; "" if Ready
 	Restarts    int32     // of its containers
+	Volumes     string    // that may lie on the node's disk: "emptyDir cache, hostPath /srv, claim data"
+	Stays       bool      // annotated karpenter.sh/do-not-disrupt: "true"
 }
 
 // A BlockedPod is a pod that a drain could not evict, or would not without force.
@@ -101,6 +103,7 @@ const (
 	AnnotationSkipRemediation   = "cluster.x-k8s.io/skip-remediation" // on CAPI Machines
 	AnnotationKuredReboot       = "weave.works/kured-reboot-in-progress"
 	AnnotationKuredNeeded       = "weave.works/kured-most-recent-reboot-needed"
+	AnnotationDoNotDisrupt      = "karpenter.sh/do-not-disrupt"        // on pods: "true"
 	AnnotationCapiMachine       = "cluster.x-k8s.io/machine"           // on Nodes: the Machine's name
 	AnnotationCapiNamespace     = "cluster.x-k8s.io/cluster-namespace" // on Nodes
 )
@@ -117,13 +120,17 @@ const AnnotationWorkbench = "ortet.io/workbench"
 // name.
 const AnnotationCordoned = "ortet.io/bad-image"
 
+// AnnotationRollout marks a node that a rollout renews, and keeps cordoned until it has passed: the
+// image version, and the boot in which the node was then.
+const AnnotationRollout = "ortet.io/rollout"
+
 // AnnotationDomain is that of Ortet's annotations.
 const AnnotationDomain = "ortet.io"
 
 // OwnAnnotation reports whether a program of Ortet writes an annotation to Nodes.
 func OwnAnnotation(key string) bool {
 	switch key {
-	case AnnotationCapture, AnnotationWorkbench, AnnotationCordoned,
+	case AnnotationCapture, AnnotationWorkbench, AnnotationCordoned, AnnotationRollout,
 		"ortet.io/boot-report", "ortet.io/configuration", "ortet.io/configuration-wanted", "ortet.io/leaving", // of the agent and rollout
 		"ortet.io/cluster-cordon", "ortet.io/reimage": // of ortet cluster
 		return true

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +16,43 @@ import (
 
 // errLost ends a run: another process works on the pool.
 var errLost = errors.New("another process took the pool lock")
+
+// ErrLapsed is the cause of a context that ended since the pool lock could not be renewed in time.
+var ErrLapsed = fmt.Errorf("the pool lock lapsed: %w", context.Canceled)
+
+// Locked calls f while it has the pool's lock; if that lapsed, and no other process took it meanwhile,
+// again once it has it back. Errors are those of f, *Refused where another process has the lock, and
+// *Outcome (ExitInterrupted) where one took it.
+func (r *Runner) Locked(ctx context.Context, pool fleet.ResourceID, f func(context.Context) error) error {
+	l := r.lockOf(ctx, pool)
+	defer l.release()
+	if err := l.acquire(ctx); err != nil {
+		return err
+	}
+	for {
+		err := l.wait(ctx)
+		if errors.Is(err, errLost) {
+			return &Outcome{Exit: ExitInterrupted, Err: err}
+		}
+		held, end := l.context(ctx)
+		if err == nil && r.Claim != nil {
+			err = r.Claim(held, pool)
+		}
+		if err == nil {
+			err = f(held)
+		}
+		lapsed := errors.Is(context.Cause(held), ErrLapsed)
+		if end(); !lapsed {
+			return err
+		}
+	}
+}
+
+func (r *Runner) lockOf(ctx context.Context, pool fleet.ResourceID) *lock {
+	l := &lock{Runner: r, name: strings.ToLower(string(pool))}
+	l.lost, l.lose = context.WithCancelCause(context.WithoutCancel(ctx))
+	return l
+}
 
 // A lock keeps other processes off a pool. While it cannot be renewed the run waits,
 // since a Lease that no other process took can be renewed late.
@@ -123,13 +162,13 @@ func (l *lock) wait(ctx context.Context) error {
 
 // context returns a context that ends when the lock lapses.
 func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		defer cancel()
+		defer cancel(ErrLapsed)
 		for l.ok() && azure.Sleep(ctx, time.Second) == nil {
 		}
 	}()
-	return ctx, cancel
+	return ctx, func() { cancel(nil) }
 }
 
 // release gives the lock up, unless another has it. Failing to is logged alone: it

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -85,8 +84,7 @@ type run struct {
 // The error is *Refused, *Outcome, or the error of a cluster that does not answer.
 func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
 	x := &run{Runner: r, pool: pool, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool))}
-	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
+	x.lock = r.lockOf(ctx, pool)
 	x.ctx = x.lock.lost
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)

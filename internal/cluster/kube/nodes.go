@@ -110,17 +110,24 @@ func (c *Cluster) patchNode(ctx context.Context, op, node string, patch any) err
 // fieldManager names Ortet in managedFields.
 const fieldManager = "ortet"
 
-// Forget deletes the Node of that UID, and its node password; what is gone is no error. k3s keeps a hash of the node password in a Secret, by which
-// it refuses another machine of the name (k3s documentation, "Node registration").
+// Forget deletes the Node of that UID, and its node password; what is gone is no error.
 func (c *Cluster) Forget(ctx context.Context, name, uid string) error {
 	id := types.UID(uid)
 	err := c.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return &fleet.Error{Op: "delete node", Resource: "node " + name, Err: err}
 	}
-	err = c.client.CoreV1().Secrets("kube-system").Delete(ctx, name+".node-password.k3s", metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return &fleet.Error{Op: "delete the node password", Resource: "secret kube-system/" + name + ".node-password.k3s", Err: err}
+	return c.ForgetPassword(ctx, name, "k3s")
+}
+
+// ForgetPassword deletes the Secret with the hash of a node password, by which k3s and RKE2 refuse another
+// disk of the name (k3s documentation, "Node registration").
+func (c *Cluster) ForgetPassword(ctx context.Context, node, distribution string) error {
+	name := node + ".node-password." + distribution
+	a := act{op: "delete the node password", on: "secret kube-system/" + name, access: cluster.Access{Verb: "delete", Resource: "secrets", Namespace: metav1.NamespaceSystem, Name: name}}
+	err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	return nil
+	return a.fail(ctx, err)
 }

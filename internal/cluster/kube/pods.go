@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,19 @@ func podOf(p *corev1.Pod) fleet.Pod {
 	if o := metav1.GetControllerOf(p); o != nil && o.Kind == "DaemonSet" {
 		out.DaemonSet = p.Namespace + "/" + o.Name
 	}
+	out.Stays = p.Annotations[fleet.AnnotationDoNotDisrupt] == "true"
+	var volumes []string
+	for _, v := range p.Spec.Volumes {
+		switch {
+		case v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault:
+			volumes = append(volumes, "emptyDir "+v.Name)
+		case v.HostPath != nil:
+			volumes = append(volumes, "hostPath "+v.HostPath.Path)
+		case v.PersistentVolumeClaim != nil:
+			volumes = append(volumes, "claim "+v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	out.Volumes = strings.Join(volumes, ", ")
 	why := cmp.Or(p.Status.Reason, string(p.Status.Phase))
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {

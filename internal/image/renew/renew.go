@@ -9,8 +9,6 @@
 package renew
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -63,7 +61,7 @@ type LeftOut struct {
 // A Plan is what a rollout would do now.
 type Plan struct {
 	Pool           fleet.ResourceID `json:"pool"`
-	Image          fleet.ResourceID `json:"image"`          // of the model; of "latest" the version that it stands for
+	Image          fleet.ResourceID `json:"image"`          // of the model; of "latest" the version that it stands for; of the Marketplace publisher:offer:sku:version
 	MaxUnavailable int              `json:"maxUnavailable"` // nodes
 	Nodes          []Planned        `json:"nodes"`          // in order
 	Differs        []string         `json:"differs,omitempty"`
@@ -89,16 +87,3 @@ type Service struct{ capture.Config }
 
 // New makes a Service.
 func New(config capture.Config) *Service { return &Service{config} }
-
-// Check returns why a budget cannot be read: KindInvalid.
-func Check(maxUnavailable string) error { return errors.New("not yet") }
-
-// Plan reads what a rollout would do, and changes nothing. Problems refuse it.
-func (s *Service) Plan(ctx context.Context, q Request) (Plan, error) { return Plan{}, errors.New("not yet") }
-
-// Rollout renews the nodes, and returns once none is left, one has failed, the window has closed or the
-// model was changed. Errors are *workflow.Refused, *workflow.Outcome (ExitNeedsPerson with the node that
-// failed, ExitInterrupted), or of a cluster that does not answer. A closed window is no error: Waiting.
-func (s *Service) Rollout(ctx context.Context, q Request) (Result, error) {
-	return Result{}, errors.New("not yet")
-}

@@ -1,0 +1,280 @@
+package renew
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/clones"
+	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// How a turn ended that neither renewed its node nor failed.
+const (
+	gone    = "gone"    // the instance was deleted
+	left    = "left"    // the node is in service as it was
+	changed = "changed" // the model was
+)
+
+// settles is how long Azure may show what was before an upgrade.
+const settles = 2 * time.Minute
+
+type turnError struct{ how, why string }
+
+func (e *turnError) Error() string { return e.why }
+
+// turn renews one node: each try goes on from what Azure and the Node show.
+func (x *rollout) turn(ctx context.Context, c candidate, soak time.Duration) error {
+	err := x.passing(ctx, func() error { return x.try(ctx, c, soak) })
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if i, unread := x.Cloud.Instance(ctx, c.Clone.Instance.ID); fleet.Is(unread, fleet.KindNotFound) || unread == nil && deleting(i) {
+		return &turnError{gone, "its instance was deleted"}
+	}
+	if !errors.As(err, new(*turnError)) {
+		x.Cluster.Event(ctx, *c.Clone.Node, true, "RolloutFailed", "stays cordoned: it did not come back with "+nameOf(x.image)+": "+err.Error())
+	}
+	return err
+}
+
+func (x *rollout) try(ctx context.Context, c candidate, soak time.Duration) error {
+	i, n, err := x.machine(ctx, c)
+	if err != nil {
+		return err
+	}
+	target := state{image: x.image}
+	same, _ := target.has(i.Image)
+	if !same {
+		if err := x.empty(ctx, c, n); err != nil {
+			return err
+		}
+		if i, err = x.upgrade(ctx, i, n); err != nil {
+			return err
+		}
+	}
+	if n, err = x.Cluster.Node(ctx, c.Clone.Node.Name); err != nil {
+		return err
+	}
+	if i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated {
+		x.say(n.Name + ": start its machine")
+		if err := x.writer().Do(ctx, fleet.StartInstance{Instance: i.ID}); err != nil {
+			return err
+		}
+	}
+	if err := x.judge(ctx, i, n, soak); err != nil {
+		return err
+	}
+	return x.putBack(ctx, n.Name, true)
+}
+
+// machine reads a node and its instance again: that the Node is this instance only Azure can say.
+func (x *rollout) machine(ctx context.Context, c candidate) (i fleet.Instance, n fleet.Node, err error) {
+	if i, err = x.Cloud.Instance(ctx, c.Clone.Instance.ID); err != nil {
+		return i, n, err
+	}
+	n, err = x.Cluster.Node(ctx, c.Clone.Node.Name)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return i, n, &turnError{left, "its Node was deleted"}
+	}
+	if err == nil && n.Claim().Is(i.Computer()) != nil {
+		err = &turnError{left, n.Claim().Is(i.Computer()).Error()}
+	}
+	return i, n, err
+}
+
+// empty marks, cordons and drains a node. One that cannot be emptied is in service again.
+func (x *rollout) empty(ctx context.Context, c candidate, n fleet.Node) (err error) {
+	mark := nameOf(x.image) + " " + n.BootID
+	was, begun := n.Annotations[fleet.AnnotationRollout]
+	if !begun {
+		why, _, err := x.blockers(ctx, n.Name)
+		if why = cmp.Or(barred(prove.Clone{Instance: c.Clone.Instance, Node: &n}, false, true, x.SelfNode), why); why != "" || err != nil {
+			return cmp.Or(err, error(&turnError{left, why}))
+		}
+	}
+	if was != mark {
+		err = x.Cluster.AnnotateUnchanged(ctx, n, map[string]*string{fleet.AnnotationRollout: &mark}) // a person may cordon it
+		if fleet.Is(err, fleet.KindConflict) {
+			err = &fleet.Error{Op: "mark node", Resource: "node " + n.Name, Kind: fleet.KindStale, Err: err}
+		}
+	}
+	if err == nil {
+		err = x.Cluster.SetUnschedulable(ctx, n.Name, true)
+	}
+	if err != nil || !n.Ready { // its kubelet would not confirm that pods ended
+		return err
+	}
+	x.say(n.Name + ": drain it")
+	err = x.Cluster.Drain(ctx, n.Name, cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: x.req.DrainTimeout}, func(e cluster.DrainEvent) {
+		if e.What == "blocked" {
+			x.say(n.Name + ": pod " + e.Pod + " is blocked by " + e.Because)
+		}
+	})
+	interrupted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), workflow.ErrLapsed) // the node may be another process's by then
+	blocked := fleet.Is(err, fleet.KindBlocked)
+	if err != nil && (interrupted || blocked) {
+		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidies)
+		defer cancel()
+		err = errors.Join(err, x.putBack(tidy, n.Name, false))
+	}
+	if blocked && !interrupted {
+		return &turnError{left, err.Error()}
+	}
+	return err
+}
+
+// putBack takes the mark off a node, and uncordons it unless a watch had cordoned it and it has not passed.
+func (x *rollout) putBack(ctx context.Context, node string, passed bool) error {
+	return x.passing(ctx, func() error {
+		n, err := x.Cluster.Node(ctx, node)
+		marks := map[string]*string{fleet.AnnotationRollout: nil}
+		if passed {
+			marks[fleet.AnnotationCordoned] = nil
+		}
+		if err == nil && (passed || n.Annotations[fleet.AnnotationCordoned] == "") {
+			err = x.Cluster.SetUnschedulable(ctx, node, false)
+		}
+		if err == nil {
+			err = x.Cluster.Annotate(ctx, node, marks)
+		}
+		return fleet.IgnoreNotFound(err)
+	})
+}
+
+func (x *rollout) writer() azure.Writer {
+	return azure.Writer{Cloud: x.Cloud, Now: x.Now, Within: passes, Report: func(format string, args ...any) { x.Note(format, args...) }}
+}
+
+// upgrade gives an instance the model, and returns it with the model's image.
+func (x *rollout) upgrade(ctx context.Context, i fleet.Instance, n fleet.Node) (fleet.Instance, error) {
+	select {
+	case x.upgrading <- struct{}{}:
+		defer func() { <-x.upgrading }()
+	case <-ctx.Done():
+		return i, context.Cause(ctx)
+	}
+	if err := x.forget(ctx, n); err != nil {
+		return i, err
+	}
+	x.say(n.Name + ": give its machine the model")
+	other := false
+	_, err := x.writer().ScaleSet(ctx, x.result.Pool, func(p fleet.Pool) fleet.Change {
+		if other = !p.Model.Image.Same(x.model); other {
+			return nil
+		}
+		return fleet.UpgradeInstances{Pool: p.ID, Instances: []string{i.InstanceID}}
+	}, nil)
+	target := state{image: x.image}
+	for deadline := x.Now().Add(settles); err == nil && !other; {
+		if i, err = x.Cloud.Instance(ctx, i.ID); err != nil {
+			break
+		}
+		if same, _ := target.has(i.Image); same {
+			return i, x.forget(ctx, n) // a server may have had the old one again meanwhile
+		}
+		if x.Now().After(deadline) {
+			p, err := x.Cloud.Pool(ctx, x.result.Pool)
+			if other = err == nil && !p.Model.Image.Same(x.model); other || err != nil {
+				break
+			}
+			return i, errors.New("Azure upgraded its machine, which still has " + nameOf(i.Image))
+		}
+		err = azure.Sleep(ctx, interval)
+	}
+	if other {
+		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidies)
+		defer cancel()
+		_ = x.putBack(tidy, n.Name, false)
+		return i, &turnError{changed, "the model was changed"}
+	}
+	return i, err
+}
+
+// forget has k3s and RKE2 take the node with a new disk.
+func (x *rollout) forget(ctx context.Context, n fleet.Node) error {
+	if d := distribution(&n); d != "" {
+		return x.Cluster.ForgetPassword(ctx, n.Name, d)
+	}
+	return nil
+}
+
+// judge waits until a node is Ready in another boot and passes the gates.
+func (x *rollout) judge(ctx context.Context, i fleet.Instance, n fleet.Node, soak time.Duration) error {
+	version, before, _ := strings.Cut(n.Annotations[fleet.AnnotationRollout], " ")
+	if version != nameOf(x.image) {
+		before = "" // of a rollout of another image, which did not come to this node
+	}
+	x.say(n.Name + ": wait until it is back")
+	begun, seen, read := x.Cloud.Now(), time.Time{}, x.Now()
+	for {
+		n, err := x.Cluster.Node(ctx, n.Name)
+		if fleet.IgnoreNotFound(err) != nil {
+			return err
+		}
+		back := err == nil && n.Ready && (before == "" || n.BootID != before)
+		if seen = cmp.Or(seen, x.Cluster.Now()); !back {
+			seen = time.Time{}
+		}
+		if x.Now().Sub(read) >= time.Minute {
+			if i, err = x.Cloud.Instance(ctx, i.ID); err != nil {
+				return err
+			}
+			read = x.Now()
+		}
+		f, err := x.find(ctx, i, begun, seen, soak, back)
+		switch {
+		case err != nil:
+			return err
+		case f.Result == prove.Passed:
+			return nil
+		case f.Result != prove.Waits:
+			return errors.New(cmp.Or(f.Gate, "no result") + ": " + f.Why)
+		}
+		if err := azure.Sleep(ctx, interval); err != nil {
+			return err
+		}
+	}
+}
+
+// find takes a node through the gates. What it was in the boot before does not count.
+func (x *rollout) find(ctx context.Context, i fleet.Instance, begun, seen time.Time, soak time.Duration, back bool) (f prove.Finding, err error) {
+	nodes, err := clones.Nodes(ctx, x.Cluster)
+	if err != nil {
+		return f, err
+	}
+	x.mu.Lock()
+	instances := []fleet.Instance{i}
+	for _, c := range x.last.clones {
+		if !c.Instance.ID.Equal(i.ID) {
+			instances = append(instances, c.Instance)
+		}
+	}
+	x.mu.Unlock()
+	pairs := prove.Pair(instances, nodes)
+	o := prove.Observation{Clones: pairs[:1], Begun: begun, Soak: soak, Now: x.Cluster.Now(), AzureNow: x.Cloud.Now()}
+	o.Others = slices.DeleteFunc(pairs[1:], func(c prove.Clone) bool { return c.Node == nil || c.Node.Annotations[fleet.AnnotationRollout] != "" })
+	if c := &o.Clones[0]; c.Node != nil {
+		n := *c.Node
+		if c.Node = &n; !back && n.Ready {
+			n.Ready, n.NotReadyWhy = false, "its kubelet has not reported another boot"
+		}
+		if n.ReadySince.Before(seen) {
+			n.ReadySince = seen
+		}
+		n.Conditions = slices.DeleteFunc(slices.Clone(n.Conditions), func(y fleet.Condition) bool {
+			return y.Type == fleet.ConditionBootSucceeded && cmp.Or(y.Written, y.Since).Before(seen)
+		})
+		if back {
+			c.Pods, err = x.Cluster.Pods(ctx, n.Name)
+		}
+	}
+	return prove.Judge(o, x.base, 1).Finding, err
+}
