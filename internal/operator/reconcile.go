@@ -106,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	spread := 0.9 + 0.2*rand.Float64() //nolint:gosec // no secret
+	spread := 0.9 + 0.2*rand.Float64()
 	return reconcile.Result{RequeueAfter: time.Duration(spread * float64(max(next.Sub(v.now), time.Second)))}, nil
 }
 
@@ -163,9 +163,11 @@ func (r *Reconciler) look(ctx context.Context, v *view, objects []v1alpha1.Scale
 	seen.Tried = slices.MaxFunc(times, time.Time.Compare)
 	do, next := Decide(w.Want, seen, v.now)
 	if do != Nothing {
-		if v.queued = !r.start(v.object.Name, do, w, v.open); !v.queued {
-			v.run = &run{do: do, kind: string(do), begun: v.now}
+		v.run = &run{do: do, kind: string(do), begun: v.now}
+		if do == Resume {
+			v.run.kind = seen.Open
 		}
+		v.queued = !r.start(v.object.Name, v.run, w, v.open)
 		next = v.now.Add(Running)
 	}
 	return next

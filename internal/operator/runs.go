@@ -36,7 +36,8 @@ type run struct {
 }
 
 // start begins a run unless as many go on as may.
-func (r *Reconciler) start(object string, do Do, w wanted, o open) bool {
+func (r *Reconciler) start(object string, asked *run, w wanted, o open) bool {
+	do := asked.do
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	others, limit := 0, r.c.MaxRuns
@@ -53,10 +54,7 @@ func (r *Reconciler) start(object string, do Do, w wanted, o open) bool {
 	}
 	ctx, cancel := context.WithCancelCause(r.leading)
 	key, now := fleet.KeyOf(w.pool), r.c.Capture.Now()
-	x := &run{object: object, do: do, kind: string(do), begun: now, cancel: cancel}
-	if do == Resume {
-		x.kind = o.record.Kind
-	}
+	x := &run{object: object, do: do, kind: asked.kind, begun: now, cancel: cancel}
 	if do == Capture {
 		r.tried[key] = r.c.Capture.Cluster.Now()
 	}
@@ -128,7 +126,7 @@ func (r *Reconciler) deleteCanary(ctx context.Context, c capture.Config, pool fl
 func (r *Reconciler) end(key fleet.Key, x *run, message string, err error) {
 	now := r.c.Capture.Cluster.Now()
 	last := v1alpha1.LastRunStatus{Kind: x.kind, Ended: metav1.NewTime(now.Truncate(time.Second)), Message: message}
-	last.Exit = int32(workflow.ExitCode(err)) //nolint:gosec // 0 to 5
+	last.Exit = int32(workflow.ExitCode(err))
 	if err != nil {
 		last.Message = workflow.FailureText(err)
 	}

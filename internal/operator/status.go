@@ -55,7 +55,7 @@ func (v *view) lastRun() *api.LastRunStatus {
 	rec := v.open.record
 	if rec.Ended != nil && (newest == nil || rec.Ended.At.Truncate(time.Second).After(newest.Ended.Time)) {
 		newest = &api.LastRunStatus{Kind: rec.Kind, Name: rec.Name, Ended: second(rec.Ended.At), Message: rec.Ended.Message}
-		newest.Exit = int32(rec.Ended.Exit) //nolint:gosec // 0 to 5
+		newest.Exit = int32(rec.Ended.Exit)
 	}
 	if newest != nil {
 		newest = newest.DeepCopy()
@@ -85,7 +85,7 @@ func (v *view) runStatus() *api.RunStatus {
 		}
 		s.Kind, s.Name, begun = rec.Kind, rec.Name, rec.Begun
 		s.Step = strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(rec.Steps)), func(id string) bool { return !running(id) }), ", ")
-		s.Percent = int32(100 * over / max(1, len(rec.Steps))) //nolint:gosec // 0 to 100
+		s.Percent = int32(100 * over / max(1, len(rec.Steps)))
 		s.Summary = fmt.Sprintf("%s %d%%", s.Kind, s.Percent)
 	}
 	s.Begun = new(second(begun))
@@ -194,7 +194,7 @@ func (v *view) writePool(o observation) {
 			}
 		}
 	}
-	count := func(n int) int32 { return int32(n) } //nolint:gosec // at most 1,000
+	count := func(n int) int32 { return int32(n) }
 	s.Nodes = api.NodesStatus{Total: count(total), Current: count(current), Old: count(total - current),
 		Failed: count(len(o.pool.Cordoned)), Summary: fmt.Sprintf("%d/%d", current, total)}
 	for _, x := range o.pool.Versions[:min(len(o.pool.Versions), maxVersions)] {

@@ -87,6 +87,7 @@ type operating struct {
 	reads   *counting
 	metrics *prometheus.Registry
 	led     int
+	maxRuns int
 }
 
 // spec is that of the world's pool: captured each day, proven by one node.
@@ -127,7 +128,7 @@ func (w *operating) lead(ctx context.Context) {
 	if err = cmp.Or(err, metricsErr); err != nil {
 		w.t.Fatal(err)
 	}
-	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, Metrics: figures, Groups: []fleet.ResourceID{w.pool.Group()},
+	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, Metrics: figures, MaxRuns: w.maxRuns, Groups: []fleet.ResourceID{w.pool.Group()},
 		Places: func() auto.Places { return &azure.Places{Reader: config.Cloud} }})
 	due := map[string]time.Time{}
 	for ctx.Err() == nil {
@@ -271,6 +272,57 @@ func TestOperatorTakesBack(t *testing.T) {
 		if w.wants(was, "hours later"); w.tag(bad, fleet.TagRolledBack) == "" {
 			t.Error("the bad version is not tagged")
 		}
+	})
+}
+
+// Nodes of older images come to a proven one, and not before.
+func TestOperatorRollsOut(t *testing.T) {
+	withOperator(t, fresh, func(w *operating) {
+		defer w.beginLead()()
+		w.objects.put(w.spec(func(s *v1alpha1.ScaleSetPoolSpec) {
+			s.Rollout = v1alpha1.RolloutSpec{Mode: v1alpha1.RolloutProven, MaxUnavailable: intstr.FromInt32(1)}
+		}))
+		w.until("watched", 3*time.Hour, runs("watch"))
+		time.Sleep(20 * time.Minute)
+		if s := w.objects.get(poolName).Status; s.Nodes.Current != 0 || !runs("watch")(s) {
+			t.Errorf("before a node has proven the image: %+v", s)
+		}
+		w.scaleOut(1)
+		w.until("rolling out", time.Hour, runs("rollout"))
+		w.until("renewed", 3*time.Hour, func(s v1alpha1.ScaleSetPoolStatus) bool {
+			return s.LastRun.Kind == "rollout" && s.LastRun.Exit == 0 && s.Nodes.Summary == "4/4" && s.Run == nil
+		})
+	})
+}
+
+// No more runs are begun at a time than may be: a pool waits for its turn.
+func TestOperatorLimitsRuns(t *testing.T) {
+	withOperator(t, Pool{Instances: 3, Neighbour: 3}, func(w *operating) {
+		w.maxRuns = 1
+		other := w.spec(func(s *v1alpha1.ScaleSetPoolSpec) { s.ScaleSet = string(w.otherPool) })
+		other.Name = "other"
+		w.objects.put(w.spec(nil))
+		w.objects.put(other)
+		defer w.beginLead()()
+		queued := 0
+		for end := time.Now().Add(2 * time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
+			a, b := w.objects.get(poolName).Status, w.objects.get("other").Status
+			if runs("capture")(a) && runs("capture")(b) {
+				t.Fatalf("both are captured: %+v, %+v", a.Run, b.Run)
+			}
+			if is(v1alpha1.ConditionProgressing, v1alpha1.ReasonQueued)(a) || is(v1alpha1.ConditionProgressing, v1alpha1.ReasonQueued)(b) {
+				queued++
+			}
+			if runs("watch")(a) && runs("watch")(b) {
+				break
+			}
+		}
+		if a, b := w.objects.get(poolName).Status, w.objects.get("other").Status; queued < 60 || !runs("watch")(a) || !runs("watch")(b) {
+			t.Errorf("queued for %d s; %+v, %+v", queued, a, b)
+		}
+		w.locked(func() { // the world has others capture its second pool, and looks at whose the copies are
+			w.violations = slices.DeleteFunc(w.violations, func(v string) bool { return strings.HasPrefix(v, "invariant 12: a copy is attached") })
+		})
 	})
 }
 

@@ -112,7 +112,9 @@ func TestEndsWorkOfALeaseThatIsLost(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		stop()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			r.t.Error(err)
+		}
 		if want := []string{"a begins", "a ends", "a begins", "a ends", "a returns"}; !slices.Equal(r.log, want) {
 			t.Errorf("%q, want %q", r.log, want)
 		}
@@ -130,11 +132,15 @@ func TestEndsWithoutLeading(t *testing.T) {
 		time.Sleep(time.Minute)
 		stopSecond()
 		begun := time.Now()
-		<-other
+		if err := <-other; !errors.Is(err, context.Canceled) {
+			r.t.Error(err)
+		}
 		if took := time.Since(begun); took > 5*time.Second {
 			t.Errorf("it took %s", took)
 		}
 		stop()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			r.t.Error(err)
+		}
 	})
 }
