@@ -25,6 +25,8 @@ const (
 	Idle = 5 * time.Minute
 	// Running is the time between two reads of the journal while a run is open, or waits for its turn.
 	Running = 15 * time.Second
+	// Unread is the time until a pool that could not be read is read again.
+	Unread = time.Minute
 	// Retry is the time from the end of a run to the next of the same kind: what it left is still so.
 	Retry = 15 * time.Minute
 )

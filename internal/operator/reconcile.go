@@ -144,7 +144,7 @@ func (r *Reconciler) look(ctx context.Context, v *view, objects []v1alpha1.Scale
 			v.failed = v.observed(o)
 		}
 		if v.failed != nil {
-			return v.now.Add(Running)
+			return v.now.Add(Unread)
 		}
 		seen = o.seen(v.open)
 	}
