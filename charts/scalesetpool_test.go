@@ -27,7 +27,7 @@ const somePool = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGr
 var scaleSetPools = v1alpha1.GroupVersion.WithResource("scalesetpools")
 
 // operating are the values of a chart with its operator.
-var operating = []string{"--set", "operator.enabled=true,azure.configSecret=azure"}
+var operating = []string{"--set", "operator.enabled=true,operator.resourceGroups={/subscriptions/s/resourceGroups/g},operator.configSecret=azure,azure.configSecret=azure"}
 
 // kubectlOn runs kubectl on the shared control plane as its administrator.
 func kubectlOn(t *testing.T, stdin string, args ...string) (string, error) {

@@ -44,7 +44,7 @@ func (o *options) runAdmission(ctx context.Context, f admissionFlags) (err error
 	if err != nil {
 		return err
 	}
-	sides := []side{{"metrics", f.metrics, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}), nil}, {"health", f.health, a.healthHandler(), nil}}
+	sides := []side{{"metrics", f.metrics, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}), nil}, {"health", f.health, healthHandler(&a.ready), nil}}
 	listener, err := o.listenOn(ctx, "machines", f.listen)
 	if err != nil {
 		return err
@@ -284,11 +284,12 @@ func (a *admitting) auditCertificate(d admissionkube.Decided) {
 	a.audit.Info("certificate", "decision", string(d.Verb), "reason", d.Reason, "request", d.Request, "signer", d.Signer, "by", d.By, "node", d.Node, "cause", d.Message)
 }
 
-func (a *admitting) healthHandler() http.Handler {
+// healthHandler answers whether the process lives, and whether it is ready.
+func healthHandler(ready *atomic.Bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !a.ready.Load() {
+		if !ready.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})

@@ -146,10 +146,8 @@ func imageHelp(release string) string {
 func (f *captureFlags) complete(node string) error {
 	r := &f.request
 	r.Node = node
-	if f.image != "" {
-		if _, err := name.ParseReference(f.image); err != nil {
-			return usagef("--image %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", f.image)
-		}
+	if err := checkImage(f.image); err != nil {
+		return err
 	}
 	switch {
 	case r.History < 2:
@@ -203,6 +201,14 @@ func (f *captureFlags) complete(node string) error {
 	}
 	if err := r.Extensions.Check(); err != nil {
 		return usageError{err}
+	}
+	return nil
+}
+
+// checkImage refuses what is no name of a container image; "" is none, which preflight judges.
+func checkImage(image string) error {
+	if _, err := name.ParseReference(image); image != "" && err != nil {
+		return usagef("--image %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", image)
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged, DEBUG to CRITICAL")
 	durationVar(f, &o.timeout, "timeout", 0, "time limit of the command; 0 is none")
 	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newVersions(o), newRollback(o), newRollout(o), newWatch(o),
-		newNodes(o), newExplain(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
+		newNodes(o), newExplain(o), newBoot(o), newController(o), newOperator(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	explainCompletion(root)

@@ -23,13 +23,13 @@ import (
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/boots/survey"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
-	"github.com/ortet/ortet/internal/workflow"
 )
 
 // work is what a command is going to do, as far as connecting goes.
@@ -65,9 +65,11 @@ func (d *leaseDuration) Set(text string) error {
 
 // A connection is the cluster and Azure, logged in.
 type connection struct {
-	config capture.Config   // all but Holder, Report and Others
-	boots  azure.Boots      // lists scale sets
-	group  fleet.ResourceID // that the credentials name
+	config capture.Config // all but Holder, Report and Others
+	// identify is what makes Nodes that name no machine of Azure ones of config's Cluster.
+	identify func(cluster.Cluster) cluster.Cluster
+	boots    azure.Boots      // lists scale sets
+	group    fleet.ResourceID // that the credentials name
 }
 
 // places finds the scale sets of one list of Nodes.
@@ -109,22 +111,14 @@ func (s services) Watch(ctx context.Context, q watch.Request) (watch.Result, err
 }
 
 // services makes them for show, with a Lease holder of their own.
-func (c connection) services(show *progress) (s services) {
+func (c connection) services(show *progress) services {
 	config := c.config
 	config.Holder = localHolder()
 	if show != nil {
 		config.Report = show.Report
 	}
-	config.Others = func(kind string) (workflow.Workflow, error) {
-		switch kind {
-		case capture.Kind:
-			return s.Workflow(), nil
-		case rollback.Kind:
-			return s.rollback.Workflow(), nil
-		}
-		return nil, fmt.Errorf("unknown kind of record %q", kind)
-	}
-	return services{capture.New(config), rollback.New(config), show}
+	captures, rollbacks := rollback.Services(config)
+	return services{captures, rollbacks, show}
 }
 
 // connect returns services on a connection of their own.
@@ -147,9 +141,12 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		return connection{}, err
 	}
 	decorated, boots := o.decorate(cloud), bootsOf(cloud)
-	return connection{boots: boots, group: groupOf(who), config: capture.Config{
+	identify := func(c cluster.Cluster) cluster.Cluster {
+		return capture.Identify(c, decorated, scaleSetsOf(boots, who, w.pools), time.Now)
+	}
+	return connection{boots: boots, group: groupOf(who), identify: identify, config: capture.Config{
 		Cloud:      decorated,
-		Cluster:    capture.Identify(c, decorated, scaleSetsOf(boots, who, w.pools), time.Now),
+		Cluster:    identify(c),
 		Journal:    c.Journals(),
 		Log:        o.log,
 		Now:        time.Now,

@@ -44,6 +44,12 @@ func flagGroups(path string) []flagGroup {
 			group("Stored evidence and boots", "keep max-evidence keep-boots max-boots boots-per-version"),
 			group("Server", "health-address metrics-address leader-elect"),
 		}
+	case "operator":
+		return []flagGroup{
+			group("Flags", "resource-group image max-runs"),
+			group("Ortet's pods and Leases", "image-pull-secret other-pools lease lease-duration"),
+			group("Server", "health-address metrics-address"),
+		}
 	case "admission":
 		return []flagGroup{
 			group("Flags", "pool tls-san listen api-server k3s-server ca print-ca-hash"),
@@ -59,7 +65,7 @@ func flagGroups(path string) []flagGroup {
 // commandGroups are those of the commands below the root, in the order of their help.
 func commandGroups() []flagGroup {
 	return []flagGroup{
-		{"Images", []string{"capture", "donors", "rollback", "rollout", "status", "versions", "watch"}},
+		{"Images", []string{"capture", "donors", "operator", "rollback", "rollout", "status", "versions", "watch"}},
 		{"New nodes", []string{"boot", "controller", "explain", "nodes"}},
 		{"Live nodes", []string{"config"}},
 		{"Joining", []string{"admission"}},

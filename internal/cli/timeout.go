@@ -35,7 +35,7 @@ var timeoutClasses = map[string]timeoutClass{
 	"config keygen": onlyReads, "config plan": onlyReads, "config status": onlyReads, "config validate": onlyReads,
 	"donors": onlyReads, "explain": onlyReads, "nodes": onlyReads, "status": onlyReads, "version": onlyReads, "versions": onlyReads,
 
-	"admission": runsOn, "controller": runsOn, "cluster proxy": runsOn, "cluster ssh": runsOn,
+	"admission": runsOn, "controller": runsOn, "operator": runsOn, "cluster proxy": runsOn, "cluster ssh": runsOn,
 }
 
 func timeoutClassOf(c *cobra.Command) timeoutClass { return timeoutClasses[commandPath(c)] }

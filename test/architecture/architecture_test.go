@@ -168,10 +168,10 @@ func TestPortsDoNotKnowAdapters(t *testing.T) {
 // Kubernetes' and Azure's SDKs stay in their adapters.
 func TestSDKsStayInAdapters(t *testing.T) {
 	allowed := map[string][]string{
-		"k8s.io/client-go":               {"internal/cluster/kube", "internal/boots/controller", "internal/admission/kube", "internal/cluster/clustertest", "azsim/hollow", "internal/nodeconfig/push", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
+		"k8s.io/client-go":               {"internal/cluster/kube", "internal/cluster/lead", "internal/operator/kube", "internal/boots/controller", "internal/admission/kube", "internal/cluster/clustertest", "azsim/hollow", "internal/nodeconfig/push", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
 		"k8s.io/kubectl":                 {"internal/cluster/kube"},
 		"k8s.io/kubelet":                 {"internal/nodeconfig/file"},
-		"sigs.k8s.io/controller-runtime": {"internal/boots/controller", "test", "hack", "bench"},
+		"sigs.k8s.io/controller-runtime": {"internal/boots/controller", "internal/operator", "test", "hack", "bench"},
 		"github.com/Azure/azure-sdk":     {"internal/azure", "azsim", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
 	}
 	for _, p := range list(t, nil, "./...") {

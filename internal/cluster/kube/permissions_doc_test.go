@@ -19,7 +19,7 @@ func TestRulesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(data)
-	for name, text := range map[string]string{"rules": rulesTable(), "rollout": shortTable(RolloutRules("")), "configuration": shortTable(ConfigurationRules(""))} {
+	for name, text := range map[string]string{"rules": rulesTable(), "rollout": shortTable(RolloutRules("")), "configuration": shortTable(ConfigurationRules("")), "operator": shortTable(OperatorRules())} {
 		head, rest, ok := strings.Cut(want, "<!-- "+name+" -->\n")
 		_, tail, end := strings.Cut(rest, "<!-- end -->")
 		if !ok || !end {

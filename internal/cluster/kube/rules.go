@@ -110,6 +110,15 @@ func RolloutRules(namespace string) []Rule {
 	}
 }
 
+// OperatorRules returns what ortet operator needs beside the Rules of its runs.
+func OperatorRules() []Rule {
+	return []Rule{
+		{Resource: "nodes", Verbs: []string{"watch"}, Why: "see the pools' Nodes without listing them for each"},
+		{Group: "ortet.io", Resource: "scalesetpools", Verbs: []string{"get", "list", "watch"}, Why: "what the pools shall be"},
+		{Group: "ortet.io", Resource: "scalesetpools/status", Verbs: []string{"patch", "update"}, Why: "report what is seen and done"},
+	}
+}
+
 // Accesses spells rules out, one for each verb and name: for Denied.
 func Accesses(rules []Rule) []cluster.Access {
 	var out []cluster.Access
