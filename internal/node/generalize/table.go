@@ -219,12 +219,14 @@ func Table() []Row {
 
 		// apt(8) "clean" and dnf's, tdnf's, zypper's and yum's "clean all" remove the same. The lists of
 		// apt go too: they are fetched whole as soon as a release changes, and are most of a cache.
-		{Group: groupCaches, Path: "/var/cache/apt/archives/*.deb", Action: Remove, Why: "packages that are installed; apt fetches them again, and they pile up with each generation"},
+		{Group: groupCaches, Path: "/var/cache/apt/archives/*.deb", Action: Remove,
+			Why: "packages that are installed; apt fetches them again, and they pile up with each generation"},
 		{Group: groupCaches, Path: "/var/cache/apt/archives/partial/*", Action: Remove, Why: "downloads that did not end"},
 		{Group: groupCaches, Path: "/var/cache/apt/*.bin", Action: Remove, Why: "made of the lists below; apt makes them again"},
-		{Group: groupCaches, Path: "/var/lib/apt/lists/*_*", Action: Remove, Why: "indexes of repositories, old on a clone, which has to run apt-get update before it installs a package in any case"},
+		{Group: groupCaches, Path: "/var/lib/apt/lists/*_*", Action: Remove,
+			Why: "indexes of repositories, old on a clone, which has to run apt-get update before it installs a package in any case"},
 		{Group: groupCaches, Path: "/var/lib/apt/lists/partial/*", Action: Remove, Why: "downloads that did not end"},
-		{Group: groupCaches, Path: "/var/cache/dnf/*", Action: Remove, Why: "packages and metadata of repositories; dnf fetches them again"},
+		{Group: groupCaches, Path: "/var/cache/dnf/*", Action: Remove, Why: "packages and indexes; dnf fetches them again"},
 		{Group: groupCaches, Path: "/var/cache/libdnf5/*", Action: Remove, Why: "as above, of dnf 5"},
 		{Group: groupCaches, Path: "/var/cache/yum/*", Action: Remove, Why: "as above, of yum"},
 		{Group: groupCaches, Path: "/var/cache/tdnf/*", Action: Remove, Why: "as above, of tdnf"},
