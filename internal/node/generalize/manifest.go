@@ -40,8 +40,8 @@ type manifest struct {
 // Manifest returns what is on a generalised disk, as it is kept: at most wire.MaxManifest bytes.
 func Manifest(t *tree.Tree) []byte {
 	m := manifest{t: t}
-	m.system()
 	m.Packages, m.NotRead = packages.Read(t)
+	m.system()
 	m.kernels()
 	m.Kubelet = m.program("kubelet", kubeletVersion, "kubelet", "kubernetes-kubelet", "kubernetes-node")
 	m.Containerd = m.program("containerd", containerdVersion, "containerd.io", "moby-containerd", "containerd", "containerd2")

@@ -97,12 +97,13 @@ func TestManifest(t *testing.T) {
 			"var/lib/rpm/rpmdb.sqlite":                    string(rpms),
 			"usr/lib/modules/6.6.64.2-9.azl3/modules.dep": "",
 		},
+		"nothing": {"x": ""},
 		"flatcar": {"etc/os-release": "ID=flatcar\nVERSION_ID=4081.2.0\nPRETTY_NAME=\"Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)\"\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &donor{t: t, dir: t.TempDir()}
 			d.write(files)
-			if name != "flatcar" {
+			if name != "flatcar" && name != "nothing" {
 				if err := os.Symlink("usr/lib", filepath.Join(d.dir, "lib")); err != nil {
 					t.Fatal(err)
 				}
