@@ -4,6 +4,10 @@ import (
 	"flag"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // donorOf is the node that an ask captures: the one that was raised last, if it raises one.
@@ -110,7 +114,7 @@ func TestFreshEnds(t *testing.T) {
 	without := func(change func(*Pool)) Pool { return with(func(p *Pool) { p.Machines = false; change(p) }) }
 	ask := Ask{Do: "capture", Fresh: true}
 	ends := func(exit int) []Ask { return []Ask{{Do: "capture", Fresh: true, Exit: exit, Once: true}} }
-	poll := "azure GET operation-of-PATCH-virtualMachineScaleSets/pool1"
+	poll, deletion := "azure GET operation-of-PATCH-virtualMachineScaleSets/pool1", "azure POST virtualMachineScaleSets/pool1/delete"
 	for _, s := range []Story{
 		{Name: "pool at zero", Seed: 1, Pool: Pool{Neighbour: 2, Versions: 3}, Asks: []Ask{ask}},
 		{Name: "pool at zero, never captured", Seed: 2, Pool: Pool{Neighbour: 2}, Asks: []Ask{ask}},
@@ -126,6 +130,13 @@ func TestFreshEnds(t *testing.T) {
 		{Name: "killed while it boots, and a rollback", Seed: 12, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "rollback"}}, Happen: []Event{{At: poll, N: 2, What: "kill after"}}},
 		{Name: "killed once it is up, and a named node", Seed: 13, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "capture"}}, Happen: []Event{{At: "azure PUT snapshots/snapshot_pool1", N: 1, What: "kill after"}}},
 		{Name: "killed once it is up, two days later", Seed: 14, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "wait", For: 2 * day}, ask}, Happen: []Event{{At: "kube POST ortet-system/pods", N: 1, What: "kill after"}}},
+		{Name: "autoscaler adds a node at the PATCH", Seed: 16, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at("azure PATCH virtualMachineScaleSets/pool1", 1, "autoscaler adds a node")},
+		{Name: "a read fails as the donor is up", Seed: 17, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Single: deletion, Happen: []Event{{At: "azure GET galleries/SIG_azsim", N: 2, What: "away for 20 minutes", For: 4 * time.Minute}}},
+		{Name: "two workbenches are lost", Seed: 19, Pool: without(func(p *Pool) { p.Instances = 6 }), Asks: []Ask{ask}, Single: deletion, Happen: []Event{
+			{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}, {At: "kube POST ortet-system/pods", N: 3, What: "instance stopped", Target: "workbench"}}},
+		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "preserve_hostname"},
+		{Name: "killed while it boots", Seed: 21, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at(poll, 2, "kill after")},
+		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "its disk holds credentials"},
 		{Name: "nodes that do not boot", Seed: 15, Pool: without(func(p *Pool) { p.Bad = "no boot" }), Asks: []Ask{{Do: "capture"}, {Do: "capture", Fresh: true, Again: true, Exit: 1, Once: true}}, Cannot: "the fresh donor did not come up: gate boot"},
 	} {
 		for _, s := range []Story{s, onFlexible(s)} {
@@ -136,5 +147,73 @@ func TestFreshEnds(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A donor that has no room in the quota is not raised. A canary that a pool's capture adds by itself is left out instead.
+func TestFreshQuota(t *testing.T) {
+	for name, c := range map[string]struct {
+		cores  int
+		ask    Ask
+		canary bool // is made
+		exit   int
+	}{
+		"none left":                     {8, Ask{Do: "capture", Fresh: true}, false, workflow.ExitRefused},
+		"room for the donor":            {10, Ask{Do: "capture", Fresh: true}, false, workflow.ExitDone},
+		"a canary that is asked for":    {12, Ask{Do: "capture", Fresh: true, Canary: 2}, false, workflow.ExitRefused},
+		"a canary where it is possible": {12, Ask{Do: "capture", Fresh: true, Canary: 2, Auto: true}, false, workflow.ExitDone},
+		"room for all":                  {14, Ask{Do: "capture", Fresh: true, Canary: 2}, true, workflow.ExitDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Machines = false })}) // four machines of two cores
+				defer w.close()
+				w.azure.Quota = map[string]int{"cores": c.cores}
+				p, err := w.start(c.ask)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-p.done
+				made := strings.Contains(strings.Join(w.lines, "\n"), putCanary)
+				if p.code() != c.exit || made != c.canary || c.exit == workflow.ExitRefused && (!workflow.RefusedFor(p.err, "FreshQuota") || p.changes.Load() > 0) {
+					t.Errorf("exit %d, want %d; a canary is made: %t: %v", p.code(), c.exit, made, p.err)
+				}
+			})
+		})
+	}
+}
+
+// The donor is none of the nodes that a capture adds, and the capacity is what there was and those.
+func TestFreshGrows(t *testing.T) {
+	for _, flexible := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Machines, p.Flexible = false, flexible })})
+			defer w.close()
+			show := func(when string) {
+				var ids []string
+				for _, i := range w.instancesOf("") {
+					ids = append(ids, i.name)
+				}
+				t.Logf("%s: capacity %d, instances %s", when, w.modelNow().capacity, strings.Join(ids, ", "))
+			}
+			show("before")
+			p, err := w.start(Ask{Do: "capture", Fresh: true, Canary: 2, Grow: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4 * time.Minute)
+			show("while the donor is up")
+			<-p.done
+			show("after")
+			for _, n := range p.capture.NewNodes {
+				t.Logf("new node %s, Ready: %t", n.Node, n.Ready)
+				if n.Node == p.capture.Donor || !n.Ready {
+					t.Errorf("%+v is no new node", n)
+				}
+			}
+			if now := w.modelNow().capacity; p.err != nil || now != 6 || len(p.capture.NewNodes) != 2 || len(w.instancesOf("")) != 6 {
+				t.Errorf("capacity %d, want 6; %d new nodes; %v", now, len(p.capture.NewNodes), p.err)
+			}
+		})
 	}
 }

@@ -81,6 +81,12 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 					w.fresh = append(w.fresh, node)
 				}
 			})
+			for _, c := range before.Status.Conditions {
+				if since := time.Since(c.LastTransitionTime.Time); c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue &&
+					!before.Spec.Unschedulable && before.Annotations[fleet.AnnotationFresh] == "" && w.happened == 0 && !w.story.Pool.Surplus && since > 5*time.Second {
+					w.broken(25, "%s takes its fresh donor %s out of service %s after it was Ready", p.name, node, since)
+				}
+			}
 		}
 		if after.Annotations[fleet.AnnotationWorkbench] != "" {
 			w.locked(func() { w.workbenches[node] = true })

@@ -40,7 +40,7 @@ func (c *captures) see(old, n *corev1.Node) {
 		if old != nil && old.UID == n.UID && !marked(old) {
 			e.before = boot
 		}
-		if boot != e.before {
+		if boot != e.before || raised(n) {
 			e.boot = boot
 		}
 	case !known || boot == e.boot || boot == e.before:

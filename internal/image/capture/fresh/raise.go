@@ -123,7 +123,7 @@ func (r *Raising) observe(ctx context.Context, p *workflow.Pass) (x prove.Clone,
 		if s.instances, err = r.list(ctx); err != nil {
 			return x, err
 		}
-		s.listed = r.Now()
+		s.listed, s.unsure = r.Now(), false
 	}
 	at, err := r.choose(ctx, p, s.instances, r.Set.Last)
 	if err != nil || at < 0 {
