@@ -26,7 +26,7 @@ func flagGroups(path string) []flagGroup {
 	switch path {
 	case "capture":
 		return []flagGroup{
-			group("Flags", "image dry-run pool all resource-group online publish-only abandon"),
+			group("Flags", "image dry-run pool all fresh resource-group online publish-only abandon"),
 			group("Drain and stop", "deallocate force grace-period"),
 			group("Image version", "again history replicas shallow exclude-from-latest"),
 			group("Bootstrap and secrets", "bootstrap accept-pool-credentials accept-secret remove-secrets scan-images"),

@@ -96,6 +96,10 @@ func FindDefinition(all []fleet.Definition, id fleet.ResourceID) *fleet.Definiti
 func ChooseDefinition(o Observed) (id fleet.ResourceID, d *fleet.Definition, why string) {
 	first, own := DefinitionOf(o.Pool.ID), DefinitionsOf(o.Pool.ID, o.Definitions)
 	d = FindDefinition(own, first)
+	if o.Donor == nil {
+		first = cmp.Or(NamedDefinition(o.Pool.ID, o.Pool.Model.Image), first)
+		return first, FindDefinition(own, first), ""
+	}
 	if o.Disk == nil || o.Instance == nil {
 		return first, d, ""
 	}
