@@ -27,6 +27,14 @@ func IsRuleName(name string) bool {
 	return slices.ContainsFunc(ruleNames, func(own string) bool { return strings.EqualFold(own, name) })
 }
 
+// tailnet checks that a server in a tailnet has the programs for it.
+func (p parser) tailnet(s *Spec) {
+	if s.Access.Tailscale != nil && s.Artifacts.Tailscale == nil {
+		p.At("spec.access.tailscale", "needs Tailscale's programs; "+
+			"add spec.artifacts.tailscale, the block that ortet cluster artifacts --tailscale FILE prints")
+	}
+}
+
 // accessRules checks the rules that a security group gets besides Ortet's own.
 func (p parser) accessRules(s *Spec) {
 	names, priorities := map[string]bool{}, map[string]bool{}

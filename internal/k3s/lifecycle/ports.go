@@ -76,15 +76,16 @@ func (m *Manager) closePorts(ctx context.Context, behind bool) (note string, err
 
 // dialServer connects to the server's port of SSH, if this computer is among its sources.
 func (m *Manager) dialServer(ctx context.Context, c *clock, former []string) error {
-	all, err := m.Endpoints(ctx)
-	i := slices.IndexFunc(all, func(e Endpoint) bool { return e.Name == "ssh" })
-	if err != nil || m.Dial == nil || i < 0 || !slices.Contains(all[i].Open, k3s.Any) && (len(m.OwnAddresses) == 0 || len(m.shutOut("ssh", m.Cluster.Spec.Access.SSH)) > 0) {
+	e, err := m.Entrance(ctx)
+	sources := m.Cluster.Spec.Access.SSH
+	among := slices.Contains(sources, k3s.Any) || len(m.OwnAddresses) > 0 && len(m.shutOut("ssh", sources)) == 0
+	if err != nil || m.Dial == nil || e == nil || len(e.Ways) == 0 || !among {
 		return err
 	}
-	address, deadline := net.JoinHostPort(all[i].Address, m.sshPort()), m.Now().Add(dialFor)
+	address, deadline := net.JoinHostPort(e.Ways[len(e.Ways)-1].Address, m.sshPort()), m.Now().Add(dialFor)
 	c.report(workflow.EventProgress, "connecting to "+address)
 	return m.poll(ctx, func() (bool, error) {
-		err := m.Dial(ctx, address)
+		err := m.Dial(ctx, address, e.HostKey)
 		if err == nil || ctx.Err() != nil || m.Now().Before(deadline) {
 			return err == nil, ctx.Err()
 		}

@@ -20,6 +20,8 @@ type UpOptions struct {
 	NoWait bool
 	// Prune deletes the scale sets of pools that are not in cluster.yaml.
 	Prune bool
+	// Login gives the key of a login to the tailnet to the server; nil leaves the login as it is.
+	Login func(context.Context) error
 
 	replace bool // the server's VM
 }
@@ -121,7 +123,14 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true
-	note, err := m.closePorts(ctx, unread != nil || len(behind) > 0)
+	note, err := m.joinTailnet(ctx, options.Login)
+	if err != nil {
+		return r, interrupted(ctx, "tailnet", "the server is ready; the same command logs it in", err)
+	}
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	note, err = m.closePorts(ctx, unread != nil || len(behind) > 0)
 	if err != nil {
 		return r, interrupted(ctx, "access", "the server is ready; the same command closes the former port of SSH", err)
 	}
