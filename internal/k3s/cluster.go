@@ -179,11 +179,19 @@ type Access struct {
 	API      []string `json:"api,omitempty"`     // sources for port 6443; default those of ssh
 	Ingress  []string `json:"ingress,omitempty"` // sources for ports 80 and 443; default none
 	Fail2ban bool     `json:"fail2ban,omitempty"`
+	// PublicAddress of the server is Static (default) or None.
+	PublicAddress string `json:"publicAddress,omitempty"`
 	// Tailscale has the server in a tailnet; nil has it in none.
 	Tailscale *Tailscale `json:"tailscale,omitempty"`
 	// Rules are in the security groups besides those above.
 	Rules []AccessRule `json:"rules,omitempty"`
 }
+
+// Values of Access.PublicAddress.
+const (
+	Static = "static"
+	None   = "none"
+)
 
 // Tailscale is how the server is in a tailnet, by which operators reach it.
 type Tailscale struct {

@@ -115,7 +115,7 @@ func read(ctx context.Context, arm azure.Resources, id fleet.ResourceID) (s Serv
 	}
 	err = arm.Get(ctx, id.Group()+fleet.ResourceID("/providers/Microsoft.Network/publicIPAddresses/"+recipe.ServerName), networkVersion, &public)
 	s.Address, s.FQDN = public.Properties.IPAddress, public.Properties.DNSSettings.FQDN
-	return s, err
+	return s, fleet.IgnoreNotFound(err)
 }
 
 var (

@@ -109,6 +109,7 @@ var edits = map[string]struct {
 	"spec.access.api":                   {added: `["own", "192.0.2.128/25"]`, changed: `["own", "any"]`},
 	"spec.access.ingress":               {added: `["any"]`, changed: `["cloudflare"]`},
 	"spec.access.fail2ban":              {added: `true`},
+	"spec.access.publicAddress":         {added: `"none"`, with: map[string]string{"spec.access.ssh": `["10.0.0.0/8"]`, "spec.access.api": `["10.0.0.0/8"]`}},
 	"spec.access.tailscale.hostname":    {added: `"a"`, changed: `"b"`, with: map[string]string{"spec.artifacts.tailscale": tailnetArtifact}},
 	"spec.access.tailscale.tags":        {added: `["tag:a"]`, changed: `["tag:b"]`, with: map[string]string{"spec.artifacts.tailscale": tailnetArtifact}},
 	"spec.access.tailscale.loginServer": {added: `"https://a.example"`, changed: `"https://b.example"`, with: map[string]string{"spec.artifacts.tailscale": tailnetArtifact}},
@@ -213,6 +214,7 @@ func (x *site) reached(machines *machines) map[string]string {
 	for _, group := range []string{"servers", "agents"} {
 		read(lifecycle.ReachNetwork, computeGroup+"/providers/Microsoft.Network/networkSecurityGroups/"+group, "name", "sourceAddressPrefixes", "destinationPortRanges", "priority")
 	}
+	read(lifecycle.ReachNetwork, computeGroup+"/providers/Microsoft.Network/publicIPAddresses/server", "ipAddress")
 	read(lifecycle.ReachStorage, storageGroup+"/providers/Microsoft.Storage/storageAccounts/demo1234567/fileServices/default/shares", "name")
 	for _, id := range []string{pool, morePool} {
 		read(lifecycle.ReachPool, id, "capacity", "min", "max", "rules", "size", "sku", "diskSizeGB", "storageAccountType", "imageReference")
@@ -374,7 +376,9 @@ func (x *site) compare(field, step, text string, before map[string]string, m *ma
 		}
 		after = x.reached(m)
 	}
-	if p, err := x.manager(text).Plan(x.ctx); err != nil || len(p.Fields) > 0 {
+	if p, err := x.manager(text).Plan(x.ctx); err != nil {
+		x.Fatalf("%s %s: plan after up: %v", field, step, err)
+	} else if len(p.Fields) > 0 {
 		x.Errorf("%s %s: plan after up: %v %+v", field, step, err, p.Fields)
 	}
 	return after

@@ -145,8 +145,9 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	if o.replace && !o.server.is("Deleting") && !m.stateStays(o) {
 		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", anotherCluster)
 	}
-	if o.serverStays() && m.Cluster.Spec.Access.Tailscale != nil && recipe.AppliedSetting(o.server.Tags[recipe.TagApplied], "tailnet") == "" {
-		p.add("RecipeTooOld", m.serverID(), "server was made by an earlier version of ortet, whose boot program cannot join a tailnet",
+	if o.serverStays() && (m.Cluster.Spec.Access.Tailscale != nil || m.withoutAddress()) &&
+		recipe.AppliedSetting(o.server.Tags[recipe.TagApplied], "tailnet") == "" {
+		p.add("RecipeTooOld", m.serverID(), "server was made by an earlier version of ortet: it needs its public address and joins no tailnet",
 			"ortet cluster replace server makes it again with this cluster.yaml, on the same state")
 	}
 	if o.serverStays() || len(o.sets) > 0 {

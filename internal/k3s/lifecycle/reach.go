@@ -99,6 +99,8 @@ func Reaches() []Reach {
 		{"spec.access.api", []Effect{network}},
 		{"spec.access.ingress", []Effect{network}},
 		{"spec.access.fail2ban", []Effect{server("")}},
+		{"spec.access.publicAddress", []Effect{{Reaches: ReachNetwork, When: byUp + ", after another way to the server was checked",
+			Loses: "public address and its name, given back to Azure"}}},
 		{"spec.access.tailscale.hostname", []Effect{server(restart)}},
 		{"spec.access.tailscale.tags", []Effect{{Reaches: ReachServer, When: "with the next login", Then: login}}},
 		{"spec.access.tailscale.loginServer", []Effect{{Reaches: ReachServer, When: "with the next login", Then: login}}},

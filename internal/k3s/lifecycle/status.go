@@ -82,7 +82,7 @@ type StorageStatus struct {
 // An Endpoint is a port of the server that is open.
 type Endpoint struct {
 	Name    string   `json:"name"`    // ssh, api, http, https
-	Address string   `json:"address"` // public
+	Address string   `json:"address"` // public, or without one that of the tailnet or of the network
 	FQDN    string   `json:"fqdn,omitempty"`
 	Port    int      `json:"port"`
 	Open    []string `json:"open"` // to whom: ranges, or the names in cluster.yaml
@@ -192,11 +192,10 @@ func (m *Manager) Endpoints(ctx context.Context) ([]Endpoint, error) {
 
 func (m *Manager) endpoints(ctx context.Context, r *reads) []Endpoint {
 	all := []Endpoint{}
-	a := m.publicAddress(ctx, r)
+	access, a := m.Cluster.Spec.Access, m.publicAddress(ctx, r)
 	if a == nil {
-		return all
+		return m.privateEndpoints(ctx, r)
 	}
-	access := m.Cluster.Spec.Access
 	for _, e := range []Endpoint{{Name: "ssh", Port: access.SSHPort, Open: access.SSH}, {Name: "api", Port: 6443, Open: access.API},
 		{Name: "http", Port: 80, Open: access.Ingress}, {Name: "https", Port: 443, Open: access.Ingress}} {
 		if len(e.Open) > 0 {

@@ -102,6 +102,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		if former := m.formerPorts(o, k3s.ToServers); len(former) > 0 {
 			r.Notes = append(r.Notes, "port "+strings.Join(former, ", ")+" of SSH stays open: run ortet cluster up without --no-wait to close it")
 		}
+		if m.withoutAddress() && (o.nic == nil || o.nic.hasAddress()) {
+			r.Notes = append(r.Notes, "the server keeps its public address: run ortet cluster up without --no-wait to give it up")
+		}
 		return r, nil
 	}
 	agents, unread := m.agents(ctx, o)
@@ -136,6 +139,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	}
 	if note != "" {
 		r.Notes = append(r.Notes, note)
+	}
+	if err := m.closeFormerWay(ctx); err != nil {
+		return r, interrupted(ctx, "access", "the server is ready; the same command closes the former way to it", err)
 	}
 	if o.restore != "" {
 		if err := m.endRestore(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -12,6 +13,7 @@ import (
 // Values of Way.Via.
 const (
 	ViaTailnet = "tailnet"
+	ViaPrivate = "private address"
 	ViaPublic  = "public address"
 )
 
@@ -41,14 +43,17 @@ func (m *Manager) Entrance(ctx context.Context) (*Entrance, error) {
 	if t := m.tailnet(vm); t != nil && t.Address != "" {
 		e.Ways = append(e.Ways, Way{Via: ViaTailnet, Address: t.Address})
 	}
+	if m.withoutAddress() && len(k3s.PrivateRanges(m.Cluster.Spec.Access.SSH)) > 0 {
+		private, err := recipe.ServerAddress(m.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		e.Ways = append(e.Ways, Way{Via: ViaPrivate, Address: private})
+	}
 	if address != nil && address.Properties.IPAddress != "" {
 		e.Ways = append(e.Ways, Way{ViaPublic, address.Properties.IPAddress, address.Properties.DNSSettings.FQDN})
 	}
 	return e, nil
-}
-
-func (m *Manager) publicAddress(ctx context.Context, r *reads) *resource {
-	return r.get(ctx, m.in(RoleCompute, "Microsoft.Network/publicIPAddresses", recipe.ServerName), networkVersion)
 }
 
 // A TailnetStatus is the server in its tailnet, as it reported.
@@ -116,4 +121,30 @@ func (m *Manager) joinTailnet(ctx context.Context, login func(context.Context) e
 		return err == nil && (note == "" || login == nil || m.Now().After(deadline)), err
 	})
 	return note, err
+}
+
+// privateEndpoints are the open ports of a server without a public address.
+func (m *Manager) privateEndpoints(ctx context.Context, r *reads) []Endpoint {
+	all := []Endpoint{}
+	if r.err != nil || !m.withoutAddress() {
+		return all
+	}
+	e, err := m.Entrance(ctx)
+	if r.err = err; err != nil || e == nil {
+		return all
+	}
+	a := m.Cluster.Spec.Access
+	for _, way := range e.Ways {
+		for _, p := range []struct {
+			name string
+			port int
+			from []string
+		}{{"ssh", a.SSHPort, a.SSH}, {"api", 6443, a.API}} {
+			if p.from = k3s.PrivateRanges(p.from); way.Via == ViaTailnet {
+				p.from = []string{ViaTailnet}
+			}
+			all = append(all, Endpoint{Name: p.name, Address: way.Address, Port: p.port, Open: p.from})
+		}
+	}
+	return all
 }

@@ -87,6 +87,12 @@ type Facts struct {
 	// SSHPorts are the ports that the rules of SSH open now, by security group. A deployment
 	// opens them too, since machines listen on a new port only later.
 	SSHPorts map[string][]string
+	// NoPublicAddress says that the server has given its public address up: the template has
+	// neither an address nor rules of sources in the internet.
+	NoPublicAddress bool
+	// Sources are the ranges that the rules of access have now, by "ssh", "api" and "ingress",
+	// which stay open until the server's other way was checked.
+	Sources map[string][]string
 	// Live are the pools' scale sets that exist, by name.
 	Live map[string]Live
 	// Applied is the record of the last deployment that succeeded, or nil.
