@@ -166,7 +166,10 @@ class Machine:
             self.settings = json.load(f)
         self.machine = self.settings
         self.server = self.settings["role"] == "server"
-        self.cloud = self.digest = self.damage = self.tailnet = None
+        self.cloud = self.digest = self.damage = None
+        if self.server:  # agents have no such file
+            import tailnet
+            self.tailnet = tailnet.Tailnet(ROOT, run)
         self.said = self.published = self.unpublished = self.unlabelled = None
 
     def metadata(self):
@@ -189,9 +192,6 @@ class Machine:
     def load(self):
         s, self.digest = self.read_settings()
         self.settings = dict(s, **self.machine)
-        if not self.tailnet:  # agents have no such file
-            import tailnet
-            self.tailnet = tailnet.Tailnet(ROOT, run)
 
     def discover(self):
         """Learns subscription, group and endpoints."""
