@@ -59,6 +59,7 @@ ScaleSetPools decides what the images of these scale sets are.`,
 	p.StringVar(&f.lease, "lease", operatorLease, "`NAME` of the Lease by which one of several replicas is chosen")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "listen `ADDRESS` for metrics; 0 disables it")
 	p.StringVar(&f.health, "health-address", ":8081", "listen `ADDRESS` for /healthz and /readyz; 0 disables it")
+	c.AddCommand(newOperatorExport(o))
 	return c
 }
 
