@@ -342,6 +342,9 @@ func TestOperatorWaitsForOthers(t *testing.T) {
 		if !w.await(p) || p.code() != 0 {
 			t.Fatalf("the person's capture ends with %v", p.err)
 		}
+		if len(w.objects.events) > 0 {
+			t.Errorf("beside it the operator ran %q", w.objects.events)
+		}
 		w.until("watched", time.Hour, runs("watch"))
 		if name := w.live(); name != p.capture.Version.Name() {
 			t.Errorf("the model names %s", name)
