@@ -62,8 +62,10 @@ ScaleSetPools decides what the images of these scale sets are.`,
 	p.StringVar(&f.lease, "lease", operatorLease, "`NAME` of the Lease by which one of several replicas is chosen")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "listen `ADDRESS` for metrics; 0 disables it")
 	p.StringVar(&f.health, "health-address", ":8081", "listen `ADDRESS` for /healthz and /readyz; 0 disables it")
-	p.StringVar(&f.notify.URL, "notify", "", "`URL` that is posted what happens to pools, as JSON; https, or http of a loopback address")
-	p.StringVar(&f.notify.SecretFile, "notify-secret-file", "", "`FILE` with the key by which requests to --notify are signed, at least 16 bytes")
+	p.StringVar(&f.notify.URL, "notify", "",
+		"`URL` that is posted what happens to pools, as JSON; https, or http of a loopback address")
+	p.StringVar(&f.notify.SecretFile, "notify-secret-file", "",
+		"`FILE` with the key by which requests to --notify are signed, at least 16 bytes")
 	c.AddCommand(newOperatorExport(o))
 	return c
 }

@@ -19,12 +19,13 @@ func newOperatorExport(o *options) *cobra.Command {
 	var groups []string
 	c := &cobra.Command{
 		Use:   "export VALUES|-",
-		Short: "Print the ScaleSetPools that values of the chart vmss-prototype ask for",
+		Short: "Print ScaleSetPools for values of the chart vmss-prototype",
 		Long: `export prints a ScaleSetPool for each pool that the CronJob of the chart
 vmss-prototype captures with these values: what the CronJob does, the operator does
 then. It changes nothing.
 
-VALUES is a file with values of the chart, "-" is standard input. Values that are
+VALUES is a file with values of the chart, "-" is standard input: what
+helm get values RELEASE -o yaml prints. Values that are
 not in it are the chart's defaults. What an object cannot say is in comments, with
 the value of the chart ortet that says it, or is refused if the operator would do
 something else than the CronJob.
@@ -32,8 +33,8 @@ something else than the CronJob.
 Pools are found as ortet capture --all and --pool NAME find them: the scale sets,
 as Azure shows them, of the cluster's Nodes. kamino.targetVMSS with an ARM id needs
 neither Azure nor a cluster. Objects of a Job that runs once are suspended.`,
-		Example: `  helm get values RELEASE -o yaml | ortet operator export -
-  ortet operator export values.yaml > pools.yaml`,
+		Example: `  ortet operator export values.yaml
+  ortet operator export -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("name one file with values of the chart vmss-prototype, or - for standard input")
@@ -42,7 +43,8 @@ neither Azure nor a cluster. Objects of a Job that runs once are suspended.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return o.exportValues(cmd.Context(), args[0], groups) },
 	}
-	c.Flags().StringArrayVar(&groups, "resource-group", nil, "ARM `ID` of a resource group in which pools are found, beside that of azure.json or AZURE_RESOURCE_GROUP and ortet.auto.resourceGroups; repeatable")
+	c.Flags().StringArrayVar(&groups, "resource-group", nil,
+		"ARM `ID` of a resource group in which pools are found, beside those of the values and of azure.json; repeatable")
 	return c
 }
 
@@ -77,7 +79,7 @@ func (o *options) exported(ctx context.Context, values *export.Values, groups []
 	if strings.HasPrefix(target, "/") {
 		return []fleet.ResourceID{fleet.ResourceID(target)}, nil, nil
 	}
-	s := poolSelection{groups: append(append([]string{}, groups...), values.ResourceGroups()...), all: target == export.All}
+	s := poolSelection{groups: slices.Concat([]string{}, groups, values.ResourceGroups()), all: target == export.All}
 	s.policyFlags()
 	if !s.all {
 		s.pools = []string{target}
@@ -112,7 +114,8 @@ func writeExport(w io.Writer, values *export.Values, pools []fleet.ResourceID, c
 		paragraph(w, resultWidth, "# ", "#   ", noPools)
 		return nil
 	}
-	paragraph(w, resultWidth, "# ", "# ", "The operator has to be in namespace "+values.Ortet.Namespace+", where the journals and Leases of these pools are. Values of the chart ortet for it:")
+	paragraph(w, resultWidth, "# ", "# ", "The operator has to be in namespace "+values.Ortet.Namespace+
+		", where the journals and Leases of these pools are. Values of the chart ortet for it:")
 	for line := range strings.Lines(string(settings)) {
 		fmt.Fprint(w, "#   "+line)
 	}

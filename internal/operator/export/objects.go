@@ -60,8 +60,11 @@ func (v *Values) spec() (s v1alpha1.ScaleSetPoolSpec) {
 	}
 	length := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	s.Suspend = v.suspended() != ""
-	s.Donors = v1alpha1.DonorsSpec{PatchAnnotation: k.Auto.LastPatchAnnotation, RebootAnnotation: k.Auto.PendingRebootAnnotation, MinReady: length(v.minReady),
-		MinCandidates: k.Auto.MinimumCandidates, IgnoreNodes: unique(o.Auto.IgnoreNodes), IgnoreAnnotations: unique(o.Auto.IgnoreAnnotations), SkipRules: unique(o.Auto.SkipRules)}
+	s.Donors = v1alpha1.DonorsSpec{
+		PatchAnnotation: k.Auto.LastPatchAnnotation, RebootAnnotation: k.Auto.PendingRebootAnnotation,
+		MinReady: length(v.minReady), MinCandidates: k.Auto.MinimumCandidates, SkipRules: unique(o.Auto.SkipRules),
+		IgnoreNodes: unique(o.Auto.IgnoreNodes), IgnoreAnnotations: unique(o.Auto.IgnoreAnnotations),
+	}
 	s.Canary = v1alpha1.CanarySpec{Clones: 2, Soak: length(2 * time.Minute)} // as ortet capture --pool, where they can be made
 	if o.Canary != nil {
 		s.Canary.Clones, s.Canary.Required = *o.Canary, *o.Canary > 0
@@ -70,10 +73,13 @@ func (v *Values) spec() (s v1alpha1.ScaleSetPoolSpec) {
 	if grace == 0 { // as ortet capture
 		grace = 5 * time.Minute
 	}
-	s.Capture = &v1alpha1.CaptureSpec{Schedule: v1alpha1.Schedule(k.Auto.CronJob.Schedule), TimeZone: v1alpha1.TimeZone(o.Auto.TimeZone), Window: length(v.window),
-		MaxImageAge: length(v.imageLimit), Bootstrap: v1alpha1.Bootstrap(title(o.Bootstrap)), History: k.ImageHistory, Replicas: o.Replicas, Online: o.Online, Deallocate: o.Deallocate,
-		GracePeriod: length(grace), ForceDrain: k.Drain.Force, AcceptPoolCredentials: o.AcceptPoolCredentials, AcceptSecrets: unique(o.AcceptSecrets), RemoveSecrets: o.RemoveSecrets,
-		ScanImages: o.ScanImages, Extensions: v1alpha1.ExtensionsSpec{Delete: v1alpha1.Deleted(title(o.Extensions))}}
+	s.Capture = &v1alpha1.CaptureSpec{
+		Schedule: v1alpha1.Schedule(k.Auto.CronJob.Schedule), TimeZone: v1alpha1.TimeZone(o.Auto.TimeZone), Window: length(v.window),
+		MaxImageAge: length(v.imageLimit), Bootstrap: v1alpha1.Bootstrap(title(o.Bootstrap)), History: k.ImageHistory, Replicas: o.Replicas,
+		Online: o.Online, Deallocate: o.Deallocate, GracePeriod: length(grace), ForceDrain: k.Drain.Force,
+		AcceptPoolCredentials: o.AcceptPoolCredentials, AcceptSecrets: unique(o.AcceptSecrets), RemoveSecrets: o.RemoveSecrets,
+		ScanImages: o.ScanImages, Extensions: v1alpha1.ExtensionsSpec{Delete: v1alpha1.Deleted(title(o.Extensions))},
+	}
 	if o.Extensions != "none" {
 		s.Capture.Extensions.Keep = unique(o.KeepExtensions)
 	}
@@ -153,11 +159,16 @@ var elsewhere = []struct {
 	keys []string
 	text string
 }{
-	{[]string{"global", "kamino.name", "kamino.labels", "kamino.jobTtl", "ortet.auto.successfulJobsHistoryLimit", "ortet.auto.failedJobsHistoryLimit"}, "of Jobs; the operator makes none"},
+	{[]string{
+		"global", "kamino.name", "kamino.labels", "kamino.jobTtl",
+		"ortet.auto.successfulJobsHistoryLimit", "ortet.auto.failedJobsHistoryLimit",
+	}, "of Jobs; the operator makes none"},
 	{[]string{"ortet.auto.deadlineSeconds"}, "of Jobs; the steps of the operator's runs have time limits of their own"},
 	{[]string{"kamino.scheduleOnControlPlane"}, "see nodeSelector and tolerations of the chart ortet"},
-	{[]string{"kamino.container.imageRegistry", "kamino.container.imageRepository", "kamino.container.imageTag", "kamino.container.imageHash", "kamino.container.pullByHash", "ortet.image"},
-		"see image.repository, image.tag and image.digest of the chart ortet: the operator's own image prepares disks too (--image)"},
+	{[]string{
+		"kamino.container.imageRegistry", "kamino.container.imageRepository", "kamino.container.imageTag",
+		"kamino.container.imageHash", "kamino.container.pullByHash", "ortet.image",
+	}, "see image.repository, image.tag and image.digest of the chart ortet: the operator's own image prepares disks too (--image)"},
 	{[]string{"ortet.pools", "ortet.earlierSecrets"}, "of the Job's account; the operator's reads each Secret of its namespace"},
 	{[]string{"ortet.policy"}, "of the Job's account; the chart ortet always makes the operator's policies"},
 }

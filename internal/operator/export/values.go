@@ -170,34 +170,47 @@ func duration(text string) (time.Duration, error) {
 	return time.Duration(d), err
 }
 
-const day = 24 * time.Hour
+const (
+	day  = 24 * time.Hour
+	year = 365 * day
+)
 
 // check refuses what no object can say without another behaviour, and reads durations.
 func (v *Values) check(p *yamlfile.Parser) {
-	refuse := func(unless bool, field, cause string) {
-		if !unless {
-			p.At(field, cause)
+	wants := func(holds bool, field, otherwise string) {
+		if !holds {
+			p.At(field, otherwise)
 		}
 	}
 	k, o := &v.Kamino, &v.Ortet
-	refuse(k.TargetNode == "", "kamino.targetNode", "is one node, and a ScaleSetPool has rules choose it; delete the line, and set kamino.targetVMSS")
-	refuse(k.TargetVMSS != "" || !k.Auto.CronJob.Enabled, "kamino.auto.cronjob.enabled", "needs kamino.targetVMSS; set it to a scale set, or to "+All)
+	wants(k.TargetNode == "", "kamino.targetNode",
+		"is one node, and a ScaleSetPool has rules choose it; delete the line, and set kamino.targetVMSS")
+	wants(k.TargetVMSS != "" || !k.Auto.CronJob.Enabled, "kamino.auto.cronjob.enabled",
+		"needs kamino.targetVMSS; set it to a scale set, or to "+All)
 	if k.TargetVMSS == "" {
 		return // the Job shows the status: of the rest nothing has an effect
 	}
-	refuse(k.NewUpdatedNodes == 0, "kamino.newUpdatedNodes", "adds nodes, which the operator never does; set 0: the canary's clones show that nodes of the image come up")
-	refuse(!o.PublishOnly, "ortet.publishOnly", "leaves the model as it is, and the operator changes it; keep the CronJob for these pools")
-	refuse(!o.Again, "ortet.again", "is for kamino.targetNode; delete the line")
-	refuse(o.Workbench == "", "ortet.workbench", "is one node, and the operator chooses a suitable one for each pool; delete the line")
-	refuse(o.CanaryTest.ConfigMap == "", "ortet.canaryTest.configMap", "is a test that the operator cannot run; delete ortet.canaryTest to have clones pass the gates alone, or keep the CronJob for these pools")
-	refuse(o.CanaryTest.Namespace == "", "ortet.canaryTest.namespace", "is where that test runs; delete ortet.canaryTest")
-	refuse(!o.Online || !o.Deallocate, "ortet.deallocate", "stops the donor, and ortet.online leaves it in service; delete one of them")
-	refuse(o.Watch != "" || len(o.RestoreLearned) == 0, "ortet.restoreLearned", "is for the rollback of a watch; set ortet.watch too")
+	wants(k.NewUpdatedNodes == 0, "kamino.newUpdatedNodes",
+		"adds nodes, which the operator never does; set 0: the canary's clones show that nodes of the image come up")
+	wants(!o.PublishOnly, "ortet.publishOnly",
+		"leaves the model as it is, and the operator changes it; keep the CronJob for these pools")
+	wants(!o.Again, "ortet.again", "is for kamino.targetNode; delete the line")
+	wants(o.Workbench == "", "ortet.workbench",
+		"is one node, and the operator chooses a suitable one for each pool; delete the line")
+	wants(o.CanaryTest.ConfigMap == "", "ortet.canaryTest.configMap", "is a test that the operator cannot run; "+
+		"delete ortet.canaryTest to have clones pass the gates alone, or keep the CronJob for these pools")
+	wants(o.CanaryTest.Namespace == "", "ortet.canaryTest.namespace", "is where that test runs; delete ortet.canaryTest")
+	wants(!o.Online || !o.Deallocate, "ortet.deallocate",
+		"stops the donor, and ortet.online leaves it in service; delete one of them")
+	wants(o.Watch != "" || len(o.RestoreLearned) == 0, "ortet.restoreLearned",
+		"is for the rollback of a watch; set ortet.watch too")
 
-	refuse(k.Auto.MaximumImageAge > 0 || k.Auto.LastPatchAnnotation != "", "kamino.auto.maximumImageAge",
-		"is 0, and without kamino.auto.lastPatchAnnotation no second image is ever due, which a ScaleSetPool cannot say; set one of them, such as maximumImageAge to 14 days")
 	v.imageLimit = time.Duration(k.Auto.MaximumImageAge) * day
-	refuse(k.Auto.MaximumImageAge <= 365, "kamino.auto.maximumImageAge", fmt.Sprintf("is %d days, and a ScaleSetPool has at most 365; set 365 or less", k.Auto.MaximumImageAge))
+	wants(k.Auto.MaximumImageAge > 0 || k.Auto.LastPatchAnnotation != "", "kamino.auto.maximumImageAge",
+		"is 0, and without kamino.auto.lastPatchAnnotation no second image is ever due, which a ScaleSetPool cannot say; "+
+			"set one of them, such as maximumImageAge to 14 days")
+	wants(v.imageLimit <= year, "kamino.auto.maximumImageAge",
+		fmt.Sprintf("is %d days, and a ScaleSetPool has at most 365; set 365 or less", k.Auto.MaximumImageAge))
 
 	var err error
 	switch ready := k.Auto.MinimumReadyTime.(type) {
@@ -208,10 +221,12 @@ func (v *Values) check(p *yamlfile.Parser) {
 			v.minReady, err = duration(ready + "s")
 		}
 	}
-	refuse(err == nil && v.minReady <= 365*day, "kamino.auto.minimumReadyTime", "is not a duration of at most 365d; give seconds, or a number with s, m, h or d")
+	wants(err == nil && v.minReady <= year, "kamino.auto.minimumReadyTime",
+		"is not a duration of at most 365d; give seconds, or a number with s, m, h or d")
 	if o.Watch != "" {
 		v.watch, err = duration(o.Watch)
-		refuse(err == nil && v.watch >= time.Minute && v.watch <= 7*day, "ortet.watch", "is not a duration from 1m to 7d; give one, such as 30m")
+		wants(err == nil && v.watch >= time.Minute && v.watch <= 7*day, "ortet.watch",
+			"is not a duration from 1m to 7d; give one, such as 30m")
 	}
 	v.window = max(time.Duration(o.Auto.StartingDeadlineSeconds)*time.Second, time.Minute)
 	_, err = schedule.Parse(k.Auto.CronJob.Schedule, time.Minute, o.Auto.TimeZone)

@@ -46,8 +46,10 @@ func Find(p *api.ScaleSetPool, before api.ScaleSetPoolStatus, now time.Time) (ev
 	}
 	s := p.Status
 	add := func(event, version, reason, message string) {
-		events = append(events, Event{Schema: 1, Event: event, Pool: p.Name, ScaleSet: fleet.ResourceID(p.Spec.ScaleSet).Name(), Version: version,
-			Reason: reason, Message: redact.Text(message), Time: now.UTC().Truncate(time.Second)})
+		events = append(events, Event{
+			Schema: 1, Event: event, Pool: p.Name, ScaleSet: fleet.ResourceID(p.Spec.ScaleSet).Name(), Version: version,
+			Reason: reason, Message: redact.Text(message), Time: now.UTC().Truncate(time.Second),
+		})
 	}
 	was := func(name string) (v api.VersionStatus, at int) {
 		if at = slices.IndexFunc(before.Versions, func(v api.VersionStatus) bool { return v.Name == name }); at >= 0 {
@@ -58,7 +60,10 @@ func Find(p *api.ScaleSetPool, before api.ScaleSetPoolStatus, now time.Time) (ev
 	for i, v := range s.Versions {
 		old, at := was(v.Name)
 		// Of a full list an older version comes back once a newer one is deleted.
-		returns := at < 0 && len(before.Versions) == maxVersions && !slices.ContainsFunc(s.Versions[i:], func(v api.VersionStatus) bool { _, at := was(v.Name); return at >= 0 })
+		returns := at < 0 && len(before.Versions) == maxVersions && !slices.ContainsFunc(s.Versions[i:], func(v api.VersionStatus) bool {
+			_, at := was(v.Name)
+			return at >= 0
+		})
 		bad := v.State == api.VersionQuarantined
 		if bad && old.State != api.VersionQuarantined && !returns {
 			add(VersionQuarantined, v.Name, "", cmp.Or(v.Reason, "it was rolled back"))

@@ -53,7 +53,7 @@ func found(before, after api.ScaleSetPoolStatus) string {
 	return strings.Join(all, ", ")
 }
 
-func TestFind(t *testing.T) {
+func TestNotificationsOfStatuses(t *testing.T) {
 	eleven := func(from int, bad string) (names []string) {
 		for i := range 10 {
 			name := fmt.Sprintf("%02d", from-i)
@@ -89,7 +89,7 @@ func TestFind(t *testing.T) {
 }
 
 // The body has names and reasons, and nothing that a secret could be in.
-func TestBody(t *testing.T) {
+func TestNotificationBody(t *testing.T) {
 	p := &api.ScaleSetPool{ObjectMeta: metav1.ObjectMeta{Name: "pool1"}, Status: seen("1", "capture=1=failed")}
 	p.Spec.ScaleSet = "/subscriptions/11111111-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/k8s-pool1"
 	p.Status.Conditions = []metav1.Condition{{Type: api.ConditionStalled, Status: "True", Reason: "RunFailed"}}
@@ -146,7 +146,7 @@ func answers(t *testing.T, codes []int, during func(s *notify.Sender, cancel con
 	return tries, log
 }
 
-func TestTries(t *testing.T) {
+func TestNotificationTries(t *testing.T) {
 	seconds := func(all ...float64) (out []time.Duration) {
 		for _, s := range all {
 			out = append(out, time.Duration(s*float64(time.Second)))
@@ -196,7 +196,7 @@ func TestSendNeverBlocks(t *testing.T) {
 	}
 }
 
-func TestSignature(t *testing.T) {
+func TestNotificationSignature(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	write := func(key string) {
 		if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
@@ -232,7 +232,7 @@ func TestSignature(t *testing.T) {
 	<-ended
 }
 
-func TestCheck(t *testing.T) {
+func TestNotificationURL(t *testing.T) {
 	short := filepath.Join(t.TempDir(), "short")
 	if err := os.WriteFile(short, []byte("abc\n"), 0o600); err != nil {
 		t.Fatal(err)
