@@ -74,12 +74,15 @@ func (o *options) exportValues(ctx context.Context, file string, groups []string
 }
 
 // exported finds the pools that values name. Comments name those that are not Ortet's to change.
-func (o *options) exported(ctx context.Context, values *export.Values, groups []string) (pools []fleet.ResourceID, comments []string, err error) {
+func (o *options) exported(
+	ctx context.Context, values *export.Values, groups []string,
+) (pools []fleet.ResourceID, comments []string, err error) {
 	target := values.Target()
 	if strings.HasPrefix(target, "/") {
 		return []fleet.ResourceID{fleet.ResourceID(target)}, nil, nil
 	}
-	s := poolSelection{groups: slices.Concat([]string{}, groups, values.ResourceGroups()), all: target == export.All}
+	s := poolSelection{groups: append([]string{}, values.ResourceGroups()...), all: target == export.All} // not nil: see inGroups
+	s.groups = append(s.groups, groups...)
 	s.policyFlags()
 	if !s.all {
 		s.pools = []string{target}
