@@ -5,6 +5,7 @@ package charts
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -279,26 +280,58 @@ func TestScaleSetPoolsExplain(t *testing.T) {
 	}
 }
 
-// helm uninstall leaves the CRD, and so the objects; nobody writes them by the roles that the chart makes.
+// Helm takes over a CRD that kubectl made, and uninstalling leaves it with its objects. By the chart's
+// roles an editor of the whole cluster reads ScaleSetPools, and writes none.
 func TestScaleSetPoolsOutliveTheChart(t *testing.T) {
-	crds := renderOrtet(t, operating...)["CustomResourceDefinition"]
-	if len(crds) != 1 || !strings.Contains(string(crds[0]), "helm.sh/resource-policy: keep") {
-		t.Errorf("%d CRDs; want one that helm uninstall keeps", len(crds))
+	pools := scaleSetPoolsOn(t)
+	i := emptied(t, "scalesetpools")
+	release := append([]string{"pools", "ortet", "--namespace", i.namespace}, operating...)
+	i.helm(append([]string{"install", "--take-ownership"}, release...)...)
+	if _, err := pools.Create(t.Context(), poolOf(t, "stays", ""), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	for _, args := range [][]string{nil, operating} {
-		for _, doc := range renderOrtet(t, args...)["ClusterRole"] {
-			var role rbacv1.ClusterRole
-			if err := yaml.Unmarshal(doc, &role); err != nil {
-				t.Fatal(err)
-			}
-			if _, aggregated := role.Labels["rbac.authorization.k8s.io/aggregate-to-view"]; aggregated && args == nil {
-				t.Errorf("%s, without an operator", role.Name)
-			} else if aggregated && marshalled(t, role.Rules) != marshalled(t, []rbacv1.PolicyRule{{APIGroups: []string{"ortet.io"}, Resources: []string{"scalesetpools", "scalesetpools/status"}, Verbs: []string{"get", "list", "watch"}}}) {
-				t.Errorf("%s grants %v", role.Name, role.Rules)
+	t.Cleanup(func() { deleteScaleSetPool(t, "stays") })
+
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "scalesetpools-editor"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "editor"}}}
+	bindings := i.admin.RbacV1().ClusterRoleBindings()
+	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = bindings.Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{})
+	})
+	may := func(verb, resource string) bool {
+		out, _ := kubectlOn(t, "", "auth", "can-i", verb, resource, "--as", "editor")
+		return strings.HasPrefix(strings.TrimSpace(lastLine(out)), "yes")
+	}
+	eventually(t, "an editor reads ScaleSetPools", func() error {
+		if !may("list", "scalesetpools.ortet.io") {
+			return errors.New("not granted")
+		}
+		return nil
+	})
+	for _, verb := range []string{"create", "update", "patch", "delete"} {
+		for _, resource := range []string{"scalesetpools.ortet.io", "scalesetpools.ortet.io/status"} {
+			if may(verb, resource) {
+				t.Errorf("an editor may %s %s", verb, resource)
 			}
 		}
-		if crds := renderOrtet(t, args...)["CustomResourceDefinition"]; args == nil && len(crds) > 0 {
-			t.Error("a CRD without an operator")
-		}
 	}
+
+	i.helm("uninstall", "pools", "--namespace", i.namespace)
+	if _, err := pools.Get(t.Context(), "stays", metav1.GetOptions{}); err != nil {
+		t.Errorf("after helm uninstall: %v", err)
+	}
+	i.helm(append([]string{"install"}, release...)...)
+	i.helm("uninstall", "pools", "--namespace", i.namespace)
+	if without := renderOrtet(t)["CustomResourceDefinition"]; len(without) > 0 {
+		t.Error("the chart makes the CRD without an operator")
+	}
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
 }

@@ -83,7 +83,8 @@ func TestBoundsAreTheCommandLines(t *testing.T) {
 func TestEnumsAreTheCommandLines(t *testing.T) {
 	for is, want := range map[string]string{
 		string(v1alpha1.BootstrapKeep): plan.BootstrapKeep, string(v1alpha1.BootstrapBaked): plan.BootstrapBaked,
-		string(v1alpha1.BadNodesCordon): watch.Cordon, string(v1alpha1.BadNodesDelete): watch.Delete, string(v1alpha1.BadNodesLeave): watch.Leave,
+		string(v1alpha1.BadNodesCordon): watch.Cordon, string(v1alpha1.BadNodesDelete): watch.Delete,
+		string(v1alpha1.BadNodesLeave): watch.Leave,
 	} {
 		if strings.ToLower(is) != want {
 			t.Errorf("%s is not the command line's %s", is, want)

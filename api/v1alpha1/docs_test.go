@@ -164,7 +164,10 @@ func tables(t *testing.T) map[string]string {
 		kind, _, _ = strings.Cut(kind, ".")
 		reasons += fmt.Sprintf("| %s | `%s` | %s |\n", cmp.Or(kind, "?"), c.value, c.comment)
 	}
-	return map[string]string{"spec": fields(root.Properties["spec"]), "status": fields(root.Properties["status"]), "columns": columns, "conditions": conditions, "reasons": reasons}
+	return map[string]string{
+		"spec": fields(root.Properties["spec"]), "status": fields(root.Properties["status"]),
+		"columns": columns, "conditions": conditions, "reasons": reasons,
+	}
 }
 
 // The page's tables are what the types say.

@@ -108,10 +108,10 @@ type Schedule string
 // +kubebuilder:validation:XValidation:rule="self != 'Local' && self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="want a name of the IANA time zone database, such as UTC or Europe/Berlin"
 type TimeZone string
 
-// Values of Bootstrap, in lower case those of ortet capture --bootstrap.
+// Bootstrap is how new nodes join, in lower case as ortet capture --bootstrap.
 type Bootstrap string
 
-// How new nodes join.
+// Ways in which new nodes join.
 const (
 	BootstrapKeep  Bootstrap = "Keep"
 	BootstrapBaked Bootstrap = "Baked"
@@ -137,7 +137,7 @@ type CaptureSpec struct {
 	// +kubebuilder:default="4h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h, in h, m and s, such as 1h30m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h, in h, m and s, such as 1h30m"
 	// +optional
 	Window metav1.Duration `json:"window,omitzero"`
 
@@ -147,7 +147,7 @@ type CaptureSpec struct {
 	// +kubebuilder:default="336h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) <= duration('8760h') && duration(self).getSeconds() % 86400 == 0",message="want whole days in hours, 24h to 8760h, such as 336h, or 0s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) <= duration('8760h') && duration(self).getSeconds() % 86400 == 0",message="want whole days in hours, 24h to 8760h, such as 336h, or 0s"
 	// +optional
 	MaxImageAge metav1.Duration `json:"maxImageAge"`
 
@@ -191,7 +191,7 @@ type CaptureSpec struct {
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="want 1s to 24h, in h, m and s, such as 5m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="want 1s to 24h, in h, m and s, such as 5m"
 	// +optional
 	GracePeriod metav1.Duration `json:"gracePeriod,omitzero"`
 
@@ -280,7 +280,7 @@ type DonorsSpec struct {
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) <= duration('8760h')",message="want 0s to 8760h, in h, m and s, such as 1h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) <= duration('8760h')",message="want 0s to 8760h, in h, m and s, such as 1h"
 	// +optional
 	MinReady metav1.Duration `json:"minReady"`
 
@@ -329,7 +329,7 @@ type CanarySpec struct {
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="want 1s to 30m, in h, m and s, such as 2m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="want 1s to 30m, in h, m and s, such as 2m"
 	// +optional
 	Soak metav1.Duration `json:"soak,omitzero"`
 
@@ -365,7 +365,7 @@ type WatchSpec struct {
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h, in h, m and s, such as 30m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h, in h, m and s, such as 30m"
 	// +optional
 	Duration metav1.Duration `json:"duration,omitzero"`
 
@@ -420,7 +420,7 @@ type RolloutSpec struct {
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) <= duration('24h')",message="want 0s to 24h, in h, m and s, such as 2m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) <= duration('24h')",message="want 0s to 24h, in h, m and s, such as 2m"
 	// +optional
 	Soak metav1.Duration `json:"soak"`
 
@@ -429,7 +429,7 @@ type RolloutSpec struct {
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="want 1s to 24h, in h, m and s, such as 10m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="want 1s to 24h, in h, m and s, such as 10m"
 	// +optional
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitzero"`
 
@@ -449,7 +449,7 @@ type RolloutWindow struct {
 	// How long it stays open, 1m to 744h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h, in h, m and s, such as 5h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[hms])+$') && duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h, in h, m and s, such as 5h"
 	Duration metav1.Duration `json:"duration"`
 
 	// Time zone of the schedule: a name of the IANA database. Default UTC.

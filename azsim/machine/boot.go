@@ -36,7 +36,7 @@ func (s *Substrate) Boot(ctx context.Context, desc azsim.Computer) error {
 		if err := s.powerOff(ctx, c); err != nil { // what a crashed run left
 			return fmt.Errorf("boot %s: %w", desc.ID, err)
 		}
-		if err := s.place(c, desc.Address); err != nil {
+		if err := s.place(c, desc); err != nil {
 			return fmt.Errorf("boot %s: %w", desc.ID, err)
 		}
 		c.desc = desc
@@ -148,8 +148,7 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 	if err := writeSeed(filepath.Join(platform, "seed"), c.desc); err != nil {
 		return fmt.Errorf("write the provisioning seed: %w", err)
 	}
-	// No name server: the machines' network is closed. The kubelet wants one named.
-	resolver := fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:1\n", s.fabric.gateway())
+	resolver := fmt.Sprintf("nameserver %s\nsearch %s\n", nameServer, domain)
 	if err := os.WriteFile(filepath.Join(platform, "resolv.conf"), []byte(resolver), 0o644); err != nil {
 		return err
 	}

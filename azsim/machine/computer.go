@@ -21,10 +21,11 @@ type computer struct {
 	dir     string // console and the platform's files
 	console *console
 
-	// Its number in the subnet and its address, from the first boot on. They change
-	// under step and Substrate.mu.
-	n       int
-	address netip.Prefix
+	// Its number in the subnet, its address and its host name, from the first boot on. They
+	// change under step and Substrate.mu.
+	n        int
+	address  netip.Prefix
+	hostName string
 
 	// step is held by whatever changes the computer: boot, shutdown, attach.
 	step sync.Mutex
@@ -70,15 +71,17 @@ func (s *Substrate) computer(id string) (*computer, error) {
 	return c, nil
 }
 
-// place gives c, which does not run, the number of the address that ARM gave, or else
-// the one that it has, or else the lowest free one. c.step is locked.
-func (s *Substrate) place(c *computer, address netip.Prefix) error {
+// place gives c, which does not run, its host name and the number of the address that ARM
+// gave, or else the one that it has, or else the lowest free one. c.step is locked.
+func (s *Substrate) place(c *computer, desc azsim.Computer) error {
+	address := desc.Address
 	n, err := machineNumber(s.fabric.subnet, address)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.hostName = desc.HostName
 	if n == 0 && c.n != 0 {
 		return nil
 	}

@@ -128,6 +128,8 @@ func TestMachineBoots(t *testing.T) {
 		{"stat -c %s /etc/machine-id", "33"},
 		{"cat /sys/class/dmi/id/product_uuid", c.VMID},
 		{"cat /sys/class/net/eth0/operstate", "up"},
+		{"getent hosts " + c.HostName + " | awk '{print $2}'", c.HostName + "." + domain},
+		{"getent hosts registry.mine.example || echo unknown", "unknown"},
 		{"ls /etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_ed25519_key"},
 		{"curl -s -H Metadata:true http://169.254.169.254/metadata/instance | grep -c pool1_1", "1"},
 		{"grep -c '<CustomData>' /var/lib/waagent/ovf-env.xml", "1"},

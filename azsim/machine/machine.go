@@ -40,6 +40,9 @@ type Config struct {
 	// Trust is read-only files for each machine in /run/platform/trust: the name
 	// there, and the file on the host, read whenever a machine is switched on.
 	Trust map[string]string
+	// NameServer is one of NameServers, "" the first: how the name server of the machines' network
+	// answers. It knows the machines' names, and no other.
+	NameServer string
 	// Log is told what happens; nil means nobody is.
 	Log *slog.Logger
 }
@@ -120,6 +123,9 @@ func New(config Config) (_ *Substrate, err error) {
 	}
 	if err := s.fabric.create(context.Background()); err != nil {
 		return nil, fmt.Errorf("make the machines' network: %w", err)
+	}
+	if err := s.serveNames(); err != nil {
+		return nil, err
 	}
 	for _, f := range config.Frontends {
 		if err := s.AddFrontend(f); err != nil {

@@ -15,12 +15,13 @@ var errUnsupported = errors.New("real machines need Linux")
 
 // Config is as on Linux.
 type Config struct {
-	Dir       string
-	Images    map[string]string
-	Subnet    netip.Prefix
-	Frontends []Frontend
-	Trust     map[string]string
-	Log       *slog.Logger
+	Dir        string
+	Images     map[string]string
+	Subnet     netip.Prefix
+	Frontends  []Frontend
+	Trust      map[string]string
+	NameServer string
+	Log        *slog.Logger
 }
 
 // A Frontend is as on Linux.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -35,6 +36,7 @@ type instanceOptions struct {
 	images    []string
 	frontends []string
 	subnet    string
+	names     string
 }
 
 // The kinds of instances.
@@ -52,6 +54,8 @@ func (o *instanceOptions) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.images, "image", nil, "machine: raw disk image, `URN=FILE` with the URN PUBLISHER:OFFER:SKU:VERSION, or * for every image; repeatable")
 	f.StringArrayVar(&o.frontends, "frontend", nil, "machine: `LISTEN=TARGET`, an address in the machines' network that forwards to one of the host; repeatable")
 	f.StringVar(&o.subnet, "subnet", "", "machine: `CIDR` of the machines' network, a /24 such as 10.90.1.0/24")
+	f.StringVar(&o.names, "name-server", machine.NamesAnswered,
+		"machine: how the name server of the machines' network answers: "+strings.Join(machine.NameServers, ", "))
 }
 
 func (o *instanceOptions) validate(kubeconfig string) error {
@@ -66,6 +70,9 @@ func (o *instanceOptions) validate(kubeconfig string) error {
 	case kindNone, kindHollow, kindMachine:
 	default:
 		problems = append(problems, fmt.Errorf("--instances %q: want hollow, machine or none", o.kind))
+	}
+	if !slices.Contains(machine.NameServers, o.names) {
+		problems = append(problems, fmt.Errorf("--name-server %q: want one of %s", o.names, strings.Join(machine.NameServers, ", ")))
 	}
 	for flag, list := range map[string][]string{"--program": o.programs, "--image": o.images, "--frontend": o.frontends} {
 		if _, err := pairs(flag, list); err != nil {
@@ -133,7 +140,7 @@ func (o *instanceOptions) openMachine(serve serveOptions, log *slog.Logger) (sub
 	if err != nil {
 		return nil, usageError{err}
 	}
-	c := machine.Config{Dir: filepath.Join(serve.dir, "machine"), Images: images, Log: log, Trust: map[string]string{
+	c := machine.Config{Dir: filepath.Join(serve.dir, "machine"), Images: images, Log: log, NameServer: o.names, Trust: map[string]string{
 		"arm.pem": filepath.Join(serve.dir, caFile), "attestation.pem": filepath.Join(serve.dir, attestationFile),
 	}}
 	for _, f := range o.frontends {

@@ -133,9 +133,21 @@ func TestOutputIsJSONLines(t *testing.T) {
 	smallTree(t, dir)
 	var out, errOut bytes.Buffer
 	run(t.Context(), flags("--root", dir), stdio{out: &out, err: &errOut})
+	var manifest []byte
 	for line := range bytes.Lines(out.Bytes()) {
 		if !json.Valid(line) {
 			t.Errorf("not JSON: %s", line)
 		}
+		if l, err := wire.ParseGeneralizeLine(line); err == nil && l.Manifest != nil {
+			manifest = l.Manifest
+		}
+	}
+	if m, err := wire.ReadManifest(manifest); err != nil || m.OS.Name != "Test" {
+		t.Errorf("what is in the image: %v, %+v", err, m)
+	}
+	out.Reset()
+	run(t.Context(), flags("--root", dir, "--dry-run"), stdio{out: &out, err: &errOut})
+	if bytes.Contains(out.Bytes(), []byte(`"manifest"`)) {
+		t.Error("a dry run has a manifest")
 	}
 }

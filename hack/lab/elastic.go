@@ -62,8 +62,6 @@ func ElasticOverlay(dir string, at Elastic) error {
 		{"usr/sbin/mount.cifs", mountCIFS, 0o755}, // Debian's /sbin is a link to it
 		{"etc/default/ortet-boot", strings.Join(boot, "\n") + "\n", 0o644},
 		{"etc/default/ortet-admission", strings.Join(admission, "\n") + "\n", 0o644},
-		// There is no name server, and sudo asks for the host's own name.
-		{"etc/cloud/cloud.cfg.d/91-elastic.cfg", "manage_etc_hosts: localhost\n", 0o644},
 		{stackFile, string(stack) + "\n", 0o644},
 	} {
 		path := filepath.Join(dir, f.path)

@@ -44,7 +44,10 @@ func (o *options) runAdmission(ctx context.Context, f admissionFlags) (err error
 	if err != nil {
 		return err
 	}
-	sides := []side{{"metrics", f.metrics, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}), nil}, {"health", f.health, healthHandler(&a.ready), nil}}
+	sides := []side{
+		{"metrics", f.metrics, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}), nil},
+		{"health", f.health, healthHandler(&a.ready), nil},
+	}
 	listener, err := o.listenOn(ctx, "machines", f.listen)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,6 +20,11 @@ import (
 
 // checkSelection checks NODE, --pool, --all, and the flags that go with them.
 func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
+	if f.fresh {
+		if err := f.checkFresh(args); err != nil {
+			return err
+		}
+	}
 	if f.abandon {
 		return oneNode("a node of the pool, or the scale set's name or ARM id")(cmd, args)
 	}
@@ -40,12 +46,34 @@ func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
 		return usagef("give NODE %s, or --pool or --all, not both", args[0])
-	case f.request.Again:
-		return usagef("--again: only with NODE; a pool is captured when a new image is due")
+	case f.request.Again && !f.fresh:
+		return usagef("--again: only with NODE or --fresh; a pool is captured when a new image is due")
 	case f.request.Workbench != "" && (f.all || len(f.pools) > 1):
 		return usagef("--workbench: only with NODE or with one --pool; each pool needs a workbench of its own")
 	case f.maxParallel < 1:
 		return usagef("--max-parallel %d: want 1 or more", f.maxParallel)
+	}
+	return nil
+}
+
+// checkFresh refuses what has no meaning for a donor that is added.
+func (f *captureFlags) checkFresh(args []string) error {
+	switch {
+	case f.abandon:
+		return usagef("--fresh: not with --abandon, which begins no capture")
+	case len(args) > 0 || f.all || len(f.pools) == 0:
+		return usagef("--fresh: only with --pool; a node is added and captured, so no NODE is given")
+	case f.request.Online:
+		return usagef("--fresh: not with --online; a donor that is added serves nothing, so nothing is kept in service")
+	}
+	var rules []string
+	f.policySet.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && !slices.Contains([]string{"patch-annotation", "max-image-age", "max-parallel"}, flag.Name) {
+			rules = append(rules, "--"+flag.Name)
+		}
+	})
+	if len(rules) > 0 {
+		return usagef("%s: not with --fresh; no node of the pool is chosen", strings.Join(rules, ", "))
 	}
 	return nil
 }
@@ -56,7 +84,7 @@ func (f *captureFlags) runPools(ctx context.Context, o *options) error {
 	}
 	var shows map[fleet.Key]*progress
 	show := func(pool fleet.ResourceID) *progress { return shows[fleet.KeyOf(pool)] }
-	a, pools, err := f.open(ctx, o, f.work(o), show, auto.Config{Request: f.request, MaxParallel: f.maxParallel})
+	a, pools, err := f.open(ctx, o, f.work(o), show, auto.Config{Request: f.request, Fresh: f.fresh, MaxParallel: f.maxParallel})
 	if err != nil {
 		return err
 	}

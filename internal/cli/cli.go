@@ -102,9 +102,10 @@ func Run(ctx context.Context, args []string, process Process) int {
 	if errors.As(err, &exit) {
 		return int(exit)
 	}
-	// A capture or rollback may fail before it has a result.
+	// These may fail before they have a result.
 	name := command.Name()
-	if f := command.Flag("output"); (name == "capture" || name == "rollback") && f.Value.String() != "table" && !out.begun {
+	early := slices.Contains([]string{"capture", "rollback", "rollout"}, name)
+	if f := command.Flag("output"); early && f.Value.String() != "table" && !out.begun {
 		o.output = f.Value.String()
 		err = o.printFailure(nil, nil, err)
 	}
@@ -199,7 +200,8 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged, DEBUG to CRITICAL")
 	durationVar(f, &o.timeout, "timeout", 0, "time limit of the command; 0 is none")
-	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newVersions(o), newRollback(o), newWatch(o), newNodes(o), newExplain(o), newBoot(o), newController(o), newOperator(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
+	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newVersions(o), newRollback(o), newRollout(o), newWatch(o),
+		newNodes(o), newExplain(o), newBoot(o), newController(o), newOperator(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	explainCompletion(root)

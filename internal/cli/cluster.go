@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
@@ -150,12 +152,34 @@ func (s *site) manager(report func(workflow.Event)) *lifecycle.Manager {
 	})
 }
 
-// dial connects to a port, and closes the connection.
-func dial(ctx context.Context, address string) error {
-	d := net.Dialer{Timeout: 10 * time.Second}
-	c, err := d.DialContext(ctx, "tcp", address)
-	if err == nil {
-		_ = c.Close() // nothing was written
+// dial connects to a port, and closes the connection. With a host key, it has to be the SSH
+// server that has that key.
+func dial(ctx context.Context, address, hostKey string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	defer func() { _ = c.Close() }() // nothing of use was written
+	if hostKey == "" {
+		return nil
+	}
+	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(hostKey))
+	if err != nil {
+		return fmt.Errorf("the server's published host key: %w", err)
+	}
+	same := false
+	_, _, _, err = ssh.NewClientConn(c, address, &ssh.ClientConfig{
+		HostKeyAlgorithms: []string{want.Type()},
+		HostKeyCallback: func(_ string, _ net.Addr, got ssh.PublicKey) error {
+			same = bytes.Equal(got.Marshal(), want.Marshal())
+			return errors.New("the host key is not the one that the server published") // also ends a handshake with the server
+		},
+	})
+	if same {
+		return nil
 	}
 	return err
 }

@@ -5,24 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
+
+// tailnetFor is how long the server's address in the tailnet is tried before the public one.
+const tailnetFor = 3 * time.Second
 
 // A target is the cluster's server as SSH reaches it.
 type target struct {
 	*site
-	address string // public
-	fqdn    string // "" without any
+	address string // by which it is reached
+	name    string // in the API server's certificate; "" without any
 	known   string // file of its host key
 	key     string // private key's file
 }
@@ -30,48 +36,52 @@ type target struct {
 // serverCommand is a command that works on the server. What ends with Ctrl-C ends well.
 func (c *clusterOptions) serverCommand(use, short, long string, run func(context.Context, *target, []string) error) *cobra.Command {
 	return clusterCommand(use, short, long, func(ctx context.Context, args []string) error {
-		dir, err := os.MkdirTemp("", "ortet-ssh-")
-		if err != nil {
-			return fmt.Errorf("cannot make a folder for known_hosts: %w", err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		t := &target{known: filepath.Join(dir, "known_hosts")}
-		if t.site, err = c.connect(ctx, nil); err != nil {
-			return err
-		}
-		t.key = strings.TrimSuffix(c.keyFile(t.cluster), ".pub")
-		if err := t.find(ctx); err != nil {
-			return err
-		}
-		return run(ctx, t, args)
+		return c.onServer(ctx, func(t *target) error { return run(ctx, t, args) })
 	})
 }
 
-// find reads the server's address and host key from Azure. The key is the one that the
-// server wrote with its managed identity, so nothing is trusted on first use.
-func (t *target) find(ctx context.Context) error {
-	var vm struct {
-		Tags map[string]string `json:"tags"`
+// onServer finds the server, and does run with it.
+func (c *clusterOptions) onServer(ctx context.Context, run func(*target) error) error {
+	dir, err := os.MkdirTemp("", "ortet-ssh-")
+	if err != nil {
+		return fmt.Errorf("cannot make a folder for known_hosts: %w", err)
 	}
-	err := t.arm.Get(ctx, t.group.In("virtualMachines", recipe.ServerName), "2024-07-01", &vm)
-	if fleet.Is(err, fleet.KindNotFound) {
+	defer func() { _ = os.RemoveAll(dir) }()
+	t := &target{known: filepath.Join(dir, "known_hosts")}
+	if t.site, err = c.connect(ctx, nil); err != nil {
+		return err
+	}
+	t.key = strings.TrimSuffix(c.keyFile(t.cluster), ".pub")
+	if err := t.find(ctx, c.process.Err); err != nil {
+		return err
+	}
+	return run(t)
+}
+
+// find reads the server's addresses and host key from Azure. The key is the one that the
+// server wrote with its managed identity, so nothing is trusted on first use. It says on
+// stderr which of several addresses it takes.
+func (t *target) find(ctx context.Context, stderr io.Writer) error {
+	e, err := t.manager(nil).Entrance(ctx)
+	if err != nil {
+		return err
+	}
+	if e == nil {
 		return fmt.Errorf("cannot reach cluster %s: it has no server; make it with ortet cluster up", t.cluster.Metadata.Name)
 	}
-	if err != nil {
-		return err
-	}
-	hostKey := vm.Tags[recipe.TagSSHHostKey]
+	hostKey := e.HostKey
 	if hostKey == "" {
-		return fmt.Errorf("cannot reach cluster %s: its server has not published its SSH host key yet; its boot is at %q, see ortet cluster status", t.cluster.Metadata.Name, vm.Tags[recipe.TagBoot])
+		return fmt.Errorf("cannot reach cluster %s: its server has not published its SSH host key yet; "+
+			"its boot is at %q, see ortet cluster status", t.cluster.Metadata.Name, e.Boot)
 	}
-	all, err := t.manager(nil).Endpoints(ctx)
-	if err != nil {
-		return err
+	if len(e.Ways) == 0 {
+		return fmt.Errorf("cannot reach cluster %s: its server has no address that is open; see ortet cluster status", t.cluster.Metadata.Name)
 	}
-	if len(all) == 0 {
-		return fmt.Errorf("cannot reach cluster %s: its server has no open public address; set spec.access.ssh, then run ortet cluster up", t.cluster.Metadata.Name)
+	way := t.choose(ctx, e, stderr)
+	t.address, t.name = way.Address, way.FQDN
+	if tailnet := t.cluster.Spec.Access.Tailscale; tailnet != nil {
+		t.name = tailnet.Hostname
 	}
-	t.address, t.fqdn = all[0].Address, all[0].FQDN
 	if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(hostKey)); err != nil || len(bytes.TrimSpace(rest)) > 0 {
 		return fmt.Errorf("cannot reach cluster %s: tag %s of its server is not one SSH host key: %q", t.cluster.Metadata.Name, recipe.TagSSHHostKey, hostKey)
 	}
@@ -79,6 +89,66 @@ func (t *target) find(ctx context.Context) error {
 		return fmt.Errorf("cannot write known_hosts: %w", err)
 	}
 	return nil
+}
+
+// choose returns the first address at which the server answers by its host key, or the last
+// one, which ssh then tries.
+func (t *target) choose(ctx context.Context, e *lifecycle.Entrance, stderr io.Writer) lifecycle.Way {
+	last := e.Ways[len(e.Ways)-1]
+	for _, way := range e.Ways {
+		err := error(nil)
+		if way != last {
+			within, cancel := context.WithTimeout(ctx, tailnetFor)
+			err = dial(within, net.JoinHostPort(way.Address, strconv.Itoa(t.cluster.Spec.Access.SSHPort)), e.HostKey)
+			cancel()
+		}
+		if err == nil {
+			if t.cluster.Spec.Access.Tailscale != nil {
+				fmt.Fprintf(stderr, "Server by %s %s\n", way.Via, way.Address)
+			}
+			return way
+		}
+		fmt.Fprintf(stderr, "Server does not answer by %s %s: %v\n", way.Via, way.Address, err)
+	}
+	return last
+}
+
+// loginCommand has boot.py log the server in, with the environment that its units have.
+const loginCommand = "sudo sh -c 'set -a; [ ! -e /etc/default/ortet-boot ] || . /etc/default/ortet-boot; " +
+	"exec python3 /usr/local/lib/ortet/boot.py login'"
+
+// logIn gives the key of a login to the tailnet to the server, which alone has it: it is in
+// no argument and no file.
+func (c *clusterOptions) logIn(ctx context.Context, key string) error {
+	return c.onServer(ctx, func(t *target) error {
+		var said bytes.Buffer
+		login := t.ssh(ctx, nil, loginCommand)
+		login.Stdin, login.Stderr = strings.NewReader(key+"\n"), &plainWriter{to: &said}
+		if err := login.Run(); err != nil {
+			return fmt.Errorf("log in to the tailnet by ssh: %w: %s", err, strings.ReplaceAll(strings.TrimSpace(said.String()), key, "(key)"))
+		}
+		return nil
+	})
+}
+
+// readTailscaleKey reads the key of a login from a file, or for "-" from stdin.
+func readTailscaleKey(name string, stdin io.Reader) (string, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return "", fmt.Errorf("cannot read the tailnet's key: %w; name its file with --tailscale-key", err)
+		}
+		defer func() { _ = file.Close() }() // only read
+		stdin = file
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, 4<<10))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the tailnet's key: %w", err)
+	}
+	if len(strings.Fields(string(text))) != 1 {
+		return "", usagef("--tailscale-key %s: want one key, such as tskey-auth-…, and nothing else", name)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // ssh is the command that runs remote on the server; an empty one is a shell there.

@@ -17,7 +17,7 @@ import (
 )
 
 func newClusterArtifacts(c *clusterOptions) *cobra.Command {
-	var binary, images, ortet, ortetNode, prefix, version string
+	var binary, images, ortet, ortetNode, tailscale, prefix, version string
 	var manifests []string
 	cmd := clusterCommand("artifacts DIR", "Copy the files that machines fetch, with their digests", `artifacts copies k3s, its images, ortet, ortet-node and manifests into DIR, which a web
 server or the share publishes under --url, and prints the blocks spec.artifacts and
@@ -53,6 +53,10 @@ restore to an earlier k3s needs its files.`, func(_ context.Context, args []stri
 			a.Images = new(k3s.Artifact)
 			files = append(files, file{images, filepath.Base(images), "images", a.Images})
 		}
+		if tailscale != "" {
+			a.Tailscale = new(k3s.Artifact)
+			files = append(files, file{tailscale, filepath.Base(tailscale), "tailscale", a.Tailscale})
+		}
 		for i, from := range manifests {
 			name := filepath.Base(from)
 			a.Manifests[i].Name = strings.TrimSuffix(strings.TrimSuffix(name, ".yml"), ".yaml")
@@ -79,6 +83,7 @@ restore to an earlier k3s needs its files.`, func(_ context.Context, args []stri
 	f.StringVar(&images, "images", "", "`FILE` of k3s's air-gap images; without it machines pull them")
 	f.StringVar(&ortet, "ortet", "", "`FILE` of ortet for Linux (default: this program)")
 	f.StringVar(&ortetNode, "ortet-node", "", "`FILE` of ortet-node (default: beside ortet)")
+	f.StringVar(&tailscale, "tailscale", "", "`FILE` of Tailscale's archive of static binaries, for spec.access.tailscale")
 	f.StringArrayVar(&manifests, "manifest", nil, "`FILE` of Kubernetes objects that the server applies; repeatable")
 	f.StringVar(&version, "k3s-version", "", "`VERSION` of k3s, v1.36.3+k3s1; with it up refuses a downgrade and a skipped minor version")
 	f.StringVar(&prefix, "url", "", "`PREFIX` under which DIR is published: https://mirror.example.com/k3s, file:///srv/artifacts")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,7 +193,8 @@ func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, err
 		return nil, refuseKubeconfig(problems)
 	}
 	out := clientcmdapi.NewConfig()
-	out.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + t.address + ":6443", TLSServerName: t.fqdn, CertificateAuthorityData: authorities}
+	server := "https://" + net.JoinHostPort(t.address, "6443")
+	out.Clusters[name] = &clientcmdapi.Cluster{Server: server, TLSServerName: t.name, CertificateAuthorityData: authorities}
 	out.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
 	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	out.CurrentContext = name
@@ -249,7 +251,12 @@ func othersEntries(mine *clientcmdapi.Config, want *clientcmdapi.Cluster, name s
 	}
 	cluster, user, in := mine.Clusters[name], mine.AuthInfos[name], mine.Contexts[name]
 	if cluster != nil {
-		refuse(cluster.TLSServerName != want.TLSServerName || want.TLSServerName == "" && cluster.Server != want.Server, "cluster", "it is "+cluster.Server)
+		// A DNS name of Azure's is unique, a name in a tailnet is not; one cluster has several.
+		unique := func(name string) bool { return strings.Contains(name, ".") }
+		same := unique(want.TLSServerName) && cluster.TLSServerName == want.TLSServerName ||
+			!unique(cluster.TLSServerName) && cluster.Server == want.Server ||
+			bytes.Equal(cluster.CertificateAuthorityData, want.CertificateAuthorityData)
+		refuse(!same, "cluster", "it is "+cluster.Server)
 	}
 	if user != nil {
 		bare := clientcmdapi.NewAuthInfo()

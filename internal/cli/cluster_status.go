@@ -115,6 +115,14 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		if v.CertificatesEnd != nil {
 			fmt.Fprintf(w, "certificates end: %s\n", v.CertificatesEnd.Format(time.DateOnly))
 		}
+		if t := v.Tailnet; t != nil {
+			expiry := "never"
+			if t.KeyExpiry != nil {
+				expiry = t.KeyExpiry.Format(time.DateOnly)
+			}
+			text := fmt.Sprintf("%s, name %s, address %s, key ends: %s", t.State, first(t.Name, t.Hostname), dash(t.Address), expiry)
+			paragraph(w, resultWidth, "tailnet: ", "  ", text)
+		}
 		if v.Datastore != "" {
 			paragraph(w, resultWidth, "datastore: ", "  ", v.Datastore)
 		}

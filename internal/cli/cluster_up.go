@@ -18,6 +18,7 @@ func newClusterUp(c *clusterOptions) *cobra.Command {
 		own     ownAddresses
 		dryRun  bool
 		yes     string
+		key     string
 		timeout time.Duration
 	)
 	cmd := clusterCommand("up", "Make the cluster what cluster.yaml says, or repair it", `up makes the cluster that cluster.yaml describes: the storage group, then the compute
@@ -39,7 +40,21 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 		if options.NoWait && options.Prune {
 			return usagef("--no-wait and --prune: pools are deleted after their agents are drained; use one of them")
 		}
+		if key != "" {
+			if options.NoWait {
+				return usagef("--no-wait and --tailscale-key: the server takes the key when it is ready; use one of them")
+			}
+			secret, err := readTailscaleKey(key, c.process.In)
+			if err != nil {
+				return err
+			}
+			options.Login = func(ctx context.Context) error { return c.logIn(ctx, secret) }
+		}
 		return c.deploy(ctx, own, func(ctx context.Context, m *lifecycle.Manager) (*lifecycle.Result, error) {
+			if options.Login != nil && m.Cluster.Spec.Access.Tailscale == nil {
+				return nil, refuse("NoTailnet", c.file, "spec.access.tailscale is not set, so the server takes no key",
+					"add it, or leave --tailscale-key out")
+			}
 			if options.Prune {
 				if _, err := m.Check(ctx, nil); err != nil { // before it asks
 					return nil, err
@@ -58,6 +73,7 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 	f.BoolVar(&options.NoWait, "no-wait", false, "end when Azure has accepted the compute deployment")
 	f.BoolVar(&options.Prune, "prune", false, "delete pools that are not in cluster.yaml; asks for the cluster's name")
 	f.StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")
+	f.StringVar(&key, "tailscale-key", "", "`FILE` with a key that logs the server in to its tailnet, or - for stdin; needed once")
 	f.BoolVar(&dryRun, "dry-run", false, "show what would change, as ortet cluster plan does")
 	return cmd
 }

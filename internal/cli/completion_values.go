@@ -41,8 +41,10 @@ func completedArguments() map[string]argumentCompletion {
 	file := files
 	file.limit = 1
 	return map[string]argumentCompletion{
-		"capture": of(1, nodesToCapture), "rollback": of(1, nodeNames, poolsOfNodes), "watch": of(1, nodeNames, poolsOfNodes),
+		"capture": of(1, nodesToCapture), "rollback": of(1, nodeNames, poolsOfNodes),
+		"rollout": of(1, nodeNames, poolsOfNodes), "watch": of(1, nodeNames, poolsOfNodes),
 		"donors": of(0, poolsOfNodes), "status": of(0, poolsOfNodes), "versions": of(0, poolsOfNodes),
+		"versions diff": of(1, poolsOfNodes), "versions sbom": of(1, poolsOfNodes),
 		"nodes": of(1, nodeNames), "admission revoke": of(1, nodeNames),
 		"boot show": of(1, nodeNames), "boot stats": of(1, poolsOfNodes, bootVersions), "boot diff": of(2, nodeNames, poolsOfNodes, bootVersions), "boot analyze": files, "explain": files,
 		"config plan": of(1, poolsOfNodes), "config push": of(1, poolsOfNodes), "config status": of(1, poolsOfNodes), "config rollback": of(1, poolsOfNodes), "config validate": file,

@@ -103,10 +103,10 @@ type exitCase struct {
 var exitTable = []exitCase{
 	{situation: "no such pool, by name", code: refused, azure: 404, says: "nosuch", commands: []string{
 		"donors nosuch", "status nosuch", "capture --pool nosuch", "config plan nosuch -f FILE", "config push nosuch -f FILE --key KEY", "config status nosuch", "config rollback nosuch --key KEY",
-		"boot stats nosuch", "boot diff nosuch nosuch", "rollback nosuch", "watch nosuch",
+		"boot stats nosuch", "boot diff nosuch nosuch", "rollback nosuch", "rollout nosuch", "rollout nosuch --dry-run", "watch nosuch",
 		"cluster scale nosuch 1 -f CLUSTER", "cluster resize nosuch s -f CLUSTER", "cluster stop nosuch -f CLUSTER", "cluster start nosuch -f CLUSTER", "cluster reimage nosuch -f CLUSTER", "cluster chaos nosuch --yes nosuch -f CLUSTER"}},
 	{situation: "no such pool, by id", code: refused, azure: 404, commands: []string{
-		"donors POOLID", "status POOLID", "versions POOLID", "nodes --pool POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "config status POOLID", "config rollback POOLID --key KEY", "rollback POOLID", "watch POOLID", "capture --pool POOLID"}},
+		"donors POOLID", "status POOLID", "versions POOLID", "nodes --pool POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "config status POOLID", "config rollback POOLID --key KEY", "rollback POOLID", "rollout POOLID", "rollout POOLID --dry-run", "watch POOLID", "capture --pool POOLID"}},
 	{situation: "no such node", code: refused, azure: 404, says: "nosuch", commands: []string{
 		"capture nosuch", "capture nosuch --dry-run", "rollback nosuch --dry-run", "nodes nosuch", "boot show nosuch", "cluster replace nosuch -f CLUSTER"}},
 	{situation: "file not valid", code: refused, azure: 404, says: "BAD", commands: []string{
@@ -120,14 +120,14 @@ var exitTable = []exitCase{
 		"status --kubeconfig BAD", "nodes --kubeconfig NONE", "capture a --kubeconfig BAD", "config status pool1 --kubeconfig NONE", "boot show a --kubeconfig BAD",
 		"status --azure-config BADJSON", "nodes --azure-config NONE", "nodes --failed --azure-config BADJSON", "cluster status -f CLUSTER --azure-config NONE"}},
 	{situation: "Azure denies it", code: failed, azure: 403, says: "AuthorizationFailed", commands: []string{
-		"nodes", "nodes a", "status POOLID", "versions POOLID", "watch POOLID", "config status POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "cluster plan -f CLUSTER", "cluster status -f CLUSTER", "cluster endpoints -f CLUSTER", "cluster down -f CLUSTER",
+		"nodes", "nodes a", "status POOLID", "versions POOLID", "rollout POOLID", "watch POOLID", "config status POOLID", "config plan POOLID -f FILE", "config push POOLID -f FILE --key KEY", "cluster plan -f CLUSTER", "cluster status -f CLUSTER", "cluster endpoints -f CLUSTER", "cluster down -f CLUSTER",
 		"cluster ssh -f CLUSTER", "cluster logs -f CLUSTER", "cluster kubeconfig -f CLUSTER", "cluster scale agents 1 -f CLUSTER", "cluster replace n -f CLUSTER"}},
 	{situation: "Azure denies it, before a change", code: refused, azure: 403, commands: []string{"capture a", "capture a --dry-run", "rollback a", "rollback POOLID --dry-run"}},
 	{situation: "API server not reached", code: failed, azure: 404, nowhere: true, says: "x509", commands: []string{
-		"capture a", "capture --all", "donors", "status", "versions", "rollback a", "watch a", "nodes", "nodes --failed", "boot show a", "boot stats p", "boot diff a b", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
+		"capture a", "capture --all", "donors", "status", "versions", "rollback a", "rollout a", "watch a", "nodes", "nodes --failed", "boot show a", "boot stats p", "boot diff a b", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
 		"config rollback pool1 --key KEY", "cluster agents -f CLUSTER", "cluster scale p 1 -f CLUSTER", "cluster replace n -f CLUSTER"}},
 	{situation: "interrupted", code: interrupted, azure: 404, canceled: true, says: "interrupted", commands: []string{
-		"capture a", "donors", "status", "rollback a", "watch POOLID", "nodes", "nodes --failed", "boot show a", "boot stats p", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
+		"capture a", "donors", "status", "rollback a", "rollout POOLID", "watch POOLID", "nodes", "nodes --failed", "boot show a", "boot stats p", "config plan pool1 -f FILE", "config push pool1 -f FILE --key KEY", "config status pool1",
 		"cluster plan -f CLUSTER", "cluster down -f CLUSTER", "cluster agents -f CLUSTER", "cluster scale p 1 -f CLUSTER", "cluster kubeconfig -f CLUSTER"}},
 	{situation: "nothing to do", code: workflow.ExitDone, azure: 404, commands: []string{
 		"nodes --failed", "version", "explain FILE", "config validate FILE", "config keygen --public KEY", "cluster validate -f CLUSTER", "cluster down -f CLUSTER", "cluster status -f CLUSTER"}},

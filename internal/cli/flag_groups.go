@@ -26,7 +26,7 @@ func flagGroups(path string) []flagGroup {
 	switch path {
 	case "capture":
 		return []flagGroup{
-			group("Flags", "image dry-run pool all resource-group online publish-only abandon"),
+			group("Flags", "image dry-run pool all fresh resource-group online publish-only abandon"),
 			group("Drain and stop", "deallocate force grace-period"),
 			group("Image version", "again history replicas shallow exclude-from-latest"),
 			group("Bootstrap and secrets", "bootstrap accept-pool-credentials accept-secret remove-secrets scan-images"),
@@ -66,7 +66,7 @@ func flagGroups(path string) []flagGroup {
 // commandGroups are those of the commands below the root, in the order of their help.
 func commandGroups() []flagGroup {
 	return []flagGroup{
-		{"Images", []string{"capture", "donors", "operator", "rollback", "status", "versions", "watch"}},
+		{"Images", []string{"capture", "donors", "operator", "rollback", "rollout", "status", "versions", "watch"}},
 		{"New nodes", []string{"boot", "controller", "explain", "nodes"}},
 		{"Live nodes", []string{"config"}},
 		{"Joining", []string{"admission"}},

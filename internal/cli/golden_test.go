@@ -111,6 +111,11 @@ func TestShown(t *testing.T) {
 	kamino := full
 	kamino.Pool.Model.Image = fleet.ImageReference{ID: plan.DefinitionOf(pool1)}
 	kamino.Instances = []capture.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
+	raised := fresh
+	raised.Fresh = []capture.FreshStatus{
+		{Instance: "7", Node: "k8s-pool1-12345678-vmss000007", Capture: captureName, Delete: "ortet capture --abandon " + pool1.Name()},
+		{Instance: "8", Capture: captureName},
+	}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
 	underway.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Running: []string{"drain"}, Undo: []string{"cordon", "stop", "protection"}, Why: "interrupt signal received", Holder: "operator/4711/1d2c3b4a"}
@@ -158,6 +163,7 @@ func TestShown(t *testing.T) {
 		"status":          func(w io.Writer) { writeStatus(w, full, noon) },
 		"status-latest":   func(w io.Writer) { writeStatus(w, kamino, noon) },
 		"status-fresh":    func(w io.Writer) { writeStatus(w, fresh, noon) },
+		"status-raised":   func(w io.Writer) { writeStatus(w, raised, noon) },
 		"status-underway": func(w io.Writer) { writeStatus(w, underway, noon) },
 		"status-canary": func(w io.Writer) {
 			for _, s := range []capture.PoolStatus{proving, leftover, canary} {

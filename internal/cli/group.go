@@ -15,7 +15,7 @@ func refuseUnknown(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		refuseUnknown(sub)
 	}
-	if !c.HasSubCommands() {
+	if !c.HasSubCommands() || c.Annotations[takesArguments] != "" {
 		return
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -34,6 +34,9 @@ func refuseUnknown(c *cobra.Command) {
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 }
+
+// takesArguments annotates a command with subcommands that takes arguments besides.
+const takesArguments = "arguments"
 
 // commandGroup annotates a command that only has subcommands.
 const commandGroup = "group"

@@ -10,6 +10,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -60,4 +61,28 @@ func groupsFlag(flags *pflag.FlagSet, groups *[]string) {
 // note says what is worth knowing beside a result.
 func (o *options) note(text string) {
 	paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", text)
+}
+
+// poolToChange returns the scale set that an argument names: itself, or one of its nodes.
+func (c connection) poolToChange(ctx context.Context, o *options, of string, named []string) (fleet.ResourceID, error) {
+	find, err := c.finder(o, named)
+	if err != nil {
+		return "", err
+	}
+	node, pool, err := find.NodeOrPool(ctx, of)
+	if err != nil || node == "" {
+		return pool, err
+	}
+	n, err := c.config.Cluster.Node(ctx, node)
+	switch {
+	case fleet.Is(err, fleet.KindNotFound):
+		return "", refuse(survey.NodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one",
+			"name a node of the pool, or the scale set by its ARM id (az vmss list)")
+	case err != nil:
+		return "", err
+	}
+	if pool, err = azure.PoolOfNode(ctx, c.config.Cloud, n); capture.Unplaced(err) {
+		return "", refuse("NotAnInstance", "node "+node, err.Error(), "name a node of a scale set")
+	}
+	return pool, err
 }

@@ -76,6 +76,7 @@ func TestPoolWithoutNodes(t *testing.T) {
 		{"config rollback broken --key " + key, named, "the history has no earlier configuration", refused, refused},
 		{"capture --image i --pool broken" + in, named, "not due: 0 of 0 nodes qualify", refused, 0},
 		{"watch broken", named, "capture a node of the pool first", refused, refused},
+		{"rollout broken --dry-run", named, "Nothing to do: no node is to be renewed", refused, 0},
 		{"rollback broken", named, "it was never captured", refused, refused},
 	} {
 		for _, by := range []struct {
@@ -105,6 +106,7 @@ func TestPoolWithoutNodes(t *testing.T) {
 		"in another group, to change it":  {"shared", "rollback broken" + shared, refused, []string{other + ", which may be another cluster's"}, ""},
 		"in a group that is not named":    {"shared", "status broken", refused, []string{"the Nodes of this cluster are instances of " + pool1.Name()}, ""},
 		"two of one name":                 {"both", "status broken" + shared, refused, []string{"2 have that name", id, other}, ""},
+		"two of one name, to roll out":    {"both", "rollout broken" + shared, refused, []string{id, other}, ""},
 		"two of one name, to change one":  {"both", "watch broken" + shared, refused, []string{id, other}, ""},
 		"a group may not be listed":       {"", "status broken" + closed, failed, []string{"Azure did not list all scale sets", "403"}, ""},
 		"it is found beside such a group": {pool1.Group().Name(), "status broken" + closed, 0, []string{"may be missing", "403"}, ""},
@@ -113,6 +115,7 @@ func TestPoolWithoutNodes(t *testing.T) {
 		"that of a Node does not exist":   {"", "status broken", refused, []string{"the Nodes of this cluster are instances of"}, strings.NewReplacer("shared", "deleted", "broken", "x").Replace(claims)},
 		"its machine became a Node":       {"both", "rollback broken" + shared, refused, []string{"it was never captured"}, is},
 		"a Node reports to be of another": {"shared", "rollback broken", refused, []string{other + ", which may be another cluster's"}, claims},
+		"and a rollout is planned":        {"shared", "rollout broken --dry-run", refused, []string{other + ", which may be another cluster's"}, claims},
 		"and is read":                     {"shared", "status broken", 0, []string{"broken: eastus"}, claims},
 		"and a configuration is pushed":   {"shared", "config push broken -f " + aConfig(t) + " --key " + key, refused, []string{other + ", which may be another cluster's"}, claims},
 		"and a capture is given up":       {"shared", "capture --abandon broken", refused, []string{other + ", which may be another cluster's"}, claims},

@@ -42,7 +42,7 @@ func TestEveryCommandSaysWhyTheAPIServerWasNotAsked(t *testing.T) {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range []string{"capture n", "capture n --dry-run", "rollback n", "status", "nodes", "boot show n", "boot stats p", "boot diff a b"} {
+	for _, args := range []string{"capture n", "capture n --dry-run", "rollback n", "rollout n", "status", "nodes", "boot show n", "boot stats p", "boot diff a b"} {
 		code, out, said := run(t, append(strings.Fields(args), "--kubeconfig", file)...)
 		if code != workflow.ExitFailed || out != "" {
 			t.Errorf("ortet %s: code %d, want %d and no result: %s", args, code, workflow.ExitFailed, out)

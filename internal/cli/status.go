@@ -175,6 +175,13 @@ func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 		paragraph(w, resultWidth, "  ", "    ", fmt.Sprintf("canary: %s, %s, of %s, %s", c.ID.Name(),
 			fleet.Count(int(c.Instances), "instance"), dash(c.Capture), expires+at))
 	}
+	for _, f := range s.Fresh {
+		text := fmt.Sprintf("fresh donor: %s, instance %s, of %s", dash(f.Node), f.Instance, f.Capture)
+		if f.Delete != "" {
+			text += "; to delete it: " + f.Delete
+		}
+		paragraph(w, resultWidth, "  ", "    ", text)
+	}
 	if s.Standby != "" {
 		paragraph(w, resultWidth, "  ", "    ", s.Standby)
 	}

@@ -23,8 +23,8 @@ const (
 // timeoutClasses has the commands by their path below the root. A command that is missing
 // changes something.
 var timeoutClasses = map[string]timeoutClass{
-	"capture": changesSomething, "rollback": changesSomething, "watch": changesSomething, "admission revoke": changesSomething,
-	"config push": changesSomething, "config rollback": changesSomething,
+	"capture": changesSomething, "rollback": changesSomething, "rollout": changesSomething, "watch": changesSomething,
+	"admission revoke": changesSomething, "config push": changesSomething, "config rollback": changesSomething,
 	"cluster backup": changesSomething, "cluster chaos": changesSomething, "cluster down": changesSomething, "cluster init": changesSomething,
 	"cluster keys": changesSomething, "cluster reimage": changesSomething, "cluster replace": changesSomething, "cluster resize": changesSomething, "cluster restore": changesSomething,
 	"cluster scale": changesSomething, "cluster start": changesSomething, "cluster stop": changesSomething, "cluster up": changesSomething,
@@ -35,6 +35,7 @@ var timeoutClasses = map[string]timeoutClass{
 	"config keygen": onlyReads, "config plan": onlyReads, "config status": onlyReads, "config validate": onlyReads,
 	"operator export": onlyReads,
 	"donors":          onlyReads, "explain": onlyReads, "nodes": onlyReads, "status": onlyReads, "version": onlyReads, "versions": onlyReads,
+	"versions diff": onlyReads, "versions sbom": onlyReads,
 
 	"admission": runsOn, "controller": runsOn, "operator": runsOn, "cluster proxy": runsOn, "cluster ssh": runsOn,
 }

@@ -26,6 +26,7 @@ Without an argument it lists those of all pools that the cluster's nodes belong 
 POOL is a scale set's name or ARM id.`,
 		Example: `  ortet versions k8s-pool1-12345678-vmss
   ortet versions k8s-pool1-12345678-vmss -o name | head -1`,
+		Annotations: map[string]string{takesArguments: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.showStatus(cmd.Context(), args, named, versionsOf, func(w io.Writer, s capture.PoolStatus, now time.Time) {
 				fmt.Fprintln(w, s.Pool.Name)
@@ -38,6 +39,7 @@ POOL is a scale set's name or ARM id.`,
 	}
 	o.takesForms(c, nameForm)
 	groupsFlag(c.Flags(), &named)
+	c.AddCommand(newVersionsDiff(o), newVersionsSBOM(o))
 	return c
 }
 

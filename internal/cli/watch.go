@@ -10,10 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/boots/survey"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
@@ -88,30 +85,8 @@ func (o *options) watch(ctx context.Context, of string, named []string, q watch.
 	if err != nil {
 		return err
 	}
-	find, err := c.finder(o, named)
-	if err != nil {
+	if q.Pool, err = c.poolToChange(ctx, o, of, named); err != nil {
 		return err
-	}
-	node, pool, err := find.NodeOrPool(ctx, of)
-	if err != nil {
-		return err
-	}
-	if q.Pool = pool; node != "" {
-		n, err := c.config.Cluster.Node(ctx, node)
-		var invalid error
-		if err == nil {
-			if q.Pool, invalid = azure.PoolOfNode(ctx, c.config.Cloud, n); !capture.Unplaced(invalid) {
-				invalid, err = nil, invalid
-			}
-		}
-		switch {
-		case fleet.Is(err, fleet.KindNotFound):
-			return refuse(survey.NodeNotFound, "node "+node, "there is no such node, and no scale set of this name has one", "name a node of the pool, or the scale set by its ARM id (az vmss list)")
-		case err != nil:
-			return err
-		case invalid != nil:
-			return refuse("NotAnInstance", "node "+node, invalid.Error(), "name a node of a scale set")
-		}
 	}
 	result, err := c.services(show).Watch(ctx, q)
 	show.Close()

@@ -205,15 +205,20 @@ type SecretStore interface {
 	PutSecret(ctx context.Context, item SecretItem, needed func(context.Context) ([]string, error)) error
 	// GetSecret returns an item of a pool, or fleet.KindNotFound.
 	GetSecret(ctx context.Context, pool fleet.ResourceID, kind, sha256 string) (SecretItem, error)
+	// DropSecret removes an item of a pool; one that is not there counts as removed.
+	DropSecret(ctx context.Context, pool fleet.ResourceID, kind, sha256 string) error
 }
 
-// ExtensionSettings is the kind of an extension's public settings.
-const ExtensionSettings = "extensionSettings"
+// Kinds of a SecretItem besides those of wire.SealedKind.
+const (
+	ExtensionSettings = "extensionSettings" // an extension's public settings
+	Manifest          = "manifest"          // what is in an image version: a wire.Manifest, packed
+)
 
 // SecretItem is one item of a SecretStore.
 type SecretItem struct {
-	Kind   string // "customData", "protectedSettings", ExtensionSettings
-	Name   string // extension name; "" for customData
+	Kind   string // "customData", "protectedSettings", ExtensionSettings, Manifest
+	Name   string // extension name; "" for customData and a manifest
 	SHA256 string // lower-case hex, of Data
 	Data   fleet.Secret
 	Pool   fleet.ResourceID

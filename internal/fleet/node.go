@@ -124,13 +124,17 @@ const AnnotationCordoned = "ortet.io/bad-image"
 // image version, and the boot in which the node was then.
 const AnnotationRollout = "ortet.io/rollout"
 
+// AnnotationFresh marks a node that a capture raised to be its donor: the capture's name. The capture
+// deletes it.
+const AnnotationFresh = "ortet.io/fresh"
+
 // AnnotationDomain is that of Ortet's annotations.
 const AnnotationDomain = "ortet.io"
 
 // OwnAnnotation reports whether a program of Ortet writes an annotation to Nodes.
 func OwnAnnotation(key string) bool {
 	switch key {
-	case AnnotationCapture, AnnotationWorkbench, AnnotationCordoned, AnnotationRollout,
+	case AnnotationCapture, AnnotationWorkbench, AnnotationCordoned, AnnotationRollout, AnnotationFresh,
 		"ortet.io/boot-report", "ortet.io/configuration", "ortet.io/configuration-wanted", "ortet.io/leaving", // of the agent and rollout
 		"ortet.io/cluster-cordon", "ortet.io/reimage": // of ortet cluster
 		return true

@@ -2,6 +2,7 @@ package k3s
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,47 @@ var ruleNames = []string{
 // IsRuleName reports whether a security rule is Ortet's own. Azure's names have no case.
 func IsRuleName(name string) bool {
 	return slices.ContainsFunc(ruleNames, func(own string) bool { return strings.EqualFold(own, name) })
+}
+
+// private are the ranges that the internet does not route: RFC 1918, RFC 6598, RFC 4193.
+var private = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
+}
+
+// PrivateRanges returns those of sources that are ranges or addresses outside the internet.
+func PrivateRanges(sources []string) (all []string) {
+	for _, source := range sources {
+		q, err := prefixOf(source)
+		within := func(r netip.Prefix) bool { return r.Bits() <= q.Bits() && r.Contains(q.Addr()) }
+		if err == nil && slices.ContainsFunc(private, within) {
+			all = append(all, source)
+		}
+	}
+	return all
+}
+
+// ways checks that there is a way to the server without its public address, and the programs of
+// a tailnet.
+func (p parser) ways(s *Spec) {
+	a := s.Access
+	if a.Tailscale != nil && s.Artifacts.Tailscale == nil {
+		p.At("spec.access.tailscale", "needs Tailscale's programs; "+
+			"add spec.artifacts.tailscale, the block that ortet cluster artifacts --tailscale FILE prints")
+	}
+	if a.PublicAddress != None {
+		return
+	}
+	const at = "spec.access.publicAddress"
+	if s.Network.Outbound == Addresses {
+		p.At(at, "none leaves the server no way out, since spec.network.outbound: addresses has no NAT gateway; "+
+			"use static, or outbound: gateway")
+	}
+	inside := len(a.SSH) > 0 && len(PrivateRanges(a.SSH)) == len(a.SSH) && len(PrivateRanges(a.API)) == len(a.API)
+	if a.Tailscale == nil && !inside {
+		p.At(at, "none needs another way to the server; add spec.access.tailscale, "+
+			"or have private ranges alone in spec.access.ssh and spec.access.api")
+	}
 }
 
 // accessRules checks the rules that a security group gets besides Ortet's own.

@@ -66,10 +66,12 @@ type Image struct {
 // Artifacts are the programs that machines fetch at boot, each checked by its
 // digest. ortet cluster artifacts writes this block.
 type Artifacts struct {
-	K3s       Artifact  `json:"k3s"`               // the k3s binary
-	Images    *Artifact `json:"images,omitempty"`  // k3s's air-gap images, a tar archive, as it is or with gzip or zstd
-	Ortet     Artifact  `json:"ortet"`             // for the server
-	OrtetNode Artifact  `json:"ortetNode"`         // for agents
+	K3s       Artifact  `json:"k3s"`              // the k3s binary
+	Images    *Artifact `json:"images,omitempty"` // k3s's air-gap images, a tar archive, as it is or with gzip or zstd
+	Ortet     Artifact  `json:"ortet"`            // for the server
+	OrtetNode Artifact  `json:"ortetNode"`        // for agents
+	// Tailscale is Tailscale's own archive of static binaries, for the server with access.tailscale.
+	Tailscale *Artifact `json:"tailscale,omitempty"`
 	Version   string    `json:"version,omitempty"` // of k3s, "v1.36.3+k3s1"; lower than the cluster's is refused
 }
 
@@ -177,8 +179,25 @@ type Access struct {
 	API      []string `json:"api,omitempty"`     // sources for port 6443; default those of ssh
 	Ingress  []string `json:"ingress,omitempty"` // sources for ports 80 and 443; default none
 	Fail2ban bool     `json:"fail2ban,omitempty"`
+	// PublicAddress of the server is Static (default) or None.
+	PublicAddress string `json:"publicAddress,omitempty"`
+	// Tailscale has the server in a tailnet; nil has it in none.
+	Tailscale *Tailscale `json:"tailscale,omitempty"`
 	// Rules are in the security groups besides those above.
 	Rules []AccessRule `json:"rules,omitempty"`
+}
+
+// Values of Access.PublicAddress.
+const (
+	Static = "static"
+	None   = "none"
+)
+
+// Tailscale is how the server is in a tailnet, by which operators reach it.
+type Tailscale struct {
+	Hostname    string   `json:"hostname,omitempty"`    // in the tailnet, and in the API server's certificate; default metadata.name
+	Tags        []string `json:"tags,omitempty"`        // of the tailnet's policy, "tag:k3s"
+	LoginServer string   `json:"loginServer,omitempty"` // URL of the coordination server; "" is Tailscale's own
 }
 
 // An AccessRule lets sources reach ports of the server or of agents.

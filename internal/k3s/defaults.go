@@ -57,6 +57,10 @@ func (c *Cluster) SetDefaults() {
 	set(&s.Access.User, "ortet")
 	set(&s.Access.SSHPort, 22)
 	set(&s.Access.SSHKey, name+".pub")
+	set(&s.Access.PublicAddress, Static)
+	if t := s.Access.Tailscale; t != nil {
+		set(&t.Hostname, name)
+	}
 	if s.Access.SSH == nil {
 		s.Access.SSH = []string{Own}
 	}

@@ -60,7 +60,7 @@ func (a Artifacts) Placeholders() (names []string) {
 }
 
 func (a *Artifacts) all() map[string]*Artifact {
-	return map[string]*Artifact{"k3s": &a.K3s, "images": a.Images, "ortet": &a.Ortet, "ortetNode": &a.OrtetNode}
+	return map[string]*Artifact{"k3s": &a.K3s, "images": a.Images, "ortet": &a.Ortet, "ortetNode": &a.OrtetNode, "tailscale": a.Tailscale}
 }
 
 // InitOptions are what a new cluster.yaml is made from.

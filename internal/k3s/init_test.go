@@ -69,7 +69,7 @@ func TestInitRefusesWhatParseRefuses(t *testing.T) {
 func TestArtifactsBlockFitsIntoFile(t *testing.T) {
 	const digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	a := k3s.Artifact{URL: "http://192.0.2.1:8000/a b#c: d", SHA256: digest}
-	want := k3s.Artifacts{K3s: a, Images: &a, Ortet: a, OrtetNode: a, Version: "v1.36.3+k3s1"}
+	want := k3s.Artifacts{K3s: a, Images: &a, Ortet: a, OrtetNode: a, Tailscale: &a, Version: "v1.36.3+k3s1"}
 	before, rest, _ := strings.Cut(minimal, "  artifacts:\n")
 	_, after, _ := strings.Cut(rest, "  pools:\n")
 	manifests := []k3s.Manifest{{Name: "app", Artifact: a}, {Name: "b", Artifact: k3s.Artifact{URL: "file:///srv/b", SHA256: digest}}}
@@ -81,7 +81,7 @@ func TestArtifactsBlockFitsIntoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Spec.Artifacts; *got.Images != a || got.K3s != a || got.Ortet != a || got.OrtetNode != a || got.Version != want.Version {
+	if got := c.Spec.Artifacts; *got.Images != a || *got.Tailscale != a || got.K3s != a || got.Ortet != a || got.OrtetNode != a || got.Version != want.Version {
 		t.Errorf("artifacts are %+v", got)
 	}
 	if !slices.Equal(c.Spec.Manifests, manifests) {

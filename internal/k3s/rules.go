@@ -61,6 +61,7 @@ func (p parser) rules(c *Cluster) {
 		p.At("spec.storage.mount", fmt.Sprintf("%q is not among spec.storage.shares (%s); use one of them, or add it", s.Storage.Mount, strings.Join(s.Storage.Shares, ", ")))
 	}
 	p.access(&s.Access)
+	p.ways(s)
 	p.accessRules(s)
 }
 

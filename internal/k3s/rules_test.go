@@ -52,6 +52,19 @@ var edits = []struct {
 	{"  artifacts", "  manifests: [{name: ../a, url: 'http://h/a', sha256: \"" + ones + "\"}]\n  artifacts",
 		`7: spec.manifests[0].name: "../a" is not valid; use a-z, 0-9 and -, with no - at either end`},
 
+	{"  storage:\n", "  access: {tailscale: {tags: [k3s-x], loginServer: headscale, hostname: A}}\n  storage:\n",
+		"14: spec.access.tailscale.hostname: \"A\" is not valid; use a-z, 0-9 and -, with no - at either end\n" +
+			"14: spec.access.tailscale.loginServer: \"headscale\" is not valid; use https://HOST\n" +
+			"14: spec.access.tailscale.tags[0]: \"k3s-x\" is not valid; use tag:NAME, as in the tailnet's policy"},
+	{"  storage:\n", "  access: {tailscale: {}}\n  storage:\n",
+		"14: spec.access.tailscale: needs Tailscale's programs; add spec.artifacts.tailscale, the block that ortet cluster artifacts --tailscale FILE prints"},
+
+	{"  storage:\n", "  network: {outbound: addresses}\n  access: {publicAddress: none}\n  storage:\n",
+		"15: spec.access.publicAddress: none leaves the server no way out, since spec.network.outbound: addresses has no NAT gateway; use static, or outbound: gateway"},
+	{"  storage:\n", "  access: {publicAddress: none, ssh: [10.0.0.0/8], api: [10.0.0.0/8, 11.0.0.0/8]}\n  storage:\n",
+		"14: spec.access.publicAddress: none needs another way to the server; add spec.access.tailscale, or have private ranges alone in spec.access.ssh and spec.access.api"},
+	{"  storage:\n", "  access: {publicAddress: none, ssh: [10.0.0.0/8, 192.168.7.1], api: []}\n  storage:\n", ""},
+
 	// Structure.
 	{"kind: Cluster", "kind: Cluster\nkind: Cluster", `3: invalid YAML: mapping key "kind" already defined at line 2; check indentation and quotes`},
 	{"v1alpha1", "v2", `1: apiVersion: "ortet.io/v2" is not known; use ortet.io/v1alpha1`},

@@ -13,14 +13,16 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
+// Bounds of how long a window is.
 const (
-	// MinDuration and MaxDuration bound how long a window is.
 	MinDuration = time.Minute
 	MaxDuration = 31 * 24 * time.Hour
+)
 
-	// DefaultZone is where a schedule is read that names no time zone.
-	DefaultZone = "UTC"
+// DefaultZone is where a schedule is read that names no time zone.
+const DefaultZone = "UTC"
 
+const (
 	maxText = 256 // bytes of a schedule
 
 	// firstYear is before a leap year, so that all dates of a calendar are within what cron searches.
@@ -93,8 +95,6 @@ func parse(schedule string) (*cron.SpecSchedule, error) {
 		return nil, fmt.Errorf("it has %d bytes, at most %d are read", len(schedule), maxText)
 	case strings.HasPrefix(schedule, "TZ=") || strings.HasPrefix(schedule, "CRON_TZ="):
 		return nil, errors.New("it names a time zone: give that beside it, not in it")
-	case strings.HasPrefix(schedule, "@every"):
-		return nil, errors.New("@every counts from the start of a program; " + fields)
 	}
 	read, err := cron.ParseStandard(schedule)
 	if err != nil {
@@ -102,7 +102,7 @@ func parse(schedule string) (*cron.SpecSchedule, error) {
 	}
 	spec, is := read.(*cron.SpecSchedule)
 	if !is {
-		return nil, errors.New(fields)
+		return nil, errors.New("@every counts from the start of a program; " + fields)
 	}
 	return spec, nil
 }
@@ -116,9 +116,12 @@ func check(spec *cron.SpecSchedule, duration time.Duration) error {
 	}
 	for range checked {
 		next := spec.Next(at)
-		if gap := next.Sub(at); !next.IsZero() && gap < duration {
-			return fmt.Errorf("comes %s after the time before, and the window is open for %s: want a duration of at most %s, or a schedule that comes less often",
-				text(gap), text(duration), text(gap))
+		if next.IsZero() {
+			return nil
+		}
+		if gap := next.Sub(at); gap < duration {
+			return fmt.Errorf("comes %[1]s after the time before, and the window is open for %[2]s: "+
+				"want a duration of at most %[1]s, or a schedule that comes less often", text(gap), text(duration))
 		}
 		at = next
 	}

@@ -6,10 +6,11 @@ import (
 )
 
 // GeneralizeLine is one line of what `ortet-node generalize` prints on standard
-// output: either progress for the person who watches, or, last, the report.
-// Exactly one of the two is set.
+// output: progress for the person who watches, what is in the image, or, last, the report.
+// Exactly one of them is set.
 type GeneralizeLine struct {
 	Progress string            `json:"progress,omitempty"`
+	Manifest []byte            `json:"manifest,omitempty"` // as Manifest.Pack returns it
 	Report   *GeneralizeReport `json:"report,omitempty"`
 }
 

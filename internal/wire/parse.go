@@ -57,13 +57,16 @@ func ParseGeneralizeLine(line []byte) (GeneralizeLine, error) {
 
 // Validate returns what is wrong with a line; nil when nothing is.
 func (l GeneralizeLine) Validate() error {
-	if (l.Progress == "") == (l.Report == nil) {
-		return errors.New("want either progress or a report")
-	}
-	if l.Report == nil {
+	switch {
+	case l.Progress != "" && l.Manifest == nil && l.Report == nil:
 		return checkText("progress", l.Progress, maxText)
+	case l.Progress == "" && l.Manifest != nil && l.Report == nil:
+		_, err := ReadManifest(l.Manifest)
+		return err
+	case l.Progress == "" && l.Manifest == nil && l.Report != nil:
+		return l.Report.Validate()
 	}
-	return l.Report.Validate()
+	return errors.New("want one of progress, a manifest and a report")
 }
 
 // Validate returns what is wrong with a report; nil when nothing is.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ type Plan struct {
 	Request       any
 	Table         Table
 	Problems      []fleet.Problem
+	// Undoes has the open record undone where there are problems: what it began is of no use any more.
+	Undoes bool
 	// Left is what the run leaves for a person, each with what to do: it then ends with
 	// ExitNeedsPerson.
 	Left []string
@@ -74,7 +77,8 @@ type run struct {
 	mu       sync.Mutex    // of rec
 	rec      journal.Record
 	inFlight map[string]bool // rows
-	plans    int             // that were made
+	plans    int             // that were made, but for those of Continue
+	undoes   bool            // of the plan
 	left     []string        // of the plan
 	failed   string          // the step that ended the phase forward
 	failure  error
@@ -110,11 +114,11 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 			return err
 		}
 	}
-	for x.plans = 1; ; x.plans++ {
+	for x.plans = 1; ; {
 		begun, err := x.plan(ctx)
 		switch refused := new(Refused); {
-		case x.plans > 1 && errors.As(err, &refused): // what was begun fails, and is undone
-			x.failure = fmt.Errorf("%w; planned again: %s", x.failure, refused.Problems[0])
+		case (x.failure != nil || x.undoes) && errors.As(err, &refused): // what was begun fails, and is undone
+			x.failure = x.refusedLater(refused.Problems)
 			x.update(func(r *journal.Record) { r.Phase, r.Why = journal.Undo, x.failure.Error() })
 			x.walk(ctx)
 			return x.outcome()
@@ -127,8 +131,20 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		if !errors.Is(x.failure, ErrReplan) || rec.Phase != journal.Suspend || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
 			return x.outcome()
 		}
-		x.report(Action{}, EventNote, rec.Why+": the run was planned again", -1)
+		if !continues(x.failure) {
+			x.plans++
+			x.report(Action{}, EventNote, rec.Why+": the run was planned again", -1)
+		}
 	}
+}
+
+// refusedLater is the failure of a run that has begun and cannot be planned now.
+func (x *run) refusedLater(problems []fleet.Problem) error {
+	why := fmt.Errorf("the run cannot go on: %s", strings.Join(fleet.Each(problems, fleet.Problem.String), "; "))
+	if x.failure != nil && !continues(x.failure) {
+		why = fmt.Errorf("%w; planned again: %s", x.failure, problems[0])
+	}
+	return why
 }
 
 // unbegun returns the error of a run that failed before its first step.
@@ -174,6 +190,7 @@ func (x *run) recover(ctx context.Context) (err error) {
 func (x *run) plan(ctx context.Context) (begun bool, err error) {
 	plan, err := x.workflow.Plan(ctx, x.record())
 	request, encodeErr := json.Marshal(plan.Request)
+	x.undoes = plan.Undoes && x.record().Open()
 	switch {
 	case err != nil || encodeErr != nil:
 		return false, cmp.Or(err, encodeErr)
@@ -264,8 +281,12 @@ func (x *run) walk(ctx context.Context) {
 // finish records the end of an action, unless the lock was lost.
 func (x *run) finish(a Action, err error) {
 	delete(x.inFlight, a.Step.ID)
+	ended := err
+	if continues(err) {
+		ended = nil
+	}
 	switch {
-	case err == nil:
+	case ended == nil:
 		x.report(a, EventDone, "", -1)
 	case x.ctx.Err() != nil:
 		return
@@ -274,10 +295,10 @@ func (x *run) finish(a Action, err error) {
 	}
 	x.update(func(r *journal.Record) {
 		was := r.Phase
-		if errors.Is(err, ErrReplan) && x.plans < maxPlans {
+		if errors.Is(err, ErrReplan) && (ended == nil || x.plans < maxPlans) {
 			*r = EndForward(*r, journal.Suspend, "step "+a.ID()+": "+err.Error())
 		}
-		if *r = Ended(x.table, *r, a, err); r.Phase != was {
+		if *r = Ended(x.table, *r, a, ended); r.Phase != was {
 			x.failed, x.failure = a.ID(), err
 		} else if x.failed == "" && !a.Undo && errors.Is(err, context.Canceled) {
 			x.failed = a.ID() // the step that was interrupted

@@ -70,3 +70,11 @@ func (x *ScaleSet) Change(ctx context.Context, p *Pass, id fleet.ResourceID, cha
 	}
 	return w, err
 }
+
+// HadNoEffect reports whether the service itself refused a change. What is without a code may be
+// the answer of a proxy.
+func HadNoEffect(err error) bool {
+	e := new(fleet.Error)
+	return fleet.Is(err, fleet.KindStale, fleet.KindThrottled) ||
+		errors.As(err, &e) && e.Code != "" && !fleet.Is(err, fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut)
+}

@@ -95,9 +95,23 @@ var ErrReplan = errors.New("plan again")
 const maxPlans = 3
 
 // Replan returns an error that is ErrReplan.
-func Replan(format string, args ...any) error { return replanError{fmt.Errorf(format, args...)} }
+func Replan(format string, args ...any) error { return replanError{fmt.Errorf(format, args...), false} }
 
-type replanError struct{ error }
+// Continue returns an error that is ErrReplan and no failure: the row is done, and what the rows so
+// far made decides the next plan. It does not count as one of a run's plans.
+func Continue(format string, args ...any) error {
+	return replanError{fmt.Errorf(format, args...), true}
+}
+
+type replanError struct {
+	error
+	continues bool
+}
+
+func continues(err error) bool {
+	e, is := errors.AsType[replanError](err)
+	return is && e.continues
+}
 
 func (e replanError) Is(target error) bool { return target == ErrReplan }
 

@@ -88,7 +88,7 @@ var longLines = map[string]int{
 	"internal/image/capture/report":  6,
 	"internal/image/capture/model":   9,
 	"internal/image/capture/donor":   11,
-	"internal/image/capture/canary":  14,
+	"internal/image/capture/canary":  13,
 	"internal/cluster/conversion":    3,
 	"internal/cluster/apierror":      3,
 	"internal/boots/survey":          13,
@@ -112,7 +112,7 @@ var longLines = map[string]int{
 	"internal/boots/timeline":        82,
 	"internal/boots/timeline/source": 32,
 	"internal/boots/verdict":         157,
-	"internal/cli":                   164,
+	"internal/cli":                   162,
 	"internal/cluster":               71,
 	"internal/cluster/kube":          35,
 	"internal/fleet":                 9,
@@ -142,7 +142,7 @@ var longLines = map[string]int{
 	"test/serverboot":                3,
 }
 
-// A line that does not fit the window is read by nobody.
+// A line that does not fit the window is read by nobody. controller-gen reads a marker from one line.
 func TestLinesGetNoLonger(t *testing.T) {
 	rooms := rooms(t)
 	count := map[string]int{}
@@ -151,6 +151,9 @@ func TestLinesGetNoLonger(t *testing.T) {
 			return
 		}
 		for line := range strings.Lines(text) {
+			if strings.HasPrefix(strings.TrimSpace(line), "// +kubebuilder:") {
+				continue
+			}
 			if utf8.RuneCountInString(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")) > 140 {
 				count[room]++
 			}

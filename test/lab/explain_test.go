@@ -33,7 +33,7 @@ func explainBreaks() []boot {
 			"systemctl daemon-reload", "systemctl restart --no-block local-fs.target", "sleep infinity"}},
 		{pool: "token", want: want{reason: "BootstrapTokenUnknown"}, token: "abcdef.0123456789abcdef"},
 		{pool: "containerd", want: want{reason: "ContainerdConfigInvalid"}, files: map[string]string{"/etc/containerd/config.toml": "version = 2\n[plugins\n"}},
-		{pool: "dns", want: want{reason: "DNSFailed"}, endpoint: "api.mine.example:6443"},
+		{pool: "dns", pre: impatient, want: want{reason: "DNSFailed"}, endpoint: "api.mine.example:6443"},
 	}
 }
 
@@ -43,7 +43,7 @@ func TestExplainOnRealMachines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	line := newTimeline(t)
-	l := newLab(ctx, t, line, "explain", bakeAgent(ctx, t))
+	l := newLab(ctx, t, line, "explain", silent(bakeAgent(ctx, t)))
 	line.begin("kubeadm prepares the cluster")
 	binary, err := controlplane.Binary(ctx)
 	if err != nil {

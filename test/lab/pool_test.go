@@ -48,6 +48,8 @@ type lab struct {
 	kubeconfig string
 	azure      *azsimserver.Azure
 	machines   *machines
+	// nameServer is azsim's flag; "" is one that answers.
+	nameServer string
 }
 
 // newLab starts all but the pool, in a folder of that name. bake makes the
@@ -104,6 +106,9 @@ func (l *lab) startAzure(ctx context.Context, t *testing.T, images map[string]st
 	}
 	for _, f := range frontends {
 		args = append(args, "--frontend", f)
+	}
+	if l.nameServer != "" {
+		args = append(args, "--name-server", l.nameServer)
 	}
 	var err error
 	l.azure, err = azsimserver.Start(ctx, azsimserver.Config{

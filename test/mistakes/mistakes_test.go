@@ -55,6 +55,8 @@ func (w *world) mistakes(hung *world) []row {
 		{name: "id of something else", args: "status " + id + pool + "/virtualMachines/0", exit: usage, says: []string{"virtualMachineScaleSets/NAME"}},
 		{name: "flag", args: capture + " --dryrun", exit: usage, says: []string{"--dryrun", "--help"}},
 		{name: "duration", args: capture + " --grace-period 5", exit: usage, says: []string{"--grace-period", "30s"}},
+		{name: "budget of nothing", args: "rollout " + pool + " --max-unavailable 0%", exit: usage, says: []string{"--max-unavailable", "never allow"}},
+		{name: "window longer than its period", args: "rollout " + pool + " --window @daily --window-duration 2d", exit: usage, says: []string{"--window", "at most 24h"}},
 		{name: "output form", args: "status -o xml", exit: usage, says: []string{"table, json"}},
 
 		{name: "kubeconfig that is missing", args: "status --kubeconfig nosuch", exit: workflow.ExitRefused, says: []string{"nosuch", "no such file"}},
@@ -77,6 +79,7 @@ func (w *world) mistakes(hung *world) []row {
 		{name: "ARM hung", args: "status", azure: w.azureJSON("hung", hung.arm.URL, nil), exit: workflow.ExitFailed, timeout: "5s", slow: true, says: []string{"Waiting for", strings.TrimPrefix(hung.arm.URL, "https://")}},
 
 		{name: "rights missing in Azure", args: capture, azure: w.azureJSON("reader", w.arm.URL, map[string]any{"aadClientId": readerID}), exit: workflow.ExitRefused, says: []string{"Microsoft.Compute/snapshots/write", "azure-permissions.md"}},
+		{name: "rights of a rollout missing in Azure", args: "rollout " + pool + " --dry-run", azure: w.azureJSON("reader", w.arm.URL, map[string]any{"aadClientId": readerID}), exit: workflow.ExitRefused, says: []string{"virtualMachineScaleSets/manualUpgrade/action", "nothing was changed"}},
 		{name: "rights of a watch missing in Azure", args: "capture " + second + "000000" + image + " --watch 30m --bad-nodes delete", azure: w.azureJSON("keeper", w.arm.URL, map[string]any{"aadClientId": keeperID}), exit: workflow.ExitRefused, says: []string{"virtualMachineScaleSets/delete/action", "nothing was changed"}},
 		{name: "rights missing in the cluster", args: "capture " + fourth + "000000" + image, kubeconfig: w.kubeconfig(viewer, viewer, w.api.URL, nil), exit: workflow.ExitRefused, says: []string{"leases", "kubernetes-permissions.md"}},
 		{name: "AKS node", args: "capture " + aks + "000000" + image, exit: workflow.ExitRefused, says: []string{"AKS manages this pool", "AKS's own node images"}},

@@ -40,6 +40,7 @@ type Server struct {
 	K3s            string // version by the URL of the artifact, "v1.36.4+k3s1"; "" if it has none
 
 	arm      azure.Resources
+	tailnet  string // its host name there; "" is none
 	settings []byte // of its VM
 	tags     map[string]string
 }
@@ -114,7 +115,7 @@ func read(ctx context.Context, arm azure.Resources, id fleet.ResourceID) (s Serv
 	}
 	err = arm.Get(ctx, id.Group()+fleet.ResourceID("/providers/Microsoft.Network/publicIPAddresses/"+recipe.ServerName), networkVersion, &public)
 	s.Address, s.FQDN = public.Properties.IPAddress, public.Properties.DNSSettings.FQDN
-	return s, err
+	return s, fleet.IgnoreNotFound(err)
 }
 
 var (
@@ -127,9 +128,10 @@ func (s *Server) apply() {
 	var settings struct {
 		Artifacts []struct{ Name, URL string }
 		Files     []struct{ Path, Content string }
+		Tailnet   struct{ Hostname string }
 	}
 	_ = json.Unmarshal(s.settings, &settings) // others' userData leaves the defaults
-	s.SSHPort = 22
+	s.SSHPort, s.tailnet = 22, settings.Tailnet.Hostname
 	for _, f := range settings.Files {
 		if m := sshPort.FindStringSubmatch(f.Content); m != nil && strings.HasPrefix(f.Path, "/etc/ssh/") {
 			s.SSHPort, _ = strconv.Atoi(m[1]) // digits
@@ -150,7 +152,13 @@ type Tags struct {
 	CAHash  string // "" is a made up one
 	HostKey string // line of an authorized_keys file
 	K3s     string // version
+	// Tailnet is the state of tailscaled, if the settings have it run: "" is that of a server
+	// that nobody logged in.
+	Tailnet string
 }
+
+// TailnetAddress is that of a server that is logged in.
+const TailnetAddress = "100.64.0.7"
 
 // Ready reads a server, and writes that it is ready by the settings that its VM has now.
 func Ready(ctx context.Context, arm azure.Resources, id string, t Tags) error {
@@ -160,15 +168,23 @@ func Ready(ctx context.Context, arm azure.Resources, id string, t Tags) error {
 		return err
 	}
 	s.settings, s.tags = vm.Properties.UserData, vm.Tags
+	s.apply()
 	return s.Ready(ctx, t)
 }
 
 // Ready writes that the server is ready, by the settings that it was read with.
 func (s *Server) Ready(ctx context.Context, t Tags) error {
-	return s.write(ctx, map[string]string{
+	tags := map[string]string{
 		recipe.TagBoot: recipe.BootReady, recipe.TagSettings: recipe.Digest(s.settings),
 		recipe.TagCAHash: cmp.Or(t.CAHash, "sha256:1"), recipe.TagSSHHostKey: t.HostKey, recipe.TagK3s: t.K3s,
-	})
+	}
+	if s.tailnet != "" {
+		tags[recipe.TagTailnet] = cmp.Or(t.Tailnet, "NeedsLogin")
+	}
+	if s.tailnet != "" && t.Tailnet == recipe.TailnetRunning {
+		tags[recipe.TagTailnetName], tags[recipe.TagTailnetAddress] = s.tailnet+".tail1.example", TailnetAddress
+	}
+	return s.write(ctx, tags)
 }
 
 // State writes a state of the server's boot.

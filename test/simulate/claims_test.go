@@ -561,7 +561,7 @@ func (w *world) noteWrite(p *process, req request, about string) func() {
 	if req.name == patchModel {
 		image, used = w.imageNow(), w.used(w.versions())
 	}
-	donor := w.nodeName(p.ask.Node)
+	donor := w.donorOf(p.ask)
 	if version := low(w.names.Definition.Child("versions", path.Base(about))); req.name == "azure PUT "+definition+"/versions/"+path.Base(about) && w.versions()[version] == nil {
 		w.locked(func() { delete(w.grown, version) }) // nodes of a deleted one of this name were not made of it
 	}

@@ -155,14 +155,24 @@ func (w *world) onlyPassing() bool {
 func (w *world) nodeLacks(p *process) (all []lack) {
 	var nodes map[string]nodeState
 	var benches map[string]bool
-	w.locked(func() { nodes, benches = maps.Clone(w.nodes), maps.Clone(w.workbenches) })
+	var fresh []string
+	w.locked(func() { nodes, benches, fresh = maps.Clone(w.nodes), maps.Clone(w.workbenches), slices.Clone(w.fresh) })
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		if w.isTouched(name) {
+		if slices.Contains(fresh, name) {
+			if w.computerOf(name) != nil {
+				all = append(all, lack{25, name, "is a fresh donor that is left", w.computerOf(name).ResourceID})
+			}
+			continue
+		}
+		// One that was raised may be deleted before its Node exists: the capacity says how many.
+		raises := slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Fresh })
+		added := raises && w.byNumber(name) >= w.byNumber(w.nodeName(w.story.Pool.Instances)) && w.kube.Node(name) == nil
+		if w.isTouched(name) || added {
 			continue
 		}
 		invariant := 3
 		switch {
-		case name == w.nodeName(p.ask.Node) && p.ask.Do == "capture":
+		case name == w.donorOf(p.ask) && p.ask.Do == "capture":
 			invariant = 1
 		case benches[name]:
 			invariant = 2
@@ -554,7 +564,7 @@ func (w *world) checkRollback(p *process, now model) {
 // checkVersions: the model's version is whole and what the command was asked for, and none is
 // gone that is in use or of the history.
 func (w *world) checkVersions(p *process, now model) {
-	versions, id, donor := w.versions(), low(now.image), w.nodeName(p.ask.Node)
+	versions, id, donor := w.versions(), low(now.image), w.donorOf(p.ask)
 	v, was, sum := versions[id], w.before[id], sha256.Sum256([]byte(now.customData))
 	of, copied, copies, custom := "", time.Time{}, []time.Time(nil), map[bool]string{false: firstCustomData, true: plan.NoopCustomData}[p.ask.Baked]
 	w.locked(func() {

@@ -69,7 +69,7 @@ func (w *world) isTouched(names ...string) bool {
 // target returns the computer that an event is about, nil without one.
 func (w *world) target(e Event, p *process) *computer {
 	if e.Target == "donor" {
-		return w.computerOf(w.nodeName(p.ask.Node))
+		return w.computerOf(w.donorOf(p.ask))
 	}
 	return w.workbench()
 }
@@ -94,13 +94,13 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "autoscaler adds a node":
 		w.scaleOut(1)
 	case "autoscaler deletes empty nodes":
-		w.scaleIn(w.nodeName(p.ask.Node))
+		w.scaleIn(w.donorOf(p.ask))
 	case "autoscaler adds a node while it deletes one":
 		w.preemptDeletion()
 	case "kured reboots":
 		w.lockKured("pool2000000", e.For)
 	case "another pool locks kured": // by a capture that began in the same second
-		w.lockKured("ortet/"+w.stateOf(w.nodeName(p.ask.Node)).annotations[fleet.AnnotationCapture]+"/pool2", e.For)
+		w.lockKured("ortet/"+w.stateOf(w.donorOf(p.ask)).annotations[fleet.AnnotationCapture]+"/pool2", e.For)
 	case "another pool takes the workbench":
 		name := w.nodeName(1)
 		if w.computerOf(name) == nil {
@@ -202,7 +202,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 			})
 		})
 	case "donor's name given to another machine", "donor's name given to a member of another scale set", "twin of the donor":
-		donor := w.computerOf(w.nodeName(p.ask.Node))
+		donor := w.computerOf(w.donorOf(p.ask))
 		if donor == nil { // others deleted it before
 			break
 		}
@@ -218,7 +218,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twin"}, Spec: corev1.NodeSpec{ProviderID: "k3s://twin"},
 			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: donor.VMID}}})
 	case "donor says that it is another machine", "donor's Node made again":
-		w.kube.Change("nodes", "", w.nodeName(p.ask.Node), func(o runtime.Object) {
+		w.kube.Change("nodes", "", w.donorOf(p.ask), func(o runtime.Object) {
 			if n := o.(*corev1.Node); e.What == "donor's Node made again" {
 				n.UID = "made-again"
 			} else {

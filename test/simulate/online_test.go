@@ -72,7 +72,7 @@ func (w *world) captures(node string) bool {
 		case <-p.done:
 			return false
 		default:
-			return p.online() && node == w.nodeName(p.ask.Node)
+			return p.online() && node == w.donorOf(p.ask)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func (w *world) checkOnline(p *process, req request) {
 		return
 	}
 	about := req.about()
-	donor := w.computerOf(w.nodeName(p.ask.Node))
+	donor := w.computerOf(w.donorOf(p.ask))
 	switch verb := low(path.Base(about)); verb {
 	case "poweroff", "deallocate", "start", "restart":
 		if donor != nil && strings.HasSuffix(low(donor.ResourceID), "/"+low(path.Dir(about))) {

@@ -147,9 +147,9 @@ func (w *world) pursue(i int, ask Ask) {
 // adds nodes. It reports whether nothing helps: the donor was deleted, or the version of which
 // nodes are made. A command that says that it can be resumed is repeated all the same.
 func (w *world) putRight(ask Ask, err error) (hopeless bool) {
-	donor := w.computerOf(w.nodeName(ask.Node))
-	if ask.Do == "capture" && donor == nil && workflow.ExitCode(err) != workflow.ExitInterrupted {
-		if w.removed[w.nodeName(ask.Node)] && len(w.story.Happen) == 1 && w.story.Cannot == "" {
+	donor := w.computerOf(w.donorOf(ask))
+	if ask.Do == "capture" && !ask.Fresh && donor == nil && workflow.ExitCode(err) != workflow.ExitInterrupted {
+		if w.removed[w.donorOf(ask)] && len(w.story.Happen) == 1 && w.story.Cannot == "" {
 			w.broken(10, "the donor was deleted when it was back, and capture ends with %v", err)
 		}
 		return true
@@ -207,7 +207,7 @@ func (w *world) isFirst() bool {
 // stillCannot reports whether no event has removed the reason of Cannot: a donor whose Node or
 // instance others changed may have lost its pods, and a node that was added may be the workbench.
 func (w *world) stillCannot(ask Ask) bool {
-	return !w.isTouched(w.nodeName(ask.Node)) && !w.isTouched("capacity") && w.expected().capacity <= int64(w.story.Pool.Instances)
+	return !w.isTouched(w.donorOf(ask)) && !w.isTouched("capacity") && w.expected().capacity <= int64(w.story.Pool.Instances)
 }
 
 // await waits until a process has ended by itself; false where it was killed.

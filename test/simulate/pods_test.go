@@ -177,7 +177,7 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 			report.Saved = append(report.Saved, item)
 		}
 		w.scanned(&report)
-		w.reported(p, 0, report)
+		w.reported(p, 0, report, listed(report.Capture)...)
 		return
 	}
 	w.reported(p, 3, report)
@@ -199,12 +199,20 @@ func (w *world) setStatus(p *corev1.Pod, s corev1.PodStatus) {
 	w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = s })
 }
 
-func (w *world) reported(p *corev1.Pod, code int32, report wire.GeneralizeReport) {
+// listed is the line of what is in the image that a capture makes.
+func listed(capture string) []byte {
+	m := wire.Manifest{OS: wire.OperatingSystem{ID: "debian"}, Packages: []wire.Package{{Type: wire.Deb, Name: "capture", Version: capture}}}
+	packed, _ := m.Pack()                                          // it is short
+	text, _ := json.Marshal(wire.GeneralizeLine{Manifest: packed}) // of bytes
+	return append(text, '\n')
+}
+
+func (w *world) reported(p *corev1.Pod, code int32, report wire.GeneralizeReport, before ...byte) {
 	text, _ := json.Marshal(wire.GeneralizeLine{Report: &report}) // of strings and numbers
 	if w.story.Pool.Image == "newer" {
 		text = bytes.Replace(text, []byte(`{"report":{`), []byte(`{"report":{"newer":true,`), 1)
 	}
-	w.podEnded(p, code, append(text, '\n'))
+	w.podEnded(p, code, slices.Concat(before, text, []byte{'\n'}))
 }
 
 func (w *world) podEnded(p *corev1.Pod, code int32, log []byte) {

@@ -192,6 +192,9 @@ func (w *world) start(ask Ask) (*process, error) {
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, Canary: ask.Canary, CanaryIfPossible: ask.Auto, TakeUnjudged: ask.Auto, ExcludeFromLatest: ask.Excluded,
 				AllowRolling: ask.Rolling, PublishOnly: ask.PublishOnly, OtherPools: w.story.Pool.Neighbour > 0 && w.story.Pool.Liar == "",
 				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}
+			if ask.Fresh {
+				q.Node, q.Fresh = "", w.pool
+			}
 			if ask.Test != "" {
 				q.CanaryTest = testJob(ask.Test)
 			}

@@ -69,11 +69,24 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			}
 		}
 		c := w.computerOf(node)
-		if p.online() && node == w.nodeName(p.ask.Node) && before.Spec.Unschedulable != after.Spec.Unschedulable {
+		if p.online() && node == w.donorOf(p.ask) && before.Spec.Unschedulable != after.Spec.Unschedulable {
 			w.broken(19, "%s has unschedulable=%t at its donor %s", p.name, after.Spec.Unschedulable, node)
 		}
 		if c != nil && before.Spec.Unschedulable && !after.Spec.Unschedulable && !w.isTouched(node) && !w.isReady(c) {
 			w.broken(12, "%s uncordons %s, which is not Ready since its last boot", p.name, node)
+		}
+		if after.Annotations[fleet.AnnotationFresh] != "" {
+			w.locked(func() {
+				if !slices.Contains(w.fresh, node) {
+					w.fresh = append(w.fresh, node)
+				}
+			})
+			for _, c := range before.Status.Conditions {
+				if since := time.Since(c.LastTransitionTime.Time); c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue &&
+					!before.Spec.Unschedulable && before.Annotations[fleet.AnnotationFresh] == "" && w.happened == 0 && !w.story.Pool.Surplus && since > 5*time.Second {
+					w.broken(25, "%s takes its fresh donor %s out of service %s after it was Ready", p.name, node, since)
+				}
+			}
 		}
 		if after.Annotations[fleet.AnnotationWorkbench] != "" {
 			w.locked(func() { w.workbenches[node] = true })
@@ -88,7 +101,7 @@ func (w *world) checkOrder(p *process, req request) {
 	if strings.HasPrefix(req.name, "azure DELETE ") && strings.Contains(req.name, "/extensions/") && !w.isTouched("model") && strings.EqualFold(w.modelNow().image, before.image) {
 		w.broken(4, "%s sends %s while the model uses %s", p.name, req.name, before.image)
 	}
-	donor := w.nodeName(p.ask.Node)
+	donor := w.donorOf(p.ask)
 	c := w.computerOf(donor)
 	var deleted, back bool
 	w.locked(func() { back, deleted = w.removed[donor] })
@@ -146,7 +159,7 @@ func (w *world) checkDeletion(p *process, about string, r *http.Request) {
 		}
 		used, chosen := w.used(w.versions()), time.Time{}
 		w.locked(func() { chosen = w.chosenAt })
-		if used != "" && chosen.Before(p.read) && w.madeOf(c, used) { // what is written after its last read it cannot know
+		if used != "" && p.ask.Do == "watch" && chosen.Before(p.read) && w.madeOf(c, used) { // what is written after its last read it cannot know
 			w.broken(18, "%s deletes %s, which is made of what the model names", p.name, c.Name)
 		}
 	}
@@ -162,7 +175,7 @@ func (w *world) checkStop(p *process, about string) {
 	if c == nil || !w.isOn(c, 0) || w.isTouched(c.node()) {
 		return
 	}
-	if c.node() != w.nodeName(p.ask.Node) {
+	if c.node() != w.donorOf(p.ask) {
 		w.broken(3, "%s stops %s, which is not its donor", p.name, c.node())
 	}
 	for _, pod := range w.evictable(c.node()) {

@@ -93,6 +93,7 @@ type Ask struct {
 	Force          bool
 	Deallocate     bool
 	Online         bool
+	Fresh          bool // a donor is raised
 	PublishOnly    bool
 	Rolling        bool
 	Once           bool // not repeated, however it ends

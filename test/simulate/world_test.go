@@ -106,6 +106,7 @@ type world struct {
 	prefixes      map[string]string    // of clones' host names, to the capture that made them
 	hadThere      map[string]bool      // names of the pool's instances when the ask began
 	canaries      map[string]bool      // nodes of scale sets that captures made
+	fresh         []string             // nodes that were raised as donors, in this order
 	ofK3s         map[string]string    // provider ids of Azure by those of k3s
 	original      map[string]string    // extensions before the first capture
 	beginning                          // of the ask

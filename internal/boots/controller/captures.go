@@ -24,7 +24,10 @@ type captured struct {
 	boot   string // the last one under the mark
 }
 
-func marked(n *corev1.Node) bool { return n.Annotations[fleet.AnnotationCapture] != "" }
+func marked(n *corev1.Node) bool { return n.Annotations[fleet.AnnotationCapture] != "" || raised(n) }
+
+// raised reports whether a capture raised the Node as its donor: none of its boots counts.
+func raised(n *corev1.Node) bool { return n.Annotations[fleet.AnnotationFresh] != "" }
 
 // see takes a Node as it is now; old is nil where it was not seen before.
 func (c *captures) see(old, n *corev1.Node) {
@@ -37,7 +40,7 @@ func (c *captures) see(old, n *corev1.Node) {
 		if old != nil && old.UID == n.UID && !marked(old) {
 			e.before = boot
 		}
-		if boot != e.before {
+		if boot != e.before || raised(n) {
 			e.boot = boot
 		}
 	case !known || boot == e.boot || boot == e.before:
@@ -67,5 +70,5 @@ func (c *captures) caused(n *corev1.Node, boot string) bool {
 	if known && boot != "" && strings.EqualFold(boot, e.boot) {
 		return true
 	}
-	return marked(n) && (e.before == "" || !strings.EqualFold(boot, e.before))
+	return raised(n) || marked(n) && (e.before == "" || !strings.EqualFold(boot, e.before))
 }

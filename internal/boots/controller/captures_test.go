@@ -37,6 +37,18 @@ func donor(t *testing.T, boot string, mark, ready bool) *corev1.Node {
 	return kept
 }
 
+// raisedDonor is one that a capture added to the pool.
+func raisedDonor(t *testing.T, boot string) *corev1.Node {
+	t.Helper()
+	n := donor(t, boot, false, true)
+	n.Annotations = map[string]string{fleet.AnnotationFresh: "2026.11.22"}
+	kept, err := trim(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept.(*corev1.Node)
+}
+
 // A capture restarts its donor: the report of that boot is taken away, and neither
 // kept nor counted, during the capture and after it. Boots before and after count.
 func TestDonorsRestartIsNotCounted(t *testing.T) {
@@ -48,6 +60,7 @@ func TestDonorsRestartIsNotCounted(t *testing.T) {
 		"under the mark":                         {seen: []*corev1.Node{donor(t, "boot-z", false, true), donor(t, "boot-z", true, true)}, marked: true},
 		"after it":                               {seen: []*corev1.Node{donor(t, "boot-z", false, true), donor(t, "boot-z", true, true), donor(t, "boot-z", true, false), donor(t, "boot-a", true, true), donor(t, "boot-a", false, true)}},
 		"the controller began in the capture":    {seen: []*corev1.Node{donor(t, "boot-a", true, true), donor(t, "boot-a", false, true)}},
+		"a donor that was raised, in its first":  {seen: []*corev1.Node{donor(t, "boot-a", false, true), raisedDonor(t, "boot-a")}},
 		"of the boot before it":                  {seen: []*corev1.Node{donor(t, "boot-a", false, true), donor(t, "boot-a", true, true)}, marked: true, kept: 1},
 		"a reboot later":                         {seen: []*corev1.Node{donor(t, "boot-y", false, true), donor(t, "boot-y", true, true), donor(t, "boot-z", true, true), donor(t, "boot-z", false, true), donor(t, "boot-a", false, true)}, kept: 1},
 		"a node that was never captured":         {seen: []*corev1.Node{donor(t, "boot-z", false, true), donor(t, "boot-a", false, true)}, kept: 1},

@@ -32,8 +32,10 @@ func trim(o any) (any, error) {
 	case *corev1.Node:
 		out := &corev1.Node{ObjectMeta: trimmed(x.ObjectMeta)}
 		markBoot(&x.ObjectMeta, &out.ObjectMeta)
-		if capture := x.Annotations[fleet.AnnotationCapture]; capture != "" {
-			metav1.SetMetaDataAnnotation(&out.ObjectMeta, fleet.AnnotationCapture, capture)
+		for _, key := range []string{fleet.AnnotationCapture, fleet.AnnotationFresh} {
+			if capture := x.Annotations[key]; capture != "" {
+				metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, capture)
+			}
 		}
 		out.Spec.ProviderID = x.Spec.ProviderID
 		for _, t := range x.Spec.Taints {

@@ -44,6 +44,16 @@ func storeKeeps(w *world) {
 	w.wantKind(err, fleet.KindNotFound, "read under another kind")
 	_, err = w.under.GetSecret(w.ctx, item.Pool+"-other", item.Kind, item.SHA256)
 	w.wantKind(err, fleet.KindNotFound, "read of another pool")
+
+	another := w.item("another of " + w.name)
+	for range 2 { // the second has nothing to remove
+		w.must(w.under.DropSecret(w.ctx, another.Pool, another.Kind, another.SHA256), "drop")
+	}
+	w.must(w.under.DropSecret(w.ctx, item.Pool+"-other", item.Kind, item.SHA256), "drop of another pool")
+	_, err = w.under.GetSecret(w.ctx, another.Pool, another.Kind, another.SHA256)
+	w.wantKind(err, fleet.KindNotFound, "read what was dropped")
+	_, err = w.under.GetSecret(w.ctx, item.Pool, item.Kind, item.SHA256)
+	w.must(err, "read what is beside it")
 }
 
 func storeNeverOverwrites(w *world) {

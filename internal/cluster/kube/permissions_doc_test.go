@@ -19,7 +19,7 @@ func TestRulesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(data)
-	for name, text := range map[string]string{"rules": rulesTable(), "configuration": table(ConfigurationRules("")), "operator": table(OperatorRules())} {
+	for name, text := range map[string]string{"rules": rulesTable(), "rollout": shortTable(RolloutRules("")), "configuration": shortTable(ConfigurationRules("")), "operator": shortTable(OperatorRules())} {
 		head, rest, ok := strings.Cut(want, "<!-- "+name+" -->\n")
 		_, tail, end := strings.Cut(rest, "<!-- end -->")
 		if !ok || !end {
@@ -44,17 +44,11 @@ func rulesTable() string {
 	b.WriteString("| where | resource | verbs | what for | needed |\n|---|---|---|---|---|\n")
 	always := Rules(Needs{Secrets: documentedSecrets})
 	for _, r := range Rules(documentedNeeds()) {
-		where, resource, needed := whereOf(r), r.Resource, "always"
-		if r.Group != "" {
-			resource += "." + r.Group
-		}
-		if len(r.Names) > 0 {
-			resource += " named " + strings.Join(r.Names, ", ")
-		}
+		needed := "always"
 		if !slices.ContainsFunc(always, func(o Rule) bool { return o.Why == r.Why && o.Resource == r.Resource }) {
 			needed = conditionOf(r)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", where, resource, strings.Join(r.Verbs, ", "), r.Why, needed)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", whereOf(r), resourceOf(r), strings.Join(r.Verbs, ", "), r.Why, needed)
 	}
 	return b.String()
 }
@@ -66,18 +60,25 @@ func whereOf(r Rule) string {
 	return "`" + r.Namespace + "`"
 }
 
-// table has a row for each rule.
-func table(rules []Rule) string {
+// shortTable has a row for each rule of what always needs all of them.
+func shortTable(rules []Rule) string {
 	var b strings.Builder
 	b.WriteString("| where | resource | verbs | what for |\n|---|---|---|---|\n")
 	for _, r := range rules {
-		resource := r.Resource
-		if r.Group != "" {
-			resource += "." + r.Group
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", whereOf(r), resource, strings.Join(r.Verbs, ", "), r.Why)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", whereOf(r), resourceOf(r), strings.Join(r.Verbs, ", "), r.Why)
 	}
 	return b.String()
+}
+
+func resourceOf(r Rule) string {
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	if len(r.Names) > 0 {
+		resource += " named " + strings.Join(r.Names, ", ")
+	}
+	return resource
 }
 
 // conditionOf finds the need that brings a rule in.

@@ -91,6 +91,25 @@ func ConfigurationRules(namespace string) []Rule {
 	}
 }
 
+// RolloutRules returns what a rollout of a pool's image to its nodes needs. namespace is Ortet's;
+// "" means DefaultNamespace.
+func RolloutRules(namespace string) []Rule {
+	namespace = cmp.Or(namespace, DefaultNamespace)
+	return []Rule{
+		{Resource: "nodes", Verbs: []string{"get", "list", "patch"}, Why: "observe, annotate and cordon the pool's Nodes"},
+		{Resource: "pods", Verbs: []string{"get", "list"}, Why: "drain, what goes with a disk, and DaemonSets' pods on its successor"},
+		{Resource: "pods/eviction", Verbs: []string{"create"}, Why: "drain"},
+		{Group: "apps", Resource: "daemonsets", Verbs: []string{"get", "list"}, Why: "drain: DaemonSets' pods stay; find kured"},
+		{Group: "apps", Resource: "daemonsets", Names: []string{"kured"}, Verbs: []string{"patch"}, Why: "hold kured's lock"},
+		{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"list"}, Why: "drain: name the budget that blocks"},
+		{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews", Verbs: []string{"create"}, Why: "preflight"},
+		{Namespace: metav1.NamespaceDefault, Resource: "events", Verbs: []string{"create"}, Why: "tell what happens to a node"},
+		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "delete", "get", "update"},
+			Why: "one capture, rollback or rollout of a pool at a time"},
+		{Namespace: namespace, Resource: "secrets", Verbs: []string{"get"}, Why: "the pool's journal: whether a capture of it is open"},
+	}
+}
+
 // OperatorRules returns what ortet operator needs beside the Rules of its runs.
 func OperatorRules() []Rule {
 	return []Rule{

@@ -176,6 +176,24 @@ func makeRoom(ctx context.Context, secret *corev1.Secret, size int, needed func(
 	return fmt.Errorf("%d bytes do not fit beside the %d items that are needed or the newest of their name: delete image versions that nothing uses, or copy keys of the Secret elsewhere and remove them", size, len(secret.Data))
 }
 
+// DropSecret removes an item. The pool's lock allows one writer, so that a conflict is an error.
+func (c *Cluster) DropSecret(ctx context.Context, pool fleet.ResourceID, kind, sum string) error {
+	name, key := SavedName(string(pool)), savedKey(kind, sum)
+	a, secrets := c.onSecret("drop kept "+kind, "get", name), c.client.CoreV1().Secrets(c.namespace)
+	secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fleet.IgnoreNotFound(a.fail(ctx, err))
+	}
+	if _, there := secret.Data[key]; !there {
+		return nil
+	}
+	delete(secret.Data, key)
+	delete(secret.Annotations, "ortet.io/"+key)
+	a = c.onSecret(a.op, "update", name)
+	_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
+	return a.fail(ctx, err)
+}
+
 // GetSecret reads an item and checks its hash: data that has another is fleet.KindInvalid.
 func (c *Cluster) GetSecret(ctx context.Context, pool fleet.ResourceID, kind, sum string) (cluster.SecretItem, error) {
 	name, key := SavedName(string(pool)), savedKey(kind, sum)

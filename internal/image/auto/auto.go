@@ -40,6 +40,8 @@ type Config struct {
 	Groups []fleet.ResourceID
 	// Request is that of every capture, but for its Node.
 	Request capture.Request
+	// Fresh has each capture raise its donor: no node has to qualify.
+	Fresh bool
 	// MaxParallel is how many pools are captured at a time; less than 1 means 4.
 	MaxParallel int
 	Now         func() time.Time

@@ -103,7 +103,11 @@ func (w *world) Capture(ctx context.Context, q capture.Request, checks ...func(c
 			return capture.Result{}, err
 		}
 	}
-	s := w.pools[q.Node[:len(q.Node)-1]]
+	donor := q.Node
+	if q.Fresh != "" {
+		donor = q.Fresh.Name() + "9"
+	}
+	s := w.pools[donor[:len(donor)-1]]
 	resumed := !w.stale && s.Capture != nil && s.Capture.Ended == nil
 	if w.stale {
 		s.Capture = nil
@@ -119,9 +123,9 @@ func (w *world) Capture(ctx context.Context, q capture.Request, checks ...func(c
 	if w.running--; err != nil {
 		return capture.Result{}, err
 	}
-	w.captured = append(w.captured, q.Node)
+	w.captured = append(w.captured, donor)
 	s.Versions = append(s.Versions, version(now))
-	return capture.Result{Version: s.Pool.ID + "/v", Resumed: resumed}, nil
+	return capture.Result{Donor: donor, Version: s.Pool.ID + "/v", Resumed: resumed}, nil
 }
 
 func version(at time.Time) capture.VersionStatus {
@@ -299,6 +303,31 @@ func TestOnePoolStopsNoOther(t *testing.T) {
 		if got := auto.Exit(results); got != gravest {
 			t.Errorf("of %v the gravest is %d, got %d", exits, gravest, got)
 		}
+	}
+}
+
+// With a donor that is raised, a pool is due whatever its nodes are, also without any. A node that a capture raised is no donor.
+func TestFreshDonorsAreRaisedOfPoolsThatAreDue(t *testing.T) {
+	w := &world{}
+	w.pool("a", 1, old)
+	w.pool("b", 1, func(s *capture.PoolStatus) { s.Versions = []capture.VersionStatus{version(now)} })
+	w.pool("c", 1, func(s *capture.PoolStatus) {
+		s.Versions, s.Capture = []capture.VersionStatus{version(now)}, &capture.RunStatus{Kind: capture.Kind, Fresh: true}
+	})
+	for i := range w.nodes {
+		w.nodes[i].Unschedulable = true
+	}
+	lines, code := all(t, w.auto(t, func(c *auto.Config) { c.Fresh, c.Policy.MaxImageAge = true, 2 }))
+	expect(t, lines, "a: captured 0 a9", "b: not due", "c: captured 0 c9 … interrupted")
+	if code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	w = &world{}
+	w.pool("a", 1, old)
+	w.nodes[0].Annotations = map[string]string{fleet.AnnotationFresh: "20261121-120000"}
+	observations, err := w.auto(t, nil).Observe(t.Context(), []fleet.ResourceID{group + "a"}, false)
+	if err != nil || len(observations[0].Candidates) > 0 {
+		t.Errorf("%+v, %v", observations, err)
 	}
 }
 

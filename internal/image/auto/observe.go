@@ -102,7 +102,7 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 		i, ok := instances[strings.ToLower(m.place.Instance.Name())]
 		why := m.Claim().Is(fleet.Computer{ID: m.place.Instance, HostName: i.HostName, VMID: i.VMID})
 		switch {
-		case !ok && s.Problem == "":
+		case !ok && s.Problem == "", m.Annotations[fleet.AnnotationFresh] != "": // a capture deletes it
 		case ok && why != nil:
 			nobodies = append(nobodies, why.Error())
 		default: // or the instances could not be read
@@ -118,7 +118,14 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
-	l := Observation{instances: of, Choice: donors.Choose(p, a.c.Policy, a.c.Now()), Notes: append(a.c.Policy.Notes(nodes, cluster.all), nobodies...)}
+	choose := donors.Choose
+	if a.c.Fresh {
+		choose = donors.Due
+	}
+	l := Observation{instances: of, Choice: choose(p, a.c.Policy, a.c.Now()), Notes: append(a.c.Policy.Notes(nodes, cluster.all), nobodies...)}
+	if a.c.Request.Again {
+		l.Due, l.Because = true, "--again"
+	}
 	refuse := func(code, what, wayOut string) {
 		l.Refused = append(l.Refused, fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
 	}
@@ -139,8 +146,8 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 	case c != nil && c.Ended == nil && c.Kind == rollback.Kind:
 		refuse("RollbackOpen", "a rollback of it has not ended",
 			"if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
-	case c != nil && c.Ended == nil:
-		l.Resumes = c.Donor
+	case c != nil && c.Ended == nil && c.Fresh == a.c.Fresh: // else it is undone by the next that is due
+		l.Resumes = cmp.Or(c.Donor, "a fresh donor")
 	case l.Due:
 		l.Blockers = a.blockers(s.Pool.ID, l.Candidates, cluster.all)
 	}

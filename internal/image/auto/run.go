@@ -109,6 +109,9 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 		l := observations[0]
 		r.Notes = l.Notes
 		donor := l.next(passed)
+		if a.c.Fresh {
+			donor = "a fresh donor"
+		}
 		switch {
 		case l.Left != "":
 			r.Outcome, r.Because = LeftOut, l.Left
@@ -117,7 +120,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			r.Err = &workflow.Refused{Problems: l.Refused}
 			return r
 		// The capture of a donor that is gone is ended by a run, before it takes the next.
-		case l.Resumes != "" && (!dryRun || slices.ContainsFunc(l.Candidates, isNamed(l.Resumes))):
+		case l.Resumes != "" && (!dryRun || a.c.Fresh || slices.ContainsFunc(l.Candidates, isNamed(l.Resumes))):
 			donor, r.Because = l.Resumes, "an interrupted capture, resumed"
 		case !l.Due:
 			if r.Err != nil {
@@ -159,7 +162,9 @@ func (l Observation) next(passed map[string]bool) string {
 // capture captures, or plans to, and notes in r what became of it.
 func (a *Auto) capture(ctx context.Context, r *Result, l Observation, all, dryRun bool) error {
 	q := a.c.Request
-	q.Node = r.Donor
+	if q.Node = r.Donor; a.c.Fresh {
+		q.Node, q.Fresh = "", r.Pool
+	}
 	if dryRun {
 		p, err := a.c.Service(r.Pool).Plan(ctx, q)
 		if err = cmp.Or(err, workflow.NewRefused(p.Problems)); err == nil {
@@ -169,6 +174,7 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Observation, all, dryRu
 	}
 	result, err := a.c.Service(r.Pool).Capture(ctx, q, func(ctx context.Context) error { return a.check(ctx, r.Pool, r.Donor, all) })
 	r.Capture = &result
+	r.Donor = cmp.Or(result.Donor, r.Donor)
 	switch {
 	case err != nil:
 		return err
@@ -208,7 +214,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 	case what != "":
 	case !l.Due:
 		what = "; " + l.Because
-	case !slices.ContainsFunc(l.Candidates, isNamed(donor)):
+	case !a.c.Fresh && !slices.ContainsFunc(l.Candidates, isNamed(donor)):
 		what = "; it is gone"
 	default:
 		return nil
@@ -223,6 +229,9 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 // for reasons of its own, or is gone and all is undone. Credentials that all nodes of the
 // pool share are no such reason: the next disk would only be inspected for the same.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, instance fleet.ResourceID, err error) bool {
+	if a.c.Fresh {
+		return false
+	}
 	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool {
 			return p.Code == capture.CodePoolCredentials || p.On != "node "+donor && !(instance != "" && instance.Equal(fleet.ResourceID(p.On)))

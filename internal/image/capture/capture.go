@@ -23,6 +23,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/fresh"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/clones"
@@ -132,6 +133,7 @@ type capture struct {
 	found    fleet.ResourceID // the pool that findPool returned, whose lock and record are this run's; "" for none
 
 	donor   donor.Donor
+	fresh   fresh.Raising
 	version version.Version
 	canary  canary.Canary
 	model   model.Model
@@ -204,7 +206,7 @@ func (c *capture) run(ctx context.Context) error {
 		return err
 	}
 	err = c.Runner(fmt.Sprint(c.runs.Add(1)), &c.Summary).Run(ctx, pool, c)
-	if refused, is := errors.AsType[*workflow.Refused](err); is && workflow.ExitCode(err) == workflow.ExitFailed {
+	if refused, is := errors.AsType[*workflow.Refused](err); is && workflow.ExitCode(err) == workflow.ExitFailed && c.asked.Fresh == "" {
 		return refused // the inspection changes nothing
 	}
 	out, _ := errors.AsType[*workflow.Outcome](err)
@@ -215,6 +217,7 @@ func (c *capture) run(ctx context.Context) error {
 	case out.Exit == workflow.ExitNeedsPerson && out.Step == model.StepGrow:
 		ended, left := c.model.Ended()
 		out.Ended, out.Left = ended, append(out.Left, left...)
+	case out.Exit == workflow.ExitInterrupted && c.req.Fresh != "":
 	case out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0:
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
@@ -225,6 +228,9 @@ func (c *capture) run(ctx context.Context) error {
 // member of a scale set by now; "" if neither exists or the Node may not be read, as preflight
 // then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
+	if c.asked.Fresh != "" {
+		return c.asked.Fresh, c.findFresh(ctx)
+	}
 	n, nodeErr := c.Cluster.Node(ctx, c.asked.Node)
 	if fleet.Is(nodeErr, fleet.KindDenied) {
 		return "", nil
@@ -310,20 +316,27 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	}
 	s.Names = plan.NamesOf(s.Pool, "").Of(cmp.Or(s.Names.Definition, plan.DefinitionOf(s.Pool)), s.Names.Version.Name())
 	s.Definition.ID = s.Names.Definition
-	machine, err := fleet.ParseMachine("azure://" + string(s.Instance))
-	_, benchErr := fleet.ParseMachine("azure://" + string(cmp.Or(s.Bench.Instance, s.Instance))) // of any pool
+	instance := s.Instance
+	if q.Fresh != "" { // before it is up, none is the donor
+		instance = cmp.Or(s.Instance, s.Fresh.Instance, s.Pool.Child("virtualMachines", "0"))
+	}
+	machine, err := fleet.ParseMachine("azure://" + string(instance))
+	_, benchErr := fleet.ParseMachine("azure://" + string(cmp.Or(s.Bench.Instance, instance))) // of any pool
 	if cmp.Or(err, benchErr) != nil || !s.Pool.Equal(fleet.ResourceID(r.Pool)) || !plan.IsDefinitionOf(s.Pool, s.Names.Definition) ||
 		machine.UniformPool() != "" && !machine.UniformPool().Equal(s.Pool) ||
 		!fleet.ValidName(s.Names.Version.Name()) {
 		return nil, "", fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
+	if q.Fresh != "" {
+		c.req.Node = s.Fresh.Node
+	}
 	c.set(func(old *state) { *old = s })
 	snapshot := r.Steps[donor.StepSnapshot].State
 	copied := snapshot == journal.Done || snapshot == journal.Skipped
-	own := r.Subject == c.SelfNode && !copied               // this process would evict itself
-	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour // versions are named by the day
-	same := c.asked.PublishOnly == q.PublishOnly            // what becomes of the model is never the other command's choice
+	own := r.Subject != "" && r.Subject == c.SelfNode && !copied // this process would evict itself
+	recent := copied || c.Now().Sub(r.Begun) < 24*time.Hour      // versions are named by the day
+	same := c.asked.PublishOnly == q.PublishOnly                 // what becomes of the model is never the other command's choice
 	asked, err := json.Marshal(c.asked)
 	differs := err == nil && string(asked) != string(r.Request)
 	switch {
@@ -331,6 +344,8 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 		why = abandoned
 	case r.Subject != c.asked.Node:
 		why = "this command captures " + c.asked.Node
+	case !q.Fresh.Equal(c.asked.Fresh):
+		why = "only one of the two commands has --fresh"
 	case c.gone:
 		why = "its donor was deleted"
 	case r.Phase == journal.Undo:

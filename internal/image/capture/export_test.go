@@ -10,6 +10,11 @@ func Table() workflow.Table {
 	return NoneSkipped((&Service{}).capture(Request{Node: "n"}).table(view{}))
 }
 
+// FreshTable returns the rows of a capture that raises its donor, none of them skipped.
+func FreshTable() workflow.Table {
+	return NoneSkipped((&Service{}).capture(Request{Fresh: "p"}).table(view{}))
+}
+
 // NoneSkipped returns the rows of a plan that needs all of them.
 func NoneSkipped(rows workflow.Table) workflow.Table {
 	for i := range rows {

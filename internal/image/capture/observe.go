@@ -26,9 +26,26 @@ const (
 )
 
 // observe reads all that a capture depends on. What cannot be read is a problem, not an
-// error, so that all problems are found at once.
+// error, so that all problems are found at once. Before a fresh donor is up, there is none.
 func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Names) {
 	o.SelfNode, o.NoImage = c.SelfNode, c.Image == ""
+	if c.req.Node == "" && c.req.Fresh != "" {
+		denied, err := c.Denied(ctx, c.req.Fresh)
+		o.Unreadable.Unreadable("what the cluster allows", err)
+		o.DeniedCluster, o.Pool = denied, read(ctx, &o, c.req.Fresh, c.Cloud.Pool)
+		missing := len(o.Unreadable) == 0 && o.Pool == nil
+		o.Unreadable.Refuse(missing, "PoolNotFound", string(c.req.Fresh), "there is no such scale set", "check the name")
+	} else {
+		c.observeDonor(ctx, &o)
+	}
+	if o.Pool == nil {
+		return o, names
+	}
+	return o, c.observePool(ctx, &o)
+}
+
+// observeDonor reads the donor and its pool.
+func (c *capture) observeDonor(ctx context.Context, o *plan.Observed) {
 	unreadable, refuse, on := o.Unreadable.Unreadable, o.Unreadable.Refuse, "node "+c.req.Node
 	donor, err := c.Cluster.Node(ctx, c.req.Node)
 	unreadable(on, err)
@@ -41,18 +58,18 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	}
 	pool := o.InstanceID.UniformPool()
 	if pool == "" && o.InstanceID != "" {
-		pool = c.placeMember(ctx, &o)
+		pool = c.placeMember(ctx, o)
 	}
 	o.DeniedCluster, err = c.Denied(ctx, pool)
 	unreadable("what the cluster allows", err)
 	moved := pool != "" && c.found != "" && !pool.Equal(c.found) // since findPool
 	refuse(moved, "PoolChanged", on, "it is a node of "+string(pool)+" by now, not of "+string(c.found), "run the same command again")
 	if pool == "" || moved {
-		return o, names
+		return
 	}
-	o.Pool = read(ctx, &o, pool, c.Cloud.Pool)
+	o.Pool = read(ctx, o, pool, c.Cloud.Pool)
 	if o.Instance == nil {
-		o.Instance = read(ctx, &o, o.InstanceID, c.Cloud.Instance)
+		o.Instance = read(ctx, o, o.InstanceID, c.Cloud.Instance)
 	}
 	if o.Instance != nil {
 		o.NotInstance = donor.Claim().Is(o.Instance.Computer())
@@ -68,29 +85,31 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 		"check the credentials' subscription")
 	refuse(len(o.Unreadable) == 0 && o.Instance == nil, "InstanceNotFound", string(o.InstanceID), "there is no such instance",
 		"the node is stale: delete it")
-	if o.Pool == nil {
-		return o, names
-	}
-	now := c.Cloud.Now()
+}
+
+// observePool reads the rest.
+func (c *capture) observePool(ctx context.Context, o *plan.Observed) (names plan.Names) {
+	unreadable, now := o.Unreadable.Unreadable, c.Cloud.Now()
 	if i := o.Instance; i != nil {
-		c.readSizes(ctx, &o)
+		c.readSizes(ctx, o)
 		if i.OSDisk != "" {
-			o.Disk = read(ctx, &o, i.OSDisk, c.Cloud.Disk)
+			o.Disk = read(ctx, o, i.OSDisk, c.Cloud.Disk)
 		}
 	}
+	var err error
 	o.Definitions, err = c.Cloud.Definitions(ctx, plan.DefinitionOf(o.Pool.ID).Parent())
 	unreadable(string(plan.DefinitionOf(o.Pool.ID).Parent()), err)
 	definition := c.get().Names.Definition // of an open record
-	if definition == "" {
-		definition, o.Definition, o.OtherKind = plan.ChooseDefinition(o)
+	if definition == "" || c.req.Fresh != "" && c.get().Instance == "" {
+		definition, o.Definition, o.OtherKind = plan.ChooseDefinition(*o)
 	} else {
 		o.Definition = plan.FindDefinition(o.Definitions, definition)
 	}
 	names = plan.NamesOf(o.Pool.ID, "").Of(definition, plan.VersionName(now, c.req.Again))
-	o.Gallery = read(ctx, &o, names.Gallery, c.Cloud.Gallery)
-	o.Snapshot = read(ctx, &o, names.Snapshot, c.Cloud.Snapshot)
-	o.Generalized = read(ctx, &o, names.Generalized, c.Cloud.Snapshot)
-	o.WorkDisk = read(ctx, &o, names.WorkDisk, c.Cloud.Disk)
+	o.Gallery = read(ctx, o, names.Gallery, c.Cloud.Gallery)
+	o.Snapshot = read(ctx, o, names.Snapshot, c.Cloud.Snapshot)
+	o.Generalized = read(ctx, o, names.Generalized, c.Cloud.Snapshot)
+	o.WorkDisk = read(ctx, o, names.WorkDisk, c.Cloud.Disk)
 	c.definitions = definitionsOf(*o.Pool, o.Definitions, names.Definition)
 	o.Versions, err = azure.VersionsOf(ctx, c.Cloud, c.definitions...)
 	unreadable(string(names.Definition), err)
@@ -102,12 +121,14 @@ func (c *capture) observe(ctx context.Context) (o plan.Observed, names plan.Name
 	if v, found := plan.Retried(names.Definition, o.Versions, now); found && c.req.TakeUnjudged && !o.Pool.Model.Image.Exact().Equal(v.ID) {
 		names.Version = v.ID
 	}
-	if set := plan.EncryptionSet(o); set != "" {
+	if set := plan.EncryptionSet(*o); set != "" {
 		keys, err := c.Cloud.EncryptionSet(ctx, set)
 		o.Keys, o.NoKeys = keys, err
 	}
-	c.findWorkbench(ctx, &o)
-	return o, names
+	if o.Donor != nil {
+		c.findWorkbench(ctx, o)
+	}
+	return names
 }
 
 // placeMember reads the donor that is a virtual machine, and returns its scale set, which its

@@ -9,6 +9,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/fresh"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/capture/version"
@@ -25,8 +26,10 @@ func (c *capture) parts() {
 	}
 	c.donor = donor.Donor{Cloud: c.Cloud, Cluster: c.Cluster, Now: c.Now, Note: c.Note, Machine: workflow.PartOf(&c.mu, &c.s.Machine),
 		Taken: workflow.PartOf(&c.mu, &c.s.Taken), BuiltAt: workflow.PartOf(&c.mu, &c.s.BuiltAt), Of: c.source, Job: c.job, Recorded: c.Recorded}
+	c.fresh = fresh.Raising{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Set: set, Donor: workflow.PartOf(&c.mu, &c.s.Fresh),
+		Of: func() fresh.Pool { return fresh.Pool{ID: c.req.Fresh, Capture: c.name} }}
 	c.version = version.Version{Cloud: c.Cloud, Set: set, Build: workflow.PartOf(&c.mu, &c.s.Build), Of: c.image, Elsewhere: c.elsewhere,
-		Rename: func(id fleet.ResourceID) { c.set(func(s *state) { s.Names.Version = id }) }}
+		Rename: func(id fleet.ResourceID) { c.set(func(s *state) { s.Names.Version = id }) }, Forget: c.dropManifest}
 	c.canary = canary.Canary{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Note: c.Note, Outcome: workflow.PartOf(&c.mu, &c.s.Outcome),
 		Of: c.cloned, CustomData: customData, Sizes: c.lookUp}
 	c.model = model.Model{Cloud: c.Cloud, Cluster: c.Cluster, Now: c.Now, Set: set, Changed: workflow.PartOf(&c.mu, &c.s.Changed),
@@ -85,7 +88,8 @@ func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, s
 // imageTags are on the snapshot of the generalised copy and on the version made from it.
 func (c *capture) imageTags() map[string]string {
 	s := c.get()
-	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
+	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagManifest: s.Manifest,
+		fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
 	if c.req.Canary > 0 && s.NoCanary == "" {
 		tags[fleet.TagCanary] = plan.Unjudged
 	}

@@ -60,7 +60,7 @@ func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, er
 	if c.abandons {
 		return workflow.Plan{}, nil
 	}
-	t, p, err := c.decide(ctx, r)
+	t, p, err := c.decideFresh(ctx, r)
 	c.Note("%s", c.get().NoCanary)
 	c.Note("%s", c.ClockNote())
 	begins := err == nil && len(p.Problems) == 0 && !r.Open()
@@ -70,7 +70,7 @@ func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, er
 		}
 	}
 	c.result.NothingToDo = begins && err == nil && p.NothingToDo
-	return workflow.Plan{Name: c.name, Subject: c.req.Node, Request: c.req, Table: t, Problems: p.Problems}, err
+	return workflow.Plan{Name: c.name, Subject: c.req.Node, Request: c.req, Table: t, Problems: p.Problems, Undoes: c.req.Fresh != ""}, err
 }
 
 // decide observes, and sets the capture's name and state for a run that begins now. It
@@ -89,7 +89,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	}
 	own := "" // the capture whose snapshots count on whatever day they were taken
 	if r.Open() {
-		names.Version, own = c.get().Names.Version, c.name
+		names.Version, own = names.Definition.Child("versions", c.get().Names.Version.Name()), c.name
 	}
 	p = plan.Plan{Kind: Kind, Donor: c.req.Node}
 	if o.Pool == nil {
@@ -116,6 +116,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	p.Notes = append(append(p.Notes, plan.PoolNotes(o, c.req, old)...), c.Standby(ctx, *o.Pool))
 	t = c.table(view{o, resume, old})
 	p.Pool, p.Version = o.Pool.ID, names.Version
+	if o.Donor == nil && resume.From < plan.AtVersion {
+		return c.planRaise(ctx, view{o, resume, old}, p)
+	}
 	p.NothingToDo = !slices.ContainsFunc(t, func(s workflow.Step) bool { return s.Skip == "" || s.EffectMayExist })
 	if g := c.get().Growth; c.req.NewNodes > 0 && g.Done && !r.Open() {
 		names := fleet.Each(g.Nodes, func(n plan.NewNode) string { return n.Instance })
@@ -125,14 +128,15 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 	if o.Workbench != nil {
 		p.Workbench = o.Workbench.Node.Name
 	}
-	cordoned := o.Donor.Unschedulable && o.Donor.Annotations[fleet.AnnotationCapture] == "" // else an open capture cordoned it
+	cordoned := o.Donor != nil && o.Donor.Unschedulable && c.req.Fresh == "" &&
+		o.Donor.Annotations[fleet.AnnotationCapture] == "" // else an open capture cordoned it
 	unrestored := c.model.Unrestored(o)
 	p.Notes = append(p.Notes, workflow.SkipIf(cordoned, "node "+p.Donor+" is cordoned, and stays so"),
 		workflow.SkipIf(c.req.Online && c.req.NewNodes == 0 && c.req.Canary == 0, "with --online "+p.Donor+
 			" does not boot from the disk that is copied, so nothing shows that nodes made from it do: --grow 1 adds a node, --canary 1 makes one and deletes it again"),
 		workflow.SkipIf(len(c.Next) > 0 && len(unrestored) > 0 && !p.NothingToDo, "if the watched nodes fail, the watch does not restore "+
 			strings.Join(unrestored, ", ")+", which a donor's disk shows: it goes back to an older version without it, or ends with exit code 4 and the command to type; --restore-learned NAME allows it"),
-		workflow.SkipIf(resume.From == plan.AtDonor && !c.req.Online, "draining "+p.Donor+
+		workflow.SkipIf(resume.From == plan.AtDonor && !c.req.Online && c.req.Fresh == "", "draining "+p.Donor+
 			" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"+
 			workflow.SkipIf(!c.req.PublishOnly, "; the model is changed after that")))
 	p.Notes = slices.DeleteFunc(p.Notes, func(note string) bool { return note == "" })
@@ -170,11 +174,15 @@ func actions(o plan.Observed, changes []fleet.Change) []string {
 // resumed run keeps what it does not observe.
 func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePlan, names plan.Names) {
 	s := c.get()
-	s.Names, s.Pool, s.Location, s.Addresses = names, o.Pool.ID, o.Pool.Location, o.Donor.Addresses
+	raised := c.req.Fresh != "" && o.Donor != nil && s.Instance == "" // since the record was begun
+	s.Names, s.Pool, s.Location = names, o.Pool.ID, o.Pool.Location
+	if o.Donor != nil {
+		s.Addresses, s.UID = o.Donor.Addresses, o.Donor.UID
+	}
 	if s.Instance = o.InstanceID; o.InstanceID.UniformPool() != "" {
 		s.Instance = o.Pool.ID.Child("virtualMachines", o.InstanceID.Name()) // as Azure spells it
 	}
-	s.UID, s.Replicas = o.Donor.UID, plan.ReplicasFor(c.req, o.Pool.Capacity)
+	s.Replicas = plan.ReplicasFor(c.req, o.Pool.Capacity)
 	if o.Instance != nil {
 		s.VMID = o.Instance.VMID
 	}
@@ -185,6 +193,8 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	s.ToDelete = fleet.Each(toDelete, func(e fleet.Extension) string { return e.Name })
 	if !r.Open() {
 		s.Inherited = Inherit(r)
+	}
+	if !r.Open() || raised {
 		s.LearnsOriginal = s.Begin(*o.Pool, o.Instance, c.Cloud.Now())
 	}
 	if resume.Version == nil && !r.Open() { // those of a deleted version of its name are not its nodes
@@ -217,7 +227,7 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	if g := o.Generalized; g != nil && resume.From >= plan.AtGeneralized {
 		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
-		s.NoCustomData, s.Online = none(g.Tags), g.Tags[fleet.TagOnline]
+		s.NoCustomData, s.Online, s.Manifest = none(g.Tags), g.Tags[fleet.TagOnline], g.Tags[fleet.TagManifest]
 	}
 	if v := resume.Version; v != nil {
 		s.BuiltFrom, s.CustomData, s.NoCustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags)
@@ -233,10 +243,10 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	c.found = pool
 	inspects, stops := false, false
 	p, open, err := c.Preview(ctx, pool, c, func(r journal.Record) (plan.Plan, error) {
-		t, p, err := c.decide(ctx, r)
-		inspects = len(t) > 0 && t[0].Skip == ""
+		t, p, err := c.decideFresh(ctx, r)
+		inspects = slices.ContainsFunc(t, func(s workflow.Step) bool { return s.ID == stepInspect && s.Skip == "" })
 		stop := r.Steps[donor.StepStop].State
-		stops = r.Subject == q.Node && stop != journal.Pending && stop != journal.Skipped
+		stops = r.Subject == q.Node && q.Fresh == "" && stop != journal.Pending && stop != journal.Skipped
 		return p, err
 	})
 	if open && stops { // the run starts what its open capture stopped before it looks

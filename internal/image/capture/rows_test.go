@@ -15,8 +15,9 @@ func TestDeadlines(t *testing.T) {
 		"start": 40 * time.Minute, "flush": 5 * time.Minute, "delete-flush": 5 * time.Minute, "snapshot": 30 * time.Minute, "confirm-boot": 20 * time.Minute, "hold-reboots": 2 * time.Hour,
 		"work-disk": 30 * time.Minute, "delete-work-disk": 30 * time.Minute, "attach": 20 * time.Minute, "detach": 20 * time.Minute, "generalize": time.Hour, "delete-pod": 5 * time.Minute, "save": 30 * time.Minute,
 		"generalized-snapshot": 30 * time.Minute, "live": time.Hour, "version": 8 * time.Hour, "delete-version": time.Hour, "canary": 30 * time.Minute, "delete-canary": time.Hour, "judge": 4 * time.Hour,
-		"prune": time.Hour, "publish": time.Hour, "model": time.Hour, "extensions": time.Hour, "grow": 75 * time.Minute}
-	for _, table := range []workflow.Table{capture.Table(), capture.OnlineTable()} {
+		"prune": time.Hour, "publish": time.Hour, "model": time.Hour, "extensions": time.Hour, "grow": 75 * time.Minute,
+		"raise": 2 * time.Hour, "delete-donor": time.Hour}
+	for _, table := range []workflow.Table{capture.Table(), capture.OnlineTable(), capture.FreshTable()} {
 		listed := 0
 		for _, step := range capture.Steps(table, nil) {
 			if time.Duration(step.Deadline) != cmp.Or(want[step.ID], workflow.DefaultDeadline) {

@@ -7,6 +7,7 @@ import (
 	"crypto/hpke"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
@@ -60,11 +61,16 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 			p.Progress(-1, "kept %s %s", item.Kind, item.Name)
 		}
 	}
+	manifest, err := c.keepManifest(ctx, p, report.Manifest(pod.Output), output.Saved)
+	if err != nil {
+		return done, err
+	}
 	var differ []string
 	disk := c.disk()
 	c.set(func(s *state) {
 		differ = s.Learn(&s.Inherited, disk, *output, custom, c.Now())
 		s.Keep(*output)
+		s.Manifest = manifest
 		s.CustomData, s.NoCustomData = custom, custom == "" && !report.CustomDataUnread(*output)
 		if c.req.Bakes() || s.NoCustomData && s.LastCustomData == plan.NoopSHA256 {
 			s.CustomData = plan.NoopSHA256 // the no-op that stays in the model is not sealed
@@ -74,6 +80,30 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		c.Note("%s on the disk of %s is not what an earlier donor's disk showed, which a rollback to the original restores", name, c.req.Node)
 	}
 	return done, nil
+}
+
+// keepManifest keeps what is in the image, and returns its SHA-256; "" where it is not known. That
+// it cannot be kept fails no capture: an error is tried again for some minutes.
+func (c *capture) keepManifest(ctx context.Context, p *workflow.Pass, packed []byte, saved []wire.SealedItem) (string, error) {
+	if packed == nil {
+		return "", nil
+	}
+	err := c.keep(ctx, cluster.Manifest, "", fleet.NewSecret(string(packed)), saved)
+	switch {
+	case err == nil:
+		return plan.SHA256(string(packed)), nil
+	case ctx.Err() != nil, fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut) && p.Since() < 5*time.Minute:
+		return "", err
+	}
+	c.Note("the list of what is in the image could not be kept, so ortet versions diff and sbom do not have it: %v", err)
+	return "", nil
+}
+
+// dropManifest drops the manifest of a version that was pruned. One that stays goes when the Secret is full.
+func (c *capture) dropManifest(ctx context.Context, sha string) {
+	if err := c.Cluster.DropSecret(ctx, c.get().Pool, cluster.Manifest, sha); err != nil {
+		c.Note("the list of what was in a deleted version is still kept: %v", err)
+	}
 }
 
 // keep keeps an item. Of what is kept already, it must not drop to make room what else is
@@ -91,7 +121,11 @@ func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret
 			}
 		}
 		versions, err := azure.VersionsOf(ctx, c.Cloud, c.definitions...)
-		tags := fleet.Each(versions, func(v fleet.ImageVersion) string { return v.Tags[fleet.TagCustomData] })
-		return append(needed, tags...), fleet.IgnoreNotFound(err)
+		for _, v := range versions {
+			if needed = append(needed, v.Tags[fleet.TagCustomData]); kind == cluster.Manifest { // others need the room more
+				needed = append(needed, v.Tags[fleet.TagManifest])
+			}
+		}
+		return needed, fleet.IgnoreNotFound(err)
 	})
 }

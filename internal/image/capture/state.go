@@ -7,6 +7,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/fresh"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/capture/version"
@@ -27,9 +28,10 @@ type state struct {
 	BuiltAt    string           `json:"builtAt,omitempty"`   // the tag's value
 	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
 	donor.Taken
-	NoKured bool      `json:"noKured,omitempty"` // the cluster has no lock to hold
-	Bench   workbench `json:"workbench"`
-	Pod     string    `json:"pod,omitempty"` // that was created
+	Fresh   fresh.Donor `json:"freshDonor,omitzero"` // that the capture raises
+	NoKured bool        `json:"noKured,omitempty"`   // the cluster has no lock to hold
+	Bench   workbench   `json:"workbench"`
+	Pod     string      `json:"pod,omitempty"` // that was created
 	model.Changed
 
 	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor was made from the original's image

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/capture/fresh"
 	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
@@ -28,6 +29,7 @@ type PoolStatus struct {
 	Instances     []InstanceStatus `json:"instances"`
 	Capture       *RunStatus       `json:"capture,omitempty"`       // newest capture or rollback, open or ended; nil if none
 	Canary        *CanaryStatus    `json:"canary,omitempty"`        // nil if Azure has none of the pool
+	Fresh         []FreshStatus    `json:"fresh,omitempty"`         // donors that captures raised, and that are there
 	Cordoned      []string         `json:"cordoned,omitempty"`      // nodes that a watch cordoned as it took their version back
 	Standby       string           `json:"standby,omitempty"`       // standby pools of a Flexible set, and how to renew their machines
 	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
@@ -64,6 +66,7 @@ type RunStatus struct {
 	Name    string       `json:"name"`
 	Kind    string       `json:"kind"` // "capture" or "rollback"
 	Donor   string       `json:"donor,omitempty"`
+	Fresh   bool         `json:"fresh,omitempty"` // it raises its donor
 	Begun   time.Time    `json:"begun"`
 	Steps   []string     `json:"steps,omitempty"`   // that were attempted, by id, sorted
 	Running []string     `json:"running,omitempty"` // when the journal was last written
@@ -81,6 +84,14 @@ type CanaryStatus struct {
 	Capture   string           `json:"capture"` // name of the capture that made it, by a tag
 	Expires   time.Time        `json:"expires"`
 	Obsolete  bool             `json:"obsolete,omitempty"` // expired, and no open capture will delete it
+}
+
+// FreshStatus is a donor that a capture raised.
+type FreshStatus struct {
+	Instance string `json:"instance"` // as Azure's commands take it
+	Node     string `json:"node,omitempty"`
+	Capture  string `json:"capture"`
+	Delete   string `json:"delete,omitempty"` // the command that deletes it; "" while the capture runs
 }
 
 // Status reports on pools; on all that the cluster's nodes are in if pools is empty, with
@@ -139,8 +150,9 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 	canary, canaryErr := s.Cloud.Pool(ctx, fleet.CanaryOf(id))
 	holding, locked, leaseErr := s.Cluster.Holding(ctx, string(id)) // before the journal: the Lease goes last
 	rec, jrErr := s.Journal.Load(ctx, string(id))
+	var raised fresh.Donor
 	if jrErr == nil {
-		st.Capture = s.captureStatus(rec)
+		st.Capture, raised = s.captureStatus(rec)
 		if leaseErr == nil && rec.Open() {
 			if st.Capture.Resumes = !locked || !s.Now().Before(holding.Until); !st.Capture.Resumes {
 				st.Capture.Holder = holding.Holder
@@ -164,6 +176,20 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 		st.Pool, st.Standby = pool, s.Standby(ctx, pool)
 	}
 	for _, c := range prove.Pair(instances, nodes) {
+		mark := ""
+		if c.Node != nil {
+			mark = c.Node.Annotations[fleet.AnnotationFresh]
+		}
+		if chosen := c.Instance.ID.Equal(raised.Instance); mark != "" || chosen {
+			f := FreshStatus{Instance: c.Instance.ID.Name(), Capture: cmp.Or(mark, rec.Name), Delete: fresh.ManualDelete(id, c.Instance.ID)}
+			if chosen {
+				f.Delete = workflow.SkipIf(st.Capture.Holder == "", "ortet capture --abandon "+string(id))
+			}
+			if c.Node != nil {
+				f.Node = c.Node.Name
+			}
+			st.Fresh = append(st.Fresh, f)
+		}
 		if n := c.Node; n != nil && n.Unschedulable && n.Annotations[fleet.AnnotationCordoned] != "" {
 			st.Cordoned = append(st.Cordoned, n.Name)
 		}
@@ -192,9 +218,9 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 	return st
 }
 
-// captureStatus is what a record says, without its secrets.
-func (s *Service) captureStatus(rec journal.Record) *RunStatus {
-	c := &RunStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun, Ended: rec.Ended}
+// captureStatus is what a record says, without its secrets, and the donor that it raised.
+func (s *Service) captureStatus(rec journal.Record) (c *RunStatus, raised fresh.Donor) {
+	c = &RunStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun, Ended: rec.Ended}
 	for _, id := range slices.Sorted(maps.Keys(rec.Steps)) {
 		state := rec.Steps[id].State
 		if state != journal.Pending && state != journal.Skipped {
@@ -205,14 +231,17 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 		}
 	}
 	if !rec.Open() {
-		return c
+		return c, raised
 	}
 	c.Why = rec.Why
-	if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
+	w := s.capture(Request{})
+	if table, _, err := w.Restore(rec); err == nil && rec.Kind == Kind {
 		rec.Phase = journal.Undo // if it does not go on
 		c.Undo = fleet.Each(workflow.Remaining(table, rec), func(row workflow.Step) string { return row.Undo.ID })
+		raised, c.Fresh = w.s.Fresh, w.req.Fresh != ""
+		c.Donor = cmp.Or(c.Donor, raised.Node)
 	}
-	return c
+	return c, raised
 }
 
 // Standby says which standby pools a Flexible scale set has, and how to renew their machines, which

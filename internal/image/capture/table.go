@@ -8,6 +8,7 @@ import (
 
 	"github.com/ortet/ortet/internal/image/capture/canary"
 	"github.com/ortet/ortet/internal/image/capture/donor"
+	"github.com/ortet/ortet/internal/image/capture/fresh"
 	"github.com/ortet/ortet/internal/image/capture/model"
 	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
@@ -37,7 +38,8 @@ const (
 // published logs and of Azure's documentation.
 func (c *capture) table(v view) workflow.Table {
 	snapshot := v.Snapshot != nil && v.made(plan.AtSnapshot, v.Snapshot.Tags)
-	return slices.Concat(c.donorRows(v), c.donor.Rows(v.copied(), snapshot, version.StepVersion, donor.StepProtect, stepProtectWorkbench),
+	return slices.Concat(c.freshRows(v), c.donorRows(v),
+		c.donor.Rows(v.copied(), snapshot, version.StepVersion, donor.StepProtect, stepProtectWorkbench),
 		c.copyRows(v), c.versionRows(v))
 }
 
@@ -203,6 +205,9 @@ func (c *capture) versionRows(v view) workflow.Table {
 	}
 	create, judge := c.canary.Rows(version.StepVersion, unjudged)
 	point, extensions, grow := c.model.Rows(v.published(), version.StepVersion, canary.StepJudge, version.StepLive)
+	if c.req.Fresh != "" { // the capacity counts the donor
+		grow.After = append(grow.After, fresh.UndoDelete)
+	}
 	point.Do = version.Unrecorded(v.resume.Unrecorded, point.Do)
 	return workflow.Table{
 		c.version.Row(workflow.SkipIf(v.published(), v.generalized()), after...),

@@ -16,7 +16,7 @@ var walks = flag.Uint64("walks", 20_000, "random walks of the table")
 // TestTable plays the table with failures, deaths and interruptions at any action: the
 // donor is never stranded, and what ends well has changed the model, by a rollback too.
 func TestTable(t *testing.T) {
-	for name, table := range map[string]func() workflow.Table{"out of service": capture.Table, "online": capture.OnlineTable, "rollback": rollbackTable} {
+	for name, table := range map[string]func() workflow.Table{"out of service": capture.Table, "online": capture.OnlineTable, "fresh": capture.FreshTable, "rollback": rollbackTable} {
 		if err := workflowtest.Check(table()); err != nil {
 			t.Fatal(name, err)
 		}

@@ -39,6 +39,21 @@ func Choose(pool Pool, policy Policy, now time.Time) Choice {
 	return choice
 }
 
+// Due is Choose for a donor that is raised: no node has to qualify, and any that was patched counts.
+func Due(pool Pool, policy Policy, now time.Time) Choice {
+	s := newStatistics(pool, policy, now)
+	choice := Choice{Pool: pool.ID, Candidates: []Candidate{}}
+	choice.Due, choice.Because = s.old()
+	newest := dayOf(pool.Newest)
+	for _, m := range pool.Members {
+		date, ok := dateIn(m.Node.Annotations[policy.PatchAnnotation])
+		if ok && !pool.Newest.IsZero() && date.After(newest) && !date.After(dayOf(now)) {
+			newest, choice.Due, choice.Because = date, true, "patched "+date.Format(time.DateOnly)+", after "+pool.version()
+		}
+	}
+	return choice
+}
+
 // old reports whether the policy wants a new image whatever was patched, and why.
 func (s *statistics) old() (old bool, because string) {
 	if s.pool.Newest.IsZero() {

@@ -150,3 +150,29 @@ func TestPolicyThatMakesNoSense(t *testing.T) {
 		}
 	}
 }
+
+// A donor that is raised needs no node that qualifies: any that was patched makes an image due.
+func TestWhenDueForARaisedDonor(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(p pool, o pol)
+		due     bool
+		because string
+	}{
+		{"one patched, cordoned", func(p pool, _ pol) { annotate(p, "", "2026-11-24"); p.Members[1].Node.Unschedulable = true }, true, "patched 2026-11-24, after version 2026.11.20"},
+		{"the newest patch is named", func(p pool, _ pol) { annotate(p, "2026-11-24", "2026-11-25", "2026-11-21") }, true, "patched 2026-11-25"},
+		{"patched on the version's day", func(p pool, _ pol) { annotate(p, "2026-11-20T23:00:00Z") }, false, "no maximum image age is set"},
+		{"patched in the future", func(p pool, _ pol) { annotate(p, "2026-11-27") }, false, "no maximum image age is set"},
+		{"older than allowed", func(p pool, o pol) { annotate(p); made(p, "2026.11.18"); o.MaxImageAge = 7 }, true, "8 days old, more than 7"},
+		{"no nodes and no version", func(p pool, _ pol) { made(p, ""); p.Members = nil }, true, "no version yet"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, o := aPool(4), policy()
+			c.change(&p, &o)
+			got := donors.Due(p, o, now)
+			if got.Due != c.due || !strings.Contains(got.Because, c.because) || got.Pool != p.ID || got.Donor != "" {
+				t.Errorf("due %v, because %q; want %v, because %q", got.Due, got.Because, c.due, c.because)
+			}
+		})
+	}
+}

@@ -53,6 +53,17 @@ func IsDefinitionOf(pool, definition fleet.ResourceID) bool {
 	return is
 }
 
+// PoolOf returns the scale set of which a definition has the name; "" if it is none of Ortet's, or
+// had to shorten the name.
+func PoolOf(definition fleet.ResourceID) fleet.ResourceID {
+	name := definition.Name()
+	if at := strings.LastIndex(strings.ToLower(name), "-prototype"); at >= 0 && len(name) > len("kamino-") {
+		pool := definition.In("virtualMachineScaleSets", name[min(at, len("kamino-")):at])
+		return when(IsDefinitionOf(pool, definition), pool)
+	}
+	return ""
+}
+
 // NamedDefinition returns the pool's definition that an image is of; "" if it is of none.
 func NamedDefinition(pool fleet.ResourceID, image fleet.ImageReference) fleet.ResourceID {
 	definition := cmp.Or(image.LatestOf(), image.Exact().Parent())
@@ -85,6 +96,10 @@ func FindDefinition(all []fleet.Definition, id fleet.ResourceID) *fleet.Definiti
 func ChooseDefinition(o Observed) (id fleet.ResourceID, d *fleet.Definition, why string) {
 	first, own := DefinitionOf(o.Pool.ID), DefinitionsOf(o.Pool.ID, o.Definitions)
 	d = FindDefinition(own, first)
+	if o.Donor == nil {
+		first = cmp.Or(NamedDefinition(o.Pool.ID, o.Pool.Model.Image), first)
+		return first, FindDefinition(own, first), ""
+	}
 	if o.Disk == nil || o.Instance == nil {
 		return first, d, ""
 	}

@@ -77,6 +77,9 @@ type Request struct {
 	AllowRolling          bool          `json:"allowRolling,omitempty"`
 	ExcludeFromLatest     bool          `json:"excludeFromLatest,omitempty"`
 	AllowOwned            bool          `json:"allowOwned,omitempty"`
+
+	// Fresh is the pool to which a donor is added, and of which it is deleted at the end; Node is "".
+	Fresh fleet.ResourceID `json:"fresh,omitempty"`
 }
 
 // Limits of a Request, and the canary of pools that are captured by rules.
@@ -355,7 +358,8 @@ func CaptureChanges(q Request, resume ResumePlan) []fleet.Change {
 		when(!q.PublishOnly, changes{fleet.PatchModel{}}),
 		when(q.Canary > 0 || resume.Unrecorded != nil || q.Pending(resume.Version), changes{fleet.TagVersion{}, fleet.PublishVersion{}}),
 		when(!q.Extensions.None, changes{fleet.DeleteExtension{}}),
-		when(q.NewNodes > 0, changes{fleet.SetCapacity{}}),
+		when(q.NewNodes > 0 || q.Fresh != "", changes{fleet.SetCapacity{}}),
+		when(q.Fresh != "", changes{fleet.DeleteInstances{}}),
 		when(resume.From < AtVersion, changes{fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{}}),
 		when(resume.From <= AtSnapshot, changes{fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
 			fleet.AttachDisk{}, fleet.DetachDisk{}}),

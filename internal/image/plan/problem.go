@@ -76,7 +76,7 @@ func CannotServe(donor, node fleet.Node, pool fleet.ResourceID, others bool) str
 		when(err != nil, "is no virtual machine of Azure"),
 		when(elsewhere && !others, "is of another pool"),
 		when(!strings.EqualFold(node.OS, "linux"), "is not Linux"),
-		when(node.Architecture != donor.Architecture, "has another architecture"),
+		when(donor.Architecture != "" && node.Architecture != donor.Architecture, "has another architecture"),
 		when(!node.Ready, "is not Ready"),
 		when(node.Unschedulable, "is cordoned"),
 		when(marked, "is being captured"),
@@ -196,7 +196,7 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	refuse(o.NoImage && resume.From < AtGeneralized, "NoImage", "--image",
 		"no container image is given for the pods that read disks, and this ortet is of no release, which would name its own",
 		"build one with make image, push bin/ortet-image.tar to a registry that the nodes pull from, and add --image REGISTRY/ortet:TAG")
-	refuse(o.Donor == nil && len(o.Unreadable) == 0, "NodeNotFound", "node "+q.Node, "there is no such node",
+	refuse(o.Donor == nil && len(o.Unreadable) == 0 && q.Node != "", "NodeNotFound", "node "+q.Node, "there is no such node",
 		"name a node as `kubectl get nodes` shows it (ortet status shows the node of each virtual machine), or a scale set with --pool; if the Node was deleted, start its instance, whose kubelet registers it again; `ortet nodes NAME` says why a machine never joined")
 	if o.Donor != nil {
 		p.ofDonor(o, *pool, q, resume)
@@ -204,7 +204,8 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	if on := string(pool.ID); o.Pool != nil {
 		refuse(!pool.NoProfile && !pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
 		p = append(p, SetProblems(*pool, q.ExcludeFromLatest)...)
-		for _, x := range changeProblems(*pool, q.AllowRolling, q.AllowOwned) {
+		p.ofFresh(*pool, q, resume)
+		for _, x := range changeProblems(*pool, q.AllowRolling, q.AllowOwned || q.Fresh != "") {
 			x.WayOut += OrPublishOnly
 			p.Refuse(!q.PublishOnly, x.Code, x.On, x.What, x.WayOut)
 		}
@@ -227,15 +228,17 @@ func CaptureProblems(o Observed, q Request, resume ResumePlan) (p Problems) {
 	refuse(resume.From <= AtSnapshot && o.Pool != nil && o.Instance != nil && o.Workbench == nil, CodeNoWorkbench, "node "+q.Node,
 		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
 		cmp.Or(when(q.Workbench != "", "name another by --workbench, or leave it out"), NeedsWorkbench))
-	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster)
+	p.Denied(pool.ID.Group(), o.DeniedAzure, o.DeniedCluster, when(q.Fresh != "", "capture a node by its name, without --fresh"))
 	return append(p, resume.Problems...)
 }
 
-// Denied adds the permissions that lack, on the resource group and in the cluster.
-func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string) {
+// Denied adds the permissions that lack, on the resource group and in the cluster. instead is what to do
+// without that to delete instances, if it is not a watch's.
+func (p *Problems) Denied(group fleet.ResourceID, azure, cluster []string, instead ...string) {
 	p.Refuse(len(azure) > 0, CodeAzureDenied, string(group), "these credentials may not do "+strings.Join(azure, ", "),
 		"grant them a role with these actions on the resource group: docs/reference/azure-permissions.md has it"+
-			when(slices.Contains(azure, "Microsoft.Compute/virtualMachineScaleSets/delete/action"), "; or give --bad-nodes cordon"))
+			when(slices.Contains(azure, "Microsoft.Compute/virtualMachineScaleSets/delete/action"),
+				"; or "+cmp.Or(strings.Join(instead, ""), "give --bad-nodes cordon")))
 	p.Refuse(len(cluster) > 0, CodeClusterDenied, "the cluster", "these credentials may not "+strings.Join(cluster, ", "),
 		"grant them the ClusterRole and Role that charts/vmss-prototype makes: docs/reference/kubernetes-permissions.md lists the rules")
 }
@@ -282,6 +285,35 @@ func (p *Problems) ofDonor(o Observed, pool fleet.Pool, q Request, resume Resume
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
 }
 
+// ofFresh refuses a donor that is raised where no machine can be added, or none kept.
+func (p *Problems) ofFresh(pool fleet.Pool, q Request, resume ResumePlan) {
+	if q.Fresh == "" {
+		return
+	}
+	on, owner := string(pool.ID), ownerOf(pool)
+	p.Refuse(owner != "", CodeOwnedByClusterAPI, on,
+		"Cluster API's cluster "+owner+" owns its capacity: it would set that back, and Azure would choose which machine goes",
+		"capture a node of the pool by its name, without --fresh")
+	if resume.From == AtVersion {
+		return
+	}
+	why := fleet.AKSMark(nil, pool.ID, pool.Tags)
+	p.Refuse(why != "" && q.Node == "", "ManagedByAKS", on,
+		"AKS manages this pool ("+why+"), and does not support changes to its scale sets",
+		"use AKS's own node images, or a pool of your own")
+	p.Refuse(q.Online, "FreshAndOnline", "--online", "a donor that is added serves nothing, so nothing is kept in service",
+		"leave out one of them")
+	p.Refuse(q.Deallocate && pool.Spot && q.Node == "", "SpotDeallocate", on, "a Spot instance that is deallocated may not come back",
+		"leave out --deallocate: power-off keeps its place")
+}
+
+// ownerOf names the cluster of Cluster API that owns a scale set; "" for none.
+func ownerOf(pool fleet.Pool) string {
+	return strings.TrimPrefix(cmp.Or(slices.DeleteFunc(slices.Sorted(maps.Keys(pool.Tags)), func(tag string) bool {
+		return !strings.HasPrefix(strings.ToLower(tag), tagCAPZ)
+	})...), tagCAPZ)
+}
+
 // OrPublishOnly is the way out of a capture for what only a change of the model meets.
 const OrPublishOnly = "; --publish-only makes an image and leaves the model alone"
 
@@ -313,11 +345,9 @@ func changeProblems(pool fleet.Pool, allowRolling, allowOwned bool) (p Problems)
 		"its upgrade mode is Automatic: a changed model may take down all instances at once", "set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
 	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling, "RollingUpgrade", on,
 		"its upgrade mode is Rolling: Azure will replace the instances by itself", "set it to Manual, or say --allow-rolling")
-	owner := cmp.Or(slices.DeleteFunc(slices.Sorted(maps.Keys(pool.Tags)), func(tag string) bool {
-		return !strings.HasPrefix(strings.ToLower(tag), tagCAPZ)
-	})...)
+	owner := ownerOf(pool)
 	refuse(owner != "" && !allowOwned, CodeOwnedByClusterAPI, on,
-		"Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
+		"Cluster API's cluster "+owner+" owns its model and would change it back",
 		"change the image of its AzureMachinePool instead, or say --allow-owned")
 	return p
 }

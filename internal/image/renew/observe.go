@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -14,6 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
+	"github.com/ortet/ortet/internal/schedule"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -25,16 +25,11 @@ func Check(maxUnavailable string) error {
 
 // budget returns how many of a pool's instances may be out of service.
 func budget(text string, instances int) (int, error) {
-	number, percent := strings.CutSuffix(text, "%")
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || percent && n > 100 {
-		return 0, fleet.Invalid("read the budget", "--max-unavailable", `give a number of nodes from 1 on ("2"), or a share of the pool from 1% to 100% ("10%")`,
-			"%q would never allow a node to be renewed, or is no number", text)
+	b, err := schedule.ParseBudget(text)
+	if err != nil {
+		return 0, &fleet.Error{Op: "read the budget", Resource: "--max-unavailable", Kind: fleet.KindInvalid, Err: err}
 	}
-	if percent {
-		n = max(1, instances*n/100)
-	}
-	return n, nil
+	return b.Of(instances), nil
 }
 
 // A state is what one round reads of the pool.
@@ -85,12 +80,13 @@ func (s *Service) read(ctx context.Context, id fleet.ResourceID) (x state, d pla
 		}
 		x.versions = append(x.versions, versions...)
 	}
-	found := false
-	if x.version, found = plan.VersionOf(x.versions, x.image, x.pool.Location); found {
+	version, found := plan.VersionOf(x.versions, x.image, x.pool.Location)
+	if x.version = version; found {
 		x.image = fleet.ImageReference{ID: x.version.ID}
 	}
 	d = x.problems()
-	d.Refuse(readable && !found, "NoVersion", string(x.pool.ID), "its model names "+x.image.Text()+", which does not exist: no node can be made of it",
+	d.Refuse(readable && !found, "NoVersion", string(x.pool.ID),
+		"its model names "+x.image.Text()+", which does not exist: no node can be made of it",
 		"go back to a version that exists: ortet rollback "+x.pool.Name)
 	return x, d, nil
 }
@@ -107,11 +103,12 @@ func definitionOf(i fleet.ImageReference) fleet.ResourceID {
 
 // problems are the reasons not to roll out what the model names.
 func (x state) problems() (d plan.Problems) {
+	const byBudget = "; to do it by budget: az vmss update --set upgradePolicy.mode=Manual"
 	ways := map[string]string{
-		"AutomaticUpgrade":         "Azure gives its instances the model by itself (az vmss get-instance-view shows how far it is); set the mode to Manual to do it by budget: az vmss update --set upgradePolicy.mode=Manual",
-		"RollingUpgrade":           "Azure gives its instances the model by itself (az vmss rolling-upgrade get-latest); set the mode to Manual to do it by budget: az vmss update --set upgradePolicy.mode=Manual",
-		"AutomaticOSUpgrade":       "Azure renews its instances by itself (az vmss get-os-upgrade-history), or switch automatic OS upgrades off",
-		plan.CodeOwnedByClusterAPI: "its AzureMachinePool replaces instances by itself (strategy.rollingUpdate, maxSurge and maxUnavailable)",
+		"AutomaticUpgrade":         "Azure gives its instances the model by itself (az vmss get-instance-view shows it)" + byBudget,
+		"RollingUpgrade":           "Azure gives its instances the model by itself (az vmss rolling-upgrade get-latest)" + byBudget,
+		"AutomaticOSUpgrade":       "Azure renews its instances by itself (az vmss get-os-upgrade-history); or switch that off",
+		plan.CodeOwnedByClusterAPI: "its AzureMachinePool replaces instances by itself (strategy.rollingUpdate.maxUnavailable)",
 		plan.CodeIsCanary:          "name the pool",
 		plan.CodeNoProfile:         "replace its machines one by one",
 	}
@@ -129,9 +126,11 @@ func (x state) problems() (d plan.Problems) {
 	d.Refuse(aks != "", "ManagedByAKS", on, "AKS manages this pool ("+aks+")", "az aks nodepool upgrade --node-image-only renews its nodes")
 	d.Refuse(x.image.ID == "" && strings.EqualFold(x.image.Version, "latest"), "MarketplaceLatest", on,
 		"its model names "+x.image.Text()+", and which version that is now Azure does not show with the pool",
-		"name a version in the model (az vm image list --all), capture an image of a node, or let Azure follow it: az vmss update --enable-auto-os-upgrade")
+		"name a version in the model (az vm image list --all), capture an image of a node, or let Azure follow it: "+
+			"az vmss update --enable-auto-os-upgrade")
 	quarantine := cmp.Or(x.version.Tags[fleet.TagQuarantine], x.version.Tags[fleet.TagRolledBack])
-	d.Refuse(quarantine != "", plan.CodeRolledBack, string(x.version.ID), "the model names this version, which was rolled back: "+quarantine,
+	d.Refuse(quarantine != "", plan.CodeRolledBack, string(x.version.ID),
+		"the model names this version, which was rolled back: "+quarantine,
 		"ortet rollback "+x.pool.Name+" goes back to a good version; ortet capture makes another")
 	return d
 }
@@ -205,9 +204,11 @@ func barred(c prove.Clone, begun, known bool, self string) string {
 	case len(c.Rivals) > 0:
 		return "node " + strings.Join(c.Rivals, ", ") + " reports that it is this machine; " + fleet.DeleteStaleNode
 	case n == nil:
-		return "has no Node that could be drained; ortet nodes " + c.Instance.Name + " says why, or delete the instance: az vmss delete-instances"
+		return "has no Node that could be drained; ortet nodes " + c.Instance.Name + " says why, or delete the instance: " +
+			"az vmss delete-instances"
 	case c.Instance.Protection.Protects():
-		return "is protected from scale-in; az vmss update --instance-id " + c.Instance.InstanceID + " --protect-from-scale-in false --protect-from-scale-set-actions false allows it"
+		return "is protected from scale-in; az vmss update --instance-id " + c.Instance.InstanceID +
+			" --protect-from-scale-in false --protect-from-scale-set-actions false allows it"
 	case n.ControlPlane:
 		return "is a control plane node; replace it by hand"
 	case n.Name == self:
@@ -215,7 +216,8 @@ func barred(c prove.Clone, begun, known bool, self string) string {
 	case n.Annotations[fleet.AnnotationCapture] != "":
 		return "is the donor of capture " + n.Annotations[fleet.AnnotationCapture] + "; wait until that ends"
 	case n.Annotations[fleet.AnnotationWorkbench] != "":
-		return "is the workbench of a capture of " + fleet.ResourceID(n.Annotations[fleet.AnnotationWorkbench]).Name() + "; wait until that ends"
+		return "is the workbench of a capture of " +
+			fleet.ResourceID(n.Annotations[fleet.AnnotationWorkbench]).Name() + "; wait until that ends"
 	case slices.ContainsFunc(n.Taints, deletes):
 		return "an autoscaler is about to delete it"
 	case begun:
@@ -236,10 +238,12 @@ func (s *Service) blockers(ctx context.Context, node string) (why string, disk [
 	}
 	for _, p := range pods {
 		if p.Stays {
-			return "its pod " + p.Name + " is annotated " + fleet.AnnotationDoNotDisrupt + "; take that off, or wait until it has ended", nil, nil
+			why = "its pod " + p.Name + " is annotated " + fleet.AnnotationDoNotDisrupt
+			return why + "; take that off, or wait until it has ended", nil, nil
 		}
 		if p.Volumes != "" && p.DaemonSet == "" && !p.Mirror {
-			disk = append(disk, p.Volumes+" of pod "+p.Name+workflow.SkipIf(strings.Contains(p.Volumes, "claim "), ", a claim if its volume lies on the node"))
+			claims := workflow.SkipIf(strings.Contains(p.Volumes, "claim "), ", a claim if its volume lies on the node")
+			disk = append(disk, p.Volumes+" of pod "+p.Name+claims)
 		}
 	}
 	blocked, err := s.Cluster.EvictionBlockers(ctx, node, nil)
@@ -259,7 +263,7 @@ func (s *Service) preflight(ctx context.Context, x state, d *plan.Problems) erro
 		return err
 	}
 	d.Refuse(rec.Open(), "OpenRecord", string(x.pool.ID), "its last "+rec.Kind+" did not finish: "+cmp.Or(rec.Subject, rec.Name),
-		"run the same command again, or ortet abandon "+x.pool.Name+"; ortet status shows it")
+		"run the same command again, or ortet capture --abandon "+x.pool.Name+"; ortet status shows it")
 	accesses := s.Accesses(x.pool.ID)
 	for _, c := range x.clones {
 		if k3s := distribution(c.Node); k3s != "" && !slices.ContainsFunc(accesses, func(a cluster.Access) bool { return a == passwords }) {
@@ -320,7 +324,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (Plan, error) {
 		p.Differs = append(p.Differs, x.differs(c.Clone.Instance)...)
 	}
 	if slices.Sort(p.Differs); len(p.Nodes) > 0 {
-		p.Differs = append(slices.Compact(p.Differs), "all else that was changed of the model since a node was made, as customData and extensions: Azure does not show which")
+		p.Differs = append(slices.Compact(p.Differs),
+			"all else that was changed of the model since a node was made, as customData and extensions: Azure does not show which")
 	}
 	return p, nil
 }
@@ -332,10 +337,11 @@ func (x state) differs(i fleet.Instance) (all []string) {
 			all = append(all, what+" "+to+" in place of "+from)
 		}
 	}
-	m := x.pool.Model
-	sizes := x.pool.NewSizes()
-	add(!slices.ContainsFunc(sizes, func(s string) bool { return strings.EqualFold(s, i.Size) }), "size", i.Size, strings.Join(sizes, " or "))
-	add(m.OSDiskSizeGB != 0 && i.OSDiskSizeGB != 0 && m.OSDiskSizeGB != i.OSDiskSizeGB, "OS disk of", fmt.Sprintf("%d GB", i.OSDiskSizeGB), fmt.Sprintf("%d GB", m.OSDiskSizeGB))
+	m, sizes := x.pool.Model, x.pool.NewSizes()
+	own := slices.ContainsFunc(sizes, func(s string) bool { return strings.EqualFold(s, i.Size) })
+	add(!own, "size", i.Size, strings.Join(sizes, " or "))
+	differs := m.OSDiskSizeGB != 0 && i.OSDiskSizeGB != 0 && m.OSDiskSizeGB != i.OSDiskSizeGB
+	add(differs, "OS disk of", fmt.Sprintf("%d GB", i.OSDiskSizeGB), fmt.Sprintf("%d GB", m.OSDiskSizeGB))
 	was, is := cmp.Or(i.SecurityType, "Standard"), cmp.Or(m.SecurityType, "Standard")
 	add(!strings.EqualFold(was, is), "security type", was, is)
 	return all

@@ -6,6 +6,10 @@
 // cordon and an annotation, which outlive the machine's disk: pods come back only after the node has
 // passed the gates of internal/image/prove. A node lacks the image by what it was made from, never by
 // latestModelApplied.
+//
+// That a new disk joins under a Node that exists: a kubelet takes its Node over; the admission server
+// lets it in once the Node's Lease is a minute old; k3s and RKE2 do once the node password is deleted;
+// kubeadm join refuses while the Node is Ready, which it is for 40 to 50 s after its kubelet stopped.
 package renew
 
 import (
@@ -61,7 +65,7 @@ type LeftOut struct {
 // A Plan is what a rollout would do now.
 type Plan struct {
 	Pool           fleet.ResourceID `json:"pool"`
-	Image          fleet.ResourceID `json:"image"`          // of the model; of "latest" the version that it stands for; of the Marketplace publisher:offer:sku:version
+	Image          fleet.ResourceID `json:"image"`          // of the model, "latest" resolved; or publisher:offer:sku:version
 	MaxUnavailable int              `json:"maxUnavailable"` // nodes
 	Nodes          []Planned        `json:"nodes"`          // in order
 	Differs        []string         `json:"differs,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,20 +50,26 @@ type rollout struct {
 // model was changed. Errors are *workflow.Refused, *workflow.Outcome (ExitNeedsPerson with the node that
 // failed, ExitInterrupted), or of a cluster that does not answer. A closed window is no error: Waiting.
 func (s *Service) Rollout(ctx context.Context, q Request) (Result, error) {
+	if err := Check(q.MaxUnavailable); err != nil {
+		return Result{Pool: q.Pool, Renewed: []string{}}, err
+	}
+	q.DrainTimeout = cmp.Or(q.DrainTimeout, DefaultDrainTimeout)
 	x := &rollout{Service: s, req: q, upgrading: make(chan struct{}, 1), result: Result{Pool: q.Pool, Renewed: []string{}}}
 	begun := s.Now()
 	x.event(workflow.Event{Kind: workflow.EventBegun, Title: "Renew the nodes of " + q.Pool.Name()})
 	x.Note("%s", s.ClockNote())
 	err := x.Runner(Step, &x.Summary).Locked(ctx, q.Pool, x.run)
-	if out := (*workflow.Outcome)(nil); err != nil && !errors.As(err, new(*workflow.Refused)) && (ctx.Err() != nil || errors.As(err, &out) && out.Step == "") {
-		if errors.As(err, &out) {
+	out, is := errors.AsType[*workflow.Outcome](err)
+	if lost := is && out.Step == ""; lost || !is && err != nil && ctx.Err() != nil {
+		if lost {
 			err = out.Err
 		}
 		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: Step, Err: err,
 			Ended: "interrupted, ortet rollout " + q.Pool.Name() + " goes on with " + cmp.Or(nameOf(x.image), "the model's image")}
 	}
 	x.result.Notes, _ = x.Recorded()
-	end := workflow.Event{Kind: workflow.EventDone, Message: cmp.Or(x.result.Waiting, fleet.Count(len(x.result.Renewed), "node")+" renewed"), Elapsed: s.Now().Sub(begun)}
+	end := workflow.Event{Kind: workflow.EventDone, Elapsed: s.Now().Sub(begun)}
+	end.Message = cmp.Or(x.result.Waiting, fleet.Count(len(x.result.Renewed), "node")+" renewed")
 	if err != nil {
 		end.Kind, end.Message = workflow.EventFailed, workflow.FailureText(err)
 	}
@@ -73,7 +80,7 @@ func (s *Service) Rollout(ctx context.Context, q Request) (Result, error) {
 // An ended is what became of a node's turn.
 type ended struct {
 	candidate
-	err error // nil: renewed; *leftError, *gone…
+	err error // nil: renewed; *turnError: neither renewed nor failed
 }
 
 // run makes rounds until none is left to begin or to wait for.
@@ -193,7 +200,8 @@ func (x *rollout) failure(todo []candidate) error {
 	todo = slices.DeleteFunc(slices.Clone(todo), func(c candidate) bool { return slices.Contains(x.failed, c.id()) })
 	out := x.needsPerson(errors.New("node "+x.result.Failed+" did not come back with "+nameOf(x.image)+": "+x.result.Why), todo)
 	for _, n := range x.failed {
-		out.Left = append(out.Left, "node "+n+" stays cordoned: ortet nodes "+n+" shows how its machine boots; mend it, or delete its instance, then run ortet rollout "+x.req.Pool.Name()+" again")
+		out.Left = append(out.Left, "node "+n+" stays cordoned: ortet nodes "+n+" shows how its machine boots; "+
+			"mend it, or delete its instance, then run ortet rollout "+x.req.Pool.Name()+" again")
 	}
 	return out
 }
@@ -219,7 +227,8 @@ func (x *rollout) baseline(ctx context.Context, s state) error {
 
 // choose returns the nodes that may be begun now, and what the first of the others waits for. A node that
 // is out of service already takes nothing of the budget.
-func (x *rollout) choose(ctx context.Context, todo []candidate, inFlight map[string]candidate) (begin []candidate, waiting string, err error) {
+func (x *rollout) choose(ctx context.Context, todo []candidate, inFlight map[string]candidate) (
+	begin []candidate, waiting string, err error) {
 	limit, err := budget(x.req.MaxUnavailable, len(x.last.clones))
 	if err != nil {
 		return nil, "", err
@@ -247,17 +256,13 @@ func (x *rollout) choose(ctx context.Context, todo []candidate, inFlight map[str
 		switch {
 		case c.Why != Unfinished && !open:
 			later("window")
-			x.result.Waiting = fleet.Count(len(todo), "node") + " to be renewed when the window opens, at " + x.req.Window.Next(x.Now()).Format(time.RFC3339)
+			x.result.Waiting = fleet.Count(len(todo), "node") + " to be renewed when the window opens, at " +
+				x.req.Window.Next(x.Now()).Format(time.RFC3339)
 			continue
 		case !out[c.Planned.Node] && len(out) >= limit:
-			names := slices.Sorted(func(yield func(string) bool) {
-				for n := range out {
-					if !yield(n) {
-						return
-					}
-				}
-			})
-			later(fmt.Sprintf("%d of %d nodes may be out of service, and %s are", limit, len(x.last.clones), plan.UpTo(plan.MaxNamed, names, len(names))))
+			names := slices.Sorted(maps.Keys(out))
+			later(fmt.Sprintf("%d of %d nodes may be out of service, and %s are", limit, len(x.last.clones),
+				plan.UpTo(plan.MaxNamed, names, len(names))))
 			continue
 		case c.Clone.Node.Annotations[fleet.AnnotationKuredReboot] != "":
 			later("kured is about to reboot " + c.id())
@@ -299,12 +304,11 @@ func (x *rollout) releaseReboots(ctx context.Context) {
 func (x *rollout) took(e ended) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	node, why := e.id(), ""
+	node, why := e.id(), "renewed"
 	var end *turnError
 	switch as := errors.As(e.err, &end); {
 	case e.err == nil:
 		x.result.Renewed = append(x.result.Renewed, node)
-		why = "renewed"
 	case errors.Is(e.err, context.Canceled), as && end.how == changed:
 		return // the next command, or round, goes on from what there is
 	case as && end.how == gone:
@@ -328,7 +332,8 @@ func (x *rollout) took(e ended) {
 func (x *rollout) passing(ctx context.Context, f func() error) error {
 	for begun := x.Now(); ; {
 		err := f()
-		if !fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale) || ctx.Err() != nil || x.Now().Sub(begun) > passes {
+		again := fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale)
+		if !again || ctx.Err() != nil || x.Now().Sub(begun) > passes {
 			return cmp.Or(context.Cause(ctx), err)
 		}
 		x.say("waits: " + err.Error())

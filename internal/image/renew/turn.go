@@ -40,7 +40,8 @@ func (x *rollout) turn(ctx context.Context, c candidate, soak time.Duration) err
 		return &turnError{gone, "its instance was deleted"}
 	}
 	if !errors.As(err, new(*turnError)) {
-		x.Cluster.Event(ctx, *c.Clone.Node, true, "RolloutFailed", "stays cordoned: it did not come back with "+nameOf(x.image)+": "+err.Error())
+		x.Cluster.Event(ctx, *c.Clone.Node, true, "RolloutFailed",
+			"stays cordoned: it did not come back with "+nameOf(x.image)+": "+err.Error())
 	}
 	return err
 }
@@ -50,9 +51,12 @@ func (x *rollout) try(ctx context.Context, c candidate, soak time.Duration) erro
 	if err != nil {
 		return err
 	}
-	target := state{image: x.image}
-	same, _ := target.has(i.Image)
-	if !same {
+	version, before, _ := strings.Cut(n.Annotations[fleet.AnnotationRollout], " ")
+	if version != nameOf(x.image) {
+		before = "" // of a rollout of another image, which did not come to this node
+	}
+	if same, _ := (state{image: x.image}).has(i.Image); !same {
+		before = n.BootID
 		if err := x.empty(ctx, c, n); err != nil {
 			return err
 		}
@@ -60,16 +64,13 @@ func (x *rollout) try(ctx context.Context, c candidate, soak time.Duration) erro
 			return err
 		}
 	}
-	if n, err = x.Cluster.Node(ctx, c.Clone.Node.Name); err != nil {
-		return err
-	}
 	if i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated {
 		x.say(n.Name + ": start its machine")
 		if err := x.writer().Do(ctx, fleet.StartInstance{Instance: i.ID}); err != nil {
 			return err
 		}
 	}
-	if err := x.judge(ctx, i, n, soak); err != nil {
+	if err := x.judge(ctx, i, n.Name, before, soak); err != nil {
 		return err
 	}
 	return x.putBack(ctx, n.Name, true)
@@ -96,12 +97,14 @@ func (x *rollout) empty(ctx context.Context, c candidate, n fleet.Node) (err err
 	was, begun := n.Annotations[fleet.AnnotationRollout]
 	if !begun {
 		why, _, err := x.blockers(ctx, n.Name)
-		if why = cmp.Or(barred(prove.Clone{Instance: c.Clone.Instance, Node: &n}, false, true, x.SelfNode), why); why != "" || err != nil {
+		why = cmp.Or(barred(prove.Clone{Instance: c.Clone.Instance, Node: &n}, false, true, x.SelfNode), why)
+		if why != "" || err != nil {
 			return cmp.Or(err, error(&turnError{left, why}))
 		}
 	}
 	if was != mark {
-		err = x.Cluster.AnnotateUnchanged(ctx, n, map[string]*string{fleet.AnnotationRollout: &mark}) // a person may cordon it
+		// A person may have cordoned it since.
+		err = x.Cluster.AnnotateUnchanged(ctx, n, map[string]*string{fleet.AnnotationRollout: &mark})
 		if fleet.Is(err, fleet.KindConflict) {
 			err = &fleet.Error{Op: "mark node", Resource: "node " + n.Name, Kind: fleet.KindStale, Err: err}
 		}
@@ -113,12 +116,14 @@ func (x *rollout) empty(ctx context.Context, c candidate, n fleet.Node) (err err
 		return err
 	}
 	x.say(n.Name + ": drain it")
-	err = x.Cluster.Drain(ctx, n.Name, cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: x.req.DrainTimeout}, func(e cluster.DrainEvent) {
+	options := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: x.req.DrainTimeout}
+	err = x.Cluster.Drain(ctx, n.Name, options, func(e cluster.DrainEvent) {
 		if e.What == "blocked" {
 			x.say(n.Name + ": pod " + e.Pod + " is blocked by " + e.Because)
 		}
 	})
-	interrupted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), workflow.ErrLapsed) // the node may be another process's by then
+	// Once the lock has lapsed the node may be another process's.
+	interrupted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), workflow.ErrLapsed)
 	blocked := fleet.Is(err, fleet.KindBlocked)
 	if err != nil && (interrupted || blocked) {
 		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidies)
@@ -150,7 +155,7 @@ func (x *rollout) putBack(ctx context.Context, node string, passed bool) error {
 }
 
 func (x *rollout) writer() azure.Writer {
-	return azure.Writer{Cloud: x.Cloud, Now: x.Now, Within: passes, Report: func(format string, args ...any) { x.Note(format, args...) }}
+	return azure.Writer{Cloud: x.Cloud, Now: x.Now, Within: passes, Report: x.Note}
 }
 
 // upgrade gives an instance the model, and returns it with the model's image.
@@ -207,15 +212,11 @@ func (x *rollout) forget(ctx context.Context, n fleet.Node) error {
 }
 
 // judge waits until a node is Ready in another boot and passes the gates.
-func (x *rollout) judge(ctx context.Context, i fleet.Instance, n fleet.Node, soak time.Duration) error {
-	version, before, _ := strings.Cut(n.Annotations[fleet.AnnotationRollout], " ")
-	if version != nameOf(x.image) {
-		before = "" // of a rollout of another image, which did not come to this node
-	}
-	x.say(n.Name + ": wait until it is back")
+func (x *rollout) judge(ctx context.Context, i fleet.Instance, node, before string, soak time.Duration) error {
+	x.say(node + ": wait until it is back")
 	begun, seen, read := x.Cloud.Now(), time.Time{}, x.Now()
 	for {
-		n, err := x.Cluster.Node(ctx, n.Name)
+		n, err := x.Cluster.Node(ctx, node)
 		if fleet.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -245,7 +246,8 @@ func (x *rollout) judge(ctx context.Context, i fleet.Instance, n fleet.Node, soa
 }
 
 // find takes a node through the gates. What it was in the boot before does not count.
-func (x *rollout) find(ctx context.Context, i fleet.Instance, begun, seen time.Time, soak time.Duration, back bool) (f prove.Finding, err error) {
+func (x *rollout) find(ctx context.Context, i fleet.Instance, begun, seen time.Time, soak time.Duration, back bool) (
+	f prove.Finding, err error) {
 	nodes, err := clones.Nodes(ctx, x.Cluster)
 	if err != nil {
 		return f, err
@@ -260,7 +262,9 @@ func (x *rollout) find(ctx context.Context, i fleet.Instance, begun, seen time.T
 	x.mu.Unlock()
 	pairs := prove.Pair(instances, nodes)
 	o := prove.Observation{Clones: pairs[:1], Begun: begun, Soak: soak, Now: x.Cluster.Now(), AzureNow: x.Cloud.Now()}
-	o.Others = slices.DeleteFunc(pairs[1:], func(c prove.Clone) bool { return c.Node == nil || c.Node.Annotations[fleet.AnnotationRollout] != "" })
+	o.Others = slices.DeleteFunc(pairs[1:], func(c prove.Clone) bool {
+		return c.Node == nil || c.Node.Annotations[fleet.AnnotationRollout] != ""
+	})
 	if c := &o.Clones[0]; c.Node != nil {
 		n := *c.Node
 		if c.Node = &n; !back && n.Ready {

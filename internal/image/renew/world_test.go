@@ -57,9 +57,10 @@ func version(n int) fleet.ResourceID {
 type world struct {
 	*testing.T
 	azsim.NopSubstrate
-	azure *azsim.Server
-	kube  *kubesim.Server
-	size  int // of the pool
+	azure     *azsim.Server
+	kube      *kubesim.Server
+	size      int // of the pool
+	settingUp bool
 
 	mu       sync.Mutex
 	lives    map[string]int  // boots and ends, by node
@@ -91,7 +92,9 @@ func play(t *testing.T, size int, test func(w *world)) {
 		}}
 		defer w.azure.Close()
 		w.azure.Instant(true)
+		w.settingUp = true
 		w.setUp()
+		w.settingUp = false
 		w.azure.Instant(false)
 		w.requests = map[string]int{}
 		test(w)
@@ -121,8 +124,13 @@ func (w *world) setUp() {
 
 // model makes the pool, or changes its image and its upgrade mode.
 func (w *world) model(image object, mode string) {
+	extensions := object{}
+	if mode == "Rolling" {
+		extensions["extensions"] = []object{{"name": "health", "properties": object{"publisher": "Microsoft.ManagedServices", "type": "ApplicationHealthLinux", "typeHandlerVersion": "1.0",
+			"settings": object{"protocol": "tcp", "port": 10250}}}}
+	}
 	w.put(pool, computeAPI, object{"sku": object{"name": "Standard_D2s_v5", "capacity": w.size}, "properties": object{"overprovision": false, "upgradePolicy": object{"mode": mode},
-		"virtualMachineProfile": object{"osProfile": object{"computerNamePrefix": "pool1", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
+		"virtualMachineProfile": object{"extensionProfile": extensions, "osProfile": object{"computerNamePrefix": "pool1", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
 			"storageProfile": object{"imageReference": image, "osDisk": object{"createOption": "FromImage", "managedDisk": object{"storageAccountType": "Standard_LRS"}}}}}})
 }
 
@@ -130,6 +138,9 @@ func (w *world) put(id fleet.ResourceID, version string, body object) {
 	w.Helper()
 	body["location"] = "westeurope"
 	w.send(http.MethodPut, id, version, body)
+	if w.settingUp {
+		synctest.Wait()
+	}
 }
 
 func (w *world) send(method string, id fleet.ResourceID, version string, body any) {
@@ -154,9 +165,8 @@ func (w *world) send(method string, id fleet.ResourceID, version string, body an
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if text, _ = io.ReadAll(answer.Body); answer.StatusCode >= http.StatusBadRequest {
-		w.Fatalf("%s %s: %s: %s", method, id, answer.Status, text)
+		w.Errorf("%s %s: %s: %s", method, id, answer.Status, text)
 	}
-	synctest.Wait()
 }
 
 // Boot implements azsim.Substrate: the Node reports 30 s later.
@@ -247,7 +257,8 @@ func (w *world) count() {
 func (w *world) pod(node, name string, change func(*corev1.Pod)) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": name},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)}}},
-		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}},
+			Volumes: []corev1.Volume{{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 	if change != nil {
 		change(p)
@@ -351,8 +362,27 @@ func (w *world) boots() map[string]int {
 }
 
 // restart restarts a node's machine.
-func (w *world) restart(node string) {
+func (w *world) restart(node string) { w.act(node, "restart") }
+
+// stop stops it.
+func (w *world) stop(node string) { w.act(node, "powerOff") }
+
+func (w *world) act(node, action string) {
 	w.Helper()
-	w.send(http.MethodPost, pool.Child("virtualMachines", strings.TrimLeft(node[len("pool1"):len(node)-1], "0")+node[len(node)-1:])+"/restart", computeAPI, object{})
+	w.send(http.MethodPost, pool.Child("virtualMachines", node[len(node)-1:])+fleet.ResourceID("/"+action), computeAPI, object{})
 	time.Sleep(5 * time.Minute)
+}
+
+func (w *world) deleteInstance(id string) {
+	w.send(http.MethodPost, pool+"/delete", computeAPI, object{"instanceIds": []string{id}})
+}
+
+// tag sets tags, by name and value.
+func (w *world) tag(id fleet.ResourceID, pairs ...string) {
+	w.Helper()
+	tags := object{}
+	for i := 0; i < len(pairs); i += 2 {
+		tags[pairs[i]] = pairs[i+1]
+	}
+	w.send(http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", "2021-04-01", object{"operation": "Merge", "properties": object{"tags": tags}})
 }

@@ -19,6 +19,8 @@ func (vault) PutSecret(context.Context, cluster.SecretItem, func(context.Context
 	return nil
 }
 
+func (vault) DropSecret(context.Context, fleet.ResourceID, string, string) error { return nil }
+
 func (v vault) GetSecret(_ context.Context, _ fleet.ResourceID, kind, sha string) (cluster.SecretItem, error) {
 	data, ok := v[kind+" "+sha]
 	if !ok {

@@ -27,11 +27,12 @@ import (
 // A site is a simulated Azure, whose server machine reports itself ready by its tag.
 type site struct {
 	*testing.T
-	s     *azsim.Server
-	arm   *arm.Resources
-	cloud *arm.Cloud
-	ctx   context.Context // ends before the bubble waits for its goroutines
-	k3s   string          // version that the server's machine reports, set before boot; "": none
+	s         *azsim.Server
+	arm       *arm.Resources
+	cloud     *arm.Cloud
+	ctx       context.Context // ends before the bubble waits for its goroutines
+	loggedOut *atomic.Bool    // nobody logged the server in to its tailnet
+	k3s       string          // version that the server's machine reports, set before boot; "": none
 }
 
 type object = map[string]any
@@ -76,7 +77,7 @@ func siteOf(ctx context.Context, t *testing.T, s *azsim.Server, clientID string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{T: t, s: s, arm: resources, cloud: cloud, ctx: ctx}
+	return &site{T: t, s: s, arm: resources, cloud: cloud, ctx: ctx, loggedOut: new(atomic.Bool)}
 }
 
 func (x *site) manager(text string) *lifecycle.Manager {
@@ -86,7 +87,8 @@ func (x *site) manager(text string) *lifecycle.Manager {
 		x.Fatal(err)
 	}
 	return lifecycle.New(lifecycle.Config{ARM: x.arm, Cloud: x.cloud, Subscription: azsim.DefaultSubscription, Cluster: c, Render: recipe.Render,
-		SSHPublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPj3ovIt1MnNtgPmsu2Aj1CqPYbS7ZCMPHUFw7h6qXEb", OwnAddresses: []string{"192.0.2.7"}, Agents: x})
+		SSHPublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPj3ovIt1MnNtgPmsu2Aj1CqPYbS7ZCMPHUFw7h6qXEb", OwnAddresses: []string{"192.0.2.7"}, Agents: x,
+		Dial: func(context.Context, string, string) error { return nil }})
 }
 
 // Reach and Lower implement lifecycle.Agents, of agents without Nodes.
@@ -136,7 +138,11 @@ func (x *site) boot() { x.bootAt(serverVM) }
 
 func (x *site) bootAt(server string) {
 	for x.ctx.Err() == nil {
-		_ = serverboot.Ready(x.ctx, x.arm, server, serverboot.Tags{K3s: x.k3s}) // no VM yet
+		tailnet := recipe.TailnetRunning
+		if x.loggedOut != nil && x.loggedOut.Load() {
+			tailnet = ""
+		}
+		_ = serverboot.Ready(x.ctx, x.arm, server, serverboot.Tags{K3s: x.k3s, Tailnet: tailnet, HostKey: "ssh-ed25519 AAAAhost"}) // no VM yet
 		select {
 		case <-x.ctx.Done():
 		case <-time.After(10 * time.Second):

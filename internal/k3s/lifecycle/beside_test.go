@@ -184,7 +184,7 @@ func TestOutcomePortIsDialedFromItsSources(t *testing.T) {
 			go x.boot()
 			up := func(port string) (dialed bool, err error) {
 				m := x.manager(edited(t, file, map[string]string{"spec.access.ssh": c.ssh, "spec.access.api": `["any"]`, "spec.access.sshPort": port}))
-				m.OwnAddresses, m.Dial = c.own, func(context.Context, string) error { dialed = true; return errors.New("i/o timeout") }
+				m.OwnAddresses, m.Dial = c.own, func(context.Context, string, string) error { dialed = true; return errors.New("i/o timeout") }
 				_, err = m.Up(x.ctx, lifecycle.UpOptions{})
 				return dialed, err
 			}

@@ -80,10 +80,14 @@ func (m *Manager) billed(ctx context.Context, o *observation, d *recipe.Document
 		charges[i].Of = append(charges[i].Of, of)
 	}
 	machines, addresses := m.machines(o, d, agents), 0
+	public := slices.ContainsFunc(o.resources[RoleCompute], func(r resource) bool { return r.ID.Equal(m.publicID()) })
 	for _, one := range machines {
 		add(one.size+", "+one.priority, one.name, one.number, BilledUp)
-		if one.name == recipe.ServerName || m.Cluster.Spec.Network.Outbound == k3s.Addresses {
+		switch {
+		case one.name != recipe.ServerName && m.Cluster.Spec.Network.Outbound == k3s.Addresses:
 			addresses += one.number
+		case one.name == recipe.ServerName && (d != nil && !m.withoutAddress() || d == nil && public):
+			addresses++
 		}
 	}
 	for _, one := range machines {

@@ -152,6 +152,11 @@ func (c *comparison) read(ctx context.Context) error {
 	if s := o.server; s != nil {
 		settings := s.settings()
 		c.server = find(o.records, func(a recipe.Applied) bool { return a.Settings == recipe.Digest(settings) })
+		live.Spec.Access.PublicAddress = k3s.None
+		if m.publicAddress(ctx, r) != nil {
+			live.Spec.Access.PublicAddress = k3s.Static
+		}
+		c.known = append(c.known, "spec.access.publicAddress")
 		disk := s.Properties.StorageProfile.OSDisk
 		live.Spec.Server.Size, live.Spec.Server.DiskGB, live.Spec.Server.DiskType, live.Spec.Server.Image =
 			s.Properties.HardwareProfile.VMSize, disk.DiskSizeGB, disk.ManagedDisk.Type, s.Properties.StorageProfile.ImageReference
@@ -210,25 +215,13 @@ func livePool(set, scaled resource) k3s.Pool {
 
 // sources has both files have the ranges of access that the security group and the templates have.
 func (c *comparison) sources(group *resource, live, file *k3s.Cluster) {
-	ranges := func(name string) (all []string) {
-		for _, r := range group.Properties.SecurityRules {
-			if base, _, _ := strings.Cut(r.Name, "-ipv"); base == name && k3s.IsRuleName(r.Name) {
-				all = append(append(all, r.Properties.From...), strings.Fields(r.Properties.One)...)
-			}
-		}
-		return slices.Sorted(slices.Values(all))
+	a, b := &live.Spec.Access, &file.Spec.Access
+	want := c.m.sources()
+	for _, name := range sorted(want) {
+		c.known = append(c.known, "spec.access."+name)
 	}
-	a := c.m.Cluster.Spec.Access
-	for _, one := range []struct {
-		name       string
-		sources    []string
-		live, file *[]string
-	}{{"ssh", a.SSH, &live.Spec.Access.SSH, &file.Spec.Access.SSH}, {"api", a.API, &live.Spec.Access.API, &file.Spec.Access.API},
-		{"ingress", a.Ingress, &live.Spec.Access.Ingress, &file.Spec.Access.Ingress}} {
-		v4, v6, _ := k3s.Sources(one.sources, c.m.OwnAddresses) // the templates were rendered by them
-		*one.live, *one.file = ranges(one.name), slices.Sorted(slices.Values(slices.Concat(v4, v6)))
-		c.known = append(c.known, "spec.access."+one.name)
-	}
+	a.SSH, a.API, a.Ingress = sourcesOf(group, "ssh"), sourcesOf(group, "api"), sourcesOf(group, "ingress")
+	b.SSH, b.API, b.Ingress = want["ssh"], want["api"], want["ingress"]
 }
 
 // before returns what a field was where an effect reaches, and whether the file has another
@@ -280,6 +273,9 @@ func (c *comparison) before(e *Effect, path string) (before string, differs bool
 		}
 		return before, differs
 	}
+	if path == "spec.access.publicAddress" && after != k3s.None {
+		e.When, e.Loses = byUp+": another address, by its former name", ""
+	}
 	shown := slices.ContainsFunc(c.known, func(f string) bool { return path == f || strings.HasPrefix(path, f+".") })
 	switch {
 	case e.Reaches == ReachRefused, e.Reaches == ReachNewServer && !shown: // plan ends with what is refused
@@ -316,6 +312,9 @@ func (m *Manager) serverKey(o *observation) string {
 
 // lockedOut warns where the operator's own address may not reach the server any more.
 func (m *Manager) lockedOut() (notes []string) {
+	if m.withoutAddress() {
+		return nil // another way is checked before this one closes
+	}
 	a := m.Cluster.Spec.Access
 	return append(m.shutOut("ssh", a.SSH), m.shutOut("api", a.API)...)
 }

@@ -49,8 +49,9 @@ type Config struct {
 	OwnAddresses []string
 	// Agents drains agents that are to be deleted.
 	Agents Agents
-	// Dial connects to "ADDRESS:PORT" by TCP, and closes the connection; nil checks nothing.
-	Dial func(ctx context.Context, address string) error
+	// Dial connects to "ADDRESS:PORT", and closes the connection. With a host key, a line of an
+	// authorized_keys file, the SSH server there has to have that key. nil checks nothing.
+	Dial func(ctx context.Context, address, hostKey string) error
 	// Report shows what goes on; it may be nil.
 	Report func(workflow.Event)
 	// Poll is the interval between observations of Azure (default 5s); Ready is the

@@ -108,16 +108,10 @@ type resource struct {
 		} `json:"virtualMachineProfile"`
 
 		// Security groups.
-		SecurityRules []struct {
-			Name       string `json:"name"`
-			Properties struct {
-				Description string   `json:"description"`
-				From        []string `json:"sourceAddressPrefixes"`
-				One         string   `json:"sourceAddressPrefix"` // in place of a list of one
-				Ports       []string `json:"destinationPortRanges"`
-				Port        string   `json:"destinationPortRange"` // in place of a list of one
-			} `json:"properties"`
-		} `json:"securityRules"`
+		SecurityRules []securityRule `json:"securityRules"`
+
+		// Network interfaces.
+		IPConfigurations []ipConfiguration `json:"ipConfigurations"`
 
 		// Virtual networks.
 		AddressSpace struct {
@@ -137,6 +131,23 @@ type resource struct {
 		DNSSettings struct {
 			FQDN string `json:"fqdn"`
 		} `json:"dnsSettings"`
+	} `json:"properties"`
+}
+
+type securityRule struct {
+	Name       string `json:"name"`
+	Properties struct {
+		Description string   `json:"description"`
+		From        []string `json:"sourceAddressPrefixes"`
+		One         string   `json:"sourceAddressPrefix"` // in place of a list of one
+		Ports       []string `json:"destinationPortRanges"`
+		Port        string   `json:"destinationPortRange"` // in place of a list of one
+	} `json:"properties"`
+}
+
+type ipConfiguration struct {
+	Properties struct {
+		Public any `json:"publicIPAddress"`
 	} `json:"properties"`
 }
 
@@ -217,6 +228,7 @@ type observation struct {
 	before    string               // its recipe.TagRestoreBefore
 	backup    *resource            // the snapshot of that backup
 	security  map[string]*resource // security groups, k3s.ToServers and k3s.ToAgents, if documents read them; nil is missing
+	nic       *resource            // the server's interface, if documents read it; nil is missing
 	replace   bool                 // the server's VM is to be made again, on the same state disk
 }
 
@@ -342,6 +354,9 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 func (m *Manager) documents(ctx context.Context, o *observation) (*recipe.Documents, error) {
 	r := &reads{m: m}
 	o.security = m.securityGroups(ctx, r)
+	if m.withoutAddress() {
+		o.nic = r.get(ctx, m.interfaceID(), networkVersion)
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -367,6 +382,15 @@ func (m *Manager) render(o *observation) (*recipe.Documents, error) {
 		f.ServerKey = o.server.sshKey()
 	}
 	f.Applied = o.applied()
+	// A new cluster begins with an address; it is given up when another way was checked.
+	f.NoPublicAddress = m.withoutAddress() && o.nic != nil && !o.nic.hasAddress()
+	// Both ways stay open until the deployment that changes them has succeeded.
+	if m.withoutAddress() && !f.NoPublicAddress || !m.withoutAddress() && fieldsOf(f.Applied)["spec.access.publicAddress"] == k3s.None {
+		f.Sources = map[string][]string{}
+		for name := range m.sources() {
+			f.Sources[name] = sourcesOf(o.security[k3s.ToServers], name)
+		}
+	}
 	f.StateExists = o.state != nil || o.restore != "" // a restore makes it of a backup, never blank
 	if o.server == nil && !f.StateExists {
 		f.Renew = sorted(o.sets)

@@ -90,6 +90,20 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 			p.modify(m.group(RoleCompute).Name(), securityGroups, to, fmt.Sprintf("port %s of SSH closes when its machines listen on %s", strings.Join(former, ", "), m.sshPort()))
 		}
 	}
+	if m.withoutAddress() { // after the deployment, so what-if is silent on it
+		r := &reads{m: m}
+		if a := m.publicAddress(ctx, r); a != nil {
+			p.add(Change{Change: "Delete", Group: m.group(RoleCompute).Name(), Type: publicAddresses, Name: recipe.ServerName, What: []string{
+				fmt.Sprintf("%s and %s are given back to Azure, once the server was reached by another way",
+					a.Properties.IPAddress, a.Properties.DNSSettings.FQDN)}})
+			if o.nic.hasAddress() {
+				p.Unchanged--
+			}
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
 	if what := m.serverChange(o, d).lines(); len(what) > 0 {
 		p.add(Change{Change: "Modify", Group: m.group(RoleCompute).Name(), Type: "Microsoft.Compute/virtualMachines", Name: recipe.ServerName, What: what})
 	}

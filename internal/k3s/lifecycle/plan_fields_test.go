@@ -72,6 +72,7 @@ var edits = map[string]struct {
 	"spec.artifacts.images":    {added: `{"url": "https://m.example/i.tar", "sha256": "` + strings.Repeat("1", 64) + `"}`, changed: `{"url": "https://m.example/i.tar", "sha256": "` + strings.Repeat("2", 64) + `"}`},
 	"spec.artifacts.ortet":     {changed: `{"url": "https://m.example/ortet", "sha256": "` + strings.Repeat("1", 64) + `"}`},
 	"spec.artifacts.ortetNode": {changed: `{"url": "https://m.example/ortet-node", "sha256": "` + strings.Repeat("1", 64) + `"}`},
+	"spec.artifacts.tailscale": {added: tailnetArtifact, changed: strings.ReplaceAll(tailnetArtifact, "111", "222"), with: map[string]string{"spec.access.tailscale": "{}"}},
 	"spec.artifacts.version":   {added: `"v1.36.3+k3s1"`, changed: `"v1.36.4+k3s1"`},
 	"spec.network":             {added: `{"outbound": "addresses"}`},
 	"spec.server.size":         {changed: `"Standard_D4ds_v5"`},
@@ -87,38 +88,42 @@ var edits = map[string]struct {
 	"spec.pools[].max":         {added: `4`, changed: `5`, with: map[string]string{"spec.pools[].count": "null", "spec.pools[].min": "2"}},
 	"spec.pools[].scaleBy": {added: `"pods"`, changed: `"cpu"`, with: map[string]string{"spec.pools[].count": "null", "spec.pools[].min": "2", "spec.pools[].max": "4",
 		"spec.options.clusterAutoscaler": autoscaler}},
-	"spec.pools[].priority":           {added: `"Regular"`},
-	"spec.pools[].evictionPolicy":     {added: `"Deallocate"`},
-	"spec.pools[].zones":              {added: `["1"]`},
-	"spec.pools[].scaleInPolicy":      {added: `"NewestVM"`, changed: `"OldestVM"`},
-	"spec.pools[].diskGB":             {added: `64`, changed: `128`},
-	"spec.pools[].diskType":           {added: `"Premium_LRS"`},
-	"spec.pools[].image":              {added: image("24.04.202501010"), changed: image("0.20260101.1")},
-	"spec.pools[].labels":             {added: `{"tier": "web"}`, changed: `{"tier": "batch", "x.example/y": "z"}`},
-	"spec.pools[].taints":             {added: `["a=b:NoSchedule"]`, changed: `["a=c:NoSchedule"]`},
-	"spec.pools[].k3s":                {added: `{"kubelet-arg": ["max-pods=60"]}`, changed: `{"kubelet-arg": ["max-pods=61"]}`},
-	"spec.storage.account":            {added: `"demo7654321"`},
-	"spec.storage.existing":           {added: `true`, silent: true},
-	"spec.storage.shares":             {added: `["config", "data", "registry", "more"]`, changed: `["config", "data", "registry", "other"]`},
-	"spec.storage.mount":              {added: `"config"`, changed: `"registry"`},
-	"spec.access.user":                {added: `"admin2024"`},
-	"spec.access.sshPort":             {added: `2222`, changed: `2022`},
-	"spec.access.sshKey":              {},
-	"spec.access.ssh":                 {added: `["own", "192.0.2.128/25"]`, changed: `["own", "198.51.100.0/24"]`},
-	"spec.access.api":                 {added: `["own", "192.0.2.128/25"]`, changed: `["own", "any"]`},
-	"spec.access.ingress":             {added: `["any"]`, changed: `["cloudflare"]`},
-	"spec.access.fail2ban":            {added: `true`},
-	"spec.access.rules[]":             {added: rules("8000"), changed: rules("8001")},
-	"spec.options.privateRegistry":    {added: `true`},
-	"spec.options.swapGB":             {added: `2`, changed: `4`},
-	"spec.options.scratch":            {added: `true`},
-	"spec.options.timeZone":           {added: `"Europe/Lisbon"`, changed: `"UTC"`},
-	"spec.options.rebootAfterUpdates": {added: `true`},
-	"spec.options.clusterAutoscaler":  {added: autoscaler, changed: strings.ReplaceAll(autoscaler, "1", "2")},
-	"spec.manifests[]":                {added: manifest("1"), changed: manifest("2")},
-	"spec.packages":                   {added: `["jq"]`, changed: `["git"]`},
-	"spec.backup":                     {added: `{"group": "backups", "keep": 3}`, changed: `{"group": "backups", "keep": 4, "region": "northeurope"}`},
-	"spec.protect":                    {added: `true`},
+	"spec.pools[].priority":             {added: `"Regular"`},
+	"spec.pools[].evictionPolicy":       {added: `"Deallocate"`},
+	"spec.pools[].zones":                {added: `["1"]`},
+	"spec.pools[].scaleInPolicy":        {added: `"NewestVM"`, changed: `"OldestVM"`},
+	"spec.pools[].diskGB":               {added: `64`, changed: `128`},
+	"spec.pools[].diskType":             {added: `"Premium_LRS"`},
+	"spec.pools[].image":                {added: image("24.04.202501010"), changed: image("0.20260101.1")},
+	"spec.pools[].labels":               {added: `{"tier": "web"}`, changed: `{"tier": "batch", "x.example/y": "z"}`},
+	"spec.pools[].taints":               {added: `["a=b:NoSchedule"]`, changed: `["a=c:NoSchedule"]`},
+	"spec.pools[].k3s":                  {added: `{"kubelet-arg": ["max-pods=60"]}`, changed: `{"kubelet-arg": ["max-pods=61"]}`},
+	"spec.storage.account":              {added: `"demo7654321"`},
+	"spec.storage.existing":             {added: `true`, silent: true},
+	"spec.storage.shares":               {added: `["config", "data", "registry", "more"]`, changed: `["config", "data", "registry", "other"]`},
+	"spec.storage.mount":                {added: `"config"`, changed: `"registry"`},
+	"spec.access.user":                  {added: `"admin2024"`},
+	"spec.access.sshPort":               {added: `2222`, changed: `2022`},
+	"spec.access.sshKey":                {},
+	"spec.access.ssh":                   {added: `["own", "192.0.2.128/25"]`, changed: `["own", "198.51.100.0/24"]`},
+	"spec.access.api":                   {added: `["own", "192.0.2.128/25"]`, changed: `["own", "any"]`},
+	"spec.access.ingress":               {added: `["any"]`, changed: `["cloudflare"]`},
+	"spec.access.fail2ban":              {added: `true`},
+	"spec.access.publicAddress":         {added: `"none"`, with: map[string]string{"spec.access.ssh": `["10.0.0.0/8"]`, "spec.access.api": `["10.0.0.0/8"]`}},
+	"spec.access.tailscale.hostname":    {added: `"a"`, changed: `"b"`, with: map[string]string{"spec.artifacts.tailscale": tailnetArtifact}},
+	"spec.access.tailscale.tags":        {added: `["tag:a"]`, changed: `["tag:b"]`, with: map[string]string{"spec.artifacts.tailscale": tailnetArtifact}},
+	"spec.access.tailscale.loginServer": {added: `"https://a.example"`, changed: `"https://b.example"`, with: map[string]string{"spec.artifacts.tailscale": tailnetArtifact}},
+	"spec.access.rules[]":               {added: rules("8000"), changed: rules("8001")},
+	"spec.options.privateRegistry":      {added: `true`},
+	"spec.options.swapGB":               {added: `2`, changed: `4`},
+	"spec.options.scratch":              {added: `true`},
+	"spec.options.timeZone":             {added: `"Europe/Lisbon"`, changed: `"UTC"`},
+	"spec.options.rebootAfterUpdates":   {added: `true`},
+	"spec.options.clusterAutoscaler":    {added: autoscaler, changed: strings.ReplaceAll(autoscaler, "1", "2")},
+	"spec.manifests[]":                  {added: manifest("1"), changed: manifest("2")},
+	"spec.packages":                     {added: `["jq"]`, changed: `["git"]`},
+	"spec.backup":                       {added: `{"group": "backups", "keep": 3}`, changed: `{"group": "backups", "keep": 4, "region": "northeurope"}`},
+	"spec.protect":                      {added: `true`},
 }
 
 func image(version string) string {
@@ -209,6 +214,7 @@ func (x *site) reached(machines *machines) map[string]string {
 	for _, group := range []string{"servers", "agents"} {
 		read(lifecycle.ReachNetwork, computeGroup+"/providers/Microsoft.Network/networkSecurityGroups/"+group, "name", "sourceAddressPrefixes", "destinationPortRanges", "priority")
 	}
+	read(lifecycle.ReachNetwork, computeGroup+"/providers/Microsoft.Network/publicIPAddresses/server", "ipAddress")
 	read(lifecycle.ReachStorage, storageGroup+"/providers/Microsoft.Storage/storageAccounts/demo1234567/fileServices/default/shares", "name")
 	for _, id := range []string{pool, morePool} {
 		read(lifecycle.ReachPool, id, "capacity", "min", "max", "rules", "size", "sku", "diskSizeGB", "storageAccountType", "imageReference")
@@ -370,7 +376,9 @@ func (x *site) compare(field, step, text string, before map[string]string, m *ma
 		}
 		after = x.reached(m)
 	}
-	if p, err := x.manager(text).Plan(x.ctx); err != nil || len(p.Fields) > 0 {
+	if p, err := x.manager(text).Plan(x.ctx); err != nil {
+		x.Fatalf("%s %s: plan after up: %v", field, step, err)
+	} else if len(p.Fields) > 0 {
 		x.Errorf("%s %s: plan after up: %v %+v", field, step, err, p.Fields)
 	}
 	return after

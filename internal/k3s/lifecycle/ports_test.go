@@ -157,7 +157,7 @@ func TestOutcomePortThatIsNotReached(t *testing.T) {
 		x.up(file)
 		dialed := ""
 		m := x.manager(edited(t, file, map[string]string{"spec.access.sshPort": "2222"}))
-		m.Dial = func(_ context.Context, address string) error { dialed = address; return errors.New("i/o timeout") }
+		m.Dial = func(_ context.Context, address, _ string) error { dialed = address; return errors.New("i/o timeout") }
 		p, err := m.Plan(x.ctx)
 		if err != nil || !strings.Contains(lines(p), "spec.access.sshPort: 22 -> 2222") {
 			x.Errorf("plan: %v\n%s", err, lines(p))
@@ -170,7 +170,7 @@ func TestOutcomePortThatIsNotReached(t *testing.T) {
 		if open := x.sshOpen("servers"); !slices.Equal(open, []string{"22", "2222"}) {
 			x.Errorf("%q are open", open)
 		}
-		m.Dial = func(context.Context, string) error { return nil }
+		m.Dial = func(context.Context, string, string) error { return nil }
 		if p, err := m.Plan(x.ctx); err != nil || len(p.Changes) == 0 || p.Changes[0].Name != "agents" && p.Changes[0].Name != "servers" {
 			x.Errorf("plan before the port is closed: %v %+v", err, p.Changes)
 		}

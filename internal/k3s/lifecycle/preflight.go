@@ -145,6 +145,11 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	if o.replace && !o.server.is("Deleting") && !m.stateStays(o) {
 		p.add("NoStateDisk", m.serverID(), "server does not keep its state on disk "+recipe.StateDisk+", so all of it would be lost", anotherCluster)
 	}
+	if o.serverStays() && (m.Cluster.Spec.Access.Tailscale != nil || m.withoutAddress()) &&
+		recipe.AppliedSetting(o.server.Tags[recipe.TagApplied], "tailnet") == "" {
+		p.add("RecipeTooOld", m.serverID(), "server was made by an earlier version of ortet: it needs its public address and joins no tailnet",
+			"ortet cluster replace server makes it again with this cluster.yaml, on the same state")
+	}
 	if o.serverStays() || len(o.sets) > 0 {
 		for _, name := range m.lostIdentities(o) {
 			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")

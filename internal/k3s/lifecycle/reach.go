@@ -49,6 +49,7 @@ func Reaches() []Reach {
 	}
 	at := func(what, when string) Effect { return Effect{Reaches: what, When: when} }
 	network, refused := at(ReachNetwork, byUp), at(ReachRefused, "never")
+	const login = "ortet cluster up --tailscale-key FILE"
 	const restart = "API for some seconds, while k3s restarts"
 	return []Reach{
 		{"apiVersion", []Effect{at(ReachNothing, "never")}},
@@ -61,6 +62,7 @@ func Reaches() []Reach {
 		{"spec.artifacts.images", []Effect{server(restart), agents}},
 		{"spec.artifacts.ortet", []Effect{server("admission of new agents for some seconds")}},
 		{"spec.artifacts.ortetNode", []Effect{agents}},
+		{"spec.artifacts.tailscale", []Effect{server("the tailnet's address for some seconds")}},
 		{"spec.artifacts.version", []Effect{at(ReachNothing, "compared only: a lower version is refused")}},
 		{"spec.network", []Effect{refused}},
 		{"spec.server.size", []Effect{server("API for some minutes: the server restarts")}},
@@ -97,6 +99,11 @@ func Reaches() []Reach {
 		{"spec.access.api", []Effect{network}},
 		{"spec.access.ingress", []Effect{network}},
 		{"spec.access.fail2ban", []Effect{server("")}},
+		{"spec.access.publicAddress", []Effect{{Reaches: ReachNetwork, When: byUp + ", after another way to the server was checked",
+			Loses: "public address and its name, given back to Azure"}}},
+		{"spec.access.tailscale.hostname", []Effect{server(restart)}},
+		{"spec.access.tailscale.tags", []Effect{{Reaches: ReachServer, When: "with the next login", Then: login}}},
+		{"spec.access.tailscale.loginServer", []Effect{{Reaches: ReachServer, When: "with the next login", Then: login}}},
 		{"spec.access.rules[]", []Effect{network}},
 		{"spec.options.privateRegistry", []Effect{server(restart), network, agents}},
 		{"spec.options.swapGB", []Effect{at(ReachServer, "a first swap file by this up, another size with its next start"), agents}},

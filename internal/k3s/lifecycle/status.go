@@ -47,6 +47,8 @@ type ServerStatus struct {
 	Ready     bool   `json:"ready"`               // it runs by the settings of cluster.yaml, its Node is Ready, and it admits agents
 	K3s       string `json:"k3s,omitempty"`       // version that its Node runs
 	Datastore string `json:"datastore,omitempty"` // damage of SQLite's file, and which copy serves
+	// Tailnet is what it reported of its tailnet; nil without spec.access.tailscale.
+	Tailnet *TailnetStatus `json:"tailnet,omitempty"`
 	// CertificatesEnd is when the first of k3s's certificates ends, as the server reported.
 	CertificatesEnd *time.Time `json:"certificatesEnd,omitempty"`
 	Recipe          string     `json:"recipe"`     // that it was made with
@@ -80,7 +82,7 @@ type StorageStatus struct {
 // An Endpoint is a port of the server that is open.
 type Endpoint struct {
 	Name    string   `json:"name"`    // ssh, api, http, https
-	Address string   `json:"address"` // public
+	Address string   `json:"address"` // public, or without one that of the tailnet or of the network
 	FQDN    string   `json:"fqdn,omitempty"`
 	Port    int      `json:"port"`
 	Open    []string `json:"open"` // to whom: ranges, or the names in cluster.yaml
@@ -121,7 +123,11 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	if vm := o.server; vm != nil {
 		s.Server = &ServerStatus{Size: vm.Properties.HardwareProfile.VMSize, State: vm.Properties.ProvisioningState, Power: vm.power(), Stopped: stoppedServer(o), Boot: vm.Tags[recipe.TagBoot],
 			Ready: ready(vm, d.SettingsDigest), K3s: vm.Tags[recipe.TagK3s], Datastore: vm.Tags[recipe.TagDatastore],
+			Tailnet:      m.tailnet(vm),
 			SameSettings: vm.Tags[recipe.TagSettings] == d.SettingsDigest, Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
+		if note := s.Server.Tailnet.note(m.Now()); note != "" {
+			s.Notes = append(s.Notes, note)
+		}
 		if end, err := time.Parse(time.RFC3339, vm.Tags[recipe.TagCerts]); err == nil {
 			s.Server.CertificatesEnd = &end
 			if left := end.Sub(m.Now()); left < warnCertificates {
@@ -186,11 +192,10 @@ func (m *Manager) Endpoints(ctx context.Context) ([]Endpoint, error) {
 
 func (m *Manager) endpoints(ctx context.Context, r *reads) []Endpoint {
 	all := []Endpoint{}
-	a := r.get(ctx, m.in(RoleCompute, "Microsoft.Network/publicIPAddresses", recipe.ServerName), networkVersion)
+	access, a := m.Cluster.Spec.Access, m.publicAddress(ctx, r)
 	if a == nil {
-		return all
+		return m.privateEndpoints(ctx, r)
 	}
-	access := m.Cluster.Spec.Access
 	for _, e := range []Endpoint{{Name: "ssh", Port: access.SSHPort, Open: access.SSH}, {Name: "api", Port: 6443, Open: access.API},
 		{Name: "http", Port: 80, Open: access.Ingress}, {Name: "https", Port: 443, Open: access.Ingress}} {
 		if len(e.Open) > 0 {

@@ -20,6 +20,8 @@ type UpOptions struct {
 	NoWait bool
 	// Prune deletes the scale sets of pools that are not in cluster.yaml.
 	Prune bool
+	// Login gives the key of a login to the tailnet to the server; nil leaves the login as it is.
+	Login func(context.Context) error
 
 	replace bool // the server's VM
 }
@@ -100,6 +102,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		if former := m.formerPorts(o, k3s.ToServers); len(former) > 0 {
 			r.Notes = append(r.Notes, "port "+strings.Join(former, ", ")+" of SSH stays open: run ortet cluster up without --no-wait to close it")
 		}
+		if m.withoutAddress() && (o.nic == nil || o.nic.hasAddress()) {
+			r.Notes = append(r.Notes, "the server keeps its public address: run ortet cluster up without --no-wait to give it up")
+		}
 		return r, nil
 	}
 	agents, unread := m.agents(ctx, o)
@@ -121,12 +126,22 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, interrupted(ctx, "server", "the server goes on booting", err)
 	}
 	r.Ready = true
-	note, err := m.closePorts(ctx, unread != nil || len(behind) > 0)
+	note, err := m.joinTailnet(ctx, options.Login)
+	if err != nil {
+		return r, interrupted(ctx, "tailnet", "the server is ready; the same command logs it in", err)
+	}
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	note, err = m.closePorts(ctx, unread != nil || len(behind) > 0)
 	if err != nil {
 		return r, interrupted(ctx, "access", "the server is ready; the same command closes the former port of SSH", err)
 	}
 	if note != "" {
 		r.Notes = append(r.Notes, note)
+	}
+	if err := m.closeFormerWay(ctx); err != nil {
+		return r, interrupted(ctx, "access", "the server is ready; the same command closes the former way to it", err)
 	}
 	if o.restore != "" {
 		if err := m.endRestore(ctx); err != nil {

@@ -5,6 +5,8 @@ boot.py          everything up to /run/ortet/booted, run by ortet-boot.service
 boot.py publish  the server's tags, the pools of its admission server, settings that
                  change while it runs, and its share, by ortet-publish.service
 boot.py share    an agent's share, by ortet-share.timer
+boot.py login    the server into its tailnet, by ortet cluster up --tailscale-key, which gives
+                 the key to its standard input
 
 What a machine is, and an agent's settings, are in /etc/ortet/boot.json; the server's
 settings are its VM's userData. They hold no secret. Whatever fails is retried for ever,
@@ -165,6 +167,9 @@ class Machine:
         self.machine = self.settings
         self.server = self.settings["role"] == "server"
         self.cloud = self.digest = self.damage = None
+        if self.server:  # agents have no such file
+            import tailnet
+            self.tailnet = tailnet.Tailnet(ROOT, run)
         self.said = self.published = self.unpublished = self.unlabelled = None
 
     def metadata(self):
@@ -284,6 +289,7 @@ class Machine:
         step("setting up the temporary disk", self.temporary_disk)
         step("writing settings", self.files)
         if self.server:
+            self.tailnet.configure(s)
             step("writing k3s's settings", self.configure_server)
         else:
             step("waiting for the server", self.configure_agent)
@@ -449,9 +455,7 @@ class Machine:
 
     def configure_server(self):
         s = self.settings
-        # The metadata service does not know Standard public addresses.
-        public = self.arm("GET", self.network + "publicIPAddresses/" + s["serverName"], NETWORK_API)["properties"]
-        names = [s["serverAddress"], public.get("ipAddress"), (public.get("dnsSettings") or {}).get("fqdn")]
+        names = [s["serverAddress"], *self.public_names(), (s.get("tailnet") or {}).get("hostname")]
         config = {
             "node-name": s["serverName"],
             "node-ip": s["serverAddress"],
@@ -473,6 +477,32 @@ class Machine:
         self.manifests()
         if not os.path.lexists(path("/usr/local/bin/kubectl")):
             os.symlink("k3s", path("/usr/local/bin/kubectl"))
+
+    def public_names(self):
+        """Returns the public address and its name. Without one they are those of before, since
+        another list would restart k3s."""
+        kept = STATE + "/public-names"
+        try:  # the metadata service does not know Standard public addresses
+            public = self.arm("GET", self.network + "publicIPAddresses/" + self.settings["serverName"], NETWORK_API)["properties"]
+        except RuntimeError as e:
+            if "HTTP 404" not in str(e) or not os.path.exists(path(kept)):
+                raise
+            return text_of(kept).split()
+        names = [n for n in (public.get("ipAddress"), (public.get("dnsSettings") or {}).get("fqdn")) if n]
+        write(kept, " ".join(names))
+        return names
+
+    def login(self):
+        """Logs the server in to its tailnet, and publishes that at once."""
+        key = sys.stdin.read(4096)
+        try:
+            self.discover()
+            self.load()
+            self.tailnet.configure(self.settings)
+            self.tailnet.login(self.settings, key)
+            self.tag(self.tailnet.tags(self.settings, self.machine["tags"]))
+        except Exception as e:
+            sys.exit(str(e))
 
     def manifests(self):
         """Puts Ortet's own manifests beside those of the settings, and deletes those of
@@ -580,9 +610,11 @@ class Machine:
         run("systemctl", "is-active", "--quiet", "ortet-admission.service")
         with open(path("/etc/ssh/ssh_host_ed25519_key.pub")) as f:
             key = " ".join(f.read().split()[:2])
+        self.tailnet.configure(self.settings)  # also what failed before
         tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["k3s"]: version, s["settings"]: open(path(APPLIED)).read(), s["boot"]: "ready",
                 s["certificates"]: certificates_end(),
-                s["datastore"]: (self.damage or state.repaired(path(DATASTORE)))[:256]}
+                s["datastore"]: (self.damage or state.repaired(path(DATASTORE)))[:256],
+                **self.tailnet.tags(self.settings, s)}
         has = self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}
         tags = {k: v for k, v in tags.items() if has.get(k, "") != v}
         if tags:
@@ -769,4 +801,4 @@ def fetch(artifact):
 
 if __name__ == "__main__":
     machine = Machine()
-    {"publish": machine.publish, "share": machine.keep_share}.get("".join(sys.argv[1:]), machine.boot)()
+    {"publish": machine.publish, "share": machine.keep_share, "login": machine.login}.get("".join(sys.argv[1:]), machine.boot)()

@@ -53,18 +53,19 @@ type world struct {
 	stay     bool     // publish goes on
 	started  func(pid int)
 
-	mu     sync.Mutex
-	data   []byte // the machine's userData
-	raw    bool   // which is no base64
-	tags   map[string]string
-	pools  []string       // names of the cluster's scale sets
-	states []string       // values that TagBoot had
-	next   string         // nextLink of the list of scale sets; "": its own
-	moved  string         // where the list of scale sets is redirected; "": nowhere
-	denied int            // listKeys answers 403 so often
-	key    string         // of the account; "": shareKey
-	calls  map[string]int // by method and path
-	files  map[string]string
+	mu      sync.Mutex
+	data    []byte // the machine's userData
+	raw     bool   // which is no base64
+	tags    map[string]string
+	pools   []string       // names of the cluster's scale sets
+	states  []string       // values that TagBoot had
+	next    string         // nextLink of the list of scale sets; "": its own
+	moved   string         // where the list of scale sets is redirected; "": nowhere
+	denied  int            // listKeys answers 403 so often
+	key     string         // of the account; "": shareKey
+	private bool           // the server has no public address
+	calls   map[string]int // by method and path
+	files   map[string]string
 }
 
 func newWorld(t *testing.T) *world {
@@ -146,7 +147,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			return
 		}
 		reply(http.StatusOK, object{"keys": []any{object{"keyName": "key1", "value": cmp.Or(w.key, shareKey)}}})
-	case r.URL.Path == testGroup+"Microsoft.Network/publicIPAddresses/server":
+	case r.URL.Path == testGroup+"Microsoft.Network/publicIPAddresses/server" && !w.private:
 		reply(http.StatusOK, object{"properties": object{"ipAddress": "192.0.2.4", "dnsSettings": object{"fqdn": "demo.westeurope.example"}}})
 	case r.URL.Path == testGroup+"Microsoft.Compute/virtualMachineScaleSets":
 		if w.moved != "" {

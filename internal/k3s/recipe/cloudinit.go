@@ -30,6 +30,9 @@ var bootProgram string
 //go:embed state.py
 var stateProgram string
 
+//go:embed tailnet.py
+var tailnetProgram string
+
 // admissionManifest is the chart's policies and RBAC of admission, with the server's
 // Node exempt; a test with helm compares them, and writes the file with -update.
 //
@@ -85,9 +88,10 @@ type settings struct {
 	Files         []settingsFile      `json:"files,omitempty"` // a file that leaves the list is deleted
 
 	// The server's.
-	Pods     string `json:"pods,omitempty"`
-	Services string `json:"services,omitempty"`
-	TimeZone string `json:"timeZone,omitempty"`
+	Pods     string         `json:"pods,omitempty"`
+	Services string         `json:"services,omitempty"`
+	TimeZone string         `json:"timeZone,omitempty"`
+	Tailnet  *k3s.Tailscale `json:"tailnet,omitempty"`
 	// Manifests are those of cluster.yaml, in k3s's folder of manifests.
 	Manifests []artifact `json:"manifests,omitempty"`
 
@@ -126,11 +130,15 @@ func (r *renderer) serverDocument() ([]byte, error) {
 	files := []file{
 		// boot.py copies it to k3s's folder, which is on the state disk.
 		r.text("/usr/local/lib/ortet/manifests/ortet-admission.yaml", "0600", admissionManifest),
+		r.text("/usr/local/lib/ortet/tailnet.py", "0644", tailnetProgram),
 		r.text("/etc/bash_completion.d/kubectl", "0644", "command -v kubectl >/dev/null && eval \"$(kubectl completion bash 2>/dev/null)\"\n"),
 	}
-	return r.document("server", r.identity("server", ServerIdentity), files, []string{
+	i := r.identity("server", ServerIdentity)
+	i.Tags["tailnet"], i.Tags["tailnetName"] = TagTailnet, TagTailnetName
+	i.Tags["tailnetAddress"], i.Tags["tailnetExpiry"] = TagTailnetAddress, TagTailnetExpiry
+	return r.document("server", i, files, []string{
 		"ortet-metadata-guard.service", "ortet-boot.service", "k3s.service", "ortet-admission.service", "ortet-publish.service",
-	})
+	}, "ortet-tailscaled.service")
 }
 
 // serverSettings are the server's userData.
@@ -141,6 +149,11 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	s.Artifacts = append(s.Artifacts, program("ortet", r.Spec.Artifacts.Ortet))
 	for _, m := range r.Spec.Manifests {
 		s.Manifests = append(s.Manifests, artifact{"manifest " + m.Name, m.URL, m.SHA256, manifests + "ortet-" + m.Name + ".yaml", "0600"})
+	}
+	if a.Tailscale != nil {
+		t := r.Spec.Artifacts.Tailscale
+		s.Tailnet = a.Tailscale
+		s.Artifacts = append(s.Artifacts, artifact{"tailscale", t.URL, strings.ToLower(t.SHA256), "/usr/local/lib/ortet/tailscale.tgz", "0600"})
 	}
 	if o.ClusterAutoscaler != "" {
 		identity := "/subscriptions/" + r.Subscription + "/resourceGroups/" + r.Spec.Groups.Storage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + AutoscalerIdentity

@@ -14,10 +14,12 @@ const DeploymentName = "ortet"
 
 // Tags of what a cluster is made of. Azure's tag names cannot hold "/".
 const (
-	TagCluster    = "ortet.io_cluster"      // the cluster's name: groups and resources
-	TagRole       = "ortet.io_role"         // storage, compute: groups; server, pool: machines
-	TagRecipe     = "ortet.io_recipe"       // server VM: digest of what only another VM changes, such as customData and image
-	TagApplied    = "ortet.io_applied"      // pool: what cluster.yaml said when it was last applied: "count=2 size=… image=DIGEST cloudinit=DIGEST"; server VM: what it was made with, "mount=data reboot=false"
+	TagCluster = "ortet.io_cluster" // the cluster's name: groups and resources
+	TagRole    = "ortet.io_role"    // storage, compute: groups; server, pool: machines
+	TagRecipe  = "ortet.io_recipe"  // server VM: digest of what only another VM changes, such as customData and image
+	// Pool: what cluster.yaml said when it was last applied, "count=2 size=… image=DIGEST cloudinit=DIGEST";
+	// server VM: what it was made with and can do, "mount=data reboot=false tailnet=true".
+	TagApplied    = "ortet.io_applied"
 	TagCAHash     = "ortet.io_ca-hash"      // server VM, written by itself: of the admission server's CA
 	TagSSHHostKey = "ortet.io_ssh-host-key" // server VM, written by itself: "ssh-ed25519 AAAA…"
 	TagBoot       = "ortet.io_boot"         // server VM, written by itself: state of its boot, or why it failed; BootReady at its end
@@ -25,7 +27,15 @@ const (
 	TagK3s        = "ortet.io_k3s"          // server VM, written by itself, and state disk, written by up: version of k3s
 	TagDatastore  = "ortet.io_datastore"    // server VM, written by itself: damage of SQLite's file, and which copy serves
 	TagCerts      = "ortet.io_certificates" // server VM, written by itself: when the first of k3s's certificates ends, "2027-11-29T09:00:00Z"
-	TagRanges     = "ortet.io_ranges"       // state disk: address ranges of pods and Services that its datastore has
+	// What the server writes of itself in a tailnet, empty without access.tailscale: tailscaled's
+	// state ("Running", "NeedsLogin") or why it has none, its name and address there, and when its
+	// node key ends ("" is never).
+	TagTailnet        = "ortet.io_tailnet"
+	TagTailnetName    = "ortet.io_tailnet-name"
+	TagTailnetAddress = "ortet.io_tailnet-address"
+	TagTailnetExpiry  = "ortet.io_tailnet-key-expiry"
+
+	TagRanges = "ortet.io_ranges" // state disk: address ranges of pods and Services that its datastore has
 )
 
 // More tags, and values of TagRole.
@@ -49,6 +59,9 @@ const (
 // RuleDescription is the description of security rules made of spec.access.rules: once they
 // are not in the file any more, up deletes them, and not those of others.
 const RuleDescription = "access.rules of cluster.yaml"
+
+// TailnetRunning is the value of TagTailnet of a server that is logged in.
+const TailnetRunning = "Running"
 
 // BootReady is the value of TagBoot of a server whose Node is Ready in this boot.
 const BootReady = "ready"
@@ -74,6 +87,12 @@ type Facts struct {
 	// SSHPorts are the ports that the rules of SSH open now, by security group. A deployment
 	// opens them too, since machines listen on a new port only later.
 	SSHPorts map[string][]string
+	// NoPublicAddress says that the server has given its public address up: the template has
+	// neither an address nor rules of sources in the internet.
+	NoPublicAddress bool
+	// Sources are the ranges that the rules of access have now, by "ssh", "api" and "ingress",
+	// which stay open until the server's other way was checked.
+	Sources map[string][]string
 	// Live are the pools' scale sets that exist, by name.
 	Live map[string]Live
 	// Applied is the record of the last deployment that succeeded, or nil.

@@ -230,9 +230,12 @@ func (r *renderer) access() (rules []access, err error) {
 		sources []string
 		ports   []string
 	}{{"ssh", a.SSH, r.OpenSSH(k3s.ToServers)}, {"api", a.API, []string{"6443"}}, {"ingress", a.Ingress, []string{"80", "443"}}} {
-		v4, v6, err := k3s.Sources(open.sources, r.OwnAddresses)
+		v4, v6, err := k3s.Sources(slices.Concat(open.sources, r.Sources[open.name]), r.OwnAddresses)
 		if err != nil {
 			return nil, fmt.Errorf("sources of access.%s: %w", open.name, err)
+		}
+		if r.NoPublicAddress {
+			v4, v6 = k3s.PrivateRanges(v4), k3s.PrivateRanges(v6)
 		}
 		if len(v4) > 0 {
 			rules = append(rules, access{open.name + "-ipv4", 100 + 10*i, v4, open.ports})

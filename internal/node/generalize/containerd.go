@@ -26,6 +26,7 @@ const (
 	kindCommitted = 3 // snapshots.KindCommitted
 	// maxDatabase bounds a database that is opened; real ones have some MiB.
 	maxDatabase = 4 << 30
+	boltWait    = 5 * time.Second // for another process's lock
 )
 
 var rootSetting = regexp.MustCompile(`(?m)^\s*root\s*=\s*["'](/[^"']+)["']`)
@@ -375,8 +376,7 @@ func (c *cleaner) copyBolt(at string, perm fs.FileMode, change func(*bolt.Tx) er
 	fresh := func(name string, _ int, perm fs.FileMode) (*os.File, error) {
 		return c.t.Root().OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	}
-	const wait = 5 * time.Second // for another process's lock
-	old, err := bolt.Open(at, perm, &bolt.Options{Timeout: wait, OpenFile: in})
+	old, err := bolt.Open(at, perm, &bolt.Options{Timeout: boltWait, OpenFile: in})
 	if err != nil {
 		if errors.Is(err, bolterrors.ErrTimeout) {
 			return errors.New("another process has it open; is containerd running on this tree?")
@@ -390,7 +390,7 @@ func (c *cleaner) copyBolt(at string, perm fs.FileMode, change func(*bolt.Tx) er
 	if _, err := c.t.Remove(tmp); err != nil {
 		return errors.Join(err, old.Close())
 	}
-	dst, err := bolt.Open(tmp, perm, &bolt.Options{Timeout: wait, OpenFile: fresh})
+	dst, err := bolt.Open(tmp, perm, &bolt.Options{Timeout: boltWait, OpenFile: fresh})
 	if err != nil {
 		return errors.Join(err, old.Close())
 	}

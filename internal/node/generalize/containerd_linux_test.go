@@ -164,6 +164,9 @@ func TestContainerdKeepsImages(t *testing.T) {
 		t.Errorf("the database still names the donor's container (%v)", err)
 	}
 
+	if m := d.listed(); len(m.Images) != 1 || m.Images[0].Name != testImage || len(m.Images[0].Digest) != len("sha256:")+64 {
+		t.Errorf("listed %+v %q, want %q", m.Images, m.NotRead, testImage)
+	}
 	c.start()
 	if got := c.ctr("images", "ls", "-q"); got != testImage {
 		t.Errorf("images %q, want %q", got, testImage)

@@ -97,6 +97,24 @@ a node's identity. A path without a slash at its beginning is a path's end:
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.path, sign, a.remedy)
 	}
 	b.WriteString(`
+## The list of what is in the image
+
+Once the copy is generalised, it is read for a list of what is on it: names and versions, no content of files.
+
+| what | from where |
+|---|---|
+| system | ` + "`" + `os-release` + "`" + ` |
+| packages with architecture and source package | dpkg's ` + "`" + `/var/lib/dpkg/status` + "`" + ` and ` + "`" + `status.d` + "`" + `; RPM's database in SQLite, in ` + "`" + `/var/lib/rpm` + "`" + `, ` + "`" + `/usr/lib/sysimage/rpm` + "`" + ` or ` + "`" + `/usr/share/rpm` + "`" + ` |
+| kernels | ` + "`" + `/boot/vmlinuz-*` + "`" + `, and ` + "`" + `/lib/modules` + "`" + ` with a ` + "`" + `modules.dep` + "`" + ` |
+| kubelet, containerd | their package; else the build information of the program, also of k3s or RKE2 |
+| container images | containerd's ` + "`" + `meta.db` + "`" + ` |
+| enabled units | links in ` + "`" + `/etc/systemd/system/*.wants` + "`" + ` and ` + "`" + `*.requires` + "`" + ` |
+| bytes | the size of the files below each top folder |
+
+What cannot be read is named in the list, and never fails a capture: RPM's databases as Berkeley DB (RHEL 8) and ndb (SUSE), apk's, changes
+in a ` + "`" + `-wal` + "`" + ` file, images of Docker and CRI-O, a database that is cut or damaged. The list has at most 64 KiB compressed; of a longer one the
+longest part is cut, and it says so. Words are printable ASCII: other bytes become ` + "`" + `?` + "`" + `.
+
 ## The scan
 
 Every regular file is read whole, in bounded memory; what cannot be read, or lies beyond 64 GiB, is a finding.

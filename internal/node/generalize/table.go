@@ -41,6 +41,7 @@ const (
 	groupK3s     = "k3s and RKE2"
 	groupImages  = "Container runtimes (images stay)"
 	groupHygiene = "Hygiene"
+	groupCaches  = "Caches of package managers"
 	groupAgents  = "Identities of other agents"
 )
 
@@ -215,6 +216,22 @@ func Table() []Row {
 		{Group: groupHygiene, Path: "/usr/local/lib/systemd/system/*.swap", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
 		{Group: groupHygiene, Path: "/usr/lib/systemd/system/*.swap", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
 		{Group: groupHygiene, Path: "/lib/systemd/system/*.swap", Action: Edit, What: wipesSwap, edit: wipeSwapFiles, Why: "as above"},
+
+		// apt(8) "clean" and dnf's, tdnf's, zypper's and yum's "clean all" remove the same. The lists of
+		// apt go too: they are fetched whole as soon as a release changes, and are most of a cache.
+		{Group: groupCaches, Path: "/var/cache/apt/archives/*.deb", Action: Remove,
+			Why: "packages that are installed; apt fetches them again, and they pile up with each generation"},
+		{Group: groupCaches, Path: "/var/cache/apt/archives/partial/*", Action: Remove, Why: "downloads that did not end"},
+		{Group: groupCaches, Path: "/var/cache/apt/*.bin", Action: Remove, Why: "made of the lists below; apt makes them again"},
+		{Group: groupCaches, Path: "/var/lib/apt/lists/*_*", Action: Remove,
+			Why: "indexes of repositories, old on a clone, which has to run apt-get update before it installs a package in any case"},
+		{Group: groupCaches, Path: "/var/lib/apt/lists/partial/*", Action: Remove, Why: "downloads that did not end"},
+		{Group: groupCaches, Path: "/var/cache/dnf/*", Action: Remove, Why: "packages and indexes; dnf fetches them again"},
+		{Group: groupCaches, Path: "/var/cache/libdnf5/*", Action: Remove, Why: "as above, of dnf 5"},
+		{Group: groupCaches, Path: "/var/cache/yum/*", Action: Remove, Why: "as above, of yum"},
+		{Group: groupCaches, Path: "/var/cache/tdnf/*", Action: Remove, Why: "as above, of tdnf"},
+		{Group: groupCaches, Path: "/var/cache/zypp/*", Action: Remove, Why: "as above, of zypper"},
+		{Group: groupCaches, Path: "/var/cache/PackageKit/*", Action: Remove, Why: "as above, of PackageKit"},
 
 		{Group: groupAgents, Path: "/etc/nvme/hostid", Action: Remove, Why: "NVMe targets tell hosts apart by it"},
 		{Group: groupAgents, Path: "/etc/nvme/hostnqn", Action: Remove, Why: "NVMe targets tell hosts apart by it"},

@@ -95,37 +95,14 @@ func (c *Canary) Problems(ctx context.Context, pool fleet.Pool, resume plan.Resu
 	return append(unread, c.mayClone(p, note)...)
 }
 
-// quota says what the clones take of which quota, and whether there is room: of an instance mix,
-// for clones of one of the sizes (inferred). What cannot be read is no reason to refuse: sizes
-// and usages need rights on the subscription.
+// quota says what the clones take of which quota, and whether there is room.
 func (c *Canary) quota(ctx context.Context, pool fleet.Pool) (cost string, fits bool) {
 	v := c.Of()
-	n, subscription, names := v.Request.Canary, pool.ID.Segment("subscriptions"), pool.NewSizes()
-	cost = fmt.Sprintf("the canary takes %d × %s for about %.0f minutes", n, strings.Join(names, " or "), math.Ceil((3*time.Minute + v.Request.CanarySoak).Minutes()))
-	sizes := c.Sizes(ctx, pool, names...)
-	usages, err := c.Cloud.Usages(ctx, subscription, pool.Location)
-	var needs, used []string
-	for _, name := range names {
-		size := sizes[strings.ToLower(name)]
-		if err != nil || size.VCPUs == 0 {
-			return cost + "; whether the quota of vCPUs has room could not be read", true
-		}
-		quotas := []string{size.Family, "cores"}
-		if pool.Spot {
-			quotas = []string{"lowPriorityCores"}
-		}
-		room := true
-		for _, quota := range quotas {
-			if u, known := usages[strings.ToLower(quota)]; known {
-				if text := fmt.Sprintf("%d of %d %s", u.Used, u.Limit, quota); !slices.Contains(used, text) {
-					used = append(used, text)
-				}
-				room = room && u.Used+n*size.VCPUs <= u.Limit
-			}
-		}
-		needs, fits = append(needs, fmt.Sprint(n*size.VCPUs)), fits || room
-	}
-	return fmt.Sprintf("%s, %s vCPUs; in use are %s", cost, strings.Join(slices.Compact(needs), " or "), strings.Join(used, " and ")), fits
+	n, names := v.Request.Canary, pool.NewSizes()
+	usages, err := c.Cloud.Usages(ctx, pool.ID.Segment("subscriptions"), pool.Location)
+	cost, fits = plan.Quota(pool, n, c.Sizes(ctx, pool, names...), usages, err)
+	minutes := math.Ceil((3*time.Minute + v.Request.CanarySoak).Minutes())
+	return fmt.Sprintf("the canary takes %d × %s for about %.0f minutes", n, strings.Join(names, " or "), minutes) + cost, fits
 }
 
 // mayClone refuses a canary that cannot be made, or leaves it out if it is optional.

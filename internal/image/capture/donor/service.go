@@ -23,7 +23,7 @@ func (d *Donor) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	if err != nil {
 		return done, err
 	}
-	if was {
+	if was && s.Request.Fresh == "" {
 		p.Note("node %s was cordoned before, and stays cordoned", s.Request.Node)
 	}
 	return done, d.Cluster.SetUnschedulable(ctx, s.Request.Node, true)

@@ -152,7 +152,7 @@ func (m *Model) addNodes(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		})
 		return err
 	})
-	if !asked && hadNoEffect(err) {
+	if !asked && workflow.HadNoEffect(err) {
 		m.growth(func(g *plan.Growth) { g.Capacity, g.Before = 0, nil })
 	}
 	return w, err
@@ -177,14 +177,6 @@ func (m *Model) stillNamed(ctx context.Context, pool fleet.Pool) error {
 		return nil
 	}
 	return fleet.Invalid("add nodes", string(pool.ID), "", "the model names %s by now, not %s, so no node was added", image.Text(), version.Name())
-}
-
-// hadNoEffect reports whether the service itself refused a change. What is without a code may be
-// the answer of a proxy.
-func hadNoEffect(err error) bool {
-	e := new(fleet.Error)
-	return fleet.Is(err, fleet.KindStale, fleet.KindThrottled) ||
-		errors.As(err, &e) && e.Code != "" && !fleet.Is(err, fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut)
 }
 
 // awaitNewNodes waits until the new nodes are Ready. If a watch follows, that judges them, and

@@ -36,7 +36,8 @@ type Found struct {
 	Credentials     []string `json:"credentials,omitempty"`
 	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
-	Secrets         string   `json:"secrets,omitempty"` // the version's tag
+	Secrets         string   `json:"secrets,omitempty"`  // the version's tag
+	Manifest        string   `json:"manifest,omitempty"` // SHA-256 of what is kept of it; the version's tag
 	ScanNotes       []string `json:"scanNotes,omitempty"`
 	NoCustomData    bool     `json:"noCustomData,omitempty"` // new nodes get none
 }
@@ -56,6 +57,16 @@ func Read(output []byte) (progress string, report *wire.GeneralizeReport, err er
 		err = nil
 	}
 	return progress, report, err
+}
+
+// Manifest returns the manifest among the lines that a pod printed, as it is kept; nil for none.
+func Manifest(output []byte) (manifest []byte) {
+	for text := range bytes.Lines(output) {
+		if line, err := wire.ParseGeneralizeLine(text); err == nil && line.Manifest != nil {
+			manifest = line.Manifest
+		}
+	}
+	return manifest
 }
 
 // Tail returns the end of what a pod printed.

@@ -32,7 +32,12 @@ func (x *Version) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 			x.Kept = append(x.Kept, kept...)
 			return done, nil
 		}
-		x.deleting, x.pruneFails = old[next].ID, old[next].ProvisioningState == plan.Failed
+		x.deleting, x.pruneFails, x.manifest = old[next].ID, old[next].ProvisioningState == plan.Failed, old[next].Tags[fleet.TagManifest]
+		if slices.ContainsFunc(versions, func(v fleet.ImageVersion) bool {
+			return v.Tags[fleet.TagManifest] == x.manifest && !v.ID.Equal(x.deleting)
+		}) {
+			x.manifest = ""
+		}
 	}
 	name, status := x.deleting.Name(), "deleted"
 	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: x.deleting}, workflow.Gone(x.Cloud.Version, x.deleting, nil))
@@ -45,6 +50,9 @@ func (x *Version) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		x.Kept = append(x.Kept, name+": "+err.Error())
 	default:
 		x.Pruned = append(x.Pruned, name)
+		if x.manifest != "" {
+			x.Forget(ctx, x.manifest)
+		}
 	}
 	x.tried, x.deleting = append(x.tried, name), ""
 	return workflow.In(time.Millisecond, "%s %s", status, name), nil

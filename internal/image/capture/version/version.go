@@ -54,12 +54,15 @@ type Version struct {
 	Rename func(fleet.ResourceID)
 	// Elsewhere refuses a definition whose pool another namespace has.
 	Elsewhere func(...fleet.Definition) error
+	// Forget drops the manifest, by its SHA-256, of a version that was pruned.
+	Forget func(ctx context.Context, sha string)
 
 	Pruned, Kept []string // versions; Kept with the reason
 
 	builds     int              // that Azure failed
 	deleting   fleet.ResourceID // version that prune deletes
 	pruneFails bool             // deleting is a version that Azure failed to build
+	manifest   string           // SHA-256 of the manifest that deleting alone has
 	tried      []string         // versions that it tried to delete
 }
 

@@ -12,14 +12,21 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// generalizeDisk opens what the flags name, generalises it and closes it.
-func generalizeDisk(ctx context.Context, f Flags, o generalize.Options, progress func(string), log *slog.Logger) wire.GeneralizeReport {
-	report := generalize.NewReport(o)
+// generalizeDisk opens what the flags name, generalises it and closes it. What is in the image is
+// nil where nothing was generalised.
+func generalizeDisk(ctx context.Context, f Flags, o generalize.Options, progress func(string), log *slog.Logger) (
+	report wire.GeneralizeReport, manifest []byte,
+) {
+	report = generalize.NewReport(o)
 	if runtime.GOOS != "linux" {
-		return generalize.Fail(report, &generalize.RefusedError{Reason: "disks are generalised on Linux only; this is " + runtime.GOOS})
+		refusal := &generalize.RefusedError{Reason: "disks are generalised on Linux only; this is " + runtime.GOOS}
+		return generalize.Fail(report, refusal), nil
 	}
 	work := func(t *tree.Tree) error {
-		report = generalize.Run(ctx, t, o, progress, log)
+		if report = generalize.Run(ctx, t, o, progress, log); report.Outcome == wire.Generalized && !o.DryRun {
+			progress("listing what is in the image")
+			manifest = generalize.Manifest(t)
+		}
 		return nil
 	}
 	var err error
@@ -42,9 +49,9 @@ func generalizeDisk(ctx context.Context, f Flags, o generalize.Options, progress
 		if refusal := (*disk.RefusedError)(nil); errors.As(err, &refusal) {
 			err = &generalize.RefusedError{Reason: refusal.Reason}
 		}
-		return generalize.Fail(report, err)
+		return generalize.Fail(report, err), nil
 	}
-	return report
+	return report, manifest
 }
 
 func withRoot(dir string, work func(*tree.Tree) error) error {

@@ -139,7 +139,12 @@ func Run(ctx context.Context, f Flags, o generalize.Options, out, errOut io.Writ
 			log.Warn("cannot write progress", "error", err)
 		}
 	}
-	report := generalizeDisk(ctx, f, o, progress, log)
+	report, manifest := generalizeDisk(ctx, f, o, progress, log)
+	if manifest != nil {
+		if err := lines.Encode(wire.GeneralizeLine{Manifest: manifest}); err != nil {
+			log.Warn("cannot write the manifest", "error", err)
+		}
+	}
 	if err := lines.Encode(wire.GeneralizeLine{Report: &report}); err != nil {
 		log.Error("cannot write the report", "error", err)
 		return ExitFailed

@@ -1,0 +1,111 @@
+"""The server of an Ortet cluster in a tailnet, for boot.py: tailscaled, its login, and what is
+published of it.
+
+Its state is on the state disk: tailscaled.state (the login), cluster (whose it is), login
+(tags and coordination server of the login). The key of a login is in none of them.
+"""
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+
+FOLDER = "/var/lib/ortet/state/tailscale/"
+PROGRAMS = "/usr/local/lib/ortet/tailscale/"
+ARCHIVE = "/usr/local/lib/ortet/tailscale.tgz"
+UNIT = "ortet-tailscaled.service"
+
+
+class Tailnet:
+    def __init__(self, root, run):
+        self.path, self.run = lambda name: root + name, run
+        self.problem = ""
+
+    def text_of(self, name):
+        return open(self.path(name)).read() if os.path.exists(self.path(name)) else ""
+
+    def note(self, name, text):
+        with open(os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+            f.write(text)
+
+    def configure(self, settings):
+        """Runs tailscaled as the settings say. What is wrong is published and ends nothing: the
+        server is reached without it, too."""
+        try:
+            self.problem = ""
+            self.configured(settings, settings["cluster"])
+        except Exception as e:
+            self.problem = "tailscaled is not set up: %s" % e
+
+    def configured(self, settings, cluster):
+        if not settings.get("tailnet"):
+            if os.path.exists(self.path(PROGRAMS)):
+                self.run("systemctl", "stop", UNIT)
+                shutil.rmtree(self.path(PROGRAMS))
+            return
+        if self.text_of(FOLDER + "cluster") != cluster:  # a backup of another one, which may still run
+            self.run("systemctl", "stop", UNIT)
+            shutil.rmtree(self.path(FOLDER), ignore_errors=True)
+            os.makedirs(self.path(FOLDER), mode=0o700)
+            self.note(FOLDER + "cluster", cluster)
+        want = next(a["sha256"] for a in settings["artifacts"] if a["name"] == "tailscale")
+        if self.text_of(PROGRAMS + "archive") != want:
+            os.makedirs(self.path(PROGRAMS), exist_ok=True)
+            with tarfile.open(self.path(ARCHIVE)) as archive:
+                for program in "tailscale", "tailscaled":
+                    member = next((m for m in archive if m.isfile() and os.path.basename(m.name) == program), None)
+                    if not member:
+                        raise RuntimeError("artifact tailscale has no program %s" % program)
+                    part = self.path(PROGRAMS + program + ".part")
+                    with archive.extractfile(member) as source, open(part, "wb") as target:
+                        shutil.copyfileobj(source, target)
+                    os.chmod(part, 0o755)
+                    os.replace(part, self.path(PROGRAMS + program))
+            self.run("systemctl", "restart", "--no-block", UNIT)
+            self.note(PROGRAMS + "archive", want)
+        self.run("systemctl", "start", "--no-block", UNIT)
+
+    def tailscale(self, *arguments, **options):
+        return self.run(self.path(PROGRAMS + "tailscale"), "--socket=" + self.path("/run/ortet-tailscaled/socket"), *arguments, **options)
+
+    def status(self):
+        return json.loads(self.tailscale("status", "--json", "--peers=false", timeout=10))
+
+    def tags(self, settings, names):
+        """Returns the tags that are published; all are empty without access.tailscale."""
+        wanted, state, me = settings.get("tailnet"), self.problem, {}
+        if wanted and not state:
+            try:
+                found = self.status()
+                state, me = found["BackendState"], found.get("Self") or {}
+                if state == "Running" and me.get("HostName", "").lower() != wanted["hostname"]:
+                    self.tailscale("set", "--hostname=" + wanted["hostname"], timeout=10)
+            except Exception as e:
+                state = "tailscaled does not answer: %s" % e
+        addresses = me.get("TailscaleIPs") or []
+        address = next((a for a in addresses if "." in a), "".join(addresses[:1]))
+        expiry = me.get("KeyExpiry") or ""
+        values = {"tailnet": state, "tailnetName": me.get("DNSName", "").rstrip("."), "tailnetAddress": address,
+                  "tailnetExpiry": "" if expiry.startswith("0001") else expiry}
+        return {names[n]: v[:256] for n, v in values.items()}
+
+    def login(self, settings, key):
+        """Logs tailscaled in, with a key that only its standard input has. A login by the
+        present settings stays: a key may be valid once."""
+        wanted = settings.get("tailnet")
+        if not wanted:
+            raise RuntimeError("the server's settings have no access.tailscale")
+        if self.problem:
+            raise RuntimeError(self.problem)
+        login = json.dumps([wanted.get("tags", []), wanted.get("loginServer", "")])
+        if self.text_of(FOLDER + "login") == login and self.status()["BackendState"] == "Running":
+            return
+        command = ["up", "--auth-key=file:/dev/stdin", "--force-reauth", "--reset", "--accept-dns=false", "--netfilter-mode=off",
+                   "--timeout=60s", "--hostname=" + wanted["hostname"], "--advertise-tags=" + ",".join(wanted.get("tags", []))]
+        if wanted.get("loginServer"):
+            command.append("--login-server=" + wanted["loginServer"])
+        try:
+            self.tailscale(*command, input=key, timeout=90)
+        except (RuntimeError, subprocess.TimeoutExpired) as e:
+            raise RuntimeError(str(e).replace(key.strip(), "(key)")) from None
+        self.note(FOLDER + "login", login)

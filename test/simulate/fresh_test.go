@@ -1,0 +1,219 @@
+package simulate
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// donorOf is the node that an ask captures: the one that was raised last, if it raises one.
+func (w *world) donorOf(ask Ask) (name string) {
+	name = w.nodeName(ask.Node)
+	w.locked(func() {
+		if ask.Fresh && len(w.fresh) > 0 {
+			name = w.fresh[len(w.fresh)-1]
+		} else if ask.Fresh {
+			name = "no fresh donor yet"
+		}
+	})
+	return name
+}
+
+func freshStory() Story {
+	return Story{Name: "fresh donor", Seed: 1, Pool: with(func(p *Pool) { p.Machines = false }), Asks: []Ask{{Do: "capture", Fresh: true}}}
+}
+
+var showRequests = flag.Bool("fresh-requests", false, "TestFresh lists all requests")
+
+// A fresh donor costs no more than the issue of a capture allows, on both kinds of scale sets.
+func TestFresh(t *testing.T) {
+	for _, s := range []Story{freshStory(), onFlexible(freshStory())} {
+		t.Run(s.Name, func(t *testing.T) {
+			r := play(t, s)
+			if len(r.violations) > 0 {
+				t.Fatal(explain(s, r))
+			}
+			plain := s
+			plain.Asks = []Ask{{Do: "capture"}}
+			with, without := costOf(t, r), costOf(t, play(t, plain))
+			t.Logf("fresh: %.0f requests to Azure, %.0f to the API server, %.0f s; of a named node: %.0f, %.0f, %.0f", with[0], with[1], with[2], without[0], without[1], without[2])
+			for i, limit := range []float64{60, 60, 270} {
+				if more := with[i] - without[i]; more > limit {
+					t.Errorf("a fresh donor adds %.0f of %s, want at most %.0f", more, []string{"requests to Azure", "requests to the API server", "seconds"}[i], limit)
+				}
+			}
+			for _, l := range r.trace {
+				for _, what := range []string{"PATCH virtualMachineScaleSets/pool1 ", "POST virtualMachineScaleSets/pool1/delete", "powerOff", "PUT snapshots/snapshot_pool1 ", "ends:"} {
+					if *showRequests || strings.Contains(l, what) {
+						t.Log(l)
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestFreshKilled kills the process before and after each write, and at each a neighbour acts.
+func TestFreshKilled(t *testing.T) {
+	for _, s := range []Story{freshStory(), onFlexible(freshStory())} {
+		t.Run(s.Name, func(t *testing.T) {
+			plain := play(t, s)
+			if len(plain.violations) > 0 {
+				t.Fatal(explain(s, plain))
+			}
+			var all []Story
+			for i, e := range cases(plain.requests) {
+				if e.What == "version deleted" { // of which the donor would be made: only a named node helps
+					continue
+				}
+				if *sweepAll || i%13 == 0 || strings.HasPrefix(e.What, "kill") && i%3 == 0 || strings.HasPrefix(e.What, "autoscaler") && e.N%5 == 1 || e.What == "interrupt" && i%3 == 0 {
+					one := s
+					one.Happen = []Event{e}
+					all = append(all, one)
+				}
+			}
+			t.Logf("%d plays", len(all))
+			playAll(t, all)
+		})
+	}
+}
+
+// TestFreshPools captures fresh donors of other pools, and beside other commands.
+func TestFreshPools(t *testing.T) {
+	without := func(change func(*Pool)) Pool { return with(func(p *Pool) { p.Machines = false; change(p) }) }
+	ask := Ask{Do: "capture", Fresh: true}
+	for _, s := range []Story{
+		{Name: "overprovisioned", Seed: 3, Pool: without(func(p *Pool) { p.Surplus = true }), Asks: []Ask{ask}},
+		{Name: "k3s", Seed: 4, Pool: without(func(p *Pool) { p.Spelling = "k3s" }), Asks: []Ask{ask}},
+		{Name: "zones", Seed: 5, Pool: without(func(p *Pool) { p.Zones, p.Instances = 3, 6 }), Asks: []Ask{ask}},
+		{Name: "twice", Seed: 6, Pool: without(func(*Pool) {}), Asks: []Ask{ask, ask}, Single: "azure POST virtualMachineScaleSets/pool1/delete"},
+		{Name: "canary", Seed: 7, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Canary: 2}}},
+		{Name: "publish only", Seed: 8, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, PublishOnly: true}}},
+		{Name: "rollback", Seed: 9, Pool: without(func(*Pool) {}), Asks: []Ask{ask, {Do: "rollback"}}},
+		{Name: "first", Seed: 10, Pool: without(func(p *Pool) { p.Versions = 0 }), Asks: []Ask{ask}},
+		{Name: "again", Seed: 11, Pool: without(func(*Pool) {}), Asks: []Ask{ask, {Do: "capture", Fresh: true, Again: true}}},
+		{Name: "grow", Seed: 12, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Canary: 2, Grow: 2}}},
+		{Name: "after a version that was only published", Seed: 13, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, PublishOnly: true}, ask},
+			Single: "azure POST virtualMachineScaleSets/pool1/delete"},
+	} {
+		t.Run(s.Name, func(t *testing.T) {
+			if r := play(t, s); len(r.violations) > 0 {
+				t.Error(explain(s, r))
+			}
+		})
+	}
+}
+
+// TestFreshEnds has a donor that cannot be raised or kept: all is undone, and the same command ends well once it can.
+func TestFreshEnds(t *testing.T) {
+	without := func(change func(*Pool)) Pool { return with(func(p *Pool) { p.Machines = false; change(p) }) }
+	ask := Ask{Do: "capture", Fresh: true}
+	ends := func(exit int) []Ask { return []Ask{{Do: "capture", Fresh: true, Exit: exit, Once: true}} }
+	poll, deletion := "azure GET operation-of-PATCH-virtualMachineScaleSets/pool1", "azure POST virtualMachineScaleSets/pool1/delete"
+	for _, s := range []Story{
+		{Name: "pool at zero", Seed: 1, Pool: Pool{Neighbour: 2, Versions: 3}, Asks: []Ask{ask}},
+		{Name: "pool at zero, never captured", Seed: 2, Pool: Pool{Neighbour: 2}, Asks: []Ask{ask}},
+		{Name: "pool at zero without a workbench", Seed: 3, Pool: Pool{Versions: 3}, Asks: ends(3), Cannot: "NoWorkbench"},
+		{Name: "no zone with a workbench", Seed: 4, Pool: Pool{Instances: 2, Zones: 2, Others: "cordoned", Cordoned: true}, Asks: ends(3), Cannot: "NoWorkbench"},
+		{Name: "one zone without a workbench", Seed: 5, Pool: Pool{Instances: 1, Zones: 2}, Asks: ends(1), Cannot: "no other node can work on a copy of its disk"},
+		{Name: "Cluster API", Seed: 6, Pool: without(func(p *Pool) { p.Owned = true }), Asks: ends(3), Cannot: "OwnedByClusterAPI"},
+		{Name: "online", Seed: 7, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Online: true, Exit: 3, Once: true}}, Cannot: "FreshAndOnline"},
+		{Name: "deallocated Spot", Seed: 8, Pool: without(func(p *Pool) { p.Spot = true }), Asks: []Ask{{Do: "capture", Fresh: true, Deallocate: true, Exit: 3, Once: true}}, Cannot: "SpotDeallocate"},
+		{Name: "evicted while it is judged", Seed: 9, Pool: without(func(p *Pool) { p.Spot = true }), Asks: []Ask{ask}, Happen: []Event{{At: poll, N: 3, What: "instance deleted", Target: "donor"}}},
+		{Name: "evicted while its copy is made", Seed: 10, Pool: without(func(p *Pool) { p.Spot = true }), Asks: []Ask{ask}, Happen: []Event{{At: "azure PUT snapshots/snapshot_pool1", N: 1, What: "instance deleted", Target: "donor"}}},
+		{Name: "uncordoned while it is judged", Seed: 11, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: []Event{{At: poll, N: 3, What: "uncordoned", Target: "donor"}}},
+		{Name: "killed while it boots, and a rollback", Seed: 12, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "rollback"}}, Happen: []Event{{At: poll, N: 2, What: "kill after"}}},
+		{Name: "killed once it is up, and a named node", Seed: 13, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "capture"}}, Happen: []Event{{At: "azure PUT snapshots/snapshot_pool1", N: 1, What: "kill after"}}},
+		{Name: "killed once it is up, two days later", Seed: 14, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "wait", For: 2 * day}, ask}, Happen: []Event{{At: "kube POST ortet-system/pods", N: 1, What: "kill after"}}},
+		{Name: "autoscaler adds a node at the PATCH", Seed: 16, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at("azure PATCH virtualMachineScaleSets/pool1", 1, "autoscaler adds a node")},
+		{Name: "a read fails as the donor is up", Seed: 17, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Single: deletion, Happen: []Event{{At: "azure GET galleries/SIG_azsim", N: 2, What: "away for 20 minutes", For: 4 * time.Minute}}},
+		{Name: "two workbenches are lost", Seed: 19, Pool: without(func(p *Pool) { p.Instances = 6 }), Asks: []Ask{ask}, Single: deletion, Happen: []Event{
+			{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}, {At: "kube POST ortet-system/pods", N: 3, What: "instance stopped", Target: "workbench"}}},
+		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "preserve_hostname"},
+		{Name: "killed while it boots", Seed: 21, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at(poll, 2, "kill after")},
+		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "its disk holds credentials"},
+		{Name: "nodes that do not boot", Seed: 15, Pool: without(func(p *Pool) { p.Bad = "no boot" }), Asks: []Ask{{Do: "capture"}, {Do: "capture", Fresh: true, Again: true, Exit: 1, Once: true}}, Cannot: "the fresh donor did not come up: gate boot"},
+	} {
+		for _, s := range []Story{s, onFlexible(s)} {
+			t.Run(s.Name, func(t *testing.T) {
+				r := play(t, s)
+				if len(r.violations) > 0 || len(r.missed) > 0 {
+					t.Error(explain(s, r), r.missed)
+				}
+			})
+		}
+	}
+}
+
+// A donor that has no room in the quota is not raised. A canary that a pool's capture adds by itself is left out instead.
+func TestFreshQuota(t *testing.T) {
+	for name, c := range map[string]struct {
+		cores  int
+		ask    Ask
+		canary bool // is made
+		exit   int
+	}{
+		"none left":                     {8, Ask{Do: "capture", Fresh: true}, false, workflow.ExitRefused},
+		"room for the donor":            {10, Ask{Do: "capture", Fresh: true}, false, workflow.ExitDone},
+		"a canary that is asked for":    {12, Ask{Do: "capture", Fresh: true, Canary: 2}, false, workflow.ExitRefused},
+		"a canary where it is possible": {12, Ask{Do: "capture", Fresh: true, Canary: 2, Auto: true}, false, workflow.ExitDone},
+		"room for all":                  {14, Ask{Do: "capture", Fresh: true, Canary: 2}, true, workflow.ExitDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Machines = false })}) // four machines of two cores
+				defer w.close()
+				w.azure.Quota = map[string]int{"cores": c.cores}
+				p, err := w.start(c.ask)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-p.done
+				made := strings.Contains(strings.Join(w.lines, "\n"), putCanary)
+				if p.code() != c.exit || made != c.canary || c.exit == workflow.ExitRefused && (!workflow.RefusedFor(p.err, "FreshQuota") || p.changes.Load() > 0) {
+					t.Errorf("exit %d, want %d; a canary is made: %t: %v", p.code(), c.exit, made, p.err)
+				}
+			})
+		})
+	}
+}
+
+// The donor is none of the nodes that a capture adds, and the capacity is what there was and those.
+func TestFreshGrows(t *testing.T) {
+	for _, flexible := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Machines, p.Flexible = false, flexible })})
+			defer w.close()
+			show := func(when string) {
+				var ids []string
+				for _, i := range w.instancesOf("") {
+					ids = append(ids, i.name)
+				}
+				t.Logf("%s: capacity %d, instances %s", when, w.modelNow().capacity, strings.Join(ids, ", "))
+			}
+			show("before")
+			p, err := w.start(Ask{Do: "capture", Fresh: true, Canary: 2, Grow: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4 * time.Minute)
+			show("while the donor is up")
+			<-p.done
+			show("after")
+			for _, n := range p.capture.NewNodes {
+				t.Logf("new node %s, Ready: %t", n.Node, n.Ready)
+				if n.Node == p.capture.Donor || !n.Ready {
+					t.Errorf("%+v is no new node", n)
+				}
+			}
+			if now := w.modelNow().capacity; p.err != nil || now != 6 || len(p.capture.NewNodes) != 2 || len(w.instancesOf("")) != 6 {
+				t.Errorf("capacity %d, want 6; %d new nodes; %v", now, len(p.capture.NewNodes), p.err)
+			}
+		})
+	}
+}
