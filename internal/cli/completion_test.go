@@ -221,7 +221,7 @@ func TestCompletionOfFiles(t *testing.T) {
 		_, directive := typed(t, Process{completion: time.Nanosecond}, append(strings.Fields(line), "")...)
 		want := noFiles
 		switch {
-		case strings.Contains(c.Use, "FILE..."), c.Use == "validate FILE":
+		case strings.Contains(c.Use, "FILE..."), c.Use == "validate FILE", c.Use == "export VALUES|-":
 			want = files
 		case strings.Contains(c.Use, "DIR"):
 			want = ":16"

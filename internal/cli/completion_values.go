@@ -48,7 +48,7 @@ func completedArguments() map[string]argumentCompletion {
 		"nodes": of(1, nodeNames), "admission revoke": of(1, nodeNames),
 		"boot show": of(1, nodeNames), "boot stats": of(1, poolsOfNodes, bootVersions), "boot diff": of(2, nodeNames, poolsOfNodes, bootVersions), "boot analyze": files, "explain": files,
 		"config plan": of(1, poolsOfNodes), "config push": of(1, poolsOfNodes), "config status": of(1, poolsOfNodes), "config rollback": of(1, poolsOfNodes), "config validate": file,
-		"cluster artifacts": folder, "cluster backup": of(1), "cluster restore": of(1), "cluster ssh": of(0),
+		"operator export": file, "cluster artifacts": folder, "cluster backup": of(1), "cluster restore": of(1), "cluster ssh": of(0),
 		"cluster chaos": of(1, poolsOfFile), "cluster reimage": of(1, poolsOfFile), "cluster start": of(1, poolsOfFile), "cluster stop": of(1, poolsOfFile),
 		"cluster scale": of(1, poolsOfFile), "cluster resize": of(1, poolsOfFile), "cluster replace": of(1, fixedValues("server"), nodeNames),
 	}

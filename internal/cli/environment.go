@@ -19,7 +19,7 @@ func environmentVariable(flag string) string {
 // take none: a Service's variables in their pod could set a flag (Service ortet-callback
 // gives ORTET_CALLBACK_PORT), and a pod's arguments are what a person reads.
 func readsEnvironment(c *cobra.Command) bool {
-	return !isCommandGroup(c) && !slices.Contains([]string{"controller", "admission"}, commandPath(c))
+	return !isCommandGroup(c) && !slices.Contains([]string{"controller", "admission", "operator"}, commandPath(c))
 }
 
 // consents are flags that delete, replace or overwrite what a command otherwise leaves, or

@@ -48,6 +48,7 @@ func flagGroups(path string) []flagGroup {
 		return []flagGroup{
 			group("Flags", "resource-group image max-runs"),
 			group("Ortet's pods and Leases", "image-pull-secret other-pools lease lease-duration"),
+			group("Notifications", "notify notify-secret-file"),
 			group("Server", "health-address metrics-address"),
 		}
 	case "admission":

@@ -3,6 +3,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/ortet/ortet/internal/operator/notify"
 )
 
 // operatorLease is the Lease by which operators elect their leader.
@@ -15,6 +17,7 @@ type operatorFlags struct {
 	maxRuns         int
 	lease           string
 	metrics, health string
+	notify          notify.Config
 }
 
 func newOperator(o *options) *cobra.Command {
@@ -59,6 +62,11 @@ ScaleSetPools decides what the images of these scale sets are.`,
 	p.StringVar(&f.lease, "lease", operatorLease, "`NAME` of the Lease by which one of several replicas is chosen")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "listen `ADDRESS` for metrics; 0 disables it")
 	p.StringVar(&f.health, "health-address", ":8081", "listen `ADDRESS` for /healthz and /readyz; 0 disables it")
+	p.StringVar(&f.notify.URL, "notify", "",
+		"`URL` that is posted what happens to pools, as JSON; https, or http of a loopback address")
+	p.StringVar(&f.notify.SecretFile, "notify-secret-file", "",
+		"`FILE` with the key by which requests to --notify are signed, at least 16 bytes")
+	c.AddCommand(newOperatorExport(o))
 	return c
 }
 
@@ -69,6 +77,14 @@ func (f *operatorFlags) check() error {
 	}
 	if _, err := groups(f.groups); err != nil {
 		return err
+	}
+	if f.notify.URL == "" && f.notify.SecretFile != "" {
+		return usagef("--notify-secret-file: only with --notify, whose requests it signs")
+	}
+	if f.notify.URL != "" {
+		if err := f.notify.Check(); err != nil {
+			return usagef("--notify: %w", err)
+		}
 	}
 	switch {
 	case f.maxRuns < 1 || f.maxRuns > 100:

@@ -13,6 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/operator"
 	operatorkube "github.com/ortet/ortet/internal/operator/kube"
+	"github.com/ortet/ortet/internal/operator/notify"
 )
 
 // runOperator works whenever it leads, until ctx ends and its runs have ended.
@@ -45,6 +46,11 @@ func (o *options) runOperator(ctx context.Context, f operatorFlags) error {
 	config.OtherPools, config.MaxRuns = f.capture.request.OtherPools, f.maxRuns
 	ready := &atomic.Bool{}
 	group, ctx := errgroup.WithContext(ctx)
+	if f.notify.URL != "" {
+		f.notify.Log = o.log
+		config.Notify = notify.New(f.notify)
+		group.Go(func() error { config.Notify.Run(ctx); return nil })
+	}
 	for _, s := range []side{
 		{"metrics", f.metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil},
 		{"health", f.health, healthHandler(ready), nil},

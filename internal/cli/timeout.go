@@ -33,7 +33,8 @@ var timeoutClasses = map[string]timeoutClass{
 	"cluster agents": onlyReads, "cluster artifacts": onlyReads, "cluster endpoints": onlyReads, "cluster kubeconfig": onlyReads, "cluster logs": onlyReads, "cluster plan": onlyReads,
 	"cluster status": onlyReads, "cluster validate": onlyReads, "completion bash": onlyReads, "completion fish": onlyReads, "completion powershell": onlyReads, "completion zsh": onlyReads,
 	"config keygen": onlyReads, "config plan": onlyReads, "config status": onlyReads, "config validate": onlyReads,
-	"donors": onlyReads, "explain": onlyReads, "nodes": onlyReads, "status": onlyReads, "version": onlyReads, "versions": onlyReads,
+	"operator export": onlyReads,
+	"donors":          onlyReads, "explain": onlyReads, "nodes": onlyReads, "status": onlyReads, "version": onlyReads, "versions": onlyReads,
 	"versions diff": onlyReads, "versions sbom": onlyReads,
 
 	"admission": runsOn, "controller": runsOn, "operator": runsOn, "cluster proxy": runsOn, "cluster ssh": runsOn,

@@ -52,6 +52,15 @@ func (m *Metrics) forget(pool string) {
 	}
 }
 
+// clear drops all figures: another replica has them from now on.
+func (m *Metrics) clear() {
+	if m != nil {
+		for _, g := range m.all {
+			g.Reset()
+		}
+	}
+}
+
 // set takes the figures of a view.
 func (m *Metrics) set(v *view) {
 	if m == nil || v.failed != nil {
@@ -83,6 +92,7 @@ func (m *Metrics) set(v *view) {
 		m.outdated.WithLabelValues(name).Set(float64(s.Nodes.Old))
 		m.image.DeletePartialMatch(prometheus.Labels{"pool": name})
 		m.image.WithLabelValues(name, s.Image).Set(1)
+		m.age.DeleteLabelValues(name)
 		if s.ImageBuilt != nil {
 			m.age.WithLabelValues(name).Set(float64(s.ImageBuilt.Unix()))
 		}

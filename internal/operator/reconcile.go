@@ -16,6 +16,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/operator/notify"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -39,6 +40,7 @@ type Config struct {
 	OtherPools bool               // the workbench may be of another pool
 	MaxRuns    int                // at a time; less than 1 means 4. Watches are counted apart
 	Metrics    *Metrics           // nil: none
+	Notify     *notify.Sender     // nil: none
 }
 
 // A Reconciler works while this process leads. It is a reconcile.Reconciler for several workers.
@@ -72,7 +74,10 @@ func New(leading context.Context, c Config) *Reconciler {
 }
 
 // Wait returns once all runs have ended. Call it after the leadership has ended, and no Reconcile runs.
-func (r *Reconciler) Wait() { r.all.Wait() }
+func (r *Reconciler) Wait() {
+	r.all.Wait()
+	r.c.Metrics.clear()
+}
 
 // Reconcile looks at one object and its pool, and does what Decide says.
 func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.Result, error) {
@@ -98,6 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	v.write()
 	if !equality.Semantic.DeepEqual(p.Status, v.before) {
 		err = r.c.Objects.SaveStatus(ctx, p)
+	}
+	if err == nil { // else another has written the status, or will be tried again
+		r.c.Notify.Send(notify.Find(p, v.before, v.now))
 	}
 	if was := v.before.LastRun; err == nil && v.last != nil && (was == nil || was.Ended.Before(&v.last.Ended)) {
 		r.c.Objects.Event(ctx, p, v.last.Exit != workflow.ExitDone, "RunEnded", v.last.Kind+": "+v.last.Message)

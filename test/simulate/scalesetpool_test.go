@@ -26,6 +26,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/operator"
+	"github.com/ortet/ortet/internal/operator/notify"
 )
 
 // objects are the ScaleSetPools, in memory.
@@ -87,6 +88,7 @@ type operating struct {
 	reads   *counting
 	metrics *prometheus.Registry
 	led     int
+	notify  *notify.Sender
 	maxRuns int
 }
 
@@ -128,7 +130,7 @@ func (w *operating) lead(ctx context.Context) {
 	if err = cmp.Or(err, metricsErr); err != nil {
 		w.t.Fatal(err)
 	}
-	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, Metrics: figures, MaxRuns: w.maxRuns, Groups: []fleet.ResourceID{w.pool.Group()},
+	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, Metrics: figures, Notify: w.notify, MaxRuns: w.maxRuns, Groups: []fleet.ResourceID{w.pool.Group()},
 		Places: func() auto.Places { return &azure.Places{Reader: config.Cloud} }})
 	due := map[string]time.Time{}
 	for ctx.Err() == nil {

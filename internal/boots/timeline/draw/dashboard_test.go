@@ -15,7 +15,7 @@ func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	line := regexp.MustCompile("(?m)^\\| `(ortet_[a-z_]+)` \\| ([a-z, ]*) \\|")
 	out := map[string][]string{}
-	for _, file := range []string{"verdict.md", "timeline.md"} { // what the second says of one that both have counts
+	for _, file := range []string{"verdict.md", "timeline.md", "scalesetpool.md"} { // what the second says of one that both have counts
 		text, err := os.ReadFile("../../../../docs/reference/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func exported(t *testing.T) map[string][]string {
 // What the dashboard asks for is exported, with the labels by which it asks.
 func TestDashboard(t *testing.T) {
 	metrics := exported(t)
-	for _, name := range []string{"ortet_boot_total_seconds", "ortet_boot_stage_seconds", "ortet_boot_wait_seconds", "ortet_boot_verdicts_total", "ortet_instances"} {
+	for _, name := range []string{"ortet_boot_total_seconds", "ortet_boot_stage_seconds", "ortet_boot_wait_seconds", "ortet_boot_verdicts_total", "ortet_instances", "ortet_pool_stalled"} {
 		if metrics[name] == nil {
 			t.Errorf("the docs do not list %s: there are %v", name, metrics)
 		}
