@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // A Node is a Kubernetes node, as far as Ortet cares.
 type Node struct {
@@ -39,6 +42,19 @@ func (n Node) Instance() (ResourceID, error) {
 		return "", n.Unmatched
 	}
 	return ParseMachine(n.ProviderID)
+}
+
+// NotBack says why the Node is not Ready in another boot than that one; "" if it is. Of "" any boot counts.
+func (n Node) NotBack(boot string) string {
+	switch {
+	case n.Name == "":
+		return "machine has no Node"
+	case !n.Ready:
+		return cmp.Or(n.NotReadyWhy, "not Ready")
+	case boot != "" && n.BootID == boot:
+		return "its kubelet has not reported another boot"
+	}
+	return ""
 }
 
 // A Place is where a Node runs.

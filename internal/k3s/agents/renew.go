@@ -104,7 +104,7 @@ func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m 
 		if err != nil || m.Power != "running" {
 			return err
 		}
-		return c.back(ctx, m, n)
+		return c.back(ctx, m, n.BootID)
 	}
 	// Its agent has to stand still before its Node is deleted, or it would register it
 	// again (k3s #13072).
@@ -125,10 +125,10 @@ func (c *Control) renew(ctx context.Context, w azure.Writer, pool fleet.Pool, m 
 	if err := w.Do(ctx, fleet.StartInstance{Instance: m.ID}); err != nil { // of a running one it changes nothing
 		return err
 	}
-	if n, err = c.awaitReady(ctx, m, fleet.Node{}); err != nil {
+	if err = c.back(ctx, m, ""); err != nil {
 		return err
 	}
-	return c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationReimage: &run})
+	return c.Nodes.Annotate(ctx, m.Node, map[string]*string{AnnotationReimage: &run})
 }
 
 // newDisk gives a machine a new OS disk of the model's image. Azure documents that a
