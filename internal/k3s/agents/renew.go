@@ -120,26 +120,24 @@ func (c *Control) upgrade(ctx context.Context, w azure.Writer, pool fleet.Pool, 
 // to the scale set's model, which restarts them, and awaited. Interrupted, the same
 // call goes on with those that do not have the size yet.
 func (c *Control) Resize(ctx context.Context, name, size string) error {
-	pool, machines, err := c.load(ctx, name)
-	if err != nil {
-		return err
-	}
 	w := c.writer()
 	w.Rest = &azure.Rest{} // one stuck machine does not have each other one wait
-	if pool.Size != size {
+	pool, err := c.Pool(ctx, name)
+	if err == nil && pool.Size != size {
 		c.report(name, "changing the size from %s to %s", pool.Size, size)
-		if _, err = w.ScaleSet(ctx, pool.ID, func(p fleet.Pool) fleet.Change {
+		_, err = w.ScaleSet(ctx, pool.ID, func(p fleet.Pool) fleet.Change {
 			if p.Size == size {
 				return nil
 			}
 			return fleet.SetSize{Pool: p.ID, Size: size, Etag: p.Etag}
-		}, func(_ context.Context, p fleet.Pool) (bool, error) { return p.Size == size, nil }); err != nil {
-			return err
-		}
-		pool.Size = size
-		if machines, err = c.Machines(ctx, pool.ID); err != nil {
-			return err
-		}
+		}, func(_ context.Context, p fleet.Pool) (bool, error) { return p.Size == size, nil })
+	}
+	if err != nil {
+		return err
+	}
+	pool, machines, err := c.load(ctx, name)
+	if err != nil {
+		return err
 	}
 	return c.eachOwn(ctx, machines, 1, func(ctx context.Context, m Machine) error {
 		boot := "" // any, of one that an earlier call restarted
