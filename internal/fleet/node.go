@@ -152,7 +152,7 @@ func OwnAnnotation(key string) bool {
 	switch key {
 	case AnnotationCapture, AnnotationWorkbench, AnnotationCordoned, AnnotationRollout, AnnotationFresh,
 		"ortet.io/boot-report", "ortet.io/configuration", "ortet.io/configuration-wanted", "ortet.io/leaving", // of the agent and rollout
-		"ortet.io/cluster-cordon", "ortet.io/reimage": // of ortet cluster
+		"ortet.io/cluster-cordon": // of ortet cluster
 		return true
 	}
 	return false
