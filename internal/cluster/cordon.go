@@ -14,19 +14,16 @@ type Cordoner interface {
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
 }
 
-// CordonAndDrain cordons a Node and evicts its pods, of which those that block are reported. One that is
-// not Ready is only cordoned: its kubelet would not confirm that pods ended. The Node's is the UID of options.
-func CordonAndDrain(ctx context.Context, c Cordoner, n fleet.Node, options DrainOptions, report func(string)) error {
-	if err := c.SetUnschedulable(ctx, n.Name, true); err != nil {
-		return err
-	}
+// DrainReady evicts the pods of a cordoned Node, and reports which of them block it. Of a Node that is not
+// Ready none are evicted: its kubelet would not confirm that they ended. The UID of options is the Node's.
+func DrainReady(ctx context.Context, d Drainer, n fleet.Node, options DrainOptions, report func(string)) error {
 	if !n.Ready {
 		report("not drained: its Node is not Ready")
 		return nil
 	}
 	report("drain it")
 	options.UID = n.UID
-	return c.Drain(ctx, n.Name, options, func(e DrainEvent) {
+	return d.Drain(ctx, n.Name, options, func(e DrainEvent) {
 		if e.What == "blocked" {
 			report("pod " + e.Pod + " is blocked by " + e.Because)
 		}

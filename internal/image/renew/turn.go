@@ -109,11 +109,14 @@ func (x *rollout) empty(ctx context.Context, c candidate, n fleet.Node) (err err
 			err = &fleet.Error{Op: "mark node", Resource: "node " + n.Name, Kind: fleet.KindStale, Err: err}
 		}
 	}
+	if err == nil {
+		err = x.Cluster.SetUnschedulable(ctx, n.Name, true)
+	}
 	if err != nil {
 		return err
 	}
 	options := cluster.DrainOptions{GracePeriod: -1, Deadline: x.req.DrainTimeout}
-	err = cluster.CordonAndDrain(ctx, x.Cluster, n, options, func(text string) { x.say(n.Name + ": " + text) })
+	err = cluster.DrainReady(ctx, x.Cluster, n, options, func(text string) { x.say(n.Name + ": " + text) })
 	// Once the lock has lapsed the node may be another process's.
 	interrupted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), workflow.ErrLapsed)
 	blocked := fleet.Is(err, fleet.KindBlocked)

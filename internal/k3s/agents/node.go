@@ -27,11 +27,13 @@ func (c *Control) drain(ctx context.Context, m Machine, fit bool) (fleet.Node, e
 		return n, err
 	}
 	if !n.Unschedulable {
-		err = c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationCordon: new("true")})
+		if err = c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationCordon: new("true")}); err == nil {
+			err = c.Nodes.SetUnschedulable(ctx, n.Name, true)
+		}
 	}
 	if err == nil {
 		options := cluster.DrainOptions{GracePeriod: -1, Deadline: c.DrainTimeout, Force: c.Force || fit, Fit: fit}
-		err = cluster.CordonAndDrain(ctx, c.Nodes, n, options, func(text string) { c.report(m.Node, "%s", text) })
+		err = cluster.DrainReady(ctx, c.Nodes, n, options, func(text string) { c.report(m.Node, "%s", text) })
 	}
 	if fit && fleet.Is(err, fleet.KindBlocked) {
 		err = nil
