@@ -321,7 +321,7 @@ func TestHole14WhatHasNoEffectIsSaid(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range []string{wire.BootAnnotation, wire.ConfigurationAnnotation, wire.ConfigurationWanted, wire.LeavingMark, agents.AnnotationCordon, agents.AnnotationReimage} {
+	for _, key := range []string{wire.BootAnnotation, wire.ConfigurationAnnotation, wire.ConfigurationWanted, wire.LeavingMark, agents.AnnotationCordon} {
 		if !fleet.OwnAnnotation(key) {
 			t.Errorf("%s would be called unknown", key)
 		}

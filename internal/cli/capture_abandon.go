@@ -3,7 +3,6 @@ package cli
 import (
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,11 +26,6 @@ func (f *captureFlags) checkAbandon(cmd *cobra.Command, o *options) (err error) 
 func (f *captureFlags) runAbandon(cmd *cobra.Command, o *options, arg string) error {
 	if err := f.checkAbandon(cmd, o); err != nil {
 		return err
-	}
-	if strings.HasPrefix(arg, "/") {
-		if err := checkPool(arg); err != nil {
-			return err
-		}
 	}
 	ctx := cmd.Context()
 	show := o.newProgress()

@@ -26,7 +26,7 @@ func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if f.abandon {
-		return oneNode("a node of the pool, or the scale set's name or ARM id")(cmd, args)
+		return ofPool(cmd, args)
 	}
 	if !f.all && len(f.pools) == 0 {
 		if len(args) == 0 {

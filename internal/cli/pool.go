@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -35,6 +36,15 @@ func checkPool(arg string) error {
 		return usagef("%q is neither the name of a scale set nor its ARM id (/subscriptions/…/virtualMachineScaleSets/NAME)", arg)
 	}
 	return nil
+}
+
+// ofPool takes one argument: a node of a pool, or its scale set's name or ARM id.
+func ofPool(cmd *cobra.Command, args []string) error {
+	err := oneNode("a node of the pool, or the scale set's name or ARM id")(cmd, args)
+	if err == nil && strings.HasPrefix(args[0], "/") {
+		err = checkPool(args[0])
+	}
+	return err
 }
 
 // finder finds pools among the Nodes, then in the groups that are named, and in those of Nodes.

@@ -3,7 +3,6 @@ package cli
 import (
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,15 +37,10 @@ are shown, and restored only with --restore-learned.`,
 		Example: `  ortet rollback k8s-pool1-12345678-vmss000000
   ortet rollback k8s-pool1-12345678-vmss000000 --to 2026.11.20
   ortet rollback k8s-pool1-12345678-vmss --to original`,
-		Args: oneNode("a node of the pool, or the scale set's name or ARM id"),
+		Args: ofPool,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.To == "" { // an unset variable of a script
 				return usagef("--to is empty: want previous, original, or the name of a version")
-			}
-			if strings.HasPrefix(args[0], "/") {
-				if err := checkPool(args[0]); err != nil {
-					return err
-				}
 			}
 			ctx := cmd.Context()
 			show := o.newProgress()

@@ -55,13 +55,8 @@ command.`,
   ortet rollout k8s-pool1-12345678-vmss --max-unavailable 10%
   ortet rollout k8s-pool1-12345678-vmss --window @weekly \
     --window-duration 5h --time-zone Europe/Berlin`,
-		Args: oneNode("a node of the pool, or the scale set's name or ARM id"),
+		Args: ofPool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.HasPrefix(args[0], "/") {
-				if err := checkPool(args[0]); err != nil {
-					return err
-				}
-			}
 			if err := f.complete(); err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,13 +36,8 @@ nodes are in a tag of the version. A watch adds no nodes: unless the pool is sca
 the version stays unproven.`,
 		Example: `  ortet watch k8s-pool1-12345678-vmss
   ortet watch k8s-pool1-12345678-vmss --for 2h --bad-nodes delete`,
-		Args: oneNode("a node of the pool, or the scale set's name or ARM id"),
+		Args: ofPool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.HasPrefix(args[0], "/") {
-				if err := checkPool(args[0]); err != nil {
-					return err
-				}
-			}
 			if err := checkWatch("for", "nodes", request); err != nil {
 				return err
 			}

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // A Node is a Kubernetes node, as far as Ortet cares.
 type Node struct {
@@ -39,6 +42,19 @@ func (n Node) Instance() (ResourceID, error) {
 		return "", n.Unmatched
 	}
 	return ParseMachine(n.ProviderID)
+}
+
+// NotBack says why the Node is not Ready in another boot than that one; "" if it is. Of "" any boot counts.
+func (n Node) NotBack(boot string) string {
+	switch {
+	case n.Name == "":
+		return "machine has no Node"
+	case !n.Ready:
+		return cmp.Or(n.NotReadyWhy, "not Ready")
+	case boot != "" && n.BootID == boot:
+		return "its kubelet has not reported another boot"
+	}
+	return ""
 }
 
 // A Place is where a Node runs.
@@ -136,7 +152,7 @@ func OwnAnnotation(key string) bool {
 	switch key {
 	case AnnotationCapture, AnnotationWorkbench, AnnotationCordoned, AnnotationRollout, AnnotationFresh,
 		"ortet.io/boot-report", "ortet.io/configuration", "ortet.io/configuration-wanted", "ortet.io/leaving", // of the agent and rollout
-		"ortet.io/cluster-cordon", "ortet.io/reimage": // of ortet cluster
+		"ortet.io/cluster-cordon": // of ortet cluster
 		return true
 	}
 	return false

@@ -157,7 +157,7 @@ func tutorial(t *testing.T, w *world) {
 		case "ortet cluster agents":
 			o.says(t, "agents000000 running Succeeded", "agents000002 running Succeeded")
 		case "ortet cluster scale":
-			o.says(t, map[int]string{1: "from 3 to 5", 2: "draining"}[seen[name]])
+			o.says(t, map[int]string{1: "from 3 to 5", 2: "drain it"}[seen[name]])
 			s.nodes(t, "kubectl get nodes", map[int]int{1: 6, 2: 2}[seen[name]])
 		case "ortet cluster down":
 			if o := s.run(t, "kubectl get nodes"); o.code == exitDone {

@@ -112,16 +112,11 @@ func (x *rollout) empty(ctx context.Context, c candidate, n fleet.Node) (err err
 	if err == nil {
 		err = x.Cluster.SetUnschedulable(ctx, n.Name, true)
 	}
-	if err != nil || !n.Ready { // its kubelet would not confirm that pods ended
+	if err != nil {
 		return err
 	}
-	x.say(n.Name + ": drain it")
-	options := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: x.req.DrainTimeout}
-	err = x.Cluster.Drain(ctx, n.Name, options, func(e cluster.DrainEvent) {
-		if e.What == "blocked" {
-			x.say(n.Name + ": pod " + e.Pod + " is blocked by " + e.Because)
-		}
-	})
+	options := cluster.DrainOptions{GracePeriod: -1, Deadline: x.req.DrainTimeout}
+	err = cluster.DrainReady(ctx, x.Cluster, n, options, func(text string) { x.say(n.Name + ": " + text) })
 	// Once the lock has lapsed the node may be another process's.
 	interrupted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), workflow.ErrLapsed)
 	blocked := fleet.Is(err, fleet.KindBlocked)
@@ -140,15 +135,10 @@ func (x *rollout) empty(ctx context.Context, c candidate, n fleet.Node) (err err
 func (x *rollout) putBack(ctx context.Context, node string, passed bool) error {
 	return x.passing(ctx, func() error {
 		n, err := x.Cluster.Node(ctx, node)
-		marks := map[string]*string{fleet.AnnotationRollout: nil}
-		if passed {
-			marks[fleet.AnnotationCordoned] = nil
-		}
-		if err == nil && (passed || n.Annotations[fleet.AnnotationCordoned] == "") {
-			err = x.Cluster.SetUnschedulable(ctx, node, false)
-		}
-		if err == nil {
-			err = x.Cluster.Annotate(ctx, node, marks)
+		if err == nil && !passed && n.Annotations[fleet.AnnotationCordoned] != "" {
+			err = x.Cluster.Annotate(ctx, node, map[string]*string{fleet.AnnotationRollout: nil})
+		} else if err == nil {
+			err = cluster.Uncordon(ctx, x.Cluster, node, fleet.AnnotationRollout, fleet.AnnotationCordoned)
 		}
 		return fleet.IgnoreNotFound(err)
 	})
@@ -220,7 +210,7 @@ func (x *rollout) judge(ctx context.Context, i fleet.Instance, node, before stri
 		if fleet.IgnoreNotFound(err) != nil {
 			return err
 		}
-		back := err == nil && n.Ready && (before == "" || n.BootID != before)
+		back := n.NotBack(before) == ""
 		if seen = cmp.Or(seen, x.Cluster.Now()); !back {
 			seen = time.Time{}
 		}

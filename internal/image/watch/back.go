@@ -186,11 +186,7 @@ func (w *watch) cordon(ctx context.Context, why string) (pending int, err error)
 		if c.Node == nil || !w.passed(c) || c.Node.Annotations[fleet.AnnotationCordoned] == "" {
 			continue
 		}
-		err := w.Cluster.SetUnschedulable(ctx, c.Node.Name, false)
-		if err == nil {
-			err = w.Cluster.Annotate(ctx, c.Node.Name, map[string]*string{fleet.AnnotationCordoned: nil})
-		}
-		if fleet.IgnoreNotFound(err) != nil {
+		if err := cluster.Uncordon(ctx, w.Cluster, c.Node.Name, fleet.AnnotationCordoned); fleet.IgnoreNotFound(err) != nil {
 			return 0, err
 		}
 		w.result.Bad = slices.DeleteFunc(w.result.Bad, func(name string) bool { return name == c.Node.Name })

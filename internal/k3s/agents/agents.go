@@ -24,11 +24,9 @@ const computeVersion = "2024-07-01"
 // Nodes is the part of the cluster that agents need; kube.Cluster with DeleteNode
 // beside it.
 type Nodes interface {
-	cluster.Drainer
+	cluster.Cordoner
 	Node(ctx context.Context, name string) (fleet.Node, error)
 	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
-	Annotate(ctx context.Context, node string, annotations map[string]*string) error
-	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
 	// Forget deletes the Node of that UID and what k3s keeps of its name; a missing one
 	// is no error.
 	Forget(ctx context.Context, name, uid string) error

@@ -53,14 +53,16 @@ func (c *Control) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	before := map[string]fleet.Node{} // of machines that do not run
+	boots := map[string]string{} // of machines that do not run
 	for _, m := range machines {
 		if m.Power == "running" {
 			continue
 		}
-		if before[m.Node], err = c.node(ctx, m); err != nil && !fleet.Is(err, fleet.KindInvalid) {
+		n, err := c.node(ctx, m)
+		if err != nil && !fleet.Is(err, fleet.KindInvalid) {
 			return err
 		}
+		boots[m.Node] = n.BootID
 	}
 	c.report(name, "starting")
 	if _, err := c.writer().ScaleSet(ctx, pool.ID, once(fleet.StartScaleSet{Pool: pool.ID}), nil); err != nil {
@@ -72,7 +74,7 @@ func (c *Control) Start(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error { return c.back(ctx, m, before[m.Node]) })
+	return each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error { return c.back(ctx, m, boots[m.Node]) })
 }
 
 // Chaos restarts all running machines of a pool one after the other, without a drain,
@@ -95,7 +97,6 @@ func (c *Control) Chaos(ctx context.Context, name string, shuffle func(n int, sw
 		if err := c.writer().Do(ctx, fleet.RestartInstance{Instance: m.ID}); err != nil {
 			return err
 		}
-		_, err = c.awaitReady(ctx, m, before)
-		return err
+		return c.back(ctx, m, before.BootID)
 	})
 }

@@ -98,7 +98,7 @@ func (c *Control) awaitPool(ctx context.Context, name string) error {
 		if m.Power == "deallocated" || m.Power == "stopped" {
 			return nil
 		}
-		return c.back(ctx, m, fleet.Node{})
+		return c.back(ctx, m, "")
 	})
 }
 

@@ -452,10 +452,8 @@ func agentStories() []story {
 		}, do: by((*agents.Control).Start), fit: true, ends: "capacity 4, 0 boot, 1 cordoned boot, 2 boot, 3 boot", meets: map[string]string{noBoot: ""}},
 		{name: "reimage", do: reimage(false), ends: "capacity 4, 0 disk boot node, 1 disk boot node, 2 disk boot node, 3 disk boot node", meets: map[string]string{blocks: "", noBoot: ""}},
 		{name: "reimage after another", prepare: func(w *world) {
-			w.nodes.mu.Lock()
-			defer w.nodes.mu.Unlock()
-			for _, n := range w.nodes.node {
-				n.Annotations[agents.AnnotationReimage] = "20250101T000000Z"
+			if err := control(w.process()).Reimage(w.ctx, "agents", 1, false); err != nil {
+				w.Fatal(err)
 			}
 		}, do: reimage(false), ends: "capacity 4, 0 disk boot node, 1 disk boot node, 2 disk boot node, 3 disk boot node", without: []string{killBefore, killAfter, refused, conflicts, lost, passing}},
 		{name: "reimage --outdated", prepare: func(w *world) {
