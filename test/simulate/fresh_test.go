@@ -89,6 +89,7 @@ func TestFreshPools(t *testing.T) {
 	ask := Ask{Do: "capture", Fresh: true}
 	for _, s := range []Story{
 		{Name: "overprovisioned", Seed: 3, Pool: without(func(p *Pool) { p.Surplus = true }), Asks: []Ask{ask}},
+		{Name: "surplus deleted late", Seed: 19, Pool: without(func(p *Pool) { p.Surplus = true }), Asks: []Ask{ask}},
 		{Name: "k3s", Seed: 4, Pool: without(func(p *Pool) { p.Spelling = "k3s" }), Asks: []Ask{ask}},
 		{Name: "zones", Seed: 5, Pool: without(func(p *Pool) { p.Zones, p.Instances = 3, 6 }), Asks: []Ask{ask}},
 		{Name: "twice", Seed: 6, Pool: without(func(*Pool) {}), Asks: []Ask{ask, ask}, Single: "azure POST virtualMachineScaleSets/pool1/delete"},
