@@ -30,8 +30,8 @@ const (
 var ErrOtherVersion = errors.New("of another version of ortet-node")
 
 // ParseGeneralizeLine reads one line of `ortet-node generalize` strictly: no
-// unknown field, nothing after the object, every bound and value checked. The
-// line comes from a pod on a node and may be anything; what is returned can be
+// unknown field, nothing after the object, every bound and value checked, but
+// for what is in a manifest, which ReadManifest checks. The line comes from a pod on a node and may be anything; what is returned can be
 // printed and stored.
 func ParseGeneralizeLine(line []byte) (GeneralizeLine, error) {
 	if len(line) > MaxLine {
