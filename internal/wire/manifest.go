@@ -12,8 +12,9 @@ import (
 const (
 	// MaxManifest is how many bytes a manifest has at most as it is kept: compressed.
 	MaxManifest = 64 << 10
-	// maxManifestText is how many bytes of JSON it has at most.
-	maxManifestText = 4 << 20
+	// maxManifestText is how many bytes of JSON it has at most: a process that reads it holds a
+	// hundred times as many where its lists have no words.
+	maxManifestText = 1 << 20
 	maxWord         = 256
 )
 

@@ -32,7 +32,7 @@ func TestManifestIsRead(t *testing.T) {
 		"no gzip":                   {[]byte("{}"), "reading a manifest"},
 		"cut":                       {packed(t, `{"kubelet":"v1.31.2"}`)[:20], "reading a manifest"},
 		"longer than it may be":     {make([]byte, wire.MaxManifest+1), "more than 65536"},
-		"a bomb":                    {packed(t, `{"kubelet":"`+strings.Repeat("a", 8<<20)+`"}`), "more than 4194304 bytes of JSON"},
+		"a bomb":                    {packed(t, `{"kubelet":"`+strings.Repeat("a", 8<<20)+`"}`), "more than 1048576 bytes of JSON"},
 		"an escape of a terminal":   {packed(t, `{"kubelet":"\u001b[2J"}`), "no printable ASCII"},
 		"a mark of direction":       {packed(t, `{"packages":[{"type":"deb","name":"a\u202e","version":"1"}]}`), "no printable ASCII"},
 		"a long word":               {packed(t, `{"units":["`+strings.Repeat("a", 257)+`"]}`), "no printable ASCII"},

@@ -115,3 +115,53 @@ func TestOutcomeAbandonSaysWhatItDoes(t *testing.T) {
 		}
 	})
 }
+
+// TestOutcomeFreshCaptureIsAbandoned: the donor is deleted with the rest, and no sentence names it as a
+// node that could be captured.
+func TestOutcomeFreshCaptureIsAbandoned(t *testing.T) {
+	for at, left := range map[string]string{"azure POST virtualMachineScaleSets/pool1/virtualMachines/4/powerOff": "", "azure POST virtualMachineScaleSets/pool1/delete": "ortet capture NODE, with any node of the pool, does the rest instead"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := freshStory()
+				s.Happen = []Event{{At: at, N: 1, What: "kill after"}}
+				w := newWorld(s)
+				defer w.close()
+				config, _ := w.of(t, namespace)
+				captures := capture.New(config)
+				w.pursue(0, Ask{Do: "capture", Fresh: true, Once: true})
+				time.Sleep(2 * leaseFor)
+				plan, err := captures.PlanAbandon(t.Context(), w.pool, "")
+				if err != nil || plan.Donor != "the fresh donor" {
+					t.Errorf("the dry run is of %q: %v", plan.Donor, err)
+				}
+				result, err := captures.Abandon(t.Context(), w.pool, "")
+				if left == "" && err != nil || left != "" && (workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), left)) {
+					t.Errorf("%v, want %q", err, left)
+				}
+				if n := w.modelNow().capacity; n != 4 || len(w.instancesOf("")) != 4 || result.Donor != "the fresh donor" {
+					t.Errorf("capacity %d, %d instances, of %q", n, len(w.instancesOf("")), result.Donor)
+				}
+			})
+		})
+	}
+}
+
+// TestOutcomeFreshDonorInsteadOfANode: a command with --fresh names itself as it undoes the capture of a node.
+func TestOutcomeFreshDonorInsteadOfANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := freshStory()
+		s.Happen = at(powerOff, 1, "kill after")
+		w := newWorld(s)
+		defer w.close()
+		config, changes := w.of(t, namespace)
+		w.pursue(0, Ask{Do: "capture", Once: true})
+		time.Sleep(2 * leaseFor)
+		p, err := capture.New(config).Plan(t.Context(), capture.Request{Fresh: w.pool})
+		if notes := strings.Join(p.Notes, "\n"); err != nil || changes() > 0 || !strings.Contains(notes, "is undone first: this command captures the fresh donor") {
+			t.Errorf("%v, %d changes, notes %q", err, changes(), p.Notes)
+		}
+		if slices.Contains(p.Notes, "") {
+			t.Errorf("an empty note in %q", p.Notes)
+		}
+	})
+}

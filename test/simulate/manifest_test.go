@@ -46,6 +46,9 @@ func TestOutcomeManifestIsKeptWithItsVersion(t *testing.T) {
 		if keys := l.manifests(); len(versions) != 2 || tagged != 2 || len(keys) != 2 {
 			t.Errorf("%d versions, %d with the tag, and what is kept: %q; want 2 of each", len(versions), tagged, keys)
 		}
+		if l.run(0, Ask{Do: "rollback"}); len(l.manifests()) != 2 || l.live() != names[2] {
+			t.Errorf("after a rollback to %s: %q", l.live(), l.manifests())
+		}
 		config, err := l.config("reader", l.azure.Transport(), l.kube, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -151,10 +151,12 @@ func (w *world) checkDeletion(p *process, about string, r *http.Request) {
 		if c == nil {
 			continue
 		}
+		touched, just := w.isTouched(c.node()), false
+		w.locked(func() { just = touched && time.Since(w.lastEvent) < time.Second }) // a process reads the Node, saves and deletes
 		switch n, s := w.kube.Node(c.node()), w.stateOf(c.node()); {
 		case s.scaleIn || s.actions:
 			w.broken(3, "%s deletes %s, which its owners protect", p.name, c.Name)
-		case n != nil && !n.Spec.Unschedulable:
+		case n != nil && !n.Spec.Unschedulable && !just:
 			w.broken(12, "%s deletes %s, whose Node %s is schedulable", p.name, c.Name, n.Name)
 		}
 		used, chosen := w.used(w.versions()), time.Time{}

@@ -31,7 +31,7 @@ func (s *Service) Abandon(ctx context.Context, pool fleet.ResourceID, node strin
 	begin := s.Now()
 	err = a.Runner(fmt.Sprint(a.runs.Add(1)), &a.Summary).Run(ctx, r.Pool, a)
 	if err == nil {
-		r.Capture, r.Donor, r.Abandoned = rec.Name, rec.Subject, true
+		r.Capture, r.Donor, r.Abandoned = rec.Name, cmp.Or(rec.Subject, freshDonor), true
 		err = a.remains(ctx, rec.Steps[model.StepModel].Change != "")
 	}
 	notes, steps := a.Recorded()
@@ -73,6 +73,7 @@ func (c *capture) remains(ctx context.Context, changes bool) error {
 	}
 	pool, poolErr := c.Cloud.Pool(ctx, s.Pool)
 	v, err := c.Cloud.Version(ctx, s.Names.Version)
+	again := cmp.Or(workflow.SkipIf(c.req.Fresh != "", "NODE, with any node of the pool,"), c.req.Node) // its donor is deleted
 	switch {
 	case fleet.IgnoreNotFound(err) != nil || fleet.IgnoreNotFound(poolErr) != nil:
 		c.Note("what it leaves in Azure could not be read: %v", errors.Join(err, poolErr))
@@ -80,7 +81,7 @@ func (c *capture) remains(ctx context.Context, changes bool) error {
 	case poolErr == nil && (pool.Model.Image.Exact().Equal(v.ID) || pool.Model.Image.LatestOf().Equal(v.ID.Parent()) && !v.ExcludeFromLatest):
 		return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: model.StepModel, Err: errors.New("new nodes come from its version already"),
 			Ended: "what came before was undone, and the capture is closed; nodes that it added and extensions that it deleted stay so",
-			Left:  []string{"the model names " + workflow.SkipIf(pool.Model.Image.Exact() == "", "the latest version, ") + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + c.req.Node + " does the rest instead"}}
+			Left:  []string{"the model names " + workflow.SkipIf(pool.Model.Image.Exact() == "", "the latest version, ") + v.Name + ", from which new nodes come: ortet rollback " + s.Pool.Name() + " goes back; ortet capture " + again + " does the rest instead"}}
 	case v.Tags[fleet.TagCapture] == c.name:
 		c.result.Left = append(c.result.Left, "version "+v.Name+", which is complete: a capture of today uses it unless --again is given; to delete it: az resource delete --ids "+string(v.ID))
 	}
@@ -99,7 +100,7 @@ func (s *Service) PlanAbandon(ctx context.Context, pool fleet.ResourceID, node s
 		return p, err
 	}
 	p, _, err = s.Preview(ctx, p.Pool, a, func(r journal.Record) (plan.Plan, error) {
-		r.Phase, p.Donor = journal.Undo, r.Subject
+		r.Phase, p.Donor = journal.Undo, cmp.Or(r.Subject, freshDonor)
 		p.Steps = fleet.Each(workflow.Remaining(a.table(view{}), r), func(row workflow.Step) plan.Step {
 			u := row.Undo
 			return plan.Step{ID: u.ID, Title: u.Title, Usual: fleet.Duration(u.Usual), Deadline: fleet.Duration(u.Deadline)}

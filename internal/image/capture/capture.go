@@ -343,7 +343,7 @@ func (c *capture) Restore(r journal.Record) (t workflow.Table, why string, err e
 	case c.abandons:
 		why = abandoned
 	case r.Subject != c.asked.Node:
-		why = "this command captures " + c.asked.Node
+		why = "this command captures " + cmp.Or(c.asked.Node, freshDonor)
 	case !q.Fresh.Equal(c.asked.Fresh):
 		why = "only one of the two commands has --fresh"
 	case c.gone:

@@ -139,7 +139,6 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (t workflow.Tabl
 		workflow.SkipIf(resume.From == plan.AtDonor && !c.req.Online && c.req.Fresh == "", "draining "+p.Donor+
 			" evicts its pods: if they fit on no other node, an autoscaler may add a node and remove it later"+
 			workflow.SkipIf(!c.req.PublishOnly, "; the model is changed after that")))
-	p.Notes = slices.DeleteFunc(p.Notes, func(note string) bool { return note == "" })
 	p.Steps = Steps(t, c.target().Irreversible(o.Pool.Model.Extensions))
 	return t, p, nil
 }

@@ -48,6 +48,7 @@ func (c *capture) decideFresh(ctx context.Context, r journal.Record) (t workflow
 	}
 	for begun := c.Now(); ; {
 		t, p, err = c.decide(ctx, r)
+		p.Notes = slices.DeleteFunc(p.Notes, func(note string) bool { return note == "" })
 		unread := slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool { return p.Code == "Unreadable" })
 		if err != nil || !unread || !r.Open() || c.req.Fresh == "" || c.Now().Sub(begun) >= replanFor {
 			return t, p, err
@@ -85,7 +86,9 @@ func (c *capture) quotaOfDonor(ctx context.Context, pool fleet.Pool, p *plan.Pla
 	text, _ := plan.Quota(pool, 1, sizes, usages, err)
 	usual := time.Duration(0)
 	for _, s := range p.Steps {
-		usual += time.Duration(s.Usual)
+		if s.Skip == "" {
+			usual += time.Duration(s.Usual)
+		}
 	}
 	cost := fmt.Sprintf("the fresh donor takes 1 × %s for about %.0f minutes", strings.Join(names, " or "), usual.Minutes()) + text
 	p.Notes = append(p.Notes, cost)

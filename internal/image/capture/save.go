@@ -86,6 +86,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 // it cannot be kept fails no capture: an error is tried again for some minutes.
 func (c *capture) keepManifest(ctx context.Context, p *workflow.Pass, packed []byte, saved []wire.SealedItem) (string, error) {
 	if packed == nil {
+		c.Note("the pod on the workbench gave no list of what is in the image that can be read, so ortet versions diff and sbom have none")
 		return "", nil
 	}
 	err := c.keep(ctx, cluster.Manifest, "", fleet.NewSecret(string(packed)), saved)

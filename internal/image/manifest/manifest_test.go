@@ -131,8 +131,8 @@ func TestPackageURLs(t *testing.T) {
 				"pkg:deb/debian/containerd.io@1.7.24-1?arch=amd64&distro=debian-12",
 				"pkg:deb/debian/libgcc-s1@12.2.0-14%2Bdeb12u1?arch=amd64&distro=debian-12&upstream=gcc-12%4012.2.0-14",
 				"pkg:deb/debian/libssl3@1:3.0.15-1~deb12u1?arch=amd64&distro=debian-12&upstream=openssl",
-				"pkg:oci/pause@sha256:7031c1b283388d2c2e09b57badb803c05ebed362dc88d84b480cc47f72a21097?repository_url=registry.k8s.io/pause&tag=3.10",
-				"pkg:oci/a@sha256:2e09b57badb803c05ebed362dc88d84b480cc47f72a210977031c1b283388d2c?repository_url=localhost:5000/a"}
+				"pkg:oci/pause@sha256:7031c1b283388d2c2e09b57badb803c05ebed362dc88d84b480cc47f72a21097?repository_url=registry.k8s.io%2Fpause&tag=3.10",
+				"pkg:oci/a@sha256:2e09b57badb803c05ebed362dc88d84b480cc47f72a210977031c1b283388d2c?repository_url=localhost:5000%2Fa"}
 		}
 		if !slices.Equal(urls, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(urls, "\n"), strings.Join(want, "\n"))

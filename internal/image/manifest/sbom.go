@@ -97,11 +97,13 @@ func packageOf(p wire.Package, system wire.OperatingSystem, vendor string) compo
 // purl returns a package URL. Qualifiers are in the order of their names, without those that are
 // empty. Source: package-url/purl-spec.
 func purl(kind, path, version string, qualifiers ...string) string {
-	url := "pkg:" + kind + "/" + escape(path, "/") + "@" + escape(version, ":")
-	sign := "?"
+	url, sign := "pkg:"+kind+"/"+escape(path, "/"), "?"
+	if version != "" {
+		url += "@" + escape(version, ":")
+	}
 	for q := range slices.Chunk(qualifiers, 2) {
 		if q[1] != "" {
-			url, sign = url+sign+q[0]+"="+escape(q[1], "/:"), "&"
+			url, sign = url+sign+q[0]+"="+escape(q[1], ":"), "&"
 		}
 	}
 	return url

@@ -272,9 +272,13 @@ func (m *manifest) imagesOf(db string) (err error) {
 			if images == nil {
 				continue
 			}
-			for _, name := range subBuckets(images) {
-				i := wire.ContainerImage{Name: wire.Word(name)}
-				if target := images.Bucket([]byte(name)).Bucket([]byte("target")); target != nil {
+			cursor := images.Cursor()
+			for name, value := cursor.First(); name != nil && len(m.Images) <= maxNames; name, value = cursor.Next() {
+				if value != nil {
+					continue
+				}
+				i := wire.ContainerImage{Name: wire.Word(string(name))}
+				if target := images.Bucket(name).Bucket([]byte("target")); target != nil {
 					i.Digest = wire.Word(string(target.Get([]byte("digest"))))
 				}
 				m.Images = append(m.Images, i)

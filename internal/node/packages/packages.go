@@ -19,7 +19,7 @@ import (
 
 const (
 	maxPackages = 20_000
-	maxStatus   = 64 << 20 // bytes of dpkg's database
+	maxStatus   = 64 << 20 // bytes of dpkg's database, all files together
 	maxDatabase = 1 << 30  // bytes of RPM's database
 	maxEntries  = 1000     // files of /var/lib/dpkg/status.d
 )
@@ -100,6 +100,7 @@ func (l *list) debian(t *tree.Tree) (found bool) {
 		l.note("incomplete: /var/lib/dpkg/status.d cannot be read, or has more than %d files", maxEntries)
 		files = files[:min(len(files), maxEntries)]
 	}
+	left := int64(maxStatus)
 	for _, at := range append([]string{"var/lib/dpkg/status"}, files...) {
 		if path.Ext(at) == ".md5sums" {
 			continue
@@ -109,11 +110,14 @@ func (l *list) debian(t *tree.Tree) (found bool) {
 			continue
 		}
 		found = true
-		if size > maxStatus {
-			l.note("incomplete: /%s has %d bytes, of which %d are read", at, size, maxStatus)
+		if size > left {
+			l.note("incomplete: /%s has %d bytes, of which %d are read", at, size, left)
 		}
-		l.dpkg(io.LimitReader(f, maxStatus), "/"+at)
+		l.dpkg(io.LimitReader(f, left), "/"+at)
 		_ = f.Close() // nothing was written
+		if left -= size; left < 0 {
+			break
+		}
 	}
 	return found
 }

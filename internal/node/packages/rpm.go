@@ -72,13 +72,13 @@ func rpmOf(header []byte) (p wire.Package, err error) {
 	words := map[uint32]string{}
 	for ; len(index) > 0; index = index[entryBytes:] {
 		tag, kind, at := binary.BigEndian.Uint32(index), binary.BigEndian.Uint32(index[4:]), binary.BigEndian.Uint32(index[8:])
-		if at > length {
+		if _, seen := words[tag]; seen || at > length { // RPM has each tag once
 			continue
 		}
 		switch value := data[at:]; tag {
 		case tagName, tagVersion, tagRelease, tagArch, tagSourceRPM:
-			if end := bytes.IndexByte(value, 0); kind == typeString && end > 0 {
-				words[tag] = string(value[:min(end, maxField)])
+			if kind == typeString {
+				words[tag] = string(value[:max(0, bytes.IndexByte(value[:min(len(value), maxField)], 0))])
 			}
 		case tagEpoch:
 			if kind == typeInt32 && len(value) >= 4 {

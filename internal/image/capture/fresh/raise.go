@@ -110,7 +110,7 @@ func (r *Raising) add(ctx context.Context, p *workflow.Pass) (workflow.Wait, err
 		s.begun = r.Cloud.Now()
 	}
 	if s.poll = r.Now().Add(w.RequeueAfter); w.RequeueAfter == 0 {
-		s.asked, s.failure = true, p.Failure()
+		s.asked, s.failure, s.listed = true, p.Failure(), time.Time{} // until now Azure deletes what is surplus
 	}
 	return done, nil
 }

@@ -59,12 +59,16 @@ func Read(output []byte) (progress string, report *wire.GeneralizeReport, err er
 	return progress, report, err
 }
 
-// Manifest returns the manifest among the lines that a pod printed, as it is kept; nil for none.
+// Manifest returns the last manifest among the lines that a pod printed, as it is kept; nil for none,
+// and for one that cannot be read.
 func Manifest(output []byte) (manifest []byte) {
 	for text := range bytes.Lines(output) {
 		if line, err := wire.ParseGeneralizeLine(text); err == nil && line.Manifest != nil {
 			manifest = line.Manifest
 		}
+	}
+	if _, err := wire.ReadManifest(manifest); err != nil {
+		return nil
 	}
 	return manifest
 }

@@ -1,6 +1,9 @@
 package report_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -112,6 +115,35 @@ func TestRead(t *testing.T) {
 		_, got, err := report.Read([]byte(c.output))
 		if (got != nil) != c.report || errors.Is(err, wire.ErrOtherVersion) != c.isAnother || (err != nil) != c.isAnother {
 			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// What the workbench prints costs no more than one manifest, and one that cannot be read is none.
+func TestManifestOfAPod(t *testing.T) {
+	line := func(m []byte) []byte {
+		text, err := json.Marshal(wire.GeneralizeLine{Manifest: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(text, '\n')
+	}
+	good, _ := wire.Manifest{Kubelet: "v1.31.2"}.Pack()
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	_, err := z.Write([]byte(`{"packages":[` + strings.Repeat("{},", 1<<18) + `{}]}`))
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ output, want []byte }{
+		"one":             {slices.Concat([]byte("x\n"), line(good)), good},
+		"none":            {[]byte("x\n"), nil},
+		"many, one good":  {append(bytes.Repeat(line(bomb.Bytes()), 300), line(good)...), good},
+		"many, none good": {bytes.Repeat(line(bomb.Bytes()), 300), nil},
+	} {
+		begin := time.Now()
+		if got := report.Manifest(c.output); !bytes.Equal(got, c.want) || time.Since(begin) > 5*time.Second {
+			t.Errorf("%s: %d bytes after %v", name, len(got), time.Since(begin))
 		}
 	}
 }
