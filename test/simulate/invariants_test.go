@@ -83,6 +83,10 @@ func (w *world) expected() model {
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
 func (w *world) checkEnd(p *process) {
+	if p.ask.Do == "rollout" {
+		w.checkRollout(p)
+		return
+	}
 	code, text, interrupted := p.code(), fmt.Sprint(p.err), p.interrupted.Load()
 	w.mu.Lock()
 	earlier := w.open                        // a process that left its work open

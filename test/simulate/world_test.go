@@ -120,6 +120,7 @@ type world struct {
 	membersRest   bool               // no instance of the pool is being made or deleted
 	processes     []*process
 	rivals        []*process
+	rollouts
 	open          bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
 }
 
