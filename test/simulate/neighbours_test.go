@@ -246,7 +246,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 		if rival, err := w.start(Ask{Do: "capture"}); err == nil {
 			w.locked(func() { w.rivals = append(w.rivals, rival) })
 		}
-	case "instance upgraded", "does not come back", "kured waits":
+	case "instance upgraded", "does not come back", "kured waits", "owners protect the instance":
 		if c := w.target(e, p); c != nil {
 			w.rolled(e.What, c)
 		}

@@ -29,7 +29,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		return func(*http.Response) {}
 	}
 	watches := p.ask.Do == "watch" && (strings.Contains(about, "/versions/") || strings.HasPrefix(about, "nodes/") || about == workload+"/events") // it holds no lock
-	releases := p.ask.Do == "rollout" && strings.HasPrefix(about, "kube-system/daemonsets/") // its own lock of kured
+	releases := p.ask.Do == "rollout" && strings.HasPrefix(about, "kube-system/daemonsets/")                                                       // its own lock of kured
 	if holder, _ := w.holder(); holder != "" && !strings.HasPrefix(holder, p.name+"/") && !watches && !releases {
 		w.broken(11, "%s sends %s while %s locks the pool", p.name, req.name, holder)
 	}

@@ -109,6 +109,11 @@ func (w *world) rolled(what string, c *computer) {
 		w.after(20*time.Minute, func() {
 			w.kube.Change("nodes", "", name, func(o runtime.Object) { delete(o.(*corev1.Node).Annotations, fleet.AnnotationKuredReboot) })
 		})
+	case "owners protect the instance":
+		w.setProtectionOf(fleet.ResourceID(c.ResourceID), false)
+		now := w.nodes[name]
+		now.scaleIn = true
+		w.locked(func() { w.nodes[name] = now })
 	default:
 		w.touch(name, c.ResourceID)
 		w.locked(func() { w.upgraded[name] = true })
@@ -236,10 +241,17 @@ func (w *world) checkBegun(p *process, node string) {
 	if window, _ := p.ask.window(); !isOpen(window, p.turns.listed) && !isOpen(window, time.Now()) {
 		w.broken(26, "%s begins %s while its window is closed", p.name, node)
 	}
-	var under []string
-	w.locked(func() { under = slices.Sorted(maps.Keys(p.turns.under)) })
-	if !p.firstPassed() && len(under) > 0 && !w.isTouched(under...) {
+	var under []string // also by an earlier process
+	for _, name := range w.nodesOf(w.pool) {
+		if n := w.kube.Node(name); name != node && n.Annotations[fleet.AnnotationRollout] != "" && w.computerOf(name) != nil && !w.isTouched(name) {
+			under = append(under, name)
+		}
+	}
+	if !p.firstPassed() && len(under) > 0 {
 		w.broken(26, "%s begins %s before %v has passed", p.name, node, under)
+	}
+	if n, c := w.kube.Node(node), w.computerOf(node); n.Status.NodeInfo.SystemUUID != c.VMID {
+		w.broken(28, "%s begins %s, whose Node says that it is another machine", p.name, node)
 	}
 	if w.hasImage(w.computerOf(node)) && !w.isTouched("model", node) {
 		w.broken(28, "%s begins %s, which has the image", p.name, node)
@@ -437,4 +449,3 @@ func (w *world) upgradedNow(name string) (is bool) {
 	w.locked(func() { is = w.upgraded[name] })
 	return is
 }
-

@@ -92,6 +92,14 @@ func TestRollouts(t *testing.T) {
 		{Name: "another node goes down while the API server is away", Seed: 35, Pool: aging(nil), Asks: aRollout,
 			Happen: []Event{{At: patchNode0, N: 1, What: "instance stopped", Target: "last"}, {At: patchNode0, N: 1, What: "away for 20 minutes"}}},
 		{Name: "a capture, then a rollout", Seed: 36, Pool: aging(nil), Asks: []Ask{{Do: "capture", Node: 2}, {Do: "rollout"}, {Do: "rollback"}, {Do: "rollout"}}},
+		{Name: "interrupted while a node waits for another's upgrade", Seed: 2, Pool: aging(func(p *Pool) { p.Instances, p.Old = 4, 4 }), Asks: []Ask{{Do: "rollout", Budget: "2"}},
+			Happen: at("azure GET operation-of-POST-virtualMachineScaleSets/pool1/manualupgrade", 12, "interrupt")},
+		{Name: "killed, with a budget of two", Seed: 38, Pool: aging(func(p *Pool) { p.Instances, p.Old = 4, 4 }), Asks: []Ask{{Do: "rollout", Budget: "2"}}, Happen: at(upgrade, 2, "kill after")},
+		{Name: "conflict at the cordon", Seed: 39, Pool: aging(nil), Asks: aRollout, Happen: at(patchNode0, 2, "conflict")},
+		{Name: "conflict at the return", Seed: 40, Pool: aging(nil), Asks: aRollout, Happen: at(patchNode0, 4, "conflict")},
+		{Name: "a Node says that it is another machine", Seed: 41, Pool: aging(nil), Asks: aRollout, Happen: at("kube GET nodes/pool1000000", 1, "donor says that it is another machine")},
+		{Name: "protected once it is begun", Seed: 42, Pool: aging(nil), Asks: aRollout, Happen: append(at(upgrade, 1, "kill after"), Event{At: "kube GET nodes", N: 4, What: "owners protect the instance", Target: "donor"})},
+		{Name: "a person cordons the next node", Seed: 43, Pool: aging(nil), Asks: aRollout, Happen: []Event{{At: upgrade, N: 1, What: "cordoned", Target: "last"}}},
 		{Name: "forbidden to mark", Seed: 37, Pool: aging(nil), Asks: aRollout, Happen: at(patchNode0, 1, "forbidden")},
 	}) {
 		t.Run(s.Name, func(t *testing.T) {

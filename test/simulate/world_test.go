@@ -121,7 +121,7 @@ type world struct {
 	processes     []*process
 	rivals        []*process
 	rollouts
-	open          bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
+	open bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
 }
 
 func low[T ~string](id T) string { return strings.ToLower(string(id)) }
