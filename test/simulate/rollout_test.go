@@ -144,7 +144,7 @@ func (w *world) observeOut(p *process, req request) {
 	names := w.nodesOf(w.pool)
 	out := map[string]time.Time{}
 	for _, name := range names {
-		if !inService(w.kube.Node(name)) {
+		if c := w.computerOf(name); c != nil && !w.isDeleting(c) && !inService(w.kube.Node(name)) {
 			out[name] = time.Now()
 			for _, c := range w.kube.Node(name).Status.Conditions {
 				if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
@@ -164,6 +164,15 @@ func (w *world) observeOut(p *process, req request) {
 		}
 		w.outSince = out
 	})
+}
+
+// isDeleting reports whether Azure deletes a computer's instance, which is none of the pool any more.
+func (w *world) isDeleting(c *computer) (is bool) {
+	w.azure.View(func(v *azsim.View) {
+		i, ok := v.Instance(c.ResourceID)
+		is = !ok || i.Deleting
+	})
+	return is
 }
 
 // checkTurn judges a request of a rollout; what it returns, what it did.

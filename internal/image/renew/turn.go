@@ -116,20 +116,19 @@ func (x *rollout) empty(ctx context.Context, c *candidate, n fleet.Node) error {
 			return cmp.Or(err, error(&turnError{why: why}))
 		}
 	}
-	if was != mark {
-		// A person may have cordoned it since.
+	if was != mark || !n.Unschedulable {
+		// In one write: a cordon of a person before it stays theirs.
+		n.Unschedulable = true
 		if err := stale(x.Cluster.AnnotateUnchanged(ctx, n, map[string]*string{fleet.AnnotationRollout: &mark})); err != nil {
 			return err
 		}
 	}
-	c.Why = Unfinished
-	err := stale(x.Cluster.SetUnschedulable(ctx, n.Name, true))
-	if err != nil || !n.Ready { // its kubelet would not confirm that pods ended
-		return err
+	if c.Why = Unfinished; !n.Ready { // its kubelet would not confirm that pods ended
+		return nil
 	}
 	x.say(n.Name + ": drain it")
 	options := cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: x.req.DrainTimeout}
-	err = x.Cluster.Drain(ctx, n.Name, options, func(e cluster.DrainEvent) {
+	err := x.Cluster.Drain(ctx, n.Name, options, func(e cluster.DrainEvent) {
 		if e.What == "blocked" {
 			x.say(n.Name + ": pod " + e.Pod + " is blocked by " + e.Because)
 		}
