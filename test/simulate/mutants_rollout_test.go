@@ -7,7 +7,7 @@ var rolloutMutants = []mutant{
 		`if c.Node != nil && c.Node.Annotations[fleet.AnnotationRollout] != "" {`},
 	{"a node lacks the image by what it was made from", "test/simulate TestRollouts", "", "internal/image/renew/observe.go",
 		`if same && !begun {`,
-		`if c.Instance.LatestModelApplied && !begun {`},
+		`if same = c.Instance.LatestModelApplied; same && !begun {`},
 	{"a Node is its machine by what Azure shows", "test/simulate TestRollouts", "", "internal/image/renew/turn.go",
 		`if err := n.Claim().Is(i.Computer()); err != nil {`,
 		`if err := n.Claim().Is(i.Computer()); err != nil && n.Name == "" {`},

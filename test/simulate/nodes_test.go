@@ -122,7 +122,9 @@ func (w *world) report(c *computer, life int, ready bool) {
 	}
 	name := c.node()
 	if !w.joins(c) { // its server refuses it, and it tries again
-		w.after(10*time.Second, func() { w.report(c, life, ready) })
+		if ready {
+			w.after(10*time.Second, func() { w.report(c, life, true) })
+		}
 		return
 	}
 	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}
