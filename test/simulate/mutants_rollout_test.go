@@ -5,7 +5,7 @@ var rolloutMutants = []mutant{
 	{"nodes that others took out of service count in the budget", "test/simulate TestRollouts", "", "internal/image/renew/rollout.go",
 		`if c.Node != nil && (!c.Node.Ready || c.Node.Unschedulable) {`,
 		`if c.Node != nil && c.Node.Annotations[fleet.AnnotationRollout] != "" {`},
-	{"a node lacks the image by what it was made from", "test/simulate TestRollouts", "", "internal/image/renew/observe.go",
+	{"a node lacks the image by what it was made from", "TestModelChangedAndBack", "", "internal/image/renew/observe.go",
 		`if same && !begun {`,
 		`if same = c.Instance.LatestModelApplied; same && !begun {`},
 	{"a Node is its machine by what Azure shows", "test/simulate TestRollouts", "", "internal/image/renew/turn.go",

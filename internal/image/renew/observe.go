@@ -17,12 +17,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Check returns why a budget cannot be read: KindInvalid.
-func Check(maxUnavailable string) error {
-	_, err := budget(maxUnavailable, 1)
-	return err
-}
-
 // budget returns how many of a pool's instances may be out of service.
 func budget(text string, instances int) (int, error) {
 	b, err := schedule.ParseBudget(text)

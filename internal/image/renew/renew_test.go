@@ -198,7 +198,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "0", "-1", "0%", "101%", "many"} {
-		if err := renew.Check(text); !fleet.Is(err, fleet.KindInvalid) {
+		if _, err := (&renew.Service{}).Rollout(t.Context(), renew.Request{MaxUnavailable: text}); !fleet.Is(err, fleet.KindInvalid) {
 			t.Errorf("--max-unavailable %q: %v", text, err)
 		}
 	}

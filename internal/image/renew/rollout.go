@@ -35,22 +35,23 @@ type rollout struct {
 	image fleet.ImageReference // that is rolled out; zero until the first round
 	model fleet.ImageReference // the model's, which may be "latest"
 	base  prove.Baseline
-	last  state
 	kured bool // its lock may be held
 
 	upgrading chan struct{} // full while an upgrade runs: Azure refuses, or cancels, a second one of a scale set
 
-	mu     sync.Mutex
 	result Result
 	failed []LeftOut // nodes, in the order in which they failed
-	said   string
+
+	mu   sync.Mutex // guards what turns share with rounds
+	last state
+	said string
 }
 
 // Rollout renews the nodes, and returns once none is left, one has failed, the window has closed or the
 // model was changed. Errors are *workflow.Refused, *workflow.Outcome (ExitNeedsPerson with the node that
 // failed, ExitInterrupted), or of a cluster that does not answer. A closed window is no error: Waiting.
 func (s *Service) Rollout(ctx context.Context, q Request) (Result, error) {
-	if err := Check(q.MaxUnavailable); err != nil {
+	if _, err := budget(q.MaxUnavailable, 1); err != nil {
 		return Result{Pool: q.Pool, Renewed: []string{}}, err
 	}
 	q.DrainTimeout = cmp.Or(q.DrainTimeout, DefaultDrainTimeout)
@@ -101,10 +102,15 @@ func (x *rollout) run(ctx context.Context) error {
 				return err
 			}
 			todo = slices.DeleteFunc(todo, func(c candidate) bool { _, is := inFlight[c.Clone.Instance.Name]; return is })
-			begin, waiting, err = x.choose(ctx, todo, inFlight)
+			var later string
+			begin, later, err = x.choose(ctx, todo, inFlight)
+			waiting = cmp.Or(later, waiting)
 			return err
 		}); err != nil {
 			return err
+		}
+		if len(inFlight) == 0 && x.Now().Sub(waits) > passes {
+			begin = nil
 		}
 		for _, c := range begin {
 			soak := time.Duration(0)
@@ -131,7 +137,7 @@ func (x *rollout) run(ctx context.Context) error {
 		select {
 		case e := <-over:
 			delete(inFlight, e.Clone.Instance.Name)
-			if again := x.took(e); !again {
+			if waiting = x.took(e); waiting == "" {
 				waits = x.Now()
 			}
 		case <-time.After(pause):
@@ -179,8 +185,6 @@ func (x *rollout) round(ctx context.Context) (todo []candidate, stop, err error)
 		}
 	}
 	todo, left := s.candidates(x.SelfNode)
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, l := range left {
 		if !slices.Contains(x.result.Left, l) {
 			x.result.Left = append(slices.DeleteFunc(x.result.Left, func(o LeftOut) bool { return o.Node == l.Node }), l)
@@ -313,17 +317,18 @@ func (x *rollout) releaseReboots(ctx context.Context) {
 	x.kured = false
 }
 
-// took notes how a node's turn ended. again: the next round, or command, goes on from what there is.
-func (x *rollout) took(e ended) (again bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// took notes how a node's turn ended. waits says why its node could not be begun, as the next round may.
+func (x *rollout) took(e ended) (waits string) {
 	node, why := e.id(), "renewed"
 	var end *turnError
 	switch as := errors.As(e.err, &end); {
 	case e.err == nil:
 		x.result.Renewed = append(x.result.Renewed, node)
+	case as && end.again && !end.begun:
+		x.say("waits: " + end.why)
+		return end.why
 	case errors.Is(e.err, context.Canceled), as && end.again:
-		return true
+		return "" // the next command, or round, goes on from what there is
 	case as:
 		x.result.Left = append(x.result.Left, LeftOut{node, end.why})
 		why = "left as it is: " + end.why
@@ -332,7 +337,7 @@ func (x *rollout) took(e ended) (again bool) {
 		x.failed = append(x.failed, LeftOut{node, why})
 	}
 	x.event(workflow.Event{Kind: workflow.EventNote, Message: node + ": " + why})
-	return false
+	return ""
 }
 
 // isPassing reports an error that a later try may not meet.

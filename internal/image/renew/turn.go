@@ -19,8 +19,8 @@ import (
 // A turnError is the end of a turn that neither renewed its node nor failed. If again is set the next
 // round decides, from what there is then; else the node is in service as it was, and left out.
 type turnError struct {
-	why   string
-	again bool
+	why          string
+	again, begun bool
 }
 
 func (e *turnError) Error() string { return e.why }
@@ -34,7 +34,7 @@ func (x *rollout) turn(ctx context.Context, c candidate, soak time.Duration) err
 	err := x.passing(ctx, func() error {
 		err := x.try(ctx, &c, soak)
 		if c.Why != Unfinished && isPassing(err) {
-			return &turnError{err.Error(), true}
+			return &turnError{why: err.Error(), again: true}
 		}
 		return err
 	})
@@ -43,7 +43,7 @@ func (x *rollout) turn(ctx context.Context, c candidate, soak time.Duration) err
 	}
 	// Only the list of instances says whether one was deleted: a GET may answer 404 soon after a write.
 	if i, unread := x.Cloud.Instance(ctx, c.Clone.Instance.ID); fleet.Is(err, fleet.KindNotFound) || unread == nil && deleting(i) {
-		err = &turnError{err.Error(), true}
+		err = &turnError{why: err.Error(), again: true, begun: true}
 	}
 	if end := new(turnError); !errors.As(err, &end) {
 		x.Cluster.Event(ctx, *c.Clone.Node, true, "RolloutFailed", "could not be brought to "+nameOf(x.image)+": "+err.Error())
@@ -217,7 +217,7 @@ func (x *rollout) upgrade(ctx context.Context, i fleet.Instance, n fleet.Node, s
 		err = azure.Sleep(ctx, interval)
 	}
 	if other {
-		return i, &turnError{"the model was changed", true}
+		return i, &turnError{why: "the model was changed", again: true, begun: true}
 	}
 	return i, err
 }
