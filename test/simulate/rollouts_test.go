@@ -129,7 +129,7 @@ func TestSweepRollout(t *testing.T) {
 			}
 			var all []Story
 			for i, e := range casesOf(plain.requests, rolloutDeeds) {
-				if !*sweepAll && (i+int(s.Seed))%67 != 0 || !strings.Contains(e.At+" "+e.What, *only) {
+				if !*sweepAll && (i+int(s.Seed))%131 != 0 || !strings.Contains(e.At+" "+e.What, *only) {
 					continue
 				}
 				one := s
@@ -140,7 +140,9 @@ func TestSweepRollout(t *testing.T) {
 			playAll(t, all)
 		})
 	}
-	t.Logf("sweep over rollouts: %d plays in %.1f s", plays, time.Since(begun).Seconds())
+	if !t.Failed() {
+		t.Logf("sweep over rollouts: %d plays in %.1f s, 0 with violations", plays, time.Since(begun).Seconds())
+	}
 }
 
 // Nodes are begun while the window is open: two fit into ten minutes, the third waits for the next day.

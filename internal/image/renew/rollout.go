@@ -215,7 +215,9 @@ func (x *rollout) failure(todo []candidate) error {
 	})
 	out := x.needsPerson(errors.New("node "+x.result.Failed+" could not be brought to "+nameOf(x.image)+": "+x.result.Why), todo)
 	for i, l := range x.failed {
-		if slices.ContainsFunc(x.last.clones, func(c prove.Clone) bool { return c.Node != nil && c.Node.Name == l.Node && c.Node.Unschedulable }) {
+		if slices.ContainsFunc(x.last.clones, func(c prove.Clone) bool {
+			return c.Node != nil && c.Node.Name == l.Node && c.Node.Unschedulable
+		}) {
 			out.Left = append(out.Left, "node "+l.Node+" stays cordoned"+workflow.SkipIf(i > 0, " ("+l.Why+")")+": ortet nodes "+l.Node+
 				" shows how its machine boots; mend it, or delete its instance, then run ortet rollout "+x.req.Pool.Name()+" again")
 		}
