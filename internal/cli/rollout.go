@@ -189,13 +189,10 @@ func writeRollout(w io.Writer, r renew.Result) {
 	switch n := len(r.Renewed); {
 	case n > 0:
 		say(w, "%s of %s came to %s.", fleet.Count(n, "node"), r.Pool.Name(), r.Image.Name())
-	case r.Waiting == "" && r.Why == "":
+	case r.Waiting == "":
 		say(w, "Nothing to do: no node of %s is to be renewed.", r.Pool.Name())
 	}
 	list(w, "Renewed", r.Renewed)
-	if r.Why != "" {
-		say(w, "Stopped: %s.", r.Why)
-	}
 	if r.Waiting != "" {
 		say(w, "Waiting: %s.", r.Waiting)
 	}

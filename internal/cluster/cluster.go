@@ -26,7 +26,7 @@ type Nodes interface {
 	// what is there changes nothing.
 	Annotate(ctx context.Context, node string, annotations map[string]*string) error
 	// AnnotateUnchanged is Annotate of a Node that is unchanged since it was read: else it
-	// changes nothing and is fleet.KindConflict.
+	// changes nothing and is fleet.KindConflict. With node.Unschedulable set it cordons in the same write.
 	AnnotateUnchanged(ctx context.Context, node fleet.Node, annotations map[string]*string) error
 	// SetUnschedulable cordons or uncordons. It changes nothing where the node
 	// is so already.

@@ -16,6 +16,7 @@ import (
 // set or of its instances without a wait for other operations.
 var writers = map[string]string{
 	"internal/admission/capacity.go":      "sets a capacity after azure.Rest, and follows it from round to round",
+	"internal/image/renew/turn.go":        "notes that azure.Writer sends a change",
 	"internal/k3s/lifecycle/deploy.go":    "deployments, which wait until their scale sets are not updating",
 	"internal/k3s/lifecycle/down.go":      "resource groups",
 	"internal/k3s/lifecycle/plan.go":      "deployments/whatIf",

@@ -57,8 +57,8 @@ func (w *world) ending(p *process, alone bool) *ending {
 	if p.err != nil {
 		message = p.err.Error()
 	}
-	text, _ := json.Marshal([]any{p.capture, p.rollback, p.watch}) // of strings, numbers and times
-	notes := slices.Concat(p.capture.Notes, p.rollback.Notes, p.watch.Notes)
+	text, _ := json.Marshal([]any{p.capture, p.rollback, p.watch, p.renew}) // of strings, numbers and times
+	notes := slices.Concat(p.capture.Notes, p.rollback.Notes, p.watch.Notes, p.renew.Notes)
 	e.said, e.message = string(text)+message, strings.Join(append(notes, p.watch.Why, message), "\n")
 	if out := new(workflow.Outcome); errors.As(p.err, &out) && out.Exit == workflow.ExitNeedsPerson {
 		e.left = out.Left
@@ -186,7 +186,7 @@ var claims = []claim{
 		}},
 	{"capture and rollback, closed: ortet status says how it ended",
 		func(e *ending) bool {
-			return e.do != "watch" && e.alone && (e.done() && !e.p.capture.NothingToDo && !e.p.rollback.NothingToDo || e.code == workflow.ExitFailed)
+			return e.do != "watch" && e.do != "rollout" && e.alone && (e.done() && !e.p.capture.NothingToDo && !e.p.rollback.NothingToDo || e.code == workflow.ExitFailed)
 		},
 		func(e *ending) string {
 			j := e.w.journal()
@@ -198,7 +198,7 @@ var claims = []claim{
 	{"5 at a step: the same command resumes",
 		func(e *ending) bool {
 			out := new(workflow.Outcome)
-			return e.do != "watch" && e.alone && e.code == workflow.ExitInterrupted && errors.As(e.p.err, &out) && out.Step != "" && out.Step != "preflight"
+			return e.do != "watch" && e.do != "rollout" && e.alone && e.code == workflow.ExitInterrupted && errors.As(e.p.err, &out) && out.Step != "" && out.Step != "preflight"
 		},
 		func(e *ending) string {
 			if j := e.w.journal(); j == nil || j.Ended != nil {

@@ -29,6 +29,7 @@ type computer struct {
 	azsim.Computer
 	running bool
 	life    int // counts boots and ends
+	made    int // counts OS disks
 	ready   int // life in which its node became Ready
 	copies  map[int32]azsim.Volume
 	bad     string // what is wrong with its image
@@ -108,6 +109,7 @@ func (m *machines) Boot(ctx context.Context, c azsim.Computer) error {
 	version := d.version
 	if c.Provision {
 		there.bad, there.twin = "", ""
+		there.made++
 	}
 	if c.Provision && version != "" && d.of != "" && d.of != "others" { // a command built it
 		there.bad, there.twin = w.story.Pool.Bad, map[string]string{"twin": d.of}[w.story.Pool.Bad]

@@ -1,6 +1,6 @@
-// Package simulate plays captures and rollbacks in virtual time, with faults of
+// Package simulate plays captures, rollbacks and rollouts in virtual time, with faults of
 // Azure and Kubernetes, crashes and neighbours, and checks the promises of
-// docs/reference/capture.md from outside; docs/reference/simulation.md says what is played and checked.
+// docs/reference/capture.md and rollout.md from outside; docs/reference/simulation.md says what is played and checked.
 //
 // A Story (story_test.go) is a pool, what operators ask for, and what happens at
 // which request. A world (world_test.go) is azsim and kubesim with what joins them:

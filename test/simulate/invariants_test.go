@@ -20,6 +20,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/renew"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -83,6 +84,10 @@ func (w *world) expected() model {
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
 func (w *world) checkEnd(p *process) {
+	if p.ask.Do == "rollout" {
+		w.checkRollout(p)
+		return
+	}
 	code, text, interrupted := p.code(), fmt.Sprint(p.err), p.interrupted.Load()
 	w.mu.Lock()
 	earlier := w.open                        // a process that left its work open
@@ -236,7 +241,7 @@ func (w *world) leftovers(p *process) (all []lack) {
 	if holder, lease := w.holder(); !w.isDown("kube") && strings.HasPrefix(holder, p.name+"/") {
 		all = append(all, lack{7, lease, "is a Lease that is still locked", ""})
 	}
-	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil && ownLock(w.kuredHolder()) {
+	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil && ownLock(w.kuredHolder()) && path.Base(w.kuredHolder()) != renew.Step { // which expires by itself
 		all = append(all, lack{7, "kured", "is locked", ""})
 	}
 	return all

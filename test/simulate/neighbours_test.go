@@ -68,8 +68,13 @@ func (w *world) isTouched(names ...string) bool {
 
 // target returns the computer that an event is about, nil without one.
 func (w *world) target(e Event, p *process) *computer {
-	if e.Target == "donor" {
+	switch names := w.nodesOf(w.pool); {
+	case e.Target == "donor":
 		return w.computerOf(w.donorOf(p.ask))
+	case e.Target == "last" && len(names) > 0:
+		return w.computerOf(names[len(names)-1])
+	case e.Target == "before last" && len(names) > 1:
+		return w.computerOf(names[len(names)-2])
 	}
 	return w.workbench()
 }
@@ -237,6 +242,14 @@ func (w *world) neighbour(e Event, p *process) bool {
 		if c := w.target(e, p); c != nil {
 			w.changeNode(e.What, c)
 		}
+	case "capture begins":
+		if rival, err := w.start(Ask{Do: "capture"}); err == nil {
+			w.locked(func() { w.rivals = append(w.rivals, rival) })
+		}
+	case "instance upgraded", "does not come back", "kured waits", "owners protect the instance":
+		if c := w.target(e, p); c != nil {
+			w.rolled(e.What, c)
+		}
 	case crashes:
 		if e.For == 0 {
 			panic(crashes)
@@ -357,7 +370,7 @@ func (w *world) scaleIn(donor string) {
 				n.Annotations[fleet.AnnotationScaleDownDisabled] == "true" || len(w.evictable(name)) > 0 {
 				continue
 			}
-			emptied := name == donor && n.Spec.Unschedulable && !w.nodes[name].unschedulable
+			emptied := name == donor && n.Annotations[fleet.AnnotationRollout] == "" && n.Spec.Unschedulable && !w.nodes[name].unschedulable
 			if bench := w.workbench() == c; (bench || emptied) && !w.isTouched(name) {
 				w.broken(12, "an autoscaler deletes %s: a copy is attached: %t, a capture emptied it: %t", name, bench, emptied)
 			}

@@ -96,6 +96,10 @@ func (w *world) azures(providerID string) (id string) {
 // booted has a computer's kubelet report, after a while.
 func (w *world) booted(c *computer) {
 	life := w.lifeOf(c)
+	ill := false
+	if w.locked(func() { ill = w.ill[c.node()] }); ill {
+		return
+	}
 	if time.Since(w.begin) == 0 { // the world is being set up
 		w.report(c, life, true)
 		return
@@ -117,6 +121,12 @@ func (w *world) report(c *computer, life int, ready bool) {
 		return
 	}
 	name := c.node()
+	if !w.joins(c) { // its server refuses it, and it tries again
+		if ready {
+			w.after(10*time.Second, func() { w.report(c, life, true) })
+		}
+		return
+	}
 	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}
 	if ready {
 		w.locked(func() { c.ready = life })
@@ -126,7 +136,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 	n := w.hash("address", name)
 	address := fmt.Sprintf("10.%d.%d.%d", n>>16&0xff, n>>8&0xff, n&0xff)
 	status := corev1.NodeStatus{
-		NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3",
+		NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3" + w.distribution(),
 			BootID: fmt.Sprintf("%s-%d", name, life), MachineID: cmp.Or(c.twin, name), SystemUUID: c.VMID},
 		Conditions: []corev1.NodeCondition{condition}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
 	}
@@ -283,6 +293,7 @@ func (w *world) populate() {
 	for i := range p.Pods {
 		w.putPod(donor, "web", i, nil)
 	}
+	w.populateAll()
 	for i := range p.Budgeted {
 		w.putPod(donor, "db", i, nil)
 	}
@@ -365,6 +376,7 @@ func (w *world) podDeleted(d kubesim.Deletion) {
 	if d.User == ortetUser && !d.Eviction && !forced && d.Pod.Namespace == workload {
 		w.broken(12, "pod %s is deleted and not evicted, without --force", d.Pod.Name)
 	}
+	w.checkDrained(d)
 	if d.User == ortetUser && d.Pod.Namespace != namespace && w.captures(d.Pod.Spec.NodeName) {
 		w.broken(19, "pod %s of the donor is evicted", d.Pod.Name)
 	}

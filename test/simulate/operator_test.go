@@ -166,13 +166,13 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	slices.SortFunc(all, func(a, b *computer) int { return strings.Compare(a.node(), b.node()) })
 	for _, c := range all {
 		name := c.node()
-		if !w.isTouched(name) {
+		if w.heal(c); !w.isTouched(name) {
 			continue
 		}
 		if !w.isOn(c, 0) && w.isTouched("stopped "+name) {
 			_ = w.request(http.MethodPost, fleet.ResourceID(c.ResourceID)+"/start", computeAPI, nil)
 		}
-		if n := w.kube.Node(name); n != nil && n.Annotations[fleet.AnnotationCapture] == "" {
+		if n := w.kube.Node(name); n != nil && n.Annotations[fleet.AnnotationCapture] == "" && n.Annotations[fleet.AnnotationRollout] == "" {
 			w.uncordon(name)
 		}
 	}
@@ -249,6 +249,10 @@ func (w *world) awaitRivals() (came bool) {
 		}
 		if !ended && rival.ask.Do == "rollback" {
 			w.locked(func() { w.unfinished = &rival.beginning })
+		}
+		if ended && rival.ask.Do == "capture" && w.rollsOut() {
+			now := w.modelNow()
+			w.locked(func() { w.model = now })
 		}
 		if ended && rival.ask.Do == "rollback" { // a person's, beside another command
 			now := w.modelNow()

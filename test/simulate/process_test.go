@@ -24,6 +24,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/renew"
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/workflow"
@@ -58,6 +59,8 @@ type process struct {
 	capture  capture.Result
 	rollback rollback.Result
 	watch    watch.Result
+	renew    renew.Result
+	turns    turns // of a rollout
 	err      error
 }
 
@@ -178,6 +181,8 @@ func (w *world) start(ask Ask) (*process, error) {
 		defer close(p.done)
 		defer w.recovered(p.name)
 		switch ask.Do {
+		case "rollout":
+			p.rollsOut(config)
 		case "watch":
 			q := watch.Request{Pool: w.pool, BadNodes: cmp.Or(ask.Bad, watch.Cordon), RestoreLearned: ask.restores()}
 			if ask.To != "" {

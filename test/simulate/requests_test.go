@@ -15,11 +15,13 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/renew"
 )
 
 // checkRequest judges a request that is about to be served; what it returns judges its answer.
 func (w *world) checkRequest(p *process, req request, r *http.Request) func(*http.Response) {
 	w.observeRest()
+	w.observeOut(p, req)
 	about := w.byName(req.about())
 	w.checkLiar(p, req, about, r)
 	toPool := req.write() && (req.side() == "azure" || strings.HasPrefix(about, "nodes/") || strings.HasPrefix(about, workload+"/") || strings.HasPrefix(about, "kube-system/"))
@@ -27,7 +29,8 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		return func(*http.Response) {}
 	}
 	watches := p.ask.Do == "watch" && (strings.Contains(about, "/versions/") || strings.HasPrefix(about, "nodes/") || about == workload+"/events") // it holds no lock
-	if holder, _ := w.holder(); holder != "" && !strings.HasPrefix(holder, p.name+"/") && !watches {
+	releases := p.ask.Do == "rollout" && strings.HasPrefix(about, "kube-system/daemonsets/")                                                       // its own lock of kured
+	if holder, _ := w.holder(); holder != "" && !strings.HasPrefix(holder, p.name+"/") && !watches && !releases {
 		w.broken(11, "%s sends %s while %s locks the pool", p.name, req.name, holder)
 	}
 	if req.side() == "azure" {
@@ -41,9 +44,10 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 	w.checkOnline(p, req)
 	node, _ := strings.CutPrefix(about, "nodes/")
 	before, lock := w.kube.Node(node), w.kuredHolder()
-	noted := w.noteWrite(p, req, about)
+	noted, turned := w.noteWrite(p, req, about), w.checkTurn(p, req, about, r)
 	return func(answer *http.Response) {
 		noted()
+		turned()
 		if answer == nil || answer.StatusCode >= 300 {
 			return
 		}
@@ -205,9 +209,10 @@ func (w *world) checkAttached(node string) {
 	}
 }
 
-// ownLock reports whether a capture of this pool is the holder of kured's lock.
+// ownLock reports whether a capture or rollout of this pool is the holder of kured's lock.
 func ownLock(holder string) bool {
-	return strings.HasPrefix(holder, "ortet/") && strings.EqualFold(path.Base(holder), poolName)
+	of := path.Base(holder)
+	return strings.HasPrefix(holder, "ortet/") && (strings.EqualFold(of, poolName) || of == renew.Step)
 }
 
 // kuredHolder is who has kured's lock, "" for none.

@@ -74,14 +74,15 @@ type Pool struct {
 
 // An Ask is one command of an operator, or what others do between two commands.
 type Ask struct {
-	Do             string        // capture, rollback, watch, scale out, set image, forge, wait
+	Do             string        // capture, rollback, watch, rollout, scale out, set image, forge, wait
 	Bad            string        // what a watch does with bad nodes
 	Need           int           // nodes that prove a version, of a watch; 0 is watchNodes
 	Watch          string        // of a capture, which then watches: what becomes of bad nodes
 	Node           int           // the donor's instance
 	To             string        // of a rollback or a watch; image of set image; version of forge
 	N              int64         // of scale out
-	For            time.Duration // of wait, and of a watch
+	For            time.Duration // of wait, of a watch, and of a rollout's window
+	Budget, Window string        // of a rollout; "" is 1, and always open
 	Grow, Canary   int64
 	Test           string // of a canary's clones: one of testPods
 	History        int

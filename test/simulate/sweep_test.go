@@ -47,7 +47,9 @@ func sweptOnBoth() []Story { return append(slices.Concat(swept, sweptNewer), onF
 
 // cases returns what may happen at each request of a story that was played: a crash before and
 // after each write, and each fault and each deed that fits.
-func cases(requests []request) (all []Event) {
+func cases(requests []request) (all []Event) { return casesOf(requests, deeds) }
+
+func casesOf(requests []request, deeds []Event) (all []Event) {
 	last := map[string]request{} // reads by what they are about
 	for _, r := range requests {
 		if !r.write() {

@@ -120,7 +120,8 @@ type world struct {
 	membersRest   bool               // no instance of the pool is being made or deleted
 	processes     []*process
 	rivals        []*process
-	open          bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
+	rollouts
+	open bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
 }
 
 func low[T ~string](id T) string { return strings.ToLower(string(id)) }

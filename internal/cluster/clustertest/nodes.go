@@ -67,9 +67,17 @@ func nodeAnnotatedByTwo(w *world) {
 		err = w.under.AnnotateUnchanged(w.ctx, read, map[string]*string{"who": ptr("first")})
 	}
 	w.must(err, "annotate")
+	read.Unschedulable = true
 	w.wantKind(w.under.AnnotateUnchanged(w.ctx, read, map[string]*string{"who": ptr("second")}), fleet.KindConflict, "annotate what another wrote")
-	if got := w.readNode(name).Annotations["who"]; got != "first" {
-		w.Errorf("annotated by %s", got)
+	if got := w.readNode(name); got.Annotations["who"] != "first" || got.Spec.Unschedulable {
+		w.Errorf("annotated by %s, cordoned: %t", got.Annotations["who"], got.Spec.Unschedulable)
+	}
+	read, err = w.under.Node(w.ctx, name)
+	w.must(err, "read")
+	read.Unschedulable = true
+	w.must(w.under.AnnotateUnchanged(w.ctx, read, map[string]*string{"who": ptr("second")}), "annotate and cordon")
+	if got := w.readNode(name); got.Annotations["who"] != "second" || !got.Spec.Unschedulable {
+		w.Errorf("annotated by %s, cordoned: %t", got.Annotations["who"], got.Spec.Unschedulable)
 	}
 }
 

@@ -76,7 +76,11 @@ func (c *Cluster) Annotate(ctx context.Context, node string, annotations map[str
 // AnnotateUnchanged is Annotate with the resourceVersion that was read.
 func (c *Cluster) AnnotateUnchanged(ctx context.Context, node fleet.Node, annotations map[string]*string) error {
 	metadata := map[string]any{"annotations": annotations, "resourceVersion": node.Revision}
-	return c.patchNode(ctx, "annotate node", node.Name, map[string]any{"metadata": metadata})
+	patch := map[string]any{"metadata": metadata}
+	if node.Unschedulable {
+		patch["spec"] = map[string]any{"unschedulable": true}
+	}
+	return c.patchNode(ctx, "annotate node", node.Name, patch)
 }
 
 // SetUnschedulable cordons or uncordons by one merge patch.

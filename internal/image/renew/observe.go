@@ -17,12 +17,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// Check returns why a budget cannot be read: KindInvalid.
-func Check(maxUnavailable string) error {
-	_, err := budget(maxUnavailable, 1)
-	return err
-}
-
 // budget returns how many of a pool's instances may be out of service.
 func budget(text string, instances int) (int, error) {
 	b, err := schedule.ParseBudget(text)
@@ -206,6 +200,8 @@ func barred(c prove.Clone, begun, known bool, self string) string {
 	case n == nil:
 		return "has no Node that could be drained; ortet nodes " + c.Instance.Name + " says why, or delete the instance: " +
 			"az vmss delete-instances"
+	case begun:
+		return ""
 	case c.Instance.Protection.Protects():
 		return "is protected from scale-in; az vmss update --instance-id " + c.Instance.InstanceID +
 			" --protect-from-scale-in false --protect-from-scale-set-actions false allows it"
@@ -220,8 +216,6 @@ func barred(c prove.Clone, begun, known bool, self string) string {
 			fleet.ResourceID(n.Annotations[fleet.AnnotationWorkbench]).Name() + "; wait until that ends"
 	case slices.ContainsFunc(n.Taints, deletes):
 		return "an autoscaler is about to delete it"
-	case begun:
-		return ""
 	case !known:
 		return "Azure does not say from which version it was made"
 	case n.Unschedulable && n.Annotations[fleet.AnnotationCordoned] == "":

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/schedule"
 )
 
 // Step is what a rollout is called in events and outcomes.
@@ -33,11 +34,11 @@ const (
 type Request struct {
 	Pool fleet.ResourceID
 	// MaxUnavailable is how many of the pool's Nodes may be out of service at a time, whoever took them
-	// out: "1", or "10%" of its instances, rounded down and at least 1. Check refuses others.
+	// out: "1", or "10%" of its instances, rounded down and at least 1; others are fleet.KindInvalid.
 	MaxUnavailable string
-	Soak           time.Duration // how long the gates of the first node have to hold
-	Window         Window        // in which nodes are begun; the zero Window is always open
-	DrainTimeout   time.Duration // of each node
+	Soak           time.Duration   // how long the gates of the first node have to hold
+	Window         schedule.Window // in which nodes are begun; the zero Window is always open
+	DrainTimeout   time.Duration   // of each node
 }
 
 // Why a node is renewed, in the order in which nodes are.

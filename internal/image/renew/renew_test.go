@@ -84,7 +84,7 @@ func TestNodeThatDoesNotComeBack(t *testing.T) {
 		q.MaxUnavailable = "1"
 		w.bad["pool1000001"] = true
 		r, err := w.rollout(w.Context(), q)
-		wants(t, err, workflow.ExitNeedsPerson, "node pool1000001 did not come back with 2026.11.02", "ready: ", "node pool1000001 stays cordoned", "1 node renewed, 2 not begun")
+		wants(t, err, workflow.ExitNeedsPerson, "node pool1000001 could not be brought to 2026.11.02", "ready: ", "node pool1000001 stays cordoned", "1 node renewed, 2 not begun")
 		if r.Failed != "pool1000001" || !slices.Equal(r.Renewed, []string{"pool1000000"}) || !w.kube.Node("pool1000001").Spec.Unschedulable {
 			t.Errorf("%+v\n%s", r, strings.Join(w.lines, "\n"))
 		}
@@ -198,7 +198,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "0", "-1", "0%", "101%", "many"} {
-		if err := renew.Check(text); !fleet.Is(err, fleet.KindInvalid) {
+		if _, err := (&renew.Service{}).Rollout(t.Context(), renew.Request{MaxUnavailable: text}); !fleet.Is(err, fleet.KindInvalid) {
 			t.Errorf("--max-unavailable %q: %v", text, err)
 		}
 	}

@@ -35,22 +35,23 @@ type rollout struct {
 	image fleet.ImageReference // that is rolled out; zero until the first round
 	model fleet.ImageReference // the model's, which may be "latest"
 	base  prove.Baseline
-	last  state
 	kured bool // its lock may be held
 
 	upgrading chan struct{} // full while an upgrade runs: Azure refuses, or cancels, a second one of a scale set
 
-	mu     sync.Mutex
 	result Result
-	failed []string // nodes, in the order in which they failed
-	said   string
+	failed []LeftOut // nodes, in the order in which they failed
+
+	mu   sync.Mutex // guards what turns share with rounds
+	last state
+	said string
 }
 
 // Rollout renews the nodes, and returns once none is left, one has failed, the window has closed or the
 // model was changed. Errors are *workflow.Refused, *workflow.Outcome (ExitNeedsPerson with the node that
 // failed, ExitInterrupted), or of a cluster that does not answer. A closed window is no error: Waiting.
 func (s *Service) Rollout(ctx context.Context, q Request) (Result, error) {
-	if err := Check(q.MaxUnavailable); err != nil {
+	if _, err := budget(q.MaxUnavailable, 1); err != nil {
 		return Result{Pool: q.Pool, Renewed: []string{}}, err
 	}
 	q.DrainTimeout = cmp.Or(q.DrainTimeout, DefaultDrainTimeout)
@@ -94,53 +95,67 @@ func (x *rollout) run(ctx context.Context) error {
 	}()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(context.Canceled)
-	for waits := (time.Time{}); ; {
-		todo, waiting, stop, err := []candidate(nil), "", error(nil), error(nil)
+	for waits, waiting := x.Now(), ""; ; {
+		todo, begin, stop, err := []candidate(nil), []candidate(nil), error(nil), error(nil)
 		if err = x.passing(ctx, func() error {
-			todo, stop, err = x.round(ctx)
+			if todo, stop, err = x.round(ctx); err != nil || stop != nil {
+				return err
+			}
+			todo = slices.DeleteFunc(todo, func(c candidate) bool { _, is := inFlight[c.Clone.Instance.Name]; return is })
+			var later string
+			begin, later, err = x.choose(ctx, todo, inFlight)
+			waiting = cmp.Or(later, waiting)
 			return err
 		}); err != nil {
 			return err
 		}
-		todo = slices.DeleteFunc(todo, func(c candidate) bool { _, is := inFlight[c.Clone.Instance.Name]; return is })
-		if stop == nil {
-			var begin []candidate
-			begin, waiting, err = x.choose(ctx, todo, inFlight)
-			if err != nil {
-				return err
+		if len(inFlight) == 0 && x.Now().Sub(waits) > passes {
+			begin = nil
+		}
+		for _, c := range begin {
+			soak := time.Duration(0)
+			if len(x.result.Renewed) == 0 {
+				soak = x.req.Soak
 			}
-			for _, c := range begin {
-				soak := time.Duration(0)
-				if len(x.result.Renewed) == 0 {
-					soak = x.req.Soak
-				}
-				inFlight[c.Clone.Instance.Name] = c
-				go func() { over <- ended{c, x.turn(ctx, c, soak)} }()
-			}
+			inFlight[c.Clone.Instance.Name] = c
+			go func() { over <- ended{c, x.turn(ctx, c, soak)} }()
 		}
 		pause := roundsFor
 		if len(inFlight) == 0 {
 			x.releaseReboots(ctx)
-			closed := x.result.Waiting != ""
-			if waits = cmp.Or(waits, x.Now()); stop != nil || len(todo) == 0 || closed {
+			switch {
+			case stop != nil:
 				return stop
-			} else if x.Now().Sub(waits) > passes {
+			case len(todo) == 0, x.result.Waiting != "" && todo[0].Why != Unfinished:
+				return x.stranded()
+			case x.Now().Sub(waits) > passes:
 				return x.needsPerson(errors.New("no node could be begun for "+passes.String()+": "+waiting), todo)
 			}
 			x.say("waits: " + waiting)
 			pause = time.Minute
-		} else {
-			waits = time.Time{}
 		}
 		select {
 		case e := <-over:
 			delete(inFlight, e.Clone.Instance.Name)
-			x.took(e)
+			if waiting = x.took(e); waiting == "" {
+				waits = x.Now()
+			}
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// stranded is the end of a rollout that leaves out a node which an earlier one keeps cordoned.
+func (x *rollout) stranded() error {
+	for _, c := range x.last.clones {
+		i := slices.IndexFunc(x.result.Left, func(l LeftOut) bool { return c.Node != nil && l.Node == c.Node.Name })
+		if i >= 0 && c.Node.Annotations[fleet.AnnotationRollout] != "" {
+			return x.needsPerson(errors.New("node "+c.Node.Name+", which stays cordoned, "+x.result.Left[i].Why), nil)
+		}
+	}
+	return nil
 }
 
 // round reads the pool, and returns what is to be done, and why nothing more is begun.
@@ -170,8 +185,6 @@ func (x *rollout) round(ctx context.Context) (todo []candidate, stop, err error)
 		}
 	}
 	todo, left := s.candidates(x.SelfNode)
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, l := range left {
 		if !slices.Contains(x.result.Left, l) {
 			x.result.Left = append(slices.DeleteFunc(x.result.Left, func(o LeftOut) bool { return o.Node == l.Node }), l)
@@ -196,12 +209,18 @@ func (x *rollout) round(ctx context.Context) (todo []candidate, stop, err error)
 
 // failure is the end of a rollout by the first node that failed.
 func (x *rollout) failure(todo []candidate) error {
-	x.result.Failed = x.failed[0]
-	todo = slices.DeleteFunc(slices.Clone(todo), func(c candidate) bool { return slices.Contains(x.failed, c.id()) })
-	out := x.needsPerson(errors.New("node "+x.result.Failed+" did not come back with "+nameOf(x.image)+": "+x.result.Why), todo)
-	for _, n := range x.failed {
-		out.Left = append(out.Left, "node "+n+" stays cordoned: ortet nodes "+n+" shows how its machine boots; "+
-			"mend it, or delete its instance, then run ortet rollout "+x.req.Pool.Name()+" again")
+	x.result.Failed, x.result.Why = x.failed[0].Node, x.failed[0].Why
+	todo = slices.DeleteFunc(slices.Clone(todo), func(c candidate) bool {
+		return slices.ContainsFunc(x.failed, func(l LeftOut) bool { return l.Node == c.id() })
+	})
+	out := x.needsPerson(errors.New("node "+x.result.Failed+" could not be brought to "+nameOf(x.image)+": "+x.result.Why), todo)
+	for i, l := range x.failed {
+		if slices.ContainsFunc(x.last.clones, func(c prove.Clone) bool {
+			return c.Node != nil && c.Node.Name == l.Node && c.Node.Unschedulable
+		}) {
+			out.Left = append(out.Left, "node "+l.Node+" stays cordoned"+workflow.SkipIf(i > 0, " ("+l.Why+")")+": ortet nodes "+l.Node+
+				" shows how its machine boots; mend it, or delete its instance, then run ortet rollout "+x.req.Pool.Name()+" again")
+		}
 	}
 	return out
 }
@@ -300,40 +319,39 @@ func (x *rollout) releaseReboots(ctx context.Context) {
 	x.kured = false
 }
 
-// took notes how a node's turn ended.
-func (x *rollout) took(e ended) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// took notes how a node's turn ended. waits says why its node could not be begun, as the next round may.
+func (x *rollout) took(e ended) (waits string) {
 	node, why := e.id(), "renewed"
 	var end *turnError
 	switch as := errors.As(e.err, &end); {
 	case e.err == nil:
 		x.result.Renewed = append(x.result.Renewed, node)
-	case errors.Is(e.err, context.Canceled), as && end.how == changed:
-		return // the next command, or round, goes on from what there is
-	case as && end.how == gone:
-		why = "its instance was deleted meanwhile"
-	case as && end.how == left:
+	case as && end.again && !end.begun:
+		x.say("waits: " + end.why)
+		return end.why
+	case errors.Is(e.err, context.Canceled), as && end.again:
+		return "" // the next command, or round, goes on from what there is
+	case as:
 		x.result.Left = append(x.result.Left, LeftOut{node, end.why})
 		why = "left as it is: " + end.why
 	default:
 		why = e.err.Error()
-		if x.failed = append(x.failed, node); len(x.failed) == 1 {
-			x.result.Why = why
-		}
+		x.failed = append(x.failed, LeftOut{node, why})
 	}
 	x.event(workflow.Event{Kind: workflow.EventNote, Message: node + ": " + why})
-	if e.err != nil {
-		x.Note("%s: %s", node, why)
-	}
+	return ""
+}
+
+// isPassing reports an error that a later try may not meet.
+func isPassing(err error) bool {
+	return fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale)
 }
 
 // passing calls f again while its error is one that passes, for an hour at most.
 func (x *rollout) passing(ctx context.Context, f func() error) error {
 	for begun := x.Now(); ; {
 		err := f()
-		again := fleet.Is(err, fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindStale)
-		if !again || ctx.Err() != nil || x.Now().Sub(begun) > passes {
+		if !isPassing(err) || ctx.Err() != nil || x.Now().Sub(begun) > passes {
 			return cmp.Or(context.Cause(ctx), err)
 		}
 		x.say("waits: " + err.Error())

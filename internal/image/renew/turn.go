@@ -16,37 +16,44 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// How a turn ended that neither renewed its node nor failed.
-const (
-	gone    = "gone"    // the instance was deleted
-	left    = "left"    // the node is in service as it was
-	changed = "changed" // the model was
-)
+// A turnError is the end of a turn that neither renewed its node nor failed. If again is set the next
+// round decides, from what there is then; else the node is in service as it was, and left out.
+type turnError struct {
+	why          string
+	again, begun bool
+}
+
+func (e *turnError) Error() string { return e.why }
 
 // settles is how long Azure may show what was before an upgrade.
 const settles = 2 * time.Minute
 
-type turnError struct{ how, why string }
-
-func (e *turnError) Error() string { return e.why }
-
-// turn renews one node: each try goes on from what Azure and the Node show.
+// turn renews one node: each try goes on from what Azure and the Node show. What passes is waited for
+// once the node is begun; before that a round has to look again whether it may be.
 func (x *rollout) turn(ctx context.Context, c candidate, soak time.Duration) error {
-	err := x.passing(ctx, func() error { return x.try(ctx, c, soak) })
+	err := x.passing(ctx, func() error {
+		err := x.try(ctx, &c, soak)
+		if c.Why != Unfinished && isPassing(err) {
+			return &turnError{why: err.Error(), again: true}
+		}
+		return err
+	})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if i, unread := x.Cloud.Instance(ctx, c.Clone.Instance.ID); fleet.Is(unread, fleet.KindNotFound) || unread == nil && deleting(i) {
-		return &turnError{gone, "its instance was deleted"}
+	// Only the list of instances says whether one was deleted: a GET may answer 404 soon after a write.
+	if i, unread := x.Cloud.Instance(ctx, c.Clone.Instance.ID); fleet.Is(err, fleet.KindNotFound) || unread == nil && deleting(i) {
+		err = &turnError{why: err.Error(), again: true, begun: true}
 	}
-	if !errors.As(err, new(*turnError)) {
-		x.Cluster.Event(ctx, *c.Clone.Node, true, "RolloutFailed",
-			"stays cordoned: it did not come back with "+nameOf(x.image)+": "+err.Error())
+	if end := new(turnError); !errors.As(err, &end) {
+		x.Cluster.Event(ctx, *c.Clone.Node, true, "RolloutFailed", "could not be brought to "+nameOf(x.image)+": "+err.Error())
+	} else if end.again {
+		_ = azure.Sleep(ctx, interval)
 	}
 	return err
 }
 
-func (x *rollout) try(ctx context.Context, c candidate, soak time.Duration) error {
+func (x *rollout) try(ctx context.Context, c *candidate, soak time.Duration) error {
 	i, n, err := x.machine(ctx, c)
 	if err != nil {
 		return err
@@ -57,10 +64,18 @@ func (x *rollout) try(ctx context.Context, c candidate, soak time.Duration) erro
 	}
 	if same, _ := (state{image: x.image}).has(i.Image); !same {
 		before = n.BootID
-		if err := x.empty(ctx, c, n); err != nil {
-			return err
+		sent := false
+		if err = x.empty(ctx, c, n); err == nil {
+			i, err = x.upgrade(ctx, i, n, &sent)
 		}
-		if i, err = x.upgrade(ctx, i, n); err != nil {
+		// Once the lock has lapsed the node may be another process's.
+		interrupted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), workflow.ErrLapsed)
+		if err != nil && !sent && c.Why == Unfinished && (interrupted || errors.As(err, new(*turnError))) {
+			tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidies)
+			defer cancel()
+			err = cmp.Or(x.putBack(tidy, n.Name, false), err)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -77,56 +92,50 @@ func (x *rollout) try(ctx context.Context, c candidate, soak time.Duration) erro
 }
 
 // machine reads a node and its instance again: that the Node is this instance only Azure can say.
-func (x *rollout) machine(ctx context.Context, c candidate) (i fleet.Instance, n fleet.Node, err error) {
+func (x *rollout) machine(ctx context.Context, c *candidate) (i fleet.Instance, n fleet.Node, err error) {
 	if i, err = x.Cloud.Instance(ctx, c.Clone.Instance.ID); err != nil {
 		return i, n, err
 	}
-	n, err = x.Cluster.Node(ctx, c.Clone.Node.Name)
-	if fleet.Is(err, fleet.KindNotFound) {
-		return i, n, &turnError{left, "its Node was deleted"}
+	if n, err = x.Cluster.Node(ctx, c.Clone.Node.Name); err != nil {
+		return i, n, err
 	}
-	if err == nil && n.Claim().Is(i.Computer()) != nil {
-		err = &turnError{left, n.Claim().Is(i.Computer()).Error()}
+	if err := n.Claim().Is(i.Computer()); err != nil {
+		return i, n, &turnError{why: err.Error()}
 	}
-	return i, n, err
+	return i, n, nil
 }
 
-// empty marks, cordons and drains a node. One that cannot be emptied is in service again.
-func (x *rollout) empty(ctx context.Context, c candidate, n fleet.Node) (err error) {
+// empty marks, cordons and drains a node.
+func (x *rollout) empty(ctx context.Context, c *candidate, n fleet.Node) error {
 	mark := nameOf(x.image) + " " + n.BootID
 	was, begun := n.Annotations[fleet.AnnotationRollout]
 	if !begun {
 		why, _, err := x.blockers(ctx, n.Name)
 		why = cmp.Or(barred(prove.Clone{Instance: c.Clone.Instance, Node: &n}, false, true, x.SelfNode), why)
 		if why != "" || err != nil {
-			return cmp.Or(err, error(&turnError{left, why}))
+			return cmp.Or(err, error(&turnError{why: why}))
 		}
 	}
-	if was != mark {
-		// A person may have cordoned it since.
-		err = x.Cluster.AnnotateUnchanged(ctx, n, map[string]*string{fleet.AnnotationRollout: &mark})
-		if fleet.Is(err, fleet.KindConflict) {
-			err = &fleet.Error{Op: "mark node", Resource: "node " + n.Name, Kind: fleet.KindStale, Err: err}
+	if was != mark || !n.Unschedulable {
+		// In one write: a cordon of a person before it stays theirs.
+		n.Unschedulable = true
+		if err := stale(x.Cluster.AnnotateUnchanged(ctx, n, map[string]*string{fleet.AnnotationRollout: &mark})); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		err = x.Cluster.SetUnschedulable(ctx, n.Name, true)
-	}
-	if err != nil {
-		return err
-	}
+	c.Why = Unfinished
 	options := cluster.DrainOptions{GracePeriod: -1, Deadline: x.req.DrainTimeout}
-	err = cluster.DrainReady(ctx, x.Cluster, n, options, func(text string) { x.say(n.Name + ": " + text) })
-	// Once the lock has lapsed the node may be another process's.
-	interrupted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), workflow.ErrLapsed)
-	blocked := fleet.Is(err, fleet.KindBlocked)
-	if err != nil && (interrupted || blocked) {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidies)
-		defer cancel()
-		err = errors.Join(err, x.putBack(tidy, n.Name, false))
+	err := cluster.DrainReady(ctx, x.Cluster, n, options, func(text string) { x.say(n.Name + ": " + text) })
+	if fleet.Is(err, fleet.KindBlocked) {
+		return &turnError{why: err.Error()}
 	}
-	if blocked && !interrupted {
-		return &turnError{left, err.Error()}
+	return err
+}
+
+// stale has a write of a Node that met another one be repeated.
+func stale(err error) error {
+	if fleet.Is(err, fleet.KindConflict) {
+		return &fleet.Error{Op: "write Node", Kind: fleet.KindStale, Err: err}
 	}
 	return err
 }
@@ -140,7 +149,7 @@ func (x *rollout) putBack(ctx context.Context, node string, passed bool) error {
 		} else if err == nil {
 			err = cluster.Uncordon(ctx, x.Cluster, node, fleet.AnnotationRollout, fleet.AnnotationCordoned)
 		}
-		return fleet.IgnoreNotFound(err)
+		return stale(fleet.IgnoreNotFound(err))
 	})
 }
 
@@ -148,8 +157,19 @@ func (x *rollout) writer() azure.Writer {
 	return azure.Writer{Cloud: x.Cloud, Now: x.Now, Within: passes, Report: x.Note}
 }
 
+// A sender notes that a change was sent.
+type sender struct {
+	azure.Cloud
+	sent *bool
+}
+
+func (s sender) Begin(ctx context.Context, c fleet.Change) (fleet.Token, error) {
+	*s.sent = true
+	return s.Cloud.Begin(ctx, c)
+}
+
 // upgrade gives an instance the model, and returns it with the model's image.
-func (x *rollout) upgrade(ctx context.Context, i fleet.Instance, n fleet.Node) (fleet.Instance, error) {
+func (x *rollout) upgrade(ctx context.Context, i fleet.Instance, n fleet.Node, sent *bool) (fleet.Instance, error) {
 	select {
 	case x.upgrading <- struct{}{}:
 		defer func() { <-x.upgrading }()
@@ -160,19 +180,19 @@ func (x *rollout) upgrade(ctx context.Context, i fleet.Instance, n fleet.Node) (
 		return i, err
 	}
 	x.say(n.Name + ": give its machine the model")
-	other := false
-	_, err := x.writer().ScaleSet(ctx, x.result.Pool, func(p fleet.Pool) fleet.Change {
+	w, other := x.writer(), false
+	w.Cloud = sender{x.Cloud, sent}
+	_, err := w.ScaleSet(ctx, x.result.Pool, func(p fleet.Pool) fleet.Change {
 		if other = !p.Model.Image.Same(x.model); other {
 			return nil
 		}
 		return fleet.UpgradeInstances{Pool: p.ID, Instances: []string{i.InstanceID}}
 	}, nil)
-	target := state{image: x.image}
 	for deadline := x.Now().Add(settles); err == nil && !other; {
 		if i, err = x.Cloud.Instance(ctx, i.ID); err != nil {
 			break
 		}
-		if same, _ := target.has(i.Image); same {
+		if same, _ := (state{image: x.image}).has(i.Image); same {
 			return i, x.forget(ctx, n) // a server may have had the old one again meanwhile
 		}
 		if x.Now().After(deadline) {
@@ -185,10 +205,7 @@ func (x *rollout) upgrade(ctx context.Context, i fleet.Instance, n fleet.Node) (
 		err = azure.Sleep(ctx, interval)
 	}
 	if other {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidies)
-		defer cancel()
-		_ = x.putBack(tidy, n.Name, false)
-		return i, &turnError{changed, "the model was changed"}
+		return i, &turnError{why: "the model was changed", again: true, begun: true}
 	}
 	return i, err
 }
