@@ -21,8 +21,9 @@ const (
 
 // How long until the pool is read again.
 const (
-	// Idle is the time between two reads of a pool with nothing to do.
-	Idle = 5 * time.Minute
+	// Idle is the time between two reads of a pool with nothing to do: each asks Azure five times, and
+	// once more for each further page of its instances.
+	Idle = 10 * time.Minute
 	// Running is the time between two reads of the journal while a run is open, or waits for its turn.
 	Running = 15 * time.Second
 	// Unread is the time until a pool that could not be read is read again.

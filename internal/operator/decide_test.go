@@ -74,7 +74,7 @@ func TestDecide(t *testing.T) {
 		"a rollout that stopped":                     {want: want(func(w *operator.Want) { w.Capture = nil }), seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Rollout, 14*time.Minute, 4) }), looks: time.Minute},
 		"a rollout that stopped a while ago":         {want: want(func(w *operator.Want) { w.Capture = nil }), seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Rollout, 15*time.Minute, 4) }), do: operator.Rollout},
 		"all is as wanted":                           {want: wants, seen: operator.Seen{Tried: night}, looks: operator.Idle},
-		"a schedule that is always open, just tried": {want: operator.Want{Capture: always{}}, seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Capture, 10*time.Minute, 3) }), looks: operator.Idle},
+		"a schedule that is always open, just tried": {want: operator.Want{Capture: always{}}, seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Capture, 10*time.Minute, 3) }), looks: 5 * time.Minute},
 	} {
 		now := night.Add(c.now)
 		do, next := operator.Decide(c.want, c.seen, now)

@@ -14,7 +14,6 @@ import (
 	"github.com/ortet/ortet/api/v1alpha1"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -29,10 +28,9 @@ type Objects interface {
 	Event(ctx context.Context, p *v1alpha1.ScaleSetPool, warning bool, reason, message string)
 }
 
-// Config is what a Reconciler works with. Capture, Places, Objects and Groups are required.
+// Config is what a Reconciler works with. Capture, Objects and Groups are required.
 type Config struct {
 	Capture    capture.Config // Holder is unique for the process; Report, Next and Others are set for each run
-	Places     func() auto.Places
 	Objects    Objects
 	Groups     []fleet.ResourceID // whose scale sets may be changed
 	Reads      cluster.Cluster    // with Nodes of a cache, for what is read again before it is acted on; nil: Capture's

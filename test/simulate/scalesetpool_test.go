@@ -22,9 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/ortet/ortet/api/v1alpha1"
-	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/operator"
 )
 
@@ -128,8 +126,7 @@ func (w *operating) lead(ctx context.Context) {
 	if err = cmp.Or(err, metricsErr); err != nil {
 		w.t.Fatal(err)
 	}
-	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, Metrics: figures, MaxRuns: w.maxRuns, Groups: []fleet.ResourceID{w.pool.Group()},
-		Places: func() auto.Places { return &azure.Places{Reader: config.Cloud} }})
+	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, Metrics: figures, MaxRuns: w.maxRuns, Groups: []fleet.ResourceID{w.pool.Group()}})
 	due := map[string]time.Time{}
 	for ctx.Err() == nil {
 		all, _ := w.objects.List(ctx)
