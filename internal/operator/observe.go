@@ -116,7 +116,7 @@ func (o observation) seen(of open) (s Seen) {
 	s.Unproven = of.takesBack() && slices.ContainsFunc(o.pool.Versions, unfinished)
 	if o.current != nil {
 		s.Unproven = s.Unproven || o.current.Tags[fleet.TagProven] == ""
-		s.Outdated = len(o.pool.Instances) - o.current.Instances
+		s.Outdated, s.Begun = len(o.pool.Instances)-o.current.Instances, len(o.pool.Renewing) > 0
 	}
 	return s
 }
