@@ -278,7 +278,7 @@ func (m *month) live(day, hour int) {
 			go m.scale(p, monthNodes+1-hour/19)
 		case hour == 12 && day%4 == 1: // amid a rollout
 			go m.reboot(m.nodesOf(p.set)[0])
-		case hour == 10 && day%5 == 2:
+		case hour == 8 && day%5 == 2: // before a rollout
 			if all := slices.DeleteFunc(m.nodesOf(p.set), func(name string) bool { return out(m.kube.Node(name)) }); len(all) > 2 {
 				p.on = all[len(all)-1]
 				m.serve(p.on, false, "a person")
