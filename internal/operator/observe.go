@@ -64,8 +64,8 @@ func (s read) Of(_ context.Context, n fleet.Node) (p fleet.Place, err error) {
 	if p.Instance, err = fleet.ParseMachine(n.ProviderID); err != nil {
 		return p, err
 	}
-	pool := s.status[0].Pool.ID
-	if p.Pool = p.Instance.UniformPool(); p.Pool == "" && s.instances[strings.ToLower(p.Instance.Name())] && p.Instance.Group().Equal(pool.Group()) {
+	pool, is := s.status[0].Pool.ID, s.instances[strings.ToLower(p.Instance.Name())]
+	if p.Pool = p.Instance.UniformPool(); p.Pool == "" && is && p.Instance.Group().Equal(pool.Group()) {
 		p.Pool = pool
 	}
 	return p, nil

@@ -31,7 +31,7 @@ type PoolStatus struct {
 	Canary        *CanaryStatus    `json:"canary,omitempty"`        // nil if Azure has none of the pool
 	Fresh         []FreshStatus    `json:"fresh,omitempty"`         // donors that captures raised, and that are there
 	Cordoned      []string         `json:"cordoned,omitempty"`      // nodes that a watch cordoned as it took their version back
-	Renewing      []string         `json:"renewing,omitempty"`      // nodes that a rollout has begun, which are out of service until one ends with them
+	Renewing      []string         `json:"renewing,omitempty"`      // nodes that a rollout has begun and not ended, out of service
 	Standby       string           `json:"standby,omitempty"`       // standby pools of a Flexible set, and how to renew their machines
 	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
 	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
