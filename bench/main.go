@@ -100,6 +100,7 @@ func benchmarks() map[string]benchmark {
 		"controller-cost":    controllerCost,
 		"scan":               goBenchmark("BenchmarkScan", 1),
 		"simulated-captures": inTests("-run=^TestPace$", "-cpu=1", "./test/simulate", "-pace=200"),
+		"operator-idle":      goBenchmark("BenchmarkOperatorIdle", 1),
 		"out-of-service":     outOfService,
 	}
 }

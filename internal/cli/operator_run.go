@@ -41,7 +41,7 @@ func (o *options) runOperator(ctx context.Context, f operatorFlags) error {
 	if err != nil {
 		return err
 	}
-	config.Capture, config.Places, config.Identify = c.config, c.places, c.identify
+	config.Capture, config.Identify = c.config, c.identify
 	config.Capture.Holder = localHolder()
 	config.OtherPools, config.MaxRuns = f.capture.request.OtherPools, f.maxRuns
 	ready := &atomic.Bool{}

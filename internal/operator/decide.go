@@ -21,8 +21,9 @@ const (
 
 // How long until the pool is read again.
 const (
-	// Idle is the time between two reads of a pool with nothing to do.
-	Idle = 5 * time.Minute
+	// Idle is the time between two reads of a pool with nothing to do: each asks Azure five times, and
+	// once more for each further page of its instances.
+	Idle = 10 * time.Minute
 	// Running is the time between two reads of the journal while a run is open, or waits for its turn.
 	Running = 15 * time.Second
 	// Unread is the time until a pool that could not be read is read again.
@@ -56,6 +57,7 @@ type Seen struct {
 	Unproven bool      // the model's version is of the pool and its nodes are not judged, or a take-back is unfinished
 	Due      bool      // an image, by the donors' rules
 	Outdated int       // nodes of another image than that of the model, if it is a version of the pool
+	Begun    bool      // a rollout has begun with a node, which is out of service: windows are for other nodes
 }
 
 // A Run is one that ended.
@@ -111,7 +113,7 @@ func Decide(want Want, seen Seen, now time.Time) (do Do, next time.Time) {
 		return Watch, now
 	case canCapture && seen.Due && again(Capture):
 		return Capture, now
-	case canRoll && seen.Outdated > 0 && !seen.Unproven && again(Rollout):
+	case (canRoll && seen.Outdated > 0 || len(want.Rollout) > 0 && seen.Begun) && !seen.Unproven && again(Rollout):
 		return Rollout, now
 	}
 	return Nothing, next

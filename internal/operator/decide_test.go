@@ -69,12 +69,14 @@ func TestDecide(t *testing.T) {
 		"not due":                              {want: wants, seen: seen(func(s *operator.Seen) { proven(s); s.Due = false }), do: operator.Rollout},
 		"outdated, window closed":              {want: want(func(w *operator.Want) { w.Rollout = []operator.Window{daily{}} }), now: 9 * time.Hour, seen: seen(proven), looks: operator.Idle},
 		"outdated, one of two windows is open": {want: want(func(w *operator.Want) { w.Rollout = []operator.Window{daily{}, always{}} }), now: 9 * time.Hour, seen: seen(proven), do: operator.Rollout},
+		"begun, window closed":                 {want: want(func(w *operator.Want) { w.Rollout = []operator.Window{daily{}} }), now: 9 * time.Hour, seen: seen(func(s *operator.Seen) { proven(s); s.Outdated, s.Begun = 0, true }), do: operator.Rollout},
+		"begun, no rollout":                    {want: want(func(w *operator.Want) { w.Rollout, w.Capture = nil, nil }), seen: seen(func(s *operator.Seen) { proven(s); s.Begun = true }), looks: operator.Idle},
 		"outdated, and unproven": {want: want(func(w *operator.Want) { w.Capture = nil }), seen: seen(func(s *operator.Seen) { s.Canary, s.Last = false, last(operator.Watch, 11*time.Minute, 0) }),
 			looks: 4 * time.Minute},
 		"a rollout that stopped":                     {want: want(func(w *operator.Want) { w.Capture = nil }), seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Rollout, 14*time.Minute, 4) }), looks: time.Minute},
 		"a rollout that stopped a while ago":         {want: want(func(w *operator.Want) { w.Capture = nil }), seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Rollout, 15*time.Minute, 4) }), do: operator.Rollout},
 		"all is as wanted":                           {want: wants, seen: operator.Seen{Tried: night}, looks: operator.Idle},
-		"a schedule that is always open, just tried": {want: operator.Want{Capture: always{}}, seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Capture, 10*time.Minute, 3) }), looks: operator.Idle},
+		"a schedule that is always open, just tried": {want: operator.Want{Capture: always{}}, seen: seen(func(s *operator.Seen) { proven(s); s.Last = last(operator.Capture, 10*time.Minute, 3) }), looks: 5 * time.Minute},
 	} {
 		now := night.Add(c.now)
 		do, next := operator.Decide(c.want, c.seen, now)

@@ -32,7 +32,7 @@ func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
 	}
 	m.success = gauge("last_success_timestamp_seconds", "When a run last ended well, by kind: also a Job's or a person's.", "kind")
 	m.duration = gauge("run_duration_seconds", "How long the last run took, by kind.", "kind")
-	m.out = gauge("nodes_out_of_service", "Nodes that a take-back cordoned.")
+	m.out = gauge("nodes_out_of_service", "Nodes that a take-back cordoned, or that a rollout has begun and not ended.")
 	m.outdated = gauge("nodes_outdated", "Nodes of another image than that of the model.")
 	m.age = gauge("image_built_timestamp_seconds", "When the version that new nodes come from was made.")
 	m.quarantined = gauge("versions_quarantined", "Versions that failed a gate, or were rolled back.")

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -45,19 +47,40 @@ type observation struct {
 	current *capture.VersionStatus // that the model names; nil for another image
 }
 
-// A read service gives a status that was read already, so that Azure is asked once.
+// A read pool is a status and its instances, so that Azure is asked once: azure.Places would list all
+// machines of the resource group for the Nodes of Flexible sets.
 type read struct {
 	auto.Service
-	status []capture.PoolStatus
+	status    []capture.PoolStatus
+	instances map[string]bool // names, in lower case
 }
 
 func (s read) Status(context.Context, []fleet.ResourceID) ([]capture.PoolStatus, error) {
 	return s.status, nil
 }
 
+// Of implements auto.Places.
+func (s read) Of(_ context.Context, n fleet.Node) (p fleet.Place, err error) {
+	if p.Instance, err = fleet.ParseMachine(n.ProviderID); err != nil {
+		return p, err
+	}
+	pool, is := s.status[0].Pool.ID, s.instances[strings.ToLower(p.Instance.Name())]
+	if p.Pool = p.Instance.UniformPool(); p.Pool == "" && is && p.Instance.Group().Equal(pool.Group()) {
+		p.Pool = pool
+	}
+	return p, nil
+}
+
+// A lean Cloud leaves out what no status of the operator has.
+type lean struct{ azure.Cloud }
+
+func (lean) StandbyPools(context.Context, fleet.ResourceID) ([]fleet.StandbyPool, error) {
+	return nil, nil
+}
+
 func (r *Reconciler) observe(ctx context.Context, w wanted) (o observation, err error) {
 	config := r.c.Capture
-	if r.c.Reads != nil {
+	if config.Cloud = (lean{config.Cloud}); r.c.Reads != nil {
 		config.Cluster = r.c.Reads
 	}
 	all, err := capture.New(config).Status(ctx, []fleet.ResourceID{w.pool})
@@ -70,15 +93,19 @@ func (r *Reconciler) observe(ctx context.Context, w wanted) (o observation, err 
 			o.current = &o.pool.Versions[i]
 		}
 	}
-	seen, err := r.auto(w, config.Cluster, read{status: all}).Observe(ctx, []fleet.ResourceID{w.pool}, false)
+	known := read{status: all, instances: map[string]bool{}}
+	for _, i := range o.pool.Instances {
+		known.instances[strings.ToLower(i.InstanceID)] = true
+	}
+	seen, err := r.auto(w, config.Cluster, known, func() auto.Places { return known }).Observe(ctx, []fleet.ResourceID{w.pool}, false)
 	if err == nil {
 		o.Observation = seen[0]
 	}
 	return o, err
 }
 
-func (r *Reconciler) auto(w wanted, nodes auto.Nodes, s auto.Service) *auto.Auto {
-	return auto.New(auto.Config{Service: func(fleet.ResourceID) auto.Service { return s }, Nodes: nodes, Places: r.c.Places,
+func (r *Reconciler) auto(w wanted, nodes auto.Nodes, s auto.Service, places func() auto.Places) *auto.Auto {
+	return auto.New(auto.Config{Service: func(fleet.ResourceID) auto.Service { return s }, Nodes: nodes, Places: places,
 		Policy: w.policy, Groups: r.c.Groups, Request: w.request, Now: r.c.Capture.Cluster.Now})
 }
 
@@ -89,7 +116,7 @@ func (o observation) seen(of open) (s Seen) {
 	s.Unproven = of.takesBack() && slices.ContainsFunc(o.pool.Versions, unfinished)
 	if o.current != nil {
 		s.Unproven = s.Unproven || o.current.Tags[fleet.TagProven] == ""
-		s.Outdated = len(o.pool.Instances) - o.current.Instances
+		s.Outdated, s.Begun = len(o.pool.Instances)-o.current.Instances, len(o.pool.Renewing) > 0
 	}
 	return s
 }

@@ -3,18 +3,18 @@ package operator
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"hash/crc32"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/ortet/ortet/api/v1alpha1"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/operator/notify"
 	"github.com/ortet/ortet/internal/workflow"
@@ -30,10 +30,9 @@ type Objects interface {
 	Event(ctx context.Context, p *v1alpha1.ScaleSetPool, warning bool, reason, message string)
 }
 
-// Config is what a Reconciler works with. Capture, Places, Objects and Groups are required.
+// Config is what a Reconciler works with. Capture, Objects and Groups are required.
 type Config struct {
 	Capture    capture.Config // Holder is unique for the process; Report, Next and Others are set for each run
-	Places     func() auto.Places
 	Objects    Objects
 	Groups     []fleet.ResourceID // whose scale sets may be changed
 	Reads      cluster.Cluster    // with Nodes of a cache, for what is read again before it is acted on; nil: Capture's
@@ -54,6 +53,15 @@ type Reconciler struct {
 	running map[fleet.Key]*run
 	ended   map[fleet.Key]ended
 	tried   map[fleet.Key]time.Time // when a capture was begun last
+	specs   map[string]spec         // by object: what want read of them
+}
+
+// A spec is what want read of an object's generation. To check a schedule takes milliseconds.
+type spec struct {
+	uid        types.UID
+	generation int64
+	wanted
+	invalid *stall
 }
 
 // An ended run is how the last one of a pool ended in this process.
@@ -69,7 +77,7 @@ func New(leading context.Context, c Config) *Reconciler {
 		c.MaxRuns = 4
 	}
 	r := &Reconciler{c: c, leading: leading, running: map[fleet.Key]*run{}, ended: map[fleet.Key]ended{}}
-	r.tried = map[fleet.Key]time.Time{}
+	r.tried, r.specs = map[fleet.Key]time.Time{}, map[string]spec{}
 	return r
 }
 
@@ -91,6 +99,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 		if x.object == q.Name && i < 0 {
 			x.cancel(errDeleted)
 		}
+	}
+	if i < 0 {
+		delete(r.specs, q.Name)
 	}
 	r.mu.Unlock()
 	if i < 0 {
@@ -114,14 +125,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	spread := 0.9 + 0.2*rand.Float64()
+	spread := 0.9 + 0.2*float64(crc32.ChecksumIEEE([]byte(q.Name))%100)/100 // pools are not all read at once
 	return reconcile.Result{RequeueAfter: time.Duration(spread * float64(max(next.Sub(v.now), time.Second)))}, nil
 }
 
 // look observes, decides and begins, and returns when to look again.
 func (r *Reconciler) look(ctx context.Context, v *view, objects []v1alpha1.ScaleSetPool) (next time.Time) {
 	idle := v.now.Add(Idle)
-	w, invalid := r.c.want(*v.object)
+	w, invalid := r.want(*v.object)
 	v.want, v.stall = w, r.c.standing(*v.object, objects)
 	if v.stall != nil {
 		return idle
@@ -179,6 +190,19 @@ func (r *Reconciler) look(ctx context.Context, v *view, objects []v1alpha1.Scale
 		next = v.now.Add(Running)
 	}
 	return next
+}
+
+// want reads a spec once for each generation.
+func (r *Reconciler) want(p v1alpha1.ScaleSetPool) (wanted, *stall) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, has := r.specs[p.Name]
+	if !has || s.uid != p.UID || s.generation != p.Generation {
+		s = spec{uid: p.UID, generation: p.Generation}
+		s.wanted, s.invalid = r.c.want(p)
+		r.specs[p.Name] = s
+	}
+	return s.wanted, s.invalid
 }
 
 // observed takes what was seen, and returns an error if it could not be read. What forbids any change

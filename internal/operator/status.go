@@ -195,8 +195,10 @@ func (v *view) writePool(o observation) {
 		}
 	}
 	count := func(n int) int32 { return int32(n) }
+	failed := append(slices.Clone(o.pool.Cordoned), o.pool.Renewing...)
+	slices.Sort(failed)
 	s.Nodes = api.NodesStatus{Total: count(total), Current: count(current), Old: count(total - current),
-		Failed: count(len(o.pool.Cordoned)), Summary: fmt.Sprintf("%d/%d", current, total)}
+		Failed: count(len(slices.Compact(failed))), Summary: fmt.Sprintf("%d/%d", current, total)}
 	for _, x := range o.pool.Versions[:min(len(o.pool.Versions), maxVersions)] {
 		s.Versions = append(s.Versions, api.VersionStatus{Name: x.Name, State: stateOf(x),
 			Reason: cut(x.Tags[fleet.TagQuarantine], maxReason), BuiltFrom: x.BuiltFrom, Nodes: count(x.Instances)})

@@ -104,9 +104,10 @@ func (c Config) want(p v1alpha1.ScaleSetPool) (w wanted, stalls *stall) {
 	return w, nil
 }
 
-// open is the window that is open for the longest.
+// open is the window that is open for the longest; where none is, a closed one.
 func (w wanted) open(now time.Time) (longest schedule.Window) {
-	var last time.Time
+	last := now
+	longest = w.windows[0]
 	for _, at := range w.windows {
 		if until, open := at.Open(now); open && (until.IsZero() || until.After(last)) {
 			if longest, last = at, until; until.IsZero() {

@@ -113,6 +113,9 @@ func (m *machines) Boot(ctx context.Context, c azsim.Computer) error {
 	}
 	if c.Provision && version != "" && d.of != "" && d.of != "others" { // a command built it
 		there.bad, there.twin = w.story.Pool.Bad, map[string]string{"twin": d.of}[w.story.Pool.Bad]
+		if w.badness != nil {
+			there.bad = w.badness(d)
+		}
 	}
 	bad := there.bad
 	w.mu.Unlock()

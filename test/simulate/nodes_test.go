@@ -112,7 +112,25 @@ func (w *world) booted(c *computer) {
 		takes += bootLimit
 	}
 	w.after(takes*2/3, func() { w.report(c, life, false) })
-	w.after(takes, func() { w.report(c, life, true) })
+	if c.bad != "not ready" {
+		w.after(takes, func() { w.report(c, life, true) })
+	}
+	if c.bad == "restarts" {
+		w.after(takes+time.Minute, func() { w.restartDaemons(c, life) })
+	}
+}
+
+// restartDaemons has pods of DaemonSets be Ready again each minute.
+func (w *world) restartDaemons(c *computer, life int) {
+	if !w.isOn(c, life) {
+		return
+	}
+	for _, p := range w.podsOn(c.node()) {
+		if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" {
+			w.setStatus(p, corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}})
+		}
+	}
+	w.after(time.Minute, func() { w.restartDaemons(c, life) })
 }
 
 // report is a kubelet's heartbeat: it registers the Node where that is missing.
@@ -139,6 +157,9 @@ func (w *world) report(c *computer, life int, ready bool) {
 		NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3" + w.distribution(),
 			BootID: fmt.Sprintf("%s-%d", name, life), MachineID: cmp.Or(c.twin, name), SystemUUID: c.VMID},
 		Conditions: []corev1.NodeCondition{condition}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+	}
+	if c.bad == "verdict" {
+		status.Conditions = append(status.Conditions, corev1.NodeCondition{Type: fleet.ConditionBootSucceeded, Status: corev1.ConditionFalse, Reason: "KubeletFailed", LastTransitionTime: metav1.Now()})
 	}
 	if !w.kube.Change("nodes", "", name, func(o runtime.Object) {
 		n := o.(*corev1.Node)

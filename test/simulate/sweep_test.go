@@ -200,7 +200,7 @@ func TestSeeds(t *testing.T) {
 
 // simplest drops the events that did not happen, and others as long as the story still breaks
 // an invariant.
-func simplest(t *testing.T, s Story, missed []Event) Story {
+func simplest(t *testing.T, s Story, missed []Event, play func(*testing.T, Story) result) Story {
 	t.Helper()
 	without := func(s Story, missed []Event) Story {
 		s.Happen = slices.DeleteFunc(slices.Clone(s.Happen), func(e Event) bool { return slices.Contains(missed, e) })
@@ -227,13 +227,18 @@ func TestSimplest(t *testing.T) {
 	if len(r.violations) == 0 || len(r.missed) != 1 {
 		t.Fatalf("%d events missed\n%s", len(r.missed), explain(s, r))
 	}
-	if got := simplest(t, s, r.missed); len(got.Happen) > 0 { // the pod without a controller is reason enough
+	if got := simplest(t, s, r.missed, play); len(got.Happen) > 0 { // the pod without a controller is reason enough
 		t.Errorf("%#v", got)
 	}
 }
 
 // playAll plays stories on all cores.
 func playAll(t *testing.T, all []Story) {
+	t.Helper()
+	playAllBy(t, all, play)
+}
+
+func playAllBy(t *testing.T, all []Story, play func(*testing.T, Story) result) {
 	t.Helper()
 	var failed atomic.Int32
 	begun := time.Now()
@@ -256,7 +261,7 @@ func playAll(t *testing.T, all []Story) {
 						continue
 					}
 					failed.Add(1)
-					s = simplest(t, s, r.missed)
+					s = simplest(t, s, r.missed, play)
 					t.Error(explain(s, play(t, s)))
 				}
 			})

@@ -65,6 +65,7 @@ type world struct {
 	names   plan.Names
 	// otherPool is a scale set in the same cluster, "" for none.
 	otherPool fleet.ResourceID
+	badness   func(*disk) string // what is wrong with a version of this disk; nil: as the pool's Bad
 	// oldest is the version that the first of the earlier captures made.
 	oldest fleet.ResourceID
 

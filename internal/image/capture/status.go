@@ -31,6 +31,7 @@ type PoolStatus struct {
 	Canary        *CanaryStatus    `json:"canary,omitempty"`        // nil if Azure has none of the pool
 	Fresh         []FreshStatus    `json:"fresh,omitempty"`         // donors that captures raised, and that are there
 	Cordoned      []string         `json:"cordoned,omitempty"`      // nodes that a watch cordoned as it took their version back
+	Renewing      []string         `json:"renewing,omitempty"`      // nodes that a rollout has begun and not ended, out of service
 	Standby       string           `json:"standby,omitempty"`       // standby pools of a Flexible set, and how to renew their machines
 	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
 	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
@@ -192,6 +193,9 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 		}
 		if n := c.Node; n != nil && n.Unschedulable && n.Annotations[fleet.AnnotationCordoned] != "" {
 			st.Cordoned = append(st.Cordoned, n.Name)
+		}
+		if n := c.Node; n != nil && n.Annotations[fleet.AnnotationRollout] != "" {
+			st.Renewing = append(st.Renewing, n.Name)
 		}
 	}
 	used, _ := plan.VersionOf(versions, st.Pool.Model.Image, st.Pool.Location)

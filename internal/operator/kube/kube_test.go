@@ -21,12 +21,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/azsim"
-	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/cluster"
 	clusterkube "github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/operator"
 	"github.com/ortet/ortet/internal/operator/kube"
@@ -90,7 +88,7 @@ func TestRun(t *testing.T) {
 	c.Config = operator.Config{
 		Capture: capture.Config{Cloud: azureCloud, Cluster: api, Journal: api.Journals(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 			Namespace: namespace, Holder: "test", LockFor: 45 * time.Second, Accesses: clusterkube.PoolAccesses(rules)},
-		Places: func() auto.Places { return &azure.Places{Reader: azureCloud} }, Groups: []fleet.ResourceID{group},
+		Groups: []fleet.ResourceID{group},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
