@@ -12,6 +12,7 @@ import (
 	"github.com/ortet/ortet/api/v1alpha1"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/renew"
 	"github.com/ortet/ortet/internal/image/rollback"
@@ -102,6 +103,9 @@ func (r *Reconciler) run(ctx context.Context, config capture.Config, do Do, w wa
 		return "new nodes come from " + result.To.Name(), err
 	}
 	result := r.auto(w, config.Cluster, captures).Run(ctx, []fleet.ResourceID{w.pool}, false, false)[0]
+	if result.Outcome == auto.Captured {
+		return result.Capture.Version.Name() + " captured of " + result.Donor + ": " + result.Because, nil
+	}
 	return string(result.Outcome) + ": " + result.Because, result.Err
 }
 
