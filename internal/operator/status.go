@@ -255,7 +255,8 @@ func (v *view) proven(o observation) {
 	c, last := o.current, v.object.Status.LastRun
 	switch {
 	case c == nil:
-		v.set(api.ConditionProven, unknown, api.ReasonOriginal, "the model names "+o.pool.Pool.Model.Image.Text()+", which Ortet did not capture")
+		image := o.pool.Pool.Model.Image.Text()
+		v.set(api.ConditionProven, unknown, api.ReasonOriginal, "the model names "+image+", which Ortet did not capture")
 	case stateOf(*c) == api.VersionQuarantined:
 		v.set(api.ConditionProven, no, api.ReasonQuarantined, cmp.Or(c.Tags[fleet.TagQuarantine], "it was rolled back"))
 	case stateOf(*c) == api.VersionProven:

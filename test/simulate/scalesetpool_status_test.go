@@ -16,8 +16,10 @@ func TestStatusOfBadObjects(t *testing.T) {
 	withOperator(t, Pool{Instances: 3}, func(w *operating) {
 		id := string(w.pool)
 		for name, change := range map[string]func(*v1alpha1.ScaleSetPoolSpec){
-			"gone":     func(s *v1alpha1.ScaleSetPoolSpec) { s.ScaleSet = id + "-2" },
-			"outside":  func(s *v1alpha1.ScaleSetPoolSpec) { s.ScaleSet = strings.Replace(id, string(w.pool.Group()), string(w.pool.Group())+"-2", 1) },
+			"gone": func(s *v1alpha1.ScaleSetPoolSpec) { s.ScaleSet = id + "-2" },
+			"outside": func(s *v1alpha1.ScaleSetPoolSpec) {
+				s.ScaleSet = strings.Replace(id, string(w.pool.Group()), string(w.pool.Group())+"-2", 1)
+			},
 			"schedule": func(s *v1alpha1.ScaleSetPoolSpec) { s.Capture.Schedule = "0 0 30 2 *" },
 			"younger":  func(*v1alpha1.ScaleSetPoolSpec) {},
 		} {
