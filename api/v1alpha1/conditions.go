@@ -22,7 +22,8 @@ const (
 	ReasonObserving = "Observing"
 	// ReasonSuspended: True, and of Progressing False. spec.suspend is set: nothing is begun.
 	ReasonSuspended = "Suspended"
-	// ReasonNotReady: False. Stalled says why, and what to do.
+	// ReasonNotReady: False, and of Fresh and Proven Unknown if the pool was not read. Stalled says why,
+	// and what to do.
 	ReasonNotReady = "NotReady"
 	// ReasonUnreadable: Unknown, of each condition. Azure or the API server does not answer; the last
 	// status stands, and the operator tries again.

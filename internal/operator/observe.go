@@ -19,6 +19,8 @@ import (
 type open struct {
 	record journal.Record
 	holder string // of the Lease; "" for none that counts
+
+	done, steps int // of the record; 0, 0 if not known
 }
 
 func (r *Reconciler) journal(ctx context.Context, pool fleet.ResourceID) (o open, err error) {
@@ -30,7 +32,9 @@ func (r *Reconciler) journal(ctx context.Context, pool fleet.ResourceID) (o open
 	if has && at.Now().Before(held.Until) {
 		o.holder = held.Holder
 	}
-	o.record, err = r.c.Capture.Journal.Load(ctx, string(pool))
+	if o.record, err = r.c.Capture.Journal.Load(ctx, string(pool)); o.record.Open() {
+		o.done, o.steps = capture.New(r.c.Capture).Progress(o.record)
+	}
 	return o, fleet.IgnoreNotFound(err)
 }
 

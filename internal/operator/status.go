@@ -77,16 +77,12 @@ func (v *view) runStatus() *api.RunStatus {
 	}
 	if rec.Open() {
 		running := func(id string) bool { return rec.Steps[id].State == journal.Running }
-		over := 0
-		for _, step := range rec.Steps {
-			if step.State == journal.Done || step.State == journal.Skipped {
-				over++
-			}
-		}
 		s.Kind, s.Name, begun = rec.Kind, rec.Name, rec.Begun
 		s.Step = strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(rec.Steps)), func(id string) bool { return !running(id) }), ", ")
-		s.Percent = int32(100 * over / max(1, len(rec.Steps)))
-		s.Summary = fmt.Sprintf("%s %d%%", s.Kind, s.Percent)
+		if s.Summary = s.Kind; v.open.steps > 0 {
+			s.Percent = int32(100 * v.open.done / v.open.steps)
+			s.Summary = fmt.Sprintf("%s %d%%", s.Kind, s.Percent)
+		}
 	}
 	s.Begun = new(second(begun))
 	return s
@@ -122,13 +118,17 @@ func (v *view) write() {
 	}
 	s.NextCapture = nil
 	idle := "nothing is to be done"
-	if v.want.Capture != nil {
+	if v.stall != nil {
+		idle = "nothing is begun; Stalled says why"
+	} else if v.want.Capture != nil {
 		s.NextCapture = new(second(v.want.Capture.Next(v.now)))
 		idle += "; the next window for a capture opens at " + s.NextCapture.UTC().Format(time.RFC3339)
 	}
 	s.Run, s.LastRun = v.runStatus(), v.lastRun()
-	if v.seenPool != nil {
+	if v.seenPool != nil && !v.seenPool.pool.Gone {
 		v.writePool(*v.seenPool)
+	} else if v.stall != nil {
+		v.unseen()
 	}
 	v.stalled()
 	switch {
@@ -178,10 +178,20 @@ func (v *view) stalled() {
 	v.set(api.ConditionStalled, yes, why.reason, why.message)
 }
 
+// unseen writes that nothing is known of the pool.
+func (v *view) unseen() {
+	s := &v.object.Status
+	s.Image, s.ImageBuilt, s.Versions, s.Nodes = "", nil, nil, api.NodesStatus{}
+	for _, kind := range []string{api.ConditionFresh, api.ConditionProven} {
+		v.set(kind, unknown, api.ReasonNotReady, "the pool was not read; Stalled says why")
+	}
+}
+
 // writePool writes what was seen of the pool.
 func (v *view) writePool(o observation) {
 	s, total, current := &v.object.Status, len(o.pool.Instances), 0
-	s.Image, s.ImageBuilt, s.Versions = cut(o.pool.Pool.Model.Image.Text(), maxText), nil, nil
+	model := o.pool.Pool.Model.Image
+	s.Image, s.ImageBuilt, s.Versions = cut(cmp.Or(model.Version, model.ID.Name()), maxText), nil, nil
 	if c := o.current; c != nil {
 		s.Image, current = c.Name, c.Instances
 		if !c.BuiltAt.IsZero() {
@@ -189,7 +199,7 @@ func (v *view) writePool(o observation) {
 		}
 	} else {
 		for _, i := range o.pool.Instances {
-			if i.Image == s.Image {
+			if i.Image == model.Text() {
 				current++
 			}
 		}
@@ -225,10 +235,13 @@ func (v *view) fresh(o observation) {
 	limit := time.Duration(v.want.policy.MaxImageAge) * days
 	old := o.current == nil || limit > 0 && v.now.Sub(o.current.BuiltAt) > limit+days
 	switch {
-	case v.want.Capture == nil:
+	case v.object.Spec.Capture == nil:
 		v.set(api.ConditionFresh, unknown, api.ReasonNoCapture, "spec has no capture")
 	case o.Due:
 		message := o.Because + "; a capture begins in the window that is open, or in the next, which status.nextCapture has"
+		if v.stall != nil {
+			message = o.Because + "; no capture is begun, Stalled says why"
+		}
 		for _, b := range o.Blockers {
 			message += "; it would be refused: " + b.String()
 		}
@@ -244,7 +257,8 @@ func (v *view) proven(o observation) {
 	c, last := o.current, v.object.Status.LastRun
 	switch {
 	case c == nil:
-		v.set(api.ConditionProven, unknown, api.ReasonOriginal, "the model names an image that Ortet did not capture")
+		image := o.pool.Pool.Model.Image.Text()
+		v.set(api.ConditionProven, unknown, api.ReasonOriginal, "the model names "+image+", which Ortet did not capture")
 	case stateOf(*c) == api.VersionQuarantined:
 		v.set(api.ConditionProven, no, api.ReasonQuarantined, cmp.Or(c.Tags[fleet.TagQuarantine], "it was rolled back"))
 	case stateOf(*c) == api.VersionProven:

@@ -248,6 +248,25 @@ func (s *Service) captureStatus(rec journal.Record) (c *RunStatus, raised fresh.
 	return c, raised
 }
 
+// Progress returns how many steps the open capture of a record has, and how many of them are done; 0, 0
+// for the record of another kind. Steps that its plan does not need are not counted.
+func (s *Service) Progress(rec journal.Record) (done, all int) {
+	table, _, err := s.capture(Request{}).Restore(rec)
+	if err != nil || rec.Kind != Kind {
+		return 0, 0
+	}
+	for _, row := range table {
+		state := rec.Steps[row.ID].State
+		if state == journal.Skipped {
+			continue
+		}
+		if all++; state == journal.Done || state == journal.Undone { // as a donor that is back
+			done++
+		}
+	}
+	return done, all
+}
+
 // Standby says which standby pools a Flexible scale set has, and how to renew their machines, which
 // keep the image that they were made of (inferred); "" for none. It asks Azure once, and for no
 // Uniform set, which cannot have one.

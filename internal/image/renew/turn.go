@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -154,7 +155,11 @@ func (x *rollout) putBack(ctx context.Context, node string, passed bool) error {
 }
 
 func (x *rollout) writer() azure.Writer {
-	return azure.Writer{Cloud: x.Cloud, Now: x.Now, Within: passes, Report: x.Note}
+	report := func(format string, args ...any) {
+		x.Note(format, args...)
+		x.say(fmt.Sprintf(format, args...))
+	}
+	return azure.Writer{Cloud: x.Cloud, Now: x.Now, Within: passes, Report: report}
 }
 
 // A sender notes that a change was sent.

@@ -96,7 +96,7 @@ func TestRun(t *testing.T) {
 	go func() { ended <- kube.Run(ctx, c) }()
 
 	pools := objects.Resource(schema.GroupVersionResource{Group: "ortet.io", Version: "v1alpha1", Resource: "scalesetpools"})
-	make := func(name string) {
+	create := func(name string) {
 		eventually(t, "create "+name, func() error {
 			_, err := pools.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "ortet.io/v1alpha1", "kind": "ScaleSetPool", "metadata": map[string]any{"name": name},
@@ -117,7 +117,7 @@ func TestRun(t *testing.T) {
 			return nil
 		})
 	}
-	make("first")
+	create("first")
 	stalled("first")
 	leases := admin.CoordinationV1().Leases(namespace)
 	l, err := leases.Get(t.Context(), c.Lease, metav1.GetOptions{})
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(12 * time.Second) // it leads no more
-	make("second")
+	create("second")
 	stalled("second")
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
