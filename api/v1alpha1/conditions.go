@@ -46,7 +46,7 @@ const (
 const (
 	// ReasonProven: True. Its first nodes came up.
 	ReasonProven = "NodesCameUp"
-	// ReasonWatched: Unknown. Its first nodes are watched; the message counts them.
+	// ReasonWatched: Unknown. Its first nodes are watched; Progressing counts them.
 	ReasonWatched = "Watched"
 	// ReasonUnproven: Unknown. The time limit of its watch is over, and no node of it was made.
 	ReasonUnproven = "NoNodes"

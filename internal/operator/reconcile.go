@@ -172,10 +172,15 @@ func (r *Reconciler) look(ctx context.Context, v *view, objects []v1alpha1.Scale
 	}
 	times := []time.Time{tried, v.open.tried()}
 	if last := v.lastRun(); last != nil {
-		if v.object.Generation == v.before.ObservedGeneration { // else it is tried as it is wanted now
+		changed := v.object.Generation != v.before.ObservedGeneration // so it is tried as it is wanted now
+		if !changed {
 			seen.Last = Run{Do(last.Kind), last.Ended.Time, int(last.Exit)}
 		}
-		if last.Kind == v1alpha1.RunCapture {
+		switch {
+		case last.Kind != v1alpha1.RunCapture:
+		case changed && last.Exit != workflow.ExitDone: // in the same window, too
+			times = []time.Time{{}}
+		default:
 			times = append(times, last.Ended.Time)
 		}
 	}
@@ -212,7 +217,7 @@ func (v *view) observed(o observation) error {
 	if len(o.Unread) > 0 && !o.pool.JournalDenied {
 		return errors.New(o.Unread[0].What)
 	}
-	if len(o.Refused) > 0 && !v.want.Observes {
+	if len(o.Refused) > 0 && (!v.want.Observes || o.pool.Gone) { // what others own may be observed
 		v.stall = &stall{o.Refused[0].Code, o.Refused[0].What + "; " + o.Refused[0].WayOut}
 	}
 	return nil

@@ -133,7 +133,7 @@ func (r *Reconciler) end(key fleet.Key, x *run, message string, err error) {
 	last := v1alpha1.LastRunStatus{Kind: x.kind, Ended: metav1.NewTime(now.Truncate(time.Second)), Message: message}
 	last.Exit = int32(workflow.ExitCode(err))
 	if err != nil {
-		last.Message = workflow.FailureText(err)
+		last.Message = forReaders(workflow.FailureText(err))
 	}
 	r.c.Capture.Log.Info("run ended", "pool", string(key), "kind", x.kind, "exit", last.Exit, "message", last.Message)
 	r.mu.Lock()

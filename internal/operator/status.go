@@ -59,7 +59,7 @@ func (v *view) lastRun() *api.LastRunStatus {
 	}
 	if newest != nil {
 		newest = newest.DeepCopy()
-		newest.Message = cut(newest.Message, maxMessage)
+		newest.Message = cut(forReaders(newest.Message), maxMessage)
 	}
 	return newest
 }
@@ -99,7 +99,7 @@ func cut(text string, most int) string {
 
 func (v *view) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&v.object.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: cut(message, maxMessage),
+		Type: kind, Status: status, Reason: reason, Message: cut(forReaders(message), maxMessage),
 		ObservedGeneration: v.object.Generation, LastTransitionTime: second(v.now),
 	})
 }
@@ -131,9 +131,10 @@ func (v *view) write() {
 		v.unseen()
 	}
 	v.stalled()
+	stalled := meta.FindStatusCondition(s.Conditions, api.ConditionStalled)
 	switch {
-	case v.stall != nil:
-		v.set(api.ConditionReady, no, api.ReasonNotReady, v.stall.message)
+	case stalled.Status == yes:
+		v.set(api.ConditionReady, no, api.ReasonNotReady, stalled.Message)
 	case v.want.Observes:
 		v.set(api.ConditionReady, yes, api.ReasonObserving, "spec has no capture, watch or rollout: nothing is changed")
 	case v.want.Suspend:

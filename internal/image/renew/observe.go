@@ -119,7 +119,7 @@ func (x state) problems() (d plan.Problems) {
 	aks = cmp.Or(aks, fleet.AKSMark(nil, x.pool.ID, x.pool.Tags))
 	d.Refuse(aks != "", "ManagedByAKS", on, "AKS manages this pool ("+aks+")", "az aks nodepool upgrade --node-image-only renews its nodes")
 	d.Refuse(x.image.ID == "" && strings.EqualFold(x.image.Version, "latest"), "MarketplaceLatest", on,
-		"its model names "+x.image.Text()+", and which version that is now Azure does not show with the pool",
+		"its model names "+x.image.Text()+", and Azure does not show which version that is now",
 		"name a version in the model (az vm image list --all), capture an image of a node, or let Azure follow it: "+
 			"az vmss update --enable-auto-os-upgrade")
 	quarantine := cmp.Or(x.version.Tags[fleet.TagQuarantine], x.version.Tags[fleet.TagRolledBack])
@@ -319,7 +319,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (Plan, error) {
 	}
 	if slices.Sort(p.Differs); len(p.Nodes) > 0 {
 		p.Differs = append(slices.Compact(p.Differs),
-			"all else that was changed of the model since a node was made, as customData and extensions: Azure does not show which")
+			"what else somebody changed in the model since the node was made, such as customData or extensions: Azure does not show it")
 	}
 	return p, nil
 }
