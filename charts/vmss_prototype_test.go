@@ -235,6 +235,8 @@ func TestChartRefuses(t *testing.T) {
 		"test, no place":    {"kamino.targetVMSS=ALL,ortet.canaryTest.configMap=t", "set ortet.canaryTest.namespace to the Job's namespace"},
 		"test in our own":   {"kamino.targetVMSS=ALL,ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=ortet-system", "ortet.canaryTest.namespace is ortet.namespace"},
 		"test, no canary":   {"kamino.targetNode=" + node + ",ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=tests", "set ortet.canary to 1 or more"},
+		"fresh of a node":   {"kamino.targetNode=" + node + ",ortet.fresh=true", "set kamino.targetVMSS"},
+		"fresh and online":  {"kamino.targetVMSS=ALL,ortet.fresh=true,ortet.online=true", "ortet.online keeps one in service"},
 		"again":             {"kamino.targetVMSS=p,ortet.again=true", "ortet.again"},
 		"workbench":         {"kamino.targetVMSS=p,ortet.workbench=w", "ortet.workbench"},
 		"ready time":        {"kamino.auto.minimumReadyTime=1w", "minimumReadyTime"},

@@ -62,7 +62,7 @@ With --pool or --all, rules choose the node (ortet donors shows them), and a poo
 captured only if a new image is due: it has no version, its nodes were patched since
 the newest (--patch-annotation), or the newest is too old (--max-image-age). Pools are
 captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0).
-With --pool and --fresh no node is chosen: one is added, captured and deleted again.`,
+With --fresh no node is chosen: one is added, captured and deleted again.`,
 		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run \
     --image=reg.example/ortet:1
   ortet capture k8s-pool1-12345678-vmss000000 \
@@ -124,7 +124,7 @@ With --pool and --fresh no node is chosen: one is added, captured and deleted ag
 	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(flags, &f.watch)
 	flags.StringArrayVar(&r.RestoreLearned, "restore-learned", nil, "`NAME` of what the watch may restore as a donor's disk showed it: customData, or an extension; repeatable")
-	flags.BoolVar(&f.fresh, "fresh", false, "with --pool: capture a node that is added for it, without workloads, and removed at the end")
+	flags.BoolVar(&f.fresh, "fresh", false, "with --pool or --all: capture a node that is added for it, without workloads, and removed at the end")
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools at a time")

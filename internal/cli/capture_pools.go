@@ -61,8 +61,8 @@ func (f *captureFlags) checkFresh(args []string) error {
 	switch {
 	case f.abandon:
 		return usagef("--fresh: not with --abandon, which begins no capture")
-	case len(args) > 0 || f.all || len(f.pools) == 0:
-		return usagef("--fresh: only with --pool; a node is added and captured, so no NODE is given")
+	case len(args) > 0 || !f.all && len(f.pools) == 0:
+		return usagef("--fresh: only with --pool or --all; a node is added and captured, so no NODE is given")
 	case f.request.Online:
 		return usagef("--fresh: not with --online; a donor that is added serves nothing, so nothing is kept in service")
 	}

@@ -138,13 +138,18 @@ template:
 {{- with $auto.lastPatchAnnotation }}
 - --patch-annotation={{ . }}
 {{- end }}
+{{- if .Values.ortet.fresh }}
+- --fresh
+{{- else }}
 {{- with $auto.pendingRebootAnnotation }}
 - --reboot-annotation={{ . }}
 {{- end }}
 {{- $ready := dig "minimumReadyTime" "1h" $auto }}
 - --min-ready={{ if kindIs "string" $ready }}{{ $ready }}{{ else }}{{ int64 $ready }}{{ end }}
 - --min-candidates={{ dig "minimumCandidates" 1 $auto }}
+{{- end }}
 - --max-image-age={{ dig "maximumImageAge" 0 $auto }}
+{{- if not .Values.ortet.fresh }}
 {{- range $ours.ignoreNodes }}
 - --ignore-node={{ . }}
 {{- end }}
@@ -153,6 +158,7 @@ template:
 {{- end }}
 {{- range $ours.skipRules }}
 - --skip-rule={{ . }}
+{{- end }}
 {{- end }}
 - --max-parallel={{ dig "maxParallel" 4 $ours }}
 {{- range $ours.resourceGroups }}

@@ -51,6 +51,7 @@ type Result struct {
 	Published       *Published       `json:"published,omitempty"` // if the version is only published
 	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
 	NothingToDo     bool             `json:"nothingToDo,omitempty"`
+	DonorLost       bool             `json:"donorLost,omitempty"` // others deleted the donor that was raised, as Spot does
 	Abandoned       bool             `json:"abandoned,omitempty"` // an open capture was undone and closed
 	Left            []string         `json:"left,omitempty"`      // by one that was abandoned, each with what to do
 	Resumed         bool             `json:"resumed,omitempty"`
@@ -186,6 +187,7 @@ func (s *Service) Capture(ctx context.Context, q Request, checks ...func(context
 			c.Note("what was published could not be read: %v", unread)
 		}
 	}
+	r.DonorLost = c.fresh.Lost && workflow.ExitCode(err) == workflow.ExitFailed
 	notes, steps := c.Recorded()
 	r.Pruned, r.Kept, r.Canary = c.version.Pruned, c.version.Kept, c.canary.Findings
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}

@@ -27,8 +27,10 @@ func (r *Raising) delete(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	change := fleet.DeleteInstances{Pool: id, Instances: []string{d.Instance.Name()}}
 	gone := workflow.Gone(r.Cloud.Instance, d.Instance, nil)
 	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		is, err := gone(ctx)
+		r.Lost = r.Lost || is && !r.Donor.Get().Deleting
 		r.Donor.Set(func(d *Donor) { d.Deleting = true }) // until then the operation that adds it may go on, and its Node come
-		return gone(ctx)
+		return is, err
 	})
 	return r.ended(w, err)
 }

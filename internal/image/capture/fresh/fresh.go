@@ -44,6 +44,7 @@ type Raising struct {
 	Set     *workflow.ScaleSet
 	Donor   workflow.Part[Donor]
 	Of      func() Pool
+	Lost    bool // others deleted the donor
 
 	raising raising
 	rest    azure.Rest

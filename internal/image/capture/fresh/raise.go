@@ -172,6 +172,7 @@ func (r *Raising) choose(ctx context.Context, p *workflow.Pass, all []prove.Clon
 	gone := d.Instance != "" && (at < 0 || strings.EqualFold(all[at].Instance.ProvisioningState, plan.Deleting))
 	switch {
 	case gone && !pool.Overprovision:
+		r.Lost = true
 		return -1, errors.New("others deleted the fresh donor " + d.Instance.Name())
 	case at >= 0 && !gone:
 		return at, nil
