@@ -110,7 +110,7 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
 	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add at the end")
 	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up before the model is updated, 0 to 10 (default with --pool and --all: 2)")
-	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute, "time for which the clones have to stay Ready, with their DaemonSets; at most 30m")
+	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute, "time for which clones, and the node of --fresh, have to stay Ready, with their DaemonSets; at most 30m")
 	flags.StringVar(&f.test, "canary-test", "", "`FILE` with a Job whose pod has to end with exit code 0 on each clone")
 	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version; leave the scale set as it is")
 	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the disk on (default: a suitable one of the pool)")

@@ -35,7 +35,7 @@ type world struct {
 	captured []string
 	running  int
 	most     int
-	evicts   int  // how many donors that are raised others delete
+	evicts   int // how many donors that are raised others delete
 	raised   int
 	stale    bool // interrupted captures are undone, and their donors captured again
 }

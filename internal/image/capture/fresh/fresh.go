@@ -27,12 +27,6 @@ const (
 	stepGoOn   = "go-on"
 )
 
-// Soak is how long a donor has to stay Ready before its disk is taken.
-const Soak = 2 * time.Minute
-
-// Usual is how long it usually takes until a donor is up, with Soak.
-const Usual = 2*time.Minute + Soak
-
 var done = workflow.Wait{}
 
 // A Raising is that of one capture.
@@ -53,7 +47,8 @@ type Raising struct {
 // A Pool is what a donor is raised of.
 type Pool struct {
 	ID      fleet.ResourceID
-	Capture string // name
+	Capture string        // name
+	Soak    time.Duration // how long the donor has to stay Ready before its disk is taken
 }
 
 // A Donor is what is known of a donor that the capture raises. It is saved with the record; zero means
@@ -85,7 +80,7 @@ func (r *Raising) Rows(up string, exists bool, when, after []string) workflow.Ta
 	return workflow.Table{{
 		ID:             StepRaise,
 		Title:          "Add a fresh donor to " + pool + ", cordon it, and wait until it came up",
-		Usual:          Usual,
+		Usual:          2*time.Minute + r.Of().Soak,
 		Deadline:       2 * time.Hour,
 		Skip:           up,
 		EffectMayExist: exists,

@@ -39,14 +39,14 @@ func (r *Raising) raise(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return done, err
 	}
 	s := &r.raising
-	o := prove.Observation{Begun: s.begun, Soak: Soak, Recreates: r.Set.Last.Recreates, Now: r.Cluster.Now(), AzureNow: r.Cloud.Now()}
+	o := prove.Observation{Begun: s.begun, Soak: r.Of().Soak, Recreates: r.Set.Last.Recreates, Now: r.Cluster.Now(), AzureNow: r.Cloud.Now()}
 	if x.Instance.ID != "" {
 		o.Clones = []prove.Clone{x}
 	}
 	if err := clones.Pods(ctx, r.Cluster, o.Clones, 1, nil); err != nil {
 		return done, err
 	}
-	pause := judgeEvery
+	pause := min(judgeEvery, max(o.Soak, lookEvery))
 	if x.Node == nil {
 		pause = lookEvery
 	}
