@@ -170,6 +170,8 @@ func TestJobArgumentsAreTheCommandLines(t *testing.T) {
 		"a canary's test": {"--set", "kamino.targetNode=" + node + ",ortet.canary=2,ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=tests"},
 		"publish only":    {"--set", "kamino.targetNode=" + node + ",ortet.publishOnly=true,ortet.canary=2,ortet.again=true"},
 		"all pools":       {"--set", "kamino.targetVMSS=ALL,kamino.auto.minimumReadyTime=3,ortet.auto.ignoreNodes={a,b},ortet.auto.ignoreAnnotations={c},ortet.auto.skipRules={kernel},ortet.auto.maxParallel=2"},
+		"prepared":        {"--set", "kamino.targetVMSS=p,ortet.fresh=true,ortet.prepare.image=reg.example/p:1,ortet.prepare.timeout=5m,ortet.prepare.command={sh,-c,a: b}"},
+		"patched":         {"--set", "kamino.targetVMSS=ALL,ortet.fresh=true,ortet.patch=true"},
 		"a pool": {"--set", "kamino.targetVMSS=p,kamino.auto.minimumReadyTime=3d,kamino.auto.minimumCandidates=5,kamino.auto.maximumImageAge=7,kamino.auto.dryRun=true",
 			"--set", "kamino.auto.lastPatchAnnotation=LatestOSPatch,kamino.auto.pendingRebootAnnotation=RebootPending"},
 	} {
@@ -237,6 +239,8 @@ func TestChartRefuses(t *testing.T) {
 		"test, no canary":   {"kamino.targetNode=" + node + ",ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=tests", "set ortet.canary to 1 or more"},
 		"fresh of a node":   {"kamino.targetNode=" + node + ",ortet.fresh=true", "set kamino.targetVMSS"},
 		"fresh and online":  {"kamino.targetVMSS=ALL,ortet.fresh=true,ortet.online=true", "ortet.online keeps one in service"},
+		"patch, not fresh":  {"kamino.targetVMSS=ALL,ortet.patch=true", "set ortet.fresh"},
+		"patch and prepare": {"kamino.targetVMSS=ALL,ortet.fresh=true,ortet.patch=true,ortet.prepare.image=a", "remove one of them"},
 		"again":             {"kamino.targetVMSS=p,ortet.again=true", "ortet.again"},
 		"workbench":         {"kamino.targetVMSS=p,ortet.workbench=w", "ortet.workbench"},
 		"ready time":        {"kamino.auto.minimumReadyTime=1w", "minimumReadyTime"},

@@ -38,6 +38,8 @@ type captureFlags struct {
 	policySet   *pflag.FlagSet // flags that go with pools only
 	maxParallel int
 	fresh       bool
+	patch       bool
+	prepare     plan.Preparation
 }
 
 func newCapture(o *options) *cobra.Command {
@@ -125,6 +127,10 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 	badNodesFlag(flags, &f.watch)
 	flags.StringArrayVar(&r.RestoreLearned, "restore-learned", nil, "`NAME` of what the watch may restore as a donor's disk showed it: customData, or an extension; repeatable")
 	flags.BoolVar(&f.fresh, "fresh", false, "with --pool or --all: capture a node that is added for it, without workloads, and removed at the end")
+	flags.BoolVar(&f.patch, "patch", false, "with --fresh: update the packages of that node, and restart it where needed, before its disk is copied")
+	flags.StringVar(&f.prepare.Image, "prepare", "", "container `IMAGE` to run on the node of --fresh before, as root with its root at /host; exit code 10 is a restart")
+	flags.StringArrayVar(&f.prepare.Command, "prepare-command", nil, "`WORD` of the command of --prepare, in place of the image's own; repeatable")
+	durationVar(flags, &f.prepare.Timeout, "prepare-timeout", plan.DefaultPrepare, "time limit for --prepare and --patch, 1m to 1h")
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools at a time")
@@ -149,7 +155,7 @@ func imageHelp(release string) string {
 func (f *captureFlags) complete(node string) error {
 	r := &f.request
 	r.Node = node
-	if err := checkImage(f.image); err != nil {
+	if err := cmp.Or(checkImage("image", f.image), f.checkPrepare()); err != nil {
 		return err
 	}
 	switch {
@@ -209,9 +215,9 @@ func (f *captureFlags) complete(node string) error {
 }
 
 // checkImage refuses what is no name of a container image; "" is none, which preflight judges.
-func checkImage(image string) error {
+func checkImage(flag, image string) error {
 	if _, err := name.ParseReference(image); image != "" && err != nil {
-		return usagef("--image %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", image)
+		return usagef("--%s %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", flag, image)
 	}
 	return nil
 }
@@ -359,7 +365,11 @@ func writePublished(w io.Writer, r capture.Result) {
 	fmt.Fprintln(w, r.Version)
 }
 
+// preparedLines is the title of what a preparation printed last.
+const preparedLines = "Last lines of the preparation"
+
 func writeCaptureLists(w io.Writer, r capture.Result) {
+	list(w, preparedLines, r.Prepared)
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
 	list(w, "Lost (could not be saved)", r.Irreversible)

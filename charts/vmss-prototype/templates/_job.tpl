@@ -140,6 +140,19 @@ template:
 {{- end }}
 {{- if .Values.ortet.fresh }}
 - --fresh
+{{- if .Values.ortet.patch }}
+- --patch
+{{- end }}
+{{- $prepare := .Values.ortet.prepare | default dict }}
+{{- if $prepare.image }}
+- --prepare={{ $prepare.image }}
+{{- range $prepare.command }}
+- {{ printf "--prepare-command=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- if or .Values.ortet.patch $prepare.image }}
+- --prepare-timeout={{ $prepare.timeout | default "20m" }}
+{{- end }}
 {{- else }}
 {{- with $auto.pendingRebootAnnotation }}
 - --reboot-annotation={{ . }}

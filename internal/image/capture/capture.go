@@ -62,6 +62,7 @@ type Result struct {
 	PoolCredentials []string         `json:"poolCredentials,omitempty"` // accepted, by path
 	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
+	Prepared        []string         `json:"prepared,omitempty"` // the last lines of a fresh donor's preparation, redacted
 	Canary          []prove.Finding  `json:"canary,omitempty"`   // of each clone, as it was seen last
 	NewNodes        []plan.NewNode   `json:"newNodes,omitempty"` // that were added
 	Timing          Timing           `json:"timing"`
@@ -187,7 +188,7 @@ func (s *Service) Capture(ctx context.Context, q Request, checks ...func(context
 			c.Note("what was published could not be read: %v", unread)
 		}
 	}
-	r.DonorLost = c.fresh.Lost && workflow.ExitCode(err) == workflow.ExitFailed
+	r.Prepared, r.DonorLost = c.fresh.Lines, c.fresh.Lost && workflow.ExitCode(err) == workflow.ExitFailed
 	notes, steps := c.Recorded()
 	r.Pruned, r.Kept, r.Canary = c.version.Pruned, c.version.Kept, c.canary.Findings
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}

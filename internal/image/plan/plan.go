@@ -80,12 +80,25 @@ type Request struct {
 
 	// Fresh is the pool to which a donor is added, and of which it is deleted at the end; Node is "".
 	Fresh fleet.ResourceID `json:"fresh,omitempty"`
+	// Prepare is what runs on a donor that is added, before its disk is taken; nil: nothing.
+	Prepare *Preparation `json:"prepare,omitempty"`
+}
+
+// A Preparation is a pod that runs once on a fresh donor, as root and with the node's root at /host. It
+// has to end with exit code 0, or with 10 where the donor has to restart.
+type Preparation struct {
+	Image   string        `json:"image,omitempty"`   // container image; "" is Ortet's own, which updates the node's packages
+	Command []string      `json:"command,omitempty"` // in place of the image's
+	Timeout time.Duration `json:"timeout,omitempty"` // 0 is DefaultPrepare
 }
 
 // Limits of a Request, and the canary of pools that are captured by rules.
 const (
 	MaxSoak       = 30 * time.Minute
 	DefaultCanary = 2
+
+	DefaultPrepare = 20 * time.Minute
+	MaxPrepare     = time.Hour // a donor that comes up has two
 )
 
 // WithDefaults sets what is 0.
@@ -94,6 +107,9 @@ func (q Request) WithDefaults() Request {
 	q.Bootstrap, q.CanarySoak = cmp.Or(q.Bootstrap, BootstrapKeep), cmp.Or(q.CanarySoak, 2*time.Minute)
 	q.Extensions.None = q.Extensions.None || q.PublishOnly
 	q.CanaryIfPossible = q.CanaryIfPossible && q.CanaryTest == ""
+	if x := q.Prepare; x != nil {
+		q.Prepare = &Preparation{x.Image, x.Command, cmp.Or(x.Timeout, DefaultPrepare)}
+	}
 	return q
 }
 
