@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/test/azsimserver"
 )
 
@@ -82,7 +81,7 @@ func watch(ctx context.Context, client kubernetes.Interface, azure *azsimserver.
 				if slices.Contains(serving, n.Name) && isReady(n) && !n.Spec.Unschedulable {
 					served++
 				}
-				if n.Annotations[fleet.AnnotationFresh] != "" && isReady(n) && w.shown == "" {
+				if n.Annotations["ortet.io/fresh"] != "" && isReady(n) && w.shown == "" {
 					var b strings.Builder
 					w.err = errors.Join(w.err, showNodes(ctx, &b, client, azure, "The cluster's nodes during the capture"))
 					w.shown = b.String()

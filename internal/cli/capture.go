@@ -112,7 +112,8 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
 	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add at the end")
 	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up before the model is updated, 0 to 10 (default with --pool and --all: 2)")
-	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute, "time for which clones, and the node of --fresh, have to stay Ready, with their DaemonSets; at most 30m")
+	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute,
+		"time for which clones, and the node of --fresh, have to stay Ready, with their DaemonSets; at most 30m")
 	flags.StringVar(&f.test, "canary-test", "", "`FILE` with a Job whose pod has to end with exit code 0 on each clone")
 	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version; leave the scale set as it is")
 	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the disk on (default: a suitable one of the pool)")
@@ -126,10 +127,14 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(flags, &f.watch)
 	flags.StringArrayVar(&r.RestoreLearned, "restore-learned", nil, "`NAME` of what the watch may restore as a donor's disk showed it: customData, or an extension; repeatable")
-	flags.BoolVar(&f.fresh, "fresh", false, "with --pool or --all: capture a node that is added for it, without workloads, and removed at the end")
-	flags.BoolVar(&f.patch, "patch", false, "with --fresh: update the packages of that node, and restart it where needed, before its disk is copied")
-	flags.StringVar(&f.prepare.Image, "prepare", "", "container `IMAGE` to run on the node of --fresh before, as root with its root at /host; exit code 10 is a restart")
-	flags.StringArrayVar(&f.prepare.Command, "prepare-command", nil, "`WORD` of the command of --prepare, in place of the image's own; repeatable")
+	flags.BoolVar(&f.fresh, "fresh", false,
+		"with --pool or --all: capture a node that is added for it, without workloads, and removed at the end")
+	flags.BoolVar(&f.patch, "patch", false,
+		"with --fresh: update the packages of that node, and restart it where needed, before its disk is copied")
+	flags.StringVar(&f.prepare.Image, "prepare", "",
+		"container `IMAGE` to run on the node of --fresh before, as root with its root at /host; exit code 10 is a restart")
+	flags.StringArrayVar(&f.prepare.Command, "prepare-command", nil,
+		"`WORD` of the command of --prepare, in place of the image's own; repeatable")
 	durationVar(flags, &f.prepare.Timeout, "prepare-timeout", plan.DefaultPrepare, "time limit for --prepare and --patch, 1m to 1h")
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()

@@ -96,7 +96,7 @@ func (w *world) Plan(_ context.Context, q capture.Request) (plan.Plan, error) {
 
 func (w *world) Capture(ctx context.Context, q capture.Request, checks ...func(context.Context) error) (capture.Result, error) {
 	w.mu.Lock()
-	w.running++
+	w.running, w.raised = w.running+1, w.raised+1
 	w.most = max(w.most, w.running)
 	if w.capture != nil {
 		if err := w.capture(w, q); err != nil {
@@ -106,7 +106,7 @@ func (w *world) Capture(ctx context.Context, q capture.Request, checks ...func(c
 		}
 	}
 	donor := q.Node
-	if w.raised++; q.Fresh != "" && w.evicts > 0 {
+	if q.Fresh != "" && w.evicts > 0 {
 		w.evicts, w.running = w.evicts-1, w.running-1
 		w.mu.Unlock()
 		return capture.Result{DonorLost: true}, &workflow.Outcome{Exit: workflow.ExitFailed, Step: "raise", Err: errors.New("others deleted it")}

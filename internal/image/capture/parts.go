@@ -28,7 +28,8 @@ func (c *capture) parts() {
 		Taken: workflow.PartOf(&c.mu, &c.s.Taken), BuiltAt: workflow.PartOf(&c.mu, &c.s.BuiltAt), Of: c.source, Job: c.job, Recorded: c.Recorded}
 	c.fresh = fresh.Raising{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Set: set, Donor: workflow.PartOf(&c.mu, &c.s.Fresh),
 		Job: func(component string) cluster.Job {
-			return cluster.Job{Name: plan.JobName(c.req.Fresh, c.name+"-"+component), Image: c.Image, PullSecret: c.PullSecret, Labels: jobLabels(component)}
+			name := plan.JobName(c.req.Fresh, c.name+"-"+component)
+			return cluster.Job{Name: name, Image: c.Image, PullSecret: c.PullSecret, Labels: jobLabels(component)}
 		},
 		Of: func() fresh.Pool {
 			return fresh.Pool{ID: c.req.Fresh, Capture: c.name, Soak: c.req.CanarySoak, Prepare: c.req.Prepare}

@@ -69,7 +69,7 @@ type Request struct {
 	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any of the pool that fits
 	OtherPools            bool          `json:"otherPools,omitempty"`            // the workbench may be of another pool
 	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live
-	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they, and a fresh donor, have to stay Ready; 0 is 2 minutes
+	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they and a fresh donor stay Ready; 0 is 2 minutes
 	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made; not with CanaryTest
 	CanaryTest            string        `json:"canaryTest,omitempty"`            // file with the Job that each clone has to pass: cluster.NodeTest
 	TakeUnjudged          bool          `json:"takeUnjudged,omitempty"`          // prove the version of the last days that has no judgement, instead of a new one
@@ -87,7 +87,7 @@ type Request struct {
 // A Preparation is a pod that runs once on a fresh donor, as root and with the node's root at /host. It
 // has to end with exit code 0, or with 10 where the donor has to restart.
 type Preparation struct {
-	Image   string        `json:"image,omitempty"`   // container image; "" is Ortet's own, which updates the node's packages
+	Image   string        `json:"image,omitempty"`   // "" is Ortet's own, which updates the node's packages
 	Command []string      `json:"command,omitempty"` // in place of the image's
 	Timeout time.Duration `json:"timeout,omitempty"` // 0 is DefaultPrepare
 }

@@ -23,7 +23,8 @@ const (
 )
 
 // errRestarted is how a preparation ends that does not leave a restart to the capture.
-var errRestarted = fmt.Errorf("the preparation restarted the fresh donor by itself: end it with exit code %d where a restart is needed", exitRestart)
+var errRestarted = fmt.Errorf(
+	"the preparation restarted the fresh donor by itself: end it with exit code %d where a restart is needed", exitRestart)
 
 // A Prepared is how far the preparation of a donor is. It is saved before each pod begins, so that
 // none runs twice.
@@ -94,7 +95,8 @@ func (r *Raising) prepare(ctx context.Context, p *workflow.Pass, x prove.Clone) 
 	case !s.ran && (pod.Done || since >= job.Deadline+endFor || why != "" && since >= startFor):
 		return fails("could not run image %s: %s", job.Image, cmp.Or(why, "its pod did not start"))
 	case !pod.Done && since >= job.Deadline+endFor:
-		return fails("did not end within %s%s", job.Deadline, workflow.SkipIf(x.Node == nil || !x.Node.Ready, ", and the Node is not Ready"))
+		return fails("did not end within %s%s", job.Deadline,
+			workflow.SkipIf(x.Node == nil || !x.Node.Ready, ", and the Node is not Ready"))
 	case !pod.Done:
 		return workflow.In(lookEvery, "%s", cmp.Or(why, "preparing "+s.node)), nil
 	case pod.ExitCode != 0 && pod.ExitCode != exitRestart:
@@ -106,7 +108,8 @@ func (r *Raising) prepare(ctx context.Context, p *workflow.Pass, x prove.Clone) 
 		d.Prepared.Ended = !d.Prepared.Restart && d.Prepared.Next == len(jobs)
 	})
 	s.begun = r.Cloud.Now()
-	return workflow.In(time.Millisecond, "prepared %s", s.node), r.Cluster.ForceDeleteJob(ctx, job.Name) // its container has ended
+	return workflow.In(time.Millisecond, "prepared %s", s.node),
+		r.Cluster.ForceDeleteJob(ctx, job.Name) // its container has ended
 }
 
 func (r *Raising) lastLine() string {

@@ -59,7 +59,8 @@ func (r *Raising) raise(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	unmade := s.failure != "" && x.Node == nil && x.Instance.ProvisioningState == "Failed"
 	switch j := prove.Judge(o, base, 1); {
 	case unmade || j.Result == prove.Failed || j.Result == prove.NoResult:
-		return done, fmt.Errorf("the fresh donor did not come up%s: %s%s%s", workflow.SkipIf(prepared.Ended, " after its preparation"), workflow.SkipIf(j.Gate != "", "gate "+j.Gate+": "), j.Why,
+		return done, fmt.Errorf("the fresh donor did not come up%s: %s%s%s", workflow.SkipIf(prepared.Ended, " after its preparation"),
+			workflow.SkipIf(j.Gate != "", "gate "+j.Gate+": "), j.Why,
 			workflow.SkipIf(s.failure != "", "; Azure: "+s.failure))
 	case j.Result == prove.Waits:
 		return workflow.In(pause, "%s", j.Why), nil
