@@ -31,13 +31,11 @@ func runPatch(ctx context.Context, args []string, std stdio) int {
 	}); !ok {
 		return code
 	}
-	restart, err := false, error(nil)
+	run := func() (bool, error) { return patch.Run(ctx, *root, std.out) }
 	if *check {
-		restart, err = patch.RestartRequired(*root)
-	} else {
-		restart, err = patch.Run(ctx, *root, std.out)
+		run = func() (bool, error) { return patch.RestartRequired(*root) }
 	}
-	switch {
+	switch restart, err := run(); {
 	case err != nil:
 		return failed(std, "patch", err)
 	case restart:

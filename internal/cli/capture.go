@@ -127,15 +127,7 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(flags, &f.watch)
 	flags.StringArrayVar(&r.RestoreLearned, "restore-learned", nil, "`NAME` of what the watch may restore as a donor's disk showed it: customData, or an extension; repeatable")
-	flags.BoolVar(&f.fresh, "fresh", false,
-		"with --pool or --all: capture a node that is added for it, without workloads, and removed at the end")
-	flags.BoolVar(&f.patch, "patch", false,
-		"with --fresh: update the packages of that node, and restart it where needed, before its disk is copied")
-	flags.StringVar(&f.prepare.Image, "prepare", "",
-		"container `IMAGE` to run on the node of --fresh before, as root with its root at /host; exit code 10 is a restart")
-	flags.StringArrayVar(&f.prepare.Command, "prepare-command", nil,
-		"`WORD` of the command of --prepare, in place of the image's own; repeatable")
-	durationVar(flags, &f.prepare.Timeout, "prepare-timeout", plan.DefaultPrepare, "time limit for --prepare and --patch, 1m to 1h")
+	f.freshFlags(flags)
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools at a time")
@@ -145,6 +137,18 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 	f.groups = []string{}
 	flags.StringArrayVar(&f.groups, "resource-group", f.groups, "ARM `ID` of a resource group in which --all and --pool NAME find pools, beside that of azure.json or AZURE_RESOURCE_GROUP; repeatable")
 	return cmd
+}
+
+func (f *captureFlags) freshFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.fresh, "fresh", false,
+		"with --pool or --all: capture a node that is added for it, without workloads, and removed at the end")
+	flags.BoolVar(&f.patch, "patch", false,
+		"with --fresh: update the packages of that node, and restart it where needed, before its disk is copied")
+	flags.StringVar(&f.prepare.Image, "prepare", "",
+		"container `IMAGE` to run on the node of --fresh before, as root with its root at /host; exit code 10 is a restart")
+	flags.StringArrayVar(&f.prepare.Command, "prepare-command", nil,
+		"`WORD` of the command of --prepare, in place of the image's own; repeatable")
+	durationVar(flags, &f.prepare.Timeout, "prepare-timeout", plan.DefaultPrepare, "time limit for --prepare and --patch, 1m to 1h")
 }
 
 // imageHelp describes --image for a program of a release, which knows its image, and for

@@ -69,7 +69,7 @@ type Request struct {
 	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any of the pool that fits
 	OtherPools            bool          `json:"otherPools,omitempty"`            // the workbench may be of another pool
 	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live
-	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they and a fresh donor stay Ready; 0 is 2 minutes
+	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they, or a fresh donor, stay Ready; 0 is 2m
 	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made; not with CanaryTest
 	CanaryTest            string        `json:"canaryTest,omitempty"`            // file with the Job that each clone has to pass: cluster.NodeTest
 	TakeUnjudged          bool          `json:"takeUnjudged,omitempty"`          // prove the version of the last days that has no judgement, instead of a new one
