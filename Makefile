@@ -39,18 +39,19 @@ build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@hack/agent.sh --check bin/ortet-node
 
 # POOL=flexible has a Flexible scale set. CANARY=N proves the image by N clones first; BAD=1
-# breaks it.
+# breaks it. FRESH=1 captures a node that is added for it, so that no serving one leaves service.
 POOL ?=
 CANARY ?=
 BAD ?=
-export POOL CANARY BAD
+FRESH ?=
+export POOL CANARY BAD FRESH
 
 # CONTROLPLANE=real takes Kubernetes' own programs; the default is an API server in
 # memory, which needs no build.
 CONTROLPLANE ?=
 export CONTROLPLANE
 
-demo: story ## a capture in a simulated Azure; POOL=flexible, CANARY=2, BAD=1, CONTROLPLANE=real
+demo: story ## a capture in a simulated Azure; POOL=flexible, CANARY=2, BAD=1, FRESH=1, CONTROLPLANE=real
 	bin/demo
 
 # CLUSTER=1 has an Azure with nothing in it, to follow the tutorial of ortet cluster.

@@ -187,7 +187,7 @@ func TestScaleSetPoolsDefaults(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(`
 scaleSet: `+somePool+`
 capture: {schedule: "0 2 * * *", timeZone: UTC, window: 4h, maxImageAge: 336h, bootstrap: Keep, history: 3,
-  online: false, deallocate: false, gracePeriod: 5m, extensions: {delete: Default}}
+  online: false, fresh: false, patch: false, deallocate: false, gracePeriod: 5m, extensions: {delete: Default}}
 donors: {minReady: 1h, minCandidates: 1}
 canary: {clones: 2, soak: 2m}
 rollout: {mode: Never, maxUnavailable: 1, soak: 2m, drainTimeout: 10m}`), &want); err != nil {

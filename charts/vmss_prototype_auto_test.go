@@ -62,6 +62,8 @@ func TestAutoArguments(t *testing.T) {
 		{"kamino.targetVMSS=ALL,ortet.publishOnly=true,kamino.imageHistory=5,ortet.bootstrap=keep,ortet.extensions=none",
 			[]string{"capture", "--all", "--min-ready=1h", "--min-candidates=1", "--max-image-age=0", "--max-parallel=4", "--publish-only", "--grace-period=300s",
 				"--accept-pool-credentials", "--replicas=0", "--image=" + image, "--azure-config=/etc/kubernetes/azure.json", "--namespace=ortet-system", "--log-level=INFO"}},
+		{"kamino.targetVMSS=ALL,ortet.fresh=true,kamino.auto.lastPatchAnnotation=LatestOSPatch,kamino.auto.pendingRebootAnnotation=r,kamino.auto.maximumImageAge=7,ortet.auto.skipRules={kernel}",
+			slices.Concat([]string{"capture", "--all", "--patch-annotation=LatestOSPatch", "--fresh", "--max-image-age=7"}, defaults[3:])},
 		// Values that are kept from a chart without auto mode.
 		{"kamino.targetVMSS=ALL,kamino.auto=null,ortet.auto=null", with([]string{"--all"})},
 	} {

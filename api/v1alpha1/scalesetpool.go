@@ -120,6 +120,8 @@ const (
 // CaptureSpec is when a pool is captured, and how. Fields are the flags of
 // ortet capture.
 //
+// +kubebuilder:validation:XValidation:rule="!self.patch || self.fresh",message="patch updates the node that fresh adds: set fresh, or leave out patch"
+// +kubebuilder:validation:XValidation:rule="!(self.online && self.fresh)",message="online keeps a donor in service, and a fresh one serves nothing: leave out one of them"
 // +kubebuilder:validation:XValidation:rule="!(self.online && self.deallocate)",message="online leaves the donor in service, and deallocate stops it: leave out one of them"
 type CaptureSpec struct {
 	// When a capture may begin: five fields of cron, such as 0 2 * * *, or @daily.
@@ -180,6 +182,18 @@ type CaptureSpec struct {
 	// +kubebuilder:default=false
 	// +optional
 	Online bool `json:"online,omitempty"`
+
+	// Capture a node that is added to the pool for it, without workloads, and
+	// deleted at the end. Of donors only patchAnnotation has an effect then.
+	// +kubebuilder:default=false
+	// +optional
+	Fresh bool `json:"fresh,omitempty"`
+
+	// Update the packages of that node first, by its own package manager, and
+	// restart it where that is needed.
+	// +kubebuilder:default=false
+	// +optional
+	Patch bool `json:"patch,omitempty"`
 
 	// Deallocate the donor instead of powering it off.
 	// +kubebuilder:default=false

@@ -40,6 +40,7 @@ func commands() []command {
 		{"join", "prove this machine's identity, and write kubelet settings", runJoin},
 		{"leave", "drain this node, stop its kubelet, and delete its Node", runLeave},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
+		{"patch", "update a node's packages before its disk is captured", runPatch},
 		{"version", "show the version of this program", runVersion},
 	}
 }

@@ -89,7 +89,7 @@ See 'ortet-node wait --help'.
 		"wait --deadline":        "ortet-node wait: flag needs an argument: -deadline\nSee 'ortet-node wait --help'.\n",
 		"extension":              "ortet-node extension: command \"\": want install, enable, update, disable or uninstall\nSee 'ortet-node extension --help'.\n",
 		"extension enable x --y": "ortet-node extension: unexpected argument \"x\"\nflag provided but not defined: -y\nSee 'ortet-node extension --help'.\n",
-		"frobnicate":             "ortet-node: unknown command \"frobnicate\": want wait, report, events, extension, config, join, leave, generalize or version\nSee 'ortet-node --help'.\n",
+		"frobnicate":             "ortet-node: unknown command \"frobnicate\": want wait, report, events, extension, config, join, leave, generalize, patch or version\nSee 'ortet-node --help'.\n",
 	} {
 		var out, errOut bytes.Buffer
 		if code := run(t.Context(), strings.Fields(line), stdio{out: &out, err: &errOut}); code != exitUsage || out.Len() > 0 || errOut.String() != want {

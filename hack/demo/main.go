@@ -40,7 +40,7 @@ func main() {
 	if *keep && os.Getenv("CLUSTER") != "" {
 		play = elastic
 	}
-	err := play(ctx, os.Stdout, plot{controlPlane: os.Getenv("CONTROLPLANE"), canary: os.Getenv("CANARY"), bad: os.Getenv("BAD") != "", pool: os.Getenv("POOL"), keep: *keep})
+	err := play(ctx, os.Stdout, plot{controlPlane: os.Getenv("CONTROLPLANE"), canary: os.Getenv("CANARY"), bad: os.Getenv("BAD") != "", fresh: os.Getenv("FRESH") != "", pool: os.Getenv("POOL"), keep: *keep})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)

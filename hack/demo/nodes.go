@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,8 +19,8 @@ import (
 
 // showNodes prints the cluster's nodes, the pods on each, and the image that its
 // disk was made from.
-func showNodes(ctx context.Context, out io.Writer, client kubernetes.Interface, azure *azsimserver.Azure) error {
-	say(out, "The cluster's nodes")
+func showNodes(ctx context.Context, out io.Writer, client kubernetes.Interface, azure *azsimserver.Azure, title string) error {
+	say(out, "%s", title)
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -34,10 +37,8 @@ func showNodes(ctx context.Context, out io.Writer, client kubernetes.Interface, 
 	fmt.Fprintln(table, "  NAME\tSTATUS\tPODS\tMADE FROM")
 	for _, node := range nodes.Items {
 		status := "NotReady"
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				status = "Ready"
-			}
+		if isReady(node) {
+			status = "Ready"
 		}
 		if node.Spec.Unschedulable {
 			status += ",SchedulingDisabled"
@@ -51,4 +52,49 @@ func showNodes(ctx context.Context, out io.Writer, client kubernetes.Interface, 
 		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\n", node.Name, status, count, images[strings.ToLower(node.Spec.ProviderID)])
 	}
 	return table.Flush()
+}
+
+func isReady(node corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// A watched is what a watch saw.
+type watched struct {
+	shown string // the nodes while a fresh donor was up
+	err   error
+}
+
+// watch looks at the nodes until ctx ends. It is an error if one of the serving ones left service, or no fresh donor came up.
+func watch(ctx context.Context, client kubernetes.Interface, azure *azsimserver.Azure, serving []string) <-chan watched {
+	result := make(chan watched, 1)
+	go func() {
+		var w watched
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				continue // asked again, or ctx has ended
+			}
+			served := 0
+			for _, n := range nodes.Items {
+				if slices.Contains(serving, n.Name) && isReady(n) && !n.Spec.Unschedulable {
+					served++
+				}
+				if n.Annotations["ortet.io/fresh"] != "" && isReady(n) && w.shown == "" {
+					var b strings.Builder
+					w.err = errors.Join(w.err, showNodes(ctx, &b, client, azure, "The cluster's nodes during the capture"))
+					w.shown = b.String()
+				}
+			}
+			if served < len(serving) && w.err == nil {
+				w.err = fmt.Errorf("%d of %d serving nodes are in service", served, len(serving))
+			}
+		}
+		if w.shown == "" {
+			w.err = errors.Join(w.err, errors.New("no fresh donor came up"))
+		}
+		result <- w
+	}()
+	return result
 }

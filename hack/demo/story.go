@@ -38,6 +38,7 @@ type plot struct {
 	controlPlane string
 	canary       string // number of clones that prove the image first; "" is none
 	bad          bool   // no node of the image can join
+	fresh        bool   // a donor is added for the capture
 	pool         string // the pool's kind: "" is a Uniform scale set, "flexible" a Flexible one
 	keep         bool   // the story's world only, until ctx's end
 }
@@ -100,7 +101,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	if err := deploy(ctx, client); err != nil {
 		return err
 	}
-	if err := showNodes(ctx, out, client, azure); err != nil {
+	if err := showNodes(ctx, out, client, azure, "The cluster's nodes"); err != nil {
 		return err
 	}
 	if p.keep {
@@ -117,7 +118,11 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	}
 
 	donor := nodes[0]
-	args := []string{"capture", donor, "--image=" + image, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"}
+	args := []string{"capture", donor}
+	if p.fresh {
+		args = []string{"capture", "--pool=" + pool, "--fresh", "--canary=0", "--canary-soak=1s"}
+	}
+	args = append(args, "--image="+image, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s")
 	if p.canary != "" {
 		args = append(args, "--canary="+p.canary, "--canary-soak=10s")
 	}
@@ -127,7 +132,19 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 			return err
 		}
 	}
+	watching, stopWatch := context.WithCancel(ctx)
+	during := watch(watching, client, azure, nodes)
 	captureErr := ortet(ctx, out, kube, azure, args...)
+	stopWatch()
+	if w := <-during; p.fresh && captureErr == nil {
+		fmt.Fprint(out, w.shown)
+		if w.err != nil {
+			return w.err
+		}
+		if err := showNodes(ctx, out, client, azure, "The cluster's nodes after the capture"); err != nil {
+			return err
+		}
+	}
 	after, err := azure.Model(ctx, pool)
 	if err != nil {
 		return err
@@ -147,7 +164,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	if _, err := azsimserver.AwaitReady(ctx, client, workers+1); err != nil {
 		return err
 	}
-	if err := showNodes(ctx, out, client, azure); err != nil {
+	if err := showNodes(ctx, out, client, azure, "The cluster's nodes"); err != nil {
 		return err
 	}
 	if err := ortet(ctx, out, kube, azure, "status"); err != nil {

@@ -27,11 +27,17 @@ type settled struct {
 
 func (s *settled) Begin(ctx context.Context, c fleet.Change) (fleet.Token, error) {
 	token, err := s.Cloud.Begin(ctx, c)
+	key := func(id fleet.ResourceID) string { return strings.ToLower(string(id)) }
 	s.mu.Lock()
-	if key := strings.ToLower(string(c.Target())); strings.HasPrefix(c.Verb(), "delete ") {
-		delete(s.begun, key)
+	if x, is := c.(fleet.DeleteInstances); is { // the scale set stays
+		for _, name := range x.Instances {
+			delete(s.begun, key(x.Pool.Child("virtualMachines", name)))
+			delete(s.begun, key(x.Pool.In("virtualMachines", name)))
+		}
+	} else if strings.HasPrefix(c.Verb(), "delete ") {
+		delete(s.begun, key(c.Target()))
 	} else {
-		s.begun[key] = time.Now()
+		s.begun[key(c.Target())] = time.Now()
 	}
 	s.mu.Unlock()
 	return token, s.judge(source(c), err)

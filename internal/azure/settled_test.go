@@ -18,6 +18,14 @@ func (missing) Disk(context.Context, fleet.ResourceID) (fleet.Disk, error) {
 	return fleet.Disk{}, fail(fleet.KindNotFound, 0)
 }
 
+func (missing) Instance(context.Context, fleet.ResourceID) (fleet.Instance, error) {
+	return fleet.Instance{}, fail(fleet.KindNotFound, 0)
+}
+
+func (missing) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
+	return fleet.Pool{}, fail(fleet.KindNotFound, 0)
+}
+
 func (missing) Begin(_ context.Context, c fleet.Change) (fleet.Token, error) {
 	if _, attach := c.(fleet.AttachDisk); attach {
 		return "", fail(fleet.KindNotFound, 0)
@@ -57,5 +65,25 @@ func TestSettled(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A deletion of instances ends the doubt about them, and none about their scale set.
+func TestSettledInstances(t *testing.T) {
+	pool := fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p")
+	for _, instance := range []fleet.ResourceID{pool.Child("virtualMachines", "3"), pool.In("virtualMachines", "p_3")} {
+		c := azure.Settled(missing{})
+		for _, change := range []fleet.Change{fleet.SetCapacity{Pool: pool}, fleet.ProtectInstance{Instance: instance},
+			fleet.DeleteInstances{Pool: pool, Instances: []string{strings.ToUpper(instance.Name())}}} {
+			if _, err := c.Begin(t.Context(), change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Instance(t.Context(), instance); !fleet.Is(err, fleet.KindNotFound) {
+			t.Errorf("%s, which was deleted: %v", instance, err)
+		}
+		if _, err := c.Pool(t.Context(), pool); !fleet.Is(err, fleet.KindTransient) {
+			t.Errorf("its scale set, which was written: %v", err)
+		}
 	}
 }

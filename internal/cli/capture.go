@@ -38,6 +38,8 @@ type captureFlags struct {
 	policySet   *pflag.FlagSet // flags that go with pools only
 	maxParallel int
 	fresh       bool
+	patch       bool
+	prepare     plan.Preparation
 }
 
 func newCapture(o *options) *cobra.Command {
@@ -62,7 +64,7 @@ With --pool or --all, rules choose the node (ortet donors shows them), and a poo
 captured only if a new image is due: it has no version, its nodes were patched since
 the newest (--patch-annotation), or the newest is too old (--max-image-age). Pools are
 captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0).
-With --pool and --fresh no node is chosen: one is added, captured and deleted again.`,
+With --fresh no node is chosen: one is added, captured and deleted again.`,
 		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run \
     --image=reg.example/ortet:1
   ortet capture k8s-pool1-12345678-vmss000000 \
@@ -110,7 +112,8 @@ With --pool and --fresh no node is chosen: one is added, captured and deleted ag
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
 	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add at the end")
 	flags.Int64Var(&r.Canary, "canary", 0, "`NUMBER` of clones that have to come up before the model is updated, 0 to 10 (default with --pool and --all: 2)")
-	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute, "time for which the clones have to stay Ready, with their DaemonSets; at most 30m")
+	durationVar(flags, &r.CanarySoak, "canary-soak", 2*time.Minute,
+		"time for which clones, and the node of --fresh, have to stay Ready, with their DaemonSets; at most 30m")
 	flags.StringVar(&f.test, "canary-test", "", "`FILE` with a Job whose pod has to end with exit code 0 on each clone")
 	flags.BoolVar(&r.PublishOnly, "publish-only", false, "end after the image version; leave the scale set as it is")
 	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the disk on (default: a suitable one of the pool)")
@@ -124,7 +127,7 @@ With --pool and --fresh no node is chosen: one is added, captured and deleted ag
 	flags.IntVar(&f.watch.Nodes, "watch-nodes", watch.DefaultNodes, "`NUMBER` of nodes that have to come up")
 	badNodesFlag(flags, &f.watch)
 	flags.StringArrayVar(&r.RestoreLearned, "restore-learned", nil, "`NAME` of what the watch may restore as a donor's disk showed it: customData, or an extension; repeatable")
-	flags.BoolVar(&f.fresh, "fresh", false, "with --pool: capture a node that is added for it, without workloads, and removed at the end")
+	f.freshFlags(flags)
 	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools at a time")
@@ -134,6 +137,18 @@ With --pool and --fresh no node is chosen: one is added, captured and deleted ag
 	f.groups = []string{}
 	flags.StringArrayVar(&f.groups, "resource-group", f.groups, "ARM `ID` of a resource group in which --all and --pool NAME find pools, beside that of azure.json or AZURE_RESOURCE_GROUP; repeatable")
 	return cmd
+}
+
+func (f *captureFlags) freshFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.fresh, "fresh", false,
+		"with --pool or --all: capture a node that is added for it, without workloads, and removed at the end")
+	flags.BoolVar(&f.patch, "patch", false,
+		"with --fresh: update the packages of that node, and restart it where needed, before its disk is copied")
+	flags.StringVar(&f.prepare.Image, "prepare", "",
+		"container `IMAGE` to run on the node of --fresh before, as root with its root at /host; exit code 10 is a restart")
+	flags.StringArrayVar(&f.prepare.Command, "prepare-command", nil,
+		"`WORD` of the command of --prepare, in place of the image's own; repeatable")
+	durationVar(flags, &f.prepare.Timeout, "prepare-timeout", plan.DefaultPrepare, "time limit for --prepare and --patch, 1m to 1h")
 }
 
 // imageHelp describes --image for a program of a release, which knows its image, and for
@@ -149,7 +164,7 @@ func imageHelp(release string) string {
 func (f *captureFlags) complete(node string) error {
 	r := &f.request
 	r.Node = node
-	if err := checkImage(f.image); err != nil {
+	if err := cmp.Or(checkImage("image", f.image), f.checkPrepare()); err != nil {
 		return err
 	}
 	switch {
@@ -209,9 +224,9 @@ func (f *captureFlags) complete(node string) error {
 }
 
 // checkImage refuses what is no name of a container image; "" is none, which preflight judges.
-func checkImage(image string) error {
+func checkImage(flag, image string) error {
 	if _, err := name.ParseReference(image); image != "" && err != nil {
-		return usagef("--image %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", image)
+		return usagef("--%s %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", flag, image)
 	}
 	return nil
 }
@@ -359,7 +374,11 @@ func writePublished(w io.Writer, r capture.Result) {
 	fmt.Fprintln(w, r.Version)
 }
 
+// preparedLines is the title of what a preparation printed last.
+const preparedLines = "Last lines of the preparation"
+
 func writeCaptureLists(w io.Writer, r capture.Result) {
+	list(w, preparedLines, r.Prepared)
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
 	list(w, "Lost (could not be saved)", r.Irreversible)

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -61,8 +63,8 @@ func (f *captureFlags) checkFresh(args []string) error {
 	switch {
 	case f.abandon:
 		return usagef("--fresh: not with --abandon, which begins no capture")
-	case len(args) > 0 || f.all || len(f.pools) == 0:
-		return usagef("--fresh: only with --pool; a node is added and captured, so no NODE is given")
+	case len(args) > 0 || !f.all && len(f.pools) == 0:
+		return usagef("--fresh: only with --pool or --all; a node is added and captured, so no NODE is given")
 	case f.request.Online:
 		return usagef("--fresh: not with --online; a donor that is added serves nothing, so nothing is kept in service")
 	}
@@ -76,6 +78,27 @@ func (f *captureFlags) checkFresh(args []string) error {
 		return usagef("%s: not with --fresh; no node of the pool is chosen", strings.Join(rules, ", "))
 	}
 	return nil
+}
+
+// checkPrepare sets what runs on a donor that is added.
+func (f *captureFlags) checkPrepare() error {
+	p := f.prepare
+	switch asked := f.patch || p.Image != ""; {
+	case !asked && len(p.Command) > 0:
+		return usagef("--prepare-command: only with --prepare, whose image it is run in")
+	case !asked:
+		return nil
+	case !f.fresh:
+		return usagef("--patch, --prepare: only with --fresh; a node in service is captured as it is")
+	case f.patch && p.Image != "":
+		return usagef("--patch and --prepare: give one; an image can run the script of --patch (deploy/prepare/patch.sh)")
+	case f.patch && len(p.Command) > 0:
+		return usagef("--prepare-command: not with --patch, which has its own")
+	case p.Timeout < time.Minute || p.Timeout > plan.MaxPrepare:
+		return usagef("--prepare-timeout %s: want 1m to 1h", durationText(p.Timeout))
+	}
+	f.request.Prepare = &p
+	return checkImage("prepare", p.Image)
 }
 
 func (f *captureFlags) runPools(ctx context.Context, o *options) error {
@@ -107,6 +130,7 @@ func (o *options) printResults(results []auto.Result, name func(fleet.ResourceID
 		if r.Capture != nil && r.Exit != workflow.ExitRefused {
 			list(o.process.Err, "Note", r.Capture.Notes)
 			writeTestLines(o.process.Err, r.Capture.Canary)
+			list(o.process.Err, preparedLines, r.Capture.Prepared)
 		}
 		writeError(o.process.Err, r.Err)
 	}

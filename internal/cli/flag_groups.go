@@ -27,6 +27,7 @@ func flagGroups(path string) []flagGroup {
 	case "capture":
 		return []flagGroup{
 			group("Flags", "image dry-run pool all fresh resource-group online publish-only abandon"),
+			group("Node of --fresh", "patch prepare prepare-command prepare-timeout"),
 			group("Drain and stop", "deallocate force grace-period"),
 			group("Image version", "again history replicas shallow exclude-from-latest"),
 			group("Bootstrap and secrets", "bootstrap accept-pool-credentials accept-secret remove-secrets scan-images"),

@@ -94,5 +94,5 @@ func (f *operatorFlags) check() error {
 	case len(validation.IsDNS1123Subdomain(f.lease)) > 0:
 		return usagef("--lease %q: want the name of a Lease, such as %s", f.lease, operatorLease)
 	}
-	return checkImage(f.capture.image)
+	return checkImage("image", f.capture.image)
 }

@@ -110,7 +110,7 @@ func (r *Reconciler) observe(ctx context.Context, w wanted) (o observation, err 
 
 func (r *Reconciler) auto(w wanted, nodes auto.Nodes, s auto.Service, places func() auto.Places) *auto.Auto {
 	return auto.New(auto.Config{Service: func(fleet.ResourceID) auto.Service { return s }, Nodes: nodes, Places: places,
-		Policy: w.policy, Groups: r.c.Groups, Request: w.request, Now: r.c.Capture.Cluster.Now})
+		Policy: w.policy, Groups: r.c.Groups, Request: w.request, Fresh: w.fresh, Now: r.c.Capture.Cluster.Now})
 }
 
 // seen sums up for Decide.

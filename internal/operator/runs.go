@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/renew"
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
@@ -101,6 +103,10 @@ func (r *Reconciler) run(ctx context.Context, config capture.Config, do Do, w wa
 		q := rollback.Request{Pool: w.pool, AllowRolling: w.request.AllowRolling, AllowOwned: w.request.AllowOwned}
 		result, err := rollbacks.Rollback(ctx, q)
 		return "new nodes come from " + result.To.Name(), err
+	}
+	if do == Resume { // an open one ends as it began
+		var q plan.Request
+		w.fresh = json.Unmarshal(o.record.Request, &q) == nil && q.Fresh != ""
 	}
 	places := func() auto.Places { return &azure.Places{Reader: config.Cloud} }
 	result := r.auto(w, config.Cluster, captures, places).Run(ctx, []fleet.ResourceID{w.pool}, false, false)[0]

@@ -25,6 +25,7 @@ type wanted struct {
 	pool    fleet.ResourceID
 	policy  donors.Policy
 	request plan.Request
+	fresh   bool // donors are raised
 	watch   watch.Request
 	rollout renew.Request // without Window
 	windows []schedule.Window
@@ -60,6 +61,9 @@ func (c Config) want(p v1alpha1.ScaleSetPool) (w wanted, stalls *stall) {
 	if x := s.Capture; x != nil {
 		w.policy.MaxImageAge = int(x.MaxImageAge.Duration / days)
 		q := &w.request
+		if w.fresh = x.Fresh; x.Patch && x.Fresh {
+			q.Prepare = &plan.Preparation{}
+		}
 		q.Bootstrap, q.History, q.Replicas = strings.ToLower(string(x.Bootstrap)), int(x.History), x.Replicas
 		q.ExcludeFromLatest = x.ExcludeFromLatest
 		q.Online, q.Deallocate, q.GracePeriod, q.ForceDrain = x.Online, x.Deallocate, x.GracePeriod.Duration, x.ForceDrain

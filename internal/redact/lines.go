@@ -19,6 +19,17 @@ const (
 	maxHereLines = 32
 )
 
+// Tail returns the last lines of what a program printed, at most so many and each of at most so many
+// bytes, as Lines makes them. A secret may begin above the lines that are returned.
+func Tail(output []byte, most, width int) (lines []string) {
+	for _, l := range Lines(strings.Split(strings.TrimRight(string(output), "\r\n"), "\n")) {
+		if l = Plain(l, width); strings.TrimSpace(l) != "" {
+			lines = append(lines, l)
+		}
+	}
+	return lines[max(0, len(lines)-most):]
+}
+
 // Lines makes lines fit to be shown and stored, one for one: secrets are
 // replaced, also in lines that do not name them, control characters and escape
 // sequences are removed, what is not UTF-8 is replaced, and each line is cut to

@@ -180,6 +180,27 @@ func TestFreshEnds(t *testing.T) {
 	}
 }
 
+// A capture whose donor others deleted says so: auto mode raises another then.
+func TestFreshDonorLost(t *testing.T) {
+	for at, want := range map[string]bool{"azure GET operation-of-PATCH-virtualMachineScaleSets/pool1": true, "azure PUT snapshots/snapshot_pool1": true, "": false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := Story{Seed: 9, Pool: with(func(p *Pool) { p.Machines, p.Spot = false, true })}
+			if n := 1 + 2*strings.Count(at, "PATCH"); at != "" {
+				s.Happen = []Event{{At: at, N: n, What: "instance deleted", Target: "donor"}}
+			}
+			w := newWorld(s)
+			defer w.close()
+			p, err := w.start(Ask{Do: "capture", Fresh: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if <-p.done; p.capture.DonorLost != want || p.code() == workflow.ExitDone == want {
+				t.Errorf("%s: lost %t, %v", at, p.capture.DonorLost, p.err)
+			}
+		})
+	}
+}
+
 // A donor that has no room in the quota is not raised. A canary that a pool's capture adds by itself is left out instead.
 func TestFreshQuota(t *testing.T) {
 	for name, c := range map[string]struct {

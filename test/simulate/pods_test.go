@@ -54,6 +54,10 @@ func (w *world) podStarts(p *corev1.Pod) {
 		w.testStarts(p)
 		return
 	}
+	if strings.HasPrefix(p.Labels["app.kubernetes.io/component"], "prepare") {
+		w.prepares(p, c)
+		return
+	}
 	name := p.Spec.Containers[0].Name
 	waits := func(why, message string) {
 		w.setStatus(p, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{

@@ -200,6 +200,9 @@ func (w *world) start(ask Ask) (*process, error) {
 			if ask.Fresh {
 				q.Node, q.Fresh = "", w.pool
 			}
+			if ask.Prepare != "" {
+				q.Prepare = preparationOf(ask.Prepare)
+			}
 			if ask.Test != "" {
 				q.CanaryTest = testJob(ask.Test)
 			}

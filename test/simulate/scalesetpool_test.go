@@ -392,6 +392,31 @@ func TestOperatorThatLeadsNoMore(t *testing.T) {
 	})
 }
 
+// With capture.fresh no node in service is taken, also by the operator that goes on with the capture, though the object has it no more.
+func TestOperatorRaisesDonors(t *testing.T) {
+	withOperator(t, fresh, func(w *operating) {
+		before := len(w.instancesOf(""))
+		w.objects.put(w.spec(func(s *v1alpha1.ScaleSetPoolSpec) { s.Capture.Fresh = true }))
+		end := w.beginLead()
+		w.donorOff()
+		end()
+		name := w.journal().Name
+		if w.back(w.nodeName(0)); len(w.instancesOf("")) != before+1 {
+			t.Errorf("%d instances, want one more than %d", len(w.instancesOf("")), before)
+		}
+		w.objects.put(w.spec(nil))
+		defer w.beginLead()()
+		w.until("watched", 2*time.Hour, runs("watch"))
+		j := w.journal()
+		if j.Name != name || j.Ended == nil || j.Ended.Exit != 0 {
+			t.Errorf("the journal has %+v, want %s ended", j, name)
+		}
+		if n := len(w.instancesOf("")); n != before || w.modelNow().capacity != int64(before) {
+			t.Errorf("%d instances and a capacity of %d, want %d", n, w.modelNow().capacity, before)
+		}
+	})
+}
+
 // The run of a deleted object ends, the donor first, and leaves nothing open.
 func TestOperatorObjectDeleted(t *testing.T) {
 	withOperator(t, fresh, func(w *operating) {

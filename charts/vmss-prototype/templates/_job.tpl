@@ -138,13 +138,31 @@ template:
 {{- with $auto.lastPatchAnnotation }}
 - --patch-annotation={{ . }}
 {{- end }}
+{{- if .Values.ortet.fresh }}
+- --fresh
+{{- if .Values.ortet.patch }}
+- --patch
+{{- end }}
+{{- $prepare := .Values.ortet.prepare | default dict }}
+{{- if $prepare.image }}
+- --prepare={{ $prepare.image }}
+{{- range $prepare.command }}
+- {{ printf "--prepare-command=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- if or .Values.ortet.patch $prepare.image }}
+- --prepare-timeout={{ $prepare.timeout | default "20m" }}
+{{- end }}
+{{- else }}
 {{- with $auto.pendingRebootAnnotation }}
 - --reboot-annotation={{ . }}
 {{- end }}
 {{- $ready := dig "minimumReadyTime" "1h" $auto }}
 - --min-ready={{ if kindIs "string" $ready }}{{ $ready }}{{ else }}{{ int64 $ready }}{{ end }}
 - --min-candidates={{ dig "minimumCandidates" 1 $auto }}
+{{- end }}
 - --max-image-age={{ dig "maximumImageAge" 0 $auto }}
+{{- if not .Values.ortet.fresh }}
 {{- range $ours.ignoreNodes }}
 - --ignore-node={{ . }}
 {{- end }}
@@ -153,6 +171,7 @@ template:
 {{- end }}
 {{- range $ours.skipRules }}
 - --skip-rule={{ . }}
+{{- end }}
 {{- end }}
 - --max-parallel={{ dig "maxParallel" 4 $ours }}
 {{- range $ours.resourceGroups }}

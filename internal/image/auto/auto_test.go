@@ -35,6 +35,8 @@ type world struct {
 	captured []string
 	running  int
 	most     int
+	evicts   int // how many donors that are raised others delete
+	raised   int
 	stale    bool // interrupted captures are undone, and their donors captured again
 }
 
@@ -94,7 +96,7 @@ func (w *world) Plan(_ context.Context, q capture.Request) (plan.Plan, error) {
 
 func (w *world) Capture(ctx context.Context, q capture.Request, checks ...func(context.Context) error) (capture.Result, error) {
 	w.mu.Lock()
-	w.running++
+	w.running, w.raised = w.running+1, w.raised+1
 	w.most = max(w.most, w.running)
 	if w.capture != nil {
 		if err := w.capture(w, q); err != nil {
@@ -104,6 +106,11 @@ func (w *world) Capture(ctx context.Context, q capture.Request, checks ...func(c
 		}
 	}
 	donor := q.Node
+	if q.Fresh != "" && w.evicts > 0 {
+		w.evicts, w.running = w.evicts-1, w.running-1
+		w.mu.Unlock()
+		return capture.Result{DonorLost: true}, &workflow.Outcome{Exit: workflow.ExitFailed, Step: "raise", Err: errors.New("others deleted it")}
+	}
 	if q.Fresh != "" {
 		donor = q.Fresh.Name() + "9"
 	}
@@ -328,6 +335,42 @@ func TestFreshDonorsAreRaisedOfPoolsThatAreDue(t *testing.T) {
 	observations, err := w.auto(t, nil).Observe(t.Context(), []fleet.ResourceID{group + "a"}, false)
 	if err != nil || len(observations[0].Candidates) > 0 {
 		t.Errorf("%+v, %v", observations, err)
+	}
+}
+
+// At most two donors are raised for a pool in a run, as where Spot evicts them, and a second only if others deleted the first.
+func TestAtMostTwoFreshDonors(t *testing.T) {
+	for evicts, want := range map[int]string{1: `a: captured 0 a9 … passed ["a fresh donor: it is gone: step raise: others deleted it`, 3: "a: failed 1 a fresh donor … others deleted it"} {
+		w := &world{evicts: evicts}
+		w.pool("a", 1, old)
+		lines, _ := all(t, w.auto(t, func(c *auto.Config) { c.Fresh, c.Policy.MaxImageAge = true, 2 }))
+		if expect(t, lines, want); w.raised != 2 {
+			t.Errorf("%d donors were raised", w.raised)
+		}
+	}
+	w := &world{capture: func(*world, capture.Request) error {
+		return &workflow.Outcome{Exit: workflow.ExitFailed, Step: "raise", Err: errors.New("gate boot")}
+	}}
+	w.pool("a", 1, old)
+	lines, _ := all(t, w.auto(t, func(c *auto.Config) { c.Fresh, c.Policy.MaxImageAge = true, 2 }))
+	if expect(t, lines, "a: failed 1 a fresh donor … gate boot"); w.raised != 1 {
+		t.Errorf("%d donors were raised, none of which others deleted", w.raised)
+	}
+}
+
+// With --all no donor is raised of a pool at zero: it may be another cluster's. A Node that names an instance is none of it.
+func TestPoolsWithoutANodeOfThisClusterAreLeftOut(t *testing.T) {
+	w := &world{}
+	w.pool("a", 1, old)
+	w.pool("b", 1, old)
+	w.nodes[1].SystemUUID = vmOf(7)
+	fresh := func(c *auto.Config) { c.Fresh, c.Policy.MaxImageAge = true, 2 }
+	lines, code := all(t, w.auto(t, fresh))
+	if expect(t, lines, "a: captured 0 a9", "b: left out 0 … no node of it is in this cluster"); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if r := w.auto(t, fresh).Run(t.Context(), []fleet.ResourceID{group + "b"}, false, false); r[0].Outcome != auto.Captured {
+		t.Errorf("a pool that is named: %+v", r[0])
 	}
 }
 

@@ -148,6 +148,8 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 			"if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
 	case c != nil && c.Ended == nil && c.Fresh == a.c.Fresh: // else it is undone by the next that is due
 		l.Resumes = cmp.Or(c.Donor, "a fresh donor")
+	case a.c.Fresh && all && len(p.Members) == 0: // it may be another cluster's, as a Node's own word is not enough
+		l.Left = "no node of it is in this cluster; --pool " + string(s.Pool.ID) + " captures a pool at zero"
 	case l.Due:
 		l.Blockers = a.blockers(s.Pool.ID, l.Candidates, cluster.all)
 	}

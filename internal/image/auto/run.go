@@ -18,8 +18,11 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// maxDonors bounds how many donors of a pool are tried in one run.
-const maxDonors = 5
+// How many donors of a pool are tried in one run: nodes, and donors that are raised.
+const (
+	maxDonors = 5
+	maxRaised = 2
+)
 
 // Run captures those of the pools that are due, MaxParallel at a time, and gives a
 // Result for each in their order; with dryRun, it plans them and changes nothing. Those
@@ -50,7 +53,8 @@ func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bo
 	}
 	_ = g.Wait() // the results have the errors
 	for i, r := range results {
-		if len(pools) > 1 && !dryRun && ctx.Err() == nil && contended(r.Err) {
+		raised := a.c.Fresh && r.Exit != workflow.ExitRefused
+		if len(pools) > 1 && !dryRun && ctx.Err() == nil && contended(r.Err) && !raised {
 			run(i)
 		}
 	}
@@ -95,8 +99,11 @@ func Exit(results []Result) int {
 // run brings one pool up to date.
 func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool) Result {
 	r := Result{Pool: pool}
-	passed := map[string]bool{}
-	for {
+	passed, limit := map[string]bool{}, maxDonors
+	if a.c.Fresh {
+		limit = maxRaised
+	}
+	for tries := 0; ; tries++ {
 		if ctx.Err() != nil {
 			r.Err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: context.Cause(ctx)}
 			return r
@@ -131,7 +138,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 		default:
 			r.Because = l.Because
 		}
-		if donor == "" || passed[donor] || len(passed) == maxDonors {
+		if donor == "" || passed[donor] || tries == limit {
 			return r // with the last donor's error
 		}
 		if r.Err != nil {
@@ -142,10 +149,13 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			return r
 		}
 		r.Err = err
-		if !a.another(ctx, pool, donor, l.instances[donor], err) {
+		switch {
+		case a.c.Fresh && r.Capture != nil && r.Capture.DonorLost: // as evicted; all is undone
+		case a.c.Fresh || !a.another(ctx, pool, donor, l.instances[donor], err):
 			return r
+		default:
+			passed[donor] = true
 		}
-		passed[donor] = true
 	}
 }
 
@@ -212,6 +222,8 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 	case len(l.Refused) > 0:
 		return &workflow.Refused{Problems: l.Refused}
 	case what != "":
+	case l.Left != "":
+		what = "; " + l.Left
 	case !l.Due:
 		what = "; " + l.Because
 	case !a.c.Fresh && !slices.ContainsFunc(l.Candidates, isNamed(donor)):
@@ -229,9 +241,6 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 // for reasons of its own, or is gone and all is undone. Credentials that all nodes of the
 // pool share are no such reason: the next disk would only be inspected for the same.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, instance fleet.ResourceID, err error) bool {
-	if a.c.Fresh {
-		return false
-	}
 	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool {
 			return p.Code == capture.CodePoolCredentials || p.On != "node "+donor && !(instance != "" && instance.Equal(fleet.ResourceID(p.On)))

@@ -51,6 +51,7 @@ type Result struct {
 	Published       *Published       `json:"published,omitempty"` // if the version is only published
 	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
 	NothingToDo     bool             `json:"nothingToDo,omitempty"`
+	DonorLost       bool             `json:"donorLost,omitempty"` // others deleted the donor that was raised, as Spot does
 	Abandoned       bool             `json:"abandoned,omitempty"` // an open capture was undone and closed
 	Left            []string         `json:"left,omitempty"`      // by one that was abandoned, each with what to do
 	Resumed         bool             `json:"resumed,omitempty"`
@@ -61,6 +62,7 @@ type Result struct {
 	PoolCredentials []string         `json:"poolCredentials,omitempty"` // accepted, by path
 	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
+	Prepared        []string         `json:"prepared,omitempty"` // the last lines of a fresh donor's preparation, redacted
 	Canary          []prove.Finding  `json:"canary,omitempty"`   // of each clone, as it was seen last
 	NewNodes        []plan.NewNode   `json:"newNodes,omitempty"` // that were added
 	Timing          Timing           `json:"timing"`
@@ -186,6 +188,7 @@ func (s *Service) Capture(ctx context.Context, q Request, checks ...func(context
 			c.Note("what was published could not be read: %v", unread)
 		}
 	}
+	r.Prepared, r.DonorLost = c.fresh.Lines, c.fresh.Lost && workflow.ExitCode(err) == workflow.ExitFailed
 	notes, steps := c.Recorded()
 	r.Pruned, r.Kept, r.Canary = c.version.Pruned, c.version.Kept, c.canary.Findings
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}

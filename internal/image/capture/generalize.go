@@ -88,8 +88,12 @@ func (c *capture) job(name, node, component, capture string, at time.Time, flags
 	}
 	return cluster.Job{
 		Name: name, Node: node, Image: c.Image, PullSecret: c.PullSecret, Command: command,
-		Labels: map[string]string{"app.kubernetes.io/name": "ortet", "app.kubernetes.io/component": component},
+		Labels: jobLabels(component),
 	}
+}
+
+func jobLabels(component string) map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "ortet", "app.kubernetes.io/component": component}
 }
 
 // deletePod lets the pod end by itself, since it writes. It leaves a pod to its node if

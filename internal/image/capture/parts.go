@@ -27,7 +27,13 @@ func (c *capture) parts() {
 	c.donor = donor.Donor{Cloud: c.Cloud, Cluster: c.Cluster, Now: c.Now, Note: c.Note, Machine: workflow.PartOf(&c.mu, &c.s.Machine),
 		Taken: workflow.PartOf(&c.mu, &c.s.Taken), BuiltAt: workflow.PartOf(&c.mu, &c.s.BuiltAt), Of: c.source, Job: c.job, Recorded: c.Recorded}
 	c.fresh = fresh.Raising{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Set: set, Donor: workflow.PartOf(&c.mu, &c.s.Fresh),
-		Of: func() fresh.Pool { return fresh.Pool{ID: c.req.Fresh, Capture: c.name} }}
+		Job: func(component string) cluster.Job {
+			name := plan.JobName(c.req.Fresh, c.name+"-"+component)
+			return cluster.Job{Name: name, Image: c.Image, PullSecret: c.PullSecret, Labels: jobLabels(component)}
+		},
+		Of: func() fresh.Pool {
+			return fresh.Pool{ID: c.req.Fresh, Capture: c.name, Soak: c.req.CanarySoak, Prepare: c.req.Prepare}
+		}}
 	c.version = version.Version{Cloud: c.Cloud, Set: set, Build: workflow.PartOf(&c.mu, &c.s.Build), Of: c.image, Elsewhere: c.elsewhere,
 		Rename: func(id fleet.ResourceID) { c.set(func(s *state) { s.Names.Version = id }) }, Forget: c.dropManifest}
 	c.canary = canary.Canary{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Note: c.Note, Outcome: workflow.PartOf(&c.mu, &c.s.Outcome),

@@ -69,7 +69,7 @@ type Request struct {
 	Workbench             string        `json:"workbench,omitempty"`             // node; "" is any of the pool that fits
 	OtherPools            bool          `json:"otherPools,omitempty"`            // the workbench may be of another pool
 	Canary                int64         `json:"canary,omitempty"`                // clones that prove the version before it goes live
-	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they have to stay Ready; 0 is 2 minutes
+	CanarySoak            time.Duration `json:"canarySoak,omitempty"`            // how long they, or a fresh donor, stay Ready; 0 is 2m
 	CanaryIfPossible      bool          `json:"canaryIfPossible,omitempty"`      // left out where it cannot be made; not with CanaryTest
 	CanaryTest            string        `json:"canaryTest,omitempty"`            // file with the Job that each clone has to pass: cluster.NodeTest
 	TakeUnjudged          bool          `json:"takeUnjudged,omitempty"`          // prove the version of the last days that has no judgement, instead of a new one
@@ -80,12 +80,25 @@ type Request struct {
 
 	// Fresh is the pool to which a donor is added, and of which it is deleted at the end; Node is "".
 	Fresh fleet.ResourceID `json:"fresh,omitempty"`
+	// Prepare is what runs on a donor that is added, before its disk is taken; nil: nothing.
+	Prepare *Preparation `json:"prepare,omitempty"`
+}
+
+// A Preparation is a pod that runs once on a fresh donor, as root and with the node's root at /host. It
+// has to end with exit code 0, or with 10 where the donor has to restart.
+type Preparation struct {
+	Image   string        `json:"image,omitempty"`   // "" is Ortet's own, which updates the node's packages
+	Command []string      `json:"command,omitempty"` // in place of the image's
+	Timeout time.Duration `json:"timeout,omitempty"` // 0 is DefaultPrepare
 }
 
 // Limits of a Request, and the canary of pools that are captured by rules.
 const (
 	MaxSoak       = 30 * time.Minute
 	DefaultCanary = 2
+
+	DefaultPrepare = 20 * time.Minute
+	MaxPrepare     = time.Hour // a donor that comes up has two
 )
 
 // WithDefaults sets what is 0.
@@ -94,6 +107,9 @@ func (q Request) WithDefaults() Request {
 	q.Bootstrap, q.CanarySoak = cmp.Or(q.Bootstrap, BootstrapKeep), cmp.Or(q.CanarySoak, 2*time.Minute)
 	q.Extensions.None = q.Extensions.None || q.PublishOnly
 	q.CanaryIfPossible = q.CanaryIfPossible && q.CanaryTest == ""
+	if x := q.Prepare; x != nil {
+		q.Prepare = &Preparation{x.Image, x.Command, cmp.Or(x.Timeout, DefaultPrepare)}
+	}
 	return q
 }
 

@@ -94,7 +94,7 @@ func (c *Canary) testClone(ctx context.Context, clone, node string) (prove.Findi
 	case s.ExitCode == 0:
 		found = prove.Finding{Clone: clone, Result: prove.Passed}
 	default:
-		found.Result, found.Gate, found.Lines = prove.Failed, "test", lastLines(s.Output)
+		found.Result, found.Gate, found.Lines = prove.Failed, "test", redact.Tail(s.Output, shownLines, maxShown)
 		if s.ExitCode > 0 { // it ended
 			why = strings.TrimSuffix(fmt.Sprintf("exit code %d, %s", s.ExitCode, why), ", ")
 		}
@@ -105,16 +105,6 @@ func (c *Canary) testClone(ctx context.Context, clone, node string) (prove.Findi
 	}
 	c.judging.tested[clone] = found
 	return found, nil
-}
-
-// lastLines redacts first: a secret may begin above the lines that are shown.
-func lastLines(output []byte) (lines []string) {
-	for _, l := range redact.Lines(strings.Split(strings.TrimRight(string(output), "\r\n"), "\n")) {
-		if l = redact.Plain(l, maxShown); strings.TrimSpace(l) != "" {
-			lines = append(lines, l)
-		}
-	}
-	return lines[max(0, len(lines)-shownLines):]
 }
 
 // deleteTests deletes what is left of tests once their clones are: a node that is gone ends no

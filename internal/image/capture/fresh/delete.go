@@ -1,6 +1,7 @@
 package fresh
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -27,10 +28,12 @@ func (r *Raising) delete(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	change := fleet.DeleteInstances{Pool: id, Instances: []string{d.Instance.Name()}}
 	gone := workflow.Gone(r.Cloud.Instance, d.Instance, nil)
 	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+		is, err := gone(ctx)
+		r.Lost = r.Lost || is && !r.Donor.Get().Deleting
 		r.Donor.Set(func(d *Donor) { d.Deleting = true }) // until then the operation that adds it may go on, and its Node come
-		return gone(ctx)
+		return is, err
 	})
-	return r.ended(w, err)
+	return r.ended(ctx, w, err)
 }
 
 // chooseDeleted finds the instance to delete where none was chosen, or Azure deleted that as surplus.
@@ -38,7 +41,7 @@ func (r *Raising) chooseDeleted(ctx context.Context, p *workflow.Pass) (workflow
 	d, id := r.Donor.Get(), r.Of().ID
 	pool, err := r.Cloud.Pool(ctx, id)
 	if fleet.Is(err, fleet.KindNotFound) {
-		return r.ended(done, nil)
+		return r.ended(ctx, done, nil)
 	}
 	if err != nil {
 		return done, err
@@ -98,13 +101,18 @@ func (r *Raising) lower(ctx context.Context, p *workflow.Pass, err error) (workf
 	if err == nil && w.RequeueAfter == 0 && p.Since() < settleFor {
 		w = workflow.In(listEvery, "waiting for an instance that may still come")
 	}
-	return r.ended(w, err)
+	return r.ended(ctx, w, err)
 }
 
 const settleFor = time.Minute
 
-// ended forgets the donor once it is deleted.
-func (r *Raising) ended(w workflow.Wait, err error) (workflow.Wait, error) {
+// ended forgets the donor once it is deleted, with its pods.
+func (r *Raising) ended(ctx context.Context, w workflow.Wait, err error) (workflow.Wait, error) {
+	if err == nil && w.RequeueAfter == 0 && r.Donor.Get().Prepared.Boot != "" {
+		for _, job := range r.jobs() {
+			err = cmp.Or(err, r.Cluster.ForceDeleteJob(ctx, job.Name))
+		}
+	}
 	if err == nil && w.RequeueAfter == 0 {
 		r.Donor.Set(func(d *Donor) { *d = Donor{} })
 		r.raising = raising{}

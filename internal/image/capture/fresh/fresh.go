@@ -1,7 +1,7 @@
 // Package fresh raises a donor for a capture: one more instance of the pool, on which no workload
 // runs and which is deleted when the capture is over. It knows no row of another part.
 //
-//	raise  adds an instance, takes its Node out of service as soon as that exists, and judges it
+//	raise  adds an instance, takes its Node out of service as soon as that exists, prepares it, and judges it
 //	       undo delete-donor: deletes the instance by its id
 //	go-on  has the run planned again, for the donor that is up by then
 package fresh
@@ -15,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/workflow"
@@ -27,12 +28,6 @@ const (
 	stepGoOn   = "go-on"
 )
 
-// Soak is how long a donor has to stay Ready before its disk is taken.
-const Soak = 2 * time.Minute
-
-// Usual is how long it usually takes until a donor is up, with Soak.
-const Usual = 2*time.Minute + Soak
-
 var done = workflow.Wait{}
 
 // A Raising is that of one capture.
@@ -44,6 +39,9 @@ type Raising struct {
 	Set     *workflow.ScaleSet
 	Donor   workflow.Part[Donor]
 	Of      func() Pool
+	Job     func(component string) cluster.Job // a pod of Ortet's image, for a node
+	Lost    bool                               // others deleted the donor
+	Lines   []string                           // the last that a preparation printed, redacted
 
 	raising raising
 	rest    azure.Rest
@@ -52,7 +50,9 @@ type Raising struct {
 // A Pool is what a donor is raised of.
 type Pool struct {
 	ID      fleet.ResourceID
-	Capture string // name
+	Capture string        // name
+	Soak    time.Duration // how long the donor has to stay Ready before its disk is taken
+	Prepare *plan.Preparation
 }
 
 // A Donor is what is known of a donor that the capture raises. It is saved with the record; zero means
@@ -62,6 +62,7 @@ type Donor struct {
 	Before   []string         `json:"before,omitempty"`   // names of the instances as that was asked for
 	Instance fleet.ResourceID `json:"instance,omitempty"` // that was chosen of the new ones
 	Node     string           `json:"node,omitempty"`     // once it passed its gates
+	Prepared Prepared         `json:"prepared,omitzero"`
 	Deleting bool             `json:"deleting,omitempty"` // its deletion was asked for
 }
 
@@ -73,18 +74,25 @@ type raising struct {
 	begun     time.Time     // when the capacity was in effect, by Azure's clock
 	instances []prove.Clone // new ones, as listed last
 	listed    time.Time
-	unsure    bool // whether a Node is the donor's
+	unsure    bool      // whether a Node is the donor's
+	job, node string    // the pod that was started last, and where
+	ran       bool      // its container
+	started   time.Time // then
 }
 
 // Rows are those of a donor that is raised. up says why none is raised, "" if one is: exists, that one
 // is up already. The first plan has no donor: it ends at go-on, after which the run is planned again for
 // the donor that is there by then. The donor is deleted once the steps of when are done, after these undos.
 func (r *Raising) Rows(up string, exists bool, when, after []string) workflow.Table {
-	pool := r.Of().ID.Name()
+	of := r.Of()
+	pool, prepares := of.ID.Name(), ""
+	if of.Prepare != nil {
+		prepares = "prepare it, "
+	}
 	return workflow.Table{{
 		ID:             StepRaise,
-		Title:          "Add a fresh donor to " + pool + ", cordon it, and wait until it came up",
-		Usual:          Usual,
+		Title:          "Add a fresh donor to " + pool + ", cordon it, " + prepares + "and wait until it came up",
+		Usual:          2*time.Minute + of.Soak,
 		Deadline:       2 * time.Hour,
 		Skip:           up,
 		EffectMayExist: exists,

@@ -38,27 +38,40 @@ func (r *Raising) raise(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	if err != nil {
 		return done, err
 	}
-	s := &r.raising
-	o := prove.Observation{Begun: s.begun, Soak: Soak, Recreates: r.Set.Last.Recreates, Now: r.Cluster.Now(), AzureNow: r.Cloud.Now()}
+	s, prepared, soak := &r.raising, r.Donor.Get().Prepared, r.Of().Soak
+	prepares := r.Of().Prepare != nil && !prepared.Ended
+	if prepares && prepared.Boot != "" {
+		return r.prepare(ctx, p, x)
+	} else if prepares {
+		soak = 0
+	}
+	o := prove.Observation{Begun: s.begun, Soak: soak, Recreates: r.Set.Last.Recreates, Now: r.Cluster.Now(), AzureNow: r.Cloud.Now()}
 	if x.Instance.ID != "" {
 		o.Clones = []prove.Clone{x}
 	}
 	if err := clones.Pods(ctx, r.Cluster, o.Clones, 1, nil); err != nil {
 		return done, err
 	}
-	pause := judgeEvery
+	pause := min(judgeEvery, max(o.Soak, lookEvery))
 	if x.Node == nil {
 		pause = lookEvery
 	}
 	unmade := s.failure != "" && x.Node == nil && x.Instance.ProvisioningState == "Failed"
 	switch j := prove.Judge(o, base, 1); {
 	case unmade || j.Result == prove.Failed || j.Result == prove.NoResult:
-		return done, fmt.Errorf("the fresh donor did not come up: %s%s%s", workflow.SkipIf(j.Gate != "", "gate "+j.Gate+": "), j.Why,
+		return done, fmt.Errorf("the fresh donor did not come up%s: %s%s%s", workflow.SkipIf(prepared.Ended, " after its preparation"),
+			workflow.SkipIf(j.Gate != "", "gate "+j.Gate+": "), j.Why,
 			workflow.SkipIf(s.failure != "", "; Azure: "+s.failure))
 	case j.Result == prove.Waits:
 		return workflow.In(pause, "%s", j.Why), nil
 	case !s.asked:
 		return workflow.In(max(judgeEvery, s.poll.Sub(r.Now())), "%s came up; waiting for Azure's operation", x.Node.Name), nil
+	}
+	if prepares {
+		return r.prepare(ctx, p, x)
+	}
+	if why, err := r.unproven(x, base.Limit); why != "" || err != nil {
+		return workflow.In(judgeEvery, "%s", why), err
 	}
 	r.Donor.Set(func(d *Donor) { d.Node = x.Node.Name })
 	return done, nil
@@ -172,6 +185,7 @@ func (r *Raising) choose(ctx context.Context, p *workflow.Pass, all []prove.Clon
 	gone := d.Instance != "" && (at < 0 || strings.EqualFold(all[at].Instance.ProvisioningState, plan.Deleting))
 	switch {
 	case gone && !pool.Overprovision:
+		r.Lost = true
 		return -1, errors.New("others deleted the fresh donor " + d.Instance.Name())
 	case at >= 0 && !gone:
 		return at, nil
