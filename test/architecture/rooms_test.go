@@ -112,7 +112,7 @@ var longLines = map[string]int{
 	"internal/boots/timeline":        82,
 	"internal/boots/timeline/source": 32,
 	"internal/boots/verdict":         157,
-	"internal/cli":                   161,
+	"internal/cli":                   160,
 	"internal/cluster":               71,
 	"internal/cluster/kube":          35,
 	"internal/fleet":                 9,
