@@ -203,7 +203,7 @@ func TestNotificationSignature(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := make(chan [2]string)
+	got := make(chan [2]string, 4) // one that is interrupted is sent again
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got <- [2]string{r.Header.Get(notify.SignatureHeader), string(body)}
