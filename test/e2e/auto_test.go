@@ -125,23 +125,40 @@ type night struct {
 	args []string
 }
 
-// installed installs the chart but for its Job, whose arguments and account it gives.
-func (w *world) installed(t *testing.T, release, values string) *night {
+// render renders a chart as helm install would have it, by document.
+func (w *world) render(t *testing.T, release, chart, namespace, values string) []string {
 	t.Helper()
 	script := exec.CommandContext(t.Context(), "../../hack/helm/build.sh")
 	binary, err := script.Output()
 	must(t, err)
-	helm := exec.CommandContext(t.Context(), strings.TrimSpace(string(binary)), "template", release, "../../charts/vmss-prototype", "--dry-run=server",
-		"--kubeconfig", w.cp.Kubeconfig, "--namespace", "default", "--set", "ortet.image="+ortetImage, "--set", values)
+	helm := exec.CommandContext(t.Context(), strings.TrimSpace(string(binary)), "template", release, chart, "--dry-run=server",
+		"--kubeconfig", w.cp.Kubeconfig, "--namespace", namespace, "--set", values)
 	var complaint bytes.Buffer
 	helm.Stderr = &complaint
 	manifest, err := helm.Output()
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, complaint.String())
 	}
+	return strings.Split(string(manifest), "\n---\n")
+}
+
+// account returns a kubeconfig with the rights of a ServiceAccount.
+func (w *world) account(t *testing.T, namespace, name string) string {
+	t.Helper()
+	config, err := w.cp.KubeconfigFor(controlplane.Client{User: "system:serviceaccount:" + namespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}})
+	must(t, err)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(kubeconfig, config, 0o600))
+	return kubeconfig
+}
+
+// installed installs the chart but for its Job, whose arguments and account it gives.
+func (w *world) installed(t *testing.T, release, values string) *night {
+	t.Helper()
 	var job batchv1.Job
 	var rest []string
-	for _, doc := range strings.Split(string(manifest), "\n---\n") {
+	for _, doc := range w.render(t, release, "../../charts/vmss-prototype", "default", "ortet.image="+ortetImage+","+values) {
 		var kind struct{ Kind string }
 		must(t, yaml.Unmarshal([]byte(doc), &kind))
 		switch kind.Kind {
@@ -152,23 +169,12 @@ func (w *world) installed(t *testing.T, release, values string) *night {
 			rest = append(rest, doc)
 		}
 	}
-	kubectl, err := controlplane.Binary(t.Context())
-	must(t, err)
-	apply := exec.CommandContext(t.Context(), kubectl, "kubectl", "--kubeconfig", w.cp.Kubeconfig, "apply", "--filename", "-")
-	apply.Stdin = strings.NewReader(strings.Join(rest, "\n---\n"))
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("kubectl apply: %v\n%s", err, out)
-	}
-	account := job.Spec.Template.Spec.ServiceAccountName
-	config, err := w.cp.KubeconfigFor(controlplane.Client{User: "system:serviceaccount:default:" + account,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"}})
-	must(t, err)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(kubeconfig, config, 0o600))
+	w.kubectl(t, strings.Join(rest, "\n---\n"), "apply", "--filename", "-")
 	p := &pool{world: w, short: "patched", home: t.TempDir()}
 	return &night{pool: p, args: append(slices.Clone(job.Spec.Template.Spec.Containers[0].Args),
 		// The last one of a flag counts; the account's token is a certificate here.
-		"--azure-config="+w.azureJSON(t, clientID(p.short), "secret-of-"+p.short), "--kubeconfig="+kubeconfig)}
+		"--azure-config="+w.azureJSON(t, clientID(p.short), "secret-of-"+p.short),
+		"--kubeconfig="+w.account(t, "default", job.Spec.Template.Spec.ServiceAccountName))}
 }
 
 func (n *night) run(t *testing.T, more ...string) outcome {

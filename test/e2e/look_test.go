@@ -189,15 +189,20 @@ func (p *pool) node(t *testing.T, name string) kept {
 		if policy := vm.Properties.ProtectionPolicy; policy != nil {
 			k.protected = policy.ProtectFromScaleIn != nil && *policy.ProtectFromScaleIn || policy.ProtectFromScaleSetActions != nil && *policy.ProtectFromScaleSetActions
 		}
-		if view := vm.Properties.InstanceView; view != nil {
-			for _, s := range view.Statuses {
-				if power, ok := strings.CutPrefix(str(s.Code), "PowerState/"); ok {
-					k.power = power
-				}
+		k.power = powerOf(vm)
+	}
+	return k
+}
+
+func powerOf(vm *armcompute.VirtualMachineScaleSetVM) (power string) {
+	if view := vm.Properties.InstanceView; view != nil {
+		for _, s := range view.Statuses {
+			if state, ok := strings.CutPrefix(str(s.Code), "PowerState/"); ok {
+				power = state
 			}
 		}
 	}
-	return k
+	return power
 }
 
 // whole ends the test unless the donor is as it was, and works.

@@ -13,8 +13,9 @@ import (
 )
 
 // atOnce is how many of these tests run beside each other: they wait for the
-// world most of their time, so more than there are processors.
-const atOnce = "4"
+// world most of their time, so more than there are processors. One waits for minutes
+// of the operators' clocks.
+const atOnce = "5"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -33,6 +34,8 @@ func TestOrtet(t *testing.T) {
 	}
 	awaitDay(t)
 	w := newWorld(t, []poolSpec{
+		{short: "kept", capacity: 2},
+		{short: "rolled", capacity: 6},
 		{short: "story", capacity: 2},
 		{short: "chain", capacity: 2},
 		{short: "storm", capacity: 2},
@@ -47,6 +50,8 @@ func TestOrtet(t *testing.T) {
 		name string
 		run  func(*testing.T, *world)
 	}{
+		{"operator", keptByOperator},
+		{"rollout", rolledOut},
 		{"terminal", onTerminal},
 		{"tutorial", tutorial},
 		{"story", story},
