@@ -96,7 +96,7 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		}
 	}
 	if o.Now.Sub(since) < o.Soak {
-		return by(due(o.Soak), "restarts", "was not Ready for %s without a break (last: %s)", short(o.Soak), last)
+		return by(due(o.Soak), "restarts", "has not been Ready for %s without a break (last: %s)", short(o.Soak), last)
 	}
 	return Finding{Clone: i.Name, Result: Passed}
 }

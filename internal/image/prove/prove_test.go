@@ -305,7 +305,7 @@ func TestGates(t *testing.T) {
 
 		{"restarted once", restarted(2*time.Minute, 1), 2*time.Minute + soak, true, prove.Passed, "", ""},
 		{"restarts and restarts", restarted(6*time.Minute, 5), ready + limit + soak, true, prove.Failed, "restarts",
-			"was not Ready for 2m0s without a break (last: pod kube-system/cni-pool1-canary_1, 5 restarts), after 7m0s"},
+			"has not been Ready for 2m0s without a break (last: pod kube-system/cni-pool1-canary_1, 5 restarts), after 7m0s"},
 		{"its Node flaps", readyAt(2*limit + soak - time.Minute), 2*limit + soak, true, prove.Failed, "restarts", "last: its Node"},
 
 		{"its Node may be another", all(unregistered, only(func(c *prove.Clone) { c.Rivals = []string{"renamed"} })), limit, true, prove.NoResult, "",
