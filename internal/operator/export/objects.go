@@ -76,7 +76,7 @@ func (v *Values) spec() (s v1alpha1.ScaleSetPoolSpec) {
 	s.Capture = &v1alpha1.CaptureSpec{
 		Schedule: v1alpha1.Schedule(k.Auto.CronJob.Schedule), TimeZone: v1alpha1.TimeZone(o.Auto.TimeZone), Window: length(v.window),
 		MaxImageAge: length(v.imageLimit), Bootstrap: v1alpha1.Bootstrap(title(o.Bootstrap)), History: k.ImageHistory, Replicas: o.Replicas,
-		Online: o.Online, Deallocate: o.Deallocate, GracePeriod: length(grace), ForceDrain: k.Drain.Force,
+		Online: o.Online, Deallocate: o.Deallocate, GracePeriod: length(grace), ForceDrain: k.Drain.Force, Fresh: o.Fresh, Patch: o.Patch,
 		AcceptPoolCredentials: o.AcceptPoolCredentials, AcceptSecrets: unique(o.AcceptSecrets), RemoveSecrets: o.RemoveSecrets,
 		ScanImages: o.ScanImages, Extensions: v1alpha1.ExtensionsSpec{Delete: v1alpha1.Deleted(title(o.Extensions))},
 	}

@@ -76,17 +76,23 @@ type Values struct {
 			ConfigMap string `json:"configMap"`
 			Namespace string `json:"namespace"`
 		} `json:"canaryTest"`
-		Watch          string         `json:"watch"`
-		RestoreLearned []string       `json:"restoreLearned"`
-		Again          bool           `json:"again"`
-		Deallocate     bool           `json:"deallocate"`
-		Online         bool           `json:"online"`
-		Replicas       int32          `json:"replicas"`
-		DryRun         bool           `json:"dryRun"`
-		Workbench      string         `json:"workbench"`
-		OtherPools     bool           `json:"otherPools"`
-		Exempt         []string       `json:"exempt"`
-		Resources      map[string]any `json:"resources"`
+		Watch          string   `json:"watch"`
+		RestoreLearned []string `json:"restoreLearned"`
+		Again          bool     `json:"again"`
+		Deallocate     bool     `json:"deallocate"`
+		Online         bool     `json:"online"`
+		Fresh          bool     `json:"fresh"`
+		Patch          bool     `json:"patch"`
+		Prepare        struct {
+			Image   string   `json:"image"`
+			Command []string `json:"command"`
+		} `json:"prepare"`
+		Replicas   int32          `json:"replicas"`
+		DryRun     bool           `json:"dryRun"`
+		Workbench  string         `json:"workbench"`
+		OtherPools bool           `json:"otherPools"`
+		Exempt     []string       `json:"exempt"`
+		Resources  map[string]any `json:"resources"`
 	} `json:"ortet"`
 
 	given              map[string]any // values that are not the chart's defaults, by their dotted keys
@@ -200,6 +206,10 @@ func (v *Values) check(p *yamlfile.Parser) {
 	wants(o.CanaryTest.ConfigMap == "", "ortet.canaryTest.configMap", "is a test that the operator cannot run; "+
 		"delete ortet.canaryTest to have clones pass the gates alone, or keep the CronJob for these pools")
 	wants(o.CanaryTest.Namespace == "", "ortet.canaryTest.namespace", "is where that test runs; delete ortet.canaryTest")
+	wants(o.Prepare.Image == "", "ortet.prepare.image", "runs as root on the node, which an object may not say; "+
+		"set ortet.patch to have packages updated alone, or keep the CronJob for these pools")
+	wants(len(o.Prepare.Command) == 0, "ortet.prepare.command", "is for ortet.prepare.image; delete ortet.prepare")
+	wants(o.Fresh || !o.Patch, "ortet.patch", "is for a fresh donor; set ortet.fresh too")
 	wants(!o.Online || !o.Deallocate, "ortet.deallocate",
 		"stops the donor, and ortet.online leaves it in service; delete one of them")
 	wants(o.Watch != "" || len(o.RestoreLearned) == 0, "ortet.restoreLearned",
