@@ -2,7 +2,7 @@ package simulate
 
 // operatorMutants are bugs of the operator.
 var operatorMutants = []mutant{
-	{"runs end with leadership", "test/simulate TestOperatorThatLeadsNoMore", "", "internal/operator/runs.go",
+	{"runs end with leadership", "test/simulate TestOperatorRaisesDonors", "", "internal/operator/runs.go",
 		`ctx, cancel := context.WithCancelCause(r.leading)`,
 		`ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.leading))`},
 	{"of two objects of one scale set the older counts", "test/simulate TestOperatorStalls", "", "internal/operator/want.go",

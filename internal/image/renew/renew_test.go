@@ -136,6 +136,9 @@ func TestModelChangedAndBack(t *testing.T) {
 		if err != nil || list[0].LatestModelApplied {
 			t.Fatalf("azsim calls it up to date, which Azure does not: %+v, %v", list, err)
 		}
+		if p, err := renew.New(w.config(w.Context())).Plan(w.Context(), request()); err != nil || len(p.Nodes)+len(p.LeftOut) > 0 {
+			t.Fatalf("the plan is %+v, %v", p, err)
+		}
 		if r, err := w.rollout(w.Context(), request()); err != nil || len(r.Renewed)+len(r.Left) > 0 || len(w.drained) > 0 {
 			t.Errorf("%+v, %v, drained %v", r, err, w.drained)
 		}
