@@ -11,7 +11,7 @@ func TestCachesOfPackageManagers(t *testing.T) {
 	d := newDonor(t)
 	gone := []string{
 		"var/cache/apt/archives/curl_7_amd64.deb", "var/cache/apt/archives/partial/x.deb", "var/cache/apt/pkgcache.bin",
-		"var/lib/apt/lists/deb.debian.org_debian_dists_bookworm_InRelease", "var/lib/apt/lists/partial/x",
+		"var/lib/apt/lists/mirror.example_debian_dists_bookworm_InRelease", "var/lib/apt/lists/partial/x",
 		"var/cache/dnf/baseos-1/repodata/primary.xml.gz", "var/cache/libdnf5/updates-1/packages/a.rpm", "var/cache/yum/x86_64/7/base/cachecookie",
 		"var/cache/tdnf/base/tdnfcache/x", "var/cache/zypp/raw/oss/x", "var/cache/PackageKit/8/metadata/x",
 	}
