@@ -195,7 +195,7 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		}
 	}
 	walk("", data)
-	if levels != 9 {
+	if levels != 10 {
 		t.Errorf("%d levels have known keys", levels)
 	}
 	if j := job(t, "--set", "kamino.labels.team=a,ortet.resources.limits.cpu=1"); j.Labels["team"] != "a" {
