@@ -156,7 +156,9 @@ func (w *world) checkDeletion(p *process, about string, r *http.Request) {
 			continue
 		}
 		touched, just := w.isTouched(c.node()), false
-		w.locked(func() { just = touched && time.Since(w.lastEvent) < time.Second }) // a process reads the Node, saves and deletes
+		w.locked(func() { // a fresh donor's Node is read, the journal saved, and the donor deleted
+			just = touched && slices.Contains(w.fresh, c.node()) && time.Since(w.lastEvent) < time.Second
+		})
 		switch n, s := w.kube.Node(c.node()), w.stateOf(c.node()); {
 		case s.scaleIn || s.actions:
 			w.broken(3, "%s deletes %s, which its owners protect", p.name, c.Name)
