@@ -152,6 +152,11 @@ lint: $(GOLANGCI) $(ACTIONLINT) $(CONTROLLER_GEN) ## formatting, vet, linters, g
 		diff -u $$file "$$work/$${file##*/}" || { echo "$$file is not what the types of api/ give; run make crds, and commit it"; exit 1; }; \
 	done
 	$(GOLANGCI) run ./...
+	@# A dependency that another module gets by ours is missing in its go.sum.
+	@for mod in $$(git ls-files '*/go.mod'); do dir=$${mod%/*}; \
+		test -z "$$(git ls-files "$$dir/*.go")" || (cd "$$dir" && go list -deps -test -tags e2e ./... >/dev/null) || \
+		{ echo "run go mod tidy in $$dir, and commit go.mod and go.sum"; exit 1; }; \
+	done
 	@# Not by shellcheck and pyflakes, which each machine has of another version or not at all.
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 
