@@ -56,3 +56,42 @@ func TestManyFilesOfDpkg(t *testing.T) {
 		t.Errorf("took %v: %v %q", d, got, notes)
 	}
 }
+
+// A database of the size that is read at most ends in time, whatever its pages are.
+func TestLargeDatabases(t *testing.T) {
+	le := binary.LittleEndian
+	slots := slices.Repeat([]byte("Slot\x01\x00\x00\x00\x00\x00\x00\x01\x01\x00\x00\x00"), 2*maxCells) // each leads to nothing
+	copy(slots, "RpmP\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x00\x00")
+	meta := make([]byte, bdbMeta) // of pages that are free
+	le.PutUint32(meta[12:], bdbMagic)
+	le.PutUint32(meta[20:], bdbMeta)
+	le.PutUint32(meta[32:], maxDatabase/bdbMeta-1)
+	le.PutUint32(meta[88:], 1)
+	for name, c := range map[string]struct {
+		begin []byte
+		read  rpmReader
+		note  string
+	}{
+		"ndb": {slots, ndbHeaders, "its slot leads to no blob of it"},
+		"bdb": {meta, bdbHeaders, "it has 0 entries, and should have 1"},
+	} {
+		at := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(at, c.begin, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(at, maxDatabase); err != nil { // no more blocks of it are on the disk
+			t.Fatal(err)
+		}
+		f, err := os.Open(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close() // nothing was written
+		var l list
+		begin := time.Now()
+		err = l.headers(c.read, f, maxDatabase)
+		if d := time.Since(begin); d > 30*time.Second || err == nil || !strings.Contains(err.Error(), c.note) {
+			t.Errorf("%s took %v: %v, want %q", name, d, err, c.note)
+		}
+	}
+}

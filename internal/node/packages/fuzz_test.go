@@ -19,16 +19,20 @@ func FuzzDpkg(f *testing.F) {
 	})
 }
 
-func FuzzSQLite(f *testing.F) {
-	data, err := os.ReadFile("testdata/rpmdb.sqlite")
+func FuzzSQLite(f *testing.F) { fuzzRPM(f, "rpmdb.sqlite", sqliteHeaders) }
+func FuzzBDB(f *testing.F)    { fuzzRPM(f, "Packages", bdbHeaders) }
+func FuzzNDB(f *testing.F)    { fuzzRPM(f, "Packages.db", ndbHeaders) }
+
+func fuzzRPM(f *testing.F, name string, read rpmReader) {
+	data, err := os.ReadFile("testdata/" + name)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add(data[:2048])
+	f.Add(data[:6<<10])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var l list
-		_ = l.sqlite(bytes.NewReader(data), int64(len(data)))
+		_ = l.headers(read, bytes.NewReader(data), int64(len(data)))
 		check(t, &l, data)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
@@ -122,28 +123,32 @@ func (l *list) debian(t *tree.Tree) (found bool) {
 	return found
 }
 
-// rpm reads the database in one folder, and names those of kinds that are not read. It returns
-// whether one is there.
+// rpm reads the databases in one folder. RPM would use one, by its configuration; of several all
+// packages are listed, and that is noted. It returns whether one is there.
 func (l *list) rpm(t *tree.Tree, folder string) (found bool) {
-	for name, kind := range map[string]string{"Packages": "Berkeley DB (bdb)", "Packages.db": "ndb"} {
-		if ok, err := t.Exists(folder + "/" + name); ok || err != nil {
-			l.note("/%s/%s is RPM's database as %s, which is not read", folder, name, kind)
-			found = true
+	var all []string
+	for _, db := range []struct {
+		name string
+		read rpmReader
+	}{{"rpmdb.sqlite", sqliteHeaders}, {"Packages.db", ndbHeaders}, {"Packages", bdbHeaders}} {
+		at := folder + "/" + db.name
+		f, size, ok := l.open(t, at)
+		if !ok {
+			continue
 		}
-	}
-	at := folder + "/rpmdb.sqlite"
-	f, size, ok := l.open(t, at)
-	if !ok {
-		return found
-	}
-	for _, journal := range []string{"-wal", "-journal"} {
-		if info, err := t.Stat(at + journal); err == nil && info.Size() > 0 {
-			l.note("incomplete: changes in /%s%s are not read", at, journal)
+		all = append(all, db.name)
+		for _, journal := range []string{"-wal", "-journal"} { // of SQLite
+			if info, err := t.Stat(at + journal); err == nil && info.Size() > 0 {
+				l.note("incomplete: changes in /%s%s are not read", at, journal)
+			}
 		}
+		if err := l.headers(db.read, f, min(size, maxDatabase)); err != nil {
+			l.note("incomplete: /%s: %v", at, err)
+		}
+		_ = f.Close() // nothing was written
 	}
-	if err := l.sqlite(f, min(size, maxDatabase)); err != nil {
-		l.note("incomplete: /%s: %v", at, err)
+	if len(all) > 1 {
+		l.note("/%s has %s, of which RPM uses one: the packages of all are listed", folder, strings.Join(all, " and "))
 	}
-	_ = f.Close() // nothing was written
-	return true
+	return len(all) > 0
 }

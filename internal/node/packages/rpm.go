@@ -26,29 +26,17 @@ const (
 	entryBytes = 16
 )
 
-// sqlite reads RPM's database as SQLite: table Packages has a header in each row. What is read
-// before an error stays in the list.
-func (l *list) sqlite(r io.ReaderAt, size int64) error {
-	d, err := openSQLite(r, size)
-	if err != nil {
-		return err
-	}
-	root, err := d.table("Packages")
-	if err != nil {
-		return err
-	}
+// A rpmReader gives each the header of each package. What is read before an error counts.
+type rpmReader func(r io.ReaderAt, size int64, each func(header []byte)) error
+
+func (l *list) headers(read rpmReader, r io.ReaderAt, size int64) error {
 	broken := 0
-	err = d.rows(root, func(row []value) {
-		for _, v := range row {
-			if !v.isBlob() {
-				continue
-			}
-			p, err := rpmOf(v.data)
-			if err != nil {
-				broken++
-			} else if p.Name != "gpg-pubkey" { // a key that RPM trusts
-				l.add(p)
-			}
+	err := read(r, size, func(header []byte) {
+		p, err := rpmOf(header)
+		if err != nil {
+			broken++
+		} else if p.Name != "gpg-pubkey" { // a key that RPM trusts
+			l.add(p)
 		}
 	})
 	if err == nil && broken > 0 {

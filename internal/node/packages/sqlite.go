@@ -16,68 +16,49 @@ const (
 	leafPage     = 0x0d // of a table
 	maxTreeDepth = 20
 	maxColumns   = 32
-	maxCells     = 200_000  // of all pages; a node has some hundred packages
-	maxRow       = 32 << 20 // bytes; a header lists a package's files
 )
 
-// A sqlite reads tables of a database file. Each page is read once at most, so that pages that
-// lead back to themselves end the walk.
-type sqlite struct {
-	r     io.ReaderAt
-	size  int    // of a page, in bytes
-	use   int    // bytes of a page without what is reserved at its end
-	pages uint32 // in the file
-	seen  []bool // by number of page
-	cells int    // that were read
-	err   error  // the first
+// sqliteHeaders reads RPM's database as SQLite: table Packages has a header in each row.
+func sqliteHeaders(r io.ReaderAt, size int64, each func(header []byte)) error {
+	d, err := openSQLite(r, size)
+	if err != nil {
+		return err
+	}
+	root, err := d.table("Packages")
+	if err != nil {
+		return err
+	}
+	return d.rows(root, func(row []value) {
+		for _, v := range row {
+			if v.isBlob() {
+				each(v.data)
+			}
+		}
+	})
 }
 
-func openSQLite(r io.ReaderAt, size int64) (*sqlite, error) {
+// A sqlite reads tables of a database file.
+type sqlite struct {
+	pages
+	use int // bytes of a page without what is reserved at its end
+}
+
+func openSQLite(r io.ReaderAt, bytes int64) (*sqlite, error) {
 	var h [sqliteHeader]byte
 	if _, err := r.ReadAt(h[:], 0); err != nil || string(h[:16]) != sqliteMagic {
 		return nil, errors.New("it is no SQLite database")
 	}
-	d := &sqlite{r: r, size: int(binary.BigEndian.Uint16(h[16:]))}
-	if d.size == 1 {
-		d.size = 64 << 10
+	size, reserved := int(binary.BigEndian.Uint16(h[16:])), int(h[20])
+	if size == 1 {
+		size = 64 << 10
 	}
-	if d.size < 512 || d.size&(d.size-1) != 0 || d.size-int(h[20]) < 480 {
-		return nil, fmt.Errorf("it has pages of %d bytes, of which %d are reserved", d.size, h[20])
+	if !isPageSize(int64(size)) || size-reserved < 480 {
+		return nil, fmt.Errorf("it has pages of %d bytes, of which %d are reserved", size, reserved)
 	}
 	if encoding := binary.BigEndian.Uint32(h[56:]); encoding != 1 {
 		return nil, fmt.Errorf("its text is not UTF-8 (encoding %d)", encoding)
 	}
-	d.use, d.pages = d.size-int(h[20]), uint32(size/int64(d.size)) // at most maxDatabase
-	d.seen = make([]bool, d.pages+1)
-	if pages := binary.BigEndian.Uint32(h[28:]); pages > d.pages {
-		d.fail(fmt.Errorf("it is cut: %d of %d pages are there", d.pages, pages))
-	}
-	return d, nil
-}
-
-func (d *sqlite) fail(err error) {
-	if d.err == nil {
-		d.err = err
-	}
-}
-
-// page reads a page; nil where there is none, or it was read before.
-func (d *sqlite) page(n uint32) []byte {
-	switch {
-	case n == 0 || n > d.pages:
-		d.fail(fmt.Errorf("page %d of %d is not there", n, d.pages))
-		return nil
-	case d.seen[n]:
-		d.fail(fmt.Errorf("page %d is used twice", n))
-		return nil
-	}
-	d.seen[n] = true
-	data := make([]byte, d.size)
-	if _, err := d.r.ReadAt(data, int64(n-1)*int64(d.size)); err != nil {
-		d.fail(fmt.Errorf("read page %d: %w", n, err))
-		return nil
-	}
-	return data[:d.use]
+	return &sqlite{newPages(r, bytes, size, 1, int64(binary.BigEndian.Uint32(h[28:]))), size - reserved}, nil
 }
 
 // table returns the root page of a table, by the schema, which is the table of page 1:
@@ -107,6 +88,7 @@ func (d *sqlite) walk(n uint32, depth int, each func([]value)) {
 	if page == nil {
 		return
 	}
+	page = page[:d.use]
 	head := page
 	if n == 1 {
 		head = page[sqliteHeader:]
@@ -127,8 +109,7 @@ func (d *sqlite) walk(n uint32, depth int, each func([]value)) {
 		return
 	}
 	for i := range cells {
-		if d.cells++; d.cells > maxCells {
-			d.fail(fmt.Errorf("it has more than %d entries", maxCells))
+		if !d.more() {
 			return
 		}
 		at := int(binary.BigEndian.Uint16(head[first+2*i:]))
@@ -155,7 +136,7 @@ func (d *sqlite) walk(n uint32, depth int, each func([]value)) {
 func (d *sqlite) row(cell []byte) ([]value, error) {
 	length, n := varint(cell)
 	_, m := varint(cell[n:])
-	if n == 0 || m == 0 || length > maxRow || length > uint64(d.pages)*uint64(d.size) {
+	if n == 0 || m == 0 || length > maxRow || length > uint64(d.last)*uint64(d.size) {
 		return nil, fmt.Errorf("a row of %d bytes", length)
 	}
 	cell = cell[n+m:]
@@ -179,7 +160,7 @@ func (d *sqlite) row(cell []byte) ([]value, error) {
 			return nil, errors.New("a row is cut")
 		}
 		next = binary.BigEndian.Uint32(page)
-		data = append(data, page[4:min(len(page), 4+total-len(data))]...)
+		data = append(data, page[4:min(d.use, 4+total-len(data))]...)
 	}
 	return record(data)
 }
