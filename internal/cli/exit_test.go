@@ -62,6 +62,12 @@ func aCluster(t *testing.T, trusted bool, others ...string) (kubeconfig string) 
 		_ = json.NewEncoder(w).Encode(body)
 	}))
 	t.Cleanup(server.Close)
+	return kubeconfigOf(t, server, trusted)
+}
+
+// kubeconfigOf is that of context demo, with a server and, if it is trusted, its name.
+func kubeconfigOf(t *testing.T, server *httptest.Server, trusted bool) string {
+	t.Helper()
 	cluster := map[string]any{"server": server.URL, "certificate-authority-data": base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
 	if !trusted {
 		cluster["tls-server-name"] = "not-in-the-certificate.test"

@@ -1,14 +1,22 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/manifest"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/kubesim"
 )
 
 func contentsOf(name string, change func(*wire.Manifest)) capture.Contents {
@@ -75,5 +83,91 @@ func TestVersionsContentsUsage(t *testing.T) {
 		if code, out, err := run(t, strings.Fields(args)...); code != ExitUsage || out != "" || !strings.Contains(err, want) {
 			t.Errorf("ortet %s: code %d, %s%s", args, code, out, err)
 		}
+	}
+}
+
+// What is asked for is not there, not whole or not what its version says: the answer names it, and a
+// way out; nothing is on standard output.
+func TestVersionsContentsThatAreNotThere(t *testing.T) {
+	definition := string(theVersion.Parent())
+	image := definition + "/versions/"
+	kept := map[string][]byte{}
+	tags := map[string]string{}
+	keep := func(version string, data, tagged []byte) {
+		sum := sha256.Sum256(tagged)
+		tags[version] = hex.EncodeToString(sum[:])
+		kept["manifest-"+tags[version][:16]] = data
+	}
+	whole, _ := contentsOf("x", nil).Manifest.Pack()
+	large, _ := contentsOf("x", func(m *wire.Manifest) { m.Units = append(m.Units, strings.Repeat("a", 1000)) }).Manifest.Pack()
+	keep("1.0.0", whole, whole)
+	keep("1.0.1", whole[:len(whole)/2], whole[:len(whole)/2])
+	keep("1.0.2", []byte("changed"), append(whole, 'x'))
+	keep("1.0.3", make([]byte, wire.MaxManifest+1), make([]byte, wire.MaxManifest+1))
+	keep("1.0.4", large, large)
+	tags["1.0.5"] = ""                       // kamino's
+	tags["1.0.6"] = strings.Repeat("0", 64)  // kept elsewhere
+	tags["1.0.7"] = "../secrets/other"       // not a hash
+	tags["1.0.8"] = strings.Repeat("é", 100) // nor this
+	keep("1.0.9", []byte("not gzip"), []byte("not gzip"))
+
+	k := &kubesim.Server{Users: map[string][]kubesim.Grant{"t": {kubesim.Administrator()}}}
+	k.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{ProviderID: "azure://" + somePool + "/virtualMachines/0"}})
+	k.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: kube.SavedName(somePool), Namespace: "ortet-system"}, Data: kept})
+	api := httptest.NewTLSServer(k)
+	t.Cleanup(api.Close)
+	version := func(id string) map[string]any {
+		name := id[strings.LastIndexByte(id, '/')+1:]
+		return map[string]any{"id": id, "name": name, "location": "eastus", "tags": map[string]string{fleet.TagManifest: tags[name]}, "properties": map[string]any{"provisioningState": "Succeeded"}}
+	}
+	azure := fakeAzure(t, func(path string) (int, any) {
+		name := path[strings.LastIndexByte(path, '/')+1:]
+		switch _, there := tags[name]; {
+		case strings.HasSuffix(path, "/images"):
+			return 200, map[string]any{"value": []any{map[string]any{"id": definition, "name": theVersion.Parent().Name(), "properties": map[string]any{}}}}
+		case path == definition+"/versions":
+			all := []any{}
+			for name := range tags {
+				all = append(all, version(image+name))
+			}
+			return 200, map[string]any{"value": all}
+		case there:
+			return 200, version(path)
+		}
+		return 404, nil
+	})
+	for args, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"diff POOL 1.0.0 1.0.0":             {0, "Packages: no difference"},
+		"diff POOL 1.0.0 IMAGE1.0.0/":       {0, "Packages: no difference"},
+		"sbom IMAGE1.0.0 -o cyclonedx-json": {0, "CycloneDX"},
+		"diff POOL 1.0.0 2.0.0":             {refused, "scale set k8s-pool1-12345678-vmss: there is no image version 2.0.0 -> ortet versions lists"},
+		"diff POOL 2.0.0 1.0.0":             {refused, "there is no image version 2.0.0 -> ortet versions lists"},
+		"sbom IMAGE2.0.0":                   {refused, "there is no image version 2.0.0 -> ortet versions lists"},
+		"sbom nosuch 1.0.0":                 {refused, "scale set nosuch: the Nodes of this cluster are instances of k8s-pool1-12345678-vmss -> "},
+		"sbom POOL 1.0.5":                   {refused, "image version 1.0.5: what is in this version was not listed -> name a version with the tag ortet.io_manifest"},
+		"diff IMAGE1.0.0 IMAGE1.0.5":        {refused, "image version 1.0.5: what is in this version was not listed -> name a version with the tag ortet.io_manifest"},
+		"sbom POOL 1.0.6":                   {refused, "is not kept in namespace ortet-system of this cluster -> use the cluster and --namespace from which it was captured; if these are right, it was dropped"},
+		"sbom POOL 1.0.0 --namespace other": {refused, "is not kept in namespace other of this cluster -> use the cluster and --namespace"},
+		"sbom POOL 1.0.7":                   {refused, "image version 1.0.7: its tag ortet.io_manifest is no SHA-256 in hexadecimal -> name another version"},
+		"sbom POOL 1.0.8":                   {refused, "image version 1.0.8: its tag ortet.io_manifest is no SHA-256 in hexadecimal -> name another version"},
+		"sbom POOL 1.0.1 -o spdx-json":      {failed, "versions/1.0.1): a manifest that is cut, or no gzip: unexpected EOF; the capture kept it like this: name another version"},
+		"diff POOL 1.0.0 1.0.9":             {failed, "versions/1.0.9): a manifest that is cut, or no gzip: "},
+		"sbom POOL 1.0.2 -o json":           {failed, "somebody else changed it: inspect it"},
+		"sbom POOL 1.0.3":                   {failed, "a manifest of 65537 bytes, more than 65536; the capture kept it like this"},
+		"sbom POOL 1.0.4":                   {failed, "a manifest with a text that is no printable ASCII of at most 256 bytes; the capture kept it like this"},
+		"sbom /subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/SIG_g/images/other/versions/1.0.0": {refused,
+			"does not say of which scale set it is -> give the scale set's name or ARM id, and the version's name"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			line := strings.NewReplacer("IMAGE", image, "POOL", pool1.Name()).Replace(args)
+			code, out, said := runIn(t, azure, "versions "+line+" --kubeconfig "+kubeconfigOf(t, api, true))
+			said = strings.Join(strings.Fields(said), " ")
+			if code != c.code || !strings.Contains(strings.Join(strings.Fields(out), " ")+said, c.says) || code != 0 && out != "" {
+				t.Errorf("code %d, want %d and %q:\n%s%s", code, c.code, c.says, out, said)
+			}
+		})
 	}
 }

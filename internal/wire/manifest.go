@@ -97,19 +97,19 @@ func ReadManifest(packed []byte) (m Manifest, err error) {
 	if len(packed) > MaxManifest {
 		return m, fmt.Errorf("a manifest of %d bytes, more than %d", len(packed), MaxManifest)
 	}
+	var text []byte
 	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return m, fmt.Errorf("reading a manifest: %w", err)
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(z, maxManifestText+1))
 	}
-	text, err := io.ReadAll(io.LimitReader(z, maxManifestText+1))
 	if err != nil {
-		return m, fmt.Errorf("reading a manifest: %w", err)
+		return m, fmt.Errorf("a manifest that is cut, or no gzip: %w", err)
 	}
 	if len(text) > maxManifestText {
 		return m, fmt.Errorf("a manifest of more than %d bytes of JSON", maxManifestText)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("reading a manifest: %w", err)
+		return m, fmt.Errorf("a manifest that is none: %w", err)
 	}
 	return m, m.validate()
 }

@@ -29,8 +29,8 @@ func TestManifestIsRead(t *testing.T) {
 		want string // part of the error; "" for none
 	}{
 		"of a later release":        {packed(t, `{"os":{"id":"debian"},"newer":1}`), ""},
-		"no gzip":                   {[]byte("{}"), "reading a manifest"},
-		"cut":                       {packed(t, `{"kubelet":"v1.31.2"}`)[:20], "reading a manifest"},
+		"no gzip":                   {[]byte("{}"), "a manifest that is cut, or no gzip"},
+		"cut":                       {packed(t, `{"kubelet":"v1.31.2"}`)[:20], "a manifest that is cut, or no gzip"},
 		"longer than it may be":     {make([]byte, wire.MaxManifest+1), "more than 65536"},
 		"a bomb":                    {packed(t, `{"kubelet":"`+strings.Repeat("a", 8<<20)+`"}`), "more than 1048576 bytes of JSON"},
 		"an escape of a terminal":   {packed(t, `{"kubelet":"\u001b[2J"}`), "no printable ASCII"},
@@ -39,7 +39,7 @@ func TestManifestIsRead(t *testing.T) {
 		"a package without a name":  {packed(t, `{"packages":[{"type":"deb","version":"1"}]}`), "a name or a version"},
 		"a package of another type": {packed(t, `{"packages":[{"type":"apk","name":"a","version":"1"}]}`), "without a known type"},
 		"a negative size":           {packed(t, `{"bytes":{"/usr":-1}}`), "of negative size"},
-		"nothing":                   {nil, "reading a manifest"},
+		"nothing":                   {nil, "a manifest that is cut, or no gzip"},
 	} {
 		if _, err := wire.ReadManifest(c.data); (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

@@ -2,6 +2,8 @@ package capture
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"github.com/ortet/ortet/internal/cluster"
@@ -33,8 +35,11 @@ func (c Config) Contents(ctx context.Context, pool fleet.ResourceID, version str
 	}
 	sha := v.Tags[fleet.TagManifest]
 	if sha == "" {
-		return refuse("NoManifest", "what is in this version was not listed", "compare versions with the tag "+fleet.TagManifest+
+		return refuse("NoManifest", "what is in this version was not listed", "name a version with the tag "+fleet.TagManifest+
 			": those that an earlier release of Ortet or kamino made, and those of which the list could not be kept, lack it")
+	}
+	if !isSHA256(sha) {
+		return refuse("NoManifest", "its tag "+fleet.TagManifest+" is no SHA-256 in hexadecimal", "name another version: somebody changed the tag")
 	}
 	if pool == "" {
 		return refuse("NoPool", "the name of its image definition does not say of which scale set it is",
@@ -43,16 +48,22 @@ func (c Config) Contents(ctx context.Context, pool fleet.ResourceID, version str
 	kept, err := c.Cluster.GetSecret(ctx, pool, cluster.Manifest, sha)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return refuse("NoManifest", "the list of what is in this version is not kept in namespace "+c.Namespace+" of this cluster",
-			"use the cluster and --namespace from which it was captured")
+			"use the cluster and --namespace from which it was captured; if these are right, it was dropped to make room for what a rollback needs")
 	}
 	if err != nil {
 		return Contents{}, err
 	}
 	m, err := wire.ReadManifest([]byte(kept.Data.Reveal()))
 	if err != nil {
-		return Contents{}, &fleet.Error{Op: "read what is in an image version", Resource: string(v.ID), Kind: fleet.KindInvalid, Err: err}
+		return Contents{}, &fleet.Error{Op: "read what is in an image version", Resource: string(v.ID), Kind: fleet.KindInvalid, Err: err,
+			Remedy: "the capture kept it like this: name another version"}
 	}
 	return Contents{v, m}, nil
+}
+
+func isSHA256(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == sha256.Size
 }
 
 func (c Config) versionNamed(ctx context.Context, pool fleet.ResourceID, version string) (fleet.ImageVersion, error) {
