@@ -63,10 +63,22 @@ func (b BOM) components() (all []component) {
 	return all
 }
 
-// vendorOf is how package URLs and Trivy name a distribution, by its ID in os-release.
+// vendorOf is how Trivy names a distribution, by its ID in os-release.
 func vendorOf(id string) string {
-	names := map[string]string{"rhel": "redhat", "ol": "oracle", "almalinux": "alma", "mariner": "cbl-mariner"}
+	names := map[string]string{"rhel": "redhat", "ol": "oracle", "almalinux": "alma", "mariner": "cbl-mariner",
+		"sles_sap": "sles", "sle-micro": "slem", "sl-micro": "slem"}
 	return cmp.Or(names[id], id, "unknown")
+}
+
+// namespaceOf is how package URLs name who makes a distribution.
+func namespaceOf(vendor string) string {
+	switch {
+	case vendor == "sles" || vendor == "slem":
+		return "suse"
+	case strings.HasPrefix(vendor, "opensuse-"):
+		return "opensuse"
+	}
+	return vendor
 }
 
 func packageOf(p wire.Package, system wire.OperatingSystem, vendor string) component {
@@ -85,7 +97,7 @@ func packageOf(p wire.Package, system wire.OperatingSystem, vendor string) compo
 	if !found {
 		epoch, version = "", p.Version
 	}
-	c.purl = purl(wire.RPM, vendor+"/"+p.Name, version, "arch", p.Arch, "distro", distro, "epoch", epoch, "upstream", p.Source)
+	c.purl = purl(wire.RPM, namespaceOf(vendor)+"/"+p.Name, version, "arch", p.Arch, "distro", distro, "epoch", epoch, "upstream", p.Source)
 	// NAME-VERSION-RELEASE.src.rpm
 	if parts := strings.Split(strings.TrimSuffix(p.Source, ".src.rpm"), "-"); len(parts) > 2 {
 		n := len(parts) - 2
