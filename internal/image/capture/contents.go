@@ -39,7 +39,8 @@ func (c Config) Contents(ctx context.Context, pool fleet.ResourceID, version str
 			": those that an earlier release of Ortet or kamino made, and those of which the list could not be kept, lack it")
 	}
 	if !isSHA256(sha) {
-		return refuse("NoManifest", "its tag "+fleet.TagManifest+" is no SHA-256 in hexadecimal", "name another version: somebody changed the tag")
+		return refuse("NoManifest", "its tag "+fleet.TagManifest+" is no SHA-256 in hexadecimal",
+			"name another version: somebody changed the tag")
 	}
 	if pool == "" {
 		return refuse("NoPool", "the name of its image definition does not say of which scale set it is",
@@ -48,7 +49,8 @@ func (c Config) Contents(ctx context.Context, pool fleet.ResourceID, version str
 	kept, err := c.Cluster.GetSecret(ctx, pool, cluster.Manifest, sha)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return refuse("NoManifest", "the list of what is in this version is not kept in namespace "+c.Namespace+" of this cluster",
-			"use the cluster and --namespace from which it was captured; if these are right, it was dropped to make room for what a rollback needs")
+			"use the cluster and --namespace from which it was captured; "+
+				"if these are right, it was dropped to make room for what a rollback needs")
 	}
 	if err != nil {
 		return Contents{}, err

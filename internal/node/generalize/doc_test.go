@@ -104,15 +104,16 @@ Once the copy is generalised, it is read for a list of what is on it: names and 
 | what | from where |
 |---|---|
 | system | ` + "`" + `os-release` + "`" + ` |
-| packages with architecture and source package | dpkg's ` + "`" + `/var/lib/dpkg/status` + "`" + ` and ` + "`" + `status.d` + "`" + `; RPM's database in SQLite, in ` + "`" + `/var/lib/rpm` + "`" + `, ` + "`" + `/usr/lib/sysimage/rpm` + "`" + ` or ` + "`" + `/usr/share/rpm` + "`" + ` |
+| packages with architecture and source package | dpkg's ` + "`" + `/var/lib/dpkg/status` + "`" + ` and ` + "`" + `status.d` + "`" + `; RPM's database in ` + "`" + `/var/lib/rpm` + "`" + `, ` + "`" + `/usr/lib/sysimage/rpm` + "`" + ` or ` + "`" + `/usr/share/rpm` + "`" + `: ` + "`" + `rpmdb.sqlite` + "`" + ` (SQLite), ` + "`" + `Packages` + "`" + ` (Berkeley DB, as on RHEL 8), ` + "`" + `Packages.db` + "`" + ` (ndb, as on SUSE) |
 | kernels | ` + "`" + `/boot/vmlinuz-*` + "`" + `, and ` + "`" + `/lib/modules` + "`" + ` with a ` + "`" + `modules.dep` + "`" + ` |
 | kubelet, containerd | their package; else the build information of the program, also of k3s or RKE2 |
 | container images | containerd's ` + "`" + `meta.db` + "`" + ` |
 | enabled units | links in ` + "`" + `/etc/systemd/system/*.wants` + "`" + ` and ` + "`" + `*.requires` + "`" + ` |
 | bytes | the size of the files below each top folder |
 
-What cannot be read is named in the list, and never fails a capture: RPM's databases as Berkeley DB (RHEL 8) and ndb (SUSE), apk's, changes
-in a ` + "`" + `-wal` + "`" + ` file, images of Docker and CRI-O, a database that is cut or damaged. The list has at most 64 KiB compressed; of a longer one the
+What cannot be read is named in the list, and never fails a capture: apk's database, changes in a ` + "`" + `-wal` + "`" + ` file, images of Docker and CRI-O,
+a database that is cut or damaged. Of one that is cut, what could be read is listed. A disk may have databases of dpkg and RPM: both are listed.
+RPM uses one kind, by its configuration: of several in a folder, all are listed, and the list says so. The list has at most 64 KiB compressed; of a longer one the
 longest part is cut, and it says so. Words are printable ASCII: other bytes become ` + "`" + `?` + "`" + `.
 
 ## The scan
