@@ -203,6 +203,7 @@ func TestFreshEnds(t *testing.T) {
 		{Name: "two workbenches are lost", Seed: 19, Pool: without(func(p *Pool) { p.Instances = 6 }), Asks: []Ask{ask}, Single: deletion, Happen: []Event{
 			{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}, {At: "kube POST ortet-system/pods", N: 3, What: "instance stopped", Target: "workbench"}}},
 		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "preserve_hostname"},
+		{Name: "stopped by others, and interrupted", Seed: 0x29a, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: []Event{{At: putJournal, N: 8, What: "instance stopped", Target: "donor"}, {At: putJournal, N: 28, What: "interrupt"}}},
 		{Name: "killed while it boots", Seed: 21, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at(poll, 2, "kill after")},
 		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "its disk holds credentials"},
 		{Name: "nodes that do not boot", Seed: 15, Pool: without(func(p *Pool) { p.Bad = "no boot" }), Asks: []Ask{{Do: "capture"}, {Do: "capture", Fresh: true, Again: true, Exit: 1, Once: true}}, Cannot: "the fresh donor did not come up: gate boot"},
