@@ -202,10 +202,10 @@ func TestFreshEnds(t *testing.T) {
 		{Name: "a read fails as the donor is up", Seed: 17, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Single: deletion, Happen: []Event{{At: "azure GET galleries/SIG_azsim", N: 2, What: "away for 20 minutes", For: 4 * time.Minute}}},
 		{Name: "two workbenches are lost", Seed: 19, Pool: without(func(p *Pool) { p.Instances = 6 }), Asks: []Ask{ask}, Single: deletion, Happen: []Event{
 			{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}, {At: "kube POST ortet-system/pods", N: 3, What: "instance stopped", Target: "workbench"}}},
-		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "preserve_hostname"},
+		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "mend it with --prepare"},
 		{Name: "stopped by others, and interrupted", Seed: 0x29a, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: []Event{{At: putJournal, N: 8, What: "instance stopped", Target: "donor"}, {At: putJournal, N: 28, What: "interrupt"}}},
 		{Name: "killed while it boots", Seed: 21, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at(poll, 2, "kill after")},
-		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "its disk holds credentials"},
+		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "remove them with --prepare"},
 		{Name: "nodes that do not boot", Seed: 15, Pool: without(func(p *Pool) { p.Bad = "no boot" }), Asks: []Ask{{Do: "capture"}, {Do: "capture", Fresh: true, Again: true, Exit: 1, Once: true}}, Cannot: "the fresh donor did not come up: gate boot"},
 	} {
 		for _, s := range []Story{s, onFlexible(s)} {
