@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"flag"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,42 @@ func TestFreshKilled(t *testing.T) {
 	}
 }
 
+// TestFreshSeeds plays captures that raise their donor with two to four events, on both kinds of scale sets.
+func TestFreshSeeds(t *testing.T) {
+	from := []Story{freshStory(), onFlexible(freshStory())}
+	for _, change := range []func(*Story){
+		func(s *Story) { s.Name, s.Asks[0].Prepare = "prepared", "restart" },
+		func(s *Story) { s.Name, s.Asks[0].Prepare, s.Pool.Spot = "patched, Spot", "patch", true },
+		func(s *Story) { s.Name, s.Asks[0].Canary, s.Asks[0].Grow = "canary", 2, 1 },
+		func(s *Story) { s.Name, s.Pool.Instances, s.Pool.Neighbour = "pool at zero", 0, 2 },
+		func(s *Story) { s.Name, s.Pool.Spelling, s.Pool.Zones, s.Pool.Instances = "k3s, zones", "k3s", 2, 4 },
+		func(s *Story) { s.Name, s.Asks[0].Deallocate = "deallocated", true },
+	} {
+		s := freshStory()
+		change(&s)
+		from = append(from, s, onFlexible(s))
+	}
+	events := make([][]Event, len(from))
+	var all []Story
+	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
+		random := rand.New(rand.NewPCG(seed, 2)) // #nosec G404 -- the same at every run
+		i := random.IntN(len(from))
+		if events[i] == nil {
+			events[i] = cases(plainly(t, from[i]).requests)
+		}
+		s := from[i]
+		s.Seed = seed
+		for range 2 + random.IntN(3) {
+			s.Happen = append(s.Happen, events[i][random.IntN(len(events[i]))])
+		}
+		s.Pool.Surplus = !s.Pool.Flexible && random.IntN(3) == 0
+		if !slices.ContainsFunc(s.Happen, func(e Event) bool { return e.What == "version deleted" }) || !cannotRaise(play(t, s)) {
+			all = append(all, s)
+		}
+	}
+	playAll(t, all)
+}
+
 // cannotRaise reports whether others deleted the version that the model names: no machine is made of it,
 // and only the capture of a named node helps.
 func cannotRaise(r result) bool {
@@ -119,6 +156,7 @@ func TestFreshPools(t *testing.T) {
 	for _, s := range []Story{
 		{Name: "overprovisioned", Seed: 3, Pool: without(func(p *Pool) { p.Surplus = true }), Asks: []Ask{ask}},
 		{Name: "surplus deleted late", Seed: 19, Pool: without(func(p *Pool) { p.Surplus = true }), Asks: []Ask{ask}},
+		{Name: "surplus deleted as it is judged", Seed: 0xe8, Pool: without(func(p *Pool) { p.Surplus = true }), Asks: []Ask{ask}},
 		{Name: "k3s", Seed: 4, Pool: without(func(p *Pool) { p.Spelling = "k3s" }), Asks: []Ask{ask}},
 		{Name: "zones", Seed: 5, Pool: without(func(p *Pool) { p.Zones, p.Instances = 3, 6 }), Asks: []Ask{ask}},
 		{Name: "twice", Seed: 6, Pool: without(func(*Pool) {}), Asks: []Ask{ask, ask}, Single: "azure POST virtualMachineScaleSets/pool1/delete"},
@@ -164,9 +202,10 @@ func TestFreshEnds(t *testing.T) {
 		{Name: "a read fails as the donor is up", Seed: 17, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Single: deletion, Happen: []Event{{At: "azure GET galleries/SIG_azsim", N: 2, What: "away for 20 minutes", For: 4 * time.Minute}}},
 		{Name: "two workbenches are lost", Seed: 19, Pool: without(func(p *Pool) { p.Instances = 6 }), Asks: []Ask{ask}, Single: deletion, Happen: []Event{
 			{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}, {At: "kube POST ortet-system/pods", N: 3, What: "instance stopped", Target: "workbench"}}},
-		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "preserve_hostname"},
+		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "mend it with --prepare"},
+		{Name: "stopped by others, and interrupted", Seed: 0x29a, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: []Event{{At: putJournal, N: 8, What: "instance stopped", Target: "donor"}, {At: putJournal, N: 28, What: "interrupt"}}},
 		{Name: "killed while it boots", Seed: 21, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at(poll, 2, "kill after")},
-		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "its disk holds credentials"},
+		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "remove them with --prepare"},
 		{Name: "nodes that do not boot", Seed: 15, Pool: without(func(p *Pool) { p.Bad = "no boot" }), Asks: []Ask{{Do: "capture"}, {Do: "capture", Fresh: true, Again: true, Exit: 1, Once: true}}, Cannot: "the fresh donor did not come up: gate boot"},
 	} {
 		for _, s := range []Story{s, onFlexible(s)} {

@@ -165,7 +165,7 @@ func (w *world) nodeLacks(p *process) (all []lack) {
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		if slices.Contains(fresh, name) {
 			if w.computerOf(name) != nil {
-				all = append(all, lack{25, name, "is a fresh donor that is left", w.computerOf(name).ResourceID})
+				all = append(all, lack{25, name, "is a fresh donor that is left", "--instance-ids " + fleet.ResourceID(w.computerOf(name).ResourceID).Name()})
 			}
 			continue
 		}

@@ -24,6 +24,7 @@ var preparations = map[string]string{
 	"patch, restart": "",
 	"passes":         "",
 	"restart":        "", // exit code 10
+	"slow restart":   "",
 	"mark":           "", // reboot-required on the node
 	"fails":          "the preparation failed: exit code 3: E: token=[redacted] is no repository",
 	"hangs":          "the preparation failed: DeadlineExceeded",
@@ -72,6 +73,9 @@ func (w *world) prepares(p *corev1.Pod, c *computer) {
 	switch does {
 	case "restart", "patch, restart":
 		ends(10, "Setting up linux-image\n")
+	case "slow restart":
+		w.locked(func() { w.story.Pool.SlowBoot = 140 * time.Second })
+		ends(10, "")
 	case "breaks boot":
 		w.locked(func() { c.bad = "no join" })
 		ends(10, "")
@@ -176,6 +180,33 @@ func TestFreshPreparedKilled(t *testing.T) {
 						t.Error(explain(s, r))
 					}
 				})
+			}
+		}
+	}
+}
+
+// A donor that was prepared is captured once it booted again, where that was asked for, and then
+// stayed Ready for as long as any, also where its Node is Ready from before while it boots.
+func TestFreshPreparedSoaks(t *testing.T) {
+	for does, since := range map[string]string{"passes": "-prepare-check 1: 200 OK", "slow restart": "/start 1: "} {
+		s := Story{Seed: 6, Pool: with(func(p *Pool) { p.Machines = false }), Asks: []Ask{{Do: "capture", Fresh: true, Prepare: does}}}
+		want := 2 * time.Minute
+		if does == "slow restart" {
+			want += 140 * time.Second
+		}
+		for _, s := range []Story{s, onFlexible(s)} {
+			r := play(t, s)
+			at := func(line string) (seconds float64) {
+				i := slices.IndexFunc(r.trace, func(l string) bool {
+					return strings.Contains(l, line) && (!strings.Contains(line, "prepare") || strings.Contains(l, "DELETE"))
+				})
+				if _, err := fmt.Sscan(r.trace[max(i, 0)], &seconds); i < 0 || err != nil {
+					t.Fatalf("no %s: %v", line, explain(s, r))
+				}
+				return seconds
+			}
+			if after := at("-look 1: ") - at(since); len(r.violations) > 0 || after < want.Seconds() {
+				t.Errorf("%s: its disk is inspected %.0f s after %s, want at least %s: %s", s.Name+does, after, since, want, explain(s, r))
 			}
 		}
 	}

@@ -153,6 +153,10 @@ func (d *Donor) unprotected(ctx context.Context, u Used, why error) error {
 		return cmp.Or(err, why)
 	}
 	said := false
+	if i.Power != fleet.PowerRunning { // others stopped it: Azure may protect the next
+		d.Note("Azure does not protect %s, which is not running, from scale-in: %v", u.Instance.Name(), why)
+		return nil
+	}
 	d.Taken.Set(func(t *Taken) { said, t.Unprotected = t.Unprotected, true })
 	if !said {
 		d.Note("Azure does not protect instances of this scale set from scale-in: %v; the Nodes' annotations keep cluster-autoscaler off them", why)

@@ -56,9 +56,13 @@ func (r *Raising) raise(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	if x.Node == nil {
 		pause = lookEvery
 	}
-	unmade := s.failure != "" && x.Node == nil && x.Instance.ProvisioningState == "Failed"
-	switch j := prove.Judge(o, base, 1); {
-	case unmade || j.Result == prove.Failed || j.Result == prove.NoResult:
+	j := prove.Judge(o, base, 1)
+	fails := j.Result == prove.Failed || j.Result == prove.NoResult || s.failure != "" && x.Node == nil && x.Instance.ProvisioningState == "Failed"
+	switch {
+	case fails && r.Now().Sub(s.listed) >= listEvery: // it may be deleted by now
+		s.listed = time.Time{}
+		return workflow.In(lookEvery, "%s", j.Why), nil
+	case fails:
 		return done, fmt.Errorf("the fresh donor did not come up%s: %s%s%s", workflow.SkipIf(prepared.Ended, " after its preparation"),
 			workflow.SkipIf(j.Gate != "", "gate "+j.Gate+": "), j.Why,
 			workflow.SkipIf(s.failure != "", "; Azure: "+s.failure))

@@ -108,10 +108,15 @@ func (d Disk) Inspected(report wire.GeneralizeReport, note func(format string, a
 // paths of each.
 func (d Disk) Problems(report wire.GeneralizeReport, most int) (p plan.Problems) {
 	on, customData := "node "+d.Request.Node, ""
+	mend, from := "mend it on the node", "from the node"
+	if d.Request.Fresh != "" { // which is deleted by the time that somebody reads this
+		mend = "mend it with --prepare, or in the pool's image, customData or extensions"
+		from = "with --prepare, or from the pool's image, customData or extensions"
+	}
 	switch report.Outcome {
 	case wire.DiskRefused:
 		return plan.Problems{{Code: "DiskRefused", On: on, What: cmp.Or(report.Message, "its disk cannot be captured"),
-			WayOut: "mend it on the node"}}
+			WayOut: mend}}
 	case wire.GeneralizeFailed:
 		return plan.Problems{{On: on, What: cmp.Or(report.Message, "it failed without a reason")}}
 	}
@@ -128,11 +133,11 @@ func (d Disk) Problems(report wire.GeneralizeReport, most int) (p plan.Problems)
 		p.Refuse(len(found[class]) > 0, code, on, what+plan.UpTo(most, found[class], len(found[class])), wayOut)
 	}
 	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ",
-		"remove it from the node; no flag accepts it")
+		"remove it "+from+"; no flag accepts it")
 	refuse(wire.PoolCredential, CodePoolCredentials, "its disk holds credentials, which every new node would hold: ",
-		"accept them with --accept-pool-credentials, or remove them from the node")
+		"accept them with --accept-pool-credentials, or remove them "+from)
 	refuse(wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
-		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node")
+		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them "+from)
 
 	// If nothing on the disk and no customData lets a new node join, the extensions that are
 	// to be deleted are what does. What --bootstrap baked needs, ortet-node checks.
