@@ -109,7 +109,7 @@ func (r *Reconciler) run(ctx context.Context, config capture.Config, do Do, w wa
 		w.fresh = json.Unmarshal(o.record.Request, &q) == nil && q.Fresh != ""
 	}
 	places := func() auto.Places { return &azure.Places{Reader: config.Cloud} }
-	result := r.auto(w, config.Cluster, captures, places).Run(ctx, []fleet.ResourceID{w.pool}, false, false)[0]
+	result := r.auto(w, config.Cluster, nil, captures, places).Run(ctx, []fleet.ResourceID{w.pool}, false, false)[0]
 	if result.Outcome == auto.Captured {
 		return result.Capture.Version.Name() + " captured of " + result.Donor + ": " + result.Because, nil
 	}
