@@ -176,7 +176,7 @@ func (r *Reconciler) look(ctx context.Context, v *view, objects []v1alpha1.Scale
 	times := []time.Time{tried, v.open.tried()}
 	if last := v.lastRun(); last != nil {
 		changed := v.object.Generation != v.before.ObservedGeneration // so it is tried as it is wanted now
-		if !changed {
+		if !changed && !v.ofAnother(last) {
 			seen.Last = Run{Do(last.Kind), last.Ended.Time, int(last.Exit)}
 		}
 		switch {
