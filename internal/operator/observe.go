@@ -134,7 +134,9 @@ func (r *Reconciler) observe(ctx context.Context, w wanted) (o observation, err 
 
 // members is the cluster with the Nodes that may be the pool's, so that to observe a pool costs by its own
 // size. A Node without a provider id of Azure gets that of the instance that it is.
-func (r *Reconciler) members(ctx context.Context, whole cluster.Cluster, w wanted, instances []fleet.Instance) (cluster.Cluster, error) {
+func (r *Reconciler) members(
+	ctx context.Context, whole cluster.Cluster, w wanted, instances []fleet.Instance,
+) (cluster.Cluster, error) {
 	keys := []string{fleet.PoolKey(w.pool)}
 	for _, name := range w.policy.IgnoreNodes { // so that one that is of another pool is known, too
 		keys = append(keys, fleet.Claim{Name: name}.Keys()...)
