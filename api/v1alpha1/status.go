@@ -141,7 +141,7 @@ type LastRunStatus struct {
 	// capture, watch, rollback or rollout.
 	// +kubebuilder:validation:MaxLength=32
 	Kind string `json:"kind"`
-	// Name of the run.
+	// Name of the run; of a watch its version.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Name string `json:"name,omitempty"`

@@ -66,25 +66,49 @@ func (c Claim) Claims(m Computer) bool {
 	return c.names(m) || ok && id.is(m.VMID)
 }
 
-// A Roster is a cluster's Nodes, to find those of machines.
-type Roster struct {
-	byName map[string]*Node // in lower case
-	byID   map[string][]*Node
-	byUUID map[uuid][]*Node
+// Keys are what an index of Nodes has a Node by: a Node that is a machine, or its rival, has a key that is
+// also one of Computer.Keys. PoolKey is one of those of an instance of a Uniform scale set.
+func (c Claim) Keys() []string {
+	keys := []string{nameKey(c.Name)}
+	if c.azures() {
+		id := ResourceID(c.ProviderID[len(azureScheme):])
+		keys = append(keys, idKey(id))
+		if pool := id.UniformPool(); pool != "" {
+			keys = append(keys, PoolKey(pool))
+		}
+	}
+	return append(keys, uuidKeys(c.SystemUUID)...)
 }
 
-// NewRoster indexes all Nodes of a cluster.
+// Keys are those by which an index of Nodes has all that may be the machine.
+func (m Computer) Keys() []string {
+	return append([]string{nameKey(m.HostName), idKey(m.ID)}, uuidKeys(m.VMID)...)
+}
+
+func nameKey(name string) string { return "name:" + strings.ToLower(name) }
+
+func idKey(id ResourceID) string { return "id:" + strings.ToLower(string(id)) }
+
+// PoolKey is that of Nodes which say that they are of a Uniform scale set.
+func PoolKey(id ResourceID) string { return "pool:" + strings.ToLower(string(id)) }
+
+func uuidKeys(text string) (keys []string) {
+	if id, ok := parseUUID(text); ok {
+		either := id.either()
+		keys = append(keys, "uuid:"+hex.EncodeToString(either[:]))
+	}
+	return keys
+}
+
+// A Roster is a cluster's Nodes, to find those of machines.
+type Roster struct{ by map[string][]*Node }
+
+// NewRoster indexes Nodes: all of a cluster, or those that have a key of the machines which are asked for.
 func NewRoster(nodes []Node) Roster {
-	r := Roster{map[string]*Node{}, map[string][]*Node{}, map[uuid][]*Node{}}
+	r := Roster{map[string][]*Node{}}
 	for i := range nodes {
-		n := &nodes[i]
-		r.byName[strings.ToLower(n.Name)] = n
-		if c := n.Claim(); c.azures() {
-			key := strings.ToLower(c.ProviderID[len(azureScheme):])
-			r.byID[key] = append(r.byID[key], n)
-		}
-		if id, ok := parseUUID(n.SystemUUID); ok {
-			r.byUUID[id.either()] = append(r.byUUID[id.either()], n)
+		for _, key := range nodes[i].Claim().Keys() {
+			r.by[key] = append(r.by[key], &nodes[i])
 		}
 	}
 	return r
@@ -95,13 +119,15 @@ func NewRoster(nodes []Node) Roster {
 // machine, attaches to it or deletes it waits until they are gone. A Node that names the machine and
 // reports another one's systemUUID is stale or lies: it is no rival.
 func (r Roster) Of(m Computer) (n *Node, rivals []string) {
-	claims := slices.Clone(r.byID[strings.ToLower(string(m.ID))])
-	if n = r.byName[strings.ToLower(m.HostName)]; n != nil && n.Claim().Is(m) != nil {
-		claims, n = append(claims, n), nil
+	claims := slices.Clone(r.by[idKey(m.ID)])
+	for _, x := range r.by[nameKey(m.HostName)] {
+		if n = x; x.Claim().Is(m) != nil {
+			claims, n = append(claims, x), nil
+		}
 	}
 	claims = slices.DeleteFunc(claims, (*Node).hasHardwareID)
-	if id, ok := parseUUID(m.VMID); ok {
-		claims = append(claims, r.byUUID[id.either()]...)
+	for _, key := range uuidKeys(m.VMID) {
+		claims = append(claims, r.by[key]...)
 	}
 	for _, x := range claims {
 		if x != n && !slices.Contains(rivals, x.Name) {

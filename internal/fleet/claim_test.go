@@ -81,3 +81,25 @@ func TestRoster(t *testing.T) {
 		t.Errorf("a Node of an earlier machine is %+v, rivals %v", n, rivals)
 	}
 }
+
+// A Node that is a machine, or its rival, is found by an index of Keys.
+func TestKeysFindClaims(t *testing.T) {
+	const set = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/P"
+	m := Computer{ID: set + "/virtualMachines/1", HostName: "P000001", VMID: "00112233-4455-6677-8899-aabbccddeeff"}
+	for name, c := range map[string]Claim{
+		"by its name":                      {Name: "p000001"},
+		"by its provider id":               {Name: "x", ProviderID: "AZURE://" + strings.ToLower(string(m.ID))},
+		"by its hardware id":               {Name: "x", SystemUUID: strings.ToUpper(m.VMID)},
+		"by its hardware id, byte-swapped": {Name: "x", SystemUUID: "33221100-5544-7766-8899-AABBCCDDEEFF"},
+	} {
+		if !slices.ContainsFunc(c.Keys(), func(key string) bool { return slices.Contains(m.Keys(), key) }) {
+			t.Errorf("%s: %q has none of %q", name, c.Keys(), m.Keys())
+		}
+	}
+	if of := (Claim{Name: "x", ProviderID: "azure://" + set + "/virtualMachines/2"}).Keys(); !slices.Contains(of, PoolKey(ResourceID(strings.ToUpper(set)))) {
+		t.Errorf("a Node of the pool has the keys %q", of)
+	}
+	if other := (Claim{Name: "x", ProviderID: "azure://" + set + "2/virtualMachines/1"}).Keys(); slices.ContainsFunc(other, func(key string) bool { return slices.Contains(m.Keys(), key) }) {
+		t.Errorf("a Node of another pool has the keys %q", other)
+	}
+}

@@ -24,11 +24,12 @@ func (id ResourceID) Name() string {
 // Segment returns what follows the named segment: Segment("galleries") of a
 // version's id is its gallery. It is "" where there is no such segment.
 func (id ResourceID) Segment(after string) string {
-	parts := strings.Split(string(id), "/")
-	for i := 0; i+1 < len(parts); i++ {
-		if strings.EqualFold(parts[i], after) {
-			return parts[i+1]
+	found := false
+	for part := range strings.SplitSeq(string(id), "/") {
+		if found {
+			return part
 		}
+		found = strings.EqualFold(part, after)
 	}
 	return ""
 }

@@ -3,11 +3,13 @@ package operator
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
@@ -75,8 +77,20 @@ func (s read) Of(_ context.Context, n fleet.Node) (p fleet.Place, err error) {
 	return p, nil
 }
 
-// A lean Cloud leaves out what no status of the operator has.
-type lean struct{ azure.Cloud }
+// A lean Cloud leaves out what no status of the operator has, and has read the pool's instances.
+type lean struct {
+	azure.Cloud
+	pool      fleet.ResourceID
+	instances []fleet.Instance
+	err       error
+}
+
+func (l lean) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
+	if pool.Equal(l.pool) {
+		return l.instances, l.err
+	}
+	return l.Cloud.Instances(ctx, pool)
+}
 
 func (lean) StandbyPools(context.Context, fleet.ResourceID) ([]fleet.StandbyPool, error) {
 	return nil, nil
@@ -84,8 +98,18 @@ func (lean) StandbyPools(context.Context, fleet.ResourceID) ([]fleet.StandbyPool
 
 func (r *Reconciler) observe(ctx context.Context, w wanted) (o observation, err error) {
 	config := r.c.Capture
-	if config.Cloud = (lean{config.Cloud}); r.c.Reads != nil {
+	if r.c.Reads != nil {
 		config.Cluster = r.c.Reads
+	}
+	known := read{instances: map[string]bool{}}
+	cloud := lean{Cloud: config.Cloud, pool: w.pool}
+	cloud.instances, cloud.err = cloud.Cloud.Instances(ctx, w.pool)
+	config.Cloud = cloud
+	whole := config.Cluster
+	if r.c.NodesOf != nil {
+		if config.Cluster, err = r.members(ctx, whole, w, cloud.instances); err != nil {
+			return o, err
+		}
 	}
 	all, err := capture.New(config).Status(ctx, []fleet.ResourceID{w.pool})
 	if err != nil {
@@ -97,19 +121,58 @@ func (r *Reconciler) observe(ctx context.Context, w wanted) (o observation, err 
 			o.current = &o.pool.Versions[i]
 		}
 	}
-	known := read{status: all, instances: map[string]bool{}}
+	known.status = all
 	for _, i := range o.pool.Instances {
 		known.instances[strings.ToLower(i.InstanceID)] = true
 	}
-	seen, err := r.auto(w, config.Cluster, known, func() auto.Places { return known }).Observe(ctx, []fleet.ResourceID{w.pool}, false)
+	seen, err := r.auto(w, config.Cluster, whole, known, func() auto.Places { return known }).Observe(ctx, []fleet.ResourceID{w.pool}, false)
 	if err == nil {
 		o.Observation = seen[0]
 	}
 	return o, err
 }
 
-func (r *Reconciler) auto(w wanted, nodes auto.Nodes, s auto.Service, places func() auto.Places) *auto.Auto {
-	return auto.New(auto.Config{Service: func(fleet.ResourceID) auto.Service { return s }, Nodes: nodes, Places: places,
+// members is the cluster with the Nodes that may be the pool's, so that to observe a pool costs by its own
+// size. A Node without a provider id of Azure gets that of the instance that it is.
+func (r *Reconciler) members(
+	ctx context.Context, whole cluster.Cluster, w wanted, instances []fleet.Instance,
+) (cluster.Cluster, error) {
+	keys := []string{fleet.PoolKey(w.pool)}
+	for _, name := range w.policy.IgnoreNodes { // so that one that is of another pool is known, too
+		keys = append(keys, fleet.Claim{Name: name}.Keys()...)
+	}
+	for _, i := range instances {
+		keys = append(keys, i.Computer().Keys()...)
+	}
+	nodes, err := r.c.NodesOf(ctx, keys)
+	roster := fleet.NewRoster(nodes)
+	for _, i := range instances {
+		if n, _ := roster.Of(i.Computer()); n != nil {
+			n.ProviderID = "azure://" + string(i.ID)
+		}
+	}
+	return narrowed{whole, nodes}, err
+}
+
+// narrowed is a cluster with some of its Nodes.
+type narrowed struct {
+	cluster.Cluster
+	nodes []fleet.Node
+}
+
+// Nodes implements cluster.Nodes.
+func (n narrowed) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		for _, x := range n.nodes {
+			if !yield(x, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r *Reconciler) auto(w wanted, nodes, whole auto.Nodes, s auto.Service, places func() auto.Places) *auto.Auto {
+	return auto.New(auto.Config{Service: func(fleet.ResourceID) auto.Service { return s }, Nodes: nodes, Cluster: whole, Places: places,
 		Policy: w.policy, Groups: r.c.Groups, Request: w.request, Fresh: w.fresh, Now: r.c.Capture.Cluster.Now})
 }
 

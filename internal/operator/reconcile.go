@@ -32,14 +32,17 @@ type Objects interface {
 
 // Config is what a Reconciler works with. Capture, Objects and Groups are required.
 type Config struct {
-	Capture    capture.Config // Holder is unique for the process; Report, Next and Others are set for each run
-	Objects    Objects
-	Groups     []fleet.ResourceID // whose scale sets may be changed
-	Reads      cluster.Cluster    // with Nodes of a cache, for what is read again before it is acted on; nil: Capture's
-	OtherPools bool               // the workbench may be of another pool
-	MaxRuns    int                // at a time; less than 1 means 4. Watches are counted apart
-	Metrics    *Metrics           // nil: none
-	Notify     *notify.Sender     // nil: none
+	Capture capture.Config // Holder is unique for the process; Report, Next and Others are set for each run
+	Objects Objects
+	Groups  []fleet.ResourceID // whose scale sets may be changed
+	Reads   cluster.Cluster    // with Nodes of a cache, for what is read again before it is acted on; nil: Capture's
+	// NodesOf returns those of the Nodes of Reads that have one of fleet.Claim.Keys, each once; nil: all are
+	// read for each pool.
+	NodesOf    func(ctx context.Context, keys []string) ([]fleet.Node, error)
+	OtherPools bool           // the workbench may be of another pool
+	MaxRuns    int            // at a time; less than 1 means 4. Watches are counted apart
+	Metrics    *Metrics       // nil: none
+	Notify     *notify.Sender // nil: none
 }
 
 // A Reconciler works while this process leads. It is a reconcile.Reconciler for several workers.
@@ -173,7 +176,7 @@ func (r *Reconciler) look(ctx context.Context, v *view, objects []v1alpha1.Scale
 	times := []time.Time{tried, v.open.tried()}
 	if last := v.lastRun(); last != nil {
 		changed := v.object.Generation != v.before.ObservedGeneration // so it is tried as it is wanted now
-		if !changed {
+		if !changed && !v.ofAnother(last) {
 			seen.Last = Run{Do(last.Kind), last.Ended.Time, int(last.Exit)}
 		}
 		switch {

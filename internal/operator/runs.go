@@ -74,46 +74,46 @@ func (r *Reconciler) start(object string, asked *run, w wanted, o open) bool {
 	}
 	r.all.Go(func() {
 		defer cancel(nil)
-		message, err := r.run(ctx, config, do, w, o)
+		name, message, err := r.run(ctx, config, do, w, o)
 		if errors.Is(context.Cause(ctx), errDeleted) && r.leading.Err() == nil && x.kind == v1alpha1.RunCapture {
 			captures, _ := rollback.Services(config)
 			_, abandonErr := captures.Abandon(r.leading, w.pool, "")
 			err = errors.Join(err, abandonErr)
 		}
-		r.end(key, x, message, err)
+		r.end(key, x, name, message, err)
 	})
 	return true
 }
 
-// run runs to the end, as the command of the same name does.
-func (r *Reconciler) run(ctx context.Context, config capture.Config, do Do, w wanted, o open) (message string, err error) {
+// run runs to the end, as the command of the same name does. A watch's name is its version.
+func (r *Reconciler) run(ctx context.Context, config capture.Config, do Do, w wanted, o open) (name, message string, err error) {
 	captures, rollbacks := rollback.Services(config)
 	switch {
 	case do == Rollout:
 		w.rollout.Window = w.open(config.Cluster.Now())
 		result, err := renew.New(config).Rollout(ctx, w.rollout)
-		return strings.TrimSpace(fmt.Sprintf("%s renewed. %s", fleet.Count(len(result.Renewed), "node"), result.Waiting)), err
+		return "", strings.TrimSpace(fmt.Sprintf("%s renewed. %s", fleet.Count(len(result.Renewed), "node"), result.Waiting)), err
 	case do == DeleteCanary:
-		return "deleted " + fleet.CanaryOf(w.pool).Name() + ", which had expired", r.deleteCanary(ctx, config, w.pool)
+		return "", "deleted " + fleet.CanaryOf(w.pool).Name() + ", which had expired", r.deleteCanary(ctx, config, w.pool)
 	case do == Watch, o.takesBack() && w.Watches:
 		s := watch.Service{Config: config, Rollback: rollbacks}
 		result, err := s.Watch(ctx, w.watch)
-		return result.Version.Name() + ": " + string(result.Outcome) + ": " + result.Why, err
+		return result.Version.Name(), result.Version.Name() + ": " + string(result.Outcome) + ": " + result.Why, err
 	case do == Resume && o.record.Kind == rollback.Kind:
 		q := rollback.Request{Pool: w.pool, AllowRolling: w.request.AllowRolling, AllowOwned: w.request.AllowOwned}
 		result, err := rollbacks.Rollback(ctx, q)
-		return "new nodes come from " + result.To.Name(), err
+		return "", "new nodes come from " + result.To.Name(), err
 	}
 	if do == Resume { // an open one ends as it began
 		var q plan.Request
 		w.fresh = json.Unmarshal(o.record.Request, &q) == nil && q.Fresh != ""
 	}
 	places := func() auto.Places { return &azure.Places{Reader: config.Cloud} }
-	result := r.auto(w, config.Cluster, captures, places).Run(ctx, []fleet.ResourceID{w.pool}, false, false)[0]
+	result := r.auto(w, config.Cluster, nil, captures, places).Run(ctx, []fleet.ResourceID{w.pool}, false, false)[0]
 	if result.Outcome == auto.Captured {
-		return result.Capture.Version.Name() + " captured of " + result.Donor + ": " + result.Because, nil
+		return "", result.Capture.Version.Name() + " captured of " + result.Donor + ": " + result.Because, nil
 	}
-	return string(result.Outcome) + ": " + result.Because, result.Err
+	return "", string(result.Outcome) + ": " + result.Because, result.Err
 }
 
 // deleteCanary deletes a canary that no capture will delete, under the pool's Lease: no capture makes
@@ -134,9 +134,9 @@ func (r *Reconciler) deleteCanary(ctx context.Context, c capture.Config, pool fl
 }
 
 // end notes how a run ended.
-func (r *Reconciler) end(key fleet.Key, x *run, message string, err error) {
+func (r *Reconciler) end(key fleet.Key, x *run, name, message string, err error) {
 	now := r.c.Capture.Cluster.Now()
-	last := v1alpha1.LastRunStatus{Kind: x.kind, Ended: metav1.NewTime(now.Truncate(time.Second)), Message: message}
+	last := v1alpha1.LastRunStatus{Kind: x.kind, Name: name, Ended: metav1.NewTime(now.Truncate(time.Second)), Message: message}
 	last.Exit = int32(workflow.ExitCode(err))
 	if err != nil {
 		last.Message = forReaders(workflow.FailureText(err))

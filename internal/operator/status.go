@@ -64,6 +64,13 @@ func (v *view) lastRun() *api.LastRunStatus {
 	return newest
 }
 
+// ofAnother reports whether a run was the watch of another version than that of new nodes now, which says
+// nothing of this one.
+func (v *view) ofAnother(last *api.LastRunStatus) bool {
+	o := v.seenPool
+	return last.Kind == api.RunWatch && last.Name != "" && o != nil && o.current != nil && last.Name != o.current.Name
+}
+
 // runStatus is what runs, of this process or another.
 func (v *view) runStatus() *api.RunStatus {
 	rec, x := v.open.record, v.run
@@ -266,7 +273,7 @@ func (v *view) proven(o observation) {
 		v.set(api.ConditionProven, yes, api.ReasonProven, "its first nodes came up, as was decided at "+c.Tags[fleet.TagProven])
 	case !v.want.Watches:
 		v.set(api.ConditionProven, unknown, api.ReasonNotWatched, "spec has no watch")
-	case v.run == nil && last != nil && last.Kind == api.RunWatch:
+	case v.run == nil && last != nil && last.Kind == api.RunWatch && !v.ofAnother(last):
 		v.set(api.ConditionProven, unknown, api.ReasonUnproven, last.Message)
 	default:
 		v.set(api.ConditionProven, unknown, api.ReasonWatched, "its first nodes are watched")

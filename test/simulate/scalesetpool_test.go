@@ -139,7 +139,18 @@ func (w *operating) leadAs(ctx context.Context, config capture.Config) {
 	if err != nil {
 		w.broken(0, "no metrics: %v", err)
 	}
-	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, Metrics: figures, Notify: w.notify, MaxRuns: w.maxRuns, Groups: []fleet.ResourceID{w.pool.Group()}})
+	of := func(ctx context.Context, keys []string) (nodes []fleet.Node, _ error) { // as an index of a cache has them
+		for n, err := range config.Cluster.Nodes(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			if slices.ContainsFunc(n.Claim().Keys(), func(key string) bool { return slices.Contains(keys, key) }) {
+				nodes = append(nodes, n)
+			}
+		}
+		return nodes, nil
+	}
+	r := operator.New(ctx, operator.Config{Capture: config, Objects: w.objects, NodesOf: of, Metrics: figures, Notify: w.notify, MaxRuns: w.maxRuns, Groups: []fleet.ResourceID{w.pool.Group()}})
 	due := map[string]time.Time{}
 	for ctx.Err() == nil {
 		all, _ := w.objects.List(ctx)

@@ -33,6 +33,7 @@ type Config struct {
 	// Service gives that for one pool, so that what it reports can name the pool.
 	Service func(pool fleet.ResourceID) Service
 	Nodes   Nodes
+	Cluster Nodes         // all, where Nodes are those of one pool; nil: Nodes are all
 	Places  func() Places // for one list of Nodes
 	Policy  donors.Policy // one that Check accepts
 	// Groups are the resource groups that all pools are looked for in: a Node's own word is

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/donors"
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/rollback"
@@ -47,6 +48,9 @@ func (a *Auto) Observe(ctx context.Context, pools []fleet.ResourceID, all bool) 
 			s, err := a.c.Service(id).Status(ctx, []fleet.ResourceID{id})
 			if err == nil {
 				observations[i] = a.observe(s[0], nodes, all)
+			}
+			if o := &observations[i]; err == nil && o.Due && len(o.Refused) == 0 && o.Left == "" && o.Resumes == "" {
+				err = a.blocked(ctx, o, s[0].Pool.ID, nodes.all)
 			}
 			return err
 		})
@@ -150,13 +154,23 @@ func (a *Auto) observe(s capture.PoolStatus, cluster members, all bool) Observat
 		l.Resumes = cmp.Or(c.Donor, "a fresh donor")
 	case a.c.Fresh && all && len(p.Members) == 0: // it may be another cluster's, as a Node's own word is not enough
 		l.Left = "no node of it is in this cluster; --pool " + string(s.Pool.ID) + " captures a pool at zero"
-	case l.Due:
-		l.Blockers = a.blockers(s.Pool.ID, l.Candidates, cluster.all)
 	}
 	if s.JournalDenied || s.Problem != "" {
 		l.Unread = l.Refused
 	}
 	return l
+}
+
+// blocked sets an Observation's Blockers. The whole cluster is read only where none of the pool's own nodes
+// can serve, so that to observe a pool costs by its own size.
+func (a *Auto) blocked(ctx context.Context, o *Observation, pool fleet.ResourceID, near []fleet.Node) error {
+	o.Blockers = a.blockers(pool, o.Candidates, near)
+	if o.Blockers == nil || a.c.Cluster == nil {
+		return nil
+	}
+	all, err := clones.Nodes(ctx, a.c.Cluster)
+	o.Blockers = a.blockers(pool, o.Candidates, all)
+	return err
 }
 
 // blockers says that no other node can be the workbench of any donor that qualifies. Which

@@ -4,6 +4,7 @@ package clones
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 )
 
 // Nodes returns all of the cluster.
-func Nodes(ctx context.Context, c cluster.Cluster) (all []fleet.Node, err error) {
+func Nodes(ctx context.Context, c interface {
+	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
+}) (all []fleet.Node, err error) {
 	for n, err := range c.Nodes(ctx) {
 		if err != nil {
 			return nil, err

@@ -320,6 +320,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (Plan, error) {
 	if slices.Sort(p.Differs); len(p.Nodes) > 0 {
 		p.Differs = append(slices.Compact(p.Differs),
 			"what else somebody changed in the model since the node was made, such as customData or extensions: Azure does not show it")
+		p.Notes = append(slices.Clone(p.Notes), "each Node keeps its taints: a kubelet sets taints and labels only when it registers "+
+			"its Node, and the Node stays; set what the model's customData changed with kubectl taint and kubectl label")
 	}
 	return p, nil
 }

@@ -38,8 +38,8 @@ func TestRolloutOfSixNodes(t *testing.T) {
 		if err != nil || len(p.Nodes) != 6 || p.MaxUnavailable != 2 || len(p.Problems)+len(p.LeftOut) > 0 || p.Nodes[0].From != version(1).Name() || p.Nodes[0].Why != renew.Older {
 			t.Fatalf("plan %+v, %v", p, err)
 		}
-		if disk := p.Nodes[0].Disk; !slices.Equal(disk, []string{"emptyDir cache of pod default/web-pool1000000"}) || len(p.Differs) != 1 {
-			t.Errorf("what goes with the disk: %q; what else the model gives: %q", disk, p.Differs)
+		if disk := p.Nodes[0].Disk; !slices.Equal(disk, []string{"emptyDir cache of pod default/web-pool1000000"}) || len(p.Differs) != 1 || !strings.Contains(strings.Join(p.Notes, ""), "each Node keeps its taints") {
+			t.Errorf("what goes with the disk: %q; what else the model gives: %q; notes %q", disk, p.Differs, p.Notes)
 		}
 		w.requests, w.out = map[string]int{}, 0
 		begun, drains, renewed := time.Now(), 0, false

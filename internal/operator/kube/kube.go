@@ -92,7 +92,14 @@ func (c Config) work(leading context.Context) error {
 	}
 	settings := c.Config
 	settings.Objects = scaleSetPools{m.GetClient(), c.Config}
-	settings.Reads = c.Identify(cachedNodes{c.Capture.Cluster, m.GetCache()})
+	nodes := cachedNodes{c.Capture.Cluster, m.GetCache()}
+	settings.Reads, settings.NodesOf = c.Identify(nodes), nodes.of
+	if err := m.GetCache().IndexField(leading, &corev1.Node{}, keysOf, func(o client.Object) []string {
+		n, _ := o.(*corev1.Node) // nothing else is indexed by it
+		return fleet.Claim{Name: n.Name, ProviderID: n.Spec.ProviderID, SystemUUID: n.Status.NodeInfo.SystemUUID}.Keys()
+	}); err != nil {
+		return err
+	}
 	r := operator.New(leading, settings)
 	defer r.Wait()
 	controller, err := ctrl.New("scalesetpool", m, ctrl.Options{Reconciler: r, MaxConcurrentReconciles: reconcilers})
@@ -139,6 +146,27 @@ func (c cachedNodes) Nodes(ctx context.Context) iter.Seq2[fleet.Node, error] {
 			}
 		}
 	}
+}
+
+// keysOf is the index of Nodes by fleet.Claim.Keys.
+const keysOf = "machine"
+
+// of returns the Nodes that have one of the keys.
+func (c cachedNodes) of(ctx context.Context, keys []string) (nodes []fleet.Node, err error) {
+	has := map[string]bool{}
+	for _, key := range keys {
+		var some corev1.NodeList
+		if err := c.from.List(ctx, &some, client.MatchingFields{keysOf: key}); err != nil {
+			return nil, &fleet.Error{Op: "list nodes", Err: err}
+		}
+		for i := range some.Items {
+			if n := &some.Items[i]; !has[n.Name] {
+				has[n.Name] = true
+				nodes = append(nodes, conversion.Node(n))
+			}
+		}
+	}
+	return nodes, nil
 }
 
 // scaleSetPools are those of the API server.
