@@ -179,13 +179,12 @@ func (x *run) recover(ctx context.Context) (err error) {
 		return x.outcome()
 	}
 	if rec.Phase == journal.Undo {
-		x.undone = SkipIf(undoes, rec.Kind)
 		x.update(func(r *journal.Record) {
 			r.Ended = &journal.End{At: x.Now(), Exit: ExitFailed, Message: r.Why + ", and was undone"}
 		})
 		err = x.save(x.ctx)
 	}
-	x.workflow = w
+	x.workflow, x.undone = w, SkipIf(undoes && rec.Phase == journal.Undo, rec.Kind)
 	return x.unbegun(ctx, cmp.Or(err, context.Cause(ctx)))
 }
 
