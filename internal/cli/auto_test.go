@@ -124,7 +124,10 @@ func (p *pooled) Plan(_ context.Context, q capture.Request) (plan.Plan, error) {
 func (p *pooled) Capture(_ context.Context, q capture.Request, checks ...func(context.Context) error) (capture.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pool := p.poolOf(q.Node)
+	pool := q.Fresh
+	if pool == "" {
+		pool = p.poolOf(q.Node)
+	}
 	p.show(pool).Report(event("stop", "Power off "+q.Node, workflow.EventBegun, 0, ""))
 	p.request, p.checked, p.captured = q, len(checks) == 1, append(p.captured, q.Node)
 	r := capture.Result{
@@ -417,6 +420,17 @@ func TestCaptureOfNamedPools(t *testing.T) {
 	p = newPooled()
 	if code, _, err := p.run(t, "capture --pool refused --pool twin"); code != workflow.ExitRefused || len(p.captured) > 0 || !strings.Contains(err, "2 have that name") {
 		t.Errorf("an ambiguous name: code %d, captured %v\n%s", code, p.captured, err)
+	}
+}
+
+// With --again no version of an earlier capture is used.
+func TestAgainOfPools(t *testing.T) {
+	const pool = "k8s-agentpool1-12345678-vmss"
+	for flags, takes := range map[string]bool{"": true, " --again": false} {
+		p := newPooled()
+		if code, _, err := p.run(t, "capture --fresh --pool "+pool+flags); code != 0 || p.request.TakeUnjudged != takes {
+			t.Errorf("%q: code %d; an unjudged version is used: %t, want %t\n%s", flags, code, p.request.TakeUnjudged, takes, err)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 				if !cmd.Flags().Changed("canary") && !f.request.PublishOnly {
 					f.request.Canary, f.request.CanaryIfPossible = plan.DefaultCanary, true
 				}
-				f.request.TakeUnjudged = true
+				f.request.TakeUnjudged = !f.request.Again
 				return f.runPools(cmd.Context(), o)
 			}
 			return f.run(cmd, o, args[0])

@@ -210,9 +210,10 @@ func outcome(r auto.Result) string {
 	case r.Outcome == auto.Planned:
 		text = "would capture " + r.Donor
 	case r.Outcome == auto.Captured:
-		text = "captured " + r.Donor + " as " + r.Capture.Version.Name()
+		donor := cmp.Or(r.Capture.BuiltFrom, r.Donor) // of an earlier run, if this one uses its version
+		text = "captured " + donor + " as " + r.Capture.Version.Name()
 		if r.Capture.Published != nil {
-			text = "published " + r.Capture.Version.Name() + " from " + r.Donor
+			text = "published " + r.Capture.Version.Name() + " from " + donor
 		}
 		if d := r.Capture.Timing.End.Sub(r.Capture.Timing.Begin); d > 0 {
 			text += " in " + duration(d)

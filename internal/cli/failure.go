@@ -19,7 +19,7 @@ func writeError(w io.Writer, err error) {
 	text := interruption(err)
 	switch {
 	case errors.As(err, &refused):
-		head := "refused for " + fleet.Count(len(refused.Problems), "reason") + ", nothing was changed"
+		head := refused.Heading()
 		if text != "" {
 			head = "cannot resume for " + fleet.Count(len(refused.Problems), "reason") + "; run the same command again to resume"
 		}

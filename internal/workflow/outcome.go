@@ -41,10 +41,22 @@ func ExitCode(err error) int {
 }
 
 // Refused means that nothing was begun: all reasons at once.
-type Refused struct{ Problems []fleet.Problem } //nolint:errname // an outcome
+type Refused struct { //nolint:errname // an outcome
+	Problems []fleet.Problem
+	Undone   string // kind of an open record that was undone before; "" for none
+}
+
+// Heading says how many reasons there are, and what was changed.
+func (e *Refused) Heading() string {
+	changed := "nothing was changed"
+	if e.Undone != "" {
+		changed = "the open " + e.Undone + " was undone, nothing else was changed"
+	}
+	return "refused for " + fleet.Count(len(e.Problems), "reason") + ", " + changed
+}
 
 func (e *Refused) Error() string {
-	s := "refused for " + fleet.Count(len(e.Problems), "reason") + ", nothing was changed"
+	s := e.Heading()
 	for _, p := range e.Problems {
 		s += "\n  - " + p.String()
 	}
@@ -56,7 +68,7 @@ func NewRefused(problems []fleet.Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return &Refused{problems}
+	return &Refused{Problems: problems}
 }
 
 // RefusedFor reports a refusal for a problem with this code.
@@ -70,7 +82,7 @@ const CodeHeld = "Held"
 
 // Held refuses a pool whose lock another process has.
 func Held(pool string, by cluster.Holding) *Refused {
-	return &Refused{[]fleet.Problem{{
+	return &Refused{Problems: []fleet.Problem{{
 		Code: CodeHeld, On: pool, What: by.Holder + " has had the pool lock since " + by.Since.UTC().Format(time.RFC3339),
 		WayOut: "wait until it has ended, or if it died, until its Lease expires" + expiry(by) + "; ortet status shows its progress",
 	}}}

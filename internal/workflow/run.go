@@ -79,6 +79,7 @@ type run struct {
 	inFlight map[string]bool // rows
 	plans    int             // that were made, but for those of Continue
 	undoes   bool            // of the plan
+	undone   string          // kind of the open record that was undone first
 	left     []string        // of the plan
 	failed   string          // the step that ended the phase forward
 	failure  error
@@ -105,7 +106,7 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		}
 		// Missing permissions are one problem of several: Plan reports all of them at once.
 		if plan, planErr := w.Plan(ctx, journal.Record{}); ExitCode(err) != ExitRefused && planErr == nil && len(plan.Problems) > 0 {
-			return &Refused{plan.Problems}
+			return &Refused{Problems: plan.Problems}
 		}
 		return x.unbegun(ctx, err)
 	}
@@ -170,6 +171,7 @@ func (x *run) recover(ctx context.Context) (err error) {
 		phase = journal.Suspend
 	}
 	x.report(Action{}, EventNote, OpenRun(x.rec, x.table, why), -1)
+	undoes := len(Remaining(x.table, journal.Record{Phase: journal.Undo, Steps: x.rec.Steps})) > 0
 	x.update(func(r *journal.Record) { *r = Recover(*r, phase, fmt.Sprintf("%s %s did not finish", r.Kind, r.Name)) })
 	x.walk(ctx)
 	rec := x.record()
@@ -182,7 +184,7 @@ func (x *run) recover(ctx context.Context) (err error) {
 		})
 		err = x.save(x.ctx)
 	}
-	x.workflow = w
+	x.workflow, x.undone = w, SkipIf(undoes && rec.Phase == journal.Undo, rec.Kind)
 	return x.unbegun(ctx, cmp.Or(err, context.Cause(ctx)))
 }
 
@@ -195,7 +197,7 @@ func (x *run) plan(ctx context.Context) (begun bool, err error) {
 	case err != nil || encodeErr != nil:
 		return false, cmp.Or(err, encodeErr)
 	case len(plan.Problems) > 0:
-		return false, &Refused{plan.Problems}
+		return false, &Refused{Problems: plan.Problems, Undone: x.undone}
 	case x.record().Open() || slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.EffectMayExist }):
 	case len(plan.Left) > 0:
 		return false, needsPerson(plan.Left)

@@ -449,7 +449,7 @@ func TestOtherKindIsUndoneFirst(t *testing.T) {
 		second := &process{world: w, name: "b"}
 		problem := []fleet.Problem{{Code: "NotLinux", What: "the node is not Linux"}}
 		err := second.runner(t).Run(t.Context(), pool, &small{p: second, kind: "er", problems: problem})
-		if workflow.ExitCode(err) != workflow.ExitRefused {
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "refused for 1 reason, the open small was undone, nothing else was changed") {
 			t.Errorf("%v\n%s", err, w.text())
 		}
 		if err := w.clean(false); err != nil {

@@ -43,6 +43,9 @@ func TestOrtet(t *testing.T) {
 		{short: "terminal", capacity: 2},
 		{short: "ctrlc", capacity: 2},
 		{short: "first", capacity: 2},
+		{short: "boots", capacity: 2},
+		{short: "judges", capacity: 2},
+		{short: "copies", capacity: 2},
 		{short: "wrong", capacity: 2, denied: []string{"Microsoft.Compute/snapshots/write"}, change: automatic},
 	})
 	// The longest first, since they run some at a time.
@@ -55,6 +58,7 @@ func TestOrtet(t *testing.T) {
 		{"terminal", onTerminal},
 		{"tutorial", tutorial},
 		{"story", story},
+		{"fresh", freshKilled},
 		{"killed", killedAfterEachStep},
 		{"anywhere", killedAnywhere},
 		{"interrupt", interrupted},

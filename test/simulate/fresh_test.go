@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -195,8 +196,6 @@ func TestFreshEnds(t *testing.T) {
 		{Name: "evicted while it is judged", Seed: 9, Pool: without(func(p *Pool) { p.Spot = true }), Asks: []Ask{ask}, Happen: []Event{{At: poll, N: 3, What: "instance deleted", Target: "donor"}}},
 		{Name: "evicted while its copy is made", Seed: 10, Pool: without(func(p *Pool) { p.Spot = true }), Asks: []Ask{ask}, Happen: []Event{{At: "azure PUT snapshots/snapshot_pool1", N: 1, What: "instance deleted", Target: "donor"}}},
 		{Name: "uncordoned while it is judged", Seed: 11, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: []Event{{At: poll, N: 3, What: "uncordoned", Target: "donor"}}},
-		{Name: "killed while it boots, and a rollback", Seed: 12, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "rollback"}}, Happen: []Event{{At: poll, N: 2, What: "kill after"}}},
-		{Name: "killed once it is up, and a named node", Seed: 13, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "capture"}}, Happen: []Event{{At: "azure PUT snapshots/snapshot_pool1", N: 1, What: "kill after"}}},
 		{Name: "killed once it is up, two days later", Seed: 14, Pool: without(func(*Pool) {}), Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, {Do: "wait", For: 2 * day}, ask}, Happen: []Event{{At: "kube POST ortet-system/pods", N: 1, What: "kill after"}}},
 		{Name: "autoscaler adds a node at the PATCH", Seed: 16, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at("azure PATCH virtualMachineScaleSets/pool1", 1, "autoscaler adds a node")},
 		{Name: "a read fails as the donor is up", Seed: 17, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Single: deletion, Happen: []Event{{At: "azure GET galleries/SIG_azsim", N: 2, What: "away for 20 minutes", For: 4 * time.Minute}}},
@@ -204,7 +203,6 @@ func TestFreshEnds(t *testing.T) {
 			{At: getPod, N: 2, What: "instance stopped", Target: "workbench"}, {At: "kube POST ortet-system/pods", N: 3, What: "instance stopped", Target: "workbench"}}},
 		{Name: "preserve_hostname on its disk", Seed: 20, Pool: without(func(p *Pool) { p.Disk = "preserve" }), Asks: ends(1), Cannot: "mend it with --prepare"},
 		{Name: "stopped by others, and interrupted", Seed: 0x29a, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: []Event{{At: putJournal, N: 8, What: "instance stopped", Target: "donor"}, {At: putJournal, N: 28, What: "interrupt"}}},
-		{Name: "killed while it boots", Seed: 21, Pool: without(func(*Pool) {}), Asks: []Ask{ask}, Happen: at(poll, 2, "kill after")},
 		{Name: "secrets on its disk", Seed: 18, Pool: without(func(p *Pool) { p.Disk = "secrets" }), Asks: ends(1), Cannot: "remove them with --prepare"},
 		{Name: "nodes that do not boot", Seed: 15, Pool: without(func(p *Pool) { p.Bad = "no boot" }), Asks: []Ask{{Do: "capture"}, {Do: "capture", Fresh: true, Again: true, Exit: 1, Once: true}}, Cannot: "the fresh donor did not come up: gate boot"},
 	} {
@@ -217,6 +215,44 @@ func TestFreshEnds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFreshKilledThen kills a capture with a fresh donor, and runs another command: no donor is left, and
+// the version is live that the command says.
+func TestFreshKilledThen(t *testing.T) {
+	pool := with(func(p *Pool) { p.Machines = false })
+	poll := "azure GET operation-of-PATCH-virtualMachineScaleSets/pool1"
+	for when, at := range map[string]Event{"it boots": {At: poll, N: 2}, "it is judged": {At: poll, N: 4}, "it is stopped": {At: "azure PUT snapshots/snapshot_pool1", N: 1}} {
+		at.What = "kill after"
+		for _, then := range []Ask{{Do: "capture", Fresh: true}, {Do: "capture"}, {Do: "rollback"}} {
+			s := Story{Name: fmt.Sprintf("killed while %s, then %+v", when, then), Seed: 12, Pool: pool, Asks: []Ask{{Do: "capture", Fresh: true, Once: true}, then}, Happen: []Event{at}}
+			for _, s := range []Story{s, onFlexible(s)} {
+				r := play(t, s)
+				if len(r.violations) > 0 || len(r.missed) > 0 {
+					t.Error(explain(s, r), r.missed)
+				}
+			}
+		}
+	}
+}
+
+// A Ctrl-C once the donor is up says that it stays, and how it is deleted.
+func TestFreshInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Machines = false })})
+		defer w.close()
+		p, err := w.start(Ask{Do: "capture", Fresh: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(270 * time.Second)
+		p.interrupt()
+		<-p.done
+		want := "the fresh donor pool1000004 stays, cordoned (ortet capture --abandon " + string(w.pool) + " deletes it)"
+		if p.code() != workflow.ExitInterrupted || !strings.Contains(fmt.Sprint(p.err), want) {
+			t.Errorf("exit %d, %v; want %q", p.code(), p.err, want)
+		}
+	})
 }
 
 // A capture whose donor others deleted says so: auto mode raises another then.

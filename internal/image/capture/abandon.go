@@ -110,3 +110,5 @@ func (s *Service) PlanAbandon(ctx context.Context, pool fleet.ResourceID, node s
 	p.Problems = slices.DeleteFunc(p.Problems, func(x fleet.Problem) bool { return x.Code == CodeOtherNamespace }) // what is open here is ended
 	return p, err
 }
+
+func abandonCommand(pool fleet.ResourceID) string { return "ortet capture --abandon " + string(pool) }

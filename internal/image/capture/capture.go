@@ -221,6 +221,9 @@ func (c *capture) run(ctx context.Context) error {
 		ended, left := c.model.Ended()
 		out.Ended, out.Left = ended, append(out.Left, left...)
 	case out.Exit == workflow.ExitInterrupted && c.req.Fresh != "":
+		if up := c.get().Fresh.Node; up != "" && out.Step != "preflight" && len(out.Left) == 0 {
+			out.Left = []string{"the fresh donor " + up + " stays, cordoned (" + abandonCommand(pool) + " deletes it)"}
+		}
 	case out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0:
 		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}

@@ -184,7 +184,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID, nodes []fleet
 		if chosen := c.Instance.ID.Equal(raised.Instance); mark != "" || chosen {
 			f := FreshStatus{Instance: c.Instance.ID.Name(), Capture: cmp.Or(mark, rec.Name), Delete: fresh.ManualDelete(id, c.Instance.ID)}
 			if chosen {
-				f.Delete = workflow.SkipIf(st.Capture.Holder == "", "ortet capture --abandon "+string(id))
+				f.Delete = workflow.SkipIf(st.Capture.Holder == "", abandonCommand(id))
 			}
 			if c.Node != nil {
 				f.Node = c.Node.Name

@@ -64,11 +64,11 @@ func machines(t *testing.T, c *azclient.Cloud) map[string]string {
 
 // scaleDown starts the autoscaler, much quicker than a capture's steps. The function
 // that it gives ends it, and gives the nodes whose deletion it asked for.
-func scaleDown(t *testing.T, k cluster, c *azclient.Cloud) func() []string {
+func scaleDown(t *testing.T, k cluster, c *azclient.Cloud, minimum string) func() []string {
 	t.Helper()
 	var asked bytes.Buffer
 	a := exec.Command(filepath.Join(azclient.Build(t, azclient.Own(t), "./scaledown"), "scaledown"),
-		"--azure-config="+c.AzureConfig, "--api-server="+k.URL, "--pool="+pool, "--minimum=2", "--scan-interval=100ms")
+		"--azure-config="+c.AzureConfig, "--api-server="+k.URL, "--pool="+pool, "--minimum="+minimum, "--scan-interval=100ms")
 	a.Stdout, a.Stderr = &asked, t.Output()
 	a.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := a.Start(); err != nil {
@@ -83,6 +83,22 @@ func scaleDown(t *testing.T, k cluster, c *azclient.Cloud) func() []string {
 	}
 }
 
+// runCapture runs ortet capture, and returns what it printed.
+func runCapture(t *testing.T, k cluster, c *azclient.Cloud, bin string, args ...string) ([]byte, error) {
+	t.Helper()
+	home := t.TempDir()
+	limited, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	capture := exec.CommandContext(limited, filepath.Join(bin, "ortet"), append([]string{"capture", "--image=example.invalid/ortet:1", "--accept-pool-credentials",
+		"--azure-config=" + c.AzureConfig, "--kubeconfig=" + k.kubeconfig}, args...)...)
+	capture.Env = []string{"SSL_CERT_FILE=" + os.Getenv("SSL_CERT_FILE"), "HOME=" + home, "PATH=" + home}
+	capture.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	began := time.Now()
+	out, err := capture.CombinedOutput()
+	t.Logf("the capture took %s", time.Since(began).Round(time.Second))
+	return out, err
+}
+
 // While an autoscaler deletes every empty node that nothing protects, down to two, a
 // capture ends with 0 at its first try, and the two are its donor and its workbench.
 func TestCaptureBesideTheAutoscaler(t *testing.T) {
@@ -93,17 +109,8 @@ func TestCaptureBesideTheAutoscaler(t *testing.T) {
 	donor, bench := nodes[0].Metadata.Name, nodes[1].Metadata.Name
 	before := machines(t, c)
 
-	stop := scaleDown(t, k, c)
-	home := t.TempDir()
-	limited, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	capture := exec.CommandContext(limited, filepath.Join(bin, "ortet"), "capture", donor, "--image=example.invalid/ortet:1", "--workbench="+bench, "--accept-pool-credentials",
-		"--azure-config="+c.AzureConfig, "--kubeconfig="+k.kubeconfig)
-	capture.Env = []string{"SSL_CERT_FILE=" + os.Getenv("SSL_CERT_FILE"), "HOME=" + home, "PATH=" + home}
-	capture.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	began := time.Now()
-	out, err := capture.CombinedOutput()
-	t.Logf("the capture took %s", time.Since(began).Round(time.Second))
+	stop := scaleDown(t, k, c, "2")
+	out, err := runCapture(t, k, c, bin, donor, "--workbench="+bench)
 	asked := stop()
 	if err != nil {
 		t.Errorf("ortet capture: %v\n%s", err, out)

@@ -154,17 +154,27 @@ func requests(t *testing.T, c *azclient.Cloud) map[string]int {
 	return out
 }
 
+// alone reports whether the test has its process for itself, since Serve allows one azsim in each;
+// otherwise it runs the test in another.
+func alone(t *testing.T) bool {
+	t.Helper()
+	const alone = "ORTET_TEST_ALONE"
+	if os.Getenv(alone) != "" {
+		return true
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	again.Env = append(os.Environ(), alone+"=1")
+	out, err := again.CombinedOutput()
+	if t.Logf("%s", out); err != nil {
+		t.Fatal(err)
+	}
+	return false
+}
+
 // Six pending pods on a pool of 0 to 3 nodes: nodes come, pods run, and without pods the nodes
 // go, with rights on this one scale set and reads of its group.
 func TestPodsDecide(t *testing.T) {
-	const alone = "ORTET_TEST_ALONE" // a process of its own, since Serve allows one azsim in each
-	if os.Getenv(alone) == "" {
-		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPodsDecide$", "-test.v")
-		again.Env = append(os.Environ(), alone+"=1")
-		out, err := again.CombinedOutput()
-		if t.Logf("%s", out); err != nil {
-			t.Fatal(err)
-		}
+	if !alone(t) {
 		return
 	}
 	k := startCluster(t)

@@ -134,6 +134,10 @@ func (d *Donor) ProtectRow(skip string, after ...string) workflow.Step {
 func (d *Donor) Rows(skip string, exists bool, built string, after ...string) workflow.Table {
 	s, q := d.Of(), d.Of().Request
 	donor, out := q.Node, cmp.Or(skip, workflow.SkipIf(q.Online, "--online: the node stays in service"))
+	uncordon := []string{"Uncordon " + donor, "kubectl uncordon " + donor}
+	if q.Fresh != "" { // cordoned as it was found, until it is deleted
+		uncordon = []string{"Leave " + donor + " cordoned", ""}
+	}
 	deadline := 3*q.GracePeriod + time.Minute
 	if q.ForceDrain {
 		deadline += q.GracePeriod + time.Minute
@@ -147,11 +151,11 @@ func (d *Donor) Rows(skip string, exists bool, built string, after ...string) wo
 			Do:    d.cordon,
 			Undo: &workflow.Undo{
 				ID:     UndoUncordon,
-				Title:  "Uncordon " + donor,
+				Title:  uncordon[0],
 				When:   []string{StepSnapshot},
 				Needs:  []string{UndoStart},
 				Do:     d.uncordon,
-				Manual: func() string { return "kubectl uncordon " + donor },
+				Manual: func() string { return uncordon[1] },
 			},
 		},
 		{

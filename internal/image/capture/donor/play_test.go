@@ -254,6 +254,10 @@ confirm-boot: Confirm that n did not boot while its disk was copied; after snaps
 			t.Errorf("%s:\n%s", name, got)
 		}
 	}
+	fresh, _, _, _ := inService().donor(plan.Request{Fresh: "pool1"})
+	if text := workflowtest.Text(fresh.all()...); !strings.Contains(text, "undo uncordon: Leave n cordoned; when snapshot; needs start\n") {
+		t.Error(text)
+	}
 	s := inService()
 	s.there.ID = flexible
 	d, _, _, _ := s.donor(plan.Request{Deallocate: true, ForceDrain: true})
