@@ -10,11 +10,16 @@ kernels() { ls /lib/modules 2>/dev/null || :; }
 before=$(kernels)
 restart=
 if has apt-get; then
-	set -- -y -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold
-	# A machine may update itself at its first boot.
-	apt-get "$@" update
+	set -- -y -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold
+	# A machine may update itself at its first boot: the timeout is for dpkg's lock, and not for that of
+	# the lists. Without the error mode, apt-get ends with 0 where it reached no repository. With a
+	# terminal, dpkg prints its progress.
+	until text=$(apt-get "$@" -o APT::Update::Error-Mode=any update 2>&1); do
+		echo "$text"
+		case $text in *"Could not get lock "*) sleep 5 ;; *) exit 100 ;; esac
+	done
+	echo "$text"
 	apt-get "$@" upgrade --with-new-pkgs
-	apt-get clean
 elif has zypper; then
 	zypper --non-interactive refresh
 	for try in 1 2; do
@@ -27,13 +32,10 @@ elif has zypper; then
 		*) exit 1 ;;
 		esac
 	done
-	zypper clean --all
 elif has tdnf; then
 	tdnf -y --refresh update
-	tdnf clean all
 elif has dnf; then
 	dnf -y --refresh upgrade
-	dnf clean all
 else
 	echo "no package manager was found: looked for apt-get, zypper, tdnf and dnf"
 	exit 1

@@ -130,6 +130,8 @@ type Job struct {
 	PullSecret string
 	Labels     map[string]string
 	Deadline   time.Duration // activeDeadlineSeconds
+	// HostPID shows the pod the node's processes: without them systemctl cannot reach the node's systemd.
+	HostPID bool
 	// ReadOnly gives the pod the node's root to read, with the capability that
 	// reading all of it needs and no other.
 	ReadOnly bool

@@ -77,6 +77,7 @@ func (c *Cluster) pod(job cluster.Job) *corev1.Pod {
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			HostNetwork:                   true,
+			HostPID:                       job.HostPID,
 			DNSPolicy:                     corev1.DNSDefault,
 			AutomountServiceAccountToken:  new(bool),
 			EnableServiceLinks:            new(bool),

@@ -35,3 +35,21 @@ func TestCachesOfPackageManagers(t *testing.T) {
 		}
 	}
 }
+
+// cloud-init adds its rules again on each clone.
+func TestSudoersOfCloudInit(t *testing.T) {
+	const at, rules = "etc/sudoers.d/90-cloud-init-users", "\n# User rules for azureuser\nazureuser ALL=(ALL) NOPASSWD:ALL\n"
+	for before, after := range map[string]string{
+		"# Created\n" + rules:                   "# Created\n" + rules,
+		"# Created\n" + rules + rules + rules:   "# Created\n" + rules,
+		"a ALL=ALL\na ALL=(b) ALL\na ALL=ALL\n": "a ALL=(b) ALL\na ALL=ALL\n",
+		"a ALL= \\\n ALL\nb ALL= \\\n ALL\n":    "a ALL= \\\n ALL\nb ALL= \\\n ALL\n",
+	} {
+		d := newDonor(t)
+		d.write(map[string]string{at: before})
+		wantOutcome(t, d.run(nil), wire.Generalized)
+		if got := d.read(at); got != after {
+			t.Errorf("%q became %q, want %q", before, got, after)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
@@ -68,6 +69,23 @@ func dropDonorFromHosts(_ context.Context, c *cleaner, at string) (tree.Count, e
 		var kept []string
 		for _, l := range lines {
 			if l, ok := hostsLine(l, c.donor); ok {
+				kept = append(kept, l)
+			}
+		}
+		return kept
+	})
+}
+
+// dropRepeated keeps the last of equal lines: of sudo's rules the last one counts.
+func dropRepeated(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	return c.rewrite(at, func(lines []string) []string {
+		var kept []string
+		for i, l := range lines {
+			if strings.HasSuffix(l, `\`) { // a rule goes on in the next line
+				return lines
+			}
+			blank := l == "" && (len(kept) == 0 || kept[len(kept)-1] != "")
+			if blank || l != "" && !slices.Contains(lines[i+1:], l) {
 				kept = append(kept, l)
 			}
 		}

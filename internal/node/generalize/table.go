@@ -92,6 +92,8 @@ func Table() []Row {
 		{Group: groupNetwork, Path: "/etc/sysconfig/network-scripts/ifcfg-*", Action: Edit, What: "drop HWADDR and UUID", edit: dropHWAddr, Why: "the interface would not come up with another MAC"},
 
 		{Group: groupCloud, Path: "/var/lib/cloud/*", Action: Shred, Last: true, Why: "cloud-init would hold the clone for the donor, and its previous host name would deregister the donor's DNS record"},
+		{Group: groupCloud, Path: "/etc/sudoers.d/90-cloud-init-users", Action: Edit, What: "drop repeated lines", edit: dropRepeated,
+			Why: "cloud-init adds the same rules at each first boot, so with each generation"},
 		{Group: groupCloud, Path: "/run/cloud-init/*", Action: Remove, Why: "what cloud-init knew of the donor, where /run is kept on the disk"},
 		{Group: groupCloud, Path: "/var/lib/waagent/ovf-env.xml", Action: Shred, Last: true, Why: "holds customData and may hold the admin password"},
 		{Group: groupCloud, Path: "/var/lib/waagent/CustomData", Action: Shred, Last: true, Why: "customData may hold join secrets"},

@@ -42,6 +42,7 @@ func (r *Raising) jobs() []cluster.Job {
 	q, own := r.Of().Prepare, r.Job("prepare")
 	work := own
 	work.Image, work.Command, work.Deadline = q.Image, q.Command, q.Timeout
+	work.HostPID = true // scripts of packages restart services
 	if q.Image == "" {
 		work.Image, work.Command = own.Image, []string{"ortet-node", "patch", "--root", "/host"}
 		return []cluster.Job{work}
