@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -168,8 +169,12 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	}
 	if o.ClusterAutoscaler != "" {
 		identity := "/subscriptions/" + r.Subscription + "/resourceGroups/" + r.Spec.Groups.Storage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + AutoscalerIdentity
+		provision := "15m0s" // the default
+		if slices.ContainsFunc(r.Spec.Pools, func(p k3s.Pool) bool { return p.ScaleBy == k3s.Pods && p.GPU != nil && p.GPU.Driver == k3s.Extension }) {
+			provision = "45m0s" // as long as an agent waits for its driver
+		}
 		s.Files = append(s.Files, settingsFile{manifests + "cluster-autoscaler.yaml", "0600",
-			strings.NewReplacer("{CLUSTER}", r.Metadata.Name, "{IMAGE}", o.ClusterAutoscaler, "{IDENTITY}", identity).Replace(uncommented(autoscalerManifest)), nil})
+			strings.NewReplacer("{PROVISION}", provision, "{CLUSTER}", r.Metadata.Name, "{IMAGE}", o.ClusterAutoscaler, "{IDENTITY}", identity).Replace(uncommented(autoscalerManifest)), nil})
 	}
 	if o.DevicePlugin != "" {
 		s.Files = append(s.Files, settingsFile{manifests + "nvidia-device-plugin.yaml", "0600",
