@@ -88,7 +88,8 @@ restore to an earlier k3s needs its files.`, func(_ context.Context, args []stri
 	f.StringVar(&ortet, "ortet", "", "`FILE` of ortet for Linux (default: this program)")
 	f.StringVar(&ortetNode, "ortet-node", "", "`FILE` of ortet-node (default: beside ortet)")
 	f.StringVar(&tailscale, "tailscale", "", "`FILE` of Tailscale's archive of static binaries, for spec.access.tailscale")
-	f.StringArrayVar(&toolkit, "container-toolkit", nil, "`FILE` of a Debian package of NVIDIA's container toolkit, for pools with gpu; repeatable")
+	f.StringArrayVar(&toolkit, "container-toolkit", nil,
+		"`FILE` of a Debian package of NVIDIA's container toolkit, for pools with gpu; repeatable")
 	f.StringArrayVar(&manifests, "manifest", nil, "`FILE` of Kubernetes objects that the server applies; repeatable")
 	f.StringVar(&version, "k3s-version", "", "`VERSION` of k3s, v1.36.3+k3s1; with it up refuses a downgrade and a skipped minor version")
 	f.StringVar(&prefix, "url", "", "`PREFIX` under which DIR is published: https://mirror.example.com/k3s, file:///srv/artifacts")

@@ -44,14 +44,17 @@ func driverNotes(d *recipe.Documents) (notes []string) {
 			driver = "GRID"
 		}
 		page, i := driverPage[driver], p.Image
-		says := "does not list " + strings.Join([]string{i.Publisher, i.Offer, i.SKU}, ":")
+		image := strings.Join([]string{i.Publisher, i.Offer, i.SKU}, ":")
+		says := "does not list " + image
 		if i.ID != "" {
 			says = "lists no images of galleries"
-		} else if regexp.MustCompile(page.offers).MatchString(strings.Join([]string{i.Publisher, i.Offer, i.SKU}, ":")) {
+		} else if regexp.MustCompile(page.offers).MatchString(image) {
 			continue
 		}
-		notes = append(notes, fmt.Sprintf("pool %s: for the %s driver of %s, Azure's page on the NVIDIA GPU Driver Extension lists %s, and %s; "+
-			"if the extension fails, use gpu: {driver: none} and the distribution's signed modules in packages", name, driver, p.Size, page.lists, says))
+		notes = append(notes, fmt.Sprintf("pool %s: for the %s driver of %s, "+
+			"Azure's page on the NVIDIA GPU Driver Extension lists %s, and %s; "+
+			"if the extension fails, use gpu: {driver: none} and the distribution's signed modules in packages",
+			name, driver, p.Size, page.lists, says))
 	}
 	return notes
 }

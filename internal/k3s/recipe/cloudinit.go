@@ -170,7 +170,8 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	if o.ClusterAutoscaler != "" {
 		identity := "/subscriptions/" + r.Subscription + "/resourceGroups/" + r.Spec.Groups.Storage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + AutoscalerIdentity
 		provision := "15m0s" // the default
-		if slices.ContainsFunc(r.Spec.Pools, func(p k3s.Pool) bool { return p.ScaleBy == k3s.Pods && p.GPU != nil && p.GPU.Driver == k3s.Extension }) {
+		waits := func(p k3s.Pool) bool { return p.ScaleBy == k3s.Pods && p.GPU != nil && p.GPU.Driver == k3s.Extension }
+		if slices.ContainsFunc(r.Spec.Pools, waits) {
 			provision = "45m0s" // as long as an agent waits for its driver
 		}
 		s.Files = append(s.Files, settingsFile{manifests + "cluster-autoscaler.yaml", "0600",

@@ -22,7 +22,8 @@ func (p pool) ExtensionProfile() object {
 	all := []object{}
 	if wanted {
 		all = append(all, object{"name": DriverExtension, "properties": object{
-			"publisher": "Microsoft.HpcCompute", "type": driverExtensionType, "typeHandlerVersion": "1.6", "autoUpgradeMinorVersion": true, "settings": object{},
+			"publisher": "Microsoft.HpcCompute", "type": driverExtensionType,
+			"typeHandlerVersion": "1.6", "autoUpgradeMinorVersion": true, "settings": object{},
 		}})
 	}
 	had := false

@@ -182,7 +182,9 @@ func TestDriverExtensionIsBeforeThoseOfOthers(t *testing.T) {
 
 // The device plugin is the file's, on Nodes with GPUs alone, and there is no RuntimeClass beside k3s's.
 func TestDevicePluginManifest(t *testing.T) {
-	var settings struct{ Files []struct{ Path, Content string } }
+	var settings struct {
+		Files []struct{ Path, Content string }
+	}
 	c := full()
 	if err := json.Unmarshal(render(t, c, facts()).Settings, &settings); err != nil {
 		t.Fatal(err)
