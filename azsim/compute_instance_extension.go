@@ -64,10 +64,19 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 		}
 		x.extensions = append(x.extensions, ext)
 	})
-	if err := pause(ctx, s.takes("extension.create", e)); err != nil {
+	driver := strings.EqualFold(handlerName(ext), "Microsoft.HpcCompute.NvidiaGpuDriverLinux")
+	span := "extension.create"
+	if driver {
+		span = "extension.driver"
+	}
+	if err := pause(ctx, s.takes(span, e)); err != nil {
 		return err
 	}
 	told, err := s.outcome(x, ext)
+	if size, _ := findSize(x.size); driver && size.gpus() == 0 {
+		// Azure, "NVIDIA GPU Driver Extension for Linux", exit codes.
+		told = ExtensionReport{Status: StatusError, Message: "Enable failed with exit code 13: VM size not supported"}
+	}
 	if err != nil {
 		s.locked(func() { ext.Properties.ProvisioningState = ptr(stateFailed) })
 		return err

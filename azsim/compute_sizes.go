@@ -29,6 +29,15 @@ type vmSize struct {
 // ephemeral tells whether the OS disk may lie on the host.
 func (s vmSize) ephemeral() bool { return s.tempMB >= 30*1024 || s.cacheGB >= 30 }
 
+// gpus is the capability GPUs, which counts the sixth of an A10 as one.
+func (s vmSize) gpus() int {
+	switch s.name {
+	case "Standard_NC4as_T4_v3", "Standard_NV6ads_A10_v5", "Standard_NC24ads_A100_v4":
+		return 1
+	}
+	return 0
+}
+
 func (s vmSize) boots(generation string) bool {
 	return slices.Contains(strings.Split(s.generations, ","), generation)
 }
@@ -101,6 +110,9 @@ func (s vmSize) sku(location string, zones []string, restricted bool) map[string
 		{"EphemeralOSDiskSupported", capBool(s.ephemeral())},
 		{"AcceleratedNetworkingEnabled", capBool(s.accelerated)},
 		{"TrustedLaunchDisabled", capBool(!s.trusted)},
+	}
+	if n := s.gpus(); n > 0 {
+		caps = append(caps, [2]string{"GPUs", strconv.Itoa(n)})
 	}
 	if s.cacheGB > 0 {
 		caps = append(caps, [2]string{"CachedDiskBytes", strconv.FormatInt(int64(s.cacheGB)<<30, 10)})

@@ -86,6 +86,8 @@ func currentSizes() []vmSize {
 		{"Standard_F2s_v2", "standardFSv2Family", 2, 4 * gib, 4, 16 * gib, 31, bothGens, x64, scsi, true, true, true, false},
 		{"Standard_F4s_v2", "standardFSv2Family", 4, 8 * gib, 8, 32 * gib, 63, bothGens, x64, scsi, true, true, true, false},
 		{"Standard_L8s_v3", "standardLSv3Family", 8, 64 * gib, 16, 80 * gib, 0, bothGens, x64, scsi, true, true, true, false},
+		{"Standard_NC4as_T4_v3", "Standard NCASv3_T4 Family", 4, 28 * gib, 8, 176 * gib, 0, bothGens, x64, scsi, true, true, true, false},
+		{"Standard_NV6ads_A10_v5", "StandardNVADSA10v5Family", 6, 55 * gib, 4, 180 * gib, 0, bothGens, x64, scsi, true, true, true, false},
 		{"Standard_NC24ads_A100_v4", "StandardNCADSA100v4Family", 24, 220 * gib, 8, 64 * gib, 256, gen2, x64, scsi, true, true, true, false},
 		{"Standard_B8ms", "standardBSFamily", 8, 32 * gib, 16, 64 * gib, 0, bothGens, x64, scsi, false, false, true, false},
 		{"Standard_F8s_v2", "standardFSv2Family", 8, 16 * gib, 16, 64 * gib, 127, bothGens, x64, scsi, true, true, true, false},

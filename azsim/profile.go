@@ -69,8 +69,9 @@ func DefaultProfile() Profile {
 		"events.enable":       {0, 300 * s},       // from there until they are shown
 		"imds.userData":       {2 * s, 2 * s},     // from the end of its change until the metadata service shows it
 		"event.freeze":        {5 * s, 10 * s},
-		"extension.create":    {14 * s, 159 * s}, // few recorded
-		"extension.delete":    {15 * s, 60 * s},  // few recorded
+		"extension.create":    {14 * s, 159 * s},                    // few recorded
+		"extension.driver":    {10 * time.Minute, 10 * time.Minute}, // NVIDIA's; not recorded: "several minutes"
+		"extension.delete":    {15 * s, 60 * s},                     // few recorded
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 func newClusterArtifacts(c *clusterOptions) *cobra.Command {
 	var binary, images, ortet, ortetNode, tailscale, prefix, version string
-	var manifests []string
+	var manifests, toolkit []string
 	cmd := clusterCommand("artifacts DIR", "Copy the files that machines fetch, with their digests", `artifacts copies k3s, its images, ortet, ortet-node and manifests into DIR, which a web
 server or the share publishes under --url, and prints the blocks spec.artifacts and
 spec.manifests with their digests. Machines verify each file by its digest.
@@ -57,6 +57,10 @@ restore to an earlier k3s needs its files.`, func(_ context.Context, args []stri
 			a.Tailscale = new(k3s.Artifact)
 			files = append(files, file{tailscale, filepath.Base(tailscale), "tailscale", a.Tailscale})
 		}
+		a.ContainerToolkit = make([]k3s.Artifact, len(toolkit))
+		for i, from := range toolkit {
+			files = append(files, file{from, filepath.Base(from), "container-toolkit", &a.ContainerToolkit[i]})
+		}
 		for i, from := range manifests {
 			name := filepath.Base(from)
 			a.Manifests[i].Name = strings.TrimSuffix(strings.TrimSuffix(name, ".yml"), ".yaml")
@@ -84,6 +88,8 @@ restore to an earlier k3s needs its files.`, func(_ context.Context, args []stri
 	f.StringVar(&ortet, "ortet", "", "`FILE` of ortet for Linux (default: this program)")
 	f.StringVar(&ortetNode, "ortet-node", "", "`FILE` of ortet-node (default: beside ortet)")
 	f.StringVar(&tailscale, "tailscale", "", "`FILE` of Tailscale's archive of static binaries, for spec.access.tailscale")
+	f.StringArrayVar(&toolkit, "container-toolkit", nil,
+		"`FILE` of a Debian package of NVIDIA's container toolkit, for pools with gpu; repeatable")
 	f.StringArrayVar(&manifests, "manifest", nil, "`FILE` of Kubernetes objects that the server applies; repeatable")
 	f.StringVar(&version, "k3s-version", "", "`VERSION` of k3s, v1.36.3+k3s1; with it up refuses a downgrade and a skipped minor version")
 	f.StringVar(&prefix, "url", "", "`PREFIX` under which DIR is published: https://mirror.example.com/k3s, file:///srv/artifacts")

@@ -340,6 +340,7 @@ type SizeInfo struct {
 	Controllers  []string `json:"controllers,omitempty"`  // "SCSI", "NVMe"
 	MaxDataDisks int32    `json:"maxDataDisks"`
 	VCPUs        int64    `json:"vcpus,omitempty"`  // 0: not known
+	GPUs         int64    `json:"gpus,omitempty"`   // capability GPUs, which counts a part of one as one
 	Family       string   `json:"family,omitempty"` // name of its quota, "standardDSv5Family"
 	NoSpot       bool     `json:"noSpot,omitempty"`
 	NoTempDisk   bool     `json:"noTempDisk,omitempty"` // no temporary disk, as Azure formats it

@@ -72,7 +72,9 @@ type Artifacts struct {
 	OrtetNode Artifact  `json:"ortetNode"`        // for agents
 	// Tailscale is Tailscale's own archive of static binaries, for the server with access.tailscale.
 	Tailscale *Artifact `json:"tailscale,omitempty"`
-	Version   string    `json:"version,omitempty"` // of k3s, "v1.36.3+k3s1"; lower than the cluster's is refused
+	// ContainerToolkit are the Debian packages of NVIDIA's container toolkit, for pools with GPU.
+	ContainerToolkit []Artifact `json:"containerToolkit,omitempty"`
+	Version          string     `json:"version,omitempty"` // of k3s, "v1.36.3+k3s1"; lower than the cluster's is refused
 }
 
 // An Artifact is a file and its digest.
@@ -145,8 +147,31 @@ type Pool struct {
 	Image          Image             `json:"image,omitzero"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Taints         []string          `json:"taints,omitempty"` // KEY=VALUE:EFFECT
+	GPU            *GPU              `json:"gpu,omitempty"`    // NVIDIA's, of the pool's size; nil leaves them unused
 	K3s            K3s               `json:"k3s,omitempty"`
 }
+
+// Ways of an NVIDIA driver to a pool's agents, besides None.
+const (
+	Extension = "extension" // Azure's NVIDIA GPU Driver Extension
+	InImage   = "image"     // driver and container toolkit are in the pool's image
+)
+
+// A GPU says how pods of a pool get its NVIDIA GPUs.
+type GPU struct {
+	// Driver is Extension (default), InImage, or None: whoever wrote the file brings it, as by packages.
+	Driver string `json:"driver,omitempty"`
+	Taint  *bool  `json:"taint,omitempty"` // keeps pods without a toleration of GPUTaint away; default true
+}
+
+// What Nodes with GPUs have.
+const (
+	GPULabel = "nvidia.com/gpu.present" // "true", which the device plugin selects
+	GPUTaint = "nvidia.com/gpu"
+	// GPUWaits, "nvidia", has cluster-autoscaler take a Node for unready until its GPUs are there
+	// (azure_cloud_provider.go: GPULabel).
+	GPUWaits = "kubernetes.azure.com/accelerator"
+)
 
 // Storage is what outlives compute.
 type Storage struct {
@@ -218,6 +243,7 @@ type Options struct {
 	TimeZone           string `json:"timeZone,omitempty"`
 	RebootAfterUpdates bool   `json:"rebootAfterUpdates,omitempty"` // upgrade packages at the first boot, then reboot once
 	ClusterAutoscaler  string `json:"clusterAutoscaler,omitempty"`  // image of the one that runs on the server, IMAGE@sha256:DIGEST
+	DevicePlugin       string `json:"devicePlugin,omitempty"`       // image of NVIDIA's, for pools with GPU, IMAGE@sha256:DIGEST
 }
 
 // ScaledByPods are the names of the pools that cluster-autoscaler scales.

@@ -1,6 +1,9 @@
 package k3s
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // ubuntuLTS is the image of a cluster.yaml that names none.
 var ubuntuLTS = Image{Publisher: "Canonical", Offer: "ubuntu-24_04-lts", SKU: "server", Version: "latest"}
@@ -45,6 +48,7 @@ func (c *Cluster) SetDefaults() {
 		set(&p.DiskGB, defaultDiskGB)
 		set(&p.DiskType, defaultDiskType)
 		image(&p.Image, s.Image)
+		p.setGPU()
 	}
 
 	if s.Storage.Shares == nil {
@@ -66,6 +70,24 @@ func (c *Cluster) SetDefaults() {
 	}
 	if s.Access.API == nil {
 		s.Access.API = slices.Clone(s.Access.SSH)
+	}
+}
+
+// setGPU gives a pool with GPUs the labels and the taint of its Nodes.
+func (p *Pool) setGPU() {
+	if p.GPU == nil {
+		return
+	}
+	gpu, yes := *p.GPU, true
+	set(&gpu.Driver, Extension)
+	set(&gpu.Taint, &yes)
+	p.GPU, p.Labels = &gpu, maps.Clone(p.Labels)
+	if p.Labels == nil {
+		p.Labels = map[string]string{}
+	}
+	p.Labels[GPULabel], p.Labels[GPUWaits] = "true", "nvidia"
+	if taint := GPUTaint + "=present:NoSchedule"; *gpu.Taint && !slices.Contains(p.Taints, taint) {
+		p.Taints = append(slices.Clone(p.Taints), taint)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"path"
 	"regexp"
 	"strings"
 )
@@ -23,6 +24,12 @@ func (c *Cluster) Fields() map[string]string {
 	return all
 }
 
+// FileOf is the name of the file that a URL ends with.
+func FileOf(url string) string {
+	url, _, _ = strings.Cut(url, "?")
+	return path.Base(url)
+}
+
 // SecretPrefix begins the digest of what may be a secret in Fields.
 const SecretPrefix = "secret:"
 
@@ -38,7 +45,10 @@ func addFields(all map[string]string, path string, v any) {
 			if _, objects := v[0].(map[string]any); objects {
 				for _, one := range v {
 					o, _ := one.(map[string]any)
-					name, _ := o["name"].(string)
+					name, named := o["name"].(string)
+					if url, file := o["url"].(string); file && !named {
+						name = FileOf(url)
+					}
 					if to, rule := o["to"].(string); rule { // whose name is unique per to
 						name = to + "/" + name
 					}

@@ -60,7 +60,11 @@ func (a Artifacts) Placeholders() (names []string) {
 }
 
 func (a *Artifacts) all() map[string]*Artifact {
-	return map[string]*Artifact{"k3s": &a.K3s, "images": a.Images, "ortet": &a.Ortet, "ortetNode": &a.OrtetNode, "tailscale": a.Tailscale}
+	all := map[string]*Artifact{"k3s": &a.K3s, "images": a.Images, "ortet": &a.Ortet, "ortetNode": &a.OrtetNode, "tailscale": a.Tailscale}
+	for i := range a.ContainerToolkit {
+		all[fmt.Sprintf("containerToolkit[%d]", i)] = &a.ContainerToolkit[i]
+	}
+	return all
 }
 
 // InitOptions are what a new cluster.yaml is made from.
@@ -89,7 +93,7 @@ func Init(o InitOptions) ([]byte, error) {
 		three := 3
 		s.Pools = []Pool{{Name: "agents", Count: &three}}
 	}
-	if s.Artifacts == (Artifacts{}) {
+	if s.Artifacts.K3s == (Artifact{}) {
 		none := func(file string) Artifact { return Artifact{"https://example.org/" + file, noDigest} }
 		s.Artifacts = Artifacts{K3s: none("k3s"), Ortet: none("ortet"), OrtetNode: none("ortet-node")}
 	}

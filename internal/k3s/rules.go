@@ -38,6 +38,7 @@ func (p parser) rules(c *Cluster) {
 			p.artifact("spec.artifacts."+name+".url", a.URL)
 		}
 	}
+	p.toolkit(s.Artifacts.ContainerToolkit)
 	p.manifests(s.Manifests)
 	names, agents := map[string]string{"server": "the server"}, 0
 	for i, pool := range s.Pools {
@@ -50,6 +51,7 @@ func (p parser) rules(c *Cluster) {
 		if pool.ScaleBy == Pods && s.Options.ClusterAutoscaler == "" {
 			p.At(at+".scaleBy", "needs cluster-autoscaler; give its image, IMAGE@sha256:DIGEST, in spec.options.clusterAutoscaler")
 		}
+		p.gpu(at+".gpu", pool.GPU, s)
 		for _, n := range []*int{pool.Count, pool.Max} {
 			if n != nil {
 				agents += *n
@@ -83,6 +85,36 @@ func (p parser) artifact(at, text string) {
 		p.At(at, "has a password or a signature in it, which everybody on a machine could read; use a URL without, or file:///srv/PATH on the share")
 	case u.Scheme == "file" && (path.Clean(u.Path) != u.Path || u.RawQuery != "" || u.Fragment != ""):
 		p.At(at, yamlfile.Quote(text)+" is not a file of the share; use file:///srv/PATH, without .. and ?")
+	}
+}
+
+var deb = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9+.~_%-]*\.deb$`)
+
+// toolkit checks Debian packages, which machines keep by the names of their files.
+func (p parser) toolkit(all []Artifact) {
+	names := map[string]bool{}
+	for i, a := range all {
+		at, name := fmt.Sprintf("spec.artifacts.containerToolkit[%d].url", i), FileOf(a.URL)
+		if !deb.MatchString(name) {
+			p.At(at, yamlfile.Quote(name)+" is not the file of a Debian package; use a URL that ends with NAME.deb")
+		} else if names[name] {
+			p.At(at, yamlfile.Quote(name)+" is in the list already; delete one of them")
+		}
+		names[name] = true
+	}
+}
+
+// gpu checks that there is what pods need to get a pool's GPUs.
+func (p parser) gpu(at string, gpu *GPU, s *Spec) {
+	if gpu == nil {
+		return
+	}
+	if gpu.Driver != InImage && len(s.Artifacts.ContainerToolkit) == 0 {
+		p.At(at+".driver", "needs NVIDIA's container toolkit; add spec.artifacts.containerToolkit, "+
+			"the block that ortet cluster artifacts --container-toolkit FILE prints, or use driver: image")
+	}
+	if s.Options.DevicePlugin == "" {
+		p.At(at, "needs NVIDIA's device plugin; give its image, IMAGE@sha256:DIGEST, in spec.options.devicePlugin")
 	}
 }
 

@@ -65,12 +65,21 @@ var edits = []struct {
 		"14: spec.access.publicAddress: none needs another way to the server; add spec.access.tailscale, or have private ranges alone in spec.access.ssh and spec.access.api"},
 	{"  storage:\n", "  access: {publicAddress: none, ssh: [10.0.0.0/8, 192.168.7.1], api: []}\n  storage:\n", ""},
 
+	{"count: 2", "count: 2\n    gpu: {}", "14: spec.pools[0].gpu: needs NVIDIA's device plugin; give its image, IMAGE@sha256:DIGEST, in spec.options.devicePlugin\n" +
+		"14: spec.pools[0].gpu.driver: needs NVIDIA's container toolkit; add spec.artifacts.containerToolkit, " +
+		"the block that ortet cluster artifacts --container-toolkit FILE prints, or use driver: image"},
+	{"count: 2", "count: 2\n    gpu: {driver: image}\n  options: {devicePlugin: 'r.example/p@sha256:" + ones + "'}", ""},
+	{"count: 2", "count: 2\n    gpu: {driver: nouveau}", `14: spec.pools[0].gpu.driver: "nouveau" is not known; use extension, image, none`},
+	{"  artifacts:\n", "  artifacts:\n    containerToolkit: [{url: 'http://h/a', sha256: \"" + ones + "\"}, {url: 'http://h/b.deb', sha256: \"" + ones + "\"}, {url: 'http://i/b.deb?x', sha256: \"" + ones + "\"}]\n",
+		"8: spec.artifacts.containerToolkit[0].url: \"a\" is not the file of a Debian package; use a URL that ends with NAME.deb\n" +
+			"8: spec.artifacts.containerToolkit[2].url: \"b.deb\" is in the list already; delete one of them"},
+
 	// Structure.
 	{"kind: Cluster", "kind: Cluster\nkind: Cluster", `3: invalid YAML: mapping key "kind" already defined at line 2; check indentation and quotes`},
 	{"v1alpha1", "v2", `1: apiVersion: "ortet.io/v2" is not known; use ortet.io/v1alpha1`},
 	{"  location: westeurope\n", "", `6: spec.location: is missing; add it`},
 	{"    count: 2", "    size: Standard_D2s_v5\n    colour: blue\n    count: 2",
-		`14: spec.pools[0].colour: unknown field; use one of count, diskGB, diskType, evictionPolicy, image, k3s, labels, max, min, name, priority, scaleBy, scaleInPolicy, size, taints, zones`},
+		`14: spec.pools[0].colour: unknown field; use one of count, diskGB, diskType, evictionPolicy, gpu, image, k3s, labels, max, min, name, priority, scaleBy, scaleInPolicy, size, taints, zones`},
 	{"count: 2", "count: two", `13: spec.pools[0].count: is text; give a whole number`},
 	{"count: 2", "count: 2.5", `13: spec.pools[0].count: is a number; give a whole number`},
 	{"count: 2", "count: -1", `13: spec.pools[0].count: -1 is out of range; use 0 to 1000`},

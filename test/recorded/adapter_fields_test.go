@@ -410,7 +410,7 @@ func own(b tree) tree {
 var sizeFields = []field{
 	from("Name", "name"), from("Family", "family"), from("Zones", "locationInfo[].zones"), from("Restricted", "restrictions[].reasonCode"),
 	from("Architecture", "capabilities[].value"), argument("Generations"), argument("Controllers"), argument("MaxDataDisks"),
-	argument("VCPUs"), argument("NoSpot"), argument("NoTempDisk"),
+	argument("VCPUs"), argument("GPUs"), argument("NoSpot"), argument("NoTempDisk"),
 	{members: []string{"resourceType", "locations", "locationInfo[].location", "capabilities[].name", "restrictions[].type",
 		"restrictions[].restrictionInfo.locations", "restrictions[].restrictionInfo.zones"}},
 }

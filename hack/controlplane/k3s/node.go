@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -62,6 +63,17 @@ func (a *agent) writeMirrors() error {
 		}
 	}
 	return nil
+}
+
+// NVIDIARuntime is the path of NVIDIA's container runtime, "" without one. Like k3s it looks in
+// PATH when it starts, and not again (pkg/agent/containerd/runtimes.go).
+func (a *agent) NVIDIARuntime() string {
+	file, err := exec.LookPath("nvidia-container-runtime")
+	if err != nil {
+		return ""
+	}
+	logrus.Infof("Found nvidia container runtime at %s", file)
+	return file
 }
 
 func (a *agent) startContainerd(ctx context.Context, p *processes) error {

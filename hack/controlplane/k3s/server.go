@@ -144,7 +144,8 @@ func (s *server) prepare(now time.Time) error {
 	}
 	return errors.Join(
 		writeKubeconfig(Kubeconfig, ownServer, s.TLS("server-ca.crt"), s.TLS("client-admin"), true), os.Chmod(Kubeconfig, fs.FileMode(mode)),
-		os.MkdirAll(s.Dir("server", "manifests"), 0o700), s.writeToken())
+		os.MkdirAll(s.Dir("server", "manifests"), 0o700),
+		writeRendered(s.Dir("server", "manifests", "runtimes.yaml"), "runtimes.yaml", s), s.writeToken())
 }
 
 // writeToken finds the server's token: configured, kept from an earlier start, or

@@ -223,6 +223,8 @@ func sizeOf(sku *skuAnswer, location string) fleet.SizeInfo {
 			s.Controllers = list(v)
 		case "vCPUs":
 			s.VCPUs, _ = strconv.ParseInt(v, 10, 64) // 0 is not known
+		case "GPUs":
+			s.GPUs, _ = strconv.ParseInt(v, 10, 64)
 		case "LowPriorityCapable":
 			s.NoSpot = strings.EqualFold(v, "False")
 		case "MaxResourceVolumeMB":

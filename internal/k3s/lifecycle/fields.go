@@ -262,7 +262,8 @@ func (c *comparison) before(e *Effect, path string) (before string, differs bool
 	case ReachAgents:
 		for _, pool := range sorted(c.o.sets) {
 			record := c.pools[pool]
-			if ofPool && pool != name || record == nil || c.m.pool(pool) == nil || record.Fields[path] == c.file(path) {
+			if ofPool && pool != name || record == nil || c.m.pool(pool) == nil || record.Fields[path] == c.file(path) ||
+				record.CloudInit[pool] == c.d.Applied.CloudInit[pool] { // a field that other pools' documents have
 				continue
 			}
 			before, differs, e.Pools = cmp.Or(before, record.Fields[path]), true, append(e.Pools, pool)

@@ -105,6 +105,9 @@ type resource struct {
 				ImageReference k3s.Image `json:"imageReference"`
 				OSDisk         osDisk    `json:"osDisk"`
 			} `json:"storageProfile"`
+			ExtensionProfile struct {
+				Extensions []map[string]any `json:"extensions"`
+			} `json:"extensionProfile"`
 		} `json:"virtualMachineProfile"`
 
 		// Security groups.
@@ -397,7 +400,8 @@ func (m *Manager) render(o *observation) (*recipe.Documents, error) {
 	}
 	for name, s := range o.sets {
 		f.Live[name] = recipe.Live{Count: s.SKU.Capacity, Size: s.SKU.Name, Image: s.Properties.Profile.StorageProfile.ImageReference,
-			Applied: s.Tags[recipe.TagApplied], Tags: s.Tags}
+			Applied: s.Tags[recipe.TagApplied], Tags: s.Tags,
+			Extensions: s.Properties.Profile.ExtensionProfile.Extensions}
 	}
 	d, err := m.Render(m.Cluster, f)
 	if err == nil && o.server != nil && o.server.is("Failed") && d.ServerRecipe == o.server.Tags[recipe.TagRecipe] {

@@ -20,6 +20,7 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 		spot        bool
 		needsTemp   string // the option that needs a temporary disk
 		zones       []string
+		gpu         bool // pods are to get its GPUs
 	}
 	spec := &m.Cluster.Spec
 	swap, scratch := "", ""
@@ -39,7 +40,7 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 			continue // the file's size is not used
 		}
 		all = append(all, machine{
-			field: fmt.Sprintf("spec.pools[%d].size", i), size: pool.Size, needsTemp: scratch, zones: pool.Zones,
+			field: fmt.Sprintf("spec.pools[%d].size", i), size: pool.Size, needsTemp: scratch, zones: pool.Zones, gpu: pool.GPU != nil,
 			spot: pool.Priority == k3s.Spot, exists: exists && strings.EqualFold(set.SKU.Name, pool.Size),
 		})
 	}
@@ -87,6 +88,10 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 		}
 		if one.spot && info.NoSpot {
 			refuse("SizeNoSpot", "has no Spot in Azure", "use a size such as Standard_D2s_v5, or priority: Regular")
+		}
+		if why := noGPU(info); one.gpu && why != "" {
+			refuse("SizeNoGPU", why, "use a size such as Standard_NC4as_T4_v3, or delete gpu of the pool: "+
+				"az vm list-skus --size Standard_N --output table --location "+spec.Location)
 		}
 		if strings.EqualFold(info.Architecture, "Arm64") {
 			refuse("SizeArm64", "is an Arm64 machine, but programs of spec.artifacts are for amd64",

@@ -63,7 +63,7 @@ func TestAutoscalerManifest(t *testing.T) {
 		}
 	}
 	if container.Image != c.Spec.Options.ClusterAutoscaler || !pod.HostNetwork || !strings.HasSuffix(identity, "/resourceGroups/shared/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+recipe.AutoscalerIdentity) ||
-		!slices.Contains(container.Command, "--node-group-auto-discovery=label:cluster-autoscaler-enabled=true,cluster-autoscaler-name=full") {
+		!slices.Contains(container.Command, "--max-node-provision-time=45m0s") || !slices.Contains(container.Command, "--node-group-auto-discovery=label:cluster-autoscaler-enabled=true,cluster-autoscaler-name=full") {
 		t.Errorf("image %s, host's network %t, identity %q, command %q", container.Image, pod.HostNetwork, identity, container.Command)
 	}
 }

@@ -170,6 +170,9 @@ class Machine:
         if self.server:  # agents have no such file
             import tailnet
             self.tailnet = tailnet.Tailnet(ROOT, run)
+        if self.settings.get("driver"):  # of GPUs; other machines have no such file
+            import gpu
+            self.gpu = gpu.GPU(ROOT, run)
         self.said = self.published = self.unpublished = self.unlabelled = None
 
     def metadata(self):
@@ -282,10 +285,13 @@ class Machine:
         if self.server:
             step("mounting the state disk", self.mount_state)
         # All are fetched before one takes its place: with a wrong digest all stays as it is.
-        fetched = [(a, step("fetching " + a["name"], lambda a=a: fetch(a))) for a in s["artifacts"] + s.get("manifests", [])]
+        fetched = [(a, step("fetching " + a["name"], lambda a=a: fetch(a))) for a in s["artifacts"] + s.get("manifests", []) + s.get("toolkit", [])]
         for artifact in [a for a, new in fetched if new]:
             note([RESTART[artifact["name"]]] if artifact["name"] in RESTART else [])
             os.replace(path(artifact["path"]) + ".part", path(artifact["path"]))
+        if s.get("driver"):  # k3s looks for the runtime once, when it starts
+            step("waiting for the NVIDIA driver", lambda: self.gpu.driver(s))
+            step("installing NVIDIA's container toolkit", lambda: self.gpu.toolkit(s))
         step("setting up the temporary disk", self.temporary_disk)
         step("writing settings", self.files)
         if self.server:

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,9 @@ var stateProgram string
 //go:embed tailnet.py
 var tailnetProgram string
 
+//go:embed gpu.py
+var gpuProgram string
+
 // admissionManifest is the chart's policies and RBAC of admission, with the server's
 // Node exempt; a test with helm compares them, and writes the file with -update.
 //
@@ -43,6 +47,11 @@ var admissionManifest string
 //
 //go:embed manifests/autoscaler.yaml
 var autoscalerManifest string
+
+// devicePluginManifest is NVIDIA's device plugin, as its deployments/static has it.
+//
+//go:embed manifests/device-plugin.yaml
+var devicePluginManifest string
 
 // config is a cloud-config document; keys are sorted in YAML.
 type config struct {
@@ -99,6 +108,8 @@ type settings struct {
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 	NodeTaints []string          `json:"nodeTaints,omitempty"`
 	Registries string            `json:"registries,omitempty"`
+	Driver     string            `json:"driver,omitempty"`  // of its GPUs, as GPU.Driver of its pool
+	Toolkit    []artifact        `json:"toolkit,omitempty"` // Debian packages
 }
 
 // A settingsFile is a file and the units that read it: they are restarted when it changes,
@@ -121,6 +132,7 @@ type artifact struct {
 const (
 	unitDirectory = "/etc/systemd/system/"
 	imagesFolder  = "/var/lib/rancher/k3s/agent/images/"
+	toolkitFolder = "/var/lib/ortet/toolkit/"
 	registryPort  = "5000"
 	manifests     = "/var/lib/rancher/k3s/server/manifests/"
 )
@@ -157,8 +169,17 @@ func (r *renderer) serverSettings() ([]byte, error) {
 	}
 	if o.ClusterAutoscaler != "" {
 		identity := "/subscriptions/" + r.Subscription + "/resourceGroups/" + r.Spec.Groups.Storage + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + AutoscalerIdentity
+		provision := "15m0s" // the default
+		waits := func(p k3s.Pool) bool { return p.ScaleBy == k3s.Pods && p.GPU != nil && p.GPU.Driver == k3s.Extension }
+		if slices.ContainsFunc(r.Spec.Pools, waits) {
+			provision = "45m0s" // as long as an agent waits for its driver
+		}
 		s.Files = append(s.Files, settingsFile{manifests + "cluster-autoscaler.yaml", "0600",
-			strings.NewReplacer("{CLUSTER}", r.Metadata.Name, "{IMAGE}", o.ClusterAutoscaler, "{IDENTITY}", identity).Replace(uncommented(autoscalerManifest)), nil})
+			strings.NewReplacer("{PROVISION}", provision, "{CLUSTER}", r.Metadata.Name, "{IMAGE}", o.ClusterAutoscaler, "{IDENTITY}", identity).Replace(uncommented(autoscalerManifest)), nil})
+	}
+	if o.DevicePlugin != "" {
+		s.Files = append(s.Files, settingsFile{manifests + "nvidia-device-plugin.yaml", "0600",
+			strings.ReplaceAll(uncommented(devicePluginManifest), "{IMAGE}", o.DevicePlugin), nil})
 	}
 	if o.PrivateRegistry {
 		s.Files = append(s.Files, settingsFile{"/etc/rancher/k3s/registries.yaml", "0600", r.registries(), []string{"k3s.service"}})
@@ -208,10 +229,20 @@ func (r *renderer) agentDocument(p *k3s.Pool) ([]byte, error) {
 		s.Registries = r.registries()
 	}
 	s.Artifacts = append(s.Artifacts, program("ortet-node", r.Spec.Artifacts.OrtetNode))
+	var files []file
+	if p.GPU != nil {
+		s.Driver, files = p.GPU.Driver, []file{r.text("/usr/local/lib/ortet/gpu.py", "0644", gpuProgram)}
+		if s.Driver != k3s.InImage {
+			for _, a := range r.Spec.Artifacts.ContainerToolkit {
+				name := k3s.FileOf(a.URL)
+				s.Toolkit = append(s.Toolkit, artifact{name, a.URL, strings.ToLower(a.SHA256), toolkitFolder + name, "0644"})
+			}
+		}
+	}
 	return r.document("agent", struct {
 		identity
 		settings
-	}{r.identity("agent", AgentIdentity), s}, nil, []string{
+	}{r.identity("agent", AgentIdentity), s}, files, []string{
 		"ortet-metadata-guard.service", "ortet-boot.service", "ortet-join.service", "k3s-agent.service", "ortet-events.service", "ortet-share.timer",
 	}, "k3s-agent.service.d/20-ortet.conf", "ortet-share.service")
 }

@@ -19,6 +19,8 @@ type Live struct {
 	Image   k3s.Image
 	Applied string            // its TagApplied; settings that are missing there are unknown
 	Tags    map[string]string // all: a template replaces them whole, and others set some
+	// Extensions of its model, as Azure has them: without their protected settings, which stay.
+	Extensions []map[string]any
 }
 
 // keeps reports whether the live value of a setting stays: the file says of it what it
@@ -65,7 +67,8 @@ func (l Live) wanted(file int) int {
 // A pool is one of cluster.yaml as the template has it: with what its scale set keeps.
 type pool struct {
 	k3s.Pool
-	Tags map[string]string
+	Tags       map[string]string
+	extensions []object // of its scale set
 }
 
 // settlePools decides what pools that exist keep.
@@ -86,7 +89,7 @@ func (r *renderer) settlePools() error {
 		deployed := count                                        // what the pool's tag is to say
 		sum := sha256.Sum256([]byte(strings.ToLower(reference))) // Azure's names and ids have any letter case
 		digest := hex.EncodeToString(sum[:])[:16]
-		out := pool{p, map[string]string{}}
+		out := pool{p, map[string]string{}, r.Live[p.Name].Extensions}
 		for name, value := range r.Live[p.Name].Tags {
 			if strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") {
 				value = "[" + value // or it would be an expression

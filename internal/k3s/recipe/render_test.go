@@ -106,6 +106,13 @@ func full() *k3s.Cluster {
 		Name: "burst", Size: "Standard_D4s_v5", Min: number(0), Max: number(3), ScaleBy: k3s.Pods, Priority: k3s.Spot, EvictionPolicy: k3s.Delete,
 		DiskGB: 32, DiskType: "StandardSSD_LRS", Image: c.Spec.Image, Labels: map[string]string{"example.org/work_load": "batch"}, Taints: []string{"example.org/batch=yes:NoSchedule", "alone:NoExecute"},
 	})
+	c.Spec.Artifacts.ContainerToolkit = []k3s.Artifact{{URL: "file:///srv/toolkit/nvidia-container-toolkit_1.20.2-1_amd64.deb", SHA256: digest('7')}}
+	c.Spec.Options.DevicePlugin = "registry.example/k8s-device-plugin@sha256:" + digest('8')
+	c.Spec.Pools = append(c.Spec.Pools, k3s.Pool{
+		Name: "gpu", Size: "Standard_NC4as_T4_v3", Min: number(0), Max: number(2), ScaleBy: k3s.Pods, Priority: k3s.Regular,
+		DiskGB: 64, DiskType: "StandardSSD_LRS", Image: c.Spec.Image, GPU: &k3s.GPU{},
+	})
+	c.SetDefaults()
 	return c
 }
 

@@ -1,0 +1,125 @@
+package lifecycle_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// gpuFile is file with GPUs in its pool.
+func gpuFile(t *testing.T, size, gpu string) string {
+	return edited(t, file, map[string]string{"spec.pools[].size": `"` + size + `"`, "spec.pools[].gpu": gpu,
+		"spec.artifacts.containerToolkit": `[` + toolkitDeb("1") + `]`, "spec.options.devicePlugin": autoscaler})
+}
+
+// A pool with GPUs is refused for other sizes, and plan says where Azure's page does not have the
+// extension for size and image.
+func TestPlanOfGPUs(t *testing.T) {
+	play(t, nil, func(x *site) {
+		_, err := x.manager(gpuFile(t, "Standard_D2s_v5", `{}`)).Plan(x.ctx)
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "spec.pools[0].size: size Standard_D2s_v5 has no GPU, which gpu needs") || !strings.Contains(err.Error(), "use a size such as Standard_NC4as_T4_v3") {
+			x.Errorf("a size without GPUs: %v", err)
+		}
+		const cuda = "pool agents: for the CUDA driver of Standard_NC4as_T4_v3, Azure's page on the NVIDIA GPU Driver Extension lists Ubuntu 20.04 LTS and RHEL 7.9, " +
+			"and does not list Canonical:ubuntu-24_04-lts:server; if the extension fails, use gpu: {driver: none} and the distribution's signed modules in packages"
+		for _, c := range []struct{ size, gpu, want string }{
+			{"Standard_NC4as_T4_v3", `{}`, cuda},
+			{"Standard_NC4as_T4_v3", `{"driver": "none"}`, ""},
+			{"Standard_NC4as_T4_v3", `{"driver": "image"}`, ""},
+			{"Standard_NV6ads_A10_v5", `{}`, ""},
+			{"Standard_NC24ads_A100_v4", `{"driver": "none"}`, ""},
+		} {
+			p, err := x.manager(gpuFile(t, c.size, c.gpu)).Plan(x.ctx)
+			if err != nil {
+				x.Errorf("%s %s: %v", c.size, c.gpu, err)
+			} else if notes := strings.Join(p.Notes, "\n"); notes != c.want {
+				x.Errorf("%s %s: %q, want %q", c.size, c.gpu, notes, c.want)
+			}
+		}
+	})
+}
+
+// driverOf is the state of the driver's extension on the pool's machines; "" is none.
+func (x *site) driverOf() string {
+	x.Helper()
+	list, err := x.cloud.Instances(x.ctx, fleet.ResourceID(pool))
+	if err != nil || len(list) == 0 {
+		x.Fatalf("instances: %v %v", list, err)
+	}
+	var all struct {
+		Value []struct {
+			Name       string
+			Properties struct{ ProvisioningState string }
+		}
+	}
+	x.read(string(list[0].ID)+"/extensions", &all)
+	for _, e := range all.Value {
+		return e.Name + " " + e.Properties.ProvisioningState
+	}
+	return ""
+}
+
+// A pool with GPUs is made with the extension's ten minutes, or in less where its image has the
+// driver; an extension that fails ends up, and the same command goes on with another driver.
+func TestOutcomeGPUPool(t *testing.T) {
+	for _, c := range []struct {
+		name, gpu, driver string
+		least, most       time.Duration
+	}{
+		{"extension", `{}`, "ortet-nvidia-driver Succeeded", 10 * time.Minute, 20 * time.Minute},
+		{"image", `{"driver": "image"}`, "", 0, 10 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			play(t, nil, func(x *site) {
+				go x.boot()
+				began := time.Now()
+				r := x.up(gpuFile(t, "Standard_NV6ads_A10_v5", c.gpu))
+				if took := time.Since(began); !r.Ready || took < c.least || took > c.most {
+					x.Errorf("ready: %t, after %s; want %s to %s", r.Ready, took, c.least, c.most)
+				}
+				if got := x.driverOf(); got != c.driver {
+					x.Errorf("extension of the agents: %q, want %q", got, c.driver)
+				}
+				if p, err := x.manager(gpuFile(t, "Standard_NV6ads_A10_v5", c.gpu)).Plan(x.ctx); err != nil || len(p.Changes) > 0 || len(p.Fields) > 0 {
+					x.Errorf("plan after up: %v %+v %+v", err, p.Changes, p.Fields)
+				}
+			})
+		})
+	}
+	t.Run("extension fails", func(t *testing.T) {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			if err := x.s.AddFault(azsim.Fault{Action: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/extensions/provision", Path: "/ortet-nvidia-driver$",
+				Count: 1, Effect: azsim.EffectError, Message: "Enable failed with exit code 14"}); err != nil {
+				x.Fatal(err)
+			}
+			r, err := x.manager(gpuFile(t, "Standard_NV6ads_A10_v5", `{}`)).Up(x.ctx, lifecycle.UpOptions{})
+			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Message, "exit code 14") {
+				x.Errorf("exit code %d, %v, %+v", workflow.ExitCode(err), err, r)
+			}
+			if r := x.up(gpuFile(t, "Standard_NV6ads_A10_v5", `{"driver": "none"}`)); !r.Ready {
+				x.Errorf("%+v", r)
+			}
+		})
+	})
+	t.Run("extension hangs", func(t *testing.T) {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			go func() { // as soon as the machine has it
+				hangs := azsim.Report{Extensions: []azsim.ExtensionReport{{Name: "ortet-nvidia-driver", Status: azsim.StatusTransitioning, Message: "downloading"}}}
+				for x.ctx.Err() == nil && x.s.Report(pool+"/virtualMachines/0", hangs) != nil {
+					time.Sleep(10 * time.Second)
+				}
+			}()
+			r, err := x.manager(gpuFile(t, "Standard_NV6ads_A10_v5", `{}`)).Up(x.ctx, lifecycle.UpOptions{})
+			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Message, "Provisioning of VM extension ortet-nvidia-driver has timed out") {
+				x.Errorf("exit code %d, %v, %+v", workflow.ExitCode(err), err, r)
+			}
+		})
+	})
+}
