@@ -45,6 +45,7 @@ type ScaleSetPoolList struct {
 // nodes.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.capture) || self.capture.maxImageAge.matches('[1-9]') || has(self.donors.patchAnnotation)",message="capture.maxImageAge 0s needs donors.patchAnnotation: nothing else makes a second image due"
+// +kubebuilder:validation:XValidation:rule="!has(self.capture) || !has(self.capture.tune) || size(self.capture.tune) == 0 || self.canary.clones > 0",message="capture.tune needs clones that prove it: set canary.clones to 1 or more"
 type ScaleSetPoolSpec struct {
 	// ARM id of the VM scale set: az vmss show --query id. It cannot be changed.
 	// One scale set has one ScaleSetPool; of several the oldest counts.
@@ -235,11 +236,23 @@ type CaptureSpec struct {
 	// +optional
 	ScanImages bool `json:"scanImages,omitempty"`
 
+	// What to add to the image so that its clones are Ready sooner, which clones
+	// then prove: recommended, or names.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Tune []Tuning `json:"tune,omitempty"`
+
 	// Which of the model's extensions are deleted when an image goes live.
 	// +kubebuilder:default={}
 	// +optional
 	Extensions ExtensionsSpec `json:"extensions,omitzero"`
 }
+
+// A Tuning is a name of ortet capture --tune.
+//
+// +kubebuilder:validation:Enum=recommended;runtime-early;ssh-host-key
+type Tuning string
 
 // Deleted says which extensions are deleted, in lower case as ortet capture
 // --extensions.

@@ -36,6 +36,11 @@ func (in *CaptureSpec) DeepCopyInto(out *CaptureSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Tune != nil {
+		in, out := &in.Tune, &out.Tune
+		*out = make([]Tuning, len(*in))
+		copy(*out, *in)
+	}
 	in.Extensions.DeepCopyInto(&out.Extensions)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -25,6 +26,7 @@ type captureFlags struct {
 	request    capture.Request
 	extensions string
 	keep       []string
+	tune       []string
 	dryRun     bool
 	abandon    bool
 	image      string
@@ -78,6 +80,9 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 			if f.abandon {
 				return f.runAbandon(cmd, o, args[0])
 			}
+			if cmd.Flags().Changed("canary") && f.request.Canary == 0 && len(f.tune) > 0 {
+				return usagef("--tune: clones have to prove what it changes; leave out --canary 0, or give 1 or more")
+			}
 			if err := f.readTest(o.namespace); err != nil {
 				return err
 			}
@@ -108,6 +113,8 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "`PATH` of a secret to allow, or FOLDER/; repeatable")
 	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete other secrets from the copied disk")
 	flags.BoolVar(&r.ScanImages, "scan-images", false, "search container images for all kinds of secrets")
+	flags.StringSliceVar(&f.tune, "tune", nil, "`NAMES` of what to add to the image so that clones are Ready sooner: recommended, "+
+		strings.Join(wire.Tunings(), ", ")+"; needs a canary (default 1)")
 	flags.StringVar(&f.extensions, "extensions", "default", "`SET` of extensions to delete: default, all or none")
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
 	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add at the end")
@@ -167,6 +174,10 @@ func (f *captureFlags) complete(node string) error {
 	if err := cmp.Or(checkImage("image", f.image), f.checkPrepare()); err != nil {
 		return err
 	}
+	var err error
+	if r.Tune, err = wire.ParseTunings(f.tune); err != nil {
+		return usagef("--tune: %v", err)
+	}
 	switch {
 	case r.History < 2:
 		return usagef("--history %d: at least 2 versions are kept, the new one and the one before it", r.History)
@@ -178,7 +189,7 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--grace-period %s: want 0s to 24h", durationText(r.GracePeriod))
 	case r.Canary < 0 || r.Canary > fleet.MaxCanary:
 		return usagef("--canary %d: want 0 to %d", r.Canary, fleet.MaxCanary)
-	case r.CanaryTest != "" && r.Canary == 0:
+	case r.CanaryTest != "" && r.Canary == 0 && len(r.Tune) == 0:
 		return usagef("--canary-test: only with --canary, whose clones run the test")
 	case r.CanarySoak < 0 || r.CanarySoak > plan.MaxSoak:
 		return usagef("--canary-soak %s: want at most %s", durationText(r.CanarySoak), durationText(plan.MaxSoak))

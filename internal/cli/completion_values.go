@@ -23,6 +23,7 @@ import (
 	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/nodeconfig/push"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // An argumentCompletion is how a command's arguments are completed: by values, or by files.
@@ -70,6 +71,7 @@ func completedFlags() map[string][]completionSource {
 		"config push --canary": {nodeNames}, "config rollback --canary": {nodeNames},
 		"--bootstrap": {fixedValues(plan.BootstrapKeep, plan.BootstrapBaked)}, "--extensions": {fixedValues("default", "all", "none")},
 		"--bad-nodes": {fixedValues(watch.Cordon, watch.Delete, watch.Leave)}, "--skip-rule": {fixedValues(rules...)},
+		"--tune":        {fixedValues(append([]string{wire.TuneRecommended}, wire.Tunings()...)...)},
 		"rollback --to": {fixedValues("previous", "original"), imageVersions}, "config rollback --to": {generations}, "boot show --boot": {bootIDs},
 		"--attestation-domain": {fixedValues("metadata.azure.com", "metadata.azure.us", "metadata.azure.cn")},
 	}

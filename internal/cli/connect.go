@@ -158,6 +158,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		LockFor:    time.Duration(w.lease),
 		Next:       w.watch.Changes(),
+		Boot:       seenBoot(c, boots, decorated),
 	}}, nil
 }
 

@@ -29,7 +29,7 @@ func flagGroups(path string) []flagGroup {
 			group("Flags", "image dry-run pool all fresh resource-group online publish-only abandon"),
 			group("Node of --fresh", "patch prepare prepare-command prepare-timeout"),
 			group("Drain and stop", "deallocate force grace-period"),
-			group("Image version", "again history replicas shallow exclude-from-latest"),
+			group("Image version", "again history replicas shallow exclude-from-latest tune"),
 			group("Bootstrap and secrets", "bootstrap accept-pool-credentials accept-secret remove-secrets scan-images"),
 			group("Scale set's model", "extensions keep-extension grow allow-owned allow-rolling"),
 			group("Proof", "canary canary-soak canary-test watch watch-nodes bad-nodes restore-learned"),

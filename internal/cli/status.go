@@ -278,6 +278,9 @@ func versionState(v capture.VersionStatus) string {
 	if v.Tags[fleet.TagOnline] != "" {
 		state = strings.TrimPrefix(state+", online", ", ")
 	}
+	if has := v.Tags[fleet.TagTuned]; has != "" {
+		state = strings.TrimPrefix(state+", tuned: "+strings.ReplaceAll(has, ",", " "), ", ")
+	}
 	if v.InModel {
 		state = strings.TrimSuffix("in use, "+state, ", ")
 	}

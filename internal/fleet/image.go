@@ -107,6 +107,8 @@ const (
 	// (the no-op's, for one that brings all on its disk), so that a rollback
 	// knows what to restore.
 	TagCustomData = "ortet.io_custom-data"
+	// TagTuned names what `ortet capture --tune` added to the version, separated by commas.
+	TagTuned = "ortet.io_tuned"
 	// TagManifest is the SHA-256 of the manifest, which says what is in the version.
 	TagManifest = "ortet.io_manifest"
 	// TagSecrets counts the files with secrets that were accepted or removed, "pool 2, other

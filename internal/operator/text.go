@@ -38,6 +38,8 @@ func field(flag string) string {
 		return "spec.capture.removeSecrets"
 	case "--scan-images":
 		return "spec.capture.scanImages"
+	case "--tune":
+		return "spec.capture.tune"
 	}
 	return flag
 }

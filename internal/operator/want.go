@@ -14,6 +14,7 @@ import (
 	"github.com/ortet/ortet/internal/image/renew"
 	"github.com/ortet/ortet/internal/image/watch"
 	"github.com/ortet/ortet/internal/schedule"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // A stall is why nothing goes on for an object, with the way out.
@@ -69,10 +70,12 @@ func (c Config) want(p v1alpha1.ScaleSetPool) (w wanted, stalls *stall) {
 		q.Online, q.Deallocate, q.GracePeriod, q.ForceDrain = x.Online, x.Deallocate, x.GracePeriod.Duration, x.ForceDrain
 		q.AcceptPoolCredentials, q.AcceptSecrets = x.AcceptPoolCredentials, x.AcceptSecrets
 		q.RemoveSecrets, q.ScanImages = x.RemoveSecrets, x.ScanImages
+		tune, tuneErr := wire.ParseTunings(fleet.Each(x.Tune, func(t v1alpha1.Tuning) string { return string(t) }))
+		q.Tune = tune
 		q.Extensions = plan.ExtensionRule{Keep: x.Extensions.Keep,
 			None: x.Extensions.Delete == v1alpha1.DeletedNone, All: x.Extensions.Delete == v1alpha1.DeletedAll}
 		at, err := schedule.Parse(string(x.Schedule), cmp.Or(x.Window.Duration, 4*time.Hour), string(x.TimeZone))
-		if err = cmp.Or(err, q.Extensions.Check()); err != nil {
+		if err = cmp.Or(err, tuneErr, q.Extensions.Check()); err != nil {
 			return w, &stall{v1alpha1.ReasonScheduleInvalid, fmt.Sprintf("spec.capture: %v", err)}
 		}
 		w.Capture = at

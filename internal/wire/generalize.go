@@ -64,6 +64,10 @@ type GeneralizeReport struct {
 	// then shows that it got to its end and its report is lost, the disk has to be made
 	// from the donor's snapshot again.
 	Resumed bool `json:"resumed,omitempty"`
+	// Tuned names the tunings that the copy has. TunedKept lists files that an earlier capture
+	// added and that somebody changed since: they stay.
+	Tuned     []string `json:"tuned,omitempty"`
+	TunedKept []string `json:"tunedKept,omitempty"`
 	// DryRun means that nothing was changed; the rest is what would be.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Partial means that an inspection of a running node ended at one of its limits:

@@ -89,6 +89,10 @@ func (r GeneralizeReport) Validate() error {
 		checkText("message", r.Message, maxText), checkText("os", r.OS, maxName), checkText("ancestry", r.Ancestry, maxText),
 		checkList("joins", r.Joins), checkList("unsaved", r.Unsaved), checkList("hooksNotRun", r.HooksNotRun),
 		checkList("unscanned", r.Unscanned), checkList("mentions", r.Mentions),
+		checkList("tunedKept", r.TunedKept),
+	}
+	if _, err := ParseTunings(r.Tuned); err != nil {
+		errs = append(errs, err)
 	}
 	for _, f := range r.Findings {
 		errs = append(errs, f.validate())

@@ -138,7 +138,8 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 		w.podTerminated(p, 0)
 		return
 	}
-	report := wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
+	report := wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian",
+		Tuned: wire.SplitTunings(azsimserver.Flag(command, "--tune"))}
 	disk := w.story.Pool.Disk
 	secrets := disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials=true")
 	w.mu.Lock()

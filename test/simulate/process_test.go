@@ -81,7 +81,7 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 	config := capture.Config{
 		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: api, Journal: api.Journals(),
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
-		Accesses: func(fleet.ResourceID) []cluster.Access { return nil },
+		Accesses: func(fleet.ResourceID) []cluster.Access { return nil }, Boot: w.bootOf,
 	}
 	config.Cluster = capture.Identify(mortal{api, p}, config.Cloud, setsOf(cloud), p.now)
 	if w.story.Pool.Image == "none" {
@@ -196,7 +196,7 @@ func (w *world) start(ask Ask) (*process, error) {
 			q := capture.Request{Node: w.nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, Online: ask.Online, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, Canary: ask.Canary, CanaryIfPossible: ask.Auto, TakeUnjudged: ask.Auto, ExcludeFromLatest: ask.Excluded,
 				AllowRolling: ask.Rolling, PublishOnly: ask.PublishOnly, OtherPools: w.story.Pool.Neighbour > 0 && w.story.Pool.Liar == "",
-				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}
+				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}, Tune: ask.Tune}
 			if ask.Fresh {
 				q.Node, q.Fresh = "", w.pool
 			}

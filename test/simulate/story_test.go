@@ -94,7 +94,8 @@ type Ask struct {
 	Force          bool
 	Deallocate     bool
 	Online         bool
-	Fresh          bool   // a donor is raised
+	Fresh          bool // a donor is raised
+	Tune           []string
 	Prepare        string // what its preparation does: one of preparations
 	PublishOnly    bool
 	Rolling        bool

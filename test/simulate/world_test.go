@@ -28,6 +28,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -54,6 +55,8 @@ type object = map[string]any
 
 // A world is one Azure and one cluster, and what has been seen of them.
 type world struct {
+	bootOf func(context.Context, fleet.Node) prove.Boot // what is seen of boots beside Nodes; nil: nothing
+
 	story   Story
 	azure   *azsim.Server
 	kube    *kubesim.Server

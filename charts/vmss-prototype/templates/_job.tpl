@@ -203,6 +203,9 @@ template:
 {{- if .Values.ortet.scanImages }}
 - --scan-images
 {{- end }}
+{{- with .Values.ortet.tune }}
+- --tune={{ join "," . }}
+{{- end }}
 {{- if not .Values.ortet.publishOnly }}
 - --extensions={{ .Values.ortet.extensions }}
 {{- range .Values.ortet.keepExtensions }}

@@ -23,7 +23,7 @@ kamino.container: [imageHash, imageRegistry, imageRepository, imageTag, pullByHa
 kamino.drain: [force, gracePeriod]
 kamino.auto: [cronjob, dryRun, lastPatchAnnotation, maximumImageAge, minimumCandidates, minimumReadyTime, pendingRebootAnnotation]
 kamino.auto.cronjob: [enabled, schedule]
-ortet: [acceptPoolCredentials, acceptSecrets, again, auto, bootstrap, canary, canaryTest, deallocate, dryRun, earlierSecrets, exempt, extensions, fresh, image, keepExtensions, namespace, online, otherPools, patch, policy, pools, prepare, publishOnly, removeSecrets, replicas, resources, restoreLearned, scanImages, watch, workbench]
+ortet: [acceptPoolCredentials, acceptSecrets, again, auto, bootstrap, canary, canaryTest, deallocate, dryRun, earlierSecrets, exempt, extensions, fresh, image, keepExtensions, namespace, online, otherPools, patch, policy, pools, prepare, publishOnly, removeSecrets, replicas, resources, restoreLearned, scanImages, tune, watch, workbench]
 ortet.canaryTest: [configMap, namespace]
 ortet.prepare: [command, image, timeout]
 ortet.auto: [deadlineSeconds, failedJobsHistoryLimit, ignoreAnnotations, ignoreNodes, maxParallel, resourceGroups, skipRules, startingDeadlineSeconds, successfulJobsHistoryLimit, timeZone]

@@ -61,6 +61,13 @@ func (b *boot) advise(g *graph, path []Step) []Advice {
 		a.Unit, a.Module = b.unitAndModule(i)
 		add(a, g.replay(change{without: b.mark(in, i), started: -1}, times))
 	}
+	for _, i := range b.tunable(onPath) {
+		it := &b.items[i]
+		a := Advice{Class: b.rule(i).Class, Spans: []string{it.id}, Uncertainty: it.about, Do: b.tuneRemedy(tuningOf(it.id)),
+			What: fmt.Sprintf("%s is on the critical path for %s of %s, and a tuning shortens it", it.name, b.duration(onPath[i]), total)}
+		a.Unit, a.Module = b.unitAndModule(i)
+		add(a, g.replay(change{without: b.mark(in, i), started: -1}, times))
+	}
 	b.adviseWaits(g, path, in, times, add)
 	b.adviseKubelet(g, path, times, add)
 	slices.SortStableFunc(out, func(x, y Advice) int { return cmp.Compare(y.Saves, x.Saves) })

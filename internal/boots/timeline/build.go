@@ -270,6 +270,9 @@ func (b *boot) timeline() Timeline {
 	t.Spans = b.spans()
 	t.Clocks = b.axis.clocks(!b.cloud.Requested.IsZero() || !b.cloud.Created.IsZero(), !b.cloud.NodeCreated.IsZero() || !b.cloud.NodeReady.IsZero())
 	for _, s := range r.Sources {
+		if s.Name == wire.SourceTuning || s.Name == wire.SourceSSHHostKey {
+			continue // they say nothing of times
+		}
 		switch s.State {
 		case wire.SourceMissing, wire.SourcePartial, wire.SourceOther:
 			text := s.Name

@@ -91,6 +91,9 @@ type Config struct {
 	Next                []fleet.Change // of what follows a capture: preflight asks for their rights as well
 	// Accesses gives what preflight asks RBAC for. The pool may be "".
 	Accesses func(pool fleet.ResourceID) []cluster.Access
+	// Boot returns what is known of a machine's boot beside its Node, for clones of tuned versions;
+	// nil for nothing.
+	Boot func(ctx context.Context, node fleet.Node) prove.Boot
 	// Others gives the workflow of another kind, whose open record is undone first.
 	Others func(kind string) (workflow.Workflow, error)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -79,6 +80,8 @@ func (c *capture) job(name, node, component, capture string, at time.Time, flags
 		fmt.Sprintf("--accept-pool-credentials=%t", c.req.AcceptPoolCredentials),
 		fmt.Sprintf("--remove-secrets=%t", c.req.RemoveSecrets),
 		fmt.Sprintf("--scan-images=%t", c.req.ScanImages),
+		// Always: an earlier ortet-node, which cannot take away what a donor has, refuses the flag.
+		"--tune", wire.JoinTunings(c.req.Tune),
 	}, flags...)
 	for _, address := range c.get().Addresses {
 		command = append(command, "--donor-address", address)

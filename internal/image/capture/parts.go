@@ -14,6 +14,7 @@ import (
 	"github.com/ortet/ortet/internal/image/capture/report"
 	"github.com/ortet/ortet/internal/image/capture/version"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -37,7 +38,7 @@ func (c *capture) parts() {
 	c.version = version.Version{Cloud: c.Cloud, Set: set, Build: workflow.PartOf(&c.mu, &c.s.Build), Of: c.image, Elsewhere: c.elsewhere,
 		Rename: func(id fleet.ResourceID) { c.set(func(s *state) { s.Names.Version = id }) }, Forget: c.dropManifest}
 	c.canary = canary.Canary{Cloud: c.Cloud, Cluster: c.Cluster, Log: c.Log, Now: c.Now, Note: c.Note, Outcome: workflow.PartOf(&c.mu, &c.s.Outcome),
-		Of: c.cloned, CustomData: customData, Sizes: c.lookUp}
+		Of: c.cloned, CustomData: customData, Sizes: c.lookUp, Boot: c.Boot}
 	c.model = model.Model{Cloud: c.Cloud, Cluster: c.Cluster, Now: c.Now, Set: set, Changed: workflow.PartOf(&c.mu, &c.s.Changed),
 		Inherited: workflow.PartOf(&c.mu, &c.s.Inherited), Of: c.target, CustomData: customData,
 		KeepSettings: func(ctx context.Context, extension string, settings fleet.Secret) error {
@@ -71,7 +72,8 @@ func (c *capture) target() model.Target {
 func (c *capture) cloned() canary.Version {
 	s := c.get()
 	return canary.Version{ID: s.Names.Version, Pool: s.Pool, Request: c.req, Capture: c.name, BuiltFrom: cmp.Or(s.BuiltFrom, c.req.Node),
-		Tags: c.tags(nil), CustomData: cmp.Or(workflow.SkipIf(c.req.Bakes(), plan.NoopSHA256), s.CustomData, s.LastCustomData),
+		Tags: c.tags(nil), Tuned: wire.SplitTunings(s.Tuned),
+		CustomData:   cmp.Or(workflow.SkipIf(c.req.Bakes(), plan.NoopSHA256), s.CustomData, s.LastCustomData),
 		NoCustomData: s.NoCustomData, Original: s.Original, LearnsOriginal: s.LearnsOriginal}
 }
 
@@ -95,7 +97,7 @@ func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, s
 func (c *capture) imageTags() map[string]string {
 	s := c.get()
 	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagManifest: s.Manifest,
-		fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
+		fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets, fleet.TagTuned: s.Tuned})
 	if c.req.Canary > 0 && s.NoCanary == "" {
 		tags[fleet.TagCanary] = plan.Unjudged
 	}

@@ -63,6 +63,7 @@ type Request struct {
 	AcceptSecrets         []string      `json:"acceptSecrets,omitempty"`         // paths of files, or of folders that end in "/"
 	RemoveSecrets         bool          `json:"removeSecrets,omitempty"`         // from the copy of the disk
 	ScanImages            bool          `json:"scanImages,omitempty"`            // image layers, for all kinds of secrets
+	Tune                  []string      `json:"tune,omitempty"`                  // names of what is added so that clones are Ready sooner
 	PublishOnly           bool          `json:"publishOnly,omitempty"`           // the version only: scale set, extensions and older versions stay as they are
 	Extensions            ExtensionRule `json:"extensions"`                      // which of the model's go
 	NewNodes              int64         `json:"newNodes,omitempty"`              // to add once the model is changed
@@ -106,7 +107,10 @@ func (q Request) WithDefaults() Request {
 	q.GracePeriod, q.History = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3)
 	q.Bootstrap, q.CanarySoak = cmp.Or(q.Bootstrap, BootstrapKeep), cmp.Or(q.CanarySoak, 2*time.Minute)
 	q.Extensions.None = q.Extensions.None || q.PublishOnly
-	q.CanaryIfPossible = q.CanaryIfPossible && q.CanaryTest == ""
+	if len(q.Tune) > 0 { // clones prove it
+		q.Canary = cmp.Or(q.Canary, 1)
+	}
+	q.CanaryIfPossible = q.CanaryIfPossible && q.CanaryTest == "" && len(q.Tune) == 0
 	if x := q.Prepare; x != nil {
 		q.Prepare = &Preparation{x.Image, x.Command, cmp.Or(x.Timeout, DefaultPrepare)}
 	}
@@ -323,7 +327,8 @@ func Resume(o Observed, names Names, options Request, now time.Time, own string)
 			"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
 		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
 		today := err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again &&
-			strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node) && (options.Online || s.Tags[fleet.TagOnline] == "")
+			strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node) && (options.Online || s.Tags[fleet.TagOnline] == "") &&
+			(start != AtGeneralized || s.Tags[fleet.TagTuned] == strings.Join(options.Tune, ","))
 		if (today || own != "" && s.Tags[fleet.TagCapture] == own) && s.ProvisioningState == Succeeded && s.Tags[tag] != "" {
 			c.From = max(c.From, start)
 		} else if s.Tags[fleet.TagCapture] != "" {
@@ -361,6 +366,10 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request, c ResumePlan) Resume
 	}
 	if v.Tags[fleet.TagOnline] != "" && !q.Online {
 		c.Notes = append(c.Notes, "version "+v.Name+" was captured while its donor stayed in service; give --again to make one of a donor that is stopped")
+	}
+	if has := v.Tags[fleet.TagTuned]; has != strings.Join(q.Tune, ",") {
+		c.Notes = append(c.Notes, "version "+v.Name+" has other tunings than were asked for: "+
+			cmp.Or(has, "none")+"; give --again to make one with those")
 	}
 	return c
 }

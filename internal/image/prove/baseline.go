@@ -18,6 +18,8 @@ type Baseline struct {
 	DaemonSets []string      `json:"daemonSets,omitempty"` // with a Ready pod on each sibling whose Pods are known
 	Donor      string        `json:"donor,omitempty"`      // a Node
 	MachineID  string        `json:"machineId,omitempty"`  // the donor's
+	Tuned      []string      `json:"tuned,omitempty"`      // the version's tunings: more gates
+	DonorBoot  Boot          `json:"donorBoot,omitzero"`   // only with Tuned
 }
 
 // NewBaseline computes it from the Observation's Others: those whose Node is Ready

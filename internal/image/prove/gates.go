@@ -98,7 +98,17 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 	if o.Now.Sub(since) < o.Soak {
 		return by(due(o.Soak), "restarts", "has not been Ready for %s without a break (last: %s)", short(o.Soak), last)
 	}
-	return Finding{Clone: i.Name, Result: Passed}
+	if len(b.Tuned) == 0 {
+		return Finding{Clone: i.Name, Result: Passed}
+	}
+	gate, why := o.tuned(c, b)
+	switch {
+	case gate != "":
+		return result(Failed, gate, "%s", why)
+	case why != "" && b.DonorBoot.Known() && o.Now.Sub(since) < reportFor:
+		return by(false, "", "is Ready, and its boot report is still to come")
+	}
+	return Finding{Clone: i.Name, Result: Passed, Why: why}
 }
 
 // timedOut reports whether resilient creation is why a clone is deleted now.

@@ -16,6 +16,7 @@ type Clone struct {
 	Node     *fleet.Node // nil: none is it
 	Rivals   []string    // Nodes that claim the instance and are not it: see fleet.Roster
 	Pods     []fleet.Pod // on the Node; nil: not read. Read them for each clone that is Ready
+	Boot     Boot        // of a tuned version's clone that was Ready for as long as it has to be
 }
 
 // Pair finds each instance's Node among all of the cluster.

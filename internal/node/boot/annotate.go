@@ -121,7 +121,9 @@ func withoutDetails(r wire.BootReport) wire.BootReport {
 	}
 	r.Sources = append([]wire.BootSource(nil), r.Sources...)
 	for i := range r.Sources {
-		r.Sources[i].Detail = ""
+		if name := r.Sources[i].Name; name != wire.SourceTuning && name != wire.SourceSSHHostKey {
+			r.Sources[i].Detail = ""
+		}
 	}
 	return r
 }

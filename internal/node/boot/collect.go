@@ -67,6 +67,7 @@ func Collect(ctx context.Context, o Options, now time.Time, log *slog.Logger) wi
 	c.frame(now)
 	c.step("journal", func() { c.journal(ctx) })
 	c.step("files", c.files)
+	c.step("image", c.image)
 	c.step("kubelet", func() { c.kubelet(ctx) })
 	c.step("metadata", func() { c.metadata(ctx) })
 	r := source.Merge(append([]wire.BootReport{c.who}, c.parts...)...)

@@ -31,7 +31,7 @@ func Run(ctx context.Context, t *tree.Tree, o Options, progress func(string), lo
 		r = Fail(r, err)
 	}
 	// Names on the disk may hold anything; the report may not.
-	for _, list := range []*[]string{&r.Joins, &r.Unsaved, &r.HooksNotRun, &r.Unscanned, &r.Mentions, &r.Emptied} {
+	for _, list := range []*[]string{&r.Joins, &r.Unsaved, &r.HooksNotRun, &r.Unscanned, &r.Mentions, &r.Emptied, &r.TunedKept} {
 		*list = (*list)[:min(len(*list), maxListed)]
 		for i, s := range *list {
 			(*list)[i] = printable(s, 1024)
@@ -62,6 +62,7 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 		return err
 	}
 	r.OS, r.Joins, r.Resumed = found.os, found.joins, found.resumed
+	r.Tuned, r.TunedKept = found.tune.Names, found.tune.Kept
 	if o.Flush {
 		if err := flush(ctx, t, o, r); err != nil || !o.Inspect {
 			return err
@@ -92,6 +93,11 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 	}
 	if err != nil {
 		return err
+	}
+	if !o.DryRun { // before the scan, which sees what is added as well
+		if err := found.tune.Apply(o.Capture); err != nil {
+			return err
+		}
 	}
 	if r.Joins, err = findJoins(t); err != nil {
 		return err

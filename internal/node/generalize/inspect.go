@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ortet/ortet/internal/node/generalize/tune"
 	"github.com/ortet/ortet/internal/node/tree"
 )
 
@@ -31,6 +32,7 @@ type inspection struct {
 	joins   []string
 	kubeadm bool
 	resumed bool // an earlier run of this capture began on this disk
+	tune    *tune.Plan
 }
 
 // configurationJournal is there while ortet-node config applies a configuration: the
@@ -138,6 +140,11 @@ func inspect(t *tree.Tree, o Options) (inspection, error) {
 	if o.Bootstrap == Baked && len(found.joins) == 0 {
 		problems = append(problems, "with --bootstrap baked clones could not join: there is no bootstrap kubeconfig, shared certificate, k3s token or unit that asks for admission on the disk; use --bootstrap keep, or prepare the donor")
 	}
+	plan, against, err := tune.Check(t, o.Tune, o.Bootstrap == Keep)
+	if err != nil {
+		return found, err
+	}
+	found.tune, problems = plan, append(problems, against...)
 	if len(problems) > 0 {
 		return found, refuse("%s", strings.Join(problems, "; "))
 	}

@@ -39,6 +39,7 @@ type Options struct {
 	Flush                 bool             // the tree is a running node's root: write out what it has in memory; change nothing
 	Online                time.Time        // when the disk was flushed of which the tree is a copy, by the donor's clock; zero: the donor was stopped
 	Now                   func() time.Time // for Flush
+	Tune                  []string         // names of wire.Tunings; what an earlier capture added is taken away in any case
 	Inspect               bool             // the tree is a running node's root: scan it for what its copy would be refused for; change nothing
 	Limits                Limits
 }
@@ -87,6 +88,9 @@ func (o Options) Validate() error {
 		if err := wire.CheckAcceptedSecret(at); err != nil {
 			problems = append(problems, "accepted secret "+err.Error())
 		}
+	}
+	if _, err := wire.ParseTunings(o.Tune); err != nil {
+		problems = append(problems, "--tune: "+err.Error())
 	}
 	if o.Flush && o.Now == nil {
 		problems = append(problems, "a flush needs a clock")

@@ -53,7 +53,7 @@ func TestEachValueIsPrintedOrRefused(t *testing.T) {
 		"kamino.targetVMSS": "ALL", "kamino.targetNode": "node", "kamino.name": "other", "kamino.labels": map[string]any{"app": "x"}, "kamino.container.imageHash": strings.Repeat("a", 64),
 		"kamino.auto.minimumReadyTime": "3d", "kamino.auto.cronjob.schedule": "0 5 * * *", "kamino.auto.cronjob.enabled": false, "kamino.logLevel": "ERROR", "global": map[string]any{"x": 1},
 		"ortet.image": "reg.example/ortet:1", "ortet.namespace": "other", "ortet.bootstrap": "keep", "ortet.extensions": "none", "ortet.watch": "1h", "ortet.auto.timeZone": "Europe/Berlin",
-		"ortet.pools": []string{string(pool)}, "ortet.earlierSecrets": []string{"ortet-saved-x"}, "ortet.auto.skipRules": []string{"kernel"}, "ortet.acceptSecrets": []string{"/x"},
+		"ortet.pools": []string{string(pool)}, "ortet.earlierSecrets": []string{"ortet-saved-x"}, "ortet.auto.skipRules": []string{"kernel"}, "ortet.acceptSecrets": []string{"/x"}, "ortet.tune": []string{"ssh-host-key"},
 		"ortet.auto.resourceGroups": []string{string(pool.Group())}, "ortet.resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}, "ortet.canary": 1,
 		"ortet.auto.startingDeadlineSeconds": 600,
 	}
@@ -121,6 +121,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"kamino: {targetVMSS: pool1, auto: {maximumImageAge: 4, cronjob: {schedule: \"@every 1h\"}}}":      "kamino.auto.cronjob.schedule: ",
 		"kamino: {targetVMSS: pool1, auto: {maximumImageAge: 4, cronjob: {schedule: \"*/10 * * * *\"}}}":   "ortet.auto.startingDeadlineSeconds: is how long after its schedule a capture may begin",
 		"kamino: {targetVMSS: pool1, newUpdatedNodes: 2, auto: {maximumImageAge: 4}}":                      "kamino.newUpdatedNodes: adds nodes, which the operator never does",
+		with("ortet: {canary: 0, tune: [recommended]}"):                                                    "ortet.tune: needs clones that prove it; set ortet.canary to 1 or more",
 		with("ortet: {publishOnly: true}"):                                                                 "ortet.publishOnly: leaves the model as it is",
 		with("ortet: {canaryTest: {configMap: c, namespace: n}}"):                                          "ortet.canaryTest.configMap: is a test that the operator cannot run",
 		with("ortet: {workbench: n}"):                                                                      "ortet.workbench: is one node",

@@ -78,7 +78,8 @@ func (v *Values) spec() (s v1alpha1.ScaleSetPoolSpec) {
 		MaxImageAge: length(v.imageLimit), Bootstrap: v1alpha1.Bootstrap(title(o.Bootstrap)), History: k.ImageHistory, Replicas: o.Replicas,
 		Online: o.Online, Deallocate: o.Deallocate, GracePeriod: length(grace), ForceDrain: k.Drain.Force, Fresh: o.Fresh, Patch: o.Patch,
 		AcceptPoolCredentials: o.AcceptPoolCredentials, AcceptSecrets: unique(o.AcceptSecrets), RemoveSecrets: o.RemoveSecrets,
-		ScanImages: o.ScanImages, Extensions: v1alpha1.ExtensionsSpec{Delete: v1alpha1.Deleted(title(o.Extensions))},
+		ScanImages: o.ScanImages, Tune: fleet.Each(unique(o.Tune), func(name string) v1alpha1.Tuning { return v1alpha1.Tuning(name) }),
+		Extensions: v1alpha1.ExtensionsSpec{Delete: v1alpha1.Deleted(title(o.Extensions))},
 	}
 	if o.Extensions != "none" {
 		s.Capture.Extensions.Keep = unique(o.KeepExtensions)

@@ -59,6 +59,7 @@ type Values struct {
 		AcceptSecrets         []string `json:"acceptSecrets"`
 		RemoveSecrets         bool     `json:"removeSecrets"`
 		ScanImages            bool     `json:"scanImages"`
+		Tune                  []string `json:"tune"`
 		Extensions            string   `json:"extensions"`
 		KeepExtensions        []string `json:"keepExtensions"`
 		Auto                  struct {
@@ -200,6 +201,8 @@ func (v *Values) check(p *yamlfile.Parser) {
 		"adds nodes, which the operator never does; set 0: the canary's clones show that nodes of the image come up")
 	wants(!o.PublishOnly, "ortet.publishOnly",
 		"leaves the model as it is, and the operator changes it; keep the CronJob for these pools")
+	wants(o.Canary == nil || *o.Canary > 0 || len(o.Tune) == 0, "ortet.tune",
+		"needs clones that prove it; set ortet.canary to 1 or more, or delete the line")
 	wants(!o.Again, "ortet.again", "is for kamino.targetNode; delete the line")
 	wants(o.Workbench == "", "ortet.workbench",
 		"is one node, and the operator chooses a suitable one for each pool; delete the line")

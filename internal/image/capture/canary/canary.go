@@ -51,6 +51,8 @@ type Canary struct {
 	CustomData func(ctx context.Context, sha string) (fleet.Secret, error)
 	// Sizes returns what is known of VM sizes, by their names in lower case.
 	Sizes func(ctx context.Context, pool fleet.Pool, names ...string) map[string]fleet.SizeInfo
+	// Boot returns what is known of a machine's boot beside its Node; nil for nothing.
+	Boot func(ctx context.Context, node fleet.Node) prove.Boot
 
 	Findings []prove.Finding // of each clone, as it was seen last
 	judging  judging
@@ -61,6 +63,8 @@ type Outcome struct {
 	NoCanary   string `json:"noCanary,omitempty"`   // why an optional canary is left out
 	Quarantine string `json:"quarantine,omitempty"` // the gate that the clones failed, and how
 	Proved     bool   `json:"proved,omitempty"`     // they came up
+	// DonorBoot is what the clones of a tuned version are compared with; nil until it was read.
+	DonorBoot *prove.Boot `json:"donorBoot,omitempty"`
 }
 
 // Skip returns why the version needs no canary. there is the version, nil if there is none yet.
@@ -80,6 +84,7 @@ type Version struct {
 	Capture   string            // name
 	BuiltFrom string            // node
 	Tags      map[string]string // of what the capture makes; the map is the canary's own
+	Tuned     []string          // tunings of the version
 
 	CustomData     string         // SHA-256 of what new nodes will have, "" if not known
 	NoCustomData   bool           // they get none

@@ -28,6 +28,7 @@ type judging struct {
 	outage   time.Time                // when it answered again, by its own clock
 	final    prove.Judgement          // its Result is "" until there is one
 	tested   map[string]prove.Finding // by clone whose test was started
+	boots    map[string]prove.Boot    // by clone of a tuned version
 }
 
 // judge compares the clones with the pool's nodes. A version whose clones fail is tagged before
@@ -51,12 +52,15 @@ func (c *Canary) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		case prove.Passed:
 			c.Outcome.Set(func(o *Outcome) { o.Proved = true })
 			p.Note("%s: %s", version.Name(), j.Why)
+			for _, f := range j.Findings {
+				p.Note("%s", f.Why) // what could not be checked
+			}
 			return done, nil
 		case prove.NoResult:
 			return done, fmt.Errorf("the clones say nothing of %s: %s; run the same command again%s, which makes others", version.Name(), j.Why,
 				workflow.SkipIf(v.Request.Again, " without --again"))
 		default:
-			s.Quarantine = j.Gate + ": " + j.Why
+			s.Quarantine = j.Gate + ": " + j.Why + v.tunings("; tuned with ")
 			c.Outcome.Set(func(now *Outcome) { now.Quarantine = s.Quarantine })
 		}
 	}
@@ -66,7 +70,8 @@ func (c *Canary) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	})
 	switch {
 	case err == nil && w.RequeueAfter == 0:
-		err = fmt.Errorf("%s is quarantined: %s; mend the donor and capture it with --again, or capture another node", version.Name(), s.Quarantine)
+		err = fmt.Errorf("%s is quarantined: %s; mend the donor and capture it with --again, or capture another node%s",
+			version.Name(), s.Quarantine, workflow.SkipIf(len(v.Tuned) > 0, ", or leave --tune out"))
 	case err != nil:
 		err = fmt.Errorf("tag %s as quarantined, which failed %s: %w", version.Name(), s.Quarantine, err)
 	}
@@ -81,7 +86,12 @@ func (c *Canary) baseline(ctx context.Context) (b prove.Baseline, err error) {
 		err = clones.Pods(ctx, c.Cluster, others, clones.MaxSiblings, nil)
 	}
 	o := prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
-	return prove.NewBaseline(o, v.BuiltFrom), err
+	b = prove.NewBaseline(o, v.BuiltFrom)
+	if b.Tuned = v.Tuned; len(v.Tuned) > 0 && err == nil {
+		c.readDonor(ctx)
+		b.DonorBoot = *c.Outcome.Get().DonorBoot
+	}
+	return b, err
 }
 
 // look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
@@ -90,7 +100,7 @@ func (c *Canary) look(ctx context.Context, base prove.Baseline, since time.Durat
 	v := c.Of()
 	j, now, want := &c.judging, c.Now(), int(v.Request.Canary)
 	if j.isolated == nil {
-		*j = judging{isolated: map[string]bool{}, tested: map[string]prove.Finding{}, answered: now}
+		*j = judging{isolated: map[string]bool{}, tested: map[string]prove.Finding{}, boots: map[string]prove.Boot{}, answered: now}
 	}
 	judges := len(j.clones) < want || now.Sub(j.listed) >= judgeEvery
 	if judges {
@@ -130,6 +140,7 @@ func (c *Canary) look(ctx context.Context, base prove.Baseline, since time.Durat
 	if err := clones.Pods(ctx, c.Cluster, o.Clones, fleet.MaxCanary, nil); err != nil {
 		return done, err
 	}
+	c.readBoots(ctx, o)
 	verdict := prove.Judge(o, base, want)
 	if verdict.Result == prove.Failed { // is it the image, or the cluster?
 		if o.Others, err = clones.Pair(ctx, c.Cloud, c.Cluster, v.Pool); err == nil {

@@ -126,6 +126,9 @@ func (c *Canary) Inspected(ctx context.Context, report wire.GeneralizeReport) (p
 	if v.Request.Canary == 0 || c.Outcome.Get().NoCanary != "" {
 		return nil, nil
 	}
+	if len(v.Request.Tune) > 0 {
+		c.readDonor(ctx)
+	}
 	pool, err := c.Cloud.Pool(ctx, v.Pool)
 	if err != nil {
 		return nil, err

@@ -60,6 +60,15 @@ func (f *Found) Learn(h *plan.Inherited, d Disk, report wire.GeneralizeReport, c
 	return differ
 }
 
+// changed says which files of an earlier capture's tunings stay.
+func changed(report wire.GeneralizeReport) []string {
+	if len(report.TunedKept) == 0 {
+		return nil
+	}
+	return []string{"an earlier capture's --tune added these files, and somebody changed them since, so that they stay: " +
+		plan.UpTo(plan.MaxNamed, report.TunedKept, len(report.TunedKept))}
+}
+
 // Keep keeps what the scan of the copy accepted, removed and passed over.
 func (f *Found) Keep(report wire.GeneralizeReport) {
 	paths := func(is func(wire.SecretFinding) bool) (all []string) {
@@ -74,7 +83,8 @@ func (f *Found) Keep(report wire.GeneralizeReport) {
 	f.Credentials = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.PoolCredential })
 	f.AcceptedSecrets = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.OtherSecret })
 	f.RemovedSecrets = paths(func(x wire.SecretFinding) bool { return x.Removed })
-	f.Secrets, f.ScanNotes = "", nil
+	f.Secrets, f.ScanNotes = "", changed(report)
+	f.Tuned = wire.JoinTunings(report.Tuned)
 	if pool, other, removed := len(f.Credentials), len(f.AcceptedSecrets), report.SecretsRemoved; pool+other+removed > 0 {
 		f.Secrets = fmt.Sprintf("pool %d, other %d, removed %d", pool, other, removed)
 	}

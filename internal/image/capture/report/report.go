@@ -37,6 +37,7 @@ type Found struct {
 	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
 	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
 	Secrets         string   `json:"secrets,omitempty"`  // the version's tag
+	Tuned           string   `json:"tuned,omitempty"`    // tunings of the copy; the version's tag
 	Manifest        string   `json:"manifest,omitempty"` // SHA-256 of what is kept of it; the version's tag
 	ScanNotes       []string `json:"scanNotes,omitempty"`
 	NoCustomData    bool     `json:"noCustomData,omitempty"` // new nodes get none
@@ -90,6 +91,9 @@ func (d Disk) Inspected(report wire.GeneralizeReport, note func(format string, a
 	scan.Keep(report)
 	if len(scan.RemovedSecrets) > 0 {
 		note("--remove-secrets deletes from the copy: %s", plan.UpTo(plan.MaxNamed, scan.RemovedSecrets, report.SecretsRemoved))
+	}
+	for _, text := range changed(report) {
+		note("%s", text)
 	}
 	for _, f := range report.Elsewhere {
 		if f.Kubelet && d.Request.Bakes() {

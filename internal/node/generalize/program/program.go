@@ -40,6 +40,7 @@ type Flags struct {
 	online                  time.Time
 	acceptSecrets           []string
 	removeSecrets, images   bool
+	tune                    []string
 	wait                    time.Duration
 	verbose                 bool
 }
@@ -79,6 +80,11 @@ func (f *Flags) Define(fs *flag.FlagSet) {
 	})
 	fs.BoolVar(&f.removeSecrets, "remove-secrets", false, "delete files with other secrets, unless nodes need them to boot")
 	fs.BoolVar(&f.images, "scan-images", false, "search container image layers for all kinds of secrets, not only for the node's own")
+	fs.Func("tune", "`NAMES` of what to add so that clones are Ready sooner, separated by commas: "+wire.TuneRecommended+", "+
+		strings.Join(wire.Tunings(), ", "), func(s string) (err error) {
+		f.tune, err = wire.ParseTunings(wire.SplitTunings(s))
+		return err
+	})
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; report what would be removed, and the secrets found")
 	fs.BoolVar(&f.inspect, "inspect", false, "inspect the root of a running node: change nothing; report blockers, within limits of time, files and bytes")
 	fs.BoolVar(&f.flush, "flush", false, "write what a running node has in memory to its disk, whose root is at --root, before a snapshot of it: change nothing")
@@ -94,7 +100,7 @@ func (f *Flags) Options() (generalize.Options, error) {
 	o := generalize.Options{
 		Capture: f.capture, Donor: f.donor, DonorAddresses: f.addresses,
 		AcceptPoolCredentials: f.accept, AcceptSecrets: f.acceptSecrets, RemoveSecrets: f.removeSecrets, ScanImages: f.images, Bootstrap: generalize.Bootstrap(f.bootstrap), DryRun: f.dryRun || f.inspect || f.flush, Inspect: f.inspect,
-		Flush: f.flush, Online: f.online, Now: time.Now,
+		Flush: f.flush, Online: f.online, Now: time.Now, Tune: f.tune,
 	}
 	var problems []error
 	if f.at != "" {

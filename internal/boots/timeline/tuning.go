@@ -1,0 +1,53 @@
+package timeline
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// tuned are the spans, by Match as of a Rule, that a tuning of `ortet capture --tune` shortens.
+var tuned = []struct{ match, tuning string }{
+	{"unit/containerd.service", wire.TuneRuntimeEarly},
+	{"cloud-init/*config-ssh*", wire.TuneSSHHostKey},
+}
+
+// mentioned is the least time on the path of a span that a tuning shortens.
+const mentioned = second / 4
+
+func tuningOf(id string) string {
+	for _, t := range tuned {
+		if matches(t.match, plainID(id)) {
+			return t.tuning
+		}
+	}
+	return ""
+}
+
+// tunable are the innermost items on the path that a tuning shortens.
+func (b *boot) tunable(onPath map[int32]wire.Micros) (out []int32) {
+	for i, took := range onPath {
+		inner := func(k int32) bool { return onPath[k] > 0 && tuningOf(b.items[k].id) != "" }
+		if took >= mentioned && tuningOf(b.items[i].id) != "" && !slices.ContainsFunc(b.children[i], inner) {
+			out = append(out, i)
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), mostAdvice)]
+}
+
+// tuneRemedy says whether the image has a tuning, by what the node reported of its files.
+func (b *boot) tuneRemedy(tuning string) string {
+	does := fmt.Sprintf("capture with `--tune %s`, which does this", tuning)
+	for _, s := range b.report.Sources {
+		if s.Name != wire.SourceTuning || s.Detail != tuning {
+			continue
+		}
+		if s.State == wire.SourceRead {
+			return fmt.Sprintf("nothing: this image has `--tune %s`", tuning)
+		}
+		return fmt.Sprintf("%s again: this image had it, and a person changed or deleted %s", does, s.Path)
+	}
+	return does
+}

@@ -1,0 +1,64 @@
+package timeline_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// tunable is a boot whose kubelet waited for cloud-init's keys and then for containerd. An earlier
+// controller has to read its report.
+func tunable(t *testing.T, sources ...wire.BootSource) timeline.Timeline {
+	t.Helper()
+	r := wire.BootReport{
+		Version: wire.BootReportVersion, System: wire.SystemTimes{Userspace: 1e6, Finish: 9e6}, Sources: sources,
+		Units: []wire.BootUnit{
+			{Name: "cloud-init.service", Activating: 2e6, Activated: 4e6},
+			{Name: "containerd.service", Activating: 4e6, Activated: 5e6, After: []string{"cloud-init.service"}},
+			{Name: "kubelet.service", Activating: 5e6, Activated: 6e6, After: []string{"containerd.service"}},
+		},
+		Spans: []wire.BootSpan{{Source: "cloud-init", Name: "modules-init/config-ssh", Clock: wire.ClockMonotonic, Start: 2.5e6, End: 3.9e6, Unit: "cloud-init.service"}},
+	}
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return timeline.Build(r, timeline.Cloud{})
+}
+
+// The advice says of each span that a tuning shortens whether the image has it.
+func TestAdviceNamesTunings(t *testing.T) {
+	const key, drop = "/etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg", "/etc/systemd/system/containerd.service.d/90-ortet-runtime-early.conf"
+	source := func(tuning, path string, state wire.SourceState) wire.BootSource {
+		return wire.BootSource{Name: wire.SourceTuning, Path: path, State: state, Detail: tuning}
+	}
+	for name, c := range map[string]struct {
+		sources      []wire.BootSource
+		key, runtime string
+	}{
+		"untuned": {nil, "capture with `--tune ssh-host-key`, which does this", "capture with `--tune runtime-early`, which does this"},
+		"tuned": {[]wire.BootSource{source("ssh-host-key", key, wire.SourceRead), source("runtime-early", drop, wire.SourceRead)},
+			"nothing: this image has `--tune ssh-host-key`", "nothing: this image has `--tune runtime-early`"},
+		"changed": {[]wire.BootSource{source("ssh-host-key", key, wire.SourcePartial), source("runtime-early", drop, wire.SourceMissing)},
+			"this image had it, and a person changed or deleted " + key, "this image had it, and a person changed or deleted " + drop},
+	} {
+		tl := tunable(t, c.sources...)
+		found := map[string]string{}
+		for _, a := range tl.Advice {
+			for _, id := range a.Spans {
+				if len(a.Spans) == 1 {
+					found[id] += a.Do
+				}
+			}
+		}
+		if !strings.Contains(found["cloud-init/modules-init/config-ssh"], c.key) || !strings.Contains(found["unit/containerd.service"], c.runtime) {
+			t.Errorf("%s: %q", name, found)
+		}
+		for _, m := range tl.Missing {
+			if strings.Contains(m, "tuning") {
+				t.Errorf("%s: a tuning's file is called missing evidence: %s", name, m)
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package generalize
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const tunedList = "etc/ortet/tuned.json"
+
+// tunable is a donor's disk on which both tunings can be made.
+func tunable(t *testing.T) *donor {
+	d := newDonor(t)
+	d.write(map[string]string{
+		"etc/cloud/cloud.cfg":                   "cloud_init_modules:\n - users-groups\n - ssh\n",
+		"lib/systemd/system/containerd.service": "[Unit]\nAfter=network.target local-fs.target\n",
+		"var/lib/cloud/instance/user-data.txt":  "#cloud-config\n",
+	})
+	return d
+}
+
+// A clone of a tuned image is the next donor: its capture has the tunings of its own request alone.
+func TestCaptureReplacesTunings(t *testing.T) {
+	t.Parallel()
+	d := tunable(t)
+	capture := func(name string, tune ...string) wire.GeneralizeReport {
+		d.write(map[string]string{"etc/hostname": donorName + "\n"})
+		r := d.run(func(o *Options) { o.Capture, o.Tune = name, tune })
+		wantOutcome(t, r, wire.Generalized)
+		if !slices.Equal(r.Tuned, tune) {
+			t.Errorf("%s: tuned %v", name, r.Tuned)
+		}
+		return r
+	}
+	capture("c-1", wire.Tunings()...)
+	capture("c-2", wire.TuneSSHHostKey)
+	if p := d.paths(); p["etc/systemd/system/containerd.service.d/90-ortet-runtime-early.conf"] || !p["etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg"] {
+		t.Error("the disk has not the tunings of its last capture alone")
+	}
+	d.write(map[string]string{"etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg": "# mine\n"})
+	if r := capture("c-3"); !slices.Equal(r.TunedKept, []string{"/etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg"}) || d.paths()[tunedList] {
+		t.Errorf("kept %v, list left: %t", r.TunedKept, d.paths()[tunedList])
+	}
+}
+
+// All that stands against a capture is said at once, by the inspection as well, and changes nothing.
+func TestTuningsAreRefusedWithTheRest(t *testing.T) {
+	t.Parallel()
+	for _, inspect := range []bool{true, false} {
+		d := tunable(t)
+		d.write(map[string]string{"etc/cloud/cloud.cfg.d/10.cfg": "preserve_hostname: true\nssh_genkeytypes: [rsa]\n", "etc/containerd/config.toml": "root = \"/mnt/x\"\n"})
+		before := d.snapshot()
+		r := d.run(func(o *Options) { o.Tune, o.Inspect, o.DryRun = wire.Tunings(), inspect, inspect })
+		wantOutcome(t, r, wire.DiskRefused)
+		for _, want := range []string{"preserve_hostname", "--tune ssh-host-key: /etc/cloud/cloud.cfg.d/10.cfg:2", "--tune runtime-early: /etc/containerd/config.toml:1"} {
+			if !strings.Contains(r.Message, want) {
+				t.Errorf("inspect %t: %q lacks %q", inspect, r.Message, want)
+			}
+		}
+		if d.snapshot() != before {
+			t.Error("the disk was changed")
+		}
+	}
+}
+
+// A list that names another file refuses the disk, also where nothing is to be tuned.
+func TestListOfTuningsIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	d := tunable(t)
+	d.write(map[string]string{tunedList: `{"version":1,"capture":"c","files":[{"tuning":"ssh-host-key","path":"etc/passwd","sha256":"x"}]}`})
+	r := d.run(nil)
+	wantOutcome(t, r, wire.DiskRefused)
+	if !strings.Contains(r.Message, "which no tuning adds") || !d.paths()["etc/passwd"] {
+		t.Errorf("%q", r.Message)
+	}
+}

@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Names of tunings: what `ortet capture --tune` adds to an image, so that its clones are Ready
+// sooner.
+const (
+	TuneRuntimeEarly = "runtime-early"
+	TuneSSHHostKey   = "ssh-host-key"
+)
+
+// Tunings returns all names, sorted. TuneRecommended stands for those that measurably help.
+func Tunings() []string { return []string{TuneRuntimeEarly, TuneSSHHostKey} }
+
+// TuneRecommended is no name of a tuning: it stands for several.
+const TuneRecommended = "recommended"
+
+// ParseTunings returns the names that are meant, sorted and each once.
+func ParseTunings(given []string) (names []string, err error) {
+	for _, name := range given {
+		switch name = strings.TrimSpace(name); {
+		case name == TuneRecommended:
+			names = append(names, Tunings()...)
+		case slices.Contains(Tunings(), name):
+			names = append(names, name)
+		default:
+			return nil, fmt.Errorf("unknown tuning %q: want %s, or any of %s", name, TuneRecommended, strings.Join(Tunings(), ", "))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// SplitTunings returns the names that JoinTunings joined, as a tag holds them.
+func SplitTunings(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, ","), func(name string) bool { return name == "" })
+}
+
+// JoinTunings is SplitTunings' inverse.
+func JoinTunings(names []string) string { return strings.Join(names, ",") }
+
+// Names of sources of a BootReport that carry facts of the image rather than times. They are
+// sources and no fields, since an earlier controller refuses a report with an unknown field.
+const (
+	// SourceTuning is a file of a tuning, of which Detail is the name: SourceRead as the capture
+	// wrote it, SourcePartial if somebody changed it, SourceMissing if it was deleted.
+	SourceTuning = "tuning"
+	// SourceSSHHostKey is a public host key, of which Detail is the type and the fingerprint:
+	// "ssh-ed25519 SHA256:…".
+	SourceSSHHostKey = "ssh-host-key"
+)
+
+// SSHHostKey returns the Detail of a SourceSSHHostKey for a line of a public key file, "ssh-ed25519
+// AAAA…"; "" for another line. Source of the fingerprint's form: ssh-keygen(1), -l.
+func SSHHostKey(line string) string {
+	f := strings.Fields(line)
+	if len(f) < 2 || len(f[0]) > 64 {
+		return ""
+	}
+	key, err := base64.StdEncoding.DecodeString(f[1])
+	if err != nil || len(key) < 4 || !strings.HasPrefix(string(key[4:]), f[0]) { // it names its type
+		return ""
+	}
+	sum := sha256.Sum256(key)
+	return f[0] + " SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
