@@ -121,7 +121,10 @@ class Tailnet:
         if self.problem:
             raise RuntimeError(self.problem)
         login = json.dumps([wanted.get("tags", []), wanted.get("loginServer", "")])
-        if self.text_of(FOLDER + "login") == login and self.status()["BackendState"] == "Running":
+        state = self.status()["BackendState"]
+        if self.text_of(FOLDER + "login") == login and state not in ("NeedsLogin", "NeedsMachineAuth", "Stopped"):
+            if state != "Running":  # a login now would wait, and lose the one that is there
+                raise RuntimeError("the server has a login, which needs no key: its coordination server has not answered yet (%s)" % state)
             return
         command = ["up", "--auth-key=file:/dev/stdin", "--force-reauth", "--reset", "--accept-dns=false", "--netfilter-mode=off",
                    "--timeout=60s", "--hostname=" + wanted["hostname"], "--advertise-tags=" + ",".join(wanted.get("tags", []))]

@@ -126,6 +126,11 @@ func TestServerLogsInToATailnet(t *testing.T) {
 	if out, err := w.login("tskey-used\n"); err != nil {
 		t.Errorf("a server that is logged in does not need the key again: %v: %s", err, out)
 	}
+	logins := strings.Count(w.read("/commands"), " up --auth-key")
+	w.put(w.root+"/tailnet", `{"BackendState": "NoState", "Self": {"DNSName": "", "TailscaleIPs": null}}`, 0o644)
+	if out, err := w.login("tskey-good\n"); err == nil || !strings.Contains(out, "needs no key") || strings.Count(w.read("/commands"), " up --auth-key") != logins {
+		t.Errorf("a login whose coordination server is away is not to be lost: %v: %s", err, out)
+	}
 	if err := filepath.WalkDir(w.root, func(name string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			content, unread := os.ReadFile(name)
