@@ -60,7 +60,7 @@ certificate to trust, and an azure.json for Ortet and the cloud provider.`,
 	f.Float64Var(&o.speed, "speed", 1, "`FACTOR` by which operations are faster than Azure's")
 	f.StringVar(&o.spec, "spec", "", "YAML `FILE` of the initial resources")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "administrator's kubeconfig `FILE` of the cluster that instances join")
-	f.StringVar(&o.requests, "requests", "", "append each request with its body to `FILE`, for those who search them; it has tokens and secrets")
+	f.StringVar(&o.requests, "requests", "", "append each request with its body to `FILE`, which then has tokens and secrets")
 	f.StringVar(&o.logLevel, "log-level", "info", "lowest `LEVEL` logged: debug (every request), info, warn or error")
 	o.instances.addFlags(f)
 	return cmd

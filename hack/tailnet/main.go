@@ -92,7 +92,8 @@ func relay(host string) (*tailcfg.DERPMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.ParseIP(host)}, NotAfter: time.Now().AddDate(1, 0, 0)}
+	address := net.ParseIP(host)
+	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{address}, NotAfter: time.Now().AddDate(1, 0, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, certificate, certificate, private.Public(), private)
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func relay(host string) (*tailcfg.DERPMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(host)})
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: address})
 	if err != nil {
 		return nil, err
 	}
@@ -112,20 +113,24 @@ func relay(host string) (*tailcfg.DERPMap, error) {
 				log.Fatal(err)
 			}
 			if id, err := stun.ParseBindingRequest(b[:n]); err == nil {
-				_, _ = udp.WriteToUDPAddrPort(stun.Response(id, netip.AddrPortFrom(from.Addr().Unmap(), from.Port())), from) // as packets are lost
+				seen := netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+				_, _ = udp.WriteToUDPAddrPort(stun.Response(id, seen), from) // as packets are lost
 			}
 		}
 	}()
 	d := derpserver.New(key.NewNode(), func(string, ...any) {})
 	server := &http.Server{
-		Handler: derpserver.Handler(d), ReadHeaderTimeout: 10 * time.Second, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}}},
+		Handler: derpserver.Handler(d), ReadHeaderTimeout: 10 * time.Second,
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // a relay is not HTTP/2
+		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}}},
 	}
 	go func() { log.Fatal(server.ServeTLS(l, "", "")) }()
-	return &tailcfg.DERPMap{Regions: map[int]*tailcfg.DERPRegion{1: {RegionID: 1, RegionCode: "lab", RegionName: "lab", Nodes: []*tailcfg.DERPNode{{
+	node := &tailcfg.DERPNode{
 		Name: "1", RegionID: 1, HostName: host, IPv4: host, IPv6: "none", STUNPort: udp.LocalAddr().(*net.UDPAddr).Port,
 		DERPPort: l.Addr().(*net.TCPAddr).Port, InsecureForTests: true, STUNTestIP: host,
-	}}}}}, nil
+	}
+	region := &tailcfg.DERPRegion{RegionID: 1, RegionCode: "lab", RegionName: "lab", Nodes: []*tailcfg.DERPNode{node}}
+	return &tailcfg.DERPMap{Regions: map[int]*tailcfg.DERPRegion{1: region}}, nil
 }
 
 // A tailnet is also the listener for its nodes, which an admin closes for a while.

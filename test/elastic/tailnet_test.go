@@ -264,7 +264,7 @@ func (w *world) readiness() func() (asked, failed int, last error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: authentication, DialContext: w.dial, DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: authentication, DialContext: w.dial, DisableKeepAlives: true}}
 	ctx, cancel := context.WithCancel(w.ctx)
 	type result struct {
 		asked, failed int
@@ -385,7 +385,12 @@ func TestElasticTailscale(t *testing.T) {
 	w.tailnet.ask("/away?away=1")
 	w.counted("coordination server away", 0, func() { time.Sleep(30 * time.Second) })
 	w.cluster("replace", "server")
-	t.Logf("%s", w.cluster("status"))
+	if status := w.cluster("status"); !strings.Contains(strings.Join(strings.Fields(status), " "), "its coordination server has not answered") {
+		t.Errorf("status does not say that the coordination server is away:\n%s", status)
+	}
+	if r := w.logIn(key); r.code != 4 || !strings.Contains(r.err, "needs no key") {
+		t.Errorf("up with a key while the coordination server is away: exit %d, want 4", r.code)
+	}
 	w.cluster("kubeconfig")
 	w.wantNodes(1)
 	w.tailnet.ask("/away")
