@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,6 +29,7 @@ type serveOptions struct {
 	speed      float64
 	spec       string
 	kubeconfig string
+	requests   string
 	logLevel   string
 	instances  instanceOptions
 }
@@ -58,6 +60,7 @@ certificate to trust, and an azure.json for Ortet and the cloud provider.`,
 	f.Float64Var(&o.speed, "speed", 1, "`FACTOR` by which operations are faster than Azure's")
 	f.StringVar(&o.spec, "spec", "", "YAML `FILE` of the initial resources")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "administrator's kubeconfig `FILE` of the cluster that instances join")
+	f.StringVar(&o.requests, "requests", "", "append each request with its body to `FILE`, which then has tokens and secrets")
 	f.StringVar(&o.logLevel, "log-level", "info", "lowest `LEVEL` logged: debug (every request), info, warn or error")
 	o.instances.addFlags(f)
 	return cmd
@@ -161,7 +164,11 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 	}
 	defer azure.Close() // before its substrate
 
-	web := &http.Server{Handler: azure, TLSConfig: tls, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	handler, err := recording(azure, o.requests)
+	if err != nil {
+		return err
+	}
+	web := &http.Server{Handler: handler, TLSConfig: tls, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)
 	go func() { failed <- web.ServeTLS(listener, "", "") }()
 	defer func() {
@@ -196,6 +203,28 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 	case err := <-failed:
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
+}
+
+// recording is a handler that appends requests, as they came, to a file; "" is none.
+func recording(to http.Handler, name string) (http.Handler, error) {
+	if name == "" {
+		return to, nil
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) // #nosec G304 -- the caller's own flag
+	if err != nil {
+		return nil, fmt.Errorf("--requests: %w", err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := httputil.DumpRequest(r, true)
+		if err == nil {
+			_, err = file.Write(append(text, '\n'))
+		}
+		if err != nil {
+			http.Error(w, "azsim: --requests: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		to.ServeHTTP(w, r)
+	}), nil
 }
 
 // servePlainly writes the root of attested documents, and serves without TLS what is

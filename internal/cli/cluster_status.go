@@ -121,6 +121,9 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 				expiry = t.KeyExpiry.Format(time.DateOnly)
 			}
 			text := fmt.Sprintf("%s, name %s, address %s, key ends: %s", t.State, first(t.Name, t.Hostname), dash(t.Address), expiry)
+			if label, _, _ := strings.Cut(t.Name, "."); label != "" && label != t.Hostname {
+				text += "; another machine of the tailnet has the name " + t.Hostname
+			}
 			paragraph(w, resultWidth, "tailnet: ", "  ", text)
 		}
 		if v.Datastore != "" {

@@ -64,6 +64,8 @@ func tailnetLaptop(t *testing.T, port int, hostKey string, tags map[string]strin
 				all[name] = value
 			}
 			return 200, map[string]any{"tags": all}
+		case strings.HasSuffix(path, "/demo-compute"):
+			return 200, map[string]any{"tags": map[string]string{"ortet.io_cluster": "demo"}, "properties": map[string]string{"provisioningState": "Succeeded"}}
 		case strings.HasSuffix(path, "/publicIPAddresses/server"):
 			return 200, map[string]any{"properties": map[string]any{"ipAddress": "203.0.113.7", "dnsSettings": map[string]string{"fqdn": "demo.westeurope.example"}}}
 		}
@@ -136,6 +138,18 @@ func TestServerIsReachedByTheTailnetOrElseByItsPublicAddress(t *testing.T) {
 				t.Errorf("kubeconfig again: code %d: %s", code, said)
 			}
 		})
+	}
+}
+
+// A name that another machine of the tailnet has is said to be taken.
+func TestStatusNamesATakenName(t *testing.T) {
+	port, hostKey := sshServer(t)
+	for name, taken := range map[string]bool{"demo.tail1.example": false, "demo-1.tail1.example": true} {
+		l := tailnetLaptop(t, port, hostKey, map[string]string{"ortet.io_tailnet-name": name})
+		code, out, said := l.run(t, "", "status")
+		if got := strings.Contains(strings.Join(strings.Fields(out), " "), "another machine of the tailnet has the name demo"); code != 0 || got != taken {
+			t.Errorf("status of a server with the name %s: code %d: %s%s", name, code, out, said)
+		}
 	}
 }
 

@@ -7,5 +7,6 @@
 //
 //	make elastic SHORT=1   # up, scale, down, up: what CI runs
 //	make elastic           # every command, an eviction, and the capture of an agent
-//	hack/lab/run.sh --elastic -run Capture   # that alone
+//	make elastic ELASTIC=capture     # that alone
+//	make elastic ELASTIC=tailscale   # a tailnet of Tailscale's own programs
 package elastic

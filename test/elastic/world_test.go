@@ -60,6 +60,7 @@ type world struct {
 	azure    *azsimserver.Azure
 	began    time.Time
 	times    []string
+	tailnet  *tailnet // nil is an operator at the host
 }
 
 func newWorld(ctx context.Context, t *testing.T) *world {
@@ -144,7 +145,7 @@ func (w *world) startAzure(image, machines string) {
 		Dir: w.path("azure"), Bin: w.bin, Speed: speed, Instances: azsimserver.Machine, Listen: arm,
 		Spec: map[string]any{"publicAddresses": "127.77.0.0/24"},
 		Args: []string{
-			"--name", armAddress, "--subnet", subnet, "--listen-plain", plain, "--image", "*=" + image,
+			"--requests", w.path("requests"), "--name", armAddress, "--subnet", subnet, "--listen-plain", plain, "--image", "*=" + image,
 			"--frontend", armAddress + ":443=" + arm, "--frontend", armAddress + ":80=" + plain, "--frontend", mirrorAddress + ":80=" + mirror,
 		},
 	})
@@ -195,7 +196,11 @@ type result struct {
 
 // command is ortet in the operator's folder.
 func (w *world) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(w.ctx, filepath.Join(w.bin, "ortet"), args...)
+	argv := append([]string{filepath.Join(w.bin, "ortet")}, args...)
+	if w.tailnet != nil {
+		argv = append(slices.Clone(inOperator), argv...)
+	}
+	cmd := exec.CommandContext(w.ctx, argv[0], argv[1:]...)
 	cmd.Dir = w.home
 	cmd.Env = append(os.Environ(), "HOME="+w.home, "KUBECONFIG="+filepath.Join(w.home, "kubeconfig"),
 		"SSL_CERT_FILE="+w.azure.Endpoint.CAFile, "AZURE_ENVIRONMENT_FILEPATH="+filepath.Join(w.azure.Dir, "azurestackcloud.json"))
@@ -251,6 +256,7 @@ func (w *world) kube() kubernetes.Interface {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	config.Dial = w.dial
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		w.t.Fatal(err)
@@ -332,8 +338,15 @@ func (w *world) clusterYAML() {
 	if err := os.WriteFile(file, []byte(configMap(manifest)), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	out := w.cluster("artifacts", w.path("mirror"), "--url", "http://"+mirrorAddress, "--k3s", w.path("k3s"), "--images", w.path("images.tar"),
-		"--ortet", filepath.Join(w.bin, "ortet"), "--ortet-node", filepath.Join(w.bin, "ortet-node"), "--manifest", file)
+	access := map[string]any{"ssh": []any{"127.0.0.0/8"}, "ingress": []any{"127.0.0.0/8"}}
+	args := []string{"artifacts", w.path("mirror"), "--url", "http://" + mirrorAddress, "--k3s", w.path("k3s"), "--images", w.path("images.tar"),
+		"--ortet", filepath.Join(w.bin, "ortet"), "--ortet-node", filepath.Join(w.bin, "ortet-node"), "--manifest", file}
+	if n := w.tailnet; n != nil {
+		args = append(args, "--tailscale", n.archive)
+		access["tailscale"] = map[string]any{"tags": []any{"tag:k3s"}, "loginServer": n.server}
+		access["api"] = []any{"127.0.0.0/8"}
+	}
+	out := w.cluster(args...)
 	var block map[string]any
 	if err := yaml.Unmarshal([]byte(out), &block); err != nil {
 		w.t.Fatalf("artifacts printed no YAML: %v\n%s", err, out)
@@ -352,7 +365,7 @@ func (w *world) clusterYAML() {
 			"network":   map[string]any{"addressSpace": subnet, "servers": "10.150.0.0/26", "agents": "10.150.0.64/26"},
 			"pools":     []any{map[string]any{"name": poolName, "size": "Standard_D2s_v5", "count": 1, "labels": map[string]any{"lab": "yes"}}},
 			"storage":   map[string]any{"account": "ortetlab"},
-			"access":    map[string]any{"ssh": []any{"127.0.0.0/8"}, "ingress": []any{"127.0.0.0/8"}},
+			"access":    access,
 		},
 	})
 	if err != nil {

@@ -59,6 +59,11 @@ func TestOutcomeServerJoinsItsTailnet(t *testing.T) {
 		if err != nil || len(e.Ways) != 2 || e.Ways[0].Via != lifecycle.ViaTailnet || e.Ways[1].Via != lifecycle.ViaPublic {
 			x.Errorf("ways: %v %+v", err, e)
 		}
+		x.tagServer(object{recipe.TagTailnet: "NoState"})
+		if s, err = x.manager(inTailnet).Status(x.ctx); err != nil || !strings.Contains(strings.Join(s.Notes, "\n"), "its coordination server has not answered") || strings.Contains(strings.Join(s.Notes, "\n"), command) {
+			x.Errorf("status while the coordination server is away: %v %q", err, s.Notes)
+		}
+		x.tagServer(object{recipe.TagTailnet: recipe.TailnetRunning})
 		x.tagServer(object{recipe.TagTailnetExpiry: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)})
 		if s, err = x.manager(inTailnet).Status(x.ctx); err != nil || !strings.Contains(strings.Join(s.Notes, "\n"), "key of the server in the tailnet ended on ") || !strings.Contains(strings.Join(s.Notes, "\n"), command) {
 			x.Errorf("status of a key that ended: %v %q", err, s.Notes)

@@ -92,6 +92,8 @@ func (t *TailnetStatus) note(now time.Time) string {
 		return ""
 	case t.KeyExpiry != nil && t.KeyExpiry.Before(now):
 		return "key of the server in the tailnet ended on " + t.KeyExpiry.Format(time.DateOnly) + login
+	case t.State == "NoState" || t.State == "Starting": // of a login that is there
+		return "server is not in the tailnet yet (" + t.State + "): its coordination server has not answered since tailscaled started"
 	case t.State != recipe.TailnetRunning:
 		return "server is not in the tailnet (" + t.State + ")" + login
 	}

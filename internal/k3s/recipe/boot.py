@@ -57,7 +57,6 @@ FOLDERS = {"server": "/var/lib/rancher/k3s/server", "storage": "/var/lib/rancher
 RESTART = {"k3s": "k3s.service", "images": "k3s.service", "ortet": "ortet-admission.service"}
 APPLIED = "/run/ortet/settings"  # digest of the settings that the server runs by
 RESTARTS = "/run/ortet/restarts"  # units that have to start again, noted before what they read changes
-SSHD = "/etc/ssh/sshd_config.d/50-ortet.conf"
 DATASTORE = "/var/lib/rancher/k3s/server/db"
 SHARE_KEY = "/run/ortet/share-key"  # digest of the account's key with which the share answered
 SHARE_PROBLEM = "/run/ortet/share-problem"  # why the share does not answer; "" is none
@@ -657,7 +656,8 @@ class Machine:
             run("systemctl", "is-enabled", "--quiet", "ssh.socket", "ssh.service")
         except RuntimeError:
             return  # another unit of sshd, or none
-        port = next((int(f["content"].split()[1]) for f in self.settings.get("files", []) if f["path"] == SSHD), 22)
+        import tailnet
+        port = tailnet.ssh_port(self.settings)
         for table in "/proc/net/tcp", "/proc/net/tcp6":
             if os.path.exists(path(table)):
                 with open(path(table)) as f:

@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	for _, name := range []string{"mount.cifs", "nft", "apt-get", "useradd", "chgrp"} {
+	for _, name := range []string{"mount.cifs", "nft", "apt-get", "useradd", "groupadd", "chgrp"} {
 		w.program(filepath.Join(w.programs, name), `echo "`+name+` $*" >>"$ORTET_ROOT/commands"`)
 	}
 	w.program(filepath.Join(w.programs, "mount"), `echo "mount $*" >>"$ORTET_ROOT/commands"

@@ -14,6 +14,26 @@ FOLDER = "/var/lib/ortet/state/tailscale/"
 PROGRAMS = "/usr/local/lib/ortet/tailscale/"
 ARCHIVE = "/usr/local/lib/ortet/tailscale.tgz"
 UNIT = "ortet-tailscaled.service"
+GROUP = "ortet-tailscale"  # of the unit alone
+RULES = PROGRAMS + "rules.nft"
+SSHD = "/etc/ssh/sshd_config.d/50-ortet.conf"
+
+# Without a network device, tailscaled connects to 127.0.0.1 at the port that the tailnet asks
+# for. Of these, k3s has some that ask nobody who he is.
+TABLE = """table inet ortet_tailnet
+delete table inet ortet_tailnet
+table inet ortet_tailnet {
+	chain output {
+		type filter hook output priority filter; policy accept;
+		meta skgid "%s" ip daddr 127.0.0.1 tcp dport != { %d, 6443 } ct state new reject with tcp reset
+		meta skgid "%s" ip daddr 127.0.0.1 meta l4proto != tcp drop
+	}
+}
+"""
+
+
+def ssh_port(settings):
+    return next((int(f["content"].split()[1]) for f in settings.get("files", []) if f["path"] == SSHD), 22)
 
 
 class Tailnet:
@@ -48,9 +68,12 @@ class Tailnet:
             shutil.rmtree(self.path(FOLDER), ignore_errors=True)
             os.makedirs(self.path(FOLDER), mode=0o700)
             self.note(FOLDER + "cluster", cluster)
+        os.makedirs(self.path(PROGRAMS), exist_ok=True)
+        self.run("groupadd", "--force", "--system", GROUP)
+        self.note(RULES, TABLE % (GROUP, ssh_port(settings), GROUP))
+        self.run("nft", "-f", self.path(RULES))  # each time, since nftables.service flushes all rules
         want = next(a["sha256"] for a in settings["artifacts"] if a["name"] == "tailscale")
         if self.text_of(PROGRAMS + "archive") != want:
-            os.makedirs(self.path(PROGRAMS), exist_ok=True)
             with tarfile.open(self.path(ARCHIVE)) as archive:
                 for program in "tailscale", "tailscaled":
                     member = next((m for m in archive if m.isfile() and os.path.basename(m.name) == program), None)
@@ -98,7 +121,10 @@ class Tailnet:
         if self.problem:
             raise RuntimeError(self.problem)
         login = json.dumps([wanted.get("tags", []), wanted.get("loginServer", "")])
-        if self.text_of(FOLDER + "login") == login and self.status()["BackendState"] == "Running":
+        state = self.status()["BackendState"]
+        if self.text_of(FOLDER + "login") == login and state not in ("NeedsLogin", "NeedsMachineAuth", "Stopped"):
+            if state != "Running":  # a login now would wait, and lose the one that is there
+                raise RuntimeError("the server has a login, which needs no key: its coordination server has not answered yet (%s)" % state)
             return
         command = ["up", "--auth-key=file:/dev/stdin", "--force-reauth", "--reset", "--accept-dns=false", "--netfilter-mode=off",
                    "--timeout=60s", "--hostname=" + wanted["hostname"], "--advertise-tags=" + ",".join(wanted.get("tags", []))]

@@ -104,6 +104,11 @@ func TestServerLogsInToATailnet(t *testing.T) {
 	if got := w.read("/commands"); !strings.Contains(got, "systemctl restart --no-block ortet-tailscaled.service\n") {
 		t.Errorf("tailscaled is not started:\n%s", got)
 	}
+	rules := w.read("/usr/local/lib/ortet/tailscale/rules.nft")
+	if before, _, started := strings.Cut(w.read("/commands"), "systemctl restart --no-block ortet-tailscaled.service\n"); !started ||
+		!strings.Contains(before, "groupadd --force --system ortet-tailscale\nnft -f "+w.root) || !strings.Contains(rules, ` skgid "ortet-tailscale" ip daddr 127.0.0.1 tcp dport != { 22, 6443 } `) {
+		t.Errorf("tailscaled is not kept from the ports of 127.0.0.1 before it starts:\n%s\n%s", before, rules)
+	}
 	if out, err := w.login("tskey-bad\n"); err == nil || !strings.Contains(out, "invalid key: (key) is unknown") || strings.Contains(out, "tskey") {
 		t.Errorf("a key that is refused is to be shown in the server's words: %v: %s", err, out)
 	}
@@ -120,6 +125,11 @@ func TestServerLogsInToATailnet(t *testing.T) {
 	}
 	if out, err := w.login("tskey-used\n"); err != nil {
 		t.Errorf("a server that is logged in does not need the key again: %v: %s", err, out)
+	}
+	logins := strings.Count(w.read("/commands"), " up --auth-key")
+	w.put(w.root+"/tailnet", `{"BackendState": "NoState", "Self": {"DNSName": "", "TailscaleIPs": null}}`, 0o644)
+	if out, err := w.login("tskey-good\n"); err == nil || !strings.Contains(out, "needs no key") || strings.Count(w.read("/commands"), " up --auth-key") != logins {
+		t.Errorf("a login whose coordination server is away is not to be lost: %v: %s", err, out)
 	}
 	if err := filepath.WalkDir(w.root, func(name string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
