@@ -81,7 +81,7 @@ func (c *Canary) baseline(ctx context.Context) (b prove.Baseline, err error) {
 		err = clones.Pods(ctx, c.Cluster, others, clones.MaxSiblings, nil)
 	}
 	o := prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
-	return prove.NewBaseline(o, v.BuiltFrom), err
+	return prove.NewBaseline(o, v.Tags), err
 }
 
 // look isolates the Nodes of clones as soon as they exist, and judges the clones now and then. It
