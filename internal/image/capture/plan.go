@@ -230,10 +230,12 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	}
 	if g := o.Generalized; g != nil && resume.From >= plan.AtGeneralized {
 		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
-		s.NoCustomData, s.Online, s.Manifest, s.Devices = none(g.Tags), g.Tags[fleet.TagOnline], g.Tags[fleet.TagManifest], devices(g.Tags)
+		s.NoCustomData, s.Online, s.Manifest = none(g.Tags), g.Tags[fleet.TagOnline], g.Tags[fleet.TagManifest]
+		s.Devices = devices(g.Tags)
 	}
 	if v := resume.Version; v != nil {
-		s.BuiltFrom, s.CustomData, s.NoCustomData, s.Devices = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags), devices(v.Tags)
+		s.BuiltFrom, s.CustomData, s.NoCustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags)
+		s.Devices = devices(v.Tags)
 	}
 	c.set(func(old *state) { *old = s })
 }

@@ -99,7 +99,8 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 		return by(due(o.Soak), "restarts", "has not been Ready for %s without a break (last: %s)", short(o.Soak), last)
 	}
 	if name, was, is := b.Devices.Fewer(i.Size, n.Devices); name != "" {
-		return by(due(o.Soak), "devices", "has %d of %s allocatable and its donor had %d: look for the driver's lines in its dmesg, and at the pod that registers %s",
+		return by(due(o.Soak), "devices", "has %d of %s allocatable and its donor had %d: "+
+			"look for the driver's lines in its dmesg, and at the pod that registers %s",
 			is, name, was, name)
 	}
 	return Finding{Clone: i.Name, Result: Passed}

@@ -64,7 +64,8 @@ func kernelWithoutDriver(t *tree.Tree) (string, error) {
 		return "", nil
 	}
 	command, err := buildsDriver(t, newest, other)
-	return fmt.Sprintf("kernel %s, the newest in /boot, has no NVIDIA driver, and kernel %s has one: clones would boot without their GPUs; on the donor run '%s', or remove kernel %s",
+	return fmt.Sprintf("kernel %s, the newest in /boot, has no NVIDIA driver, and kernel %s has one: "+
+		"clones would boot without their GPUs; on the donor run '%s', or remove kernel %s",
 		newest, other, command, newest), err
 }
 

@@ -197,8 +197,10 @@ func Table() []Row {
 		// nvidia-container-toolkit's deployments/systemd/nvidia-cdi-refresh.service, from 1.18 on.
 		{Group: groupGPU, Path: "/etc/cdi/*", Action: ShredIf, What: whatCDI, cond: madeByToolkit,
 			Why: "names the donor's GPUs by their UUIDs, and the files of the driver of then; where nothing makes it again it stays"},
-		{Group: groupGPU, Path: "/run/cdi/*", Action: ShredIf, What: whatCDI, cond: madeByToolkit, Why: "as above, where /run is kept on the disk"},
-		{Group: groupGPU, Path: "/run/nvidia-persistenced/*", Action: Remove, Why: "socket and process id of the donor's persistence daemon, where /run is kept on the disk; it has no other state"},
+		{Group: groupGPU, Path: "/run/cdi/*", Action: ShredIf, What: whatCDI, cond: madeByToolkit,
+			Why: "as above, where /run is kept on the disk"},
+		{Group: groupGPU, Path: "/run/nvidia-persistenced/*", Action: Remove,
+			Why: "socket and process id of the donor's persistence daemon, where /run is kept on the disk; it has no other state"},
 
 		{Group: groupHygiene, Path: "/var/log/journal/*", Action: Remove, Why: "the donor's journal, kept under its machine-id, would pile up with each generation"},
 		{Group: groupHygiene, Path: "/var/log", Action: Edit, What: "remove rotated logs, empty the others, keep ancestry.log", edit: emptyLogs, Why: "logs name the donor and may hold secrets"},
