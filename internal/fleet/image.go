@@ -93,6 +93,7 @@ const (
 	TagCapture     = "ortet.io_capture"
 	TagGeneralized = "ortet.io_generalized"    // value: the capture; only such a snapshot becomes a version
 	TagOnline      = "ortet.io_online"         // RFC 3339: the donor stayed in service, and flushed its disk then
+	TagDevices     = "ortet.io_devices"        // Devices of the donor before its drain
 	TagRolledBack  = "ortet.io_rolled-back"    // value: RFC 3339; such a version is not brought back by itself
 	TagWatch       = "ortet.io_watch"          // on a version: when a watch began, how long it lasts, how many nodes have to come up
 	TagProven      = "ortet.io_proven"         // on a version: RFC 3339; its nodes came up

@@ -32,8 +32,9 @@ type Node struct {
 	Kubelet       string    // version
 	Created       time.Time // when the Node was registered
 	Taints        []Taint
-	Conditions    []Condition // all but Ready
-	Unmatched     error       // why its provider id is not Azure's, and no instance was found to be the Node
+	Conditions    []Condition      // all but Ready
+	Devices       map[string]int64 // extended resources that are allocatable, by name: "nvidia.com/gpu"
+	Unmatched     error            // why its provider id is not Azure's, and no instance was found to be the Node
 }
 
 // Instance returns the ARM id of the machine that the Node is, or KindInvalid.

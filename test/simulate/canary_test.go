@@ -22,7 +22,7 @@ import (
 
 // provenFirst is a capture with a canary.
 func provenFirst(bad string) Story {
-	s := Story{Name: "canary of nodes that are " + cmp.Or(bad, "good"), Seed: 7, Pool: with(func(p *Pool) { p.Daemons, p.Versions, p.Bad = 1, 2, bad }),
+	s := Story{Name: "canary of nodes that are " + cmp.Or(bad, "good"), Seed: 7, Pool: with(func(p *Pool) { p.Daemons, p.Versions, p.GPUs, p.Bad = 1, 2, true, bad }),
 		Asks: []Ask{{Do: "capture", Canary: 2}}}
 	if bad != "" {
 		s.Asks, s.Cannot = []Ask{{Do: "capture", Canary: 2, History: 2, Exit: 1, Once: true}, {Do: "capture", Canary: 2, Exit: 3}}, "RolledBack"
@@ -30,7 +30,7 @@ func provenFirst(bad string) Story {
 	return s
 }
 
-// TestCanary proves a good image and five bad ones by clones, and watches the bad ones where they
+// TestCanary proves a good image and six bad ones by clones, and watches the bad ones where they
 // went live without. The judge sees to the outcome.
 func TestCanary(t *testing.T) {
 	for _, bad := range []string{"", "no join"} {
@@ -42,7 +42,7 @@ func TestCanary(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"", "no boot", "slow", "no join", "twin", "daemon"} {
+	for _, bad := range []string{"", "no boot", "slow", "no join", "twin", "daemon", "no GPU"} {
 		s := provenFirst(bad)
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +63,7 @@ func TestCanary(t *testing.T) {
 				return
 			}
 			t.Logf("by canary: %s after %s", gateOf(t, r), took)
-			if bad != "daemon" && took > 8*time.Minute { // nodes of the pool take 3 to boot
+			if bad != "daemon" && bad != "no GPU" && took > 8*time.Minute { // nodes of the pool take 3 to boot
 				t.Error("its limit is 6 minutes")
 			}
 			w := watched(bad, "cordon")

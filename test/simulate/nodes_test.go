@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -157,6 +158,13 @@ func (w *world) report(c *computer, life int, ready bool) {
 		NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3" + w.distribution(),
 			BootID: fmt.Sprintf("%s-%d", name, life), MachineID: cmp.Or(c.twin, name), SystemUUID: c.VMID},
 		Conditions: []corev1.NodeCondition{condition}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+	}
+	if w.story.Pool.GPUs { // a kubelet has none until the device plugin registers them
+		gpus := resource.NewQuantity(0, resource.DecimalSI)
+		if ready && c.bad != "no GPU" {
+			gpus.Set(1)
+		}
+		status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": *gpus, corev1.ResourcePods: resource.MustParse("110")}
 	}
 	if c.bad == "verdict" {
 		status.Conditions = append(status.Conditions, corev1.NodeCondition{Type: fleet.ConditionBootSucceeded, Status: corev1.ConditionFalse, Reason: "KubeletFailed", LastTransitionTime: metav1.Now()})

@@ -33,9 +33,10 @@ type Pool struct {
 	Extensions          []string // cse, bootstrap, billing, monitor; each waits for the one before it
 	Settings            string   // protected ones of cse: sealed, unknown, or "" for none
 
-	Pods, Budgeted      int // on the donor
-	Daemons             int // DaemonSets with a pod on each node
-	LatePods            int // bound to the donor just after it is cordoned
+	Pods, Budgeted      int  // on the donor
+	Daemons             int  // DaemonSets with a pod on each node
+	GPUs                bool // each node has one, which its device plugin registers
+	LatePods            int  // bound to the donor just after it is cordoned
 	Unmanaged           bool
 	Cordoned, Protected bool          // the donor, by its owners
 	Kept                bool          // the donor, from repairs and scale set actions, by its owners

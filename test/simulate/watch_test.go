@@ -10,13 +10,13 @@ import (
 
 // watched is a capture that adds two nodes, and the watch of what it made.
 func watched(bad, nodes string) Story {
-	return Story{Name: "watch of nodes that are " + cmp.Or(bad, "good"), Seed: 7, Pool: with(func(p *Pool) { p.Daemons, p.Bad = 1, bad }),
+	return Story{Name: "watch of nodes that are " + cmp.Or(bad, "good"), Seed: 7, Pool: with(func(p *Pool) { p.Daemons, p.GPUs, p.Bad = 1, true, bad }),
 		Asks: []Ask{{Do: "capture", Grow: 2}, {Do: "watch", Bad: nodes}}}
 }
 
 // TestWatch watches versions whose nodes come up, and do not. The judge sees to the outcome.
 func TestWatch(t *testing.T) {
-	for _, bad := range []string{"", "no boot", "slow", "no join", "twin", "daemon"} {
+	for _, bad := range []string{"", "no boot", "slow", "no join", "twin", "daemon", "no GPU"} {
 		for _, nodes := range []string{"cordon", "delete"} {
 			s := watched(bad, nodes)
 			t.Run(s.Name+", "+nodes, func(t *testing.T) {

@@ -304,6 +304,9 @@ var catalogue = [...]Reason{
 		"See the quoted output and containerd's lines.", rankPhase},
 	{"GPUSetupFailed", image, true, "the GPU's driver or services were not set up",
 		"See that driver, kernel and VM size go together.", rankPhase},
+	{"GPUDriverRejected", image, false, "the kernel refuses the GPU's driver: no key that it trusts has signed it",
+		"Use the distribution's signed modules (Ubuntu: linux-modules-nvidia-...), enrol the key of DKMS, or " +
+			"switch Secure Boot off for the pool.", rankStep},
 	{"GPUBroken", platform, true, "the GPU is broken",
 		"Delete the instance and let another be made; if it comes again, open a support request.", rankEffect},
 	{"SandboxRuntimeInstallFailed", image, true, "Kata or SGX was not set up",

@@ -168,6 +168,25 @@ var rules = [...]rule{
 	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
 	{reason: "CNIPluginMissing", in: kubelet | k3s | elsewhere, all: "could not locate kubenet required cni plugins"}, // to 1.23
 
+	// GPUs. A node may join without: these are reasons only where nothing else is nearer to the cause.
+	{reason: "GPUDriverRejected", in: scripts | kernel, all: "could not insert 'nvidia",
+		any: []string{": key was rejected by service", ": required key not available"}},
+	// programOf takes "kernel: " in it for the kernel's head.
+	{reason: "GPUSetupFailed", in: scripts | kernel, rank: rankStep,
+		all: "bad return status for module build on kernel: ", next: "consult /var/lib/dkms/nvidia"},
+	{reason: "GPUSetupFailed", in: scripts, rank: rankStep,
+		any: []string{"failed to initialize nvml: driver/library version mismatch", "couldn't communicate with the nvidia driver"}},
+	{reason: "GPUSetupFailed", in: kernel | elsewhere, rank: rankStep,
+		all: "nvrm: ", any: []string{"api mismatch: the client ", "system is not supported by "}},
+	{reason: "GPUSetupFailed", in: runtime | kubelet | k3s, rank: rankStep,
+		all: "no runtime for ", any: []string{`"nvidia" is configured`, `\"nvidia\" is configured`}},
+	{reason: "GPUSetupFailed", in: anywhere, all: "extension 'nvidiagpudriverlinux'", any: []string{"installation failed. exit code "}},
+	{reason: "GPUSetupFailed", in: scripts, any: []string{ // ortet-boot
+		"no nvidia driver in kernel ", "extension nvidiagpudriverlinux reports error: ", "without which k3s has no runtime nvidia"}},
+	// NVIDIA's catalogue of Xids has the machine be replaced, or the GPU be reset, for these.
+	{reason: "GPUBroken", in: kernel | elsewhere, rank: rankStep,
+		all: "nvrm: ", any: []string{"fallen off the bus", "): 48, ", "): 64, ", "): 79, ", "): 95, ", "): 140, "}},
+
 	// kubeadm, where the text stands by itself.
 	{reason: "BootstrapTokenUnknown", in: scripts, any: []string{"is invalid for this cluster", "could not find a jws signature in the cluster-info configmap"}},
 	{reason: "BootstrapTokenSecretWrong", in: scripts, all: "failed to verify jws signature of received cluster info object"},

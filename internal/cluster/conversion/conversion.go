@@ -39,6 +39,15 @@ func Node(n *corev1.Node) fleet.Node {
 			out.Addresses = append(out.Addresses, address.Address)
 		}
 	}
+	for name, quantity := range n.Status.Allocatable {
+		// As in Kubernetes, an extended resource has a domain, and that is not kubernetes.io.
+		if s := string(name); strings.Contains(s, "/") && !strings.Contains(s, corev1.ResourceDefaultNamespacePrefix) {
+			if out.Devices == nil {
+				out.Devices = map[string]int64{}
+			}
+			out.Devices[s] = quantity.Value()
+		}
+	}
 	for _, taint := range n.Spec.Taints {
 		out.Taints = append(out.Taints, fleet.Taint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)})
 	}

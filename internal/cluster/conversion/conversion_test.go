@@ -1,15 +1,28 @@
 package conversion_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/cluster/conversion"
 	"github.com/ortet/ortet/internal/fleet"
 )
+
+// TestNodeDevices keeps extended resources alone: they have a domain, and it is not kubernetes.io.
+func TestNodeDevices(t *testing.T) {
+	list := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{"cpu", "hugepages-2Mi", "attachable-volumes-azure-disk", "kubernetes.io/batch", "x.kubernetes.io/y", "nvidia.com/gpu"} {
+		list[name] = resource.MustParse("2")
+	}
+	if got := conversion.Node(&corev1.Node{Status: corev1.NodeStatus{Allocatable: list}}).Devices; !maps.Equal(got, map[string]int64{"nvidia.com/gpu": 2}) {
+		t.Errorf("devices %v", got)
+	}
+}
 
 // TestNodeConditions keeps what a Node's conditions say, and by whom: a controller that lost the
 // kubelet writes Unknown, which is no report of the kubelet's.

@@ -23,7 +23,7 @@ func (clockOf) Now() time.Time { return time.Unix(9, 0) }
 // one keeps of its own.
 func TestBegin(t *testing.T) {
 	const image = fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/ortet/images/pool1/versions/2026.1.2")
-	tags := map[string]string{fleet.TagCapture: "c", fleet.TagBuiltAt: "then", fleet.TagOnline: "flushed", fleet.TagCustomData: "abc", fleet.TagSecrets: "none", fleet.TagBuiltFrom: "m"}
+	tags := map[string]string{fleet.TagCapture: "c", fleet.TagBuiltAt: "then", fleet.TagOnline: "flushed", fleet.TagCustomData: "abc", fleet.TagSecrets: "none", fleet.TagBuiltFrom: "m", fleet.TagDevices: "S nvidia.com/gpu=4"}
 	unjudged := map[string]string{fleet.TagCapture: "c", fleet.TagCanary: plan.Unjudged}
 	version := &fleet.ImageVersion{ID: image, ProvisioningState: plan.Succeeded, Tags: tags}
 	grown := plan.Growth{Version: image, Wanted: 1, Done: true, Nodes: []plan.NewNode{{Instance: "a"}}}
@@ -42,6 +42,10 @@ func TestBegin(t *testing.T) {
 	run := func(s state) string { return words(s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench.Node) }
 	copied := func(s state) string {
 		return words(s.BuiltAt, s.Online, s.CustomData, s.Secrets, s.NoCustomData, s.BuiltFrom, s.ModelChanged)
+	}
+	devices := func(s state) string { return string(s.Devices) }
+	withGPUs := func(n int64) plan.Observed {
+		return plan.Observed{Instance: &fleet.Instance{Size: "S"}, Donor: &fleet.Node{Devices: map[string]int64{"nvidia.com/gpu": n}}, Snapshot: &fleet.Snapshot{Tags: tags}}
 	}
 	bench := func(s state) string { return fmt.Sprintf("%+v", s.Bench) }
 	whole := func(s state) string {
@@ -74,6 +78,10 @@ func TestBegin(t *testing.T) {
 		"a version":                                 {resume: plan.ResumePlan{From: plan.AtVersion, Version: version}, of: copied, want: "  abc  false m false"},
 		"a version that the model names":            {o: plan.Observed{Pool: &fleet.Pool{Model: fleet.Model{Image: fleet.ImageReference{ID: image}}}}, resume: plan.ResumePlan{From: plan.AtVersion, Version: version}, of: copied, want: "  abc  false m true"},
 		"a name that the model has, and no version": {o: plan.Observed{Pool: &fleet.Pool{Model: fleet.Model{Image: fleet.ImageReference{ID: image}}}}, of: copied, want: "    false  false"},
+		"the donor's GPUs":                          {o: withGPUs(2), of: devices, want: "S nvidia.com/gpu=2"},
+		"the GPUs of a donor that booted since":     {open: true, had: func(s *state) { s.Devices = "S nvidia.com/gpu=2" }, o: withGPUs(0), of: devices, want: "S nvidia.com/gpu=2"},
+		"the GPUs as the snapshot has them":         {o: withGPUs(0), resume: plan.ResumePlan{From: plan.AtSnapshot}, of: devices, want: "S nvidia.com/gpu=4"},
+		"the GPUs as a version has them":            {o: withGPUs(1), resume: plan.ResumePlan{From: plan.AtVersion, Version: version}, of: devices, want: "S nvidia.com/gpu=4"},
 		"the workbench": {o: plan.Observed{Workbench: &plan.Workbench{Node: fleet.Node{Name: "w", UID: "u", BootID: "b"}, Instance: fleet.Instance{ID: "/i", Pool: "/p", VMID: "v", Zone: "2"}, LUN: 3}}, of: bench,
 			want: "{Node:w Pool:/p Instance:/i VMID:v UID:u Zone:2 LUN:3 BootID:b}"},
 		"the pool and its donor": {request: plan.Request{Replicas: 4}, o: plan.Observed{Disk: &fleet.Disk{}, Instance: &fleet.Instance{VMID: "v"}, Donor: &fleet.Node{UID: "u", Addresses: []string{"10.0.0.1"}}, InstanceID: benchSets + "POOL1/virtualMachines/1",
@@ -159,9 +167,9 @@ func TestImageTags(t *testing.T) {
 		"one is left out": {request: plan.Request{Canary: 1}, state: func() (s state) { s.NoCanary = "why"; return s }(),
 			want: "BuiltFrom:n ortet.io_capture:c ortet.io_created-by:ortet 1.0 ortet.io_generalized:c ortet.io_reason:prototype of pool1 from node n"},
 		"all that is known": {state: func() (s state) {
-			s.CustomData, s.Secrets, s.BuiltFrom, s.Taken = "abc", "none", "m", donor.Taken{Online: "flushed"}
+			s.CustomData, s.Secrets, s.BuiltFrom, s.Taken, s.Devices = "abc", "none", "m", donor.Taken{Online: "flushed"}, "S nvidia.com/gpu=1"
 			return s
-		}(), want: "BuiltFrom:m ortet.io_capture:c ortet.io_created-by:ortet 1.0 ortet.io_custom-data:abc ortet.io_generalized:c ortet.io_online:flushed ortet.io_reason:prototype of pool1 from node n ortet.io_secrets:none"},
+		}(), want: "BuiltFrom:m ortet.io_capture:c ortet.io_created-by:ortet 1.0 ortet.io_custom-data:abc ortet.io_devices:S nvidia.com/gpu=1 ortet.io_generalized:c ortet.io_online:flushed ortet.io_reason:prototype of pool1 from node n ortet.io_secrets:none"},
 	} {
 		x := (&Service{Config: Config{Version: "1.0"}}).capture(Request{Node: "n"})
 		c.state.Names.Definition = "/images/pool1"

@@ -71,7 +71,7 @@ func (c *capture) target() model.Target {
 // cloned is what a canary is made of.
 func (c *capture) cloned() canary.Version {
 	s := c.get()
-	return canary.Version{ID: s.Names.Version, Pool: s.Pool, Request: c.req, Capture: c.name, BuiltFrom: cmp.Or(s.BuiltFrom, c.req.Node),
+	return canary.Version{ID: s.Names.Version, Pool: s.Pool, Request: c.req, Capture: c.name,
 		Tags: c.tags(nil), Tuned: wire.SplitTunings(s.Tuned),
 		CustomData:   cmp.Or(workflow.SkipIf(c.req.Bakes(), plan.NoopSHA256), s.CustomData, s.LastCustomData),
 		NoCustomData: s.NoCustomData, Original: s.Original, LearnsOriginal: s.LearnsOriginal}

@@ -185,6 +185,9 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 	if o.Instance != nil {
 		s.VMID = o.Instance.VMID
 	}
+	if o.Instance != nil && o.Donor != nil && s.Devices == "" { // a resumed run's donor was drained, and may have booted since
+		s.Devices = fleet.DevicesOf(cmp.Or(o.Instance.Size, o.Pool.Size), o.Donor.Devices)
+	}
 	s.ModelChanged = resume.From == plan.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
 	s.Encryption = fleet.Encryption{Set: plan.EncryptionSet(o), Type: o.Keys.Type}
 	s.BuiltAt, s.BuiltFrom, s.Stopped, s.DonorGone, s.Bench = "", "", false, false, workbench{}
@@ -217,8 +220,9 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.Bench = workbench{Node: w.Node.Name, Pool: w.Instance.Pool, Instance: w.Instance.ID, VMID: w.Instance.VMID, UID: w.Node.UID,
 			Zone: w.Instance.Zone, LUN: w.LUN, BootID: w.Node.BootID}
 	}
+	devices := func(tags map[string]string) fleet.Devices { return fleet.Devices(tags[fleet.TagDevices]) }
 	if o.Snapshot != nil && resume.From >= plan.AtSnapshot {
-		s.BuiltAt, s.Online = o.Snapshot.Tags[fleet.TagBuiltAt], o.Snapshot.Tags[fleet.TagOnline]
+		s.BuiltAt, s.Online, s.Devices = o.Snapshot.Tags[fleet.TagBuiltAt], o.Snapshot.Tags[fleet.TagOnline], devices(o.Snapshot.Tags)
 	}
 	// What was made for a canary lacks this tag only if new nodes get no customData.
 	none := func(tags map[string]string) bool {
@@ -228,10 +232,12 @@ func (c *capture) begin(r journal.Record, o plan.Observed, resume plan.ResumePla
 		s.BuiltAt, s.CustomData, s.Secrets = g.Tags[fleet.TagBuiltAt], g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
 		s.NoCustomData, s.Online, s.Manifest = none(g.Tags), g.Tags[fleet.TagOnline], g.Tags[fleet.TagManifest]
 		s.Tuned = g.Tags[fleet.TagTuned]
+		s.Devices = devices(g.Tags)
 	}
 	if v := resume.Version; v != nil {
 		s.BuiltFrom, s.CustomData, s.NoCustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData], none(v.Tags)
 		s.Tuned = v.Tags[fleet.TagTuned]
+		s.Devices = devices(v.Tags)
 	}
 	c.set(func(old *state) { *old = s })
 }

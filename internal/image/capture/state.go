@@ -79,6 +79,9 @@ func (c *capture) tags(more map[string]string) map[string]string {
 	if s.Online != "" {
 		tags[fleet.TagOnline] = s.Online
 	}
+	if s.Devices != "" {
+		tags[fleet.TagDevices] = string(s.Devices)
+	}
 	maps.Copy(tags, more)
 	return tags
 }

@@ -20,12 +20,14 @@ type Baseline struct {
 	MachineID  string        `json:"machineId,omitempty"`  // the donor's
 	Tuned      []string      `json:"tuned,omitempty"`      // the version's tunings: more gates
 	DonorBoot  Boot          `json:"donorBoot,omitzero"`   // only with Tuned
+	Devices    fleet.Devices `json:"devices,omitempty"`    // of the donor before its drain
 }
 
 // NewBaseline computes it from the Observation's Others: those whose Node is Ready
-// count. donor is the Node of the image's donor; "" if it is not among them.
-func NewBaseline(o Observation, donor string) Baseline {
-	b := Baseline{Limit: 15 * time.Minute}
+// count. tags are the image version's, which say what its donor was; nil without one.
+func NewBaseline(o Observation, tags map[string]string) Baseline {
+	donor := tags[fleet.TagBuiltFrom]
+	b := Baseline{Limit: 15 * time.Minute, Devices: fleet.Devices(tags[fleet.TagDevices])}
 	var boots []time.Duration
 	marks, sets, read := map[string]int{}, map[string]int{}, 0
 	for _, c := range o.Others {

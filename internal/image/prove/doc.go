@@ -17,6 +17,8 @@
 //	conditions  a condition or taint that most nodes of the pool lack   Limit after Ready
 //	daemonset   a DaemonSet of the Baseline has no Ready pod on it      Limit after Ready
 //	restarts    Node and DaemonSets' pods do not stay Ready for Soak    Limit and Soak after Ready
+//	devices     fewer of an extended resource than the donor before     Limit and Soak after Ready
+//	            its drain, on a machine of the donor's size
 //
 // What counts from Ready ends at 2 × Limit (and Soak) after the creation at the latest, so no
 // clone waits for ever. A restart begins the soak again and fails nothing by itself, since one

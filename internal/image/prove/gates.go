@@ -98,6 +98,11 @@ func (o Observation) judge(c Clone, b Baseline) Finding {
 	if o.Now.Sub(since) < o.Soak {
 		return by(due(o.Soak), "restarts", "has not been Ready for %s without a break (last: %s)", short(o.Soak), last)
 	}
+	if name, was, is := b.Devices.Fewer(i.Size, n.Devices); name != "" {
+		return by(due(o.Soak), "devices", "has %d of %s allocatable and its donor had %d: "+
+			"look for the driver's lines in its dmesg, and at the pod that registers %s",
+			is, name, was, name)
+	}
 	if len(b.Tuned) == 0 {
 		return Finding{Clone: i.Name, Result: Passed}
 	}

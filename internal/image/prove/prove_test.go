@@ -104,7 +104,7 @@ func (w *world) apart(ahead time.Duration) prove.Observation {
 }
 
 func baselineOf(siblings []prove.Clone, donor string) prove.Baseline {
-	return prove.NewBaseline(prove.Observation{Others: siblings, Now: begun, AzureNow: begun}, donor)
+	return prove.NewBaseline(prove.Observation{Others: siblings, Now: begun, AzureNow: begun}, map[string]string{fleet.TagBuiltFrom: donor})
 }
 
 func noNode(c *prove.Clone) { c.Node, c.Pods = nil, nil }
@@ -179,6 +179,14 @@ func oddSiblings(n int) change {
 		}
 		condition(c, "Odd", "True", "")
 		w.base = baselineOf(all, "")
+	}
+}
+
+// gpus has the donor have had two, beside a resource that no tag could hold, and the clone so many.
+func gpus(size string, n int64) change {
+	return func(w *world, c *prove.Clone) {
+		w.base.Devices = fleet.DevicesOf("Standard_NC8", map[string]int64{"nvidia.com/gpu": 2, "a.example/none": 0, "z.example/" + strings.Repeat("z", 256): 1})
+		c.Instance.Size, c.Node.Devices = size, map[string]int64{"nvidia.com/gpu": n}
 	}
 }
 
@@ -307,6 +315,14 @@ func TestGates(t *testing.T) {
 		{"restarts and restarts", restarted(6*time.Minute, 5), ready + limit + soak, true, prove.Failed, "restarts",
 			"has not been Ready for 2m0s without a break (last: pod kube-system/cni-pool1-canary_1, 5 restarts), after 7m0s"},
 		{"its Node flaps", readyAt(2*limit + soak - time.Minute), 2*limit + soak, true, prove.Failed, "restarts", "last: its Node"},
+
+		{"no GPU", gpus("Standard_NC8", 0), ready + limit + soak, true, prove.Failed, "devices",
+			"pool1-canary_1 has 0 of nvidia.com/gpu allocatable and its donor had 2: look for the driver's lines in its dmesg, and at the pod that registers nvidia.com/gpu, after 7m0s"},
+		{"a GPU less", gpus("standard_nc8", 1), ready + limit + soak, true, prove.Failed, "devices", "has 1 of nvidia.com/gpu allocatable"},
+		{"its GPUs", gpus("Standard_NC8", 2), soaked, true, prove.Passed, "", ""},
+		{"no GPU, of another size", gpus("Standard_NC4", 0), soaked, true, prove.Passed, "", ""},
+		{"no GPU in an outage", all(gpus("Standard_NC8", 0), away(time.Minute)), ready + limit + soak, true, prove.NoResult, "", "did not answer"},
+		{"no GPU, its Node flaps", all(gpus("Standard_NC8", 0), readyAt(2*limit+soak-time.Minute)), 2*limit + soak, true, prove.Failed, "restarts", ""},
 
 		{"its Node may be another", all(unregistered, only(func(c *prove.Clone) { c.Rivals = []string{"renamed"} })), limit, true, prove.NoResult, "",
 			"has no Node, and node renamed reports that it is the instance"},

@@ -240,7 +240,7 @@ func (x *rollout) baseline(ctx context.Context, s state) error {
 	}
 	err := clones.Pods(ctx, x.Cluster, o.Others, clones.MaxSiblings, nil)
 	o.Now, o.AzureNow = x.Cluster.Now(), x.Cloud.Now()
-	x.base = prove.NewBaseline(o, s.version.Tags[fleet.TagBuiltFrom])
+	x.base = prove.NewBaseline(o, s.version.Tags)
 	return err
 }
 

@@ -382,7 +382,7 @@ func (w *watch) baseline(ctx context.Context, pool fleet.Pool) error {
 		err = clones.Pods(ctx, w.Cluster, o.Others, clones.MaxSiblings, nil)
 	}
 	o.Now, o.AzureNow = w.Cluster.Now(), w.Cloud.Now()
-	w.base = prove.NewBaseline(o, w.version.Tags[fleet.TagBuiltFrom])
+	w.base = prove.NewBaseline(o, w.version.Tags)
 	return err
 }
 

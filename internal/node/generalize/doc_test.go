@@ -42,8 +42,9 @@ This page is a reference for operators: what a capture removes from the copied d
 written from the code (` + "`go test ./internal/node/generalize -run TestDocumentation -update`" + `).
 
 ` + "`ortet-node generalize`" + ` works on a copy of the donor's disk, never on the donor's. It first looks, and refuses
-a disk that is not the donor's, that is a control plane's, that sets ` + "`preserve_hostname: true`" + `, or whose
-configuration (` + "`ortet-node config`" + `) is half applied; then it adds a line (date, donor, capture) to ` + "`/var/log/ancestry.log`" + `, seals what cannot be read back from Azure (customData,
+a disk that is not the donor's, that is a control plane's, that sets ` + "`preserve_hostname: true`" + `, whose
+configuration (` + "`ortet-node config`" + `) is half applied, or whose newest kernel in ` + "`/boot`" + ` has no NVIDIA driver while
+another kernel has one (by its ` + "`modules.dep`" + `); then it adds a line (date, donor, capture) to ` + "`/var/log/ancestry.log`" + `, seals what cannot be read back from Azure (customData,
 protected settings) to the caller's key, cleans by the list below, and scans the whole tree. Rows marked *last* are
 worked off only after the scan has passed, because the run itself reads them; so a run that was killed, or whose scan
 failed, can be repeated on the same disk without loss. Once the last rows are gone and the report is lost, the copy has

@@ -287,6 +287,12 @@ func TestRefusals(t *testing.T) {
 			d.write(map[string]string{"etc/cloud/cloud.cfg.d/99.cfg": "preserve_hostname: true\n"})
 		}, nil, "/etc/cloud/cloud.cfg.d/99.cfg"},
 		{"a control plane", func(d *donor) { d.write(map[string]string{"etc/kubernetes/manifests/kube-apiserver.yaml": ""}) }, nil, "control plane"},
+		{"a newest kernel without its driver", func(d *donor) { d.kernels("5.15.0-999", "5.15.0-1000") }, nil,
+			"kernel 5.15.0-1000, the newest in /boot, has no NVIDIA driver, and kernel 5.15.0-999 has one: clones would boot without their GPUs; on the donor run 'dkms autoinstall -k 5.15.0-1000', or remove kernel 5.15.0-1000"},
+		{"a newest kernel without its distribution's driver", func(d *donor) {
+			d.kernels("5.15.0-9-azure", "5.15.0-10-azure")
+			d.write(map[string]string{"var/lib/dpkg/info/linux-modules-nvidia-535-server-5.15.0-9-azure.list": ""})
+		}, nil, "run 'apt-get install linux-modules-nvidia-535-server-5.15.0-10-azure', or"},
 		{"a configuration that is half applied", func(d *donor) { d.write(map[string]string{"var/lib/ortet/config/journal.json": "{}"}) }, nil, "half applied"},
 		{"baked without a way to join", func(*donor) {}, func(o *Options) { o.Bootstrap = Baked }, "could not join"},
 		{"a donor that is no name", func(*donor) {}, func(o *Options) { o.Donor = "../x" }, "node name"},

@@ -127,6 +127,13 @@ func inspect(t *tree.Tree, o Options) (inspection, error) {
 			problems = append(problems, why+": a copy of the running node's disk would have half a package; wait until it is done, mend it (dpkg --configure -a), or capture without --online")
 		}
 	}
+	undriven, err := kernelWithoutDriver(t)
+	if err != nil {
+		return found, err
+	}
+	if undriven != "" {
+		problems = append(problems, undriven)
+	}
 	open, err := t.Exists(configurationJournal)
 	if err != nil {
 		return found, err

@@ -40,6 +40,7 @@ const (
 	groupKube    = "Kubernetes"
 	groupK3s     = "k3s and RKE2"
 	groupImages  = "Container runtimes (images stay)"
+	groupGPU     = "NVIDIA GPUs (driver and modules stay)"
 	groupHygiene = "Hygiene"
 	groupCaches  = "Caches of package managers"
 	groupAgents  = "Identities of other agents"
@@ -194,6 +195,14 @@ func Table() []Row {
 		{Group: groupImages, Path: "/var/lib/docker/swarm", Action: Shred, Why: "Swarm's node key"},
 		{Group: groupImages, Path: "/var/lib/dockershim/sandbox/*", Action: Remove, Why: "sandboxes of the donor's pods"},
 		{Group: groupImages, Path: "/run/containerd/*", Action: Remove, Why: "runtime state, where /run is kept on the disk"},
+
+		// nvidia-container-toolkit's deployments/systemd/nvidia-cdi-refresh.service, from 1.18 on.
+		{Group: groupGPU, Path: "/etc/cdi/*", Action: ShredIf, What: whatCDI, cond: madeByToolkit,
+			Why: "names the donor's GPUs by their UUIDs, and the files of the driver of then; where nothing makes it again it stays"},
+		{Group: groupGPU, Path: "/run/cdi/*", Action: ShredIf, What: whatCDI, cond: madeByToolkit,
+			Why: "as above, where /run is kept on the disk"},
+		{Group: groupGPU, Path: "/run/nvidia-persistenced/*", Action: Remove,
+			Why: "socket and process id of the donor's persistence daemon, where /run is kept on the disk; it has no other state"},
 
 		{Group: groupHygiene, Path: "/var/log/journal/*", Action: Remove, Why: "the donor's journal, kept under its machine-id, would pile up with each generation"},
 		{Group: groupHygiene, Path: "/var/log", Action: Edit, What: "remove rotated logs, empty the others, keep ancestry.log", edit: emptyLogs, Why: "logs name the donor and may hold secrets"},

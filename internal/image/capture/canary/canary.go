@@ -79,12 +79,11 @@ func (o Outcome) Skip(q plan.Request, there *fleet.ImageVersion, inModel bool) s
 
 // A Version is what a canary proves.
 type Version struct {
-	ID, Pool  fleet.ResourceID
-	Request   plan.Request
-	Capture   string            // name
-	BuiltFrom string            // node
-	Tags      map[string]string // of what the capture makes; the map is the canary's own
-	Tuned     []string          // tunings of the version
+	ID, Pool fleet.ResourceID
+	Request  plan.Request
+	Capture  string            // name
+	Tags     map[string]string // of what the capture makes; the map is the canary's own
+	Tuned    []string          // tunings of the version
 
 	CustomData     string         // SHA-256 of what new nodes will have, "" if not known
 	NoCustomData   bool           // they get none

@@ -86,7 +86,7 @@ func (c *Canary) baseline(ctx context.Context) (b prove.Baseline, err error) {
 		err = clones.Pods(ctx, c.Cluster, others, clones.MaxSiblings, nil)
 	}
 	o := prove.Observation{Others: others, Now: c.Cluster.Now(), AzureNow: c.Cloud.Now()}
-	b = prove.NewBaseline(o, v.BuiltFrom)
+	b = prove.NewBaseline(o, v.Tags)
 	if b.Tuned = v.Tuned; len(v.Tuned) > 0 && err == nil {
 		c.readDonor(ctx)
 		b.DonorBoot = *c.Outcome.Get().DonorBoot

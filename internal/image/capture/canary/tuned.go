@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/prove"
 )
 
@@ -22,7 +23,7 @@ func (c *Canary) readDonor(ctx context.Context) {
 		return
 	}
 	var b prove.Boot
-	if n, err := c.Cluster.Node(ctx, c.Of().BuiltFrom); err == nil && c.Boot != nil {
+	if n, err := c.Cluster.Node(ctx, c.Of().Tags[fleet.TagBuiltFrom]); err == nil && c.Boot != nil {
 		b = c.Boot(ctx, n)
 	}
 	c.Outcome.Set(func(o *Outcome) { o.DonorBoot = &b })

@@ -71,6 +71,7 @@ type Machine struct {
 	UID       string           `json:"uid,omitempty"` // of its Node
 	Disk      fleet.ResourceID `json:"disk"`          // its OS disk when it was stopped
 	Addresses []string         `json:"addresses,omitempty"`
+	Devices   fleet.Devices    `json:"devices,omitempty"` // before it was drained
 }
 
 // Taken is what became of the donor. It is saved with the capture's record.

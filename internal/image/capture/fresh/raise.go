@@ -87,7 +87,7 @@ func (r *Raising) baseline(ctx context.Context) (b prove.Baseline, err error) {
 	if err == nil {
 		err = clones.Pods(ctx, r.Cluster, others, clones.MaxSiblings, nil)
 	}
-	return prove.NewBaseline(prove.Observation{Others: others, Now: r.Cluster.Now(), AzureNow: r.Cloud.Now()}, ""), err
+	return prove.NewBaseline(prove.Observation{Others: others, Now: r.Cluster.Now(), AzureNow: r.Cloud.Now()}, nil), err
 }
 
 // add raises the capacity by one. It returns the zero Wait once that is in effect: Azure's operation
