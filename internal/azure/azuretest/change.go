@@ -62,7 +62,8 @@ func (f Fixture) makeDisk(i fleet.Instance, disk fleet.ResourceID) {
 	f.Helper()
 	snapshot := f.Pool.In("snapshots", "of-"+disk.Name())
 	f.Finish(fleet.CreateSnapshot{ID: snapshot, Location: f.Location, Source: i.OSDisk})
-	f.Finish(fleet.CreateDisk{ID: disk, Location: f.Location, Zone: i.Zone, SKU: "Premium_LRS", Source: snapshot, Tags: map[string]string{"why": "test"}})
+	f.Finish(fleet.CreateDisk{ID: disk, Location: f.Location, Zone: i.Zone, SKU: "Premium_LRS", Source: snapshot,
+		Tags: map[string]string{"why": "test"}})
 }
 
 func checkSnapshots(f Fixture) {
@@ -71,7 +72,8 @@ func checkSnapshots(f Fixture) {
 	change := fleet.CreateSnapshot{ID: id, Location: f.Location, Source: i.OSDisk, Tags: map[string]string{fleet.TagCapture: "c1"}}
 	f.Finish(change)
 	s := Get(f, f.Cloud.Snapshot, id)
-	if !s.Source.Equal(i.OSDisk) || s.ProvisioningState != "Succeeded" || s.Tags[fleet.TagCapture] != "c1" || s.Created.IsZero() || s.SizeGB <= 0 || s.Generation != i.Generation {
+	if !s.Source.Equal(i.OSDisk) || s.ProvisioningState != "Succeeded" || s.Tags[fleet.TagCapture] != "c1" || s.Created.IsZero() ||
+		s.SizeGB <= 0 || s.Generation != i.Generation {
 		f.Errorf("snapshot %+v, expected one of %s with its size, generation, tags and time", s, i.OSDisk)
 	}
 	f.Again(change)
@@ -95,7 +97,8 @@ func checkDataDisks(f Fixture) {
 	f.makeDisk(i, disk)
 	f.makeDisk(i, second)
 	d := Get(f, f.Cloud.Disk, disk)
-	if d.Zone != i.Zone || d.Location != f.Location || d.SKU != "Premium_LRS" || d.Tags["why"] != "test" || d.ManagedBy != "" || !d.Source.Equal(f.Pool.In("snapshots", "of-"+disk.Name())) {
+	if d.Zone != i.Zone || d.Location != f.Location || d.SKU != "Premium_LRS" || d.Tags["why"] != "test" || d.ManagedBy != "" ||
+		!d.Source.Equal(f.Pool.In("snapshots", "of-"+disk.Name())) {
 		f.Errorf("disk %+v, expected one of the snapshot in zone %s with SKU, region and tags as asked", d, i.Zone)
 	}
 	if !f.Flexible {
@@ -143,12 +146,15 @@ func checkExtensions(f Fixture) {
 		}
 	}
 	first := fleet.Extension{
-		Name: "first", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript", Version: "2.1", AutoUpgradeMinorVersion: true, ForceUpdateTag: "2",
-		SuppressFailures: true, HasProtectedSettings: true, Settings: fleet.NewSecret(`{"commandToExecute":"join \u003ehere","n":12345678901234567890}`),
+		Name: "first", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript", Version: "2.1", AutoUpgradeMinorVersion: true,
+		ForceUpdateTag:   "2",
+		SuppressFailures: true, HasProtectedSettings: true,
+		Settings: fleet.NewSecret(`{"commandToExecute":"join \u003ehere","n":12345678901234567890}`),
 	}
 	second := fleet.Extension{
-		Name: "second", Publisher: "Microsoft.Azure.Monitor", Type: "AzureMonitorLinuxAgent", Version: "1.0", AutomaticUpgrade: true, HasProtectedSettings: true,
-		After: []string{"first"},
+		Name: "second", Publisher: "Microsoft.Azure.Monitor", Type: "AzureMonitorLinuxAgent", Version: "1.0", AutomaticUpgrade: true,
+		HasProtectedSettings: true,
+		After:                []string{"first"},
 	}
 	if f.Vault != "" {
 		second.KeyVault = &fleet.KeyVaultSecret{URL: "https://kv.vault.azure.net/secrets/s/1", Vault: f.Vault}

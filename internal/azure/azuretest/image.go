@@ -21,8 +21,10 @@ func Definition(f Fixture) (def, snapshot fleet.ResourceID) {
 		f.Errorf("gallery %+v, expected its region and tags as asked", g)
 	}
 	f.claim(ClaimStandard)
-	want := fleet.Definition{ID: def, Location: f.Location, Publisher: "VMSS-Prototype-Pattern", Offer: "g", SKU: "p", OSState: "Generalized", Linux: true,
-		Generation: i.Generation, Architecture: d.Architecture, SecurityType: "Standard", Accelerated: true, Tags: map[string]string{"c": "d"}}
+	want := fleet.Definition{ID: def, Location: f.Location, Publisher: "VMSS-Prototype-Pattern", Offer: "g", SKU: "p",
+		OSState: "Generalized", Linux: true,
+		Generation: i.Generation, Architecture: d.Architecture, SecurityType: "Standard", Accelerated: true,
+		Tags: map[string]string{"c": "d"}}
 	if i.Generation == "V2" {
 		want.Controllers = "SCSI, NVMe"
 	}
@@ -49,8 +51,10 @@ func checkImages(f Fixture) {
 	ctx := f.Context()
 	def, snapshot := Definition(f)
 	version := func(name string) fleet.CreateVersion {
-		return fleet.CreateVersion{ID: def.Child("versions", name), Location: f.Location, Source: snapshot, Replicas: 2, StorageType: fleet.ZRS,
-			ReplicationMode: fleet.ReplicationFull, ExcludeFromLatest: true, Tags: map[string]string{fleet.TagBuiltFrom: "node-1", "drop": "me"}}
+		return fleet.CreateVersion{ID: def.Child("versions", name), Location: f.Location, Source: snapshot, Replicas: 2,
+			StorageType:     fleet.ZRS,
+			ReplicationMode: fleet.ReplicationFull, ExcludeFromLatest: true, Tags: map[string]string{fleet.TagBuiltFrom: "node-1",
+				"drop": "me"}}
 	}
 	v1 := version("2026.11.21")
 	tok, err := f.Cloud.Begin(ctx, v1)
@@ -83,8 +87,10 @@ func checkImages(f Fixture) {
 	if one := Get(f, f.Cloud.Version, v1.ID); fmt.Sprintf("%+v", unreplicated(one)) != fmt.Sprintf("%+v", unreplicated(got)) {
 		f.Errorf("alone the version is %+v, expected %+v as in the list", one, got)
 	}
-	if !got.ID.Equal(v1.ID) || got.Name != "2026.11.21" || got.ProvisioningState != "Succeeded" || got.Published.IsZero() || !got.ExcludeFromLatest ||
-		got.Replicas != 2 || got.StorageType != fleet.ZRS || got.ReplicationMode != fleet.ReplicationFull || !got.Source.Equal(snapshot) || got.Tags[fleet.TagBuiltFrom] != "node-1" || got.DeletionBlocked {
+	if !got.ID.Equal(v1.ID) || got.Name != "2026.11.21" || got.ProvisioningState != "Succeeded" || got.Published.IsZero() ||
+		!got.ExcludeFromLatest ||
+		got.Replicas != 2 || got.StorageType != fleet.ZRS || got.ReplicationMode != fleet.ReplicationFull || !got.Source.Equal(snapshot) ||
+		got.Tags[fleet.TagBuiltFrom] != "node-1" || got.DeletionBlocked {
 		f.Errorf("version %+v, expected %+v", got, v1)
 	}
 
@@ -166,7 +172,8 @@ func unreplicated(v fleet.ImageVersion) fleet.ImageVersion {
 func checkLatest(f Fixture) {
 	def, snapshot := Definition(f)
 	version := func(name string, excluded bool) fleet.CreateVersion {
-		return fleet.CreateVersion{ID: def.Child("versions", name), Location: f.Location, Source: snapshot, Replicas: 1, StorageType: fleet.LRS,
+		return fleet.CreateVersion{ID: def.Child("versions", name), Location: f.Location, Source: snapshot, Replicas: 1,
+			StorageType:     fleet.LRS,
 			ReplicationMode: fleet.ReplicationShallow, ExcludeFromLatest: excluded}
 	}
 	f.Finish(version("2026.11.21", false))

@@ -13,21 +13,26 @@ func checkReads(f Fixture) {
 	if !p.ID.Equal(f.Pool) || p.Name != f.Pool.Name() || p.Location != f.Location || p.Size != f.Size || p.Capacity != 2 {
 		f.Errorf("pool %+v", p)
 	}
-	if (p.Orchestration == fleet.Flexible) != f.Flexible || p.Model.Created.IsZero() == f.Flexible || p.UpgradeMode != fleet.Manual || p.AutomaticOSUpgrade || p.AutomaticRepairs || p.Spot || p.ProvisioningState != "Succeeded" || len(p.Zones) == 0 {
+	if (p.Orchestration == fleet.Flexible) != f.Flexible || p.Model.Created.IsZero() == f.Flexible || p.UpgradeMode != fleet.Manual ||
+		p.AutomaticOSUpgrade || p.AutomaticRepairs || p.Spot || p.ProvisioningState != "Succeeded" || len(p.Zones) == 0 {
 		f.Errorf("pool %+v", p)
 	}
 	m := p.Model
-	if m.Image.ID != "" || m.Image.Publisher == "" || m.Image.Offer == "" || m.Image.SKU == "" || m.Image.Version == "" || !m.Linux || m.EphemeralOS {
+	if m.Image.ID != "" || m.Image.Publisher == "" || m.Image.Offer == "" || m.Image.SKU == "" || m.Image.Version == "" || !m.Linux ||
+		m.EphemeralOS {
 		f.Errorf("model %+v", m)
 	}
-	if len(m.Extensions) != 2 || m.Extensions[0].Name != "first" || m.Extensions[1].Name != "second" || !slices.Equal(m.Extensions[1].After, []string{"first"}) {
+	if len(m.Extensions) != 2 || m.Extensions[0].Name != "first" || m.Extensions[1].Name != "second" ||
+		!slices.Equal(m.Extensions[1].After, []string{"first"}) {
 		f.Errorf("extensions %+v", m.Extensions)
 	}
 	for _, i := range f.Instances(2) {
-		if !i.ID.Equal(f.instance(i.ID.Name())) || !i.Pool.Equal(f.Pool) || i.InstanceID != i.ID.Name() || i.HostName == "" || i.VMID == "" || i.Size != f.Size || !i.MadeFrom(p) {
+		if !i.ID.Equal(f.instance(i.ID.Name())) || !i.Pool.Equal(f.Pool) || i.InstanceID != i.ID.Name() || i.HostName == "" ||
+			i.VMID == "" || i.Size != f.Size || !i.MadeFrom(p) {
 			f.Errorf("instance %+v", i)
 		}
-		if i.Power != fleet.PowerRunning || i.ProvisioningState != "Succeeded" || i.Generation == "" || i.OSDisk == "" || len(i.DataDisks) != 0 || i.Zone == "" {
+		if i.Power != fleet.PowerRunning || i.ProvisioningState != "Succeeded" || i.Generation == "" || i.OSDisk == "" ||
+			len(i.DataDisks) != 0 || i.Zone == "" {
 			f.Errorf("instance %+v", i)
 		}
 		if one := Get(f, f.Cloud.Instance, i.ID); fmt.Sprint(one) != fmt.Sprint(i) {
@@ -37,7 +42,8 @@ func checkReads(f Fixture) {
 			f.Errorf("letter case counts: %s", upper.ID)
 		}
 		d := Get(f, f.Cloud.Disk, i.OSDisk)
-		if !d.ID.Equal(i.OSDisk) || d.Location != f.Location || d.Zone != i.Zone || d.SizeGB <= 0 || d.SKU == "" || !d.ManagedBy.Equal(i.ID) ||
+		if !d.ID.Equal(i.OSDisk) || d.Location != f.Location || d.Zone != i.Zone || d.SizeGB <= 0 || d.SKU == "" ||
+			!d.ManagedBy.Equal(i.ID) ||
 			d.Generation != i.Generation || d.Architecture == "" || d.ProvisioningState != "Succeeded" {
 			f.Errorf("disk %+v", d)
 		}
@@ -79,7 +85,8 @@ func checkMissing(f Fixture) {
 	}
 	for _, ch := range []fleet.Change{
 		fleet.DeleteSnapshot{ID: f.name("snapshots", "none")}, fleet.DeleteDisk{ID: f.name("disks", "none")},
-		fleet.DeleteVersion{ID: version}, fleet.DeleteExtension{Pool: f.Pool, Name: "none"}, fleet.DetachDisk{Instance: instance, Disk: f.name("disks", "none")},
+		fleet.DeleteVersion{ID: version}, fleet.DeleteExtension{Pool: f.Pool, Name: "none"}, fleet.DetachDisk{Instance: instance,
+			Disk: f.name("disks", "none")},
 	} {
 		f.Again(ch)
 	}
