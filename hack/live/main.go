@@ -17,7 +17,9 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-func main() {
+func main() { os.Exit(run()) }
+
+func run() int {
 	clean := flag.Bool("clean", false, "delete the resource groups that earlier runs left")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -26,9 +28,8 @@ func main() {
 		Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Now: time.Now, Suffix: strings.ToLower(rand.Text()[:4]), Version: version,
 		Load: live.Credentials(os.Getenv),
 	}
-	run := p.Run
 	if *clean {
-		run = p.Clean
+		return p.Clean(ctx)
 	}
-	os.Exit(run(ctx))
+	return p.Run(ctx)
 }

@@ -35,7 +35,7 @@ func (s *session) claimGroup(ctx context.Context, end time.Time) error {
 	case err == nil && have.Tags[tagRun] == "":
 		return fmt.Errorf("resource group %s exists and is not of make live; nothing in it was touched; choose another LIVE_NAME", s.name)
 	case err == nil:
-		return fmt.Errorf("resource group %s is of the run of %s until %s; choose another LIVE_NAME; LIVE_NAME=%s make live-clean deletes it",
+		return fmt.Errorf("resource group %s is of a run of %s until %s; choose another LIVE_NAME, or LIVE_NAME=%s make live-clean",
 			s.name, have.Tags[tagOwner], have.Tags[tagEnd], s.name)
 	case !fleet.Is(err, fleet.KindNotFound):
 		return err

@@ -218,7 +218,7 @@ func TestKilledThenClean(t *testing.T) {
 		b.env["LIVE_CHECK"] = "Missing"
 		b.run(b.Context(), live.ExitDone) // beside it, by another name
 		b.env["LIVE_NAME"] = name
-		b.run(b.Context(), live.ExitFailed, "NOT RUN: resource group ortet-live-one is of the run of janedoe until")
+		b.run(b.Context(), live.ExitFailed, "NOT RUN: resource group ortet-live-one is of a run of janedoe until")
 		b.clean(live.ExitDone, "deleting resource group ortet-live-one")
 		b.left()
 		b.clean(live.ExitDone, "0 resource groups")

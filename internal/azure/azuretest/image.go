@@ -48,7 +48,6 @@ func Definition(f Fixture) (def, snapshot fleet.ResourceID) {
 }
 
 func checkImages(f Fixture) {
-	ctx := f.Context()
 	def, snapshot := Definition(f)
 	version := func(name string) fleet.CreateVersion {
 		return fleet.CreateVersion{ID: def.Child("versions", name), Location: f.Location, Source: snapshot, Replicas: 2,
@@ -57,29 +56,8 @@ func checkImages(f Fixture) {
 				"drop": "me"}}
 	}
 	v1 := version("2026.11.21")
-	tok, err := f.Cloud.Begin(ctx, v1)
-	if err != nil || tok == "" {
-		f.Fatalf("token %q, error %v; expected a token", tok, err)
-	}
-	// While it is made it shows, and whoever asks for it again joins.
+	f.adopt(v1)
 	list := Get(f, f.Cloud.Versions, def)
-	if len(list) != 1 || list[0].ProvisioningState != "Creating" || list[0].Progress < 0 || list[0].Progress >= 100 {
-		f.Errorf("versions %+v", list)
-	}
-	f.claim(ClaimAdopt)
-	joined, err := f.Another.Begin(ctx, v1)
-	if err != nil || joined == "" {
-		f.Fatalf("the same version again: token %q, %v; expected the token of its operation", joined, err)
-	}
-	if err := f.Follow(f.Another, joined); err != nil {
-		f.Fatal(err)
-	}
-	if err := f.Follow(f.Cloud, tok); err != nil {
-		f.Fatal(err)
-	}
-	f.Again(v1)
-	f.claim("")
-	list = Get(f, f.Cloud.Versions, def)
 	if len(list) != 1 {
 		f.Fatalf("%d versions", len(list))
 	}
@@ -102,12 +80,7 @@ func checkImages(f Fixture) {
 		f.Errorf("tags %v, expected the new one and that of its making", got)
 	}
 
-	f.claim(ClaimPublish)
-	f.Finish(fleet.PublishVersion{ID: v1.ID, Tags: map[string]string{"published": "now"}})
-	if one := Get(f, f.Cloud.Version, v1.ID); one.ExcludeFromLatest || !one.Source.Equal(snapshot) || one.Tags["published"] != "now" {
-		f.Errorf("published, the version is %+v, expected not to be excluded from latest, with its source", one)
-	}
-	f.claim("")
+	f.publish(v1.ID, snapshot)
 
 	// The model points at it, and back.
 	before := Get(f, f.Cloud.Pool, f.Pool)
@@ -159,6 +132,42 @@ func checkImages(f Fixture) {
 		f.Errorf("versions %+v", list)
 	}
 	f.Again(fleet.DeleteVersion{ID: v2.ID})
+}
+
+// adopt has another process join the making of a version.
+func (f Fixture) adopt(v1 fleet.CreateVersion) {
+	tok, err := f.Cloud.Begin(f.Context(), v1)
+	if err != nil || tok == "" {
+		f.Fatalf("token %q, error %v; expected a token", tok, err)
+	}
+	// While it is made it shows, and whoever asks for it again joins.
+	list := Get(f, f.Cloud.Versions, v1.ID.Parent())
+	if len(list) != 1 || list[0].ProvisioningState != "Creating" || list[0].Progress < 0 || list[0].Progress >= 100 {
+		f.Errorf("versions %+v", list)
+	}
+	f.claim(ClaimAdopt)
+	joined, err := f.Another.Begin(f.Context(), v1)
+	if err != nil || joined == "" {
+		f.Fatalf("the same version again: token %q, %v; expected the token of its operation", joined, err)
+	}
+	if err := f.Follow(f.Another, joined); err != nil {
+		f.Fatal(err)
+	}
+	if err := f.Follow(f.Cloud, tok); err != nil {
+		f.Fatal(err)
+	}
+	f.Again(v1)
+	f.claim("")
+}
+
+// publish has a version leave excludeFromLatest.
+func (f Fixture) publish(version, source fleet.ResourceID) {
+	f.claim(ClaimPublish)
+	f.Finish(fleet.PublishVersion{ID: version, Tags: map[string]string{"published": "now"}})
+	if one := Get(f, f.Cloud.Version, version); one.ExcludeFromLatest || !one.Source.Equal(source) || one.Tags["published"] != "now" {
+		f.Errorf("published, the version is %+v, expected not to be excluded from latest, with its source", one)
+	}
+	f.claim("")
 }
 
 // unreplicated leaves out what the list of versions says of unfinished ones alone.
