@@ -30,7 +30,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground pictures test fresh skipped e2e check browser azclient simulate mutants fuzz lab elastic bench crds lint vulncheck arch controlplane helm tailnet image publish extension release clean help
+.PHONY: build story demo playground pictures test fresh skipped e2e check browser azclient simulate mutants fuzz lab elastic live live-clean bench crds lint vulncheck arch controlplane helm tailnet image publish extension release clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -131,6 +131,15 @@ ELASTIC ?= $(if $(SHORT),short)
 elastic: build controlplane helm $(if $(filter tailscale,$(ELASTIC)),tailnet) $(GOTESTSUM) ## ortet cluster on real machines; SHORT=1, ELASTIC=tailscale; root on Debian
 	$(if $(filter-out short capture tailscale,$(ELASTIC)),$(error ELASTIC=$(ELASTIC): use short, capture or tailscale))
 	hack/lab/run.sh --elastic -run '(?i)^TestElastic$(ELASTIC)$$'
+
+# On the subscription of whoever has credentials: docs/how-to/live.md has the settings.
+live: ## questions to the real Azure that cost money: it says what and asks; LIVE=contract, LIVE_CHECK, LIVE_REGION
+	@go build -ldflags '$(LDFLAGS)' -o bin/run-live ./hack/live
+	@bin/run-live
+
+live-clean: ## delete what a killed make live left; LIVE_NAME=GROUP
+	@go build -ldflags '$(LDFLAGS)' -o bin/run-live ./hack/live
+	@bin/run-live -clean
 
 bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20
 	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -27,7 +28,7 @@ func (f fixture) fault(action string, status int, code string) {
 // unsupported. An instance whose protection is not shown has none, but not where Azure
 // fails for another reason.
 func testUnprotectable(t *testing.T, f fixture) {
-	id := f.instances(2)[0].ID
+	id := f.Instances(2)[0].ID
 	protect := fleet.ProtectInstance{Instance: id, Protection: fleet.Protection{ScaleIn: true}}
 	for _, c := range []struct {
 		status   int
@@ -42,20 +43,20 @@ func testUnprotectable(t *testing.T, f fixture) {
 		{503, "ServerBusy", fleet.KindTransient, fleet.KindTransient},
 	} {
 		want := c.uniform
-		if f.flexible {
+		if f.Flexible {
 			want = c.flexible
 		}
 		f.fault(belowSet+"write", c.status, c.code)
-		wantKind(t, f.try(protect), want)
+		azuretest.WantKind(t, f.Try(protect), want)
 		f.s.RemoveFault(belowSet + "write")
 	}
-	if !f.flexible {
+	if !f.Flexible {
 		return
 	}
-	f.finish(protect)
+	f.Finish(protect)
 	for status, want := range map[int]fleet.Kind{400: "", 403: "", 503: fleet.KindTransient, 401: fleet.KindUnauthenticated} {
 		f.fault(belowSet+"read", status, "Refused")
-		i, err := f.cloud.Instance(t.Context(), id)
+		i, err := f.Cloud.Instance(t.Context(), id)
 		if fleet.KindOf(err) != want || want == "" && (err != nil || !i.ID.Equal(id) || i.Protection != fleet.Protection{}) {
 			t.Errorf("%d: %+v, %v, want %q", status, i, err, want)
 		}
@@ -66,20 +67,20 @@ func testUnprotectable(t *testing.T, f fixture) {
 // testRemade: a set that is deleted and made again in the other mode is listed as what it
 // is now, by a process that knew the first one; a set that is gone is not found.
 func testRemade(t *testing.T, f fixture) {
-	f.instances(2)
+	f.Instances(2)
 	sets := sdk(t, f.s).NewVirtualMachineScaleSetsClient()
 	gone, err := sets.BeginDelete(t.Context(), azsim.DefaultResourceGroup, "pool1", nil)
 	done(t, gone, err)
-	wantKind(t, only(f.cloud.Instances(t.Context(), simPool)), fleet.KindNotFound)
-	f.cloud = inProcess(t, f.s, "")
+	azuretest.WantKind(t, only(f.Cloud.Instances(t.Context(), simPool)), fleet.KindNotFound)
+	f.Cloud = inProcess(t, f.s, "")
 	other := flexBody(2)
-	if f.flexible {
+	if f.Flexible {
 		other = poolBody(2)
 	}
 	for _, body := range []armcompute.VirtualMachineScaleSet{other, poolBody(3), flexBody(1)} {
 		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", body, nil)
 		done(t, p, err)
-		f.instances(int(*body.SKU.Capacity))
+		f.Instances(int(*body.SKU.Capacity))
 		gone, err = sets.BeginDelete(t.Context(), azsim.DefaultResourceGroup, "pool1", nil)
 		done(t, gone, err)
 	}
@@ -97,7 +98,7 @@ func testRest(t *testing.T, f fixture) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second) // the new member is listed
-		w := azure.Writer{Cloud: scalingOut{f.cloud, t, hidden}, Now: time.Now, Within: time.Minute}
+		w := azure.Writer{Cloud: scalingOut{f.Cloud, t, hidden}, Now: time.Now, Within: time.Minute}
 		if _, err := w.ScaleSet(t.Context(), simPool, func(p fleet.Pool) fleet.Change {
 			return fleet.PatchModel{Pool: simPool, CustomData: &secret, Etag: p.Etag}
 		}, nil); err != nil {
@@ -125,7 +126,7 @@ func (c scalingOut) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, 
 }
 
 func (c scalingOut) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
-	for _, i := range get(c.t, c.Instances, simPool) {
+	for _, i := range azuretest.Get(c.t, c.Instances, simPool) {
 		if i.ProvisioningState != "Succeeded" {
 			c.t.Errorf("%s while instance %s is %s", change.Verb(), i.InstanceID, i.ProvisioningState)
 		}
@@ -136,11 +137,11 @@ func (c scalingOut) Begin(ctx context.Context, change fleet.Change) (fleet.Token
 // testRequests counts what reads and changes of an instance ask: protection of a Flexible
 // set's member is a second GET.
 func testRequests(t *testing.T, f fixture) {
-	i := f.instances(2)[0]
+	i := f.Instances(2)[0]
 	count := func(what string, uniform, flexible int, do func()) {
 		t.Helper()
 		want := uniform
-		if f.flexible {
+		if f.Flexible {
 			want = flexible
 		}
 		before := len(f.s.Requests())
@@ -149,17 +150,17 @@ func testRequests(t *testing.T, f fixture) {
 			t.Errorf("%s: %d requests, want %d: %+v", what, len(all), want, all)
 		}
 	}
-	count("list", 1, 1, func() { f.instances(2) })
-	count("one", 1, 2, func() { get(t, f.cloud.Instance, i.ID) })
-	count("list by another process", 2, 2, func() { get(t, f.another.Instances, simPool) })
-	count("group", 1, 1, func() { get(t, f.cloud.Machines, simGroup) })
+	count("list", 1, 1, func() { f.Instances(2) })
+	count("one", 1, 2, func() { azuretest.Get(t, f.Cloud.Instance, i.ID) })
+	count("list by another process", 2, 2, func() { azuretest.Get(t, f.Another.Instances, simPool) })
+	count("group", 1, 1, func() { azuretest.Get(t, f.Cloud.Machines, simGroup) })
 	count("pool of one", 0, 2, func() {
-		if pool, err := azure.PoolOf(t.Context(), f.cloud, i.ID); err != nil || !pool.Equal(simPool) {
+		if pool, err := azure.PoolOf(t.Context(), f.Cloud, i.ID); err != nil || !pool.Equal(simPool) {
 			t.Errorf("%s, %v", pool, err)
 		}
 	})
 	count("stop", 1, 1, func() {
-		if _, err := f.cloud.Begin(t.Context(), fleet.StopInstance{Instance: i.ID}); err != nil {
+		if _, err := f.Cloud.Begin(t.Context(), fleet.StopInstance{Instance: i.ID}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -171,16 +172,16 @@ func testRequests(t *testing.T, f fixture) {
 
 // testMachines: the map of a group's virtual machines, and where Nodes run by it.
 func testMachines(t *testing.T, f fixture) {
-	list := f.instances(2)
-	machines := get(t, f.cloud.Machines, simGroup)
+	list := f.Instances(2)
+	machines := azuretest.Get(t, f.Cloud.Machines, simGroup)
 	want := 0
-	if f.flexible {
+	if f.Flexible {
 		want = 2
 	}
 	if len(machines) != want {
 		t.Errorf("%d virtual machines: %v", len(machines), machines)
 	}
-	places := azure.Places{Reader: f.cloud}
+	places := azure.Places{Reader: f.Cloud}
 	for _, id := range []string{string(list[0].ID), strings.ToUpper(string(list[1].ID)), strings.ToLower(string(list[1].ID))} {
 		p, err := places.Of(t.Context(), fleet.Node{Name: "n", ProviderID: "azure://" + id})
 		if err != nil || !p.Instance.Equal(fleet.ResourceID(id)) || !p.Pool.Equal(simPool) {
@@ -202,7 +203,7 @@ func testMachines(t *testing.T, f fixture) {
 			lists++
 		}
 	}
-	if f.flexible && lists > 4 { // those of Instances, Machines, and one of Places
+	if f.Flexible && lists > 4 { // those of Instances, Machines, and one of Places
 		t.Errorf("%d lists", lists)
 	}
 }

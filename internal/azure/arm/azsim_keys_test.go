@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -26,23 +27,23 @@ func (f fixture) makeKeys(name, where string) fleet.ResourceID {
 // testOwnKeys: copies and versions have the set that they were given, also in a region that
 // somebody added before the version is published.
 func testOwnKeys(t *testing.T, f fixture) {
-	def, _ := definition(f)
+	def, _ := azuretest.Definition(f.Fixture)
 	f.s.RequireOwnKeys(true)
 	keys, there := f.makeKeys("keys", region), f.makeKeys("there", "northeurope")
-	set := get(t, f.cloud.EncryptionSet, keys)
+	set := azuretest.Get(t, f.Cloud.EncryptionSet, keys)
 	if !set.ID.Equal(keys) || set.Location != region || set.Type != "EncryptionAtRestWithPlatformAndCustomerKeys" || set.Problem != "" {
 		t.Errorf("the set is %+v", set)
 	}
 	encryption := fleet.Encryption{Set: keys, Type: set.Type}
 	snapshot, disk := simPool.In("snapshots", "encrypted"), simPool.In("disks", "encrypted")
-	f.finish(fleet.CreateSnapshot{ID: snapshot, Location: region, Source: f.instances(2)[0].OSDisk, Encryption: encryption})
-	f.finish(fleet.CreateDisk{ID: disk, Location: region, SKU: "StandardSSD_LRS", Source: snapshot, Encryption: encryption})
-	if d := get(t, f.cloud.Disk, disk); !d.Encryption.Equal(keys) {
+	f.Finish(fleet.CreateSnapshot{ID: snapshot, Location: region, Source: f.Instances(2)[0].OSDisk, Encryption: encryption})
+	f.Finish(fleet.CreateDisk{ID: disk, Location: region, SKU: "StandardSSD_LRS", Source: snapshot, Encryption: encryption})
+	if d := azuretest.Get(t, f.Cloud.Disk, disk); !d.Encryption.Equal(keys) {
 		t.Errorf("the disk is %+v", d)
 	}
 	version := fleet.CreateVersion{ID: def.Child("versions", "2026.11.21"), Location: region, Source: snapshot, Replicas: 1, StorageType: fleet.LRS,
 		ReplicationMode: fleet.ReplicationFull, ExcludeFromLatest: true, EncryptionSet: keys}
-	f.finish(version)
+	f.Finish(version)
 
 	client := sdk(t, f.s).NewGalleryImageVersionsClient()
 	gallery := version.ID.Segment("galleries")
@@ -61,25 +62,25 @@ func testOwnKeys(t *testing.T, f fixture) {
 		return string(text)
 	}
 	before, _ := client.Get(t.Context(), azsim.DefaultResourceGroup, gallery, def.Name(), "2026.11.21", nil)
-	f.finish(fleet.PublishVersion{ID: version.ID, Tags: map[string]string{"published": "now"}})
-	f.finish(fleet.TagVersion{ID: version.ID, Tags: map[string]string{"more": "tags"}})
+	f.Finish(fleet.PublishVersion{ID: version.ID, Tags: map[string]string{"published": "now"}})
+	f.Finish(fleet.TagVersion{ID: version.ID, Tags: map[string]string{"more": "tags"}})
 	v, err = client.Get(t.Context(), azsim.DefaultResourceGroup, gallery, def.Name(), "2026.11.21", nil)
 	text, _ := json.Marshal(v)
 	if err != nil || !strings.Contains(string(text), string(keys)) || !strings.Contains(string(text), string(there)) || regions(v) != regions(before) || len(v.Tags) != 2 {
 		t.Errorf("the published version is %s, %v; before, its regions were %s", text, err, regions(before))
 	}
 
-	_, err = f.cloud.Begin(t.Context(), fleet.CreateSnapshot{ID: simPool.In("snapshots", "plain"), Location: region, Source: disk})
+	_, err = f.Cloud.Begin(t.Context(), fleet.CreateSnapshot{ID: simPool.In("snapshots", "plain"), Location: region, Source: disk})
 	if !fleet.Is(err, fleet.KindDenied) || !strings.Contains(err.Error(), "Azure Policy") {
 		t.Errorf("a snapshot without a set: %v", err)
 	}
 	f.s.View(func(v *azsim.View) {
 		v.Get(string(keys)).(map[string]any)["properties"].(map[string]any)["autoKeyRotationError"] = map[string]any{"code": "KeyVaultNotFound", "message": "No such vault."}
 	})
-	if set = get(t, f.cloud.EncryptionSet, keys); set.Problem != "KeyVaultNotFound: No such vault." {
+	if set = azuretest.Get(t, f.Cloud.EncryptionSet, keys); set.Problem != "KeyVaultNotFound: No such vault." {
 		t.Errorf("the set without a vault is %+v", set)
 	}
-	_, err = f.cloud.Begin(t.Context(), fleet.CreateDisk{ID: simPool.In("disks", "late"), Location: region, Source: snapshot, Encryption: encryption})
+	_, err = f.Cloud.Begin(t.Context(), fleet.CreateDisk{ID: simPool.In("disks", "late"), Location: region, Source: snapshot, Encryption: encryption})
 	if err == nil || !strings.Contains(err.Error(), "KeyVaultAccessForbidden") {
 		t.Errorf("a disk with a key that is gone: %v", err)
 	}

@@ -1,9 +1,6 @@
 package arm_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -21,6 +18,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -35,20 +33,37 @@ func ptr[T any](v T) *T { return &v }
 
 // A fixture is a simulated Azure with one pool in it, that of poolBody(2).
 type fixture struct {
-	t              *testing.T
-	s              *azsim.Server
-	cloud, another *arm.Cloud // another is what another process has
-	wait           func(time.Duration)
-	flexible       bool // the pool's instances are virtual machines
+	azuretest.Fixture
+	t *testing.T
+	s *azsim.Server
 }
 
-// instance is the id of an instance of the pool, which need not exist.
-func (f fixture) instance(name string) fleet.ResourceID {
-	if f.flexible {
-		return simPool.In("virtualMachines", name)
+// before has a change that is begun fail the test where it needs an action that is not
+// documented for it.
+func (f fixture) before(change fleet.Change) (after func()) {
+	allowed := azure.Actions(change.Verb())
+	if f.Flexible {
+		allowed = azure.OfFlexible(allowed)
 	}
-	return simPool.Child("virtualMachines", name)
+	before := len(f.s.Requests())
+	return func() {
+		f.t.Helper()
+		for _, r := range f.s.Requests()[before:] {
+			if r.Action != "" && !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, r.Action) }) {
+				f.t.Errorf("%s needs %s", change.Verb(), r.Action)
+			}
+		}
+	}
 }
+
+func newFixture(t *testing.T, s *azsim.Server, cloud, another azure.Cloud, wait func(time.Duration), flexible bool) fixture {
+	f := fixture{t: t, s: s, Fixture: azuretest.Fixture{T: t, Cloud: cloud, Another: another, Pool: simPool, Location: region, Size: size,
+		Flexible: flexible, Wait: wait, Vault: simPool.In("vaults", "kv")}}
+	f.Before = f.before
+	return f
+}
+
+func only[T any](_ T, err error) error { return err }
 
 func connect(t *testing.T, where cloud.Configuration, credential azcore.TokenCredential, transport policy.Transporter) *arm.Cloud {
 	t.Helper()
@@ -132,17 +147,20 @@ func onAzsim(t *testing.T, name string, do func(t *testing.T, f fixture)) {
 				defer s.Close()
 				p, err := sdk(t, s).NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", body, nil)
 				done(t, p, err)
-				do(t, fixture{t, s, inProcess(t, s, ""), inProcess(t, s, ""), time.Sleep, kind == fleet.Flexible})
+				do(t, newFixture(t, s, inProcess(t, s, ""), inProcess(t, s, ""), time.Sleep, kind == fleet.Flexible))
 			})
 		})
 	}
 }
 
-// What the adapter does shows in a fresh read of the simulated Azure.
+// What the adapter does shows in a fresh read of the simulated Azure. The checks of azuretest
+// take any subscription; the others read or change the simulated Azure from inside.
 func TestOnAzsim(t *testing.T) {
+	for _, c := range azuretest.Checks() {
+		onAzsim(t, c.Name, func(_ *testing.T, f fixture) { c.Do(f.Fixture) })
+	}
 	for name, do := range map[string]func(t *testing.T, f fixture){
-		"Reads": testReads, "Missing": testMissing, "Power": testPower, "Protection": testProtection, "Snapshot": testSnapshots, "DataDisk": testDataDisks, "Image": testImages, "OwnKeys": testOwnKeys,
-		"Latest": testLatest, "Extensions": testExtensions, "Capacity": testCapacity, "Conditions": testConditions, "Resume": testResume, "Faults": testFaults, "Unprotectable": testUnprotectable,
+		"OwnKeys": testOwnKeys, "Faults": testFaults, "Unprotectable": testUnprotectable,
 		"Remade": testRemade, "Rest": testRest, "Requests": testRequests, "Machines": testMachines,
 	} {
 		onAzsim(t, name, do)
@@ -167,175 +185,6 @@ func TestFaultsOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testFaults(t, fixture{t, s, connect(t, where, credential, web.Client()), connect(t, where, credential, web.Client()),
-		func(d time.Duration) { time.Sleep(min(d, 20*time.Millisecond)) }, false})
-}
-
-// maxPolls bounds how often one operation is polled.
-const maxPolls = 2000
-
-// finish begins a change and waits for its end.
-func (f fixture) finish(change fleet.Change) {
-	f.t.Helper()
-	if err := f.try(change); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// try also checks that beginning a change needs no action that is not documented.
-func (f fixture) try(change fleet.Change) error {
-	f.t.Helper()
-	allowed := azure.Actions(change.Verb())
-	if f.flexible {
-		allowed = azure.OfFlexible(allowed)
-	}
-	before := len(f.s.Requests())
-	tok, err := f.cloud.Begin(f.t.Context(), change)
-	for _, r := range f.s.Requests()[before:] {
-		if r.Action != "" && !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, r.Action) }) {
-			f.t.Errorf("%s needs %s", change.Verb(), r.Action)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return f.follow(f.cloud, tok)
-}
-
-func (f fixture) follow(c azure.Cloud, tok fleet.Token) error {
-	f.t.Helper()
-	if tok == "" {
-		return nil
-	}
-	for range maxPolls {
-		p, err := c.Poll(f.t.Context(), tok)
-		if err != nil || p.Done {
-			return err
-		}
-		if p.Wait <= 0 || p.Percent < -1 || p.Percent > 100 {
-			f.t.Fatalf("an operation that runs: %+v", p)
-		}
-		f.wait(p.Wait)
-	}
-	return errors.New("the operation does not end")
-}
-
-// again begins a change whose effect is there: it must change nothing.
-func (f fixture) again(change fleet.Change) {
-	f.t.Helper()
-	if tok, err := f.cloud.Begin(f.t.Context(), change); err != nil || tok != "" {
-		f.t.Errorf("%s again: token %.20q, error %v", change.Verb(), tok, err)
-	}
-}
-
-// instances lists the pool's, of which there must be n.
-func (f fixture) instances(n int) []fleet.Instance {
-	f.t.Helper()
-	list := get(f.t, f.cloud.Instances, simPool)
-	if len(list) != n {
-		f.t.Fatalf("%d instances, want %d", len(list), n)
-	}
-	return list
-}
-
-func (f fixture) uses(definition fleet.ResourceID) []fleet.ImageUse {
-	f.t.Helper()
-	return get(f.t, func(ctx context.Context, id fleet.ResourceID) ([]fleet.ImageUse, error) { return f.cloud.Uses(ctx, id) }, definition)
-}
-
-func get[T any](t *testing.T, read func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) T {
-	t.Helper()
-	v, err := read(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// wantKind fails unless the error has the kind, and names what was tried on what.
-func wantKind(t *testing.T, err error, kind fleet.Kind) {
-	t.Helper()
-	var e *fleet.Error
-	if !errors.As(err, &e) || e.Kind != kind || e.Op == "" || e.Resource == "" {
-		t.Errorf("%+v (%v), want kind %q", e, err, kind)
-	}
-}
-
-func only[T any](_ T, err error) error { return err }
-
-func testReads(t *testing.T, f fixture) {
-	p := get(t, f.cloud.Pool, simPool)
-	if !p.ID.Equal(simPool) || p.Name != simPool.Name() || p.Location != region || p.Size != size || p.Capacity != 2 {
-		t.Errorf("pool %+v", p)
-	}
-	if (p.Orchestration == fleet.Flexible) != f.flexible || p.Model.Created.IsZero() == f.flexible || p.UpgradeMode != fleet.Manual || p.AutomaticOSUpgrade || p.AutomaticRepairs || p.Spot || p.ProvisioningState != "Succeeded" || len(p.Zones) == 0 {
-		t.Errorf("pool %+v", p)
-	}
-	m := p.Model
-	if m.Image.ID != "" || m.Image.Publisher == "" || m.Image.Offer == "" || m.Image.SKU == "" || m.Image.Version == "" || !m.Linux || m.EphemeralOS {
-		t.Errorf("model %+v", m)
-	}
-	if len(m.Extensions) != 2 || m.Extensions[0].Name != "first" || m.Extensions[1].Name != "second" || !slices.Equal(m.Extensions[1].After, []string{"first"}) {
-		t.Errorf("extensions %+v", m.Extensions)
-	}
-	for _, i := range f.instances(2) {
-		if !i.ID.Equal(f.instance(i.ID.Name())) || !i.Pool.Equal(simPool) || i.InstanceID != i.ID.Name() || i.HostName == "" || i.VMID == "" || i.Size != size || !i.MadeFrom(p) {
-			t.Errorf("instance %+v", i)
-		}
-		if i.Power != fleet.PowerRunning || i.ProvisioningState != "Succeeded" || i.Generation == "" || i.OSDisk == "" || len(i.DataDisks) != 0 || i.Zone == "" {
-			t.Errorf("instance %+v", i)
-		}
-		if one := get(t, f.cloud.Instance, i.ID); fmt.Sprint(one) != fmt.Sprint(i) {
-			t.Errorf("an instance looks different alone and in the list:\n%+v\n%+v", one, i)
-		}
-		if upper := get(t, f.cloud.Instance, fleet.ResourceID(strings.ToUpper(string(i.ID)))); !upper.ID.Equal(i.ID) {
-			t.Errorf("letter case counts: %s", upper.ID)
-		}
-		d := get(t, f.cloud.Disk, i.OSDisk)
-		if !d.ID.Equal(i.OSDisk) || d.Location != region || d.Zone != i.Zone || d.SizeGB <= 0 || d.SKU == "" || !d.ManagedBy.Equal(i.ID) ||
-			d.Generation != i.Generation || d.Architecture == "" || d.ProvisioningState != "Succeeded" {
-			t.Errorf("disk %+v", d)
-		}
-	}
-	s, err := f.cloud.Size(t.Context(), simPool.Segment("subscriptions"), region, size)
-	if err != nil || s.Name != size || s.Architecture == "" || len(s.Generations) == 0 || len(s.Controllers) == 0 || s.MaxDataDisks <= 0 {
-		t.Errorf("size %+v, %v", s, err)
-	}
-}
-
-func testMissing(t *testing.T, f fixture) {
-	ctx := t.Context()
-	gallery := simPool.In("galleries", "none")
-	definition := gallery.Child("images", "none")
-	version := definition.Child("versions", "1.0.0")
-	instance := f.instance("999")
-	for name, err := range map[string]error{
-		"pool":             only(f.cloud.Pool(ctx, simPool.In("virtualMachineScaleSets", "none"))),
-		"pool's instances": only(f.cloud.Instances(ctx, simPool.In("virtualMachineScaleSets", "none"))),
-		"instance":         only(f.cloud.Instance(ctx, instance)),
-		"disk":             only(f.cloud.Disk(ctx, simPool.In("disks", "none"))),
-		"snapshot":         only(f.cloud.Snapshot(ctx, simPool.In("snapshots", "none"))),
-		"gallery":          only(f.cloud.Gallery(ctx, gallery)),
-		"definition":       only(f.cloud.Definition(ctx, definition)),
-		"size":             only(f.cloud.Size(ctx, simPool.Segment("subscriptions"), region, "Standard_None")),
-		"instance to stop": only(f.cloud.Begin(ctx, fleet.StopInstance{Instance: instance})),
-		"version":          only(f.cloud.Version(ctx, version)),
-		"version to tag":   only(f.cloud.Begin(ctx, fleet.TagVersion{ID: version, Tags: map[string]string{"a": "b"}})),
-	} {
-		if !fleet.Is(err, fleet.KindNotFound) { // no subtests in virtual time
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if list, err := f.cloud.Versions(ctx, definition); err != nil || len(list) != 0 {
-		t.Errorf("versions of a missing definition: %v, %v", list, err)
-	}
-	if list, err := f.cloud.Uses(ctx, definition); err != nil || len(list) != 0 {
-		t.Errorf("uses of a missing definition: %v, %v", list, err)
-	}
-	for _, ch := range []fleet.Change{
-		fleet.DeleteSnapshot{ID: simPool.In("snapshots", "none")}, fleet.DeleteDisk{ID: simPool.In("disks", "none")},
-		fleet.DeleteVersion{ID: version}, fleet.DeleteExtension{Pool: simPool, Name: "none"}, fleet.DetachDisk{Instance: instance, Disk: simPool.In("disks", "none")},
-	} {
-		f.again(ch)
-	}
+	testFaults(t, newFixture(t, s, connect(t, where, credential, web.Client()), connect(t, where, credential, web.Client()),
+		func(d time.Duration) { time.Sleep(min(d, 20*time.Millisecond)) }, false))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -106,7 +107,7 @@ func bootsOf(t *testing.T, c *arm.Cloud, pool fleet.Pool) []fleet.Boot {
 func TestBoots(t *testing.T) {
 	onTwoPools(t, func(t *testing.T, _ *azsim.Server, c *arm.Cloud) {
 		modes := map[string]string{}
-		for _, p := range get(t, c.Pools, simGroup) {
+		for _, p := range azuretest.Get(t, c.Pools, simGroup) {
 			modes[p.Name] = p.Orchestration
 			if p.ID.Name() != p.Name || p.Capacity != 3 {
 				t.Errorf("%s has capacity %d", p.ID, p.Capacity)
@@ -128,7 +129,7 @@ func TestBoots(t *testing.T) {
 					len(b.Extensions) != 2 || b.Extensions[0].Name != "first" || b.Extensions[0].Type == "" || len(b.Extensions[0].Statuses) != 1 || b.Extensions[0].Statuses[0].State != "succeeded" {
 					t.Errorf("%+v", b)
 				}
-				if log := get(t, c.SerialLog, b.Instance); !strings.Contains(string(log), b.HostName) {
+				if log := azuretest.Get(t, c.SerialLog, b.Instance); !strings.Contains(string(log), b.HostName) {
 					t.Errorf("%s: %q", b.Name, log)
 				}
 			}
@@ -145,11 +146,11 @@ func TestBootsAndMembersThatAreMissing(t *testing.T) {
 		ctx := t.Context()
 		none, disk := simPool.In("virtualMachineScaleSets", "none"), simPool.In("disks", "d")
 		for _, id := range []fleet.ResourceID{simPool.Child("virtualMachines", "4711"), none.Child("virtualMachines", "0"), simPool.In("virtualMachines", "none")} {
-			wantKind(t, only(c.SerialLog(ctx, id)), fleet.KindNotFound)
-			wantKind(t, only(c.Member(ctx, id)), fleet.KindNotFound)
+			azuretest.WantKind(t, only(c.SerialLog(ctx, id)), fleet.KindNotFound)
+			azuretest.WantKind(t, only(c.Member(ctx, id)), fleet.KindNotFound)
 		}
-		wantKind(t, only(c.Boots(ctx, fleet.Pool{ID: none, Orchestration: fleet.Uniform})), fleet.KindNotFound)
-		wantKind(t, only(c.Members(ctx, none, false)), fleet.KindNotFound)
+		azuretest.WantKind(t, only(c.Boots(ctx, fleet.Pool{ID: none, Orchestration: fleet.Uniform})), fleet.KindNotFound)
+		azuretest.WantKind(t, only(c.Members(ctx, none, false)), fleet.KindNotFound)
 		for _, err := range []error{
 			only(c.SerialLog(ctx, "")), only(c.SerialLog(ctx, "x")), only(c.SerialLog(ctx, simPool)), only(c.SerialLog(ctx, disk)),
 			only(c.Boots(ctx, fleet.Pool{ID: disk})), only(c.Pools(ctx, simPool)), only(c.Members(ctx, disk, false)),

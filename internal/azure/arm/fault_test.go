@@ -18,7 +18,7 @@ import (
 // testFaults checks the kind of each fault's error and what the fault leaves. A GET is
 // not dropped: over a network the HTTP client repeats it by itself.
 func testFaults(t *testing.T, f fixture) {
-	disk := f.instances(2)[0].OSDisk
+	disk := f.Instances(2)[0].OSDisk
 	for _, c := range []struct {
 		name  string
 		fault azsim.Fault
@@ -53,7 +53,7 @@ func testFaults(t *testing.T, f fixture) {
 		create := fleet.CreateSnapshot{ID: id, Location: region, Source: disk}
 		var change fleet.Change = create
 		if c.fault.Method == http.MethodDelete {
-			f.finish(create)
+			f.Finish(create)
 			change = fleet.DeleteSnapshot{ID: id}
 		}
 		c.fault.Path, c.fault.Count = string(id)+"$", 1
@@ -64,13 +64,13 @@ func testFaults(t *testing.T, f fixture) {
 		if c.fault.Effect == azsim.EffectHang {
 			ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		}
-		tok, err := f.cloud.Begin(ctx, change)
+		tok, err := f.Cloud.Begin(ctx, change)
 		cancel()
 		if (err == nil) != c.begun {
 			t.Errorf("%s: Begin gives %v", c.name, err)
 		}
 		if err == nil {
-			err = f.follow(f.cloud, tok)
+			err = f.Follow(f.Cloud, tok)
 		}
 		var e *fleet.Error
 		if c.kind == "" && err != nil || c.kind != "" && !fleet.Is(err, c.kind) {
@@ -82,7 +82,7 @@ func testFaults(t *testing.T, f fixture) {
 			t.Errorf("%s: the snapshot is %q, want %q", c.name, got, c.state)
 		}
 		// Nothing is left of it: the change, made again, does what it is for.
-		f.finish(change)
+		f.Finish(change)
 		want := "Succeeded"
 		if c.fault.Method == http.MethodDelete {
 			want = ""
@@ -97,8 +97,8 @@ func testFaults(t *testing.T, f fixture) {
 // if it does not exist.
 func (f fixture) settled(id fleet.ResourceID) string {
 	f.t.Helper()
-	for range maxPolls {
-		s, err := f.another.Snapshot(f.t.Context(), id)
+	for range 2000 {
+		s, err := f.Another.Snapshot(f.t.Context(), id)
 		if fleet.Is(err, fleet.KindNotFound) {
 			return ""
 		}
@@ -109,7 +109,7 @@ func (f fixture) settled(id fleet.ResourceID) string {
 		case "Succeeded", "Failed":
 			return s.ProvisioningState
 		}
-		f.wait(time.Second)
+		f.Wait(time.Second)
 	}
 	f.t.Errorf("%s does not settle", id)
 	return ""
@@ -121,13 +121,13 @@ func TestFaults(t *testing.T) {
 		if err := f.s.AddFault(azsim.Fault{Method: "PUT", Path: "/snapshots/", Count: 1, Effect: azsim.EffectDropAfter}); err != nil {
 			t.Fatal(err)
 		}
-		c := azure.Retry(f.cloud, azure.RetryPolicy{})
-		tok, err := c.Begin(t.Context(), fleet.CreateSnapshot{ID: simPool.In("snapshots", "s"), Location: region, Source: f.instances(2)[0].OSDisk})
+		c := azure.Retry(f.Cloud, azure.RetryPolicy{})
+		tok, err := c.Begin(t.Context(), fleet.CreateSnapshot{ID: simPool.In("snapshots", "s"), Location: region, Source: f.Instances(2)[0].OSDisk})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if tok != "" { // else the snapshot was complete before the retry
-			if err := f.follow(c, tok); err != nil {
+			if err := f.Follow(c, tok); err != nil {
 				t.Error(err)
 			}
 		}
@@ -158,20 +158,20 @@ func TestFaults(t *testing.T) {
 			fleet.CreateGallery{ID: gallery, Location: where},
 			fleet.CreateDefinition{Definition: fleet.Definition{ID: def, Location: where, Publisher: "p", Offer: "o", SKU: "s", OSState: "Generalized", Linux: true, Generation: "V2", Architecture: "x64"}},
 		} {
-			f.finish(ch)
+			f.Finish(ch)
 		}
-		if err := f.try(version); !fleet.Is(err, fleet.KindUnsupported) {
+		if err := f.Try(version); !fleet.Is(err, fleet.KindUnsupported) {
 			t.Errorf("%v", err)
 		}
-		list, err := f.cloud.Versions(t.Context(), def)
+		list, err := f.Cloud.Versions(t.Context(), def)
 		if err != nil || len(list) != 1 || list[0].ProvisioningState != "Failed" || !strings.Contains(list[0].FailureMessage, "ZRS is not supported") {
 			t.Errorf("%+v, %v", list, err)
 		}
 		version.StorageType = fleet.LRS
 		for _, ch := range []fleet.Change{fleet.DeleteVersion{ID: version.ID}, version} {
-			f.finish(ch)
+			f.Finish(ch)
 		}
-		list, err = f.cloud.Versions(t.Context(), def)
+		list, err = f.Cloud.Versions(t.Context(), def)
 		if err != nil || len(list) != 1 || list[0].ProvisioningState != "Succeeded" || list[0].StorageType != fleet.LRS {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -179,11 +179,11 @@ func TestFaults(t *testing.T) {
 
 	// What Azure refuses because of what else is under way is a conflict.
 	onAzsim(t, "busy", func(t *testing.T, f fixture) {
-		i := f.instances(2)[0]
-		if _, err := f.cloud.Begin(t.Context(), fleet.ProtectInstance{Instance: i.ID, Protection: fleet.Protection{ScaleIn: true}}); err != nil {
+		i := f.Instances(2)[0]
+		if _, err := f.Cloud.Begin(t.Context(), fleet.ProtectInstance{Instance: i.ID, Protection: fleet.Protection{ScaleIn: true}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.another.Begin(t.Context(), fleet.ProtectInstance{Instance: i.ID, Protection: fleet.Protection{}}); !fleet.Is(err, fleet.KindConflict) {
+		if _, err := f.Another.Begin(t.Context(), fleet.ProtectInstance{Instance: i.ID, Protection: fleet.Protection{}}); !fleet.Is(err, fleet.KindConflict) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -48,7 +49,7 @@ func TestMembers(t *testing.T) {
 					len(m.Addresses) != 2 || m.OfPrimary != 1 || !m.Addresses[0].IsPrivate() || !strings.HasPrefix(m.Name, pool.Name+"_") {
 					t.Errorf("%+v", m)
 				}
-				one := get(t, c.Member, m.Instance)
+				one := azuretest.Get(t, c.Member, m.Instance)
 				if !one.Instance.Equal(m.Instance) || !one.Pool.Equal(m.Pool) {
 					t.Errorf("by itself %+v\nin the list %+v", one, m)
 				}
@@ -70,7 +71,7 @@ func TestMembers(t *testing.T) {
 				p, err := machines.NewVirtualMachineScaleSetVMsClient().BeginDelete(t.Context(), azsim.DefaultResourceGroup, pool.Name, list[1].Instance.Name(), nil)
 				done(t, p, err)
 			}
-			wantKind(t, only(c.Member(t.Context(), list[1].Instance)), fleet.KindNotFound)
+			azuretest.WantKind(t, only(c.Member(t.Context(), list[1].Instance)), fleet.KindNotFound)
 			if after := members(true); len(after) != 2 || after[0].VMID != list[0].VMID || after[1].VMID != list[2].VMID {
 				t.Errorf("%+v", after)
 			}

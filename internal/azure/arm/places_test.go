@@ -10,6 +10,7 @@ import (
 
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -41,8 +42,8 @@ func TestNodesWithoutAzuresID(t *testing.T) {
 		group := fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup)
 		uniform, flex := group.In("virtualMachineScaleSets", "pool1"), group.In("virtualMachineScaleSets", "flex")
 		both := []fleet.ResourceID{uniform, flex, group.In("virtualMachineScaleSets", "gone")}
-		members := get(t, f.cloud.Instances, uniform)
-		one, two, three := members[0], members[1], get(t, f.cloud.Instances, flex)[0]
+		members := azuretest.Get(t, f.Cloud.Instances, uniform)
+		one, two, three := members[0], members[1], azuretest.Get(t, f.Cloud.Instances, flex)[0]
 		if one.VMID == "" || three.HostName == strings.ToLower(three.HostName) {
 			t.Fatalf("members %+v, %+v", one, three)
 		}
@@ -73,7 +74,7 @@ func TestNodesWithoutAzuresID(t *testing.T) {
 			"two members":              {node: node(one), sets: both, twin: true, because: "is the vmId of"},
 			"a bad id of Azure's":      {node: other(node(one), func(n *fleet.Node) { n.ProviderID = "azure:///x" }), sets: both, because: "not the id of a scale set's instance"},
 		} {
-			reader := &counting{Cloud: f.cloud, twin: c.twin}
+			reader := &counting{Cloud: f.Cloud, twin: c.twin}
 			places := azure.Places{Reader: reader, Sets: func(context.Context) ([]fleet.ResourceID, error) { return c.sets, nil }}
 			got, err := places.Of(t.Context(), c.node)
 			if got.Instance != c.want || c.want == "" && (!fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), c.because)) {
@@ -91,13 +92,13 @@ func TestNodesWithoutAzuresID(t *testing.T) {
 				t.Errorf("%s: with Azure's id %v, %v, %d lists", name, p, err, reader.lists)
 			}
 		}
-		unread := azure.Places{Reader: f.cloud, Sets: func(context.Context) ([]fleet.ResourceID, error) {
+		unread := azure.Places{Reader: f.Cloud, Sets: func(context.Context) ([]fleet.ResourceID, error) {
 			return nil, &fleet.Error{Op: "list scale sets", Kind: fleet.KindDenied, Err: errors.New("403")}
 		}}
 		if _, err := unread.Of(t.Context(), node(one)); !fleet.Is(err, fleet.KindDenied) {
 			t.Errorf("without the right to list: %v", err)
 		}
-		if _, err := (&azure.Places{Reader: f.cloud}).Of(t.Context(), node(one)); !fleet.Is(err, fleet.KindInvalid) {
+		if _, err := (&azure.Places{Reader: f.Cloud}).Of(t.Context(), node(one)); !fleet.Is(err, fleet.KindInvalid) {
 			t.Errorf("without candidates: %v", err)
 		}
 	})

@@ -1,0 +1,35 @@
+// Command live is `make live` and, with -clean, `make live-clean`.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ortet/ortet/test/live"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	clean := flag.Bool("clean", false, "delete the resource groups that earlier runs left")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	p := live.Program{
+		Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Now: time.Now, Suffix: strings.ToLower(rand.Text()[:4]), Version: version,
+		Load: live.Credentials(os.Getenv),
+	}
+	if *clean {
+		return p.Clean(ctx)
+	}
+	return p.Run(ctx)
+}
