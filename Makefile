@@ -129,8 +129,8 @@ lab: build controlplane helm image $(GOTESTSUM) ## captures on real machines; LA
 elastic: build controlplane helm $(GOTESTSUM) ## ortet cluster on real machines; SHORT=1; root on Debian
 	hack/lab/run.sh --elastic -run '$(if $(SHORT),^TestElasticShort$$,^TestElastic$$)'
 
-bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20
-	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))
+bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20; BENCH=clone-boot: ROUNDS=3, root on Debian
+	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK)) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 corpus: ## how many verdicts on fixtures and lines are right, vague, silent, baseless, wrong
 	go test -count=1 -v ./internal/boots/verdict -run '^TestCorpus$$'
