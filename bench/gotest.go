@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,9 +30,18 @@ var figureLine = regexp.MustCompile(`(?m)[\w-]+/([\w-]+)(?:\t| {2,})(\S+)(?:\t| 
 
 // inTests is a benchmark whose figures tests print, since virtual time and the lab are a test's.
 func inTests(args ...string) benchmark {
+	return shownTests(io.Discard, args...)
+}
+
+// shownTests is inTests that also copies what the tests print, as it comes.
+func shownTests(to io.Writer, args ...string) benchmark {
 	return func(ctx context.Context, _ options) ([]figure, error) {
 		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-v", "-timeout=30m"}, args...)...)
-		out, err := cmd.CombinedOutput()
+		var all bytes.Buffer
+		cmd.Stdout = io.MultiWriter(&all, to)
+		cmd.Stderr = cmd.Stdout
+		err := cmd.Run()
+		out := all.Bytes()
 		var figures []figure
 		for _, m := range figureLine.FindAllStringSubmatch(string(out), -1) {
 			f := figure{name: m[1], unit: strings.TrimSpace(m[3])}
@@ -62,12 +73,29 @@ func bootCollect(ctx context.Context, o options) ([]figure, error) {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		return goBenchmark("BenchmarkBootCollect", 15)(ctx, o)
 	}
+	figures, err := onMachines(ctx, o, io.Discard, "-run=^TestCollectorIsInNobodysWay$", "./test/lab", "-pairs=8")
+	if err != nil {
+		err = fmt.Errorf("this host was not started by systemd, so that a machine of the lab is measured, which needs root on Debian: %w", err)
+	}
+	return figures, err
+}
+
+// onMachines is shownTests of the lab.
+func onMachines(ctx context.Context, o options, to io.Writer, args ...string) ([]figure, error) {
 	if err := os.Setenv("ORTET_LAB", "1"); err != nil {
 		return nil, err
 	}
-	figures, err := inTests("-run=^TestCollectorIsInNobodysWay$", "./test/lab", "-pairs=8")(ctx, o)
+	return shownTests(to, append([]string{"-tags=e2e"}, args...)...)(ctx, o)
+}
+
+// cloneBoot boots real machines for half an hour and more, and shows on standard error how far it is.
+func cloneBoot(ctx context.Context, o options) ([]figure, error) {
+	if o.rounds < 1 {
+		return nil, fmt.Errorf("-rounds %d: boot each kind at least once", o.rounds)
+	}
+	figures, err := onMachines(ctx, o, os.Stderr, "-run=^TestCloneBoot$", "-timeout=2h", "./test/lab", fmt.Sprintf("-rounds=%d", o.rounds))
 	if err != nil {
-		err = fmt.Errorf("this host was not started by systemd, so that a machine of the lab is measured, which needs root on Debian: %w", err)
+		err = fmt.Errorf("machines of the lab need root on Debian, and the packages in hack/lab/packages.txt: %w", err)
 	}
 	return figures, err
 }
