@@ -54,11 +54,11 @@ export CONTROLPLANE
 demo: story ## a capture in a simulated Azure; POOL=flexible, CANARY=2, BAD=1, FRESH=1, CONTROLPLANE=real
 	bin/demo
 
-# CLUSTER=1 has an Azure with nothing in it, to follow the tutorial of ortet cluster.
+# BAD=1 has one node whose image breaks. CLUSTER=1 has an Azure with nothing in it, to follow the tutorial of ortet cluster.
 CLUSTER ?=
 export CLUSTER
 
-playground: story ## its world, kept until Ctrl-C; POOL=flexible, CONTROLPLANE=real; or CLUSTER=1
+playground: story ## its world, kept until Ctrl-C; BAD=1, POOL=flexible, CONTROLPLANE=real; or CLUSTER=1
 	bin/demo -keep
 
 # All programs by one go build, so that both processors have work until the end.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -31,6 +32,7 @@ type instanceOptions struct {
 	programs  []string
 	clientCA  string
 	bootstrap string
+	status    time.Duration
 
 	// machine
 	images    []string
@@ -51,6 +53,8 @@ func (o *instanceOptions) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.programs, "program", nil, "hollow: `NAME=PATH` of a command that pods really run; repeatable")
 	f.StringVar(&o.clientCA, "client-ca", "", "hollow: PEM `FILE` of the CA whose client certificates the kubelets accept")
 	f.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "hollow: bootstrap kubeconfig `FILE` that is written to new nodes")
+	f.DurationVar(&o.status, "status-interval", 5*time.Minute,
+		"hollow: time between a kubelet's reports of an unchanged status, rounded up to 10s")
 	f.StringArrayVar(&o.images, "image", nil, "machine: raw disk image, `URN=FILE` with the URN PUBLISHER:OFFER:SKU:VERSION, or * for every image; repeatable")
 	f.StringArrayVar(&o.frontends, "frontend", nil, "machine: `LISTEN=TARGET`, an address in the machines' network that forwards to one of the host; repeatable")
 	f.StringVar(&o.subnet, "subnet", "", "machine: `CIDR` of the machines' network, a /24 such as 10.90.1.0/24")
@@ -127,7 +131,7 @@ func (o *instanceOptions) openHollow(serve serveOptions, point *endpoint, log *s
 	}
 	s, err := hollow.New(hollow.Config{
 		Dir: filepath.Join(serve.dir, "hollow"), Kubeconfig: serve.kubeconfig, BootstrapKubeconfig: bootstrap,
-		AzureJSON: point.azureJSON, Programs: programs, ClientCA: clientCA, LoopbackAddresses: true, Logger: log,
+		AzureJSON: point.azureJSON, Programs: programs, ClientCA: clientCA, StatusInterval: o.status, LoopbackAddresses: true, Logger: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hollow instances: %w", err)

@@ -1,7 +1,8 @@
 // Command demo shows one capture from end to end, on this machine and without
 // root: a Kubernetes API server in memory, or with CONTROLPLANE=real Kubernetes' own
 // programs; a simulated Azure whose pool has hollow nodes; and the real ortet. With -keep it
-// makes that world and keeps it for the user's own commands until Ctrl-C; with CLUSTER set,
+// makes that world and keeps it for the user's own commands until Ctrl-C: its nodes report a
+// recorded boot, and with BAD set the image of one of them breaks. With CLUSTER set it is
 // an Azure with nothing in it, for ortet cluster. It cleans up after itself, also after
 // Ctrl-C.
 package main

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -37,7 +38,7 @@ const (
 type plot struct {
 	controlPlane string
 	canary       string // number of clones that prove the image first; "" is none
-	bad          bool   // no node of the image can join
+	bad          bool   // no node of the image can join; with keep, of that of the last node
 	fresh        bool   // a donor is added for the capture
 	pool         string // the pool's kind: "" is a Uniform scale set, "flexible" a Flexible one
 	keep         bool   // the story's world only, until ctx's end
@@ -57,6 +58,9 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 		kind, change = ", a Flexible scale set", azsimserver.Flexible
 	default:
 		return fmt.Errorf("unknown kind of pool %q: leave POOL empty, or set it to flexible", p.pool)
+	}
+	if err := freePorts(); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "ortet-demo-")
 	if err != nil {
@@ -80,6 +84,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 		Pools: []azsimserver.Pool{{Name: pool, Capacity: workers, Change: change, CustomData: azsimserver.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
 		})}},
+		Args: []string{"--status-interval=10s"}, // an online capture waits for the donor's next report
 	})
 	if err != nil {
 		return err
@@ -105,10 +110,21 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 		return err
 	}
 	if p.keep {
-		if err := invite(out, dir, kube, azure, nodes[0]); err != nil {
+		bad := ""
+		if p.bad {
+			bad = nodes[len(nodes)-1]
+			if err := spoil(dir, bad); err != nil {
+				return err
+			}
+		}
+		boot, err := azsimserver.RecordedBoot()
+		if err != nil {
 			return err
 		}
-		<-ctx.Done()
+		if err := invite(out, dir, kube, azure, nodes[0], bad); err != nil {
+			return err
+		}
+		azsimserver.ReportBoots(ctx, client, boot)
 		say(out, "Ended; its files are removed. Close the shells that used it")
 		return nil
 	}
@@ -128,7 +144,7 @@ func run(ctx context.Context, out io.Writer, p plot) (err error) {
 	}
 	if p.bad {
 		say(out, "Breaking what clones of %s join with: the address of the API server on the disks", donor)
-		if err := spoil(dir); err != nil {
+		if err := spoil(dir, ""); err != nil {
 			return err
 		}
 	}
@@ -189,9 +205,9 @@ func refusedImage(ctx context.Context, out io.Writer, kube cluster, azure *azsim
 	return nil
 }
 
-// spoil has the bootstrap kubeconfig on each disk name an API server that is not there. Nodes that
-// have joined do not read it again.
-func spoil(dir string) error {
+// spoil has the bootstrap kubeconfig on a node's disk, or with "" on each disk, name an API
+// server that is not there. Nodes that have joined do not read it again.
+func spoil(dir, node string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -201,52 +217,16 @@ func spoil(dir string) error {
 		if err != nil || d.Name() != "bootstrap-kubelet.conf" {
 			return err
 		}
+		name, _ := root.ReadFile(path.Join(path.Dir(at), "..", "hostname")) // images have none
+		if node != "" && strings.TrimSpace(string(name)) != node {
+			return nil
+		}
 		text, err := root.ReadFile(at)
 		if err != nil {
 			return err
 		}
 		return root.WriteFile(at, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: https://127.0.0.1:1")), 0o600)
 	})
-}
-
-// invite says how a user's own commands reach the world.
-func invite(out io.Writer, dir string, kube cluster, azure *azsimserver.Azure, node string) error {
-	env, err := enter(dir, kube.kubeconfig, kube.kubectl, "", azure)
-	if err != nil {
-		return err
-	}
-	say(out, "This world is yours until Ctrl-C. In another terminal, to be closed afterwards:")
-	fmt.Fprintf(out, `. %s
-ortet donors --min-ready=0
-ortet capture %[2]s --image=%[3]s --accept-pool-credentials --dry-run
-ortet capture %[2]s --image=%[3]s --accept-pool-credentials --grow=1
-ortet status
-ortet nodes
-ortet rollback %[2]s
-kubectl get nodes    # yours to bring; see docs/reference/playground.md
-`, env, node, image)
-	return nil
-}
-
-// enter writes the file that a shell reads to reach the world, and more into it. kubectl is
-// a command of the shell; "" is the user's own.
-func enter(dir, kubeconfig, kubectl, more string, azure *azsimserver.Azure) (env string, err error) {
-	bin, err := filepath.Abs("bin")
-	if err != nil {
-		return "", err
-	}
-	// Programs rather than functions of the shell: timeout and watch find them.
-	env, path := filepath.Join(dir, "env"), filepath.Join(dir, "bin")
-	err = errors.Join(os.Mkdir(path, 0o755),
-		os.WriteFile(filepath.Join(path, "ortet"), fmt.Appendf(nil, "#!/bin/sh\nexec %s/ortet --azure-config=%s \"$@\"\n", bin, azure.Endpoint.AzureConfig), 0o755),
-		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl-ortet")),
-		os.Symlink(filepath.Join(bin, "ortet"), filepath.Join(path, "kubectl_complete-ortet")),
-		os.WriteFile(env, fmt.Appendf(nil, "export KUBECONFIG=%s SSL_CERT_FILE=%s ORTET_AZURE_CONFIG=%s\nexport PATH=\"%s:$PATH\"\n%s",
-			kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, path, more), 0o600))
-	if kubectl != "" {
-		err = errors.Join(err, os.WriteFile(filepath.Join(path, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", kubectl), 0o755))
-	}
-	return env, err
 }
 
 // image is what ortet's pods are said to run; the nodes run bin/ortet-node for it.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// readmeCommands are the README's, as a new user types them in a world like that of
-// make demo, and the mistakes of a first try.
+// readmeCommands are those of a first try without the playground's variables, on a real
+// control plane, and its mistakes. README's own text is run by hack/demo's TestCommands.
 func readmeCommands(t *testing.T, w *world) {
 	p := w.pool(t, "first", 2)
 	donor := p.nodes[0]
