@@ -34,7 +34,7 @@ var preparations = map[string]string{
 	"reboots":        "the preparation restarted the fresh donor by itself: end it with exit code 10",
 	"reboots late":   "the preparation restarted the fresh donor by itself",
 	"breaks kubelet": "the preparation did not end within 20m0s, and the Node is not Ready",
-	"unpullable":     "the preparation could not run image example.org/prepare:1: ImagePullBackOff: Back-off pulling image",
+	"unpullable":     "the preparation could not run image example.org/prepare:1: ImagePullBackOff: Back-off pulling image, token=[redacted]",
 	"deleted":        "the preparation has no result: others deleted its pod before it ended",
 	"breaks boot":    "the fresh donor did not come up after its preparation: gate ready",
 }
@@ -109,7 +109,7 @@ func (w *world) prepares(p *corev1.Pod, c *computer) {
 		w.after(30*time.Second, silent)
 	case "unpullable":
 		w.setStatus(p, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
-			Name: container.Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image"}}}}})
+			Name: container.Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image, token=AKIAIOSFODNN7EXAMPLE"}}}}})
 	case "deleted":
 		w.after(30*time.Second, func() { w.kube.Remove("pods", p.Namespace, p.Name) })
 	case "never ends":
