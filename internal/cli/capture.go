@@ -38,6 +38,7 @@ type captureFlags struct {
 
 	poolSelection
 	policySet   *pflag.FlagSet // flags that go with pools only
+	prepareTime *pflag.Flag    // whether it is given
 	maxParallel int
 	fresh       bool
 	patch       bool
@@ -156,6 +157,7 @@ func (f *captureFlags) freshFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.prepare.Command, "prepare-command", nil,
 		"`WORD` of the command of --prepare, in place of the image's own; repeatable")
 	durationVar(flags, &f.prepare.Timeout, "prepare-timeout", plan.DefaultPrepare, "time limit for --prepare and --patch, 1m to 1h")
+	f.prepareTime = flags.Lookup("prepare-timeout")
 }
 
 // imageHelp describes --image for a program of a release, which knows its image, and for

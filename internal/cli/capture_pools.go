@@ -86,6 +86,8 @@ func (f *captureFlags) checkPrepare() error {
 	switch asked := f.patch || p.Image != ""; {
 	case !asked && len(p.Command) > 0:
 		return usagef("--prepare-command: only with --prepare, whose image it is run in")
+	case !asked && f.prepareTime.Changed:
+		return usagef("--prepare-timeout: only with --prepare or --patch, whose time it limits")
 	case !asked:
 		return nil
 	case !f.fresh:

@@ -85,6 +85,8 @@ func TestUsageErrors(t *testing.T) {
 		{"capture --pool p --fresh --prepare-command sh --image a", "--prepare-command: only with --prepare"},
 		{"capture --pool p --fresh --patch --prepare-command sh --image a", "--prepare-command: not with --patch"},
 		{"capture --pool p --fresh --prepare B --image a", "--prepare \"B\": want a container image"},
+		{"capture --pool p --fresh --prepare-timeout 20m --image a", "--prepare-timeout: only with --prepare or --patch"},
+		{"capture n --prepare-timeout 30m --image a", "--prepare-timeout: only with --prepare or --patch"},
 		{"capture --pool p --fresh --patch --prepare-timeout 2h --image a", "--prepare-timeout 2h: want 1m to 1h"},
 		{"capture --abandon /subscriptions/x", "is neither the name of a scale set nor its ARM id"},
 		{"capture n --replicas -1", "--replicas -1: want 1 to 100"},

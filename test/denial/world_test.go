@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 
 const (
 	user       = "ortet" // to the API server
+	revoked    = "ortet, with a verb less"
 	clientID   = "0a7e7000-0000-4000-8000-000000000001"
 	poorer     = "0a7e7000-0000-4000-8000-000000000002"
 	customData = "#cloud-config\nruncmd: [join]\n"
@@ -59,7 +61,13 @@ type world struct {
 	hosts   map[string]string // of computers, by id
 	// settings are the protected settings of the donor's CustomScript.
 	settings string
+	// isRevoked is whether Ortet is the user revoked to the API server from now on.
+	isRevoked atomic.Bool
 }
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 // newWorld has a pool of three nodes, in a cluster with Cluster API. Ortet may
 // do in Azure what the actions say on the resource group and on the
@@ -168,7 +176,7 @@ func (w *world) putDaemonSet(name string) {
 // Ortet's run as soon as they are there, and who named the budget that blocks
 // finds it gone.
 func (w *world) kubelet(r kubesim.Request) {
-	if r.User != user {
+	if r.User != user && r.User != revoked {
 		return
 	}
 	w.mu.Lock()
@@ -286,7 +294,16 @@ func (w *world) open(asked []kube.Rule, change ...func(azure.Cloud) azure.Cloud)
 	w.t.Helper()
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(w.client), Transport: w.azure.Transport()})
 	must(w.t, err)
-	c, err := kube.New(kube.Config{REST: w.kube.Config(user)})
+	rest := w.kube.Config(user)
+	rest.Wrap(func(before http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			if w.isRevoked.Load() {
+				return w.kube.Config(revoked).Transport.RoundTrip(r)
+			}
+			return before.RoundTrip(r)
+		})
+	})
+	c, err := kube.New(kube.Config{REST: rest})
 	must(w.t, err)
 	quiet := slog.New(slog.DiscardHandler)
 	config := capture.Config{

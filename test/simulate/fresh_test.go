@@ -98,6 +98,7 @@ func TestFreshSeeds(t *testing.T) {
 		func(s *Story) { s.Name, s.Pool.Instances, s.Pool.Neighbour = "pool at zero", 0, 2 },
 		func(s *Story) { s.Name, s.Pool.Spelling, s.Pool.Zones, s.Pool.Instances = "k3s, zones", "k3s", 2, 4 },
 		func(s *Story) { s.Name, s.Asks[0].Deallocate = "deallocated", true },
+		func(s *Story) { s.Name, s.Asks = "rollback", append(s.Asks, Ask{Do: "rollback"}) },
 	} {
 		s := freshStory()
 		change(&s)

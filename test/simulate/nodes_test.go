@@ -245,6 +245,7 @@ func (w *world) halted(c *computer) {
 	if w.story.Seed%4 == 2 {
 		grace = 5 * time.Minute
 	}
+	grace = cmp.Or(w.story.Pool.Stale, grace)
 	w.after(grace+w.between(0, 10*time.Second, "halt", c.node(), life), func() {
 		if w.lifeOf(c) != life { // it is back
 			return

@@ -132,6 +132,8 @@ func (w *world) pursue(i int, ask Ask) {
 			return
 		case workflow.RefusedFor(p.err, "NoWorkbench") && w.alone(): // autoscaler and watch deleted the other nodes
 			return
+		case w.othersChose() && strings.Contains(fmt.Sprint(p.err), "the image that it had before it was captured"):
+			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)
 			return

@@ -194,7 +194,7 @@ func (w *world) start(ask Ask) (*process, error) {
 				RestoreLearned: ask.restores()})
 		default:
 			q := capture.Request{Node: w.nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, Online: ask.Online, ForceDrain: ask.Force,
-				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, Canary: ask.Canary, CanaryIfPossible: ask.Auto, TakeUnjudged: ask.Auto, ExcludeFromLatest: ask.Excluded,
+				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, Canary: ask.Canary, CanarySoak: ask.Soak, CanaryIfPossible: ask.Auto, TakeUnjudged: ask.Auto, ExcludeFromLatest: ask.Excluded,
 				AllowRolling: ask.Rolling, PublishOnly: ask.PublishOnly, OtherPools: w.story.Pool.Neighbour > 0 && w.story.Pool.Liar == "",
 				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}, Tune: ask.Tune}
 			if ask.Fresh {

@@ -68,6 +68,7 @@ type Pool struct {
 	Bad       string // what is wrong with instances of each version that a capture of this story builds: no boot, slow, no join, twin, daemon
 
 	SlowBoot time.Duration // that each boot takes longer
+	Stale    time.Duration // how long a Node stays Ready without its kubelet; 0 is nodeMonitorGrace
 	// SlowDaemons is how long after its Node pods of DaemonSets become Ready.
 	SlowDaemons time.Duration
 	Tight       time.Duration // until the budget allows an eviction
@@ -85,7 +86,8 @@ type Ask struct {
 	For            time.Duration // of wait, of a watch, and of a rollout's window
 	Budget, Window string        // of a rollout; "" is 1, and always open
 	Grow, Canary   int64
-	Test           string // of a canary's clones: one of testPods
+	Soak           time.Duration // of the canary's clones, or a fresh donor
+	Test           string        // of a canary's clones: one of testPods
 	History        int
 	Again          bool
 	Excluded       bool // from latest

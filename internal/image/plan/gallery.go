@@ -251,7 +251,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 		refuse(true, "NoPrevious", string(pool.ID), "it was never captured: no earlier version is kept, and no first capture is recorded",
 			"there is nothing to roll back; ortet capture NODE makes its first version")
 	case target == nil && previous:
-		why := cmp.Or(when(uses, "the model is as it was before the first capture"),
+		why := cmp.Or(when(uses, "the model uses the image that it had before it was captured, and nothing earlier is recorded"),
 			"no earlier version is kept, and no first capture is recorded")
 		refuse(true, "NoPrevious", on, why, "see ortet status for the versions, and name one by --to")
 	case target == nil:

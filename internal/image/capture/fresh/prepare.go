@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
@@ -113,11 +114,17 @@ func (r *Raising) prepare(ctx context.Context, p *workflow.Pass, x prove.Clone) 
 		r.Cluster.ForceDeleteJob(ctx, job.Name) // its container has ended
 }
 
+// lastLine is the reason that a preparation printed last. Our own ends with how its script ended, below
+// the package manager's reason.
 func (r *Raising) lastLine() string {
+	n := 1
+	if r.Of().Prepare.Image == "" {
+		n = 2
+	}
 	if len(r.Lines) == 0 {
 		return ""
 	}
-	return ": " + r.Lines[len(r.Lines)-1]
+	return ": " + strings.Join(r.Lines[max(0, len(r.Lines)-n):], "; ")
 }
 
 // restart stops the donor and starts it, each of which Azure shows.

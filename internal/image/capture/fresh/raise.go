@@ -57,7 +57,8 @@ func (r *Raising) raise(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		pause = lookEvery
 	}
 	j := prove.Judge(o, base, 1)
-	fails := j.Result == prove.Failed || j.Result == prove.NoResult || s.failure != "" && x.Node == nil && x.Instance.ProvisioningState == "Failed"
+	fails := j.Result == prove.Failed || j.Result == prove.NoResult ||
+		s.failure != "" && x.Node == nil && x.Instance.ProvisioningState == "Failed"
 	switch {
 	case fails && r.Now().Sub(s.listed) >= listEvery: // it may be deleted by now
 		s.listed = time.Time{}
