@@ -97,6 +97,24 @@ func TestAgentWaitsForTheDriver(t *testing.T) {
 	if w.boot(); strings.Contains(w.read("/commands"), "apt-get") {
 		t.Errorf("the next boot installs the toolkit again:\n%s", w.read("/commands"))
 	}
+	w.put(w.root+"/var/lib/ortet/toolkit/installed", sha256Of("an older package"), 0o644)
+	w.forget()
+	w.boot()
+	if commands := w.read("/commands"); strings.Index(commands, "dpkg --configure -a") < 0 || strings.Index(commands, "apt-get install") < strings.Index(commands, "dpkg --configure -a") {
+		t.Errorf("with another toolkit installed, perhaps by halves:\n%s", commands)
+	}
+}
+
+// A package of another digest than the file's is not installed.
+func TestToolkitOfAnotherDigest(t *testing.T) {
+	t.Parallel()
+	w := newGPUAgent(t, k3s.None)
+	w.put(w.root+"/built", "", 0o644)
+	w.files["/toolkit.deb"] = "another package"
+	w.bootUntil("fetching toolkit.deb: checksum of " + w.url + "/toolkit.deb does not match")
+	if text := w.read("/commands"); w.joins() || strings.Contains(text, "toolkit.deb") {
+		t.Errorf("joins: %t; commands:\n%s", w.joins(), text)
+	}
 }
 
 func TestAgentSaysWhyItHasNoDriver(t *testing.T) {
@@ -166,6 +184,16 @@ func TestDriverExtensionIsBeforeThoseOfOthers(t *testing.T) {
 	want := `["ortet-nvidia-driver",null,{}] ["health",["ortet-nvidia-driver"],{"path":"[[healthz]"}]`
 	if got := names(render(t, c, f)); strings.Join(got, " ") != want {
 		t.Errorf("a pool with gpu: %v, want %s", got, want)
+	}
+	c.Spec.Pools[0].GPU = &k3s.GPU{Driver: k3s.None}
+	if got := names(render(t, c, f)); strings.Join(got, " ") != "as it is" {
+		t.Errorf("a pool whose packages have the driver: %v", got)
+	}
+	own := object{"name": "driver", "properties": object{"type": "NvidiaGpuDriverLinux"}}
+	f.Live["agents"] = recipe.Live{Count: 1, Extensions: []map[string]any{own}}
+	c.Spec.Pools[0].GPU = &k3s.GPU{Driver: k3s.Extension}
+	if got := names(render(t, c, f)); strings.Join(got, " ") != `["ortet-nvidia-driver",null,{}]` {
+		t.Errorf("a pool with this extension by another name, of which Azure takes one: %v", got)
 	}
 	f.Live["agents"] = recipe.Live{Count: 1, Extensions: []map[string]any{{"name": recipe.DriverExtension, "properties": object{}}}}
 	c.Spec.Pools[0].GPU = nil
