@@ -1,11 +1,13 @@
-// Command web is the lab's workload: it answers every request with its host
-// name, on port 8080 or that in its first argument, until it is told to end.
+// Command web is the lab's workload: it answers a request for / with its host name, and
+// others with the first bytes of the file of that path, on port 8080 or that in its first
+// argument, until it is told to end.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -32,8 +34,18 @@ func run(args []string) int {
 	server := &http.Server{
 		Addr:              ":" + port,
 		ReadHeaderTimeout: 10 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprintln(w, name) // the client's loss
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/" {
+				_, _ = fmt.Fprintln(w, name) // the client's loss
+				return
+			}
+			file, err := os.Open(r.URL.Path)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+				return
+			}
+			defer func() { _ = file.Close() }()        // it was only read
+			_, _ = io.Copy(w, io.LimitReader(file, 4)) // a device has no end
 		}),
 	}
 	go func() {
