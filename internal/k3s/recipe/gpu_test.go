@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/k3s"
@@ -229,7 +231,8 @@ func TestDevicePluginManifest(t *testing.T) {
 		}
 	}
 	pod := plugin.Spec.Template.Spec
-	if len(pod.Containers) != 1 || pod.Containers[0].Image != c.Spec.Options.DevicePlugin || pod.RuntimeClassName == nil || *pod.RuntimeClassName != "nvidia" || pod.NodeSelector[k3s.GPULabel] != "true" {
+	if len(pod.Containers) != 1 || pod.Containers[0].Image != c.Spec.Options.DevicePlugin || pod.RuntimeClassName == nil || *pod.RuntimeClassName != "nvidia" || pod.NodeSelector[k3s.GPULabel] != "true" ||
+		!slices.Contains(pod.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) { // a pool may have taints of its own
 		t.Errorf("%+v", pod)
 	}
 }
