@@ -102,7 +102,7 @@ func TestAgentWaitsForTheDriver(t *testing.T) {
 	w.put(w.root+"/var/lib/ortet/toolkit/installed", sha256Of("an older package"), 0o644)
 	w.forget()
 	w.boot()
-	if commands := w.read("/commands"); strings.Index(commands, "dpkg --configure -a") < 0 || strings.Index(commands, "apt-get install") < strings.Index(commands, "dpkg --configure -a") {
+	if commands := w.read("/commands"); !strings.Contains(commands, "dpkg --configure -a") || strings.Index(commands, "apt-get install") < strings.Index(commands, "dpkg --configure -a") {
 		t.Errorf("with another toolkit installed, perhaps by halves:\n%s", commands)
 	}
 }
