@@ -1,6 +1,6 @@
-// Command web is the lab's workload: it answers a request for / with its host name, and
-// others with the first bytes of the file of that path, on port 8080 or that in its first
-// argument, until it is told to end.
+// Command web is the lab's workload: it answers a request for /dev/nvidia0 with the first
+// bytes of this device, and every other with its host name, on port 8080 or that in its
+// first argument, until it is told to end.
 package main
 
 import (
@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 )
+
+const device = "/dev/nvidia0"
 
 func main() {
 	os.Exit(run(os.Args[1:]))
@@ -35,11 +37,11 @@ func run(args []string) int {
 		Addr:              ":" + port,
 		ReadHeaderTimeout: 10 * time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/" {
+			if r.URL.Path != device {
 				_, _ = fmt.Fprintln(w, name) // the client's loss
 				return
 			}
-			file, err := os.Open(r.URL.Path)
+			file, err := os.Open(device)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusNotFound)
 				return
