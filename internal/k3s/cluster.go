@@ -173,6 +173,8 @@ const (
 	GPUWaits = "kubernetes.azure.com/accelerator"
 )
 
+func gpuLabels() map[string]string { return map[string]string{GPULabel: "true", GPUWaits: "nvidia"} }
+
 // Storage is what outlives compute.
 type Storage struct {
 	Account  string   `json:"account"`            // unique in all of Azure; ortet cluster init makes one up

@@ -85,9 +85,17 @@ func (p *Pool) setGPU() {
 	if p.Labels == nil {
 		p.Labels = map[string]string{}
 	}
-	p.Labels[GPULabel], p.Labels[GPUWaits] = "true", "nvidia"
-	if taint := GPUTaint + "=present:NoSchedule"; *gpu.Taint && !slices.Contains(p.Taints, taint) {
-		p.Taints = append(slices.Clone(p.Taints), taint)
+	for label, value := range gpuLabels() {
+		if p.Labels[label] == "" {
+			p.Labels[label] = value
+		}
+	}
+	own := func(text string) bool {
+		m := taint.FindStringSubmatch(text)
+		return m != nil && m[1] == GPUTaint && m[3] == "NoSchedule"
+	}
+	if *gpu.Taint && !slices.ContainsFunc(p.Taints, own) {
+		p.Taints = append(slices.Clone(p.Taints), GPUTaint+"=present:NoSchedule")
 	}
 }
 

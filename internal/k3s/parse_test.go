@@ -72,3 +72,22 @@ func TestParseKeepsWhatIsSet(t *testing.T) {
 		t.Errorf("api: [] became %q", c.Spec.Access.API)
 	}
 }
+
+// A pool with GPUs has a taint, its own one of that key first, unless the file says that it has none.
+func TestParseTaintsGPUs(t *testing.T) {
+	for pool, want := range map[string]string{
+		"gpu: {driver: image}":               "nvidia.com/gpu=present:NoSchedule",
+		"gpu: {driver: image, taint: false}": "",
+		"gpu: {driver: image}\n    taints: [\"nvidia.com/gpu=mine:NoSchedule\"]":        "nvidia.com/gpu=mine:NoSchedule",
+		"gpu: {driver: image}\n    taints: [\"nvidia.com/gpu=mine:NoExecute\"]":         "nvidia.com/gpu=mine:NoExecute nvidia.com/gpu=present:NoSchedule",
+		"gpu: {driver: image, taint: false}\n    taints: [\"example.org/a:NoExecute\"]": "example.org/a:NoExecute",
+	} {
+		c, err := k3s.Parse("cluster.yaml", []byte(strings.Replace(minimal, "    count: 2\n", "    count: 2\n    "+pool+"\n  options: {devicePlugin: 'r.example/p@sha256:"+ones+"'}\n", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := c.Spec.Pools[0]; strings.Join(p.Taints, " ") != want || p.Labels[k3s.GPULabel] != "true" || p.Labels[k3s.GPUWaits] != "nvidia" {
+			t.Errorf("%s: taints %q, want %q; labels %v", pool, p.Taints, want, p.Labels)
+		}
+	}
+}

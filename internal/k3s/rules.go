@@ -51,7 +51,7 @@ func (p parser) rules(c *Cluster) {
 		if pool.ScaleBy == Pods && s.Options.ClusterAutoscaler == "" {
 			p.At(at+".scaleBy", "needs cluster-autoscaler; give its image, IMAGE@sha256:DIGEST, in spec.options.clusterAutoscaler")
 		}
-		p.gpu(at+".gpu", pool.GPU, s)
+		p.gpu(at, pool, s)
 		for _, n := range []*int{pool.Count, pool.Max} {
 			if n != nil {
 				agents += *n
@@ -105,11 +105,17 @@ func (p parser) toolkit(all []Artifact) {
 }
 
 // gpu checks that there is what pods need to get a pool's GPUs.
-func (p parser) gpu(at string, gpu *GPU, s *Spec) {
-	if gpu == nil {
+func (p parser) gpu(at string, pool Pool, s *Spec) {
+	if pool.GPU == nil {
 		return
 	}
-	if gpu.Driver != InImage && len(s.Artifacts.ContainerToolkit) == 0 {
+	for label, value := range gpuLabels() {
+		if is := pool.Labels[label]; is != value {
+			p.At(at+".labels["+label+"]", fmt.Sprintf("is %q, but gpu gives Nodes %q; delete this label", is, value))
+		}
+	}
+	at += ".gpu"
+	if pool.GPU.Driver != InImage && len(s.Artifacts.ContainerToolkit) == 0 {
 		p.At(at+".driver", "needs NVIDIA's container toolkit; add spec.artifacts.containerToolkit, "+
 			"the block that ortet cluster artifacts --container-toolkit FILE prints, or use driver: image")
 	}

@@ -69,6 +69,8 @@ var edits = []struct {
 		"14: spec.pools[0].gpu.driver: needs NVIDIA's container toolkit; add spec.artifacts.containerToolkit, " +
 		"the block that ortet cluster artifacts --container-toolkit FILE prints, or use driver: image"},
 	{"count: 2", "count: 2\n    gpu: {driver: image}\n  options: {devicePlugin: 'r.example/p@sha256:" + ones + "'}", ""},
+	{"count: 2", "count: 2\n    gpu: {driver: image}\n    labels: {nvidia.com/gpu.present: \"false\"}\n    taints: [\"nvidia.com/gpu=x:NoSchedule\"]\n  options: {devicePlugin: 'r.example/p@sha256:" + ones + "'}",
+		`15: spec.pools[0].labels[nvidia.com/gpu.present]: is "false", but gpu gives Nodes "true"; delete this label`},
 	{"count: 2", "count: 2\n    gpu: {driver: nouveau}", `14: spec.pools[0].gpu.driver: "nouveau" is not known; use extension, image, none`},
 	{"  artifacts:\n", "  artifacts:\n    containerToolkit: [{url: 'http://h/a', sha256: \"" + ones + "\"}, {url: 'http://h/b.deb', sha256: \"" + ones + "\"}, {url: 'http://i/b.deb?x', sha256: \"" + ones + "\"}]\n",
 		"8: spec.artifacts.containerToolkit[0].url: \"a\" is not the file of a Debian package; use a URL that ends with NAME.deb\n" +

@@ -11,8 +11,8 @@ import (
 )
 
 // otherGPUs are sizes whose capability GPUs counts none of NVIDIA: AMD's (Azure's pages on
-// NVv4, NVads V710 v5 and NGads V620), and FPGAs (NP).
-var otherGPUs = regexp.MustCompile(`(?i)^standard_(ng|np|nv\d+as_v4$|nv.*_v710_)`)
+// NVv4, NVads V710 v5, NGads V620, ND MI300X v5 and NMads MA35D), and FPGAs (NP).
+var otherGPUs = regexp.MustCompile(`(?i)^standard_(ng|nm|np|nv\d+as_v4$|nv.*_v710_|nd.*_mi\d)`)
 
 // noGPU says why pods get no NVIDIA GPU of a size, "" if they do.
 func noGPU(size fleet.SizeInfo) string {

@@ -1,11 +1,14 @@
 package lifecycle_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/k3s/lifecycle"
 	"github.com/ortet/ortet/internal/workflow"
@@ -27,6 +30,10 @@ func TestPlanOfGPUs(t *testing.T) {
 		}
 		const cuda = "pool agents: for the CUDA driver of Standard_NC4as_T4_v3, Azure's page on the NVIDIA GPU Driver Extension lists Ubuntu 20.04 LTS and RHEL 7.9, " +
 			"and does not list Canonical:ubuntu-24_04-lts:server; if the extension fails, use gpu: {driver: none} and the distribution's signed modules in packages"
+		golden := edited(t, gpuFile(t, "Standard_NV6ads_A10_v5", `{}`), map[string]string{"spec.pools[].image": `{"id": "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/g/providers/Microsoft.Compute/galleries/a/images/b"}`})
+		if p, err := x.manager(golden).Plan(x.ctx); err != nil || !strings.Contains(strings.Join(p.Notes, "\n"), "and lists no images of galleries") {
+			x.Errorf("an image of a gallery: %v %+v", err, p)
+		}
 		for _, c := range []struct{ size, gpu, want string }{
 			{"Standard_NC4as_T4_v3", `{}`, cuda},
 			{"Standard_NC4as_T4_v3", `{"driver": "none"}`, ""},
@@ -39,6 +46,36 @@ func TestPlanOfGPUs(t *testing.T) {
 				x.Errorf("%s %s: %v", c.size, c.gpu, err)
 			} else if notes := strings.Join(p.Notes, "\n"); notes != c.want {
 				x.Errorf("%s %s: %q, want %q", c.size, c.gpu, notes, c.want)
+			}
+		}
+	})
+}
+
+// A catalogue has one GPU in each size that azsim does not know.
+type catalogue struct{ azure.Cloud }
+
+func (c catalogue) Sizes(ctx context.Context, subscription, location string, sizes ...string) (map[string]fleet.SizeInfo, error) {
+	all, err := c.Cloud.Sizes(ctx, subscription, location, sizes...)
+	for _, name := range sizes {
+		if _, known := all[strings.ToLower(name)]; !known && err == nil {
+			all[strings.ToLower(name)] = fleet.SizeInfo{Name: name, GPUs: 1}
+		}
+	}
+	return all, err
+}
+
+// Sizes with GPUs of AMD, and with FPGAs, are refused for gpu.
+func TestGPUsOfOthers(t *testing.T) {
+	play(t, nil, func(x *site) {
+		for size, refused := range map[string]bool{
+			"Standard_NV4as_v4": true, "Standard_NV4ads_V710_v5": true, "Standard_NG8ads_V620_v1": true, "Standard_ND96isr_MI300X_v5": true, "Standard_NM16ads_MA35D": true, "Standard_NP10s": true,
+			"Standard_NV12s_v3": false, "Standard_NV12ads_A10_v5": false, "Standard_NC6s_v3": false, "Standard_ND96isr_H100_v5": false, "Standard_NC40ads_H100_v5": false,
+		} {
+			m := x.manager(gpuFile(t, size, `{"driver": "image"}`))
+			m.Cloud = catalogue{m.Cloud}
+			_, err := m.Plan(x.ctx)
+			if !refused && err != nil || refused && (workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "size "+size+" has no GPU of NVIDIA, which gpu needs")) {
+				x.Errorf("%s is refused: want %t: %v", size, refused, err)
 			}
 		}
 	})
@@ -64,6 +101,47 @@ func (x *site) driverOf() string {
 	return ""
 }
 
+// chain is what an agent of the pool waited for, in time since began, as Azure shows it.
+func (x *site) chain(began time.Time) []string {
+	x.Helper()
+	list, err := x.cloud.Instances(x.ctx, fleet.ResourceID(pool))
+	if err != nil || len(list) == 0 {
+		x.Fatalf("instances: %v %v", list, err)
+	}
+	type statuses []struct {
+		Code string
+		Time time.Time
+	}
+	var machine struct {
+		Properties struct{ TimeCreated time.Time }
+	}
+	var view struct {
+		Statuses   statuses
+		VMAgent    struct{ Statuses statuses }
+		Extensions []struct {
+			Name     string
+			Statuses statuses
+		}
+	}
+	x.read(string(list[0].ID), &machine)
+	x.read(string(list[0].ID)+"/instanceView", &view)
+	line := func(what string, at time.Time) string {
+		return fmt.Sprintf("%8s %s", at.Sub(began).Round(time.Second), what)
+	}
+	all := []string{line("the machine is made", machine.Properties.TimeCreated)}
+	for _, e := range view.Extensions {
+		for _, s := range e.Statuses {
+			all = append(all, line(e.Name+" "+s.Code, s.Time))
+		}
+	}
+	for _, s := range view.Statuses {
+		if !s.Time.IsZero() {
+			all = append(all, line("the machine is "+s.Code, s.Time))
+		}
+	}
+	return append(all, line("up ends", time.Now()))
+}
+
 // A pool with GPUs is made with the extension's ten minutes, or in less where its image has the
 // driver; an extension that fails ends up, and the same command goes on with another driver.
 func TestOutcomeGPUPool(t *testing.T) {
@@ -82,6 +160,7 @@ func TestOutcomeGPUPool(t *testing.T) {
 				if took := time.Since(began); !r.Ready || took < c.least || took > c.most {
 					x.Errorf("ready: %t, after %s; want %s to %s", r.Ready, took, c.least, c.most)
 				}
+				x.Logf("gpu: %s\n%s", c.gpu, strings.Join(x.chain(began), "\n"))
 				if got := x.driverOf(); got != c.driver {
 					x.Errorf("extension of the agents: %q, want %q", got, c.driver)
 				}

@@ -90,7 +90,7 @@ func (m *Manager) checkSizes(ctx context.Context, o *observation, d *recipe.Docu
 			refuse("SizeNoSpot", "has no Spot in Azure", "use a size such as Standard_D2s_v5, or priority: Regular")
 		}
 		if why := noGPU(info); one.gpu && why != "" {
-			refuse("SizeNoGPU", why, "use a size such as Standard_NC4as_T4_v3, or delete gpu of the pool: "+
+			refuse("SizeNoGPU", why, "delete gpu of the pool, or use a size such as Standard_NC4as_T4_v3: "+
 				"az vm list-skus --size Standard_N --output table --location "+spec.Location)
 		}
 		if strings.EqualFold(info.Architecture, "Arm64") {

@@ -54,6 +54,13 @@ func TestAutoscalerManifest(t *testing.T) {
 	if want := "ServiceAccount ClusterRole ClusterRoleBinding Role RoleBinding Deployment "; kinds != want {
 		t.Errorf("objects %q, want %q", kinds, want)
 	}
+	for driver, want := range map[string]bool{k3s.Extension: true, k3s.InImage: false, k3s.None: false} {
+		other := full()
+		other.Spec.Pools[len(other.Spec.Pools)-1].GPU.Driver = driver
+		if got := strings.Contains(content(other), "--max-node-provision-time=45m0s"); got != want {
+			t.Errorf("driver %s: new agents have 45 minutes: %t, want %t", driver, got, want)
+		}
+	}
 	pod := deployment.Spec.Template.Spec
 	container := pod.Containers[0]
 	identity := ""

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/k3s"
@@ -97,6 +99,24 @@ func TestAgentWaitsForTheDriver(t *testing.T) {
 	if w.boot(); strings.Contains(w.read("/commands"), "apt-get") {
 		t.Errorf("the next boot installs the toolkit again:\n%s", w.read("/commands"))
 	}
+	w.put(w.root+"/var/lib/ortet/toolkit/installed", sha256Of("an older package"), 0o644)
+	w.forget()
+	w.boot()
+	if commands := w.read("/commands"); !strings.Contains(commands, "dpkg --configure -a") || strings.Index(commands, "apt-get install") < strings.Index(commands, "dpkg --configure -a") {
+		t.Errorf("with another toolkit installed, perhaps by halves:\n%s", commands)
+	}
+}
+
+// A package of another digest than the file's is not installed.
+func TestToolkitOfAnotherDigest(t *testing.T) {
+	t.Parallel()
+	w := newGPUAgent(t, k3s.None)
+	w.put(w.root+"/built", "", 0o644)
+	w.files["/toolkit.deb"] = "another package"
+	w.bootUntil("fetching toolkit.deb: checksum of " + w.url + "/toolkit.deb does not match")
+	if text := w.read("/commands"); w.joins() || strings.Contains(text, "toolkit.deb") {
+		t.Errorf("joins: %t; commands:\n%s", w.joins(), text)
+	}
 }
 
 func TestAgentSaysWhyItHasNoDriver(t *testing.T) {
@@ -167,6 +187,16 @@ func TestDriverExtensionIsBeforeThoseOfOthers(t *testing.T) {
 	if got := names(render(t, c, f)); strings.Join(got, " ") != want {
 		t.Errorf("a pool with gpu: %v, want %s", got, want)
 	}
+	c.Spec.Pools[0].GPU = &k3s.GPU{Driver: k3s.None}
+	if got := names(render(t, c, f)); strings.Join(got, " ") != "as it is" {
+		t.Errorf("a pool whose packages have the driver: %v", got)
+	}
+	own := object{"name": "driver", "properties": object{"type": "NvidiaGpuDriverLinux"}}
+	f.Live["agents"] = recipe.Live{Count: 1, Extensions: []map[string]any{own}}
+	c.Spec.Pools[0].GPU = &k3s.GPU{Driver: k3s.Extension}
+	if got := names(render(t, c, f)); strings.Join(got, " ") != `["ortet-nvidia-driver",null,{}]` {
+		t.Errorf("a pool with this extension by another name, of which Azure takes one: %v", got)
+	}
 	f.Live["agents"] = recipe.Live{Count: 1, Extensions: []map[string]any{{"name": recipe.DriverExtension, "properties": object{}}}}
 	c.Spec.Pools[0].GPU = nil
 	if got := names(render(t, c, f)); len(got) > 0 {
@@ -201,7 +231,8 @@ func TestDevicePluginManifest(t *testing.T) {
 		}
 	}
 	pod := plugin.Spec.Template.Spec
-	if len(pod.Containers) != 1 || pod.Containers[0].Image != c.Spec.Options.DevicePlugin || pod.RuntimeClassName == nil || *pod.RuntimeClassName != "nvidia" || pod.NodeSelector[k3s.GPULabel] != "true" {
+	if len(pod.Containers) != 1 || pod.Containers[0].Image != c.Spec.Options.DevicePlugin || pod.RuntimeClassName == nil || *pod.RuntimeClassName != "nvidia" || pod.NodeSelector[k3s.GPULabel] != "true" ||
+		!slices.Contains(pod.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) { // a pool may have taints of its own
 		t.Errorf("%+v", pod)
 	}
 }

@@ -221,7 +221,7 @@ func TestPools(t *testing.T) {
 			t.Errorf("pool %d: %v", i, p)
 		}
 	}
-	if text, _ := json.Marshal(d.Compute.Parameters["capacity"]); string(text) != `{"agents":4,"auto":3,"burst":0}` {
+	if text, _ := json.Marshal(d.Compute.Parameters["capacity"]); string(text) != `{"agents":4,"auto":3,"burst":0,"gpu":0}` {
 		t.Errorf("capacity is %s: a pool that exists keeps its number of instances", text)
 	}
 	scale := of(t, d, "Microsoft.Insights/autoscaleSettings")

@@ -1,17 +1,21 @@
-// Command web is the lab's workload: it answers every request with its host
-// name, on port 8080 or that in its first argument, until it is told to end.
+// Command web is the lab's workload: it answers a request for /dev/nvidia0 with the first
+// bytes of this device, and every other with its host name, on port 8080 or that in its
+// first argument, until it is told to end.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 )
+
+const device = "/dev/nvidia0"
 
 func main() {
 	os.Exit(run(os.Args[1:]))
@@ -32,8 +36,18 @@ func run(args []string) int {
 	server := &http.Server{
 		Addr:              ":" + port,
 		ReadHeaderTimeout: 10 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprintln(w, name) // the client's loss
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != device {
+				_, _ = fmt.Fprintln(w, name) // the client's loss
+				return
+			}
+			file, err := os.Open(device)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+				return
+			}
+			defer func() { _ = file.Close() }()        // it was only read
+			_, _ = io.Copy(w, io.LimitReader(file, 4)) // a device has no end
 		}),
 	}
 	go func() {
