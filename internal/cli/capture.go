@@ -81,7 +81,8 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 				return f.runAbandon(cmd, o, args[0])
 			}
 			if tunes := cmd.Flags().Changed("tune"); tunes && len(f.tune) == 0 {
-				return usagef("--tune: no names; want %s, or any of %s; leave it out for none", wire.TuneRecommended, strings.Join(wire.Tunings(), ", "))
+				return usagef("--tune: no names; want %s, or any of %s; leave it out for none",
+					wire.TuneRecommended, strings.Join(wire.Tunings(), ", "))
 			} else if tunes && cmd.Flags().Changed("canary") && f.request.Canary == 0 {
 				return usagef("--tune: clones have to prove what it changes; leave out --canary 0, or give 1 or more")
 			}

@@ -36,7 +36,8 @@ func Boot(ctx context.Context, n fleet.Node, cloud azure.Cloud, consoles azure.B
 	if !b.Known() {
 		var last assess.BootRecord
 		var stored prove.Boot
-		for r, err := range kept.Records(ctx, map[string]string{assess.BootLabel: assess.BootValue, assess.BootNodeLabel: assess.LabelText(n.Name)}) {
+		labels := map[string]string{assess.BootLabel: assess.BootValue, assess.BootNodeLabel: assess.LabelText(n.Name)}
+		for r, err := range kept.Records(ctx, labels) {
 			if err != nil {
 				break
 			}

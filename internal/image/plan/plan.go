@@ -380,7 +380,8 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request, c ResumePlan) Resume
 
 // OtherTunings says that a version, of which has is the tag, was not made with these tunings; "" if it was.
 func (q Request) OtherTunings(version, has string) string {
-	return when(has != strings.Join(q.Tune, ","), "version "+version+" has other tunings than were asked for: "+cmp.Or(has, "none")+"; give --again to make one with those")
+	return when(has != strings.Join(q.Tune, ","), "version "+version+" has other tunings than were asked for: "+
+		cmp.Or(has, "none")+"; give --again to make one with those")
 }
 
 // CaptureChanges returns one zero change for each verb that a capture from this resume point may

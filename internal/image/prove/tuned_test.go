@@ -64,6 +64,18 @@ func TestGatesOfTunedVersions(t *testing.T) {
 	}
 }
 
+// An outage of the cluster explains a unit that failed, and no key of the donor.
+func TestOutageExcusesNoHostKey(t *testing.T) {
+	for gate, clone := range map[string]prove.Boot{"host-key": boot([]string{"ssh-ed25519 SHA256:d"}), "": boot([]string{edKey}, "a.service")} {
+		w := newWorld(1)
+		w.base.Tuned, w.base.DonorBoot, w.Outage = wire.Tunings(), boot([]string{"ssh-ed25519 SHA256:d"}), w.Now
+		w.Clones[0].Boot = clone
+		if j := prove.Judge(w.Observation, w.base, 1); (j.Result == prove.Failed) != (gate != "") || j.Gate != gate {
+			t.Errorf("want the gate %q: %s, %+v", gate, j.Result, j.Finding)
+		}
+	}
+}
+
 // What a node reports is a field that an earlier controller reads, and what a console shows.
 func TestBootsThatAreSeen(t *testing.T) {
 	const line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPq1t8hpRZ1lq5nUW5jGrWfF7s3j1dZ0bqQ1yJwXgDkR root@clone"
