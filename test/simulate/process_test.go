@@ -289,6 +289,9 @@ func (p *process) now() time.Time {
 // report draws steps apart that begin or end at the same instant, so that a story plays
 // the same at every run.
 func (p *process) report(e workflow.Event) {
+	if p != nil && e.Kind == workflow.EventNote && e.Message == "" {
+		p.w.broken(0, "%s notes nothing at step %s", p.name, e.Step)
+	}
 	if p != nil && e.Kind == workflow.EventFailed && !p.interrupted.Load() {
 		p.failed.Store(true)
 	}
