@@ -261,7 +261,9 @@ func TestBootsOfMachines(t *testing.T) {
 		keep(i.VMID, "last.service", time.Minute)
 		keep(i.VMID, "first.service", 0)
 		want("two that are kept", "last.service", "")
+		keep(i.VMID, "newest.service", 2*time.Minute)
+		want("three that are kept", "newest.service", "")
 		want("a report on the Node beside them", "annotated.service", onNode(i.VMID, "annotated.service"))
-		want("another's on the Node beside them", "last.service", onNode(another, "annotated.service"))
+		want("another's on the Node beside them", "newest.service", onNode(another, "annotated.service"))
 	})
 }
