@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/ortet/ortet/azsim/machine"
 	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/internal/fleet"
@@ -183,11 +186,17 @@ func (l *lab) checkLogin(ctx context.Context, t *testing.T, login, host string) 
 	l.machines.sh(ctx, t, host, "rm /root/.ssh/authorized_keys") // a capture refuses none, and clones need none
 }
 
-// bootAdvice is what ortet boot shows of a boot that its Node has the report of.
+// bootAdvice is what ortet boot shows of a boot that its Node has the report of. It takes the report
+// from the Node, as a controller does.
 func (l *lab) bootAdvice(ctx context.Context, t *testing.T, host string) string {
 	t.Helper()
 	poll(ctx, t, "the boot report of "+host, 3*time.Minute, func(context.Context) (bool, error) {
 		return l.node(ctx, t, host).Annotations[wire.BootAnnotation] != "", nil
 	})
-	return l.ortet(ctx, t, "boot", "show", host)
+	text := l.ortet(ctx, t, "boot", "show", host)
+	empty := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, wire.BootAnnotation)
+	if _, err := l.client.CoreV1().Nodes().Patch(ctx, host, types.MergePatchType, empty, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
