@@ -9,7 +9,7 @@
 #   hack/lab/run.sh --machines      without what needs root but no machine, for those
 #                                   who ran make test as root, without three tests of
 #                                   the lab itself, which other tests use, and without those
-#                                   of the canary, of packages, of explain, of rollout, of fresh donors and of GPUs, for their minutes: what CI runs
+#                                   of the canary, of packages, of explain, of rollout, of fresh donors, of GPUs and of tunings, for their minutes: what CI runs
 #   hack/lab/run.sh --elastic       ortet cluster on real machines (make elastic)
 #   hack/lab/run.sh --one NAME      TestNAMECapture of test/lab, in any letter case (make lab LAB=NAME)
 #   hack/lab/run.sh -run REGEXP     those tests; any flag of `go test` will do
@@ -39,7 +39,7 @@ elif [ "${1:-}" = --machines ]; then
 	units=(./internal/node/config/apply "${packages[@]:0:2}")
 	packages=("${packages[@]:2}")
 	# make elastic's machines run the same k3s, and those of test/lab join and run pods.
-	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines|TestCanaryTest|TestK3sCapture|TestPackagesOnRealMachines|TestExplainOnRealMachines|TestRolloutOnRealMachines|TestFreshOnRealMachines|TestGPUOnRealMachines)\$"
+	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines|TestCanaryTest|TestK3sCapture|TestPackagesOnRealMachines|TestExplainOnRealMachines|TestRolloutOnRealMachines|TestFreshOnRealMachines|TestGPUOnRealMachines|TestTuneOnRealMachines)\$"
 else
 	packages=(./internal/node/... ./cmd/ortet-node "${packages[@]:2}")
 fi

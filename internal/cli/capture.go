@@ -81,10 +81,7 @@ With --fresh no node is chosen: one is added, captured and deleted again.`,
 			if f.abandon {
 				return f.runAbandon(cmd, o, args[0])
 			}
-			if cmd.Flags().Changed("canary") && f.request.Canary == 0 && len(f.tune) > 0 {
-				return usagef("--tune: clones have to prove what it changes; leave out --canary 0, or give 1 or more")
-			}
-			if err := f.readTest(o.namespace); err != nil {
+			if err := cmp.Or(f.checkTune(cmd.Flags()), f.readTest(o.namespace)); err != nil {
 				return err
 			}
 			if len(args) == 0 {
@@ -240,6 +237,18 @@ func (f *captureFlags) complete(node string) error {
 func checkImage(flag, image string) error {
 	if _, err := name.ParseReference(image); image != "" && err != nil {
 		return usagef("--%s %q: want a container image, such as reg.example/org/ortet:1 (names are in lower case)", flag, image)
+	}
+	return nil
+}
+
+// checkTune refuses --tune without a name, and beside --canary 0.
+func (f *captureFlags) checkTune(flags *pflag.FlagSet) error {
+	switch tunes := flags.Changed("tune"); {
+	case tunes && len(f.tune) == 0:
+		return usagef("--tune: no names; want %s, or any of %s; leave it out for none",
+			wire.TuneRecommended, strings.Join(wire.Tunings(), ", "))
+	case tunes && flags.Changed("canary") && f.request.Canary == 0:
+		return usagef("--tune: clones have to prove what it changes; leave out --canary 0, or give 1 or more")
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/auto"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/clones"
+	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
 )
@@ -158,7 +160,9 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		LockFor:    time.Duration(w.lease),
 		Next:       w.watch.Changes(),
-		Boot:       seenBoot(c, boots, decorated),
+		Boot: func(ctx context.Context, n fleet.Node) prove.Boot {
+			return clones.Boot(ctx, n, decorated, boots, c)
+		},
 	}}, nil
 }
 

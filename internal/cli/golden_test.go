@@ -130,7 +130,7 @@ func TestShown(t *testing.T) {
 
 	flexible := full
 	flexible.Versions = slices.Clone(full.Versions)
-	flexible.Versions[0].Tags = map[string]string{fleet.TagQuarantine: "conditions: node is tainted", fleet.TagOnline: "2026-11-21 12:00:00"}
+	flexible.Versions[0].Tags = map[string]string{fleet.TagQuarantine: "conditions: node is tainted", fleet.TagOnline: "2026-11-21 12:00:00", fleet.TagTuned: "runtime-early,ssh-host-key"}
 	flexible.Instances = []capture.InstanceStatus{
 		{InstanceID: pool1.Name() + "_03db84b0", HostName: pool1.Name() + "29uqgj", Power: fleet.PowerRunning, Image: "Debian:debian-12:12-gen2:latest"},
 		{InstanceID: pool1.Name() + "_17a1f4e3", HostName: pool1.Name() + "0tljt0", Power: fleet.PowerRunning, Image: "2026.11.21", LatestModel: true},

@@ -17,6 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 func newStatus(o *options) *cobra.Command {
@@ -222,15 +223,18 @@ func writeVersions(w io.Writer, s capture.PoolStatus, now time.Time) {
 		return
 	}
 	rows := [][]string{{"VERSION", "BUILT FROM", "AGE", "NODES", "STATE"}}
+	tuned := make([]string, 1, len(s.Versions)+1)
 	for _, v := range s.Versions {
 		rows = append(rows, []string{v.Name, dash(v.BuiltFrom), age(v.BuiltAt, now), strconv.Itoa(v.Instances), versionState(v)})
+		has := v.Tags[fleet.TagTuned]
+		tuned = append(tuned, workflow.SkipIf(has != "", "tuned: "+strings.ReplaceAll(has, ",", " ")))
 	}
-	writeIndented(w, rows, 1)
+	writeIndented(w, rows, 1, tuned...)
 }
 
 // writeIndented writes a table below a pool's line. Where its rows are too wide, the column beneath
-// gets lines of its own: names are not cut, since commands take them.
-func writeIndented(w io.Writer, rows [][]string, beneath int) {
+// gets lines of its own: names are not cut, since commands take them. So do notes of rows.
+func writeIndented(w io.Writer, rows [][]string, beneath int, notes ...string) {
 	const indent = "  "
 	texts, title := make([]string, len(rows)), strings.ToLower(rows[0][beneath])
 	if len(indent)+total(rows) > resultWidth {
@@ -247,6 +251,9 @@ func writeIndented(w io.Writer, rows [][]string, beneath int) {
 		writeColumns(w, [][]string{r}, wide)
 		if texts[i] != "" {
 			fmt.Fprintln(w, indent+indent+texts[i])
+		}
+		if i < len(notes) && notes[i] != "" {
+			fmt.Fprintln(w, indent+indent+notes[i])
 		}
 	}
 }
@@ -277,9 +284,6 @@ func versionState(v capture.VersionStatus) string {
 	}
 	if v.Tags[fleet.TagOnline] != "" {
 		state = strings.TrimPrefix(state+", online", ", ")
-	}
-	if has := v.Tags[fleet.TagTuned]; has != "" {
-		state = strings.TrimPrefix(state+", tuned: "+strings.ReplaceAll(has, ",", " "), ", ")
 	}
 	if v.InModel {
 		state = strings.TrimSuffix("in use, "+state, ", ")

@@ -108,6 +108,7 @@ func TestUsageErrors(t *testing.T) {
 		{"capture n --tune fast", `--tune: unknown tuning "fast": want recommended, or any of runtime-early, ssh-host-key`},
 		{"capture n --tune recommended --canary 0", "--tune: clones have to prove what it changes; leave out --canary 0, or give 1 or more"},
 		{"capture --all --tune ssh-host-key,x", `unknown tuning "x"`},
+		{"capture n --tune=", "--tune: no names; want recommended, or any of runtime-early, ssh-host-key; leave it out for none"},
 		{"capture n --accept-secret etc/a", `--accept-secret "etc/a": want the absolute path`},
 		{"capture n --accept-secret /", `--accept-secret "/": want the absolute path`},
 		{"capture n -o xml", "-o xml: want table, json, yaml or name"},

@@ -90,7 +90,7 @@ var longLines = map[string]int{
 	"internal/image/capture/report":  6,
 	"internal/image/capture/model":   9,
 	"internal/image/capture/donor":   11,
-	"internal/image/capture/canary":  12,
+	"internal/image/capture/canary":  11,
 	"internal/cluster/conversion":    3,
 	"internal/cluster/apierror":      3,
 	"internal/boots/survey":          13,

@@ -47,7 +47,7 @@ func TestCanaryOnRealMachines(t *testing.T) {
 	nodes := l.awaitNodes(ctx, t, workers)
 	donor, bench := nodes[0], nodes[1]
 	l.pull(ctx, t, "ortet", donor, bench)
-	l.deployDaemon(ctx, t)
+	l.deployDaemon(ctx, t, workers)
 	l.deployWaiting(ctx, t, nodes)
 	evicted := watchEvictions(ctx, t, l.client)
 	clones := watchClones(ctx, t, l.client, nodes)
@@ -125,8 +125,8 @@ func TestCanaryOnRealMachines(t *testing.T) {
 	line.print()
 }
 
-// deployDaemon runs a pod on each node, which clones have to run too.
-func (l *lab) deployDaemon(ctx context.Context, t *testing.T) {
+// deployDaemon runs a pod on each of the nodes, which clones have to run too.
+func (l *lab) deployDaemon(ctx context.Context, t *testing.T, nodes int32) {
 	t.Helper()
 	labels := map[string]string{"app": "daemon"}
 	sets := l.client.AppsV1().DaemonSets("default")
@@ -136,7 +136,10 @@ func (l *lab) deployDaemon(ctx context.Context, t *testing.T) {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: rootfs.WebImage, ImagePullPolicy: corev1.PullNever}}},
+				Spec: corev1.PodSpec{
+					DNSPolicy:  corev1.DNSDefault,
+					Containers: []corev1.Container{{Name: "web", Image: rootfs.WebImage, ImagePullPolicy: corev1.PullNever}},
+				},
 			},
 		},
 	}, metav1.CreateOptions{}); err != nil {
@@ -144,7 +147,7 @@ func (l *lab) deployDaemon(ctx context.Context, t *testing.T) {
 	}
 	poll(ctx, t, "the DaemonSet's pods", time.Minute, func(ctx context.Context) (bool, error) {
 		d, err := sets.Get(ctx, "daemon", metav1.GetOptions{})
-		return err == nil && d.Status.NumberReady == workers, err
+		return err == nil && d.Status.NumberReady == nodes, err
 	})
 }
 

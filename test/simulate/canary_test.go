@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -286,7 +287,7 @@ func TestClonesRegisteredAgain(t *testing.T) {
 }
 
 // TestImpossibleCanaries refuses a canary that cannot be made before the donor is touched, and
-// leaves it out in auto mode.
+// leaves it out in auto mode, but not that of tunings.
 func TestImpossibleCanaries(t *testing.T) {
 	for code, c := range map[string]struct {
 		disk  string
@@ -299,8 +300,8 @@ func TestImpossibleCanaries(t *testing.T) {
 		"CanaryQuota":     {setUp: func(w *world) { w.azure.Quota = map[string]int{"cores": 9} }}, // 4 machines have 8
 		"ForeignScaleSet": {setUp: func(w *world) { w.makeSet(fleet.CanaryOf(w.pool), 1, false, nil) }},
 	} {
-		for _, auto := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, auto %t", code, auto), func(t *testing.T) {
+		for _, ask := range []Ask{{Canary: 2}, {Canary: 2, Auto: true}, {Tune: wire.Tunings()}, {Canary: 2, Auto: true, Tune: wire.Tunings()}} {
+			t.Run(fmt.Sprintf("%s, auto %t, %s", code, ask.Auto, ask.Tune), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Disk = c.disk })})
 					defer w.close()
@@ -310,11 +311,13 @@ func TestImpossibleCanaries(t *testing.T) {
 						w.azure.Instant(false)
 					}
 					made := w.counts[putCanary]
-					w.pursue(0, Ask{Do: "capture", Canary: 2, Auto: auto, Once: true})
+					ask.Do, ask.Once = "capture", true
+					w.pursue(0, ask)
 					p := w.processes[0]
+					may := ask.Auto && len(ask.Tune) == 0
 					leftOut := p.code() == workflow.ExitDone && strings.Contains(strings.Join(p.capture.Notes, "\n"), "no canary: ")
 					refused := workflow.RefusedFor(p.err, code) && w.counts[powerOff] == 0
-					if auto != leftOut || auto == refused || w.counts[putCanary] != made {
+					if way := strings.Contains(fmt.Sprint(p.err), "without --tune and --canary"); may != leftOut || may == refused || refused && way != (len(ask.Tune) > 0) || w.counts[putCanary] != made {
 						t.Errorf("exit %d: %v; %d PUTs of a canary, notes %q", p.code(), p.err, w.counts[putCanary]-made, p.capture.Notes)
 					}
 				})

@@ -211,7 +211,7 @@ func (m *machines) Detach(_ context.Context, id string, lun int32) error {
 	return nil
 }
 
-func (m *machines) Console(context.Context, string) ([]byte, error) { return nil, nil }
+func (m *machines) Console(context.Context, string) ([]byte, error) { return m.console, nil }
 
 // computerOf returns the computer of a node, nil without one.
 func (w *world) computerOf(node string) *computer {

@@ -308,7 +308,7 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range slices.Concat(mutants, clusterMutants, freshMutants, rolloutMutants, operatorMutants) {
+	for _, m := range slices.Concat(mutants, clusterMutants, freshMutants, rolloutMutants, operatorMutants, tuneMutants) {
 		t.Run(m.promise, func(t *testing.T) {
 			path := filepath.Join(root, m.file)
 			text, err := os.ReadFile(path)

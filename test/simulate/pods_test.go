@@ -138,6 +138,9 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 		w.podTerminated(p, 0)
 		return
 	}
+	if !slices.Contains(command, "--tune") { // an ortet-node from before tunings has to refuse: it leaves those of the donor
+		w.broken(0, "the copy of %s is generalised without --tune: %q", c.ResourceID, command)
+	}
 	report := wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian",
 		Tuned: wire.SplitTunings(azsimserver.Flag(command, "--tune"))}
 	disk := w.story.Pool.Disk

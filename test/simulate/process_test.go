@@ -23,7 +23,9 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/clones"
 	"github.com/ortet/ortet/internal/image/plan"
+	"github.com/ortet/ortet/internal/image/prove"
 	"github.com/ortet/ortet/internal/image/renew"
 	"github.com/ortet/ortet/internal/image/rollback"
 	"github.com/ortet/ortet/internal/image/watch"
@@ -82,6 +84,11 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: api, Journal: api.Journals(),
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 		Accesses: func(fleet.ResourceID) []cluster.Access { return nil }, Boot: w.bootOf,
+	}
+	if w.bootOf == nil {
+		config.Boot = func(ctx context.Context, n fleet.Node) prove.Boot {
+			return clones.Boot(ctx, n, config.Cloud, cloud, api)
+		}
 	}
 	config.Cluster = capture.Identify(mortal{api, p}, config.Cloud, setsOf(cloud), p.now)
 	if w.story.Pool.Image == "none" {
@@ -282,6 +289,9 @@ func (p *process) now() time.Time {
 // report draws steps apart that begin or end at the same instant, so that a story plays
 // the same at every run.
 func (p *process) report(e workflow.Event) {
+	if p != nil && e.Kind == workflow.EventNote && e.Message == "" {
+		p.w.broken(0, "%s notes nothing at step %s", p.name, e.Step)
+	}
 	if p != nil && e.Kind == workflow.EventFailed && !p.interrupted.Load() {
 		p.failed.Store(true)
 	}

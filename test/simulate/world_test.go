@@ -55,7 +55,8 @@ type object = map[string]any
 
 // A world is one Azure and one cluster, and what has been seen of them.
 type world struct {
-	bootOf func(context.Context, fleet.Node) prove.Boot // what is seen of boots beside Nodes; nil: nothing
+	bootOf  func(context.Context, fleet.Node) prove.Boot // what is seen of boots beside Nodes; nil: as commands see it
+	console []byte                                       // of every machine
 
 	story   Story
 	azure   *azsim.Server

@@ -36,13 +36,3 @@ func (c *Cluster) Records(ctx context.Context, with map[string]string) iter.Seq2
 		}
 	}
 }
-
-// Record returns a ConfigMap of Ortet's namespace, or fleet.KindNotFound.
-func (c *Cluster) Record(ctx context.Context, name string) (fleet.Record, error) {
-	m, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		access := cluster.Access{Verb: "get", Resource: "configmaps", Namespace: c.namespace, Name: name}
-		return fleet.Record{}, act{op: "get ConfigMap", on: c.namespace + "/" + name, access: access}.fail(ctx, err)
-	}
-	return conversion.Record(m), nil
-}

@@ -195,6 +195,9 @@ func (s *Service) Capture(ctx context.Context, q Request, checks ...func(context
 	notes, steps := c.Recorded()
 	r.Pruned, r.Kept, r.Canary = c.version.Pruned, c.version.Kept, c.canary.Findings
 	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}
+	if note := c.asked.OtherTunings(r.Version.Name(), st.Tuned); note != "" && r.Version != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	return *r, err
 }
 

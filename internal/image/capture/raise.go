@@ -94,7 +94,7 @@ func (c *capture) quotaOfDonor(ctx context.Context, pool fleet.Pool, p *plan.Pla
 	p.Notes = append(p.Notes, cost)
 	text, fits := plan.Quota(pool, machines, sizes, usages, err)
 	what := fmt.Sprintf("a fresh donor%s has no room in the quota: %d × %s", beside, machines, strings.Join(names, " or ")) + text
-	wayOut := "raise the subscription's quota" + workflow.SkipIf(beside != "", ", capture without --canary")
+	wayOut := "raise the subscription's quota" + workflow.SkipIf(beside != "", ", capture "+c.req.WithoutCanary())
 	d.Refuse(!fits, "FreshQuota", string(pool.ID), what, wayOut+", or capture a node of the pool by its name")
 }
 

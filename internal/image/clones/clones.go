@@ -1,4 +1,4 @@
-// Package clones reads a scale set's instances with their Nodes and pods, for internal/image/prove,
+// Package clones reads a scale set's instances with their Nodes, pods and boots, for internal/image/prove,
 // and keeps workloads off a clone's Node.
 package clones
 

@@ -190,6 +190,12 @@ func TestCourse(t *testing.T) {
 		"not generalised":  {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, ""},
 		"generalised": {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) },
 			AtGeneralized, ""},
+		"generalised, tuned": {func(o *Observed, _ *Request) {
+			o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized, fleet.TagTuned)
+		}, AtDonor, ""},
+		"generalised, to be tuned": {func(o *Observed, q *Request) {
+			o.Generalized, q.Tune = snapshot(n.Generalized, today, fleet.TagGeneralized), []string{"x"}
+		}, AtDonor, ""},
 		"foreign disk": {func(o *Observed, _ *Request) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk"},
 	} {
 		o, q := good(), options()

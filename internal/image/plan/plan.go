@@ -117,6 +117,11 @@ func (q Request) WithDefaults() Request {
 	return q
 }
 
+// WithoutCanary is how a capture that needs no clones is asked for: tunings need them.
+func (q Request) WithoutCanary() string {
+	return "without " + when(len(q.Tune) > 0, "--tune and ") + "--canary"
+}
+
 // OnlyPublishes returns why the rows behind the version are skipped. Versions are not pruned,
 // since Azure does not show what names them in a template.
 func (q Request) OnlyPublishes() string { return when(q.PublishOnly, "the version is only published") }
@@ -367,11 +372,16 @@ func ofVersion(o Observed, v fleet.ImageVersion, q Request, c ResumePlan) Resume
 	if v.Tags[fleet.TagOnline] != "" && !q.Online {
 		c.Notes = append(c.Notes, "version "+v.Name+" was captured while its donor stayed in service; give --again to make one of a donor that is stopped")
 	}
-	if has := v.Tags[fleet.TagTuned]; has != strings.Join(q.Tune, ",") {
-		c.Notes = append(c.Notes, "version "+v.Name+" has other tunings than were asked for: "+
-			cmp.Or(has, "none")+"; give --again to make one with those")
+	if note := q.OtherTunings(v.Name, v.Tags[fleet.TagTuned]); note != "" {
+		c.Notes = append(c.Notes, note)
 	}
 	return c
+}
+
+// OtherTunings says that a version, of which has is the tag, was not made with these tunings; "" if it was.
+func (q Request) OtherTunings(version, has string) string {
+	return when(has != strings.Join(q.Tune, ","), "version "+version+" has other tunings than were asked for: "+
+		cmp.Or(has, "none")+"; give --again to make one with those")
 }
 
 // CaptureChanges returns one zero change for each verb that a capture from this resume point may

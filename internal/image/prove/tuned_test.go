@@ -41,6 +41,8 @@ func TestGatesOfTunedVersions(t *testing.T) {
 		"a unit failed":            {wire.Tunings(), donor, []prove.Boot{boot([]string{edKey}, "containerd.service"), boot([]string{rsaKey, "ssh-ed25519 SHA256:b"})}, false, prove.Failed, "units", "failed to start containerd.service, which had not failed on the donor"},
 		"nothing is known":         {wire.Tunings(), prove.Boot{}, []prove.Boot{{}, {}}, false, prove.Passed, "", "its SSH host key and which units failed of pool1-canary_0 was not checked: neither clone nor donor has"},
 		"the donor is not known":   {wire.Tunings(), prove.Boot{}, []prove.Boot{boot([]string{edKey}), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "was not checked: the donor has neither"},
+		"no unit to compare with":  {wire.Tunings(), prove.Boot{}, []prove.Boot{boot([]string{edKey}, "a.service"), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "its SSH host key and which units failed of pool1-canary_0 was not checked"},
+		"donor of an earlier one":  {wire.Tunings(), prove.Boot{Failed: []string{}}, []prove.Boot{boot([]string{edKey}), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "its SSH host key of pool1-canary_0 was not checked"},
 		"clones are not known":     {wire.Tunings(), donor, []prove.Boot{{}, {}}, false, prove.Passed, "", "was not checked: the clone has neither"},
 		"clones are not known yet": {wire.Tunings(), donor, []prove.Boot{{}, {}}, true, prove.Waits, "", "its boot report is still to come"},
 		"report beside console":    {wire.Tunings(), donor, []prove.Boot{console, boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "which units failed of pool1-canary_0 was not checked"},
@@ -58,6 +60,18 @@ func TestGatesOfTunedVersions(t *testing.T) {
 		f := j.Findings[0]
 		if j.Result != c.result || f.Gate != c.gate || !strings.Contains(f.Why, c.why) || c.why == "" && f.Why != "" {
 			t.Errorf("%s: %s, %+v", name, j.Result, f)
+		}
+	}
+}
+
+// An outage of the cluster explains a unit that failed, and no key of the donor.
+func TestOutageExcusesNoHostKey(t *testing.T) {
+	for gate, clone := range map[string]prove.Boot{"host-key": boot([]string{"ssh-ed25519 SHA256:d"}), "": boot([]string{edKey}, "a.service")} {
+		w := newWorld(1)
+		w.base.Tuned, w.base.DonorBoot, w.Outage = wire.Tunings(), boot([]string{"ssh-ed25519 SHA256:d"}), w.Now
+		w.Clones[0].Boot = clone
+		if j := prove.Judge(w.Observation, w.base, 1); (j.Result == prove.Failed) != (gate != "") || j.Gate != gate {
+			t.Errorf("want the gate %q: %s, %+v", gate, j.Result, j.Finding)
 		}
 	}
 }

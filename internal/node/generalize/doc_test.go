@@ -98,6 +98,20 @@ a node's identity. A path without a slash at its beginning is a path's end:
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.path, sign, a.remedy)
 	}
 	b.WriteString(`
+## Tunings
+
+` + "`" + `/etc/ortet/tuned.json` + "`" + ` lists the files that [` + "`" + `ortet capture --tune` + "`" + `](capture.md#tunings) added, with their SHA-256. Each capture takes these away first, then adds what it was asked for. A file whose digest differs was changed by somebody: it stays, and the report names it (` + "`" + `tunedKept` + "`" + `).
+
+The list is the donor's word. It may name nothing but the paths of tunings: other paths, ` + "`" + `..` + "`" + `, links, a newer version of the list, a list that is cut or larger than 64 KiB refuse the disk, which is then unchanged.
+
+A tuning is refused, with file and line, where:
+
+| tuning | refused |
+|---|---|
+| both | its file is there, and no capture added it as it is |
+| ` + "`" + `runtime-early` + "`" + ` | no ` + "`" + `containerd.service` + "`" + ` is on the disk (Flatcar: /usr is on another partition; k3s), or it is masked; a unit or drop-in orders it after cloud-init, the network or remote file systems; ` + "`" + `ExecStartPre=` + "`" + ` or ` + "`" + `ExecCondition=` + "`" + ` of anything but modprobe; ` + "`" + `root` + "`" + ` or ` + "`" + `state` + "`" + ` of containerd's configuration elsewhere, or ` + "`" + `/var/lib/containerd` + "`" + ` by a link; a snapshotter other than overlayfs and native; ` + "`" + `imports` + "`" + `; with ` + "`" + `--bootstrap keep` + "`" + `, user data that names containerd or packages |
+| ` + "`" + `ssh-host-key` + "`" + ` | cloud-init is off, or its module ` + "`" + `ssh` + "`" + ` is not in the last list ` + "`" + `cloud_init_modules` + "`" + `; ` + "`" + `ssh_genkeytypes` + "`" + ` or ` + "`" + `ssh_keys` + "`" + ` is set (Azure Linux, RHEL), with ` + "`" + `--bootstrap keep` + "`" + ` in user data too; sshd names host keys, or algorithms, without Ed25519, or a host certificate of another kind; FIPS mode |
+
 ## The list of what is in the image
 
 Once the copy is generalised, it is read for a list of what is on it: names and versions, no content of files.

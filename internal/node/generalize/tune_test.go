@@ -65,6 +65,21 @@ func TestTuningsAreRefusedWithTheRest(t *testing.T) {
 	}
 }
 
+// User data that clones run again stands against a tuning; with --bootstrap baked no clone gets it.
+func TestTuningsAndUserData(t *testing.T) {
+	t.Parallel()
+	for bootstrap, refused := range map[Bootstrap]bool{Keep: true, Baked: false} {
+		d := tunable(t)
+		d.write(map[string]string{"var/lib/cloud/instance/user-data.txt": "#cloud-config\npackages: [x]\n"})
+		r := d.run(func(o *Options) {
+			o.Tune, o.Inspect, o.DryRun, o.Bootstrap = []string{wire.TuneRuntimeEarly}, true, true, bootstrap
+		})
+		if is := strings.Contains(r.Message, "--tune runtime-early: /var/lib/cloud/instance/user-data.txt:2: packages:: clones run it again"); is != refused {
+			t.Errorf("--bootstrap %s: %s, %q", bootstrap, r.Outcome, r.Message)
+		}
+	}
+}
+
 // A list that names another file refuses the disk, also where nothing is to be tuned.
 func TestListOfTuningsIsNotBelieved(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,9 @@ func (c *Canary) judge(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 			c.Outcome.Set(func(o *Outcome) { o.Proved = true })
 			p.Note("%s: %s", version.Name(), j.Why)
 			for _, f := range j.Findings {
-				p.Note("%s", f.Why) // what could not be checked
+				if f.Why != "" { // what could not be checked
+					p.Note("%s", f.Why)
+				}
 			}
 			return done, nil
 		case prove.NoResult:

@@ -21,9 +21,9 @@ const maxSetName = 64 // of a scale set of Linux machines
 // uncloned returns what of new nodes no clone can be given, since Azure does not show it. saved
 // are the handlers whose protected settings are about to be kept.
 func (v Version) uncloned(pool fleet.Pool, customData bool, saved []string) (p plan.Problems) {
-	on, without := string(pool.ID), workflow.SkipIf(v.Request.PublishOnly, "capture without --canary")
+	on, without := string(pool.ID), workflow.SkipIf(v.Request.PublishOnly, "capture "+v.Request.WithoutCanary())
 	p.Refuse(!customData, "CanaryCannotBoot", on, "which customData its new nodes get is not known: Azure does not show it, and the donor's disk does not have it",
-		cmp.Or(without, "capture with --bootstrap baked, or without --canary"))
+		cmp.Or(without, "capture with --bootstrap baked, or "+v.Request.WithoutCanary()))
 	deleted, _ := v.Request.Extensions.ToDelete(pool.Model.Extensions)
 	for _, e := range pool.Model.Extensions {
 		goes := slices.ContainsFunc(deleted, func(d fleet.Extension) bool { return d.Name == e.Name })
@@ -33,7 +33,7 @@ func (v Version) uncloned(pool fleet.Pool, customData bool, saved []string) (p p
 		})
 		p.Refuse(plan.Bootstraps(e) && !goes && !known, "CanaryNeedsExtension", on,
 			"its extension "+e.Name+" bootstraps new nodes, and its protected settings are not known: Azure does not show them",
-			cmp.Or(without, "let the capture delete it (--extensions), or capture without --canary"))
+			cmp.Or(without, "let the capture delete it (--extensions), or capture "+v.Request.WithoutCanary()))
 	}
 	return p
 }
@@ -50,19 +50,19 @@ func (c *Canary) Problems(ctx context.Context, pool fleet.Pool, resume plan.Resu
 		}
 	}
 	on, id := string(pool.ID), fleet.CanaryOf(pool.ID)
-	n, soak := v.Request.Canary, v.Request.CanarySoak
+	n, soak, without := v.Request.Canary, v.Request.CanarySoak, v.Request.WithoutCanary()
 	p.Refuse(n < 0 || n > fleet.MaxCanary, "BadNumber", "--canary", fleet.Count(int(n), "clone"), fmt.Sprintf("give 0 to %d", fleet.MaxCanary))
 	p.Refuse(soak < 0 || soak > plan.MaxSoak, "BadNumber", "--canary-soak", soak.String(), "give at most "+plan.MaxSoak.String())
 	p.Refuse(len(id.Name()) > maxSetName, "CanaryName", on, fmt.Sprintf("the name of its canary, %s, is longer than %d characters", id.Name(), maxSetName),
-		"capture without --canary")
+		"capture "+without)
 	set, err := c.Cloud.Pool(ctx, id)
 	_, _, ours := set.Canary()
 	unreadable(string(id), err)
 	p.Refuse(err == nil && !ours, "ForeignScaleSet", string(id), "a scale set with the name of the canary exists that Ortet did not make",
-		"rename or delete it, or capture without --canary")
+		"rename or delete it, or capture "+without)
 	assigned := slices.ContainsFunc(pool.Joins, func(j fleet.Join) bool { return j.Action == azure.AssignIdentity })
 	p.Refuse(pool.SystemIdentity && !assigned, "CanaryIdentity", on, "its nodes have a system-assigned identity only: a canary's would be another, without roles",
-		"give the pool a user-assigned identity, or capture without --canary")
+		"give the pool a user-assigned identity, or capture "+without)
 	denied, err := c.Cloud.Denied(ctx, pool.ID.Group(), azure.ActionsIn(pool, azure.CanaryChanges()))
 	unreadable("what "+string(pool.ID.Group())+" allows", err)
 	p.Denied(pool.ID.Group(), denied, nil)
@@ -70,10 +70,10 @@ func (c *Canary) Problems(ctx context.Context, pool fleet.Pool, resume plan.Resu
 		denied, err := c.Cloud.Denied(ctx, j.Resource, []string{j.Action})
 		unreadable("what "+string(j.Resource)+" allows", err)
 		p.Refuse(len(denied) > 0, plan.CodeAzureDenied, string(j.Resource), "these credentials may not do "+j.Action+", which making a clone needs",
-			"grant them a role with this action on it, or capture without --canary")
+			"grant them a role with this action on it, or capture "+without)
 	}
 	cost, fits := c.quota(ctx, pool)
-	p.Refuse(!fits, "CanaryQuota", on, "its canary has no room in the quota: "+cost, "raise the subscription's quota, or capture without --canary")
+	p.Refuse(!fits, "CanaryQuota", on, "its canary has no room in the quota: "+cost, "raise the subscription's quota, or capture "+without)
 	if resume.From >= plan.AtGeneralized {
 		p = append(p, v.uncloned(pool, v.knowsCustomData(), nil)...)
 	}
@@ -81,7 +81,7 @@ func (c *Canary) Problems(ctx context.Context, pool fleet.Pool, resume plan.Resu
 		_, err := c.CustomData(ctx, sha)
 		lost := fleet.Is(err, fleet.KindNotFound) && resume.From >= plan.AtGeneralized
 		p.Refuse(lost, "CanaryCannotBoot", on, "the customData that its new nodes get is not kept (SHA-256 "+sha+")",
-			"capture with --bootstrap baked, or without --canary")
+			"capture with --bootstrap baked, or "+without)
 		unreadable("the customData of new nodes", err)
 	}
 	more, unreadTest := c.testProblems(ctx)

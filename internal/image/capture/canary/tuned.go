@@ -16,18 +16,19 @@ func (v Version) tunings(before string) string {
 	return before + strings.Join(v.Tuned, ", ")
 }
 
-// readDonor reads the donor's boot once, while the donor is there, and notes what clones cannot be
-// compared with.
+// readDonor reads the donor's boot while the donor is there, again as long as a part is not known: its
+// report may be minutes behind its Node. It notes once what clones cannot be compared with.
 func (c *Canary) readDonor(ctx context.Context) {
-	if c.Outcome.Get().DonorBoot != nil {
-		return
-	}
 	var b prove.Boot
-	if n, err := c.Cluster.Node(ctx, c.Of().Tags[fleet.TagBuiltFrom]); err == nil && c.Boot != nil {
-		b = c.Boot(ctx, n)
+	was := c.Outcome.Get().DonorBoot
+	if was != nil {
+		b = *was
+	}
+	if n, err := c.Cluster.Node(ctx, c.Of().Tags[fleet.TagBuiltFrom]); !b.Known() && err == nil && c.Boot != nil {
+		b = b.Or(c.Boot(ctx, n))
 	}
 	c.Outcome.Set(func(o *Outcome) { o.DonorBoot = &b })
-	if !b.Known() {
+	if was == nil && !b.Known() {
 		clone := prove.Boot{HostKeys: []string{}, Failed: []string{}}
 		c.Note("not all SSH host keys and failed units of clones will be checked: %s", prove.Unseen(clone, b))
 	}

@@ -27,6 +27,8 @@ func TestKeep(t *testing.T) {
 			key("/a", wire.OtherSecret, true, false), key("/a", wire.OtherSecret, true, false), key("/r", wire.OtherSecret, false, true), key("/q", wire.PoolCredential, false, true), key("/x", wire.OtherSecret, false, false)}},
 			pool: "/p", other: "/a /b", gone: "/q /r", secret: "pool 1, other 2, removed 3"},
 		"emptied": {report: wire.GeneralizeReport{Emptied: []string{"/e"}}, notes: []string{"these files are empty, and were written in the minute before the disk was copied; if they should not be, capture again: /e"}},
+		"files of tunings that somebody changed": {report: wire.GeneralizeReport{TunedKept: []string{"/t"}},
+			notes: []string{"an earlier capture's --tune added these files, and somebody changed them since, so that they stay: /t"}},
 		"image stores": {report: wire.GeneralizeReport{Stores: []wire.ImageStore{{Path: "/a", Bytes: 1 << 30}, {Path: "/b", Bytes: 1 << 29}, {Path: "/c", Bytes: 9 << 30, ByForm: true}}},
 			notes: []string{"1.5 GiB of image layers were searched for the node's own secrets only (/a, /b); --scan-images searches them for all kinds"}},
 		"image stores that are searched": {report: wire.GeneralizeReport{Stores: []wire.ImageStore{{Path: "/c", Bytes: 9 << 30, ByForm: true}, {Path: "/d"}}}},
