@@ -426,9 +426,9 @@ func TestCaptureOfNamedPools(t *testing.T) {
 // With --again no version of an earlier capture is used.
 func TestAgainOfPools(t *testing.T) {
 	const pool = "k8s-agentpool1-12345678-vmss"
-	for flags, takes := range map[string]bool{"": true, " --again": false} {
+	for flags, takes := range map[string]bool{"": true, "--again": false} {
 		p := newPooled()
-		if code, _, err := p.run(t, "capture --fresh --pool "+pool+flags); code != 0 || p.request.TakeUnjudged != takes {
+		if code, _, err := p.run(t, "capture --fresh --pool "+pool+" "+flags); code != 0 || p.request.TakeUnjudged != takes {
 			t.Errorf("%q: code %d; an unjudged version is used: %t, want %t\n%s", flags, code, p.request.TakeUnjudged, takes, err)
 		}
 	}

@@ -107,8 +107,9 @@ type Roster struct{ by map[string][]*Node }
 func NewRoster(nodes []Node) Roster {
 	r := Roster{map[string][]*Node{}}
 	for i := range nodes {
-		for _, key := range nodes[i].Claim().Keys() {
-			r.by[key] = append(r.by[key], &nodes[i])
+		n := &nodes[i]
+		for _, key := range n.Claim().Keys() {
+			r.by[key] = append(r.by[key], n)
 		}
 	}
 	return r

@@ -20,7 +20,7 @@ func (d *donor) kernels(driven, newest string) {
 // TestKernels: what captures go on where the newest kernel has the driver, or no kernel has.
 func TestKernels(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(d *donor){
+	for name, have := range map[string]func(d *donor){
 		"the newest has it": func(d *donor) { d.kernels("6.8.0-1021-azure", "6.8.0-1009-azure") },
 		"the newest has Debian's": func(d *donor) {
 			d.kernels("6.1.0-9", "6.1.0-10")
@@ -41,7 +41,7 @@ func TestKernels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDonor(t)
-			make(d)
+			have(d)
 			wantOutcome(t, d.run(nil), wire.Generalized)
 		})
 	}
