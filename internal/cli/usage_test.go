@@ -304,7 +304,7 @@ func TestExtensionFlags(t *testing.T) {
 		{"all", []string{"*MON*"}, map[string]bool{"vmssCSE": true, "monitor": false}},
 		{"none", nil, map[string]bool{"vmssCSE": false, "monitor": false}},
 	} {
-		f := captureFlags{extensions: c.extensions, keep: c.keep, image: "i",
+		f := captureFlags{extensions: c.extensions, keep: c.keep, image: "i", prepareTime: new(pflag.Flag),
 			request: capture.Request{History: 3, Bootstrap: plan.BootstrapKeep}}
 		if err := f.complete("n"); err != nil {
 			t.Fatal(err)

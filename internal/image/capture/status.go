@@ -260,7 +260,7 @@ func (s *Service) Progress(rec journal.Record) (done, all int) {
 		if state == journal.Skipped {
 			continue
 		}
-		if all++; state == journal.Done || state == journal.Undone { // as a donor that is back
+		if all++; state == journal.Done || state == journal.Undoing || state == journal.Undone { // as a donor that goes back
 			done++
 		}
 	}
