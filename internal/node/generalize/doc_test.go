@@ -41,17 +41,23 @@ func documentation() string {
 This page is a reference for operators: what a capture removes from the copied disk, and what its scan finds. It is
 written from the code (` + "`go test ./internal/node/generalize -run TestDocumentation -update`" + `).
 
-` + "`ortet-node generalize`" + ` works on a copy of the donor's disk, never on the donor's. It first looks, and refuses
-a disk that is not the donor's, that is a control plane's, that sets ` + "`preserve_hostname: true`" + `, whose
-configuration (` + "`ortet-node config`" + `) is half applied, or whose newest kernel in ` + "`/boot`" + ` has no NVIDIA driver while
-another kernel has one (by its ` + "`modules.dep`" + `); then it adds a line (date, donor, capture) to ` + "`/var/log/ancestry.log`" + `, seals what cannot be read back from Azure (customData,
-protected settings) to the caller's key, cleans by the list below, and scans the whole tree. Rows marked *last* are
-worked off only after the scan has passed, because the run itself reads them; so a run that was killed, or whose scan
-failed, can be repeated on the same disk without loss. Once the last rows are gone and the report is lost, the copy has
-to be made from the donor's snapshot again: the next report says so (` + "`resumed`, `unsaved`" + `).
+` + "`ortet-node generalize`" + ` works on a copy of the donor's disk, never on the donor's. Before it changes anything, it refuses
 
-*shred* overwrites with zeros and then removes, since a snapshot copies freed blocks too; after all of it, freed blocks
-are given back to the disk. *empty* keeps the file with its owner and mode.
+- a disk that is not the donor's, or is a control plane's
+- a disk that sets ` + "`preserve_hostname: true`" + `
+- a disk whose configuration (` + "`ortet-node config`" + `) is half applied
+- a disk whose newest kernel in ` + "`/boot`" + ` has no NVIDIA driver, while another kernel has one (by its ` + "`modules.dep`" + `), as
+  an update of packages may leave it.
+
+Then it adds a line (date, donor, capture) to ` + "`/var/log/ancestry.log`" + `, and seals to the caller's key what cannot be read
+back from Azure (customData, protected settings). It cleans by the list below, and scans the whole tree.
+
+Rows marked *last* are done only after the scan has passed, because the run itself reads those files. So a run that was
+killed, or whose scan failed, can be repeated on the same disk without loss. If the last rows are done and the report is
+lost, the copy has to be made from the donor's snapshot again: the next report says so (` + "`resumed`" + `, ` + "`unsaved`" + `).
+
+*shred* overwrites a file with zeros and then removes it, since a snapshot copies freed blocks too; at the end, freed
+blocks are returned to the disk. *empty* keeps the file with its owner and mode.
 
 `)
 	group := ""
@@ -84,8 +90,8 @@ Not removed on purpose: ` + "`/etc/resolv.conf`" + `, the image stores, the agen
 kubeconfigs and tokens (see the scan). Hooks in ` + "`/etc/cloud/clean.d`" + ` are programs of the donor's; they are named
 in the report and never run beside the workbench's devices.
 
-Identities that no row removes, because the agent makes no new one or keeps it where its configuration says, are refused as
-a node's identity. A path without a slash at its beginning is a path's end:
+The identities below are refused as a node's identity. No row removes them: the agent makes no new one, or keeps it where
+its configuration says. A path without a slash at its beginning is the end of a path:
 
 | path | what it holds | what to do |
 |---|---|---|
@@ -102,7 +108,7 @@ a node's identity. A path without a slash at its beginning is a path's end:
 
 ` + "`" + `/etc/ortet/tuned.json` + "`" + ` lists the files that [` + "`" + `ortet capture --tune` + "`" + `](capture.md#tunings) added, with their SHA-256. Each capture takes these away first, then adds what it was asked for. A file whose digest differs was changed by somebody: it stays, and the report names it (` + "`" + `tunedKept` + "`" + `).
 
-The list is the donor's word. It may name nothing but the paths of tunings: other paths, ` + "`" + `..` + "`" + `, links, a newer version of the list, a list that is cut or larger than 64 KiB refuse the disk, which is then unchanged.
+Root on the donor can write the list, so it may name nothing but the paths of tunings. The disk is refused, and stays unchanged, if the list has other paths, ` + "`" + `..` + "`" + ` or links, if it is of a newer version or cut, or if it is larger than 64 KiB.
 
 A tuning is refused, with file and line, where:
 
