@@ -249,6 +249,7 @@ func (m machines) Boot(_ context.Context, c azsim.Computer) error {
 	case 0:
 		donor = name
 	}
+	w.hosts[c.ID] = name // in one piece with the count, since machines boot at once
 	w.mu.Unlock()
 	if w.kube.Node(name) == nil {
 		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
@@ -257,7 +258,6 @@ func (m machines) Boot(_ context.Context, c azsim.Computer) error {
 	}
 	w.mu.Lock()
 	w.boots++
-	w.hosts[c.ID] = name
 	boot := fmt.Sprintf("boot-%d", w.boots)
 	w.mu.Unlock()
 	w.report(name, corev1.ConditionTrue, boot, c.VMID)
