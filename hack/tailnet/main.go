@@ -143,7 +143,7 @@ type tailnet struct {
 	open    map[net.Conn]bool
 }
 
-// Accept returns the next connection; there is none while the server is away.
+// Accept returns the next connection. While the server is away it closes each.
 func (t *tailnet) Accept() (net.Conn, error) {
 	for {
 		c, err := t.Listener.Accept()
@@ -194,7 +194,7 @@ func (t *tailnet) tidy(asks key.NodePublic) {
 	}
 }
 
-// named finds a node, or says that there is none.
+// named finds a node by its name, or answers with 404.
 func (t *tailnet) named(w http.ResponseWriter, name string) *tailcfg.Node {
 	for _, n := range t.AllNodes() {
 		if n.Name == name+"."+domain+"." {

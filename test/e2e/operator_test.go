@@ -105,19 +105,19 @@ func keptByOperator(t *testing.T, w *world) {
 		}
 	}
 	o.clean(t)
-	table, told := o.kubectl(t, "", "get", "ssp"), o.kubectl(t, "", "describe", "ssp", "kept")
+	table, described := o.kubectl(t, "", "get", "ssp"), o.kubectl(t, "", "describe", "ssp", "kept")
 	for l := range strings.Lines(table) {
 		if utf8.RuneCountInString(l) > 81 {
 			t.Errorf("kubectl get ssp has a line of more than 80 columns:\n%s", table)
 		}
 	}
 	for _, want := range []string{"identity: ", "Quarantined", "capture: " + good + " captured of " + donor, "rollout: 2 nodes renewed", "Operating"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("kubectl describe ssp does not say %q:\n%s", want, told)
+		if !strings.Contains(described, want) {
+			t.Errorf("kubectl describe ssp does not say %q:\n%s", want, described)
 		}
 	}
-	t.Logf("%s\n%s", table, told)
-	said := told + o.kubectl(t, "", "get", "events", "--all-namespaces", "--output=yaml") + first.log.String() + second.log.String()
+	t.Logf("%s\n%s", table, described)
+	said := described + o.kubectl(t, "", "get", "events", "--all-namespaces", "--output=yaml") + first.log.String() + second.log.String()
 	for _, secret := range []string{"secret-of-kept", "#cloud-config", "bootstrap-kubelet.conf", "commandToExecute"} {
 		if strings.Contains(said, secret) {
 			t.Errorf("conditions, events or the log have %q", secret)

@@ -44,14 +44,7 @@ func TestGPUOnRealMachines(t *testing.T) {
 	l.startAzure(ctx, t, map[string]string{"*": baked})
 
 	line.begin("server")
-	pool := azsimserver.Pool{Name: serverPool, Capacity: 1, CustomData: k3sData("k3s.service", k3sServerConfig), Change: azsimserver.Bare}
-	if err := l.azure.Create(ctx, pool); err != nil {
-		t.Fatalf("create the server: %v", err)
-	}
-	server := l.hosts(ctx, t)[0]
-	t.Cleanup(func() { l.explainK3s(t) })
-	l.reachK3s(ctx, t, server)
-	l.awaitNodes(ctx, t, 1)
+	server := l.startK3s(ctx, t)
 
 	line.begin("two agents with GPUs boot")
 	config := fmt.Sprintf("server: https://%s:6443\ntoken: %s\npause-image: %s\n", l.addressOf(ctx, t, server),

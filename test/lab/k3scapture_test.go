@@ -32,6 +32,20 @@ func k3sData(unit, config string) string {
 		"\nruncmd:\n- [systemctl, enable, --now, --no-block, " + unit + "]\n"
 }
 
+// startK3s boots the server of a k3s cluster, and returns its host name.
+func (l *lab) startK3s(ctx context.Context, t *testing.T) (server string) {
+	t.Helper()
+	pool := azsimserver.Pool{Name: serverPool, Capacity: 1, CustomData: k3sData("k3s.service", k3sServerConfig), Change: azsimserver.Bare}
+	if err := l.azure.Create(ctx, pool); err != nil {
+		t.Fatalf("create the server: %v", err)
+	}
+	server = l.hosts(ctx, t)[0]
+	t.Cleanup(func() { l.explainK3s(t) })
+	l.reachK3s(ctx, t, server)
+	l.awaitNodes(ctx, t, 1)
+	return server
+}
+
 // TestK3sCapture captures an agent of k3s that Ortet did not admit, and whose Node has k3s's
 // own provider id: it is found by its systemUUID and host name, and its clone joins as a
 // node of its own.
@@ -46,19 +60,12 @@ func TestK3sCapture(t *testing.T) {
 	l.startAzure(ctx, t, map[string]string{"*": baked})
 
 	line.begin("server")
-	pool := azsimserver.Pool{Name: serverPool, Capacity: 1, CustomData: k3sData("k3s.service", k3sServerConfig), Change: azsimserver.Bare}
-	if err := l.azure.Create(ctx, pool); err != nil {
-		t.Fatalf("create the server: %v", err)
-	}
-	server := l.hosts(ctx, t)[0]
-	t.Cleanup(func() { l.explainK3s(t) })
-	l.reachK3s(ctx, t, server)
-	l.awaitNodes(ctx, t, 1)
+	server := l.startK3s(ctx, t)
 
 	line.begin("two agents")
 	token := l.machines.sh(ctx, t, server, "cat /var/lib/rancher/k3s/server/node-token")
 	config := fmt.Sprintf("server: https://%s:6443\ntoken: %s\npause-image: %s\n", l.addressOf(ctx, t, server), token, rootfs.PauseImage)
-	pool = azsimserver.Pool{Name: poolName, Capacity: 2, CustomData: k3sData("k3s-agent.service", config), Change: azsimserver.Bare}
+	pool := azsimserver.Pool{Name: poolName, Capacity: 2, CustomData: k3sData("k3s-agent.service", config), Change: azsimserver.Bare}
 	if err := l.azure.Create(ctx, pool); err != nil {
 		t.Fatalf("create the agents: %v", err)
 	}

@@ -19,7 +19,7 @@ RULES = PROGRAMS + "rules.nft"
 SSHD = "/etc/ssh/sshd_config.d/50-ortet.conf"
 
 # Without a network device, tailscaled connects to 127.0.0.1 at the port that the tailnet asks
-# for. Of these, k3s has some that ask nobody who he is.
+# for. Of these, k3s has some without authentication.
 TABLE = """table inet ortet_tailnet
 delete table inet ortet_tailnet
 table inet ortet_tailnet {

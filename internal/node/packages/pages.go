@@ -54,7 +54,7 @@ func newPages(r io.ReaderAt, bytes int64, size int, first uint32, count int64) p
 
 func isPageSize(n int64) bool { return n >= 512 && n <= 64<<10 && n&(n-1) == 0 }
 
-// page reads a page; nil where there is none, or it was read before.
+// page reads a page; nil for one outside of the file, or that was read before.
 func (d *pages) page(n uint32) []byte {
 	switch {
 	case n < d.first || int64(n) >= int64(len(d.seen)):
