@@ -141,8 +141,8 @@ live-clean: ## delete what a killed make live left; LIVE_NAME=GROUP
 	@go build -ldflags '$(LDFLAGS)' -o bin/run-live ./hack/live
 	@bin/run-live -clean
 
-bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20; BENCH=clone-boot: ROUNDS=3, root on Debian
-	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK)) $(if $(ROUNDS),-rounds $(ROUNDS))
+bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20; BENCH=clone-boot: ROUNDS=3, CORES=1, root on Debian
+	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(CORES),-cores $(CORES))
 
 corpus: ## how many verdicts on fixtures and lines are right, vague, silent, baseless, wrong
 	go test -count=1 -v ./internal/boots/verdict -run '^TestCorpus$$'

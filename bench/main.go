@@ -81,6 +81,7 @@ type options struct {
 	disk  int     // GB that are scanned
 
 	rounds int // boots of each kind in clone-boot
+	cores  int // processors of its machines; 0: all
 }
 
 type benchmark func(ctx context.Context, o options) ([]figure, error)
@@ -118,6 +119,7 @@ func main() {
 	flag.Float64Var(&o.speed, "speed", 10, "how many times faster than Azure the simulated one is; 1 takes about 20 minutes")
 	flag.IntVar(&o.disk, "disk", 1, "GB of disk that are scanned for secrets; 20 are a node's, 424,000 files")
 	flag.IntVar(&o.rounds, "rounds", 10, "boots of each kind of machine in clone-boot")
+	flag.IntVar(&o.cores, "cores", 0, "processors that clone-boot's machines have together; 0: all of the host")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if flag.Arg(0) == serveArgument { // begun by admissionSite

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,7 +26,10 @@ import (
 	rootfs "github.com/ortet/ortet/hack/lab"
 )
 
-var rounds = flag.Int("rounds", 0, "boots of each kind in TestCloneBoot; 0 leaves it out")
+var (
+	rounds = flag.Int("rounds", 0, "boots of each kind in TestCloneBoot; 0 leaves it out")
+	cores  = flag.Int("cores", 0, "processors that TestCloneBoot's machines have together; 0: all of the host")
+)
 
 // floorGoal is how many floors a tuned clone may take from its first process to Ready.
 const floorGoal = 1.5
@@ -281,19 +285,29 @@ func monotonic(t *testing.T) float64 {
 }
 
 // weigh has the machines' control group count 256 times as much as a process of the host: with
-// other work on the host, a whole machine would count as one process.
+// other work on the host, a whole machine would count as one process. With -cores their time is
+// limited, too; they still see the host's processors.
 func (s *site) weigh(t *testing.T) {
 	t.Helper()
 	group := machine.Prefix(filepath.Join(s.dir, "machine"))
-	for dir, weight := range map[string][2]string{"/sys/fs/cgroup/cpu": {"cpu.shares", "262144"}, "/sys/fs/cgroup": {"cpu.weight", "10000"}} {
+	// A short period, so that a machine over its share is not stopped for long.
+	const period = 10_000
+	v1, v2 := map[string]string{"cpu.shares": "262144"}, map[string]string{"cpu.weight": "10000"}
+	if *cores > 0 {
+		v1["cpu.cfs_period_us"], v1["cpu.cfs_quota_us"] = strconv.Itoa(period), strconv.Itoa(*cores*period)
+		v2["cpu.max"] = fmt.Sprint(*cores*period, period)
+	}
+	for dir, files := range map[string]map[string]string{"/sys/fs/cgroup/cpu": v1, "/sys/fs/cgroup": v2} {
 		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
 			continue // of the other version
 		}
 		if err := os.MkdirAll(filepath.Join(dir, group), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, group, weight[0]), []byte(weight[1]), 0o644); err != nil {
-			t.Fatalf("give the machines CPU weight: %v", err)
+		for _, file := range slices.Sorted(maps.Keys(files)) { // the period before the quota, which is a part of it
+			if err := os.WriteFile(filepath.Join(dir, group, file), []byte(files[file]), 0o644); err != nil {
+				t.Fatalf("give the machines their share of the CPU: %v", err)
+			}
 		}
 	}
 }
@@ -330,8 +344,12 @@ func bootTable(kinds []bootKind, all map[string][]bootSample) string {
 	for _, of := range all {
 		load = append(load, column(of, func(b bootSample) float64 { return b.load })...)
 	}
-	fmt.Fprintf(&out, "\nSeconds: median of %d boots, and how far apart these lie.\nLoad of the host %.1f to %.1f, %d cores.\n\n%-7s %10s %11s %10s %11s %11s %5s %6s\n", len(all["floor"]),
-		slices.Min(load), slices.Max(load), runtime.NumCPU(), "", "cloud", "ours", "kubelet", "ours+kub.", "first pod", "CPU", "/floor")
+	has := strconv.Itoa(runtime.NumCPU())
+	if *cores > 0 {
+		has = fmt.Sprintf("machines have %d of its %s", *cores, has)
+	}
+	fmt.Fprintf(&out, "\nSeconds: median of %d boots, and how far apart these lie.\nLoad of the host %.1f to %.1f, %s cores.\n\n%-7s %10s %11s %10s %11s %11s %5s %6s\n", len(all["floor"]),
+		slices.Min(load), slices.Max(load), has, "", "cloud", "ours", "kubelet", "ours+kub.", "first pod", "CPU", "/floor")
 	floor := middle(column(all["floor"], bootSample.guest))
 	for _, k := range kinds {
 		of := all[k.name]
