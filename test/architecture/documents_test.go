@@ -162,7 +162,8 @@ var stepID = regexp.MustCompile(`^([sS]tep|[uU]ndo)`)
 
 // Whoever is refused finds the code, and whoever sees a step its meaning.
 func TestProblemsAndStepsAreDocumented(t *testing.T) {
-	page := read(t, "docs/reference/capture.md")
+	const pages = "docs/reference/capture.md, fresh-donor.md or rollback.md"
+	page := read(t, "docs/reference/capture.md") + read(t, "docs/reference/fresh-donor.md") + read(t, "docs/reference/rollback.md")
 	codes, steps := 0, 0
 	step := func(parents []ast.Node, value string) {
 		id, ok := parents[len(parents)-1].(*ast.ValueSpec) // stepDrain = "drain"
@@ -171,7 +172,7 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 		}
 		steps++
 		if !strings.Contains(page, "`"+value+"`") {
-			t.Errorf("docs/reference/capture.md does not name the step %s", value)
+			t.Errorf("no page of %s names the step %s", pages, value)
 		}
 	}
 	code := func(parents []ast.Node, value string) {
@@ -198,7 +199,7 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 		}
 		codes++
 		if !strings.Contains(page, "`"+value+"`") {
-			t.Errorf("docs/reference/capture.md does not tell of the problem %s", value)
+			t.Errorf("no page of %s has the problem %s", pages, value)
 		}
 	}
 	for _, room := range []string{"internal/image/capture", "internal/image/rollback"} {

@@ -180,8 +180,14 @@ func wantDocumented(t *testing.T, sum *tally) {
 			t.Errorf("docs/reference/generalize.md has no line %q", want)
 		}
 	}
+	_, all, _ := strings.Cut(string(text), "Planted, and all found: ")
+	all, _, _ = strings.Cut(all, "\n")
 	for _, k := range sum.kinds {
-		row(k, *sum.by[k])
+		if c := *sum.by[k]; c.found() < c.planted {
+			row(k, c)
+		} else if want := fmt.Sprintf("%s (%d)", k, c.planted); !strings.Contains(all, want) {
+			t.Errorf("docs/reference/generalize.md does not have %q among the kinds that are all found", want)
+		}
 	}
 	for c, name := range map[class]string{identity: "**node identity**", pool: "**pool credential**", other: "**other secret**"} {
 		row(name, *sum.classes[c])

@@ -1,10 +1,12 @@
 package generalize
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,22 +51,22 @@ written from the code (` + "`go test ./internal/node/generalize -run TestDocumen
 - a disk whose newest kernel in ` + "`/boot`" + ` has no NVIDIA driver, while another kernel has one (by its ` + "`modules.dep`" + `), as
   an update of packages may leave it.
 
-Then it adds a line (date, donor, capture) to ` + "`/var/log/ancestry.log`" + `, and seals to the caller's key what cannot be read
-back from Azure (customData, protected settings). It cleans by the list below, and scans the whole tree.
+Then it adds a line (date, donor, capture) to ` + "`/var/log/ancestry.log`" + `, seals to the caller's key what cannot be read
+back from Azure (customData, protected settings), cleans by the tables below, and scans the whole tree.
 
-Rows marked *last* are done only after the scan has passed, because the run itself reads those files. So a run that was
-killed, or whose scan failed, can be repeated on the same disk without loss. If the last rows are done and the report is
-lost, the copy has to be made from the donor's snapshot again: the next report says so (` + "`resumed`" + `, ` + "`unsaved`" + `).
-
-*shred* overwrites a file with zeros and then removes it, since a snapshot copies freed blocks too; at the end, freed
-blocks are returned to the disk. *empty* keeps the file with its owner and mode.
+- *last*: done only after the scan has passed, because the run itself reads the file. So a run that was killed, or whose
+  scan failed, can be repeated. If these are done and the report is lost, the copy has to be made from the donor's snapshot
+  again: the next report says so (` + "`resumed`" + `, ` + "`unsaved`" + `).
+- *shred*: overwritten with zeros, then removed, since a snapshot copies freed blocks too. At the end freed blocks are
+  returned to the disk.
+- *empty*: the file stays, with owner and mode.
 
 `)
-	group := ""
+	group, rows := "", pathRows{}
 	for _, r := range Table() {
 		if r.Group != group {
-			group = r.Group
-			fmt.Fprintf(&b, "## %s\n\n| path | what is done | why |\n|---|---|---|\n", group)
+			rows.write(&b)
+			group, rows = r.Group, pathRows{head: "## " + r.Group + "\n\n| path | what is done | why |\n|---|---|---|\n"}
 		}
 		what := string(r.Action)
 		switch {
@@ -83,32 +85,31 @@ blocks are returned to the disk. *empty* keeps the file with its owner and mode.
 		if r.Path == "/" {
 			path = "the runtime's folders"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", path, what, r.Why)
+		rows.add(path, what, r.Why)
 	}
-	b.WriteString(`
-Not removed on purpose: ` + "`/etc/resolv.conf`" + `, the image stores, the agents' and extensions' programs, bootstrap
+	rows.write(&b)
+	b.WriteString(`Not removed on purpose: ` + "`/etc/resolv.conf`" + `, the image stores, the agents' and extensions' programs, bootstrap
 kubeconfigs and tokens (see the scan). Hooks in ` + "`/etc/cloud/clean.d`" + ` are programs of the donor's; they are named
 in the report and never run beside the workbench's devices.
 
 The identities below are refused as a node's identity. No row removes them: the agent makes no new one, or keeps it where
 its configuration says. A path without a slash at its beginning is the end of a path:
 
-| path | what it holds | what to do |
-|---|---|---|
 `)
+	agents := pathRows{head: "| path | what it holds | what to do |\n|---|---|---|\n"}
 	for _, a := range agentFiles() {
 		sign := "anything"
 		if a.sign != "" {
 			sign = "`" + a.sign + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.path, sign, a.remedy)
+		agents.add("`"+a.path+"`", sign, a.remedy)
 	}
-	b.WriteString(`
-## Tunings
+	agents.write(&b)
+	b.WriteString(`## Tunings
 
-` + "`" + `/etc/ortet/tuned.json` + "`" + ` lists the files that [` + "`" + `ortet capture --tune` + "`" + `](capture.md#tunings) added, with their SHA-256. Each capture takes these away first, then adds what it was asked for. A file whose digest differs was changed by somebody: it stays, and the report names it (` + "`" + `tunedKept` + "`" + `).
+` + "`" + `/etc/ortet/tuned.json` + "`" + ` lists the files that [` + "`" + `ortet capture --tune` + "`" + `](capture.md#tunings) added, with their SHA-256, which each capture removes first. A file that somebody changed stays, and the report names it (` + "`" + `tunedKept` + "`" + `).
 
-Root on the donor can write the list, so it may name nothing but the paths of tunings. The disk is refused, and stays unchanged, if the list has other paths, ` + "`" + `..` + "`" + ` or links, if it is of a newer version or cut, or if it is larger than 64 KiB.
+Root on the donor can write the list. So the disk is refused unchanged if the list has other paths than tunings', ` + "`" + `..` + "`" + ` or links, is of a newer version, cut, or larger than 64 KiB.
 
 A tuning is refused, with file and line, where:
 
@@ -120,7 +121,7 @@ A tuning is refused, with file and line, where:
 
 ## The list of what is in the image
 
-Once the copy is generalised, it is read for a list of what is on it: names and versions, no content of files.
+Names and versions on the generalised copy, no content of files:
 
 | what | from where |
 |---|---|
@@ -133,9 +134,8 @@ Once the copy is generalised, it is read for a list of what is on it: names and 
 | bytes | the size of the files below each top folder |
 
 What cannot be read is named in the list, and never fails a capture: apk's database, changes in a ` + "`" + `-wal` + "`" + ` file, images of Docker and CRI-O,
-a database that is cut or damaged. Of one that is cut, what could be read is listed. A disk may have databases of dpkg and RPM: both are listed.
-RPM uses one kind, by its configuration: of several in a folder, all are listed, and the list says so. The list has at most 64 KiB compressed; of a longer one the
-longest part is cut, and it says so. Words are printable ASCII: other bytes become ` + "`" + `?` + "`" + `.
+a damaged database; of one that is cut, what could be read is listed. Databases of dpkg and RPM are both listed, and of RPM all kinds in a folder,
+though it uses one: the list says so. Beyond 64 KiB compressed the longest part is cut, and it says so. Bytes that are not printable ASCII become ` + "`" + `?` + "`" + `.
 
 ## The scan
 
@@ -159,14 +159,13 @@ files on the copy, once nothing else fails the scan; each is listed. It refuses,
 
 **By value**, on every tree and in image layers too: the donor's own secrets. They are read before anything is removed:
 
-| from | rule |
-|---|---|
 `)
-	for _, o := range ownSecrets() {
-		fmt.Fprintf(&b, "| `%s` | `%s` |\n", o.pattern, o.rule)
+	own := pathRows{head: "| from | rule |\n|---|---|\n"}
+	for _, o := range slices.SortedStableFunc(slices.Values(ownSecrets()), func(a, b ownSecret) int { return cmp.Compare(a.rule, b.rule) }) {
+		own.add("`"+o.pattern+"`", "`"+string(o.rule)+"`")
 	}
-	b.WriteString(`
-A private key is known by its private numbers, so it is found also where it was written again in another format.
+	own.write(&b)
+	b.WriteString(`A private key is known by its private numbers, so it is found also where it was written again in another format.
 These wrappings are undone, within each other too:
 
 - base64 and base64url: lines of any length, any indentation, any offset
@@ -208,17 +207,52 @@ A report lists 200 findings at most, of each rule as many as of any other, and c
 
 ` + sharesText() + `### Rules
 
-| rule | class | what it finds |
-|---|---|---|
 `)
-	classes := map[wire.SecretClass]string{wire.NodeIdentity: "node identity", wire.PoolCredential: "pool credential", wire.OtherSecret: "other secret"}
-	for _, r := range append(Rules(), redact.Rules()...) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, classes[r.Class], r.Finds)
+	for _, class := range []struct {
+		of   wire.SecretClass
+		name string
+	}{{wire.NodeIdentity, "node identity"}, {wire.PoolCredential, "pool credential"}, {wire.OtherSecret, "other secret"}} {
+		fmt.Fprintf(&b, "| rule | %s that it finds |\n|---|---|\n", class.name)
+		for _, r := range append(Rules(), redact.Rules()...) {
+			if r.Class == class.of {
+				fmt.Fprintf(&b, "| `%s` | %s |\n", r.Name, r.Finds)
+			}
+		}
+		b.WriteString("\n")
 	}
-	b.WriteString("\nThe donor's names and addresses count where a clone reads them at its start: ")
+	b.WriteString("The donor's names and addresses count where a clone reads them at its start: ")
 	b.WriteString(pathsText(state()))
 	b.WriteString(". Elsewhere they are listed as mentions and do no harm.\n")
 	return b.String()
+}
+
+// pathRows are rows of a table, whose first cell lists the paths of which the others are true.
+type pathRows struct {
+	head string
+	rows [][]string
+}
+
+// add adds a row, or a path to the last one. A reason "as above" is the last one's.
+func (p *pathRows) add(path string, cells ...string) {
+	if n := len(p.rows); n > 0 {
+		last := p.rows[n-1]
+		if end := len(cells) - 1; slices.Equal(last[1:], cells) || cells[end] == "as above" && slices.Equal(last[1:end+1], cells[:end]) {
+			last[0] += ", " + path
+			return
+		}
+	}
+	p.rows = append(p.rows, append([]string{path}, cells...))
+}
+
+func (p *pathRows) write(b *strings.Builder) {
+	if len(p.rows) == 0 {
+		return
+	}
+	b.WriteString(p.head)
+	for _, row := range p.rows {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+	}
+	b.WriteString("\n")
 }
 
 // pathsText lists paths below the root.
