@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -36,115 +35,107 @@ func document() string {
 	b.WriteString(`# Why a node did not come up
 
 This page is a reference for operators: every reason of a failed boot, who can mend
-it, and how.
+it, and how. Each verdict that is not Succeeded has a reason from the first table.
 
-Each verdict that is not Succeeded has a reason from this table. A reason's name
-keeps its meaning, so that alerts and selectors can hold to it. A reason is given
-only on the evidence that stands beside it, in the words of the program that
-met the failure; where there is only a sign that something is wrong the reason is
-Unknown, with the raw lines.
+- A reason's name keeps its meaning: alerts and selectors can rely on it.
+- A reason needs the evidence beside it, in the words of the program that failed.
+  Where there is only a sign that something is wrong the reason is Unknown, with
+  the raw lines.
+- Of several reasons the one nearest to the cause counts, of equals the earliest in
+  the boot. The nearest is a refusal by the cluster, then a broken machine, a cause
+  that a program names, a component that does not work, a program's phase, and a
+  part of the boot. Two causes that each suffice are both named in the message.
+- Of several tries of kubeadm the last counts, but for what an earlier one left
+  behind. What a node joined in spite of is no reason.
+- These give no reason: a pod's own images, probes, volumes and objects, what the
+  API server forbids to others, a warning alone, a full disk that the node does not
+  need.
 
-Of several reasons the one whose evidence is nearest to the cause is the
-verdict's: a no of the cluster itself (a token that it does not know) before the
-machine (a full disk) before a cause that a program names (a program that is not
-installed) before a component that does not work (containerd) before a program's
-phase before a part of the boot. Of equals it is the earliest in the
-boot. If kubeadm was tried more than once, the last try counts, but for what an
-earlier one left behind. What was got over (a node that joined in spite of it) is
-no reason.
+*Who*: **user** wrote the configuration, **image** built the image, **network**
+runs the network between node and API server or registry, **platform** is Azure or
+the hardware. The cause was observed (a program says why it stopped), unless the
+column adds:
 
-*Owner* says who can mend it: **user** who wrote the configuration, **image** who
-built the image, **network** who runs the network between node and API server or
-registry, **platform** Azure or the hardware. Where a reason only says that something did
-not happen, or which part failed, nobody is named. *Retry* says that the same boot may
-succeed if it is tried again.
+- *concluded*: by what does not work, or by where it failed.
+- *–*: unknown. Something did not happen or a part failed, and nothing says why.
+  Gates of an image excuse no clone by such a reason.
+- *retry*: the same boot may succeed if it is tried again.
 
-*Confidence* follows from the reason:
+The tables are made from internal/boots/verdict (go test ./internal/boots/verdict
+-update).
 
-- **observed**: a program says why it stopped.
-- **concluded**: by what does not work, or by where it failed.
-- **unknown**: nothing says why, so there is no owner. Gates of an image excuse no
-  clone by such a reason.
-
-Two causes that each suffice are both named in the message. What can be read in two
-ways gives no reason: a pod's own images, probes, volumes and objects, what the API server
-forbids to others, a warning alone, and a full disk that the node does not need.
-
-The tables are made from the catalogue in ` + "`internal/boots/verdict`" + ` (go test
-./internal/boots/verdict -update); a test holds them together.
-
-| reason | owner | confidence | retry | what happened | evidence | remedy |
-|---|---|---|---|---|---|---|
+| reason | who | what happened | evidence | remedy |
+|---|---|---|---|---|
 `)
 	for _, r := range Reasons() {
-		owner, retry := string(r.Owner), "no"
-		if owner == "" {
-			owner = "–"
+		who := string(r.Owner)
+		if who == "" {
+			who = "–"
+		} else if r.Confidence() == Concluded {
+			who += ", concluded"
 		}
 		if r.Retryable {
-			retry = "yes"
+			who += ", retry"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, owner, r.Confidence(), retry, cell(r.Summary), cell(evidenceOf(r.Name)+codesOf(r.Name)), cell(r.Remedy))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, who, cell(r.Summary), cell(evidenceOf(r.Name)), cell(r.Remedy))
 	}
 	b.WriteString(`
 ## kubeadm
 
-kubeadm's output goes before its exit code: recent versions exit with 1 for every
-error.
+kubeadm's output goes before its exit code and phase: recent versions exit with 1 for
+every error.
 
-| exit code | meaning | reason where the output says no more |
+| reason | exit code | failed phase |
 |---|---|---|
 `)
-	for _, c := range kubeadmCodes {
-		fmt.Fprintf(&b, "| %d | %s | `%s` |\n", c.Code, cell(c.Meaning), c.Reason)
-	}
-	b.WriteString(`
-| phase that failed | reason where its message says no more |
-|---|---|
-`)
-	for _, p := range kubeadmPhases {
-		fmt.Fprintf(&b, "| `%s` | `%s` |\n", p.Phase, p.Reason)
+	for _, r := range Reasons() {
+		var codes, phases []string
+		for _, c := range kubeadmCodes {
+			if c.Reason == r.Name {
+				codes = append(codes, fmt.Sprintf("%d: %s", c.Code, cell(c.Meaning)))
+			}
+		}
+		for _, p := range kubeadmPhases {
+			if p.Reason == r.Name {
+				phases = append(phases, "`"+p.Phase+"`")
+			}
+		}
+		if len(codes)+len(phases) > 0 {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, strings.Join(codes, ", "), strings.Join(phases, ", "))
+		}
 	}
 	b.WriteString(`
 ## AKS
 
-Exit codes of AKS's provisioning script for Linux. What the script printed goes
-before its code: codes that are called time-outs are given for whatever failed
-again and again.
+Exit codes of AKS's provisioning scripts. What a script printed goes before its code:
+codes that are called time-outs are given for whatever failed again and again. W is
+a code of the script for Windows.
 
-| code | name | reason |
-|---|---|---|
+| reason | codes |
+|---|---|
 `)
-	for _, c := range aksCodes(false) {
-		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
-	}
-	b.WriteString(`
-Those of the script for Windows:
-
-| code | name | reason |
-|---|---|---|
-`)
-	for _, c := range aksCodes(true) {
-		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
+	for _, r := range Reasons() {
+		if codes := codesOf(r.Name); codes != "" {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", r.Name, codes)
+		}
 	}
 	return b.String()
 }
 
 // codesOf are the codes of AKS that give a reason.
 func codesOf(reason string) string {
-	text := ""
-	for _, windows := range []bool{false, true} {
-		var codes []string
-		for _, c := range aksCodes(windows) {
-			if c.Reason == reason {
-				codes = append(codes, strconv.Itoa(c.Code))
-			}
-		}
-		if len(codes) > 0 {
-			text += map[bool]string{false: "; AKS ", true: "; AKS on Windows "}[windows] + strings.Join(codes, ", ")
+	var codes []string
+	for _, c := range aksCodes(false) {
+		if c.Reason == reason {
+			codes = append(codes, fmt.Sprintf("%d `%s`", c.Code, c.Name))
 		}
 	}
-	return text
+	for _, c := range aksCodes(true) {
+		if c.Reason == reason {
+			codes = append(codes, fmt.Sprintf("W%d `%s`", c.Code, c.Name))
+		}
+	}
+	return strings.Join(codes, ", ")
 }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }

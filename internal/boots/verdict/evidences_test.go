@@ -11,7 +11,7 @@ func evidenceOf(reason string) string {
 		}
 	}
 	if codesOf(reason) != "" {
-		return "an exit code of AKS's provisioning script"
+		return "an exit code of [AKS](#aks)"
 	}
 	return ""
 }
@@ -147,11 +147,11 @@ var evidences = [...]struct{ reason, text string }{
 	{"NodePasswordRejected", "k3s's or RKE2's “Node password rejected”"},
 	{"K3sConfigInvalid", "its “flag provided but not defined”, “… is required” or “failed to parse config”"},
 	{"K3sAgentFailed", "its unit failed or starts over and over, and its log has no cause that is known"},
-	{"GPUSetupFailed", "DKMS's “Bad return status for module build” of NVIDIA's module; nvidia-smi's “Driver/library version mismatch” or “couldn't communicate with the NVIDIA driver”; the driver's “API mismatch” or “is not supported by”; containerd's “no runtime for \"nvidia\" is configured”; “Installation failed. Exit code …” of the extension NvidiaGpuDriverLinux; an exit code of AKS's provisioning script"},
+	{"GPUSetupFailed", "DKMS's “Bad return status for module build” of NVIDIA's module; nvidia-smi's “Driver/library version mismatch” or “couldn't communicate with the NVIDIA driver”; the driver's “API mismatch” or “is not supported by”; containerd's “no runtime for \"nvidia\" is configured”; “Installation failed. Exit code …” of the extension NvidiaGpuDriverLinux; an exit code of [AKS](#aks)"},
 	{"GPUDriverRejected", "modprobe's “could not insert 'nvidia': Key was rejected by service” or “Required key not available”"},
-	{"GPUBroken", "the driver's “fallen off the bus”, or its Xid 48, 64, 79, 95 or 140; an exit code of AKS's provisioning script"},
-	{"NICSetupFailed", "an exit code of AKS's provisioning script, or cloud-init's “[nic not present] Cannot rename mac=…”"},
-	{"AKSProvisioningFailed", "an exit code of AKS's provisioning script that has no reason of its own"},
+	{"GPUBroken", "the driver's “fallen off the bus”, or its Xid 48, 64, 79, 95 or 140; an exit code of [AKS](#aks)"},
+	{"NICSetupFailed", "an exit code of [AKS](#aks), or cloud-init's “[nic not present] Cannot rename mac=…”"},
+	{"AKSProvisioningFailed", "an exit code of [AKS](#aks) that has no reason of its own"},
 	{"BootScriptTimedOut", "timeout(1)'s exit code of AKS's provisioning script"},
 	{"OSProvisioningTimedOut", "the instance's provisioning state with this code, where the console shows no cause"},
 	{"DeletedBeforeReady", "an instance that is being deleted, or is gone, and whose Node was never Ready while the controller watched it; the console shows no cause"},
