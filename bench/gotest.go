@@ -93,7 +93,8 @@ func cloneBoot(ctx context.Context, o options) ([]figure, error) {
 	if o.rounds < 1 {
 		return nil, fmt.Errorf("-rounds %d: boot each kind at least once", o.rounds)
 	}
-	figures, err := onMachines(ctx, o, os.Stderr, "-run=^TestCloneBoot$", "-timeout=2h", "./test/lab", fmt.Sprintf("-rounds=%d", o.rounds), fmt.Sprintf("-cores=%d", o.cores))
+	figures, err := onMachines(ctx, o, os.Stderr, "-run=^TestCloneBoot$", "-timeout=2h", "./test/lab",
+		fmt.Sprintf("-rounds=%d", o.rounds), fmt.Sprintf("-cores=%d", o.cores))
 	if err != nil {
 		err = fmt.Errorf("machines of the lab need root on Debian, and the packages in hack/lab/packages.txt: %w", err)
 	}
