@@ -274,12 +274,30 @@ func writeNode(w io.Writer, n survey.Story, now time.Time) {
 			fmt.Fprintln(w, "  "+l)
 		}
 	}
-	if len(n.Console) > 0 && n.State != assess.Succeeded {
-		fmt.Fprintln(w, "\nserial console")
-		for _, l := range n.Console {
+	rest := unquoted(n.Console, v.Evidence)
+	if n.State != assess.Succeeded && slices.ContainsFunc(rest, func(l string) bool { return l != quotedAbove }) {
+		fmt.Fprintln(w, "\n"+assess.SerialConsole)
+		for _, l := range rest {
 			fmt.Fprintln(w, "  "+l)
 		}
 	}
+}
+
+const quotedAbove = "[… quoted above]"
+
+// unquoted returns a console with quotedAbove for the lines that excerpts of it have.
+func unquoted(console []string, excerpts []wire.Excerpt) (rest []string) {
+	for _, l := range console {
+		for _, e := range excerpts {
+			if e.Source == assess.SerialConsole && slices.Contains(e.Lines, l) {
+				l = quotedAbove
+			}
+		}
+		if n := len(rest); l != quotedAbove || n == 0 || rest[n-1] != quotedAbove {
+			rest = append(rest, l)
+		}
+	}
+	return rest
 }
 
 func where(v wire.Verdict) string {

@@ -90,6 +90,26 @@ func TestNodesShown(t *testing.T) {
 	}
 }
 
+// What a verdict quotes of the serial console is not printed again with the console's end.
+func TestNodeShowsEachConsoleLineOnce(t *testing.T) {
+	const refused = "[   14.0] kubelet: dial tcp 10.0.0.4:6443: connect: connection refused"
+	for name, console := range map[string][]string{
+		"all of it quoted": {"[    0.000000] Linux version 6.1.0", refused, "[   14.1] end"},
+		"quoted in part":   append(slices.Repeat([]string{"[    0.000000] systemd: Started a unit"}, 40), "[   13.9] before", refused, "[   14.1] end"),
+	} {
+		serial := []byte(strings.Join(console, "\n") + "\n")
+		boot := fleet.Boot{Instance: pool1.Child("virtualMachines", "1"), Pool: pool1, HostName: "n1", Created: noon.Add(-time.Hour)}
+		n := survey.Story{Boot: &boot, Console: assess.Relevant(serial, 60)}
+		n.Assessment = assess.Assess(boot, nil, serial, assess.Assessment{}, noon, assess.Deadlines{Boot: time.Minute})
+		var b strings.Builder
+		writeNode(&b, n, noon)
+		once := strings.Count(b.String(), refused) == 1 && strings.Count(b.String(), console[len(console)-1]) == 1
+		if n.Reason() != "APIServerRefused" || !once || !strings.Contains(b.String(), console[0]) {
+			t.Errorf("%s:\n%s", name, b.String())
+		}
+	}
+}
+
 // A configuration that was not applied is shown at its node, whatever became of the boot.
 func TestNodeWithAFailedConfiguration(t *testing.T) {
 	node := fleet.Node{Name: "n1", Ready: true, Conditions: []fleet.Condition{

@@ -21,6 +21,9 @@ const (
 	maxConsole = 400     // lines of a serial log that are kept as evidence
 )
 
+// SerialConsole is the source of excerpts of an instance's serial log.
+const SerialConsole = "serial console"
+
 // platformFailed is judged on each poll: Azure may withdraw what it reported.
 var platformFailed = bootRule{
 	name: "Azure, or an extension that makes the node, reports a failure",
@@ -188,7 +191,7 @@ const (
 func logsOf(boot fleet.Boot, serial []byte) []verdict.Log {
 	var logs []verdict.Log
 	if len(serial) > 0 {
-		logs = append(logs, verdict.Log{Source: "serial console", Lines: lastBoot(serial)})
+		logs = append(logs, verdict.Log{Source: SerialConsole, Lines: lastBoot(serial)})
 	}
 	for _, e := range boot.Extensions {
 		var text strings.Builder
@@ -282,7 +285,7 @@ func Relevant(serial []byte, n int) []string {
 	end := verdict.Redact(all[top:])[from-top:]
 	var out []string
 	if len(end) < len(all) {
-		j := verdict.Judge(verdict.Facts{Deadline: true, Logs: []verdict.Log{{Source: "serial console", Lines: all}}})
+		j := verdict.Judge(verdict.Facts{Deadline: true, Logs: []verdict.Log{{Source: SerialConsole, Lines: all}}})
 		for _, e := range j.Evidence {
 			for _, l := range e.Lines {
 				if !slices.Contains(end, l) {

@@ -252,6 +252,14 @@ func TestReturnTo(t *testing.T) {
 		}
 	}
 
+	// kamino's vmss-prototype was there before Ortet: its versions have no tag of ours, and it records nothing.
+	kamino := ver("2026.11.22", 1, Succeeded, fleet.TagBuiltFrom)
+	delete(kamino.Tags, fleet.TagCapture)
+	if _, problems := ReturnTo([]fleet.ImageVersion{kamino}, at("2026.11.22"), nil, ToOriginal); len(problems) != 1 ||
+		!strings.Contains(problems[0].What, "as after kamino's vmss-prototype") || strings.Contains(problems[0].What, "earlier release") {
+		t.Errorf("a pool that was kamino's: %+v", problems)
+	}
+
 	marketplace := &Original{}
 	if r, problems := ReturnTo(versions, fleet.Pool{ID: pool}, marketplace, Previous); strings.Join(codes(problems), " ") != "NoPrevious" {
 		t.Errorf("a model that is as before the first capture goes forward: %+v", r)

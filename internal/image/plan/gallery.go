@@ -243,8 +243,9 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	case original != nil && (to == ToOriginal || previous && target == nil && !uses):
 		return Return{From: current.ID, ToOriginal: true, TagFrom: current.ID, NothingToDo: uses}, nil
 	case to == ToOriginal:
-		what := when(known, "what the model was before its first capture is not recorded: an earlier release captured it first")
-		wayOut := when(known, "set its image by az vmss update, or name a version by --to")
+		what := when(known, "what the model was before is not recorded: it named an image of this definition already when Ortet "+
+			"first captured the pool, as after kamino's vmss-prototype, or the record was deleted")
+		wayOut := when(known, "name a version by --to; or set image, customData and extensions by az vmss, from the scale set's template")
 		refuse(true, "NoOriginal", on, cmp.Or(what, "no capture of this pool is recorded"),
 			cmp.Or(wayOut, "see ortet status for what the model uses"))
 	case target == nil && previous && len(versions) == 0 && !known:
