@@ -96,7 +96,7 @@ func boots() []boot {
 }
 
 // customData is what Cluster API's kubeadm provider gives a machine, in the parts
-// that matter here.
+// that matter here; the JoinConfiguration is that of docs/how-to/kubeadm.md.
 func (b boot) customData(c kubeadmCluster) string {
 	token, endpoint := c.token, rootfs.APIServerFrontend
 	if b.token != "" {
@@ -107,16 +107,11 @@ func (b boot) customData(c kubeadmCluster) string {
 	}
 	files := map[string][]byte{
 		"/run/cluster-api/placeholder": []byte("keeps the folder\n"),
-		"/run/kubeadm/kubeadm-join-config.yaml": fmt.Appendf(nil, `apiVersion: kubeadm.k8s.io/v1beta4
-kind: JoinConfiguration
-discovery:
-  bootstrapToken: {apiServerEndpoint: %q, token: %q, caCertHashes: [%q]}
-nodeRegistration:
-  criSocket: unix:///run/containerd/containerd.sock
+		"/run/kubeadm/kubeadm-join-config.yaml": []byte(strings.NewReplacer("10.0.0.4:6443", endpoint, "TOKEN", token, "HASH", c.caHash).Replace(c.join) + `
   # A machine is a container: its kernel is the host's.
   ignorePreflightErrors: [SystemVerification]
 timeouts: {discovery: 6s, tlsBootstrap: 20s, kubernetesAPICall: 5s, kubeletHealthCheck: 30s}
-`, endpoint, token, c.caHash),
+`),
 		"/etc/containerd/config.toml": []byte(`version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "` + rootfs.PauseImage + `"

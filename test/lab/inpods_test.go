@@ -158,20 +158,27 @@ func (i *installed) sitDown(ctx context.Context, t *testing.T) {
 // with other words in the place of the example's; each has to be there.
 func (i *installed) example(t *testing.T, language, mark string, words ...string) string {
 	t.Helper()
-	for _, block := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(i.doc, -1) {
+	return example(t, "docs/how-to/join.md", i.doc, language, mark, words...)
+}
+
+// example is the first block of that language on a page that has the mark in it, with other
+// words in the place of the example's; each has to be there.
+func example(t *testing.T, page, doc, language, mark string, words ...string) string {
+	t.Helper()
+	for _, block := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(doc, -1) {
 		text := block[1]
 		if !strings.Contains(text, mark) {
 			continue
 		}
 		for w := 0; w < len(words); w += 2 {
 			if !strings.Contains(text, words[w]) {
-				t.Fatalf("docs/how-to/join.md: %q is not in its example: %s", words[w], text)
+				t.Fatalf("%s: %q is not in its example: %s", page, words[w], text)
 			}
 			text = strings.ReplaceAll(text, words[w], words[w+1])
 		}
 		return text
 	}
-	t.Fatalf("docs/how-to/join.md has no example in %s with %q", language, mark)
+	t.Fatalf("%s has no example in %s with %q", page, language, mark)
 	return ""
 }
 

@@ -18,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
 )
@@ -26,6 +27,7 @@ import (
 type kubeadmCluster struct {
 	token  string // "id.secret"
 	caHash string // "sha256:…", of the CA's public key
+	join   string // the JoinConfiguration of docs/how-to/kubeadm.md, with its words
 }
 
 // kubeletConfig is what kubeadm gives all kubelets; see hack/lab's custom data.
@@ -73,6 +75,7 @@ controlPlaneEndpoint: %s
 %s`, c.token, rootfs.APIServerFrontend, kubeletConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	c.join = joinConfiguration(t, l.checkout)
 	kubeadm := filepath.Join(filepath.Dir(binary), "kubeadm")
 	for _, phase := range [][]string{{"upload-config", "all"}, {"bootstrap-token", "--skip-token-print"}} {
 		l.run(ctx, t, append(append([]string{kubeadm, "init", "phase"}, phase...), "--config", config, "--kubeconfig", l.cp.Kubeconfig)...)
@@ -106,4 +109,27 @@ controlPlaneEndpoint: %s
 		return got.Data["kubeconfig"] == string(content) && got.Data["jws-kubeconfig-"+c.token[:6]] != "", nil
 	})
 	return c
+}
+
+// joinConfiguration returns what docs/how-to/kubeadm.md has a machine join by, as it stands there.
+func joinConfiguration(t *testing.T, checkout string) string {
+	t.Helper()
+	const page = "docs/how-to/kubeadm.md"
+	text, err := os.ReadFile(filepath.Join(checkout, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data struct {
+		WriteFiles []struct{ Path, Content string } `json:"write_files"`
+	}
+	if err := yaml.Unmarshal([]byte(example(t, page, string(text), "yaml", "kind: JoinConfiguration")), &data); err != nil {
+		t.Fatalf("%s: %v", page, err)
+	}
+	for _, f := range data.WriteFiles {
+		if f.Path == "/run/kubeadm/join.yaml" {
+			return f.Content
+		}
+	}
+	t.Fatalf("%s writes no /run/kubeadm/join.yaml", page)
+	return ""
 }

@@ -24,7 +24,9 @@ var (
 	kubeconfigFlag = regexp.MustCompile(`--(?:bootstrap-)?kubeconfig[= ]["']?(/[^\s"']+)`)
 	k3sTokenVar    = regexp.MustCompile(`(?m)^\s*(?:export\s+)?["']?(?:K3S|RKE2)_(?:AGENT_)?TOKEN(?:_FILE)?\s*[=:]\s*["']?\S`)
 	k3sTokenKey    = regexp.MustCompile(`(?m)^\s*(?:agent-)?token(?:-file)?\s*:\s*["']?\S`)
-	ortetJoin      = regexp.MustCompile(`(?m)^\s*Exec\w+\s*=.*\bortet-node\b.*\sjoin\b`)
+	// ortetJoin finds a unit that runs the join, and an agent's that waits for it: packages have
+	// the former in /usr/lib, on each node, and only the latter says that this one joins by it.
+	ortetJoin = regexp.MustCompile(`(?m)^\s*(?:Exec\w+\s*=.*\bortet-node\b.*\sjoin\b|(?:Wants|Requires)\s*=.*\bortet-join\.service\b)`)
 )
 
 // What ortet-node join leaves on a disk, which serves the donor alone.
