@@ -46,7 +46,7 @@ it, and how. Each verdict that is not Succeeded has a reason from the first tabl
   that a program names, a component that does not work, a program's phase, and a
   part of the boot. Two causes that each suffice are both named in the message.
 - Of several tries of kubeadm the last counts, but for what an earlier one left
-  behind. What a node joined in spite of is no reason.
+  behind. An error after which the node joined is no reason.
 - These give no reason: a pod's own images, probes, volumes and objects, what the
   API server forbids to others, a warning alone, a full disk that the node does not
   need.
