@@ -257,7 +257,8 @@ func (b *boot) duration(m wire.Micros) string {
 func (b *boot) timeline() Timeline {
 	r := b.report
 	t := Timeline{Version: Version, Node: r.Node, Pool: b.cloud.Pool, Image: r.Image, VMID: r.VMID, BootID: r.BootID,
-		Origin: b.origin, OriginIs: b.originIs, Idle: b.idle, End: b.end, EndIs: b.endIs, Complete: b.complete}
+		Origin: b.origin, OriginIs: b.originIs, Idle: b.idle, End: b.end, EndIs: b.endIs, Complete: b.complete,
+		Pulls: b.cloud.Pulls}
 	if t.Image == "" {
 		t.Image = b.cloud.Image
 	}

@@ -22,6 +22,8 @@ type Cloud struct {
 	NodeCreated time.Time
 	NodeReady   time.Time // the transition of its Ready condition to True, of this boot
 	FirstPod    time.Time // the first pod that was not a static one or a DaemonSet's ran
+
+	Pulls []Pull // for pods of DaemonSets
 }
 
 // Timeline is one boot on one axis. All times are microseconds after the kernel's
@@ -53,6 +55,7 @@ type Timeline struct {
 	// where the one before ended.
 	Path   []Step   `json:"path"`
 	Advice []Advice `json:"advice,omitempty"` // by what it saves, most first
+	Pulls  []Pull   `json:"pulls,omitempty"`  // images pulled for its DaemonSets' first pods, the largest first
 	Clocks []Clock  `json:"clocks,omitempty"`
 	// Missing is what could not be known, one line each, with what that hides.
 	Missing []string `json:"missing,omitempty"`
@@ -145,6 +148,18 @@ type Advice struct {
 	Do          string      `json:"do"`   // what to change, and where: the unit or module is named
 	Unit        string      `json:"unit,omitempty"`
 	Module      string      `json:"module,omitempty"`
+}
+
+// Pull is an image that a node pulled for a pod of a DaemonSet. Size and time are the kubelet's
+// word, or containerd's.
+type Pull struct {
+	Image     string      `json:"image"`              // as the pod's spec names it
+	DaemonSet string      `json:"daemonSet"`          // "NAMESPACE/NAME" of the first one
+	Took      wire.Micros `json:"tookUsec,omitempty"` // without its waiting for other pulls
+	Bytes     int64       `json:"bytes,omitempty"`    // 0: unknown
+	// Holds means that clones of a node that has it start the pod without a registry: every capture
+	// keeps images. With imagePullPolicy Always the kubelet asks the registry anyway.
+	Holds bool `json:"imageHolds"`
 }
 
 // Clock is how a clock was brought to the axis.

@@ -1,0 +1,39 @@
+package draw
+
+import "fmt"
+
+const costsTitle = "Pulls and reads"
+
+// costs are what a boot cost beside the time on its path, a line each.
+func (v view) costs() (lines []string) {
+	var all, held int64
+	holds, atLeast := 0, ""
+	for _, p := range v.Pulls {
+		text, size := "imagePullPolicy Always: each node asks the registry, whatever its image holds", "size unknown"
+		if p.Holds {
+			holds, held, text = holds+1, held+p.Bytes, "the image can hold it"
+		}
+		if all += p.Bytes; p.Bytes > 0 {
+			size = sizeText(p.Bytes)
+		} else {
+			atLeast = "at least "
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s in %s, for %s; %s", p.Image, size, Duration(p.Took.Duration()), p.DaemonSet, text))
+	}
+	if n := len(v.Pulls); n > 0 {
+		lines = append([]string{fmt.Sprintf("images pulled for DaemonSets' first pods: %d, %s%s, as the node reports; `ortet capture` of a node that has them saves its clones %d of them, %s%s",
+			n, atLeast, sizeText(all), holds, atLeast, sizeText(held))}, lines...)
+	}
+	return lines
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%d kB", (n+999)/1000)
+}
