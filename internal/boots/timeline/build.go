@@ -271,7 +271,10 @@ func (b *boot) timeline() Timeline {
 	t.Spans = b.spans()
 	t.Clocks = b.axis.clocks(!b.cloud.Requested.IsZero() || !b.cloud.Created.IsZero(), !b.cloud.NodeCreated.IsZero() || !b.cloud.NodeReady.IsZero())
 	for _, s := range r.Sources {
-		if s.Name == wire.SourceTuning || s.Name == wire.SourceSSHHostKey {
+		if bytes, at, ok := wire.ParseDiskRead(s); ok {
+			t.DiskRead = &DiskRead{Disk: s.Path, Bytes: bytes, At: at}
+		}
+		if s.IsFact() {
 			continue // they say nothing of times
 		}
 		switch s.State {

@@ -56,7 +56,9 @@ type Timeline struct {
 	Path   []Step   `json:"path"`
 	Advice []Advice `json:"advice,omitempty"` // by what it saves, most first
 	Pulls  []Pull   `json:"pulls,omitempty"`  // images pulled for its DaemonSets' first pods, the largest first
-	Clocks []Clock  `json:"clocks,omitempty"`
+	// DiskRead is what was read from the OS disk, by the node's count; nil where it is unknown.
+	DiskRead *DiskRead `json:"diskRead,omitempty"`
+	Clocks   []Clock   `json:"clocks,omitempty"`
 	// Missing is what could not be known, one line each, with what that hides.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -160,6 +162,13 @@ type Pull struct {
 	// Holds means that clones of a node that has it start the pod without a registry: every capture
 	// keeps images. With imagePullPolicy Always the kubelet asks the registry anyway.
 	Holds bool `json:"imageHolds"`
+}
+
+// DiskRead is what was read from a disk since the kernel's start.
+type DiskRead struct {
+	Disk  string      `json:"disk"` // "/dev/sda"
+	Bytes int64       `json:"bytes"`
+	At    wire.Micros `json:"atUsec"` // when it was counted, after the kernel's start
 }
 
 // Clock is how a clock was brought to the axis.

@@ -24,6 +24,14 @@ func (v view) costs() (lines []string) {
 		lines = append([]string{fmt.Sprintf("images pulled for DaemonSets' first pods: %d, %s%s, as the node reports; `ortet capture` of a node that has them saves its clones %d of them, %s%s",
 			n, atLeast, sizeText(all), holds, atLeast, sizeText(held))}, lines...)
 	}
+	if d := v.DiskRead; d != nil {
+		apart, way := d.At-v.End, "after"
+		if apart < 0 {
+			apart, way = -apart, "before"
+		}
+		lines = append(lines, fmt.Sprintf("%s were read from the OS disk %s until %s %s the end, as the node counts; what is read the first time of a disk made from an image comes slowly",
+			sizeText(d.Bytes), d.Disk, Duration(apart.Duration()), way))
+	}
 	return lines
 }
 

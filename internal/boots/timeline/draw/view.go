@@ -212,6 +212,11 @@ func cleaned(t timeline.Timeline) timeline.Timeline {
 		}
 	}
 	t.Missing = printables(t.Missing)
+	if t.DiskRead != nil {
+		d := *t.DiskRead
+		d.Disk, d.Bytes, d.At = printable(d.Disk), max(0, d.Bytes), clamp(d.At)
+		t.DiskRead = &d
+	}
 	t.Pulls = slices.Clone(t.Pulls)
 	for i := range t.Pulls {
 		p := &t.Pulls[i]
