@@ -258,7 +258,7 @@ func (b *boot) timeline() Timeline {
 	r := b.report
 	t := Timeline{Version: Version, Node: r.Node, Pool: b.cloud.Pool, Image: r.Image, VMID: r.VMID, BootID: r.BootID,
 		Origin: b.origin, OriginIs: b.originIs, Idle: b.idle, End: b.end, EndIs: b.endIs, Complete: b.complete,
-		Pulls: b.cloud.Pulls}
+		Pulls: b.cloud.Pulls, UserData: b.userData()}
 	if t.Image == "" {
 		t.Image = b.cloud.Image
 	}
@@ -292,6 +292,25 @@ func (b *boot) timeline() Timeline {
 	}
 	t.Missing = b.missing
 	return t
+}
+
+// userData is how long modules of cloud-init ran that do what user data says.
+func (b *boot) userData() (took wire.Micros) {
+	until := -maxTime
+	for i := range b.items { // by start
+		it := &b.items[i]
+		if it.source != sourceCloudInit || it.kind != KindPart || it.end <= until {
+			continue
+		}
+		id := plainID(it.id)
+		for _, module := range [...]string{"bootcmd", "runcmd", "write-files", "package-update-upgrade-install", "scripts-user"} {
+			if strings.Contains(id, module) {
+				took, until = took+it.end-max(it.start, until), it.end
+				break
+			}
+		}
+	}
+	return took
 }
 
 // spans are the items as others see them, by start.

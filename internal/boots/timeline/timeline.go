@@ -59,6 +59,8 @@ type Timeline struct {
 	// DiskRead is what was read from the OS disk, by the node's count; nil where it is unknown.
 	DiskRead *DiskRead `json:"diskRead,omitempty"`
 	Clocks   []Clock   `json:"clocks,omitempty"`
+	// UserData is how long cloud-init ran what user data says: commands, packages, files, scripts.
+	UserData wire.Micros `json:"userDataUsec,omitempty"`
 	// Missing is what could not be known, one line each, with what that hides.
 	Missing []string `json:"missing,omitempty"`
 }

@@ -2,7 +2,10 @@ package draw
 
 import "fmt"
 
-const costsTitle = "Pulls and reads"
+const costsTitle = "Pulls, reads and user data"
+
+// shortUserData is not worth a line, in microseconds: cloud-init's modules take some time for nothing.
+const shortUserData = 500_000
 
 // costs are what a boot cost beside the time on its path, a line each.
 func (v view) costs() (lines []string) {
@@ -31,6 +34,10 @@ func (v view) costs() (lines []string) {
 		}
 		lines = append(lines, fmt.Sprintf("%s were read from the OS disk %s until %s %s the end, as the node counts; what is read the first time of a disk made from an image comes slowly",
 			sizeText(d.Bytes), d.Disk, Duration(apart.Duration()), way))
+	}
+	if v.UserData >= shortUserData {
+		lines = append(lines, fmt.Sprintf("user data took %s (cloud-init's commands, packages, files and scripts): it runs again on each clone of a capture with `--bootstrap keep`, and not of one with `--bootstrap baked`",
+			Duration(v.UserData.Duration())))
 	}
 	return lines
 }

@@ -2,6 +2,7 @@ package draw
 
 import (
 	"bytes"
+	"html"
 	"strings"
 	"testing"
 
@@ -18,17 +19,19 @@ func TestCostsAreShown(t *testing.T) {
 	}
 	of.Pulls = []timeline.Pull{{Image: "r.io/proxy:v1", DaemonSet: "kube-system/kube-proxy", Took: 1.5e6, Bytes: 31.4e6, Holds: true},
 		{Image: "r.io/agent", DaemonSet: "monitoring/\x1b[2Jagent", Took: 400e3}}
+	of.UserData = 12.345e6
 	of.DiskRead = &timeline.DiskRead{Disk: "/dev/sda", Bytes: 412.34e6, At: of.End + 2.1e6}
 	if err := valid(t, schema(t, "timeline.json"), jsonOf(t, of)); err != nil {
 		t.Error(err)
 	}
-	for name, out := range map[string]string{"text": text(t, of, Terminal{Width: 400}), "page": pageOf(t, of)} {
+	for name, out := range map[string]string{"text": text(t, of, Terminal{Width: 400}), "page": html.UnescapeString(pageOf(t, of))} {
 		out = strings.Join(strings.Fields(out), " ")
 		for _, want := range []string{costsTitle,
 			"first pods: 2, at least 31.4 MB, as the node reports; `ortet capture` of a node that has them saves its clones 1 of them, at least 31.4 MB",
 			"r.io/proxy:v1: 31.4 MB in 1.500s, for kube-system/kube-proxy; the image can hold it",
 			"r.io/agent: size unknown in 400ms, for monitoring/�[2Jagent; imagePullPolicy Always: each node asks the registry",
-			"412.3 MB were read from the OS disk /dev/sda until 2.100s after the end, as the node counts"} {
+			"412.3 MB were read from the OS disk /dev/sda until 2.100s after the end, as the node counts",
+			"user data took 12.345s (cloud-init's commands, packages, files and scripts): it runs again on each clone of a capture with `--bootstrap keep`"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("the %s lacks %q:\n%s", name, want, out[:min(len(out), 3000)])
 			}

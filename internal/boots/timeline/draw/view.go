@@ -212,6 +212,7 @@ func cleaned(t timeline.Timeline) timeline.Timeline {
 		}
 	}
 	t.Missing = printables(t.Missing)
+	t.UserData = max(0, clamp(t.UserData))
 	if t.DiskRead != nil {
 		d := *t.DiskRead
 		d.Disk, d.Bytes, d.At = printable(d.Disk), max(0, d.Bytes), clamp(d.At)
