@@ -70,7 +70,15 @@ func (b *boot) advise(g *graph, path []Step) []Advice {
 	}
 	b.adviseWaits(g, path, in, times, add)
 	b.adviseKubelet(g, path, times, add)
-	slices.SortStableFunc(out, func(x, y Advice) int { return cmp.Compare(y.Saves, x.Saves) })
+	tuned := func(a Advice) int { // a capture's option is the least work
+		if a.Class == Node && len(a.Spans) == 1 && tuningOf(a.Spans[0]) != "" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(x, y Advice) int {
+		return cmp.Or(cmp.Compare(tuned(x), tuned(y)), cmp.Compare(y.Saves, x.Saves))
+	})
 	return out
 }
 

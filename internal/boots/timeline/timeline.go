@@ -54,7 +54,7 @@ type Timeline struct {
 	// Path is the critical path, from the origin to the end: each step begins
 	// where the one before ended.
 	Path   []Step   `json:"path"`
-	Advice []Advice `json:"advice,omitempty"` // by what it saves, most first
+	Advice []Advice `json:"advice,omitempty"` // spans that a tuning shortens first, then by what it saves, most first
 	Pulls  []Pull   `json:"pulls,omitempty"`  // images pulled for its DaemonSets' first pods, the largest first
 	// DiskRead is what was read from the OS disk, by the node's count; nil where it is unknown.
 	DiskRead *DiskRead `json:"diskRead,omitempty"`
