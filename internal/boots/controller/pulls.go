@@ -103,7 +103,7 @@ func untagged(image string) string {
 //
 //	Successfully pulled image "IMAGE" in 1.2s (3.4s including waiting). Image size: 123 bytes.
 //
-// Before Kubernetes 1.30 it has no size. Source of fact: pkg/kubelet/images/image_manager.go.
+// Earlier kubelets write no size. Source of fact: pkg/kubelet/images/image_manager.go.
 func pulled(message string) (image string, took wire.Micros, bytes int64) {
 	rest, ok := strings.CutPrefix(message, "Successfully pulled image ")
 	quoted, err := strconv.QuotedPrefix(rest)

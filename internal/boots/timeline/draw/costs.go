@@ -1,6 +1,10 @@
 package draw
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ortet/ortet/internal/boots/timeline"
+)
 
 const costsTitle = "Pulls, reads and user data"
 
@@ -9,23 +13,17 @@ const shortUserData = 500_000
 
 // costs are what a boot cost beside the time on its path, a line each.
 func (v view) costs() (lines []string) {
-	var all, held int64
-	holds, atLeast := 0, ""
+	var held []timeline.Pull
 	for _, p := range v.Pulls {
-		text, size := "imagePullPolicy Always: each node asks the registry, whatever its image holds", "size unknown"
+		text := "imagePullPolicy Always: each node asks the registry, whatever its image holds"
 		if p.Holds {
-			holds, held, text = holds+1, held+p.Bytes, "the image can hold it"
+			held, text = append(held, p), "the image can hold it"
 		}
-		if all += p.Bytes; p.Bytes > 0 {
-			size = sizeText(p.Bytes)
-		} else {
-			atLeast = "at least "
-		}
-		lines = append(lines, fmt.Sprintf("%s: %s in %s, for %s; %s", p.Image, size, Duration(p.Took.Duration()), p.DaemonSet, text))
+		lines = append(lines, fmt.Sprintf("%s: %s in %s, for %s; %s", p.Image, sizeOf(p), Duration(p.Took.Duration()), p.DaemonSet, text))
 	}
 	if n := len(v.Pulls); n > 0 {
-		lines = append([]string{fmt.Sprintf("images pulled for DaemonSets' first pods: %d, %s%s, as the node reports; `ortet capture` of a node that has them saves its clones %d of them, %s%s",
-			n, atLeast, sizeText(all), holds, atLeast, sizeText(held))}, lines...)
+		lines = append([]string{fmt.Sprintf("images pulled for DaemonSets' first pods: %d (%s), as the node reports; clones of a node that has them need not pull %d of them (%s)",
+			n, sizeOf(v.Pulls...), len(held), sizeOf(held...))}, lines...)
 	}
 	if d := v.DiskRead; d != nil {
 		apart, way := d.At-v.End, "after"
@@ -40,6 +38,24 @@ func (v view) costs() (lines []string) {
 			Duration(v.UserData.Duration())))
 	}
 	return lines
+}
+
+// sizeOf is the size of all of these, as far as it is known.
+func sizeOf(pulls ...timeline.Pull) string {
+	var sum int64
+	known := 0
+	for _, p := range pulls {
+		if sum += p.Bytes; p.Bytes > 0 {
+			known++
+		}
+	}
+	switch {
+	case known == 0 && len(pulls) > 0:
+		return "size unknown"
+	case known < len(pulls):
+		return "at least " + sizeText(sum)
+	}
+	return sizeText(sum)
 }
 
 // sizeText is a number of bytes for people.

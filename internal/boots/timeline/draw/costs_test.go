@@ -27,7 +27,7 @@ func TestCostsAreShown(t *testing.T) {
 	for name, out := range map[string]string{"text": text(t, of, Terminal{Width: 400}), "page": html.UnescapeString(pageOf(t, of))} {
 		out = strings.Join(strings.Fields(out), " ")
 		for _, want := range []string{costsTitle,
-			"first pods: 2, at least 31.4 MB, as the node reports; `ortet capture` of a node that has them saves its clones 1 of them, at least 31.4 MB",
+			"first pods: 2 (at least 31.4 MB), as the node reports; clones of a node that has them need not pull 1 of them (31.4 MB)",
 			"r.io/proxy:v1: 31.4 MB in 1.500s, for kube-system/kube-proxy; the image can hold it",
 			"r.io/agent: size unknown in 400ms, for monitoring/�[2Jagent; imagePullPolicy Always: each node asks the registry",
 			"412.3 MB were read from the OS disk /dev/sda until 2.100s after the end, as the node counts",
