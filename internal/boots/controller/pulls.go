@@ -71,13 +71,14 @@ func pullsOf(p *corev1.Pod, events []corev1.Event, node *corev1.Node, report wir
 		for i := range events {
 			e := &events[i]
 			image, took, bytes := pulled(e.Message)
-			ours := e.Reason == "Pulled" && e.Source.Host == node.Name && !e.LastTimestamp.Time.Before(since)
-			if ours && (image == c.Image || image == c.Image+":latest") {
+			named := image == c.Image || image == c.Image+":latest"
+			if named && e.Reason == "Pulled" && e.Source.Host == node.Name && !e.LastTimestamp.Time.Before(since) {
 				pull.Took, pull.Bytes = max(pull.Took, took), max(pull.Bytes, bytes)
 			}
 		}
+		untagged, _, _ := strings.Cut(c.Image, "@sha") // as spans name it
 		for _, s := range report.Spans {
-			if pull.Took == 0 && s.Source == "containerd" && !s.Open && s.Result == "" && s.Name == "pull/"+untagged(c.Image) {
+			if pull.Took == 0 && s.Source == "containerd" && !s.Open && s.Result == "" && s.Name == "pull/"+untagged {
 				pull.Took = s.End - s.Start
 			}
 		}
@@ -91,12 +92,6 @@ func pullsOf(p *corev1.Pod, events []corev1.Event, node *corev1.Node, report wir
 		}
 	}
 	return out
-}
-
-// untagged is an image without its digest, as spans name it.
-func untagged(image string) string {
-	name, _, _ := strings.Cut(image, "@sha")
-	return name
 }
 
 // pulled reads the kubelet's message of a pull, and of an image that was there already nothing:

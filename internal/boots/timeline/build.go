@@ -272,7 +272,7 @@ func (b *boot) timeline() Timeline {
 	t.Clocks = b.axis.clocks(!b.cloud.Requested.IsZero() || !b.cloud.Created.IsZero(), !b.cloud.NodeCreated.IsZero() || !b.cloud.NodeReady.IsZero())
 	for _, s := range r.Sources {
 		if bytes, at, ok := wire.ParseDiskRead(s); ok {
-			t.DiskRead = &DiskRead{Disk: s.Path, Bytes: bytes, At: at}
+			t.DiskRead = DiskRead{Disk: s.Path, Bytes: bytes, At: at}
 		}
 		if s.IsFact() {
 			continue // they say nothing of times

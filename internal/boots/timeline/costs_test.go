@@ -15,7 +15,7 @@ func TestDiskRead(t *testing.T) {
 		"99999999999999999999 bytes read by microsecond 5": -1,
 	} {
 		tl := tunable(t, wire.BootSource{Name: wire.SourceDiskRead, Path: "/dev/sda", State: wire.SourceRead, Detail: detail})
-		if d := tl.DiskRead; (d == nil) != (want < 0) || d != nil && (d.Bytes != want || d.Disk != "/dev/sda" || d.At != 9.5e6) {
+		if d := tl.DiskRead; (d.Disk == "") != (want < 0) || d.Disk != "" && (d.Bytes != want || d.Disk != "/dev/sda" || d.At != 9.5e6) {
 			t.Errorf("%q: %+v, want %d", detail, d, want)
 		}
 		if strings.Contains(strings.Join(tl.Missing, "\n"), "disk-read") {

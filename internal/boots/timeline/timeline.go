@@ -56,9 +56,9 @@ type Timeline struct {
 	Path   []Step   `json:"path"`
 	Advice []Advice `json:"advice,omitempty"` // spans that a tuning shortens first, then by what it saves, most first
 	Pulls  []Pull   `json:"pulls,omitempty"`  // images pulled for its DaemonSets' first pods, the largest first
-	// DiskRead is what was read from the OS disk, by the node's count; nil where it is unknown.
-	DiskRead *DiskRead `json:"diskRead,omitempty"`
-	Clocks   []Clock   `json:"clocks,omitempty"`
+	// DiskRead is what was read from the OS disk, by the node's count; zero where it is unknown.
+	DiskRead DiskRead `json:"diskRead,omitzero"`
+	Clocks   []Clock  `json:"clocks,omitempty"`
 	// UserData is how long cloud-init ran what user data says: commands, packages, files, scripts.
 	UserData wire.Micros `json:"userDataUsec,omitempty"`
 	// Missing is what could not be known, one line each, with what that hides.
@@ -161,8 +161,7 @@ type Pull struct {
 	DaemonSet string      `json:"daemonSet"`          // "NAMESPACE/NAME" of the first one
 	Took      wire.Micros `json:"tookUsec,omitempty"` // without its waiting for other pulls
 	Bytes     int64       `json:"bytes,omitempty"`    // 0: unknown
-	// Holds means that clones of a node that has it start the pod without a registry: every capture
-	// keeps images. With imagePullPolicy Always the kubelet asks the registry anyway.
+	// Holds means that clones of a node that has it need no registry: imagePullPolicy is not Always.
 	Holds bool `json:"imageHolds"`
 }
 

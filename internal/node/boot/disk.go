@@ -24,10 +24,7 @@ func (c *collection) disk() {
 // kernel found it. Of a file system on several disks, on none and on a loop device it is not known.
 // Source of fact: the kernel's Documentation/block/stat.rst; a sector is 512 bytes.
 func diskRead(under func(string) string) (device string, bytes int64, ok bool) {
-	mounts, err := readSmall(under("/proc/self/mountinfo"))
-	if err != nil {
-		return "", 0, false
-	}
+	mounts, _ := readSmall(under("/proc/self/mountinfo")) // without it no disk is found
 	number := ""
 	for line := range strings.Lines(mounts) {
 		if f := strings.Fields(line); len(f) > 4 && f[4] == "/" { // the last one is seen
@@ -45,13 +42,9 @@ func diskRead(under func(string) string) (device string, bytes int64, ok bool) {
 			return "", 0, false
 		}
 	}
-	device = filepath.Base(dir)
-	if err != nil || number == "" || strings.HasPrefix(device, "loop") {
-		return "", 0, false
-	}
-	stat, err := readSmall(filepath.Join(dir, "stat"))
+	stat, unread := readSmall(filepath.Join(dir, "stat"))
 	f := strings.Fields(stat)
-	if err != nil || len(f) < 3 {
+	if device = filepath.Base(dir); err != nil || unread != nil || len(f) < 3 || strings.HasPrefix(device, "loop") {
 		return "", 0, false
 	}
 	sectors, err := strconv.ParseInt(f[2], 10, 50)

@@ -25,7 +25,7 @@ func (v view) costs() (lines []string) {
 		lines = append([]string{fmt.Sprintf("images pulled for DaemonSets' first pods: %d (%s), as the node reports; clones of a node that has them need not pull %d of them (%s)",
 			n, sizeOf(v.Pulls...), len(held), sizeOf(held...))}, lines...)
 	}
-	if d := v.DiskRead; d != nil {
+	if d := v.DiskRead; d.Disk != "" {
 		apart, way := d.At-v.End, "after"
 		if apart < 0 {
 			apart, way = -apart, "before"
@@ -43,19 +43,16 @@ func (v view) costs() (lines []string) {
 // sizeOf is the size of all of these, as far as it is known.
 func sizeOf(pulls ...timeline.Pull) string {
 	var sum int64
-	known := 0
+	word := ""
 	for _, p := range pulls {
-		if sum += p.Bytes; p.Bytes > 0 {
-			known++
+		if sum += p.Bytes; p.Bytes == 0 {
+			word = "at least "
 		}
 	}
-	switch {
-	case known == 0 && len(pulls) > 0:
+	if sum == 0 && word != "" {
 		return "size unknown"
-	case known < len(pulls):
-		return "at least " + sizeText(sum)
 	}
-	return sizeText(sum)
+	return word + sizeText(sum)
 }
 
 // sizeText is a number of bytes for people.

@@ -20,7 +20,7 @@ func TestCostsAreShown(t *testing.T) {
 	of.Pulls = []timeline.Pull{{Image: "r.io/proxy:v1", DaemonSet: "kube-system/kube-proxy", Took: 1.5e6, Bytes: 31.4e6, Holds: true},
 		{Image: "r.io/agent", DaemonSet: "monitoring/\x1b[2Jagent", Took: 400e3}}
 	of.UserData = 12.345e6
-	of.DiskRead = &timeline.DiskRead{Disk: "/dev/sda", Bytes: 412.34e6, At: of.End + 2.1e6}
+	of.DiskRead = timeline.DiskRead{Disk: "/dev/sda", Bytes: 412.34e6, At: of.End + 2.1e6}
 	if err := valid(t, schema(t, "timeline.json"), jsonOf(t, of)); err != nil {
 		t.Error(err)
 	}

@@ -213,11 +213,7 @@ func cleaned(t timeline.Timeline) timeline.Timeline {
 	}
 	t.Missing = printables(t.Missing)
 	t.UserData = max(0, clamp(t.UserData))
-	if t.DiskRead != nil {
-		d := *t.DiskRead
-		d.Disk, d.Bytes, d.At = printable(d.Disk), max(0, d.Bytes), clamp(d.At)
-		t.DiskRead = &d
-	}
+	t.DiskRead.Disk, t.DiskRead.Bytes, t.DiskRead.At = printable(t.DiskRead.Disk), max(0, t.DiskRead.Bytes), clamp(t.DiskRead.At)
 	t.Pulls = slices.Clone(t.Pulls)
 	for i := range t.Pulls {
 		p := &t.Pulls[i]
