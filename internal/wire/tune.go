@@ -3,6 +3,7 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,7 +79,8 @@ func ParseDiskRead(s BootSource) (bytes int64, at Micros, ok bool) {
 	bytes, err := strconv.ParseInt(count, 10, 60)
 	n, err2 := strconv.ParseInt(when, 10, 64)
 	at = Micros(n)
-	return bytes, at, ok && err == nil && err2 == nil && s.Name == SourceDiskRead && s.State == SourceRead && bytes >= 0 && at >= 0 && at <= maxMonotonic
+	ok = ok && errors.Join(err, err2) == nil && s.Name == SourceDiskRead && bytes >= 0 && at >= 0 && at <= maxMonotonic
+	return bytes, at, ok
 }
 
 // SSHHostKey returns the Detail of a SourceSSHHostKey for a line of a public key file, "ssh-ed25519

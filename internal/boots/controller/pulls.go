@@ -52,14 +52,13 @@ func (b *boots) pulls(ctx context.Context, node *corev1.Node, pods []corev1.Pod,
 		}
 		for _, pull := range pullsOf(p, events.Items, node, report) {
 			pull.DaemonSet = p.Namespace + "/" + owner.Name
-			if len(pull.Image) <= assess.MaxImageName && !slices.ContainsFunc(out, func(o timeline.Pull) bool { return o.Image == pull.Image }) {
+			again := slices.ContainsFunc(out, func(o timeline.Pull) bool { return o.Image == pull.Image })
+			if len(pull.Image) <= assess.MaxImageName && !again {
 				out = append(out, pull)
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(x, y timeline.Pull) int {
-		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(y.Took, x.Took), cmp.Compare(x.Image, y.Image))
-	})
+	slices.SortStableFunc(out, func(x, y timeline.Pull) int { return cmp.Compare(y.Bytes, x.Bytes) })
 	return out[:min(len(out), assess.MaxPulls)], nil
 }
 

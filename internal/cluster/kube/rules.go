@@ -74,7 +74,7 @@ func Rules(needs Needs) []Rule {
 		rules = append(rules, Rule{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "patch"}, Why: "keep MachineHealthChecks from replacing the donor"})
 	}
 	if needs.Tunes {
-		rules = append(rules, Rule{Namespace: namespace, Resource: "configmaps", Verbs: []string{"list"}, Why: "boots of donor and clones that a controller keeps"})
+		rules = append(rules, Rule{Namespace: namespace, Resource: "configmaps", Verbs: []string{"list"}, Why: "kept boots of clones"})
 	}
 	if needs.Test != "" {
 		rules = append(rules,

@@ -16,7 +16,8 @@ func (c *collection) disk() {
 	}
 	device, bytes, ok := diskRead(c.o.under)
 	if now, known := readClocks(); ok && known {
-		c.read = wire.BootSource{Name: wire.SourceDiskRead, Path: "/dev/" + device, State: wire.SourceRead, Detail: wire.DiskRead(bytes, now.Monotonic)}
+		c.read = wire.BootSource{Name: wire.SourceDiskRead, Path: "/dev/" + device, State: wire.SourceRead,
+			Detail: wire.DiskRead(bytes, now.Monotonic)}
 	}
 }
 

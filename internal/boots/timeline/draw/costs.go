@@ -30,11 +30,13 @@ func (v view) costs() (lines []string) {
 		if apart < 0 {
 			apart, way = -apart, "before"
 		}
-		lines = append(lines, fmt.Sprintf("%s were read from the OS disk %s until %s %s the end, as the node counts; what is read the first time of a disk made from an image comes slowly",
+		lines = append(lines, fmt.Sprintf("%s were read from the OS disk %s until %s %s the end, as the node counts; "+
+			"what is read the first time of a disk made from an image comes slowly",
 			sizeText(d.Bytes), d.Disk, Duration(apart.Duration()), way))
 	}
 	if v.UserData >= shortUserData {
-		lines = append(lines, fmt.Sprintf("user data took %s (cloud-init's commands, packages, files and scripts): it runs again on each clone of a capture with `--bootstrap keep`, and not of one with `--bootstrap baked`",
+		lines = append(lines, fmt.Sprintf("user data took %s (cloud-init's commands, packages, files and scripts): "+
+			"it runs again on each clone of a capture with `--bootstrap keep`, and not of one with `--bootstrap baked`",
 			Duration(v.UserData.Duration())))
 	}
 	return lines
