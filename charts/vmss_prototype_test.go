@@ -110,6 +110,9 @@ func TestChartGrantsExactlyWhatIsUsed(t *testing.T) {
 		if len(pools) == 2 {
 			args, needs.Test = append(args, "--set", "ortet.canaryTest.configMap=t,ortet.canaryTest.namespace=tests"), "tests"
 		}
+		if needs.Tunes = force; needs.Tunes {
+			args = append(args, "--set", "ortet.tune[0]=recommended")
+		}
 		for i, pool := range pools {
 			args = append(args, "--set", fmt.Sprintf("ortet.pools[%d]=%s", i, pool))
 			needs.Secrets = append(needs.Secrets, kube.Secrets(pool)...)

@@ -3,8 +3,10 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -54,7 +56,32 @@ const (
 	// SourceSSHHostKey is a public host key, of which Detail is the type and the fingerprint:
 	// "ssh-ed25519 SHA256:…".
 	SourceSSHHostKey = "ssh-host-key"
+	// SourceDiskRead is the OS disk, of which Detail is a DiskRead.
+	SourceDiskRead = "disk-read"
 )
+
+// IsFact reports whether a source carries a fact in its Detail, and no times.
+func (s BootSource) IsFact() bool {
+	return s.Name == SourceTuning || s.Name == SourceSSHHostKey || s.Name == SourceDiskRead
+}
+
+const diskRead = " bytes read by microsecond "
+
+// DiskRead is the Detail of a SourceDiskRead: bytes read, and when they were counted on the kernel's
+// clock.
+func DiskRead(bytes int64, at Micros) string {
+	return strconv.FormatInt(bytes, 10) + diskRead + strconv.FormatInt(int64(at), 10)
+}
+
+// ParseDiskRead is DiskRead's inverse; false for another source and for what is out of bounds.
+func ParseDiskRead(s BootSource) (bytes int64, at Micros, ok bool) {
+	count, when, ok := strings.Cut(s.Detail, diskRead)
+	bytes, err := strconv.ParseInt(count, 10, 60)
+	n, err2 := strconv.ParseInt(when, 10, 64)
+	at = Micros(n)
+	ok = ok && errors.Join(err, err2) == nil && s.Name == SourceDiskRead && bytes >= 0 && at >= 0 && at <= maxMonotonic
+	return bytes, at, ok
+}
 
 // SSHHostKey returns the Detail of a SourceSSHHostKey for a line of a public key file, "ssh-ed25519
 // AAAA…"; "" for another line. Source of the fingerprint's form: ssh-keygen(1), -l.

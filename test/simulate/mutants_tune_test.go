@@ -1,6 +1,6 @@
 package simulate
 
-// tuneMutants are bugs of tunings and of what proves them.
+// tuneMutants are bugs of tunings, of what proves them, and of what boots are said to cost.
 var tuneMutants = []mutant{
 	{"list of tunings not believed", "TestListIsNotBelieved", "", "internal/node/generalize/tune/tune.go",
 		`if !slices.ContainsFunc(tunings(), known) || slices`,
@@ -20,7 +20,25 @@ var tuneMutants = []mutant{
 	{"boot report counts by its vmId", "test/simulate TestBootsOfMachines", "", "internal/image/clones/boot.go",
 		`!strings.EqualFold(report.VMID, i.VMID)`,
 		`strings.EqualFold(report.VMID, "of another")`},
+	{"tag by the request", "test/simulate TestOutcomeTunedAsApplied", "", "internal/image/capture/parts.go",
+		`fleet.TagTuned: s.Tuned})`,
+		`fleet.TagTuned: wire.JoinTunings(c.req.Tune)})`},
 	{"donor's boot read until it is known", "test/simulate TestOutcomeTunedOfEachDonor", "", "internal/image/capture/canary/tuned.go",
 		`!b.Known() && err == nil && c.Boot`,
 		`was == nil && err == nil && c.Boot`},
+	{"pull by the kubelet of the node", "TestPulledImagesAreKept", "", "internal/boots/controller/pulls.go",
+		`e.Source.Host == node.Name && `,
+		``},
+	{"pull of this boot", "TestPulledImagesAreKept", "", "internal/boots/controller/pulls.go",
+		` && !e.LastTimestamp.Time.Before(since)`,
+		` && since.Year() != 0`},
+	{"claims of pulls bounded", "TestClaimsOfPullsAreBounded", "", "internal/boots/controller/pulls.go",
+		`d > 0 && d <= longPull`,
+		`d > 0`},
+	{"reads of the disk below a volume", "TestDiskOfTheRoot", "", "internal/node/boot/disk.go",
+		`} else if len(below) == 1 {`,
+		`} else if len(below) == -1 {`},
+	{"facts outlive details", "internal/node/boot TestFactsOutliveDetails", "", "internal/wire/tune.go",
+		` || s.Name == SourceDiskRead`,
+		``},
 }

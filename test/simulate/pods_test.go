@@ -143,6 +143,9 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 	}
 	report := wire.GeneralizeReport{Capture: azsimserver.Flag(command, "--capture"), Donor: azsimserver.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian",
 		Tuned: wire.SplitTunings(azsimserver.Flag(command, "--tune"))}
+	if w.applied != nil {
+		report.Tuned = w.applied
+	}
 	disk := w.story.Pool.Disk
 	secrets := disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials=true")
 	w.mu.Lock()

@@ -127,6 +127,35 @@ func TestOutcomeTunedAndResumed(t *testing.T) {
 	}
 }
 
+// A version is tagged, and its clones are judged, by what ortet-node reports that it applied, whatever was
+// asked for.
+func TestOutcomeTunedAsApplied(t *testing.T) {
+	for _, applied := range [][]string{{}, {wire.TuneRuntimeEarly}, wire.Tunings()} {
+		t.Run(strings.Join(applied, " "), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(Story{Seed: 1, Pool: usual})
+				defer w.finish()
+				w.applied = applied
+				w.bootOf = func(_ context.Context, n fleet.Node) prove.Boot { // without the kind of key that ssh-host-key asks for
+					return prove.Boot{HostKeys: []string{"ssh-rsa SHA256:" + n.Name}, Failed: []string{}}
+				}
+				before := w.live()
+				p := w.do(t, Ask{Do: "capture", Tune: wire.Tunings(), Once: true})
+				tunings, live := w.tunedOf(t)
+				if whole := len(applied) == len(wire.Tunings()); whole {
+					if p.code() != workflow.ExitFailed || !strings.Contains(p.err.Error(), "is quarantined: host-key: ") || w.live() != before {
+						t.Errorf("exit %d, live %s: %v", p.code(), w.live(), p.err)
+					}
+					return
+				}
+				if want := wire.JoinTunings(applied); p.code() != workflow.ExitDone || live == before || tunings[live] != want || !strings.Contains(strings.Join(p.capture.Notes, "\n"), "has other tunings than were asked for") {
+					t.Errorf("exit %d, live %s of %v, want %q, notes %q: %v", p.code(), live, tunings, want, p.capture.Notes, p.err)
+				}
+			})
+		})
+	}
+}
+
 // What nothing shows is not checked, and the result says so.
 func TestOutcomeTunedAndNotChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

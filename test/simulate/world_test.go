@@ -55,6 +55,7 @@ type object = map[string]any
 
 // A world is one Azure and one cluster, and what has been seen of them.
 type world struct {
+	applied []string                                     // tunings that ortet-node reports; nil: those that it was asked for
 	bootOf  func(context.Context, fleet.Node) prove.Boot // what is seen of boots beside Nodes; nil: as commands see it
 	console []byte                                       // of every machine
 

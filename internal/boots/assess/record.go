@@ -33,6 +33,10 @@ const (
 
 	bootRecords = 1 // the version of KeyBoot
 	maxRecord   = 16 << 10
+
+	// MaxPulls and MaxImageName limit a record's Pulls, so that it stays below maxRecord.
+	MaxPulls     = 16
+	MaxImageName = 255 // bytes
 )
 
 // A BootRecord is what the cloud and the cluster know of a boot whose report a
@@ -52,12 +56,14 @@ type BootRecord struct {
 	NodeCreated time.Time `json:"nodeCreated,omitzero"` // by the API server's clock, as those below
 	NodeReady   time.Time `json:"nodeReady,omitzero"`
 	FirstPod    time.Time `json:"firstPod,omitzero"`
+
+	Pulls []timeline.Pull `json:"pulls,omitempty"` // for its DaemonSets' pods
 }
 
 // Cloud is what a timeline is made of besides the report.
 func (b BootRecord) Cloud() timeline.Cloud {
 	return timeline.Cloud{Pool: b.Pool.Name(), Image: b.Image, VMID: b.VMID, Created: b.Created, Provisioned: b.Provisioned,
-		NodeCreated: b.NodeCreated, NodeReady: b.NodeReady, FirstPod: b.FirstPod}
+		NodeCreated: b.NodeCreated, NodeReady: b.NodeReady, FirstPod: b.FirstPod, Pulls: b.Pulls}
 }
 
 // ImageVersion is the name of the image version that the machine was made of:
@@ -98,6 +104,11 @@ func readRecord(m fleet.Record) (BootRecord, error) {
 	pool, instance := (*string)(&record.Pool), (*string)(&record.Instance)
 	for _, s := range []*string{&record.Node, pool, instance, &record.VMID, &record.BootID, &record.Image} {
 		*s = flat(*s)
+	}
+	record.Pulls = record.Pulls[:min(len(record.Pulls), MaxPulls)]
+	for i := range record.Pulls {
+		p := &record.Pulls[i]
+		p.Image, p.DaemonSet, p.Took, p.Bytes = flat(p.Image), flat(p.DaemonSet), max(p.Took, 0), max(p.Bytes, 0)
 	}
 	return record, nil
 }

@@ -202,11 +202,16 @@ func (b *boots) take(ctx context.Context, cached *corev1.Node, boot *fleet.Boot,
 	if !stored {
 		record := assess.RecordOf(*boot, view, report)
 		if b.config.FirstPods && !record.NodeReady.IsZero() {
-			if record.FirstPod, err = b.firstPod(ctx, node.Name, assess.BootStart(report)); err != nil {
+			pods, err := b.podsOf(ctx, node.Name)
+			if err != nil {
 				return reconcile.Result{}, err
 			}
+			record.FirstPod = firstPod(pods, assess.BootStart(report))
 			if wait := record.NodeReady.Add(podsFor).Sub(now); record.FirstPod.IsZero() && wait > 0 {
 				return reconcile.Result{RequeueAfter: min(wait, podsFor)}, nil
+			}
+			if record.Pulls, err = b.pulls(ctx, &node, pods, report); err != nil {
+				return reconcile.Result{}, err
 			}
 		}
 		fresh, err := b.store.keep(ctx, record, report)
@@ -239,20 +244,20 @@ func believable(report wire.BootReport, node *assess.NodeView, boot *fleet.Boot)
 	return nil
 }
 
-// firstPod asks for the node's pods, which are not watched: what is wanted of them is
-// wanted once. Without the permission it is not known.
-func (b *boots) firstPod(ctx context.Context, node string, since time.Time) (time.Time, error) {
+// podsOf asks for the node's pods, which are not watched: what is wanted of them is
+// wanted once. Without the permission they are not known.
+func (b *boots) podsOf(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	ofNode := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
 	err := b.client.List(ctx, &pods, ofNode, client.Limit(maxPods))
 	if apierrors.IsForbidden(err) {
-		b.config.Log.WarnContext(ctx, "the first pod's time is not known", "node", node, "error", err)
-		return time.Time{}, nil
+		b.config.Log.WarnContext(ctx, "the first pod's time and pulled images are not known", "node", node, "error", err)
+		return nil, nil
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("list the pods of %s: %w", node, err)
+		return nil, fmt.Errorf("list the pods of %s: %w", node, err)
 	}
-	return firstPod(pods.Items, since), nil
+	return pods.Items, nil
 }
 
 // refuse records an Event with the reason why a report is not kept, once for each.

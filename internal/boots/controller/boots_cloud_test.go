@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func TestTimesOfABoot(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		got.Node, got.Pool, got.Instance, got.VMID, got.BootID, got.Image = "", "", "", "", "", ""
-		if got != c.want {
+		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n%+v\nwant\n%+v", name, got, c.want)
 		}
 	}

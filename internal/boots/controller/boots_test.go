@@ -10,6 +10,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +46,7 @@ type reporter struct {
 	*boots
 	now     time.Time
 	refuses bool // to change Nodes
+	denies  bool // the Events of pods
 }
 
 // trimming is a cache that holds what trim leaves.
@@ -80,7 +82,18 @@ func newReporter(t *testing.T) *reporter {
 			}
 			return nil
 		}).
-		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string {
+			if e, ok := o.(*corev1.Event); ok {
+				return []string{string(e.InvolvedObject.UID)}
+			}
+			return nil
+		}).
+		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, is := list.(*corev1.EventList); is && l.denies && len(options) > 0 {
+				return apierrors.NewForbidden(corev1.Resource("events"), "", errors.New("RBAC"))
+			}
+			return c.List(ctx, list, options...)
+		}, SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			if l.refuses {
 				return errors.New("the API server is restarting")
 			}

@@ -24,6 +24,7 @@ func Rules(namespace string) []Rule {
 			Why: "the condition " + fleet.ConditionBootSucceeded + "; take the boot's report from its annotation", Needed: always},
 		{Resource: "nodes", Verbs: []string{"patch"}, Why: "remove the taint " + fleet.TaintUnproven, Needed: "`--lift-taint`"},
 		{Resource: "pods", Verbs: []string{"list"}, Why: "when the first pod ran on a node that booted", Needed: "`--first-pod`"},
+		{Resource: "events", Verbs: []string{"list"}, Why: "which images DaemonSets' first pods had pulled", Needed: "`--first-pod`"},
 		{Resource: "events", Verbs: []string{"create"}, Why: "tell of boots that failed, on Nodes and Machines", Needed: always},
 		{Namespace: namespace, Resource: "configmaps", Verbs: []string{"create", "delete", "get", "list", "update"},
 			Why: "evidence and boots, which outlive the machine", Needed: always},

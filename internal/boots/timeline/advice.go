@@ -38,15 +38,15 @@ func (b *boot) advise(g *graph, path []Step) []Advice {
 	var all []string
 	var uncertain wire.Micros
 	in := make([]bool, len(b.items))
-	for _, i := range base {
-		it := &b.items[i]
-		rule := b.rule(i)
-		end := g.replay(change{without: b.mark(in, i), started: -1}, times)
-		a := Advice{Class: Base, Spans: []string{it.id}, Uncertainty: it.about, Do: rule.Do,
-			What: fmt.Sprintf("%s is on the critical path for %s of %s: %s", it.name, b.duration(onPath[i]), total, rule.Why)}
+	of := func(i int32, class Class, do, why string) {
+		a := Advice{Class: class, Spans: []string{b.items[i].id}, Uncertainty: b.items[i].about, Do: do,
+			What: fmt.Sprintf("%s is on the critical path for %s of %s%s", b.items[i].name, b.duration(onPath[i]), total, why)}
 		a.Unit, a.Module = b.unitAndModule(i)
-		add(a, end)
-		all, uncertain = append(all, it.id), max(uncertain, it.about)
+		add(a, g.replay(change{without: b.mark(in, i), started: -1}, times))
+	}
+	for _, i := range base {
+		of(i, Base, b.rule(i).Do, ": "+b.rule(i).Why)
+		all, uncertain = append(all, b.items[i].id), max(uncertain, b.items[i].about)
 	}
 	if len(base) > 1 {
 		end := g.replay(change{without: b.mark(in, base...), started: -1}, times)
@@ -55,22 +55,22 @@ func (b *boot) advise(g *graph, path []Step) []Advice {
 			Do:   "do it in the image: `ortet capture` makes one of a node on which it is done"}, end)
 	}
 	for _, i := range b.shorter(onPath) {
-		it, rule := &b.items[i], b.rule(i)
-		a := Advice{Class: rule.Class, Spans: []string{it.id}, Uncertainty: it.about, Do: rule.Do,
-			What: fmt.Sprintf("%s is on the critical path for %s of %s, of which some has to be: %s", it.name, b.duration(onPath[i]), total, rule.Why)}
-		a.Unit, a.Module = b.unitAndModule(i)
-		add(a, g.replay(change{without: b.mark(in, i), started: -1}, times))
+		of(i, b.rule(i).Class, b.rule(i).Do, ", of which some has to be: "+b.rule(i).Why)
 	}
 	for _, i := range b.tunable(onPath) {
-		it := &b.items[i]
-		a := Advice{Class: b.rule(i).Class, Spans: []string{it.id}, Uncertainty: it.about, Do: b.tuneRemedy(tuningOf(it.id)),
-			What: fmt.Sprintf("%s is on the critical path for %s of %s, and a tuning shortens it", it.name, b.duration(onPath[i]), total)}
-		a.Unit, a.Module = b.unitAndModule(i)
-		add(a, g.replay(change{without: b.mark(in, i), started: -1}, times))
+		of(i, b.rule(i).Class, b.tuneRemedy(tuningOf(b.items[i].id)), ", and a tuning shortens it")
 	}
 	b.adviseWaits(g, path, in, times, add)
 	b.adviseKubelet(g, path, times, add)
-	slices.SortStableFunc(out, func(x, y Advice) int { return cmp.Compare(y.Saves, x.Saves) })
+	tuned := func(a Advice) int { // a capture's option is the least work
+		if a.Class == Node && len(a.Spans) == 1 && tuningOf(a.Spans[0]) != "" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(x, y Advice) int {
+		return cmp.Or(cmp.Compare(tuned(x), tuned(y)), cmp.Compare(y.Saves, x.Saves))
+	})
 	return out
 }
 

@@ -257,7 +257,8 @@ func (b *boot) duration(m wire.Micros) string {
 func (b *boot) timeline() Timeline {
 	r := b.report
 	t := Timeline{Version: Version, Node: r.Node, Pool: b.cloud.Pool, Image: r.Image, VMID: r.VMID, BootID: r.BootID,
-		Origin: b.origin, OriginIs: b.originIs, Idle: b.idle, End: b.end, EndIs: b.endIs, Complete: b.complete}
+		Origin: b.origin, OriginIs: b.originIs, Idle: b.idle, End: b.end, EndIs: b.endIs, Complete: b.complete,
+		Pulls: b.cloud.Pulls, UserData: b.userData()}
 	if t.Image == "" {
 		t.Image = b.cloud.Image
 	}
@@ -270,7 +271,10 @@ func (b *boot) timeline() Timeline {
 	t.Spans = b.spans()
 	t.Clocks = b.axis.clocks(!b.cloud.Requested.IsZero() || !b.cloud.Created.IsZero(), !b.cloud.NodeCreated.IsZero() || !b.cloud.NodeReady.IsZero())
 	for _, s := range r.Sources {
-		if s.Name == wire.SourceTuning || s.Name == wire.SourceSSHHostKey {
+		if bytes, at, ok := wire.ParseDiskRead(s); ok {
+			t.DiskRead = DiskRead{Disk: s.Path, Bytes: bytes, At: at}
+		}
+		if s.IsFact() {
 			continue // they say nothing of times
 		}
 		switch s.State {
@@ -288,6 +292,25 @@ func (b *boot) timeline() Timeline {
 	}
 	t.Missing = b.missing
 	return t
+}
+
+// userData is how long modules of cloud-init ran that do what user data says.
+func (b *boot) userData() (took wire.Micros) {
+	until := -maxTime
+	for i := range b.items { // by start
+		it := &b.items[i]
+		if it.source != sourceCloudInit || it.kind != KindPart || it.end <= until {
+			continue
+		}
+		id := plainID(it.id)
+		for _, module := range [...]string{"bootcmd", "runcmd", "write-files", "package-update-upgrade-install", "scripts-user"} {
+			if strings.Contains(id, module) {
+				took, until = took+it.end-max(it.start, until), it.end
+				break
+			}
+		}
+	}
+	return took
 }
 
 // spans are the items as others see them, by start.

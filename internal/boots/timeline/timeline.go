@@ -22,6 +22,8 @@ type Cloud struct {
 	NodeCreated time.Time
 	NodeReady   time.Time // the transition of its Ready condition to True, of this boot
 	FirstPod    time.Time // the first pod that was not a static one or a DaemonSet's ran
+
+	Pulls []Pull // for pods of DaemonSets
 }
 
 // Timeline is one boot on one axis. All times are microseconds after the kernel's
@@ -52,8 +54,13 @@ type Timeline struct {
 	// Path is the critical path, from the origin to the end: each step begins
 	// where the one before ended.
 	Path   []Step   `json:"path"`
-	Advice []Advice `json:"advice,omitempty"` // by what it saves, most first
-	Clocks []Clock  `json:"clocks,omitempty"`
+	Advice []Advice `json:"advice,omitempty"` // spans that a tuning shortens first, then by what it saves, most first
+	Pulls  []Pull   `json:"pulls,omitempty"`  // images pulled for its DaemonSets' first pods, the largest first
+	// DiskRead is what was read from the OS disk, by the node's count; zero where it is unknown.
+	DiskRead DiskRead `json:"diskRead,omitzero"`
+	Clocks   []Clock  `json:"clocks,omitempty"`
+	// UserData is how long cloud-init ran what user data says: commands, packages, files, scripts.
+	UserData wire.Micros `json:"userDataUsec,omitempty"`
 	// Missing is what could not be known, one line each, with what that hides.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -145,6 +152,24 @@ type Advice struct {
 	Do          string      `json:"do"`   // what to change, and where: the unit or module is named
 	Unit        string      `json:"unit,omitempty"`
 	Module      string      `json:"module,omitempty"`
+}
+
+// Pull is an image that a node pulled for a pod of a DaemonSet. Size and time are the kubelet's
+// word, or containerd's.
+type Pull struct {
+	Image     string      `json:"image"`              // as the pod's spec names it
+	DaemonSet string      `json:"daemonSet"`          // "NAMESPACE/NAME" of the first one
+	Took      wire.Micros `json:"tookUsec,omitempty"` // without its waiting for other pulls
+	Bytes     int64       `json:"bytes,omitempty"`    // 0: unknown
+	// Holds means that clones of a node that has it need no registry: imagePullPolicy is not Always.
+	Holds bool `json:"imageHolds"`
+}
+
+// DiskRead is what was read from a disk since the kernel's start.
+type DiskRead struct {
+	Disk  string      `json:"disk"` // "/dev/sda"
+	Bytes int64       `json:"bytes"`
+	At    wire.Micros `json:"atUsec"` // when it was counted, after the kernel's start
 }
 
 // Clock is how a clock was brought to the axis.

@@ -17,7 +17,7 @@ func tunable(t *testing.T, sources ...wire.BootSource) timeline.Timeline {
 		Units: []wire.BootUnit{
 			{Name: "cloud-init.service", Activating: 2e6, Activated: 4e6},
 			{Name: "containerd.service", Activating: 4e6, Activated: 5e6, After: []string{"cloud-init.service"}},
-			{Name: "kubelet.service", Activating: 5e6, Activated: 6e6, After: []string{"containerd.service"}},
+			{Name: "kubelet.service", Activating: 8e6, Activated: 8.5e6, After: []string{"containerd.service"}},
 		},
 		Spans: []wire.BootSpan{{Source: "cloud-init", Name: "modules-init/config-ssh", Clock: wire.ClockMonotonic, Start: 2.5e6, End: 3.9e6, Unit: "cloud-init.service"}},
 	}
@@ -54,6 +54,9 @@ func TestAdviceNamesTunings(t *testing.T) {
 		}
 		if !strings.Contains(found["cloud-init/modules-init/config-ssh"], c.key) || !strings.Contains(found["unit/containerd.service"], c.runtime) {
 			t.Errorf("%s: %q", name, found)
+		}
+		if len(tl.Advice) < 3 || tl.Advice[0].Spans[0] != "cloud-init/modules-init/config-ssh" || tl.Advice[1].Spans[0] != "unit/containerd.service" || tl.Advice[2].Saves <= tl.Advice[0].Saves {
+			t.Errorf("%s: advice on tunings is not the first: %+v", name, tl.Advice)
 		}
 		for _, m := range tl.Missing {
 			if strings.Contains(m, "tuning") {

@@ -86,7 +86,7 @@ func conditionOf(rule Rule) string {
 	for _, n := range []struct {
 		needs Needs
 		name  string
-	}{{Needs{Force: true}, "force"}, {Needs{Reboots: true}, "kured"}, {Needs{Machines: true}, "Cluster API"}, {Needs{Test: documentedTest}, "canary's test"}} {
+	}{{Needs{Force: true}, "force"}, {Needs{Reboots: true}, "kured"}, {Needs{Machines: true}, "Cluster API"}, {Needs{Tunes: true}, "tunings"}, {Needs{Test: documentedTest}, "canary's test"}} {
 		if slices.ContainsFunc(Rules(n.needs), func(o Rule) bool { return o.Why == rule.Why && o.Resource == rule.Resource }) {
 			return n.name
 		}
@@ -102,6 +102,6 @@ const documentedTest = "TEST"
 
 func documentedNeeds() Needs {
 	needs := Everything("")
-	needs.Secrets, needs.Test = documentedSecrets, documentedTest
+	needs.Secrets, needs.Test, needs.Tunes = documentedSecrets, documentedTest, true
 	return needs
 }

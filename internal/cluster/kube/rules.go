@@ -31,6 +31,7 @@ type Needs struct {
 	Reboots   bool   // holds kured's lock
 	Machines  bool   // annotates Cluster API's Machines
 	Test      string // namespace of the test that a canary's clones run; "" without one
+	Tunes     bool   // has tunings proven by boots that a controller keeps; preflight does not ask
 	Kured     string // name of kured's DaemonSet; "" means "kured"
 	// Secrets names those of the pools that are captured; empty means all of the
 	// namespace.
@@ -71,6 +72,9 @@ func Rules(needs Needs) []Rule {
 	}
 	if needs.Machines {
 		rules = append(rules, Rule{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "patch"}, Why: "keep MachineHealthChecks from replacing the donor"})
+	}
+	if needs.Tunes {
+		rules = append(rules, Rule{Namespace: namespace, Resource: "configmaps", Verbs: []string{"list"}, Why: "kept boots of clones"})
 	}
 	if needs.Test != "" {
 		rules = append(rules,

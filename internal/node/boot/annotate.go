@@ -121,7 +121,7 @@ func withoutDetails(r wire.BootReport) wire.BootReport {
 	}
 	r.Sources = append([]wire.BootSource(nil), r.Sources...)
 	for i := range r.Sources {
-		if name := r.Sources[i].Name; name != wire.SourceTuning && name != wire.SourceSSHHostKey {
+		if !r.Sources[i].IsFact() {
 			r.Sources[i].Detail = ""
 		}
 	}

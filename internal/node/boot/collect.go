@@ -51,6 +51,7 @@ type collection struct {
 	parts  []wire.BootReport
 	began  wire.Micros // when the machine did, on the monotonic clock
 	window source.Options
+	read   wire.BootSource // what was read from the OS disk; without a name: unknown
 }
 
 // Collect reads all that tells of this boot. It always gives a report, which
@@ -63,7 +64,11 @@ func Collect(ctx context.Context, o Options, now time.Time, log *slog.Logger) wi
 	if !o.own() {
 		c.who.Node = "" // that is ours
 	}
+	c.step("disk", c.disk)
 	c.step("systemd", func() { c.units(ctx) })
+	if c.read.Name != "" && c.began == 0 { // a container shares its disks and their counts
+		c.say(c.read.Name, c.read.Path, c.read.State, c.read.Detail)
+	}
 	c.frame(now)
 	c.step("journal", func() { c.journal(ctx) })
 	c.step("files", c.files)

@@ -56,7 +56,7 @@ type htmlPage struct {
 	Advice                                  []htmlAdvice
 	Alone                                   string
 	Steps                                   []htmlStep
-	Missing, Clocks                         []string
+	Costs, Missing, Clocks                  []string
 	Rows                                    []htmlRow
 	Picture                                 template.HTML
 	Data                                    pageData
@@ -136,7 +136,7 @@ func (v view) page() htmlPage {
 	p := htmlPage{
 		Policy: policy(style, pageScript), Style: template.CSS(style), Script: template.JS(pageScript), //nolint:gosec // both are our own files
 		Title: v.title(), Headline: v.headline(), Total: Duration(v.Total()), OriginIs: v.OriginIs, EndIs: v.EndIs, Complete: v.Complete,
-		Missing: v.Missing, Picture: template.HTML(picture(v, false)), //nolint:gosec // escaped as it is written
+		Costs: v.costs(), Missing: v.Missing, Picture: template.HTML(picture(v, false)), //nolint:gosec // escaped as it is written
 		Data: v.data(),
 	}
 	fact := func(name, text, full string) {

@@ -19,6 +19,7 @@ func Text(w io.Writer, t timeline.Timeline, to Terminal) error {
 	p.phases(v)
 	p.path(v)
 	p.advice(v)
+	p.list(costsTitle, v.costs())
 	p.unknown(v)
 	if _, err := io.WriteString(w, p.String()); err != nil {
 		return fmt.Errorf("write the timeline of %s: %w", v.title(), err)
@@ -283,19 +284,23 @@ func savesWord(a timeline.Advice) string {
 }
 
 func (p *page) unknown(v view) {
-	if len(v.Missing) > 0 {
-		p.line()
-		p.line(p.style("bold", "Not known"))
-		for _, m := range v.Missing {
-			p.paragraph("  - ", "    ", "", m)
-		}
+	p.list("Not known", v.Missing)
+	var clocks []string
+	for _, c := range v.Clocks {
+		clocks = append(clocks, clockLine(c))
 	}
-	if len(v.Clocks) > 0 {
-		p.line()
-		p.line(p.style("bold", "Clocks"))
-		for _, c := range v.Clocks {
-			p.paragraph("  - ", "    ", "", clockLine(c))
-		}
+	p.list("Clocks", clocks)
+}
+
+// list writes lines below a title, if there are any.
+func (p *page) list(title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	p.line()
+	p.line(p.style("bold", title))
+	for _, l := range lines {
+		p.paragraph("  - ", "    ", "", l)
 	}
 }
 

@@ -212,6 +212,13 @@ func cleaned(t timeline.Timeline) timeline.Timeline {
 		}
 	}
 	t.Missing = printables(t.Missing)
+	t.UserData = max(0, clamp(t.UserData))
+	t.DiskRead.Disk, t.DiskRead.Bytes, t.DiskRead.At = printable(t.DiskRead.Disk), max(0, t.DiskRead.Bytes), clamp(t.DiskRead.At)
+	t.Pulls = slices.Clone(t.Pulls)
+	for i := range t.Pulls {
+		p := &t.Pulls[i]
+		p.Image, p.DaemonSet, p.Took, p.Bytes = printable(p.Image), printable(p.DaemonSet), max(0, clamp(p.Took)), max(0, p.Bytes)
+	}
 	return t
 }
 

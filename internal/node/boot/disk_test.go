@@ -1,0 +1,73 @@
+package boot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// What was read is counted by the whole disk that the root file system is on, through partitions and
+// logical volumes; where that is not one disk of this machine it is unknown.
+func TestDiskOfTheRoot(t *testing.T) {
+	const sda = "sys/devices/host0/block/sda/"
+	files := map[string]string{
+		sda + "stat": "  1200  10  80000 900 0 0 0 0 0 0 0\n", sda + "sda1/partition": "1\n", sda + "sda1/stat": " 1 1 8 1\n", sda + "sda4/partition": "4\n",
+		"sys/devices/virtual/block/dm-0/dm/name": "rootvg-rootlv\n", "sys/devices/virtual/block/loop3/stat": " 5 5 5 5\n",
+		"sys/devices/virtual/block/md0/stat": " 5 5 5 5\n", "sys/devices/host0/block/sdb/stat": "broken\n",
+	}
+	for name, c := range map[string]struct {
+		root, device string
+		bytes        int64
+	}{
+		"partition":            {"8:1", "sda", 80000 * 512},
+		"whole disk":           {"8:0", "sda", 80000 * 512},
+		"logical volume":       {"253:0", "sda", 80000 * 512},
+		"loop device":          {"7:3", "", 0},
+		"two disks":            {"9:0", "", 0},
+		"a count that is none": {"8:16", "", 0},
+		"overlay, btrfs":       {"0:35", "", 0},
+	} {
+		files["proc/self/mountinfo"] = "21 1 0:2 / / rw - rootfs rootfs rw\n22 21 8:2 / /boot rw - ext4 /dev/sda2 rw\n23 21 " + c.root + " / / rw,relatime shared:1 - ext4 /dev/root rw\n"
+		root := tree(t, files)
+		for from, to := range map[string]string{
+			"sys/dev/block/8:0": "devices/host0/block/sda", "sys/dev/block/8:1": "devices/host0/block/sda/sda1", "sys/dev/block/253:0": "devices/virtual/block/dm-0",
+			"sys/dev/block/7:3": "devices/virtual/block/loop3", "sys/dev/block/9:0": "devices/virtual/block/md0", "sys/dev/block/8:16": "devices/host0/block/sdb",
+			"sys/devices/virtual/block/dm-0/slaves/sda4": "devices/host0/block/sda/sda4",
+			"sys/devices/virtual/block/md0/slaves/sda1":  "devices/host0/block/sda/sda1", "sys/devices/virtual/block/md0/slaves/sdb": "devices/host0/block/sdb",
+		} {
+			path := filepath.Join(root, from)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(filepath.Join(root, "sys", to), path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		device, bytes, ok := diskRead(func(path string) string { return filepath.Join(root, path) })
+		if ok != (c.device != "") || ok && (device != c.device || bytes != c.bytes) {
+			t.Errorf("%s: %d bytes of %q, %v; want %d of %q", name, bytes, device, ok, c.bytes, c.device)
+		}
+	}
+	if _, _, ok := diskRead(func(path string) string { return filepath.Join(t.TempDir(), path) }); ok {
+		t.Error("a disk is found where no kernel tells of any")
+	}
+}
+
+// The facts of a report stay in an annotation that has no room for words.
+func TestFactsOutliveDetails(t *testing.T) {
+	r := large(400, 4000)
+	r.Sources = []wire.BootSource{{Name: wire.SourceDiskRead, Path: "/dev/sda", State: wire.SourceRead, Detail: wire.DiskRead(4096, 5e6)}}
+	value, err := encodeReduced(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := wire.DecodeBootAnnotation(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes, at, ok := wire.ParseDiskRead(got.Sources[0]); !ok || bytes != 4096 || at != 5e6 {
+		t.Errorf("%d bytes by %d, of %+v", bytes, at, got.Sources)
+	}
+}
