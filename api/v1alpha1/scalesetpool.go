@@ -251,7 +251,7 @@ type CaptureSpec struct {
 
 // A Tuning is a name of ortet capture --tune.
 //
-// +kubebuilder:validation:Enum=recommended;runtime-early;ssh-host-key
+// +kubebuilder:validation:Enum=recommended;kubelet-early;runtime-early;ssh-host-key
 type Tuning string
 
 // Deleted says which extensions are deleted, in lower case as ortet capture

@@ -199,6 +199,9 @@ func (f *captureFlags) complete(node string) error {
 	case len(r.AcceptSecrets) > wire.MaxAcceptedSecrets:
 		return usagef("--accept-secret: %d paths; give at most %d, a folder that ends in / stands for all below it", len(r.AcceptSecrets), wire.MaxAcceptedSecrets)
 	}
+	if err := wire.CheckTunings(r.Tune, r.Bootstrap == plan.BootstrapBaked); err != nil {
+		return usagef("--tune %v", err)
+	}
 	if r.PublishOnly {
 		if err := f.checkPublishOnly(); err != nil {
 			return err

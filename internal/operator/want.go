@@ -75,7 +75,7 @@ func (c Config) want(p v1alpha1.ScaleSetPool) (w wanted, stalls *stall) {
 		q.Extensions = plan.ExtensionRule{Keep: x.Extensions.Keep,
 			None: x.Extensions.Delete == v1alpha1.DeletedNone, All: x.Extensions.Delete == v1alpha1.DeletedAll}
 		at, err := schedule.Parse(string(x.Schedule), cmp.Or(x.Window.Duration, 4*time.Hour), string(x.TimeZone))
-		if err = cmp.Or(err, tuneErr, q.Extensions.Check()); err != nil {
+		if err = cmp.Or(err, tuneErr, wire.CheckTunings(tune, q.Bootstrap == plan.BootstrapBaked), q.Extensions.Check()); err != nil {
 			return w, &stall{v1alpha1.ReasonScheduleInvalid, fmt.Sprintf("spec.capture: %v", err)}
 		}
 		w.Capture = at

@@ -13,12 +13,16 @@ import (
 // Names of tunings: what `ortet capture --tune` adds to an image, so that its clones are Ready
 // sooner.
 const (
+	TuneKubeletEarly = "kubelet-early"
 	TuneRuntimeEarly = "runtime-early"
 	TuneSSHHostKey   = "ssh-host-key"
 )
 
-// Tunings returns all names, sorted. TuneRecommended stands for those that measurably help.
-func Tunings() []string { return []string{TuneRuntimeEarly, TuneSSHHostKey} }
+// Tunings returns all names, sorted.
+func Tunings() []string { return append([]string{TuneKubeletEarly}, RecommendedTunings()...) }
+
+// RecommendedTunings returns those that measurably help and that most pools can have, sorted.
+func RecommendedTunings() []string { return []string{TuneRuntimeEarly, TuneSSHHostKey} }
 
 // TuneRecommended is no name of a tuning: it stands for several.
 const TuneRecommended = "recommended"
@@ -28,7 +32,7 @@ func ParseTunings(given []string) (names []string, err error) {
 	for _, name := range given {
 		switch name = strings.TrimSpace(name); {
 		case name == TuneRecommended:
-			names = append(names, Tunings()...)
+			names = append(names, RecommendedTunings()...)
 		case slices.Contains(Tunings(), name):
 			names = append(names, name)
 		default:
@@ -37,6 +41,18 @@ func ParseTunings(given []string) (names []string, err error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// CheckTunings returns why tunings cannot be had together; baked means that clones get no user data.
+func CheckTunings(names []string, baked bool) error {
+	switch early := slices.Contains(names, TuneKubeletEarly); {
+	case early && !baked:
+		return fmt.Errorf("%s: only with --bootstrap baked: with keep clones run user data, which comes after the kubelet's start",
+			TuneKubeletEarly)
+	case early && !slices.Contains(names, TuneRuntimeEarly):
+		return fmt.Errorf("%s: only with %s, or containerd starts too late for it; give both", TuneKubeletEarly, TuneRuntimeEarly)
+	}
+	return nil
 }
 
 // SplitTunings returns the names that JoinTunings joined, as a tag holds them.

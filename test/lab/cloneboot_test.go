@@ -24,6 +24,7 @@ import (
 	"github.com/ortet/ortet/azsim"
 	"github.com/ortet/ortet/azsim/machine"
 	rootfs "github.com/ortet/ortet/hack/lab"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 var (
@@ -142,7 +143,11 @@ runcmd:`).Replace(s.data)
 	}
 	if s.sh(ctx, t, bench, "ortet-node generalize --help 2>&1 | grep -c -e '-tune ' || true") != "0" {
 		s.generalize(ctx, t, "/disks/tuned", donor, bench, "--bootstrap baked --tune recommended")
-		kinds = append(kinds, bootKind{"tuned", azsim.Source{Volume: "/disks/tuned"}, "#cloud-config\n"})
+		prepared := donor
+		prepared.OSDisk = "/disks/prepared"
+		s.edit(ctx, t, bench, prepared.OSDisk, azsim.Source{Volume: donor.OSDisk}, "cat >/mnt/usr/lib/systemd/system/node-preparation.service <<'END'\n"+earlyPreparation+"END")
+		s.generalize(ctx, t, "/disks/early", prepared, bench, "--bootstrap baked --tune "+strings.Join(wire.Tunings(), ","))
+		kinds = append(kinds, bootKind{"tuned", azsim.Source{Volume: "/disks/tuned"}, "#cloud-config\n"}, bootKind{"early", azsim.Source{Volume: "/disks/early"}, "#cloud-config\n"})
 	} else {
 		fmt.Println("clone-boot: tuned NOT MEASURED: this ortet-node has no generalize --tune")
 	}
@@ -386,7 +391,7 @@ func bootFigures(all map[string][]bootSample) string {
 		}
 		line(name, value, spread(each), "x", limit, verdict)
 	}
-	for _, kind := range []string{"generic", "clone", "tuned", "floor"} {
+	for _, kind := range []string{"generic", "clone", "tuned", "early", "floor"} {
 		if of := all[kind]; len(of) > 0 {
 			up, cpu, pod := column(of, bootSample.guest), column(of, func(b bootSample) float64 { return b.cpu }), column(of, func(b bootSample) float64 { return b.pod })
 			line(kind+"-ready", middle(up), spread(up), "s", "-", "-")
@@ -399,6 +404,7 @@ func bootFigures(all map[string][]bootSample) string {
 	if len(all["tuned"]) > 0 {
 		ratio("tuned-over-floor", "tuned", "floor", floorGoal)
 		ratio("generic-over-tuned", "generic", "tuned", 0)
+		ratio("early-over-floor", "early", "floor", floorGoal)
 	}
 	return out.String()
 }

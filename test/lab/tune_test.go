@@ -5,13 +5,16 @@ package lab
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,9 +27,27 @@ import (
 
 // tuneFiles lists what tunings add, and what of it is on a machine.
 const tuneFiles = `ls -d /etc/ortet/tuned.json /etc/systemd/system/containerd.service.d/90-ortet-runtime-early.conf \
-	/etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg 2>/dev/null || true`
+	/etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg /etc/ortet/kubelet-early.sh /etc/systemd/system/kubelet.service /etc/systemd/system/cloud-init.service 2>/dev/null || true`
 
-// TestTuneOnRealMachines captures a pool five times from fresh donors, each a clone of the version
+// earlyPreparation is the image's node-preparation.service for kubelet-early, which refuses a unit
+// before the kubelet that waits for more than it says here.
+const earlyPreparation = `[Unit]
+Description=Learn from the platform which node this is
+After=network.target cloud-init-local.service systemd-networkd-wait-online.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/node-preparation
+
+[Install]
+WantedBy=multi-user.target
+`
+
+// belowKubelet is a line of /etc/fstab for what every clone's kubelet has to find mounted.
+const belowKubelet = "tmpfs /var/lib/kubelet/lab tmpfs size=1m 0 0"
+
+// TestTuneOnRealMachines captures a pool six times from fresh donors, each a clone of the version
 // before, with --tune and without. Clones of each version are nodes, with what was asked for alone.
 func TestTuneOnRealMachines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
@@ -36,13 +57,14 @@ func TestTuneOnRealMachines(t *testing.T) {
 		l.buildOrtet(ctx, t)
 		folder, out := filepath.Join(l.dir, "overlay"), filepath.Join(l.dir, "tune.img")
 		host(ctx, t, l.dir, nil, `install -D "$2" "$1/opt/ortet.tar"`, folder, l.image("ortet"))
+		host(ctx, t, l.dir, nil, `mkdir -p "$1/usr/lib/systemd/system"; printf %s "$2" >"$1/usr/lib/systemd/system/node-preparation.service"`, folder, earlyPreparation)
 		if err := rootfs.Overlay(ctx, l.checkout, bakeAgent(ctx, t)(l, disk)["*"], folder, out); err != nil {
 			t.Fatal(err)
 		}
 		return map[string]string{"*": out}
 	})
 	line.begin("pool of one machine boots and joins")
-	data := strings.Replace(l.nodeData(ctx, t), lastCommand, "- [systemctl, start, containerd.service]\n- [ctr, --namespace, k8s.io, images, import, /opt/ortet.tar]\n"+lastCommand, 1)
+	data := strings.Replace(l.nodeData(ctx, t), lastCommand, "- [systemctl, start, containerd.service]\n- [ctr, --namespace, k8s.io, images, import, /opt/ortet.tar]\n- [sh, -c, 'echo "+belowKubelet+" >>/etc/fstab']\n"+lastCommand, 1)
 	if err := l.azure.Create(ctx, azsimserver.Pool{Name: poolName, Capacity: 1, CustomData: data}); err != nil {
 		t.Fatalf("create the pool: %v", err)
 	}
@@ -54,12 +76,14 @@ func TestTuneOnRealMachines(t *testing.T) {
 	t.Logf("$ ortet boot show %s\n%s", worker, l.bootAdvice(ctx, t, worker))
 
 	nodes := []string{worker}
-	for n, tune := range [][]string{wire.Tunings(), nil, wire.Tunings(), {wire.TuneSSHHostKey}, nil} {
+	for n, tune := range [][]string{wire.RecommendedTunings(), nil, wire.RecommendedTunings(), {wire.TuneSSHHostKey}, wire.Tunings(), nil} {
 		flag, kind := strings.Join(tune, ","), strings.Join(tune, " and ")
 		if kind == "" {
 			kind = "no tuning"
-		} else if len(tune) == len(wire.Tunings()) {
+		} else if slices.Equal(tune, wire.RecommendedTunings()) {
 			flag = wire.TuneRecommended
+		} else if slices.Contains(tune, wire.TuneKubeletEarly) {
+			flag = wire.TuneRecommended + "," + wire.TuneKubeletEarly
 		}
 		line.begin(fmt.Sprintf("generation %d is captured, with %s", n+1, kind))
 		args := []string{"capture", "--pool", poolName, "--fresh", "--again", "--image=" + ortetImage, "--workbench=" + worker, "--history=9",
@@ -95,6 +119,7 @@ func TestTuneOnRealMachines(t *testing.T) {
 		clone := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(nodes, n) })
 		nodes = all
 		l.checkOrigin(ctx, t, clone, version)
+		l.checkEarly(ctx, t, clone[0], worker, slices.Contains(tune, wire.TuneKubeletEarly))
 		for key := range l.checkTuned(ctx, t, login, clone[0], tune) {
 			if keys[key] != "" {
 				t.Errorf("%s and %s both have the host key %s", clone[0], keys[key], key)
@@ -122,6 +147,9 @@ func (l *lab) checkTuned(ctx context.Context, t *testing.T, login, host string, 
 	want := 0
 	if len(tune) > 0 {
 		want = 1 + len(tune)
+	}
+	if slices.Contains(tune, wire.TuneKubeletEarly) { // its gate, and copies of the kubelet's unit and of cloud-init's
+		want += 2
 	}
 	if got := strings.Fields(sh(tuneFiles)); len(got) != want {
 		t.Errorf("%s has %q, want %d files of %v", host, got, want, tune)
@@ -154,6 +182,52 @@ func (l *lab) checkTuned(ctx context.Context, t *testing.T, login, host string, 
 		t.Errorf("a pod on %s finds its name at %q, want %q", host, got, want)
 	}
 	return keys
+}
+
+// checkEarly looks whether a clone's kubelet began beside cloud-init's network stage, and whether it
+// is the node that it would be after it, compared with one that was made by user data.
+func (l *lab) checkEarly(ctx context.Context, t *testing.T, host, worker string, early bool) {
+	t.Helper()
+	sh := func(script string) string { return l.machines.sh(ctx, t, host, script) }
+	at := func(property, unit string) (us int) {
+		text := sh("systemctl show --property " + property + "TimestampMonotonic --value " + unit)
+		us, err := strconv.Atoi(text)
+		if err != nil || us == 0 {
+			t.Errorf("%s: %s of %s: %q", host, property, unit, text)
+		}
+		return us
+	}
+	began, stage := at("InactiveExit", "kubelet.service"), at("ActiveEnter", "cloud-init.service")
+	if began < stage != early {
+		t.Errorf("%s: the kubelet began at %d µs, cloud-init's network stage ended at %d: want it before: %t", host, began, stage, early)
+	}
+	if named := at("ActiveEnter", "cloud-init-local.service"); named > began {
+		t.Errorf("%s: the kubelet began at %d µs, before cloud-init's local stage ended at %d", host, began, named)
+	}
+	if mounted := at("ActiveEnter", "var-lib-kubelet-lab.mount"); mounted > began {
+		t.Errorf("%s: the kubelet began at %d µs, before a file system below its folder was mounted at %d", host, began, mounted)
+	}
+	if got := sh("nsenter --mount --target $(pgrep -x kubelet | head -1) findmnt --noheadings --output FSTYPE /var/lib/kubelet/lab"); got != "tmpfs" {
+		t.Errorf("%s: the kubelet sees %q at /var/lib/kubelet/lab", host, got)
+	}
+	node, like := l.node(ctx, t, host), l.node(ctx, t, worker)
+	labels := func(n *corev1.Node) []string {
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(n.Labels)), func(key string) bool { return strings.HasPrefix(key, "ortet.io/") })
+	}
+	if got, want := labels(node), labels(like); !slices.Equal(got, want) || node.Labels[corev1.LabelHostname] != host {
+		t.Errorf("%s has the labels %q, want %q and its own name: %v", host, got, want, node.Labels)
+	}
+	if got := sh("hostname; cat /etc/hostname"); got != host+"\n"+host || !strings.HasPrefix(node.Spec.ProviderID, "azure://") || node.Spec.ProviderID == like.Spec.ProviderID {
+		t.Errorf("%s calls itself %q, with the provider id %q", host, got, node.Spec.ProviderID)
+	}
+	for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if got, want := node.Status.Capacity[resource], like.Status.Capacity[resource]; got.Cmp(want) != 0 {
+			t.Errorf("%s has %s of %s, %s has %s", host, got.String(), resource, worker, want.String())
+		}
+	}
+	if got := sh("journalctl --boot --no-pager --unit kubelet.service | grep -e 'no name' -e 'Failed to start' || true"); got != "" {
+		t.Errorf("%s: %s", host, got)
+	}
 }
 
 // newLogin makes a user's key, and returns the folder with it.

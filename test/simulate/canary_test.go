@@ -300,7 +300,7 @@ func TestImpossibleCanaries(t *testing.T) {
 		"CanaryQuota":     {setUp: func(w *world) { w.azure.Quota = map[string]int{"cores": 9} }}, // 4 machines have 8
 		"ForeignScaleSet": {setUp: func(w *world) { w.makeSet(fleet.CanaryOf(w.pool), 1, false, nil) }},
 	} {
-		for _, ask := range []Ask{{Canary: 2}, {Canary: 2, Auto: true}, {Tune: wire.Tunings()}, {Canary: 2, Auto: true, Tune: wire.Tunings()}} {
+		for _, ask := range []Ask{{Canary: 2}, {Canary: 2, Auto: true}, {Tune: wire.RecommendedTunings()}, {Canary: 2, Auto: true, Tune: wire.RecommendedTunings()}} {
 			t.Run(fmt.Sprintf("%s, auto %t, %s", code, ask.Auto, ask.Tune), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(Story{Seed: 1, Pool: with(func(p *Pool) { p.Disk = c.disk })})

@@ -66,7 +66,7 @@ func TestOutcomeTuned(t *testing.T) {
 					}
 					return prove.Boot{HostKeys: []string{"ssh-ed25519 SHA256:d"}, Failed: []string{"fwupd.service"}}
 				}
-				ask := Ask{Do: "capture", Tune: wire.Tunings(), Once: true}
+				ask := Ask{Do: "capture", Tune: wire.RecommendedTunings(), Once: true}
 				p := w.do(t, ask)
 				if tunings, live := w.tunedOf(t); p.code() != workflow.ExitDone || len(p.capture.Canary) != 1 || tunings[live] != "runtime-early,ssh-host-key" || p.capture.Version.Name() != live {
 					t.Fatalf("exit %d, clones %v, live %s of %v: %v", p.code(), p.capture.Canary, live, tunings, p.err)
@@ -182,7 +182,7 @@ func TestOutcomeTunedOfEachDonor(t *testing.T) {
 			} {
 				t.Run(strings.TrimSuffix(name+" "+gate, ": "), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						ask.Do, ask.Tune, ask.Once = "capture", wire.Tunings(), true
+						ask.Do, ask.Tune, ask.Once = "capture", wire.RecommendedTunings(), true
 						s := Story{Seed: 1, Pool: usual, Asks: []Ask{ask}}
 						if flexible {
 							s = onFlexible(s)

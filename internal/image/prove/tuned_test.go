@@ -31,21 +31,21 @@ func TestGatesOfTunedVersions(t *testing.T) {
 		gate   string
 		why    string
 	}{
-		"good":                     {wire.Tunings(), donor, []prove.Boot{boot([]string{edKey}, "fwupd.service"), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", ""},
+		"good":                     {wire.RecommendedTunings(), donor, []prove.Boot{boot([]string{edKey}, "fwupd.service"), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", ""},
 		"untuned, and no report":   {nil, prove.Boot{}, []prove.Boot{{}, {}}, false, prove.Passed, "", ""},
-		"no key of the kind":       {wire.Tunings(), donor, []prove.Boot{boot([]string{rsaKey}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has no SSH host key of type ssh-ed25519"},
-		"no key at all":            {wire.Tunings(), donor, []prove.Boot{boot([]string{}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has no SSH host key"},
+		"no key of the kind":       {wire.RecommendedTunings(), donor, []prove.Boot{boot([]string{rsaKey}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has no SSH host key of type ssh-ed25519"},
+		"no key at all":            {wire.RecommendedTunings(), donor, []prove.Boot{boot([]string{}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has no SSH host key"},
 		"another kind, not asked":  {[]string{wire.TuneRuntimeEarly}, donor, []prove.Boot{boot([]string{rsaKey}), boot([]string{edKey})}, false, prove.Passed, "", ""},
-		"the donor's key":          {wire.Tunings(), donor, []prove.Boot{boot([]string{"ssh-ed25519 SHA256:d"}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has an SSH host key of its donor"},
-		"one key for both":         {wire.Tunings(), donor, []prove.Boot{boot([]string{edKey}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has an SSH host key of pool1-canary_1"},
-		"a unit failed":            {wire.Tunings(), donor, []prove.Boot{boot([]string{edKey}, "containerd.service"), boot([]string{rsaKey, "ssh-ed25519 SHA256:b"})}, false, prove.Failed, "units", "failed to start containerd.service, which had not failed on the donor"},
-		"nothing is known":         {wire.Tunings(), prove.Boot{}, []prove.Boot{{}, {}}, false, prove.Passed, "", "its SSH host key and which units failed of pool1-canary_0 was not checked: neither clone nor donor has"},
-		"the donor is not known":   {wire.Tunings(), prove.Boot{}, []prove.Boot{boot([]string{edKey}), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "was not checked: the donor has neither"},
-		"no unit to compare with":  {wire.Tunings(), prove.Boot{}, []prove.Boot{boot([]string{edKey}, "a.service"), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "its SSH host key and which units failed of pool1-canary_0 was not checked"},
-		"donor of an earlier one":  {wire.Tunings(), prove.Boot{Failed: []string{}}, []prove.Boot{boot([]string{edKey}), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "its SSH host key of pool1-canary_0 was not checked"},
-		"clones are not known":     {wire.Tunings(), donor, []prove.Boot{{}, {}}, false, prove.Passed, "", "was not checked: the clone has neither"},
-		"clones are not known yet": {wire.Tunings(), donor, []prove.Boot{{}, {}}, true, prove.Waits, "", "its boot report is still to come"},
-		"report beside console":    {wire.Tunings(), donor, []prove.Boot{console, boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "which units failed of pool1-canary_0 was not checked"},
+		"the donor's key":          {wire.RecommendedTunings(), donor, []prove.Boot{boot([]string{"ssh-ed25519 SHA256:d"}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has an SSH host key of its donor"},
+		"one key for both":         {wire.RecommendedTunings(), donor, []prove.Boot{boot([]string{edKey}), boot([]string{edKey})}, false, prove.Failed, "host-key", "has an SSH host key of pool1-canary_1"},
+		"a unit failed":            {wire.RecommendedTunings(), donor, []prove.Boot{boot([]string{edKey}, "containerd.service"), boot([]string{rsaKey, "ssh-ed25519 SHA256:b"})}, false, prove.Failed, "units", "failed to start containerd.service, which had not failed on the donor"},
+		"nothing is known":         {wire.RecommendedTunings(), prove.Boot{}, []prove.Boot{{}, {}}, false, prove.Passed, "", "its SSH host key and which units failed of pool1-canary_0 was not checked: neither clone nor donor has"},
+		"the donor is not known":   {wire.RecommendedTunings(), prove.Boot{}, []prove.Boot{boot([]string{edKey}), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "was not checked: the donor has neither"},
+		"no unit to compare with":  {wire.RecommendedTunings(), prove.Boot{}, []prove.Boot{boot([]string{edKey}, "a.service"), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "its SSH host key and which units failed of pool1-canary_0 was not checked"},
+		"donor of an earlier one":  {wire.RecommendedTunings(), prove.Boot{Failed: []string{}}, []prove.Boot{boot([]string{edKey}), boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "its SSH host key of pool1-canary_0 was not checked"},
+		"clones are not known":     {wire.RecommendedTunings(), donor, []prove.Boot{{}, {}}, false, prove.Passed, "", "was not checked: the clone has neither"},
+		"clones are not known yet": {wire.RecommendedTunings(), donor, []prove.Boot{{}, {}}, true, prove.Waits, "", "its boot report is still to come"},
+		"report beside console":    {wire.RecommendedTunings(), donor, []prove.Boot{console, boot([]string{"ssh-ed25519 SHA256:b"})}, false, prove.Passed, "", "which units failed of pool1-canary_0 was not checked"},
 	} {
 		w := newWorld(2)
 		w.base.Tuned, w.base.DonorBoot = c.tuned, c.donor
@@ -68,7 +68,7 @@ func TestGatesOfTunedVersions(t *testing.T) {
 func TestOutageExcusesNoHostKey(t *testing.T) {
 	for gate, clone := range map[string]prove.Boot{"host-key": boot([]string{"ssh-ed25519 SHA256:d"}), "": boot([]string{edKey}, "a.service")} {
 		w := newWorld(1)
-		w.base.Tuned, w.base.DonorBoot, w.Outage = wire.Tunings(), boot([]string{"ssh-ed25519 SHA256:d"}), w.Now
+		w.base.Tuned, w.base.DonorBoot, w.Outage = wire.RecommendedTunings(), boot([]string{"ssh-ed25519 SHA256:d"}), w.Now
 		w.Clones[0].Boot = clone
 		if j := prove.Judge(w.Observation, w.base, 1); (j.Result == prove.Failed) != (gate != "") || j.Gate != gate {
 			t.Errorf("want the gate %q: %s, %+v", gate, j.Result, j.Finding)

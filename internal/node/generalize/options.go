@@ -1,6 +1,7 @@
 package generalize
 
 import (
+	"cmp"
 	"crypto/ecdh"
 	"errors"
 	"fmt"
@@ -89,7 +90,8 @@ func (o Options) Validate() error {
 			problems = append(problems, "accepted secret "+err.Error())
 		}
 	}
-	if _, err := wire.ParseTunings(o.Tune); err != nil {
+	_, err := wire.ParseTunings(o.Tune)
+	if err = cmp.Or(err, wire.CheckTunings(o.Tune, o.Bootstrap == Baked)); err != nil {
 		problems = append(problems, "--tune: "+err.Error())
 	}
 	if o.Flush && o.Now == nil {

@@ -66,7 +66,10 @@ func (c *checker) read(at string) []byte {
 func (c *checker) each(files []string, form *regexp.Regexp, found func(text string) (why string)) {
 	for _, at := range files {
 		text := c.read(at)
-		for _, m := range form.FindAllIndex(text, -1) {
+		for _, m := range form.FindAllSubmatchIndex(text, -1) {
+			if len(m) > 2 { // what may be shown
+				m = m[2:4]
+			}
 			match := string(bytes.TrimSpace(text[m[0]:m[1]]))
 			if why := found(match); why != "" {
 				first := m[1] - len(bytes.TrimLeft(text[m[0]:m[1]], " \t\r\n"))
@@ -77,6 +80,15 @@ func (c *checker) each(files []string, form *regexp.Regexp, found func(text stri
 }
 
 func always(why string) func(string) string { return func(string) string { return why } }
+
+func unless(fine *regexp.Regexp, why string) func(string) string {
+	return func(text string) string {
+		if fine.MatchString(text) {
+			return ""
+		}
+		return why
+	}
+}
 
 // userData are the files in which cloud-init keeps what the model and the platform gave the donor.
 func (c *checker) userData() []string {
@@ -98,7 +110,7 @@ var (
 
 // sshHostKey is refused where another than cloud-init makes the keys, where somebody chose their
 // types, and where Ed25519 cannot be used.
-func (c *checker) sshHostKey() {
+func (c *checker) sshHostKey() string {
 	config := append([]string{"etc/cloud/cloud.cfg"}, c.glob("/etc/cloud/cloud.cfg.d/*.cfg")...)
 	runs, at := false, config[0]
 	for _, file := range config { // a later file replaces the list of an earlier one
@@ -137,6 +149,7 @@ func (c *checker) sshHostKey() {
 	if at := "etc/system-fips"; c.exists(at) {
 		c.refuse(at, 0, "FIPS mode knows no Ed25519")
 	}
+	return "# ortet capture --tune ssh-host-key\nssh_genkeytypes: [ed25519]\n"
 }
 
 var (
@@ -151,47 +164,82 @@ var (
 	namesRuntime   = regexp.MustCompile(`(?m)\bcontainerd\b|^[ \t]*["']?package(?:s|_update|_upgrade)["']?[ \t]*:`)
 )
 
-// runtimeEarly is refused where containerd needs more than mounted file systems.
-func (c *checker) runtimeEarly() {
-	const service = "containerd.service"
-	unit := ""
-	for _, dir := range []string{"etc", "usr/local/lib", "usr/lib", "lib"} {
-		if at := path.Join(dir, "systemd/system", service); unit == "" && c.exists(at) {
-			unit = at
+func unitDirs() []string {
+	return []string{"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
+}
+
+// find returns where a unit's file is, "" if there is none. What is taken away does not count.
+func (c *checker) find(name string) string {
+	for _, dir := range unitDirs() {
+		if at := path.Join(dir, name); !c.plan.isOurs(at) && c.exists(at) {
+			return at
 		}
 	}
-	if unit == "" {
-		c.refuse("usr/lib/systemd/system/"+service, 0, "is not on this disk: the runtime is another, or /usr is on another partition")
-		return
+	return ""
+}
+
+// unit is find, and refuses where there is no file to read.
+func (c *checker) unit(name string) string {
+	at := c.find(name)
+	if at == "" {
+		c.refuse("usr/lib/systemd/system/"+name, 0, "is not on this disk: the program is another, or /usr is on another partition")
+		return ""
 	}
-	if info, err := c.t.Stat(unit); err != nil || !info.Mode().IsRegular() {
-		c.refuse(unit, 0, "is masked, or a link that leads nowhere")
-		return
+	if info, err := c.t.Stat(at); err != nil || !info.Mode().IsRegular() {
+		c.refuse(at, 0, "is masked, or a link that leads nowhere")
+		return ""
+	}
+	return at
+}
+
+func (c *checker) dropIns(name string) []string {
+	return c.glob("/etc/systemd/system/"+name+".d/*.conf", "/run/systemd/system/"+name+".d/*.conf",
+		"/usr/local/lib/systemd/system/"+name+".d/*.conf", "/usr/lib/systemd/system/"+name+".d/*.conf")
+}
+
+// enabled reports whether a unit is started: by a link, or by the kubelet's.
+func (c *checker) enabled(name string) bool {
+	if name == kubelet {
+		return true
+	}
+	for _, at := range append(c.dropIns(kubelet), c.find(kubelet)) {
+		for _, line := range wantLine.FindAllString(string(c.read(at)), -1) {
+			if slices.Contains(names(line), name) {
+				return true
+			}
+		}
+	}
+	for _, dir := range unitDirs() {
+		if len(c.glob("/"+dir+"/*.wants/"+name, "/"+dir+"/*.requires/"+name)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// runtimeEarly is refused where containerd needs more than mounted file systems.
+func (c *checker) runtimeEarly() string {
+	const service = "containerd.service"
+	unit := c.unit(service)
+	if unit == "" {
+		return ""
 	}
 	c.each(c.userData(), namesRuntime, always("clones run it again with --bootstrap keep, and it may change what containerd reads"))
-	units := append([]string{unit}, c.glob("/etc/systemd/system/"+service+".d/*.conf", "/run/systemd/system/"+service+".d/*.conf",
-		"/usr/local/lib/systemd/system/"+service+".d/*.conf", "/usr/lib/systemd/system/"+service+".d/*.conf")...)
+	units := append([]string{unit}, c.dropIns(service)...)
 	c.each(units, unitOrder, always("somebody ordered it"))
-	c.each(units, unitBefore, func(text string) string {
-		if onlyModprobe.MatchString(text) {
-			return ""
-		}
-		return "what it needs is not known"
-	})
+	c.each(units, unitBefore, unless(onlyModprobe, "what it needs is not known"))
 	config := []string{"etc/containerd/config.toml"}
-	c.each(config, stores, func(text string) string {
-		if usualStores.MatchString(text) {
-			return ""
-		}
-		return "the store may lie on a disk that is prepared at each boot"
-	})
-	c.each(config, snapshotters, func(text string) string {
-		if usualSnapshots.MatchString(text) {
-			return ""
-		}
-		return "what it needs may not be there yet"
-	})
+	c.each(config, stores, unless(usualStores, "the store may lie on a disk that is prepared at each boot"))
+	c.each(config, snapshotters, unless(usualSnapshots, "what it needs may not be there yet"))
 	if at, err := c.t.Resolve("var/lib/containerd", true); err == nil && at != "var/lib/containerd" {
 		c.refuse("var/lib/containerd", 0, "is reached by a link to /%s, which may be prepared at each boot", at)
 	}
+	return `# ortet capture --tune runtime-early
+[Unit]
+DefaultDependencies=no
+After=systemd-tmpfiles-setup.service systemd-sysctl.service systemd-modules-load.service apparmor.service
+RequiresMountsFor=/var/lib/containerd
+Conflicts=shutdown.target
+Before=shutdown.target
+`
 }

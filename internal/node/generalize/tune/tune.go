@@ -1,9 +1,23 @@
 // Package tune adds files to the copy of a donor's disk by which clones are Ready sooner, and
 // takes them away again.
 //
-// A tuning adds one file and edits none. [List] names what was added, with digests: each capture
+// A tuning adds files and edits none. [List] names what was added, with digests: each capture
 // first takes that away, since the next donor is a clone of a tuned image. The list is the donor's
 // word, so that it may name nothing but what a tuning adds, and what somebody changed stays.
+//
+// kubelet-early has a kubelet start before cloud-init's network stage ends. It rests on these facts:
+//   - The local stage sets the host name, and writes data/set-hostname after that; the network stage
+//     tries again if that failed (cloud-init 22.4, main_init and cc_set_hostname). It finds
+//     Azure's data source (DataSourceAzure, DEP_FILESYSTEM). A generalised disk has neither that
+//     file nor /etc/hostname, so no clone has its donor's name.
+//   - mounts, disk_setup, growpart, bootcmd, write_files, ca_certs and update_etc_hosts run in the
+//     network stage (cloud.cfg, cloud_init_modules), which prepares Azure's temporary disk, too.
+//   - The kubelet measures ephemeral-storage once, and asks D-Bus once about shutdowns (Kubernetes
+//     1.36, containerManagerImpl.Start and nodeshutdown). A runtime makes a folder of a socket that a
+//     pod mounts and that is not there. So the kubelet keeps its default dependencies; on Debian and
+//     Ubuntu the network stage is before these, and on RHEL and Azure Linux it is not.
+//
+// What a disk shows against it refuses the tuning; early.sh decides the rest on each clone.
 package tune
 
 import (
@@ -30,25 +44,24 @@ const (
 	maxConfig = 1 << 20 // as of every configuration file
 )
 
-// A tuning adds content at a path.
-type tuning struct {
-	name, at, content string
-	check             func(*checker)
+// A row is a file of a tuning.
+type row struct {
+	name, at string
+	make     func(*checker) (content string) // checks as well; "" if this disk needs no such file
 }
 
-func tunings() []tuning {
-	return []tuning{
-		{wire.TuneRuntimeEarly, "etc/systemd/system/containerd.service.d/90-ortet-runtime-early.conf", `# ortet capture --tune runtime-early
-[Unit]
-DefaultDependencies=no
-After=systemd-tmpfiles-setup.service systemd-sysctl.service systemd-modules-load.service apparmor.service
-RequiresMountsFor=/var/lib/containerd
-Conflicts=shutdown.target
-Before=shutdown.target
-`, (*checker).runtimeEarly},
-		{wire.TuneSSHHostKey, "etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg",
-			"# ortet capture --tune ssh-host-key\nssh_genkeytypes: [ed25519]\n", (*checker).sshHostKey},
+func rows() []row {
+	all := []row{{wire.TuneKubeletEarly, gateFile, (*checker).kubeletEarly}}
+	for _, unit := range earlyUnits() {
+		all = append(all, row{wire.TuneKubeletEarly, unitsHere + unit, earlyCopy(unit)})
 	}
+	for _, unit := range stages() {
+		all = append(all, row{wire.TuneKubeletEarly, unitsHere + unit, stageCopy(unit)})
+	}
+	return append(all, []row{
+		{wire.TuneRuntimeEarly, "etc/systemd/system/containerd.service.d/90-ortet-runtime-early.conf", (*checker).runtimeEarly},
+		{wire.TuneSSHHostKey, "etc/cloud/cloud.cfg.d/zz-ortet-ssh-host-key.cfg", (*checker).sshHostKey},
+	}...)
 }
 
 // A File was added by a tuning.
@@ -93,9 +106,9 @@ func Read(t *tree.Tree) ([]File, error) {
 		return nil, wrong("is cut or no list: %v", err)
 	}
 	for i, f := range l.Files {
-		known := func(x tuning) bool { return x.name == f.Tuning && x.at == f.Path }
+		known := func(x row) bool { return x.name == f.Tuning && x.at == f.Path }
 		again := func(x File) bool { return x.Path == f.Path }
-		if !slices.ContainsFunc(tunings(), known) || slices.ContainsFunc(l.Files[:i], again) {
+		if !slices.ContainsFunc(rows(), known) || slices.ContainsFunc(l.Files[:i], again) {
 			return nil, wrong("names %q of %q, which no tuning adds", f.Path, f.Tuning)
 		}
 		if _, err := plain(t, f.Path); err != nil {
@@ -146,9 +159,9 @@ func digest(text []byte) string {
 
 // A Plan is what a capture takes away from a disk, and adds to it.
 type Plan struct {
-	t     *tree.Tree
+	c     *checker
 	ours  []File // of an earlier capture, as they were added
-	adds  []tuning
+	adds  []row
 	Kept  []string // of an earlier capture, and changed since: they stay
 	Names []string // of what is added
 }
@@ -161,7 +174,7 @@ func Check(t *tree.Tree, names []string, keeps bool) (p *Plan, problems []string
 	if err != nil {
 		return nil, []string{err.Error()}, nil //nolint:nilerr // a list that is not believed is a reason to refuse
 	}
-	p = &Plan{t: t, Names: names}
+	p = &Plan{Names: names}
 	for _, f := range files {
 		switch state, err := f.State(t); {
 		case err != nil:
@@ -174,15 +187,17 @@ func Check(t *tree.Tree, names []string, keeps bool) (p *Plan, problems []string
 	}
 	slices.Sort(p.Kept)
 	c := &checker{t: t, keeps: keeps, plan: p}
-	for _, x := range tunings() {
+	p.c = c
+	for _, x := range rows() {
 		if !slices.Contains(names, x.name) {
 			continue
 		}
 		if c.name = x.name; !p.isOurs(x.at) && c.exists(x.at) {
 			c.refuse(x.at, 0, "is there, and is not what a capture added: delete it, or leave the tuning out")
 		}
-		x.check(c)
-		p.adds = append(p.adds, x)
+		if x.make(c) != "" {
+			p.adds = append(p.adds, x)
+		}
 	}
 	return p, c.problems, c.err
 }
@@ -194,15 +209,27 @@ func (p *Plan) isOurs(at string) bool {
 // Apply takes away and adds. Doing it again does nothing else: the list is written before what it
 // names, and deleted after it.
 func (p *Plan) Apply(capture string) error {
+	t := p.c.t
+	// What is copied may have been cleaned since the check.
+	files := []struct{ at, content string }{{at: List}}
+	l := list{Version: version, Capture: capture}
+	for _, x := range p.adds {
+		content := x.make(p.c)
+		files = append(files, struct{ at, content string }{x.at, content})
+		l.Files = append(l.Files, File{x.name, x.at, digest([]byte(content))})
+	}
+	if p.c.err != nil {
+		return p.c.err
+	}
 	gone := append(pathsOf(p.ours), List)
 	for _, at := range gone {
-		if _, err := p.t.Remove(at); err != nil {
+		if _, err := t.Remove(at); err != nil {
 			return err
 		}
 	}
 	for _, at := range gone {
-		if left, err := p.t.ReadDir(path.Dir(at)); err == nil && len(left) == 0 {
-			if _, err := p.t.Remove(path.Dir(at)); err != nil {
+		if left, err := t.ReadDir(path.Dir(at)); err == nil && len(left) == 0 {
+			if _, err := t.Remove(path.Dir(at)); err != nil {
 				return err
 			}
 		}
@@ -210,19 +237,16 @@ func (p *Plan) Apply(capture string) error {
 	if len(p.adds) == 0 {
 		return nil
 	}
-	l := list{Version: version, Capture: capture}
-	for _, x := range p.adds {
-		l.Files = append(l.Files, File{x.name, x.at, digest([]byte(x.content))})
-	}
 	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode /%s: %w", List, err)
 	}
-	for _, x := range append([]tuning{{at: List, content: string(text) + "\n"}}, p.adds...) {
-		if err := p.t.MkdirAll(path.Dir(x.at), 0o755); err != nil {
+	files[0].content = string(text) + "\n"
+	for _, x := range files {
+		if err := t.MkdirAll(path.Dir(x.at), 0o755); err != nil {
 			return err
 		}
-		if err := p.t.WriteFile(x.at, []byte(x.content), 0o644); err != nil {
+		if err := t.WriteFile(x.at, []byte(x.content), 0o644); err != nil {
 			return err
 		}
 	}

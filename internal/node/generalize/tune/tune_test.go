@@ -142,12 +142,12 @@ func TestTuningsAddAndLeaveNothing(t *testing.T) {
 		files map[string]string
 		names []string
 	}{
-		"Debian":                 {debian(), wire.Tunings()},
-		"Ubuntu":                 {ubuntu(), wire.Tunings()},
+		"Debian":                 {debian(), wire.RecommendedTunings()},
+		"Ubuntu":                 {ubuntu(), wire.RecommendedTunings()},
 		"Azure Linux":            {azureLinux(), []string{wire.TuneRuntimeEarly}},
 		"RHEL":                   {rhel(), []string{wire.TuneRuntimeEarly}},
 		"Flatcar, nothing":       {flatcar(), nil},
-		"key types of user data": {and(debian(), "var/lib/cloud/instance/cloud-config.txt", "#cloud-config\nssh_genkeytypes: [rsa]\npackages: [x]\n"), wire.Tunings()}, // baked: no clone gets it
+		"key types of user data": {and(debian(), "var/lib/cloud/instance/cloud-config.txt", "#cloud-config\nssh_genkeytypes: [rsa]\npackages: [x]\n"), wire.RecommendedTunings()}, // baked: no clone gets it
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := disk(t, c.files)
@@ -211,7 +211,7 @@ func TestTuningsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := disk(t, c.files)
 			before := content(t, d)
-			problems, _ := tuned(t, d, true, wire.Tunings()...)
+			problems, _ := tuned(t, d, true, wire.RecommendedTunings()...)
 			ok := len(problems) == len(c.says)
 			for i := range min(len(problems), len(c.says)) {
 				ok = ok && strings.Contains(problems[i], c.says[i]) && strings.HasPrefix(problems[i], "--tune ") && !strings.Contains(problems[i], "SECRET")
@@ -229,7 +229,7 @@ func TestTuningsAreRefused(t *testing.T) {
 // What somebody changed stays, is named, and refuses the tuning that would write it.
 func TestChangedFileStays(t *testing.T) {
 	d := disk(t, debian())
-	tuned(t, d, false, wire.Tunings()...)
+	tuned(t, d, false, wire.RecommendedTunings()...)
 	put(t, d.Dir(), map[string]string{keyFile: "ssh_genkeytypes: [ecdsa] # mine\n"})
 	if problems, _ := tuned(t, d, false, wire.TuneSSHHostKey); len(problems) == 0 || !strings.Contains(problems[0], "/"+keyFile+": is there") {
 		t.Errorf("a tuning over a person's file: %q", problems)
@@ -259,6 +259,7 @@ func TestListIsNotBelieved(t *testing.T) {
 	}{
 		"another path":      {text: list(1, wire.TuneSSHHostKey, "etc/ssh/sshd_config", debianSSHD), says: `names "etc/ssh/sshd_config" of "ssh-host-key", which no tuning adds`},
 		"another's path":    {text: list(1, wire.TuneRuntimeEarly, keyFile, "x"), says: "which no tuning adds"},
+		"another unit":      {text: list(1, wire.TuneKubeletEarly, "etc/systemd/system/sshd.service", "[Unit]\n"), says: "which no tuning adds"},
 		"dots":              {text: list(1, wire.TuneSSHHostKey, "etc/cloud/cloud.cfg.d/../cloud.cfg.d/zz-ortet-ssh-host-key.cfg", "x"), says: "which no tuning adds"},
 		"absolute":          {text: list(1, wire.TuneSSHHostKey, "/"+keyFile, "x"), says: "which no tuning adds"},
 		"a newer version":   {text: list(2, wire.TuneSSHHostKey, keyFile, "x"), says: "has version 2, and only 1 is known"},
@@ -289,7 +290,7 @@ func TestListIsNotBelieved(t *testing.T) {
 				}
 			}
 			before := content(t, d)
-			for _, names := range [][]string{nil, wire.Tunings()} {
+			for _, names := range [][]string{nil, wire.RecommendedTunings()} {
 				problems, _ := tuned(t, d, false, names...)
 				if len(problems) != 1 || !strings.Contains(problems[0], c.says) {
 					t.Errorf("%v: refused with %q, want %q", names, problems, c.says)
@@ -307,12 +308,12 @@ func TestRepeatedRun(t *testing.T) {
 	for _, lost := range []string{keyFile, unitFile} {
 		t.Run(fmt.Sprint("without ", lost), func(t *testing.T) {
 			d := disk(t, debian())
-			tuned(t, d, false, wire.Tunings()...)
+			tuned(t, d, false, wire.RecommendedTunings()...)
 			want := content(t, d)
 			if err := os.Remove(filepath.Join(d.Dir(), lost)); err != nil {
 				t.Fatal(err)
 			}
-			if problems, kept := tuned(t, d, false, wire.Tunings()...); problems != nil || kept != nil || !maps.Equal(want, content(t, d)) {
+			if problems, kept := tuned(t, d, false, wire.RecommendedTunings()...); problems != nil || kept != nil || !maps.Equal(want, content(t, d)) {
 				t.Errorf("refused %q, kept %q", problems, kept)
 			}
 		})
