@@ -113,11 +113,17 @@ var rules = []Rule{
 	{"aks/*logrotate*", "", Base, "the same on every node of the pool", "configure it in the image"},
 	{"aks/*", "", Base, "a script's task: the same on every node of the pool, unless it writes what names this node", "do it in the image"},
 
+	// ortet-boot, on machines of ortet cluster.
+	{"ortet-boot/waiting for the nvidia driver", "", Base, driverWhy, driverDo},
+	{"ortet-boot/installing nvidia's container toolkit", "", Base, "packages are the same on every node", driverDo},
+	{"ortet-boot/*", "", Node, "this machine's part of its cluster", ""},
+
 	// The agent and its extensions.
 	{"cse/*", "", Base, "a script extension does on each node what the image can hold", "run the script when the image is made, and leave to boot what names this node"},
 	{"aks-provision/cse", "", Base, "a script extension does on each node what the image can hold", "run the script when the image is made, and leave to boot what names this node"},
 	{"aks-provision/*", "", Platform, "a moment that AKS's scripts noted", ""},
 	{"waagent/extension/*customscript*", "", Base, "a script extension does on each node what the image can hold", "run the script when the image is made, and leave to boot what names this node"},
+	{"waagent/extension/*nvidiagpudriver*", "", Base, driverWhy, driverDo},
 	{"waagent/extension/*", "", Platform, "an extension that the model names", ""},
 	{"waagent/*", "", Platform, "Azure's agent", ""},
 	{"network/*", "", Node, "a node's address comes from the network", ""},
@@ -182,6 +188,12 @@ var rules = []Rule{
 	{"unit/chrony*", "", Node, "this machine's clock", ""},
 	{"unit/ssh*", "", Node, "host keys are this machine's", ""},
 }
+
+// What a pool with gpu.driver extension does at each boot, and how to do it once.
+const (
+	driverWhy = "Azure's extension installs the NVIDIA driver, which is the same on every node of the pool"
+	driverDo  = "install it once: `ortet capture NODE`, then the pool's new image and gpu: {driver: image} in cluster.yaml"
+)
 
 // onlineSooner is what to do where it takes seconds until the network is there.
 const onlineSooner = "wait only for the interface that the node needs (systemd-networkd-wait-online --interface=eth0, RequiredForOnline=no for others), and see how long DHCP takes"

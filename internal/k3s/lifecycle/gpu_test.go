@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,8 @@ func TestPlanOfGPUs(t *testing.T) {
 		for _, c := range []struct{ size, gpu, want string }{
 			{"Standard_NC4as_T4_v3", `{}`, cuda},
 			{"Standard_NC4as_T4_v3", `{"driver": "none"}`, ""},
-			{"Standard_NC4as_T4_v3", `{"driver": "image"}`, ""},
+			{"Standard_NC4as_T4_v3", `{"driver": "image"}`,
+				"spec.artifacts.containerToolkit is not used: no pool has gpu with driver extension or none; add what uses it, or delete it"},
 			{"Standard_NV6ads_A10_v5", `{}`, ""},
 			{"Standard_NC24ads_A100_v4", `{"driver": "none"}`, ""},
 		} {
@@ -47,6 +49,28 @@ func TestPlanOfGPUs(t *testing.T) {
 			} else if notes := strings.Join(p.Notes, "\n"); notes != c.want {
 				x.Errorf("%s %s: %q, want %q", c.size, c.gpu, notes, c.want)
 			}
+		}
+	})
+}
+
+// Plan names what cluster.yaml gives and nothing uses.
+func TestPlanNamesWhatIsNotUsed(t *testing.T) {
+	play(t, nil, func(x *site) {
+		idle := map[string]string{"spec.artifacts.containerToolkit": `[` + toolkitDeb("1") + `]`, "spec.options.devicePlugin": autoscaler,
+			"spec.artifacts.tailscale": tailnetArtifact, "spec.options.clusterAutoscaler": autoscaler}
+		p, err := x.manager(edited(t, file, idle)).Plan(x.ctx)
+		if err != nil || len(p.Notes) != len(idle) {
+			x.Fatalf("%v %q", err, p.Notes)
+		}
+		for field := range idle {
+			if !strings.Contains(strings.Join(p.Notes, "\n"), field+" is not used: ") {
+				x.Errorf("plan does not name %s: %q", field, p.Notes)
+			}
+		}
+		used := map[string]string{"spec.artifacts.tailscale": tailnetArtifact, "spec.access.tailscale": `{}`}
+		p, err = x.manager(edited(t, gpuFile(t, "Standard_NV6ads_A10_v5", `{}`), used)).Plan(x.ctx)
+		if err != nil || len(p.Notes) > 0 {
+			x.Errorf("all is used: %v %q", err, p.Notes)
 		}
 	})
 }
@@ -183,6 +207,28 @@ func TestOutcomeGPUPool(t *testing.T) {
 			}
 			if r := x.up(gpuFile(t, "Standard_NV6ads_A10_v5", `{"driver": "none"}`)); !r.Ready {
 				x.Errorf("%+v", r)
+			}
+		})
+	})
+	t.Run("evicted meanwhile", func(t *testing.T) {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			var evicted atomic.Bool
+			go func() { // some minutes before the driver is there
+				for x.ctx.Err() == nil && !evicted.Load() {
+					time.Sleep(5 * time.Minute)
+					evicted.Store(x.s.Evict(pool+"/virtualMachines/0") == nil)
+				}
+			}()
+			r, err := x.manager(gpuFile(t, "Standard_NV6ads_A10_v5", `{}`)).Up(x.ctx, lifecycle.UpOptions{})
+			set, _ := x.thing(pool)
+			const note = "pool agents has 1 of 2 agents: 1 evicted; ortet cluster up makes them again"
+			if err != nil || !evicted.Load() || set.SKU.Capacity != 1 || strings.Join(r.Notes, "") != note {
+				x.Errorf("evicted: %t, %d agents left; up: %v, notes %q; want %q", evicted.Load(), set.SKU.Capacity, err, r.Notes, note)
+			}
+			x.up(gpuFile(t, "Standard_NV6ads_A10_v5", `{}`))
+			if set, _ := x.thing(pool); set.SKU.Capacity != 2 || x.driverOf() != "ortet-nvidia-driver Succeeded" {
+				x.Errorf("the pool has %d agents of 2, driver %q", set.SKU.Capacity, x.driverOf())
 			}
 		})
 	})

@@ -60,7 +60,8 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	}
 	_, behind := m.behind(ctx, agents)
 	p := &Plan{Cluster: m.name(), Fields: append([]FieldChange{}, fields...), Changes: []Change{}, Counts: map[string]int{},
-		Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), driverNotes(d), unknown, behind)}
+		Notes: slices.Concat(m.unfinished(o, agents), m.notes(o, d, false), missing(o, d, agents), driverNotes(d),
+			unused(&m.Cluster.Spec), unknown, behind)}
 	for _, role := range roles() {
 		if o.groups[role] != nil {
 			if err := m.whatIf(ctx, role, document(d, role), p); err != nil {

@@ -196,6 +196,12 @@ func TestOutcomePublicAddressStaysWhereTheOtherWayIsNotReached(t *testing.T) {
 		if err != nil || len(s.Endpoints) != 2 || s.Endpoints[0].Address != serverboot.TailnetAddress || s.Endpoints[0].Open[0] != "tailnet" {
 			x.Errorf("status: %v %+v", err, s.Endpoints)
 		}
+		x.tagServer(object{recipe.TagTailnet: recipe.TailnetOutOfSync})
+		const back = "ortet cluster up --tailscale-key FILE, with publicAddress: static"
+		if s, err := x.manager(without).Status(x.ctx); err != nil || !strings.Contains(strings.Join(s.Notes, "\n"), back) {
+			x.Errorf("status of a server that an admin removed from its only way: %v %q", err, s.Notes)
+		}
+		x.tagServer(object{recipe.TagTailnet: recipe.TailnetRunning})
 		// The server is made again without one, and the port of SSH changes by the tailnet.
 		if _, err := x.manager(without).ReplaceServer(x.ctx, lifecycle.UpOptions{}); err != nil {
 			x.Errorf("replace server: %v", err)

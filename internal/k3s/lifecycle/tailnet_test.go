@@ -63,6 +63,14 @@ func TestOutcomeServerJoinsItsTailnet(t *testing.T) {
 		if s, err = x.manager(inTailnet).Status(x.ctx); err != nil || !strings.Contains(strings.Join(s.Notes, "\n"), "its coordination server has not answered") || strings.Contains(strings.Join(s.Notes, "\n"), command) {
 			x.Errorf("status while the coordination server is away: %v %q", err, s.Notes)
 		}
+		x.tagServer(object{recipe.TagTailnet: recipe.TailnetOutOfSync})
+		const removed = "an admin removed the server there; to log it in: " + command
+		if s, err = x.manager(inTailnet).Status(x.ctx); err != nil || !strings.Contains(strings.Join(s.Notes, "\n"), removed) {
+			x.Errorf("status of a server that an admin removed from the tailnet: %v %q", err, s.Notes)
+		}
+		if e, err = x.manager(inTailnet).Entrance(x.ctx); err != nil || len(e.Ways) != 2 { // connections may go on
+			x.Errorf("ways of a server that an admin removed from the tailnet: %v %+v", err, e)
+		}
 		x.tagServer(object{recipe.TagTailnet: recipe.TailnetRunning})
 		x.tagServer(object{recipe.TagTailnetExpiry: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)})
 		if s, err = x.manager(inTailnet).Status(x.ctx); err != nil || !strings.Contains(strings.Join(s.Notes, "\n"), "key of the server in the tailnet ended on ") || !strings.Contains(strings.Join(s.Notes, "\n"), command) {

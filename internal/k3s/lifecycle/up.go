@@ -109,9 +109,17 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	}
 	agents, unread := m.agents(ctx, o)
 	_, behind := m.behind(ctx, agents)
-	defer func() {
-		if now, err := m.agents(ctx, o); err == nil { // without those that were drained or renewed
-			_, behind = m.behind(ctx, now)
+	defer func() { // without those that were drained or renewed, and with what was evicted meanwhile
+		now, err := m.observe(ctx)
+		if err == nil {
+			d, err = m.documents(ctx, now)
+		}
+		if err == nil {
+			agents, err = m.agents(ctx, now)
+		}
+		if err == nil {
+			_, behind = m.behind(ctx, agents)
+			r.Notes = append(r.Notes, missing(now, d, agents)...)
 		}
 		r.Notes = append(r.Notes, behind...)
 	}()

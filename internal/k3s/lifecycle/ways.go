@@ -58,11 +58,12 @@ func (m *Manager) Entrance(ctx context.Context) (*Entrance, error) {
 
 // A TailnetStatus is the server in its tailnet, as it reported.
 type TailnetStatus struct {
-	State     string     `json:"state"` // tailscaled's, "Running", "NeedsLogin", or why it has none
+	State     string     `json:"state"` // tailscaled's, "Running", "NeedsLogin"; "OutOfSync"; or why it has none
 	Hostname  string     `json:"hostname"`
 	Name      string     `json:"name,omitempty"`      // in the tailnet's DNS
-	Address   string     `json:"address,omitempty"`   // while the state is Running
+	Address   string     `json:"address,omitempty"`   // while the state is Running or OutOfSync
 	KeyExpiry *time.Time `json:"keyExpiry,omitempty"` // when its node key ends; a tagged server's does not
+	closed    bool       // the server is to have no public address
 }
 
 // tailnet is what the server reported of itself; nil without spec.access.tailscale.
@@ -71,11 +72,13 @@ func (m *Manager) tailnet(vm *resource) *TailnetStatus {
 	if want == nil || vm == nil {
 		return nil
 	}
-	t := &TailnetStatus{State: vm.Tags[recipe.TagTailnet], Hostname: want.Hostname, Name: vm.Tags[recipe.TagTailnetName]}
+	t := &TailnetStatus{State: vm.Tags[recipe.TagTailnet], Hostname: want.Hostname, Name: vm.Tags[recipe.TagTailnetName],
+		closed: m.withoutAddress()}
 	if t.State == "" {
 		t.State = "not reported yet"
 	}
-	if a, err := netip.ParseAddr(vm.Tags[recipe.TagTailnetAddress]); err == nil && t.State == recipe.TailnetRunning {
+	in := t.State == recipe.TailnetRunning || t.State == recipe.TailnetOutOfSync
+	if a, err := netip.ParseAddr(vm.Tags[recipe.TagTailnetAddress]); err == nil && in {
 		t.Address = a.String()
 	}
 	if end, err := time.Parse(time.RFC3339, vm.Tags[recipe.TagTailnetExpiry]); err == nil {
@@ -86,14 +89,20 @@ func (m *Manager) tailnet(vm *resource) *TailnetStatus {
 
 // note says what a person has to do about the server's login, or "".
 func (t *TailnetStatus) note(now time.Time) string {
-	const login = "; to log it in: ortet cluster up --tailscale-key FILE"
-	switch {
-	case t == nil:
+	if t == nil {
 		return ""
+	}
+	login := "; to log it in: ortet cluster up --tailscale-key FILE"
+	if t.closed {
+		login += ", with publicAddress: static if no other way to the server is open"
+	}
+	switch {
 	case t.KeyExpiry != nil && t.KeyExpiry.Before(now):
 		return "key of the server in the tailnet ended on " + t.KeyExpiry.Format(time.DateOnly) + login
 	case t.State == "NoState" || t.State == "Starting": // of a login that is there
 		return "server is not in the tailnet yet (" + t.State + "): its coordination server has not answered since tailscaled started"
+	case t.State == recipe.TailnetOutOfSync:
+		return "coordination server of the tailnet does not answer the server, or an admin removed the server there" + login
 	case t.State != recipe.TailnetRunning:
 		return "server is not in the tailnet (" + t.State + ")" + login
 	}

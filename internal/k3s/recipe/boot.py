@@ -289,8 +289,9 @@ class Machine:
             note([RESTART[artifact["name"]]] if artifact["name"] in RESTART else [])
             os.replace(path(artifact["path"]) + ".part", path(artifact["path"]))
         if s.get("driver"):  # k3s looks for the runtime once, when it starts
-            step("waiting for the NVIDIA driver", lambda: self.gpu.driver(s))
-            step("installing NVIDIA's container toolkit", lambda: self.gpu.toolkit(s))
+            # By "waiting for the NVIDIA driver" and "installing …" ortet boot knows what an image saves.
+            step(("waiting for" if s["driver"] == "extension" else "loading") + " the NVIDIA driver", lambda: self.gpu.driver(s))
+            step(("installing" if s.get("toolkit") else "finding") + " NVIDIA's container toolkit", lambda: self.gpu.toolkit(s))
         step("setting up the temporary disk", self.temporary_disk)
         step("writing settings", self.files)
         if self.server:

@@ -1,8 +1,10 @@
 package recipe_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/boots/timeline"
+	"github.com/ortet/ortet/internal/boots/timeline/source"
 	"github.com/ortet/ortet/internal/k3s"
 	"github.com/ortet/ortet/internal/k3s/recipe"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 const driverStatus = "/var/lib/waagent/Microsoft.HpcCompute.NvidiaGpuDriverLinux-1.6.5.0/status/0.status"
@@ -154,6 +159,74 @@ func TestAgentSaysWhyItHasNoDriver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ortet boot shows the extension's time by what boot.py logs, and how to save it; a boot of the
+// captured image has nothing of it.
+func TestBootShowsTheDriver(t *testing.T) {
+	t.Parallel()
+	const advice = "`ortet capture NODE`, then the pool's new image and gpu: {driver: image} in cluster.yaml"
+	for driver, c := range map[string]struct {
+		took time.Duration
+		want string
+	}{
+		k3s.Extension: {10 * time.Minute, "ortet-boot/waiting for the NVIDIA driver 10m0s"},
+		k3s.InImage:   {2 * time.Second, "ortet-boot/loading the NVIDIA driver 2s"},
+	} {
+		w := newGPUAgent(t, driver)
+		w.put(w.root+"/built", "", 0o644)
+		w.reports("success", "")
+		if driver == k3s.InImage {
+			w.program(filepath.Join(w.programs, "nvidia-container-runtime"), "")
+		}
+		b := bootOf(t, w.boot(), c.took)
+		var path []string
+		for _, s := range b.Path {
+			path = append(path, fmt.Sprintf("%s %s", cmp.Or(s.Span, s.Name), (s.End-s.Start).Duration()))
+		}
+		t.Logf("gpu.driver: %s\n%s", driver, strings.Join(path, "\n"))
+		var saves wire.Micros
+		for _, a := range b.Advice {
+			t.Logf("saves %s: %s: %s", a.Saves.Duration(), a.What, a.Do)
+			if a.Class == timeline.Base && strings.HasSuffix(a.Do, advice) {
+				saves += a.Saves
+			}
+		}
+		want := wire.Micros(0)
+		if driver == k3s.Extension { // with the toolkit's second
+			want = wire.Micros((c.took + time.Second).Microseconds())
+		}
+		if !slices.Contains(path, c.want) || saves != want {
+			t.Errorf("gpu.driver: %s: the advice saves %s, want %s; the path is\n%s", driver, saves.Duration(), want.Duration(), strings.Join(path, "\n"))
+		}
+	}
+}
+
+// bootOf is the boot of an agent whose journal has these lines of boot.py, one a second, but for the
+// driver's.
+func bootOf(t *testing.T, log string, driver time.Duration) timeline.Timeline {
+	t.Helper()
+	var journal strings.Builder
+	at := 5 * time.Second
+	for line := range strings.Lines(log) {
+		fmt.Fprintf(&journal, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\nSYSLOG_IDENTIFIER=python3\nMESSAGE=%s\n",
+			time.Unix(1700000000, 0).Add(at).UnixMicro(), at.Microseconds(), 1, line)
+		if at += time.Second; strings.Contains(line, "the NVIDIA driver") {
+			at += driver - time.Second
+		}
+	}
+	reports := source.Journal(strings.NewReader(journal.String()), source.Options{})
+	if len(reports) != 1 {
+		t.Fatalf("%d boots in the journal:\n%s", len(reports), journal.String())
+	}
+	r, end := reports[0], wire.Micros(at.Microseconds())
+	r.System = wire.SystemTimes{Userspace: 3e6}
+	r.Units = []wire.BootUnit{{Name: "ortet-boot.service", Activating: 4e6, Activated: end, Oneshot: true},
+		{Name: "k3s-agent.service", Activating: end, Activated: end + 3e6, After: []string{"ortet-boot.service"}}}
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return timeline.Build(r, timeline.Cloud{})
 }
 
 // The model has the driver's extension first and those of others after it, and loses it alone.

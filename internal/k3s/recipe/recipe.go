@@ -60,8 +60,12 @@ const (
 // are not in the file any more, up deletes them, and not those of others.
 const RuleDescription = "access.rules of cluster.yaml"
 
-// TailnetRunning is the value of TagTailnet of a server that is logged in.
-const TailnetRunning = "Running"
+// Values of TagTailnet of a server that is logged in. The second is boot.py's own: the coordination
+// server does not answer tailscaled, or an admin removed the server there.
+const (
+	TailnetRunning   = "Running"
+	TailnetOutOfSync = "OutOfSync"
+)
 
 // BootReady is the value of TagBoot of a server whose Node is Ready in this boot.
 const BootReady = "ready"

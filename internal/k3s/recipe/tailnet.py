@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import urllib.request
 
 FOLDER = "/var/lib/ortet/state/tailscale/"
 PROGRAMS = "/usr/local/lib/ortet/tailscale/"
@@ -16,6 +17,7 @@ ARCHIVE = "/usr/local/lib/ortet/tailscale.tgz"
 UNIT = "ortet-tailscaled.service"
 GROUP = "ortet-tailscale"  # of the unit alone
 RULES = PROGRAMS + "rules.nft"
+OUT_OF_SYNC = "OutOfSync"  # logged in, and not known to the coordination server, or it is away
 SSHD = "/etc/ssh/sshd_config.d/50-ortet.conf"
 
 # Without a network device, tailscaled connects to 127.0.0.1 at the port that the tailnet asks
@@ -92,7 +94,11 @@ class Tailnet:
         return self.run(self.path(PROGRAMS + "tailscale"), "--socket=" + self.path("/run/ortet-tailscaled/socket"), *arguments, **options)
 
     def status(self):
-        return json.loads(self.tailscale("status", "--json", "--peers=false", timeout=10))
+        """Returns tailscaled's. It stays "Running" where an admin has removed the server."""
+        found = json.loads(self.tailscale("status", "--json", "--peers=false", timeout=10))
+        if found["BackendState"] == "Running" and (found.get("Self") or {}).get("Online") is False:
+            found["BackendState"] = OUT_OF_SYNC
+        return found
 
     def tags(self, settings, names):
         """Returns the tags that are published; all are empty without access.tailscale."""
@@ -123,9 +129,15 @@ class Tailnet:
         login = json.dumps([wanted.get("tags", []), wanted.get("loginServer", "")])
         state = self.status()["BackendState"]
         if self.text_of(FOLDER + "login") == login and state not in ("NeedsLogin", "NeedsMachineAuth", "Stopped"):
-            if state != "Running":  # a login now would wait, and lose the one that is there
-                raise RuntimeError("the server has a login, which needs no key: its coordination server has not answered yet (%s)" % state)
-            return
+            if state == "Running":
+                return
+            kept = "the server has a login, which needs no key: its coordination server "
+            if state != OUT_OF_SYNC:  # a login now would wait, and lose the one that is there
+                raise RuntimeError(kept + "has not answered yet (%s)" % state)
+            try:  # if it answers, it knows the server no more
+                urllib.request.urlopen((wanted.get("loginServer") or "https://controlplane.tailscale.com") + "/key?v=100", timeout=10).close()
+            except OSError as e:
+                raise RuntimeError(kept + "does not answer: %s" % e) from None
         command = ["up", "--auth-key=file:/dev/stdin", "--force-reauth", "--reset", "--accept-dns=false", "--netfilter-mode=off",
                    "--timeout=60s", "--hostname=" + wanted["hostname"], "--advertise-tags=" + ",".join(wanted.get("tags", []))]
         if wanted.get("loginServer"):

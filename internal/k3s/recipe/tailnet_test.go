@@ -144,6 +144,35 @@ func TestServerLogsInToATailnet(t *testing.T) {
 	}
 }
 
+// A server that an admin removed from the tailnet takes a key again, but not while the coordination
+// server is away: the login may still be good.
+func TestServerThatAnAdminRemovedLogsInAgain(t *testing.T) {
+	t.Parallel()
+	w := newTailnetWorld(t)
+	archive := w.inTailnet(map[string]string{"tailscale": tailscale, "tailscaled": "d"})
+	w.install("server", func(c *k3s.Cluster) { archive(c); c.Spec.Access.Tailscale.LoginServer = w.url })
+	w.boot("publish")
+	if out, err := w.login("tskey-good\n"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const known = `{"BackendState": "Running", "Self": {"HostName": "demo", "DNSName": "demo.tail1.ts.net.", "TailscaleIPs": ["100.64.0.7"], "KeyExpiry": "2027-05-28T09:00:00Z", "Online": true}}`
+	w.put(w.root+"/tailnet", strings.Replace(known, "true", "false", 1), 0o644)
+	w.boot("publish")
+	w.wantTailnet(recipe.TailnetOutOfSync, "demo.tail1.ts.net", "100.64.0.7", "2027-05-28T09:00:00Z")
+	logins := func() int { return strings.Count(w.read("/commands"), " up --auth-key") }
+	before := logins()
+	if out, err := w.login("tskey-good\n"); err == nil || !strings.Contains(out, "its coordination server does not answer: ") || logins() != before {
+		t.Errorf("login while the coordination server is away: %v: %s", err, out)
+	}
+	w.files["/key"] = "{}"
+	if out, err := w.login("tskey-good\n"); err != nil || logins() != before+1 {
+		t.Errorf("login of a server that an admin removed: %v: %s", err, out)
+	}
+	w.put(w.root+"/tailnet", known, 0o644)
+	w.boot("publish")
+	w.wantTailnet(recipe.TailnetRunning, "demo.tail1.ts.net", "100.64.0.7", "2027-05-28T09:00:00Z")
+}
+
 // The login stays where the machine is made again, and a backup of another cluster drops it.
 func TestLoginIsOfOneCluster(t *testing.T) {
 	t.Parallel()

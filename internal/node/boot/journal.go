@@ -30,7 +30,8 @@ func journalSpeakers() []string {
 		all = append(all, "SYSLOG_IDENTIFIER="+name)
 	}
 	// Who sets the clock has another name in each version.
-	return append(all, "+", "MESSAGE_ID=c7a787079b354eaaa9e77b371893cd27")
+	return append(all, "+", "MESSAGE_ID=c7a787079b354eaaa9e77b371893cd27",
+		"+", "_SYSTEMD_UNIT=ortet-boot.service") // which speaks as python3
 }
 
 // journal has journalctl print this boot's entries, and reads them as they come.

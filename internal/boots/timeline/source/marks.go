@@ -16,6 +16,7 @@ const (
 	sourceAPT        = "apt"
 	sourceContainerd = "containerd"
 	sourceKubelet    = "kubelet"
+	sourceOrtetBoot  = "ortet-boot"
 )
 
 // maxMarks bounds what is kept open at once.
@@ -31,6 +32,7 @@ type marks struct {
 	reload  wire.Micros            // since when systemd reloads
 	kubelet map[string]wire.Micros // since when
 	once    map[string]bool        // moments of which only the first counts
+	step    wire.BootSpan          // of ortet-boot, that goes on
 }
 
 // open notes when something began.
@@ -73,8 +75,36 @@ func (m *marks) take(b *boot, e *entry) {
 	case "kubelet":
 		m.kubeletSays(b, s, e.message, e.at())
 	default:
+		m.ortetBoot(b, s, e)
 		m.aptLock(b, s, e)
 	}
+}
+
+// ortetBoot knows the steps of ortet-boot.service on machines of ortet cluster. Each goes on until
+// the next, and k3s comes after the last:
+//
+//	ortet-boot: waiting for the NVIDIA driver: extension NvidiaGpuDriverLinux has reported nothing yet
+func (m *marks) ortetBoot(b *boot, s wire.BootSpan, e *entry) {
+	text, ok := bytes.CutPrefix(e.message, []byte("ortet-boot: "))
+	if !ok || m.once["booted"] {
+		return
+	}
+	name, problem, _ := strings.Cut(string(text), ": ")
+	if name = word(name); name == m.step.Name {
+		m.step.Detail = problem
+		return
+	}
+	if m.step.Name != "" {
+		m.step.End = e.at()
+		b.span(m.step)
+	}
+	m.step = wire.BootSpan{}
+	if strings.HasPrefix(name, "starting k3s") {
+		_ = m.first("booted")
+		return
+	}
+	s.Source, s.Name, s.Unit, s.Start, s.Detail = sourceOrtetBoot, name, "ortet-boot.service", e.at(), problem
+	m.step = s
 }
 
 func (m *marks) kernel(b *boot, s wire.BootSpan, e *entry) {
@@ -282,6 +312,10 @@ func (m *marks) close(b *boot, s wire.BootSpan, last wire.Micros) {
 	if m.lock.Name != "" {
 		b.span(m.lock)
 		m.lock = wire.BootSpan{}
+	}
+	if m.step.Name != "" {
+		m.step.End, m.step.Open = max(last, m.step.Start), true
+		b.span(m.step)
 	}
 	if m.reload > 0 {
 		r := s

@@ -244,3 +244,25 @@ func TestUTF16IsNamed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Steps of ortet-boot go on until the next one, with the last problem; one that has not ended is
+// open, and what comes after the start of k3s is none.
+func TestStepsOfOrtetBoot(t *testing.T) {
+	entry := func(at int, text string) string {
+		return fmt.Sprintf("__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\nSYSLOG_IDENTIFIER=python3\nMESSAGE=ortet-boot: %s\n\n", 1700000000000000+at*1000000, at*1000000, 1, text)
+	}
+	began := entry(1, "installing packages") + entry(3, "waiting for the NVIDIA driver: extension X has reported nothing yet") + entry(9, "waiting for the NVIDIA driver: extension X reports transitioning: installing")
+	const first = "installing packages 1 2 false ,waiting for the NVIDIA driver 3 "
+	for name, c := range map[string]struct{ journal, want string }{
+		"goes on":  {began, first + "6 true extension X reports transitioning: installing"},
+		"has gone": {began + entry(11, "starting k3s; state.db was damaged") + entry(12, "published: ortet.io_boot"), first + "8 false extension X reports transitioning: installing"},
+	} {
+		var got []string
+		for _, s := range Journal(strings.NewReader(c.journal), Options{})[0].Spans {
+			got = append(got, fmt.Sprint(s.Name, " ", s.Start/1e6, " ", (s.End-s.Start)/1e6, " ", s.Open, " ", s.Detail))
+		}
+		if strings.Join(got, ",") != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
