@@ -18,6 +18,9 @@ const (
 	removedBase64 = "UkVNT1ZFRA==" // the same where Azure takes base64 only
 )
 
+// ownTags begin the keys of Ortet's own tags, some of which a cluster's server writes.
+const ownTags = "ortet.io_"
+
 // timeTag is what Azure itself puts on the members of Flexible scale sets.
 const timeTag = "VirtualMachineProfileTimeCreated"
 
@@ -197,7 +200,7 @@ func (c *scrubber) body(key string, v any, sent bool) any {
 			case key == "tags" && isText && sent:
 				c.chosen[k+"="+text] = true
 				out[k] = c.text(text)
-			case key == "tags" && isText && !c.chosen[k+"="+text] && k != timeTag:
+			case key == "tags" && isText && !c.chosen[k+"="+text] && k != timeTag && !strings.HasPrefix(k, ownTags):
 				out[c.replace("tag%d", k)] = c.replace("value%d", text)
 			default:
 				out[c.text(k)] = c.body(k, e, sent)
