@@ -30,7 +30,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground pictures test fresh skipped e2e check browser azclient simulate mutants fuzz lab elastic live live-clean bench crds lint vulncheck arch controlplane helm tailnet image publish extension release clean help
+.PHONY: build story demo playground pictures test fresh skipped e2e check browser azclient simulate mutants fuzz lab elastic live live-files live-clean bench crds lint vulncheck arch controlplane helm tailnet image publish extension release clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -128,16 +128,25 @@ lab: build controlplane helm image $(GOTESTSUM) ## captures on real machines; LA
 
 # ELASTIC=NAME is the one test TestElasticNAME, in small letters.
 ELASTIC ?= $(if $(SHORT),short)
-elastic: build controlplane helm $(if $(filter tailscale,$(ELASTIC)),tailnet) $(GOTESTSUM) ## ortet cluster on real machines; SHORT=1, ELASTIC=tailscale; root on Debian
-	$(if $(filter-out short capture tailscale,$(ELASTIC)),$(error ELASTIC=$(ELASTIC): use short, capture or tailscale))
+elastic: build controlplane helm $(if $(filter tailscale,$(ELASTIC)),tailnet) $(GOTESTSUM) ## ortet cluster on real machines; SHORT=1, ELASTIC=tailscale, ELASTIC=live; root on Debian
+	$(if $(filter-out short capture tailscale live,$(ELASTIC)),$(error ELASTIC=$(ELASTIC): use short, capture, tailscale or live))
 	hack/lab/run.sh --elastic -run '(?i)^TestElastic$(ELASTIC)$$'
 
 # On the subscription of whoever has credentials: docs/how-to/live.md has the settings.
-live: ## questions to the real Azure that cost money: it says what and asks; LIVE=contract, LIVE_CHECK, LIVE_REGION
+live: $(if $(filter publish full,$(LIVE)),live-files) ## questions to the real Azure that cost money: it says what and asks; LIVE=contract, LIVE=publish, LIVE=full
 	@go build -ldflags '$(LDFLAGS)' -o bin/run-live ./hack/live
 	@bin/run-live
 
-live-clean: ## delete what a killed make live left; LIVE_NAME=GROUP
+# What the machines of LIVE=publish and LIVE=full fetch, of which no registry has Ortet's image.
+live-files: export GOOS := linux
+live-files: export GOARCH := amd64
+live-files: export CGO_ENABLED := 0
+live-files:
+	@mkdir -p bin/live-files
+	@go build -ldflags '$(LDFLAGS)' -o bin/live-files/ ./cmd/ortet ./cmd/ortet-node
+	@GOOS= GOARCH= go run ./hack/image -name live.ortet.invalid/ortet:live -arch amd64 -out bin/live-files/images.tar bin/live-files/ortet bin/live-files/ortet-node
+
+live-clean: ## delete what a killed make live left; LIVE_NAME=RUN
 	@go build -ldflags '$(LDFLAGS)' -o bin/run-live ./hack/live
 	@bin/run-live -clean
 

@@ -6,10 +6,14 @@ import (
 	"crypto/rand"
 	"flag"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 
 	"github.com/ortet/ortet/test/live"
 )
@@ -22,11 +26,17 @@ func main() { os.Exit(run()) }
 func run() int {
 	clean := flag.Bool("clean", false, "delete the resource groups that earlier runs left")
 	flag.Parse()
+	klog.SetLogger(logr.Discard()) // as ortet has it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	p := live.Program{
 		Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Now: time.Now, Suffix: strings.ToLower(rand.Text()[:4]), Version: version,
 		Load: live.Credentials(os.Getenv),
+		Az: func(ctx context.Context, args ...string) error {
+			az := exec.CommandContext(ctx, "az", args...) // #nosec G204 -- the arguments are the run's own
+			az.Stderr = os.Stderr
+			return az.Run()
+		},
 	}
 	if *clean {
 		return p.Clean(ctx)

@@ -2,7 +2,7 @@
 // integration tests, for one tailnet that is kept in memory. Tests of ortet cluster have a real
 // tailscaled log in to it.
 //
-//	tailnet -listen :8080 -host 10.150.0.2 -control 127.0.0.1:8081
+//	tailnet -listen :8080 -host 10.83.0.2 -control 127.0.0.1:8081
 //
 // -host is the address by which machines reach it. What an admin of the tailnet does, and what
 // goes wrong, is a POST to -control:

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -38,6 +39,8 @@ type Process struct {
 	// Image is the default of --image, by digest: that of the release that this program is
 	// of. It is empty in programs that no release made.
 	Image string
+	// Credentials finds out who this is in Azure; nil is credential.Load.
+	Credentials func(context.Context, credential.Config) (credential.Credentials, error)
 	// Dial reaches machines; nil is the system's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Restore gives Ctrl-C and SIGTERM their usual effect, so that the next ends the process

@@ -229,7 +229,11 @@ func logInBoth(ctx context.Context, o *options) (*arm.Resources, *arm.Cloud, cre
 // credentials are reported at once, rather than waited for as ones that are being renewed,
 // and so is a certificate that is not trusted, which would fail all that follows.
 func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *options, client func(arm.Options) (C, error)) (c C, who credential.Credentials, err error) {
-	if who, err = credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv, Wrap: func(next http.RoundTripper) http.RoundTripper {
+	load := o.process.Credentials
+	if load == nil {
+		load = credential.Load
+	}
+	if who, err = load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv, Wrap: func(next http.RoundTripper) http.RoundTripper {
 		return o.waits.roundTripper(next, azureService)
 	}}); err != nil {
 		// A request means that the file was good enough to ask the cloud that it names.

@@ -16,10 +16,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/test/live"
 )
 
 // ortetImage is in the archive of images that agents fetch. No registry has it.
-const ortetImage = "lab.ortet.invalid/ortet:v0.1.0"
+const ortetImage = live.Image
 
 // TestElasticCapture makes a cluster and captures an agent, as TestElastic does at its end.
 func TestElasticCapture(t *testing.T) {

@@ -9,4 +9,5 @@
 //	make elastic           # every command, an eviction, and the capture of an agent
 //	make elastic ELASTIC=capture     # that alone
 //	make elastic ELASTIC=tailscale   # a tailnet of Tailscale's own programs
+//	make elastic ELASTIC=live        # LIVE=publish and LIVE=full of make live
 package elastic

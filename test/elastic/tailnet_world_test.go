@@ -24,7 +24,7 @@ import (
 
 // Addresses of the host: its end of the machines' network, and of the wire to the operator's.
 const (
-	hostAddress  = "10.150.0.2"
+	hostAddress  = "10.83.0.2"
 	operatorHost = "10.151.0.1"
 	operatorSelf = "10.151.0.2"
 )

@@ -41,7 +41,7 @@ const (
 )
 
 const (
-	subnet      = "10.150.0.0/24" // of the machines; the cluster's VNet is all of it
+	subnet      = "10.83.0.0/24" // of the machines; the cluster's VNet is all of it, as that of make live
 	suffix      = "azsim.invalid"
 	speed       = 60
 	clusterName = "lab"
@@ -362,7 +362,7 @@ func (w *world) clusterYAML() {
 			"image":     map[string]any{"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"},
 			"artifacts": artifacts,
 			"manifests": block["manifests"],
-			"network":   map[string]any{"addressSpace": subnet, "servers": "10.150.0.0/26", "agents": "10.150.0.64/26"},
+			"network":   map[string]any{"addressSpace": subnet, "servers": "10.83.0.0/26", "agents": "10.83.0.64/26"},
 			"pools":     []any{map[string]any{"name": poolName, "size": "Standard_D2s_v5", "count": 1, "labels": map[string]any{"lab": "yes"}}},
 			"storage":   map[string]any{"account": "ortetlab"},
 			"access":    access,

@@ -29,6 +29,7 @@ type trial struct {
 	reached map[azuretest.Claim]bool
 	wrong   []finding
 	ended   bool // the check ran to its end, or to a finding
+	refused bool // it ended by what says nothing of Azure
 
 	ctx   context.Context
 	claim azuretest.Claim
@@ -99,27 +100,32 @@ func (s *session) try(t *trial, subnet fleet.ResourceID) {
 		t.Errorf("%v; expected a scale set", err)
 		return
 	}
+	t.run(azuretest.Fixture{Cloud: s.cloud, Another: s.another, Pool: pool, Location: s.region, Size: machineSize,
+		Flexible: t.kind == fleet.Flexible})
+	if err := azure.SendAndWait(t.ctx, s.resources, "delete scale set", http.MethodDelete, pool, computeVersion, nil); err != nil {
+		t.Errorf("%v; expected the scale set to be deleted", err)
+	}
+}
+
+// run carries out the check, in a goroutine of its own, which it may end.
+func (t *trial) run(f azuretest.Fixture) {
+	f.T, f.Wait = t, func(d time.Duration) { _ = azure.Sleep(t.ctx, d) }
+	f.Claim = func(c azuretest.Claim) {
+		if t.claim = c; c != "" && t.ctx.Err() == nil {
+			t.reached[c] = true
+		}
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() { t.ended = t.ctx.Err() == nil }()
-		t.check.Do(azuretest.Fixture{T: t, Cloud: s.cloud, Another: s.another, Pool: pool, Location: s.region, Size: machineSize,
-			Flexible: t.kind == fleet.Flexible,
-			Wait:     func(d time.Duration) { _ = azure.Sleep(t.ctx, d) },
-			Claim: func(c azuretest.Claim) {
-				if t.claim = c; c != "" && t.ctx.Err() == nil {
-					t.reached[c] = true
-				}
-			}})
+		defer func() { t.ended = t.ctx.Err() == nil && !t.refused }()
+		t.check.Do(f)
 	}()
 	<-done
 	if !t.ended {
 		delete(t.reached, t.claim)
 	}
 	t.claim = ""
-	if err := azure.SendAndWait(t.ctx, s.resources, "delete scale set", http.MethodDelete, pool, computeVersion, nil); err != nil {
-		t.Errorf("%v; expected the scale set to be deleted", err)
-	}
 }
 
 // scaleSet is the pool of azuretest.Fixture. Its extensions need no network.

@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/lifecycle"
+	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
 const groupVersion = "2021-04-01"
@@ -27,29 +32,59 @@ type group struct {
 	Tags     map[string]string `json:"tags"`
 }
 
-// claimGroup makes the run's group. A group that exists is refused: nothing in it is touched.
-func (s *session) claimGroup(ctx context.Context, end time.Time) error {
-	id := s.group(s.name)
-	var have group
-	switch err := s.resources.Get(ctx, id, groupVersion, &have); {
-	case err == nil && have.Tags[tagRun] == "":
-		return fmt.Errorf("resource group %s exists and is not of make live; nothing in it was touched; choose another LIVE_NAME", s.name)
-	case err == nil:
-		return fmt.Errorf("resource group %s is of a run of %s until %s; choose another LIVE_NAME, or LIVE_NAME=%s make live-clean",
-			s.name, have.Tags[tagOwner], have.Tags[tagEnd], s.name)
-	case !fleet.Is(err, fleet.KindNotFound):
-		return err
+// groups are the run's, in the order in which they can be deleted, each with the tags that
+// it has besides the run's.
+func (s settings) groups() (names []string, tags map[string]map[string]string) {
+	if !s.onCluster() {
+		return []string{s.name}, nil
 	}
-	body := group{Location: s.region, Tags: map[string]string{tagRun: s.name, tagOwner: s.owner, tagEnd: end.UTC().Format(time.RFC3339)}}
-	if err := azure.SendAndWait(ctx, s.resources, "create resource group", http.MethodPut, id, groupVersion, body); err != nil {
-		// The answer may be lost and the group be there.
-		return errors.Join(err, s.removeGroup(context.WithoutCancel(ctx), s.name))
+	tags = map[string]map[string]string{}
+	for _, role := range []string{lifecycle.RoleCompute, lifecycle.RoleStorage} {
+		names = append(names, s.name+"-"+role)
+		tags[s.name+"-"+role] = map[string]string{recipe.TagCluster: s.cluster, recipe.TagRole: role}
+	}
+	return names, tags
+}
+
+// claimGroups makes the run's groups. A group that exists is refused: nothing in it is touched.
+func (s *session) claimGroups(ctx context.Context, end time.Time) error {
+	names, tags := s.groups()
+	for _, name := range names {
+		var have group
+		switch err := s.resources.Get(ctx, s.group(name), groupVersion, &have); {
+		case err == nil && have.Tags[tagRun] == "":
+			return fmt.Errorf("resource group %s exists and is not of make live; nothing in it was touched; choose another LIVE_NAME", name)
+		case err == nil:
+			return fmt.Errorf("resource group %s is of a run of %s until %s; choose another LIVE_NAME, or LIVE_NAME=%s make live-clean",
+				name, have.Tags[tagOwner], have.Tags[tagEnd], have.Tags[tagRun])
+		case !fleet.Is(err, fleet.KindNotFound):
+			return err
+		}
+	}
+	for _, name := range names {
+		body := group{Location: s.region, Tags: map[string]string{tagRun: s.name, tagOwner: s.owner,
+			tagEnd: end.UTC().Format(time.RFC3339)}}
+		maps.Copy(body.Tags, tags[name])
+		if err := azure.SendAndWait(ctx, s.resources, "create resource group", http.MethodPut, s.group(name), groupVersion,
+			body); err != nil {
+			// The answer may be lost and the group be there.
+			return errors.Join(err, s.removeGroups(context.WithoutCancel(ctx), s.name, names...))
+		}
 	}
 	return nil
 }
 
-// removeGroup deletes a group that has a run's tag, and all in it. One that is gone is no error.
-func (s *session) removeGroup(ctx context.Context, name string) error {
+// removeGroups is removeGroup of each.
+func (s *session) removeGroups(ctx context.Context, run string, names ...string) error {
+	var wrong []error
+	for _, name := range names {
+		wrong = append(wrong, s.removeGroup(ctx, run, name))
+	}
+	return errors.Join(wrong...)
+}
+
+// removeGroup deletes a group that has the run's tag, and all in it. One that is gone is no error.
+func (s *session) removeGroup(ctx context.Context, run, name string) error {
 	ctx, end := context.WithTimeout(ctx, cleanUpLimit)
 	defer end()
 	id := s.group(name)
@@ -58,20 +93,20 @@ func (s *session) removeGroup(ctx context.Context, name string) error {
 		if err := s.resources.Get(ctx, id, groupVersion, &have); err != nil {
 			return err
 		}
-		if have.Tags[tagRun] != name {
-			return fmt.Errorf("its tag %s is %q, expected %q", tagRun, have.Tags[tagRun], name)
+		if have.Tags[tagRun] != run {
+			return fmt.Errorf("its tag %s is %q, expected %q", tagRun, have.Tags[tagRun], run)
 		}
 		s.say("deleting resource group %s", name)
 		return azure.SendAndWait(ctx, s.resources, "delete resource group", http.MethodDelete, id, groupVersion, nil)
 	}()
 	if err = fleet.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("cannot delete resource group %s: %w; it is billed until this deletes it: LIVE_NAME=%s make live-clean, or: "+
-			"az group delete --name %s", name, err, name, name)
+			"az group delete --name %s", name, err, run, name)
 	}
 	return nil
 }
 
-// Clean deletes the group of LIVE_NAME or, without it and if that is confirmed, the owner's
+// Clean deletes the groups of the run LIVE_NAME or, without it and if that is confirmed, the owner's
 // groups that are past their end. Who can write tags can make a group look like one of these.
 func (p Program) Clean(ctx context.Context) int {
 	fail := func(err error) int {
@@ -101,23 +136,26 @@ func (p Program) Clean(ctx context.Context) int {
 	if err != nil {
 		return fail(err)
 	}
+	// A run's -compute uses the disk in its -storage.
+	slices.SortFunc(groups, func(a, b group) int { return strings.Compare(a.Name, b.Name) })
 	for _, g := range groups {
-		if g.Tags[tagRun] == "" || named != "" && g.Name != named {
+		run := g.Tags[tagRun]
+		if run == "" || named != "" && run != named {
 			continue
 		}
 		found++
 		end, err := time.Parse(time.RFC3339, g.Tags[tagEnd])
-		if g.Name != named && (err != nil || s.now().Before(end) || g.Tags[tagOwner] != s.owner) {
+		if run != named && (err != nil || s.now().Before(end) || g.Tags[tagOwner] != s.owner) {
 			s.say("kept: resource group %s of %s, whose run may go on until %s; LIVE_NAME=%s make live-clean deletes it",
-				g.Name, g.Tags[tagOwner], g.Tags[tagEnd], g.Name)
+				g.Name, g.Tags[tagOwner], g.Tags[tagEnd], run)
 			continue
 		}
-		if s.say("delete resource group %s in %s with all that is in it", g.Name, g.Location); !s.yes && g.Name != named {
+		if s.say("delete resource group %s in %s with all that is in it", g.Name, g.Location); !s.yes && run != named {
 			if s.say("type yes"); !confirmed(ctx, p.In) {
 				continue
 			}
 		}
-		wrong = append(wrong, s.removeGroup(ctx, g.Name))
+		wrong = append(wrong, s.removeGroup(ctx, run, g.Name))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return fail(err)

@@ -35,6 +35,8 @@ type Program struct {
 	Now     func() time.Time
 	Suffix  string // of the group's name where LIVE_NAME gives none: 4 random characters
 	Version string
+	// Az runs the Azure CLI, which has to be logged in, for runs on a cluster.
+	Az func(ctx context.Context, args ...string) error
 }
 
 // Credentials finds credentials as every command does, with LIVE_AZURE_CONFIG for --azure-config.
@@ -48,14 +50,25 @@ const (
 	// limit is how long a run may take before it is ended and cleaned up.
 	limit        = 9 * time.Hour
 	cleanUpLimit = time.Hour
-	maxInstances = 4 // of the checks' pools at a time
 )
 
 // settings are what the environment asks for.
 type settings struct {
 	what, check, name, region, owner, folder string
 	yes                                      bool
+	// Of runs on a cluster: its name, the file of k3s, the folder of the other programs, and
+	// from where it is reached.
+	cluster, k3s, files, own string
 }
+
+// instances are how many there are at a time, at most, of each run.
+var instances = map[string]int{
+	"contract": 4, // of a check's pool
+	"publish":  3, // a server, donor and workbench
+	"full":     5, // a clone and an added agent besides
+}
+
+func (s settings) onCluster() bool { return s.what != "contract" }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,58}[a-z0-9]$`)
 
@@ -64,10 +77,14 @@ func (p Program) settings() (settings, error) {
 		what: cmp.Or(p.Getenv("LIVE"), "contract"), check: p.Getenv("LIVE_CHECK"), region: cmp.Or(p.Getenv("LIVE_REGION"), "westeurope"),
 		name:  cmp.Or(p.Getenv("LIVE_NAME"), "ortet-live-"+p.Now().UTC().Format("20060102-1504")+"-"+p.Suffix),
 		owner: cmp.Or(p.Getenv("LIVE_OWNER"), p.Getenv("USER"), "unknown"), folder: cmp.Or(p.Getenv("LIVE_OUT"), "bin/live"),
-		yes: p.Getenv("LIVE_YES") == "1",
+		yes: p.Getenv("LIVE_YES") == "1", cluster: "live-" + p.Suffix, k3s: p.Getenv("LIVE_K3S"),
+		files: cmp.Or(p.Getenv("LIVE_FILES"), "bin/live-files"), own: p.Getenv("LIVE_OWN_ADDRESS"),
 	}
-	if s.what != "contract" {
-		return s, fmt.Errorf("LIVE=%s: unknown run; LIVE=contract is the only one", s.what)
+	if instances[s.what] == 0 {
+		return s, fmt.Errorf("LIVE=%s: unknown run; want contract, publish or full", s.what)
+	}
+	if s.onCluster() && s.check != "" {
+		return s, fmt.Errorf("LIVE_CHECK=%s: LIVE=contract alone has checks to choose from; leave it empty", s.check)
 	}
 	if len(s.checks()) == 0 {
 		return s, fmt.Errorf("LIVE_CHECK=%s: no such check; want one of %s", s.check, strings.Join(names(azuretest.Checks()), ", "))
@@ -97,6 +114,7 @@ type session struct {
 	cloud, another azure.Cloud
 	resources      azure.Resources
 	recorder       *recorder
+	rig            *rig // nil without a cluster
 	out            io.Writer
 	now            func() time.Time
 }
@@ -143,6 +161,10 @@ func (p Program) Run(ctx context.Context) int {
 		return ExitFailed
 	}
 	set, err := p.settings()
+	if err == nil && set.onCluster() && (set.k3s == "" || set.own == "") {
+		err = errors.New("LIVE_K3S and LIVE_OWN_ADDRESS are needed: the file of a released k3s for amd64, " +
+			"and the address or range from which this computer reaches the cluster")
+	}
 	if err != nil {
 		return notRun(err)
 	}
@@ -161,14 +183,27 @@ func (p Program) Run(ctx context.Context) int {
 	if err := s.preflight(ctx, prices); err != nil {
 		return notRun(err)
 	}
+	if s.onCluster() {
+		done, err := s.prepare(ctx, p)
+		defer done()
+		if err != nil {
+			return notRun(err)
+		}
+	}
 	begin := s.now()
-	if err := s.claimGroup(ctx, begin.Add(limit)); err != nil {
+	if err := s.claimGroups(ctx, begin.Add(limit)); err != nil {
 		return notRun(err)
 	}
 	within, end := context.WithTimeout(ctx, limit)
 	defer end()
-	results := s.contract(within)
-	left := s.removeGroup(context.WithoutCancel(ctx), s.name)
+	var results []*trial
+	if s.onCluster() {
+		results = s.play(within)
+	} else {
+		results = s.contract(within)
+	}
+	groups, _ := s.groups()
+	left := s.removeGroups(context.WithoutCancel(ctx), s.name, groups...)
 	code := s.publish(p.Version, begin, results)
 	switch {
 	case left != nil:
@@ -199,16 +234,26 @@ func confirmed(ctx context.Context, in io.Reader) bool {
 // plan prints what a run makes and costs.
 func (s *session) plan(p prices) {
 	s.say("make live, LIVE=%s, on subscription %s by %s", s.what, s.who.Subscription, s.who.Source)
-	s.say("  makes    resource group %s in %s, with tags for owner %s and the run's end", s.name, s.region, s.owner)
-	s.say("           a network without public addresses; for each check (%s)", strings.Join(names(s.checks()), ", "))
-	s.say("           a Uniform and a Flexible scale set, one after the other, of at most %d instances %s (%d vCPUs);",
-		maxInstances, p.VM.Size, maxInstances*p.VM.VCPUs)
+	groups, _ := s.groups()
+	n, billed, priced := instances[s.what], "instances, OS disks, snapshots, image versions", "storage"
+	s.say("  makes    resource group %s in %s, with tags for owner %s and the run's end", strings.Join(groups, " and "), s.region,
+		s.owner)
+	if s.onCluster() {
+		billed, priced = billed+", a state disk, file shares, a NAT gateway, two public addresses", "storage, gateway and addresses"
+		s.say("           k3s cluster %s, whose ports 22 and 6443 %s reaches: a server and %d agents at most,", s.cluster, s.own, n-1)
+		s.say("           %s (%d vCPUs); for each check one after the other: %s", p.VM.Size, n*p.VM.VCPUs,
+			strings.Join(names(s.steps()), ", "))
+	} else {
+		s.say("           a network without public addresses; for each check (%s)", strings.Join(names(s.checks()), ", "))
+		s.say("           a Uniform and a Flexible scale set, one after the other, of at most %d instances %s (%d vCPUs);",
+			n, p.VM.Size, n*p.VM.VCPUs)
+	}
 	s.say("           their disks, snapshots, galleries and image versions")
 	s.say("  takes    at most %s; everything is removed then, and after Ctrl-C", limit)
-	s.say("  billed   instances, OS disks, snapshots, image versions")
+	s.say("  billed   %s", billed)
 	s.say("  costs    at most %.2f USD: %d instances x %s x %.3f USD (list price of %s, the dearest region)",
-		p.limit(), maxInstances, limit+cleanUpLimit, p.VM.USDPerHour, p.VM.AsOf)
-	s.say("           and %d GiB of storage; sources: test/live/prices.json", storageGiB)
+		p.limit(n, s.onCluster()), n, limit+cleanUpLimit, p.VM.USDPerHour, p.VM.AsOf)
+	s.say("           and %d GiB of %s; sources: test/live/prices.json", storageGiB, priced)
 	if !s.yes {
 		s.say("type yes to begin")
 	}
@@ -220,7 +265,8 @@ func (s *session) preflight(ctx context.Context, p prices) error {
 	if err != nil {
 		return fmt.Errorf("%w; choose another region by LIVE_REGION", err)
 	}
-	if size.Restricted != "" || !slices.Contains(size.Zones, "1") || !slices.Contains(size.Zones, "2") {
+	zones := s.onCluster() || slices.Contains(size.Zones, "1") && slices.Contains(size.Zones, "2")
+	if size.Restricted != "" || !zones {
 		return fmt.Errorf("%s in %s: zones %v, restriction %q; choose a region with zones 1 and 2 by LIVE_REGION", p.VM.Size, s.region,
 			size.Zones, size.Restricted)
 	}
@@ -228,7 +274,7 @@ func (s *session) preflight(ctx context.Context, p prices) error {
 	if err != nil {
 		return err
 	}
-	need := int64(maxInstances * p.VM.VCPUs)
+	need := int64(instances[s.what] * p.VM.VCPUs)
 	for _, quota := range []string{"cores", strings.ToLower(size.Family)} {
 		if u, ok := usages[quota]; ok && u.Limit-u.Used < need {
 			return fmt.Errorf("quota %s in %s: %d of %d vCPUs used, %d needed; raise it, or choose another region by LIVE_REGION", quota,

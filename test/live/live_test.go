@@ -31,6 +31,10 @@ type bench struct {
 	out    bytes.Buffer
 	before func(*http.Request) error // called before each request; an error is what it gets
 	after  func(*http.Request, *http.Response)
+
+	loggedOut atomic.Bool
+	cli       func(args []string) error // called at each use of the Azure CLI
+	uploaded  []string
 }
 
 // on runs a test on a simulated subscription, in virtual time.
@@ -45,9 +49,9 @@ func on(t *testing.T, do func(b *bench)) {
 }
 
 func (b *bench) program() live.Program {
-	return live.Program{Getenv: func(name string) string { return b.env[name] }, In: strings.NewReader(b.env["answer"]), Out: &b.out, Now: time.Now, Suffix: "abcd",
+	return live.Program{Getenv: func(name string) string { return b.env[name] }, In: strings.NewReader(b.env["answer"]), Out: &b.out, Now: time.Now, Suffix: "abcd", Az: b.az,
 		Load: func(context.Context) (credential.Credentials, error) {
-			return credential.Credentials{Cloud: azsim.Cloud(azsim.InProcess), TokenCredential: b.azure.Credential(""), Transport: transport{b},
+			return credential.Credentials{Cloud: azsim.Cloud(azsim.InProcess), TokenCredential: login{b.azure.Credential(""), &b.loggedOut}, Transport: transport{b},
 				Subscription: azsim.DefaultSubscription, Tenant: azsim.DefaultTenant, Source: "Azure CLI, jane.doe@corp.example"}, nil
 		}}
 }
@@ -290,7 +294,7 @@ func TestNotRun(t *testing.T) {
 		want string
 	}{
 		"not confirmed":    {env: map[string]string{"LIVE_YES": "", "answer": "no\n"}, want: "NOT RUN: not confirmed"},
-		"unknown run":      {env: map[string]string{"LIVE": "publish"}, want: "LIVE=publish: unknown run"},
+		"unknown run":      {env: map[string]string{"LIVE": "all"}, want: "LIVE=all: unknown run; want contract, publish or full"},
 		"unknown check":    {env: map[string]string{"LIVE_CHECK": "Imag"}, want: "LIVE_CHECK=Imag: no such check; want one of Reads, "},
 		"bad name":         {env: map[string]string{"LIVE_NAME": "A/b"}, want: "LIVE_NAME=A/b: want"},
 		"region":           {env: map[string]string{"LIVE_REGION": "westcentralus"}, want: "by LIVE_REGION"},

@@ -24,11 +24,14 @@ type prices struct {
 	Storage struct {
 		USDPerGiBAndMonth float64 `json:"usdPerGiBAndMonth"`
 	} `json:"storage"`
+	Network struct {
+		USDPerHour float64 `json:"usdPerHour"`
+	} `json:"network"`
 }
 
 func readPrices() (p prices, err error) {
-	if err = json.Unmarshal(pricesFile, &p); err == nil && (p.VM.USDPerHour <= 0 || p.Storage.USDPerGiBAndMonth <= 0) {
-		err = fmt.Errorf("no price of %q or of storage", p.VM.Size)
+	if err = json.Unmarshal(pricesFile, &p); err == nil && min(p.VM.USDPerHour, p.Storage.USDPerGiBAndMonth, p.Network.USDPerHour) <= 0 {
+		err = fmt.Errorf("no price of %q, of storage or of the network", p.VM.Size)
 	}
 	if err != nil {
 		return p, fmt.Errorf("cannot read test/live/prices.json: %w", err)
@@ -36,8 +39,11 @@ func readPrices() (p prices, err error) {
 	return p, nil
 }
 
-// limit is what a run that takes all its time costs at most, in USD.
-func (p prices) limit() float64 {
-	hours := (limit + cleanUpLimit).Hours()
-	return hours * (maxInstances*p.VM.USDPerHour + storageGiB*p.Storage.USDPerGiBAndMonth/(30*24))
+// limit is what a run of so many instances that takes all its time costs at most, in USD.
+func (p prices) limit(instances int, gateway bool) float64 {
+	perHour := float64(instances)*p.VM.USDPerHour + storageGiB*p.Storage.USDPerGiBAndMonth/(30*24)
+	if gateway {
+		perHour += p.Network.USDPerHour
+	}
+	return (limit + cleanUpLimit).Hours() * perHour
 }

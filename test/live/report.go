@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/azure/azuretest"
-	"github.com/ortet/ortet/internal/fleet"
 )
 
 // What a report says of a check and of a claim.
 const (
 	asExpected = "as expected"
 	differs    = "differs"
-	notReached = "not reached"
+	NotReached = "not reached"
 )
 
 func (t *trial) result() string {
@@ -29,7 +28,7 @@ func (t *trial) result() string {
 	case t.ended:
 		return asExpected
 	}
-	return notReached
+	return NotReached
 }
 
 // answer is what the trial says of a claim.
@@ -40,25 +39,39 @@ func (t *trial) answer(c azuretest.Claim) string {
 	case t.reached[c]:
 		return asExpected
 	}
-	return notReached
+	return NotReached
 }
 
 // report is the page of a run: each check, each claim that checks make statements about, and
-// every difference with both answers.
+// every difference with both answers. Trials of one check follow one another, in the same
+// order of kinds.
 func report(title string, trials []*trial) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n| check | Uniform | Flexible |\n|---|---|---|\n", title)
-	of := func(check, kind string) *trial {
-		return trials[slices.IndexFunc(trials, func(t *trial) bool { return t.check.Name == check && t.kind == kind })]
+	var kinds []string
+	for _, t := range trials {
+		if !slices.Contains(kinds, t.kind) {
+			kinds = append(kinds, t.kind)
+		}
 	}
-	for _, c := range azuretest.Checks() {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, of(c.Name, fleet.Uniform).result(), of(c.Name, fleet.Flexible).result())
+	row := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	of := func(checks []*trial, say func(*trial) string) (cells []string) {
+		for _, t := range checks {
+			cells = append(cells, say(t))
+		}
+		return cells
 	}
-	b.WriteString("\n| claim of not-yet-met.md | check | Uniform | Flexible |\n|---|---|---|---|\n")
-	for _, c := range azuretest.Checks() {
-		for _, claim := range c.Claims {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", claim, c.Name, of(c.Name, fleet.Uniform).answer(claim), of(c.Name,
-				fleet.Flexible).answer(claim))
+	fmt.Fprintf(&b, "# %s\n\n", title)
+	row(append([]string{"check"}, kinds...)...)
+	fmt.Fprintln(&b, "|---"+strings.Repeat("|---", len(kinds))+"|")
+	for all := range slices.Chunk(trials, len(kinds)) {
+		row(append([]string{all[0].check.Name}, of(all, (*trial).result)...)...)
+	}
+	fmt.Fprintln(&b)
+	row(append([]string{"claim of not-yet-met.md", "check"}, kinds...)...)
+	fmt.Fprintln(&b, "|---|---"+strings.Repeat("|---", len(kinds))+"|")
+	for all := range slices.Chunk(trials, len(kinds)) {
+		for _, claim := range all[0].check.Claims {
+			row(append([]string{string(claim), all[0].check.Name}, of(all, func(t *trial) string { return t.answer(claim) })...)...)
 		}
 	}
 	b.WriteString("\n## Differences\n\n")
@@ -99,7 +112,7 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 		switch t.result() {
 		case differs:
 			return ExitDiffers
-		case notReached:
+		case NotReached:
 			if s.check == "" || s.check == t.check.Name {
 				code = ExitFailed
 			}
@@ -110,7 +123,8 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 
 // scrubbed is the report and the recording as they are published.
 func (s *session) scrubbed(page string, rec recording) (string, []byte, error) {
-	c := newScrubber(s.name, s.owner, s.who)
+	groups, _ := s.groups()
+	c := newScrubber(groups, s.owner, s.who)
 	rec.Interactions = slices.Clone(rec.Interactions)
 	for n, i := range rec.Interactions {
 		rec.Interactions[n] = c.interaction(i)

@@ -18,13 +18,16 @@ const (
 	removedBase64 = "UkVNT1ZFRA==" // the same where Azure takes base64 only
 )
 
+// ownTags begin the keys of Ortet's own tags, some of which a cluster's server writes.
+const ownTags = "ortet.io_"
+
 // timeTag is what Azure itself puts on the members of Flexible scale sets.
 const timeTag = "VirtualMachineProfileTimeCreated"
 
 // A scrubber replaces what says whose subscription a run was in: the same value by the same
 // replacement, so that a recording still fits together. What the run itself chose stays.
 type scrubber struct {
-	group string // the run's own, in lower case
+	groups []string // the run's own, in lower case
 	// values are originals, in lower case, with their replacements.
 	values map[string]string
 	// chosen are keys and values of tags that the run sent.
@@ -34,8 +37,8 @@ type scrubber struct {
 	words *regexp.Regexp
 }
 
-func newScrubber(group, owner string, who credential.Credentials) *scrubber {
-	c := &scrubber{group: strings.ToLower(group), values: map[string]string{}, chosen: map[string]bool{}, counts: map[string]int{}}
+func newScrubber(groups []string, owner string, who credential.Credentials) *scrubber {
+	c := &scrubber{groups: groups, values: map[string]string{}, chosen: map[string]bool{}, counts: map[string]int{}}
 	var words []string
 	add := func(kind, word string) {
 		if word != "" {
@@ -75,9 +78,14 @@ var (
 	clientForm = regexp.MustCompile(`(?i)\b(client|user|principal) '([^']+)'`)
 	pathForm   = regexp.MustCompile(`(?i)/(resourceGroups|managementGroups)/([^/?"'\s,)]+)((?:/[^/?"'\s,)]+)*)`)
 	queryForm  = regexp.MustCompile(`(https://[^\s"'?]+)\?([^\s"']+)`)
+	sshForm    = regexp.MustCompile(`\b(ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+) AAAA[\w+/=]+( [\w@.-]+)?`)
 	policyForm = regexp.MustCompile(`(?i)Policy identifiers:.*`)
 
+	// base64Form is customData where another member has it, as the differences of a what-if.
+	base64Form = regexp.MustCompile(`^[A-Za-z0-9+/]{200,}={0,2}$`)
+
 	ownAddresses = netip.MustParsePrefix(addressSpace)
+	k3sAddresses = netip.MustParsePrefix("10.42.0.0/15") // pods and Services of every k3s
 	// personKeys are members that name who did something.
 	personKeys = []string{"createdby", "lastmodifiedby", "displayname", "principalname", "userprincipalname", "mail", "email", "owner",
 		"accountname"}
@@ -96,6 +104,7 @@ func (c *scrubber) text(s string) string {
 		}
 		return at
 	})
+	s = sshForm.ReplaceAllString(s, "$1 "+removed)
 	s = policyForm.ReplaceAllString(s, removed)
 	s = guidForm.ReplaceAllStringFunc(s, func(id string) string { return c.replace("00000000-0000-0000-0000-%012d", id) })
 	s = mailForm.ReplaceAllStringFunc(s, func(m string) string { return c.replace("person%d@example.com", m) })
@@ -104,7 +113,7 @@ func (c *scrubber) text(s string) string {
 		s = form.ReplaceAllStringFunc(s, func(a string) string {
 			addr, err := netip.ParseAddr(a)
 			switch {
-			case err != nil || ownAddresses.Contains(addr) || addr.IsUnspecified() || addr.IsLoopback():
+			case err != nil || ownAddresses.Contains(addr) || k3sAddresses.Contains(addr) || addr.IsUnspecified() || addr.IsLoopback():
 				return a
 			case addr.Is4():
 				return c.replace("192.0.2.%d", a)
@@ -134,7 +143,7 @@ func (c *scrubber) text(s string) string {
 // foreign replaces the names in an id that lies outside of the run's group.
 func (c *scrubber) foreign(id string) string {
 	parts := pathForm.FindStringSubmatch(id)
-	if strings.EqualFold(parts[2], c.group) || strings.HasPrefix(parts[2], "group") && c.known(parts[2]) {
+	if slices.Contains(c.groups, strings.ToLower(parts[2])) || strings.HasPrefix(parts[2], "group") && c.known(parts[2]) {
 		return id
 	}
 	out := "/" + parts[1] + "/" + c.replace("group%d", parts[2])
@@ -164,8 +173,10 @@ func (c *scrubber) body(key string, v any, sent bool) any {
 	switch x := v.(type) {
 	case string:
 		switch {
-		case slices.Contains([]string{"customdata", "userdata"}, strings.ToLower(key)):
+		case slices.Contains([]string{"customdata", "userdata"}, strings.ToLower(key)), base64Form.MatchString(x):
 			return removedBase64
+		case key == "contentVersion": // of a template, and of an address's form
+			return x
 		case slices.Contains(secretKeys, strings.ToLower(key)):
 			return removed
 		case slices.Contains(personKeys, strings.ToLower(key)) && !guidForm.MatchString(x) && !mailForm.MatchString(x):
@@ -189,7 +200,7 @@ func (c *scrubber) body(key string, v any, sent bool) any {
 			case key == "tags" && isText && sent:
 				c.chosen[k+"="+text] = true
 				out[k] = c.text(text)
-			case key == "tags" && isText && !c.chosen[k+"="+text] && k != timeTag:
+			case key == "tags" && isText && !c.chosen[k+"="+text] && k != timeTag && !strings.HasPrefix(k, ownTags):
 				out[c.replace("tag%d", k)] = c.replace("value%d", text)
 			default:
 				out[c.text(k)] = c.body(k, e, sent)
