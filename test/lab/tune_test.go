@@ -78,11 +78,12 @@ func TestTuneOnRealMachines(t *testing.T) {
 	nodes := []string{worker}
 	for n, tune := range [][]string{wire.RecommendedTunings(), nil, wire.RecommendedTunings(), {wire.TuneSSHHostKey}, wire.Tunings(), nil} {
 		flag, kind := strings.Join(tune, ","), strings.Join(tune, " and ")
-		if kind == "" {
+		switch {
+		case kind == "":
 			kind = "no tuning"
-		} else if slices.Equal(tune, wire.RecommendedTunings()) {
+		case slices.Equal(tune, wire.RecommendedTunings()):
 			flag = wire.TuneRecommended
-		} else if slices.Contains(tune, wire.TuneKubeletEarly) {
+		case slices.Contains(tune, wire.TuneKubeletEarly):
 			flag = wire.TuneRecommended + "," + wire.TuneKubeletEarly
 		}
 		line.begin(fmt.Sprintf("generation %d is captured, with %s", n+1, kind))

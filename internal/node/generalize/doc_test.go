@@ -163,7 +163,7 @@ files on the copy, once nothing else fails the scan; each is listed. It refuses,
 `)
 	own := pathRows{head: "| from | rule |\n|---|---|\n"}
 	for _, o := range slices.SortedStableFunc(slices.Values(ownSecrets()), func(a, b ownSecret) int { return cmp.Compare(a.rule, b.rule) }) {
-		own.add("`"+o.pattern+"`", "`"+string(o.rule)+"`")
+		own.add("`"+o.pattern+"`", "`"+o.rule+"`")
 	}
 	own.write(&b)
 	b.WriteString(`A private key is known by its private numbers, so it is found also where it was written again in another format.
