@@ -114,13 +114,15 @@ func TestClaimsOfPullsAreBounded(t *testing.T) {
 	for i := range 40 {
 		images = append(images, fmt.Sprintf("r.io/%s:%02d", strings.Repeat("x", 245), i))
 	}
-	images = append(images, "r.io/"+strings.Repeat("y", 300), "r.io/huge:1")
+	images = append(images, "r.io/"+strings.Repeat("y", 300), "r.io/huge:1", "r.io/huge:2")
 	objects := []client.Object{owned(strings.Repeat("n", 60), "DaemonSet", strings.Repeat("d", 250), corev1.PullIfNotPresent, images...)}
 	for _, image := range images[:41] {
 		objects = append(objects, says(objects[0].GetName(), "Pulled", "pool1000003", fmt.Sprintf("Successfully pulled image %q in 1s (1s including waiting). Image size: 7 bytes.", image), at))
 		objects[len(objects)-1].SetName(fmt.Sprint("e", len(objects)))
 	}
-	objects = append(objects, says(objects[0].GetName(), "Pulled", "pool1000003", `Successfully pulled image "r.io/huge:1" in 2400h (1s including waiting). Image size: 99999999999999999999 bytes.`, at))
+	for _, claim := range []string{`"r.io/huge:1" in 2400h (1s including waiting). Image size: 8 bytes.`, `"r.io/huge:2" in 1s (1s including waiting). Image size: 9000000000000 bytes.`} {
+		objects = append(objects, says(objects[0].GetName(), "Pulled", "pool1000003", "Successfully pulled image "+claim, at))
+	}
 	r := newReporter(t).keeps(t, reported(noon.Add(20*time.Second)), objects...)
 	if len(r.Pulls) != assess.MaxPulls {
 		t.Errorf("%d are kept", len(r.Pulls))
