@@ -218,7 +218,8 @@ func (l *lab) checkEarly(ctx context.Context, t *testing.T, host, worker string,
 	if got, want := labels(node), labels(like); !slices.Equal(got, want) || node.Labels[corev1.LabelHostname] != host {
 		t.Errorf("%s has the labels %q, want %q and its own name: %v", host, got, want, node.Labels)
 	}
-	if got := sh("hostname; cat /etc/hostname"); got != host+"\n"+host || !strings.HasPrefix(node.Spec.ProviderID, "azure://") || node.Spec.ProviderID == like.Spec.ProviderID {
+	// The host name of the machine with the number 11 ends with B, its Node with b.
+	if got := sh("hostname; cat /etc/hostname"); strings.ToLower(got) != host+"\n"+host || !strings.HasPrefix(node.Spec.ProviderID, "azure://") || node.Spec.ProviderID == like.Spec.ProviderID {
 		t.Errorf("%s calls itself %q, with the provider id %q", host, got, node.Spec.ProviderID)
 	}
 	for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
@@ -255,7 +256,7 @@ func (l *lab) checkLogin(ctx context.Context, t *testing.T, login, host string) 
 		t.Fatal(err)
 	}
 	if got := strings.TrimSpace(l.run(ctx, t, "ip", "netns", "exec", machine.Prefix(l.machines.dir), "ssh", "-F", "/dev/null", "-i", filepath.Join(login, "id"),
-		"-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlgorithms=ssh-ed25519", "-o", "UserKnownHostsFile="+known, "root@"+address, "hostname")); got != host {
+		"-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlgorithms=ssh-ed25519", "-o", "UserKnownHostsFile="+known, "root@"+address, "hostname")); strings.ToLower(got) != host {
 		t.Errorf("ssh to %s leads to %q", host, got)
 	}
 	l.machines.sh(ctx, t, host, "rm /root/.ssh/authorized_keys") // a capture refuses none, and clones need none
