@@ -34,15 +34,10 @@ type span struct {
 // schedule puts the steps one after the other, as the runner does: a skipped step ends at once.
 func schedule(steps []plan.Step) (all []span, of map[string]span, total time.Duration) {
 	of = map[string]span{}
+	begin, end := plan.Schedule(steps)
 	for _, step := range steps {
-		s := span{Step: step}
-		if step.Skip == "" {
-			for _, after := range step.After {
-				s.begin = max(s.begin, of[after].end)
-			}
-			s.end = s.begin + time.Duration(step.Usual)
-			total = max(total, s.end)
-		}
+		s := span{step, begin[step.ID], end[step.ID]}
+		total = max(total, s.end)
 		all, of[s.ID] = append(all, s), s
 	}
 	return all, of, total

@@ -65,8 +65,9 @@ func thePlan() plan.Plan {
 		Steps: []plan.Step{
 			{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: fleet.Duration(20 * time.Second)},
 			{ID: "gallery", Title: "Create the gallery SIG_g", Usual: fleet.Duration(10 * time.Second), Skip: "already exists"},
-			{ID: "cordon", Title: "Cordon " + donor},
-			{ID: "drain", Title: "Drain " + donor, Usual: fleet.Duration(time.Minute)},
+			{ID: "cordon", After: []string{"inspect"}, Title: "Cordon " + donor},
+			{ID: "drain", After: []string{"cordon"}, Title: "Drain " + donor, Usual: fleet.Duration(time.Minute)},
+			{ID: "uncordon", After: []string{"drain"}, Title: "Uncordon " + donor},
 			{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: fleet.Duration(6 * time.Second)},
 			{ID: "version", Title: "Build image version 2026.11.21", Usual: fleet.Duration(40 * time.Minute)},
 			{ID: "model", Title: "Point the model at 2026.11.21", Usual: fleet.Duration(30 * time.Second)},
@@ -84,8 +85,8 @@ func version(name, from string, at time.Time, tags map[string]string) capture.Ve
 func TestShown(t *testing.T) {
 	nothing, resumed := thePlan(), thePlan()
 	nothing.NothingToDo, resumed.Resumes = true, true
-	resumed.Steps[6].Irreversible = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
-	resumed.Steps[7] = plan.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: fleet.Duration(30 * time.Second),
+	resumed.Steps[7].Irreversible = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
+	resumed.Steps[8] = plan.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: fleet.Duration(30 * time.Second),
 		Irreversible: []string{"extension vmssCSE (CustomScript): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost"}}
 	resumed.Notes = []string{"an open capture of " + donor + " (step snapshot, begun 2026-11-21T12:00:00Z) is resumed", "node " + donor + " is cordoned, and stays so"}
 

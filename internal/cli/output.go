@@ -131,6 +131,13 @@ func writePlan(w io.Writer, p plan.Plan) {
 	if p.Workbench != "" {
 		say(w, "The copied disk is prepared on %s.", p.Workbench)
 	}
+	if whole, out := p.UsualTime(); whole > 0 {
+		text := "By usual durations it takes " + duration(whole)
+		if out > 0 {
+			text += ", of which the donor is out of service for " + duration(out)
+		}
+		say(w, "%s.", text)
+	}
 	if len(p.Steps) == 0 {
 		say(w, "Nothing is left to undo: its record is closed.")
 	} else {

@@ -111,7 +111,7 @@ var longLines = map[string]int{
 	"internal/azure/credential":      4,
 	"internal/boots/controller":      19,
 	"internal/boots/explain":         33,
-	"internal/boots/timeline":        82,
+	"internal/boots/timeline":        81,
 	"internal/boots/timeline/source": 32,
 	"internal/boots/verdict":         157,
 	"internal/cli":                   160,

@@ -206,7 +206,7 @@ func (b *boot) adviseWaits(g *graph, path []Step, in []bool, times []wire.Micros
 		}
 		switch {
 		case s.Wait.Cause == "":
-			a.What += "; nothing in the sources tells for what"
+			a.What += "; cause unknown"
 		case s.Wait.Evidence == "":
 			a.What += ", for " + s.Wait.Cause
 		default:
@@ -241,14 +241,14 @@ func (b *boot) waitRemedy(w *Wait, it *item) string {
 	case causeGoal:
 		return "let a unit of the image do it, and no extension: the agent looks for extensions every 6 s"
 	case causeItself:
-		return "look into its log for what it did"
+		return "read what it logged meanwhile: `journalctl -b -o short-monotonic`"
 	case causePool:
 		return "nothing: the machine waited to be handed over"
 	}
 	if it.unit != nil {
-		return "look for what went on before it began: `journalctl -b -o short-monotonic`; `systemd-analyze critical-chain` does not show it"
+		return "find what ran before it: `journalctl -b -o short-monotonic` (`systemd-analyze critical-chain` does not show it)"
 	}
-	return "look for what went on before it began: `journalctl -b -o short-monotonic`"
+	return "find what ran before it: `journalctl -b -o short-monotonic`"
 }
 
 // adviseKubelet is source 4's: a kubelet that is a unit of the image, ordered

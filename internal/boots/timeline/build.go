@@ -283,14 +283,14 @@ func (b *boot) timeline() Timeline {
 			if s.Path != "" {
 				text += " (" + s.Path + ")"
 			}
-			text += ": " + map[wire.SourceState]string{wire.SourceMissing: "not there", wire.SourcePartial: "read in part", wire.SourceOther: "tells of another boot only"}[s.State]
+			text += ": " + map[wire.SourceState]string{wire.SourceMissing: "not read", wire.SourcePartial: "read in part", wire.SourceOther: "is of another boot"}[s.State]
 			if s.Detail != "" {
 				text += ": " + s.Detail
 			}
 			b.missing = append(b.missing, text)
 		}
 	}
-	t.Missing = b.missing
+	t.Missing, t.Tuned = b.missing, b.tunedBy()
 	return t
 }
 

@@ -77,7 +77,7 @@ func (b *boot) ran(it *item, last int32, start, end wire.Micros) (cause, evidenc
 	case it.span == nil || last < 0:
 		return "", ""
 	case b.items[last].unit != nil && b.items[last].name == b.unitOf(it.span), b.items[last].source == it.source && (it.source == sourceKubelet || it.source == sourceAgent):
-		return causeItself, b.items[last].name + " was done, and nothing tells what " + it.source + " did before " + it.name
+		return causeItself, b.items[last].name + " was done; no source reports what " + it.source + " did before " + it.name
 	}
 	return "", ""
 }

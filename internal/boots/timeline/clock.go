@@ -249,7 +249,7 @@ func (s *shift) settle() {
 }
 
 func (s *shift) how() string {
-	how := "the node's clock, once it was set, is held to be synchronised to the same second"
+	how := "the node's clock, once set, is assumed to be right to the second"
 	if s.narrowed > 0 {
 		how += fmt.Sprintf("; narrowed by %d known orders", s.narrowed)
 	}

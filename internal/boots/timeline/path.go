@@ -48,7 +48,7 @@ func (b *boot) work(steps []Step, i int32, start, end wire.Micros) []Step {
 	}
 	step := Step{Span: it.id, Name: it.name, Start: start, End: end, Class: b.rule(i).Class, Stage: b.stageOf(i)}
 	if cause := waiting(it); cause != "" {
-		w := &Wait{Before: it.id, Cause: cause, Evidence: it.name + " is told by " + it.source}
+		w := &Wait{Before: it.id, Cause: cause, Evidence: it.name + " is reported by " + it.source}
 		if it.parent >= 0 {
 			w.Before = b.items[it.parent].id
 		}

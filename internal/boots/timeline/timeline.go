@@ -61,6 +61,8 @@ type Timeline struct {
 	Clocks   []Clock  `json:"clocks,omitempty"`
 	// UserData is how long cloud-init ran what user data says: commands, packages, files, scripts.
 	UserData wire.Micros `json:"userDataUsec,omitempty"`
+	// Tuned are the tunings of which the image has each file as its capture wrote it.
+	Tuned []string `json:"tuned,omitempty"`
 	// Missing is what could not be known, one line each, with what that hides.
 	Missing []string `json:"missing,omitempty"`
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// tuned are the spans, by Match as of a Rule, that a tuning of `ortet capture --tune` shortens.
-var tuned = []struct{ match, tuning string }{
-	{"unit/containerd.service", wire.TuneRuntimeEarly},
-	{"cloud-init/*config-ssh*", wire.TuneSSHHostKey},
+// tuned are the spans, by Match as of a Rule, that a tuning of `ortet capture --tune` shortens, and how.
+var tuned = []struct{ match, tuning, how string }{
+	{"unit/containerd.service", wire.TuneRuntimeEarly, "containerd then starts beside cloud-init, not after it"},
+	{"cloud-init/*config-ssh*", wire.TuneSSHHostKey, "cloud-init then makes one host key, not one of each kind"},
 }
 
 // mentioned is the least time on the path of a span that a tuning shortens.
@@ -23,6 +23,22 @@ func tuningOf(id string) string {
 		}
 	}
 	return ""
+}
+
+// tunedBy are the tunings that the image has unchanged, by what the node reported of their files.
+func (b *boot) tunedBy() (has []string) {
+	for _, tuning := range wire.Tunings() {
+		read, changed := false, false
+		for _, s := range b.report.Sources {
+			if s.Name == wire.SourceTuning && s.Detail == tuning {
+				read, changed = true, changed || s.State != wire.SourceRead
+			}
+		}
+		if read && !changed {
+			has = append(has, tuning)
+		}
+	}
+	return has
 }
 
 // tunable are the innermost items on the path that a tuning shortens.
@@ -39,7 +55,12 @@ func (b *boot) tunable(onPath map[int32]wire.Micros) (out []int32) {
 
 // tuneRemedy says whether the image has a tuning, by what the node reported of its files.
 func (b *boot) tuneRemedy(tuning string) string {
-	does := fmt.Sprintf("capture with `--tune %s`, which does this", tuning)
+	does, how := fmt.Sprintf("capture with `--tune %s`", tuning), ""
+	for _, t := range tuned {
+		if t.tuning == tuning {
+			how = t.how
+		}
+	}
 	for _, s := range b.report.Sources {
 		if s.Name != wire.SourceTuning || s.Detail != tuning {
 			continue
@@ -49,5 +70,5 @@ func (b *boot) tuneRemedy(tuning string) string {
 		}
 		return fmt.Sprintf("%s again: this image had it, and a person changed or deleted %s", does, s.Path)
 	}
-	return does
+	return does + ": " + how
 }

@@ -37,7 +37,7 @@ func TestAdviceNamesTunings(t *testing.T) {
 		sources      []wire.BootSource
 		key, runtime string
 	}{
-		"untuned": {nil, "capture with `--tune ssh-host-key`, which does this", "capture with `--tune runtime-early`, which does this"},
+		"untuned": {nil, "capture with `--tune ssh-host-key`: cloud-init then makes one host key", "capture with `--tune runtime-early`: containerd then starts beside cloud-init"},
 		"tuned": {[]wire.BootSource{source("ssh-host-key", key, wire.SourceRead), source("runtime-early", drop, wire.SourceRead)},
 			"nothing: this image has `--tune ssh-host-key`", "nothing: this image has `--tune runtime-early`"},
 		"changed": {[]wire.BootSource{source("ssh-host-key", key, wire.SourcePartial), source("runtime-early", drop, wire.SourceMissing)},
@@ -57,6 +57,10 @@ func TestAdviceNamesTunings(t *testing.T) {
 		}
 		if len(tl.Advice) < 3 || tl.Advice[0].Spans[0] != "cloud-init/modules-init/config-ssh" || tl.Advice[1].Spans[0] != "unit/containerd.service" || tl.Advice[2].Saves <= tl.Advice[0].Saves {
 			t.Errorf("%s: advice on tunings is not the first: %+v", name, tl.Advice)
+		}
+		want := map[string]string{"tuned": "runtime-early,ssh-host-key"}[name]
+		if has := strings.Join(tl.Tuned, ","); has != want {
+			t.Errorf("%s: the boot's image has the tunings %q, want %q", name, has, want)
 		}
 		for _, m := range tl.Missing {
 			if strings.Contains(m, "tuning") {

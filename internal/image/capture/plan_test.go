@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/image/capture"
 	"github.com/ortet/ortet/internal/image/plan"
 )
@@ -86,5 +88,21 @@ func TestPlanned(t *testing.T) {
 	}
 	if at("start") != at("snapshot")+1 {
 		t.Errorf("start does not follow snapshot: %v", steps)
+	}
+}
+
+// A plan says for how long it usually takes a node out of service, as README has it. A node that stays in
+// service, and one that was added for the capture, is not counted.
+func TestUsualTime(t *testing.T) {
+	steps, online := capture.Documented(false), capture.Documented(true)
+	added := append([]plan.Step{{ID: "raise", Usual: fleet.Duration(4 * time.Minute)}}, steps...)
+	for name, c := range map[string]struct {
+		steps []plan.Step
+		out   time.Duration
+	}{"a node": {steps, 5*time.Minute + 36*time.Second}, "--online": {online, 0}, "--fresh": {added, 0}, "nothing": {nil, 0}} {
+		whole, out := plan.Plan{Steps: c.steps}.UsualTime()
+		if out != c.out || (whole < 45*time.Minute || whole > 55*time.Minute) && c.steps != nil {
+			t.Errorf("%s: usually takes %s, of which %s out of service, want about 50m and %s", name, whole, out, c.out)
+		}
 	}
 }

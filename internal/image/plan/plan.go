@@ -40,6 +40,36 @@ type Plan struct {
 	PassesOver  []string         `json:"-"` // those of Notes that name a version which an unattended rollback passes over
 }
 
+// Schedule returns when each step usually begins and ends, counted from the first: as soon as what it
+// waits for has ended, a skipped one at once.
+func Schedule(steps []Step) (begin, end map[string]time.Duration) {
+	begin, end = map[string]time.Duration{}, map[string]time.Duration{}
+	for _, s := range steps {
+		if s.Skip != "" {
+			continue
+		}
+		for _, after := range s.After {
+			begin[s.ID] = max(begin[s.ID], end[after])
+		}
+		end[s.ID] = begin[s.ID] + time.Duration(s.Usual)
+	}
+	return begin, end
+}
+
+// UsualTime returns how long the plan usually takes, and how much of that a donor in service is out of
+// service: 0 where it stays in service, or was added for this capture.
+func (p Plan) UsualTime() (whole, out time.Duration) {
+	begin, end := Schedule(p.Steps)
+	for _, at := range end {
+		whole = max(whole, at)
+	}
+	_, added := end["raise"]
+	if _, cordons := end["cordon"]; cordons && !added {
+		out = end["uncordon"] - begin["cordon"]
+	}
+	return whole, max(0, out)
+}
+
 // How new nodes come to join the cluster.
 const (
 	BootstrapKeep  = "keep"  // the model's customData stays

@@ -180,7 +180,7 @@ func (c *collection) sinceBegan(r wire.BootReport) wire.BootReport {
 // missing is why a file was not read.
 func missing(err error) string {
 	if os.IsNotExist(err) {
-		return "it is not there"
+		return "no such file"
 	}
 	return fmt.Sprint(err)
 }

@@ -19,7 +19,7 @@ func TestCostsAreShown(t *testing.T) {
 	}
 	of.Pulls = []timeline.Pull{{Image: "r.io/proxy:v1", DaemonSet: "kube-system/kube-proxy", Took: 1.5e6, Bytes: 31.4e6, Holds: true},
 		{Image: "r.io/agent", DaemonSet: "monitoring/\x1b[2Jagent", Took: 400e3}}
-	of.UserData = 12.345e6
+	of.UserData, of.Tuned = 12.345e6, []string{"runtime-early", "ssh-host-key"}
 	of.DiskRead = timeline.DiskRead{Disk: "/dev/sda", Bytes: 412.34e6, At: of.End + 2.1e6}
 	if err := valid(t, schema(t, "timeline.json"), jsonOf(t, of)); err != nil {
 		t.Error(err)
@@ -29,6 +29,7 @@ func TestCostsAreShown(t *testing.T) {
 		for _, want := range []string{costsTitle,
 			"first pods: 2 (at least 31.4 MB), as the node reports; clones of a node that has them need not pull 1 of them (31.4 MB)",
 			"r.io/proxy:v1: 31.4 MB in 1.500s, for kube-system/kube-proxy; the image can hold it",
+			"runtime-early, ssh-host-key",
 			"r.io/agent: size unknown in 400ms, for monitoring/�[2Jagent; imagePullPolicy Always: each node asks the registry",
 			"412.3 MB were read from the OS disk /dev/sda until 2.100s after the end, as the node counts",
 			"user data took 12.345s (cloud-init's commands, packages, files and scripts): it runs again on each clone of a capture with `--bootstrap keep`"} {

@@ -153,6 +153,7 @@ func (v view) page() htmlPage {
 	}
 	fact("pool", v.Pool, v.Pool)
 	fact("image", imageName(v.Image), v.Image)
+	fact("tuned by", strings.Join(v.Tuned, ", "), "tunings that the image has, each file as its capture wrote it")
 	fact("vm id", v.VMID, v.VMID)
 	fact("boot id", v.BootID, v.BootID)
 

@@ -35,6 +35,7 @@ func (p *page) head(v view) {
 	}
 	p.field("pool", v.Pool)
 	p.field("image", imageName(v.Image))
+	p.field("tuned by", strings.Join(v.Tuned, ", "))
 	p.field("vm id", v.VMID)
 	p.field("boot id", v.BootID)
 	if v.Idle > 0 {
