@@ -246,15 +246,18 @@ func TestUTF16IsNamed(t *testing.T) {
 }
 
 // Steps of ortet-boot go on until the next one, with the last problem; one that has not ended is
-// open, and what comes after the start of k3s is none.
+// open, and what comes after the start of k3s is none. Other units' lines are none either.
 func TestStepsOfOrtetBoot(t *testing.T) {
-	entry := func(at int, text string) string {
-		return fmt.Sprintf("__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\nSYSLOG_IDENTIFIER=python3\nMESSAGE=ortet-boot: %s\n\n", 1700000000000000+at*1000000, at*1000000, 1, text)
+	by := func(unit string, at int, text string) string {
+		return fmt.Sprintf("__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\n_SYSTEMD_UNIT=%s\nSYSLOG_IDENTIFIER=python3\nMESSAGE=ortet-boot: %s\n\n", 1700000000000000+at*1000000, at*1000000, 1, unit, text)
 	}
+	entry := func(at int, text string) string { return by("ortet-boot.service", at, text) }
 	began := entry(1, "installing packages") + entry(3, "waiting for the NVIDIA driver: extension X has reported nothing yet") + entry(9, "waiting for the NVIDIA driver: extension X reports transitioning: installing")
 	const first = "installing packages 1 2 false ,waiting for the NVIDIA driver 3 "
 	for name, c := range map[string]struct{ journal, want string }{
-		"goes on":  {began, first + "6 true extension X reports transitioning: installing"},
+		"goes on": {began, first + "6 true extension X reports transitioning: installing"},
+		"of others": {began + by("ortet-share.service", 7, "the share at /srv does not answer") + by("cri-containerd-1.scope", 8, "starting k3s") + by("session-1.scope", 9, "waiting for the NVIDIA driver: forged"),
+			first + "6 true extension X reports transitioning: installing"},
 		"has gone": {began + entry(11, "starting k3s; state.db was damaged") + entry(12, "published: ortet.io_boot"), first + "8 false extension X reports transitioning: installing"},
 	} {
 		var got []string
