@@ -31,7 +31,8 @@ func selects(matches []string, entry map[string]string) bool {
 // A node's report has the steps of ortet-boot by what is asked of its journal, and no others'.
 func TestJournalHasTheStepsOfOrtetBoot(t *testing.T) {
 	spans := func(unit, identifier string) (names []string) {
-		entry := map[string]string{"_BOOT_ID": strings.Repeat("1", 32), "_SYSTEMD_UNIT": unit, "SYSLOG_IDENTIFIER": identifier, "MESSAGE": "ortet-boot: installing packages"}
+		entry := map[string]string{"_BOOT_ID": strings.Repeat("1", 32), "_SYSTEMD_UNIT": unit, "SYSLOG_IDENTIFIER": identifier,
+			"MESSAGE": "ortet-boot: installing packages"}
 		text := "__REALTIME_TIMESTAMP=1700000000000000\n__MONOTONIC_TIMESTAMP=1000000\n"
 		for field, value := range entry {
 			if slices.Contains(strings.Split(journalFields(), ","), field) {
