@@ -22,9 +22,16 @@ spec:
     k3s: {url: "https://example.org/k3s", sha256: "DIGEST"}
     ortet: {url: "https://example.org/ortet", sha256: "DIGEST"}
     ortetNode: {url: "https://example.org/ortet-node", sha256: "DIGEST"}
+    containerToolkit: [{url: "https://example.org/toolkit.deb", sha256: "DIGEST"}]
   pools:
   - name: agents
     count: 2
+  - name: gpu
+    count: 1
+    size: Standard_NV6ads_A10_v5
+    gpu: {driver: extension}
+  options:
+    devicePlugin: example.org/device-plugin@sha256:DIGEST
   storage:
     account: demo1a2b3c4d5e
 `
@@ -205,7 +212,9 @@ func TestAzureCLIDeploysWhatUpDeployed(t *testing.T) {
 		}
 	}
 
-	if out := ortetCluster("plan", "--own-address", "203.0.113.7", "--azure-config", e.AzureConfig); !strings.Contains(out, "19 unchanged") {
+	c.want([]any{"ortet-nvidia-driver", "NvidiaGpuDriverLinux"}, "properties.virtualMachineProfile.extensionProfile.extensions[0].[name, properties.type]", "resource", "show", "-g", "demo-compute", "-n", "gpu",
+		"--resource-type", "Microsoft.Compute/virtualMachineScaleSets", "--api-version", "2024-07-01")
+	if out := ortetCluster("plan", "--own-address", "203.0.113.7", "--azure-config", e.AzureConfig); !strings.Contains(out, "20 unchanged") {
 		t.Errorf("ortet cluster plan: %s", out)
 	}
 

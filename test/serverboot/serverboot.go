@@ -181,7 +181,7 @@ func (s *Server) Ready(ctx context.Context, t Tags) error {
 	if s.tailnet != "" {
 		tags[recipe.TagTailnet] = cmp.Or(t.Tailnet, "NeedsLogin")
 	}
-	if s.tailnet != "" && t.Tailnet == recipe.TailnetRunning {
+	if s.tailnet != "" && (t.Tailnet == recipe.TailnetRunning || t.Tailnet == recipe.TailnetOutOfSync) {
 		tags[recipe.TagTailnetName], tags[recipe.TagTailnetAddress] = s.tailnet+".tail1.example", TailnetAddress
 	}
 	return s.write(ctx, tags)

@@ -32,6 +32,7 @@ type site struct {
 	cloud     *arm.Cloud
 	ctx       context.Context // ends before the bubble waits for its goroutines
 	loggedOut *atomic.Bool    // nobody logged the server in to its tailnet
+	outOfSync *atomic.Bool    // an admin removed it there
 	k3s       string          // version that the server's machine reports, set before boot; "": none
 }
 
@@ -77,7 +78,7 @@ func siteOf(ctx context.Context, t *testing.T, s *azsim.Server, clientID string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{T: t, s: s, arm: resources, cloud: cloud, ctx: ctx, loggedOut: new(atomic.Bool)}
+	return &site{T: t, s: s, arm: resources, cloud: cloud, ctx: ctx, loggedOut: new(atomic.Bool), outOfSync: new(atomic.Bool)}
 }
 
 func (x *site) manager(text string) *lifecycle.Manager {
@@ -141,6 +142,8 @@ func (x *site) bootAt(server string) {
 		tailnet := recipe.TailnetRunning
 		if x.loggedOut != nil && x.loggedOut.Load() {
 			tailnet = ""
+		} else if x.outOfSync != nil && x.outOfSync.Load() {
+			tailnet = recipe.TailnetOutOfSync
 		}
 		_ = serverboot.Ready(x.ctx, x.arm, server, serverboot.Tags{K3s: x.k3s, Tailnet: tailnet, HostKey: "ssh-ed25519 AAAAhost"}) // no VM yet
 		select {

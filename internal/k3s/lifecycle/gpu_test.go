@@ -58,7 +58,8 @@ func TestPlanNamesWhatIsNotUsed(t *testing.T) {
 	play(t, nil, func(x *site) {
 		idle := map[string]string{"spec.artifacts.containerToolkit": `[` + toolkitDeb("1") + `]`, "spec.options.devicePlugin": autoscaler,
 			"spec.artifacts.tailscale": tailnetArtifact, "spec.options.clusterAutoscaler": autoscaler}
-		p, err := x.manager(edited(t, file, idle)).Plan(x.ctx)
+		byCPU := edited(t, file, map[string]string{"spec.pools[].count": "null", "spec.pools[].min": "1", "spec.pools[].max": "2"})
+		p, err := x.manager(edited(t, byCPU, idle)).Plan(x.ctx)
 		if err != nil || len(p.Notes) != len(idle) {
 			x.Fatalf("%v %q", err, p.Notes)
 		}

@@ -100,15 +100,20 @@ func (m *Manager) checkOtherWay(ctx context.Context, c *clock) error {
 			wayOut + ", or write publicAddress: static; then run the same command again"}}
 	}
 	e, err := m.Entrance(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	vm, err := m.get(ctx, m.serverID(), computeVersion)
+	if err != nil {
+		return err
+	}
+	note := m.tailnet(vm).note(m.Now())
+	if e != nil && note != "" { // connections by it may go on for now
+		e.Ways = slices.DeleteFunc(e.Ways, func(w Way) bool { return w.Via == ViaTailnet })
+	}
+	switch {
 	case e == nil || e.HostKey == "" || len(e.Ways) == 0 || e.Ways[0].Via == ViaPublic:
-		vm, err := m.get(ctx, m.serverID(), computeVersion)
-		if err != nil {
-			return err
-		}
-		why := cmp.Or(m.tailnet(vm).note(m.Now()), "server has published no SSH host key, or no address besides the public one")
+		why := cmp.Or(note, "server has published no SSH host key, or no address besides the public one")
 		return fail(errors.New(why), "log the server in")
 	case m.Dial == nil:
 		return fail(errors.New("cannot check the server's other address from this computer"), "use one that reaches "+e.Ways[0].Address)

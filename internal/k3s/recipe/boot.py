@@ -168,7 +168,7 @@ class Machine:
         self.cloud = self.digest = self.damage = None
         if self.server:  # agents have no such file
             import tailnet
-            self.tailnet = tailnet.Tailnet(ROOT, run)
+            self.tailnet = tailnet.Tailnet(ROOT, run, PAUSE)
         if self.settings.get("driver"):  # of GPUs; other machines have no such file
             import gpu
             self.gpu = gpu.GPU(ROOT, run)

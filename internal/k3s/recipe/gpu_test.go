@@ -209,7 +209,7 @@ func bootOf(t *testing.T, log string, driver time.Duration) timeline.Timeline {
 	var journal strings.Builder
 	at := 5 * time.Second
 	for line := range strings.Lines(log) {
-		fmt.Fprintf(&journal, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\nSYSLOG_IDENTIFIER=python3\nMESSAGE=%s\n",
+		fmt.Fprintf(&journal, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\n_SYSTEMD_UNIT=ortet-boot.service\nSYSLOG_IDENTIFIER=python3\nMESSAGE=%s\n",
 			time.Unix(1700000000, 0).Add(at).UnixMicro(), at.Microseconds(), 1, line)
 		if at += time.Second; strings.Contains(line, "the NVIDIA driver") {
 			at += driver - time.Second

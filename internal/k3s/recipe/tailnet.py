@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import time
 import urllib.request
 
 FOLDER = "/var/lib/ortet/state/tailscale/"
@@ -39,8 +40,8 @@ def ssh_port(settings):
 
 
 class Tailnet:
-    def __init__(self, root, run):
-        self.path, self.run = lambda name: root + name, run
+    def __init__(self, root, run, pause):
+        self.path, self.run, self.pause = lambda name: root + name, run, pause
         self.problem = ""
 
     def text_of(self, name):
@@ -94,10 +95,14 @@ class Tailnet:
         return self.run(self.path(PROGRAMS + "tailscale"), "--socket=" + self.path("/run/ortet-tailscaled/socket"), *arguments, **options)
 
     def status(self):
-        """Returns tailscaled's. It stays "Running" where an admin has removed the server."""
-        found = json.loads(self.tailscale("status", "--json", "--peers=false", timeout=10))
-        if found["BackendState"] == "Running" and (found.get("Self") or {}).get("Online") is False:
-            found["BackendState"] = OUT_OF_SYNC
+        """Returns tailscaled's. It stays "Running" where an admin has removed the server; a
+        connection that tailscaled makes again takes it some seconds."""
+        for _ in range(5):
+            found = json.loads(self.tailscale("status", "--json", "--peers=false", timeout=10))
+            if found["BackendState"] != "Running" or (found.get("Self") or {}).get("Online") is not False:
+                return found
+            time.sleep(self.pause)
+        found["BackendState"] = OUT_OF_SYNC
         return found
 
     def tags(self, settings, names):
@@ -135,7 +140,7 @@ class Tailnet:
             if state != OUT_OF_SYNC:  # a login now would wait, and lose the one that is there
                 raise RuntimeError(kept + "has not answered yet (%s)" % state)
             try:  # if it answers, it knows the server no more
-                urllib.request.urlopen((wanted.get("loginServer") or "https://controlplane.tailscale.com") + "/key?v=100", timeout=10).close()
+                urllib.request.urlopen((wanted.get("loginServer") or "https://controlplane.tailscale.com").rstrip("/") + "/key?v=100", timeout=10).close()
             except OSError as e:
                 raise RuntimeError(kept + "does not answer: %s" % e) from None
         command = ["up", "--auth-key=file:/dev/stdin", "--force-reauth", "--reset", "--accept-dns=false", "--netfilter-mode=off",

@@ -19,7 +19,7 @@ const tailscale = `#!/bin/sh
 shift # --socket
 echo "tailscale $*" >>"$ORTET_ROOT/commands"
 case "$1" in
-status) cat "$ORTET_ROOT/tailnet" ;;
+status) cat "$ORTET_ROOT/tailnet"; [ ! -e "$ORTET_ROOT/tailnet.next" ] || mv "$ORTET_ROOT/tailnet.next" "$ORTET_ROOT/tailnet" ;;
 up) key=$(cat /dev/stdin)
   [ "$key" = tskey-good ] || { echo "backend error: invalid key: $key is unknown" >&2; exit 1; }
   echo '{"BackendState": "Running", "Self": {"HostName": "Former", "DNSName": "demo.tail1.ts.net.", "TailscaleIPs": ["fd7a::7", "100.64.0.7"], "KeyExpiry": "2027-05-28T09:00:00Z"}}' >"$ORTET_ROOT/tailnet" ;;
@@ -62,7 +62,7 @@ func (w *world) inTailnet(programs map[string]string) func(*k3s.Cluster) {
 func (w *world) login(key string) (string, error) {
 	w.t.Helper()
 	c := exec.CommandContext(w.t.Context(), "python3", w.root+"/usr/local/lib/ortet/boot.py", "login")
-	c.Env = []string{"ORTET_ROOT=" + w.root, "ORTET_IMDS=" + w.url, "ORTET_RESOURCE_MANAGER=" + w.url,
+	c.Env = []string{"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + w.url, "ORTET_RESOURCE_MANAGER=" + w.url,
 		"PATH=" + w.programs + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1"}
 	c.Stdin = strings.NewReader(key)
 	out, err := c.CombinedOutput()
@@ -150,7 +150,7 @@ func TestServerThatAnAdminRemovedLogsInAgain(t *testing.T) {
 	t.Parallel()
 	w := newTailnetWorld(t)
 	archive := w.inTailnet(map[string]string{"tailscale": tailscale, "tailscaled": "d"})
-	w.install("server", func(c *k3s.Cluster) { archive(c); c.Spec.Access.Tailscale.LoginServer = w.url })
+	w.install("server", func(c *k3s.Cluster) { archive(c); c.Spec.Access.Tailscale.LoginServer = w.url + "/" })
 	w.boot("publish")
 	if out, err := w.login("tskey-good\n"); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -165,6 +165,19 @@ func TestServerThatAnAdminRemovedLogsInAgain(t *testing.T) {
 		t.Errorf("login while the coordination server is away: %v: %s", err, out)
 	}
 	w.files["/key"] = "{}"
+	reconnect := func() {
+		w.put(w.root+"/tailnet", strings.Replace(known, "true", "false", 1), 0o644)
+		w.put(w.root+"/tailnet.next", known, 0o644)
+	}
+	reconnect()
+	if w.boot("publish"); w.tag(recipe.TagTailnet) != recipe.TailnetRunning {
+		t.Errorf("a server that connects again has state %s", w.tag(recipe.TagTailnet))
+	}
+	reconnect()
+	if out, err := w.login("tskey-bad\n"); err != nil || logins() != before {
+		t.Errorf("login of a server that connects again: %v: %s", err, out)
+	}
+	w.put(w.root+"/tailnet", strings.Replace(known, "true", "false", 1), 0o644)
 	if out, err := w.login("tskey-good\n"); err != nil || logins() != before+1 {
 		t.Errorf("login of a server that an admin removed: %v: %s", err, out)
 	}

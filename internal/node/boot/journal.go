@@ -17,8 +17,8 @@ const (
 
 // journalFields are those that source.Journal reads.
 func journalFields() string {
-	return strings.Join([]string{"_BOOT_ID", "MESSAGE_ID", "UNIT", "MESSAGE", "SYSLOG_IDENTIFIER", "_HOSTNAME", "UNIT_RESULT", "JOB_RESULT",
-		"_SOURCE_REALTIME_TIMESTAMP", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC"}, ",")
+	return strings.Join([]string{"_BOOT_ID", "MESSAGE_ID", "UNIT", "MESSAGE", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_HOSTNAME",
+		"UNIT_RESULT", "JOB_RESULT", "_SOURCE_REALTIME_TIMESTAMP", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC"}, ",")
 }
 
 // journalSpeakers are whose messages it knows; systemd's own are among them by

@@ -41,11 +41,12 @@ type entry struct {
 	hasMono, finished      bool
 	boot, id, unit         []byte
 	message, ident, host   []byte
+	speaker                []byte // its unit, by journald
 	result                 []byte
 }
 
 func (e *entry) reset() {
-	*e = entry{boot: e.boot[:0], id: e.id[:0], unit: e.unit[:0], message: e.message[:0], ident: e.ident[:0], host: e.host[:0], result: e.result[:0]}
+	*e = entry{boot: e.boot[:0], id: e.id[:0], unit: e.unit[:0], message: e.message[:0], ident: e.ident[:0], host: e.host[:0], result: e.result[:0], speaker: e.speaker[:0]}
 }
 
 // set takes a field over, where it is of use.
@@ -75,6 +76,8 @@ func (e *entry) set(name, value []byte) {
 		keep(&e.message)
 	case "SYSLOG_IDENTIFIER":
 		keep(&e.ident)
+	case "_SYSTEMD_UNIT":
+		keep(&e.speaker)
 	case "_HOSTNAME":
 		keep(&e.host)
 	case "UNIT_RESULT", "JOB_RESULT":
@@ -238,7 +241,7 @@ func (j *journal) readJSON(in *lines) {
 		e.reset()
 		for _, name := range [...]string{
 			"__REALTIME_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "_BOOT_ID", "MESSAGE_ID", "UNIT", "MESSAGE", "SYSLOG_IDENTIFIER",
-			"_HOSTNAME", "UNIT_RESULT", "JOB_RESULT", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC",
+			"_SYSTEMD_UNIT", "_HOSTNAME", "UNIT_RESULT", "JOB_RESULT", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC",
 		} {
 			if value := JournalField(v[name]); value != nil {
 				e.set([]byte(name), value)

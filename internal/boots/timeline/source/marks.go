@@ -17,6 +17,7 @@ const (
 	sourceContainerd = "containerd"
 	sourceKubelet    = "kubelet"
 	sourceOrtetBoot  = "ortet-boot"
+	ortetBootUnit    = "ortet-boot.service"
 )
 
 // maxMarks bounds what is kept open at once.
@@ -80,13 +81,14 @@ func (m *marks) take(b *boot, e *entry) {
 	}
 }
 
-// ortetBoot knows the steps of ortet-boot.service on machines of ortet cluster. Each goes on until
-// the next, and k3s comes after the last:
+// ortetBoot knows the steps of ortet-boot.service on machines of ortet cluster: boot.py runs in other
+// units too, and anybody may send such a line. Each step goes on until the next, and k3s comes after
+// the last:
 //
 //	ortet-boot: waiting for the NVIDIA driver: extension NvidiaGpuDriverLinux has reported nothing yet
 func (m *marks) ortetBoot(b *boot, s wire.BootSpan, e *entry) {
 	text, ok := bytes.CutPrefix(e.message, []byte("ortet-boot: "))
-	if !ok || m.once["booted"] {
+	if !ok || m.once["booted"] || string(e.speaker) != ortetBootUnit {
 		return
 	}
 	name, problem, _ := strings.Cut(string(text), ": ")
@@ -103,7 +105,7 @@ func (m *marks) ortetBoot(b *boot, s wire.BootSpan, e *entry) {
 		_ = m.first("booted")
 		return
 	}
-	s.Source, s.Name, s.Unit, s.Start, s.Detail = sourceOrtetBoot, name, "ortet-boot.service", e.at(), problem
+	s.Source, s.Name, s.Unit, s.Start, s.Detail = sourceOrtetBoot, name, ortetBootUnit, e.at(), problem
 	m.step = s
 }
 

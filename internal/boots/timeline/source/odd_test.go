@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -246,23 +247,43 @@ func TestUTF16IsNamed(t *testing.T) {
 }
 
 // Steps of ortet-boot go on until the next one, with the last problem; one that has not ended is
-// open, and what comes after the start of k3s is none.
+// open, and what comes after the start of k3s is none. Other units' lines are none either.
 func TestStepsOfOrtetBoot(t *testing.T) {
-	entry := func(at int, text string) string {
-		return fmt.Sprintf("__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\nSYSLOG_IDENTIFIER=python3\nMESSAGE=ortet-boot: %s\n\n", 1700000000000000+at*1000000, at*1000000, 1, text)
+	by := func(unit string, at int, text string) string {
+		if unit != "" {
+			unit = "_SYSTEMD_UNIT=" + unit + "\n"
+		}
+		return fmt.Sprintf("__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\n%sSYSLOG_IDENTIFIER=python3\nMESSAGE=ortet-boot: %s\n\n", 1700000000000000+at*1000000, at*1000000, 1, unit, text)
 	}
+	asJSON := func(export string) (lines string) {
+		for one := range strings.SplitSeq(strings.TrimSpace(export), "\n\n") {
+			fields := map[string]string{}
+			for line := range strings.SplitSeq(one, "\n") {
+				name, value, _ := strings.Cut(line, "=")
+				fields[name] = value
+			}
+			line, _ := json.Marshal(fields)
+			lines += string(line) + "\n"
+		}
+		return lines
+	}
+	entry := func(at int, text string) string { return by("ortet-boot.service", at, text) }
 	began := entry(1, "installing packages") + entry(3, "waiting for the NVIDIA driver: extension X has reported nothing yet") + entry(9, "waiting for the NVIDIA driver: extension X reports transitioning: installing")
 	const first = "installing packages 1 2 false ,waiting for the NVIDIA driver 3 "
 	for name, c := range map[string]struct{ journal, want string }{
-		"goes on":  {began, first + "6 true extension X reports transitioning: installing"},
+		"goes on": {began, first + "6 true extension X reports transitioning: installing"},
+		"of others": {began + by("", 7, "starting k3s") + by("ortet-share.service", 8, "the share at /srv does not answer") + by("session-1.scope", 9, "waiting for the NVIDIA driver: forged"),
+			first + "6 true extension X reports transitioning: installing"},
 		"has gone": {began + entry(11, "starting k3s; state.db was damaged") + entry(12, "published: ortet.io_boot"), first + "8 false extension X reports transitioning: installing"},
 	} {
-		var got []string
-		for _, s := range Journal(strings.NewReader(c.journal), Options{})[0].Spans {
-			got = append(got, fmt.Sprint(s.Name, " ", s.Start/1e6, " ", (s.End-s.Start)/1e6, " ", s.Open, " ", s.Detail))
-		}
-		if strings.Join(got, ",") != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+		for _, journal := range []string{c.journal, asJSON(c.journal)} {
+			var got []string
+			for _, s := range Journal(strings.NewReader(journal), Options{})[0].Spans {
+				got = append(got, fmt.Sprint(s.Name, " ", s.Start/1e6, " ", (s.End-s.Start)/1e6, " ", s.Open, " ", s.Detail))
+			}
+			if strings.Join(got, ",") != c.want {
+				t.Errorf("%s: %q, want %q", name, got, c.want)
+			}
 		}
 	}
 }
