@@ -131,3 +131,65 @@ func TestClaimsOfPullsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A pod's owner is what its author says, and JSON makes six bytes of some: the record stays one that
+// can be read, with what is not made up.
+func TestMadeUpNamesOfPullsAreLeftOut(t *testing.T) {
+	at := noon.Add(2 * time.Minute)
+	pulled := func(pod, image string) client.Object {
+		return says(pod, "Pulled", "pool1000003", fmt.Sprintf("Successfully pulled image %q in 1s (1s including waiting). Image size: 7 bytes.", image), at)
+	}
+	wide := []string{"r.io/good:1"}
+	for i := range 15 {
+		wide = append(wide, strings.Repeat("<", 250)+fmt.Sprint(i))
+	}
+	objects := []client.Object{
+		owned("long", "DaemonSet", strings.Repeat("d", 20<<10), corev1.PullIfNotPresent, "r.io/long:1"), pulled("long", "r.io/long:1"),
+		owned("odd", "DaemonSet", "\x1b[2J", corev1.PullIfNotPresent, "r.io/odd:1"), pulled("odd", "r.io/odd:1"),
+		owned("wide", "DaemonSet", "wide", corev1.PullIfNotPresent, wide...),
+	}
+	for i, image := range wide {
+		e := pulled("wide", image)
+		e.SetName(fmt.Sprint("wide", i))
+		objects = append(objects, e)
+	}
+	if r := newReporter(t).keeps(t, reported(noon.Add(20*time.Second)), objects...); len(r.Pulls) != 1 || r.Pulls[0].Image != "r.io/good:1" {
+		t.Errorf("kept: %+v", r.Pulls)
+	}
+}
+
+// Many boots at once do not have the API server search its Events for each pod: what the node itself
+// reports is kept then, and the next minute has Events again.
+func TestEventsOfManyBootsAreBounded(t *testing.T) {
+	l := newReporter(t)
+	var node corev1.Node
+	node.Name = "pool1000003"
+	at := noon.Add(2 * time.Minute)
+	for _, o := range []client.Object{says("p", "Pulled", node.Name, `Successfully pulled image "r.io/a:1" in 2s (2s including waiting). Image size: 9 bytes.`, at)} {
+		if err := l.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report := reported(noon.Add(20 * time.Second))
+	report.Spans = []wire.BootSpan{{Source: "containerd", Name: "pull/r.io/a:1", Clock: wire.ClockMonotonic, Start: 60e6, End: 61e6}}
+	pods := []corev1.Pod{*owned("p", "DaemonSet", "p", corev1.PullIfNotPresent, "r.io/a:1")}
+	asked := func(boots int) (n int) {
+		for range boots {
+			pulls, err := l.pulls(t.Context(), &node, pods, report)
+			if err != nil || len(pulls) != 1 || pulls[0].Took != 1e6 && pulls[0].Took != 2e6 {
+				t.Fatalf("%+v: %v", pulls, err)
+			}
+			if pulls[0].Took == 2e6 { // the kubelet's word
+				n++
+			}
+		}
+		return n
+	}
+	if n := asked(1000); n < 16 || n > askedPerMinute {
+		t.Errorf("%d of 1000 boots at once had Events read", n)
+	}
+	l.later(time.Minute)
+	if n := asked(16); n != 16 {
+		t.Errorf("%d of 16 boots had Events read a minute later", n)
+	}
+}
