@@ -58,7 +58,7 @@ func (b *boots) pulls(ctx context.Context, node *corev1.Node, pods []corev1.Pod,
 		}
 		if !denied {
 			b.events.release(1)
-			b.events.spend(1)
+			b.events.spend()
 			ofPod := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", string(p.UID))}
 			err := b.client.List(ctx, &events, client.InNamespace(p.Namespace), ofPod, client.Limit(maxEvents))
 			if denied = apierrors.IsForbidden(err); denied {
@@ -84,22 +84,23 @@ func pullsOf(p *corev1.Pod, events []corev1.Event, node *corev1.Node, report wir
 	since := assess.BootStart(report).Add(-time.Minute) // the node's clock may have been set since
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		pull := timeline.Pull{Image: c.Image, Holds: c.ImagePullPolicy != corev1.PullAlways}
+		undigested, _, _ := strings.Cut(c.Image, "@sha") // as spans name it
+		names := []string{c.Image, undigested, undigested + ":latest"}
 		for i := range events {
 			e := &events[i]
 			image, took, bytes := pulled(e.Message)
-			named := image == c.Image || image == c.Image+":latest"
-			if named && e.Reason == "Pulled" && e.Source.Host == node.Name && !e.LastTimestamp.Time.Before(since) {
+			if slices.Contains(names, image) && e.Reason == "Pulled" && e.Source.Host == node.Name && !e.LastTimestamp.Time.Before(since) {
 				pull.Took, pull.Bytes = max(pull.Took, took), max(pull.Bytes, bytes)
 			}
 		}
-		untagged, _, _ := strings.Cut(c.Image, "@sha") // as spans name it
 		for _, s := range report.Spans {
-			if pull.Took == 0 && s.Source == "containerd" && !s.Open && s.Result == "" && s.Name == "pull/"+untagged {
+			image, ok := strings.CutPrefix(s.Name, "pull/")
+			if pull.Took == 0 && s.Source == "containerd" && !s.Open && s.Result == "" && ok && slices.Contains(names, image) {
 				pull.Took = s.End - s.Start
 			}
 		}
 		for _, i := range node.Status.Images {
-			if pull.Bytes == 0 && slices.Contains(i.Names, c.Image) {
+			if pull.Bytes == 0 && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(i.Names, n) }) {
 				pull.Bytes = min(max(i.SizeBytes, 0), largePull)
 			}
 		}

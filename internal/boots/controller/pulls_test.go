@@ -29,6 +29,12 @@ func owned(name, kind, owner string, policy corev1.PullPolicy, images ...string)
 	return p
 }
 
+// prepared adds an init container.
+func prepared(p *corev1.Pod, image string) *corev1.Pod {
+	p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: image, ImagePullPolicy: corev1.PullAlways}}
+	return p
+}
+
 // says is an Event of a pod, as a kubelet writes it.
 func says(of, reason, host, message string, at time.Time) *corev1.Event {
 	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: of, Name: fmt.Sprint(of, len(message), host, at.Unix()), Namespace: "kube-system"},
@@ -45,7 +51,7 @@ func (l *reporter) keeps(t *testing.T, report wire.BootReport, objects ...client
 	if err := l.client.Get(t.Context(), client.ObjectKey{Name: "pool1000003"}, &n); err != nil {
 		t.Fatal(err)
 	}
-	n.Status.Images = []corev1.ContainerImage{{Names: []string{"r.io/cni@sha256:1", "r.io/cni:v1"}, SizeBytes: 30e6}, {Names: []string{"r.io/agent:latest"}, SizeBytes: -5}}
+	n.Status.Images = []corev1.ContainerImage{{Names: []string{"r.io/cni@sha256:1", "r.io/cni:v1"}, SizeBytes: 30e6}, {Names: []string{"r.io/agent:latest"}, SizeBytes: 7e6}, {Names: []string{"r.io/init:v1"}, SizeBytes: -5}}
 	if err := l.client.Status().Update(t.Context(), &n); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +84,10 @@ func TestPulledImagesAreKept(t *testing.T) {
 		return []client.Object{
 			owned("proxy", "DaemonSet", "kube-proxy", corev1.PullIfNotPresent, "r.io/proxy:v1", "r.io/there:v1", "r.io/evil:v1", "r.io/old:v1"),
 			owned("agent", "DaemonSet", "agent", corev1.PullAlways, "r.io/agent"),
-			owned("cni", "DaemonSet", "cni", corev1.PullIfNotPresent, "r.io/cni:v1"),
+			prepared(owned("cni", "DaemonSet", "cni", corev1.PullIfNotPresent, "r.io/cni:v1"), "r.io/init:v1"),
+			says("cni", "Pulled", "pool1000003", strings.ReplaceAll(strings.ReplaceAll(good, "proxy", "init"), "31000000", "9000000000000"), at), // no such size
+			owned("agent2", "DaemonSet", "another", corev1.PullAlways, "r.io/agent"),                                                             // an image is named once
+			says("agent2", "Pulled", "pool1000003", `Successfully pulled image "r.io/agent:latest" in 1ms (1ms including waiting)`, at),
 			owned("app", "ReplicaSet", "app", corev1.PullIfNotPresent, "r.io/app:2"),
 			says("proxy", "Pulled", "pool1000003", good, at),
 			says("proxy", "Pulled", "pool1000003", `Container image "r.io/there:v1" already present on machine`, at),
@@ -97,7 +106,7 @@ func TestPulledImagesAreKept(t *testing.T) {
 		l := newReporter(t)
 		l.denies = denied
 		want := []timeline.Pull{{Image: "r.io/proxy:v1", DaemonSet: "kube-system/kube-proxy", Took: 1.5e6, Bytes: 31e6, Holds: true}, cni,
-			{Image: "r.io/agent", DaemonSet: "kube-system/agent", Took: 400e3}}
+			{Image: "r.io/agent", DaemonSet: "kube-system/agent", Took: 400e3, Bytes: 7e6}, {Image: "r.io/init:v1", DaemonSet: "kube-system/cni", Took: 1.5e6}}
 		if denied { // the node's own report has the time of one
 			want = want[1:2]
 		}
@@ -191,5 +200,13 @@ func TestEventsOfManyBootsAreBounded(t *testing.T) {
 	l.later(time.Minute)
 	if n := asked(16); n != 16 {
 		t.Errorf("%d of 16 boots had Events read a minute later", n)
+	}
+	l.later(time.Minute)
+	if pods = slices.Repeat(pods, 40); l.events.Spent() > askedPerMinute {
+		t.Errorf("%d requests", l.events.Spent())
+	}
+	before := l.events.Spent()
+	if asked(1); l.events.Spent()-before != maxAsked {
+		t.Errorf("%d requests for a node with 40 pods of DaemonSets", l.events.Spent()-before)
 	}
 }

@@ -1,6 +1,7 @@
 package tune_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -163,19 +164,18 @@ func TestChangedCopyKeepsItsGate(t *testing.T) {
 func TestKubeletEarlyFollowsLinks(t *testing.T) {
 	const usr, drop = "usr/lib/systemd/system/", "usr/lib/systemd/system/kubelet.service.d/30.conf"
 	d := disk(t, without(and(and(node(debian(), usr), usr+"kubelet-1.36.service", kubeadm), drop, "[Unit]\nAfter=mnt-x.mount\n"), usr+"kubelet.service"))
-	for link, to := range map[string]string{"lib2": "usr/lib", usr + "kubelet.service": "kubelet-1.36.service"} {
+	if err := errors.Join(os.Mkdir(filepath.Join(d.Dir(), "mnt"), 0o755), os.RemoveAll(filepath.Join(d.Dir(), "lib")),
+		os.Rename(filepath.Join(d.Dir(), "var/lib/kubelet"), filepath.Join(d.Dir(), "mnt/kubelet"))); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"lib": "usr/lib", "var/lib/kubelet": "/mnt/kubelet", usr + "kubelet.service": "kubelet-1.36.service"} {
 		if err := os.Symlink(to, filepath.Join(d.Dir(), link)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(d.Dir(), "lib")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(d.Dir(), "lib2"), filepath.Join(d.Dir(), "lib")); err != nil {
-		t.Fatal(err)
-	}
 	problems, _ := tuned(t, d, false, wire.TuneKubeletEarly)
-	if len(problems) != 2 || !strings.Contains(problems[0], usr+"kubelet.service: is a link to /"+usr+"kubelet-1.36.service") || !strings.Contains(problems[1], "/"+drop+":2: After=mnt-x.mount") {
+	want := []string{usr + "kubelet.service: is a link to /" + usr + "kubelet-1.36.service", "/" + drop + ":2: After=mnt-x.mount", "/var/lib/kubelet: is reached by a link to /mnt/kubelet"}
+	if !slices.EqualFunc(problems, want, strings.Contains) {
 		t.Errorf("refused with\n%s", strings.Join(problems, "\n"))
 	}
 }
@@ -196,6 +196,7 @@ func TestKubeletEarlyIsRefused(t *testing.T) {
 		"its unit is ordered":      {base(lib+"kubelet.service", strings.Replace(kubeadm, "After=", "After=cloud-config.target cloud-init.service ", 1)), []string{"cloud-config.target: is before the kubelet", "/" + lib + "cloud-init.service: is before the kubelet"}},
 		"a late unit before it":    {and(base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n"), ours+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
 		"a late unit by a drop-in": {and(and(base(lib+"prepare.service", "[Unit]\n"), ours+"prepare.service.d/x.conf", "[Unit]\nBefore=foo.service kubelet.service\n"), lib+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
+		"a vendor's late unit":     {and(base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=ortet-config-boot.service\n[Install]\n"), lib+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
 		"a late unit by two lines": {and(base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=foo.service \\\n  kubelet.service\n"), ours+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
 		"a late unit of another":   {base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n"), []string{"/" + lib + "prepare.service: is before the kubelet"}},
 		"a late template":          {and(base(lib+"prepare@.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n[Install]\n"), ours+"multi-user.target.wants/prepare@sdc.service", ""), []string{"/" + lib + "prepare@.service: is before the kubelet"}},
@@ -211,6 +212,10 @@ func TestKubeletEarlyIsRefused(t *testing.T) {
 		"gate taken away":          {base(drop, "[Service]\nExecStartPre=\n"), []string{"/" + drop + ":2: ExecStartPre=: "}},
 		"never again":              {base(lib+"kubelet.service", strings.Replace(kubeadm, "Restart=always\n", "", 1)), []string{"has no Restart=always"}},
 		"folder elsewhere":         {base("etc/default/kubelet", "KUBELET_EXTRA_ARGS=--root-dir=/mnt/kubelet\n"), []string{"/etc/default/kubelet:1: --root-dir=/mnt/kubelet: "}},
+		"folder of sysconfig":      {base("etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\"--v=2 --root-dir /mnt/kubelet\"\n"), []string{"/etc/sysconfig/kubelet:1: --root-dir /mnt/kubelet: "}},
+		"folder of kubeadm":        {base("var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--root-dir=/mnt/kubelet\"\n"), []string{"/var/lib/kubelet/kubeadm-flags.env:1: --root-dir=/mnt/kubelet: "}},
+		"disks of cloud.cfg":       {base("etc/cloud/cloud.cfg.d/50.cfg", "swap:\n  size: 1\ndisk_setup:\n  x: y\nfs_setup: []\nca_certs:\n  trusted: []\nmanage_resolv_conf: true\nfqdn: a.b\n"), []string{"50.cfg:1: swap:", "50.cfg:3: disk_setup:", "50.cfg:5: fs_setup", "50.cfg:6: ca_certs:", "50.cfg:8: manage_resolv_conf: true", "50.cfg:9: fqdn"}},
+		"mounts that come late":    {base("etc/fstab", "UUID=1 / ext4 defaults 0 1\nUUID=3 /var/lib/kubelet xfs noauto 0 0\nUUID=4 /var/lib/containerd xfs defaults,x-systemd.automount 0 0\n"), []string{"/etc/fstab:2: noauto: ", "/etc/fstab:3: x-systemd.automount: "}},
 		"cloud-init is off":        {base("etc/cloud/cloud-init.disabled", ""), []string{"/etc/cloud/cloud-init.disabled: cloud-init does not run"}},
 		"mounts of cloud.cfg":      {base("etc/cloud/cloud.cfg.d/50.cfg", "a: b\nmounts:\n- [ephemeral0, /var/lib/containerd]\n"), []string{"/etc/cloud/cloud.cfg.d/50.cfg:2: mounts:: cloud-init's network stage does it"}},
 		"commands of cloud.cfg":    {base("etc/cloud/cloud.cfg.d/50.cfg", "bootcmd: [SECRET]\nmanage_etc_hosts: false\nwrite_files: []\n"), []string{"50.cfg:1: bootcmd:: cloud", "50.cfg:3: write_files"}},
@@ -258,6 +263,7 @@ func TestKubeletEarlyGate(t *testing.T) {
 		"resolved knows one":         {more: map[string]string{"run/systemd/resolve/resolv.conf": "nameserver 10.0.0.1\n"}},
 		"the root grows":             {more: map[string]string{"sys/dev/block/size": "2000000\n"}, asked: 3},
 		"a temporary disk":           {more: map[string]string{"dev/sdb": "", "sys/class/block/sdb/size": "1\n"}, asked: 3},
+		"a temporary NVMe disk":      {more: map[string]string{"dev/nvme1n1": "", "sys/class/block/nvme1n1/size": "1\n"}, asked: 3},
 		"a partition is no new disk": {more: map[string]string{"dev/sdb1": "", "sys/class/block/sdb1/partition": "1\n"}},
 		"btrfs":                      {more: map[string]string{"btrfs": ""}, asked: 3},
 		"a second start":             {less: "etc/resolv.conf", more: map[string]string{"run/ortet/kubelet-early": ""}},
