@@ -53,7 +53,7 @@ var (
 	rootDir    = regexp.MustCompile(`--root-dir[= ][^\s"']+`)
 	lateMounts = regexp.MustCompile(`(?m)^[ \t]*[^#\s].*?` +
 		`\b(nofail|noauto|_netdev|x-systemd\.(?:requires|after|automount|wanted-by)|comment=cloudconfig)\b.*$`)
-	cloudKeys = regexp.MustCompile(`(?m)^["']?(?:mounts|swap|disk_setup|fs_setup|bootcmd|write_files|ca[-_]certs|(?:preserve_)?` +
+	cloudKeys = regexp.MustCompile(`(?m)^["']?(?:mounts|swap|disk_setup|fs_setup|bootcmd|write_files|ca[-_]certs|` +
 		`hostname|manage_etc_hosts|manage_resolv_conf|fqdn)["']?[ \t]*:(?:[ \t]*["']?(?:true|false|yes|no|on|off)["']?[ \t]*$)?`)
 	cloudOff  = regexp.MustCompile(`(?i):[ \t]*["']?(?:false|no|off)["']?$`)
 	enforcing = regexp.MustCompile(`(?m)^SELINUX[ \t]*=[ \t]*enforcing`)
