@@ -3,9 +3,11 @@ package assess
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -35,5 +37,13 @@ func TestStoredBootsAreChecked(t *testing.T) {
 	hostile.Data[KeyBoot] = strings.Replace(hostile.Data[KeyBoot], `"node": "n"`, `"node": "n\u001b[2J"`, 1)
 	if got, _, err := ReadBoot(hostile); err != nil || strings.ContainsRune(got.Node, '\x1b') {
 		t.Errorf("%q, %v: it cannot be printed", got.Node, errors.Unwrap(err))
+	}
+	record.Pulls = slices.Repeat([]timeline.Pull{{Image: "i\x1b", DaemonSet: "d\x1b", Took: -5, Bytes: -5}}, MaxPulls+1)
+	if hostile, err = record.Record(wire.BootReport{Version: wire.BootReportVersion, VMID: someVM}); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := ReadBoot(hostile)
+	if err != nil || len(got.Pulls) != MaxPulls || got.Pulls[0].Took != 0 || got.Pulls[0].Bytes != 0 || strings.ContainsRune(got.Pulls[0].Image+got.Pulls[0].DaemonSet, '\x1b') {
+		t.Errorf("pulls of somebody's record: %+v, %v", got.Pulls, err)
 	}
 }

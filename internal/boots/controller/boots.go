@@ -55,6 +55,7 @@ type boots struct {
 	*reconciler
 	store   *bootStore
 	figures *bootMeters
+	events  *Budget // of requests for pods' Events
 	// Of Nodes, by name. One request is worked on at a time.
 	began   map[string]seenReport // when a report was first seen
 	handled map[string]time.Time  // when one was last taken away
@@ -85,8 +86,7 @@ func markBoot(from, to *metav1.ObjectMeta) {
 }
 
 func (r *reconciler) addBoots(m manager.Manager) error {
-	b := &boots{reconciler: r, store: newBootStore(r.client, r.config), began: map[string]seenReport{}, handled: map[string]time.Time{}}
-	b.figures = r.meters.boot
+	b := newReports(r, newBootStore(r.client, r.config), r.meters.boot)
 	b.store.forgot = b.figures.forget
 	r.stored = b.store
 	c, err := ctrl.New("boot-report", m, ctrl.Options{Reconciler: b, MaxConcurrentReconciles: 1, RateLimiter: retries()})
@@ -97,6 +97,11 @@ func (r *reconciler) addBoots(m manager.Manager) error {
 		return fmt.Errorf("watch Nodes for boots' reports: %w", err)
 	}
 	return m.Add(manager.RunnableFunc(b.store.run)) // only while it is elected
+}
+
+func newReports(r *reconciler, store *bootStore, figures *bootMeters) *boots {
+	return &boots{reconciler: r, store: store, figures: figures, events: NewBudget(askedPerMinute, r.config.Now),
+		began: map[string]seenReport{}, handled: map[string]time.Time{}}
 }
 
 func (b *boots) watch(c cache.Cache, with ctrl.Controller) error {

@@ -104,7 +104,7 @@ func newReporter(t *testing.T) *reporter {
 		t.Fatal(err)
 	}
 	r := &reconciler{config: config, client: c, nodes: trimming{c}, fleet: NewFleet()}
-	l.boots = &boots{reconciler: r, store: newBootStore(c, config), figures: newBootMeters(), began: map[string]seenReport{}, handled: map[string]time.Time{}}
+	l.boots = newReports(r, newBootStore(c, config), newBootMeters())
 	return l
 }
 

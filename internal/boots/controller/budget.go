@@ -75,12 +75,12 @@ func (b *Budget) release(cost int) {
 	b.reserved = max(0, b.reserved-float64(cost))
 }
 
-func (b *Budget) spend(n int) {
+func (b *Budget) spend() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill()
-	b.level -= float64(n)
-	b.spent += int64(n)
+	b.level--
+	b.spent++
 }
 
 // block stops everything for a while: somebody upstream asked for it.
@@ -113,7 +113,7 @@ type meter struct {
 
 func (m meter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.EqualFold(r.URL.Host, m.host) {
-		m.budget.spend(1)
+		m.budget.spend()
 	}
 	return m.next.RoundTrip(r)
 }

@@ -69,7 +69,7 @@ func TestBudgetIsKept(t *testing.T) {
 	sent := 0
 	for range 600 { // seconds
 		for b.reserve(1) == 0 {
-			b.spend(1)
+			b.spend()
 			b.release(1)
 			sent++
 		}

@@ -345,7 +345,7 @@ func (p *Poller) pause(fails int) time.Duration {
 // asked does what follows from any call.
 func (p *Poller) asked(ctx context.Context, what string, on fleet.ResourceID, err error) {
 	if !p.c.Metered {
-		p.c.Budget.spend(1)
+		p.c.Budget.spend()
 	}
 	p.c.Asked(what, err)
 	if err == nil || ctx.Err() != nil {

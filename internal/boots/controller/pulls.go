@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,25 +24,41 @@ import (
 const (
 	maxAsked  = 16  // pods of a node whose Events are listed
 	maxEvents = 100 // of a pod
+	// askedPerMinute bounds the lists of Events of all boots: the API server reads all Events of a
+	// namespace for each (fields are no index).
+	askedPerMinute = 120
 	// longPull is beyond any pull, and largePull beyond any image, in bytes.
 	longPull  = 24 * time.Hour
+	maxOwner  = 253 // of a name in Kubernetes, in bytes
 	largePull = 1 << 42
 )
 
+// plainName is what names of images and DaemonSets are made of. The owner of a pod is not checked by
+// the API server, and a record is bounded.
+var plainName = regexp.MustCompile(`^[\w.:/@+\[\]-]+$`)
+
+func plain(name string, longest int) bool { return len(name) <= longest && plainName.MatchString(name) }
+
 // pulls returns the images that a node pulled for its DaemonSets' pods since its boot began, the
 // largest first. An image counts only if a pod's spec names it; its size and time are the kubelet's
-// word, and without the permission to list Events those of containerd's journal.
+// word, and without Events (no permission, too many boots at once) those of containerd's journal.
 func (b *boots) pulls(ctx context.Context, node *corev1.Node, pods []corev1.Pod, report wire.BootReport) ([]timeline.Pull, error) {
 	var out []timeline.Pull
 	asked, denied := 0, false
 	for i := range pods {
 		p := &pods[i]
 		owner := metav1.GetControllerOf(p)
-		if owner == nil || owner.Kind != "DaemonSet" || asked == maxAsked {
+		if owner == nil || owner.Kind != "DaemonSet" || asked == maxAsked || !plain(owner.Name, maxOwner) {
 			continue
 		}
 		var events corev1.EventList
-		if asked++; !denied {
+		if asked++; !denied && b.events.reserve(1) > 0 {
+			denied = true
+			b.config.Log.InfoContext(ctx, "too many boots at once: pulled images are known from the node alone", "node", node.Name)
+		}
+		if !denied {
+			b.events.release(1)
+			b.events.spend()
 			ofPod := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", string(p.UID))}
 			err := b.client.List(ctx, &events, client.InNamespace(p.Namespace), ofPod, client.Limit(maxEvents))
 			if denied = apierrors.IsForbidden(err); denied {
@@ -53,7 +70,7 @@ func (b *boots) pulls(ctx context.Context, node *corev1.Node, pods []corev1.Pod,
 		for _, pull := range pullsOf(p, events.Items, node, report) {
 			pull.DaemonSet = p.Namespace + "/" + owner.Name
 			again := slices.ContainsFunc(out, func(o timeline.Pull) bool { return o.Image == pull.Image })
-			if len(pull.Image) <= assess.MaxImageName && !again {
+			if plain(pull.Image, assess.MaxImageName) && !again {
 				out = append(out, pull)
 			}
 		}
@@ -67,22 +84,23 @@ func pullsOf(p *corev1.Pod, events []corev1.Event, node *corev1.Node, report wir
 	since := assess.BootStart(report).Add(-time.Minute) // the node's clock may have been set since
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		pull := timeline.Pull{Image: c.Image, Holds: c.ImagePullPolicy != corev1.PullAlways}
+		undigested, _, _ := strings.Cut(c.Image, "@sha") // as spans name it
+		names := []string{c.Image, undigested, undigested + ":latest"}
 		for i := range events {
 			e := &events[i]
 			image, took, bytes := pulled(e.Message)
-			named := image == c.Image || image == c.Image+":latest"
-			if named && e.Reason == "Pulled" && e.Source.Host == node.Name && !e.LastTimestamp.Time.Before(since) {
+			if slices.Contains(names, image) && e.Reason == "Pulled" && e.Source.Host == node.Name && !e.LastTimestamp.Time.Before(since) {
 				pull.Took, pull.Bytes = max(pull.Took, took), max(pull.Bytes, bytes)
 			}
 		}
-		untagged, _, _ := strings.Cut(c.Image, "@sha") // as spans name it
 		for _, s := range report.Spans {
-			if pull.Took == 0 && s.Source == "containerd" && !s.Open && s.Result == "" && s.Name == "pull/"+untagged {
+			image, ok := strings.CutPrefix(s.Name, "pull/")
+			if pull.Took == 0 && s.Source == "containerd" && !s.Open && s.Result == "" && ok && slices.Contains(names, image) {
 				pull.Took = s.End - s.Start
 			}
 		}
 		for _, i := range node.Status.Images {
-			if pull.Bytes == 0 && slices.Contains(i.Names, c.Image) {
+			if pull.Bytes == 0 && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(i.Names, n) }) {
 				pull.Bytes = min(max(i.SizeBytes, 0), largePull)
 			}
 		}

@@ -217,7 +217,8 @@ func cleaned(t timeline.Timeline) timeline.Timeline {
 	t.Pulls = slices.Clone(t.Pulls)
 	for i := range t.Pulls {
 		p := &t.Pulls[i]
-		p.Image, p.DaemonSet, p.Took, p.Bytes = printable(p.Image), printable(p.DaemonSet), max(0, clamp(p.Took)), max(0, p.Bytes)
+		p.Image, p.DaemonSet = printable(p.Image), printable(p.DaemonSet)
+		p.Took, p.Bytes = max(0, clamp(p.Took)), min(max(0, p.Bytes), 1<<58) // 16 of them can be added
 	}
 	return t
 }

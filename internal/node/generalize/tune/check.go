@@ -49,9 +49,11 @@ func (c *checker) glob(patterns ...string) (files []string) {
 		found, err := c.t.Glob(p)
 		c.fail(err)
 		slices.Sort(found)
+		// /lib may be a link to /usr/lib.
+		found = slices.DeleteFunc(found, func(at string) bool { return c.plan.isOurs(at) || slices.Contains(files, at) })
 		files = append(files, found...)
 	}
-	return slices.DeleteFunc(files, c.plan.isOurs)
+	return files
 }
 
 func (c *checker) read(at string) []byte {
@@ -161,6 +163,7 @@ var (
 	usualStores    = regexp.MustCompile(`["'](?:/var/lib|/run)/containerd/?["']`)
 	snapshotters   = regexp.MustCompile(`(?m)^[ \t]*(?:snapshotter|imports)[ \t]*=.*$`)
 	usualSnapshots = regexp.MustCompile(`^snapshotter[ \t]*=[ \t]*["'](?:overlayfs|native)?["']|^imports[ \t]*=[ \t]*\[[ \t]*\]`)
+	instance       = regexp.MustCompile(`@[^.]+\.`)
 	namesRuntime   = regexp.MustCompile(`(?m)\bcontainerd\b|^[ \t]*["']?package(?:s|_update|_upgrade)["']?[ \t]*:`)
 )
 
@@ -168,12 +171,16 @@ func unitDirs() []string {
 	return []string{"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
 }
 
-// find returns where a unit's file is, "" if there is none. What is taken away does not count.
+// find returns where a unit's file is, or that of its template; "" if there is none. What is taken
+// away does not count.
 func (c *checker) find(name string) string {
 	for _, dir := range unitDirs() {
 		if at := path.Join(dir, name); !c.plan.isOurs(at) && c.exists(at) {
 			return at
 		}
+	}
+	if template := instance.ReplaceAllString(name, "@."); template != name {
+		return c.find(template)
 	}
 	return ""
 }
@@ -193,8 +200,11 @@ func (c *checker) unit(name string) string {
 }
 
 func (c *checker) dropIns(name string) []string {
-	return c.glob("/etc/systemd/system/"+name+".d/*.conf", "/run/systemd/system/"+name+".d/*.conf",
-		"/usr/local/lib/systemd/system/"+name+".d/*.conf", "/usr/lib/systemd/system/"+name+".d/*.conf")
+	var patterns []string
+	for _, dir := range append(unitDirs(), "run/systemd/system") {
+		patterns = append(patterns, "/"+dir+"/"+name+".d/*.conf")
+	}
+	return c.glob(patterns...)
 }
 
 // enabled reports whether a unit is started: by a link, or by the kubelet's.
@@ -209,6 +219,7 @@ func (c *checker) enabled(name string) bool {
 			}
 		}
 	}
+	name = strings.Replace(name, "@.", "@*.", 1) // any instance of a template
 	for _, dir := range unitDirs() {
 		if len(c.glob("/"+dir+"/*.wants/"+name, "/"+dir+"/*.requires/"+name)) > 0 {
 			return true

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"bytes"
 	"cmp"
 	_ "embed"
 	"path"
@@ -39,7 +40,7 @@ var (
 	beforeEarly = regexp.MustCompile(`(?m)^[ \t]*Before[ \t]*=.*\b(?:kubelet|ortet-join|ortet-left|ortet-config-boot)\.service\b.*$`)
 	beforeInit  = regexp.MustCompile(`(?m)^[ \t]*Before[ \t]*=.*\bsysinit\.target\b.*$`)
 	wantLine    = regexp.MustCompile(`(?m)^[ \t]*(?:Wants|Requires|BindsTo)[ \t]*=.*$`)
-	onlyJoin    = regexp.MustCompile(`=[ \t]*ortet-join\.service$`)
+	installs    = regexp.MustCompile(`(?m)^[ \t]*\[Install\]`)
 	initName    = regexp.MustCompile(`^sysinit\.target$`)
 	noDefaults  = regexp.MustCompile(`(?m)^[ \t]*DefaultDependencies[ \t]*=[ \t]*(?:no|false|off|0)[ \t]*$`)
 	lateNames   = regexp.MustCompile(`^network-online\.target$|^cloud-init(?:-network)?\.service$`)
@@ -53,10 +54,15 @@ var (
 	lateMounts = regexp.MustCompile(`(?m)^[ \t]*[^#\s].*?` +
 		`\b(nofail|noauto|_netdev|x-systemd\.(?:requires|after|automount|wanted-by)|comment=cloudconfig)\b.*$`)
 	cloudKeys = regexp.MustCompile(`(?m)^["']?(?:mounts|swap|disk_setup|fs_setup|bootcmd|write_files|ca[-_]certs|` +
-		`manage_etc_hosts|manage_resolv_conf|hostname|fqdn)["']?[ \t]*:(?:[ \t]*["']?(?:true|false|yes|no|on|off)["']?[ \t]*$)?`)
+		`hostname|manage_etc_hosts|manage_resolv_conf|fqdn)["']?[ \t]*:(?:[ \t]*["']?(?:true|false|yes|no|on|off)["']?[ \t]*$)?`)
 	cloudOff  = regexp.MustCompile(`(?i):[ \t]*["']?(?:false|no|off)["']?$`)
 	enforcing = regexp.MustCompile(`(?m)^SELINUX[ \t]*=[ \t]*enforcing`)
 )
+
+// isLate reports whether an assignment names a unit that may need cloud-init's network stage.
+func isLate(line string) bool {
+	return slices.ContainsFunc(names(line), func(n string) bool { return !quickNames.MatchString(n) })
+}
 
 // names returns the units that an assignment of a unit file names.
 func names(line string) []string {
@@ -70,6 +76,9 @@ func (c *checker) kubeletEarly() string {
 	unit := c.unit(kubelet)
 	if unit == "" {
 		return ""
+	}
+	if at, err := c.t.Resolve(unit, true); err == nil && path.Base(at) != kubelet {
+		c.refuse(unit, 0, "is a link to /%s: a copy would be another unit than that", at)
 	}
 	c.quickUnits()
 	c.quickKubelet(append([]string{unit}, c.dropIns(kubelet)...))
@@ -86,13 +95,18 @@ func (c *checker) quickUnits() {
 	}
 	for _, name := range earlyUnits() {
 		if c.enabled(name) {
-			c.each(c.dropIns(name), orderLine, unless(onlyJoin, "somebody ordered it"))
+			c.each(c.dropIns(name), orderLine, func(line string) string {
+				if isLate(line) {
+					return "somebody ordered it"
+				}
+				return ""
+			})
 		}
 	}
 	freed := c.stage() != "" // on Debian and Ubuntu
 	for _, dir := range unitDirs() {
 		for _, at := range c.glob("/"+dir+"/*", "/"+dir+"/*.d/*.conf") {
-			name, text := path.Base(at), c.read(at)
+			name, text := path.Base(at), c.joined(at)
 			if d := path.Base(path.Dir(at)); strings.HasSuffix(d, ".d") {
 				name = strings.TrimSuffix(d, ".d")
 			} else if freed && dir+"/" == unitsHere && path.Ext(name) == ".service" && !strings.HasPrefix(name, "snap.") &&
@@ -100,7 +114,8 @@ func (c *checker) quickUnits() {
 				c.refuse(at, 0, "came after cloud-init's network stage, and would not: "+
 					"order it, After=network-online.target or After=cloud-init-local.service")
 			}
-			if beforeEarly.Match(text) && c.enabled(name) {
+			// What has no [Install] is started by another unit.
+			if beforeEarly.Match(text) && (c.enabled(name) || !installs.Match(c.read(c.find(name)))) {
 				before = append(before, name)
 			}
 		}
@@ -114,9 +129,7 @@ func (c *checker) quickUnits() {
 		at = cmp.Or(at, "usr/lib/systemd/system/"+name)
 		quick := c.says(at)
 		for _, file := range append([]string{at}, c.dropIns(name)...) {
-			for _, line := range orderLine.FindAllString(string(c.read(file)), -1) {
-				quick = quick && !slices.ContainsFunc(names(line), func(n string) bool { return !quickNames.MatchString(n) })
-			}
+			quick = quick && !slices.ContainsFunc(orderLine.FindAllString(string(c.joined(file)), -1), isLate)
 		}
 		if !quick {
 			c.refuse(at, 0, "is before the kubelet, and may need cloud-init's network stage; "+
@@ -125,9 +138,14 @@ func (c *checker) quickUnits() {
 	}
 }
 
+// joined is a unit's text with the lines put together that a backslash parts.
+func (c *checker) joined(at string) []byte {
+	return bytes.ReplaceAll(c.read(at), []byte("\\\n"), []byte(" "))
+}
+
 // says reports whether a unit's file orders it by the network, by a stage of cloud-init, or early.
 func (c *checker) says(at string) bool {
-	text := c.read(at)
+	text := c.joined(at)
 	return noDefaults.Match(text) || slices.ContainsFunc(orderLine.FindAllString(string(text), -1), func(line string) bool {
 		return strings.Contains(line, "network-online.target") || strings.Contains(line, "cloud-")
 	})
@@ -185,7 +203,7 @@ func earlyCopy(name string) func(*checker) string {
 			earlyOrder + c.without(at, orderLine, lateNames)
 		if name == kubelet {
 			text += "\n[Unit]\nAfter=containerd.service\nRequiresMountsFor=/var/lib/kubelet /var/lib/containerd /var/log\n" +
-				"\n[Service]\nExecStartPre=/bin/sh /" + gateFile + "\n"
+				"\n[Service]\nTimeoutStartSec=infinity\nExecStartPre=/bin/sh /" + gateFile + "\n"
 		}
 		return text
 	}

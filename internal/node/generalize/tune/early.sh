@@ -11,6 +11,8 @@ enough() {
 	grep -qs '^nameserver' /etc/resolv.conf || return 1
 	[ ! -d /run/systemd/resolve ] || grep -qs '^nameserver' /run/systemd/resolve/resolv.conf || return 1
 	# cloud-init will not make the root larger: the kubelet measures it once. 64 MiB may be left.
+	# Of btrfs its partition is not known here.
+	[ "$(stat -f -c %T /)" != btrfs ] || return 1
 	part=/sys/dev/block/$(mountpoint -d /)
 	disk=
 	if [ -e "$part/partition" ]; then

@@ -1,6 +1,7 @@
 package tune_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -33,6 +34,7 @@ After=containerd.service
 RequiresMountsFor=/var/lib/kubelet /var/lib/containerd /var/log
 
 [Service]
+TimeoutStartSec=infinity
 ExecStartPre=/bin/sh /etc/ortet/kubelet-early.sh
 `
 )
@@ -80,6 +82,11 @@ func admitted(t *testing.T, f map[string]string, enabled ...string) map[string]s
 	return and(f, ours+"kubelet.service.d/20-ortet.conf", string(text))
 }
 
+func without(f map[string]string, path string) map[string]string {
+	delete(f, path)
+	return f
+}
+
 var early = []string{wire.TuneKubeletEarly, wire.TuneRuntimeEarly}
 
 // The tuning adds copies of units and its gate, changes no other byte, and leaves nothing.
@@ -98,9 +105,11 @@ func TestKubeletEarlyAddsAndLeavesNothing(t *testing.T) {
 		"Azure Linux": {node(azureLinux(), usr), map[string]string{"kubelet.service": earlyOf(usr+"kubelet.service", copied) + earlyTail}},
 		"RHEL, SELinux permissive": {and(node(rhel(), usr), "etc/selinux/config", "SELINUX=permissive\n"),
 			map[string]string{"kubelet.service": earlyOf(usr+"kubelet.service", copied) + earlyTail}},
+		"kubeadm's drop-in in /etc": {and(and(without(node(debian(), lib), "usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf"), ours+"kubelet.service.d/10-kubeadm.conf", kubeadm10), ours+"kubelet.service.d/20.conf", "[Unit]\nAfter=containerd.service\nRequires=containerd.service\n"),
+			map[string]string{"kubelet.service": earlyOf(lib+"kubelet.service", copied) + earlyTail}},
 		"a unit that is early itself": {and(and(node(debian(), lib), ours+"prepare.service", "[Unit]\nAfter=network.target cloud-init-local.service systemd-networkd-wait-online.service\nBefore=kubelet.service\n"), ours+"kubelet.service.requires/prepare.service", ""),
 			map[string]string{"kubelet.service": earlyOf(lib+"kubelet.service", copied) + earlyTail}},
-		"a late unit that is off": {and(node(debian(), lib), lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n"),
+		"a late unit that is off": {and(node(debian(), lib), lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n[Install]\nWantedBy=multi-user.target\n"),
 			map[string]string{"kubelet.service": earlyOf(lib+"kubelet.service", copied) + earlyTail}},
 		"admission": {admitted(t, node(ubuntu(), usr), "ortet-metadata-guard", "ortet-left", "ortet-leave", "ortet-config-boot"), map[string]string{"kubelet.service": earlyOf(usr+"kubelet.service", copied) + earlyTail,
 			"ortet-join.service": "Requires=sysinit.target\nAfter=sysinit.target ortet-metadata-guard.service\nBefore=kubelet.service", "ortet-left.service": "\nAfter=sysinit.target ortet-join.service\nBefore=kubelet.service",
@@ -137,6 +146,40 @@ func TestKubeletEarlyAddsAndLeavesNothing(t *testing.T) {
 	}
 }
 
+// A changed copy keeps the whole tuning: the kubelet's unit starts the gate.
+func TestChangedCopyKeepsItsGate(t *testing.T) {
+	const unit, gate = ours + "kubelet.service", "etc/ortet/kubelet-early.sh"
+	d := disk(t, node(debian(), "lib/systemd/system/"))
+	tuned(t, d, false, early...)
+	put(t, d.Dir(), map[string]string{unit: content(t, d)[unit] + "Environment=MINE=1\n"})
+	problems, kept := tuned(t, d, false)
+	now := content(t, d)
+	if problems != nil || !slices.Equal(kept, []string{"/" + gate, "/" + unit}) || now[gate] == "" || now[unitFile] != "" {
+		t.Errorf("refused %q, kept %q, the gate: %q", problems, kept, now[gate])
+	}
+}
+
+// A copy of what is an alias would be a second kubelet. /lib may be a link to /usr/lib, and no file
+// is named twice for it.
+func TestKubeletEarlyFollowsLinks(t *testing.T) {
+	const usr, drop = "usr/lib/systemd/system/", "usr/lib/systemd/system/kubelet.service.d/30.conf"
+	d := disk(t, without(and(and(node(debian(), usr), usr+"kubelet-1.36.service", kubeadm), drop, "[Unit]\nAfter=mnt-x.mount\n"), usr+"kubelet.service"))
+	if err := errors.Join(os.Mkdir(filepath.Join(d.Dir(), "mnt"), 0o755), os.RemoveAll(filepath.Join(d.Dir(), "lib")),
+		os.Rename(filepath.Join(d.Dir(), "var/lib/kubelet"), filepath.Join(d.Dir(), "mnt/kubelet"))); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"lib": "usr/lib", "var/lib/kubelet": "/mnt/kubelet", usr + "kubelet.service": "kubelet-1.36.service"} {
+		if err := os.Symlink(to, filepath.Join(d.Dir(), link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	problems, _ := tuned(t, d, false, wire.TuneKubeletEarly)
+	want := []string{usr + "kubelet.service: is a link to /" + usr + "kubelet-1.36.service", "/" + drop + ":2: After=mnt-x.mount", "/var/lib/kubelet: is reached by a link to /mnt/kubelet"}
+	if !slices.EqualFunc(problems, want, strings.Contains) {
+		t.Errorf("refused with\n%s", strings.Join(problems, "\n"))
+	}
+}
+
 func TestKubeletEarlyIsRefused(t *testing.T) {
 	const lib = "lib/systemd/system/"
 	const drop = ours + "kubelet.service.d/30.conf"
@@ -153,6 +196,14 @@ func TestKubeletEarlyIsRefused(t *testing.T) {
 		"its unit is ordered":      {base(lib+"kubelet.service", strings.Replace(kubeadm, "After=", "After=cloud-config.target cloud-init.service ", 1)), []string{"cloud-config.target: is before the kubelet", "/" + lib + "cloud-init.service: is before the kubelet"}},
 		"a late unit before it":    {and(base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n"), ours+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
 		"a late unit by a drop-in": {and(and(base(lib+"prepare.service", "[Unit]\n"), ours+"prepare.service.d/x.conf", "[Unit]\nBefore=foo.service kubelet.service\n"), lib+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
+		"a vendor's late unit":     {and(base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=ortet-config-boot.service\n[Install]\n"), lib+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
+		"a late unit by two lines": {and(base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=foo.service \\\n  kubelet.service\n"), ours+"multi-user.target.wants/prepare.service", ""), []string{"/" + lib + "prepare.service: is before the kubelet"}},
+		"a late unit of another":   {base(lib+"prepare.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n"), []string{"/" + lib + "prepare.service: is before the kubelet"}},
+		"a late template":          {and(base(lib+"prepare@.service", "[Unit]\nAfter=network-online.target\nBefore=kubelet.service\n[Install]\n"), ours+"multi-user.target.wants/prepare@sdc.service", ""), []string{"/" + lib + "prepare@.service: is before the kubelet"}},
+		"an instance it is after":  {and(base(lib+"kubelet.service", strings.Replace(kubeadm, "After=", "After=prepare@sdc.service ", 1)), lib+"prepare@.service", "[Unit]\nAfter=network-online.target\n"), []string{"/" + lib + "prepare@.service: is before the kubelet"}},
+		"a template came after it": {and(and(staged(node(debian(), lib), lib+"cloud-init.service"), ours+"mine@.service", "[Service]\nExecStart=/opt/x %i\n"), ours+"multi-user.target.wants/mine@a.service", ""), []string{"/" + ours + "mine@.service: came after cloud-init's network stage"}},
+		"a vendor's drop-in":       {base(lib+"kubelet.service.d/30.conf", "[Unit]\nAfter=containerd.service mnt-data.mount\n"), []string{"/" + lib + "kubelet.service.d/30.conf:2: After=containerd.service mnt-data.mount: somebody ordered it"}},
+		"the join's unit in /etc":  {base(ours+"ortet-join.service", "[Unit]\nAfter=network-online.target\n"), []string{"/" + ours + "ortet-join.service: is there, and is not what a capture added: move it to /usr/local/lib/systemd/system"}},
 		"a late unit it is after":  {and(base(lib+"kubelet.service", strings.Replace(kubeadm, "After=", "After=docker.service ", 1)), lib+"docker.service", "[Unit]\nAfter=network-online.target\n"), []string{"/" + lib + "docker.service: is before the kubelet"}},
 		"a line that goes on":      {base(lib+"kubelet.service", strings.Replace(kubeadm, "After=", "After=\\\n", 1)), []string{"/usr/lib/systemd/system/\\: is before the kubelet"}},
 		"a unit came after it":     {and(and(staged(node(debian(), lib), lib+"cloud-init.service"), ours+"mine.service", "[Service]\nExecStart=/opt/x\n"), ours+"multi-user.target.wants/mine.service", ""), []string{"/" + ours + "mine.service: came after cloud-init's network stage"}},
@@ -160,6 +211,10 @@ func TestKubeletEarlyIsRefused(t *testing.T) {
 		"gate taken away":          {base(drop, "[Service]\nExecStartPre=\n"), []string{"/" + drop + ":2: ExecStartPre=: "}},
 		"never again":              {base(lib+"kubelet.service", strings.Replace(kubeadm, "Restart=always\n", "", 1)), []string{"has no Restart=always"}},
 		"folder elsewhere":         {base("etc/default/kubelet", "KUBELET_EXTRA_ARGS=--root-dir=/mnt/kubelet\n"), []string{"/etc/default/kubelet:1: --root-dir=/mnt/kubelet: "}},
+		"folder of sysconfig":      {base("etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\"--v=2 --root-dir /mnt/kubelet\"\n"), []string{"/etc/sysconfig/kubelet:1: --root-dir /mnt/kubelet: "}},
+		"folder of kubeadm":        {base("var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--root-dir=/mnt/kubelet\"\n"), []string{"/var/lib/kubelet/kubeadm-flags.env:1: --root-dir=/mnt/kubelet: "}},
+		"disks of cloud.cfg":       {base("etc/cloud/cloud.cfg.d/50.cfg", "swap:\n  size: 1\ndisk_setup:\n  x: y\nfs_setup: []\nca_certs:\n  trusted: []\nmanage_resolv_conf: true\nfqdn: a.b\n"), []string{"50.cfg:1: swap:", "50.cfg:3: disk_setup:", "50.cfg:5: fs_setup", "50.cfg:6: ca_certs:", "50.cfg:8: manage_resolv_conf: true", "50.cfg:9: fqdn"}},
+		"mounts that come late":    {base("etc/fstab", "UUID=1 / ext4 defaults 0 1\nUUID=3 /var/lib/kubelet xfs noauto 0 0\nUUID=4 /var/lib/containerd xfs defaults,x-systemd.automount 0 0\n"), []string{"/etc/fstab:2: noauto: ", "/etc/fstab:3: x-systemd.automount: "}},
 		"cloud-init is off":        {base("etc/cloud/cloud-init.disabled", ""), []string{"/etc/cloud/cloud-init.disabled: cloud-init does not run"}},
 		"mounts of cloud.cfg":      {base("etc/cloud/cloud.cfg.d/50.cfg", "a: b\nmounts:\n- [ephemeral0, /var/lib/containerd]\n"), []string{"/etc/cloud/cloud.cfg.d/50.cfg:2: mounts:: cloud-init's network stage does it"}},
 		"commands of cloud.cfg":    {base("etc/cloud/cloud.cfg.d/50.cfg", "bootcmd: [SECRET]\nmanage_etc_hosts: false\nwrite_files: []\n"), []string{"50.cfg:1: bootcmd:: cloud", "50.cfg:3: write_files"}},
@@ -207,7 +262,9 @@ func TestKubeletEarlyGate(t *testing.T) {
 		"resolved knows one":         {more: map[string]string{"run/systemd/resolve/resolv.conf": "nameserver 10.0.0.1\n"}},
 		"the root grows":             {more: map[string]string{"sys/dev/block/size": "2000000\n"}, asked: 3},
 		"a temporary disk":           {more: map[string]string{"dev/sdb": "", "sys/class/block/sdb/size": "1\n"}, asked: 3},
+		"a temporary NVMe disk":      {more: map[string]string{"dev/nvme1n1": "", "sys/class/block/nvme1n1/size": "1\n"}, asked: 3},
 		"a partition is no new disk": {more: map[string]string{"dev/sdb1": "", "sys/class/block/sdb1/partition": "1\n"}},
+		"btrfs":                      {more: map[string]string{"btrfs": ""}, asked: 3},
 		"a second start":             {less: "etc/resolv.conf", more: map[string]string{"run/ortet/kubelet-early": ""}},
 		"systemd does not answer":    {less: "etc/resolv.conf", more: map[string]string{"mute": ""}, asked: 4},
 	} {
@@ -216,10 +273,11 @@ func TestKubeletEarlyGate(t *testing.T) {
 			files := maps.Clone(named)
 			delete(files, c.less)
 			maps.Copy(files, c.more)
+			files["bin/stat"] = "#!/bin/sh\nif [ -e $ROOT/btrfs ]; then echo btrfs; else echo xfs; fi\n"
 			files["bin/mountpoint"] = "#!/bin/sh\necho 8:1\n"
 			files["bin/systemctl"] = "#!/bin/sh\necho x >>$ROOT/asked\nn=$(wc -l <$ROOT/asked)\nif [ -e $ROOT/mute ]; then rm $ROOT/mute; exit 1; fi\nif [ $n -lt ${UNTIL:-3} ]; then echo; echo 108; fi\n"
 			put(t, root, files)
-			for _, p := range []string{"bin/mountpoint", "bin/systemctl"} {
+			for _, p := range []string{"bin/mountpoint", "bin/stat", "bin/systemctl"} {
 				if err := os.Chmod(filepath.Join(root, p), 0o755); err != nil {
 					t.Fatal(err)
 				}

@@ -30,6 +30,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
@@ -162,7 +163,7 @@ type Plan struct {
 	c     *checker
 	ours  []File // of an earlier capture, as they were added
 	adds  []row
-	Kept  []string // of an earlier capture, and changed since: they stay
+	Kept  []string // of an earlier capture, of tunings of which a file was changed since: they stay
 	Names []string // of what is added
 }
 
@@ -175,6 +176,7 @@ func Check(t *tree.Tree, names []string, keeps bool) (p *Plan, problems []string
 		return nil, []string{err.Error()}, nil //nolint:nilerr // a list that is not believed is a reason to refuse
 	}
 	p = &Plan{Names: names}
+	var changed []string // tunings
 	for _, f := range files {
 		switch state, err := f.State(t); {
 		case err != nil:
@@ -183,8 +185,17 @@ func Check(t *tree.Tree, names []string, keeps bool) (p *Plan, problems []string
 			p.ours = append(p.ours, f)
 		case state == wire.SourcePartial:
 			p.Kept = append(p.Kept, "/"+f.Path)
+			changed = append(changed, f.Tuning)
 		}
 	}
+	// Files of a tuning need each other: a changed copy of the kubelet's unit starts the gate.
+	p.ours = slices.DeleteFunc(p.ours, func(f File) bool {
+		stays := slices.Contains(changed, f.Tuning)
+		if stays {
+			p.Kept = append(p.Kept, "/"+f.Path)
+		}
+		return stays
+	})
 	slices.Sort(p.Kept)
 	c := &checker{t: t, keeps: keeps, plan: p}
 	p.c = c
@@ -192,8 +203,12 @@ func Check(t *tree.Tree, names []string, keeps bool) (p *Plan, problems []string
 		if !slices.Contains(names, x.name) {
 			continue
 		}
+		do := "delete it"
+		if strings.HasPrefix(x.at, unitsHere) && path.Ext(x.at) == ".service" && !slices.Contains(p.Kept, "/"+x.at) {
+			do = "move it to /usr/local/lib/systemd/system (a copy is made here)"
+		}
 		if c.name = x.name; !p.isOurs(x.at) && c.exists(x.at) {
-			c.refuse(x.at, 0, "is there, and is not what a capture added: delete it, or leave the tuning out")
+			c.refuse(x.at, 0, "is there, and is not what a capture added: %s, or leave the tuning out", do)
 		}
 		if x.make(c) != "" {
 			p.adds = append(p.adds, x)
