@@ -47,7 +47,8 @@ type scrubber struct {
 func newScrubber(s *session) *scrubber {
 	groups, _ := s.groups()
 	c := &scrubber{groups: groups, values: map[string]string{}, chosen: map[string]bool{}, others: map[string]bool{},
-		counts: map[string]int{}, names: map[string]bool{}, common: map[string]bool{}, replacements: map[string]bool{"": true, "removed": true}}
+		counts: map[string]int{}, names: map[string]bool{}, common: map[string]bool{},
+		replacements: map[string]bool{"": true, "removed": true}}
 	for _, word := range append(slices.Clone(everyone), s.region, machineSize, s.name, s.cluster) {
 		c.common[strings.ToLower(word)] = true
 	}
@@ -74,7 +75,8 @@ var everyone = []string{"root", "ubuntu", "debian", "azureuser", "admin", "runne
 // name is replace of what is to be replaced wherever it stands as a whole word.
 func (c *scrubber) name(form, original string) string {
 	key := strings.ToLower(original)
-	if long := len(key) >= 4 || c.fixed == nil && key != ""; long && !c.replacements[key] && strings.ContainsFunc(key, unicode.IsLetter) {
+	long := len(key) >= 4 || c.fixed == nil && key != ""
+	if long && !c.replacements[key] && strings.ContainsFunc(key, unicode.IsLetter) {
 		c.names[key] = true
 	}
 	return c.replace(form, original)
@@ -115,7 +117,8 @@ var (
 	domainForm = regexp.MustCompile(`(?i)[a-z0-9]{26}\.([a-z]+\.internal\.cloudapp\.net)`)
 	// hostForm begins with a name of the customer's, in domains of Azure's services and of tenants.
 	hostForm = regexp.MustCompile(`(?i)\b([a-z0-9-]+)((?:\.[a-z0-9-]+)*\.(?:(?:blob|file|queue|table|dfs|web|vault|database|servicebus|` +
-		`cloudapp|[a-z0-9-]+\.cloudapp)\.[a-z.]*(?:net|com|cn)|azurecr\.(?:io|us|cn)|azmk8s\.io|azurewebsites\.net|azurefd\.net|onmicrosoft\.com))\b`)
+		`cloudapp|[a-z0-9-]+\.cloudapp)\.[a-z.]*(?:net|com|cn)|azurecr\.(?:io|us|cn)|` +
+		`azmk8s\.io|azurewebsites\.net|azurefd\.net|onmicrosoft\.com))\b`)
 	// nameForm is what Azure quotes, keyForm a member of personKeys in a text that is no JSON by itself.
 	nameForm   = regexp.MustCompile(`(?i)\b(client|user|principal|account|resource ?group|subscription|tenant|host) '([^']+)()'`)
 	keyForm    = regexp.MustCompile(`(?i)(["']?\b(?:` + strings.Join(personKeys, "|") + `)["']?\s*[:=]\s*["'])([^"'\\]+)(["'])`)

@@ -71,7 +71,8 @@ func (c *scrubber) decoded(s string, depth int) string {
 			encoding = encoding.WithPadding(base64.StdPadding)
 		}
 		plain, err := encoding.DecodeString(token)
-		if err != nil || !utf8.Valid(plain) || bytes.ContainsFunc(plain, func(r rune) bool { return !unicode.IsPrint(r) && !unicode.IsSpace(r) }) {
+		unprintable := func(r rune) bool { return !unicode.IsPrint(r) && !unicode.IsSpace(r) }
+		if err != nil || !utf8.Valid(plain) || bytes.ContainsFunc(plain, unprintable) {
 			return token
 		}
 		return within(token, string(plain), func(s string) string { return encoding.EncodeToString([]byte(s)) })
