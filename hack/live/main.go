@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -29,6 +30,10 @@ func run() int {
 	klog.SetLogger(logr.Discard()) // as ortet has it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, func() {
+		stop()
+		fmt.Fprintln(os.Stderr, "ended; what was made is removed, which takes minutes. A second Ctrl-C leaves it, for: make live-clean")
+	})
 	p := live.Program{
 		Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Now: time.Now, Suffix: strings.ToLower(rand.Text()[:4]), Version: version,
 		Load: live.Credentials(os.Getenv),

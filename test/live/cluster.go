@@ -30,14 +30,14 @@ const poolName = "agents"
 
 // Claims that a run on a cluster makes statements about, by how their rows begin.
 const (
-	claimWhatIf   azuretest.Claim = "Azure's templates: what-if"
-	claimRoles    azuretest.Claim = "How long role assignments take to take effect"
-	claimUbuntu   azuretest.Claim = "Ubuntu images: cloud-init"
-	claimSigned   azuretest.Claim = "Documents that Azure signs"
-	claimToken    azuretest.Claim = "`k3s kubectl create token` of a released k3s" // #nosec G101 -- no token
-	claimReleased azuretest.Claim = "Released k3s: Traefik, CoreDNS, flannel, its images"
+	claimWhatIf   azuretest.Claim = "Templates: what-if"
+	claimRoles    azuretest.Claim = "When role assignments take effect"
+	claimUbuntu   azuretest.Claim = "Ubuntu: cloud-init"
+	claimSigned   azuretest.Claim = "Azure's documents: signers' names"
+	claimToken    azuretest.Claim = "`k3s kubectl create token`" // #nosec G101 -- no token
+	claimReleased azuretest.Claim = "Released k3s: Traefik, CoreDNS, flannel, images"
 	claimExport   azuretest.Claim = "A snapshot with export disabled"
-	claimCanary   azuretest.Claim = "A scale set can be made by PUT of another one's GET"
+	claimCanary   azuretest.Claim = "A scale set can be made by PUT of another's GET"
 	claimCapture  azuretest.Claim = "Captures of an agent of released k3s"
 )
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,6 +57,7 @@ const (
 type settings struct {
 	what, check, name, region, owner, folder string
 	yes                                      bool
+	people                                   []string // whose computer it is, beside the owner
 	// Of runs on a cluster: its name, the file of k3s, the folder of the other programs, and
 	// from where it is reached.
 	cluster, k3s, files, own string
@@ -70,6 +72,15 @@ var instances = map[string]int{
 
 func (s settings) onCluster() bool { return s.what != "contract" }
 
+// longest is how long what a run makes is billed at most: a cluster is deleted by ortet
+// cluster, and each group after that.
+func (s settings) longest() time.Duration {
+	if s.onCluster() {
+		return limit + 3*cleanUpLimit
+	}
+	return limit + cleanUpLimit
+}
+
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,58}[a-z0-9]$`)
 
 func (p Program) settings() (settings, error) {
@@ -77,7 +88,8 @@ func (p Program) settings() (settings, error) {
 		what: cmp.Or(p.Getenv("LIVE"), "contract"), check: p.Getenv("LIVE_CHECK"), region: cmp.Or(p.Getenv("LIVE_REGION"), "westeurope"),
 		name:  cmp.Or(p.Getenv("LIVE_NAME"), "ortet-live-"+p.Now().UTC().Format("20060102-1504")+"-"+p.Suffix),
 		owner: cmp.Or(p.Getenv("LIVE_OWNER"), p.Getenv("USER"), "unknown"), folder: cmp.Or(p.Getenv("LIVE_OUT"), "bin/live"),
-		yes: p.Getenv("LIVE_YES") == "1", cluster: "live-" + p.Suffix, k3s: p.Getenv("LIVE_K3S"),
+		yes: p.Getenv("LIVE_YES") == "1", people: []string{p.Getenv("USER"), filepath.Base(p.Getenv("HOME")), p.Getenv("HOSTNAME")},
+		cluster: "live-" + p.Suffix, k3s: p.Getenv("LIVE_K3S"),
 		files: cmp.Or(p.Getenv("LIVE_FILES"), "bin/live-files"), own: p.Getenv("LIVE_OWN_ADDRESS"),
 	}
 	if instances[s.what] == 0 {
@@ -180,7 +192,11 @@ func (p Program) Run(ctx context.Context) int {
 	if !s.yes && !confirmed(ctx, p.In) {
 		return notRun(errors.New("not confirmed; answer yes, or set LIVE_YES=1"))
 	}
-	if err := s.preflight(ctx, prices); err != nil {
+	err = s.preflight(ctx, prices)
+	if err == nil {
+		err = s.writable()
+	}
+	if err != nil {
 		return notRun(err)
 	}
 	if s.onCluster() {
@@ -252,7 +268,7 @@ func (s *session) plan(p prices) {
 	s.say("  takes    at most %s; everything is removed then, and after Ctrl-C", limit)
 	s.say("  billed   %s", billed)
 	s.say("  costs    at most %.2f USD: %d instances x %s x %.3f USD (list price of %s, the dearest region)",
-		p.limit(n, s.onCluster()), n, limit+cleanUpLimit, p.VM.USDPerHour, p.VM.AsOf)
+		p.limit(n, s.onCluster(), s.longest()), n, s.longest(), p.VM.USDPerHour, p.VM.AsOf)
 	s.say("           and %d GiB of %s; sources: test/live/prices.json", storageGiB, priced)
 	if !s.yes {
 		s.say("type yes to begin")

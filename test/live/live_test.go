@@ -299,6 +299,7 @@ func TestNotRun(t *testing.T) {
 		"bad name":         {env: map[string]string{"LIVE_NAME": "A/b"}, want: "LIVE_NAME=A/b: want"},
 		"region":           {env: map[string]string{"LIVE_REGION": "westcentralus"}, want: "by LIVE_REGION"},
 		"quota":            {do: func(b *bench) { b.azure.Quota = map[string]int{"cores": 4} }, want: "quota cores in westeurope: 0 of 4 vCPUs used, 8 needed"},
+		"folder":           {env: map[string]string{"LIVE_OUT": "/dev/null/live"}, want: "NOT RUN: cannot write the report: mkdir /dev/null: not a directory; choose another folder by LIVE_OUT"},
 		"policy of groups": {do: func(b *bench) { b.deny("/resourceGroups/ortet-live-one$") }, want: "RequestDisallowedByPolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	_ "embed" // prices.json
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 //go:embed prices.json
@@ -39,11 +40,11 @@ func readPrices() (p prices, err error) {
 	return p, nil
 }
 
-// limit is what a run of so many instances that takes all its time costs at most, in USD.
-func (p prices) limit(instances int, gateway bool) float64 {
+// limit is what a run of so many instances costs at most, in USD.
+func (p prices) limit(instances int, gateway bool, longest time.Duration) float64 {
 	perHour := float64(instances)*p.VM.USDPerHour + storageGiB*p.Storage.USDPerGiBAndMonth/(30*24)
 	if gateway {
 		perHour += p.Network.USDPerHour
 	}
-	return (limit + cleanUpLimit).Hours() * perHour
+	return longest.Hours() * perHour
 }

@@ -92,6 +92,21 @@ func report(title string, trials []*trial) string {
 	return b.String()
 }
 
+// writable is an error where the report cannot be written after all that a run costs.
+func (s *session) writable() error {
+	err := os.MkdirAll(s.folder, 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(s.folder, ".writable-"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the report: %w; choose another folder by LIVE_OUT", err)
+	}
+	return nil
+}
+
 // publish writes both files, and returns the exit code that the trials deserve.
 func (s *session) publish(version string, begin time.Time, trials []*trial) int {
 	title := fmt.Sprintf("LIVE=%s in %s, %s to %s, ortet %s", s.what, s.region, begin.UTC().Format(time.RFC3339),
@@ -121,18 +136,19 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 	return code
 }
 
-// scrubbed is the report and the recording as they are published.
+// scrubbed is the report and the recording as they are published. Names that an answer gives
+// away are in exchanges before it too: the first pass learns them.
 func (s *session) scrubbed(page string, rec recording) (string, []byte, error) {
-	groups, _ := s.groups()
-	c := newScrubber(groups, s.owner, s.who)
-	rec.Interactions = slices.Clone(rec.Interactions)
-	for n, i := range rec.Interactions {
-		rec.Interactions[n] = c.interaction(i)
+	c := newScrubber(s)
+	all := slices.Clone(rec.Interactions)
+	for range 2 {
+		for n, i := range rec.Interactions {
+			all[n] = c.interaction(i)
+		}
+		_ = c.text(page)
+		c.compile()
 	}
+	rec.Interactions = all
 	text, err := json.MarshalIndent(rec, "", " ")
-	if err != nil {
-		return "", nil, err
-	}
-	page = c.secrets(c.text(page))
-	return page, append(text, '\n'), errors.Join(c.left("report", page), c.left("recording", string(text)))
+	return c.secrets(c.text(page)), append(text, '\n'), err
 }

@@ -1,15 +1,17 @@
 package live
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
-	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/redact"
 )
 
@@ -30,62 +32,111 @@ type scrubber struct {
 	groups []string // the run's own, in lower case
 	// values are originals, in lower case, with their replacements.
 	values map[string]string
-	// chosen are keys and values of tags that the run sent.
-	chosen map[string]bool
-	counts map[string]int
-	// words are whole words to replace wherever they stand.
-	words *regexp.Regexp
+	// chosen are keys and values of tags that the run sent; others are those that Azure
+	// answered first, which the run may send back.
+	chosen, others map[string]bool
+	counts         map[string]int
+	// names are originals that are replaced wherever they stand as whole words, and words is
+	// their form. common is what a recording has in any subscription.
+	names, common, replacements map[string]bool
+	fixed                       map[string]bool // names that are replaced though they may be common
+	words                       *regexp.Regexp
 }
 
-func newScrubber(groups []string, owner string, who credential.Credentials) *scrubber {
-	c := &scrubber{groups: groups, values: map[string]string{}, chosen: map[string]bool{}, counts: map[string]int{}}
-	var words []string
-	add := func(kind, word string) {
-		if word != "" {
-			words = append(words, regexp.QuoteMeta(word))
-			c.replace(kind+"%d", word)
+// newScrubber knows the people and computers that a run belongs to.
+func newScrubber(s *session) *scrubber {
+	groups, _ := s.groups()
+	c := &scrubber{groups: groups, values: map[string]string{}, chosen: map[string]bool{}, others: map[string]bool{},
+		counts: map[string]int{}, names: map[string]bool{}, common: map[string]bool{},
+		replacements: map[string]bool{"": true, "removed": true}}
+	for _, word := range append(slices.Clone(everyone), s.region, machineSize, s.name, s.cluster) {
+		c.common[strings.ToLower(word)] = true
+	}
+	for _, word := range append([]string{s.owner}, s.people...) {
+		if !slices.Contains(everyone, strings.ToLower(word)) {
+			c.name("person%d", word)
 		}
 	}
-	add("owner", owner)
-	add("group", who.ResourceGroup)
-	add("tenant", who.Tenant)
+	c.name("group%d", s.who.ResourceGroup)
+	c.name("tenant%d", s.who.Tenant)
 	// "Azure CLI, NAME" and the like.
-	if _, name, ok := strings.Cut(who.Source, ", "); ok {
-		add("person", strings.TrimPrefix(name, "service principal "))
+	if _, name, ok := strings.Cut(s.who.Source, ", "); ok {
+		c.name("person%d", strings.TrimPrefix(name, "service principal "))
 	}
-	c.words = regexp.MustCompile(`(?i)(^|[^\pL\pN])(` + strings.Join(append(words, `\x00`), "|") + `)($|[^\pL\pN])`)
+	c.fixed = maps.Clone(c.names)
+	c.compile()
 	return c
+}
+
+// everyone are words that say nothing of whose computer it is, and the members of a recording.
+var everyone = []string{"root", "ubuntu", "debian", "azureuser", "admin", "runner", "user", "unknown", "localhost", "ortet",
+	"source", "session", "interactions", "method", "request", "response", "headers", "status"}
+
+// name is replace of what is to be replaced wherever it stands as a whole word.
+func (c *scrubber) name(form, original string) string {
+	key := strings.ToLower(original)
+	long := len(key) >= 4 || c.fixed == nil && key != ""
+	if long && !c.replacements[key] && strings.ContainsFunc(key, unicode.IsLetter) {
+		c.names[key] = true
+	}
+	return c.replace(form, original)
+}
+
+// compile makes words of the names known by now.
+func (c *scrubber) compile() {
+	words := []string{`\x00`}
+	for name := range c.names {
+		if c.fixed[name] || !c.common[name] {
+			words = append(words, regexp.QuoteMeta(name))
+		}
+	}
+	slices.SortFunc(words, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // the longest first
+	c.words = regexp.MustCompile(`(?i)(^|[^\pL\pN])(` + strings.Join(words, "|") + `)($|[^\pL\pN])`)
 }
 
 // replace is the replacement of an original; form has its number.
 func (c *scrubber) replace(form, original string) string {
 	key := strings.ToLower(original)
+	if c.replacements[key] {
+		return original
+	}
 	if c.values[key] == "" {
 		c.counts[form]++
 		c.values[key] = fmt.Sprintf(form, c.counts[form])
+		c.replacements[strings.ToLower(c.values[key])] = true
 	}
 	return c.values[key]
 }
 
 var (
-	guidForm   = regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	guidForm   = regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	mailForm   = regexp.MustCompile(`(?i)[\w.+#-]+@[\w-]+(\.[\w-]+)+`)
 	ip4Form    = regexp.MustCompile(`\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b`)
 	ip6Form    = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}\b`)
 	macForm    = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{2}[-:]){5}[0-9a-f]{2}\b`)
-	domainForm = regexp.MustCompile(`[a-z0-9]{26}\.([a-z]+\.internal\.cloudapp\.net)`)
-	hostForm   = regexp.MustCompile(`\b[a-z0-9-]+((?:\.z[0-9]+)?\.(?:blob|file|queue|table|dfs|vault)\.[a-z.]+\.net)`)
-	clientForm = regexp.MustCompile(`(?i)\b(client|user|principal) '([^']+)'`)
+	domainForm = regexp.MustCompile(`(?i)[a-z0-9]{26}\.([a-z]+\.internal\.cloudapp\.net)`)
+	// hostForm begins with a name of the customer's, in domains of Azure's services and of tenants.
+	hostForm = regexp.MustCompile(`(?i)\b([a-z0-9-]+)((?:\.[a-z0-9-]+)*\.(?:(?:blob|file|queue|table|dfs|web|vault|database|servicebus|` +
+		`cloudapp|[a-z0-9-]+\.cloudapp)\.[a-z.]*(?:net|com|cn)|azurecr\.(?:io|us|cn)|` +
+		`azmk8s\.io|azurewebsites\.net|azurefd\.net|onmicrosoft\.com))\b`)
+	// nameForm is what Azure quotes, keyForm a member of personKeys in a text that is no JSON by itself.
+	nameForm   = regexp.MustCompile(`(?i)\b(client|user|principal|account|resource ?group|subscription|tenant|host) '([^']+)()'`)
+	keyForm    = regexp.MustCompile(`(?i)(["']?\b(?:` + strings.Join(personKeys, "|") + `)["']?\s*[:=]\s*["'])([^"'\\]+)(["'])`)
+	homeForm   = regexp.MustCompile(`(?i)([/\\](?:home|Users)[/\\]+)([^/\\\s"':]+)()`)
 	pathForm   = regexp.MustCompile(`(?i)/(resourceGroups|managementGroups)/([^/?"'\s,)]+)((?:/[^/?"'\s,)]+)*)`)
-	queryForm  = regexp.MustCompile(`(https://[^\s"'?]+)\?([^\s"']+)`)
-	sshForm    = regexp.MustCompile(`\b(ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+) AAAA[\w+/=]+( [\w@.-]+)?`)
-	policyForm = regexp.MustCompile(`(?i)Policy identifiers:.*`)
+	queryForm  = regexp.MustCompile(`(?i)(https://[^\s"'?]+)\?([^\s"']+)`)
+	sshForm    = regexp.MustCompile(`(?i)\b(ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+) AAAA[\w+/=]+( [^\s"',;]+)?`)
+	pemForm    = regexp.MustCompile(`(?is)-----BEGIN [A-Z ]+-----.*?(-----END [A-Z ]+-----|$)`)
+	policyForm = regexp.MustCompile(`(?im)Policy identifiers:.*|Reasons: .*?(See error details|$)`)
 
 	// base64Form is customData where another member has it, as the differences of a what-if.
 	base64Form = regexp.MustCompile(`^[A-Za-z0-9+/]{200,}={0,2}$`)
 
 	ownAddresses = netip.MustParsePrefix(addressSpace)
 	k3sAddresses = netip.MustParsePrefix("10.42.0.0/15") // pods and Services of every k3s
+	// nameKinds are replacements by what nameForm begins with.
+	nameKinds = map[string]string{"client": "person%d", "user": "person%d", "principal": "person%d", "account": "account%d",
+		"resource group": "group%d", "resourcegroup": "group%d", "subscription": "name%d", "tenant": "tenant%d", "host": "name%d"}
 	// personKeys are members that name who did something.
 	personKeys = []string{"createdby", "lastmodifiedby", "displayname", "principalname", "userprincipalname", "mail", "email", "owner",
 		"accountname"}
@@ -94,8 +145,12 @@ var (
 		"additionalinfo", "keydata"}
 )
 
-// text replaces what is found in a text by its form.
-func (c *scrubber) text(s string) string {
+// text replaces what is found in a text, and in what is encoded in it, which goes first: a form
+// may begin in the middle of an escape.
+func (c *scrubber) text(s string) string { return c.plain(c.decoded(s, 3)) }
+
+// plain replaces what is found in a text by its form.
+func (c *scrubber) plain(s string) string {
 	s = queryForm.ReplaceAllStringFunc(s, func(u string) string {
 		at, query, _ := strings.Cut(u, "?")
 		values, _ := url.ParseQuery(query)
@@ -106,6 +161,7 @@ func (c *scrubber) text(s string) string {
 	})
 	s = sshForm.ReplaceAllString(s, "$1 "+removed)
 	s = policyForm.ReplaceAllString(s, removed)
+	s = pemForm.ReplaceAllString(s, removed)
 	s = guidForm.ReplaceAllStringFunc(s, func(id string) string { return c.replace("00000000-0000-0000-0000-%012d", id) })
 	s = mailForm.ReplaceAllStringFunc(s, func(m string) string { return c.replace("person%d@example.com", m) })
 	s = macForm.ReplaceAllStringFunc(s, func(m string) string { return c.replace("00-00-5E-00-53-%02X", m) })
@@ -124,12 +180,20 @@ func (c *scrubber) text(s string) string {
 	s = domainForm.ReplaceAllString(s, "example.$1")
 	s = hostForm.ReplaceAllStringFunc(s, func(h string) string {
 		name, rest, _ := strings.Cut(h, ".")
-		return c.replace("account%d", name) + "." + rest
+		return c.name("account%d", name) + "." + rest
 	})
-	s = clientForm.ReplaceAllStringFunc(s, func(m string) string {
-		parts := clientForm.FindStringSubmatch(m)
-		return parts[1] + " '" + c.replace("person%d", parts[2]) + "'"
-	})
+	for _, form := range []*regexp.Regexp{nameForm, keyForm, homeForm} {
+		s = form.ReplaceAllStringFunc(s, func(m string) string {
+			parts := form.FindStringSubmatch(m)
+			if c.own(parts[2]) || guidForm.MatchString(parts[2]) || mailForm.MatchString(parts[2]) {
+				return m
+			}
+			if form == nameForm {
+				return parts[1] + " '" + c.name(nameKinds[strings.ToLower(parts[1])], parts[2]) + "'"
+			}
+			return parts[1] + c.name("person%d", parts[2]) + parts[3]
+		})
+	}
 	s = pathForm.ReplaceAllStringFunc(s, c.foreign)
 	for range 2 { // words that share a blank
 		s = c.words.ReplaceAllStringFunc(s, func(m string) string {
@@ -143,14 +207,14 @@ func (c *scrubber) text(s string) string {
 // foreign replaces the names in an id that lies outside of the run's group.
 func (c *scrubber) foreign(id string) string {
 	parts := pathForm.FindStringSubmatch(id)
-	if slices.Contains(c.groups, strings.ToLower(parts[2])) || strings.HasPrefix(parts[2], "group") && c.known(parts[2]) {
+	if c.own(parts[2]) {
 		return id
 	}
-	out := "/" + parts[1] + "/" + c.replace("group%d", parts[2])
+	out := "/" + parts[1] + "/" + c.name("group%d", parts[2])
 	segments := strings.Split(strings.TrimPrefix(parts[3], "/"), "/") // providers, NAMESPACE, TYPE, NAME, TYPE, NAME
 	for n := range segments {
 		if n >= 3 && n%2 == 1 && !strings.HasPrefix(segments[n], "00000000-") {
-			segments[n] = c.replace("name%d", segments[n])
+			segments[n] = c.name("name%d", segments[n])
 		}
 	}
 	if parts[3] != "" {
@@ -159,13 +223,10 @@ func (c *scrubber) foreign(id string) string {
 	return out
 }
 
-func (c *scrubber) known(replacement string) bool {
-	for _, v := range c.values {
-		if v == replacement {
-			return true
-		}
-	}
-	return false
+// own reports whether a name is a group of the run, common, or a replacement.
+func (c *scrubber) own(name string) bool {
+	name = strings.ToLower(name)
+	return slices.Contains(c.groups, name) || c.replacements[name]
 }
 
 // body replaces in a JSON value. Tags that the run did not send are somebody's policy's.
@@ -180,7 +241,13 @@ func (c *scrubber) body(key string, v any, sent bool) any {
 		case slices.Contains(secretKeys, strings.ToLower(key)):
 			return removed
 		case slices.Contains(personKeys, strings.ToLower(key)) && !guidForm.MatchString(x) && !mailForm.MatchString(x):
-			return c.replace("person%d", x)
+			if c.own(x) {
+				return x
+			}
+			return c.name("person%d", x)
+		}
+		if sent && !strings.Contains(x, "/") {
+			c.common[strings.ToLower(x)] = true
 		}
 		return c.text(x)
 	case []any:
@@ -197,12 +264,16 @@ func (c *scrubber) body(key string, v any, sent bool) any {
 		for k, e := range x {
 			text, isText := e.(string)
 			switch {
-			case key == "tags" && isText && sent:
+			case key == "tags" && isText && sent && !c.others[k+"="+text]:
 				c.chosen[k+"="+text] = true
 				out[k] = c.text(text)
 			case key == "tags" && isText && !c.chosen[k+"="+text] && k != timeTag && !strings.HasPrefix(k, ownTags):
-				out[c.replace("tag%d", k)] = c.replace("value%d", text)
+				c.others[k+"="+text] = true
+				out[c.name("tag%d", k)] = c.name("value%d", text)
+			case key == "tags":
+				out[c.text(k)] = c.body(k, e, sent)
 			default:
+				c.common[strings.ToLower(k)] = true
 				out[c.text(k)] = c.body(k, e, sent)
 			}
 		}
@@ -214,10 +285,10 @@ func (c *scrubber) body(key string, v any, sent bool) any {
 func (c *scrubber) interaction(i interaction) interaction {
 	// What stands behind a path is api-version and filters of the client's own.
 	path, query, _ := strings.Cut(i.URI, "?")
-	i.URI = c.text(path)
+	i.URI = c.secrets(c.text(path))
 	if values, err := url.ParseQuery(query); err == nil {
 		for name := range values {
-			values.Set(name, c.text(values.Get(name)))
+			values.Set(name, c.secrets(c.text(values.Get(name))))
 			if slices.Contains([]string{"s", "h", "c", "t", "sig"}, name) { // signatures of operations
 				values.Del(name)
 			}
@@ -226,7 +297,7 @@ func (c *scrubber) interaction(i interaction) interaction {
 	}
 	headers := map[string]string{}
 	for name, v := range i.Headers {
-		headers[name] = c.text(v)
+		headers[name] = c.secrets(c.text(v))
 	}
 	i.Headers = headers
 	i.Request, i.Response = c.found(c.body("", i.Request, true)), c.found(c.body("", i.Response, false))
@@ -262,22 +333,15 @@ func (c *scrubber) secrets(text string) string {
 			}
 		}
 		if text == before {
-			return text
+			break
 		}
 	}
-}
-
-// left is an error where a text still has something that is replaced. Short words are left
-// to their whole-word form.
-func (c *scrubber) left(what, text string) error {
-	lower := strings.ToLower(text)
-	for original, by := range c.values {
-		if len(original) >= 8 && !strings.Contains(strings.ToLower(by), original) && strings.Contains(lower, original) {
-			return fmt.Errorf("%s not written: what is replaced by %s is still in it", what, by)
+	// Some rules find the first of a line alone.
+	lines := strings.Split(text, "\n")
+	for n, line := range lines {
+		if before, after, ok := strings.Cut(line, removed); ok {
+			lines[n] = before + removed + c.secrets(after)
 		}
 	}
-	if m := c.words.FindStringSubmatch(text); m != nil {
-		return fmt.Errorf("%s not written: what is replaced by %s is still in it", what, c.values[strings.ToLower(m[2])])
-	}
-	return nil
+	return strings.Join(lines, "\n")
 }
