@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -267,7 +268,7 @@ func (l *lab) instances(ctx context.Context, t *testing.T) map[string]*armcomput
 			t.Fatal(err)
 		}
 		for _, vm := range page.Value {
-			all[*vm.Properties.OSProfile.ComputerName] = vm
+			all[strings.ToLower(*vm.Properties.OSProfile.ComputerName)] = vm
 		}
 	}
 	return all
