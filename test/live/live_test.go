@@ -74,7 +74,7 @@ func (b *bench) expect(got, want int, words []string) {
 		b.Errorf("exit code %d, want %d", got, want)
 	}
 	for _, w := range words {
-		if !strings.Contains(b.out.String(), w) {
+		if !strings.Contains(unwrapped(b.out.String()), unwrapped(w)) {
 			b.Errorf("output lacks %q", w)
 		}
 	}
@@ -82,6 +82,8 @@ func (b *bench) expect(got, want int, words []string) {
 		b.Logf("output:\n%s", &b.out)
 	}
 }
+
+func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // left lists what the subscription has beside the group that it began with.
 func (b *bench) left(want ...string) {
@@ -148,6 +150,23 @@ func TestContractOnAzsim(t *testing.T) {
 		}
 		t.Logf("%s\n%s", &b.out, page)
 	})
+}
+
+// The plan fits a terminal, whatever the run.
+func TestPlanFits(t *testing.T) {
+	for _, what := range []string{"contract", "publish", "full"} {
+		onCluster(t, what, func(b *bench) {
+			b.env["LIVE_YES"], b.env["LIVE_NAME"] = "", "ortet-live-20261129-1504-of-somebody"
+			b.run(b.Context(), live.ExitFailed, "  makes    resource group ortet-live-20261129-1504-of-somebody",
+				"GiB of storage", "type yes to begin")
+			for line := range strings.Lines(b.out.String()) {
+				if len(line) > len("\n")+80 {
+					b.Errorf("%d columns: %s", len(line)-1, line)
+				}
+			}
+			t.Log(b.out.String())
+		})
+	}
 }
 
 // Each claim is a row of the page, by its beginning.
