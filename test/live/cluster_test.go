@@ -116,7 +116,7 @@ func TestClusterThatDoesNotBoot(t *testing.T) {
 				b.run(b.Context(), live.ExitDiffers, "resource group ortet-live-one-compute and ortet-live-one-storage in westeurope", c.plan,
 					"a NAT gateway", " instances x 12h0m0s x ", "$ ortet cluster plan", "$ ortet cluster down --all", "nothing of the run is left")
 				b.left()
-				page := b.file("report.md")
+				page := b.file(what + ".md")
 				t.Logf("%s\n%s", &b.out, page)
 				for _, want := range []string{"| check | Uniform |\n", "| Plan | as expected |", "| Up | differs |", "| Join | not reached |",
 					"| Plan | as expected |\n", "- Up, Uniform: answered ortet cluster up: exit code"} {

@@ -144,7 +144,7 @@ func TestContractOnAzsim(t *testing.T) {
 	on(t, func(b *bench) {
 		b.run(b.Context(), live.ExitDone, "resource group ortet-live-one in westeurope", "costs    at most", "nothing of the run is left")
 		b.left()
-		page := b.file("report.md")
+		page := b.file("contract.md")
 		if strings.Contains(page, "differs") || strings.Contains(page, "| not reached |\n| ") && !strings.Contains(page, "`attachDetachDataDisks`") {
 			b.Errorf("report:\n%s", page)
 		}
@@ -192,7 +192,7 @@ func TestDiffers(t *testing.T) {
 		b.env["LIVE_CHECK"] = "Image"
 		b.run(b.Context(), live.ExitDiffers)
 		b.left()
-		page := b.file("report.md")
+		page := b.file("contract.md")
 		for _, want := range []string{"| " + string(azuretest.ClaimNull) + " | Image | differs | as expected |", "Publisher:Canonical", "versions/2026.11.21 alone"} {
 			if !strings.Contains(page, want) {
 				b.Errorf("report lacks %q:\n%s", want, page)
@@ -214,7 +214,7 @@ func TestInterrupted(t *testing.T) {
 		b.env["LIVE_CHECK"] = "Power"
 		b.run(ctx, live.ExitFailed, "ended before its end; nothing of it is left")
 		b.left()
-		if page := b.file("report.md"); !strings.Contains(page, "| Power | as expected | not reached |") || strings.Contains(page, "differs") {
+		if page := b.file("contract.md"); !strings.Contains(page, "| Power | as expected | not reached |") || strings.Contains(page, "differs") {
 			b.Errorf("report:\n%s", page)
 		}
 		t.Log(b.out.String())
