@@ -88,16 +88,27 @@ func unwrapped(text string) string { return strings.Join(strings.Fields(text), "
 // left lists what the subscription has beside the group that it began with.
 func (b *bench) left(want ...string) {
 	b.Helper()
+	b.lists(want, "2021-04-01", "resourcegroups", "resources")
+}
+
+// leftGrants is left of role assignments.
+func (b *bench) leftGrants() {
+	b.Helper()
+	b.lists(nil, "2022-04-01", "providers/Microsoft.Authorization/roleAssignments")
+}
+
+func (b *bench) lists(want []string, version string, lists ...string) {
+	b.Helper()
 	var got []string
 	r, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: b.azure.Credential(""), Transport: b.azure.Transport()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, list := range []string{"resourcegroups", "resources"} {
-		err := r.List(b.Context(), fleet.ResourceID("/subscriptions/"+azsim.DefaultSubscription+"/"+list), "2021-04-01", func(item json.RawMessage) error {
+	for _, list := range lists {
+		err := r.List(b.Context(), fleet.ResourceID("/subscriptions/"+azsim.DefaultSubscription+"/"+list), version, func(item json.RawMessage) error {
 			var have struct{ ID, Name string }
 			err := json.Unmarshal(item, &have)
-			if have.Name != azsim.DefaultResourceGroup {
+			if have.Name != azsim.DefaultResourceGroup && strings.Contains(strings.ToLower(have.ID), "/resourcegroups/") {
 				got = append(got, have.ID)
 			}
 			return err
