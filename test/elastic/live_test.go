@@ -47,7 +47,7 @@ func TestElasticLive(t *testing.T) {
 					EnvironmentFile: filepath.Join(w.azure.Dir, "azurestackcloud.json")})
 			}}
 		code := p.Run(ctx)
-		page, err := os.ReadFile(filepath.Join(env["LIVE_OUT"], "report.md"))
+		page, err := os.ReadFile(filepath.Join(env["LIVE_OUT"], what+".md"))
 		t.Logf("%s\n%v", page, err)
 		if code != live.ExitDone || !strings.Contains(out.String(), "nothing of the run is left") {
 			t.Fatalf("LIVE=%s: exit code %d", what, code)

@@ -2,6 +2,7 @@ package live_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/test/live"
 )
@@ -116,7 +119,7 @@ func TestClusterThatDoesNotBoot(t *testing.T) {
 				b.run(b.Context(), live.ExitDiffers, "resource group ortet-live-one-compute and ortet-live-one-storage in westeurope", c.plan,
 					"a NAT gateway", " instances x 12h0m0s x ", "$ ortet cluster plan", "$ ortet cluster down --all", "nothing of the run is left")
 				b.left()
-				page := b.file("report.md")
+				page := b.file(what + ".md")
 				t.Logf("%s\n%s", &b.out, page)
 				for _, want := range []string{"| check | Uniform |\n", "| Plan | as expected |", "| Up | differs |", "| Join | not reached |",
 					"| Plan | as expected |\n", "- Up, Uniform: answered ortet cluster up: exit code"} {
@@ -196,7 +199,8 @@ func TestClusterInterrupted(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves two groups; make live-clean finds both.
+// A process that was killed leaves two groups; make live-clean deletes both, with the role
+// assignments in them.
 func TestClusterKilledThenClean(t *testing.T) {
 	onCluster(t, "full", func(b *bench) {
 		var dead atomic.Bool
@@ -213,9 +217,80 @@ func TestClusterKilledThenClean(t *testing.T) {
 		b.run(b.Context(), live.ExitFailed, "LEFT: cannot delete resource group ortet-live-one-compute", "az group delete --name ortet-live-one-storage",
 			"LIVE_NAME=ortet-live-one make live-clean")
 		b.before = nil
+		time.Sleep(time.Hour) // what Azure deploys goes on
 		b.run(b.Context(), live.ExitFailed, "NOT RUN: resource group ortet-live-one-compute is of a run of janedoe until")
-		b.clean(live.ExitDone, "deleting resource group ortet-live-one-compute\ndelete resource group ortet-live-one-storage", "2 resource groups")
+		b.clean(live.ExitDone, "deleting role assignment /subscriptions/", "deleting resource group ortet-live-one-compute\ndelete resource group ortet-live-one-storage", "2 resource groups")
 		b.left()
+		b.leftGrants()
+	})
+}
+
+// A watched is the transport of a run, whose writes are in its own groups alone.
+type watched struct {
+	transport
+	run string
+}
+
+func (w watched) Do(r *http.Request) (*http.Response, error) {
+	group := strings.ToLower(r.URL.Path)
+	if r.Method != http.MethodGet && strings.Contains(group, "/resourcegroups/ortet-live-") && !strings.Contains(group, "/resourcegroups/"+w.run+"-") {
+		w.b.Errorf("%s: %s %s", w.run, r.Method, r.URL.Path)
+	}
+	return w.transport.Do(r)
+}
+
+// Two runs at the same time: each goes as far as alone, and writes to its own groups.
+func TestClustersBeside(t *testing.T) {
+	onCluster(t, "publish", func(b *bench) {
+		ctx, end := context.WithTimeout(b.Context(), 30*time.Minute) // machines do not boot
+		defer end()
+		var runs sync.WaitGroup
+		outs := map[string]*bytes.Buffer{"publish": {}, "full": {}}
+		for what, out := range outs {
+			p := b.program()
+			p.Out, p.Suffix = out, what
+			load := p.Load
+			p.Load = func(ctx context.Context) (credential.Credentials, error) {
+				who, err := load(ctx)
+				who.Transport = watched{transport{b}, "ortet-live-" + what}
+				return who, err
+			}
+			p.Getenv = func(name string) string {
+				return cmp.Or(map[string]string{"LIVE": what, "LIVE_NAME": "ortet-live-" + what}[name], b.env[name])
+			}
+			runs.Go(func() {
+				if code := p.Run(ctx); code != live.ExitFailed {
+					b.Errorf("%s: exit code %d", what, code)
+				}
+			})
+		}
+		runs.Wait()
+		b.left()
+		for what, out := range outs {
+			page := b.file(what + ".md")
+			if !strings.HasPrefix(page, "# LIVE="+what+" ") || !strings.Contains(page, "| Plan | as expected |\n| Up | not reached |") || !strings.Contains(out.String(), "nothing of it is left") {
+				b.Errorf("%s:\n%s\n%s", what, out, page)
+			}
+		}
+	})
+}
+
+// An answer that is not as expected is in the report beside what was expected.
+func TestClusterDiffers(t *testing.T) {
+	onCluster(t, "publish", func(b *bench) {
+		if err := b.azure.AddFault(azsim.Fault{Method: "POST", Path: "/whatIf$", Effect: azsim.EffectError, Status: 400, Code: "InvalidTemplate", Message: "The template is not valid."}); err != nil {
+			b.Fatal(err)
+		}
+		b.run(b.Context(), live.ExitDiffers, "nothing of the run is left")
+		b.left()
+		page := b.file("publish.md")
+		for _, want := range []string{"| Plan | differs |\n| Up | not reached |", "| Templates: what-if | Plan | not reached |",
+			"- Plan, Uniform: answered ortet cluster plan: exit code 1: ", "InvalidTemplate", "; expected exit code 0\n"} {
+			if !strings.Contains(page, want) {
+				b.Errorf("report lacks %q:\n%s", want, page)
+			}
+		}
+		t.Log(page)
 	})
 }
 
@@ -233,6 +308,7 @@ func TestClusterLogInEnds(t *testing.T) {
 		b.loggedOut.Store(false)
 		b.clean(live.ExitDone)
 		b.left()
+		b.leftGrants()
 	})
 }
 

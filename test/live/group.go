@@ -17,7 +17,11 @@ import (
 	"github.com/ortet/ortet/internal/k3s/recipe"
 )
 
-const groupVersion = "2021-04-01"
+const (
+	groupVersion = "2021-04-01"
+	grantVersion = "2022-04-01"
+	grantType    = "/providers/Microsoft.Authorization/roleAssignments"
+)
 
 // Tags of a run's groups.
 const (
@@ -106,6 +110,35 @@ func (s *session) removeGroup(ctx context.Context, run, name string) error {
 	return nil
 }
 
+// removeGrants deletes the role assignments in a cluster's group, which may outlive it.
+func (s *session) removeGrants(ctx context.Context, g group) error {
+	if g.Tags[recipe.TagCluster] == "" {
+		return nil
+	}
+	var ids []fleet.ResourceID
+	in := strings.ToLower(string(s.group(g.Name))) + "/"
+	err := s.resources.List(ctx, s.group(g.Name)+grantType, grantVersion, func(item json.RawMessage) error {
+		var grant struct {
+			ID fleet.ResourceID `json:"id"`
+		}
+		err := json.Unmarshal(item, &grant)
+		if strings.HasPrefix(strings.ToLower(string(grant.ID)), in) { // others are the subscription's
+			ids = append(ids, grant.ID)
+		}
+		return err
+	})
+	wrong := []error{fleet.IgnoreNotFound(err)}
+	for _, id := range ids {
+		s.say("deleting role assignment %s", id)
+		wrong = append(wrong, fleet.IgnoreNotFound(azure.SendAndWait(ctx, s.resources, "delete role assignment", http.MethodDelete, id,
+			grantVersion, nil)))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return fmt.Errorf("cannot delete role assignments in resource group %s: %w; az role assignment list --all", g.Name, err)
+	}
+	return nil
+}
+
 // Clean deletes the groups of the run LIVE_NAME or, without it and if that is confirmed, the owner's
 // groups that are past their end. Who can write tags can make a group look like one of these.
 func (p Program) Clean(ctx context.Context) int {
@@ -155,7 +188,7 @@ func (p Program) Clean(ctx context.Context) int {
 				continue
 			}
 		}
-		wrong = append(wrong, s.removeGroup(ctx, run, g.Name))
+		wrong = append(wrong, s.removeGrants(ctx, g), s.removeGroup(ctx, run, g.Name))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return fail(err)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
@@ -249,30 +250,41 @@ func confirmed(ctx context.Context, in io.Reader) bool {
 
 // plan prints what a run makes and costs.
 func (s *session) plan(p prices) {
-	s.say("make live, LIVE=%s, on subscription %s by %s", s.what, s.who.Subscription, s.who.Source)
+	say := func(begin, format string, args ...any) { s.say("%s", wrapped(begin, fmt.Sprintf(format, args...))) }
+	say("make live,", "LIVE=%s, on subscription %s by %s", s.what, s.who.Subscription, s.who.Source)
 	groups, _ := s.groups()
 	n, billed, priced := instances[s.what], "instances, OS disks, snapshots, image versions", "storage"
-	s.say("  makes    resource group %s in %s, with tags for owner %s and the run's end", strings.Join(groups, " and "), s.region,
-		s.owner)
+	say("  makes   ", "resource group %s in %s, with tags for owner %s and the run's end", strings.Join(groups, " and "), s.region, s.owner)
 	if s.onCluster() {
 		billed, priced = billed+", a state disk, file shares, a NAT gateway, two public addresses", "storage, gateway and addresses"
-		s.say("           k3s cluster %s, whose ports 22 and 6443 %s reaches: a server and %d agents at most,", s.cluster, s.own, n-1)
-		s.say("           %s (%d vCPUs); for each check one after the other: %s", p.VM.Size, n*p.VM.VCPUs,
-			strings.Join(names(s.steps()), ", "))
+		say("          ", "k3s cluster %s, whose ports 22 and 6443 %s reaches: a server and %d agents at most, %s (%d vCPUs); "+
+			"for each check one after the other: %s", s.cluster, s.own, n-1, p.VM.Size, n*p.VM.VCPUs, strings.Join(names(s.steps()), ", "))
 	} else {
-		s.say("           a network without public addresses; for each check (%s)", strings.Join(names(s.checks()), ", "))
-		s.say("           a Uniform and a Flexible scale set, one after the other, of at most %d instances %s (%d vCPUs);",
-			n, p.VM.Size, n*p.VM.VCPUs)
+		say("          ", "a network without public addresses; for each check (%s) a Uniform and a Flexible scale set, one after the "+
+			"other, of at most %d instances %s (%d vCPUs)", strings.Join(names(s.checks()), ", "), n, p.VM.Size, n*p.VM.VCPUs)
 	}
-	s.say("           their disks, snapshots, galleries and image versions")
-	s.say("  takes    at most %s; everything is removed then, and after Ctrl-C", limit)
-	s.say("  billed   %s", billed)
-	s.say("  costs    at most %.2f USD: %d instances x %s x %.3f USD (list price of %s, the dearest region)",
-		p.limit(n, s.onCluster(), s.longest()), n, s.longest(), p.VM.USDPerHour, p.VM.AsOf)
-	s.say("           and %d GiB of %s; sources: test/live/prices.json", storageGiB, priced)
+	say("          ", "their disks, snapshots, galleries and image versions")
+	say("  takes   ", "at most %s; everything is removed then, and after Ctrl-C", limit)
+	say("  billed  ", "%s", billed)
+	say("  costs   ", "at most %.2f USD: %d instances x %s x %.3f USD (list price of %s, the dearest region) and %d GiB of %s; sources: "+
+		"test/live/prices.json", p.limit(n, s.onCluster(), s.longest()), n, s.longest(), p.VM.USDPerHour, p.VM.AsOf, storageGiB, priced)
 	if !s.yes {
 		s.say("type yes to begin")
 	}
+}
+
+// wrapped is a text after begin, in lines of at most 80 columns where no word is longer.
+func wrapped(begin, text string) string {
+	var b strings.Builder
+	line := begin
+	for word := range strings.FieldsSeq(text) {
+		if utf8.RuneCountInString(line+" "+word) > 80 {
+			b.WriteString(line + "\n")
+			line = strings.Repeat(" ", len(begin))
+		}
+		line += " " + word
+	}
+	return b.String() + line
 }
 
 // preflight looks for reasons that would end the run in its middle.

@@ -74,7 +74,7 @@ func (b *bench) expect(got, want int, words []string) {
 		b.Errorf("exit code %d, want %d", got, want)
 	}
 	for _, w := range words {
-		if !strings.Contains(b.out.String(), w) {
+		if !strings.Contains(unwrapped(b.out.String()), unwrapped(w)) {
 			b.Errorf("output lacks %q", w)
 		}
 	}
@@ -83,19 +83,32 @@ func (b *bench) expect(got, want int, words []string) {
 	}
 }
 
+func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 // left lists what the subscription has beside the group that it began with.
 func (b *bench) left(want ...string) {
+	b.Helper()
+	b.lists(want, "2021-04-01", "resourcegroups", "resources")
+}
+
+// leftGrants is left of role assignments.
+func (b *bench) leftGrants() {
+	b.Helper()
+	b.lists(nil, "2022-04-01", "providers/Microsoft.Authorization/roleAssignments")
+}
+
+func (b *bench) lists(want []string, version string, lists ...string) {
 	b.Helper()
 	var got []string
 	r, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: b.azure.Credential(""), Transport: b.azure.Transport()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, list := range []string{"resourcegroups", "resources"} {
-		err := r.List(b.Context(), fleet.ResourceID("/subscriptions/"+azsim.DefaultSubscription+"/"+list), "2021-04-01", func(item json.RawMessage) error {
+	for _, list := range lists {
+		err := r.List(b.Context(), fleet.ResourceID("/subscriptions/"+azsim.DefaultSubscription+"/"+list), version, func(item json.RawMessage) error {
 			var have struct{ ID, Name string }
 			err := json.Unmarshal(item, &have)
-			if have.Name != azsim.DefaultResourceGroup {
+			if have.Name != azsim.DefaultResourceGroup && strings.Contains(strings.ToLower(have.ID), "/resourcegroups/") {
 				got = append(got, have.ID)
 			}
 			return err
@@ -142,12 +155,29 @@ func TestContractOnAzsim(t *testing.T) {
 	on(t, func(b *bench) {
 		b.run(b.Context(), live.ExitDone, "resource group ortet-live-one in westeurope", "costs    at most", "nothing of the run is left")
 		b.left()
-		page := b.file("report.md")
+		page := b.file("contract.md")
 		if strings.Contains(page, "differs") || strings.Contains(page, "| not reached |\n| ") && !strings.Contains(page, "`attachDetachDataDisks`") {
 			b.Errorf("report:\n%s", page)
 		}
 		t.Logf("%s\n%s", &b.out, page)
 	})
+}
+
+// The plan fits a terminal, whatever the run.
+func TestPlanFits(t *testing.T) {
+	for _, what := range []string{"contract", "publish", "full"} {
+		onCluster(t, what, func(b *bench) {
+			b.env["LIVE_YES"], b.env["LIVE_NAME"] = "", "ortet-live-20261129-1504-of-somebody"
+			b.run(b.Context(), live.ExitFailed, "  makes    resource group ortet-live-20261129-1504-of-somebody",
+				"GiB of storage", "type yes to begin")
+			for line := range strings.Lines(b.out.String()) {
+				if len(line) > len("\n")+80 {
+					b.Errorf("%d columns: %s", len(line)-1, line)
+				}
+			}
+			t.Log(b.out.String())
+		})
+	}
 }
 
 // Each claim is a row of the page, by its beginning.
@@ -173,7 +203,7 @@ func TestDiffers(t *testing.T) {
 		b.env["LIVE_CHECK"] = "Image"
 		b.run(b.Context(), live.ExitDiffers)
 		b.left()
-		page := b.file("report.md")
+		page := b.file("contract.md")
 		for _, want := range []string{"| " + string(azuretest.ClaimNull) + " | Image | differs | as expected |", "Publisher:Canonical", "versions/2026.11.21 alone"} {
 			if !strings.Contains(page, want) {
 				b.Errorf("report lacks %q:\n%s", want, page)
@@ -195,7 +225,7 @@ func TestInterrupted(t *testing.T) {
 		b.env["LIVE_CHECK"] = "Power"
 		b.run(ctx, live.ExitFailed, "ended before its end; nothing of it is left")
 		b.left()
-		if page := b.file("report.md"); !strings.Contains(page, "| Power | as expected | not reached |") || strings.Contains(page, "differs") {
+		if page := b.file("contract.md"); !strings.Contains(page, "| Power | as expected | not reached |") || strings.Contains(page, "differs") {
 			b.Errorf("report:\n%s", page)
 		}
 		t.Log(b.out.String())

@@ -114,7 +114,7 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 	rec := recording{Source: "ortet make live", Name: s.what, Interactions: s.recorder.interactions()}
 	page, text, err := s.scrubbed(report(title, trials), rec)
 	if err == nil {
-		err = errors.Join(os.MkdirAll(s.folder, 0o755), os.WriteFile(filepath.Join(s.folder, "report.md"), []byte(page), 0o644),
+		err = errors.Join(os.MkdirAll(s.folder, 0o755), os.WriteFile(filepath.Join(s.folder, s.what+".md"), []byte(page), 0o644),
 			os.WriteFile(filepath.Join(s.folder, s.what+".json"), text, 0o644))
 	}
 	if err != nil {

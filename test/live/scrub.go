@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/ortet/ortet/internal/k3s/recipe"
 	"github.com/ortet/ortet/internal/redact"
 )
 
@@ -49,6 +50,9 @@ func newScrubber(s *session) *scrubber {
 	c := &scrubber{groups: groups, values: map[string]string{}, chosen: map[string]bool{}, others: map[string]bool{},
 		counts: map[string]int{}, names: map[string]bool{}, common: map[string]bool{},
 		replacements: map[string]bool{"": true, "removed": true}}
+	for _, grant := range recipe.Grants(poolName) { // a replay assigns these roles, which are the same in every subscription
+		c.replacements[grant.Role.ID] = true
+	}
 	for _, word := range append(slices.Clone(everyone), s.region, machineSize, s.name, s.cluster) {
 		c.common[strings.ToLower(word)] = true
 	}

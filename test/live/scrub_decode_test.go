@@ -148,11 +148,11 @@ func TestPublishedFilesNameNobodyEncoded(t *testing.T) {
 		if found == 0 || !sentBack || !strings.Contains(recording, `"location": "westeurope"`) {
 			b.Errorf("%d texts planted, tags sent back: %v", found, sentBack)
 		}
-		files := strings.ToLower(recording + decodedFully(b.file("report.md")))
+		files := strings.ToLower(recording + decodedFully(b.file("contract.md")))
 		for _, secret := range append(secrets, "costcenter", "fab7", `"q7x"`, "otto", "jdoe7") {
 			if strings.Contains(files, secret) {
 				at := strings.Index(files, secret)
-				b.Errorf("published: %s: %.400q", secret, (recording + decodedFully(b.file("report.md")))[max(0, at-200):])
+				b.Errorf("published: %s: %.400q", secret, (recording + decodedFully(b.file("contract.md")))[max(0, at-200):])
 			}
 		}
 	})

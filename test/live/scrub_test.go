@@ -54,7 +54,7 @@ func TestPublishedFilesNameNobody(t *testing.T) {
 		}
 		b.run(b.Context(), live.ExitDiffers)
 		b.left()
-		files := strings.ToLower(b.file("report.md") + b.file("contract.json"))
+		files := strings.ToLower(b.file("contract.md") + b.file("contract.json"))
 		if seen == 0 || !strings.Contains(files, "planted") || !strings.Contains(files, "authorizationfailed") {
 			b.Fatalf("nothing was planted:\n%s", &b.out)
 		}
@@ -68,7 +68,7 @@ func TestPublishedFilesNameNobody(t *testing.T) {
 				b.Errorf("published: %s", word)
 			}
 		}
-		t.Log(b.file("report.md"))
+		t.Log(b.file("contract.md"))
 	})
 }
 
