@@ -30,10 +30,15 @@ func run() int {
 	klog.SetLogger(logr.Discard()) // as ortet has it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, func() {
+	said := "ended; what was made is removed, which takes minutes. A second Ctrl-C leaves it, for: make live-clean"
+	if *clean {
+		said = "ended; the same command goes on with what is left"
+	}
+	ended := context.AfterFunc(ctx, func() {
 		stop()
-		fmt.Fprintln(os.Stderr, "ended; what was made is removed, which takes minutes. A second Ctrl-C leaves it, for: make live-clean")
+		fmt.Fprintln(os.Stderr, said)
 	})
+	defer ended() // before stop, which ends ctx, too
 	p := live.Program{
 		Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Now: time.Now, Suffix: strings.ToLower(rand.Text()[:4]), Version: version,
 		Load: live.Credentials(os.Getenv),
