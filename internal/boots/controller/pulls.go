@@ -27,9 +27,9 @@ const (
 	// askedPerMinute bounds the lists of Events of all boots: the API server reads all Events of a
 	// namespace for each (fields are no index).
 	askedPerMinute = 120
+	maxOwner       = 253 // of a name in Kubernetes, in bytes
 	// longPull is beyond any pull, and largePull beyond any image, in bytes.
 	longPull  = 24 * time.Hour
-	maxOwner  = 253 // of a name in Kubernetes, in bytes
 	largePull = 1 << 42
 )
 

@@ -13,17 +13,17 @@ const shortUserData = 500_000
 
 // costs are what a boot cost beside the time on its path, a line each.
 func (v view) costs() (lines []string) {
-	var held []timeline.Pull
+	var kept []timeline.Pull
 	for _, p := range v.Pulls {
 		text := "imagePullPolicy Always: each node asks the registry, whatever its image holds"
 		if p.Holds {
-			held, text = append(held, p), "the image can hold it"
+			kept, text = append(kept, p), "the image can hold it"
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s in %s, for %s; %s", p.Image, sizeOf(p), Duration(p.Took.Duration()), p.DaemonSet, text))
 	}
 	if n := len(v.Pulls); n > 0 {
 		lines = append([]string{fmt.Sprintf("images pulled for DaemonSets' first pods: %d (%s), as the node reports; clones of a node that has them need not pull %d of them (%s)",
-			n, sizeOf(v.Pulls...), len(held), sizeOf(held...))}, lines...)
+			n, sizeOf(v.Pulls...), len(kept), sizeOf(kept...))}, lines...)
 	}
 	if d := v.DiskRead; d.Disk != "" {
 		apart, way := d.At-v.End, "after"
