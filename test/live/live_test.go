@@ -78,6 +78,10 @@ func (b *bench) expect(got, want int, words []string) {
 			b.Errorf("output lacks %q", w)
 		}
 	}
+	const rest = "is still in them, within other words"
+	if strings.Contains(b.out.String(), rest) != strings.Contains(strings.Join(words, ""), rest) {
+		b.Errorf("whether anything %s is wrong", rest)
+	}
 	if b.Failed() {
 		b.Logf("output:\n%s", &b.out)
 	}

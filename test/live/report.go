@@ -112,7 +112,8 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 	title := fmt.Sprintf("LIVE=%s in %s, %s to %s, ortet %s", s.what, s.region, begin.UTC().Format(time.RFC3339),
 		s.now().UTC().Format("15:04"), cmp.Or(version, "dev"))
 	rec := recording{Source: "ortet make live", Name: s.what, Interactions: s.recorder.interactions()}
-	page, text, err := s.scrubbed(report(title, trials), rec)
+	c := newScrubber(s)
+	page, text, err := c.scrubbed(report(title, trials), rec)
 	if err == nil {
 		err = errors.Join(os.MkdirAll(s.folder, 0o755), os.WriteFile(filepath.Join(s.folder, s.what+".md"), []byte(page), 0o644),
 			os.WriteFile(filepath.Join(s.folder, s.what+".json"), text, 0o644))
@@ -122,6 +123,9 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 		return ExitFailed
 	}
 	s.say("report and recording (%d requests): %s", len(rec.Interactions), s.folder)
+	if rest := c.rest(page + string(text)); len(rest) > 0 {
+		s.say("what became %s elsewhere is still in them, within other words: look for it before you publish them", strings.Join(rest, ", "))
+	}
 	code := ExitDone
 	for _, t := range trials {
 		switch t.result() {
@@ -138,8 +142,7 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 
 // scrubbed is the report and the recording as they are published. Names that an answer gives
 // away are in exchanges before it too: the first pass learns them.
-func (s *session) scrubbed(page string, rec recording) (string, []byte, error) {
-	c := newScrubber(s)
+func (c *scrubber) scrubbed(page string, rec recording) (string, []byte, error) {
 	all := slices.Clone(rec.Interactions)
 	for range 2 {
 		for n, i := range rec.Interactions {

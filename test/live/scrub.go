@@ -86,6 +86,19 @@ func (c *scrubber) name(form, original string) string {
 	return c.replace(form, original)
 }
 
+// rest are the replacements of what is still in a text, as in longer words, sorted.
+func (c *scrubber) rest(text string) (all []string) {
+	lower := strings.ToLower(text)
+	for original, by := range c.values {
+		common := c.common[original] && !c.fixed[original]
+		if len(original) >= 8 && !common && !strings.Contains(strings.ToLower(by), original) && strings.Contains(lower, original) {
+			all = append(all, by)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // compile makes words of the names known by now.
 func (c *scrubber) compile() {
 	words := []string{`\x00`}
