@@ -113,7 +113,8 @@ func (s *session) removeGroup(ctx context.Context, run, name string) error {
 // grants are the role assignments in a group, which may outlive it.
 func (s *session) grants(ctx context.Context, name string) (ids []fleet.ResourceID, err error) {
 	in := strings.ToLower(string(s.group(name))) + "/"
-	err = s.resources.List(ctx, fleet.ResourceID("/subscriptions/"+s.who.Subscription+grantType), grantVersion, func(item json.RawMessage) error {
+	all := fleet.ResourceID("/subscriptions/" + s.who.Subscription + grantType)
+	err = s.resources.List(ctx, all, grantVersion, func(item json.RawMessage) error {
 		var grant struct {
 			ID fleet.ResourceID `json:"id"`
 		}

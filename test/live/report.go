@@ -124,7 +124,8 @@ func (s *session) publish(version string, begin time.Time, trials []*trial) int 
 	}
 	s.say("report and recording (%d requests): %s", len(rec.Interactions), s.folder)
 	if rest := c.rest(page + string(text)); len(rest) > 0 {
-		s.say("what became %s elsewhere is still in them, within other words: look for it before you publish them", strings.Join(rest, ", "))
+		s.say("what became %s elsewhere is still in them, within other words: look for it before you publish them",
+			strings.Join(rest, ", "))
 	}
 	code := ExitDone
 	for _, t := range trials {
