@@ -86,18 +86,9 @@ func (m *Manager) BackupToGroup(ctx context.Context) (b *GroupBackup, err error)
 		b = &all[0]
 		c.report(workflow.EventProgress, "completing backup "+b.Name)
 	} else {
-		b = &GroupBackup{}
-		made, body, err := m.snapshot(ctx, m.inBackupGroup(m.name()+"-"+m.Now().UTC().Format(stampForm)), "")
-		if err == nil {
-			err = m.makeBackupGroup(ctx)
-		}
-		if err == nil {
-			err = m.settled(ctx, func() error { return m.putSnapshot(ctx, made, body) })
-		}
-		if err != nil {
+		if b, err = m.makeGroupBackup(ctx); err != nil {
 			return nil, err
 		}
-		b.Backup = made
 	}
 	if err = m.awaitMade(ctx, b.ID); err != nil {
 		return b, err
@@ -110,6 +101,28 @@ func (m *Manager) BackupToGroup(ctx context.Context) (b *GroupBackup, err error)
 	}
 	b.State = "Succeeded"
 	return b, m.deleteOver(ctx, c, b)
+}
+
+// makeGroupBackup makes a backup with a name of the time. Of two calls in one second, which
+// choose the same name, one makes it and both complete it.
+func (m *Manager) makeGroupBackup(ctx context.Context) (*GroupBackup, error) {
+	id := m.inBackupGroup(m.name() + "-" + m.Now().UTC().Format(stampForm))
+	made, body, err := m.snapshot(ctx, id, "")
+	if err == nil {
+		err = m.makeBackupGroup(ctx)
+	}
+	if err == nil {
+		err = m.settled(ctx, func() error { return m.putSnapshot(ctx, made, body) })
+	}
+	if err == nil {
+		return &GroupBackup{Backup: made}, nil
+	}
+	all, listErr := m.groupBackups(ctx)
+	i := slices.IndexFunc(all, func(b GroupBackup) bool { return b.ID.Equal(id) && !b.home.is("Failed") })
+	if listErr != nil || i < 0 {
+		return nil, err
+	}
+	return &all[i], nil
 }
 
 // makeBackupGroup makes the group where it does not exist. One that others made is used too:
