@@ -247,7 +247,7 @@ func TestAzsimIsDocumented(t *testing.T) {
 	}
 }
 
-// Each promise in docs/reference/security.md names its tests, and each test that the page names exists.
+// Each promise in docs/reference/security.md names its tests, and each test that a page names exists.
 func TestPromisesHaveTheirTests(t *testing.T) {
 	page := read(t, "docs/reference/security.md")
 	_, promises, ok := strings.Cut(page, "\n## Promises\n")
@@ -277,9 +277,12 @@ func TestPromisesHaveTheirTests(t *testing.T) {
 	if rows < 30 {
 		t.Errorf("%d promises", rows)
 	}
-	for _, found := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(page, -1) {
-		if !declared[found[1]] {
-			t.Errorf("there is no %s, which docs/reference/security.md names", found[1])
+	name := regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	for _, file := range tracked(t, "docs/*.md") {
+		for _, found := range name.FindAllStringSubmatch(read(t, file), -1) {
+			if !declared[found[1]] {
+				t.Errorf("there is no %s, which %s names", found[1], file)
+			}
 		}
 	}
 }
