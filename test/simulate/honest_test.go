@@ -24,7 +24,7 @@ func (c specialized) Instance(ctx context.Context, id fleet.ResourceID) (fleet.I
 }
 
 // TestHonestClusters plans a capture in clusters whose kubelets are configured in every usual way, and
-// in a few that cannot be. The table in docs/reference/security.md has these rows.
+// in a few that cannot be. The tables in docs/how-to/no-provider-id.md have these rows.
 func TestHonestClusters(t *testing.T) {
 	named := func(change func(string) string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Name = change(n.Name) }
