@@ -202,7 +202,8 @@ func (w *world) coordinationAway(name, address string) {
 	w.tailnet.ask("/away?away=1")
 	w.wantTailnet("OutOfSync", name, address)
 	for {
-		if status := w.cluster("status"); !strings.Contains(strings.Join(strings.Fields(status), " "), "coordination server of the tailnet does not answer the server") {
+		const away = "coordination server of the tailnet does not answer the server"
+		if status := w.cluster("status"); !strings.Contains(strings.Join(strings.Fields(status), " "), away) {
 			w.t.Errorf("status does not say that the coordination server is away:\n%s", status)
 		}
 		for _, args := range [][]string{{"kubeconfig"}, {"ssh", "--", "hostname"}} {
