@@ -128,9 +128,12 @@ lab: build controlplane helm image $(GOTESTSUM) ## captures on real machines; LA
 
 # ELASTIC=NAME is the one test TestElasticNAME, in small letters.
 ELASTIC ?= $(if $(SHORT),short)
-elastic: build controlplane helm $(if $(filter tailscale,$(ELASTIC)),tailnet) $(GOTESTSUM) ## ortet cluster on real machines; SHORT=1, ELASTIC=tailscale, ELASTIC=live; root on Debian
+# OUTAGE=1h has the coordination server of ELASTIC=tailscale away for so long (default 30s).
+OUTAGE ?=
+elastic: build controlplane helm $(if $(filter tailscale,$(ELASTIC)),tailnet) $(GOTESTSUM) ## ortet cluster on real machines; SHORT=1, ELASTIC=tailscale (OUTAGE=1h), ELASTIC=live; root on Debian
 	$(if $(filter-out short capture tailscale live,$(ELASTIC)),$(error ELASTIC=$(ELASTIC): use short, capture, tailscale or live))
-	hack/lab/run.sh --elastic -run '(?i)^TestElastic$(ELASTIC)$$'
+	$(if $(OUTAGE),$(if $(filter tailscale,$(ELASTIC)),,$(error OUTAGE=$(OUTAGE) is for ELASTIC=tailscale)))
+	hack/lab/run.sh --elastic -run '(?i)^TestElastic$(ELASTIC)$$' $(if $(OUTAGE),-outage=$(OUTAGE) -timeout=60m$(OUTAGE))
 
 # On the subscription of whoever has credentials: docs/how-to/live.md has the settings.
 live: $(if $(filter publish full,$(LIVE)),live-files) ## questions to the real Azure that cost money: it says what and asks; LIVE=contract, LIVE=publish, LIVE=full

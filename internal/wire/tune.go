@@ -74,11 +74,14 @@ const (
 	SourceSSHHostKey = "ssh-host-key"
 	// SourceDiskRead is the OS disk, of which Detail is a DiskRead.
 	SourceDiskRead = "disk-read"
+	// SourceEarlierBoots are boots of the machine before the reported one, of which none was reported.
+	// Detail is an EarlierBoots.
+	SourceEarlierBoots = "earlier-boots"
 )
 
 // IsFact reports whether a source carries a fact in its Detail, and no times.
 func (s BootSource) IsFact() bool {
-	return s.Name == SourceTuning || s.Name == SourceSSHHostKey || s.Name == SourceDiskRead
+	return s.Name == SourceTuning || s.Name == SourceSSHHostKey || s.Name == SourceDiskRead || s.Name == SourceEarlierBoots
 }
 
 const diskRead = " bytes read by microsecond "
@@ -97,6 +100,30 @@ func ParseDiskRead(s BootSource) (bytes int64, at Micros, ok bool) {
 	at = Micros(n)
 	ok = ok && errors.Join(err, err2) == nil && s.Name == SourceDiskRead && bytes >= 0 && at >= 0 && at <= maxMonotonic
 	return bytes, at, ok
+}
+
+// Bounds of EarlierBoots. Azure ends an extension, which may restart a machine, after 90 minutes.
+const (
+	maxEarlierBoots  = 100
+	maxEarlierBegins = 2 * 3600 * 1000000
+)
+
+const earlierBoots = " boots before, the first of them by microseconds "
+
+// EarlierBoots is the Detail of a SourceEarlierBoots: how many boots there were, and how long before
+// the reported one the first of them began.
+func EarlierBoots(count int, before Micros) string {
+	return strconv.Itoa(count) + earlierBoots + strconv.FormatInt(int64(before), 10)
+}
+
+// ParseEarlierBoots is EarlierBoots' inverse; false for another source and for what is out of bounds.
+func ParseEarlierBoots(s BootSource) (count int, before Micros, ok bool) {
+	boots, first, ok := strings.Cut(s.Detail, earlierBoots)
+	count, err := strconv.Atoi(boots)
+	n, err2 := strconv.ParseInt(first, 10, 64)
+	ok = ok && errors.Join(err, err2) == nil && s.Name == SourceEarlierBoots && s.State == SourceRead &&
+		count > 0 && count <= maxEarlierBoots && n > 0 && n <= maxEarlierBegins
+	return count, Micros(n), ok
 }
 
 // SSHHostKey returns the Detail of a SourceSSHHostKey for a line of a public key file, "ssh-ed25519

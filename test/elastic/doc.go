@@ -8,6 +8,6 @@
 //	make elastic SHORT=1   # up, scale, down, up: what CI runs
 //	make elastic           # every command, an eviction, and the capture of an agent
 //	make elastic ELASTIC=capture     # that alone
-//	make elastic ELASTIC=tailscale   # a tailnet of Tailscale's own programs
+//	make elastic ELASTIC=tailscale   # a tailnet of Tailscale's own programs; OUTAGE=1h
 //	make elastic ELASTIC=live        # LIVE=publish and LIVE=full of make live
 package elastic

@@ -557,6 +557,13 @@ func TestElastic(t *testing.T) {
 	}
 	w.cluster("up") // again: nothing changes
 	w.wantNodes(1)
+	agent := w.agents()[0]
+	w.until("boot of an agent whose image has nothing of Ortet's", func() error {
+		if r := w.try("", "boot", "show", agent); r.code != 0 || !strings.Contains(r.out, "ortet-boot") {
+			return fmt.Errorf("ortet boot show %s: exit %d: %s%s", agent, r.code, r.err, r.out)
+		}
+		return nil
+	})
 	w.deploy()
 	for _, step := range []struct {
 		command []string

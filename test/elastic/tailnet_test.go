@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
+
+var outage = flag.Duration("outage", 30*time.Second, "how long the coordination server is away in TestElasticTailscale while the server runs, at the least")
 
 // readiness asks /readyz by the operator's kubeconfig, each time by a new connection, until it
 // is called: it returns how often it did, how often it failed, and the last failure.
@@ -108,7 +111,7 @@ func (w *world) logIn(key string) result {
 
 // TestElasticTailscale has the server in a tailnet of Tailscale's own programs.
 func TestElasticTailscale(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute+*outage)
 	defer cancel()
 	w := newWorld(ctx, t)
 	w.joinTailnet()
@@ -156,8 +159,7 @@ func TestElasticTailscale(t *testing.T) {
 	w.wantPublic(true)
 	w.wantTailnet("Running", name, address)
 
-	w.tailnet.ask("/away?away=1")
-	w.counted("coordination server away", 0, func() { time.Sleep(30 * time.Second) })
+	w.counted("coordination server away", 0, func() { w.coordinationAway(name, address) })
 	w.cluster("replace", "server")
 	if status := w.cluster("status"); !strings.Contains(strings.Join(strings.Fields(status), " "), "its coordination server has not answered") {
 		t.Errorf("status does not say that the coordination server is away:\n%s", status)
@@ -190,6 +192,35 @@ func TestElasticTailscale(t *testing.T) {
 
 	w.searched(key, again)
 	t.Log("\n" + strings.Join(w.times, "\n"))
+}
+
+// coordinationAway takes the coordination server away from a server that runs. status reports it,
+// and the operator goes on by the tailnet: also at the outage's end, and each five minutes.
+func (w *world) coordinationAway(name, address string) {
+	w.t.Helper()
+	end := time.Now().Add(*outage)
+	w.tailnet.ask("/away?away=1")
+	w.wantTailnet("OutOfSync", name, address)
+	for {
+		const away = "coordination server of the tailnet does not answer the server"
+		if status := w.cluster("status"); !strings.Contains(strings.Join(strings.Fields(status), " "), away) {
+			w.t.Errorf("status does not say that the coordination server is away:\n%s", status)
+		}
+		for _, args := range [][]string{{"kubeconfig"}, {"ssh", "--", "hostname"}} {
+			r := w.try("", append([]string{"--azure-config", w.azure.Endpoint.AzureConfig, "cluster"}, args...)...)
+			if r.code != 0 || !strings.Contains(r.err, "Server by tailnet "+address+"\n") || args[0] == "ssh" && strings.TrimSpace(r.out) != "server" {
+				w.t.Errorf("ortet cluster %s while the coordination server is away: exit %d, want the server by its tailnet:\n%s%s",
+					strings.Join(args, " "), r.code, r.err, r.out)
+			}
+		}
+		w.wantServer(address)
+		left := time.Until(end)
+		w.step(fmt.Sprintf("coordination server away: %s left", max(left, 0).Round(time.Second)))
+		if left <= 0 {
+			return
+		}
+		time.Sleep(min(left, 5*time.Minute))
+	}
 }
 
 // counted counts failures of /readyz while something is done; more than most are a fault. -1

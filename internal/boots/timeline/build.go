@@ -173,6 +173,9 @@ func (b *boot) findOrigin() {
 	case s.Firmware > 0 || s.Loader > 0:
 		b.origin, b.originIs = -max(s.Firmware, s.Loader), "machine started"
 	}
+	if i, ok := b.byID[idEarlier]; ok {
+		b.origin, b.originIs = b.items[i].start, "first boot started"
+	}
 	if s.SoftReboot == 0 {
 		if i, ok := b.byID[idRequest]; ok && b.items[i].start <= b.origin && !b.cloud.Requested.IsZero() {
 			b.origin, b.originIs = b.items[i].start, "machine requested"
@@ -258,7 +261,7 @@ func (b *boot) timeline() Timeline {
 	r := b.report
 	t := Timeline{Version: Version, Node: r.Node, Pool: b.cloud.Pool, Image: r.Image, VMID: r.VMID, BootID: r.BootID,
 		Origin: b.origin, OriginIs: b.originIs, Idle: b.idle, End: b.end, EndIs: b.endIs, Complete: b.complete,
-		Pulls: b.cloud.Pulls, UserData: b.userData()}
+		Pulls: b.cloud.Pulls, UserData: b.userData(), Restart: b.restart}
 	if t.Image == "" {
 		t.Image = b.cloud.Image
 	}

@@ -1,8 +1,10 @@
 package timeline_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ortet/ortet/internal/boots/timeline"
 	"github.com/ortet/ortet/internal/wire"
@@ -20,6 +22,69 @@ func TestDiskRead(t *testing.T) {
 		}
 		if strings.Contains(strings.Join(tl.Missing, "\n"), "disk-read") {
 			t.Errorf("%q is called missing evidence: %q", detail, tl.Missing)
+		}
+	}
+}
+
+// A machine that restarted before a boot of it was reported counts from its first boot, whose time is
+// one span. A claim out of bounds, or of before Azure created the machine, is left out.
+func TestRestart(t *testing.T) {
+	began := time.Date(2026, 11, 30, 6, 10, 0, 0, time.UTC)
+	claim := wire.EarlierBoots(1, 600e6)
+	for name, c := range map[string]struct {
+		detail string
+		cloud  timeline.Cloud
+		origin wire.Micros
+		is     string
+		boot   int
+	}{
+		"restarted":                  {claim, timeline.Cloud{}, -600e6, "first boot started", 2},
+		"restarted, by Azure's time": {claim, timeline.Cloud{Created: began.Add(-620 * time.Second)}, -620e6, "machine created", 2},
+		"the image's boot":           {claim, timeline.Cloud{Created: began.Add(-20 * time.Second)}, -20e6, "machine created", 0},
+		"not restarted":              {"", timeline.Cloud{}, 0, "kernel started", 0},
+		"none":                       {wire.EarlierBoots(0, 5), timeline.Cloud{}, 0, "kernel started", 0},
+		"many":                       {wire.EarlierBoots(1<<30, 5e6), timeline.Cloud{}, 0, "kernel started", 0},
+		"weeks ago":                  {wire.EarlierBoots(3, 1<<41), timeline.Cloud{}, 0, "kernel started", 0},
+		"later":                      {wire.EarlierBoots(1, -5e6), timeline.Cloud{}, 0, "kernel started", 0},
+		"words":                      {"1 boots before, the first of them by microseconds \x1b[2J", timeline.Cloud{}, 0, "kernel started", 0},
+	} {
+		text, err := json.Marshal(wire.BootReport{
+			Version: wire.BootReportVersion, System: wire.SystemTimes{Userspace: 1e6, Finish: 9e6},
+			Clocks:  []wire.ClockReading{{Monotonic: 1e6, Wall: wire.Micros(began.UnixMicro()) + 1e6}},
+			Units:   []wire.BootUnit{{Name: "kubelet.service", Activating: 8e6, Activated: 8.5e6}},
+			Sources: []wire.BootSource{{Name: wire.SourceEarlierBoots, Path: "/usr/bin/journalctl", State: wire.SourceRead, Detail: c.detail}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := wire.ParseBootReport(text)
+		if name == "words" {
+			if err == nil {
+				t.Error("control characters are taken")
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		tl := timeline.Build(r, c.cloud)
+		if tl.Restart.Boot != c.boot || tl.Origin != c.origin || tl.OriginIs != c.is || (c.boot > 0) != (tl.Restart.After == 600e6) {
+			t.Errorf("%s: %+v from %d, %s; want boot %d from %d, %s", name, tl.Restart, tl.Origin, tl.OriginIs, c.boot, c.origin, c.is)
+		}
+		at, earlier := tl.Origin, wire.Micros(0)
+		for _, s := range tl.Path {
+			if s.Start != at {
+				t.Errorf("%s: the path has a hole before %+v", name, s)
+			}
+			if at = s.End; s.Span == "machine/earlier-boots" {
+				earlier += s.End - s.Start
+			}
+		}
+		if at != tl.End || (c.boot > 0) != (earlier == 600e6) {
+			t.Errorf("%s: the path ends by %d of %d, with %d of earlier boots: %+v", name, at, tl.End, earlier, tl.Path)
+		}
+		if strings.Contains(strings.Join(tl.Missing, "\n"), "earlier-boots") {
+			t.Errorf("%s: called missing evidence: %q", name, tl.Missing)
 		}
 	}
 }

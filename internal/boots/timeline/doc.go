@@ -40,8 +40,8 @@
 //
 // # Zero
 //
-// The origin is the request for the machine, where the cloud has it, else the start of the
-// machine's firmware, where that is known, else the kernel's start. A preprovisioned
+// The origin is the request for the machine, where the cloud has it, else the start of its
+// first boot (Restart) or of the machine's firmware, where that is known, else the kernel's start. A preprovisioned
 // machine booted before it was requested, and waits in cloud-init-local until it is handed
 // over: that moment is its origin, and the time before is shown apart, as the pool's
 // (Idle). Where cloud-init does not log it, and its first stage took minutes on a machine

@@ -14,7 +14,7 @@ func (b *boot) machine() {
 	if began := s.Began(); began > 0 {
 		boots = began
 	}
-	b.allocation(boots)
+	b.allocation(b.firstBegan(boots))
 	if s.Began() > 0 {
 		if s.SoftReboot > 0 && s.Userspace > s.SoftReboot {
 			b.add(item{source: "machine", id: idSoft, name: "soft reboot", kind: KindPlatform, start: s.SoftReboot, end: s.Userspace})
@@ -67,6 +67,27 @@ func (b *boot) machine() {
 			b.add(item{source: "systemd", id: part.id, name: part.name, kind: KindManager, start: part.start, end: part.end})
 		}
 	}
+}
+
+// firstBegan is when the machine's first boot began. Boots before this one are one span. Those that
+// began before Azure created the machine are the image's.
+func (b *boot) firstBegan(boots wire.Micros) wire.Micros {
+	for _, s := range b.report.Sources {
+		n, before, ok := wire.ParseEarlierBoots(s)
+		if !ok || b.report.System.Relative || b.report.System.SoftReboot > 0 {
+			continue
+		}
+		first := boots - before
+		if c := b.cloud.Created; !c.IsZero() && b.axis.known && b.axis.raw(micros(c)) > first+60*second {
+			b.note("boots before this one: the node reports one of before Azure created the machine, and it is left out")
+			return boots
+		}
+		b.restart = Restart{Boot: n + 1, After: before}
+		b.add(item{source: "machine", id: idEarlier, name: "earlier boots of the machine", kind: KindPlatform,
+			start: first, end: boots, about: second, grain: second})
+		return first
+	}
+	return boots
 }
 
 // firstBoot is how long before the kernel's start a machine may have been asked

@@ -221,7 +221,7 @@ func (b *boot) machineOnly() {
 			if b.items[i].end <= 0 { // else it was asked for while it waited in a pool
 				b.base = append(b.base, int32(i))
 			}
-		case idFirmware, idLoader, idKernel, idInitrd, idSoft, idManager:
+		case idEarlier, idFirmware, idLoader, idKernel, idInitrd, idSoft, idManager:
 			b.base = append(b.base, int32(i))
 		}
 	}

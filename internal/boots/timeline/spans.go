@@ -50,6 +50,7 @@ type boot struct {
 	endIs    string
 	endItem  int32
 	complete bool
+	restart  Restart
 }
 
 // Names of the spans that are made here, without a source.
@@ -59,6 +60,7 @@ const (
 	idReady    = "azure/provisioned"
 	idIdle     = "azure/idle"
 	idNothing  = "machine/nothing"
+	idEarlier  = "machine/earlier-boots"
 	idFirmware = "machine/firmware"
 	idLoader   = "machine/loader"
 	idKernel   = "machine/kernel"

@@ -114,7 +114,7 @@ func (b *boot) stageOf(i int32) Stage {
 		switch it.id {
 		case idRequest:
 			return StageRequest
-		case idCreate, idIdle, idReady:
+		case idCreate, idIdle, idReady, idEarlier:
 			return StagePlatform
 		case idFirmware, idLoader:
 			return StageFirmware

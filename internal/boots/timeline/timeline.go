@@ -58,7 +58,9 @@ type Timeline struct {
 	Pulls  []Pull   `json:"pulls,omitempty"`  // images pulled for its DaemonSets' first pods, the largest first
 	// DiskRead is what was read from the OS disk, by the node's count; zero where it is unknown.
 	DiskRead DiskRead `json:"diskRead,omitzero"`
-	Clocks   []Clock  `json:"clocks,omitempty"`
+	// Restart is that the machine restarted before a boot of it was reported; zero where it did not.
+	Restart Restart `json:"restart,omitzero"`
+	Clocks  []Clock `json:"clocks,omitempty"`
 	// UserData is how long cloud-init ran what user data says: commands, packages, files, scripts.
 	UserData wire.Micros `json:"userDataUsec,omitempty"`
 	// Tuned are the tunings of which the image has each file as its capture wrote it.
@@ -172,6 +174,13 @@ type DiskRead struct {
 	Disk  string      `json:"disk"` // "/dev/sda"
 	Bytes int64       `json:"bytes"`
 	At    wire.Micros `json:"atUsec"` // when it was counted, after the kernel's start
+}
+
+// Restart names the boot that all times are of, where the machine booted before. What was before is
+// the span "machine/earlier-boots", and OriginIs is "first boot started" if Azure's times are unknown.
+type Restart struct {
+	Boot  int         `json:"boot"`      // 2 where it restarted once
+	After wire.Micros `json:"afterUsec"` // after the first boot's begin
 }
 
 // Clock is how a clock was brought to the axis.

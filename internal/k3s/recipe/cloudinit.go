@@ -244,6 +244,7 @@ func (r *renderer) agentDocument(p *k3s.Pool) ([]byte, error) {
 		settings
 	}{r.identity("agent", AgentIdentity), s}, files, []string{
 		"ortet-metadata-guard.service", "ortet-boot.service", "ortet-join.service", "k3s-agent.service", "ortet-events.service", "ortet-share.timer",
+		"ortet-wait.service", "ortet-report.service",
 	}, "k3s-agent.service.d/20-ortet.conf", "ortet-share.service")
 }
 

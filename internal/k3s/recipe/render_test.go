@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -246,6 +247,39 @@ func readable(t *testing.T, document []byte) []byte {
 	rest, _, _ := bytes.Cut(document, []byte("write_files:\n"))
 	fmt.Fprintf(&b, "==> the rest\n%s", rest)
 	return b.Bytes()
+}
+
+// An agent of an image that has nothing of Ortet's reports its boot. Its units run the program that
+// ortet-boot fetches, so they wait for that.
+func TestAgentsReportTheirBoot(t *testing.T) {
+	c := parse(t, render(t, minimal(), facts()).CloudInit["agents"])
+	files := map[string]string{}
+	for _, f := range c.WriteFiles {
+		files[f.Path] = f.Content
+	}
+	commands := map[string][]string{}
+	for _, command := range c.RunCommands {
+		commands[strings.Join(command[:min(2, len(command))], " ")] = command
+	}
+	const program = "/usr/local/bin/ortet-node"
+	if !strings.Contains(files["/etc/ortet/boot.json"], `"path": "`+program+`"`) {
+		t.Errorf("ortet-boot fetches no %s", program)
+	}
+	for unit, command := range map[string]string{"ortet-wait.service": "wait", "ortet-report.service": "report"} {
+		if !strings.Contains(files["/etc/systemd/system/"+unit], "\nExecStart="+program+" "+command+" ") {
+			t.Errorf("%s does not run %s %s:\n%s", unit, program, command, files["/etc/systemd/system/"+unit])
+		}
+		if !slices.ContainsFunc(strings.Split(files["/etc/systemd/system/ortet-boot.service"], "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "Before=") && slices.Contains(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '=' }), unit)
+		}) {
+			t.Errorf("%s does not wait for ortet-boot.service", unit)
+		}
+		for _, what := range []string{"systemctl enable", "systemctl start"} {
+			if !slices.Contains(commands[what], unit) {
+				t.Errorf("cloud-init's commands are %v, without %s %s", c.RunCommands, what, unit)
+			}
+		}
+	}
 }
 
 func TestRenderIsDeterministic(t *testing.T) {

@@ -71,6 +71,7 @@ func Collect(ctx context.Context, o Options, now time.Time, log *slog.Logger) wi
 	}
 	c.frame(now)
 	c.step("journal", func() { c.journal(ctx) })
+	c.step("earlier boots", func() { c.earlierBoots(ctx) })
 	c.step("files", c.files)
 	c.step("image", c.image)
 	c.step("kubelet", func() { c.kubelet(ctx) })

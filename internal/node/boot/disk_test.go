@@ -58,7 +58,8 @@ func TestDiskOfTheRoot(t *testing.T) {
 // The facts of a report stay in an annotation that has no room for words.
 func TestFactsOutliveDetails(t *testing.T) {
 	r := large(400, 4000)
-	r.Sources = []wire.BootSource{{Name: wire.SourceDiskRead, Path: "/dev/sda", State: wire.SourceRead, Detail: wire.DiskRead(4096, 5e6)}}
+	r.Sources = []wire.BootSource{{Name: wire.SourceDiskRead, Path: "/dev/sda", State: wire.SourceRead, Detail: wire.DiskRead(4096, 5e6)},
+		{Name: wire.SourceEarlierBoots, State: wire.SourceRead, Detail: wire.EarlierBoots(1, 600e6)}}
 	value, err := encodeReduced(r)
 	if err != nil {
 		t.Fatal(err)
@@ -69,5 +70,8 @@ func TestFactsOutliveDetails(t *testing.T) {
 	}
 	if bytes, at, ok := wire.ParseDiskRead(got.Sources[0]); !ok || bytes != 4096 || at != 5e6 {
 		t.Errorf("%d bytes by %d, of %+v", bytes, at, got.Sources)
+	}
+	if n, before, ok := wire.ParseEarlierBoots(got.Sources[1]); !ok || n != 1 || before != 600e6 {
+		t.Errorf("%d boots, the first by %d before, of %+v", n, before, got.Sources)
 	}
 }

@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -59,4 +60,58 @@ func (c *collection) journal(ctx context.Context) {
 	case err != nil: // what was read counts
 		c.log.Debug("journalctl did not end well", "error", err)
 	}
+}
+
+// earlierBoots reads whether the machine booted before, as where Azure's driver extension restarted it.
+// Once a boot was reported, a later one is no part of the machine's first start.
+func (c *collection) earlierBoots(ctx context.Context) {
+	kept, _ := os.ReadDir(c.o.under(reports)) // without the folder there is none
+	for _, k := range kept {
+		if k.Name() != c.who.BootID+".json" {
+			return
+		}
+	}
+	program, err := find("journalctl")
+	if err != nil || !c.o.own() {
+		return
+	}
+	var list []byte
+	err = run(ctx, journalTimeout, program, []string{"--list-boots", "--utc", "--no-pager", "--quiet"}, func(out io.Reader) {
+		list, _ = io.ReadAll(io.LimitReader(out, maxBootList)) // what was read counts
+	})
+	if s := bootsBefore(string(list), c.who.BootID); err == nil && s.Name != "" {
+		s.Path = program
+		c.parts = append(c.parts, wire.BootReport{Version: wire.BootReportVersion, Sources: []wire.BootSource{s}})
+	}
+}
+
+const maxBootList = 64 << 10 // bytes, of some 600 boots
+
+// bootsBefore reads what journalctl --list-boots prints, the oldest first, each as
+// "-1 0123… Mon 2026-11-30 06:00:01 UTC—Mon 2026-11-30 06:09:59 UTC". No name is no such boot.
+func bootsBefore(list, bootID string) (s wire.BootSource) {
+	var first time.Time
+	n := 0
+	for line := range strings.Lines(list) {
+		f := strings.Fields(line)
+		if len(f) < 5 {
+			continue
+		}
+		at, err := time.Parse(time.DateTime, f[3]+" "+f[4])
+		if err != nil {
+			continue // a heading
+		}
+		if n == 0 {
+			first = at
+		}
+		if f[1] == strings.ReplaceAll(bootID, "-", "") {
+			found := wire.BootSource{Name: wire.SourceEarlierBoots, State: wire.SourceRead, Detail: wire.EarlierBoots(n, wire.MicrosOf(at.Sub(first)))}
+			if _, _, ok := wire.ParseEarlierBoots(found); ok {
+				s = found
+			}
+			return s
+		}
+		n++
+	}
+	return s
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ortet/ortet/internal/boots/timeline/source"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // selects reports whether journalctl prints an entry for these matches: those of one field are
@@ -53,6 +54,30 @@ func TestJournalHasTheStepsOfOrtetBoot(t *testing.T) {
 	for _, forged := range [][2]string{{"session-1.scope", "cloud-init"}, {"session-1.scope", "python3"}, {"ortet-share.service", "python3"}} {
 		if got := spans(forged[0], forged[1]); len(got) > 0 {
 			t.Errorf("%s of %s has steps %q", forged[1], forged[0], got)
+		}
+	}
+}
+
+// Boots before this one are counted in the forms that journalctl has printed since systemd 247. A machine
+// that first booted days ago did not restart for what is done to it once.
+func TestBootsBeforeThisOne(t *testing.T) {
+	this, other, third := strings.Repeat("1", 32), strings.Repeat("2", 32), strings.Repeat("3", 32)
+	line := func(id, first string) string {
+		return " 0 " + id + " Mon " + first + " UTC—Mon 2026-11-30 08:12:00 UTC\n"
+	}
+	now := line(this, "2026-11-30 06:09:55")
+	for name, c := range map[string]struct{ list, want string }{
+		"older systemd": {line(other, "2026-11-30 05:59:21") + now, wire.EarlierBoots(1, 634e6)},
+		"since 254": {"IDX BOOT ID                          FIRST ENTRY                 LAST ENTRY\n" + strings.ReplaceAll(
+			line(other, "2026-11-30 05:59:21")+line(third, "2026-11-30 06:00:21")+now, "—", " "), wire.EarlierBoots(2, 634e6)},
+		"first boot":       {now, ""},
+		"days ago":         {line(other, "2026-11-27 05:59:21") + now, ""},
+		"clock set back":   {line(other, "2026-11-30 07:59:21") + now, ""},
+		"without this one": {line(other, "2026-11-30 05:59:21"), ""},
+		"nothing":          {"", ""},
+	} {
+		if got := bootsBefore(c.list, "11111111-1111-1111-1111-111111111111"); got.Detail != c.want {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
 		}
 	}
 }

@@ -21,6 +21,7 @@ func TestCostsAreShown(t *testing.T) {
 		{Image: "r.io/agent", DaemonSet: "monitoring/\x1b[2Jagent", Took: 400e3}}
 	of.UserData, of.Tuned = 12.345e6, []string{"runtime-early", "ssh-host-key"}
 	of.DiskRead = timeline.DiskRead{Disk: "/dev/sda", Bytes: 412.34e6, At: of.End + 2.1e6}
+	of.Restart = timeline.Restart{Boot: 2, After: 634e6}
 	if err := valid(t, schema(t, "timeline.json"), jsonOf(t, of)); err != nil {
 		t.Error(err)
 	}
@@ -30,6 +31,7 @@ func TestCostsAreShown(t *testing.T) {
 			"first pods: 2 (at least 31.4 MB), as the node reports; clones of a node that has them need not pull 1 of them (31.4 MB)",
 			"r.io/proxy:v1: 31.4 MB in 1.500s, for kube-system/kube-proxy; the image can hold it",
 			"runtime-early, ssh-host-key",
+			"machine restarted 10m34.000s after its first boot began; times below are of boot 2, with all before it as one span",
 			"r.io/agent: size unknown in 400ms, for monitoring/�[2Jagent; imagePullPolicy Always: each node asks the registry",
 			"412.3 MB were read from the OS disk /dev/sda until 2.100s after the end, as the node counts",
 			"user data took 12.345s (cloud-init's commands, packages, files and scripts): it runs again on each clone of a capture with `--bootstrap keep`"} {

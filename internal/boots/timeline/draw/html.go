@@ -151,6 +151,7 @@ func (v view) page() htmlPage {
 	if v.Idle > 0 {
 		fact("idle before", Duration(v.Idle.Duration())+", not counted", "how long the machine had waited in the pool of preprovisioned ones")
 	}
+	fact("restarted", v.restarted(), "the machine restarted before a boot of it was reported")
 	fact("pool", v.Pool, v.Pool)
 	fact("image", imageName(v.Image), v.Image)
 	fact("tuned by", strings.Join(v.Tuned, ", "), "tunings that the image has, each file as its capture wrote it")

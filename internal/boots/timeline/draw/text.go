@@ -41,6 +41,7 @@ func (p *page) head(v view) {
 	if v.Idle > 0 {
 		p.field("idle", Duration(v.Idle.Duration())+" before that, waiting in the pool of machines; not counted")
 	}
+	p.field("restarted", v.restarted())
 	if len(v.Path) == 0 {
 		return
 	}
@@ -51,6 +52,15 @@ func (p *page) head(v view) {
 		}
 	}
 	p.field("spent on", strings.Join(parts, ", "))
+}
+
+// restarted says which of the machine's boots this is, where it is not the first.
+func (v view) restarted() string {
+	if v.Restart.Boot == 0 {
+		return ""
+	}
+	return fmt.Sprintf("machine restarted %s after its first boot began; times below are of boot %d, with all before it as one span",
+		Duration(v.Restart.After.Duration()), v.Restart.Boot)
 }
 
 func percent(part, whole wire.Micros) int {

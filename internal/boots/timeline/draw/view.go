@@ -214,6 +214,7 @@ func cleaned(t timeline.Timeline) timeline.Timeline {
 	t.Missing = printables(t.Missing)
 	t.UserData = max(0, clamp(t.UserData))
 	t.DiskRead.Disk, t.DiskRead.Bytes, t.DiskRead.At = printable(t.DiskRead.Disk), max(0, t.DiskRead.Bytes), clamp(t.DiskRead.At)
+	t.Restart.After = max(0, clamp(t.Restart.After))
 	t.Pulls = slices.Clone(t.Pulls)
 	for i := range t.Pulls {
 		p := &t.Pulls[i]
