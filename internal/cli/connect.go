@@ -163,6 +163,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		Boot: func(ctx context.Context, n fleet.Node) prove.Boot {
 			return clones.Boot(ctx, n, decorated, boots, c)
 		},
+		UserData: func(ctx context.Context, n fleet.Node) time.Duration { return clones.UserData(ctx, n, decorated, c) },
 	}}, nil
 }
 

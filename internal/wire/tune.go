@@ -72,6 +72,9 @@ const (
 	// SourceSSHHostKey is a public host key, of which Detail is the type and the fingerprint:
 	// "ssh-ed25519 SHA256:…".
 	SourceSSHHostKey = "ssh-host-key"
+	// SourceBaked means that the machine is a clone of a capture with --bootstrap baked, on which the
+	// tuning kubelet-early gains time as far as disks show: there is one, and no btrfs or LVM.
+	SourceBaked = "baked-clone"
 	// SourceDiskRead is the OS disk, of which Detail is a DiskRead.
 	SourceDiskRead = "disk-read"
 	// SourceEarlierBoots are boots of the machine before the reported one, of which none was reported.

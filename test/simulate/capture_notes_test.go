@@ -5,10 +5,17 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/ortet/ortet/internal/boots/assess"
 	"github.com/ortet/ortet/internal/image/capture"
+	"github.com/ortet/ortet/internal/image/plan"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -131,5 +138,64 @@ func TestOutcomeClonesDoNotReportHealth(t *testing.T) {
 		if ps[0].code() != workflow.ExitDone || !strings.Contains(notes, "without extension monitor") || strings.Contains(notes, "extension health") {
 			t.Errorf("exit %d: %v; %s", ps[0].code(), ps[0].err, notes)
 		}
+	})
+}
+
+// A dry run with `--bootstrap keep` says that user data runs again on each clone, and for how long, by the boot
+// reports of the donor's own machine that a controller keeps.
+func TestOutcomeUserDataRunsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(Story{Seed: 1, Pool: usual})
+		defer w.finish()
+		config, _ := w.of(t, namespace)
+		api, err := kubernetes.NewForConfig(&rest.Config{Host: "http://kubesim.invalid", Transport: w.kube, BearerToken: ortetUser})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := w.nodeName(0)
+		i, err := config.Cloud.Instance(t.Context(), w.instance(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep := func(vm, boot string, took wire.Micros) {
+			report := wire.BootReport{Version: wire.BootReportVersion, Node: name, VMID: strings.ToLower(vm), BootID: boot,
+				Spans: []wire.BootSpan{{Source: "cloud-init", Name: "modules-final/config-scripts_user", Parent: "modules-final",
+					Clock: wire.ClockMonotonic, Start: 20e6, End: 20e6 + took},
+					{Source: "cloud-init", Name: "modules-final", Clock: wire.ClockMonotonic, Start: 19e6, End: 21e6 + took}}}
+			r, err := assess.BootRecord{Node: name, Pool: w.pool, Instance: w.instance(0), VMID: vm, BootID: boot, Stored: time.Now()}.Record(report)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: namespace, Labels: r.Labels, Annotations: r.Annotations},
+				Data: r.Data, BinaryData: r.Binary}
+			if _, err := api.CoreV1().ConfigMaps(namespace).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(what string, q capture.Request, says string) {
+			t.Helper()
+			p, err := capture.New(config).Plan(t.Context(), q)
+			if err != nil || len(p.Problems) > 0 {
+				t.Fatalf("%s: %v, %v", what, p.Problems, err)
+			}
+			all := strings.Join(p.Notes, "\n")
+			if says == "" && strings.Contains(all, "user data") || !strings.Contains(all, says) {
+				t.Errorf("%s: notes %q, want %q", what, p.Notes, says)
+			}
+		}
+		donor := capture.Request{Node: name}
+		const runs, baked = "user data runs again on each clone", "; with --bootstrap baked it does not"
+		unknown := runs + ", how long is not known: no boot report of " + name + " shows it (ortet-node report --annotate)" + baked
+		want("no report", donor, unknown)
+		keep("00000000-0000-4000-8000-00000000ffff", "theirs", 90e6)
+		want("one of another machine", donor, unknown)
+		keep(i.VMID, "liar", 25*3600e6)
+		want("one of more than a day", donor, unknown)
+		keep(i.VMID, "first", 41.04e6)
+		keep(i.VMID, "second", 1e4)
+		want("the first boot's and the second's", donor, runs+": it took 41s on "+name+", as that Node reports"+baked)
+		want("publish only", capture.Request{Node: name, PublishOnly: true}, "it took 41s on "+name+", as that Node reports")
+		want("a donor that is added", capture.Request{Fresh: w.pool}, runs+", how long is not known before the donor is there")
+		want("baked", capture.Request{Node: name, Bootstrap: plan.BootstrapBaked}, "")
 	})
 }

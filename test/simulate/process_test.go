@@ -85,6 +85,9 @@ func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, 
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 		Accesses: func(fleet.ResourceID) []cluster.Access { return nil }, Boot: w.bootOf,
 	}
+	config.UserData = func(ctx context.Context, n fleet.Node) time.Duration {
+		return clones.UserData(ctx, n, config.Cloud, api)
+	}
 	if w.bootOf == nil {
 		config.Boot = func(ctx context.Context, n fleet.Node) prove.Boot {
 			return clones.Boot(ctx, n, config.Cloud, cloud, api)

@@ -84,27 +84,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Keep <= 0 {
-		c.Keep = DefaultKeep
-	}
-	if c.MaxEvidence <= 0 {
-		c.MaxEvidence = DefaultMaxEvidence
-	}
-	if c.BootsPerVersion <= 0 {
-		c.BootsPerVersion = DefaultBootsPerVersion
-	}
-	if c.MaxBoots <= 0 {
-		c.MaxBoots = DefaultMaxBoots
-	}
-	if c.KeepBoots <= 0 {
-		c.KeepBoots = DefaultKeepBoots
-	}
-	if c.LiftAfter <= 0 {
-		c.LiftAfter = DefaultLiftAfter
-	}
-	if c.Interval <= 0 {
-		c.Interval = DefaultInterval
-	}
+	c.Keep, c.KeepBoots = cmp.Or(max(c.Keep, 0), DefaultKeep), cmp.Or(max(c.KeepBoots, 0), DefaultKeepBoots)
+	c.MaxEvidence, c.MaxBoots = cmp.Or(max(c.MaxEvidence, 0), DefaultMaxEvidence), cmp.Or(max(c.MaxBoots, 0), DefaultMaxBoots)
+	c.BootsPerVersion = cmp.Or(max(c.BootsPerVersion, 0), DefaultBootsPerVersion)
+	c.LiftAfter, c.Interval = cmp.Or(max(c.LiftAfter, 0), DefaultLiftAfter), cmp.Or(max(c.Interval, 0), DefaultInterval)
 	c.Deadlines = c.Deadlines.WithDefaults()
 	return c, nil
 }

@@ -69,6 +69,9 @@ type Timeline struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
+// ShortUserData is a UserData that shows no user data: cloud-init's modules take some time for nothing.
+const ShortUserData = second / 2
+
 // Total is how long the boot took, from its origin to its end.
 func (t Timeline) Total() time.Duration { return (t.End - t.Origin).Duration() }
 

@@ -69,3 +69,37 @@ func TestAdviceNamesTunings(t *testing.T) {
 		}
 	}
 }
+
+// kubelet-early is advised on a clone of a baked image whose kubelet waited for cloud-init's network stage, with
+// what the replay saves; not on other machines, and not where the image has it.
+func TestAdviceNamesKubeletEarly(t *testing.T) {
+	baked := wire.BootSource{Name: wire.SourceBaked, State: wire.SourceRead}
+	file := func(path string, state wire.SourceState) wire.BootSource {
+		return wire.BootSource{Name: wire.SourceTuning, Path: path, State: state, Detail: wire.TuneKubeletEarly}
+	}
+	const unit, gate = "/etc/systemd/system/kubelet.service", "/etc/ortet/kubelet-early.sh"
+	const does = "capture with `--bootstrap baked --tune recommended,kubelet-early`"
+	for name, c := range map[string]struct {
+		sources []wire.BootSource
+		want    string
+	}{
+		"generic or keep": {nil, ""},
+		"baked":           {[]wire.BootSource{baked}, does + ": the kubelet then starts beside this stage"},
+		"tuned":           {[]wire.BootSource{baked, file(gate, wire.SourceRead), file(unit, wire.SourceRead)}, ""},
+		"changed": {[]wire.BootSource{baked, file(gate, wire.SourceRead), file(unit, wire.SourcePartial)},
+			does + " again: this image had it, and a person changed or deleted " + unit},
+	} {
+		var found []timeline.Advice
+		for _, a := range tunable(t, c.sources...).Advice {
+			if strings.Contains(a.Do, wire.TuneKubeletEarly) {
+				found = append(found, a)
+			}
+		}
+		switch {
+		case c.want == "" && len(found) > 0, c.want != "" && len(found) != 1:
+			t.Errorf("%s: advice %+v, want %q", name, found, c.want)
+		case c.want != "" && (!strings.HasPrefix(found[0].Do, c.want) || found[0].Saves != 2e6 || found[0].Unit != "cloud-init.service"):
+			t.Errorf("%s: advice %+v, want %q and 2 s", name, found[0], c.want)
+		}
+	}
+}

@@ -94,6 +94,8 @@ type Config struct {
 	// Boot returns what is known of a machine's boot beside its Node, for clones of tuned versions;
 	// nil for nothing.
 	Boot func(ctx context.Context, node fleet.Node) prove.Boot
+	// UserData returns how long user data took on a machine, by its own boot reports; 0 if none shows it.
+	UserData func(ctx context.Context, node fleet.Node) time.Duration // nil: none does
 	// Others gives the workflow of another kind, whose open record is undone first.
 	Others func(kind string) (workflow.Workflow, error)
 }
@@ -153,6 +155,7 @@ type capture struct {
 	// Of this process alone.
 	definitions []fleet.ResourceID        // of the pool, as the plan found them, with that of the version
 	inspected   bool                      // the inspection pod is created
+	noUserData  bool                      // the donor's disk shows that it got none
 	lost        []string                  // workbenches, by node: another that can serve takes their place
 	gone        bool                      // the donor of the open record: its instance, or its Node as a member of the scale set
 	sizes       map[string]fleet.SizeInfo // that were looked up, by lower-case name

@@ -340,6 +340,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	case err != nil:
 		return done, nil, err
 	case output != nil && output.Outcome != wire.GeneralizeFailed:
+		c.noUserData = len(output.Saved) == 0 && !report.CustomDataUnread(*output)
 		problems := c.disk().Inspected(*output, c.Note)
 		more, err := c.canary.Inspected(ctx, *output)
 		return done, append(problems, more...), err

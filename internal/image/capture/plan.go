@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -266,7 +267,28 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	}
 	notes, _ := c.Recorded()
 	p.Notes = append(p.Notes, notes...)
+	if err == nil && len(p.Problems) == 0 && !p.NothingToDo && !c.req.Bakes() && !c.noUserData {
+		p.Notes = append(p.Notes, c.userData(ctx)...)
+	}
 	return p, err
+}
+
+// userData says that clones run user data again, and how long it took on the donor by that Node's own word.
+func (c *capture) userData(ctx context.Context) []string {
+	node, long := c.req.Node, ", how long is not known before the donor is there"
+	var took time.Duration
+	if c.req.Fresh == "" {
+		long = ", how long is not known: no boot report of " + node + " shows it (ortet-node report --annotate)"
+		if n, err := c.Cluster.Node(ctx, node); err == nil && c.UserData != nil {
+			took = c.UserData(ctx, n)
+		}
+	}
+	if took > 0 {
+		long = ": it took " + took.Round(100*time.Millisecond).String() + " on " + node + ", as that Node reports"
+	} else if c.get().LastCustomData == plan.NoopSHA256 { // what the donor came with may be that, too
+		return nil
+	}
+	return []string{"user data runs again on each clone" + long + workflow.SkipIf(!c.req.PublishOnly, "; with --bootstrap baked it does not")}
 }
 
 // Preview plans a workflow that is not run, by decide, and reports whether a record is

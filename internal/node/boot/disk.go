@@ -26,12 +26,7 @@ func (c *collection) disk() {
 // Source of fact: the kernel's Documentation/block/stat.rst; a sector is 512 bytes.
 func diskRead(under func(string) string) (device string, bytes int64, ok bool) {
 	mounts, _ := readSmall(under("/proc/self/mountinfo")) // without it no disk is found
-	number := ""
-	for line := range strings.Lines(mounts) {
-		if f := strings.Fields(line); len(f) > 4 && f[4] == "/" { // the last one is seen
-			number = f[2]
-		}
-	}
+	number, _ := rootDevice(mounts)
 	dir, err := filepath.EvalSymlinks(under("/sys/dev/block/" + number))
 	for range 4 { // a logical volume on an encrypted one on a partition of a disk
 		below, _ := filepath.Glob(filepath.Join(dir, "slaves", "*")) // the pattern is good
@@ -50,4 +45,14 @@ func diskRead(under func(string) string) (device string, bytes int64, ok bool) {
 	}
 	sectors, err := strconv.ParseInt(f[2], 10, 50)
 	return device, sectors * 512, err == nil
+}
+
+// rootDevice returns the number of the root file system's device, and whether it is btrfs, by mountinfo.
+func rootDevice(mounts string) (number string, btrfs bool) {
+	for line := range strings.Lines(mounts) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == "/" { // the last one is seen
+			number, btrfs = f[2], strings.Contains(line, " - btrfs ")
+		}
+	}
+	return number, btrfs
 }

@@ -1,9 +1,13 @@
 package boot
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -52,6 +56,48 @@ func TestDiskOfTheRoot(t *testing.T) {
 	}
 	if _, _, ok := diskRead(func(path string) string { return filepath.Join(t.TempDir(), path) }); ok {
 		t.Error("a disk is found where no kernel tells of any")
+	}
+}
+
+// A clone of a baked image is reported as one where kubelet-early gains time, and no other machine.
+func TestBakedClone(t *testing.T) {
+	clone := func(change func(files map[string]string)) map[string]string {
+		files := map[string]string{"var/log/ancestry.log": "2026-11-21T12:00:00Z donor capture\n", "var/lib/cloud/instance/user-data.txt": "#cloud-config\n",
+			"proc/self/mountinfo": "23 21 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n", "dev/sda": "", "dev/sda1": "",
+			"sys/class/block/sda/stat": "", "sys/class/block/sda1/partition": "1\n",
+			"sys/devices/block/sda/sda1/partition": "1\n", "sys/devices/virtual/block/dm-0/stat": ""}
+		change(files)
+		return files
+	}
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"baked": {clone(func(map[string]string) {}), true},
+		"keep": {clone(func(f map[string]string) {
+			f["var/lib/cloud/instance/user-data.txt"] = "#cloud-config\nruncmd: [join]\n"
+		}), false},
+		"no user data":   {clone(func(f map[string]string) { delete(f, "var/lib/cloud/instance/user-data.txt") }), false},
+		"generic":        {clone(func(f map[string]string) { delete(f, "var/log/ancestry.log") }), false},
+		"temporary disk": {clone(func(f map[string]string) { f["dev/sdb"], f["sys/class/block/sdb/stat"] = "", "" }), false},
+		"local NVMe":     {clone(func(f map[string]string) { f["dev/nvme0n1"], f["sys/class/block/nvme0n1/stat"] = "", "" }), false},
+		"LVM": {clone(func(f map[string]string) {
+			f["proc/self/mountinfo"] = "23 21 253:0 / / rw - ext4 /dev/mapper/root rw\n"
+		}), false},
+		"btrfs":            {clone(func(f map[string]string) { f["proc/self/mountinfo"] = "23 21 0:35 /root / rw - btrfs /dev/sda1 rw\n" }), false},
+		"no kernel's word": {clone(func(f map[string]string) { delete(f, "proc/self/mountinfo") }), false},
+	} {
+		root := tree(t, c.files)
+		for from, to := range map[string]string{"8:1": "block/sda/sda1", "253:0": "virtual/block/dm-0"} {
+			link := filepath.Join(root, "sys/dev/block", from)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(filepath.Join(root, "sys/devices", to), link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report := Collect(t.Context(), Options{Root: root}, time.Now(), slog.New(slog.DiscardHandler))
+		if has := slices.ContainsFunc(report.Sources, func(s wire.BootSource) bool { return s.Name == wire.SourceBaked }); has != c.want {
+			t.Errorf("%s: %v, want %v", name, has, c.want)
+		}
 	}
 }
 

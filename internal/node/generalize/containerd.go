@@ -137,24 +137,11 @@ func (c *cleaner) cleanContainerdAt(ctx context.Context, root string) (tree.Coun
 	if err := c.dropMetadata(root+"/io.containerd.metadata.v1.bolt/meta.db", kept); err != nil {
 		return total, err
 	}
-	for _, p := range []string{
+	err = c.removeBelow(&total, root,
 		"/io.containerd.runtime.v1.linux/*", "/io.containerd.runtime.v2.task/*",
 		"/io.containerd.grpc.v1.cri/containers/*", "/io.containerd.grpc.v1.cri/sandboxes/*",
-		"/io.containerd.sandbox.controller.v1.shim/*", "/io.containerd.content.v1.content/ingest/*", "/tmpmounts/*",
-	} {
-		paths, err := c.t.Glob(root + p)
-		if err != nil {
-			return total, err
-		}
-		for _, at := range paths {
-			n, err := c.t.Remove(at)
-			if err != nil {
-				return total, err
-			}
-			total.Add(n)
-		}
-	}
-	return total, nil
+		"/io.containerd.sandbox.controller.v1.shim/*", "/io.containerd.content.v1.content/ingest/*", "/tmpmounts/*")
+	return total, err
 }
 
 // dropSnapshots removes a snapshotter's snapshots that are not committed, from

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
@@ -43,26 +44,12 @@ func cleanDocker(_ context.Context, c *cleaner, _ string) (tree.Count, error) {
 			}
 			total.Add(n)
 		}
-		n, err := c.t.Remove(m)
-		if err != nil {
+		if err := c.removeAll(&total, m); err != nil {
 			return total, err
 		}
-		total.Add(n)
 	}
-	for _, p := range []string{"/containers/*", "/volumes/*", "/network/files/*", "/tmp/*", "/runtimes/*", "/buildkit/executor/*"} {
-		paths, err := c.t.Glob(root + p)
-		if err != nil {
-			return total, err
-		}
-		for _, at := range paths {
-			n, err := c.t.Remove(at)
-			if err != nil {
-				return total, err
-			}
-			total.Add(n)
-		}
-	}
-	return total, nil
+	err = c.removeBelow(&total, root, "/containers/*", "/volumes/*", "/network/files/*", "/tmp/*", "/runtimes/*", "/buildkit/executor/*")
+	return total, err
 }
 
 // dropDockerLayer removes a layer's folder and its short link in overlay2/l.
@@ -76,13 +63,9 @@ func (c *cleaner) dropDockerLayer(at string) (tree.Count, error) {
 		return total, err
 	}
 	if name := strings.TrimSpace(string(link)); name != "" && !strings.ContainsAny(name, "/.") {
-		n, err := c.t.Remove(path.Join(path.Dir(at), "l", name))
-		if err != nil {
-			return total, err
-		}
-		total.Add(n)
+		err = c.removeAll(&total, path.Join(path.Dir(at), "l", name))
 	}
-	return total, nil
+	return total, err
 }
 
 // maxCRIOList bounds the JSON lists of containers/storage.
@@ -125,12 +108,8 @@ func cleanCRIO(_ context.Context, c *cleaner, _ string) (tree.Count, error) {
 		}
 	}
 	for id := range gone {
-		for _, at := range []string{root + "/overlay/" + id, root + "/overlay-layers/" + id + ".tar-split.gz"} {
-			n, err := c.t.Remove(at)
-			if err != nil {
-				return total, err
-			}
-			total.Add(n)
+		if err := c.removeAll(&total, root+"/overlay/"+id, root+"/overlay-layers/"+id+".tar-split.gz"); err != nil {
+			return total, err
 		}
 	}
 	// The list of containers last: it is what the next run would need.
@@ -138,17 +117,35 @@ func cleanCRIO(_ context.Context, c *cleaner, _ string) (tree.Count, error) {
 	if err != nil {
 		return total, err
 	}
+	paths = slices.DeleteFunc(paths, func(at string) bool { return strings.HasSuffix(at, ".lock") })
+	err = c.removeAll(&total, paths...)
+	return total, err
+}
+
+// removeAll removes paths one after another, and counts them.
+func (c *cleaner) removeAll(total *tree.Count, paths ...string) error {
 	for _, at := range paths {
-		if strings.HasSuffix(at, ".lock") {
-			continue
-		}
 		n, err := c.t.Remove(at)
 		if err != nil {
-			return total, err
+			return err
 		}
 		total.Add(n)
 	}
-	return total, nil
+	return nil
+}
+
+// removeBelow is removeAll for what matches patterns below a folder.
+func (c *cleaner) removeBelow(total *tree.Count, root string, patterns ...string) error {
+	for _, p := range patterns {
+		paths, err := c.t.Glob(root + p)
+		if err != nil {
+			return err
+		}
+		if err := c.removeAll(total, paths...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropLayers removes the layers that are gone from a list of layers, leaving

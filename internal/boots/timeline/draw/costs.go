@@ -8,9 +8,6 @@ import (
 
 const costsTitle = "Pulls, reads and user data"
 
-// shortUserData is not worth a line, in microseconds: cloud-init's modules take some time for nothing.
-const shortUserData = 500_000
-
 // costs are what a boot cost beside the time on its path, a line each.
 func (v view) costs() (lines []string) {
 	var kept []timeline.Pull
@@ -34,7 +31,7 @@ func (v view) costs() (lines []string) {
 			"what is read the first time of a disk made from an image comes slowly",
 			sizeText(d.Bytes), d.Disk, Duration(apart.Duration()), way))
 	}
-	if v.UserData >= shortUserData {
+	if v.UserData >= timeline.ShortUserData {
 		lines = append(lines, fmt.Sprintf("user data took %s (cloud-init's commands, packages, files and scripts): "+
 			"it runs again on each clone of a capture with `--bootstrap keep`, and not of one with `--bootstrap baked`",
 			Duration(v.UserData.Duration())))
