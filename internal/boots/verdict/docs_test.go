@@ -141,7 +141,8 @@ func codesOf(reason string) string {
 }
 
 // quotedAlone is a remedy that only refers to the lines that are shown with the reason.
-var quotedAlone = regexp.MustCompile(`^See (the |containerd's |[a-z]+'s )+quoted (lines|output|errors)( for [^,;:]*| of [^,;:]*| that [^,;:]*)?\.$|^Read the quoted lines\.$`)
+var quotedAlone = regexp.MustCompile(`^See (the |containerd's |[a-z]+'s )+quoted (lines|output)` +
+	`( for [^,;:]*| of [^,;:]*| that [^,;:]*)?\.$|^Read the quoted lines\.$`)
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
 

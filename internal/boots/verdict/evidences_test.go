@@ -27,7 +27,8 @@ var evidences = [...]struct{ reason, text string }{
 	{"FilesystemCorrupt", "“Unmount and run xfs_repair”, “RUN fsck MANUALLY”, “Bad magic number in super-block”, “no journal found”"},
 	{"KernelPanic", "“Kernel panic - not syncing”"},
 	{"BootLoaderFailed", "GRUB's “Entering rescue mode...” or prompt, the firmware's “no bootable device”"},
-	{"RootNotFound", "the root disk is not found; dracut's “Could not boot”, “Don't know how to handle 'root=…'”, “/dev/… does not exist”, kernel: “VFS: Cannot open root device”"},
+	{"RootNotFound", "the root disk is not found; " +
+		"dracut's “Could not boot”, “Don't know how to handle 'root=…'”, “/dev/… does not exist”, kernel: “VFS: Cannot open root device”"},
 	{"SwitchRootFailed", "“Failed to switch root”, “Couldn't find specified OSTree root”, “No init found”"},
 	{"FilesystemUnsupported", "XFS: “unknown incompatible features”; ext4: “unsupported optional features”"},
 	{"SELinuxPolicyFailed", "“Failed to load SELinux policy”, “Initial SELinux policy load failed”"},
@@ -54,13 +55,16 @@ var evidences = [...]struct{ reason, text string }{
 	{"IgnitionFailed", "“Ignition failed: …”, “Ignition has failed”, “Failed to start Ignition (…)”"},
 	{"RuncmdFailed", "“Runparts: … failures (runcmd)”, or runcmd could not be made a script"},
 	{"BootcmdFailed", "module bootcmd failed"},
-	{"UserScriptFailed", "“Runparts: … failures (…)” of another script; console: “Failed to run module scripts…”; cloudbase-init: “User_data script ended with return code: …”"},
+	{"UserScriptFailed", "“Runparts: … failures (…)” of another script; console: “Failed to run module scripts…”; " +
+		"cloudbase-init: “User_data script ended with return code: …”"},
 	{"WriteFilesFailed", "module write-files or write-files-deferred failed"},
 	{"PackageInstallFailed", "module package-update-upgrade-install failed"},
-	{"PackageNotFound", "apt: “Unable to locate package”, “Version … was not found”; dnf: “Unable to find a match”, “No match for argument”; yum: “No package … available”"},
+	{"PackageNotFound", "apt: “Unable to locate package”, “Version … was not found”; dnf: “Unable to find a match”, “No match for argument”; " +
+		"yum: “No package … available”"},
 	{"PackageManagerBusy", "“Could not get lock /var/lib/dpkg/…”, “Unable to acquire the dpkg frontend lock”"},
 	{"PackageRepositoryUnreachable", "apt: “Failed to fetch”, “Could not connect to”; dnf: “Cannot download repomd.xml”"},
-	{"PackageSignatureInvalid", "apt: “NO_PUBKEY”, “EXPKEYSIG”, “signatures couldn't be verified”, “is not signed”; dnf: “GPG check FAILED”, “Public key for … is not installed”"},
+	{"PackageSignatureInvalid", "apt: “NO_PUBKEY”, “EXPKEYSIG”, “signatures couldn't be verified”, “is not signed”; " +
+		"dnf: “GPG check FAILED”, “Public key for … is not installed”"},
 	{"DiskSetupFailed", "module disk-setup failed"},
 	{"MountFailed", "module mounts, “Activate mounts: FAIL”, or a mount unit that the node requires"},
 	{"CloudInitModuleFailed", "status.json: an error of any other module"},
@@ -71,7 +75,8 @@ var evidences = [...]struct{ reason, text string }{
 	{"SwapOn", "“running with swap on is not supported”, [ERROR Swap]"},
 	{"KernelSettingMissing", "[ERROR FileContent--proc-sys-…], a failed modprobe or sysctl"},
 	{"KernelUnsupported", "[ERROR SystemVerification]"},
-	{"CgroupsUnusable", "“Following Cgroup subsystem not mounted”, “mountpoint for … not found”, “failed to initialize top level QOS containers”, “failed to find … cgroup”"},
+	{"CgroupsUnusable", "“Following Cgroup subsystem not mounted”, “mountpoint for … not found”, “failed to initialize top level QOS containers”, " +
+		"“failed to find … cgroup”"},
 	{"CgroupV1Refused", "kubelet or kubeadm refuses cgroup v1"},
 	{"CgroupDriverMismatch", "the drivers of kubelet and runtime differ; runc: “expected cgroupsPath to be of format slice:prefix:name”"},
 	{"MachineTooSmall", "[ERROR NumCPU], [ERROR Mem]"},
@@ -82,7 +87,8 @@ var evidences = [...]struct{ reason, text string }{
 	{"SnapshotterUnsupported", "“… does not support d_type”, “snapshotter cannot be enabled”"},
 	{"ContainerdStateBroken", "“failed to recover state”"},
 	{"ContainerdFailed", "containerd.service failed or starts over and over"},
-	{"ContainerRuntimeUnavailable", "[ERROR CRI], [ERROR Service-…], no connection to the runtime's socket, “container runtime is down”, “pleg was last seen active …”"},
+	{"ContainerRuntimeUnavailable", "[ERROR CRI], [ERROR Service-…], no connection to the runtime's socket, “container runtime is down”, " +
+		"“pleg was last seen active …”"},
 	{"RuncMissing", "`exec: \"runc\": executable file not found`"},
 	{"CNIPluginMissing", "“failed to find plugin … in path”"},
 	{"ImagePullUnauthorized", "401, 403, “unauthorized”, “pull access denied”, “insufficient_scope”"},
@@ -99,13 +105,15 @@ var evidences = [...]struct{ reason, text string }{
 	{"ClusterInfoUnreadable", "cluster-info, kubeadm-config or kubelet-config is missing, malformed or forbidden"},
 	{"CertificateKeyExpired", "“Secret \"kubeadm-certs\" was not found”"},
 	{"CertificateKeyWrong", "“error decoding certificate key” or “… secret data with provided key”"},
-	{"KubeadmConfigInvalid", "“unknown flag”, “invalid configuration”, “Invalid value”, “no JoinConfiguration found”, an unsupported apiVersion, [ERROR KubernetesVersion]"},
+	{"KubeadmConfigInvalid", "“unknown flag”, “invalid configuration”, “Invalid value”, “no JoinConfiguration found”, an unsupported apiVersion, " +
+		"[ERROR KubernetesVersion]"},
 	{"HostnameInvalid", "“a lowercase RFC 1123 subdomain must consist of”"},
 	{"NodeNotClean", "[ERROR FileAvailable-…], [ERROR DirAvailable-…] at the first try"},
 	{"PortInUse", "[ERROR Port-…] at the first try; kubelet's “address already in use”"},
 	{"VersionSkew", "[ERROR KubeletVersion], “this version of kubeadm only supports”"},
 	{"NodeExists", "“a Node with name … already exists in the cluster”, k3s's “duplicate node name found”"},
-	{"EtcdJoinFailed", "phase check-etcd, etcd-join or control-plane-join/etcd; k3s's “etcd cluster join failed”; “can only promote a learner member”, “too many learner members”"},
+	{"EtcdJoinFailed", "phase check-etcd, etcd-join or control-plane-join/etcd; k3s's “etcd cluster join failed”; " +
+		"“can only promote a learner member”, “too many learner members”"},
 	{"ControlPlaneNotHealthy", "phase wait-control-plane: static pods did not become healthy"},
 	{"KubeadmPreflight", "phase preflight, other checks"},
 	{"KubeadmDiscoveryFailed", "“couldn't validate the identity of the API Server”, and no more"},
@@ -124,7 +132,8 @@ var evidences = [...]struct{ reason, text string }{
 	{"CSRNotApproved", "“certificate request was not signed”, “… is denied”, “… is not approved”, “… failed”"},
 	{"KubeletMissing", "no kubelet.service, exit code 203, or “not found” by a shell"},
 	{"KubeletConfigMissing", "“failed to load kubelet config file” with “no such file”, after a join"},
-	{"KubeletConfigInvalid", "“failed to load kubelet config file”, “failed to validate kubelet configuration”, “failed to merge”, a reservation that does not parse"},
+	{"KubeletConfigInvalid", "“failed to load kubelet config file”, “failed to validate kubelet configuration”, “failed to merge”, " +
+		"a reservation that does not parse"},
 	{"KubeletFlagUnknown", "“failed to parse kubelet flag”, “unknown flag”, “unknown shorthand flag”"},
 	{"FeatureGateUnknown", "“unrecognized feature gate”, “cannot set feature gate … locked to”"},
 	{"NodeLabelsInvalid", "“unknown … labels specified with --node-labels”, “invalid node labels”"},
@@ -149,7 +158,9 @@ var evidences = [...]struct{ reason, text string }{
 	{"NodePasswordRejected", "“Node password rejected”: a node of this name has another password"},
 	{"K3sConfigInvalid", "“flag provided but not defined”, “… is required”, “failed to parse config”"},
 	{"K3sAgentFailed", "the unit failed or starts over and over, for an unknown cause"},
-	{"GPUSetupFailed", "DKMS's “Bad return status for module build”; nvidia-smi's “Driver/library version mismatch” or “couldn't communicate with the NVIDIA driver”; the driver's “API mismatch” or “is not supported by”; “no runtime for \"nvidia\" is configured”; “Installation failed. Exit code …” of NvidiaGpuDriverLinux"},
+	{"GPUSetupFailed", "DKMS's “Bad return status for module build”; " +
+		"nvidia-smi's “Driver/library version mismatch” or “couldn't communicate with the NVIDIA driver”; " +
+		"the driver's “API mismatch” or “is not supported by”; “no runtime for \"nvidia\" is configured”; “Installation failed. Exit code …” of NvidiaGpuDriverLinux"},
 	{"GPUDriverRejected", "“could not insert 'nvidia': Key was rejected by service” or “Required key not available”"},
 	{"GPUBroken", "“fallen off the bus”; Xid 48, 64, 79, 95, 140"},
 	{"NICSetupFailed", "no address, or cloud-init's “[nic not present] Cannot rename mac=…”"},
