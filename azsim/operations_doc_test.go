@@ -87,7 +87,7 @@ func serves(t *testing.T, s *Server, o sdkOperation) bool {
 	return c.route() == nil
 }
 
-var tableOfOperations = regexp.MustCompile(`\| client of armcompute \| served \| of \|\n(\|.*\n)+`)
+var tableOfOperations = regexp.MustCompile(`\| client of armcompute \| served \|\n(\|.*\n)+`)
 
 // usedByOrtet are the clients of what Ortet's captures, rollbacks and clusters ask for or make.
 var usedByOrtet = []string{"DiskEncryptionSets", "Disks", "Galleries", "GalleryImages", "GalleryImageVersions", "ResourceSKUs", "Snapshots", "SoftDeletedResource",
@@ -113,11 +113,16 @@ func TestOperationsAreDocumented(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| client of armcompute | served | of |\n|---|---|---|\n")
+	var whole, part []string
 	for _, client := range usedByOrtet {
-		fmt.Fprintf(&b, "| `%s` | %d | %d |\n", client, ours[client], oursOf[client])
+		if ours[client] == oursOf[client] {
+			whole = append(whole, client)
+		} else {
+			part = append(part, fmt.Sprintf("%s %d of %d", client, ours[client], oursOf[client]))
+		}
 	}
-	fmt.Fprintf(&b, "| all others | %d | %d |\n| all | %d | %d |\n", othersServed, others, served, of)
+	fmt.Fprintf(&b, "| client of armcompute | served |\n|---|---|\n| %s | all |\n| %s | |\n", strings.Join(whole, ", "), strings.Join(part, ", "))
+	fmt.Fprintf(&b, "| others | %d of %d |\n| together | %d of %d |\n", othersServed, others, served, of)
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

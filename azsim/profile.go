@@ -20,7 +20,7 @@ type Profile map[string]Span
 var DefaultSpan = Span{2 * time.Second, 5 * time.Second}
 
 // DefaultProfile returns the durations of recorded operations, from the tenth to the ninetieth
-// of a hundred; docs/reference/azsim.md has the samples. Where there are fewer than twenty,
+// of a hundred; test/recorded/testdata/pace.txt has the samples. Where there are fewer than twenty,
 // the span also holds what was taken before: the logs that kamino's authors published (stop,
 // image version), and usual figures. Spans without a remark have no samples.
 func DefaultProfile() Profile {

@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,113 +31,118 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// sections are the headings of the page, each from a reason of the catalogue on.
+var sections = [...]struct{ first, title, lead string }{
+	{"DiskFull", "Machine", ""},
+	{"DHCPFailed", "Network", ""},
+	{"DatasourceNotFound", "cloud-init", "Modules are cloud-init's."},
+	{"BinaryMissing", "Programs and settings of the image", "[ERROR …] is a check of kubeadm."},
+	{"ContainerdMissing", "Container runtime", ""},
+	{"ImagePullUnauthorized", "Image pulls", "Lines are of a failed pull."},
+	{"BootstrapTokenUnknown", "kubeadm", `Lines and phases are kubeadm's. Its output goes before its phase; its exit code
+says nothing (1 for every error in 1.36).`},
+	{"APIServerNameUnknown", "API server", "Lines are of a request to the API server."},
+	{"KubeletMissing", "kubelet and Node", "Lines are the kubelet's. What is said to count after a join is usual before."},
+	{"K3sTokenRejected", "k3s and RKE2", ""},
+	{"KubernetesInstallFailed", "AKS", `Numbers are exit codes of AKS's provisioning scripts, W those of Windows; their names
+are in internal/boots/verdict/aks-linux.tsv and aks-windows.tsv. What a script printed
+goes before its code: codes that are called time-outs are given for whatever failed
+again and again.`},
+	{"OSProvisioningTimedOut", "Azure", ""},
+	{"UnitMissing", "Units", `A unit counts that is waited for, or that what makes the node requires. Others that
+failed are quoted, and are no reason.`},
+	{"CloudInitHung", "What did not happen", ""},
+}
+
 func document() string {
 	var b strings.Builder
 	b.WriteString(`# Why a node did not come up
 
 This page is a reference for operators: every reason of a failed boot, who can mend
-it, and how. Each verdict that is not Succeeded has a reason from the first table.
-
-- A reason's name keeps its meaning: alerts and selectors can rely on it.
-- A reason needs the evidence beside it, in the words of the program that failed.
-  Where there is only a sign that something is wrong the reason is Unknown, with
-  the raw lines.
-- Of several reasons the one nearest to the cause counts, of equals the earliest in
-  the boot. The nearest is a refusal by the cluster, then a broken machine, a cause
-  that a program names, a component that does not work, a program's phase, and a
-  part of the boot. Two causes that each suffice are both named in the message.
-- Of several tries of kubeadm the last counts, but for what an earlier one left
-  behind. An error after which the node joined is no reason.
-- These give no reason: a pod's own images, probes, volumes and objects, what the
-  API server forbids to others, a warning alone, a full disk that the node does not
-  need.
+it, what shows it, and the remedy. ` + "`ortet nodes NAME`, `ortet explain`" + ` and ` + "`ortet-node wait`" + `
+print a reason with what happened, owner, confidence, remedy and the lines that show it.
 
 *Who*: **user** wrote the configuration, **image** built the image, **network**
 runs the network between node and API server or registry, **platform** is Azure or
-the hardware. The cause was observed (a program says why it stopped), unless the
-column adds:
+the hardware. Where the remedy is empty, read the quoted lines.
 
-- *concluded*: by what does not work, or by where it failed.
-- *–*: unknown. Something did not happen or a part failed, and nothing says why.
-  Gates of an image excuse no clone by such a reason.
-- *retry*: the same boot may succeed if it is tried again.
+| mark | confidence |
+|---|---|
+| none | observed: a program says why it stopped |
+| ? | concluded: by what does not work, or by where it failed |
+| – | unknown: something did not happen or a part failed, and nothing says why. Gates of an image excuse no clone by it |
+| ↻ | the same boot may succeed if it is tried again |
 
-The tables are made from internal/boots/verdict (go test ./internal/boots/verdict
--update).
+- A reason's name keeps its meaning: alerts and selectors can rely on it.
+- Of several reasons the nearest to the cause counts
+  ([picture](verdict.md#where-a-verdict-is-found)), of equals the earliest in the boot. Two causes that each suffice are both named.
+- Of several tries of kubeadm the last counts, but for what an earlier one left
+  behind. An error after which the node joined is no reason.
+- No reason are: a pod's own images, probes, volumes and objects, what the API server
+  forbids to others, a warning alone, a full disk that the node does not need. A sign
+  without the evidence below is Unknown, with the raw lines.
 
-| reason | who | what happened | evidence | remedy |
-|---|---|---|---|---|
+*AKS* and numbers are [exit codes](#aks). Written by go test ./internal/boots/verdict -update.
 `)
+	next := 0
 	for _, r := range Reasons() {
+		if next < len(sections) && r.Name == sections[next].first {
+			fmt.Fprintf(&b, "\n## %s\n\n", sections[next].title)
+			if lead := sections[next].lead; lead != "" {
+				b.WriteString(lead + "\n\n")
+			}
+			b.WriteString("| reason | who | shown by | remedy |\n|---|---|---|---|\n")
+			next++
+		}
 		who := string(r.Owner)
 		if who == "" {
 			who = "–"
 		} else if r.Confidence() == Concluded {
-			who += ", concluded"
+			who += "?"
 		}
 		if r.Retryable {
-			who += ", retry"
+			who += "↻"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, who, cell(r.Summary), cell(evidenceOf(r.Name)), cell(r.Remedy))
-	}
-	b.WriteString(`
-## kubeadm
-
-kubeadm's output goes before its exit code and phase: recent versions exit with 1 for
-every error.
-
-| reason | exit code | failed phase |
-|---|---|---|
-`)
-	for _, r := range Reasons() {
-		var codes, phases []string
-		for _, c := range kubeadmCodes {
-			if c.Reason == r.Name {
-				codes = append(codes, fmt.Sprintf("%d: %s", c.Code, cell(c.Meaning)))
-			}
-		}
-		for _, p := range kubeadmPhases {
-			if p.Reason == r.Name {
-				phases = append(phases, "`"+p.Phase+"`")
-			}
-		}
-		if len(codes)+len(phases) > 0 {
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, strings.Join(codes, ", "), strings.Join(phases, ", "))
-		}
-	}
-	b.WriteString(`
-## AKS
-
-Exit codes of AKS's provisioning scripts. What a script printed goes before its code:
-codes that are called time-outs are given for whatever failed again and again. W is
-a code of the script for Windows.
-
-| reason | codes |
-|---|---|
-`)
-	for _, r := range Reasons() {
-		if codes := codesOf(r.Name); codes != "" {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", r.Name, codes)
-		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Name, who, cell(evidenceOf(r)), cell(quotedAlone.ReplaceAllString(r.Remedy, "")))
 	}
 	return b.String()
 }
 
-// codesOf are the codes of AKS that give a reason.
+// codesOf are the codes of AKS that give a reason, with ranges: "24, 83-86, W14".
 func codesOf(reason string) string {
-	var codes []string
-	for _, c := range aksCodes(false) {
-		if c.Reason == reason {
-			codes = append(codes, fmt.Sprintf("%d `%s`", c.Code, c.Name))
+	var ranges []string
+	for _, system := range []struct {
+		windows bool
+		prefix  string
+	}{{false, ""}, {true, "W"}} {
+		first, last := 0, 0
+		flush := func() {
+			switch {
+			case first == 0:
+			case first == last:
+				ranges = append(ranges, fmt.Sprintf("%s%d", system.prefix, first))
+			default:
+				ranges = append(ranges, fmt.Sprintf("%s%d-%d", system.prefix, first, last))
+			}
 		}
-	}
-	for _, c := range aksCodes(true) {
-		if c.Reason == reason {
-			codes = append(codes, fmt.Sprintf("W%d `%s`", c.Code, c.Name))
+		for _, c := range aksCodes(system.windows) {
+			if c.Reason != reason {
+				continue
+			}
+			if c.Code != last+1 || first == 0 {
+				flush()
+				first = c.Code
+			}
+			last = c.Code
 		}
+		flush()
 	}
-	return strings.Join(codes, ", ")
+	return strings.Join(ranges, ", ")
 }
+
+// quotedAlone is a remedy that only refers to the lines that are shown with the reason.
+var quotedAlone = regexp.MustCompile(`^See (the |containerd's |[a-z]+'s )+quoted (lines|output)` +
+	`( for [^,;:]*| of [^,;:]*| that [^,;:]*)?\.$|^Read the quoted lines\.$`)
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
 
@@ -155,7 +161,7 @@ func TestCatalogue(t *testing.T) {
 		if (r.Owner == "") != (r.Confidence() == Unsure) || ConfidenceOf(r.Name) != r.Confidence() {
 			t.Errorf("%s: owner %q, confidence %s", r.Name, r.Owner, r.Confidence())
 		}
-		if r.Summary == "" || r.Remedy == "" || evidenceOf(r.Name) == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
+		if r.Summary == "" || r.Remedy == "" || evidenceOf(r) == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
 			t.Errorf("%s is not written out, or too long: %+v", r.Name, r)
 		}
 		v := wire.Verdict{Outcome: wire.Failed, Reason: r.Name, Owner: r.Owner, Remedy: r.Remedy, Message: r.Summary, At: verdictOf(Judgement{}).At}
@@ -198,9 +204,6 @@ func TestCatalogue(t *testing.T) {
 	}
 	if codes != 128+4 {
 		t.Errorf("%d codes of AKS; the script of 2026-08-21 has 128, and 4 are of earlier ones", codes)
-	}
-	for _, c := range kubeadmCodes {
-		known("kubeadm", c.Reason)
 	}
 	for _, p := range kubeadmPhases {
 		known("kubeadm", p.Reason)
@@ -250,15 +253,4 @@ var kubeadmPhases = [...]struct{ Phase, Reason string }{
 	{"bootstrap-token", "KubeadmFailed"},
 	{"kubelet-finalize", "KubeadmFailed"},
 	{"addon", "KubeadmFailed"},
-}
-
-// kubeadmCodes are kubeadm's exit codes. 2 and 3 were given up: kubeadm 1.36 exits with 1
-// for every error (kubernetes/cmd/kubeadm/app/util/errors).
-var kubeadmCodes = [...]struct {
-	Code            int
-	Reason, Meaning string
-}{
-	{1, "KubeadmFailed", "any error; in recent versions the only code"},
-	{2, "KubeadmPreflight", "a preflight check failed"},
-	{3, "KubeadmConfigInvalid", "the configuration was not valid"},
 }
