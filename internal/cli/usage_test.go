@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -330,7 +331,7 @@ func TestHole07CaptureHasNoDefaultImage(t *testing.T) {
 	}
 }
 
-// The flags on capture's page are its help.
+// Capture's page names each flag of its help, by the help's groups.
 func TestFlagsAreDocumented(t *testing.T) {
 	const path, begin, end = "../../docs/reference/capture.md", "<!-- flags -->\n", "<!-- end -->"
 	text, err := os.ReadFile(path)
@@ -339,12 +340,22 @@ func TestFlagsAreDocumented(t *testing.T) {
 	}
 	_, help, _ := run(t, "capture", "--help")
 	_, flags, headed := strings.Cut(help, "\nFlags:\n")
+	flags, _, ends := strings.Cut(flags, "\nGlobal Flags:\n")
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
-	if !headed || !found || !closed {
+	if !headed || !ends || !found || !closed {
 		t.Fatalf("%s has no %q with %q after it, or this help has no flags:\n%s", path, begin, end, help)
 	}
-	switch want := before + begin + "```\n" + flags + "```\n" + end + after; {
+	table := "| group of the help | flags |\n|---|---|\n"
+	for group := range strings.SplitSeq("Flags:\n"+flags, "\n\n") {
+		name, lines, _ := strings.Cut(group, ":\n")
+		var names []string
+		for _, line := range regexp.MustCompile(`(?m)^ {6}(--[a-z-]+)`).FindAllStringSubmatch(lines, -1) {
+			names = append(names, "`"+line[1]+"`")
+		}
+		table += "| " + name + " | " + strings.Join(names, ", ") + " |\n"
+	}
+	switch want := before + begin + table + end + after; {
 	case want == string(text):
 	case !*update:
 		t.Errorf("%s does not have the flags of ortet capture --help: go test ./internal/cli -run TestFlagsAreDocumented -update", path)

@@ -41,7 +41,7 @@ func documentation() string {
 	b.WriteString(`# What generalising removes
 
 This page is a reference for operators: what a capture removes from the copied disk, and what its scan finds. It is
-written from the code (` + "`go test ./internal/node/generalize -run TestDocumentation -update`" + `).
+written from the code.
 
 ` + "`ortet-node generalize`" + ` works on a copy of the donor's disk, never on the donor's. Before it changes anything, it refuses
 
@@ -54,11 +54,10 @@ written from the code (` + "`go test ./internal/node/generalize -run TestDocumen
 Then it adds a line (date, donor, capture) to ` + "`/var/log/ancestry.log`" + `, seals to the caller's key what cannot be read
 back from Azure (customData, protected settings), cleans by the tables below, and scans the whole tree.
 
-- *last*: done only after the scan has passed, because the run itself reads the file. So a run that was killed, or whose
-  scan failed, can be repeated. If these are done and the report is lost, the copy has to be made from the donor's snapshot
-  again: the next report says so (` + "`resumed`" + `, ` + "`unsaved`" + `).
-- *shred*: overwritten with zeros, then removed, since a snapshot copies freed blocks too. At the end freed blocks are
-  returned to the disk.
+- *last*: done only after the scan has passed, so that a run that was killed, or whose scan failed, can be repeated. If
+  the report is lost after that, the next one says that the copy has to be made again (` + "`resumed`" + `, ` + "`unsaved`" + `).
+- *shred*: overwritten with zeros, then removed, since a snapshot copies freed blocks too. At the end freed
+  blocks are returned to the disk.
 - *empty*: the file stays, with owner and mode.
 
 `)
@@ -88,12 +87,11 @@ back from Azure (customData, protected settings), cleans by the tables below, an
 		rows.add(path, what, r.Why)
 	}
 	rows.write(&b)
-	b.WriteString(`Not removed on purpose: ` + "`/etc/resolv.conf`" + `, the image stores, the agents' and extensions' programs, bootstrap
-kubeconfigs and tokens (see the scan). Hooks in ` + "`/etc/cloud/clean.d`" + ` are programs of the donor's; they are named
-in the report and never run beside the workbench's devices.
+	b.WriteString(`Not removed on purpose: ` + "`/etc/resolv.conf`" + `, the image stores, programs of agents and extensions, bootstrap
+kubeconfigs and tokens (see the scan). Hooks in ` + "`/etc/cloud/clean.d`" + ` are named in the report and never run.
 
-The identities below are refused as a node's identity. No row removes them: the agent makes no new one, or keeps it where
-its configuration says. A path without a slash at its beginning is the end of a path:
+Refused as a node's identity are those below: the agent makes no new one, or keeps it where its configuration says. A path
+without a slash at its beginning is the end of a path:
 
 `)
 	agents := pathRows{head: "| path | what it holds | what to do |\n|---|---|---|\n"}
@@ -109,7 +107,7 @@ its configuration says. A path without a slash at its beginning is the end of a 
 
 ` + "`" + `/etc/ortet/tuned.json` + "`" + ` lists the files that [` + "`" + `ortet capture --tune` + "`" + `](capture.md#tunings) added, with their SHA-256, which each capture removes first. A tuning of which somebody changed a file stays as a whole, since its files need each other, and the report names these files (` + "`" + `tunedKept` + "`" + `).
 
-Root on the donor can write the list. So the disk is refused unchanged if the list has other paths than tunings', ` + "`" + `..` + "`" + ` or links, is of a newer version, cut, or larger than 64 KiB.
+The disk is refused unchanged if the list has other paths than tunings', ` + "`" + `..` + "`" + ` or links, is of a newer version, cut, or larger than 64 KiB.
 
 A tuning is refused, with file and line, where:
 
@@ -134,7 +132,7 @@ Names and versions on the generalised copy, no content of files:
 | enabled units | links in ` + "`" + `/etc/systemd/system/*.wants` + "`" + ` and ` + "`" + `*.requires` + "`" + ` |
 | bytes | the size of the files below each top folder |
 
-What cannot be read is named in the list, and never fails a capture: apk's database, changes in a ` + "`" + `-wal` + "`" + ` file, images of Docker and CRI-O,
+What cannot be read is named in the list: apk's database, changes in a ` + "`" + `-wal` + "`" + ` file, images of Docker and CRI-O,
 a damaged database; of one that is cut, what could be read is listed. Databases of dpkg and RPM are both listed, and of RPM all kinds in a folder,
 though it uses one: the list says so. Beyond 64 KiB compressed the longest part is cut, and it says so. Bytes that are not printable ASCII become ` + "`" + `?` + "`" + `.
 
