@@ -13,9 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrInUse is the error of New and Clean while another process runs machines in the folder.
+var ErrInUse = errors.New("another process runs them")
+
 // Clean takes away what a killed process left of its machines in dir: processes,
 // mounts, loop devices, network, control groups. Volumes stay. It is refused
-// while a process runs machines there. A folder without machines is no error,
+// while a process runs machines there (ErrInUse). A folder without machines is no error,
 // nor one that is gone, whose machines may not be.
 func Clean(dir string) error {
 	if !exists(dir) {

@@ -18,7 +18,8 @@ import (
 )
 
 // elasticLab boots from an image as the elastic cluster's machines have it, in a subnet
-// of ARM's choice.
+// of ARM's choice: neither that of test/elastic nor one that a lab chooses, which may run
+// beside it.
 func elasticLab(t *testing.T) *Substrate {
 	t.Helper()
 	base, work := labImage(t), t.TempDir()
@@ -28,7 +29,7 @@ func elasticLab(t *testing.T) *Substrate {
 	image := filepath.Join(work, "elastic.img")
 	must(t, lab.Overlay(t.Context(), "../..", base, filepath.Join(work, "overlay"), image))
 	return newLabOf(t, Config{
-		Images: map[string]string{"*": image}, Subnet: netip.MustParsePrefix("10.151.7.0/24"),
+		Images: map[string]string{"*": image}, Subnet: netip.MustParsePrefix("10.84.7.0/24"),
 		Trust: map[string]string{"arm.pem": trusted},
 	})
 }
@@ -60,13 +61,13 @@ func ssh(ctx context.Context, key, public, command string) (string, error) {
 func TestElasticMachine(t *testing.T) {
 	s, ctx := elasticLab(t), t.Context()
 	key, authorized := keyPair(t)
-	const public, share = "127.77.0.5", "//labstore1.file.azsim.invalid/data"
+	const public, share = "127.78.0.5", "//labstore1.file.azsim.invalid/data"
 	published := netip.MustParseAddr(public)
 	must(t, s.SetKeys("labstore1", []string{"b2xk+/==", "bmV3+/=="}))
 	must(t, s.PutShare("labstore1", "data"))
 
 	server := instance(1)
-	server.Address, server.SSHKeys = netip.MustParsePrefix("10.151.7.10/26"), []string{authorized}
+	server.Address, server.SSHKeys = netip.MustParsePrefix("10.84.7.10/26"), []string{authorized}
 	must(t, s.Publish(published, server.ID, []int{22}))
 	boot(ctx, t, s, server, platform)
 	if a, _ := s.PrivateAddress(server.ID); a != server.Address {
@@ -79,7 +80,7 @@ func TestElasticMachine(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", script, got, want)
 		}
 	}
-	want(server, "ip -4 -o addr show dev eth0 | awk '{print $4}'", "10.151.7.10/24")
+	want(server, "ip -4 -o addr show dev eth0 | awk '{print $4}'", "10.84.7.10/24")
 	want(server, ". /etc/default/ortet-boot; echo $ORTET_RESOURCE_MANAGER $ORTET_STORAGE_SUFFIX; cat $SSL_CERT_FILE", "https://10.96.0.2 azsim.invalid\na certificate")
 	want(server, `. /etc/default/ortet-admission; python3 -c 'import json,sys;print(json.load(open(sys.argv[1]))["tokenAudience"])' $AZURE_ENVIRONMENT_FILEPATH`, "https://10.96.0.2/")
 
@@ -110,17 +111,17 @@ func TestElasticMachine(t *testing.T) {
 		t.Errorf("ssh to a closed port: %v: %s", err, out)
 	}
 	must(t, s.Publish(published, server.ID, []int{22, 6443}))
-	if err := s.Publish(netip.MustParseAddr("10.151.7.2"), server.ID, []int{22}); err == nil {
+	if err := s.Publish(netip.MustParseAddr("10.84.7.2"), server.ID, []int{22}); err == nil {
 		t.Error("an address that is not on loopback was published")
 	}
 
 	// An agent gets the next address. No two can have one, nor one of another network.
 	agent := instance(2)
-	agent.Address = netip.MustParsePrefix("10.151.7.70/26")
+	agent.Address = netip.MustParsePrefix("10.84.7.70/26")
 	boot(ctx, t, s, agent, platform)
 	credentials(agent, "b2xk+/==")
 	want(agent, mount(share)+"; /srv/run", "kept")
-	for address, reason := range map[string]string{"10.151.7.10/26": server.ID, "10.151.7.2/26": "10.151.7.0/24", "10.1.0.4/24": "10.151.7.0/24"} {
+	for address, reason := range map[string]string{"10.84.7.10/26": server.ID, "10.84.7.2/26": "10.84.7.0/24", "10.1.0.4/24": "10.84.7.0/24"} {
 		third := instance(3)
 		third.Address = netip.MustParsePrefix(address)
 		if err := s.Boot(ctx, third); err == nil || !strings.Contains(err.Error(), reason) {
@@ -144,7 +145,7 @@ func TestElasticMachine(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	want(server, "cat /etc/ssh/ssh_host_ed25519_key.pub", hostKey)
-	const greet = "exec 3<>/dev/tcp/10.151.7.10/22; head -c 4 <&3"
+	const greet = "exec 3<>/dev/tcp/10.84.7.10/22; head -c 4 <&3"
 	if got := command(ctx, t, s, agent.ID, "timeout", "5", "bash", "-c", greet); got != "SSH-" {
 		t.Errorf("the agent reached the server with %q", got)
 	}

@@ -211,7 +211,7 @@ func take(dir string) (string, *os.File, error) {
 		return "", nil, err
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return "", nil, errors.Join(fmt.Errorf("machines in %s: another process runs them: %w", abs, err), lock.Close())
+		return "", nil, errors.Join(fmt.Errorf("machines in %s: %w: %w", abs, ErrInUse, err), lock.Close())
 	}
 	return abs, lock, nil
 }

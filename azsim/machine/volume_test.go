@@ -151,7 +151,7 @@ func TestOneProcessPerFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := take(dir); !errors.Is(err, unix.EWOULDBLOCK) {
+	if _, _, err := take(dir); !errors.Is(err, ErrInUse) {
 		t.Errorf("taken twice: %v", err)
 	}
 	if err := lock.Close(); err != nil {

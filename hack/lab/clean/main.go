@@ -23,16 +23,21 @@ func main() {
 	}
 }
 
-// clean looks for folders of machines where the lab's tests make them. Each has
-// a lock, by which Clean refuses those in use. Files stay: logs tell what
-// happened, and the next run deletes them.
+// clean looks for folders of machines where the lab's tests make them, and leaves
+// those in use alone, so that make elastic can run beside make lab. Files stay: logs
+// say what happened, and the next run deletes them.
 func clean(temporary string) error {
 	var errs error
 	for _, pattern := range []string{"ortet-lab-*/lock", "ortet-machine-*/lock", "ortet-lab-*/machine/lock", "ortet-lab-*/azure/machine/lock", "ortet-elastic/azure/machine/lock"} {
 		locks, err := filepath.Glob(filepath.Join(temporary, pattern))
 		errs = errors.Join(errs, err)
 		for _, lock := range locks {
-			errs = errors.Join(errs, machine.Clean(filepath.Dir(lock)))
+			dir := filepath.Dir(lock)
+			if err := machine.Clean(dir); errors.Is(err, machine.ErrInUse) {
+				fmt.Fprintf(os.Stderr, "clean: %s is in use and stays as it is\n", dir)
+			} else {
+				errs = errors.Join(errs, err)
+			}
 		}
 	}
 	return errs
