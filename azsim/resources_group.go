@@ -158,7 +158,8 @@ func (c *call) beingDeleted() error {
 	if c.r.Method != http.MethodPut && c.r.Method != http.MethodPatch || e == nil || c.isGroup() || g.Properties.State != stateDeleting {
 		return nil
 	}
-	return refuse(http.StatusConflict, "ResourceGroupBeingDeleted", "The resource group '%s' is in deprovisioning state and cannot perform this operation.", g.Name)
+	return refuse(http.StatusConflict, "ResourceGroupBeingDeleted",
+		"The resource group '%s' is in deprovisioning state and cannot perform this operation.", g.Name)
 }
 
 // attachedElsewhere lists the disks of a group that machines of other groups hold. The
