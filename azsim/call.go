@@ -247,6 +247,9 @@ func (c *call) handle(routeErr error) (*reply, error) {
 	if c.id.group != "" && c.s.entries[groupKey(c.id)] == nil && !c.isGroup() {
 		return nil, groupNotFound(c.id.group)
 	}
+	if err := c.beingDeleted(); err != nil {
+		return nil, err
+	}
 	if err := c.needRegistered(); err != nil {
 		return nil, err
 	}

@@ -152,6 +152,16 @@ func deleteGroup(c *call) (*reply, error) {
 	return accepted(op), nil
 }
 
+// beingDeleted refuses to make or change what is in a group that is being deleted.
+func (c *call) beingDeleted() error {
+	e, g := load[group](c.s, groupKey(c.id))
+	if c.r.Method != http.MethodPut && c.r.Method != http.MethodPatch || e == nil || c.isGroup() || g.Properties.State != stateDeleting {
+		return nil
+	}
+	return refuse(http.StatusConflict, "ResourceGroupBeingDeleted",
+		"The resource group '%s' is in deprovisioning state and cannot perform this operation.", g.Name)
+}
+
 // attachedElsewhere lists the disks of a group that machines of other groups hold. The
 // caller holds the lock.
 func (s *Server) attachedElsewhere(group *entry) []*entry {

@@ -110,30 +110,24 @@ func (s *session) removeGroup(ctx context.Context, run, name string) error {
 	return nil
 }
 
-// grants are the role assignments in a group, which may outlive it.
-func (s *session) grants(ctx context.Context, name string) (ids []fleet.ResourceID, err error) {
-	in := strings.ToLower(string(s.group(name))) + "/"
-	all := fleet.ResourceID("/subscriptions/" + s.who.Subscription + grantType)
-	err = s.resources.List(ctx, all, grantVersion, func(item json.RawMessage) error {
-		var grant struct {
-			ID fleet.ResourceID `json:"id"`
-		}
-		err := json.Unmarshal(item, &grant)
-		if strings.HasPrefix(strings.ToLower(string(grant.ID)), in) {
-			ids = append(ids, grant.ID)
-		}
-		return err
-	})
-	return ids, err
-}
-
-// removeGrants deletes the role assignments in a cluster's group.
+// removeGrants deletes the role assignments in a cluster's group, which may outlive it.
 func (s *session) removeGrants(ctx context.Context, g group) error {
 	if g.Tags[recipe.TagCluster] == "" {
 		return nil
 	}
-	ids, err := s.grants(ctx, g.Name)
-	wrong := []error{err}
+	var ids []fleet.ResourceID
+	in := strings.ToLower(string(s.group(g.Name))) + "/"
+	err := s.resources.List(ctx, s.group(g.Name)+grantType, grantVersion, func(item json.RawMessage) error {
+		var grant struct {
+			ID fleet.ResourceID `json:"id"`
+		}
+		err := json.Unmarshal(item, &grant)
+		if strings.HasPrefix(strings.ToLower(string(grant.ID)), in) { // others are the subscription's
+			ids = append(ids, grant.ID)
+		}
+		return err
+	})
+	wrong := []error{fleet.IgnoreNotFound(err)}
 	for _, id := range ids {
 		s.say("deleting role assignment %s", id)
 		wrong = append(wrong, fleet.IgnoreNotFound(azure.SendAndWait(ctx, s.resources, "delete role assignment", http.MethodDelete, id,
@@ -143,24 +137,6 @@ func (s *session) removeGrants(ctx context.Context, g group) error {
 		return fmt.Errorf("cannot delete role assignments in resource group %s: %w; az role assignment list --all", g.Name, err)
 	}
 	return nil
-}
-
-// leftGrants is an error where a deployment that went on made role assignments in a cluster's
-// groups after ortet cluster had deleted these. Without the group they cannot be deleted.
-func (s *session) leftGrants(ctx context.Context, names ...string) error {
-	if !s.onCluster() {
-		return nil
-	}
-	var wrong []error
-	for _, name := range names {
-		ids, err := s.grants(ctx, name)
-		if len(ids) > 0 {
-			err = errors.Join(err, fmt.Errorf("%d role assignments in resource group %s, which is deleted; az role assignment list --all",
-				len(ids), name))
-		}
-		wrong = append(wrong, err)
-	}
-	return errors.Join(wrong...)
 }
 
 // Clean deletes the groups of the run LIVE_NAME or, without it and if that is confirmed, the owner's

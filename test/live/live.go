@@ -221,9 +221,6 @@ func (p Program) Run(ctx context.Context) int {
 	}
 	groups, _ := s.groups()
 	left := s.removeGroups(context.WithoutCancel(ctx), s.name, groups...)
-	if left == nil {
-		left = s.leftGrants(context.WithoutCancel(ctx), groups...)
-	}
 	code := s.publish(p.Version, begin, results)
 	switch {
 	case left != nil:

@@ -22,7 +22,8 @@
 //
 //	ORTET_RECORDINGS=FOLDER go test ./test/recorded -args -update
 //
-// All differences of one session, with values:
+// All differences of one session, with values, without a failure (a replay sends no If-Match, so
+// another status may be the replay's):
 //
 //	ORTET_RECORDINGS=FOLDER go test ./test/recorded -run TestRecordings -v -args -session=NAME
 //

@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -489,25 +490,33 @@ func TestAzsimInterrupted(t *testing.T) {
 	}
 }
 
-// Down while an up runs ends the up with what to do; then up makes all again.
+// Down while two ups run ends both, whatever they deploy, and what it deletes stays deleted; then
+// up makes all again.
 func TestAzsimDownDuringUp(t *testing.T) {
-	quickly := func(s *azsim.Server) {
-		s.Profile = azsim.DefaultProfile()
-		s.Profile["group.delete"] = azsim.Span{Min: 30 * time.Second, Max: 40 * time.Second} // before the machine runs
+	for after, want := range map[time.Duration]string{
+		10 * time.Second: "group demo-compute is being deleted, by ortet cluster down or by hand",
+		25 * time.Second: "", // either
+		time.Minute:      "deployment was canceled, by ortet cluster down or by hand",
+	} {
+		play(t, nil, func(x *site) {
+			go x.boot()
+			end := make(chan error, 2)
+			for range 2 {
+				go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
+			}
+			time.Sleep(after)
+			if r, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || len(r.Deleted) != 2 {
+				x.Errorf("down after %s: %v %+v", after, err, r)
+			}
+			for range 2 {
+				if err := <-end; workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), cmp.Or(want, ", by ortet cluster down or by hand")) {
+					x.Errorf("down after %s: up: %v", after, err)
+				}
+			}
+			x.nothingLeft()
+			x.up(file)
+		})
 	}
-	play(t, quickly, func(x *site) {
-		go x.boot()
-		end := make(chan error)
-		go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
-		time.Sleep(time.Minute)
-		if r, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || len(r.Deleted) != 2 {
-			x.Errorf("down: %v %+v", err, r)
-		}
-		if err := <-end; err == nil || !strings.Contains(err.Error(), "deployment was deleted; run ortet cluster up again") {
-			x.Errorf("up: %v", err)
-		}
-		x.up(file)
-	})
 }
 
 // Up beside a down is refused, as plan is: it would make again what another operator deletes.

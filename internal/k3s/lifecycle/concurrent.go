@@ -42,11 +42,17 @@ func (m *Manager) otherChange(before, now *observation, d *recipe.Documents) err
 	return p.err()
 }
 
-// unchanged observes the cluster, and refuses what otherChange refuses.
+// unchanged observes the cluster, refuses what otherChange refuses, and ends a deployment to a
+// cluster that is being deleted.
 func (m *Manager) unchanged(ctx context.Context, before *observation, d *recipe.Documents) error {
 	now, err := m.observe(ctx)
 	if err != nil {
 		return err
+	}
+	for _, role := range roles() {
+		if m.deleting(now, role) {
+			return m.beingDeleted(role)
+		}
 	}
 	return m.otherChange(before, now, d)
 }

@@ -59,9 +59,15 @@ func (r *resource) failure(group string) Failure {
 type deploymentError struct {
 	what     string
 	failures []Failure
+	canceled bool // others wanted its end
 }
 
 func (e *deploymentError) Error() string { return e.what }
+
+// beingDeleted is the end of a deployment to a cluster whose group of a role is being deleted.
+func (m *Manager) beingDeleted(role string) error {
+	return &deploymentError{what: "group " + m.group(role).Name() + " is being deleted, by ortet cluster down or by hand", canceled: true}
+}
 
 // A clock is a step of the display and the time that it has taken.
 type clock struct {
@@ -104,7 +110,8 @@ func (m *Manager) deploymentID(role string) fleet.ResourceID {
 }
 
 // deploy has Azure make what the template says, and follows. If another deployment runs
-// already, it follows that one first. check is asked before each attempt.
+// already, it follows that one first, and ends with it if it is canceled. check is asked before
+// each attempt.
 func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, wait bool, check func() error) (err error) {
 	c := m.begin(role, "Deploy the "+role+" group")
 	defer func() { c.end(err) }()
@@ -123,12 +130,14 @@ func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, 
 		switch {
 		case err == nil && wait:
 			return true, m.follow(ctx, role, accepted.Properties.CorrelationID, c)
+		case codeOf(err) == "ResourceGroupBeingDeleted":
+			return true, m.beingDeleted(role)
 		case codeOf(err) != "DeploymentActive":
 			return true, err
 		}
 		c.report(workflow.EventProgress, "another deployment is running; following it")
 		var failed *deploymentError
-		if err = m.follow(ctx, role, "", c); errors.As(err, &failed) {
+		if err = m.follow(ctx, role, "", c); errors.As(err, &failed) && !failed.canceled {
 			return false, nil
 		}
 		return false, err
@@ -168,9 +177,9 @@ func (m *Manager) follow(ctx context.Context, role, correlation string, overall 
 		}
 		switch {
 		case d.is("Canceled"):
-			return true, &deploymentError{"deployment was canceled", failures}
+			return true, &deploymentError{"deployment was canceled, by ortet cluster down or by hand", failures, true}
 		case d.is("Failed"):
-			return true, &deploymentError{fmt.Sprintf("deployment failed for %d resource(s)", len(failures)), failures}
+			return true, &deploymentError{fmt.Sprintf("deployment failed for %d resource(s)", len(failures)), failures, false}
 		}
 		return d.is("Succeeded"), nil
 	})

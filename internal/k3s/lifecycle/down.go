@@ -179,6 +179,9 @@ func (m *Manager) deleteOwn(ctx context.Context, role string) (deleted, kept []s
 	for _, r := range others {
 		kept = append(kept, fmt.Sprintf("%s %s: has tag %s=%s, but ortet cluster did not make it", kindName(r.Type), r.Name, recipe.TagCluster, m.name()))
 	}
+	if err := m.endDeployment(ctx, role); err != nil {
+		return nil, kept, err
+	}
 	if m.keeps(role) {
 		if err := m.deleteAssignments(ctx, role); err != nil {
 			return nil, kept, err
@@ -210,6 +213,9 @@ func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err
 				return true, err
 			}
 		}
+		if err := m.endDeployment(ctx, role); err != nil {
+			return true, err
+		}
 		if err := m.deleteAssignments(ctx, role); err != nil {
 			return true, err
 		}
@@ -218,6 +224,22 @@ func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err
 		}
 	}
 	return true, m.awaitDeletion(ctx, role, c)
+}
+
+// endDeployment cancels the deployment that runs in a role's group, and waits for its end: it
+// would make again what is deleted here, and the group's deletion leaves role assignments.
+func (m *Manager) endDeployment(ctx context.Context, role string) error {
+	return m.poll(ctx, func() (bool, error) {
+		d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
+		if err != nil || !d.underWay() {
+			return true, err
+		}
+		_, err = m.ARM.Send(ctx, "cancel the deployment", http.MethodPost, m.deploymentID(role)+"/cancel", resourcesVersion, nil)
+		if codeOf(err) == "DeploymentCannotBeCancelled" { // it has ended meanwhile
+			err = nil
+		}
+		return false, fleet.IgnoreNotFound(err)
+	})
 }
 
 // awaitDeletion waits until a group is deleted.
@@ -245,7 +267,19 @@ func (m *Manager) deleteAssignments(ctx context.Context, role string) error {
 	if role == RoleStorage {
 		account = m.Cluster.Spec.Storage.Account
 	}
-	for _, id := range recipe.Assignments(string(m.group(role)), account, m.Cluster.ScaledByPods()...) {
+	pools := m.Cluster.ScaledByPods()
+	if role == RoleCompute { // and those that cluster.yaml does not have any more
+		sets, err := m.list(ctx, m.group(role)+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion)
+		if err != nil {
+			return err
+		}
+		for _, s := range sets {
+			if m.ours(&s) && byPods(s) {
+				pools = append(pools, s.Name)
+			}
+		}
+	}
+	for _, id := range recipe.Assignments(string(m.group(role)), account, pools...) {
 		if err := m.delete(ctx, "the role assignment", fleet.ResourceID(id), roleVersion); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (x *site) read(id string, into any, query ...string) bool {
 		version = "2023-10-02"
 	case strings.Contains(id, "/autoscaleSettings/"):
 		version = "2022-10-01"
-	case strings.Contains(id, "/roleAssignments/"):
+	case strings.Contains(id, "/roleAssignments"):
 		version = "2022-04-01"
 	}
 	err := x.arm.Get(x.ctx, fleet.ResourceID(id), version, into, query...)
