@@ -56,6 +56,8 @@ type Process struct {
 	pools openPools
 	// patience replaces defaultPatience, and pollEvery defaultPollEvery, in tests.
 	patience, pollEvery time.Duration
+	// expires is given what ends the command at --timeout, in tests, in place of a clock.
+	expires func(end func())
 	// completion replaces how long completion asks a cluster, in tests.
 	completion time.Duration
 }

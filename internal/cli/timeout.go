@@ -77,7 +77,12 @@ func (o *options) limit(c *cobra.Command) error {
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(c.Context())
-	time.AfterFunc(o.timeout, func() { cancel(&timeoutError{o.timeout, o.waits.silent()}) })
+	expire := func() { cancel(&timeoutError{o.timeout, o.waits.silent()}) }
+	if o.process.expires != nil {
+		o.process.expires(expire)
+	} else {
+		time.AfterFunc(o.timeout, expire)
+	}
 	c.SetContext(ctx)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -206,34 +207,40 @@ func encoded(t *testing.T, v any) string {
 	return string(text)
 }
 
+// bound returns a socket at a port of loopback, which no other process can get until the test
+// ends, and its address.
+func bound(t *testing.T) (fd int, at *unix.SockaddrInet4, address string) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := unix.Getsockname(fd)
+	must(t, err)
+	at = name.(*unix.SockaddrInet4)
+	return fd, at, (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.Port}).String()
+}
+
 // refuses returns the address of a port of loopback at which nothing listens.
 func refuses(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
-	return l.Addr().String()
+	_, _, address := bound(t)
+	return address
 }
 
 // drops returns the address of a port of loopback that drops what is sent to it: its queue
 // of connections is full, and nothing accepts them.
 func drops(t *testing.T) string {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	fd, at, address := bound(t)
 	must(t, unix.Listen(fd, 0))
-	name, err := unix.Getsockname(fd)
-	must(t, err)
-	address := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port}).String()
-	for range 16 {
-		c, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
-		if err != nil {
-			return address
+	for range 16 { // more than a queue of that length takes: the others wait for it
+		c, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		must(t, err)
+		t.Cleanup(func() { _ = unix.Close(c) })
+		if err := unix.Connect(c, at); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Close() })
 	}
-	t.Fatalf("%s still takes connections", address)
-	return ""
+	return address
 }
