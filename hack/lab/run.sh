@@ -24,8 +24,9 @@ packages=(
 	./hack/lab
 	./test/lab
 )
-# These need neither root nor machines: make e2e has them.
 units=()
+at_once=1 # packages
+# These need neither root nor machines: make e2e has them.
 skip='^(TestWindowsUnderWine|TestAzureAgentRunsTheExtension)$'
 if [ "${1:-}" = --elastic ]; then
 	shift
@@ -38,6 +39,8 @@ elif [ "${1:-}" = --machines ]; then
 	shift
 	units=(./internal/node/config/apply "${packages[@]:0:2}")
 	packages=("${packages[@]:2}")
+	# Machines mostly wait: those of azsim/machine run beside those of test/lab.
+	at_once=2
 	# make elastic's machines run the same k3s, and those of test/lab join and run pods.
 	skip="${skip%)\$}|TestK3sOnRealMachines|TestMachinesJoinAndRunPods|TestCollectorIsInNobodysWay|TestCanaryOnRealMachines|TestCanaryTest|TestK3sCapture|TestPackagesOnRealMachines|TestExplainOnRealMachines|TestRolloutOnRealMachines|TestFreshOnRealMachines|TestGPUOnRealMachines|TestTuneOnRealMachines)\$"
 else
@@ -58,6 +61,10 @@ if [ ${#missing[@]} -gt 0 ]; then
 	echo "lab: NOT RUN: packages are missing: apt-get install ${missing[*]}" >&2
 	exit 1
 fi
+
+# A machine has some ten inotify instances, its kubelet's not counted, and root has 128 by default.
+instances=/proc/sys/fs/inotify/max_user_instances
+[ "$(cat "$instances")" -ge 1024 ] || echo 1024 >"$instances"
 
 work=$(mktemp -d)
 # A test that is killed cannot clean up after itself.
@@ -85,10 +92,10 @@ go list -tags e2e -deps -test -export "${packages[@]}" "${units[@]}" >/dev/null
 
 say "tests"
 results=${RESULTS:-$work/results}
-# One package after the other, whose output then comes as it is written.
+# JSON comes as it is written, also of two packages at once.
 run() {
-	"$GOTESTSUM" --format standard-verbose --jsonfile "$1" -- -tags e2e -p 1 -count=1 -timeout 60m "${@:2}" 2>&1 |
+	"$GOTESTSUM" --format standard-verbose --jsonfile "$1" -- -tags e2e -count=1 -timeout 60m "${@:2}" 2>&1 |
 		grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files'
 }
-[ ${#units[@]} = 0 ] || run "$results.units" -run 'UnderSystemd$' "${units[@]}"
-run "$results" -skip "$skip" "$@" "${packages[@]}"
+[ ${#units[@]} = 0 ] || run "$results.units" -p 1 -run 'UnderSystemd$' "${units[@]}"
+run "$results" -p "$at_once" -skip "$skip" "$@" "${packages[@]}"
