@@ -62,7 +62,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	exit 1
 fi
 
-# A node has about 15 inotify instances, and root has 128 of them by default: eight machines'.
+# A machine has some ten inotify instances, its kubelet's not counted, and root has 128 by default.
 instances=/proc/sys/fs/inotify/max_user_instances
 [ "$(cat "$instances")" -ge 1024 ] || echo 1024 >"$instances"
 
