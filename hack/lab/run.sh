@@ -98,4 +98,5 @@ run() {
 		grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files'
 }
 [ ${#units[@]} = 0 ] || run "$results.units" -p 1 -run 'UnderSystemd$' "${units[@]}"
-run "$results" -p "$at_once" -skip "$skip" "$@" "${packages[@]}"
+# Flags of a test's own, as -outage, are known after the packages alone.
+run "$results" -p "$at_once" -skip "$skip" "${packages[@]}" "$@"
