@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ortet/ortet/internal/admission"
@@ -162,36 +163,77 @@ func inFlight(t *testing.T, s *site, share string) float64 {
 // from returns a client of an address of this host's.
 func from(t *testing.T, address, hash string) *http.Client {
 	t.Helper()
-	c := &http.Client{Timeout: 4 * time.Second, Transport: &http.Transport{ // less than the 5 s that silent connections are given
+	c := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{
 		TLSClientConfig: pinned(hash), DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext}}
 	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
 
-// Some addresses that each hold as many connections as they may leave some to others.
+// memory is a listener in memory: what it accepts lasts by the time of a bubble.
+type memory struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.conns:
+		return c, nil
+	case <-m.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (m *memory) Close() error   { m.once.Do(func() { close(m.closed) }); return nil }
+func (m *memory) Addr() net.Addr { return &net.TCPAddr{} }
+
+// dial connects from an address.
+func (m *memory) dial(address net.IP) net.Conn {
+	client, server := net.Pipe()
+	m.conns <- accepted{server, &net.TCPAddr{IP: address, Port: 1}}
+	return client
+}
+
+type accepted struct {
+	net.Conn
+	from net.Addr
+}
+
+func (a accepted) RemoteAddr() net.Addr { return a.from }
+
+// Some addresses that each hold as many connections as they may leave some to others, which
+// do not wait until silent connections are cut off.
 func TestSomeAddressesDoNotTakeAllConnections(t *testing.T) {
 	s := newSite(t, func(c *admission.Config) {
 		c.Limits = admission.DefaultLimits()
 		c.Limits.Connections = 40 // 16 of an address, 4 where half are taken
 	})
-	address, certificates := s.listen(&keys{})
-	for i := range 5 {
-		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i))}}
-		for range 16 {
-			conn, err := d.DialContext(t.Context(), "tcp", address)
-			if err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		l := &memory{conns: make(chan net.Conn, 100), closed: make(chan struct{})}
+		certificates, end := s.serveUntil(&keys{}, l)
+		for i := range 5 {
+			for range 16 {
+				conn := l.dial(net.IPv4(127, 0, 0, byte(10+i)))
+				defer conn.Close() // cut off already, or never answered
 			}
-			t.Cleanup(func() { _ = conn.Close() }) // cut off already, or never answered
 		}
-	}
-	r, err := from(t, "127.0.0.99", certificates.Hash()).Post("https://"+address+wire.NoncePath, "application/json", strings.NewReader(`{}`))
-	if err != nil {
-		t.Fatalf("another address: %v", err)
-	}
-	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusOK {
-		t.Errorf("%s %v", r.Status, err)
-	}
+		began := time.Now()
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: pinned(certificates.Hash()),
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(net.IPv4(127, 0, 0, 99)), nil }}}
+		r, err := c.Post("https://admission.example"+wire.NoncePath, "application/json", strings.NewReader(`{}`))
+		if err != nil {
+			t.Fatalf("another address: %v", err)
+		}
+		if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusOK || time.Since(began) > 0 {
+			t.Errorf("%s %v after %s", r.Status, err, time.Since(began))
+		}
+		c.CloseIdleConnections()
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Who opens connections over and over again, and asks nothing, is closed before we shake

@@ -65,18 +65,25 @@ func (s *site) listen(k *keys) (string, *admission.Certificates) {
 // listenUntil serves it until end is called, which waits for the end.
 func (s *site) listenUntil(k *keys) (address string, certificates *admission.Certificates, end func() error) {
 	s.t.Helper()
-	certificates, err := admission.NewCertificates(s.t.Context(), k, []string{"admission.example", "127.0.0.1"}, time.Now, slog.New(slog.DiscardHandler))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	certificates, end = s.serveUntil(k, l)
+	return l.Addr().String(), certificates, end
+}
+
+// serveUntil serves it on a listener until end is called.
+func (s *site) serveUntil(k *keys, l net.Listener) (certificates *admission.Certificates, end func() error) {
+	s.t.Helper()
+	certificates, err := admission.NewCertificates(s.t.Context(), k, []string{"admission.example", "127.0.0.1"}, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Serve(ctx, l, certificates) }()
-	return l.Addr().String(), certificates, func() error {
+	return certificates, func() error {
 		stop()
 		return <-ended
 	}

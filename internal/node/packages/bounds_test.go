@@ -6,11 +6,22 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/tree"
 )
+
+// ProcessCPU is the processors' time that this process had: what other processes have does not count.
+func ProcessCPU(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
 
 // The fields of an RPM header that are read cost no more than the header has bytes, whatever its entries name.
 func TestHeaderOfManyEntries(t *testing.T) {
@@ -20,11 +31,11 @@ func TestHeaderOfManyEntries(t *testing.T) {
 	entry := []byte{0, 0, tagName >> 8, tagName & 0xff, 0, 0, 0, typeString, 0, 0, 0, 0, 0, 0, 0, 1}
 	header = append(header, slices.Repeat(entry, entries)...)
 	header = append(header, strings.Repeat("a", length)...)
-	begin := time.Now()
+	begin := ProcessCPU(t)
 	if p, err := rpmOf(header); err == nil {
 		t.Errorf("%d entries with one name give %q", entries, p.Name)
 	}
-	if d := time.Since(begin); d > 5*time.Second {
+	if d := ProcessCPU(t) - begin; d > 5*time.Second {
 		t.Errorf("a header of %d MB takes %v", len(header)>>20, d)
 	}
 }
@@ -50,9 +61,9 @@ func TestManyFilesOfDpkg(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close() // nothing was written
-	begin := time.Now()
+	begin := ProcessCPU(t)
 	got, notes := Read(tr)
-	if d := time.Since(begin); d > 5*time.Second || len(got) != 1 || !strings.Contains(strings.Join(notes, "\n"), "of which") {
+	if d := ProcessCPU(t) - begin; d > 5*time.Second || len(got) != 1 || !strings.Contains(strings.Join(notes, "\n"), "of which") {
 		t.Errorf("took %v: %v %q", d, got, notes)
 	}
 }
@@ -88,9 +99,9 @@ func TestLargeDatabases(t *testing.T) {
 		}
 		defer f.Close() // nothing was written
 		var l list
-		begin := time.Now()
+		begin := ProcessCPU(t)
 		err = l.headers(c.read, f, maxDatabase)
-		if d := time.Since(begin); d > 30*time.Second || err == nil || !strings.Contains(err.Error(), c.note) {
+		if d := ProcessCPU(t) - begin; d > 30*time.Second || err == nil || !strings.Contains(err.Error(), c.note) {
 			t.Errorf("%s took %v: %v, want %q", name, d, err, c.note)
 		}
 	}

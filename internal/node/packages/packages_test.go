@@ -227,9 +227,9 @@ func TestHostile(t *testing.T) {
 		"a folder in dpkg's place": {map[string]string{dpkg + "/x": "x"}, "/var/lib/dpkg/status cannot be read", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			begin := time.Now()
+			begin := packages.ProcessCPU(t)
 			got, notes := read(t, c.files)
-			if d := time.Since(begin); d > 30*time.Second {
+			if d := packages.ProcessCPU(t) - begin; d > 30*time.Second {
 				t.Errorf("took %v", d)
 			}
 			if len(got) < c.min || len(got) > c.max {
