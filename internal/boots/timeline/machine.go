@@ -92,7 +92,7 @@ func (b *boot) firstBegan(boots wire.Micros) wire.Micros {
 			}
 		}
 		b.restart = Restart{Boot: n + 1, After: before}
-		b.add(item{source: "machine", id: idEarlier, name: "earlier boots of the machine", kind: KindPlatform,
+		b.add(item{source: "machine", id: idEarlier, name: "earlier boots", kind: KindPlatform,
 			start: first, end: boots, about: second, grain: second})
 		return first
 	}
