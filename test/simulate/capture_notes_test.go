@@ -185,7 +185,7 @@ func TestOutcomeUserDataRunsAgain(t *testing.T) {
 		}
 		donor := capture.Request{Node: name}
 		const runs, baked = "user data runs again on each clone", "; with --bootstrap baked it does not"
-		unknown := runs + ", how long is not known: no boot report of " + name + " shows it (ortet-node report --annotate)" + baked
+		unknown := runs + ", how long is not known: no readable boot report of " + name + " shows it (ortet-node report --annotate)" + baked
 		want("no report", donor, unknown)
 		keep("00000000-0000-4000-8000-00000000ffff", "theirs", 90e6)
 		want("one of another machine", donor, unknown)

@@ -245,6 +245,7 @@ func (b *boot) handedOver() {
 		b.note("the time from the request to the hand-over, %s: the machine counts from its hand-over", b.duration(over-b.items[i].start))
 	}
 	b.origin, b.originIs, b.idle = over, "machine handed over", over-from
+	b.restart = Restart{} // earlier boots were in the pool
 	b.items = append(b.items, item{source: "azure", id: idIdle, name: "preprovisioned: waiting in the pool", kind: KindPlatform, start: from, end: over,
 		parent: -1, starter: -1, about: second / 1000})
 	b.children = append(b.children, nil)

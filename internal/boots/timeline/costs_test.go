@@ -36,24 +36,39 @@ func TestRestart(t *testing.T) {
 		cloud  timeline.Cloud
 		origin wire.Micros
 		is     string
-		boot   int
+		after  wire.Micros // the first boot
+		change func(*wire.BootReport)
 	}{
-		"restarted":                  {claim, timeline.Cloud{}, -600e6, "first boot started", 2},
-		"restarted, by Azure's time": {claim, timeline.Cloud{Created: began.Add(-620 * time.Second)}, -620e6, "machine created", 2},
-		"the image's boot":           {claim, timeline.Cloud{Created: began.Add(-20 * time.Second)}, -20e6, "machine created", 0},
-		"not restarted":              {"", timeline.Cloud{}, 0, "kernel started", 0},
-		"none":                       {wire.EarlierBoots(0, 5), timeline.Cloud{}, 0, "kernel started", 0},
-		"many":                       {wire.EarlierBoots(1<<30, 5e6), timeline.Cloud{}, 0, "kernel started", 0},
-		"weeks ago":                  {wire.EarlierBoots(3, 1<<41), timeline.Cloud{}, 0, "kernel started", 0},
-		"later":                      {wire.EarlierBoots(1, -5e6), timeline.Cloud{}, 0, "kernel started", 0},
-		"words":                      {"1 boots before, the first of them by microseconds \x1b[2J", timeline.Cloud{}, 0, "kernel started", 0},
+		"restarted":                  {claim, timeline.Cloud{}, -600e6, "first boot started", 600e6, nil},
+		"restarted, by Azure's time": {claim, timeline.Cloud{Created: began.Add(-620 * time.Second)}, -620e6, "machine created", 600e6, nil},
+		"the image's boot":           {claim, timeline.Cloud{Created: began.Add(-20 * time.Second)}, -20e6, "machine created", 0, nil},
+		"as the machine was created": {claim, timeline.Cloud{Created: began.Add(-590 * time.Second)}, -590e6, "machine created", 590e6, nil},
+		"created days before":        {claim, timeline.Cloud{Created: began.Add(-50 * time.Hour)}, 0, "kernel started", 0, nil},
+		"not restarted":              {"", timeline.Cloud{}, 0, "kernel started", 0, nil},
+		"none":                       {wire.EarlierBoots(0, 5), timeline.Cloud{}, 0, "kernel started", 0, nil},
+		"many":                       {wire.EarlierBoots(1<<30, 5e6), timeline.Cloud{}, 0, "kernel started", 0, nil},
+		"weeks ago":                  {wire.EarlierBoots(3, 1<<41), timeline.Cloud{}, 0, "kernel started", 0, nil},
+		"later":                      {wire.EarlierBoots(1, -5e6), timeline.Cloud{}, 0, "kernel started", 0, nil},
+		"words":                      {"1 boots before, the first of them by microseconds \x1b[2J", timeline.Cloud{}, 0, "kernel started", 0, nil},
+		"soft reboot":                {claim, timeline.Cloud{}, 5e5, "soft reboot", 0, func(r *wire.BootReport) { r.System.SoftReboot = 5e5 }},
+		"not read":                   {claim, timeline.Cloud{}, 0, "kernel started", 0, func(r *wire.BootReport) { r.Sources[0].State = wire.SourceMissing }},
+		"claimed twice": {claim, timeline.Cloud{}, -600e6, "first boot started", 600e6, func(r *wire.BootReport) {
+			r.Sources = append(r.Sources, wire.BootSource{Name: wire.SourceEarlierBoots, State: wire.SourceRead, Detail: wire.EarlierBoots(7, 900e6)})
+		}},
+		"restarted in the pool": {claim, timeline.Cloud{}, 4e6, "machine handed over", 0, func(r *wire.BootReport) {
+			r.Spans = []wire.BootSpan{{Source: "cloud-init", Name: "azure-ds/wait-for-media-disconnect-connect", Clock: wire.ClockMonotonic, Start: 2e6, End: 4e6}}
+		}},
 	} {
-		text, err := json.Marshal(wire.BootReport{
+		sent := wire.BootReport{
 			Version: wire.BootReportVersion, System: wire.SystemTimes{Userspace: 1e6, Finish: 9e6},
 			Clocks:  []wire.ClockReading{{Monotonic: 1e6, Wall: wire.Micros(began.UnixMicro()) + 1e6}},
 			Units:   []wire.BootUnit{{Name: "kubelet.service", Activating: 8e6, Activated: 8.5e6}},
 			Sources: []wire.BootSource{{Name: wire.SourceEarlierBoots, Path: "/usr/bin/journalctl", State: wire.SourceRead, Detail: c.detail}},
-		})
+		}
+		if c.change != nil {
+			c.change(&sent)
+		}
+		text, err := json.Marshal(sent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +82,12 @@ func TestRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		tl := timeline.Build(r, c.cloud)
-		if tl.Restart.Boot != c.boot || tl.Origin != c.origin || tl.OriginIs != c.is || (c.boot > 0) != (tl.Restart.After == 600e6) {
-			t.Errorf("%s: %+v from %d, %s; want boot %d from %d, %s", name, tl.Restart, tl.Origin, tl.OriginIs, c.boot, c.origin, c.is)
+		tl, want := timeline.Build(r, c.cloud), timeline.Restart{}
+		if c.after > 0 {
+			want = timeline.Restart{Boot: 2, After: c.after}
+		}
+		if tl.Restart != want || tl.Origin != c.origin || tl.OriginIs != c.is {
+			t.Errorf("%s: %+v from %d, %s; want %+v from %d, %s", name, tl.Restart, tl.Origin, tl.OriginIs, want, c.origin, c.is)
 		}
 		at, earlier := tl.Origin, wire.Micros(0)
 		for _, s := range tl.Path {
@@ -78,9 +96,12 @@ func TestRestart(t *testing.T) {
 			}
 			if at = s.End; s.Span == "machine/earlier-boots" {
 				earlier += s.End - s.Start
+				if s.Stage != timeline.StagePlatform {
+					t.Errorf("%s: earlier boots are of stage %s", name, s.Stage)
+				}
 			}
 		}
-		if at != tl.End || (c.boot > 0) != (earlier == 600e6) {
+		if at != tl.End || earlier < c.after-1 || earlier > c.after {
 			t.Errorf("%s: the path ends by %d of %d, with %d of earlier boots: %+v", name, at, tl.End, earlier, tl.Path)
 		}
 		if strings.Contains(strings.Join(tl.Missing, "\n"), "earlier-boots") {

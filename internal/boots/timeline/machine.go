@@ -69,8 +69,8 @@ func (b *boot) machine() {
 	}
 }
 
-// firstBegan is when the machine's first boot began. Boots before this one are one span. Those that
-// began before Azure created the machine are the image's.
+// firstBegan is when the machine's first boot began. Boots before this one are one span, unless they began
+// before Azure created the machine, as the image's, or it was created long before them.
 func (b *boot) firstBegan(boots wire.Micros) wire.Micros {
 	for _, s := range b.report.Sources {
 		n, before, ok := wire.ParseEarlierBoots(s)
@@ -78,12 +78,21 @@ func (b *boot) firstBegan(boots wire.Micros) wire.Micros {
 			continue
 		}
 		first := boots - before
-		if c := b.cloud.Created; !c.IsZero() && b.axis.known && b.axis.raw(micros(c)) > first+60*second {
-			b.note("boots before this one: the node reports one of before Azure created the machine, and it is left out")
-			return boots
+		if c := b.cloud.Created; !c.IsZero() && b.axis.known {
+			created := b.axis.raw(micros(c))
+			if created > first+60*second {
+				b.note("boots before this one: the node reports one of before Azure created the machine, and it is left out")
+				return boots
+			}
+			if created < first-firstBoot {
+				return boots // the journal has not its first boot
+			}
+			if created >= first { // nothing runs before it was created
+				first, before = created+1, boots-created
+			}
 		}
 		b.restart = Restart{Boot: n + 1, After: before}
-		b.add(item{source: "machine", id: idEarlier, name: "earlier boots of the machine", kind: KindPlatform,
+		b.add(item{source: "machine", id: idEarlier, name: "earlier boots", kind: KindPlatform,
 			start: first, end: boots, about: second, grain: second})
 		return first
 	}

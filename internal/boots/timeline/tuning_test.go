@@ -12,11 +12,17 @@ import (
 // controller has to read its report.
 func tunable(t *testing.T, sources ...wire.BootSource) timeline.Timeline {
 	t.Helper()
+	return tunableAfter(t, "cloud-init.service", sources...)
+}
+
+// tunableAfter is tunable with cloud-init's network stage in a unit.
+func tunableAfter(t *testing.T, stage string, sources ...wire.BootSource) timeline.Timeline {
+	t.Helper()
 	r := wire.BootReport{
 		Version: wire.BootReportVersion, System: wire.SystemTimes{Userspace: 1e6, Finish: 9e6}, Sources: sources,
 		Units: []wire.BootUnit{
-			{Name: "cloud-init.service", Activating: 2e6, Activated: 4e6},
-			{Name: "containerd.service", Activating: 4e6, Activated: 5e6, After: []string{"cloud-init.service"}},
+			{Name: stage, Activating: 2e6, Activated: 4e6},
+			{Name: "containerd.service", Activating: 4e6, Activated: 5e6, After: []string{stage}},
 			{Name: "kubelet.service", Activating: 8e6, Activated: 8.5e6, After: []string{"containerd.service"}},
 		},
 		Spans: []wire.BootSpan{{Source: "cloud-init", Name: "modules-init/config-ssh", Clock: wire.ClockMonotonic, Start: 2.5e6, End: 3.9e6, Unit: "cloud-init.service"}},
@@ -82,15 +88,17 @@ func TestAdviceNamesKubeletEarly(t *testing.T) {
 	for name, c := range map[string]struct {
 		sources []wire.BootSource
 		want    string
+		stage   string
 	}{
-		"generic or keep": {nil, ""},
-		"baked":           {[]wire.BootSource{baked}, does + ": the kubelet then starts beside this stage"},
-		"tuned":           {[]wire.BootSource{baked, file(gate, wire.SourceRead), file(unit, wire.SourceRead)}, ""},
+		"generic or keep":       {nil, "", "cloud-init.service"},
+		"baked":                 {[]wire.BootSource{baked}, does + ": the kubelet then starts beside this stage", "cloud-init.service"},
+		"since cloud-init 24.3": {[]wire.BootSource{baked}, does + ": the kubelet then starts beside this stage", "cloud-init-network.service"},
+		"tuned":                 {[]wire.BootSource{baked, file(gate, wire.SourceRead), file(unit, wire.SourceRead)}, "", "cloud-init.service"},
 		"changed": {[]wire.BootSource{baked, file(gate, wire.SourceRead), file(unit, wire.SourcePartial)},
-			does + " again: this image had it, and a person changed or deleted " + unit},
+			does + " again: this image had it, and a person changed or deleted " + unit, "cloud-init.service"},
 	} {
 		var found []timeline.Advice
-		for _, a := range tunable(t, c.sources...).Advice {
+		for _, a := range tunableAfter(t, c.stage, c.sources...).Advice {
 			if strings.Contains(a.Do, wire.TuneKubeletEarly) {
 				found = append(found, a)
 			}
@@ -98,7 +106,7 @@ func TestAdviceNamesKubeletEarly(t *testing.T) {
 		switch {
 		case c.want == "" && len(found) > 0, c.want != "" && len(found) != 1:
 			t.Errorf("%s: advice %+v, want %q", name, found, c.want)
-		case c.want != "" && (!strings.HasPrefix(found[0].Do, c.want) || found[0].Saves != 2e6 || found[0].Unit != "cloud-init.service"):
+		case c.want != "" && (!strings.HasPrefix(found[0].Do, c.want) || found[0].Saves != 2e6 || found[0].Unit != c.stage):
 			t.Errorf("%s: advice %+v, want %q and 2 s", name, found[0], c.want)
 		}
 	}

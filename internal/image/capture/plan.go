@@ -278,7 +278,7 @@ func (c *capture) userData(ctx context.Context) []string {
 	node, long := c.req.Node, ", how long is not known before the donor is there"
 	var took time.Duration
 	if c.req.Fresh == "" {
-		long = ", how long is not known: no boot report of " + node + " shows it (ortet-node report --annotate)"
+		long = ", how long is not known: no readable boot report of " + node + " shows it (ortet-node report --annotate)"
 		if n, err := c.Cluster.Node(ctx, node); err == nil && c.UserData != nil {
 			took = c.UserData(ctx, n)
 		}
