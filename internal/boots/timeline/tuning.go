@@ -52,7 +52,8 @@ func (b *boot) tunable(onPath map[int32]wire.Micros) (out []int32) {
 	for i, took := range onPath {
 		tuning := tuningOf(b.items[i].id)
 		inner := func(k int32) bool { return onPath[k] > 0 && tuningOf(b.items[k].id) == tuning }
-		if took >= mentioned && tuning != "" && (tuning != wire.TuneKubeletEarly || b.startsEarlier(i)) && !slices.ContainsFunc(b.children[i], inner) {
+		helps := tuning != wire.TuneKubeletEarly || b.startsEarlier(i)
+		if took >= mentioned && tuning != "" && helps && !slices.ContainsFunc(b.children[i], inner) {
 			out = append(out, i)
 		}
 	}

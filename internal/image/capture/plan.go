@@ -288,7 +288,8 @@ func (c *capture) userData(ctx context.Context) []string {
 	} else if c.get().LastCustomData == plan.NoopSHA256 { // what the donor came with may be that, too
 		return nil
 	}
-	return []string{"user data runs again on each clone" + long + workflow.SkipIf(!c.req.PublishOnly, "; with --bootstrap baked it does not")}
+	wayOut := workflow.SkipIf(!c.req.PublishOnly, "; with --bootstrap baked it does not")
+	return []string{"user data runs again on each clone" + long + wayOut}
 }
 
 // Preview plans a workflow that is not run, by decide, and reports whether a record is

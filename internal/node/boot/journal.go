@@ -105,7 +105,8 @@ func bootsBefore(list, bootID string) (s wire.BootSource) {
 			first = at
 		}
 		if f[1] == strings.ReplaceAll(bootID, "-", "") {
-			found := wire.BootSource{Name: wire.SourceEarlierBoots, State: wire.SourceRead, Detail: wire.EarlierBoots(n, wire.MicrosOf(at.Sub(first)))}
+			found := wire.BootSource{Name: wire.SourceEarlierBoots, State: wire.SourceRead,
+				Detail: wire.EarlierBoots(n, wire.MicrosOf(at.Sub(first)))}
 			if _, _, ok := wire.ParseEarlierBoots(found); ok {
 				s = found
 			}
