@@ -181,7 +181,7 @@ var catalogue = [...]Reason{
 	{"ClusterInfoUnreadable", user, false, "the cluster does not publish what kubeadm needs to join",
 		"Restore the ConfigMaps cluster-info (kube-public), kubeadm-config and kubelet-config and their RBAC (kubeadm init phase bootstrap-token, upload-config).", rankAnswer},
 	{"CertificateKeyExpired", user, false, "the certificates for a further control plane node are no longer there",
-		"Upload them anew (kubeadm init phase upload-certs --upload-certs) and join with the new key.", rankAnswer},
+		"Upload them again (kubeadm init phase upload-certs --upload-certs) and join with the new key.", rankAnswer},
 	{"CertificateKeyWrong", user, false, "the key for the control plane's certificates is wrong",
 		"Join with the key that the certificates were uploaded with.", rankAnswer},
 	{"KubeadmConfigInvalid", user, false, "kubeadm refuses its configuration",
@@ -344,7 +344,7 @@ var catalogue = [...]Reason{
 
 	// What Azure reports.
 	{"OSProvisioningTimedOut", "", true, "the operating system did not report to Azure in time that it was provisioned",
-		"See on the console how far it booted: cloud-init or Azure's agent has to report, and neither may be missing from the image or held up.", rankSign},
+		"See on the console how far it booted: cloud-init or Azure's agent has to report, and neither may be missing from the image or delayed.", rankSign},
 	{"DeletedBeforeReady", "", true, "the machine was deleted before its Node was Ready",
 		"See who deleted it, and the console's last lines for how far it came: cluster-autoscaler deletes what takes longer than --max-node-provision-time (15m).", rankSign},
 

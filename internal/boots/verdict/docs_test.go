@@ -42,10 +42,11 @@ var sections = [...]struct{ first, title, lead string }{
 	{"BootstrapTokenUnknown", "kubeadm", `Lines and phases are kubeadm's. Its output goes before its phase; its exit code
 says nothing (1 for every error in 1.36).`},
 	{"APIServerNameUnknown", "API server", "Lines are of a request to the API server."},
-	{"KubeletMissing", "kubelet and Node", "Lines are the kubelet's. What is said to count after a join is usual before."},
+	{"KubeletMissing", "kubelet and Node", "Lines are the kubelet's. Those that count after a join are usual before it, and no reason then."},
 	{"K3sTokenRejected", "k3s and RKE2", ""},
-	{"KubernetesInstallFailed", "AKS", `Numbers are exit codes of AKS's provisioning scripts, W those of Windows; their names
-are in internal/boots/verdict/aks-linux.tsv and aks-windows.tsv. What a script printed
+	{"KubernetesInstallFailed", "AKS", `Numbers are exit codes of AKS's provisioning scripts, W those of Windows; names (ERR_…,
+WINDOWS_CSE_ERROR_…) are in [aks-linux.tsv](../../internal/boots/verdict/aks-linux.tsv) and
+[aks-windows.tsv](../../internal/boots/verdict/aks-windows.tsv). What a script printed
 goes before its code: codes that are called time-outs are given for whatever failed
 again and again.`},
 	{"OSProvisioningTimedOut", "Azure", ""},
@@ -78,7 +79,7 @@ the hardware. Where the remedy is empty, read the quoted lines.
   ([picture](verdict.md#where-a-verdict-is-found)), of equals the earliest in the boot. Two causes that each suffice are both named.
 - Of several tries of kubeadm the last counts, but for what an earlier one left
   behind. An error after which the node joined is no reason.
-- No reason are: a pod's own images, probes, volumes and objects, what the API server
+- These give no reason: a pod's own images, probes, volumes and objects, what the API server
   forbids to others, a warning alone, a full disk that the node does not need. A sign
   without the evidence below is Unknown, with the raw lines.
 

@@ -25,10 +25,11 @@ var evidences = [...]struct{ reason, text string }{
 	{"DiskErrors", "kernel: “I/O error, dev …”, “Buffer I/O error on dev …”"},
 	{"FilesystemReadOnly", "kernel: “Remounting filesystem read-only”; XFS shut down"},
 	{"FilesystemCorrupt", "“Unmount and run xfs_repair”, “RUN fsck MANUALLY”, “Bad magic number in super-block”, “no journal found”"},
-	{"KernelPanic", "“Kernel panic - not syncing”"},
+	{"KernelPanic", "“Kernel panic - not syncing”, also “… VFS: Unable to mount root fs”"},
 	{"BootLoaderFailed", "GRUB's “Entering rescue mode...” or prompt, the firmware's “no bootable device”"},
 	{"RootNotFound", "the root disk is not found; " +
-		"dracut's “Could not boot”, “Don't know how to handle 'root=…'”, “/dev/… does not exist”, kernel: “VFS: Cannot open root device”"},
+		"dracut's “Could not boot”, “Don't know how to handle 'root=…'”, “/dev/… does not exist”, initramfs-tools' “ALERT! … does not exist. Dropping to a shell!”, " +
+		"kernel: “VFS: Cannot open root device”"},
 	{"SwitchRootFailed", "“Failed to switch root”, “Couldn't find specified OSTree root”, “No init found”"},
 	{"FilesystemUnsupported", "XFS: “unknown incompatible features”; ext4: “unsupported optional features”"},
 	{"SELinuxPolicyFailed", "“Failed to load SELinux policy”, “Initial SELinux policy load failed”"},
