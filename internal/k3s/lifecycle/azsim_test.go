@@ -509,7 +509,8 @@ func TestAzsimDownDuringUp(t *testing.T) {
 				x.Errorf("down after %s: %v %+v", after, err, r)
 			}
 			for range 2 {
-				if err := <-end; workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), cmp.Or(want, ", by ortet cluster down or by hand")) {
+				if err := <-end; workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), cmp.Or(want, ", by ortet cluster down or by hand")) ||
+					!strings.Contains(err.Error(), "after ortet cluster down has ended, the same command makes the cluster again") {
 					x.Errorf("down after %s: up: %v", after, err)
 				}
 			}
