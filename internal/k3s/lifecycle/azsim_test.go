@@ -505,6 +505,9 @@ func TestAzsimDownDuringUp(t *testing.T) {
 				go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
 			}
 			time.Sleep(after)
+			if err := x.s.AddFault(azsim.Fault{Method: http.MethodPost, Path: "/cancel$", Count: 1, Effect: azsim.EffectReportSuccess}); err != nil { // accepted, without effect
+				x.Fatal(err)
+			}
 			if r, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || len(r.Deleted) != 2 {
 				x.Errorf("down after %s: %v %+v", after, err, r)
 			}
