@@ -505,7 +505,8 @@ func TestAzsimDownDuringUp(t *testing.T) {
 				go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
 			}
 			time.Sleep(after)
-			if err := x.s.AddFault(azsim.Fault{Method: http.MethodPost, Path: "/cancel$", Count: 1, Effect: azsim.EffectReportSuccess}); err != nil { // accepted, without effect
+			late := azsim.Fault{Method: http.MethodPost, Path: "/cancel$", Count: 1, Effect: azsim.EffectReportSuccess} // accepted, without effect
+			if err := x.s.AddFault(late); err != nil {
 				x.Fatal(err)
 			}
 			if r, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || len(r.Deleted) != 2 {
