@@ -128,7 +128,7 @@ var longLines = map[string]int{
 	"internal/journal":               2,
 	"internal/k3s":                   6,
 	"internal/k3s/agents":            7,
-	"internal/k3s/lifecycle":         100,
+	"internal/k3s/lifecycle":         99,
 	"internal/k3s/recipe":            16,
 	"internal/node":                  234,
 	"internal/nodeconfig":            12,

@@ -505,11 +505,16 @@ func TestAzsimDownDuringUp(t *testing.T) {
 				go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
 			}
 			time.Sleep(after)
+			late := azsim.Fault{Method: http.MethodPost, Path: "/cancel$", Count: 1, Effect: azsim.EffectReportSuccess} // accepted, without effect
+			if err := x.s.AddFault(late); err != nil {
+				x.Fatal(err)
+			}
 			if r, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || len(r.Deleted) != 2 {
 				x.Errorf("down after %s: %v %+v", after, err, r)
 			}
 			for range 2 {
-				if err := <-end; workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), cmp.Or(want, ", by ortet cluster down or by hand")) {
+				if err := <-end; workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), cmp.Or(want, ", by ortet cluster down or by hand")) ||
+					!strings.Contains(err.Error(), "after ortet cluster down has ended, the same command makes the cluster again") {
 					x.Errorf("down after %s: up: %v", after, err)
 				}
 			}

@@ -64,6 +64,12 @@ type deploymentError struct {
 
 func (e *deploymentError) Error() string { return e.what }
 
+// oldGrants reports whether Azure refused another principal in a role assignment: the former
+// identity's was left, as where a person deleted the group.
+func (e *deploymentError) oldGrants() bool {
+	return slices.ContainsFunc(e.failures, func(f Failure) bool { return f.Code == "RoleAssignmentUpdateNotPermitted" })
+}
+
 // beingDeleted is the end of a deployment to a cluster whose group of a role is being deleted.
 func (m *Manager) beingDeleted(role string) error {
 	return &deploymentError{what: "group " + m.group(role).Name() + " is being deleted, by ortet cluster down or by hand", canceled: true}
@@ -110,13 +116,15 @@ func (m *Manager) deploymentID(role string) fleet.ResourceID {
 }
 
 // deploy has Azure make what the template says, and follows. If another deployment runs
-// already, it follows that one first, and ends with it if it is canceled. check is asked before
-// each attempt.
+// already, it follows that one first, and ends with it if it is canceled. Role assignments of
+// former identities are deleted once. check is asked before each attempt.
 func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, wait bool, check func() error) (err error) {
 	c := m.begin(role, "Deploy the "+role+" group")
 	defer func() { c.end(err) }()
+	cleaned := false
 	return m.poll(ctx, func() (bool, error) {
 		var accepted resource
+		var failed *deploymentError
 		if err := check(); err != nil {
 			return false, err
 		}
@@ -129,14 +137,19 @@ func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, 
 		})
 		switch {
 		case err == nil && wait:
-			return true, m.follow(ctx, role, accepted.Properties.CorrelationID, c)
+			err = m.follow(ctx, role, accepted.Properties.CorrelationID, c)
+			if cleaned || !errors.As(err, &failed) || !failed.oldGrants() {
+				return true, err
+			}
+			cleaned = true
+			c.report(workflow.EventProgress, "deleting role assignments of former identities")
+			return false, m.deleteAssignments(ctx, role)
 		case codeOf(err) == "ResourceGroupBeingDeleted":
 			return true, m.beingDeleted(role)
 		case codeOf(err) != "DeploymentActive":
 			return true, err
 		}
 		c.report(workflow.EventProgress, "another deployment is running; following it")
-		var failed *deploymentError
 		if err = m.follow(ctx, role, "", c); errors.As(err, &failed) && !failed.canceled {
 			return false, nil
 		}

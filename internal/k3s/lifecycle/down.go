@@ -228,11 +228,20 @@ func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err
 
 // endDeployment cancels the deployment that runs in a role's group, and waits for its end: it
 // would make again what is deleted here, and the group's deletion leaves role assignments.
-func (m *Manager) endDeployment(ctx context.Context, role string) error {
+func (m *Manager) endDeployment(ctx context.Context, role string) (err error) {
+	var c *clock
+	defer func() {
+		if c != nil {
+			c.end(err)
+		}
+	}()
 	return m.poll(ctx, func() (bool, error) {
 		d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
 		if err != nil || !d.underWay() {
 			return true, err
+		}
+		if c == nil {
+			c = m.begin("cancel "+role, "Cancel the deployment of group "+m.group(role).Name())
 		}
 		_, err = m.ARM.Send(ctx, "cancel the deployment", http.MethodPost, m.deploymentID(role)+"/cancel", resourcesVersion, nil)
 		if codeOf(err) == "DeploymentCannotBeCancelled" { // it has ended meanwhile

@@ -2,11 +2,14 @@ package lifecycle_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ortet/ortet/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/k3s/agents"
 	"github.com/ortet/ortet/internal/k3s/lifecycle"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -53,4 +56,41 @@ func TestOutcomeDownAfterAnInterruptedUpLeavesNoGrant(t *testing.T) {
 			return
 		}
 	}
+}
+
+// Up makes a cluster again whose groups a person deleted, though Azure keeps their role assignments
+// to the former identities.
+func TestOutcomeUpAfterGroupsWereDeletedByHand(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		for _, group := range []fleet.ResourceID{computeGroup, storageGroup} {
+			op, err := x.arm.Send(x.ctx, "delete", http.MethodDelete, group, "2021-04-01", nil)
+			if err == nil {
+				_, err = op.Wait(x.ctx)
+			}
+			if err != nil {
+				x.Fatal(err)
+			}
+		}
+		x.up(file)
+	})
+}
+
+// Down that may not cancel a running deployment names the action, and deletes nothing.
+func TestOutcomeDownThatMayNotCancel(t *testing.T) {
+	operate(t, []lack{{}}, nil, func(x *site, as func(int, operation) (bool, string)) {
+		end := make(chan error, 1)
+		go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
+		time.Sleep(time.Minute)
+		failed, output := as(0, operation{"down", func(x *site, _ *agents.Control) (any, error) {
+			return x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage})
+		}})
+		if !failed || !strings.Contains(output, "Microsoft.Resources/deployments/cancel/action") {
+			x.Errorf("down: failed %t: %s", failed, output)
+		}
+		if err := <-end; err != nil {
+			x.Errorf("up beside it: %v", err)
+		}
+	})
 }

@@ -196,7 +196,11 @@ func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err 
 		return err
 	}
 	r.Failures = failed.failures
-	return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
+	left := "what was made stays; correct the cause, then run the same command again"
+	if failed.canceled {
+		left = "after ortet cluster down has ended, the same command makes the cluster again; if none runs, what was made stays"
+	}
+	return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: role, Err: err, Left: []string{left}}
 }
 
 // checkDrains refuses, before anything is changed, to lower or delete pools whose agents
