@@ -118,9 +118,9 @@ func codesOf(reason string) string {
 	}{{false, ""}, {true, "W"}} {
 		first, last := 0, 0
 		flush := func() {
-			switch {
-			case first == 0:
-			case first == last:
+			switch first {
+			case 0:
+			case last:
 				ranges = append(ranges, fmt.Sprintf("%s%d", system.prefix, first))
 			default:
 				ranges = append(ranges, fmt.Sprintf("%s%d-%d", system.prefix, first, last))
