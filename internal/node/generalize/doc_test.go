@@ -134,7 +134,7 @@ Names and versions on the generalised copy, no content of files:
 
 What cannot be read is named in the list: apk's database, changes in a ` + "`" + `-wal` + "`" + ` file, images of Docker and CRI-O,
 a damaged database; of one that is cut, what could be read is listed. Databases of dpkg and RPM are both listed, and of RPM all kinds in a folder,
-though it uses one: the list says so. Beyond 64 KiB compressed the longest part is cut, and it says so. Bytes that are not printable ASCII become ` + "`" + `?` + "`" + `.
+though it uses one: the list says so. Beyond 64 KiB compressed or 1 MiB unpacked the longest part is cut, and it says so. Bytes that are not printable ASCII become ` + "`" + `?` + "`" + `.
 
 ## The scan
 
